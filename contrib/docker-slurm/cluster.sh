@@ -1,0 +1,209 @@
+#!/bin/bash
+# A Slurm cluster in containers: up, down, status, logs, shell, exec, rest-url.
+# See docs/cluster.md.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+REPO=$(cd "$here/../.." && pwd)
+PROJECT=${PROJECT:-synergy}
+NODES=${NODES:-4}
+NODE_CPUS=${NODE_CPUS:-24}
+NODE_MEMORY=${NODE_MEMORY:-500000}
+NODE_GPUS=${NODE_GPUS:-8}
+LEASE=${LEASE:-900}
+TOKEN_LIFESPAN=${TOKEN_LIFESPAN:-3600}
+export REPO PROJECT NODES NODE_CPUS NODE_MEMORY NODE_GPUS LEASE TOKEN_LIFESPAN
+
+say() { echo "cluster $PROJECT: $*"; }
+die() {
+    echo "cluster $PROJECT: $*" >&2
+    exit 1
+}
+
+# --- image -------------------------------------------------------------------
+
+base_here=synergy-slurm-base:trixie
+base_public=debian:trixie-slim
+
+have_image() { docker image inspect "$1" >/dev/null 2>&1; }
+
+# The name carries a hash of everything that goes in: unchanged inputs find
+# their image again, changed ones build a new one.
+image_name() {
+    local hash
+    hash=$(cd "$here" && find Dockerfile conf entrypoint.sh healthy.sh ready.sh -type f |
+        LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-12)
+    echo "synergy-slurm:$hash"
+}
+
+# The host's own Debian mirror, empty when the host is not Debian.
+host_mirror() {
+    grep -qx 'ID=debian' /etc/os-release 2>/dev/null || return 0
+    apt-get indextargets --format '$(REPO_URI) $(COMPONENT)' 2>/dev/null |
+        awk '$2 == "main" { sub("/$", "", $1); print $1; exit }'
+}
+
+# The host's own ways to reach a mirror (proxies and the like).
+host_apt_conf() {
+    grep -qx 'ID=debian' /etc/os-release 2>/dev/null || return 0
+    apt-config dump | grep -E '^Acquire::(https?::|Check-)' || true
+}
+
+debootstrap_base() {
+    local root
+    say "no $base_public to be had: making the base with debootstrap"
+    command -v debootstrap >/dev/null ||
+        { apt-get -q update && apt-get -q install -y --no-install-recommends debootstrap; } >/dev/null
+    root=$(mktemp -d)
+    debootstrap --variant=minbase trixie "$root" "$(host_mirror)" >"$root.log" ||
+        { tail -n 5 "$root.log" >&2; die "debootstrap: see $root.log"; }
+    rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
+    tar -C "$root" -c . | docker import - "$base_here" >/dev/null
+    rm -rf "$root" "$root.log"
+}
+
+# Prints the name of a base image that exists.
+base_image() {
+    have_image "$base_public" && { echo "$base_public"; return; }
+    have_image "$base_here" && { echo "$base_here"; return; }
+    docker pull -q "$base_public" 2>/dev/null && return
+    debootstrap_base >&2
+    echo "$base_here"
+}
+
+build_image() {
+    local base
+    base=$(base_image)
+    say "building $IMAGE on $base"
+    # Some engines cannot route out of a build network; the host's always can.
+    docker build --network host -t "$IMAGE" --build-arg BASE="$base" \
+        --build-arg APT_MIRROR="$(host_mirror)" --build-arg APT_CONF="$(host_apt_conf)" \
+        "$here" >"${TMPDIR:-/tmp}/$PROJECT-build.log" 2>&1 ||
+        { tail -n 20 "${TMPDIR:-/tmp}/$PROJECT-build.log" >&2; die "building $IMAGE failed"; }
+}
+
+# --- containers --------------------------------------------------------------
+
+mine() { echo "label=com.docker.compose.project=$PROJECT"; }
+
+container() { # ROLE
+    local id
+    id=$(docker ps -q --filter "$(mine)" --filter "label=com.docker.compose.service=$1")
+    [[ -n $id ]] || die "no running container for role $1"
+    echo "$id"
+}
+
+compose_file() {
+    local node
+    cat "$here/compose.yml"
+    for ((node = 1; node <= NODES; node++)); do
+        printf '  n%d:\n    <<: *node\n    hostname: n%d\n' "$node" "$node"
+    done
+}
+
+compose() {
+    local command=(docker-compose)
+    docker compose version >/dev/null 2>&1 && command=(docker compose)
+    compose_file | "${command[@]}" -p "$PROJECT" --project-directory "$here" -f - "$@"
+}
+
+running_settings() {
+    docker ps --filter "$(mine)" --format '{{.Label "synergy.cluster.settings"}}' | sort -u
+}
+
+# Containers are never recreated: docker-compose 1.29 stumbles over that with
+# newer engines. What runs stays, what is half there goes.
+clear_the_way() {
+    local all running
+    all=$(docker ps -aq --filter "$(mine)" | wc -l)
+    running=$(docker ps -q --filter "$(mine)" | wc -l)
+    ((all == 0)) && return
+    if ((running < all)); then
+        say "only $running of $all containers run: starting afresh"
+        down
+    elif [[ $(running_settings) != "$SETTINGS" ]]; then
+        die "is up with other settings ($(running_settings)); make cluster-down first"
+    fi
+}
+
+wait_until_ready() {
+    local deadline=$((SECONDS + 120)) missing=""
+    until missing=$(docker exec "$(container login)" ready.sh 2>&1); do
+        ((SECONDS < deadline)) || { compose logs --tail 5 >&2; die "not ready: $missing"; }
+        sleep 0.5
+    done
+}
+
+summary() {
+    cat <<TEXT
+cluster $PROJECT is up: $NODES nodes (n1-n$NODES), each $NODE_CPUS CPUs, $NODE_MEMORY MB, $NODE_GPUS GPUs
+  REST    $(rest_url)   token of user synergy: /shared/synergy/token in any role
+  shell   make shell PROJECT=$PROJECT          (alice on the login role)
+  submit  sbatch --gres=gpu:1 --comment=synergy-profile=NAME.json job.sh
+  stop    make cluster-down PROJECT=$PROJECT
+TEXT
+}
+
+# --- commands ----------------------------------------------------------------
+
+up() {
+    IMAGE=$(image_name)
+    SETTINGS="$IMAGE nodes=$NODES cpus=$NODE_CPUS memory=$NODE_MEMORY gpus=$NODE_GPUS lease=$LEASE token=$TOKEN_LIFESPAN"
+    export IMAGE SETTINGS
+    have_image "$IMAGE" || build_image
+    mkdir -p "$REPO/bin" "$REPO/etc"
+    clear_the_way
+    compose up -d --no-recreate --quiet-pull >"${TMPDIR:-/tmp}/$PROJECT-up.log" 2>&1 ||
+        { tail -n 20 "${TMPDIR:-/tmp}/$PROJECT-up.log" >&2; die "starting the containers failed"; }
+    wait_until_ready
+    summary
+}
+
+# By label and not through compose, so that it also clears a start that broke
+# half way, or a cluster of another size.
+down() {
+    docker ps -aq --filter "$(mine)" | xargs -r docker rm -f -v >/dev/null
+    docker volume ls -q --filter "$(mine)" | xargs -r docker volume rm -f >/dev/null
+    docker network ls -q --filter "$(mine)" | xargs -r docker network rm >/dev/null
+}
+
+status() {
+    docker ps -a --filter "$(mine)" --format 'table {{.Label "com.docker.compose.service"}}\t{{.Status}}'
+    docker exec "$(container login)" sinfo
+}
+
+logs() {
+    docker ps -aq --filter "$(mine)" | while read -r id; do
+        docker logs "$@" "$id" 2>&1 |
+            sed "s/^/$(docker inspect -f '{{index .Config.Labels "com.docker.compose.service"}}' "$id") | /"
+    done
+}
+
+shell() {
+    exec docker exec -it -u alice -w /shared/home/alice "$(container login)" bash -l
+}
+
+rest_url() {
+    echo "http://$(docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$(container slurmrestd)"):6820"
+}
+
+run_in() { # ROLE USER COMMAND...
+    local id
+    id=$(container "$1")
+    local user=$2
+    shift 2
+    exec docker exec -i -u "$user" "$id" "$@"
+}
+
+command=${1:-}
+shift || true
+case $command in
+up) up ;;
+down) down ;;
+status) status ;;
+logs) logs "$@" ;;
+shell) shell ;;
+exec) run_in "$@" ;;
+rest-url) rest_url ;;
+*) die "usage: cluster.sh up|down|status|logs|shell|exec ROLE USER COMMAND...|rest-url" ;;
+esac

@@ -1,0 +1,25 @@
+# The Slurm cluster in containers; docs/cluster.md has the whole story.
+
+PROJECT ?= synergy
+NODES ?= 4
+LEASE ?= 900
+export PROJECT NODES LEASE
+
+CLUSTER := contrib/docker-slurm/cluster.sh
+
+.PHONY: cluster-up cluster-down cluster-status cluster-logs shell
+
+cluster-up: ## start the cluster and wait until jobs can run
+	@$(CLUSTER) up
+
+cluster-down: ## remove the cluster: containers, volumes, network
+	@$(CLUSTER) down
+
+cluster-status: ## containers and nodes
+	@$(CLUSTER) status
+
+cluster-logs: ## the last lines of every role
+	@$(CLUSTER) logs --tail 50
+
+shell: ## a shell as alice on the login role
+	@$(CLUSTER) shell
