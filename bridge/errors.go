@@ -1,0 +1,13 @@
+package bridge
+
+import "errors"
+
+// What a round branches on. Adapters wrap them with what Slurm said.
+var (
+	ErrNotPending  = errors.New("job is not pending")
+	ErrNotRunning  = errors.New("job is not running")
+	ErrGone        = errors.New("no such job")
+	ErrDenied      = errors.New("permission denied")            // wrong identity: nothing should be tried further
+	ErrUnreachable = errors.New("slurm controller unreachable") // nothing was heard; what was asked may still be done
+	ErrRefused     = errors.New("refused by slurm")             // the request itself cannot be served
+)

@@ -1,0 +1,117 @@
+// Package bridge runs rounds against a workload manager. A round is a straight line: observe, decide, check, diff, write the
+// intent down, act, settle. It is level-triggered: each round looks at what is, never at what should have become of the last
+// one, and every verb may be said twice. The package owns the small port through which it sees Slurm; it knows no API version,
+// logs nothing and counts nothing.
+package bridge
+
+import (
+	"context"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Slurm is all that a round needs of a workload manager. slurmrest drives a real one, slurmtest is one in memory; both pass the
+// suite in bridge/conformance. Methods may be called from several goroutines, but never for the same job at once.
+type Slurm interface {
+	// Observe tells what is: all nodes, and all jobs that wait or run. It is cheap enough to be called every second.
+	Observe(ctx context.Context) (Observed, error)
+	// Update makes the request of a pending job exactly this. It changes all of it or answers with an error after which the job
+	// must be observed again, since Slurm may have applied a part. ErrNotPending: the job has started or ended meanwhile.
+	Update(ctx context.Context, update Update) error
+	// Signal sends a signal to the batch script of a running job, after making sure that its exit with the requeue code
+	// will requeue it. A job that is not running answers ErrNotRunning.
+	Signal(ctx context.Context, job int, signal string) error
+	// Requeue stops a running job and puts it back into the queue. A job that is already pending is left alone.
+	Requeue(ctx context.Context, job int) error
+}
+
+// Observed is the state of the cluster at one moment.
+type Observed struct {
+	At    time.Time
+	Nodes []Node // ascending in name
+	Jobs  []Job  // ascending in ID; pending, running and completing ones of every partition
+}
+
+// Node is a node as Slurm knows it.
+type Node struct {
+	Name       string
+	GPUType    string // the common type of its GPUs; empty for none or several
+	Features   []string
+	Partitions []string
+	Total      gres.Vector // what jobs can be given: effective CPUs, memory without the system's part, GPUs
+	Allocated  gres.Vector // what jobs hold, those that are still being torn down included
+	Completing bool        // a job is being torn down here; nothing starts before it is gone
+	Closed     string      // why nothing can be started here (DRAIN, DOWN, …); empty when it is open
+}
+
+// State is the base state of a job.
+type State string
+
+// The states that a round distinguishes. Everything else is over, for us.
+const (
+	Pending  State = "PENDING"
+	Running  State = "RUNNING" // CONFIGURING included
+	Finished State = "FINISHED"
+)
+
+// Job is a job as Slurm knows it.
+type Job struct {
+	ID        int
+	Name      string
+	User      string
+	Partition string
+	Comment   string
+	Extra     string // our stamp, or whatever a user wrote there
+
+	State      State
+	Completing bool   // still being torn down, after its end or between two runs
+	Held       bool   // priority 0: by the user or an administrator
+	Reason     string // Slurm's own word for why it waits; empty just after an update
+	Shape      string // why a round must not touch it: array, het job, exclusive, interactive, …; empty for a plain batch job
+	Dependency bool   // it waits for another job
+
+	Submitted time.Time // of the current run: every requeue moves it
+	Begin     time.Time // not before this time, while pending; zero: at once
+	Started   time.Time // of the current run, while running
+	TimeLimit time.Duration
+	Restarts  int
+	Requeue   bool // Slurm would put it back after a requeue exit
+
+	Request  Request   // what it asks for
+	Runs     Allocated // what it holds, while running
+	Features []string  // node features it asks for, all of them
+	Except   []string  // nodes it excludes
+	Odd      string    // what in its request a round cannot honour (e.g. features joined by |); empty when it can
+}
+
+// Request is what a job asks Slurm for, in the words in which it is read and written.
+type Request struct {
+	Nodes        int         `json:"nodes"`                 // number of nodes
+	Tasks        int         `json:"tasks"`                 // all nodes together
+	CPUsPerTask  int         `json:"cpus_per_task"`         //
+	CPUs         int         `json:"cpus"`                  // minimum in all
+	CPUsPerNode  int         `json:"cpus_per_node"`         // minimum on each node
+	Memory       gres.Memory `json:"memory,omitempty"`      // on each node, MiB; 0 with MemoryPerCPU or for the partition's default
+	MemoryPerCPU gres.Memory `json:"mem_per_cpu,omitempty"` // MiB
+	GRES         string      `json:"gres,omitempty"`        // on each node, as Slurm prints it: gres/gpu:2
+	GPUs         int         `json:"gpus"`                  // all nodes together
+	GPUType      string      `json:"gpu_type,omitempty"`
+	Pin          []string    `json:"pin,omitempty"` // required nodes, ascending; empty: any
+}
+
+// Allocated is what a running job holds. Amounts are the same on every node of a job that a round started; where Slurm
+// gave different amounts PerNode has the largest of each.
+type Allocated struct {
+	Nodes   []string // ascending
+	PerNode gres.Vector
+	Devices []string // which GPUs, one entry a node as Slurm prints it: gpu:2(IDX:0-1)
+}
+
+// Update is the whole request of a pending job and when it may begin.
+type Update struct {
+	Job     int
+	Begin   time.Time // a time not after now starts it at once
+	Request Request
+	Extra   string // our stamp
+}

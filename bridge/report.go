@@ -1,0 +1,99 @@
+package bridge
+
+import (
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// Report is what one round saw, decided and did. The round neither logs nor counts: its caller does, from this.
+type Report struct {
+	Round    int            `json:"round"` // counts up over restarts
+	Began    time.Time      `json:"began"`
+	Phases   []Phase        `json:"phases"` // in the order of the round
+	Snapshot policy.Cluster `json:"snapshot"`
+	Plan     policy.Plan    `json:"plan"`
+	Steps    []Step         `json:"steps"`   // in the order in which they were begun
+	Outside  []Outside      `json:"outside"` // jobs with our word that the round leaves to Slurm, and why; ascending in ID
+	Notes    []Note         `json:"notes"`   // what a user should know of a job that is managed: an unknown profile, …
+	Shadow   bool           `json:"shadow"`  // nothing was written
+}
+
+// Phase is how long one part of the round took.
+type Phase struct {
+	Name string        `json:"name"` // observe, decide, check, diff, intend, preempt, start, settle
+	Took time.Duration `json:"took_ns"`
+}
+
+// Outside is a job with our word that a round does not touch.
+type Outside struct {
+	Job int    `json:"job"`
+	Why string `json:"why"`
+}
+
+// Note is a remark on a managed job, for its user.
+type Note struct {
+	Job  int    `json:"job"`
+	Text string `json:"text"`
+}
+
+// Verb names what a step does.
+type Verb string
+
+// The verbs of a round, in the order in which a round says them: free before you give.
+const (
+	Preempt Verb = "preempt" // save and requeue, then as Restore
+	Restore Verb = "restore" // the user's own request is back, with a lease
+	Renew   Verb = "renew"   // the lease of a waiting job is prolonged
+	Start   Verb = "start"   // sized, pinned, begun and seen to run
+	Release Verb = "release" // handed back to Slurm for good
+)
+
+// Step is one outcome that a round wants for one job, and what became of it.
+type Step struct {
+	Job     int               `json:"job"`
+	Verb    Verb              `json:"verb"`
+	Grant   *policy.Placement `json:"grant,omitempty"` // of a start
+	Why     string            `json:"why"`
+	Changes []Change          `json:"changes,omitempty"` // what was written, field by field
+	Took    time.Duration     `json:"took_ns,omitempty"`
+	Error   string            `json:"error,omitempty"` // empty: done
+}
+
+// Change is one line of the audit: a field of a job went from Old to New.
+type Change struct {
+	Field string `json:"field"`
+	Old   string `json:"old"`
+	New   string `json:"new"`
+}
+
+// Record is what must be remembered of a job beyond what Slurm keeps.
+type Record struct {
+	Job      int           `json:"job"`
+	First    time.Time     `json:"first"`          // first submission
+	Attained float64       `json:"attained_gpu_s"` // GPU-seconds of service, up to Until
+	Done     time.Duration `json:"done_ns"`        // progress at the proportional share, up to Until
+	Until    time.Time     `json:"until"`          // service before this moment is accounted
+	Starts   int           `json:"starts"`         // by us
+	Failed   int           `json:"failed"`         // starts in a row that did not come about
+	Asked    time.Time     `json:"asked,omitzero"` // when the job was asked to save and leave; zero: not, or it has left
+	Own      *Request      `json:"own,omitempty"`  // the user's own request, as first seen
+}
+
+// Intent is written down before a round acts, and cleared when it has.
+type Intent struct {
+	Round int       `json:"round"`
+	At    time.Time `json:"at"`
+	Steps []Step    `json:"steps"`
+}
+
+// Ledger remembers what Slurm does not, over a crash at any point. The package ledger keeps it in a file; Memory forgets it with
+// the process. An implementation may be used by one round at a time.
+type Ledger interface {
+	// Load returns all records by job, and the intent that the last round did not clear, if any.
+	Load() (map[int]Record, *Intent, error)
+	// Intend stores what the round is about to do.
+	Intend(intent Intent) error
+	// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing.
+	Settle(records map[int]Record, report Report) error
+}
