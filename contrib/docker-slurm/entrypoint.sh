@@ -129,8 +129,6 @@ keep_token_fresh() {
 install_lua() {
     ln -sf /opt/synergy/etc/job_submit.lua /etc/slurm/job_submit.lua
     render synergy_settings.lua
-    # A checkout that has no lua yet still gives a cluster.
-    [[ -e /opt/synergy/etc/job_submit.lua ]] || sed -i '/^JobSubmitPlugins/d' /etc/slurm/slurm.conf
 }
 
 run_slurmctld() {

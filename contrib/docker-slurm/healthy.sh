@@ -6,7 +6,8 @@ case $(cat /run/role) in
 mariadb) mariadb-admin --protocol=socket ping ;;
 slurmdbd) sacctmgr -n show cluster ;;
 slurmctld) scontrol ping | grep -q 'is UP' ;;
-slurmrestd) curl -s -o /dev/null --max-time 5 --unix-socket /shared/slurmrestd/slurmrestd.sock http://localhost/openapi/v3 ;;
+slurmrestd) curl -sf --max-time 5 -H "X-SLURM-USER-TOKEN: $(cat /shared/synergy/token)" \
+    --unix-socket /shared/slurmrestd/slurmrestd.sock http://localhost/slurm/v0.0.42/ping/ ;;
 slurmd) pgrep -x slurmd && munge -n ;;
 login) munge -n ;;
 *) exit 1 ;;

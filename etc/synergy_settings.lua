@@ -1,0 +1,18 @@
+-- Settings of job_submit.lua. Copy this file beside it (usually /etc/slurm) and
+-- restart slurmctld, or touch job_submit.lua, to have it read.
+--
+-- Without this file, or without one of its keys, the values below apply. A key
+-- of the wrong type is logged by slurmctld and its default is used.
+return {
+    -- Partitions in which a job may opt in. Jobs elsewhere are never touched.
+    managed_partitions = { "synergy" },
+
+    -- How long a job waits for the daemon before Slurm may start it on its own:
+    -- two rounds, and the longest restart of the daemon that you expect.
+    lease_seconds = 900,
+
+    -- Who may change a managed job beside root and SlurmUser: the uid of the
+    -- daemon's user, for example { 990 }, as `id -u synergy` prints it on the
+    -- controller. Without it the daemon cannot start anybody's job.
+    trusted_uids = {},
+}
