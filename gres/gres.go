@@ -2,7 +2,10 @@
 // Slurm writes them. It counts and compares; it does not know jobs, prices or policies, and it never asks Slurm anything.
 package gres
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Memory is an amount of memory in MiB, the unit that Slurm writes as M.
 type Memory int64
@@ -13,7 +16,7 @@ const Gigabyte Memory = 1000
 
 // String prints m in gigabytes, without trailing zeros.
 func (m Memory) String() string {
-	return fmt.Sprintf("%gG", float64(m)/float64(Gigabyte))
+	return strconv.FormatFloat(float64(m)/float64(Gigabyte), 'f', -1, 64) + "G"
 }
 
 // Vector is an amount of each resource: on a node, of a job, or left over. Components may be negative in a difference.
@@ -54,8 +57,8 @@ func (v Vector) String() string {
 }
 
 // Proportional is the GPU-proportional share of gpus GPUs on a server that has total: cores and memory in the ratio of the
-// GPUs, rounded down so that the shares of all GPUs together always fit (Synergy, OSDI'22, §2). A server without GPUs owes
-// nothing.
+// GPUs, rounded down so that the shares of all GPUs together fit (Synergy, OSDI'22, §2), but one core at least, since no job
+// runs on none. A server without GPUs owes nothing.
 func Proportional(total Vector, gpus int) Vector {
 	if total.GPUs == 0 {
 		return Vector{}

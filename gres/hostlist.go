@@ -9,23 +9,33 @@ import (
 // maxHosts bounds what one expression may expand to; the largest Slurm clusters have tens of thousands of nodes.
 const maxHosts = 1 << 16
 
-// ParseHosts expands Slurm's node list notation, e.g. n[1-3,07],login → n1 n2 n3 n07 login. One bracket a name is understood,
-// as slurmctld prints for every cluster with a single numbering; order is kept. Errors name the part.
+// maxDigits and maxBrackets bound the length of a name, so that an expansion stays small in bytes, too.
+const (
+	maxDigits   = 18
+	maxBrackets = 4
+)
+
+// ParseHosts expands Slurm's node list notation, e.g. n[1-3,07],login → n1 n2 n3 n07 login. A name may have several brackets,
+// as users write them for racks; the rightmost runs fastest. Order and repetitions are kept. Errors name the part.
 func ParseHosts(text string) ([]string, error) {
 	if text == "" || text == "(null)" || text == "None assigned" {
 		return nil, nil
 	}
 	var hosts []string
 	for _, part := range splitHosts(text) {
-		expanded, err := expandHost(part, maxHosts-len(hosts))
-		if err != nil {
-			return nil, fmt.Errorf("node list %q: %w", text, err)
+		if strings.Count(part, "[") > maxBrackets {
+			return nil, fmt.Errorf("node list %q: %q: more than %d brackets", text, part, maxBrackets)
 		}
-		hosts = append(hosts, expanded...)
+		names, err := expandHost(part, maxHosts-len(hosts))
+		if err != nil {
+			return nil, fmt.Errorf("node list %q: %q: %w", text, part, err)
+		}
+		hosts = append(hosts, names...)
 	}
 	return hosts, nil
 }
 
+// splitHosts cuts at the commas that are not inside brackets.
 func splitHosts(text string) []string {
 	var parts []string
 	depth, start := 0, 0
@@ -43,29 +53,59 @@ func splitHosts(text string) []string {
 	return append(parts, text[start:])
 }
 
+// expandHost lists the names that part stands for, room at most: what is in front of its first bracket, with each number in it,
+// with each expansion of what comes behind.
 func expandHost(part string, room int) ([]string, error) {
 	prefix, rest, bracket := strings.Cut(part, "[")
-	if part == "" || strings.ContainsAny(prefix, "] \t\n") {
-		return nil, fmt.Errorf("%q is no node name", part)
-	}
 	if !bracket {
-		return []string{part}, nil
+		return plainHost(part, room)
+	}
+	if prefix != "" && !isWord(prefix) {
+		return nil, fmt.Errorf("%q cannot start a node name", prefix)
 	}
 	ranges, suffix, closed := strings.Cut(rest, "]")
-	if !closed || strings.ContainsAny(suffix, "[]") {
-		return nil, fmt.Errorf("%q: want one closed bracket", part)
+	if !closed {
+		return nil, fmt.Errorf("want each bracket closed")
 	}
-	var hosts []string
-	for _, item := range strings.Split(ranges, ",") {
-		numbers, err := expandRange(item, room-len(hosts))
+	numbers, err := expandRanges(ranges, room)
+	if err != nil || suffix == "" {
+		return join([]string{prefix}, numbers), err
+	}
+	tails, err := expandHost(suffix, room/len(numbers))
+	return join(join([]string{prefix}, numbers), tails), err
+}
+
+func plainHost(name string, room int) ([]string, error) {
+	if !isWord(name) {
+		return nil, fmt.Errorf("%q cannot be in a node name", name)
+	}
+	if room < 1 {
+		return nil, fmt.Errorf("more than %d nodes", maxHosts)
+	}
+	return []string{name}, nil
+}
+
+// join puts each tail behind each head.
+func join(heads, tails []string) []string {
+	joined := make([]string, 0, len(heads)*len(tails))
+	for _, head := range heads {
+		for _, tail := range tails {
+			joined = append(joined, head+tail)
+		}
+	}
+	return joined
+}
+
+func expandRanges(ranges string, room int) ([]string, error) {
+	var all []string
+	for item := range strings.SplitSeq(ranges, ",") {
+		numbers, err := expandRange(item, room-len(all))
 		if err != nil {
-			return nil, fmt.Errorf("%q: %w", part, err)
+			return nil, err
 		}
-		for _, number := range numbers {
-			hosts = append(hosts, prefix+number+suffix)
-		}
+		all = append(all, numbers...)
 	}
-	return hosts, nil
+	return all, nil
 }
 
 // expandRange expands 07-10 to 07 08 09 10: the width of the first number is the width of all.
@@ -74,15 +114,18 @@ func expandRange(item string, room int) ([]string, error) {
 	if !isRange {
 		high = low
 	}
-	first, err := strconv.ParseUint(low, 10, 31)
+	first, err := hostNumber(low)
 	if err != nil {
-		return nil, fmt.Errorf("number %q: want digits", low)
+		return nil, err
 	}
-	last, err := strconv.ParseUint(high, 10, 31)
-	if err != nil || last < first {
+	last, err := hostNumber(high)
+	if err != nil {
+		return nil, err
+	}
+	if last < first {
 		return nil, fmt.Errorf("range %q: want low-high", item)
 	}
-	if last-first >= uint64(max(room, 0)) {
+	if last-first >= max(room, 0) {
 		return nil, fmt.Errorf("range %q: more than %d nodes", item, maxHosts)
 	}
 	numbers := make([]string, 0, last-first+1)
@@ -90,4 +133,12 @@ func expandRange(item string, room int) ([]string, error) {
 		numbers = append(numbers, fmt.Sprintf("%0*d", len(low), n))
 	}
 	return numbers, nil
+}
+
+func hostNumber(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || len(text) > maxDigits {
+		return 0, fmt.Errorf("number %q: want at most %d digits", text, maxDigits)
+	}
+	return int(n), nil
 }

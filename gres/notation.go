@@ -17,8 +17,10 @@ type Count struct {
 // ParseCounts reads Slurm's GRES notation in any of the forms that slurmctld prints or sbatch takes:
 //
 //	gpu:8   gpu:a100:4(S:0-1)   gres/gpu:2   gres/gpu=2   gres:gpu:1   gpu   gpu:g0:1(IDX:0),shard:0
+//	gpu:(null):3(IDX:0-2)   bandwidth:lustre:no_consume:4G   shard:2(0/4,2/4)
 //
-// The empty string and (null) are no resources. Counts may carry the suffixes k and M. Errors name the term.
+// The empty string and (null) are no resources. A last part of digits, or of digits and one of the suffixes k M G T, is a
+// count; anything else is a type. Errors name the term.
 func ParseCounts(text string) ([]Count, error) {
 	if text == "" || text == "(null)" || text == "N/A" {
 		return nil, nil
@@ -39,57 +41,53 @@ func splitTerms(text string) []string {
 	var terms []string
 	depth, start := 0, 0
 	for i, r := range text {
-		switch r {
-		case '(':
+		switch {
+		case r == '(':
 			depth++
-		case ')':
+		case r == ')':
 			depth--
-		case ',':
-			if depth == 0 {
-				terms = append(terms, text[start:i])
-				start = i + 1
-			}
+		case r == ',' && depth == 0:
+			terms = append(terms, text[start:i])
+			start = i + 1
 		}
 	}
 	return append(terms, text[start:])
 }
 
 func parseCount(term string) (Count, error) {
-	body, index, err := cutIndex(term)
+	body, index, err := cutIndex(dropNoise(strings.TrimSpace(term)))
 	if err != nil {
-		return Count{}, err
+		return Count{}, fmt.Errorf("term %q: %w", term, err)
 	}
-	body = strings.TrimPrefix(strings.TrimPrefix(body, "gres/"), "gres:")
-	parts := strings.Split(strings.Replace(body, "=", ":", 1), ":")
+	parts, err := nameParts(body)
+	if err != nil {
+		return Count{}, fmt.Errorf("term %q: %w", term, err)
+	}
 	count := Count{Name: parts[0], Count: 1, Index: index}
-	if count.Name == "" || len(parts) > 3 {
-		return Count{}, fmt.Errorf("term %q: want name[:type][:count]", term)
-	}
-	last := parts[len(parts)-1]
-	if len(parts) > 1 {
-		if count.Count, err = parseAmount(last); err != nil && len(parts) == 3 {
-			return Count{}, fmt.Errorf("term %q: count %q: want a whole number", term, last)
+	if rest := parts[1:]; len(rest) > 0 {
+		if err := count.fill(rest); err != nil {
+			return Count{}, fmt.Errorf("term %q: %w", term, err)
 		}
-	}
-	switch {
-	case len(parts) == 3:
-		count.Type = parts[1]
-	case len(parts) == 2 && err != nil:
-		count.Type, count.Count = last, 1
 	}
 	return count, nil
 }
 
-// cutIndex takes the parenthesis off a term and returns the IDX list in it; a socket list (S:0-1) says nothing about which
-// devices are in use and is dropped.
+// dropNoise removes what Slurm prints between the parts and what changes nothing here: (null) for "no type", and the mark of
+// resources that jobs do not use up.
+func dropNoise(term string) string {
+	return strings.Replace(strings.Replace(term, ":(null)", "", 1), ":no_consume", "", 1)
+}
+
+// cutIndex takes the parenthesis off a term and returns the IDX list in it. A socket list (S:0-1) or a list of shares (0/4,2/4)
+// does not name devices and is dropped.
 func cutIndex(term string) (body, index string, err error) {
-	body, rest, found := strings.Cut(strings.TrimSpace(term), "(")
+	body, rest, found := strings.Cut(term, "(")
 	if !found {
 		return body, "", nil
 	}
 	inside, tail, closed := strings.Cut(rest, ")")
 	if !closed || tail != "" {
-		return "", "", fmt.Errorf("term %q: parenthesis not closed at the end", term)
+		return "", "", fmt.Errorf("parenthesis not closed at the end")
 	}
 	if list, is := strings.CutPrefix(inside, "IDX:"); is && list != "N/A" {
 		return body, list, nil
@@ -97,22 +95,83 @@ func cutIndex(term string) (body, index string, err error) {
 	return body, "", nil
 }
 
-// maxCount bounds what one term may claim: no node has a million GPUs, and sums of sane counts cannot overflow.
-const maxCount = 1 << 20
+// nameParts splits name[:type][:count] after taking off the word gres, and sees to it that each part is one.
+func nameParts(body string) ([]string, error) {
+	if rest, found := strings.CutPrefix(body, "gres"); found && rest != "" && strings.Contains("/:", rest[:1]) {
+		body = rest[1:]
+	}
+	parts := strings.Split(strings.Replace(body, "=", ":", 1), ":")
+	if len(parts) > 3 {
+		return nil, fmt.Errorf("want name[:type][:count]")
+	}
+	for _, part := range parts {
+		if !isWord(part) {
+			return nil, fmt.Errorf("part %q: want letters, digits and . _ - +", part)
+		}
+	}
+	return parts, nil
+}
+
+// maxWord is the longest name that the domain name system, and so Slurm, has for a node.
+const maxWord = 253
+
+// isWord says whether text could be the name or type of a resource, or of a node.
+func isWord(text string) bool {
+	return text != "" && len(text) <= maxWord && strings.IndexFunc(text, func(r rune) bool { return !isWordRune(r) }) < 0
+}
+
+func isWordRune(r rune) bool {
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-+", r)
+}
+
+// fill takes type and count from the one or two parts behind the name. A single part is a count if it looks like one: Slurm
+// reads gpu:3090 as 3090 GPUs, too.
+func (c *Count) fill(rest []string) (err error) {
+	last := rest[len(rest)-1]
+	switch {
+	case len(rest) == 2:
+		c.Type = rest[0]
+		c.Count, err = parseAmount(last)
+	case looksLikeAmount(last):
+		c.Count, err = parseAmount(last)
+	default:
+		c.Type = last
+	}
+	return err
+}
+
+// maxCount bounds what one term may claim: it leaves room for resources counted in bytes, and sums of such counts still cannot
+// overflow.
+const maxCount = 1 << 40
+
+// suffixes are Slurm's multipliers, each 1024 times the one before.
+const suffixes = "kmgt"
+
+// cutAmount splits 4G into its digits and the exponent of 1024.
+func cutAmount(text string) (digits string, exponent int) {
+	if text == "" {
+		return "", 0
+	}
+	last := len(text) - 1
+	if k := strings.IndexByte(suffixes, text[last]|0x20); k >= 0 {
+		return text[:last], k + 1
+	}
+	return text, 0
+}
+
+func looksLikeAmount(text string) bool {
+	digits, _ := cutAmount(text)
+	return digits != "" && strings.Trim(digits, "0123456789") == ""
+}
 
 func parseAmount(text string) (int, error) {
-	scale := 1
-	switch {
-	case strings.HasSuffix(text, "k"), strings.HasSuffix(text, "K"):
-		text, scale = text[:len(text)-1], 1<<10
-	case strings.HasSuffix(text, "M"):
-		text, scale = text[:len(text)-1], 1<<20
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > maxCount/scale {
+	digits, exponent := cutAmount(text)
+	scale := 1 << (10 * exponent)
+	n, err := strconv.ParseUint(digits, 10, 62)
+	if err != nil || n > uint64(maxCount/scale) {
 		return 0, fmt.Errorf("count %q: want a whole number from 0 to %d", text, maxCount)
 	}
-	return n * scale, nil
+	return int(n) * scale, nil
 }
 
 // GPUs sums the terms named gpu and tells their type: the common one, or empty where there is none or more than one.
