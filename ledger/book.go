@@ -1,0 +1,284 @@
+// Package ledger keeps what a round must remember beyond what Slurm keeps: the attained service of each job, what the round is
+// about to do, and the last reports. Book keeps it in one file that survives a crash at any point and belongs to one process at
+// a time; Memory keeps it for as long as the process lives. The package decides nothing and repairs nothing: a file that it
+// cannot trust is refused with an error that says what to do, because everything in it can be had again from Slurm, at the price
+// of forgotten service.
+package ledger
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sort"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// Why a file cannot be used. The daemon starts with an empty ledger after ErrCorrupt, and refuses to start after the others.
+var (
+	ErrLocked  = errors.New("another process has the ledger open") // most likely a second daemon
+	ErrCorrupt = errors.New("the ledger is damaged")               // what it held is lost; SetAside makes room for a new one
+	ErrAlien   = errors.New("not a ledger")                        // somebody else's file: it must not be moved
+	ErrNewer   = errors.New("the ledger has another format")       // written by another version of the daemon
+)
+
+// format is the version of what the buckets hold. Records are decoded strictly, so any change of their fields needs a new one.
+const format = 1
+
+// Defaults for the zero values of Options.
+const (
+	DefaultWait = 3 * time.Second
+	DefaultKeep = 50
+)
+
+// Options of a Book. The zero value is good.
+type Options struct {
+	// Wait is how long to wait for another process to let go of the file: a restart overlaps with the end of its predecessor.
+	Wait time.Duration
+	// Keep is the number of reports that are kept.
+	Keep int
+}
+
+// Book is a bridge.Ledger in a file. Reports may be read while a round writes.
+type Book struct {
+	db   *bolt.DB
+	keep int
+}
+
+// The buckets of the file.
+var (
+	metaBucket    = []byte("meta")    // "format" → format
+	recordsBucket = []byte("records") // job → Record
+	intentBucket  = []byte("intent")  // "intent" → Intent, or nothing
+	reportsBucket = []byte("reports") // order of arrival, round → Report, compressed
+	formatKey     = []byte("format")
+	intentKey     = []byte("intent")
+)
+
+// Open opens the ledger at path, or makes one that only its owner can read. It checks the whole file, so that a round never
+// meets damage half way.
+func Open(path string, options Options) (*Book, error) {
+	if options.Wait == 0 {
+		options.Wait = DefaultWait
+	}
+	if options.Keep == 0 {
+		options.Keep = DefaultKeep
+	}
+	db, err := openFile(path, options.Wait)
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	book := &Book{db: db, keep: options.Keep}
+	if err := guard(book.prepare); err != nil {
+		db.Close()
+		return nil, explain(path, err)
+	}
+	return book, nil
+}
+
+// openFile locks and maps the file. bbolt panics on some damage, and then leaves the file open and locked.
+func openFile(path string, wait time.Duration) (*bolt.DB, error) {
+	var file *os.File
+	var db *bolt.DB
+	err := guard(func() (err error) {
+		db, err = bolt.Open(path, 0o600, &bolt.Options{
+			Timeout: wait,
+			OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
+				file, err = os.OpenFile(name, flag, mode)
+				return file, err
+			},
+		})
+		return err
+	})
+	if err != nil && file != nil {
+		release(file)
+	}
+	return db, err
+}
+
+// release gives up a file that bbolt may have closed itself. Its memory map would keep the lock beyond Close.
+func release(file *os.File) {
+	syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
+	file.Close()
+}
+
+// explain turns what went wrong at the opening into one of this package's errors, with the remedy.
+func explain(path string, err error) error {
+	var errno syscall.Errno
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		err = fmt.Errorf("%w: stop it, or give this one a file of its own", ErrLocked)
+	case errors.Is(err, ErrAlien), errors.Is(err, ErrNewer), errors.As(err, &errno):
+	case !resemblesLedger(path):
+		err = fmt.Errorf("%w: name another path, the daemon will make the file", ErrAlien)
+	default:
+		err = fmt.Errorf("%w, move it away and start again: %w", ErrCorrupt, err)
+	}
+	return fmt.Errorf("open ledger %s: %w", path, err)
+}
+
+// prepare gives a new file its buckets, and checks everything in an old one.
+func (b *Book) prepare() error {
+	fresh, err := b.empty()
+	if err != nil {
+		return err
+	}
+	if fresh {
+		return b.db.Update(create)
+	}
+	return b.db.View(check)
+}
+
+// empty says whether nothing was ever written: the file is new, or its maker died before it came to the buckets.
+func (b *Book) empty() (bool, error) {
+	fresh := true
+	err := b.db.View(func(tx *bolt.Tx) error {
+		return tx.ForEach(func([]byte, *bolt.Bucket) error {
+			fresh = false
+			return nil
+		})
+	})
+	return fresh, err
+}
+
+func create(tx *bolt.Tx) error {
+	for _, name := range [][]byte{recordsBucket, intentBucket, reportsBucket} {
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	meta, err := tx.CreateBucket(metaBucket)
+	if err != nil {
+		return err
+	}
+	return meta.Put(formatKey, number(format))
+}
+
+// Close lets go of the file.
+func (b *Book) Close() error { return b.db.Close() }
+
+// Size is the length of the file in bytes.
+func (b *Book) Size() (int64, error) {
+	info, err := os.Stat(b.db.Path())
+	if err != nil {
+		return 0, fmt.Errorf("measure ledger: %w", err)
+	}
+	return info.Size(), nil
+}
+
+// Load returns all records by job, and the intent that the last round did not clear, if any.
+func (b *Book) Load() (map[int]bridge.Record, *bridge.Intent, error) {
+	var records map[int]bridge.Record
+	var intent *bridge.Intent
+	err := b.db.View(func(tx *bolt.Tx) (err error) {
+		if records, err = loadRecords(tx.Bucket(recordsBucket)); err != nil {
+			return err
+		}
+		intent, err = loadIntent(tx.Bucket(intentBucket))
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("load ledger: %w", err)
+	}
+	return records, intent, nil
+}
+
+func loadRecords(bucket *bolt.Bucket) (map[int]bridge.Record, error) {
+	records := make(map[int]bridge.Record)
+	err := bucket.ForEach(func(key, raw []byte) error {
+		record, err := decodeRecord(key, raw)
+		if err != nil {
+			return err
+		}
+		records[record.Job] = record
+		return nil
+	})
+	return records, err
+}
+
+func loadIntent(bucket *bolt.Bucket) (*bridge.Intent, error) {
+	raw := bucket.Get(intentKey)
+	if raw == nil {
+		return nil, nil
+	}
+	intent, err := decode[bridge.Intent](raw)
+	if err != nil {
+		return nil, fmt.Errorf("decode intent: %w", err)
+	}
+	return &intent, nil
+}
+
+// Intend stores what the round is about to do.
+func (b *Book) Intend(intent bridge.Intent) error {
+	raw, err := json.Marshal(intent)
+	if err != nil {
+		return fmt.Errorf("write down round %d: %w", intent.Round, err)
+	}
+	err = b.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(intentBucket).Put(intentKey, raw) })
+	if err != nil {
+		return fmt.Errorf("write down round %d: %w", intent.Round, err)
+	}
+	return nil
+}
+
+// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing. Jobs that are not
+// among the records are forgotten.
+func (b *Book) Settle(records map[int]bridge.Record, report bridge.Report) error {
+	packed, err := pack(report)
+	if err != nil {
+		return fmt.Errorf("settle round %d: %w", report.Round, err)
+	}
+	err = b.db.Update(func(tx *bolt.Tx) error {
+		if err := replaceRecords(tx, records); err != nil {
+			return err
+		}
+		if err := tx.Bucket(intentBucket).Delete(intentKey); err != nil {
+			return err
+		}
+		return b.file(tx.Bucket(reportsBucket), report.Round, packed)
+	})
+	if err != nil {
+		return fmt.Errorf("settle round %d: %w", report.Round, err)
+	}
+	return nil
+}
+
+func replaceRecords(tx *bolt.Tx, records map[int]bridge.Record) error {
+	if err := tx.DeleteBucket(recordsBucket); err != nil {
+		return err
+	}
+	bucket, err := tx.CreateBucket(recordsBucket)
+	if err != nil {
+		return err
+	}
+	for _, job := range ascending(records) {
+		raw, err := encodeRecord(job, records[job])
+		if err != nil {
+			return err
+		}
+		if err := bucket.Put(number(job), raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ascending is the order in which the file keeps its keys; written so, pages fill one after the other.
+func ascending(records map[int]bridge.Record) []int {
+	jobs := make([]int, 0, len(records))
+	for job := range records {
+		jobs = append(jobs, job)
+	}
+	sort.Ints(jobs)
+	return jobs
+}
+
+// number is n as a key: keys ascend as numbers do.
+func number(n int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }

@@ -1,0 +1,121 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// guard runs read and turns what a damaged file does to it into an error. bbolt trusts its pages: a wrong one makes it panic,
+// and a page that a truncated file no longer has is a memory fault, because the file is mapped.
+func guard(read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("read pages: %v", cause)
+		}
+	}()
+	return read()
+}
+
+// check reads everything there is, in this goroutine, where guard can catch a fault.
+func check(tx *bolt.Tx) error {
+	if err := checkFormat(tx); err != nil {
+		return err
+	}
+	if _, err := loadRecords(tx.Bucket(recordsBucket)); err != nil {
+		return err
+	}
+	if _, err := loadIntent(tx.Bucket(intentBucket)); err != nil {
+		return err
+	}
+	if err := checkReports(tx.Bucket(reportsBucket)); err != nil {
+		return err
+	}
+	return checkPages(tx)
+}
+
+func checkFormat(tx *bolt.Tx) error {
+	meta := tx.Bucket(metaBucket)
+	if meta == nil {
+		return fmt.Errorf("%w: another program's database", ErrAlien)
+	}
+	if found := meta.Get(formatKey); !bytes.Equal(found, number(format)) {
+		return fmt.Errorf("%w: %x, this daemon writes %d: run the daemon that wrote it, or move it away to start without memory of service",
+			ErrNewer, found, format)
+	}
+	for _, name := range [][]byte{recordsBucket, intentBucket, reportsBucket} {
+		if tx.Bucket(name) == nil {
+			return fmt.Errorf("no bucket %s", name)
+		}
+	}
+	return nil
+}
+
+func checkReports(bucket *bolt.Bucket) error {
+	return bucket.ForEach(func(key, packed []byte) error {
+		if len(key) != reportKeyLength {
+			return fmt.Errorf("report under a key of %d bytes", len(key))
+		}
+		_, err := unpack(packed)
+		return err
+	})
+}
+
+// checkPages finds pages that are used twice or not at all, on which later writes would go wrong. It reads no page in its own
+// goroutine that was not read before.
+func checkPages(tx *bolt.Tx) (first error) {
+	for err := range tx.Check() {
+		if first == nil {
+			first = fmt.Errorf("check pages: %w", err)
+		}
+	}
+	return first
+}
+
+// The start of each of bbolt's two meta pages: sixteen bytes of page header, then its mark.
+const (
+	markOffset = 16
+	mark       = 0xED0CDAED
+)
+
+// resemblesLedger says whether the file at path was once written by bbolt: one of its meta pages has the mark. A file that
+// starts with nothing but zeros counts too; that is how some file systems leave a file that was being written at a power loss.
+// Anything else is somebody's file under the wrong name.
+func resemblesLedger(path string) bool {
+	head, err := readHead(path, 2*os.Getpagesize())
+	if err != nil {
+		return false
+	}
+	return marked(head) || len(bytes.Trim(head, "\x00")) == 0 ||
+		len(head) > os.Getpagesize() && marked(head[os.Getpagesize():])
+}
+
+func readHead(path string, length int) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, int64(length)))
+}
+
+func marked(page []byte) bool {
+	return len(page) >= markOffset+4 && binary.NativeEndian.Uint32(page[markOffset:]) == mark
+}
+
+// SetAside renames a damaged ledger so that Open can make a new one, and returns its new name. Nothing is deleted: what the file
+// holds may still be worth a look.
+func SetAside(path string, now time.Time) (string, error) {
+	aside := path + ".corrupt-" + now.UTC().Format("20060102T150405Z")
+	if err := os.Rename(path, aside); err != nil {
+		return "", fmt.Errorf("set ledger aside: %w", err)
+	}
+	return aside, nil
+}

@@ -1,0 +1,127 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// Memory is a bridge.Ledger that is forgotten with the process: for simulations, demonstrations and tests. The zero value is
+// empty and keeps DefaultKeep reports. What it was given and what it hands out share nothing that a round changes; reports are
+// kept as they are.
+type Memory struct {
+	// Keep is the number of reports that are kept.
+	Keep int
+
+	mu      sync.Mutex
+	records map[int]bridge.Record
+	intent  *bridge.Intent
+	reports []bridge.Report
+}
+
+// Load returns all records by job, and the intent that the last round did not clear, if any.
+func (m *Memory) Load() (map[int]bridge.Record, *bridge.Intent, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return copyRecords(m.records), copyIntent(m.intent), nil
+}
+
+// Intend stores what the round is about to do.
+func (m *Memory) Intend(intent bridge.Intent) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.intent = copyIntent(&intent)
+	return nil
+}
+
+// Settle replaces all records, stores the report among the last ones, and clears the intent. It refuses what a Book refuses.
+func (m *Memory) Settle(records map[int]bridge.Record, report bridge.Report) error {
+	for _, job := range ascending(records) {
+		if job <= 0 || records[job].Job != job {
+			return fmt.Errorf("settle round %d: record of job %d says job %d", report.Round, job, records[job].Job)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records, m.intent = copyRecords(records), nil
+	m.reports = append(m.reports, report)
+	m.reports = m.reports[max(0, len(m.reports)-m.kept()):]
+	return nil
+}
+
+func (m *Memory) kept() int {
+	if m.Keep == 0 {
+		return DefaultKeep
+	}
+	return m.Keep
+}
+
+// Rounds lists the rounds whose reports are kept, in the order of arrival.
+func (m *Memory) Rounds() ([]int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var rounds []int
+	for _, report := range m.reports {
+		rounds = append(rounds, report.Round)
+	}
+	return rounds, nil
+}
+
+// Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any more).
+func (m *Memory) Report(round int) (bridge.Report, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, report := range slices.Backward(m.reports) {
+		if report.Round == round {
+			return report, nil
+		}
+	}
+	return bridge.Report{}, fmt.Errorf("read report of round %d: %w", round, ErrNoReport)
+}
+
+// Latest is the report that was settled last. ErrNoReport: there has been no round.
+func (m *Memory) Latest() (bridge.Report, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.reports) == 0 {
+		return bridge.Report{}, fmt.Errorf("read last report: %w", ErrNoReport)
+	}
+	return m.reports[len(m.reports)-1], nil
+}
+
+// Reports returns all reports that are kept, the oldest first.
+func (m *Memory) Reports() ([]bridge.Report, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.reports), nil
+}
+
+func copyRecords(records map[int]bridge.Record) map[int]bridge.Record {
+	copied := make(map[int]bridge.Record, len(records))
+	for job, record := range records {
+		record.Own = copyRequest(record.Own)
+		copied[job] = record
+	}
+	return copied
+}
+
+func copyRequest(request *bridge.Request) *bridge.Request {
+	if request == nil {
+		return nil
+	}
+	copied := *request
+	copied.Pin = slices.Clone(request.Pin)
+	return &copied
+}
+
+// copyIntent copies the list of steps, which a round goes on to fill in; what is planned in a step never changes.
+func copyIntent(intent *bridge.Intent) *bridge.Intent {
+	if intent == nil {
+		return nil
+	}
+	copied := *intent
+	copied.Steps = slices.Clone(intent.Steps)
+	return &copied
+}

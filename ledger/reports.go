@@ -1,0 +1,112 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// ErrNoReport says that no report of that round is kept, or none at all.
+var ErrNoReport = errors.New("no such report")
+
+// A report's key is its place in the order of arrival, then its round. The order is the file's own, because the newest report
+// must never be the first to go, whatever number its round has.
+const reportKeyLength = 16
+
+// file adds a report and drops those that are too old.
+func (b *Book) file(bucket *bolt.Bucket, round int, packed []byte) error {
+	order, err := bucket.NextSequence()
+	if err != nil {
+		return err
+	}
+	if err := bucket.Put(append(number(int(order)), number(round)...), packed); err != nil {
+		return err
+	}
+	return dropBefore(bucket, int(order)-b.keep+1)
+}
+
+// dropBefore deletes the reports that arrived before the given place.
+func dropBefore(bucket *bolt.Bucket, place int) error {
+	if place <= 0 {
+		return nil
+	}
+	cursor := bucket.Cursor()
+	for key, _ := cursor.First(); key != nil && bytes.Compare(key, number(place)) < 0; key, _ = cursor.First() {
+		if err := cursor.Delete(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rounds lists the rounds whose reports are kept, in the order of arrival.
+func (b *Book) Rounds() ([]int, error) {
+	var rounds []int
+	err := b.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(reportsBucket).ForEach(func(key, _ []byte) error {
+			rounds = append(rounds, roundOf(key))
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list reports: %w", err)
+	}
+	return rounds, nil
+}
+
+func roundOf(key []byte) int { return int(binary.BigEndian.Uint64(key[8:])) }
+
+// Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any more).
+func (b *Book) Report(round int) (bridge.Report, error) {
+	report, err := b.latest(func(key []byte) bool { return roundOf(key) == round })
+	if err != nil {
+		return bridge.Report{}, fmt.Errorf("read report of round %d: %w", round, err)
+	}
+	return report, nil
+}
+
+// Latest is the report that was settled last. ErrNoReport: there has been no round.
+func (b *Book) Latest() (bridge.Report, error) {
+	report, err := b.latest(func([]byte) bool { return true })
+	if err != nil {
+		return bridge.Report{}, fmt.Errorf("read last report: %w", err)
+	}
+	return report, nil
+}
+
+// latest reads the newest report whose key is wanted.
+func (b *Book) latest(wanted func(key []byte) bool) (bridge.Report, error) {
+	var report bridge.Report
+	err := b.db.View(func(tx *bolt.Tx) (err error) {
+		cursor := tx.Bucket(reportsBucket).Cursor()
+		for key, packed := cursor.Last(); key != nil; key, packed = cursor.Prev() {
+			if wanted(key) {
+				report, err = unpack(packed)
+				return err
+			}
+		}
+		return ErrNoReport
+	})
+	return report, err
+}
+
+// Reports reads all reports that are kept, the oldest first.
+func (b *Book) Reports() ([]bridge.Report, error) {
+	var reports []bridge.Report
+	err := b.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(reportsBucket).ForEach(func(_, packed []byte) error {
+			report, err := unpack(packed)
+			reports = append(reports, report)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read reports: %w", err)
+	}
+	return reports, nil
+}
