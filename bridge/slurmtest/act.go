@@ -1,0 +1,111 @@
+package slurmtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// Update implements bridge.Slurm. Like slurmctld it is not transactional: what it refuses may have been applied.
+func (s *Slurm) Update(ctx context.Context, update bridge.Update) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.update(ctx, update); err != nil {
+		return fmt.Errorf("update job %d: %w", update.Job, err)
+	}
+	return nil
+}
+
+func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j, err := s.known(update.Job)
+	if err != nil {
+		return err
+	}
+	if j.state != bridge.Pending {
+		return bridge.ErrNotPending
+	}
+	j.extra = update.Extra
+	defer s.touch(j) // also after a refusal: part of it is applied
+	for _, name := range update.Request.Pin {
+		if _, found := s.byName[name]; !found {
+			return fmt.Errorf("%w: node %q: invalid node name", bridge.ErrRefused, name)
+		}
+	}
+	j.request = update.Request
+	j.request.Pin = slices.Sorted(slices.Values(update.Request.Pin))
+	if err := s.servable(j); err != nil {
+		return err
+	}
+	j.begin = update.Begin
+	return nil
+}
+
+// servable refuses a CPU count that no node has. Memory is not asked here: the scheduler finds out.
+func (s *Slurm) servable(j *job) error {
+	cpus := s.perNode(j.request).CPUs
+	for _, n := range s.nodes {
+		if cpus <= n.fixed.Total.CPUs {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %d CPUs on a node: requested node configuration is not available", bridge.ErrRefused, cpus)
+}
+
+// Signal implements bridge.Slurm.
+func (s *Slurm) Signal(ctx context.Context, id int, signal string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.signal(ctx, id); err != nil {
+		return fmt.Errorf("signal job %d %s: %w", id, signal, err)
+	}
+	return nil
+}
+
+func (s *Slurm) signal(ctx context.Context, id int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j, err := s.known(id)
+	if err != nil {
+		return err
+	}
+	if j.state != bridge.Running {
+		return bridge.ErrNotRunning
+	}
+	j.requeue = true
+	s.deliver(j)
+	return nil
+}
+
+// Requeue implements bridge.Slurm.
+func (s *Slurm) Requeue(ctx context.Context, id int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.requeueRunning(ctx, id); err != nil {
+		return fmt.Errorf("requeue job %d: %w", id, err)
+	}
+	return nil
+}
+
+func (s *Slurm) requeueRunning(ctx context.Context, id int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j, err := s.known(id)
+	switch {
+	case err != nil:
+		return err
+	case j.state == bridge.Pending:
+		return nil
+	case j.state == bridge.Finished:
+		return bridge.ErrNotRunning
+	}
+	j.requeue = true
+	s.terminate(j, Requeued)
+	return nil
+}

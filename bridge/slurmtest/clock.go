@@ -1,0 +1,128 @@
+package slurmtest
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// Clock is virtual time: it stands still until somebody sleeps, and then jumps from event to event. Events of the same moment
+// run in the order in which they were planned, so that equal inputs give equal outcomes. Sleeping from several goroutines is
+// safe, but then their order decides who sees which moment; a test that must repeat sleeps in one.
+type Clock struct {
+	turn sync.Mutex // held by whoever moves time on; events run under it
+
+	mu      sync.Mutex // guards what follows, never held while an event runs
+	now     time.Time
+	planned events
+	count   uint64
+	watch   []func()
+}
+
+// NewClock is a clock that stands at start.
+func NewClock(start time.Time) *Clock { return &Clock{now: start} }
+
+// Now is the current moment.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// At plans an event; a moment that has passed means the next time that the clock moves. The event must not sleep.
+func (c *Clock) At(moment time.Time, do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if moment.Before(c.now) {
+		moment = c.now
+	}
+	c.count++
+	heap.Push(&c.planned, event{at: moment, seq: c.count, do: do})
+}
+
+// AfterEach has watch called after every event, for example to check Invariants.
+func (c *Clock) AfterEach(watch func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watch = append(c.watch, watch)
+}
+
+// Advance moves time on by d and runs what was planned in between.
+func (c *Clock) Advance(d time.Duration) {
+	_ = c.Sleep(context.Background(), d) // only the context could end it early
+}
+
+// Sleep is Advance that ends with ctx: also when an event cancels it, at that event's moment.
+func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
+	until := c.Now().Add(d)
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		next, found := c.next(until)
+		if !found {
+			return nil
+		}
+		c.run(next)
+	}
+}
+
+// next takes the first event not after until, and sets the clock to its moment; without one it sets the clock to until.
+func (c *Clock) next(until time.Time) (event, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.planned) == 0 || c.planned[0].at.After(until) {
+		if until.After(c.now) {
+			c.now = until
+		}
+		return event{}, false
+	}
+	first := heap.Pop(&c.planned).(event)
+	if first.at.After(c.now) {
+		c.now = first.at
+	}
+	return first, true
+}
+
+func (c *Clock) run(e event) {
+	e.do()
+	for _, watch := range c.watchers() {
+		watch()
+	}
+}
+
+func (c *Clock) watchers() []func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.watch
+}
+
+// event is something that happens at a moment; seq keeps the order of planning.
+type event struct {
+	at  time.Time
+	seq uint64
+	do  func()
+}
+
+// events is a heap, the earliest first.
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, k int) bool {
+	if !e[i].at.Equal(e[k].at) {
+		return e[i].at.Before(e[k].at)
+	}
+	return e[i].seq < e[k].seq
+}
+func (e events) Swap(i, k int) { e[i], e[k] = e[k], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	old := *e
+	last := old[len(old)-1]
+	old[len(old)-1] = event{} // lets go of the closure
+	*e = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,119 @@
+package slurmtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Invariants says which promise of a cluster is broken now: a node over its capacity, a GPU or an amount booked wrongly, a gang
+// that is not whole, a job that runs twice. It is nil for ever unless this package is wrong, or a job was started with less
+// than the nodes that it asked for.
+func (s *Slurm) Invariants() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var broken []error
+	for _, n := range s.nodes {
+		broken = append(broken, n.invariants())
+	}
+	for _, j := range s.alive {
+		if !j.gone() {
+			broken = append(broken, j.invariants())
+		}
+	}
+	return errors.Join(broken...)
+}
+
+func (n *node) invariants() error {
+	var held gres.Vector
+	completing := 0
+	for _, j := range n.holders {
+		if j.run == nil {
+			return fmt.Errorf("node %s: held by job %d, which does not run", n.fixed.Name, j.id)
+		}
+		held = held.Plus(j.run.perNode)
+		if j.completing {
+			completing++
+		}
+	}
+	switch {
+	case !held.Fits(n.fixed.Total):
+		return fmt.Errorf("node %s: %s held of %s", n.fixed.Name, held, n.fixed.Total)
+	case held != n.allocated:
+		return fmt.Errorf("node %s: %s held, %s booked", n.fixed.Name, held, n.allocated)
+	case completing != n.completing:
+		return fmt.Errorf("node %s: %d completing, %d counted", n.fixed.Name, completing, n.completing)
+	}
+	return n.devices()
+}
+
+// devices compares who holds which GPU with what the holders are said to have.
+func (n *node) devices() error {
+	for _, j := range n.holders {
+		count := 0
+		for _, holder := range n.gpus {
+			if holder == j.id {
+				count++
+			}
+		}
+		if count != j.run.perNode.GPUs {
+			return fmt.Errorf("node %s: job %d has %d devices of %d", n.fixed.Name, j.id, count, j.run.perNode.GPUs)
+		}
+	}
+	return nil
+}
+
+func (j *job) invariants() error {
+	holds := j.state == bridge.Running || j.completing
+	switch {
+	case holds != (j.run != nil):
+		return fmt.Errorf("job %d: %s, completing %t, holds nodes %t", j.id, j.state, j.completing, j.run != nil)
+	case j.run != nil && len(j.run.nodes) != len(slices.Compact(slices.Clone(j.run.seen.Nodes))):
+		return fmt.Errorf("job %d: twice on one of %v", j.id, j.run.seen.Nodes)
+	case j.state == bridge.Running && len(j.run.nodes) != j.request.Nodes:
+		return fmt.Errorf("job %d: runs on %v of %d nodes", j.id, j.run.seen.Nodes, j.request.Nodes)
+	case j.state == bridge.Running && j.begin.After(j.run.started):
+		return fmt.Errorf("job %d: began at %s, not before %s", j.id, j.run.started, j.begin)
+	}
+	return nil
+}
+
+// Altered are the waiting jobs that do not carry their user's own request, ascending: if the daemon died now, Slurm would start
+// them with another. Between rounds there should be none.
+func (s *Slurm) Altered() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var altered []int
+	for _, j := range s.alive {
+		if j.state == bridge.Pending && !j.completing && !same(j.request, j.own) {
+			altered = append(altered, j.id)
+		}
+	}
+	return altered
+}
+
+func same(a, b bridge.Request) bool {
+	return slices.Equal(a.Pin, b.Pin) && fmt.Sprintf("%+v", unpinned(a)) == fmt.Sprintf("%+v", unpinned(b))
+}
+
+func unpinned(r bridge.Request) bridge.Request {
+	r.Pin = nil
+	return r
+}
+
+// History is the accounting record of a job.
+func (s *Slurm) History(id int) (History, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if id < 1 || id > len(s.jobs) {
+		return History{}, false
+	}
+	j := s.jobs[id-1]
+	history := j.history
+	history.Runs = slices.Clone(history.Runs)
+	history.Done, history.Restarts = j.done, j.restarts
+	return history, true
+}

@@ -1,0 +1,222 @@
+package slurmtest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Spec is a submission: what a user writes on the command line of sbatch and what job_submit.lua makes of it.
+type Spec struct {
+	Name      string
+	User      string
+	Partition string // empty: the first partition of the first node
+	Comment   string
+	Extra     string
+	// Request is what the job asks for. Numbers left at zero are filled in as sbatch does: one node, one task a node, one CPU
+	// a task. GPUs and GRES imply each other.
+	Request bridge.Request
+	// Lease is what job_submit.lua gives a job with our word: it may not begin before, and its extra is the lua's stamp.
+	Lease     time.Duration
+	Begin     time.Time // the user's own --begin
+	TimeLimit time.Duration
+	Features  []string
+	Except    []string // nodes it excludes
+	After     int      // a job that must end first; 0: none
+	Held      bool
+	NoRequeue bool
+	Exclusive bool   // gets its nodes whole, whatever it asked for
+	Shape     string // array, interactive, …; empty for a plain batch job
+	Odd       string
+	Work      Work
+}
+
+// Work is how a job behaves once it runs. The zero value runs at any size until it is cancelled, and dies of every signal.
+type Work struct {
+	Length  time.Duration // at rate 1; 0: without end
+	Restart time.Duration // passes at the beginning of every run but the first, before it goes on
+	// Rate is how many seconds of Length pass in a second with what the job was given; nil: 1. It must be a function of its
+	// argument alone.
+	Rate     func(bridge.Allocated) float64
+	OnSignal Reaction
+	OnTerm   Reaction // within KillWait; what has not saved by then is killed
+	Save     time.Duration
+	// Checkpoint is how much progress lies between the checkpoints that the job makes on its own; 0: it makes none, and a kill
+	// takes it back to the last save.
+	Checkpoint time.Duration
+	Fails      bool // at its end
+}
+
+// Reaction is what a job does when a signal reaches it.
+type Reaction string
+
+// What a job may do about a signal. Saves takes Work.Save and exits with the requeue code.
+const (
+	Dies  Reaction = ""
+	Saves Reaction = "saves"
+	Hangs Reaction = "hangs"
+)
+
+// History is the accounting record of a job: all that remains of it after its end.
+type History struct {
+	Job       int
+	Name      string
+	Submitted time.Time // first
+	Ended     time.Time // zero while it lives
+	End       End
+	Restarts  int
+	Done      time.Duration // progress that is safe: at the end, all of it
+	Runs      []Run
+}
+
+// Run is one run of a job.
+type Run struct {
+	Start    time.Time
+	Stop     time.Time // when it was told to stop or ended; zero while it runs
+	Freed    time.Time // when its nodes were free again
+	Nodes    []string
+	PerNode  gres.Vector
+	Progress time.Duration // made in this run, what was lost included
+	Lost     time.Duration // of Progress
+}
+
+// End is how a job ended, in Slurm's words.
+type End string
+
+// How jobs end; Requeued is no end of a job but of a run.
+const (
+	Completed End = "COMPLETED"
+	Failed    End = "FAILED"
+	Cancelled End = "CANCELLED"
+	TimedOut  End = "TIMEOUT"
+	NodeFail  End = "NODE_FAIL"
+	Requeued  End = "REQUEUED"
+)
+
+// job is a job of the controller.
+type job struct {
+	id      int
+	spec    Spec
+	own     bridge.Request // as submitted
+	request bridge.Request // as it is now
+	extra   string
+
+	state      bridge.State
+	completing bool
+	held       bool
+	parked     bool // by the scheduler, at priority 0, until the next update
+	waits      bool // for spec.After
+	requeue    bool
+	queued     bool   // in Slurm.queue
+	touched    int    // Slurm.passes at the last update
+	blocked    string // why the last pass did not start it
+
+	begin     time.Time
+	wake      time.Time // the earliest planned look at begin; zero: none
+	submitted time.Time
+	restarts  int
+
+	run     *allocation // while it holds nodes
+	end     End         // of the run that is being torn down, or of the job
+	life    int         // counts starts and stops: an event of an earlier life is void
+	done    time.Duration
+	safe    time.Duration // of done, what a kill leaves
+	saves   time.Time     // when the save under way will be done; zero: none
+	history History
+}
+
+// allocation is what a job holds.
+type allocation struct {
+	nodes   []*node // ascending in name
+	perNode gres.Vector
+	seen    bridge.Allocated
+	started time.Time
+	since   time.Time     // progress is counted up to here
+	rate    float64       // 0 while it saves
+	before  time.Duration // progress at the start
+}
+
+func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
+
+// gone says that nothing is left of the job but its history.
+func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
+
+// seen is the job as the port shows it.
+func (s *Slurm) seen(j *job, now time.Time) bridge.Job {
+	seen := bridge.Job{
+		ID: j.id, Name: j.spec.Name, User: j.spec.User, Partition: j.spec.Partition,
+		Comment: j.spec.Comment, Extra: j.extra,
+		State: j.state, Completing: j.completing, Held: j.held || j.parked, Dependency: j.waits,
+		Shape: j.spec.Shape, Odd: j.spec.Odd,
+		Submitted: j.submitted, TimeLimit: j.spec.TimeLimit, Restarts: j.restarts, Requeue: j.requeue,
+		Request: j.request, Features: j.spec.Features, Except: j.spec.Except,
+	}
+	switch j.state {
+	case bridge.Pending:
+		seen.Reason = s.reason(j, now)
+		if j.begin.After(now) {
+			seen.Begin = j.begin
+		}
+	case bridge.Running:
+		seen.Started, seen.Runs = j.run.started, j.run.seen
+	}
+	return seen
+}
+
+// reason is Slurm's word for why a job waits. An update wipes it until the scheduler has looked again.
+func (s *Slurm) reason(j *job, now time.Time) string {
+	switch {
+	case j.touched == s.passes:
+		return ""
+	case j.held:
+		return "JobHeldUser"
+	case j.waits:
+		return "Dependency"
+	case j.begin.After(now):
+		return "BeginTime"
+	}
+	return j.blocked
+}
+
+// complete fills in what sbatch would.
+func complete(r bridge.Request) (bridge.Request, error) {
+	r.Nodes = max(r.Nodes, len(r.Pin), 1)
+	r.Tasks = cmp.Or(r.Tasks, r.Nodes)
+	r.CPUsPerTask = cmp.Or(r.CPUsPerTask, 1)
+	r.CPUs = cmp.Or(r.CPUs, r.Tasks*r.CPUsPerTask)
+	r.CPUsPerNode = cmp.Or(r.CPUsPerNode, r.CPUsPerTask)
+	r.Pin = slices.Sorted(slices.Values(r.Pin))
+	if r.GRES == "" && r.GPUs > 0 {
+		r.GRES = gres.Count{Name: "gpu", Type: r.GPUType, Count: r.GPUs / r.Nodes}.String()
+	}
+	counts, err := gres.ParseCounts(r.GRES)
+	if err != nil {
+		return r, err
+	}
+	perNode, gpuType := gres.GPUs(counts)
+	r.GPUs, r.GPUType = perNode*r.Nodes, gpuType
+	return r, nil
+}
+
+// perNode is what a request takes on each node.
+func (s *Slurm) perNode(r bridge.Request) gres.Vector {
+	v := gres.Vector{
+		GPUs:   share(r.GPUs, r.Nodes),
+		CPUs:   max(r.CPUsPerNode, share(r.CPUs, r.Nodes), share(r.Tasks, r.Nodes)*r.CPUsPerTask),
+		Memory: r.Memory,
+	}
+	switch {
+	case r.Memory != 0:
+	case r.MemoryPerCPU != 0:
+		v.Memory = r.MemoryPerCPU * gres.Memory(v.CPUs)
+	default:
+		v.Memory = s.options.MemoryPerCPU * gres.Memory(v.CPUs)
+	}
+	return v
+}
+
+// share is a part of total for each of n, rounded up.
+func share(total, n int) int { return (total + n - 1) / n }

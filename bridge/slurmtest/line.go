@@ -1,0 +1,187 @@
+package slurmtest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// ErrDied is what everything answers a process that has died.
+var ErrDied = errors.New("died")
+
+// Verb is a method of the port.
+type Verb string
+
+// The verbs of the port.
+const (
+	Observe Verb = "observe"
+	Update  Verb = "update"
+	Signal  Verb = "signal"
+	Requeue Verb = "requeue"
+)
+
+// Call is one call over a line.
+type Call struct {
+	N      int // from 1, over the life of the line
+	Verb   Verb
+	Job    int // 0: observe
+	Update bridge.Update
+	Signal string
+}
+
+// Moment is when a fault strikes: before Slurm hears of the call, or after it has done what was asked.
+type Moment string
+
+// Both moments matter: the caller sees the same error, Slurm is in different states.
+const (
+	Before Moment = "before"
+	After  Moment = "after"
+)
+
+// Fault decides at both moments of each call whether it goes on; an error is what the caller gets instead of an answer. One
+// that wraps ErrDied ends the line: nothing of what the caller still tries has an effect.
+type Fault func(call Call, moment Moment) error
+
+// FailAt has call n answer err, at that moment.
+func FailAt(n int, moment Moment, err error) Fault {
+	return func(call Call, at Moment) error {
+		if call.N == n && at == moment {
+			return err
+		}
+		return nil
+	}
+}
+
+// DieAt has the caller die in call n, at that moment.
+func DieAt(n int, moment Moment) Fault { return FailAt(n, moment, ErrDied) }
+
+// Line is the connection of one process to a Slurm: it keeps the calls and it can break. A process that died leaves its line
+// dead; the next process gets a new one. It is a clock too, so that a dead process does not even sleep.
+type Line struct {
+	slurm bridge.Slurm
+	clock Sleeper
+	fault Fault
+
+	mu    sync.Mutex
+	calls []Call
+	dead  bool
+}
+
+// Sleeper is the clock that a round runs on.
+type Sleeper interface {
+	Now() time.Time
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+var _ bridge.Slurm = (*Line)(nil)
+
+// NewLine connects to slurm; a nil fault never strikes.
+func NewLine(slurm bridge.Slurm, clock Sleeper, fault Fault) *Line {
+	if fault == nil {
+		fault = func(Call, Moment) error { return nil }
+	}
+	return &Line{slurm: slurm, clock: clock, fault: fault}
+}
+
+// Observe implements bridge.Slurm.
+func (l *Line) Observe(ctx context.Context) (observed bridge.Observed, err error) {
+	err = l.say(Call{Verb: Observe}, func() error {
+		observed, err = l.slurm.Observe(ctx)
+		return err
+	})
+	if err != nil {
+		return bridge.Observed{}, err
+	}
+	return observed, nil
+}
+
+// Update implements bridge.Slurm.
+func (l *Line) Update(ctx context.Context, update bridge.Update) error {
+	return l.say(Call{Verb: Update, Job: update.Job, Update: update}, func() error { return l.slurm.Update(ctx, update) })
+}
+
+// Signal implements bridge.Slurm.
+func (l *Line) Signal(ctx context.Context, job int, signal string) error {
+	return l.say(Call{Verb: Signal, Job: job, Signal: signal}, func() error { return l.slurm.Signal(ctx, job, signal) })
+}
+
+// Requeue implements bridge.Slurm.
+func (l *Line) Requeue(ctx context.Context, job int) error {
+	return l.say(Call{Verb: Requeue, Job: job}, func() error { return l.slurm.Requeue(ctx, job) })
+}
+
+// Now implements Sleeper.
+func (l *Line) Now() time.Time { return l.clock.Now() }
+
+// Sleep implements Sleeper.
+func (l *Line) Sleep(ctx context.Context, d time.Duration) error {
+	if l.Dead() {
+		return ErrDied
+	}
+	return l.clock.Sleep(ctx, d)
+}
+
+// say makes one call, past the fault.
+func (l *Line) say(call Call, do func() error) error {
+	call, alive := l.begin(call)
+	if !alive {
+		return ErrDied
+	}
+	if err := l.strike(call, Before); err != nil {
+		return err
+	}
+	err := do()
+	if broken := l.strike(call, After); broken != nil {
+		return broken
+	}
+	return err
+}
+
+func (l *Line) begin(call Call) (numbered Call, alive bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return call, false
+	}
+	call.N = len(l.calls) + 1
+	l.calls = append(l.calls, call)
+	return call, true
+}
+
+func (l *Line) strike(call Call, moment Moment) error {
+	err := l.fault(call, moment)
+	if errors.Is(err, ErrDied) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.dead = true
+	}
+	return err
+}
+
+// Dead says whether the process on this line has died.
+func (l *Line) Dead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+// Calls are all calls so far, those that a fault struck included.
+func (l *Line) Calls() []Call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Call(nil), l.calls...)
+}
+
+// Count is the number of calls of that verb.
+func (l *Line) Count(verb Verb) int {
+	n := 0
+	for _, call := range l.Calls() {
+		if call.Verb == verb {
+			n++
+		}
+	}
+	return n
+}

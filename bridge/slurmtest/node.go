@@ -1,0 +1,102 @@
+package slurmtest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// node is a server and who holds what of it.
+type node struct {
+	fixed      bridge.Node // as configured; the parts that change are below
+	allocated  gres.Vector
+	gpus       []int  // the job that holds each GPU; 0: free
+	holders    []*job // ascending in ID
+	completing int    // how many of the holders are being torn down
+	closed     string
+}
+
+func newNode(fixed bridge.Node) *node {
+	return &node{fixed: fixed, gpus: make([]int, fixed.Total.GPUs), closed: fixed.Closed}
+}
+
+func (n *node) seen() bridge.Node {
+	seen := n.fixed
+	seen.Allocated, seen.Completing, seen.Closed = n.allocated, n.completing > 0, n.closed
+	return seen
+}
+
+func (n *node) free() gres.Vector { return n.fixed.Total.Minus(n.allocated) }
+
+// open says whether the scheduler may start something here now.
+func (n *node) open() bool { return n.closed == "" && n.completing == 0 }
+
+// serves says whether the job could run here when the node is empty, as far as anything but amounts goes.
+func (n *node) serves(j *job) bool {
+	if !slices.Contains(n.fixed.Partitions, j.spec.Partition) || slices.Contains(j.spec.Except, n.fixed.Name) {
+		return false
+	}
+	if j.request.GPUType != "" && j.request.GPUType != n.fixed.GPUType {
+		return false
+	}
+	for _, feature := range j.spec.Features {
+		if !slices.Contains(n.fixed.Features, feature) {
+			return false
+		}
+	}
+	return true
+}
+
+// give books the amount for the job and returns the GPUs it gets, lowest first.
+func (n *node) give(j *job, amount gres.Vector) []int {
+	n.allocated = n.allocated.Plus(amount)
+	at, _ := slices.BinarySearchFunc(n.holders, j, byID)
+	n.holders = slices.Insert(n.holders, at, j)
+	devices := make([]int, 0, amount.GPUs)
+	for i, holder := range n.gpus {
+		if holder == 0 && len(devices) < amount.GPUs {
+			n.gpus[i] = j.id
+			devices = append(devices, i)
+		}
+	}
+	return devices
+}
+
+// take is the reverse of give.
+func (n *node) take(j *job, amount gres.Vector) {
+	n.allocated = n.allocated.Minus(amount)
+	n.holders = slices.DeleteFunc(n.holders, func(holder *job) bool { return holder == j })
+	for i, holder := range n.gpus {
+		if holder == j.id {
+			n.gpus[i] = 0
+		}
+	}
+}
+
+// notation is how Slurm prints the GPUs of a job on a node: gpu:a100:3(IDX:0-1,3).
+func notation(gpuType string, devices []int) string {
+	count := gres.Count{Name: "gpu", Type: gpuType, Count: len(devices)}
+	return fmt.Sprintf("%s(IDX:%s)", strings.TrimPrefix(count.String(), "gres/"), ranges(devices))
+}
+
+// ranges compresses ascending numbers: 0 1 3 is 0-1,3.
+func ranges(numbers []int) string {
+	var parts []string
+	for first := 0; first < len(numbers); {
+		last := first
+		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(numbers[first])
+		if last > first {
+			part += "-" + strconv.Itoa(numbers[last])
+		}
+		parts = append(parts, part)
+		first = last + 1
+	}
+	return strings.Join(parts, ",")
+}

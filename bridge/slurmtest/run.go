@@ -1,0 +1,221 @@
+package slurmtest
+
+import (
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+var zero time.Time
+
+// later plans something in this life of the job; a start or stop before that voids it.
+func (s *Slurm) later(d time.Duration, j *job, do func(*job)) {
+	life := j.life
+	s.clock.At(s.clock.Now().Add(d), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if j.life == life {
+			do(j)
+		}
+	})
+}
+
+// start runs the job on the nodes.
+func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
+	now := s.clock.Now()
+	if j.spec.Exclusive { // CPUs and GPUs of the whole node, memory as asked
+		perNode.CPUs, perNode.GPUs = nodes[0].fixed.Total.CPUs, nodes[0].fixed.Total.GPUs
+	}
+	j.run = &allocation{nodes: nodes, perNode: perNode, started: now, since: now, before: j.done}
+	j.run.seen = book(j, nodes, perNode)
+	j.run.rate = rate(j)
+	if j.restarts > 0 {
+		j.run.since = now.Add(j.spec.Work.Restart)
+	}
+	j.state, j.blocked = bridge.Running, ""
+	j.life++
+	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, PerNode: perNode})
+	s.consider(j)
+	s.planEnd(j)
+}
+
+// book takes the amount from each node and tells what the job has got.
+func book(j *job, nodes []*node, perNode gres.Vector) bridge.Allocated {
+	seen := bridge.Allocated{PerNode: perNode}
+	for _, n := range nodes {
+		devices := n.give(j, perNode)
+		seen.Nodes = append(seen.Nodes, n.fixed.Name)
+		if len(devices) > 0 {
+			seen.Devices = append(seen.Devices, notation(n.fixed.GPUType, devices))
+		}
+	}
+	return seen
+}
+
+func rate(j *job) float64 {
+	if j.spec.Work.Rate == nil {
+		return 1
+	}
+	return j.spec.Work.Rate(j.run.seen)
+}
+
+// planEnd plans the time limit and, where the job makes progress, its own end.
+func (s *Slurm) planEnd(j *job) {
+	now, work := s.clock.Now(), j.spec.Work
+	if limit := j.spec.TimeLimit; limit > 0 {
+		s.later(j.run.started.Add(limit).Sub(now), j, func(j *job) { s.terminate(j, TimedOut) })
+	}
+	if work.Length > 0 && j.run.rate > 0 {
+		left := time.Duration(float64(work.Length-j.done)/j.run.rate) + 1 // rounded up: at the end nothing is left
+		s.later(j.run.since.Add(left).Sub(now), j, s.finish)
+	}
+}
+
+// finish is the natural end.
+func (s *Slurm) finish(j *job) {
+	j.progress(s.clock.Now())
+	j.done = j.spec.Work.Length
+	j.safe = j.done
+	if j.spec.Work.Fails {
+		s.leave(j, Failed, s.options.Teardown)
+		return
+	}
+	s.leave(j, Completed, s.options.Teardown)
+}
+
+// progress counts what was done up to now, and what of it is in a checkpoint.
+func (j *job) progress(now time.Time) {
+	if now.Before(j.run.since) {
+		return
+	}
+	j.done += time.Duration(float64(now.Sub(j.run.since)) * j.run.rate)
+	if length := j.spec.Work.Length; length > 0 {
+		j.done = min(j.done, length)
+	}
+	if every := j.spec.Work.Checkpoint; every > 0 {
+		j.safe += (j.done - j.safe) / every * every
+	}
+	j.run.since = now
+}
+
+// deliver is a signal that reaches the batch script.
+func (s *Slurm) deliver(j *job) {
+	switch {
+	case !j.saves.IsZero(), j.spec.Work.OnSignal == Hangs: // the trap runs already, or none does anything
+	case j.spec.Work.OnSignal == Saves:
+		s.save(j)
+	default:
+		j.progress(s.clock.Now())
+		s.leave(j, Failed, s.options.Teardown)
+	}
+}
+
+// save stops the work and writes a checkpoint, after which the job exits with the requeue code.
+func (s *Slurm) save(j *job) {
+	now := s.clock.Now()
+	j.progress(now)
+	j.run.rate = 0
+	j.saves = now.Add(j.spec.Work.Save)
+	j.life++ // its planned end is void
+	s.planEnd(j)
+	s.later(j.spec.Work.Save, j, s.saved)
+}
+
+// saved is the exit with the requeue code: without the requeue flag it is an ordinary failure, and the job is lost.
+func (s *Slurm) saved(j *job) {
+	j.safe = j.done
+	if j.requeue {
+		s.leave(j, Requeued, s.options.Teardown)
+	} else {
+		s.leave(j, Failed, s.options.Teardown)
+	}
+}
+
+// terminate is SIGTERM and, after KillWait, SIGKILL.
+func (s *Slurm) terminate(j *job, end End) {
+	now, grace := s.clock.Now(), s.options.KillWait
+	j.progress(now)
+	saves := j.saves
+	if saves.IsZero() && j.spec.Work.OnTerm == Saves {
+		saves = now.Add(j.spec.Work.Save)
+	}
+	stays := time.Duration(0)
+	switch {
+	case !saves.IsZero() && saves.Sub(now) <= grace:
+		stays = saves.Sub(now)
+		j.safe = j.done
+	case !saves.IsZero(), j.spec.Work.OnTerm == Hangs:
+		stays = grace
+	}
+	s.leave(j, end, stays+s.options.Teardown)
+}
+
+// lose is what a dead node does to its jobs: nobody is asked.
+func (s *Slurm) lose(j *job) {
+	j.progress(s.clock.Now())
+	if j.requeue {
+		s.leave(j, Requeued, s.options.Teardown)
+	} else {
+		s.leave(j, NodeFail, s.options.Teardown)
+	}
+}
+
+// leave ends the run: the job is COMPLETING for as long as the teardown takes. What was not safe is lost.
+func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
+	run := &j.history.Runs[len(j.history.Runs)-1]
+	run.Stop = s.clock.Now()
+	run.Progress, run.Lost = j.done-j.run.before, j.done-j.safe
+	j.done = j.safe
+	j.end, j.saves, j.completing = end, zero, true
+	j.state = bridge.Finished
+	if end == Requeued {
+		j.state = bridge.Pending
+		j.touched = s.passes
+	}
+	for _, n := range j.run.nodes {
+		n.completing++
+	}
+	j.life++
+	s.later(teardown, j, s.freed)
+}
+
+// freed is the end of the teardown: the nodes are free, and a requeued job is back in the queue.
+func (s *Slurm) freed(j *job) {
+	for _, n := range j.run.nodes {
+		n.take(j, j.run.perNode)
+		n.completing--
+	}
+	j.history.Runs[len(j.history.Runs)-1].Freed = s.clock.Now()
+	j.run, j.completing = nil, false
+	if j.state == bridge.Finished {
+		s.retire(j)
+		return
+	}
+	s.requeued(j)
+}
+
+// requeued makes the job wait out the penalty, unless it was told meanwhile to wait for something later than now.
+func (s *Slurm) requeued(j *job) {
+	now := s.clock.Now()
+	j.restarts++
+	j.submitted = now
+	if !j.begin.After(now) {
+		j.begin = now.Add(s.options.Penalty)
+	}
+	s.consider(j)
+}
+
+// retire ends the job for good: its history remains, and who waited for it goes on.
+func (s *Slurm) retire(j *job) {
+	j.state = bridge.Finished
+	s.consider(j)
+	j.history.Ended, j.history.End = s.clock.Now(), j.end
+	s.ended++
+	for _, next := range s.afters[j.id] {
+		next.waits = false
+		s.consider(next)
+	}
+	delete(s.afters, j.id)
+	j.spec.Work.Rate = nil // it may hold on to a profile
+}

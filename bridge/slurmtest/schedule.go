@@ -1,0 +1,220 @@
+package slurmtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// wake has the scheduler look at the queue soon.
+func (s *Slurm) wake() {
+	if s.awaited {
+		return
+	}
+	s.awaited = true
+	s.clock.At(s.clock.Now().Add(s.options.SchedulerDelay), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.pass()
+	})
+}
+
+// touch says that the job was changed: its reason is gone until the scheduler has looked again.
+func (s *Slurm) touch(j *job) {
+	j.parked = false
+	j.touched = s.passes
+	s.consider(j)
+}
+
+// consider puts the job where it belongs: into the queue, or out of it.
+func (s *Slurm) consider(j *job) {
+	s.wake()
+	now := s.clock.Now()
+	waiting := j.state == bridge.Pending && !j.completing && !j.held && !j.parked && !j.waits
+	if waiting && j.begin.After(now) {
+		s.lookAtBegin(j)
+		waiting = false
+	}
+	if waiting == j.queued {
+		return
+	}
+	j.queued = waiting
+	at, _ := slices.BinarySearchFunc(s.queue, j, byID)
+	if waiting {
+		s.queue = slices.Insert(s.queue, at, j)
+	} else {
+		s.queue = slices.Delete(s.queue, at, at+1)
+	}
+}
+
+// lookAtBegin plans to consider the job when its begin time has come. A lease that is renewed again and again leaves one such
+// plan behind, not one for each renewal: the plan made first looks how far the lease has moved.
+func (s *Slurm) lookAtBegin(j *job) {
+	if !j.wake.IsZero() && !j.wake.After(j.begin) {
+		return
+	}
+	planned := j.begin
+	j.wake = planned
+	s.clock.At(planned, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if j.wake.Equal(planned) {
+			j.wake = zero
+			s.consider(j)
+		}
+	})
+}
+
+// pass is one look at the queue: every job in turn, whatever fits starts.
+func (s *Slurm) pass() {
+	s.awaited = false
+	s.passes++
+	var tooBig []shape // what did not fit will not fit later in the same pass
+	var blocked []string
+	for _, j := range slices.Clone(s.queue) {
+		asked, plain := s.shapeOf(j)
+		if plain && slices.Contains(tooBig, asked) {
+			j.blocked = "Priority"
+			continue
+		}
+		if s.try(j) {
+			continue
+		}
+		if plain {
+			tooBig = append(tooBig, asked)
+		}
+		if j.blocked == "Resources" && slices.Contains(blocked, j.spec.Partition) && len(j.request.Pin) == 0 {
+			j.blocked = "Priority"
+		}
+		blocked = append(blocked, j.spec.Partition)
+	}
+}
+
+// shape is all that decides whether a job without special wishes fits.
+type shape struct {
+	partition string
+	perNode   gres.Vector
+	nodes     int
+	gpuType   string
+}
+
+// shapeOf also tells whether the shape is all: the job is not choosy about its nodes.
+func (s *Slurm) shapeOf(j *job) (shape, bool) {
+	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except) == 0 && !j.spec.Exclusive
+	return shape{j.spec.Partition, s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
+}
+
+// try starts the job if it fits, or says in blocked why not.
+func (s *Slurm) try(j *job) bool {
+	perNode := s.perNode(j.request)
+	if j.blocked = s.hopeless(j, perNode); j.blocked != "" {
+		if j.blocked == badConstraints {
+			j.parked = true
+			s.consider(j)
+		}
+		return false
+	}
+	nodes, why := s.choose(j, perNode)
+	if why != "" {
+		j.blocked = why
+		return false
+	}
+	s.start(j, nodes, perNode)
+	return true
+}
+
+const badConstraints = "BadConstraints"
+
+// hopeless says why the job could never run as it is: Slurm finds out only now. Memory that its nodes do not have parks it at
+// priority 0; CPUs or GPUs that they do not have leave it waiting.
+func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
+	candidates := s.candidates(j)
+	memory, all := 0, 0
+	for _, n := range candidates {
+		if perNode.Memory <= n.fixed.Total.Memory {
+			memory++
+			if perNode.Fits(n.fixed.Total) {
+				all++
+			}
+		}
+	}
+	switch {
+	case memory < j.request.Nodes:
+		return badConstraints
+	case all < j.request.Nodes:
+		return "PartitionConfig"
+	}
+	return ""
+}
+
+// candidates are the nodes that could serve the job, in the order in which they are tried: the ones it is pinned to, and no
+// others unless it needs more than those.
+func (s *Slurm) candidates(j *job) []*node {
+	var nodes []*node
+	for _, name := range j.request.Pin {
+		if n := s.nodes[s.byName[name]]; n.serves(j) {
+			nodes = append(nodes, n)
+		}
+	}
+	if len(j.request.Pin) >= j.request.Nodes {
+		return nodes
+	}
+	for _, n := range s.nodes {
+		if n.serves(j) && !slices.Contains(j.request.Pin, n.fixed.Name) {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// choose finds the nodes on which the job can start now, or says why there are none.
+func (s *Slurm) choose(j *job, perNode gres.Vector) (chosen []*node, why string) {
+	pinned := min(len(j.request.Pin), j.request.Nodes)
+	for i, n := range s.candidates(j) {
+		if len(chosen) == j.request.Nodes {
+			break
+		}
+		if ready(n, j, perNode) {
+			chosen = append(chosen, n)
+		} else if i < pinned && len(j.request.Pin) <= j.request.Nodes {
+			return nil, refusal(n)
+		}
+	}
+	if len(chosen) < j.request.Nodes {
+		return nil, "Resources"
+	}
+	slices.SortFunc(chosen, func(a, b *node) int { return strings.Compare(a.fixed.Name, b.fixed.Name) })
+	return chosen, ""
+}
+
+func ready(n *node, j *job, perNode gres.Vector) bool {
+	if j.spec.Exclusive && len(n.holders) > 0 {
+		return false
+	}
+	return n.open() && perNode.Fits(n.free())
+}
+
+// refusal is why the node that a job is pinned to does not take it.
+func refusal(n *node) string {
+	if n.closed != "" {
+		return "ReqNodeNotAvail, UnavailableNodes:" + n.fixed.Name
+	}
+	return "Resources"
+}
+
+// possible says whether the partition has nodes that could ever serve the job; slurmctld asks that of every new request.
+func (s *Slurm) possible(j *job) error {
+	perNode, able := s.perNode(j.request), 0
+	for _, n := range s.nodes {
+		if n.serves(j) && perNode.Fits(n.fixed.Total) {
+			able++
+		}
+	}
+	if able < j.request.Nodes {
+		return fmt.Errorf("%w: %s on each of %d nodes: no partition has that", bridge.ErrRefused, perNode, j.request.Nodes)
+	}
+	return nil
+}

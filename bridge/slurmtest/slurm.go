@@ -1,0 +1,152 @@
+// Package slurmtest is a Slurm in memory: the port of package bridge, kept by a controller that schedules, sizes, signals,
+// requeues and refuses the way slurmctld 24.11 was seen to, under a virtual clock. The suite in bridge/conformance holds it to
+// that. Tests, the demonstration and the simulator run on it.
+//
+// It is deterministic and it is no simulator of Slurm's scheduling quality: jobs are taken in the order of their IDs and
+// whatever fits starts, without priorities, reservations or quality of service. It enforces nothing on a node and knows one
+// size on all nodes of a job. Faults are not its own: a Line breaks the connection to it.
+package slurmtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Options is the site. A zero duration is the default that is named; a negative one is none at all.
+type Options struct {
+	// Nodes are the servers: Name, Total, Partitions and what else is fixed; Rack makes equal ones.
+	Nodes []bridge.Node
+	// SchedulerDelay is how long after a change the scheduler looks at the queue (batch_sched_delay); default 1 s.
+	SchedulerDelay time.Duration
+	// Teardown is how long an ended job keeps its nodes COMPLETING; default 300 ms.
+	Teardown time.Duration
+	// KillWait is how long a job may go on after SIGTERM; default 30 s.
+	KillWait time.Duration
+	// Penalty is how long Slurm makes a requeued job wait if nobody says otherwise; default 121 s.
+	Penalty time.Duration
+	// MinJobAge is how long an ended job is known; default 300 s.
+	MinJobAge time.Duration
+	// MemoryPerCPU is given to jobs that ask for no memory (DefMemPerCPU); default 1000 MiB.
+	MemoryPerCPU gres.Memory
+}
+
+func (o Options) withDefaults() Options {
+	o.SchedulerDelay = orDefault(o.SchedulerDelay, time.Second)
+	o.Teardown = orDefault(o.Teardown, 300*time.Millisecond)
+	o.KillWait = orDefault(o.KillWait, 30*time.Second)
+	o.Penalty = orDefault(o.Penalty, 121*time.Second)
+	o.MinJobAge = orDefault(o.MinJobAge, 300*time.Second)
+	o.MemoryPerCPU = cmp.Or(o.MemoryPerCPU, gres.Gigabyte)
+	return o
+}
+
+func orDefault(d, fallback time.Duration) time.Duration {
+	return max(0, cmp.Or(d, fallback))
+}
+
+// Rack is count equal nodes of the given partitions: n1 … n9, or n01 … n10 where the numbers need it to sort.
+func Rack(count int, total gres.Vector, partitions ...string) []bridge.Node {
+	width := len(fmt.Sprint(count))
+	nodes := make([]bridge.Node, count)
+	for i := range nodes {
+		nodes[i] = bridge.Node{Name: fmt.Sprintf("n%0*d", width, i+1), Total: total, Partitions: partitions}
+	}
+	return nodes
+}
+
+// Slurm is the controller with its nodes and jobs. Its exported methods may be called from several goroutines.
+type Slurm struct {
+	clock   *Clock
+	options Options
+
+	mu      sync.Mutex
+	nodes   []*node        // ascending in name
+	byName  map[string]int // index in nodes
+	jobs    []*job         // all ever; the job's ID is its index + 1
+	alive   []*job         // ascending in ID: waiting, running or completing; may hold ended ones until swept
+	ended   int            // how many of alive have ended
+	queue   []*job         // ascending in ID: what the scheduler may start
+	afters  map[int][]*job // who waits for the end of a job
+	awaited bool           // a scheduler pass is planned
+	passes  int
+}
+
+var _ bridge.Slurm = (*Slurm)(nil)
+
+// New is an idle cluster.
+func New(clock *Clock, options Options) *Slurm {
+	s := &Slurm{clock: clock, options: options.withDefaults(), byName: map[string]int{}, afters: map[int][]*job{}}
+	for _, fixed := range options.Nodes {
+		s.nodes = append(s.nodes, newNode(fixed))
+	}
+	slices.SortFunc(s.nodes, func(a, b *node) int { return cmp.Compare(a.fixed.Name, b.fixed.Name) })
+	for i, n := range s.nodes {
+		s.byName[n.fixed.Name] = i
+	}
+	return s
+}
+
+// Observe implements bridge.Slurm. What it returns shares its lists with the controller: read them only.
+func (s *Slurm) Observe(ctx context.Context) (bridge.Observed, error) {
+	if err := ctx.Err(); err != nil {
+		return bridge.Observed{}, fmt.Errorf("observe: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	now := s.clock.Now()
+	observed := bridge.Observed{
+		At:    now,
+		Nodes: make([]bridge.Node, 0, len(s.nodes)),
+		Jobs:  make([]bridge.Job, 0, len(s.alive)),
+	}
+	for _, n := range s.nodes {
+		observed.Nodes = append(observed.Nodes, n.seen())
+	}
+	for _, j := range s.alive {
+		observed.Jobs = append(observed.Jobs, s.seen(j, now))
+	}
+	return observed, nil
+}
+
+// sweep takes ended jobs out of alive.
+func (s *Slurm) sweep() {
+	if s.ended == 0 {
+		return
+	}
+	s.alive = slices.DeleteFunc(s.alive, func(j *job) bool { return j.gone() })
+	s.ended = 0
+}
+
+// Active is the number of jobs that wait, run or are being torn down.
+func (s *Slurm) Active() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.alive) - s.ended
+}
+
+// Submitted is the number of jobs ever submitted; their IDs are 1 to that.
+func (s *Slurm) Submitted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.jobs)
+}
+
+// known finds a job that Slurm still knows, ended or not.
+func (s *Slurm) known(id int) (*job, error) {
+	if id < 1 || id > len(s.jobs) {
+		return nil, bridge.ErrGone
+	}
+	j := s.jobs[id-1]
+	if j.gone() && s.clock.Now().Sub(j.history.Ended) >= s.options.MinJobAge {
+		return nil, bridge.ErrGone
+	}
+	return j, nil
+}

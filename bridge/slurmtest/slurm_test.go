@@ -1,0 +1,377 @@
+package slurmtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// site is a cluster of two servers and its clock, whose invariants are checked after every event.
+type site struct {
+	*testing.T
+	*Slurm
+	clock *Clock
+}
+
+func newSite(t *testing.T, options Options) *site {
+	t.Helper()
+	if options.Nodes == nil {
+		options.Nodes = Rack(2, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy", "plain")
+	}
+	clock := NewClock(noon)
+	s := &site{t, New(clock, options), clock}
+	clock.AfterEach(func() {
+		if err := s.Invariants(); err != nil {
+			t.Errorf("at %s: %v", clock.Now().Sub(noon), err)
+		}
+	})
+	return s
+}
+
+func (s *site) submit(spec Spec) int {
+	s.Helper()
+	id, err := s.Submit(spec)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return id
+}
+
+func (s *site) job(id int) bridge.Job {
+	s.Helper()
+	observed, err := s.Observe(context.Background())
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, j := range observed.Jobs {
+		if j.ID == id {
+			return j
+		}
+	}
+	return bridge.Job{State: bridge.Finished}
+}
+
+func (s *site) states(ids ...int) []bridge.State {
+	s.Helper()
+	var states []bridge.State
+	for _, id := range ids {
+		states = append(states, s.job(id).State)
+	}
+	return states
+}
+
+func (s *site) history(id int) History {
+	s.Helper()
+	h, found := s.History(id)
+	if !found {
+		s.Fatalf("job %d has no history", id)
+	}
+	return h
+}
+
+func (s *site) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// begin updates a job to its present request, changed, to start at once.
+func (s *site) begin(id int, change func(*bridge.Request)) error {
+	s.Helper()
+	r := s.job(id).Request
+	change(&r)
+	return s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: s.clock.Now(), Request: r})
+}
+
+func gpus(n int) bridge.Request { return bridge.Request{GPUs: n} }
+
+func TestJobsStartInTheOrderOfTheirIDsAndSmallOnesPassTheBlocked(t *testing.T) {
+	s := newSite(t, Options{})
+	for _, n := range []int{8, 6, 4, 2} {
+		s.submit(Spec{Request: gpus(n)})
+	}
+	s.clock.Advance(2 * time.Second)
+	want := []bridge.State{bridge.Running, bridge.Running, bridge.Pending, bridge.Running}
+	if got := s.states(1, 2, 3, 4); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if reason := s.job(3).Reason; reason != "Resources" {
+		t.Errorf("job 3 waits for %q, want Resources", reason)
+	}
+}
+
+func TestNothingStartsBeforeTheSchedulerHasLooked(t *testing.T) {
+	s := newSite(t, Options{SchedulerDelay: 3 * time.Second})
+	id := s.submit(Spec{Request: gpus(1)})
+	s.clock.Advance(2999 * time.Millisecond)
+	if j := s.job(id); j.State != bridge.Pending || j.Reason != "" {
+		t.Errorf("got %s (%q) too early", j.State, j.Reason)
+	}
+	s.clock.Advance(time.Millisecond)
+	if j := s.job(id); j.State != bridge.Running {
+		t.Errorf("got %s, want it running", j.State)
+	}
+}
+
+func TestAJobWithALeaseCarriesTheStampOfTheLuaAndStartsWhenItLapses(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Lease: 900 * time.Second})
+	s.clock.Advance(899 * time.Second)
+	j := s.job(id)
+	if j.State != bridge.Pending || j.Reason != "BeginTime" || !j.Begin.Equal(noon.Add(900*time.Second)) {
+		t.Errorf("got %s (%s) until %s", j.State, j.Reason, j.Begin)
+	}
+	if want := `{"v":1,"lua":1,"begin":0}`; j.Extra != want {
+		t.Errorf("extra is %s, want %s", j.Extra, want)
+	}
+	s.clock.Advance(3 * time.Second)
+	if j := s.job(id); j.State != bridge.Running {
+		t.Errorf("got %s after the lease, want it running", j.State)
+	}
+}
+
+func TestARenewedLeaseLeavesOnePlannedLookBehind(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Lease: 100 * time.Second})
+	for range 50 {
+		s.clock.Advance(50 * time.Second)
+		r := s.job(id).Request
+		s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: s.clock.Now().Add(100 * time.Second), Request: r}))
+	}
+	if got := len(s.clock.planned); got > 2 {
+		t.Errorf("%d events are planned for one waiting job", got)
+	}
+	if j := s.job(id); j.State != bridge.Pending {
+		t.Errorf("got %s under a lease", j.State)
+	}
+}
+
+func TestDevicesAreGivenLowestFirst(t *testing.T) {
+	s := newSite(t, Options{})
+	pin := func(n int) Spec {
+		return Spec{Request: bridge.Request{GPUs: n, Pin: []string{"n1"}}}
+	}
+	first := s.submit(pin(1))
+	s.submit(pin(2))
+	s.clock.Advance(2 * time.Second)
+	s.Cancel(first)
+	s.clock.Advance(2 * time.Second)
+	third := s.submit(pin(3))
+	s.clock.Advance(2 * time.Second)
+	if got, want := s.job(third).Runs.Devices, []string{"gpu:3(IDX:0,3-4)"}; !slices.Equal(got, want) {
+		t.Errorf("devices %v, want %v", got, want)
+	}
+}
+
+func TestNothingStartsOnANodeWithACompletingJob(t *testing.T) {
+	s := newSite(t, Options{KillWait: 10 * time.Second})
+	on := func(w Work) Spec { return Spec{Request: bridge.Request{GPUs: 1, Pin: []string{"n1"}}, Work: w} }
+	hangs := s.submit(on(Work{OnTerm: Hangs}))
+	s.clock.Advance(2 * time.Second)
+	s.must(s.Slurm.Requeue(context.Background(), hangs))
+	next := s.submit(on(Work{}))
+	s.clock.Advance(9 * time.Second)
+	if got := s.job(next).State; got != bridge.Pending {
+		t.Errorf("got %s beside a completing job", got)
+	}
+	s.clock.Advance(3 * time.Second)
+	if got := s.job(next).State; got != bridge.Running {
+		t.Errorf("got %s after the teardown", got)
+	}
+}
+
+func TestASavedJobLosesNothingAndAKilledOneGoesBackToItsCheckpoint(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stop  func(*site, int) error
+		work  Work
+		safe  time.Duration
+		lost  time.Duration
+		stays time.Duration
+	}{
+		{"asked", ask, Work{OnSignal: Saves, Save: 5 * time.Second}, 100 * time.Second, 0, 5300 * time.Millisecond},
+		{"terminated in time", force, Work{OnTerm: Saves, Save: 5 * time.Second}, 100 * time.Second, 0, 5300 * time.Millisecond},
+		{"terminated too slow", force, Work{OnTerm: Saves, Save: 60 * time.Second}, 0, 100 * time.Second, 30300 * time.Millisecond},
+		{"killed with checkpoints", force, Work{Checkpoint: 30 * time.Second}, 90 * time.Second, 10 * time.Second, 300 * time.Millisecond},
+		{"killed without", force, Work{}, 0, 100 * time.Second, 300 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t, Options{})
+			c.work.Length = time.Hour
+			id := s.submit(Spec{Request: gpus(1), Work: c.work})
+			s.clock.Advance(101 * time.Second)
+			s.must(c.stop(s, id))
+			s.clock.Advance(c.stays)
+			h := s.history(id)
+			run := h.Runs[0]
+			if h.Done != c.safe || run.Lost != c.lost || run.Progress != 100*time.Second {
+				t.Errorf("kept %s, lost %s of %s; want %s and %s", h.Done, run.Lost, run.Progress, c.safe, c.lost)
+			}
+			if got := run.Freed.Sub(noon.Add(101 * time.Second)); got != c.stays {
+				t.Errorf("its node was free after %s, want %s", got, c.stays)
+			}
+		})
+	}
+}
+
+func ask(s *site, id int) error   { return s.Slurm.Signal(context.Background(), id, "USR1") }
+func force(s *site, id int) error { return s.Slurm.Requeue(context.Background(), id) }
+
+func TestARunIsAsLongAsItsRateMakesIt(t *testing.T) {
+	s := newSite(t, Options{})
+	double := func(a bridge.Allocated) float64 { return float64(a.PerNode.CPUs) / 3 }
+	id := s.submit(Spec{
+		Request: bridge.Request{GPUs: 1, CPUsPerTask: 6},
+		Work:    Work{Length: 600 * time.Second, Rate: double, Restart: 20 * time.Second, OnSignal: Saves},
+	})
+	s.clock.Advance(101 * time.Second) // 200 s done
+	s.must(ask(s, id))
+	s.clock.Advance(time.Second)
+	s.must(s.begin(id, func(r *bridge.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 3, 3, 3 }))
+	s.clock.Advance(time.Second)
+	s.clock.Advance(420*time.Second + time.Second)
+	h := s.history(id)
+	if h.End != Completed || len(h.Runs) != 2 || h.Runs[1].PerNode.CPUs != 3 {
+		t.Fatalf("got %+v", h)
+	}
+	if took := h.Runs[1].Stop.Sub(h.Runs[1].Start).Round(time.Millisecond); took != 420*time.Second {
+		t.Errorf("the second run took %s, want 20 s to restart and 400 s for the rest", took)
+	}
+}
+
+func TestAJobWithoutRequeueIsLostUnlessThePortAsked(t *testing.T) {
+	work := Work{OnSignal: Saves}
+	s := newSite(t, Options{})
+	byUser := s.submit(Spec{Request: gpus(1), NoRequeue: true, Work: work})
+	byPort := s.submit(Spec{Request: gpus(1), NoRequeue: true, Work: work})
+	s.clock.Advance(2 * time.Second)
+	s.Kill(byUser)
+	s.must(ask(s, byPort))
+	s.clock.Advance(time.Second)
+	if h := s.history(byUser); h.End != Failed {
+		t.Errorf("signalled by its user it ended as %q, want FAILED", h.End)
+	}
+	if j := s.job(byPort); j.State != bridge.Pending || j.Restarts != 1 {
+		t.Errorf("signalled through the port it is %s after %d restarts", j.State, j.Restarts)
+	}
+}
+
+func TestADeadNodeSendsItsJobsBackPinnedToIt(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: bridge.Request{GPUs: 1, Pin: []string{"n1"}}})
+	lost := s.submit(Spec{Request: bridge.Request{GPUs: 1, Pin: []string{"n1"}}, NoRequeue: true})
+	s.clock.Advance(2 * time.Second)
+	s.Down("n1")
+	s.clock.Advance(200 * time.Second)
+	j := s.job(id)
+	if j.State != bridge.Pending || !slices.Equal(j.Request.Pin, []string{"n1"}) || j.Reason != "ReqNodeNotAvail, UnavailableNodes:n1" {
+		t.Errorf("got %s, pin %v, reason %q", j.State, j.Request.Pin, j.Reason)
+	}
+	if h := s.history(lost); h.End != NodeFail {
+		t.Errorf("the job without requeue ended as %q", h.End)
+	}
+	s.must(s.begin(id, func(r *bridge.Request) { r.Pin = []string{"n2"} }))
+	s.clock.Advance(2 * time.Second)
+	if j := s.job(id); j.State != bridge.Running {
+		t.Errorf("got %s with another node", j.State)
+	}
+}
+
+func TestMemoryThatTheNodeLacksParksTheJobUntilTheNextUpdate(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
+	s.must(s.begin(id, func(r *bridge.Request) { r.Memory, r.Pin = 600*gres.Gigabyte, []string{"n1"} }))
+	if j := s.job(id); j.Held || j.Reason != "" {
+		t.Errorf("held %t for %q before the scheduler has looked", j.Held, j.Reason)
+	}
+	s.clock.Advance(2 * time.Second)
+	if j := s.job(id); !j.Held || j.Reason != "BadConstraints" {
+		t.Errorf("held %t for %q", j.Held, j.Reason)
+	}
+	s.must(s.begin(id, func(r *bridge.Request) { r.Memory = 100 * gres.Gigabyte }))
+	s.clock.Advance(2 * time.Second)
+	if j := s.job(id); j.State != bridge.Running {
+		t.Errorf("got %s with memory that fits", j.State)
+	}
+}
+
+func TestARefusedUpdateLeavesAPartOfItBehind(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
+	before := s.job(id)
+	r := before.Request
+	r.Pin = []string{"n9"}
+	err := s.Slurm.Update(context.Background(), bridge.Update{Job: id, Request: r, Extra: "mine"})
+	if !errors.Is(err, bridge.ErrRefused) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+	if j := s.job(id); j.Extra != "mine" || j.Request.Pin != nil {
+		t.Errorf("after the refusal extra is %q, the pin %v", j.Extra, j.Request.Pin)
+	}
+	if got := s.Altered(); got != nil {
+		t.Errorf("altered: %v, want none", got)
+	}
+}
+
+func TestADependentJobWaitsForTheEndOfTheOther(t *testing.T) {
+	s := newSite(t, Options{})
+	first := s.submit(Spec{Request: gpus(1), Work: Work{Length: time.Minute}})
+	second := s.submit(Spec{Request: gpus(1), After: first})
+	s.clock.Advance(30 * time.Second)
+	if j := s.job(second); j.State != bridge.Pending || !j.Dependency || j.Reason != "Dependency" {
+		t.Errorf("got %s, dependency %t, %q", j.State, j.Dependency, j.Reason)
+	}
+	s.clock.Advance(40 * time.Second)
+	if j := s.job(second); j.State != bridge.Running || j.Dependency {
+		t.Errorf("got %s, dependency %t after the first has ended", j.State, j.Dependency)
+	}
+}
+
+func TestATimeLimitEndsAJobForGood(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), TimeLimit: time.Minute, Work: Work{OnTerm: Saves}})
+	s.clock.Advance(2 * time.Minute)
+	if h := s.history(id); h.End != TimedOut {
+		t.Errorf("ended as %q, want TIMEOUT", h.End)
+	}
+}
+
+func TestAFinishedJobIsForgottenAfterItsAge(t *testing.T) {
+	s := newSite(t, Options{MinJobAge: time.Minute})
+	id := s.submit(Spec{Request: gpus(1), Work: Work{Length: time.Second}})
+	s.clock.Advance(10 * time.Second)
+	if err := ask(s, id); !errors.Is(err, bridge.ErrNotRunning) {
+		t.Errorf("just after its end: %v", err)
+	}
+	s.clock.Advance(time.Minute)
+	if err := ask(s, id); !errors.Is(err, bridge.ErrGone) {
+		t.Errorf("long after its end: %v", err)
+	}
+}
+
+func TestAnExclusiveJobGetsTheWholeNode(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Exclusive: true})
+	s.clock.Advance(2 * time.Second)
+	if got := s.job(id).Runs.PerNode; got.CPUs != 24 {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAGangGetsTheSameOnEachOfItsNodes(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: bridge.Request{Nodes: 2, GPUs: 4, CPUsPerTask: 5, Memory: 1000}})
+	s.clock.Advance(2 * time.Second)
+	runs := s.job(id).Runs
+	if want := (gres.Vector{GPUs: 2, CPUs: 5, Memory: 1000}); runs.PerNode != want || !slices.Equal(runs.Nodes, []string{"n1", "n2"}) {
+		t.Errorf("got %s on %v", runs.PerNode, runs.Nodes)
+	}
+}
