@@ -320,10 +320,16 @@ local function refuse(code, ...)
     return code
 end
 
--- SLURM_CPUS_PER_TASK exists in a job only if its submission said -c; a job
--- that is re-sized needs it to see its cores. --cpus-per-gpu excludes -c.
-local function needs_cpus_per_task(job)
-    return not given(job.cpus_per_task) and job.cpus_per_tres == nil
+local function names_its_cpus(job)
+    return given(job.cpus_per_task) or given(job.pn_min_cpus) or job.cpus_per_tres ~= nil
+end
+
+-- Slurm keeps SLURM_CPUS_PER_TASK right at every start, but only in a job that
+-- was submitted with it, that is with -c; without it a re-sized job would not
+-- see its cores.
+local function name_its_cpus(job)
+    job.cpus_per_task = 1
+    job.environment["SLURM_CPUS_PER_TASK"] = "1"
 end
 
 -- The user's own begin time goes into the stamp, because the field itself is
@@ -332,7 +338,7 @@ local function gate(job)
     local own_begin = job.begin_time or 0
     local lease_end = os.time() + settings.lease_seconds
     local stamp = string.format('{"v":1,"lua":1,"begin":%d}', own_begin)
-    if needs_cpus_per_task(job) then job.cpus_per_task = 1 end
+    if not names_its_cpus(job) then name_its_cpus(job) end
     job.extra = stamp
     job.begin_time = math.max(own_begin, lease_end)
 end

@@ -20,6 +20,19 @@ die() {
     exit 1
 }
 
+# quietly WHAT COMMAND... shows a command's output only when it fails.
+quietly() {
+    local what=$1 log
+    shift
+    log=$(mktemp)
+    if ! "$@" >"$log" 2>&1; then
+        tail -n 20 "$log" >&2
+        rm -f "$log"
+        die "$what failed"
+    fi
+    rm -f "$log"
+}
+
 # --- image -------------------------------------------------------------------
 
 base_here=synergy-slurm-base:trixie
@@ -49,17 +62,20 @@ host_apt_conf() {
     apt-config dump | grep -E '^Acquire::(https?::|Check-)' || true
 }
 
+install_debootstrap() {
+    apt-get -q update
+    apt-get -q install -y --no-install-recommends debootstrap
+}
+
 debootstrap_base() {
     local root
     say "no $base_public to be had: making the base with debootstrap"
-    command -v debootstrap >/dev/null ||
-        { apt-get -q update && apt-get -q install -y --no-install-recommends debootstrap; } >/dev/null
+    command -v debootstrap >/dev/null || quietly "installing debootstrap" install_debootstrap
     root=$(mktemp -d)
-    debootstrap --variant=minbase trixie "$root" "$(host_mirror)" >"$root.log" ||
-        { tail -n 5 "$root.log" >&2; die "debootstrap: see $root.log"; }
+    quietly debootstrap debootstrap --variant=minbase trixie "$root" "$(host_mirror)"
     rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
     tar -C "$root" -c . | docker import - "$base_here" >/dev/null
-    rm -rf "$root" "$root.log"
+    rm -rf "$root"
 }
 
 # Prints the name of a base image that exists.
@@ -76,10 +92,8 @@ build_image() {
     base=$(base_image)
     say "building $IMAGE on $base"
     # Some engines cannot route out of a build network; the host's always can.
-    docker build --network host -t "$IMAGE" --build-arg BASE="$base" \
-        --build-arg APT_MIRROR="$(host_mirror)" --build-arg APT_CONF="$(host_apt_conf)" \
-        "$here" >"${TMPDIR:-/tmp}/$PROJECT-build.log" 2>&1 ||
-        { tail -n 20 "${TMPDIR:-/tmp}/$PROJECT-build.log" >&2; die "building $IMAGE failed"; }
+    quietly "building $IMAGE" docker build --network host -t "$IMAGE" --build-arg BASE="$base" \
+        --build-arg APT_MIRROR="$(host_mirror)" --build-arg APT_CONF="$(host_apt_conf)" "$here"
 }
 
 # --- containers --------------------------------------------------------------
@@ -127,9 +141,10 @@ clear_the_way() {
 }
 
 wait_until_ready() {
-    local deadline=$((SECONDS + 120)) missing=""
-    until missing=$(docker exec "$(container login)" ready.sh 2>&1); do
-        ((SECONDS < deadline)) || { compose logs --tail 5 >&2; die "not ready: $missing"; }
+    local deadline=$((SECONDS + 120)) missing="" login
+    login=$(container login)
+    until missing=$(docker exec "$login" ready.sh 2>&1); do
+        ((SECONDS < deadline)) || { logs --tail 5 >&2; die "not ready: $missing"; }
         sleep 0.5
     done
 }
@@ -153,8 +168,7 @@ up() {
     have_image "$IMAGE" || build_image
     mkdir -p "$REPO/bin" "$REPO/etc"
     clear_the_way
-    compose up -d --no-recreate --quiet-pull >"${TMPDIR:-/tmp}/$PROJECT-up.log" 2>&1 ||
-        { tail -n 20 "${TMPDIR:-/tmp}/$PROJECT-up.log" >&2; die "starting the containers failed"; }
+    quietly "starting the containers" compose up -d --no-recreate
     wait_until_ready
     summary
 }
@@ -168,29 +182,35 @@ down() {
 }
 
 status() {
+    local login
     docker ps -a --filter "$(mine)" --format 'table {{.Label "com.docker.compose.service"}}\t{{.Status}}'
-    docker exec "$(container login)" sinfo
+    login=$(container login)
+    docker exec "$login" sinfo
 }
 
 logs() {
-    docker ps -aq --filter "$(mine)" | while read -r id; do
-        docker logs "$@" "$id" 2>&1 |
-            sed "s/^/$(docker inspect -f '{{index .Config.Labels "com.docker.compose.service"}}' "$id") | /"
-    done
+    local id role
+    docker ps -a --filter "$(mine)" --format '{{.ID}} {{.Label "com.docker.compose.service"}}' |
+        while read -r id role; do
+            docker logs "$@" "$id" 2>&1 | sed "s/^/$role | /"
+        done
 }
 
 shell() {
-    exec docker exec -it -u alice -w /shared/home/alice "$(container login)" bash -l
+    local login
+    login=$(container login)
+    exec docker exec -it -u alice -w /shared/home/alice "$login" bash -l
 }
 
 rest_url() {
-    echo "http://$(docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$(container slurmrestd)"):6820"
+    local slurmrestd address='{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}'
+    slurmrestd=$(container slurmrestd)
+    echo "http://$(docker inspect -f "$address" "$slurmrestd"):6820"
 }
 
 run_in() { # ROLE USER COMMAND...
-    local id
+    local id user=$2
     id=$(container "$1")
-    local user=$2
     shift 2
     exec docker exec -i -u "$user" "$id" "$@"
 }
