@@ -29,23 +29,19 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 	if j.state != bridge.Pending {
 		return bridge.ErrNotPending
 	}
-	j.extra = update.Extra
-	defer s.touch(j) // also after a refusal: part of it is applied
+	defer s.touch(j) // also after a refusal
 	for _, name := range update.Request.Pin {
 		if _, found := s.byName[name]; !found {
 			return fmt.Errorf("%w: node %q: invalid node name", bridge.ErrRefused, name)
 		}
 	}
-	j.request = update.Request
+	j.request, j.begin, j.extra = update.Request, update.Begin, update.Extra
 	j.request.Pin = slices.Sorted(slices.Values(update.Request.Pin))
-	if err := s.servable(j); err != nil {
-		return err
-	}
-	j.begin = update.Begin
-	return nil
+	return s.servable(j)
 }
 
-// servable refuses a CPU count that no node has. Memory is not asked here: the scheduler finds out.
+// servable refuses a CPU count that no node has, and all the same the job has it now. Memory and GPUs are not asked here: the
+// scheduler finds out when the job may begin.
 func (s *Slurm) servable(j *job) error {
 	cpus := s.perNode(j.request).CPUs
 	for _, n := range s.nodes {

@@ -117,6 +117,7 @@ type job struct {
 	begin     time.Time
 	wake      time.Time // the earliest planned look at begin; zero: none
 	submitted time.Time
+	freed     time.Time // when its last run was torn down
 	restarts  int
 
 	run     *allocation // while it holds nodes
@@ -146,13 +147,17 @@ func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
 
 // seen is the job as the port shows it.
 func (s *Slurm) seen(j *job, now time.Time) bridge.Job {
+	request := j.request
+	if j.completing { // NumCPUs is that of the run until it is torn down
+		request.CPUs = j.run.perNode.CPUs * len(j.run.nodes)
+	}
 	seen := bridge.Job{
 		ID: j.id, Name: j.spec.Name, User: j.spec.User, Partition: j.spec.Partition,
 		Comment: j.spec.Comment, Extra: j.extra,
 		State: j.state, Completing: j.completing, Held: j.held || j.parked, Dependency: j.waits,
 		Shape: j.spec.Shape, Odd: j.spec.Odd,
 		Submitted: j.submitted, TimeLimit: j.spec.TimeLimit, Restarts: j.restarts, Requeue: j.requeue,
-		Request: j.request, Features: j.spec.Features, Except: j.spec.Except,
+		Request: request, Features: j.spec.Features, Except: j.spec.Except,
 	}
 	switch j.state {
 	case bridge.Pending:
@@ -182,13 +187,16 @@ func (s *Slurm) reason(j *job, now time.Time) string {
 }
 
 // complete fills in what sbatch would.
-func complete(r bridge.Request) (bridge.Request, error) {
+func (s *Slurm) complete(r bridge.Request) (bridge.Request, error) {
 	r.Nodes = max(r.Nodes, len(r.Pin), 1)
 	r.Tasks = cmp.Or(r.Tasks, r.Nodes)
 	r.CPUsPerTask = cmp.Or(r.CPUsPerTask, 1)
 	r.CPUs = cmp.Or(r.CPUs, r.Tasks*r.CPUsPerTask)
 	r.CPUsPerNode = cmp.Or(r.CPUsPerNode, r.CPUsPerTask)
 	r.Pin = slices.Sorted(slices.Values(r.Pin))
+	if r.Memory == 0 {
+		r.MemoryPerCPU = cmp.Or(r.MemoryPerCPU, s.options.MemoryPerCPU)
+	}
 	if r.GRES == "" && r.GPUs > 0 {
 		r.GRES = gres.Count{Name: "gpu", Type: r.GPUType, Count: r.GPUs / r.Nodes}.String()
 	}

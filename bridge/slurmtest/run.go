@@ -37,8 +37,17 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	j.life++
 	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, PerNode: perNode})
 	s.consider(j)
+	if j.restarts > 0 && now.Unix() <= j.freed.Unix() {
+		s.revoked(j)
+		return
+	}
 	s.planEnd(j)
 }
+
+// revoked is what becomes of a job that is started in the very second in which its last run was torn down: the node still
+// takes its credential for one of that run ("Job credential revoked"), and the job has failed. It is against this that Slurm
+// makes requeued jobs wait.
+func (s *Slurm) revoked(j *job) { s.leave(j, Failed, s.options.Teardown) }
 
 // book takes the amount from each node and tells what the job has got.
 func book(j *job, nodes []*node, perNode gres.Vector) bridge.Allocated {
@@ -171,6 +180,7 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	j.state = bridge.Finished
 	if end == Requeued {
 		j.state = bridge.Pending
+		j.restarts++
 		j.touched = s.passes
 	}
 	for _, n := range j.run.nodes {
@@ -186,7 +196,8 @@ func (s *Slurm) freed(j *job) {
 		n.take(j, j.run.perNode)
 		n.completing--
 	}
-	j.history.Runs[len(j.history.Runs)-1].Freed = s.clock.Now()
+	j.freed = s.clock.Now()
+	j.history.Runs[len(j.history.Runs)-1].Freed = j.freed
 	j.run, j.completing = nil, false
 	if j.state == bridge.Finished {
 		s.retire(j)
@@ -198,7 +209,6 @@ func (s *Slurm) freed(j *job) {
 // requeued makes the job wait out the penalty, unless it was told meanwhile to wait for something later than now.
 func (s *Slurm) requeued(j *job) {
 	now := s.clock.Now()
-	j.restarts++
 	j.submitted = now
 	if !j.begin.After(now) {
 		j.begin = now.Add(s.options.Penalty)

@@ -128,24 +128,27 @@ func (s *Slurm) try(j *job) bool {
 
 const badConstraints = "BadConstraints"
 
-// hopeless says why the job could never run as it is: Slurm finds out only now. Memory that its nodes do not have parks it at
-// priority 0; CPUs or GPUs that they do not have leave it waiting.
+// hopeless says why the job could never run as it is, which Slurm finds out only now: memory or GPUs that its nodes do not
+// have park it at priority 0, CPUs that they do not have leave it waiting.
 func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
 	candidates := s.candidates(j)
-	memory, all := 0, 0
+	room, cpus := 0, 0
 	for _, n := range candidates {
-		if perNode.Memory <= n.fixed.Total.Memory {
-			memory++
-			if perNode.Fits(n.fixed.Total) {
-				all++
-			}
+		total := n.fixed.Total
+		if perNode.GPUs <= total.GPUs && perNode.Memory <= total.Memory {
+			room++
+		}
+		if perNode.CPUs <= total.CPUs {
+			cpus++
 		}
 	}
 	switch {
-	case memory < j.request.Nodes:
-		return badConstraints
-	case all < j.request.Nodes:
+	case len(candidates) < j.request.Nodes:
+		return "PartitionNodeLimit"
+	case cpus < j.request.Nodes:
 		return "PartitionConfig"
+	case room < j.request.Nodes:
+		return badConstraints
 	}
 	return ""
 }

@@ -303,21 +303,50 @@ func TestMemoryThatTheNodeLacksParksTheJobUntilTheNextUpdate(t *testing.T) {
 	}
 }
 
-func TestARefusedUpdateLeavesAPartOfItBehind(t *testing.T) {
+func TestAnUnknownNodeInThePinChangesNothing(t *testing.T) {
 	s := newSite(t, Options{})
 	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
 	before := s.job(id)
-	r := before.Request
-	r.Pin = []string{"n9"}
-	err := s.Slurm.Update(context.Background(), bridge.Update{Job: id, Request: r, Extra: "mine"})
+	err := s.begin(id, func(r *bridge.Request) { r.Pin = []string{"n9"} })
 	if !errors.Is(err, bridge.ErrRefused) {
 		t.Fatalf("got %v, want a refusal", err)
 	}
-	if j := s.job(id); j.Extra != "mine" || j.Request.Pin != nil {
-		t.Errorf("after the refusal extra is %q, the pin %v", j.Extra, j.Request.Pin)
+	if j := s.job(id); j.Extra != before.Extra || j.Request.Pin != nil || !j.Begin.Equal(before.Begin) {
+		t.Errorf("after the refusal: %+v", j)
 	}
-	if got := s.Altered(); got != nil {
-		t.Errorf("altered: %v, want none", got)
+}
+
+func TestCPUsThatNoNodeHasAreRefusedAndAppliedAllTheSame(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
+	err := s.begin(id, func(r *bridge.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 99, 99, 99 })
+	if !errors.Is(err, bridge.ErrRefused) {
+		t.Fatalf("got %v, want a refusal", err)
+	}
+	s.clock.Advance(2 * time.Second)
+	if j := s.job(id); j.Request.CPUs != 99 || !j.Begin.IsZero() || j.Held || j.Reason != "PartitionConfig" {
+		t.Errorf("after the refusal: %+v", j)
+	}
+	if got := s.Altered(); !slices.Equal(got, []int{id}) {
+		t.Errorf("altered: %v", got)
+	}
+}
+
+func TestAJobThatIsStartedInTheSecondOfItsTeardownIsLost(t *testing.T) {
+	for _, c := range []struct {
+		wait time.Duration
+		want bridge.State
+	}{{0, bridge.Finished}, {time.Second, bridge.Running}} {
+		s := newSite(t, Options{SchedulerDelay: time.Millisecond})
+		id := s.submit(Spec{Request: gpus(1), Work: Work{OnSignal: Saves}})
+		s.clock.Advance(2 * time.Second)
+		s.must(ask(s, id))
+		s.clock.Advance(310*time.Millisecond + c.wait)
+		s.must(s.begin(id, func(*bridge.Request) {}))
+		s.clock.Advance(500 * time.Millisecond)
+		if got := s.job(id).State; got != c.want {
+			t.Errorf("%s after its teardown: %s, want %s", c.wait, got, c.want)
+		}
 	}
 }
 

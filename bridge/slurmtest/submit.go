@@ -14,7 +14,7 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 	if spec.Partition == "" && len(s.nodes) > 0 {
 		spec.Partition = s.nodes[0].fixed.Partitions[0]
 	}
-	request, err := complete(spec.Request)
+	request, err := s.complete(spec.Request)
 	if err != nil {
 		return 0, fmt.Errorf("submit %q: %w", spec.Name, err)
 	}
