@@ -53,7 +53,7 @@ func TestWhatIsNoNodeListIsRefusedByItsPart(t *testing.T) {
 		"n[1-2-3]":              `number "2-3"`,
 		"n[0-65536]":            "more than 65536 nodes",
 		"n[0-65535],m":          "more than 65536 nodes",
-		"n[0-65535,70000]": "more than 65536 nodes",
+		"n[0-65535,70000]":      "more than 65536 nodes",
 		"a[0-999]b[0-999]":      "more than 65536 nodes",
 		"n[1-99999999999]":      `number "99999999999"`,
 		"../[1-2]":              `"../" cannot start a node name`,

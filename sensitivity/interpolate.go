@@ -1,48 +1,76 @@
 package sensitivity
 
 import (
-	"sort"
+	"math"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // Rate is the throughput in samples per second and GPU with the given share: bilinear between measured points, constant beyond
-// the last one, and falling in proportion below the first, since nothing was measured there and nothing may be promised.
+// the last one, and falling in proportion below the first, since nothing was measured there and nothing may be promised. More
+// of anything is never slower.
 func (p *Profile) Rate(share Share) float64 {
-	i, u, below := bracket(len(p.CoresPerGPU), func(k int) float64 { return p.CoresPerGPU[k] }, share.Cores)
-	j, v, short := bracket(len(p.MemoryPerGPU), func(k int) float64 { return float64(p.MemoryPerGPU[k]) }, share.Memory)
-	return below * short * p.cell(i, j, u, v)
+	row := locateCores(p.CoresPerGPU, share.Cores)
+	column := locateMemory(p.MemoryPerGPU, share.Memory)
+	low := column.between(p.Throughput[row.low])
+	high := column.between(p.Throughput[row.high])
+	return row.scale * column.scale * mix(low, high, row.part)
 }
 
-// cell mixes the four corners of cell (i, j); u and v are the positions inside it, from 0 to 1.
-func (p *Profile) cell(i, j int, u, v float64) float64 {
-	low := mix(p.Throughput[i][j], p.Throughput[i][p.next(j)], v)
-	if u == 0 {
-		return low
-	}
-	return mix(low, mix(p.Throughput[i+1][j], p.Throughput[i+1][p.next(j)], v), u)
+// position is where a value lies on an axis: between the points low and high, part of the way. Beyond either end both are that
+// end; scale is below 1 only under the first point.
+type position struct {
+	low, high   int
+	part, scale float64
 }
 
-// next is the column to the right of j, or j itself in the last one, where bracket gives no way across.
-func (p *Profile) next(j int) int { return min(j+1, len(p.MemoryPerGPU)-1) }
+func (at position) between(points []float64) float64 {
+	return mix(points[at.low], points[at.high], at.part)
+}
 
 func mix(a, b, t float64) float64 { return a + t*(b-a) }
 
-// bracket finds where x lies on an ascending axis of n points: between k and k+1 at fraction t. Below the first point it
-// answers with that point and the factor x/first; elsewhere the factor is 1.
-func bracket(n int, at func(int) float64, x float64) (k int, t, factor float64) {
-	if first := at(0); x < first {
-		return 0, 0, max(0, x/first)
+func locateCores(axis []float64, x float64) position {
+	next := 0
+	for next < len(axis) && axis[next] <= x {
+		next++
 	}
-	k = sort.Search(n, func(k int) bool { return at(k) > x }) - 1
-	if k == n-1 {
-		return k, 0, 1
+	if next == 0 || next == len(axis) {
+		return end(next, len(axis), x/axis[0])
 	}
-	return k, (x - at(k)) / (at(k+1) - at(k)), 1
+	return position{next - 1, next, (x - axis[next-1]) / (axis[next] - axis[next-1]), 1}
+}
+
+func locateMemory(axis []gres.Memory, x float64) position {
+	next := 0
+	for next < len(axis) && float64(axis[next]) <= x {
+		next++
+	}
+	if next == 0 || next == len(axis) {
+		return end(next, len(axis), x/float64(axis[0]))
+	}
+	low, high := float64(axis[next-1]), float64(axis[next])
+	return position{next - 1, next, (x - low) / (high - low), 1}
+}
+
+// end is the position before the first of n points, when next is 0, or after the last.
+func end(next, n int, scale float64) position {
+	if next == 0 {
+		return position{scale: max(0, scale)}
+	}
+	return position{low: n - 1, high: n - 1, scale: 1}
 }
 
 // Gain is the throughput with v relative to that with fair, the proportional share of the same GPUs: 1 is as fast as the
-// cluster owes the job, 2 is twice as fast.
+// cluster owes the job, 2 is twice as fast. It is rounded to a billionth, far below what any measurement resolves, so that
+// equal speeds compare equal. Where fair is nothing, nothing is owed and the gain is 1.
 func (p *Profile) Gain(v, fair gres.Vector) float64 {
-	return p.Rate(ShareOf(v)) / p.Rate(ShareOf(fair))
+	return gain(p.Rate(ShareOf(v)), p.Rate(ShareOf(fair)))
+}
+
+func gain(rate, owed float64) float64 {
+	if owed == 0 {
+		return 1
+	}
+	return math.Round(rate/owed*1e9) / 1e9
 }

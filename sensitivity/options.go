@@ -1,8 +1,9 @@
 package sensitivity
 
 import (
+	"cmp"
 	"math"
-	"sort"
+	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -13,19 +14,24 @@ type Option struct {
 	Gain float64 // throughput relative to the proportional share, ≥ 1
 }
 
-// sameSpeed is the relative difference under which two throughputs count as equal, well below what any measurement resolves.
-const sameSpeed = 1e-9
-
-// Options is the gain curve of a job with fair.GPUs GPUs on one server: every size from what the server owes it (fair) up to
-// what the server has (limit) that is worth choosing. A size is worth choosing when no other is as fast with no more of
-// anything; none is slower than fair. They ascend in Gain, so the first is the least that keeps the promise and the last is
-// the Demand. There is always one: fair itself, or what does as well with less.
+// Options is the gain curve of a job with fair.GPUs GPUs on one server: the sizes worth choosing up to what the server has
+// (limit, no less than fair). Cores are tried one by one, memory at the measured points, at the share and at the limit. A size
+// is worth choosing when it is no slower than fair, the proportional share, and no other is as fast with no more of anything;
+// it may lie below fair in what the job does not need. They ascend in Gain, so the first keeps the promise and the last is the
+// Demand. There is always one: fair itself, or what does as well with less.
 func (p *Profile) Options(fair, limit gres.Vector) []Option {
-	var all []Option
-	for _, memory := range p.memories(fair, limit) {
-		all = append(all, p.along(memory, fair, limit)...)
+	all := []Option{{fair, 1}}
+	owed := p.Rate(ShareOf(fair))
+	most := p.usefulCores(fair, limit)
+	for _, memory := range p.amounts(fair, limit) {
+		for cores := 1; cores <= most; cores++ {
+			size := gres.Vector{GPUs: fair.GPUs, CPUs: cores, Memory: memory}
+			if g := gain(p.Rate(ShareOf(size)), owed); g >= 1 {
+				all = append(all, Option{size, g})
+			}
+		}
 	}
-	return undominated(all)
+	return undominated(all, most)
 }
 
 // Demand is the smallest size with full speed: the fastest that a server with limit allows, and of those the one with the
@@ -35,63 +41,55 @@ func (p *Profile) Demand(fair, limit gres.Vector) Option {
 	return options[len(options)-1]
 }
 
-// memories lists the amounts worth trying: the measured ones that fit the server, and the proportional share.
-func (p *Profile) memories(fair, limit gres.Vector) []gres.Memory {
+// usefulCores is the most cores worth trying: beyond the last measured point more gain nothing.
+func (p *Profile) usefulCores(fair, limit gres.Vector) int {
+	last := math.Ceil(p.CoresPerGPU[len(p.CoresPerGPU)-1] * float64(fair.GPUs))
+	return max(min(limit.CPUs, int(last)), fair.CPUs)
+}
+
+// amounts lists the memory worth trying: the proportional share, the measured amounts that fit the server, and, where the next
+// measured one does not, all that the server has.
+func (p *Profile) amounts(fair, limit gres.Vector) []gres.Memory {
 	amounts := []gres.Memory{fair.Memory}
 	for _, perGPU := range p.MemoryPerGPU {
-		if total := perGPU * gres.Memory(fair.GPUs); total <= limit.Memory && total != fair.Memory {
-			amounts = append(amounts, total)
+		total := perGPU * gres.Memory(fair.GPUs)
+		amounts = append(amounts, min(total, limit.Memory))
+		if total >= limit.Memory {
+			break
 		}
 	}
-	return amounts
+	slices.Sort(amounts)
+	return slices.Compact(amounts)
 }
 
-// along tries every number of cores with one amount of memory and keeps what is at least as fast as fair. More cores than the
-// last measured point gain nothing, so the walk ends there.
-func (p *Profile) along(memory gres.Memory, fair, limit gres.Vector) []Option {
-	last := int(math.Ceil(p.CoresPerGPU[len(p.CoresPerGPU)-1] * float64(fair.GPUs)))
-	most := max(min(limit.CPUs, last), fair.CPUs)
-	var options []Option
-	for cores := 1; cores <= most; cores++ {
-		size := gres.Vector{GPUs: fair.GPUs, CPUs: cores, Memory: memory}
-		if gain := p.Gain(size, fair); gain >= 1-sameSpeed {
-			options = append(options, Option{size, gain})
-		}
+// undominated keeps the options for which no other is as fast with no more cores and no more memory, ascending in gain. None
+// has more than most cores. Those as fast or faster come first, so it is enough to remember the least memory among them with
+// at most so many cores.
+func undominated(options []Option, most int) []Option {
+	slices.SortStableFunc(options, order)
+	least := make([]gres.Memory, most+1)
+	for cores := range least {
+		least[cores] = math.MaxInt64
 	}
-	return options
-}
-
-// undominated keeps the options for which no other is as fast with no more cores and no more memory, ascending in gain.
-func undominated(options []Option) []Option {
-	sort.SliceStable(options, func(a, b int) bool { return before(options[a], options[b]) })
 	var kept []Option
 	for _, o := range options {
-		if !dominated(o, kept) {
-			kept = append(kept, o)
+		if least[o.Size.CPUs] <= o.Size.Memory {
+			continue
+		}
+		kept = append(kept, o)
+		for cores := o.Size.CPUs; cores <= most && least[cores] > o.Size.Memory; cores++ {
+			least[cores] = o.Size.Memory
 		}
 	}
-	for i, j := 0, len(kept)-1; i < j; i, j = i+1, j-1 {
-		kept[i], kept[j] = kept[j], kept[i]
-	}
+	slices.Reverse(kept)
 	return kept
 }
 
-// before orders by falling gain, then fewer cores, then less memory.
-func before(a, b Option) bool {
-	if x, y := math.Round(a.Gain/sameSpeed), math.Round(b.Gain/sameSpeed); x != y {
-		return x > y
-	}
-	if a.Size.CPUs != b.Size.CPUs {
-		return a.Size.CPUs < b.Size.CPUs
-	}
-	return a.Size.Memory < b.Size.Memory
-}
-
-func dominated(o Option, faster []Option) bool {
-	for _, f := range faster {
-		if f.Size.CPUs <= o.Size.CPUs && f.Size.Memory <= o.Size.Memory {
-			return true
-		}
-	}
-	return false
+// order is by falling gain, then fewer cores, then less memory.
+func order(a, b Option) int {
+	return cmp.Or(
+		cmp.Compare(b.Gain, a.Gain),
+		cmp.Compare(a.Size.CPUs, b.Size.CPUs),
+		cmp.Compare(a.Size.Memory, b.Size.Memory),
+	)
 }

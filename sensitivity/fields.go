@@ -1,0 +1,182 @@
+package sensitivity
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Limits of what a profile may claim. They are far beyond real hardware and keep every figure that follows from a profile finite.
+const (
+	maxCorePoints   = 256
+	maxMemoryPoints = 64
+	maxCores        = 4096
+	minCores        = 0.01
+	maxMemory       = 64 << 20 // MiB: 64 TiB
+	maxBatch        = 1 << 24
+	maxThroughput   = 1e9
+	minThroughput   = 1e-6
+	maxCost         = 86400 // seconds
+	maxName         = 128   // bytes
+	maxSource       = 1024  // bytes
+)
+
+// profile converts the fields one by one; what cannot be converted is a problem.
+func (f fields) profile(found *problems) *Profile {
+	return &Profile{
+		Version:           f.whole("version", Version, Version, found),
+		Model:             f.text("model", maxName, found),
+		Task:              f.text("task", maxName, found),
+		GPUType:           f.text("gpu_type", maxName, found),
+		Batch:             f.whole("batch", 1, maxBatch, found),
+		Source:            f.optionalText("source", maxSource, found),
+		CoresPerGPU:       f.list("cores_per_gpu", maxCorePoints, found),
+		MemoryPerGPU:      inMiB(f.list("memory_per_gpu_mib", maxMemoryPoints, found), found),
+		Throughput:        f.matrix("throughput_samples_per_s", found),
+		CheckpointSeconds: f.number("checkpoint_s", found),
+		StartSeconds:      f.number("start_s", found),
+	}
+}
+
+// required is the value of a field, nil with a problem where there is none.
+func (f fields) required(name string, found *problems) json.RawMessage {
+	value, is := f[name]
+	if !is {
+		found.add("%s is missing", name)
+	}
+	return value
+}
+
+func (f fields) number(name string, found *problems) float64 {
+	value := f.required(name, found)
+	if value == nil {
+		return 0
+	}
+	return number(name, value, found)
+}
+
+// number reads a JSON number; a string, null or a number that no float can hold is a problem of the place that name says.
+func number(name string, value json.RawMessage, found *problems) float64 {
+	x, err := strconv.ParseFloat(string(value), 64)
+	if err != nil {
+		found.add("%s = %s: want a number", name, shown(string(value)))
+	}
+	return x
+}
+
+func (f fields) whole(name string, low, high int, found *problems) int {
+	value := f.required(name, found)
+	if value == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(string(value))
+	if err != nil || n < low || n > high {
+		found.add("%s = %s: want %s", name, shown(string(value)), wholeNumber(low, high))
+	}
+	return n
+}
+
+func wholeNumber(low, high int) string {
+	if low == high {
+		return strconv.Itoa(low)
+	}
+	return "a whole number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high)
+}
+
+// text is a field that must say something.
+func (f fields) text(name string, most int, found *problems) string {
+	value := f.required(name, found)
+	if value == nil {
+		return ""
+	}
+	said := text(name, value, most, found)
+	if strings.TrimSpace(said) == "" {
+		found.add("%s = %s: want a name in quotes", name, shown(string(value)))
+	}
+	return said
+}
+
+func (f fields) optionalText(name string, most int, found *problems) string {
+	value, is := f[name]
+	if !is {
+		return ""
+	}
+	return text(name, value, most, found)
+}
+
+// text reads a string that is safe to print on one line of a log.
+func text(name string, value json.RawMessage, most int, found *problems) string {
+	var said string
+	if err := json.Unmarshal(value, &said); err != nil {
+		found.add("%s = %s: want text in quotes", name, shown(string(value)))
+	}
+	if strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		found.add("%s = %s: want printable characters only", name, shown(said))
+	}
+	if len(said) > most {
+		found.add("%s = %s: want at most %d bytes, not %d", name, shown(said), most, len(said))
+	}
+	return said
+}
+
+func (f fields) list(name string, most int, found *problems) []float64 {
+	value := f.required(name, found)
+	if value == nil {
+		return nil
+	}
+	return list(name, value, most, found)
+}
+
+// list reads a list of 1 to most numbers.
+func list(name string, value json.RawMessage, most int, found *problems) []float64 {
+	items := split(name, value, most, found)
+	numbers := make([]float64, len(items))
+	for i, item := range items {
+		numbers[i] = number(name+"["+strconv.Itoa(i)+"]", item, found)
+	}
+	return numbers
+}
+
+func split(name string, value json.RawMessage, most int, found *problems) []json.RawMessage {
+	var items []json.RawMessage
+	if !bytes.HasPrefix(value, []byte("[")) || json.Unmarshal(value, &items) != nil {
+		found.add("%s = %s: want a list", name, shown(string(value)))
+		return nil
+	}
+	if len(items) == 0 || len(items) > most {
+		found.add("%s has %d entries: want 1 to %d", name, len(items), most)
+		return nil
+	}
+	return items
+}
+
+func (f fields) matrix(name string, found *problems) [][]float64 {
+	value := f.required(name, found)
+	if value == nil {
+		return nil
+	}
+	rows := split(name, value, maxCorePoints, found)
+	numbers := make([][]float64, len(rows))
+	for i, row := range rows {
+		numbers[i] = list(name+"["+strconv.Itoa(i)+"]", row, maxMemoryPoints, found)
+	}
+	return numbers
+}
+
+// inMiB takes the numbers of the memory axis for the whole MiB that they must be.
+func inMiB(numbers []float64, found *problems) []gres.Memory {
+	amounts := make([]gres.Memory, len(numbers))
+	for j, x := range numbers {
+		if x != math.Trunc(x) || x < 1 || x > maxMemory {
+			found.add("memory_per_gpu_mib[%d] = %v: want a whole number of MiB from 1 to %d", j, x, maxMemory)
+			continue
+		}
+		amounts[j] = gres.Memory(x)
+	}
+	return amounts
+}

@@ -1,0 +1,130 @@
+package sensitivity
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxBytes is the longest profile that Parse reads. The longest useful one, 256 × 64 points, has a fifth of that.
+const MaxBytes = 1 << 20
+
+// Parse reads a profile, format version 1. It is strict, because a slip of the pen in a profile misplaces jobs for months: no
+// field may be missing, unknown, repeated or out of its limits, and nothing may follow. An error lists up to maxProblems
+// problems, each with the field, the value and what would be right.
+//
+// Measurements have noise: where throughput falls along an axis by no more than Noise, Parse lifts it to the value before, so
+// that the profile it returns never falls.
+func Parse(text []byte) (*Profile, error) {
+	fields, err := readFields(text)
+	if err != nil {
+		return nil, err
+	}
+	var found problems
+	p := fields.profile(&found)
+	if len(found) == 0 {
+		p.check(&found)
+	}
+	if err := found.asError(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// fieldNames are the fields of the format in the order in which Print writes them.
+var fieldNames = []string{
+	"version", "model", "task", "gpu_type", "batch", "source",
+	"cores_per_gpu", "memory_per_gpu_mib", "throughput_samples_per_s",
+	"checkpoint_s", "start_s",
+}
+
+// fields are the fields of a document as they were written.
+type fields map[string]json.RawMessage
+
+// readFields takes the document apart by hand: the decoder of encoding/json would let repeated fields and other spellings of a
+// name pass.
+func readFields(text []byte) (fields, error) {
+	switch {
+	case len(text) > MaxBytes:
+		return nil, fmt.Errorf("document of %d bytes: want at most %d", len(text), MaxBytes)
+	case !utf8.Valid(text):
+		return nil, errors.New("document is not UTF-8")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return nil, errors.New("document does not start as a JSON object: want { first")
+	}
+	found := fields{}
+	for decoder.More() {
+		if err := found.readOne(decoder); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, fmt.Errorf("reading the end of the object: %w", err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return nil, errors.New("document goes on after its object: want nothing there")
+	}
+	return found, nil
+}
+
+func (f fields) readOne(decoder *json.Decoder) error {
+	token, err := decoder.Token()
+	if err != nil {
+		return fmt.Errorf("reading the name of a field: %w", err)
+	}
+	name, _ := token.(string)
+	if !slices.Contains(fieldNames, name) {
+		return fmt.Errorf("field %s is unknown: want %s", shown(name), strings.Join(fieldNames, ", "))
+	}
+	if _, repeated := f[name]; repeated {
+		return fmt.Errorf("field %s is there twice: want it once", name)
+	}
+	var value json.RawMessage
+	if err := decoder.Decode(&value); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	f[name] = value
+	return nil
+}
+
+// maxProblems is how many problems one error lists; a user mends one at a time, and the text has to fit a log line.
+const maxProblems = 10
+
+// problems collects what is wrong with a document.
+type problems []string
+
+func (p *problems) add(format string, values ...any) {
+	*p = append(*p, fmt.Sprintf(format, values...))
+}
+
+func (p problems) asError() error {
+	if len(p) == 0 {
+		return nil
+	}
+	if more := len(p) - maxProblems; more > 0 {
+		return fmt.Errorf("%s; and %d more", strings.Join(p[:maxProblems], "; "), more)
+	}
+	return errors.New(strings.Join(p, "; "))
+}
+
+// maxShown bounds how much of a wrong value an error repeats.
+const maxShown = 40
+
+// shown is a piece of the document as an error may repeat it: short, on one line, and without what a terminal would obey.
+func shown(text string) string {
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
+	}
+	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return strconv.QuoteToASCII(text)
+	}
+	return text
+}
