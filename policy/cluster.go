@@ -112,6 +112,32 @@ type Decision struct {
 	Gain float64 `json:"gain,omitempty"`
 	// Fair is the proportional share of the granted GPUs on one of the granted nodes.
 	Fair gres.Vector `json:"fair,omitzero"`
+	// Reason is Why in one word of a fixed set, for counting; empty when the job is granted what it had.
+	Reason Reason `json:"reason,omitempty"`
 	// Why says in words why a job waits, or why a running one is changed or stopped.
 	Why string `json:"why,omitempty"`
 }
+
+// Reason is the one word for why a job waits or is changed.
+type Reason string
+
+// The reasons why a job waits.
+const (
+	Barred   Reason = "barred"    // it may not start yet, whatever is free
+	Shape    Reason = "shape"     // no node of the cluster could ever hold it
+	Closed   Reason = "closed"    // the nodes that could hold it are drained or down
+	Turn     Reason = "turn"      // the GPUs are held by jobs that go first
+	Gang     Reason = "gang"      // enough GPUs are free, but not together
+	Cores    Reason = "cores"     // GPUs are free, but not the cores that go with them
+	RAM      Reason = "memory"    // GPUs are free, but not the memory that goes with them
+	HeldBack Reason = "held-back" // what is free is kept for a job that has waited too long
+	Limit    Reason = "limit"     // it could run if another job were stopped, which the rules do not allow now
+)
+
+// The reasons why a running job is stopped or restarted.
+const (
+	GivesWay Reason = "gives-way" // a job that goes first takes its GPUs
+	Shrinks  Reason = "shrinks"   // it gives back what it holds beyond its share
+	Grows    Reason = "grows"     // it gains more than its restart costs
+	Starts   Reason = "starts"    // it waited and is granted
+)

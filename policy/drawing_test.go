@@ -1,0 +1,309 @@
+package policy
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+var redraw = flag.Bool("redraw", false, "rewrite what the drawings expect from what the planner does")
+
+// epoch is the start of every drawn round.
+var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// drawing is one text file: a snapshot above the line, the plan below it. Amounts of memory are in GB, times in seconds; a job
+// without arrival arrived in the order of its ID, a second before the next.
+//
+//	plan fifo tune
+//	rules min-run=60 preemptions=1 horizon=3600 patience=600
+//	node n1 gpu=8 cpu=24 mem=500 type=a100 closed=drained foreign=gpu:1,cpu:3,mem:62.5 features=ib
+//	job 1 gpu=1 profile=res18 runs=n1:9:62.5 since=600 saves restart=30 attained=600 length=7200 done=300 arrival=-900
+type drawing struct {
+	cluster   Cluster
+	policy    Policy
+	allocator Allocator
+}
+
+func TestTheDrawingsShowWhatThePlannerDoes(t *testing.T) {
+	files, err := filepath.Glob("testdata/drawings/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("drawings: %v, %d files", err, len(files))
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { checkDrawing(t, file) })
+	}
+}
+
+func checkDrawing(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	above, want, found := strings.Cut(string(text), "----\n")
+	if !found {
+		t.Fatal("no line of dashes between snapshot and plan")
+	}
+	d := parseDrawing(t, above)
+	plan := Decide(d.cluster, d.policy, d.allocator)
+	if err := Check(d.cluster, plan); err != nil {
+		t.Errorf("check: %v", err)
+	}
+	got := drawPlan(d.cluster, plan)
+	if *redraw {
+		if err := os.WriteFile(file, []byte(above+"----\n"+got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+func drawPlan(c Cluster, p Plan) string {
+	var out strings.Builder
+	for i, d := range p.Decisions {
+		fmt.Fprintln(&out, drawDecision(c, d, i))
+	}
+	return out.String()
+}
+
+func drawDecision(c Cluster, d Decision, _ int) string {
+	var was *Placement
+	for i := range c.Jobs {
+		if c.Jobs[i].ID == d.Job {
+			was = c.Jobs[i].Running
+		}
+	}
+	switch {
+	case d.Grant == nil && was != nil:
+		return fmt.Sprintf("job %d stops: %s", d.Job, d.Why)
+	case d.Grant == nil:
+		return fmt.Sprintf("job %d waits: %s", d.Job, d.Why)
+	case was != nil && d.Grant.Equal(*was):
+		return fmt.Sprintf("job %d stays %s", d.Job, drawGrant(d))
+	case was != nil:
+		return fmt.Sprintf("job %d moves -> %s: %s", d.Job, drawGrant(d), d.Why)
+	}
+	return fmt.Sprintf("job %d -> %s", d.Job, drawGrant(d))
+}
+
+func drawGrant(d Decision) string {
+	g := d.Grant
+	return fmt.Sprintf("%s gpu=%d cpu=%d mem=%g speed=%.4g", strings.Join(g.Nodes, "+"), g.PerNode.GPUs, g.PerNode.CPUs,
+		float64(g.PerNode.Memory)/float64(gres.Gigabyte), d.Gain)
+}
+
+func parseDrawing(t *testing.T, text string) drawing {
+	t.Helper()
+	d := drawing{cluster: Cluster{Now: epoch}, policy: FIFO(), allocator: Tune()}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for lines.Scan() {
+		words := strings.Fields(lines.Text())
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		switch words[0] {
+		case "plan":
+			d.policy, d.allocator = parsePlanners(t, words[1:])
+		case "rules":
+			d.cluster.Rules = parseRules(t, words[1:])
+		case "node":
+			d.cluster.Nodes = append(d.cluster.Nodes, parseNode(t, words[1:]))
+		case "job":
+			d.cluster.Jobs = append(d.cluster.Jobs, parseJob(t, words[1:]))
+		default:
+			t.Fatalf("drawing: %q: want plan, rules, node or job", lines.Text())
+		}
+	}
+	return d
+}
+
+func parsePlanners(t *testing.T, words []string) (Policy, Allocator) {
+	t.Helper()
+	p, err := ParsePolicy(words[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := ParseAllocator(words[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, a
+}
+
+func parseRules(t *testing.T, words []string) Rules {
+	t.Helper()
+	var r Rules
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "min-run":
+			r.MinRun = seconds(t, value)
+		case "preemptions":
+			r.MaxPreemptions = int(number(t, value))
+		case "horizon":
+			r.Horizon = seconds(t, value)
+		case "patience":
+			r.Patience = seconds(t, value)
+		case "stranded":
+			r.Stranded = number(t, value)
+		default:
+			t.Fatalf("rules: %q", word)
+		}
+	}
+	return r
+}
+
+func parseNode(t *testing.T, words []string) Node {
+	t.Helper()
+	n := Node{Name: words[0]}
+	for _, word := range words[1:] {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "gpu", "cpu", "mem":
+			setAmount(t, &n.Total, key, value)
+		case "foreign":
+			for _, part := range strings.Split(value, ",") {
+				name, amount, _ := strings.Cut(part, ":")
+				setAmount(t, &n.Foreign, name, amount)
+			}
+		case "type":
+			n.GPUType = value
+		case "closed":
+			n.Closed = value
+		case "features":
+			n.Features = strings.Split(value, ",")
+		default:
+			t.Fatalf("node: %q", word)
+		}
+	}
+	return n
+}
+
+func setAmount(t *testing.T, v *gres.Vector, key, value string) {
+	t.Helper()
+	switch n := number(t, value); key {
+	case "gpu":
+		v.GPUs = int(n)
+	case "cpu":
+		v.CPUs = int(n)
+	case "mem":
+		v.Memory = gres.Memory(n * float64(gres.Gigabyte))
+	default:
+		t.Fatalf("amount: %q", key)
+	}
+}
+
+func parseJob(t *testing.T, words []string) Job {
+	t.Helper()
+	j := Job{ID: int(number(t, words[0])), Restart: 30 * time.Second}
+	j.Arrival = epoch.Add(time.Duration(j.ID-100) * time.Second)
+	j.Started = epoch.Add(-10 * time.Minute)
+	runs := ""
+	for _, word := range words[1:] {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "runs":
+			runs = value
+		case "profile":
+			j.Profile, j.ProfileName = paperModel(t, value), value
+		default:
+			setJob(t, &j, key, value)
+		}
+	}
+	if runs != "" {
+		j.Running = parsePlacement(t, j.GPUs, runs)
+	}
+	return j
+}
+
+func setJob(t *testing.T, j *Job, key, value string) {
+	t.Helper()
+	switch key {
+	case "gpu":
+		j.GPUs = int(number(t, value))
+	case "nodes":
+		j.Nodes = int(number(t, value))
+	case "tasks":
+		j.Tasks = int(number(t, value))
+	case "type":
+		j.GPUType = value
+	case "features":
+		j.Features = strings.Split(value, ",")
+	case "only":
+		j.Only = strings.Split(value, ",")
+	case "except":
+		j.Except = strings.Split(value, ",")
+	case "barred":
+		j.Barred = strings.ReplaceAll(value, "_", " ")
+	case "saves":
+		j.Saves = true
+	case "fixed":
+		j.Fixed = true
+	case "since":
+		j.Started = epoch.Add(-seconds(t, value))
+	case "arrival":
+		j.Arrival = epoch.Add(seconds(t, value))
+	case "restart":
+		j.Restart = seconds(t, value)
+	case "attained":
+		j.Attained = number(t, value)
+	case "length":
+		j.Length = seconds(t, value)
+	case "done":
+		j.Done = seconds(t, value)
+	default:
+		t.Fatalf("job: %q", key)
+	}
+}
+
+// parsePlacement reads n1+n2:9:62.5, the cores and GB on each node.
+func parsePlacement(t *testing.T, gpus int, text string) *Placement {
+	t.Helper()
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		t.Fatalf("runs: %q: want nodes:cores:GB", text)
+	}
+	p := Placement{Nodes: strings.Split(parts[0], "+")}
+	p.PerNode.GPUs = gpus / len(p.Nodes)
+	setAmount(t, &p.PerNode, "cpu", parts[1])
+	setAmount(t, &p.PerNode, "mem", parts[2])
+	return &p
+}
+
+func seconds(t *testing.T, text string) time.Duration {
+	t.Helper()
+	return time.Duration(number(t, text) * float64(time.Second))
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatalf("drawing: %v", err)
+	}
+	return n
+}
+
+func paperModel(t testing.TB, name string) *sensitivity.Profile {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "etc", "profiles", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := sensitivity.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
