@@ -21,7 +21,7 @@ type Report struct {
 
 // Phase is how long one part of the round took.
 type Phase struct {
-	Name string        `json:"name"` // observe, decide, check, diff, intend, preempt, start, settle
+	Name string        `json:"name"` // observe, decide, check, diff, intend, lease, ask, follow, settle
 	Took time.Duration `json:"took_ns"`
 }
 
@@ -74,10 +74,14 @@ type Record struct {
 	Attained float64       `json:"attained_gpu_s"` // GPU-seconds of service, up to Until
 	Done     time.Duration `json:"done_ns"`        // progress at the proportional share, up to Until
 	Until    time.Time     `json:"until"`          // service before this moment is accounted
+	Gain     float64       `json:"gain"`           // at which the job ran at Until; 0: it did not run
 	Starts   int           `json:"starts"`         // by us
-	Failed   int           `json:"failed"`         // starts in a row that did not come about
-	Asked    time.Time     `json:"asked,omitzero"` // when the job was asked to save and leave; zero: not, or it has left
-	Own      *Request      `json:"own,omitempty"`  // the user's own request, as first seen
+	// Failed counts starts in a row that did not come about, FailedAt is when the last one was given up.
+	Failed    int       `json:"failed,omitempty"`
+	FailedAt  time.Time `json:"failed_at,omitzero"`
+	Asked     time.Time `json:"asked,omitzero"`      // when the job was asked to save and leave; zero: not, or it has left
+	NotBefore time.Time `json:"not_before,omitzero"` // the user's own begin time
+	Own       Request   `json:"own"`                 // the user's own request, as first seen
 }
 
 // Intent is written down before a round acts, and cleared when it has.
@@ -92,6 +96,8 @@ type Intent struct {
 type Ledger interface {
 	// Load returns all records by job, and the intent that the last round did not clear, if any.
 	Load() (map[int]Record, *Intent, error)
+	// LastRound is the number of the last round that settled; 0 when there was none.
+	LastRound() int
 	// Intend stores what the round is about to do.
 	Intend(intent Intent) error
 	// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing.

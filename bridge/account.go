@@ -1,0 +1,94 @@
+package bridge
+
+import "time"
+
+// account brings the records up to the moment of the observation: a record for every managed job, service credited up to now. It
+// returns new records and leaves the old ones as they are. Records of jobs that are over are gone.
+func account(old map[int]Record, intent *Intent, managed []tenant, now time.Time) map[int]Record {
+	records := make(map[int]Record, len(managed))
+	for _, t := range managed {
+		r, known := old[t.ID]
+		if !known {
+			r = firstRecord(t.Job, now)
+		}
+		records[t.ID] = credit(r, t, now)
+	}
+	resumeAsking(records, intent)
+	return records
+}
+
+// firstRecord is the record of a job that the ledger does not know: a new one, or one whose ledger was lost.
+func firstRecord(j Job, now time.Time) Record {
+	s := readStamp(j)
+	r := Record{
+		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
+		Attained: max(0, s.Attained), Done: time.Duration(max(0, s.Done) * float64(time.Second)),
+	}
+	if first := fromUnix(s.First); !first.IsZero() && first.Before(j.Submitted) {
+		r.First = first
+	}
+	if s.Own != nil {
+		r.Own = *s.Own
+	}
+	switch {
+	case s.V != 0:
+		r.NotBefore = fromUnix(s.Begin)
+	case j.State == Pending && j.Begin.After(now):
+		r.NotBefore = j.Begin
+	}
+	if j.State == Running {
+		r.Until = j.Started
+	}
+	return r
+}
+
+// credit adds the service since the record's last moment. A job that ran then and waits now ran until it was requeued, which is
+// when Slurm says it was submitted.
+func credit(r Record, t tenant, now time.Time) Record {
+	from, until, gain := r.Until, now, r.Gain
+	switch {
+	case t.State == Running:
+		from, gain = later(from, t.Started), t.gain
+	case r.Gain > 0:
+		until = earlier(now, t.Submitted)
+	default:
+		until = from
+	}
+	if ran := until.Sub(from); ran > 0 {
+		r.Attained += ran.Seconds() * float64(t.Request.GPUs)
+		r.Done += time.Duration(float64(ran) * gain)
+	}
+	r.Until, r.Gain = now, gain
+	if t.State != Running {
+		r.Gain, r.Asked = 0, time.Time{}
+	}
+	return r
+}
+
+// resumeAsking remembers whom the last round asked to leave, if it died before it could say so.
+func resumeAsking(records map[int]Record, intent *Intent) {
+	if intent == nil {
+		return
+	}
+	for _, step := range intent.Steps {
+		r, known := records[step.Job]
+		if known && step.Verb == Preempt && r.Gain > 0 && r.Asked.IsZero() {
+			r.Asked = intent.At
+			records[step.Job] = r
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

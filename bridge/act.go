@@ -1,0 +1,405 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// act carries the round's steps out: what waits goes on waiting, victims are asked to leave, and each start follows as soon as
+// its nodes are free. It ends when every step is done or has failed, or when the next round is due. The error is one that ends
+// the round; what went wrong with a single job stands in its step.
+func (t *turn) act(ctx context.Context) error {
+	a := newActing(t)
+	if err := a.letWait(ctx); err != nil {
+		return err
+	}
+	t.phase("lease")
+	if err := a.ask(ctx); err != nil {
+		return err
+	}
+	t.phase("ask")
+	err := a.follow(ctx)
+	t.phase("follow")
+	return err
+}
+
+// stage is how far a step has come.
+type stage int
+
+const (
+	begun  stage = iota // nothing done yet
+	asked               // the victim was signalled
+	forced              // the victim was requeued
+	sent                // the start was written
+	done
+	failed // given up; the step's Error says why
+)
+
+// step is a Step under way.
+type step struct {
+	*Step
+	stage stage
+	since time.Time // when the stage was reached
+	from  []string  // nodes that a victim leaves
+}
+
+func (s *step) open() bool { return s.stage != done && s.stage != failed }
+
+// acting is the state of one act.
+type acting struct {
+	*turn
+	steps []*step
+	now   map[int]Job     // jobs as last seen
+	nodes map[string]Node // nodes as last seen
+	notes map[int]string
+	until time.Time // when the next round is due
+}
+
+func newActing(t *turn) *acting {
+	a := &acting{turn: t, now: map[int]Job{}, nodes: t.scene.nodes, notes: map[int]string{}, until: t.began.Add(t.Settings.Round)}
+	for _, tn := range t.scene.tenants {
+		a.now[tn.ID], a.notes[tn.ID] = tn.Job, tn.note
+	}
+	for _, j := range t.scene.lost {
+		a.now[j.ID] = j
+	}
+	for k := range t.report.Steps {
+		s := &step{Step: &t.report.Steps[k], since: t.Clock.Now()}
+		if s.Verb == Preempt {
+			s.from = a.now[s.Job].Runs.Nodes
+		}
+		a.steps = append(a.steps, s)
+	}
+	return a
+}
+
+// letWait says to every job that waits that it waits: its user's own request, and a lease.
+func (a *acting) letWait(ctx context.Context) error {
+	waiting := a.filter(func(s *step) bool { return s.Verb == Release || s.Verb == Restore || s.Verb == Renew })
+	return a.each(ctx, waiting, done, func(s *step) error {
+		if s.Verb == Release {
+			return a.update(ctx, s, releasing(a.records[s.Job], a.report.Round, a.Clock.Now()))
+		}
+		return a.update(ctx, s, a.leased(s))
+	})
+}
+
+// leased is the update that lets the step's job wait.
+func (a *acting) leased(s *step) Update {
+	return a.waiting(a.now[s.Job], a.records[s.Job], a.report.Round, s.Why, a.notes[s.Job], a.Clock.Now())
+}
+
+// ask signals the victims, or stops those that have no checkpoint.
+func (a *acting) ask(ctx context.Context) error {
+	victims := a.filter(func(s *step) bool { return s.Verb == Preempt })
+	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
+	for _, s := range victims {
+		if rec := a.records[s.Job]; s.stage == asked && rec.Asked.IsZero() {
+			rec.Asked = a.Clock.Now()
+			a.records[s.Job] = rec
+		}
+	}
+	return err
+}
+
+// askOne asks one job to save and leave. One that was asked already, by a daemon that died since, is not asked twice; one that
+// has ended meanwhile has left.
+func (a *acting) askOne(ctx context.Context, s *step) error {
+	word := a.wordOf(s.Job)
+	if h := a.Settings.Hook; h != nil {
+		if err := h.Before(ctx, a.now[s.Job], s.Why); err != nil {
+			return fmt.Errorf("checkpoint hook: %w", err)
+		}
+	}
+	var err error
+	switch {
+	case !word.Saves:
+		err = a.Slurm.Requeue(ctx, s.Job)
+	case a.records[s.Job].Asked.IsZero():
+		err = a.Slurm.Signal(ctx, s.Job, word.Signal)
+	}
+	if errors.Is(err, ErrNotRunning) || errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+func (a *acting) wordOf(job int) Word { return a.tenantOf(job).word }
+
+func (a *acting) tenantOf(job int) tenant {
+	k, found := slices.BinarySearchFunc(a.scene.tenants, job, func(t tenant, id int) int { return t.ID - id })
+	if !found {
+		return tenant{}
+	}
+	return a.scene.tenants[k]
+}
+
+// follow looks again and again until every step has come to its end.
+func (a *acting) follow(ctx context.Context) error {
+	for {
+		if err := a.advance(ctx); err != nil {
+			return err
+		}
+		if len(a.filter((*step).open)) == 0 {
+			return nil
+		}
+		if !a.Clock.Now().Before(a.until) {
+			return a.giveUp(ctx)
+		}
+		if err := a.Clock.Sleep(ctx, a.Settings.Poll); err != nil {
+			return err
+		}
+		if err := a.look(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// look observes the jobs and nodes anew.
+func (a *acting) look(ctx context.Context) error {
+	seen, err := a.Slurm.Observe(ctx)
+	if err != nil {
+		return fmt.Errorf("observe: %w", err)
+	}
+	clear(a.now)
+	for _, j := range seen.Jobs {
+		a.now[j.ID] = j
+	}
+	a.nodes = make(map[string]Node, len(seen.Nodes))
+	for _, n := range seen.Nodes {
+		a.nodes[n.Name] = n
+	}
+	return nil
+}
+
+// advance takes every step as far as it can go now: victims first, since they free what the starts need.
+func (a *acting) advance(ctx context.Context) error {
+	err := a.each(ctx, a.overstayed(), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
+	if err != nil {
+		return err
+	}
+	gone := a.departed()
+	for _, s := range gone {
+		a.closeAccount(s.Job)
+	}
+	if err := a.each(ctx, gone, done, func(s *step) error { return a.seeOff(ctx, s) }); err != nil {
+		return err
+	}
+	a.dropHopeless()
+	if err := a.each(ctx, a.startable(), sent, func(s *step) error { return a.start(ctx, s) }); err != nil {
+		return err
+	}
+	return a.verify(ctx)
+}
+
+// overstayed lists the victims that were asked and have not left within their grace.
+func (a *acting) overstayed() []*step {
+	return a.filter(func(s *step) bool {
+		return s.stage == asked && a.now[s.Job].State == Running &&
+			a.Clock.Now().Sub(a.records[s.Job].Asked) >= a.wordOf(s.Job).Grace
+	})
+}
+
+// departed lists the victims that run no more.
+func (a *acting) departed() []*step {
+	return a.filter(func(s *step) bool {
+		return (s.stage == asked || s.stage == forced) && a.now[s.Job].State != Running
+	})
+}
+
+// closeAccount credits a victim's run up to its end.
+func (a *acting) closeAccount(job int) {
+	j, waits := a.now[job]
+	if !waits || j.State != Pending {
+		return
+	}
+	t := a.tenantOf(job)
+	t.Job = j
+	a.records[job] = credit(a.records[job], t, a.Clock.Now())
+}
+
+// seeOff gives a victim that has left its user's own request back, with a lease. The lease is said at once, while the last run
+// is still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing.
+func (a *acting) seeOff(ctx context.Context, s *step) error {
+	j := a.now[s.Job]
+	if h := a.Settings.Hook; h != nil {
+		if err := h.After(ctx, j, s.Why); err != nil {
+			return fmt.Errorf("checkpoint hook: %w", err)
+		}
+	}
+	if j.State != Pending {
+		return nil
+	}
+	err := a.update(ctx, s, a.leased(s))
+	if errors.Is(err, ErrGone) || errors.Is(err, ErrNotPending) {
+		return nil
+	}
+	return err
+}
+
+// blocked maps the nodes that a victim has still to leave, or will not leave, to the stage of its step.
+func (a *acting) blocked() map[string]stage {
+	nodes := map[string]stage{}
+	for _, s := range a.steps {
+		if s.Verb == Preempt && s.stage != done {
+			for _, n := range s.from {
+				nodes[n] = max(nodes[n], s.stage)
+			}
+		}
+	}
+	return nodes
+}
+
+// dropHopeless gives up the starts whose place a victim will not leave, or whose own last run was not stopped.
+func (a *acting) dropHopeless() {
+	nodes, stays := a.blocked(), map[int]bool{}
+	for _, s := range a.steps {
+		stays[s.Job] = stays[s.Job] || s.Verb == Preempt && s.stage == failed
+	}
+	for _, s := range a.steps {
+		hopeless := stays[s.Job] || s.Grant != nil &&
+			slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return nodes[n] == failed })
+		if s.Verb == Start && s.stage == begun && hopeless {
+			a.fail(s, "its place was not freed")
+		}
+	}
+}
+
+// startable lists the starts whose nodes nobody has to leave any more and on which nothing is being torn down. A job that is
+// restarted must itself be through with its last run.
+func (a *acting) startable() []*step {
+	nodes := a.blocked()
+	return a.filter(func(s *step) bool {
+		if s.Verb != Start || s.stage != begun {
+			return false
+		}
+		if j, there := a.now[s.Job]; there && (j.State == Running || j.Completing) {
+			return false
+		}
+		return !slices.ContainsFunc(s.Grant.Nodes, func(n string) bool {
+			_, busy := nodes[n]
+			return busy || a.nodes[n].Completing
+		})
+	})
+}
+
+func (a *acting) start(ctx context.Context, s *step) error {
+	u := starting(a.records[s.Job], *s.Grant, a.report.Round, s.Why, a.notes[s.Job], a.Clock.Now())
+	return a.update(ctx, s, u)
+}
+
+// verify closes the starts that came about, and takes back those that did not in time.
+func (a *acting) verify(ctx context.Context) error {
+	for _, s := range a.filter(func(s *step) bool { return s.stage == sent }) {
+		if j, there := a.now[s.Job]; s.since.Before(a.Clock.Now()) && (!there || j.State != Pending) {
+			a.started(s)
+		}
+	}
+	late := a.filter(func(s *step) bool {
+		return s.stage == sent && a.Clock.Now().Sub(s.since) >= a.Settings.StartTimeout
+	})
+	return a.takeBack(ctx, late)
+}
+
+func (a *acting) started(s *step) {
+	a.reach(s, done)
+	rec := a.records[s.Job]
+	rec.Starts, rec.Failed, rec.FailedAt = rec.Starts+1, 0, time.Time{}
+	a.records[s.Job] = rec
+}
+
+// takeBack gives jobs that did not start their user's own request and a lease again.
+func (a *acting) takeBack(ctx context.Context, late []*step) error {
+	err := a.each(ctx, late, failed, func(s *step) error {
+		u := a.leased(s)
+		u.Extra = stampOf(a.records[s.Job], a.report.Round, "did not start, is tried again", a.notes[s.Job]).String()
+		err := a.update(ctx, s, u)
+		if errors.Is(err, ErrNotPending) {
+			return nil // it has started after all: the next round sees it run
+		}
+		return err
+	})
+	for _, s := range late {
+		rec := a.records[s.Job]
+		rec.Failed, rec.FailedAt = rec.Failed+1, a.Clock.Now()
+		a.records[s.Job] = rec
+		if s.Error == "" {
+			s.Error = fmt.Sprintf("did not start within %s", a.Settings.StartTimeout)
+		}
+	}
+	return err
+}
+
+// giveUp ends the round because the next one is due. Victims that are still saving go on doing so; the next round knows that
+// they were asked.
+func (a *acting) giveUp(ctx context.Context) error {
+	err := a.takeBack(ctx, a.filter(func(s *step) bool { return s.stage == sent }))
+	for _, s := range a.filter((*step).open) {
+		a.fail(s, "not done before the next round was due")
+	}
+	return err
+}
+
+func (a *acting) fail(s *step, why string) {
+	s.Error = why
+	a.reach(s, failed)
+}
+
+func (a *acting) reach(s *step, to stage) {
+	now := a.Clock.Now()
+	s.Took += now.Sub(s.since)
+	s.stage, s.since = to, now
+}
+
+func (a *acting) filter(keep func(*step) bool) []*step {
+	var kept []*step
+	for _, s := range a.steps {
+		if keep(s) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// update says an update and notes in the step what it changed.
+func (a *acting) update(ctx context.Context, s *step, u Update) error {
+	if err := a.Slurm.Update(ctx, u); err != nil {
+		return err
+	}
+	j := a.now[s.Job]
+	s.Changes = append(s.Changes, requestChanges(j.Request, u.Request)...)
+	s.Changes = append(s.Changes, Change{"begin_time", moment(j.Begin), moment(u.Begin)})
+	return nil
+}
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "at once"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// each does f for every step, a bounded number at a time, and takes those for which it went well to the stage. An error with one
+// job is that step's; the error returned is one that concerns them all.
+func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step) error) error {
+	errs := parallel(a.Settings.Parallel, len(steps), func(k int) error { return f(steps[k]) })
+	var fatal error
+	for k, s := range steps {
+		if errs[k] == nil {
+			a.reach(s, to)
+			continue
+		}
+		a.fail(s, errs[k].Error())
+		if concernsAll(errs[k]) {
+			fatal = errors.Join(fatal, fmt.Errorf("%s job %d: %w", s.Verb, s.Job, errs[k]))
+		}
+	}
+	return errors.Join(fatal, ctx.Err())
+}
+
+func concernsAll(err error) bool {
+	return errors.Is(err, ErrDenied) || errors.Is(err, ErrUnreachable)
+}

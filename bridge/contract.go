@@ -1,0 +1,144 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Word is what a job's comment says to us (docs/job-contract.md). It is untrusted: a profile is a name, never a path.
+type Word struct {
+	Profile string        // file name of the sensitivity profile
+	Saves   bool          // the job declared a checkpoint
+	Signal  string        // that asks it to save and leave: USR1, …
+	Grace   time.Duration // from the signal until it is stopped by force
+	Length  time.Duration // expected length at the proportional share; 0: not said
+}
+
+// What a comment may hold, and the defaults of the checkpoint word.
+const (
+	maxComment   = 4096
+	maxName      = 128
+	maxGrace     = 3600
+	defaultGrace = 60 * time.Second
+	maxLength    = 10 * 365 * 24 * time.Hour
+)
+
+var (
+	profileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\.json$`)
+	signals     = map[string]bool{"USR1": true, "USR2": true, "HUP": true, "INT": true, "TERM": true}
+)
+
+// Managed says whether a comment carries our word at all, well formed or not.
+func Managed(comment string) bool {
+	for _, word := range words(comment) {
+		if name, _, _ := strings.Cut(word, "="); name == "synergy-profile" {
+			return true
+		}
+	}
+	return false
+}
+
+// ParseComment reads our words in a comment; other words belong to the user. On an error the word says what could be understood,
+// and the error what could not and what would be right.
+func ParseComment(comment string) (Word, error) {
+	if len(comment) > maxComment {
+		return Word{}, fmt.Errorf("comment of %d bytes: want at most %d", len(comment), maxComment)
+	}
+	if strings.ContainsFunc(comment, unprintable) {
+		return Word{}, errors.New("comment with a control character: want one line of text")
+	}
+	var w Word
+	var wrong []error
+	seen := map[string]bool{}
+	for _, word := range words(comment) {
+		name, value, given := strings.Cut(word, "=")
+		if !strings.HasPrefix(name, "synergy-") {
+			continue
+		}
+		if seen[name] {
+			wrong = append(wrong, fmt.Errorf("%s: said twice: say it once", name))
+			continue
+		}
+		seen[name] = true
+		if err := w.set(name, value, given); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	return w, errors.Join(wrong...)
+}
+
+// words cuts a comment at white space and commas.
+func words(comment string) []string {
+	return strings.FieldsFunc(comment, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+}
+
+func unprintable(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
+
+func (w *Word) set(name, value string, given bool) (err error) {
+	switch name {
+	case "synergy-profile":
+		return w.setProfile(value)
+	case "synergy-checkpoint":
+		return w.setCheckpoint(value, given)
+	case "synergy-length":
+		w.Length, err = parseLength(value)
+		return err
+	}
+	return fmt.Errorf("%s: no such word: want synergy-profile, synergy-checkpoint or synergy-length", name)
+}
+
+func (w *Word) setProfile(value string) error {
+	if len(value) > maxName || strings.Contains(value, "..") || !profileName.MatchString(value) {
+		return fmt.Errorf("synergy-profile=%.40q: want the name of a profile, letters, digits, dot, dash and underscore, ending in .json", value)
+	}
+	w.Profile = value
+	return nil
+}
+
+// setCheckpoint reads SIGNAL, SIGNAL@GRACE, or nothing for USR1@60.
+func (w *Word) setCheckpoint(value string, given bool) error {
+	signal, seconds, timed := strings.Cut(value, "@")
+	if !given {
+		signal = "USR1"
+	}
+	if !signals[signal] {
+		return fmt.Errorf("synergy-checkpoint=%.40q: want one of USR1, USR2, HUP, INT, TERM, and @ seconds if 60 are not right", value)
+	}
+	grace := defaultGrace
+	if timed {
+		n, err := strconv.Atoi(seconds)
+		if err != nil || n < 1 || n > maxGrace {
+			return fmt.Errorf("synergy-checkpoint=%.40q: want 1 to %d whole seconds after the @", value, maxGrace)
+		}
+		grace = time.Duration(n) * time.Second
+	}
+	w.Saves, w.Signal, w.Grace = true, signal, grace
+	return nil
+}
+
+var units = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+
+var decimal = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
+
+func parseLength(value string) (time.Duration, error) {
+	wrong := fmt.Errorf("synergy-length=%.40q: want a number and a unit, s, m, h or d, such as 2.5h", value)
+	if value == "" {
+		return 0, wrong
+	}
+	unit, known := units[value[len(value)-1]]
+	number := value[:len(value)-1]
+	if !known || !decimal.MatchString(number) {
+		return 0, wrong
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if length := n * float64(unit); err == nil && length > 0 && length <= float64(maxLength) {
+		return time.Duration(math.Round(length)), nil
+	}
+	return 0, wrong
+}

@@ -1,0 +1,139 @@
+package bridge
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// diff turns a plan into the steps that lead from what is to what was decided, in the order in which a round takes them. A job
+// that is as it should be has no step.
+func (r *Runner) diff(s scene, records map[int]Record, plan policy.Plan) []Step {
+	var release, restore, preempt, start []Step
+	for _, j := range s.lost {
+		release = append(release, Step{Job: j.ID, Verb: Release, Why: "no longer carries our word"})
+	}
+	decisions := byJob(plan)
+	for i := range s.tenants {
+		t := &s.tenants[i]
+		d := decisions[t.ID]
+		switch {
+		case t.State == Running && r.unchanged(t, d):
+		case t.State == Running:
+			preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: d.Why})
+			if d.Grant != nil {
+				start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: d.Why})
+			}
+		case d.Grant != nil:
+			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: granted(d)})
+		default:
+			restore = append(restore, r.keepWaiting(t, records[t.ID], d.Why, s.at)...)
+		}
+	}
+	return slices.Concat(release, restore, preempt, start)
+}
+
+func byJob(plan policy.Plan) map[int]policy.Decision {
+	by := make(map[int]policy.Decision, len(plan.Decisions))
+	for _, d := range plan.Decisions {
+		by[d.Job] = d
+	}
+	return by
+}
+
+func (r *Runner) unchanged(t *tenant, d policy.Decision) bool {
+	return d.Grant != nil && d.Grant.Equal(policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode})
+}
+
+func granted(d policy.Decision) string {
+	if d.Gain == 0 {
+		return "its turn"
+	}
+	return fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
+}
+
+// keepWaiting renews a lease that is half over, and gives a job that carries anything but its user's own request that request
+// back. A job that is well as it is costs nothing.
+func (r *Runner) keepWaiting(t *tenant, rec Record, why string, now time.Time) []Step {
+	switch {
+	case !sameRequest(t.Request, rec.Own):
+		return []Step{{Job: t.ID, Verb: Restore, Why: why}}
+	case t.Begin.Sub(now) < r.Settings.Lease/2:
+		return []Step{{Job: t.ID, Verb: Renew, Why: why}}
+	}
+	return nil
+}
+
+// sameRequest compares what an update writes.
+func sameRequest(a, b Request) bool { return len(requestChanges(a, b)) == 0 }
+
+// waiting is the update that lets a job wait: its user's own request, and a lease.
+func (r *Runner) waiting(j Job, rec Record, round int, why, note string, now time.Time) Update {
+	return Update{
+		Job: j.ID, Begin: later(rec.NotBefore, now.Add(r.leaseOf(j.ID))), Request: rec.Own,
+		Extra: stampOf(rec, round, why, note).String(),
+	}
+}
+
+// leaseOf spreads leases over an eighth of their length, so that a backlog that came at once is not renewed at once for ever.
+func (r *Runner) leaseOf(job int) time.Duration {
+	const parts = 16
+	return r.Settings.Lease + r.Settings.Lease/8*time.Duration(job%parts)/parts
+}
+
+// starting is the update that starts a job with what it is granted.
+func starting(rec Record, g policy.Placement, round int, why, note string, now time.Time) Update {
+	return Update{
+		Job: rec.Job, Begin: now, Request: sized(rec.Own, g),
+		Extra: stampOf(rec, round, why, note).String(),
+	}
+}
+
+// sized is the user's own request with what a round grants: cores in equal parts for the tasks, memory on each node, the nodes.
+func sized(own Request, g policy.Placement) Request {
+	q := own
+	tasks := tasksPerNode(own)
+	q.CPUsPerTask = g.PerNode.CPUs / tasks
+	q.CPUs = g.PerNode.CPUs * len(g.Nodes)
+	q.CPUsPerNode = q.CPUsPerTask
+	q.Memory, q.MemoryPerCPU = g.PerNode.Memory, 0
+	q.Nodes, q.Pin = len(g.Nodes), g.Nodes
+	return q
+}
+
+// releasing is the update that hands a job back to Slurm for good.
+func releasing(rec Record, round int, now time.Time) Update {
+	return Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own,
+		Extra: stampOf(rec, round, "handed back to Slurm", "").String()}
+}
+
+// requestChanges lists the fields in which two requests differ, in the words of the audit.
+func requestChanges(old, to Request) []Change {
+	var changes []Change
+	add := func(field, a, b string) {
+		if a != b {
+			changes = append(changes, Change{field, a, b})
+		}
+	}
+	add("cpus_per_task", strconv.Itoa(old.CPUsPerTask), strconv.Itoa(to.CPUsPerTask))
+	add("cpus", strconv.Itoa(old.CPUs), strconv.Itoa(to.CPUs))
+	add("cpus_per_node", strconv.Itoa(old.CPUsPerNode), strconv.Itoa(to.CPUsPerNode))
+	add("memory_per_node", old.memory(), to.memory())
+	add("nodes", strconv.Itoa(old.Nodes), strconv.Itoa(to.Nodes))
+	add("required_nodes", strings.Join(old.Pin, ","), strings.Join(to.Pin, ","))
+	return changes
+}
+
+func (q Request) memory() string {
+	switch {
+	case q.MemoryPerCPU > 0:
+		return fmt.Sprintf("%dM a core", q.MemoryPerCPU)
+	case q.Memory > 0:
+		return fmt.Sprintf("%dM", q.Memory)
+	}
+	return "the partition's default"
+}

@@ -1,0 +1,157 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// Clock is the time that rounds live in: the wall's, or a virtual one.
+type Clock interface {
+	Now() time.Time
+	// Sleep returns after d, or with ctx's error when that ends first.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// Hook is the administrator's own word before and after a checkpoint. An error before it leaves the job alone in this round.
+type Hook interface {
+	Before(ctx context.Context, job Job, why string) error
+	After(ctx context.Context, job Job, why string) error
+}
+
+// Settings may change between rounds, never during one.
+type Settings struct {
+	Partitions []string // the managed ones
+	Policy     policy.Policy
+	Allocator  policy.Allocator
+	Rules      policy.Rules
+	Round      time.Duration // from the start of one round to the next
+	Lease      time.Duration // how long a waiting job is kept from starting by itself; at least two rounds
+
+	// PreemptWithoutCheckpoint allows jobs to be stopped that declared no checkpoint. They lose what they have done.
+	PreemptWithoutCheckpoint bool
+	RestartCost              time.Duration // of a job without profile
+	StartTimeout             time.Duration // after which a start that did not come about is taken back
+	Poll                     time.Duration // between two looks while a round acts
+	Parallel                 int           // calls in flight at once
+	Hook                     Hook          // nil: none
+	Shadow                   bool          // plan and report, and write nothing to Slurm
+}
+
+// Runner runs rounds. It holds nothing from one to the next but the number of the last round: what must be known is observed, or
+// in the ledger.
+type Runner struct {
+	Slurm    Slurm
+	Ledger   Ledger
+	Clock    Clock
+	Profiles func(name string) (*sensitivity.Profile, error) // by the name in the comment
+	Settings Settings
+
+	last int
+}
+
+// Round runs one round from observation to settlement. On an error the round ended there; the report says what was done until
+// then, and the next round starts from what it finds.
+func (r *Runner) Round(ctx context.Context) (Report, error) {
+	t := &turn{Runner: r, began: r.Clock.Now()}
+	err := t.run(ctx)
+	return t.report, err
+}
+
+// turn is one round under way.
+type turn struct {
+	*Runner
+	began   time.Time
+	mark    time.Time // when the phase under way began
+	scene   scene
+	records map[int]Record
+	report  Report
+}
+
+func (t *turn) run(ctx context.Context) error {
+	t.mark, t.report.Began, t.report.Shadow = t.began, t.began, t.Settings.Shadow
+	old, intent, err := t.Ledger.Load()
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	t.number(intent)
+	if err := t.observe(ctx, old, intent); err != nil {
+		return err
+	}
+	if err := t.decide(); err != nil {
+		return err
+	}
+	if t.Settings.Shadow {
+		return t.settle(nil)
+	}
+	if err := t.Ledger.Intend(Intent{t.report.Round, t.Clock.Now(), t.report.Steps}); err != nil {
+		return fmt.Errorf("write the intent down: %w", err)
+	}
+	t.phase("intend")
+	return t.settle(t.act(ctx))
+}
+
+// number counts rounds up, over restarts where the ledger tells.
+func (t *turn) number(intent *Intent) {
+	if intent != nil {
+		t.last = max(t.last, intent.Round)
+	}
+	t.last = max(t.last, t.Ledger.LastRound()) + 1
+	t.report.Round = t.last
+}
+
+func (t *turn) observe(ctx context.Context, old map[int]Record, intent *Intent) error {
+	seen, err := t.Slurm.Observe(ctx)
+	if err != nil {
+		return fmt.Errorf("observe: %w", err)
+	}
+	t.scene = t.sort(seen, old)
+	t.records = account(old, intent, t.scene.tenants, seen.At)
+	t.report.Outside = t.scene.outside
+	for _, tn := range t.scene.tenants {
+		if tn.note != "" {
+			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.note})
+		}
+	}
+	for _, j := range t.scene.lost {
+		t.records[j.ID] = old[j.ID]
+	}
+	t.phase("observe")
+	return nil
+}
+
+func (t *turn) decide() error {
+	t.report.Snapshot = t.snapshot(t.scene, t.records)
+	t.report.Plan = policy.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	t.phase("decide")
+	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
+		return fmt.Errorf("check the plan: %w", err)
+	}
+	t.phase("check")
+	t.report.Steps = t.diff(t.scene, t.records, t.report.Plan)
+	t.phase("diff")
+	return nil
+}
+
+// settle writes down what became of the round, also when acting ended with an error.
+func (t *turn) settle(acted error) error {
+	for _, j := range t.scene.lost {
+		delete(t.records, j.ID)
+	}
+	if err := t.Ledger.Settle(t.records, t.report); err != nil {
+		return errors.Join(acted, fmt.Errorf("settle: %w", err))
+	}
+	t.phase("settle")
+	return acted
+}
+
+// phase ends the phase under way.
+func (t *turn) phase(name string) {
+	now := t.Clock.Now()
+	t.report.Phases = append(t.report.Phases, Phase{name, now.Sub(t.mark)})
+	t.mark = now
+}

@@ -1,0 +1,73 @@
+package bridge
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// stamp is what a managed job carries in its extra field, so that any later daemon, an administrator, or the user can see what
+// was asked for first and why it stands as it does. Users cannot write it where the lua is installed; where it is not, a stamp is
+// believed only as far as it is harmless: it must name the job, and its GPUs cannot differ from the job's.
+type stamp struct {
+	V        int      `json:"v"`   // 1
+	Lua      int      `json:"lua"` // 1: written at submission
+	Job      int      `json:"job"`
+	Round    int      `json:"round"`
+	Begin    int64    `json:"begin"` // the user's own begin time, seconds since the epoch; 0: none
+	First    int64    `json:"first"` // first submission, seconds since the epoch
+	Attained float64  `json:"gpu_s"` // service so far, GPU-seconds
+	Done     float64  `json:"done_s"`
+	Own      *Request `json:"own,omitempty"`
+	Why      string   `json:"why,omitempty"`  // why the job waits, or what it was given
+	Note     string   `json:"note,omitempty"` // what its user should mend
+}
+
+// stampVersion is the version that is written and understood.
+const stampVersion = 1
+
+// readStamp returns the stamp of a job, or the zero stamp when it has none that can be believed.
+func readStamp(j Job) stamp {
+	var s stamp
+	if json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != stampVersion {
+		return stamp{}
+	}
+	if s.Lua == 0 && s.Job != j.ID {
+		return stamp{}
+	}
+	if s.Own != nil && (s.Own.GPUs != j.Request.GPUs || s.Own.Tasks < 1 || s.Own.Nodes < 1) {
+		s.Own = nil
+	}
+	return s
+}
+
+func (s stamp) String() string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		// Only a not-a-number could do this, and sums of durations have none.
+		return ""
+	}
+	return string(text)
+}
+
+// stampOf is the stamp that job id is to carry.
+func stampOf(r Record, round int, why, note string) stamp {
+	return stamp{
+		V: stampVersion, Job: r.Job, Round: round,
+		Begin: unixOrZero(r.NotBefore), First: unixOrZero(r.First),
+		Attained: r.Attained, Done: r.Done.Seconds(), Own: &r.Own, Why: why, Note: note,
+	}
+}
+
+func unixOrZero(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+func fromUnix(s int64) time.Time {
+	if s <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(s, 0)
+}

@@ -1,0 +1,219 @@
+package bridge
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// tenant is a managed job with what its comment says.
+type tenant struct {
+	Job
+	word    Word
+	profile *sensitivity.Profile // nil: none that can be used
+	gain    float64              // at which it runs; 0 while it waits
+	note    string               // what its user should mend
+}
+
+// scene is an observation sorted by whose business each job is.
+type scene struct {
+	at      time.Time
+	nodes   map[string]Node // of the managed partitions
+	names   []string        // of nodes, ascending
+	tenants []tenant        // ascending in ID
+	outside []Outside       // with our word, but left to Slurm
+	lost    []Job           // pending, without our word now, though it once had it
+}
+
+// sort sorts an observation. known says of which jobs there is a record.
+func (r *Runner) sort(seen Observed, known map[int]Record) scene {
+	s := scene{at: seen.At, nodes: map[string]Node{}}
+	for _, n := range seen.Nodes {
+		if n.Total.GPUs > 0 && slices.ContainsFunc(n.Partitions, r.manages) {
+			s.nodes[n.Name] = n
+			s.names = append(s.names, n.Name)
+		}
+	}
+	for _, j := range seen.Jobs {
+		if j.State == Finished {
+			continue
+		}
+		if !Managed(j.Comment) || !r.manages(j.Partition) {
+			if _, was := known[j.ID]; was && j.State == Pending && !j.Held && j.Shape == "" {
+				s.lost = append(s.lost, j)
+			}
+			continue
+		}
+		if why := leftAlone(j); why != "" {
+			s.outside = append(s.outside, Outside{j.ID, why})
+			continue
+		}
+		s.tenants = append(s.tenants, r.tenant(j, s.nodes))
+	}
+	return s
+}
+
+func (r *Runner) manages(partition string) bool {
+	return slices.Contains(r.Settings.Partitions, partition)
+}
+
+// leftAlone says why a round does not touch a job that carries our word; empty when it does.
+func leftAlone(j Job) string {
+	pin := len(j.Request.Pin)
+	switch {
+	case j.Shape != "":
+		return j.Shape
+	case j.Held:
+		return "held"
+	case j.Odd != "":
+		return j.Odd
+	case j.Request.GPUs < 1:
+		return "asks for no GPU"
+	case j.Request.Nodes < 1 || j.Request.GPUs%j.Request.Nodes != 0:
+		return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.Request.GPUs, j.Request.Nodes)
+	case pin > 0 && pin != j.Request.Nodes && j.State == Pending:
+		return fmt.Sprintf("names %d nodes and asks for %d", pin, j.Request.Nodes)
+	}
+	return ""
+}
+
+// tenant reads a managed job's word and looks its profile up. Whatever is wrong with either costs the job no more than its
+// profile: it then gets the proportional share, and its user is told why.
+func (r *Runner) tenant(j Job, nodes map[string]Node) tenant {
+	t := tenant{Job: j}
+	word, err := ParseComment(j.Comment)
+	t.word = word
+	if err == nil && word.Profile != "" {
+		t.profile, err = r.Profiles(word.Profile)
+	}
+	if err != nil {
+		t.note = fmt.Sprintf("gets the proportional share: %v", err)
+	}
+	if j.State == Running {
+		t.gain = t.gainOn(nodes)
+	}
+	return t
+}
+
+// gainOn is the speed of a running tenant relative to the proportional share of its first node.
+func (t *tenant) gainOn(nodes map[string]Node) float64 {
+	if t.profile == nil || len(t.Runs.Nodes) == 0 || t.Runs.PerNode.GPUs == 0 {
+		return 1
+	}
+	n, known := nodes[t.Runs.Nodes[0]]
+	if !known {
+		return 1
+	}
+	return t.profile.Gain(t.Runs.PerNode, gres.Proportional(n.Total, t.Runs.PerNode.GPUs))
+}
+
+// snapshot turns a scene into what the planner decides on.
+func (r *Runner) snapshot(s scene, records map[int]Record) policy.Cluster {
+	c := policy.Cluster{Now: s.at, Rules: r.Settings.Rules}
+	held := map[string]gres.Vector{}
+	for i := range s.tenants {
+		t := &s.tenants[i]
+		c.Jobs = append(c.Jobs, r.policyJob(t, records[t.ID], s))
+		for _, name := range t.Runs.Nodes {
+			if t.State == Running {
+				held[name] = held[name].Plus(t.Runs.PerNode)
+			}
+		}
+	}
+	for _, name := range s.names {
+		n := s.nodes[name]
+		c.Nodes = append(c.Nodes, policy.Node{
+			Name: name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed,
+			// Never negative: a tenant may have started between the reading of jobs and of nodes.
+			Foreign: n.Allocated.Minus(held[name]).Max(gres.Vector{}),
+		})
+	}
+	return c
+}
+
+func (r *Runner) policyJob(t *tenant, rec Record, s scene) policy.Job {
+	own := rec.Own
+	j := policy.Job{
+		ID: t.ID, Name: t.Name, Arrival: rec.First, GPUs: t.Request.GPUs,
+		Nodes: own.Nodes, Tasks: tasksPerNode(own), GPUType: own.GPUType,
+		Features: t.Features, Only: r.only(t, own, s), Except: t.Except,
+		Profile: t.profile, ProfileName: t.word.Profile, Saves: t.word.Saves,
+		Attained: rec.Attained, Done: rec.Done, Length: t.length(), Restart: r.restartCost(t),
+		Barred: r.barred(t, rec, s.at),
+	}
+	if t.State == Running {
+		j.Running = &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
+		j.Started = t.Started
+		j.Fixed = t.Completing || !t.word.Saves && !r.Settings.PreemptWithoutCheckpoint || !t.even()
+		j.Barred = ""
+	}
+	return j
+}
+
+// even says that a running job holds GPUs on all its nodes, the same number on each, as those that we started do.
+func (t *tenant) even() bool {
+	return len(t.Runs.Nodes) > 0 && t.Runs.PerNode.GPUs*len(t.Runs.Nodes) == t.Request.GPUs
+}
+
+func tasksPerNode(own Request) int {
+	if own.Nodes < 1 {
+		return max(1, own.Tasks)
+	}
+	return max(1, (own.Tasks+own.Nodes-1)/own.Nodes)
+}
+
+// only lists the nodes that a job can use at all: those that its user named, or those of its partition where there are others.
+func (r *Runner) only(t *tenant, own Request, s scene) []string {
+	if len(own.Pin) > 0 {
+		return own.Pin
+	}
+	var in []string
+	for _, name := range s.names {
+		if slices.Contains(s.nodes[name].Partitions, t.Partition) {
+			in = append(in, name)
+		}
+	}
+	if len(in) == len(s.names) {
+		return nil
+	}
+	return in
+}
+
+// length is what the user declared, or else the time limit: nobody runs longer.
+func (t *tenant) length() time.Duration {
+	if t.word.Length > 0 {
+		return t.word.Length
+	}
+	return t.TimeLimit
+}
+
+func (r *Runner) restartCost(t *tenant) time.Duration {
+	if t.profile == nil {
+		return r.Settings.RestartCost
+	}
+	return t.profile.RestartCost()
+}
+
+// maxBackOff bounds how many rounds a job sits out whose starts fail.
+const maxBackOff = 12
+
+// barred says why a waiting job may not start now; empty when it may.
+func (r *Runner) barred(t *tenant, rec Record, now time.Time) string {
+	rounds := min(rec.Failed-1, maxBackOff)
+	again := rec.FailedAt.Add(time.Duration(max(rounds, 0)) * r.Settings.Round)
+	switch {
+	case t.Dependency:
+		return "waits for another job"
+	case t.Completing:
+		return "its last run is still being cleaned up"
+	case rec.NotBefore.After(now):
+		return "its user wants it to begin later"
+	case rec.Failed > 1 && now.Before(again):
+		return fmt.Sprintf("did not start %d times in a row, is tried again later", rec.Failed)
+	}
+	return ""
+}
