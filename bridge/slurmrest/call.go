@@ -1,0 +1,85 @@
+package slurmrest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// call sends one request and returns the body of a success. At most Concurrent of them are in flight, and a request waits for
+// its turn before its time begins to count. The path is as the document writes it, for counters.
+func (c *Client) call(ctx context.Context, path string, request *http.Request, err error) ([]byte, error) {
+	if err != nil {
+		return nil, fmt.Errorf("build request: %w", err)
+	}
+	if err := c.limit.Wait(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	began := time.Now()
+	body, status, err := c.exchange(ctx, request)
+	if c.options.OnCall != nil {
+		c.options.OnCall(Call{request.Method, path, status, time.Since(began), kindWord(err)})
+	}
+	return body, err
+}
+
+func (c *Client) exchange(ctx context.Context, request *http.Request) (body []byte, status int, err error) {
+	token, err := c.token.read()
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
+	}
+	within, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	request = request.WithContext(within)
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("X-SLURM-USER-TOKEN", token)
+	if c.options.User != "" {
+		request.Header.Set("X-SLURM-USER-NAME", c.options.User)
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return nil, 0, c.unheard(ctx, err)
+	}
+	defer answer.Body.Close()
+	body, err = c.take(ctx, answer)
+	return body, answer.StatusCode, err
+}
+
+// take reads an answer. Its status and content type are looked at before anything is decoded: an API version that slurmrestd
+// does not have is answered in plain text.
+func (c *Client) take(ctx context.Context, answer *http.Response) ([]byte, error) {
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, c.options.MaxBody+1))
+	switch {
+	case err != nil:
+		return nil, c.unheard(ctx, err)
+	case int64(len(body)) > c.options.MaxBody:
+		return nil, unheard{fmt.Errorf("answer has more than %d bytes", c.options.MaxBody)}
+	case kind != "application/json" && answer.StatusCode == http.StatusOK:
+		return nil, unheard{fmt.Errorf("answer of type %q: want application/json", kind)}
+	case kind != "application/json":
+		return nil, withoutJSON(answer.StatusCode, words(string(body[:min(len(body), 400)]), "without a reason"))
+	case answer.StatusCode != http.StatusOK:
+		return nil, failureIn(answer.StatusCode, body)
+	}
+	return body, nil
+}
+
+// unheard tells a caller that gave up from a Slurm that did not answer.
+func (c *Client) unheard(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return unheard{err}
+}

@@ -1,0 +1,91 @@
+// Command trim cuts slurmrestd's own OpenAPI document (GET /openapi/v3, 1.6 MB) down to the operations and fields that this
+// package uses, of one API version:
+//
+//	curl -H "X-SLURM-USER-TOKEN: $SLURM_JWT" http://slurm:6820/openapi/v3 | go run ./internal/trim v0.0.42 >openapi-v0.0.42.json
+//
+// Every name and type comes from slurmrestd, save for the corrections listed below, where the document says one thing and
+// slurmrestd another. The output depends on nothing but the input: keys are sorted, and nothing of the host is in it. The
+// program generates no code and is no part of the product.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// operations are what the client calls: path under /slurm/VERSION, and method to the name that its Go function gets.
+var operations = map[string]map[string]string{
+	"/ping/":        {"get": "ping"},
+	"/nodes/":       {"get": "get_nodes"},
+	"/jobs/":        {"get": "get_jobs"},
+	"/jobs/state/":  {"get": "get_job_states"},
+	"/job/{job_id}": {"get": "get_job", "post": "update_job", "delete": "signal_job"},
+}
+
+// fields are the properties kept, by schema without its version. A schema that is not listed is kept whole.
+var fields = map[string]string{
+	"job_info": `job_id name user_name partition comment extra job_state state_reason hold priority
+		array_job_id het_job_id shared batch_flag cron thread_spec contiguous dependency
+		features excluded_nodes resv_name max_nodes memory_per_tres
+		submit_time eligible_time start_time time_limit restart_cnt requeue
+		node_count tasks cpus_per_task cpus minimum_cpus_per_node memory_per_node memory_per_cpu
+		tres_per_node tres_per_job tres_per_task tres_per_socket required_nodes
+		nodes gres_detail job_resources`,
+	"node": `name active_features partitions effective_cpus real_memory specialized_memory gres gres_used
+		alloc_cpus alloc_memory state`,
+	"job_desc_msg": `begin_time tasks cpus_per_task minimum_cpus minimum_cpus_per_node memory_per_node memory_per_cpu
+		required_nodes tres_per_node tres_per_job tres_per_task extra requeue`,
+	"job_res":            `nodes`,
+	"job_res_node":       `name cpus memory`,
+	"job_info_resp":      `jobs errors warnings`,
+	"nodes_resp":         `nodes errors warnings`,
+	"ping_array_resp":    `pings errors warnings`,
+	"job_post_response":  `errors warnings`,
+	"kill_job_resp":      `status errors warnings`,
+	"kill_jobs_resp_job": `error`,
+	"controller_ping":    `hostname pinged mode`,
+	"error":              `error_number error description source`,
+	"warning":            `description source`,
+}
+
+// presenceOf says whether the properties of a schema are always there.
+type presenceOf int
+
+const (
+	answered presenceOf = iota // slurmrestd always writes all of them
+	optional                   // what is not set must not appear
+)
+
+// presence lists the schemas that we send.
+var presence = map[string]presenceOf{"job_desc_msg": optional}
+
+type object = map[string]any
+
+func main() {
+	if err := run(os.Stdin, os.Stdout, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "trim:", err)
+		os.Exit(1)
+	}
+}
+
+func run(in io.Reader, out io.Writer, args []string) error {
+	if len(args) != 1 || !strings.HasPrefix(args[0], "v") {
+		return fmt.Errorf("want one API version, such as v0.0.42")
+	}
+	var document object
+	if err := json.NewDecoder(in).Decode(&document); err != nil {
+		return fmt.Errorf("read document: %w", err)
+	}
+	trimmer := newTrimmer(document, args[0])
+	trimmed, err := trimmer.document()
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", " ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(trimmed)
+}

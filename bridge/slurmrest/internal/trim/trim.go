@@ -1,0 +1,224 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// trimmer collects the schemas that the kept operations reach.
+type trimmer struct {
+	version string // v0.0.42
+	paths   object
+	schemas object
+	kept    object
+}
+
+func newTrimmer(document object, version string) *trimmer {
+	components, _ := document["components"].(object)
+	schemas, _ := components["schemas"].(object)
+	paths, _ := document["paths"].(object)
+	return &trimmer{version: version, paths: paths, schemas: schemas, kept: corrections()}
+}
+
+// corrections are the schemas whose declaration slurmrestd does not keep to, and what it really sends (24.11.5).
+func corrections() object {
+	return object{
+		// Declared as int32 for fields of 32 bits, where Slurm has unsigned numbers: 4294967294 does not fit.
+		"optional_number": record(object{"set": kind("boolean"), "infinite": kind("boolean"),
+			"number": object{"type": "integer", "format": "int64"}}, []string{"infinite", "number", "set"}),
+		// Declared as a list of job_info, with a number as job_id. It is a text, with the task behind it: 9_1, 18+0.
+		"job_states_resp": record(object{
+			"jobs":     list(reference("job_state_of")),
+			"errors":   list(reference("error")),
+			"warnings": list(reference("warning")),
+		}, []string{"errors", "jobs", "warnings"}),
+		"job_state_of": record(object{"job_id": kind("string"), "state": list(kind("string"))}, []string{"job_id", "state"}),
+	}
+}
+
+func kind(name string) object { return object{"type": name} }
+
+func list(items object) object { return object{"type": "array", "items": items} }
+
+func reference(name string) object { return object{"$ref": "#/components/schemas/" + name} }
+
+func record(properties object, required []string) object {
+	trimmed := object{"type": "object", "properties": properties}
+	if len(required) > 0 {
+		trimmed["required"] = required
+	}
+	return trimmed
+}
+
+func (t *trimmer) document() (object, error) {
+	paths := object{}
+	for path, methods := range operations {
+		kept := object{}
+		for method, name := range methods {
+			operation, err := t.operation(path, method, name)
+			if err != nil {
+				return nil, err
+			}
+			kept[method] = operation
+		}
+		paths[path] = kept
+	}
+	return object{
+		"openapi":    "3.0.3",
+		"info":       object{"title": "The part of the Slurm REST API that synergy-slurmd uses", "version": t.version},
+		"servers":    []any{object{"url": "/slurm/" + t.version}},
+		"paths":      paths,
+		"components": object{"schemas": t.kept},
+	}, nil
+}
+
+func (t *trimmer) operation(path, method, name string) (object, error) {
+	methods, _ := t.paths["/slurm/"+t.version+path].(object)
+	declared, ok := methods[method].(object)
+	if !ok {
+		return nil, fmt.Errorf("document has no %s /slurm/%s%s", method, t.version, path)
+	}
+	operation := object{
+		"operationId": name,
+		"summary":     declared["summary"],
+		"responses":   object{"200": t.answer(path, declared)},
+	}
+	if parameters, ok := declared["parameters"].([]any); ok {
+		operation["parameters"] = t.parameters(parameters)
+	}
+	if body, ok := declared["requestBody"].(object); ok {
+		operation["requestBody"] = t.content(body)
+	}
+	return operation, nil
+}
+
+func (t *trimmer) answer(path string, operation object) object {
+	responses, _ := operation["responses"].(object)
+	answer, _ := responses["200"].(object)
+	if path == "/jobs/state/" {
+		t.schema("error")
+		t.schema("warning")
+		return object{"description": "job states", "content": object{"application/json": object{"schema": reference("job_states_resp")}}}
+	}
+	return t.content(answer)
+}
+
+// content keeps the JSON form of a body; slurmrestd offers YAML too.
+func (t *trimmer) content(body object) object {
+	forms, _ := body["content"].(object)
+	form, _ := forms["application/json"].(object)
+	return object{
+		"description": body["description"],
+		"content":     object{"application/json": object{"schema": t.value(form["schema"], "")}},
+	}
+}
+
+// parameters keeps the path's own, and what a signal needs. Times and flags of listings are not used.
+func (t *trimmer) parameters(declared []any) []any {
+	kept := []any{}
+	for _, each := range declared {
+		parameter, _ := each.(object)
+		name, _ := parameter["name"].(string)
+		if name == "job_id" && parameter["in"] == "path" || name == "signal" {
+			kept = append(kept, plain(parameter, "string"))
+		}
+		if name == "flags" && hasSignalFlags(parameter) {
+			kept = append(kept, plain(parameter, "string"))
+		}
+	}
+	return kept
+}
+
+func hasSignalFlags(parameter object) bool {
+	schema, _ := parameter["schema"].(object)
+	words, _ := schema["enum"].([]any)
+	return slices.Contains(words, any("BATCH_JOB"))
+}
+
+func plain(parameter object, of string) object {
+	return object{"name": parameter["name"], "in": parameter["in"], "required": parameter["required"],
+		"description": parameter["description"], "schema": kind(of)}
+}
+
+// value trims a schema where it is used: references are followed, words of an enumeration become plain texts, since a newer
+// Slurm knows more of them.
+func (t *trimmer) value(declared any, description string) object {
+	schema, _ := declared.(object)
+	trimmed := object{}
+	if target, ok := schema["$ref"].(string); ok {
+		trimmed = t.follow(target)
+	} else {
+		trimmed = t.inline(schema)
+	}
+	if _, ref := trimmed["$ref"]; description != "" && !ref {
+		trimmed["description"] = description
+	}
+	return trimmed
+}
+
+func (t *trimmer) follow(target string) object {
+	name := t.name(target)
+	declared, _ := t.schemas[target[strings.LastIndex(target, "/")+1:]].(object)
+	if items, isList := declared["items"]; isList {
+		return list(t.value(items, ""))
+	}
+	t.keep(name, declared)
+	return reference(name)
+}
+
+func (t *trimmer) inline(schema object) object {
+	switch schema["type"] {
+	case "array":
+		return list(t.value(schema["items"], ""))
+	case "object":
+		return t.trimmed(schema, "", answered)
+	}
+	trimmed := kind(fmt.Sprint(schema["type"]))
+	if format, ok := schema["format"]; ok {
+		trimmed["format"] = format
+	}
+	return trimmed
+}
+
+// name is a schema's name without version and without the word that all answers share.
+func (t *trimmer) name(target string) string {
+	name := target[strings.LastIndex(target, "/")+1:]
+	name = strings.TrimPrefix(strings.TrimPrefix(name, t.version+"_"), "openapi_")
+	if strings.HasSuffix(strings.TrimSuffix(name, "_struct"), "_no_val") {
+		return "optional_number"
+	}
+	return name
+}
+
+func (t *trimmer) schema(name string) {
+	declared, _ := t.schemas[t.version+"_openapi_"+name].(object)
+	t.keep(name, declared)
+}
+
+func (t *trimmer) keep(name string, declared object) {
+	if _, done := t.kept[name]; done {
+		return
+	}
+	t.kept[name] = nil // in the works, should it refer to itself
+	t.kept[name] = t.trimmed(declared, fields[name], presence[name])
+}
+
+// trimmed keeps the listed properties of an object, or all.
+func (t *trimmer) trimmed(declared object, listed string, presence presenceOf) object {
+	properties, _ := declared["properties"].(object)
+	kept := object{}
+	for name, property := range properties {
+		if listed != "" && !slices.Contains(strings.Fields(listed), name) {
+			continue
+		}
+		schema, _ := property.(object)
+		description, _ := schema["description"].(string)
+		kept[name] = t.value(schema, description)
+	}
+	if presence == optional {
+		return record(kept, nil)
+	}
+	return record(kept, slices.Sorted(maps.Keys(kept)))
+}

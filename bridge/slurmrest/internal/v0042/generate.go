@@ -1,0 +1,10 @@
+// Package v0042 is what of slurmrestd's API v0.0.42 (Slurm 24.11 to 26.05) this module uses: types and requests, generated from
+// the trimmed document beside it. It sends nothing and understands nothing; that is slurmrest's business.
+//
+// To make the document anew, from a slurmrestd:
+//
+//	curl -H "X-SLURM-USER-TOKEN: $SLURM_JWT" http://slurmrestd:6820/openapi/v3 |
+//		go run ../trim v0.0.42 >openapi-v0.0.42.json
+package v0042
+
+//go:generate go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2 -config oapi-codegen.yaml openapi-v0.0.42.json

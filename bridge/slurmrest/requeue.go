@@ -1,0 +1,105 @@
+package slurmrest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// Requeue runs scontrol, since slurmrestd has no such verb before v0.0.45. With Incomplete it touches no job that waits or is
+// over, so it may be said twice.
+func (c *Client) Requeue(ctx context.Context, job int) error {
+	if err := c.requeue(ctx, job); err != nil {
+		return fmt.Errorf("requeue job %d: %w", job, err)
+	}
+	return nil
+}
+
+func (c *Client) requeue(ctx context.Context, id int) error {
+	job, err := c.job(ctx, id)
+	if err != nil || job.State == bridge.Pending {
+		return err
+	}
+	if job.State != bridge.Running {
+		return fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotRunning)
+	}
+	defer c.touch(id)
+	if err := c.requeueable(ctx, job); err != nil {
+		return err
+	}
+	if err := c.scontrol(ctx, "requeue", "Incomplete", strconv.Itoa(id)); err != nil {
+		return c.notRequeued(ctx, id, err)
+	}
+	return nil
+}
+
+// notRequeued tells a refusal from a job that left meanwhile.
+func (c *Client) notRequeued(ctx context.Context, id int, refusal error) error {
+	job, err := c.job(ctx, id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: then read it: %w", refusal, err)
+	case job.State == bridge.Pending:
+		return nil
+	case job.State == bridge.Finished:
+		return fmt.Errorf("%w: it is %s: %w", refusal, job.words, bridge.ErrNotRunning)
+	}
+	return refusal
+}
+
+// scontrol runs without a shell, with nothing of our environment but what the options name.
+func (c *Client) scontrol(ctx context.Context, arguments ...string) (err error) {
+	within, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	argv := append(append([]string{}, c.options.Scontrol...), arguments...)
+	command := exec.CommandContext(within, argv[0], argv[1:]...)
+	command.Env, err = c.environment()
+	if err != nil {
+		return err
+	}
+	command.WaitDelay = time.Second
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	err = command.Run()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case within.Err() != nil:
+		return fmt.Errorf("scontrol: no end within %v: %w", c.options.Timeout, bridge.ErrUnreachable)
+	}
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return fmt.Errorf("scontrol: %s: %w", words(said.String(), exit.String()), bridge.ErrRefused)
+	}
+	return fmt.Errorf("scontrol: %w", err)
+}
+
+// environment is what scontrol is started with.
+func (c *Client) environment() ([]string, error) {
+	environment := append([]string{}, c.options.Environ...)
+	if !c.options.ScontrolByToken {
+		return environment, nil
+	}
+	token, err := c.token.read()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
+	}
+	return append(environment, "SLURM_JWT="+token), nil
+}
+
+// scontrolEnvironment is the little of our environment that scontrol needs: no token, no secrets of the daemon.
+func scontrolEnvironment() []string {
+	environment := []string{"PATH=" + os.Getenv("PATH")}
+	if conf, ok := os.LookupEnv("SLURM_CONF"); ok {
+		environment = append(environment, "SLURM_CONF="+conf)
+	}
+	return environment
+}

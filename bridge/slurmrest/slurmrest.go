@@ -1,0 +1,149 @@
+// Package slurmrest drives a real Slurm: it is the port bridge.Slurm over slurmrestd, and over scontrol for the one verb that
+// slurmrestd lacks. It is the only place that knows an API version; no type of slurmrestd leaves it. It decides nothing,
+// repeats nothing that may have been done, and refuses to send a signal that it does not know, since a DELETE without one is a
+// kill.
+package slurmrest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Options tell where Slurm is, as whom to speak and how much to ask of it. URL and TokenFile are needed, the rest has defaults.
+type Options struct {
+	URL             string        // http://host:6820 or unix:/run/slurmrestd.sock
+	User            string        // sent as X-SLURM-USER-NAME; empty: whoever the token names
+	TokenFile       string        // a JWT, readable by its owner alone; read anew when it changes
+	APIVersion      string        // v0.0.42; empty: the newest that both sides know
+	Scontrol        []string      // the command and its first arguments; default scontrol
+	Environ         []string      // what scontrol is started with; default PATH and, where it is set, SLURM_CONF
+	ScontrolByToken bool          // give scontrol the token as SLURM_JWT, where there is no munge
+	FullEvery       time.Duration // how long an edit that leaves the state alone may go unseen; default 10 minutes
+	Timeout         time.Duration // of one request; default 15 s, since slurmctld takes 9 s to be found missing
+	Concurrent      int           // requests in flight; default 8
+	Rate            float64       // requests per second; 0: as many as it takes
+	MaxBody         int64         // bytes of one answer; default 256 MiB, room for 25,000 jobs
+	OnCall          func(Call)    // told of every request; may be called from several goroutines
+}
+
+// Call is one request as the daemon counts it.
+type Call struct {
+	Method string
+	Path   string // with {job_id} in place of a number
+	Status int    // 0: nothing was heard
+	Took   time.Duration
+	Err    string // kind of the error: gone, denied, refused, unreachable, not pending; empty: none
+}
+
+// Client is a bridge.Slurm. Its methods may be called from several goroutines, for different jobs.
+type Client struct {
+	options Options
+	http    *http.Client
+	base    string // with the API version behind it
+	dialect dialect
+	token   tokenFile
+	slots   chan struct{}
+	limit   *rate.Limiter
+	now     func() time.Time
+
+	observing sync.Mutex // one Observe at a time
+	mu        sync.Mutex // guards what follows
+	jobs      map[int]*known
+	touched   map[int]bool
+	full      time.Time // when all jobs were last listed
+}
+
+// Open asks slurmrestd which versions of its API it has and takes the newest that is known here, unless the options name one.
+// It proves nothing about the token: the first Observe does.
+func Open(ctx context.Context, options Options) (*Client, error) {
+	options = options.withDefaults()
+	server, transport, err := dial(options)
+	if err != nil {
+		return nil, err
+	}
+	client := &Client{
+		options: options,
+		http:    &http.Client{Transport: transport, CheckRedirect: stayHere},
+		token:   tokenFile{path: options.TokenFile},
+		slots:   make(chan struct{}, options.Concurrent),
+		limit:   limiter(options),
+		now:     time.Now,
+		jobs:    map[int]*known{},
+		touched: map[int]bool{},
+	}
+	client.dialect, err = client.choose(ctx, server)
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("open slurmrestd at %s: %w", options.URL, err)
+	}
+	client.base = server + "/slurm/" + client.dialect.version() + "/"
+	return client, nil
+}
+
+// Close lets go of the connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Version is the API version that is spoken.
+func (c *Client) Version() string { return c.dialect.version() }
+
+func (o Options) withDefaults() Options {
+	if len(o.Scontrol) == 0 {
+		o.Scontrol = []string{"scontrol"}
+	}
+	if o.Environ == nil {
+		o.Environ = scontrolEnvironment()
+	}
+	if o.FullEvery <= 0 {
+		o.FullEvery = 10 * time.Minute
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 15 * time.Second
+	}
+	if o.Concurrent <= 0 {
+		o.Concurrent = 8
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = 256 << 20
+	}
+	return o
+}
+
+func limiter(o Options) *rate.Limiter {
+	if o.Rate <= 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(o.Rate), o.Concurrent)
+}
+
+// dial makes the transport: connections are kept, since a new one for each update takes three times as long, and no proxy is
+// asked, since slurmrestd is a neighbour and the token must not pass through anything.
+func dial(o Options) (server string, transport *http.Transport, err error) {
+	transport = &http.Transport{
+		MaxIdleConnsPerHost: o.Concurrent,
+		MaxConnsPerHost:     o.Concurrent,
+		IdleConnTimeout:     90 * time.Second,
+	}
+	if path, isSocket := strings.CutPrefix(o.URL, "unix:"); isSocket {
+		path = strings.TrimPrefix(path, "//")
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+		return "http://slurmrestd", transport, nil
+	}
+	parsed, err := url.Parse(o.URL)
+	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return "", nil, fmt.Errorf("slurmrestd URL %q: want http://host:port or unix:/path", o.URL)
+	}
+	return strings.TrimSuffix(o.URL, "/"), transport, nil
+}
+
+// stayHere follows no redirect: it would carry the token elsewhere.
+func stayHere(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

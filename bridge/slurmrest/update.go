@@ -1,0 +1,136 @@
+package slurmrest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+)
+
+// atOnce is the begin time that means now: any moment of the past does, save for 0, which means "unchanged".
+const atOnce = 1
+
+// Update sends the whole request in one POST and believes it when a re-read shows it: Slurm applies field by field, and what an
+// error leaves behind is not undone.
+func (c *Client) Update(ctx context.Context, update bridge.Update) error {
+	defer c.touch(update.Job)
+	if err := c.update(ctx, update); err != nil {
+		return fmt.Errorf("update job %d: %w", update.Job, err)
+	}
+	return nil
+}
+
+func (c *Client) update(ctx context.Context, update bridge.Update) error {
+	before, err := c.pending(ctx, update.Job)
+	if err != nil {
+		return err
+	}
+	begin := c.begin(update.Begin)
+	if err := c.post(ctx, update.Job, c.dialect.update(update, before.Request, begin)); err != nil {
+		return c.explain(ctx, update.Job, err)
+	}
+	after, err := c.job(ctx, update.Job)
+	if err != nil {
+		return fmt.Errorf("read it back: %w", err)
+	}
+	return differs(update, begin, after)
+}
+
+// begin is the begin time in Slurm's words.
+func (c *Client) begin(begin time.Time) int64 {
+	if !begin.After(c.now()) {
+		return atOnce
+	}
+	return begin.Unix()
+}
+
+// pending is what is known of a job that waits. Sending sizes to a running job would mean something else (a pin: shrink to these
+// nodes), so one that was not waiting when last seen is looked at again.
+func (c *Client) pending(ctx context.Context, id int) (listed, error) {
+	c.mu.Lock()
+	last, fresh := c.jobs[id], !c.touched[id]
+	c.mu.Unlock()
+	if last != nil && fresh && last.State == bridge.Pending {
+		return last.listed, nil
+	}
+	job, err := c.job(ctx, id)
+	if err == nil && job.State != bridge.Pending {
+		err = fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotPending)
+	}
+	return job, err
+}
+
+// post sends an update of one job.
+func (c *Client) post(ctx context.Context, id int, message any) error {
+	text, err := json.Marshal(message)
+	if err != nil {
+		return fmt.Errorf("write update: %w", err)
+	}
+	request, err := v0042.NewUpdateJobRequestWithBody(c.base, strconv.Itoa(id), "application/json", bytes.NewReader(text))
+	body, err := c.call(ctx, "/job/{job_id}", request, err)
+	if err != nil {
+		return err
+	}
+	var answer complaint
+	if err := decode(body, &answer); err != nil {
+		return err
+	}
+	return answer.failed(http.StatusOK)
+}
+
+// explain finds out what lies behind a refusal that Slurm words as it words others: a pin sent to a job that has just started is
+// an "invalid node name", a veto by the site's lua is as unspecified as a controller that does not answer.
+func (c *Client) explain(ctx context.Context, id int, refusal error) error {
+	if !errors.Is(refusal, bridge.ErrRefused) {
+		return refusal
+	}
+	if failure := (*Failure)(nil); errors.As(refusal, &failure) && failure.Number == errorUnspecified {
+		if err := c.ping(ctx); err != nil {
+			return fmt.Errorf("%w: %w", refusal, err)
+		}
+	}
+	job, err := c.job(ctx, id)
+	if err == nil && job.State != bridge.Pending {
+		return fmt.Errorf("%w: it is %s: %w", refusal, job.words, bridge.ErrNotPending)
+	}
+	return refusal
+}
+
+// differs names the first value that Slurm shows otherwise than it was asked for. The number of CPUs in all is a minimum, and
+// once the job runs Slurm shows what it got.
+func differs(update bridge.Update, begin int64, after listed) error {
+	want, has := update.Request, after.Request
+	waits := after.State == bridge.Pending
+	for _, value := range []struct {
+		name string
+		same bool
+		has  any
+	}{
+		{"extra", update.Extra == after.Extra, after.Extra},
+		{"begin time", !waits || begin == atOnce || after.Begin.Unix() == begin, after.Begin},
+		{"tasks", unsaid(want.Tasks, has.Tasks) || after.State == bridge.Finished, has.Tasks},
+		{"CPUs per task", unsaid(want.CPUsPerTask, has.CPUsPerTask), has.CPUsPerTask},
+		{"CPUs", !waits || unsaid(want.CPUs, has.CPUs), has.CPUs},
+		{"CPUs per node", unsaid(want.CPUsPerNode, has.CPUsPerNode), has.CPUsPerNode},
+		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
+		{"memory", want.MemoryPerCPU > 0 || want.Memory == has.Memory, has.Memory},
+		{"GRES", want.GRES == has.GRES, has.GRES},
+		{"nodes", slices.Equal(slices.Sorted(slices.Values(want.Pin)), has.Pin), has.Pin},
+	} {
+		if !value.same {
+			return fmt.Errorf("%s reads %q afterwards: %w", value.name, words(fmt.Sprint(value.has), ""), bridge.ErrRefused)
+		}
+	}
+	return nil
+}
+
+// unsaid is a count that was not sent, or came back as it was sent.
+func unsaid(want, has int) bool { return want <= 0 || want == has }
