@@ -31,8 +31,8 @@ type stage int
 
 const (
 	begun  stage = iota // nothing done yet
-	asked               // the victim was signalled
-	forced              // the victim was requeued
+	asked               // the victim was signalled, or requeued at once where it cannot save
+	forced              // the victim did not leave and was requeued
 	sent                // the start was written
 	done
 	failed // given up; the step's Error says why
@@ -198,8 +198,9 @@ func (a *acting) advance(ctx context.Context) error {
 // overstayed lists the victims that were asked and have not left within their grace.
 func (a *acting) overstayed() []*step {
 	return a.filter(func(s *step) bool {
-		return s.stage == asked && a.now[s.Job].State == Running &&
-			a.Clock.Now().Sub(a.records[s.Job].Asked) >= a.wordOf(s.Job).Grace
+		word := a.wordOf(s.Job)
+		return s.stage == asked && word.Saves && a.now[s.Job].State == Running &&
+			a.Clock.Now().Sub(a.records[s.Job].Asked) >= word.Grace
 	})
 }
 

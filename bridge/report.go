@@ -96,8 +96,6 @@ type Intent struct {
 type Ledger interface {
 	// Load returns all records by job, and the intent that the last round did not clear, if any.
 	Load() (map[int]Record, *Intent, error)
-	// LastRound is the number of the last round that settled; 0 when there was none.
-	LastRound() int
 	// Intend stores what the round is about to do.
 	Intend(intent Intent) error
 	// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing.

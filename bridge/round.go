@@ -50,8 +50,8 @@ type Runner struct {
 	Clock    Clock
 	Profiles func(name string) (*sensitivity.Profile, error) // by the name in the comment
 	Settings Settings
-
-	last int
+	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
+	Last int
 }
 
 // Round runs one round from observation to settlement. On an error the round ended there; the report says what was done until
@@ -95,13 +95,13 @@ func (t *turn) run(ctx context.Context) error {
 	return t.settle(t.act(ctx))
 }
 
-// number counts rounds up, over restarts where the ledger tells.
+// number counts rounds up. One that died after it had written its intent down has had its number.
 func (t *turn) number(intent *Intent) {
 	if intent != nil {
-		t.last = max(t.last, intent.Round)
+		t.Last = max(t.Last, intent.Round)
 	}
-	t.last = max(t.last, t.Ledger.LastRound()) + 1
-	t.report.Round = t.last
+	t.Last++
+	t.report.Round = t.Last
 }
 
 func (t *turn) observe(ctx context.Context, old map[int]Record, intent *Intent) error {
