@@ -50,6 +50,7 @@ type Options struct {
 type Book struct {
 	db   *bolt.DB
 	keep int
+	last int // the last round that settled
 }
 
 // The buckets of the file.
@@ -80,6 +81,7 @@ func Open(path string, options Options) (*Book, error) {
 		db.Close()
 		return nil, explain(path, err)
 	}
+	book.last = book.newest()
 	return book, nil
 }
 
@@ -247,8 +249,12 @@ func (b *Book) Settle(records map[int]bridge.Record, report bridge.Report) error
 	if err != nil {
 		return fmt.Errorf("settle round %d: %w", report.Round, err)
 	}
+	b.last = report.Round
 	return nil
 }
+
+// LastRound is the number of the last round that settled; 0 when there was none.
+func (b *Book) LastRound() int { return b.last }
 
 func replaceRecords(tx *bolt.Tx, records map[int]bridge.Record) error {
 	if err := tx.DeleteBucket(recordsBucket); err != nil {

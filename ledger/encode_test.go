@@ -9,7 +9,7 @@ import (
 
 // What a strict decoder lets in is exactly what it writes again: nothing is lost between two rounds.
 func FuzzARecordThatIsLoadedIsSettledUnchanged(f *testing.F) {
-	whole, err := json.Marshal(bridge.Record{Job: 5, Attained: 2.5, Own: &bridge.Request{Pin: []string{"n1"}}})
+	whole, err := json.Marshal(bridge.Record{Job: 5, Attained: 2.5, Own: bridge.Request{Pin: []string{"n1"}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -28,6 +28,16 @@ func (m *Memory) Load() (map[int]bridge.Record, *bridge.Intent, error) {
 	return copyRecords(m.records), copyIntent(m.intent), nil
 }
 
+// LastRound is the number of the last round that settled; 0 when there was none.
+func (m *Memory) LastRound() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.reports) == 0 {
+		return 0
+	}
+	return m.reports[len(m.reports)-1].Round
+}
+
 // Intend stores what the round is about to do.
 func (m *Memory) Intend(intent bridge.Intent) error {
 	m.mu.Lock()
@@ -101,19 +111,10 @@ func (m *Memory) Reports() ([]bridge.Report, error) {
 func copyRecords(records map[int]bridge.Record) map[int]bridge.Record {
 	copied := make(map[int]bridge.Record, len(records))
 	for job, record := range records {
-		record.Own = copyRequest(record.Own)
+		record.Own.Pin = slices.Clone(record.Own.Pin)
 		copied[job] = record
 	}
 	return copied
-}
-
-func copyRequest(request *bridge.Request) *bridge.Request {
-	if request == nil {
-		return nil
-	}
-	copied := *request
-	copied.Pin = slices.Clone(request.Pin)
-	return &copied
 }
 
 // copyIntent copies the list of steps, which a round goes on to fill in; what is planned in a step never changes.

@@ -59,6 +59,15 @@ func (b *Book) Rounds() ([]int, error) {
 	return rounds, nil
 }
 
+// newest is the round of the last report, or 0.
+func (b *Book) newest() int {
+	rounds, err := b.Rounds()
+	if err != nil || len(rounds) == 0 {
+		return 0
+	}
+	return rounds[len(rounds)-1]
+}
+
 func roundOf(key []byte) int { return int(binary.BigEndian.Uint64(key[8:])) }
 
 // Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any more).
