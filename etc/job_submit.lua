@@ -27,7 +27,7 @@ Not seen by this file, because Slurm 24.11 does not show it to lua: --core-spec
 (Slurm itself drops it unless AllowSpecResourcesUsage is set) and --deadline.
 
 A mistake in here must not stop a site: a submit that runs into an error passes
-ungated, and is logged. A modify that runs into one is refused.
+ungated, an owner's update that runs into one is refused, and both are logged.
 
 Settings: synergy_settings.lua in the same folder. Lua 5.1 and later.
 ]==]
@@ -67,7 +67,14 @@ local function read_settings(path)
     return {}
 end
 
+local function warn_of_unknown(given)
+    for key in pairs(given) do
+        if defaults[key] == nil then slurm.log_error("synergy: there is no setting %s", tostring(key)) end
+    end
+end
+
 local function with_defaults(given)
+    warn_of_unknown(given)
     local settings = {}
     for key, default in pairs(defaults) do
         settings[key] = default
@@ -408,8 +415,7 @@ local function is_managed(comment, partition)
     return #our_words(comment) > 0 and in_managed_partition(partition)
 end
 
-local function modify(change, job, uid)
-    if is_trusted[uid] then return slurm.SUCCESS end
+local function modify(change, job)
     local comment, partition = change.comment or job.comment, change.partition or job.partition
 
     if not is_managed(job.comment, job.partition) then
@@ -431,7 +437,8 @@ local function modify(change, job, uid)
 end
 
 function slurm_job_modify(change, job, _, uid)
-    local ran, verdict = pcall(modify, change, job, uid)
+    if is_trusted[uid] then return slurm.SUCCESS end
+    local ran, verdict = pcall(modify, change, job)
     if ran then return verdict end
     slurm.log_error("synergy: update by uid %s refused: %s", tostring(uid), tostring(verdict))
     return refuse(slurm.ESLURM_ACCESS_DENIED, "this update could not be checked; the administrator's log says why.")
