@@ -47,12 +47,32 @@ func TestDyingAtAnyCallLosesNoJob(t *testing.T) {
 	}
 }
 
+// mortal is a ledger that a dead process cannot write to.
+type mortal struct {
+	bridge.Ledger
+	line *slurmtest.Line
+}
+
+func (m mortal) Intend(i bridge.Intent) error {
+	if m.line.Dead() {
+		return slurmtest.ErrDied
+	}
+	return m.Ledger.Intend(i)
+}
+
+func (m mortal) Settle(records map[int]bridge.Record, report bridge.Report) error {
+	if m.line.Dead() {
+		return slurmtest.ErrDied
+	}
+	return m.Ledger.Settle(records, report)
+}
+
 // dieOnce dies at call n of the round after the stage is set, and says whether the round had as many calls.
 func dieOnce(t *testing.T, n int, moment slurmtest.Moment) bool {
 	w := newWorld(t, 1, small)
 	ids := stage(w)
 	w.start(slurmtest.DieAt(n, moment))
-	w.runner.Settings.Policy = policy.LAS()
+	w.runner.Settings.Policy, w.runner.Ledger = policy.LAS(), mortal{w.book, w.line}
 	_, err := w.runner.Round(ctx)
 	died := errors.Is(err, slurmtest.ErrDied)
 	if err != nil && !died {
