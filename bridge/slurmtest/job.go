@@ -147,17 +147,13 @@ func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
 
 // seen is the job as the port shows it.
 func (s *Slurm) seen(j *job, now time.Time) bridge.Job {
-	request := j.request
-	if j.completing { // NumCPUs is that of the run until it is torn down
-		request.CPUs = j.run.perNode.CPUs * len(j.run.nodes)
-	}
 	seen := bridge.Job{
 		ID: j.id, Name: j.spec.Name, User: j.spec.User, Partition: j.spec.Partition,
 		Comment: j.spec.Comment, Extra: j.extra,
-		State: j.state, Completing: j.completing, Held: j.held || j.parked, Dependency: j.waits,
+		State: j.state, Completing: j.completing, Held: j.held, Dependency: j.waits,
 		Shape: j.spec.Shape, Odd: j.spec.Odd,
 		Submitted: j.submitted, TimeLimit: j.spec.TimeLimit, Restarts: j.restarts, Requeue: j.requeue,
-		Request: request, Features: j.spec.Features, Except: j.spec.Except,
+		Request: j.request, Features: j.spec.Features, Except: j.spec.Except,
 	}
 	switch j.state {
 	case bridge.Pending:
@@ -168,7 +164,18 @@ func (s *Slurm) seen(j *job, now time.Time) bridge.Job {
 	case bridge.Running:
 		seen.Started, seen.Runs = j.run.started, j.run.seen
 	}
+	if j.completing {
+		tearing(j, &seen)
+	}
 	return seen
+}
+
+// tearing shows what is left of the run: the number of CPUs is the run's until the teardown ends, whatever an update says, and
+// nobody tells any more which GPUs they were.
+func tearing(j *job, seen *bridge.Job) {
+	seen.Runs = j.run.seen
+	seen.Runs.Devices = nil
+	seen.Request.CPUs = j.run.perNode.CPUs * len(j.run.nodes)
 }
 
 // reason is Slurm's word for why a job waits. An update wipes it until the scheduler has looked again.

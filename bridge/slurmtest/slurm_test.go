@@ -290,11 +290,11 @@ func TestMemoryThatTheNodeLacksParksTheJobUntilTheNextUpdate(t *testing.T) {
 	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
 	s.must(s.begin(id, func(r *bridge.Request) { r.Memory, r.Pin = 600*gres.Gigabyte, []string{"n1"} }))
 	if j := s.job(id); j.Held || j.Reason != "" {
-		t.Errorf("held %t for %q before the scheduler has looked", j.Held, j.Reason)
+		t.Errorf("held %t, %q before the scheduler has looked", j.Held, j.Reason)
 	}
 	s.clock.Advance(2 * time.Second)
-	if j := s.job(id); !j.Held || j.Reason != "BadConstraints" {
-		t.Errorf("held %t for %q", j.Held, j.Reason)
+	if j := s.job(id); j.State != bridge.Pending || j.Held || j.Reason != "BadConstraints" {
+		t.Errorf("%s, held %t, %q", j.State, j.Held, j.Reason)
 	}
 	s.must(s.begin(id, func(r *bridge.Request) { r.Memory = 100 * gres.Gigabyte }))
 	s.clock.Advance(2 * time.Second)

@@ -1,0 +1,74 @@
+package conformance_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/conformance"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+func TestSlurmtestKeepsThePromises(t *testing.T) {
+	conformance.Run(t, func(t *testing.T) conformance.Lab { return newMemory(t) })
+}
+
+// memory is a lab on slurmtest: each test has a cluster of its own.
+type memory struct {
+	clock *slurmtest.Clock
+	slurm *slurmtest.Slurm
+}
+
+func newMemory(t *testing.T) memory {
+	clock := slurmtest.NewClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
+	server := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}
+	lab := memory{clock, slurmtest.New(clock, slurmtest.Options{
+		Nodes:    slurmtest.Rack(4, server, conformance.Managed, conformance.Plain),
+		KillWait: 10 * time.Second,
+	})}
+	clock.AfterEach(func() {
+		if err := lab.slurm.Invariants(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}
+
+func (m memory) Slurm() bridge.Slurm   { return m.slurm }
+func (m memory) Sleep(d time.Duration) { m.clock.Advance(d) }
+
+func (m memory) Submit(t testing.TB, job conformance.Job) int {
+	t.Helper()
+	spec := slurmtest.Spec{
+		User: "alice", Partition: conformance.Plain, Comment: job.Comment, Request: job.Asks,
+		Held: job.Held, NoRequeue: job.NoRequeue, After: job.After,
+		Shape: string(job.Form), Exclusive: job.Form == conformance.Exclusive,
+		Work: slurmtest.Work{Length: job.Lasts, Save: time.Second},
+	}
+	if job.Partition != "" {
+		spec.Partition = job.Partition
+	}
+	if job.Begin > 0 {
+		spec.Begin = m.clock.Now().Add(job.Begin)
+	}
+	if spec.Partition == conformance.Managed && job.Comment == conformance.Word {
+		spec.Lease = 900 * time.Second
+	}
+	switch job.Does {
+	case conformance.Saves:
+		spec.Work.OnSignal, spec.Work.OnTerm = slurmtest.Saves, slurmtest.Saves
+	case conformance.Hangs:
+		spec.Work.OnSignal, spec.Work.OnTerm = slurmtest.Hangs, slurmtest.Hangs
+	}
+	id, err := m.slurm.Submit(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (m memory) Drain(t testing.TB, node string) {
+	m.slurm.Drain(node)
+	t.Cleanup(func() { m.slurm.Resume(node) })
+}

@@ -1,0 +1,166 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+func preempting() []claim {
+	return []claim{
+		{"ASignalledJobSavesAndIsBackInTheQueue", signalledComesBack},
+		{"ASignalledJobWithoutRequeueComesBackAsWell", withoutRequeueComesBack},
+		{"ASignalKillsAJobThatDoesNotExpectIt", signalKills},
+		{"AWaitingJobIsNotSignalled", waitingIsNotSignalled},
+		{"ARequeuedJobWaitsOutThePenaltyIfLeftAlone", requeuedWaits},
+		{"RequeueingAWaitingJobIsNothing", requeueIsIdempotent},
+		{"AfterARequeueAnUpdateStartsTheJobElsewhereWithinSeconds", startsElsewhere},
+		{"ALeaseRenewedDuringTheTeardownIsKept", renewedDuringTeardown},
+		{"ABeginTimeInThePastIsNotKeptDuringTheTeardown", pastDuringTeardown},
+		{"NothingStartsBesideATeardown", nothingBesideTeardown},
+	}
+}
+
+// one is what the jobs here ask for.
+func one(pin []string) bridge.Request {
+	return bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin}
+}
+
+func (b *bench) signal(id int) {
+	b.Helper()
+	b.must(b.slurm.Signal(context.Background(), id, "USR1"))
+}
+
+func (b *bench) requeue(id int) {
+	b.Helper()
+	b.must(b.slurm.Requeue(context.Background(), id))
+}
+
+func signalledComesBack(b *bench) {
+	pin := b.nodes(1)
+	job := b.waits(Job{Comment: "its comment", Asks: one(nil), Does: Saves})
+	request := job.Request
+	request.Pin = pin
+	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: b.observe().At, Request: request, Extra: "its extra"}))
+	first := b.until(job.ID, "running", soon, running)
+	b.lab.Sleep(time.Second) // its trap is set
+	b.signal(job.ID)
+	after := b.until(job.ID, "back", soon, back)
+	if after.Restarts != 1 || after.Comment != "its comment" || after.Extra != "its extra" {
+		b.Errorf("after its first run: %+v", after)
+	}
+	if !same(after.Request, request) {
+		b.Errorf("its request is %+v, was %+v", after.Request, request)
+	}
+	if !after.Submitted.After(first.Submitted) {
+		b.Errorf("submitted at %s, before its requeue at %s", after.Submitted, first.Submitted)
+	}
+}
+
+func withoutRequeueComesBack(b *bench) {
+	job := b.runs(Job{Asks: one(nil), Does: Saves, NoRequeue: true})
+	b.lab.Sleep(time.Second)
+	b.signal(job.ID)
+	if after := b.until(job.ID, "back", soon, back); after.Restarts != 1 || !after.Requeue {
+		b.Errorf("got %+v", after)
+	}
+}
+
+func signalKills(b *bench) {
+	job := b.runs(Job{Asks: one(nil)})
+	b.lab.Sleep(time.Second)
+	b.signal(job.ID)
+	b.until(job.ID, "over", soon, over)
+}
+
+func waitingIsNotSignalled(b *bench) {
+	job := b.waits(Job{Does: Saves})
+	if err := b.slurm.Signal(context.Background(), job.ID, "USR1"); !errors.Is(err, bridge.ErrNotRunning) {
+		b.Errorf("got %v, want ErrNotRunning", err)
+	}
+}
+
+func requeuedWaits(b *bench) {
+	job := b.runs(Job{Asks: one(nil)})
+	b.requeue(job.ID)
+	after := b.until(job.ID, "back", patience, back)
+	if wait := after.Begin.Sub(after.Submitted); wait < 100*time.Second || wait > 150*time.Second {
+		b.Errorf("begins %s after its teardown, want two minutes", wait)
+	}
+	if after.Restarts != 1 || len(after.Runs.Nodes) != 0 {
+		b.Errorf("got %+v", after)
+	}
+}
+
+func requeueIsIdempotent(b *bench) {
+	job := b.waits(Job{})
+	b.requeue(job.ID)
+	after := b.job(job.ID)
+	if after.State != bridge.Pending || after.Restarts != 0 || after.Held || !after.Begin.Equal(job.Begin) {
+		b.Errorf("was %+v, is %+v", job, after)
+	}
+}
+
+func startsElsewhere(b *bench) {
+	nodes := b.nodes(2)
+	job := b.runs(Job{Asks: one(nodes[:1]), Does: Saves})
+	b.lab.Sleep(time.Second)
+	b.signal(job.ID)
+	after := b.until(job.ID, "back", soon, back)
+	b.must(b.update(after, b.observe().At, func(r *bridge.Request) { cpus(r, 3); perNode(r, 3000); r.Pin = nodes[1:] }))
+	again := b.until(job.ID, "running", soon, running)
+	if want := (gres.Vector{GPUs: 1, CPUs: 3, Memory: 3000}); again.Runs.PerNode != want || !slices.Equal(again.Runs.Nodes, nodes[1:]) {
+		b.Errorf("%s on %v, want %s on %v", again.Runs.PerNode, again.Runs.Nodes, want, nodes[1:])
+	}
+	b.lab.Sleep(3 * time.Second)
+	if state := b.job(job.ID).State; state != bridge.Running {
+		b.Errorf("its second run is %s", state)
+	}
+}
+
+func renewedDuringTeardown(b *bench) {
+	job := b.runs(Job{Asks: one(nil), Does: Hangs})
+	b.lab.Sleep(time.Second)
+	b.requeue(job.ID)
+	b.until(job.ID, "leaving", soon, leaving)
+	begin := b.in(later)
+	b.must(b.update(job, begin, func(r *bridge.Request) { cpus(r, 4) }))
+	after := b.until(job.ID, "back", patience, back)
+	if !after.Begin.Equal(begin) || after.Request.CPUs != 4 {
+		b.Errorf("begins at %s with %d CPUs, want %s with 4", after.Begin, after.Request.CPUs, begin)
+	}
+}
+
+func pastDuringTeardown(b *bench) {
+	job := b.runs(Job{Asks: one(nil), Does: Hangs})
+	b.lab.Sleep(time.Second)
+	b.requeue(job.ID)
+	b.until(job.ID, "leaving", soon, leaving)
+	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
+	after := b.until(job.ID, "back", patience, back)
+	if wait := after.Begin.Sub(after.Submitted); wait < 100*time.Second {
+		b.Errorf("begins %s after its teardown, want the penalty", wait)
+	}
+}
+
+func nothingBesideTeardown(b *bench) {
+	pin := b.nodes(1)
+	victim := b.runs(Job{Asks: one(pin), Does: Hangs})
+	b.lab.Sleep(time.Second)
+	b.requeue(victim.ID)
+	b.until(victim.ID, "leaving", soon, leaving)
+	node := b.node(pin[0])
+	if !node.Completing || !victim.Runs.PerNode.Fits(node.Allocated) {
+		b.Errorf("completing %t, allocated %s while %s is torn down", node.Completing, node.Allocated, victim.Runs.PerNode)
+	}
+	next := b.waits(Job{Asks: one(nil)})
+	b.must(b.update(next, b.observe().At, func(r *bridge.Request) { r.Pin = pin }))
+	started := b.until(next.ID, "running", patience, running).Started
+	if freed := b.job(victim.ID).Submitted; started.Before(freed) {
+		b.Errorf("started at %s, its node was free at %s", started, freed)
+	}
+}

@@ -1,0 +1,217 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+func updating() []claim {
+	return []claim{
+		{"AnUpdateRunsTheJobWithExactlyThatThereAndAtOnce", runsWithExactlyThat},
+		{"AGangRunsWithTheSameOnEachOfItsNodes", gangRuns},
+		{"AJobSizedPerNodeCanHaveItsMemoryPerCPUBack", memoryPerCPUBack},
+		{"WhatAnUpdateSaysIsRead", updateIsRead},
+		{"AnEmptyPinClearsThePin", emptyPinClears},
+		{"AnUpdateSaidTwiceChangesNothing", twiceIsOnce},
+		{"ARunningJobIsNotUpdated", runningIsNotUpdated},
+		{"AFinishedJobIsNotPending", finishedIsNotPending},
+		{"AnUnknownJobIsGone", unknownIsGone},
+		{"CPUsThatNoNodeHasAreRefusedAndTheOwnRequestHeals", impossibleCPUs},
+		{"AnUnknownNodeIsRefused", unknownNode},
+		{"MemoryThatNoNodeHasIsHealedByTheNextUpdate", impossibleMemory},
+	}
+}
+
+func runsWithExactlyThat(b *bench) {
+	pin := b.nodes(1)
+	for _, c := range []struct {
+		name   string
+		asks   bridge.Request
+		change func(*bridge.Request)
+		want   gres.Vector
+	}{
+		{
+			"fewer CPUs", bridge.Request{CPUsPerTask: 6, Memory: 2000, GPUs: 1},
+			func(r *bridge.Request) { cpus(r, 2) },
+			gres.Vector{GPUs: 1, CPUs: 2, Memory: 2000},
+		},
+		{
+			"more CPUs and less memory", bridge.Request{CPUsPerTask: 1, Memory: 9000, GPUs: 1},
+			func(r *bridge.Request) { cpus(r, 5); perNode(r, 3000) },
+			gres.Vector{GPUs: 1, CPUs: 5, Memory: 3000},
+		},
+		{
+			"several tasks", bridge.Request{Tasks: 2, CPUsPerTask: 1, Memory: 2000, GPUs: 1},
+			func(r *bridge.Request) { cpus(r, 3) },
+			gres.Vector{GPUs: 1, CPUs: 6, Memory: 2000},
+		},
+		{
+			"memory per node instead of per CPU", bridge.Request{CPUsPerTask: 2, MemoryPerCPU: 2000, GPUs: 1},
+			func(r *bridge.Request) { cpus(r, 3); perNode(r, 5000) },
+			gres.Vector{GPUs: 1, CPUs: 3, Memory: 5000},
+		},
+		{
+			"a node instead of another's name", bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1, Pin: b.nodes(2)[1:]},
+			func(*bridge.Request) {},
+			gres.Vector{GPUs: 1, CPUs: 1, Memory: 1000},
+		},
+	} {
+		job := b.waits(Job{Asks: c.asks, Lasts: 2 * time.Second})
+		b.must(b.update(job, b.observe().At, func(r *bridge.Request) { c.change(r); r.Pin = pin }))
+		runs := b.until(job.ID, "running "+c.name, soon, running).Runs
+		if runs.PerNode != c.want || !slices.Equal(runs.Nodes, pin) {
+			b.Errorf("%s: %s on %v, want %s on %v", c.name, runs.PerNode, runs.Nodes, c.want, pin)
+		}
+	}
+}
+
+func gangRuns(b *bench) {
+	pin := b.nodes(2)
+	job := b.waits(Job{Asks: bridge.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 1, Memory: 1000, GPUs: 2}})
+	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { cpus(r, 3); perNode(r, 2500); r.Pin = pin }))
+	runs := b.until(job.ID, "running", soon, running).Runs
+	if want := (gres.Vector{GPUs: 1, CPUs: 3, Memory: 2500}); runs.PerNode != want || !slices.Equal(runs.Nodes, pin) {
+		b.Errorf("%s on %v, want %s on each of %v", runs.PerNode, runs.Nodes, want, pin)
+	}
+	if len(runs.Devices) != 2 {
+		b.Errorf("devices %q, want one entry a node", runs.Devices)
+	}
+}
+
+func memoryPerCPUBack(b *bench) {
+	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, MemoryPerCPU: 700, GPUs: 1}})
+	b.must(b.update(job, b.in(later), func(r *bridge.Request) { cpus(r, 4); perNode(r, 5000); r.Pin = b.nodes(1) }))
+	b.must(b.update(job, b.in(later), func(*bridge.Request) {}))
+	if got := b.job(job.ID).Request; !same(got, job.Request) {
+		b.Errorf("restored to %+v, was %+v", got, job.Request)
+	}
+	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
+	if got := b.until(job.ID, "running", soon, running).Runs.PerNode; got.Memory != 1400 || got.CPUs != 2 {
+		b.Errorf("runs with %s, want two CPUs of 700 MiB", got)
+	}
+}
+
+func updateIsRead(b *bench) {
+	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, GPUs: 1}})
+	begin := b.in(later / 2)
+	want := job.Request
+	cpus(&want, 4)
+	perNode(&want, 5000)
+	want.Pin = b.nodes(1)
+	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: begin, Request: want, Extra: `{"v":1}`}))
+	got := b.job(job.ID)
+	if !same(got.Request, want) || got.Extra != `{"v":1}` || !got.Begin.Equal(begin) || got.State != bridge.Pending {
+		b.Errorf("got %+v, want %+v from %s", got, want, begin)
+	}
+	if got.Comment != job.Comment || !got.Submitted.Equal(job.Submitted) {
+		b.Errorf("comment and submission are %q, %s; were %q, %s", got.Comment, got.Submitted, job.Comment, job.Submitted)
+	}
+}
+
+func emptyPinClears(b *bench) {
+	job := b.waits(Job{})
+	b.must(b.update(job, b.in(later), func(r *bridge.Request) { r.Pin = b.nodes(1) }))
+	if got := b.job(job.ID).Request.Pin; !slices.Equal(got, b.nodes(1)) {
+		b.Errorf("pinned to %v, want %v", got, b.nodes(1))
+	}
+	b.must(b.update(job, b.in(later), func(r *bridge.Request) { r.Pin = nil }))
+	if got := b.job(job.ID).Request.Pin; len(got) != 0 {
+		b.Errorf("pinned to %v, want none", got)
+	}
+}
+
+func twiceIsOnce(b *bench) {
+	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, GPUs: 1}})
+	begin := b.in(later)
+	say := func() bridge.Job {
+		b.must(b.update(job, begin, func(r *bridge.Request) { cpus(r, 3); perNode(r, 4000) }))
+		return b.job(job.ID)
+	}
+	once, twice := say(), say()
+	if !same(once.Request, twice.Request) || !once.Begin.Equal(twice.Begin) || once.Restarts != twice.Restarts {
+		b.Errorf("once %+v, twice %+v", once, twice)
+	}
+}
+
+func runningIsNotUpdated(b *bench) {
+	pin := b.nodes(2)
+	for _, where := range [][]string{nil, pin[:1], pin[1:]} {
+		job := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin[:1]}})
+		err := b.slurm.Update(context.Background(), bridge.Update{
+			Job: job.ID, Begin: b.in(later), Extra: "not applied",
+			Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000, GRES: job.Request.GRES, GPUs: 1, Pin: where},
+		})
+		if !errors.Is(err, bridge.ErrNotPending) {
+			b.Errorf("pin %v: got %v, want ErrNotPending", where, err)
+		}
+		after := b.job(job.ID)
+		if after.State != bridge.Running || after.Extra != job.Extra || after.Runs.PerNode != job.Runs.PerNode || !same(after.Request, job.Request) {
+			b.Errorf("pin %v: was %+v, is %+v", where, job, after)
+		}
+	}
+}
+
+func finishedIsNotPending(b *bench) {
+	job := b.runs(Job{Lasts: time.Second})
+	b.until(job.ID, "over", patience, over)
+	if err := b.update(job, b.in(later), func(*bridge.Request) {}); !errors.Is(err, bridge.ErrNotPending) {
+		b.Errorf("update: got %v, want ErrNotPending", err)
+	}
+	if err := b.slurm.Signal(context.Background(), job.ID, "USR1"); !errors.Is(err, bridge.ErrNotRunning) {
+		b.Errorf("signal: got %v, want ErrNotRunning", err)
+	}
+}
+
+func unknownIsGone(b *bench) {
+	const nobody = 60_000_000
+	ctx := context.Background()
+	request := bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000}
+	for verb, err := range map[string]error{
+		"update":  b.slurm.Update(ctx, bridge.Update{Job: nobody, Begin: b.in(later), Request: request}),
+		"signal":  b.slurm.Signal(ctx, nobody, "USR1"),
+		"requeue": b.slurm.Requeue(ctx, nobody),
+	} {
+		if !errors.Is(err, bridge.ErrGone) {
+			b.Errorf("%s: got %v, want ErrGone", verb, err)
+		}
+	}
+}
+
+func impossibleCPUs(b *bench) {
+	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, GPUs: 1}})
+	err := b.update(job, b.in(later), func(r *bridge.Request) { cpus(r, 1000); r.Pin = b.nodes(1) })
+	if !errors.Is(err, bridge.ErrRefused) {
+		b.Errorf("got %v, want ErrRefused", err)
+	}
+	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
+	if got := b.until(job.ID, "running", soon, running).Runs.PerNode.CPUs; got != 2 {
+		b.Errorf("runs with %d CPUs, want its own 2", got)
+	}
+}
+
+func unknownNode(b *bench) {
+	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, GPUs: 1}})
+	err := b.update(job, b.observe().At, func(r *bridge.Request) { r.Pin = []string{"nosuchnode"} })
+	if !errors.Is(err, bridge.ErrRefused) {
+		b.Errorf("got %v, want ErrRefused", err)
+	}
+	if after := b.job(job.ID); after.State != bridge.Pending || !same(after.Request, job.Request) {
+		b.Errorf("was %+v, is %+v", job, after)
+	}
+}
+
+func impossibleMemory(b *bench) {
+	job := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
+	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { perNode(r, 900*gres.Gigabyte); r.Pin = b.nodes(1) }))
+	parked := func(job bridge.Job, _ time.Time) bool { return job.Reason == "BadConstraints" }
+	if parked := b.until(job.ID, "parked", patience, parked); parked.State != bridge.Pending || parked.Held {
+		b.Errorf("nobody holds it, and it is %+v", parked)
+	}
+	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
+	b.until(job.ID, "running", soon, running)
+}
