@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -167,6 +168,26 @@ func TestTheDemandOfALargerJobIsWhatTheMatrixGivesOnOneServer(t *testing.T) {
 				t.Errorf("%s on %d GPUs: %v ×%v, want %v ×%v", model, c.gpus, got.Size, got.Gain, c.want, c.gain)
 			}
 		}
+	}
+}
+
+func TestTheExampleInTheManualIsAProfile(t *testing.T) {
+	manual, err := os.ReadFile("../docs/profile-format.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(manual), "```json\n")
+	example, _, _ := strings.Cut(after, "```")
+	p, err := sensitivity.Parse([]byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sensitivity.Option{Size: gres.Vector{GPUs: 4, CPUs: 24, Memory: 250000}, Gain: 1.75}
+	if got := p.Demand(gres.Proportional(paperServer, 4), paperServer); got != want {
+		t.Errorf("the demand of four GPUs is %v, the manual says %v", got, want)
+	}
+	if got := p.Rate(sensitivity.Share{Cores: 4.5, Memory: 62500}); got != 1100 {
+		t.Errorf("%v samples/s halfway between 3 and 6 cores, the manual says 1100", got)
 	}
 }
 
