@@ -22,7 +22,7 @@ func firstRecord(j Job, now time.Time) Record {
 	s := readStamp(j)
 	r := Record{
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
-		Attained: max(0, s.Attained), Done: time.Duration(max(0, s.Done) * float64(time.Second)),
+		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
 	}
 	if first := fromUnix(s.First); !first.IsZero() && first.Before(j.Submitted) {
 		r.First = first

@@ -22,8 +22,8 @@ type Word struct {
 
 // What a comment may hold, and the defaults of the checkpoint word.
 const (
-	maxComment   = 4096
-	maxName      = 128
+	maxComment   = 4096 // bytes
+	maxWord      = 128  // bytes, "synergy-profile=" included
 	maxGrace     = 3600
 	defaultGrace = 60 * time.Second
 	maxLength    = 10 * 365 * 24 * time.Hour
@@ -31,6 +31,7 @@ const (
 
 var (
 	profileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*\.json$`)
+	whole       = regexp.MustCompile(`^[1-9][0-9]*$`)
 	signals     = map[string]bool{"USR1": true, "USR2": true, "HUP": true, "INT": true, "TERM": true}
 )
 
@@ -50,8 +51,8 @@ func ParseComment(comment string) (Word, error) {
 	if len(comment) > maxComment {
 		return Word{}, fmt.Errorf("comment of %d bytes: want at most %d", len(comment), maxComment)
 	}
-	if strings.ContainsFunc(comment, unprintable) {
-		return Word{}, errors.New("comment with a control character: want one line of text")
+	if strings.ContainsFunc(comment, unicode.IsControl) {
+		return Word{}, errors.New("comment with a control character: want one line of plain text")
 	}
 	var w Word
 	var wrong []error
@@ -78,8 +79,6 @@ func words(comment string) []string {
 	return strings.FieldsFunc(comment, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-func unprintable(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
-
 func (w *Word) set(name, value string, given bool) (err error) {
 	switch name {
 	case "synergy-profile":
@@ -94,7 +93,7 @@ func (w *Word) set(name, value string, given bool) (err error) {
 }
 
 func (w *Word) setProfile(value string) error {
-	if len(value) > maxName || strings.Contains(value, "..") || !profileName.MatchString(value) {
+	if len("synergy-profile=")+len(value) > maxWord || strings.Contains(value, "..") || !profileName.MatchString(value) {
 		return fmt.Errorf("synergy-profile=%.40q: want the name of a profile, letters, digits, dot, dash and underscore, ending in .json", value)
 	}
 	w.Profile = value
@@ -113,7 +112,7 @@ func (w *Word) setCheckpoint(value string, given bool) error {
 	grace := defaultGrace
 	if timed {
 		n, err := strconv.Atoi(seconds)
-		if err != nil || n < 1 || n > maxGrace {
+		if err != nil || n > maxGrace || !whole.MatchString(seconds) {
 			return fmt.Errorf("synergy-checkpoint=%.40q: want 1 to %d whole seconds after the @", value, maxGrace)
 		}
 		grace = time.Duration(n) * time.Second

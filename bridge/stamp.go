@@ -22,8 +22,10 @@ type stamp struct {
 	Note     string   `json:"note,omitempty"` // what its user should mend
 }
 
-// stampVersion is the version that is written and understood.
-const stampVersion = 1
+const (
+	stampVersion = 1   // written and understood
+	maxService   = 1e9 // seconds, thirty years: more is no account of anything
+)
 
 // readStamp returns the stamp of a job, or the zero stamp when it has none that can be believed.
 func readStamp(j Job) stamp {
@@ -33,6 +35,9 @@ func readStamp(j Job) stamp {
 	}
 	if s.Lua == 0 && s.Job != j.ID {
 		return stamp{}
+	}
+	if s.Attained < 0 || s.Attained > maxService || s.Done < 0 || s.Done > maxService {
+		s.Attained, s.Done = 0, 0
 	}
 	if s.Own != nil && (s.Own.GPUs != j.Request.GPUs || s.Own.Tasks < 1 || s.Own.Nodes < 1) {
 		s.Own = nil

@@ -33,6 +33,7 @@ const (
 	errorUnspecified   = -1   // a veto by the site's lua, or no controller
 	errorTokenInvalid  = 1007 // damaged, expired or another user's
 	errorAccessDenied  = 2002
+	errorNotYourJob    = 2010
 	errorNoSuchJob     = 2017
 	errorNotAlterable  = 2020 // signalled while not running
 	errorAlreadyDone   = 2021
@@ -47,7 +48,7 @@ const (
 // kindOf is the error that a round branches on. A number that is not known here is a refusal: the request itself cannot be served.
 func kindOf(number int) error {
 	switch {
-	case number == errorTokenInvalid, number == errorAccessDenied:
+	case number == errorTokenInvalid, number == errorAccessDenied, number == errorNotYourJob:
 		return bridge.ErrDenied
 	case number == errorNoSuchJob:
 		return bridge.ErrGone

@@ -140,7 +140,9 @@ func TestAMemoryPerCPURequestCanBeGivenBack(t *testing.T) {
 		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: begin, Request: request}); err != nil {
 			t.Fatal(err)
 		}
-		see(t, client, id, "to show its request", func(j bridge.Job) bool { return j.Request.Memory == request.Memory && j.Request.MemoryPerCPU == request.MemoryPerCPU && len(j.Request.Pin) == len(request.Pin) })
+		see(t, client, id, "to show its request", func(j bridge.Job) bool {
+			return j.Request.Memory == request.Memory && j.Request.MemoryPerCPU == request.MemoryPerCPU && len(j.Request.Pin) == len(request.Pin)
+		})
 	}
 }
 

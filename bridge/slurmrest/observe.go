@@ -60,7 +60,7 @@ func (c *Client) ping(ctx context.Context) error {
 		return err
 	}
 	for _, controller := range answer.Pings {
-		if controller.Pinged == "UP" {
+		if controller.Responding || controller.Pinged == "UP" { // v0.0.45 has only the former
 			return nil
 		}
 	}
@@ -72,37 +72,39 @@ func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	if c.full.IsZero() || at.Sub(c.full) >= c.options.FullEvery {
 		return c.readAll(ctx, at)
 	}
-	states, err := c.sweep(ctx)
+	states, swept, err := c.sweep(ctx)
 	if err != nil {
 		return err
 	}
 	c.forgetOthers(states)
 	doubtful := c.doubtful(states, at)
-	if listingPays(len(doubtful), len(states)) {
+	if listingPays(len(doubtful), swept) {
 		return c.readAll(ctx, at)
 	}
 	return c.readEach(ctx, doubtful, at)
 }
 
-// listingPays says whether one full listing is cheaper than single reads. slurmrestd answers a single read in 2 ms and takes 1 ms
-// for each job of a listing, finished ones included.
-func listingPays(doubtful, jobs int) bool { return doubtful > 16 && doubtful > jobs/2 }
+// listingPays says whether one full listing is cheaper than single reads. slurmrestd takes 2 ms for a single read and 1 ms for
+// each job of a listing, finished ones included.
+func listingPays(doubtful, swept int) bool { return doubtful > 16 && doubtful > swept/2 }
 
-// sweep returns the state of every job that waits, runs or is being torn down, folded, by ID.
-func (c *Client) sweep(ctx context.Context) (map[int]string, error) {
+// sweep returns the state of every job that waits, runs or is being torn down, folded, by ID, and how many entries Slurm had in
+// all.
+func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, err error) {
 	request, err := v0042.NewGetJobStatesRequest(c.base)
 	body, err := c.call(ctx, "/jobs/state/", request, err)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var answer v0042.JobStatesResp
 	if err := decode(body, &answer); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if err := (complaint{answer.Errors, answer.Warnings}).failed(http.StatusOK); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return foldStates(answer.Jobs)
+	states, err = foldStates(answer.Jobs)
+	return states, len(answer.Jobs), err
 }
 
 // foldStates joins the entries of one ID: each waiting task of an array has its own.

@@ -46,7 +46,7 @@ var fields = map[string]string{
 	"job_post_response":  `errors warnings`,
 	"kill_job_resp":      `status errors warnings`,
 	"kill_jobs_resp_job": `error`,
-	"controller_ping":    `hostname pinged mode`,
+	"controller_ping":    `hostname pinged responding`,
 	"error":              `error_number error description source`,
 	"warning":            `description source`,
 }

@@ -21,11 +21,11 @@ type ControllerPing struct {
 	// Hostname Target for ping
 	Hostname string `json:"hostname"`
 
-	// Mode The operating mode of the responding slurmctld
-	Mode string `json:"mode"`
-
 	// Pinged Ping result
 	Pinged string `json:"pinged"`
+
+	// Responding If ping RPC responded with pong from controller
+	Responding bool `json:"responding"`
 }
 
 // Error defines model for error.

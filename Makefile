@@ -1,0 +1,54 @@
+# make help lists what there is to do. Two commands matter on a fresh machine: make demo, and make test.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+
+# The live suites use a cluster of their own beside one that a person may have started.
+LIVE := synergy-live
+LIVE_LEASE := 30
+
+include mk/*.mk
+
+.PHONY: help demo build test test-unit test-live lint bench bench-live fuzz clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## rounds on a Slurm in memory, as a table: no Slurm needed
+	@go run ./cmd/synergy-slurmd --demo
+
+build: ## static binaries into bin/
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+test: lint test-unit test-live ## everything: lint, unit, race, drawings, properties, scripts, and the live cluster
+
+test-unit: ## all tests that need no Slurm, with the race detector
+	go test -race ./...
+
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
+	go vet ./...
+	go vet -tags live ./...
+	go run $(STATICCHECK) ./...
+
+test-live: build ## the live suites on a cluster that is started and removed again
+	@tests/live/with-cluster.sh $(LIVE) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m \
+		./tests/live ./bridge/slurmrest ./bridge/conformance
+
+bench: ## in-process benchmarks: Decide, decoding, Diff
+	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest
+
+bench-live: build ## 60 emulated jobs under Slurm alone and under synergy-slurmd, on the same cluster
+	@tests/live/with-cluster.sh synergy-bench 600 go test -tags live,bench -count=1 -v -timeout 60m -run TestBench ./tests/live
+
+fuzz: ## each fuzz target for FUZZTIME (default 30s)
+	@tests/fuzz.sh $(or $(FUZZTIME),30s)
+
+clean: ## what builds and tests left behind, images included
+	rm -rf bin build
+	@$(CLUSTER) clean 2>/dev/null || true
