@@ -18,15 +18,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// settleReads is how often a job is read again for Slurm's word on why it waits: none is there just after a change, and a
-// scheduler pass later it is. A job that no pass looks at never gets one.
-const settleReads = 3
+// Slurm gives no reason for a wait just after a change; a scheduler pass later it does. The job is read again after firstLook,
+// then after twice as long each time, up to lastLook: no pass may ever look at it.
+const (
+	firstLook = time.Second
+	lastLook  = 32 * time.Second
+)
 
 // known is a job as it was read last.
 type known struct {
 	listed
-	at       time.Time // when it was read
-	settling int       // reads left for a reason to appear
+	at   time.Time     // when it was read
+	look time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
 }
 
 // Observe sweeps the states of all jobs and reads those that the sweep, or what we did since, makes doubtful. Slurm is asked first
@@ -167,7 +170,7 @@ func (c *Client) doubtful(states map[int]string, at time.Time) []int {
 // stale says that a job may differ although its state does not: it is being torn down, Slurm has not yet said why it waits, or
 // its begin time has come.
 func (k *known) stale(at time.Time) bool {
-	if k.Completing || k.settling > 0 {
+	if k.Completing || k.look > 0 && at.Sub(k.at) >= k.look {
 		return true
 	}
 	return k.State == bridge.Pending && k.Begin.After(k.at) && !k.Begin.After(at)
@@ -250,17 +253,18 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 	return nil
 }
 
-// next is what is known after a read. Where Slurm has not yet said why the job waits, a few further reads look for it, counted
-// anew from each change of its state and each touch.
+// next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
 	read := &known{listed: job, at: at}
 	if !read.wordless() {
 		return read
 	}
-	read.settling = settleReads
-	_, ours := slices.BinarySearch(touched, job.ID)
-	if before != nil && before.wordless() && before.words == job.words && !ours {
-		read.settling = max(0, before.settling-1)
+	read.look = firstLook
+	if _, ours := slices.BinarySearch(touched, job.ID); !ours && before != nil && before.wordless() && before.words == job.words {
+		read.look = before.look * 2
+	}
+	if read.look > lastLook {
+		read.look = 0
 	}
 	return read
 }

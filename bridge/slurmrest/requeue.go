@@ -45,11 +45,11 @@ func (c *Client) notRequeued(ctx context.Context, id int, refusal error) error {
 	job, err := c.job(ctx, id)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: then read it: %w", refusal, err)
+		return fmt.Errorf("%v: then read it: %w", refusal, err)
 	case job.State == bridge.Pending:
 		return nil
 	case job.State == bridge.Finished:
-		return fmt.Errorf("%w: it is %s: %w", refusal, job.words, bridge.ErrNotRunning)
+		return fmt.Errorf("%v: it is %s: %w", refusal, job.words, bridge.ErrNotRunning)
 	}
 	return refusal
 }

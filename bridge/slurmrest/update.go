@@ -94,18 +94,18 @@ func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 	}
 	if failure := (*Failure)(nil); errors.As(refusal, &failure) && failure.Number == errorUnspecified {
 		if err := c.ping(ctx); err != nil {
-			return fmt.Errorf("%w: %w", refusal, err)
+			return fmt.Errorf("%v: %w", refusal, err)
 		}
 	}
 	job, err := c.job(ctx, id)
 	if err == nil && job.State != bridge.Pending {
-		return fmt.Errorf("%w: it is %s: %w", refusal, job.words, bridge.ErrNotPending)
+		return fmt.Errorf("%v: it is %s: %w", refusal, job.words, bridge.ErrNotPending)
 	}
 	return refusal
 }
 
-// differs names the first value that Slurm shows otherwise than it was asked for. The number of CPUs in all is a minimum, and
-// once the job runs Slurm shows what it got.
+// differs names the first value that Slurm shows otherwise than it was asked for. As long as a job has an allocation Slurm shows
+// the CPUs of that in place of those asked for.
 func differs(update bridge.Update, begin int64, after listed) error {
 	want, has := update.Request, after.Request
 	waits := after.State == bridge.Pending
@@ -118,7 +118,7 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"begin time", !waits || begin == atOnce || after.Begin.Unix() == begin, after.Begin},
 		{"tasks", unsaid(want.Tasks, has.Tasks) || after.State == bridge.Finished, has.Tasks},
 		{"CPUs per task", unsaid(want.CPUsPerTask, has.CPUsPerTask), has.CPUsPerTask},
-		{"CPUs", !waits || unsaid(want.CPUs, has.CPUs), has.CPUs},
+		{"CPUs", !waits || after.Completing || unsaid(want.CPUs, has.CPUs), has.CPUs},
 		{"CPUs per node", unsaid(want.CPUsPerNode, has.CPUsPerNode), has.CPUsPerNode},
 		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
 		{"memory", want.MemoryPerCPU > 0 || want.Memory == has.Memory, has.Memory},

@@ -1,0 +1,249 @@
+package slurmrest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+func TestASlowSlurmIsUnreachable(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{Timeout: 20 * time.Millisecond})
+	fake.answers("GET", "/nodes/", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) {
+		t.Errorf("%v: want unreachable", err)
+	}
+}
+
+func TestACallerThatGivesUpIsNotASlurmThatDoesNotAnswer(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	fake.answers("GET", "/nodes/", func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() })
+	_, err := client.Observe(ctx)
+	if !errors.Is(err, context.Canceled) || errors.Is(err, bridge.ErrUnreachable) {
+		t.Errorf("%v: want cancelled and nothing else", err)
+	}
+}
+
+func TestAHugeAnswerIsNotReadToItsEnd(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{MaxBody: 4096})
+	_, err := client.nodes(t.Context())
+	if !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(), "more than 4096 bytes") {
+		t.Errorf("%v: want a bound on the answer", err)
+	}
+}
+
+func TestNoMoreRequestsAreInFlightThanAllowed(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{Concurrent: 3})
+	if _, err := client.Observe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	for id := range fake.jobs {
+		group.Go(func() { _, _ = client.job(t.Context(), id) })
+	}
+	group.Wait()
+	fake.mu.Lock()
+	defer fake.mu.Unlock()
+	if fake.most > 3 {
+		t.Errorf("%d requests in flight: want 3 at most", fake.most)
+	}
+}
+
+func TestARequestWaitsForItsTurnAndStopsWaitingWithItsCaller(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{Concurrent: 1, Rate: 1e-6})
+	// Open has taken the one request that the rate lends.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := client.ping(ctx); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(fmt.Sprint(err), "exceed context deadline") {
+		t.Errorf("%v: want the caller's deadline", err)
+	}
+	if calls := fake.saw(); len(calls) != 0 {
+		t.Errorf("%q were sent", calls)
+	}
+}
+
+func TestTheTokenIsReadAnewWhenItsFileChanges(t *testing.T) {
+	var sent []string
+	fake := startFake(t)
+	path := tokenIn(t)
+	client := fake.open(t, Options{TokenFile: path, User: "synergy"})
+	fake.answers("GET", "/ping/", func(w http.ResponseWriter, r *http.Request) {
+		sent = append(sent, r.Header.Get("X-SLURM-USER-NAME")+":"+r.Header.Get("X-SLURM-USER-TOKEN"))
+		sayFile(w, 200, "ping.json")
+	})
+	for _, line := range []string{"first.token", "SLURM_JWT=second.token\n"} {
+		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := client.ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	equal(t, "sent", sent, []string{"synergy:first.token", "synergy:first.token", "synergy:second.token", "synergy:second.token"})
+}
+
+func TestATokenThatOthersCanReadIsNotUsed(t *testing.T) {
+	fake := startFake(t)
+	path := tokenIn(t)
+	client := fake.open(t, Options{TokenFile: path})
+	for _, mode := range []os.FileMode{0o640, 0o604, 0o620} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		err := client.ping(t.Context())
+		if !errors.Is(err, bridge.ErrDenied) || !strings.Contains(err.Error(), "want 0600") {
+			t.Errorf("mode %o: %v: want denied, with the mode that is wanted", mode, err)
+		}
+	}
+	if calls := fake.saw(); len(calls) != 0 {
+		t.Errorf("%q were sent", calls)
+	}
+}
+
+func TestAFileThatHoldsNoTokenIsRefused(t *testing.T) {
+	for _, content := range []string{"", "\n", "two words", "a\nb", "ünicode"} {
+		path := filepath.Join(t.TempDir(), "token")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file := tokenFile{path: path}
+		if value, err := file.read(); err == nil {
+			t.Errorf("%q: token %q", content, value)
+		}
+	}
+	missing := tokenFile{path: filepath.Join(t.TempDir(), "none")}
+	if _, err := missing.read(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v: want that the file does not exist", err)
+	}
+}
+
+func TestNoErrorAndNoCountShowsTheToken(t *testing.T) {
+	fake := startFake(t)
+	var said []string
+	client := fake.open(t, Options{OnCall: func(call Call) { said = append(said, fmt.Sprintf("%+v", call)) }})
+	for _, with := range []http.HandlerFunc{plainText(401, "no"), text(500, "{"), cut, half, plainText(307, "there")} {
+		fake.answers("GET", "/ping/", with)
+		_, err := client.Observe(t.Context())
+		said = append(said, err.Error())
+	}
+	fake.Close()
+	_, err := client.Observe(t.Context())
+	said = append(said, err.Error())
+	for _, line := range said {
+		if strings.Contains(line, "payload") {
+			t.Errorf("%q", line)
+		}
+	}
+}
+
+func TestEveryCallIsCountedByItsTemplate(t *testing.T) {
+	fake := startFake(t)
+	var counted []string
+	client := fake.open(t, Options{OnCall: func(c Call) {
+		counted = append(counted, strings.TrimSpace(fmt.Sprintf("%s %s %d %s", c.Method, c.Path, c.Status, c.Err)))
+	}})
+	_ = client.ping(t.Context())
+	_, _ = client.job(t.Context(), fake.jobNamed(t, "held"))
+	_, _ = client.job(t.Context(), 999999)
+	_ = client.signal(t.Context(), fake.jobNamed(t, "running"), "USR1")
+	equal(t, "counted", counted, []string{
+		"GET /openapi/v3 200", "GET /ping/ 200", "GET /job/{job_id} 200", "GET /job/{job_id} 404 gone",
+		"GET /job/{job_id} 200", "DELETE /job/{job_id} 200",
+	})
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	var reached []string
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached = append(reached, r.URL.Path) }))
+	defer elsewhere.Close()
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	fake.answers("GET", "/ping/", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+"/stolen", http.StatusTemporaryRedirect)
+	})
+	if err := client.ping(t.Context()); !errors.Is(err, bridge.ErrUnreachable) || len(reached) > 0 {
+		t.Errorf("%v, reached %q: want the redirect as an answer", err, reached)
+	}
+}
+
+func TestSlurmrestdIsReachedByItsSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := startFake(t)
+	server := &http.Server{Handler: fake}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	defer func() { _ = server.Close(); <-done }()
+	client, err := Open(t.Context(), Options{URL: "unix:" + path, TokenFile: tokenIn(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if seen, err := client.Observe(t.Context()); err != nil || len(seen.Nodes) != 4 {
+		t.Errorf("%d nodes, %v: want 4", len(seen.Nodes), err)
+	}
+}
+
+func TestOpenTakesTheNewestVersionThatBothSidesKnow(t *testing.T) {
+	fake := startFake(t)
+	if got := fake.open(t, Options{}).Version(); got != "v0.0.42" {
+		t.Errorf("speaks %s", got)
+	}
+	fake.answers("GET", "/openapi/v3", text(200, `{"paths":{"/slurm/v0.0.38/jobs":{},"/slurm/v0.0.40/jobs/":{}}}`))
+	_, err := Open(t.Context(), Options{URL: fake.URL, TokenFile: tokenIn(t)})
+	if err == nil || !strings.Contains(err.Error(), "slurmrestd has v0.0.38 v0.0.40, known here are v0.0.42") {
+		t.Errorf("%v: want both sides' versions", err)
+	}
+	if client, err := Open(t.Context(), Options{URL: fake.URL, TokenFile: tokenIn(t), APIVersion: "v0.0.42"}); err != nil {
+		t.Errorf("the version that the options name is not taken: %v", err)
+	} else {
+		client.Close()
+	}
+	if _, err := Open(t.Context(), Options{URL: fake.URL, TokenFile: tokenIn(t), APIVersion: "v0.0.99"}); err == nil {
+		t.Error("an unknown version is taken")
+	}
+}
+
+func TestOpenRefusesAURLThatNamesNoServer(t *testing.T) {
+	for _, url := range []string{"", "slurm:6820", "ftp://slurm", "http://", "://"} {
+		if _, err := Open(t.Context(), Options{URL: url}); err == nil || !strings.Contains(err.Error(), "want http://host:port or unix:/path") {
+			t.Errorf("%q: %v", url, err)
+		}
+	}
+}
+
+func TestAControllerThatIsDownCostsOnePing(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	fake.answers("GET", "/ping/", text(200, `{"pings":[{"hostname":"a","pinged":"DOWN"},{"hostname":"b","pinged":"DOWN"}]}`))
+	_, err := client.Observe(t.Context())
+	if !errors.Is(err, bridge.ErrUnreachable) || !slices.Equal(fake.saw(), []string{"GET /ping/"}) {
+		t.Errorf("%v: want unreachable after one ping", err)
+	}
+	fake.answers("GET", "/ping/", text(200, `{"pings":[{"hostname":"a","pinged":"DOWN"},{"hostname":"b","responding":true}]}`))
+	if _, err := client.Observe(t.Context()); err != nil {
+		t.Errorf("the backup controller answers: %v", err)
+	}
+}
