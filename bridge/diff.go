@@ -56,13 +56,13 @@ func granted(d policy.Decision) string {
 	return fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
 }
 
-// keepWaiting renews a lease that is half over, and gives a job that carries anything but its user's own request that request
-// back. A job that is well as it is costs nothing.
+// keepWaiting renews a lease that is half over, tells a job that is new why it waits, and gives one that carries anything but its
+// user's own request that request back. A job that is well as it is costs nothing.
 func (r *Runner) keepWaiting(t *tenant, rec Record, why string, now time.Time) []Step {
 	switch {
 	case !sameRequest(t.Request, rec.Own):
 		return []Step{{Job: t.ID, Verb: Restore, Why: why}}
-	case t.Begin.Sub(now) < r.Settings.Lease/2:
+	case t.Begin.Sub(now) < r.Settings.Lease/2, readStamp(t.Job).Job != t.ID:
 		return []Step{{Job: t.ID, Verb: Renew, Why: why}}
 	}
 	return nil

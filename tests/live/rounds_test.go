@@ -1,0 +1,359 @@
+//go:build live
+
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAJobRunsWithinOneRoundWithItsDemandAndSeesIt(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	d.Start()
+	id := c.MustSbatch("alice", "env | grep -E '^SLURM_(CPUS|MEM|GPUS)' | sort\nsrun sh -c 'echo step $SLURM_CPUS_PER_TASK cores, $SLURM_MEM_PER_NODE MB'\nsleep 5",
+		"--comment=synergy-profile=res18.json", "-c", "3", "--gres=gpu:1", output)
+	submitted := time.Now()
+	c.WaitForState(id, "RUNNING")
+	t.Logf("running %.1f s after sbatch, with rounds of %s", time.Since(submitted).Seconds(), d.Round)
+	if took := time.Since(submitted); took > 2*d.Round+3*time.Second {
+		t.Errorf("ran %s after it was submitted, rounds are %s", took, d.Round)
+	}
+	if _, has := c.Allocation(id); has["cpu"] != 9 || has["mem"] != 62500 || has["gres/gpu"] != 1 {
+		t.Errorf("holds %v, want 9 cores, 62500 MB and a GPU", has)
+	}
+	c.WaitForState(id, "COMPLETED")
+	out := c.Output(id)
+	for _, want := range []string{"SLURM_CPUS_ON_NODE=9", "SLURM_CPUS_PER_TASK=9", "SLURM_MEM_PER_NODE=62500", "step 9 cores, 62500 MB"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the script does not see %q:\n%s", want, out)
+		}
+	}
+	c.WaitFor("sacct knows the job", func() bool {
+		account := c.MustExec("login", "alice", "sacct", "-X", "-n", "-P", "-j", id.String(), "--format=State,AllocCPUS,AllocTRES")
+		return strings.HasPrefix(account, "COMPLETED|9|") && strings.Contains(account, "mem=62500M")
+	})
+}
+
+func TestLightJobsKeepFullSpeedAndHungryOnesShareTheRest(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	watched := c.Watch()
+	var hungry, light []JobID
+	for k := range 8 {
+		model, list := "res18", &hungry
+		if k%2 == 1 {
+			model, list = "gnmt", &light
+		}
+		*list = append(*list, c.MustSbatch("alice", train(model, 200000, 10), word(model), "--gres=gpu:1", "-w", "n1", output))
+	}
+	d.Start()
+	for _, id := range append(hungry, light...) {
+		c.WaitForState(id, "RUNNING")
+	}
+	cores := 0
+	for _, id := range light {
+		nodes, has := c.Allocation(id)
+		if nodes != "n1" || has["cpu"] != 1 {
+			t.Errorf("light job %s holds %v on %s, want one core on n1", id, has, nodes)
+		}
+		cores += has["cpu"]
+	}
+	for _, id := range hungry {
+		nodes, has := c.Allocation(id)
+		if nodes != "n1" || has["cpu"] < 3 || has["mem"] < 62500 {
+			t.Errorf("hungry job %s holds %v on %s: below its proportional share", id, has, nodes)
+		}
+		cores += has["cpu"]
+	}
+	if cores != 24 {
+		t.Errorf("%d of 24 cores are given away", cores)
+	}
+	time.Sleep(2 * d.Round)
+	samples, breaches := watched()
+	t.Logf("%d samples of the nodes", samples)
+	if samples < 40 || len(breaches) > 0 {
+		t.Errorf("%d samples, breaches %v", samples, breaches)
+	}
+}
+
+func TestGangsStartWholeOrNotAtAll(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	gang := func(gpusPerNode, nodes int) JobID {
+		return c.MustSbatch("alice", "sleep 300", word("res50"), "-N", fmt.Sprint(nodes), "--ntasks-per-node=1",
+			fmt.Sprintf("--gres=gpu:%d", gpusPerNode), output)
+	}
+	two, eight, sixteen, more := gang(2, 1), gang(8, 1), gang(8, 2), gang(8, 2)
+	d.Start()
+	for id, want := range map[JobID][2]int{two: {1, 2}, eight: {1, 8}, sixteen: {2, 16}} {
+		c.WaitForState(id, "RUNNING")
+		nodes, has := c.Allocation(id)
+		if has["node"] != want[0] || has["gres/gpu"] != want[1] {
+			t.Errorf("gang of %d GPUs holds %v on %s, want %d nodes", want[1], has, nodes, want[0])
+		}
+	}
+	time.Sleep(2 * d.Round)
+	if job := c.ShowJob(more); job["JobState"] != "PENDING" || !strings.Contains(job["Extra"], "GPUs are free, it needs 16") {
+		t.Errorf("second gang of 16: %s, extra %s", job["JobState"], job["Extra"])
+	}
+	_, _ = c.Exec("login", "alice", "scancel", sixteen.String())
+	c.WaitForState(more, "RUNNING")
+}
+
+// TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations: least attained service, n2 full. The victims that are pinned
+// to n2 wait for the newcomer's end, the one that may go elsewhere goes on there.
+func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.T) {
+	c, d := SetUp(t, "las", "tune")
+	d.Start()
+	// At 24 cores and full speed 70 iterations a second pass in compressed time.
+	movable := c.MustSbatch("alice", train("res18", 4000, 40), word("res18"), "--gres=gpu:1", "-x", "n3,n4", output, "--open-mode=append")
+	c.WaitForState(movable, "RUNNING")
+	first, _ := c.Allocation(movable)
+	pinned := c.MustSbatch("bob", train("gnmt", 20000, 40), word("gnmt"), "--gres=gpu:1", "-w", first, output, "--open-mode=append")
+	c.WaitForState(pinned, "RUNNING")
+	time.Sleep(3 * d.Round)
+	newcomer := c.MustSbatch("bob", train("res50", 1000, 60), word("res50"), "--gres=gpu:8", "-w", first, output)
+	c.WaitForState(newcomer, "RUNNING")
+	waited := c.ShowJob(pinned)
+	if waited["JobState"] == "RUNNING" {
+		t.Errorf("the pinned victim runs beside an eight-GPU job on %s", first)
+	}
+	c.WaitForState(movable, "RUNNING")
+	if then, _ := c.Allocation(movable); then == first {
+		t.Errorf("the movable victim is on %s again, where the newcomer runs", then)
+	}
+	for id, iterations := range map[JobID]int{movable: 4000, pinned: 20000} {
+		c.waitLong(id, "COMPLETED", 3*time.Minute)
+		conserved(t, c, id, iterations)
+	}
+	for _, id := range []JobID{movable, pinned} {
+		took := c.gap(id)
+		t.Logf("job %s: from requeue to running %s", id, took)
+		if id == movable && took >= 10*time.Second {
+			t.Errorf("job %s: %s from requeue to running, want under 10 s", id, took)
+		}
+	}
+}
+
+// conserved reads the emulated job's last lines: as many iterations as it was told to do, in two starts, none lost.
+func conserved(t *testing.T, c *Cluster, id JobID, iterations int) {
+	t.Helper()
+	starts, total, lost := 0, 0, 0
+	for text := range strings.Lines(c.Output(id)) {
+		var line struct {
+			Event  string `json:"ev"`
+			Total  int    `json:"total_iterations"`
+			Lost   int    `json:"lost_iterations"`
+			Starts int    `json:"starts"`
+		}
+		if json.Unmarshal([]byte(text), &line) == nil && line.Event == "end" {
+			starts, total, lost = line.Starts, line.Total, lost+line.Lost
+		}
+	}
+	t.Logf("job %s: %d iterations in %d starts, %d lost", id, total, starts, lost)
+	if total != iterations || starts != 2 || lost != 0 {
+		t.Errorf("job %s: %d iterations in %d starts, %d lost; want %d in 2, none lost\n%s", id, total, starts, lost, iterations, c.Output(id))
+	}
+}
+
+// gap is the time between the first two runs of a job, from its requeue to its next start, as accounting has it.
+func (c *Cluster) gap(id JobID) time.Duration {
+	c.t.Helper()
+	runs := strings.Fields(c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(), "--format=Start,End"))
+	if len(runs) < 2 {
+		c.t.Fatalf("job %s: accounting knows the runs %q", id, runs)
+	}
+	_, left, _ := strings.Cut(runs[0], "|")
+	again, _, _ := strings.Cut(runs[1], "|")
+	return moment(c, again).Sub(moment(c, left))
+}
+
+func moment(c *Cluster, text string) time.Time {
+	c.t.Helper()
+	at, err := time.Parse("2006-01-02T15:04:05", text)
+	if err != nil {
+		c.t.Fatalf("accounting says %q: %v", text, err)
+	}
+	return at
+}
+
+// waitLong is WaitForState for a job that trains for a while.
+func (c *Cluster) waitLong(id JobID, state string, most time.Duration) {
+	c.t.Helper()
+	for end := time.Now().Add(most); c.State(id) != state; time.Sleep(time.Second) {
+		if time.Now().After(end) {
+			c.t.Fatalf("job %s is %s after %s, want %s", id, c.State(id), most, state)
+		}
+	}
+}
+
+// TestAJobGrowsWhenTheRoomIsThere restarts a job in place with another size: the time from requeue to running is all that it
+// costs beside its own save.
+func TestAJobGrowsWhenTheRoomIsThere(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	var crowd []JobID
+	grower := c.MustSbatch("alice", train("res18", 9000, 20), word("res18")+" synergy-length=10h", "--gres=gpu:1", "-w", "n1", output, "--open-mode=append")
+	for range 7 {
+		crowd = append(crowd, c.MustSbatch("alice", "sleep 300", "--comment=synergy-profile=res18.json", "--gres=gpu:1", "-w", "n1", output))
+	}
+	d.Start()
+	c.WaitForState(grower, "RUNNING")
+	if _, has := c.Allocation(grower); has["cpu"] != 3 {
+		t.Fatalf("beside seven like it the job holds %v, want three cores", has)
+	}
+	for _, id := range crowd {
+		_, _ = c.Exec("login", "alice", "scancel", id.String())
+	}
+	c.WaitFor("the job has grown", func() bool {
+		_, has := c.Allocation(grower)
+		return has["cpu"] == 9
+	})
+	took := c.gap(grower)
+	t.Logf("from requeue to running with 9 cores in place of 3: %s", took)
+	if took >= 10*time.Second {
+		t.Errorf("%s from requeue to running, want under 10 s", took)
+	}
+	c.waitLong(grower, "COMPLETED", 3*time.Minute)
+	conserved(t, c, grower, 9000)
+}
+
+func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	later := "--begin=now+1hour"
+	alone := map[string]JobID{
+		"no word":           c.MustSbatch("alice", "sleep 1", later, "--gres=gpu:1"),
+		"another partition": c.MustSbatch("alice", "sleep 1", word("res18"), later, "--gres=gpu:1", "-p", "plain"),
+		"array":             c.MustSbatch("alice", "sleep 1", later, "--gres=gpu:1", "--array=1-3"),
+		"exclusive":         c.MustSbatch("alice", "sleep 1", later, "--gres=gpu:1", "--exclusive"),
+	}
+	held := c.MustSbatch("alice", "sleep 1", word("res18"), "--gres=gpu:1")
+	c.MustExec("login", "root", "scontrol", "hold", held.String())
+	alone["held by an administrator"] = held
+	before := map[string]string{}
+	for what, id := range alone {
+		before[what] = still(c.MustExec("login", "root", "scontrol", "show", "job", id.String()))
+	}
+	for _, shape := range []string{"--array=1-3", "--exclusive"} {
+		if _, err := c.Sbatch("alice", "sleep 1", word("res18"), "--gres=gpu:1", shape); err == nil || !strings.Contains(err.Error(), "synergy") {
+			t.Errorf("%s with our word: %v, want a sentence", shape, err)
+		}
+	}
+	d.Start()
+	time.Sleep(3 * d.Round)
+	for what, id := range alone {
+		if after := still(c.MustExec("login", "root", "scontrol", "show", "job", id.String())); after != before[what] {
+			t.Errorf("%s: changed from\n%s\nto\n%s", what, before[what], after)
+		}
+	}
+}
+
+// still drops from what scontrol shows the fields that move by themselves.
+func still(job string) string {
+	return regexp.MustCompile(`(LastSchedEval|Reason|Priority|AccrueTime|EligibleTime|Scheduler|SchedNodeList)=\S+`).ReplaceAllString(job, "")
+}
+
+func TestKilledInTheMiddleOfRoundsTheDaemonConverges(t *testing.T) {
+	c, d := SetUp(t, "las", "tune")
+	watched := c.Watch()
+	var ids []JobID
+	for k := range 24 {
+		model := []string{"res18", "gnmt", "alexnet", "lstm"}[k%4]
+		iterations := map[string]int{"res18": 700, "gnmt": 5000, "alexnet": 700, "lstm": 50000}[model]
+		ids = append(ids, c.MustSbatch("alice", train(model, iterations, 40), word(model), fmt.Sprintf("--gres=gpu:%d", 1+k%3), "-x", "n3,n4", output, "--open-mode=append"))
+	}
+	for k := range 6 {
+		d.Start()
+		time.Sleep(time.Duration(700+1100*k) * time.Millisecond)
+		d.Signal("KILL")
+	}
+	d.Start()
+	for _, id := range ids {
+		c.waitLong(id, "COMPLETED", 4*time.Minute)
+	}
+	for k, id := range ids {
+		oneRunAtATime(t, c, id)
+		if model := []string{"res18", "gnmt", "alexnet", "lstm"}[k%4]; !strings.Contains(c.Output(id), `"ev":"end"`) {
+			t.Errorf("job %s (%s) has not told its end", id, model)
+		}
+	}
+	samples, breaches := watched()
+	if samples == 0 || len(breaches) > 0 {
+		t.Errorf("%d samples, breaches %v", samples, breaches)
+	}
+}
+
+// oneRunAtATime says that no run of a job began before the one before it had ended.
+func oneRunAtATime(t *testing.T, c *Cluster, id JobID) {
+	t.Helper()
+	runs := strings.Fields(c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(), "--format=Start,End"))
+	for k := 1; k < len(runs); k++ {
+		_, left, _ := strings.Cut(runs[k-1], "|")
+		again, _, _ := strings.Cut(runs[k], "|")
+		if again == "Unknown" {
+			continue
+		}
+		if moment(c, again).Before(moment(c, left)) {
+			t.Errorf("job %s: runs overlap: %q", id, runs)
+		}
+	}
+}
+
+func TestWithoutTheDaemonSlurmStartsEveryWaitingJob(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	lease := time.Duration(c.Setting("LEASE")) * time.Second
+	var full, waiting []JobID
+	for range 4 {
+		full = append(full, c.MustSbatch("alice", "sleep 300", word("res50"), "--gres=gpu:8", output))
+	}
+	for range 10 {
+		waiting = append(waiting, c.MustSbatch("bob", "sleep 60", word("res18"), "-c", "2", "--mem=1000", "--gres=gpu:1", output))
+	}
+	d.Start()
+	for _, id := range full {
+		c.WaitForState(id, "RUNNING")
+	}
+	time.Sleep(2 * d.Round)
+	d.Signal("KILL")
+	killed := time.Now()
+	for _, id := range full {
+		_, _ = c.Exec("login", "alice", "scancel", id.String())
+	}
+	for _, id := range waiting {
+		c.waitLong(id, "RUNNING", lease+lease/8+time.Minute)
+		if _, has := c.Allocation(id); has["cpu"] != 2 || has["mem"] != 1000 {
+			t.Errorf("job %s runs with %v, want its user's own request", id, has)
+		}
+	}
+	t.Logf("all %d run %.0f s after the daemon died, leases are %s", len(waiting), time.Since(killed).Seconds(), lease)
+}
+
+func TestAProfileThatCannotBeUsedCostsOnlyItself(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	put := func(name, text string) {
+		if _, err := c.ExecInput("login", "synergy", text, "tee", d.dir+"/profiles/"+name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("garbage.json", "{")
+	put("liar.json", `{"version":1,"model":"liar","task":"image","gpu_type":"none","batch":1,"cores_per_gpu":[1],"memory_per_gpu_mib":[1000],"throughput_samples_per_s":[[-5]],"checkpoint_s":1,"start_s":1}`)
+	c.MustExec("login", "synergy", "ln", "-s", "/shared/synergy/token", d.dir+"/profiles/link.json")
+	d.Start()
+	for _, name := range []string{"nosuch.json", "garbage.json", "liar.json", "link.json"} {
+		id := c.MustSbatch("alice", "sleep 20", "--comment=synergy-profile="+name, "-c", "1", "--gres=gpu:1", output)
+		c.WaitForState(id, "RUNNING")
+		if _, has := c.Allocation(id); has["cpu"] != 3 || has["mem"] != 62500 {
+			t.Errorf("%s: holds %v, want the proportional share", name, has)
+		}
+		extra := c.ShowJob(id)["Extra"]
+		t.Logf("%s: %s", name, extra)
+		if !strings.Contains(extra, "proportional share") || !strings.Contains(extra, name) {
+			t.Errorf("%s: scontrol show job does not tell why: %s", name, extra)
+		}
+	}
+	token := c.Token()
+	if log := c.MustExec("login", "synergy", "cat", d.dir+"/log"); strings.Contains(log, token) {
+		t.Error("the token stands in the log")
+	}
+}
