@@ -1,0 +1,302 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/emulate"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
+)
+
+// flags are the command line.
+type flags struct {
+	profile     string
+	profileDirs []string
+
+	iterations, samples int64
+	duration            seconds
+
+	virtualCPU                 bool
+	speedup                    float64
+	nodes, gpus, cpus, memory  int
+	startCost                  seconds
+	checkpoint                 string
+	checkpointEvery, checkCost seconds
+	resumeAny                  bool
+	requeueExit                int
+	signal                     string
+	log                        string
+	interval                   seconds
+
+	set *pflag.FlagSet
+}
+
+const usage = `synergy-emujob is an emulated training job: it iterates at the rate that a sensitivity profile gives for
+the cores, memory and GPUs that Slurm granted, saves when asked and resumes where it was.
+
+  synergy-emujob --profile res18.json --iterations 5000 --virtual-cpu --checkpoint /shared/ckpt
+
+In a batch script, exec it, so that signals to the script are signals to it:
+
+  #!/bin/sh
+  #SBATCH --gres=gpu:1 --comment=synergy-profile=res18.json --open-mode=append
+  exec synergy-emujob --profile res18.json --iterations 5000 --virtual-cpu --checkpoint /shared/ckpt
+
+A job on several nodes is run in the same way: the one process stands for all nodes. In a step of several tasks, the task of
+rank 0 saves and logs, and the others do the same in silence.
+
+With --virtual-cpu it uses next to no CPU, and any number of cores can be pretended; use it where Slurm's nodes
+claim more than there is. Without, it keeps the granted cores of this node as busy as the model would, so that too
+few or too slow ones cost it iterations: the CPU time of one comes from the profile's steepest part, and none is
+shorter than the profile says. Memory is never used, only believed. Figures of the two modes do not compare.
+
+Flags:
+`
+
+const usageEnd = `
+Signals:
+  --signal (USR1)  finish the iteration, save, exit with --requeue-exit; ignored without --checkpoint
+  TERM             save at once, exit
+  USR2             save and go on
+
+Exit codes:
+  0    the goal is reached, or the job was terminated and has saved
+  1    a checkpoint or the log could not be read or written
+  2    wrong usage, no profile, or nothing granted
+  98   --requeue-exit: it was asked to leave, and has saved
+  143  terminated without --checkpoint
+`
+
+// parse reads the command line and says what is wrong with it. Help goes to errors and ends in pflag.ErrHelp.
+func parse(args []string, stderr io.Writer) (*flags, error) {
+	f := &flags{interval: seconds(5 * time.Second), checkpointEvery: seconds(10 * time.Minute)}
+	set := pflag.NewFlagSet("synergy-emujob", pflag.ContinueOnError)
+	f.set = set
+	set.SortFlags = false
+	set.SetOutput(io.Discard)
+	f.defineWork(set)
+	f.defineGrant(set)
+	f.defineCheckpoints(set)
+	set.StringVar(&f.log, "log", "-", "`file` to append JSON lines to; - is the standard output")
+	set.Var(&f.interval, "interval", "`time` between log lines, by the wall clock")
+	set.Usage = func() { fmt.Fprint(stderr, usage, set.FlagUsagesWrapped(110), usageEnd) }
+	if err := set.Parse(args); err != nil {
+		return nil, err
+	}
+	return f, f.check()
+}
+
+func (f *flags) defineWork(set *pflag.FlagSet) {
+	set.StringVar(&f.profile, "profile", "", "sensitivity profile: a `name` in --profile-dir, or a file if there is a / in it")
+	set.StringArrayVar(&f.profileDirs, "profile-dir", []string{"/etc/synergy/profiles"}, "`directory` of profiles; may be given again")
+	set.Int64Var(&f.iterations, "iterations", 0, "end after this many, counted over all starts")
+	set.Int64Var(&f.samples, "samples", 0, "end after this many samples on all GPUs, counted over all starts")
+	set.Var(&f.duration, "duration", "end after this `time` of training, counted over all starts, without starts and checkpoints")
+	set.BoolVar(&f.virtualCPU, "virtual-cpu", false, "sleep as if the granted cores were there, instead of keeping them busy")
+	set.Float64Var(&f.speedup, "speedup", 1, "divide every duration but --interval by `S`")
+}
+
+func (f *flags) defineGrant(set *pflag.FlagSet) {
+	set.IntVar(&f.nodes, "nodes", 0, "number of nodes (default SLURM_JOB_NUM_NODES, or 1)")
+	set.IntVar(&f.gpus, "gpus", 0, "GPUs on each node (default SLURM_GPUS_ON_NODE or CUDA_VISIBLE_DEVICES)")
+	set.IntVar(&f.cpus, "cpus", 0, "cores on each node (default SLURM_CPUS_ON_NODE; without --virtual-cpu at most what this process may use)")
+	set.IntVar(&f.memory, "memory", 0, "`MiB` on each node (default SLURM_MEM_PER_NODE, or that of the CPUs or GPUs; none: enough)")
+}
+
+func (f *flags) defineCheckpoints(set *pflag.FlagSet) {
+	set.Var(&f.startCost, "start-cost", "`time` from the start to the first iteration (default start_s of the profile)")
+	set.StringVar(&f.checkpoint, "checkpoint", "", "`path` of the checkpoints PATH.0 and PATH.1; in a directory they are named by the job ID")
+	set.Var(&f.checkpointEvery, "checkpoint-every", "`time` between checkpoints; 0: only when asked")
+	set.Var(&f.checkCost, "checkpoint-cost", "`time` that a checkpoint takes (default checkpoint_s of the profile)")
+	set.BoolVar(&f.resumeAny, "resume-any", false, "resume from the checkpoint of another job, too")
+	set.IntVar(&f.requeueExit, "requeue-exit", 98, "exit `code` after leaving on request, RequeueExit in slurm.conf")
+	set.StringVar(&f.signal, "signal", "USR1", "`name` of the signal that asks to leave")
+}
+
+// check finds what is wrong with the flags by themselves.
+func (f *flags) check() error {
+	goals := 0
+	for _, name := range []string{"iterations", "samples", "duration"} {
+		if f.set.Changed(name) {
+			goals++
+		}
+	}
+	switch {
+	case f.set.NArg() > 0:
+		return fmt.Errorf("argument %q: want flags only", f.set.Arg(0))
+	case f.profile == "":
+		return errors.New("--profile is missing: want the name of a profile")
+	case goals != 1:
+		return errors.New("want one of --iterations, --samples and --duration")
+	case f.iterations < 0 || f.samples < 0 || f.iterations+f.samples+int64(f.duration) <= 0:
+		return errors.New("--iterations, --samples and --duration: want more than 0")
+	case !(f.speedup > 0) || f.speedup > 1e9:
+		return fmt.Errorf("--speedup=%v: want more than 0, and at most 1e9", f.speedup)
+	case f.nodes < 0 || f.gpus < 0 || f.cpus < 0 || f.memory < 0:
+		return errors.New("--nodes, --gpus, --cpus and --memory: want more than 0")
+	case f.interval <= 0:
+		return errors.New("--interval: want more than 0")
+	case f.requeueExit < 1 || f.requeueExit > 255:
+		return fmt.Errorf("--requeue-exit=%d: want 1 to 255", f.requeueExit)
+	}
+	return nil
+}
+
+// job is what the flags and the environment describe, without signals and log.
+func (f *flags) job(getenv func(string) string) (*emulate.Job, error) {
+	profile, err := f.readProfile()
+	if err != nil {
+		return nil, err
+	}
+	grant, err := f.grant(getenv)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := emulate.SignalNamed(f.signal)
+	if err != nil {
+		return nil, fmt.Errorf("--signal: %w", err)
+	}
+	restart, _ := strconv.Atoi(getenv("SLURM_RESTART_COUNT")) // absent in the first start
+	job := &emulate.Job{
+		ID: getenv("SLURM_JOB_ID"), Restart: restart, Profile: profile, Grant: grant, Goal: f.goal(profile, grant),
+		Speedup: f.speedup, Every: time.Duration(f.checkpointEvery), Adopt: f.resumeAny, Leave: leave,
+		Warmup: f.cost("start-cost", f.startCost, profile.StartSeconds), Interval: time.Duration(f.interval),
+		Cost:  f.cost("checkpoint-cost", f.checkCost, profile.CheckpointSeconds),
+		Store: f.store(getenv),
+	}
+	f.setWork(job)
+	return job, nil
+}
+
+// readProfile finds the profile by name in the directories, or takes a path apart into the two.
+func (f *flags) readProfile() (*sensitivity.Profile, error) {
+	if strings.Contains(f.profile, "/") {
+		return library.New(filepath.Dir(f.profile)).Lookup(filepath.Base(f.profile))
+	}
+	return library.New(f.profileDirs...).Lookup(f.profile)
+}
+
+// grant is what Slurm says, corrected by the flags.
+func (f *flags) grant(getenv func(string) string) (emulate.Grant, error) {
+	g, err := emulate.FromSlurm(getenv)
+	if err != nil {
+		return g, err
+	}
+	if !f.virtualCPU {
+		g.PerNode.CPUs = usable(g.PerNode.CPUs)
+	}
+	g.Nodes = given(f.nodes, g.Nodes)
+	g.PerNode.GPUs = given(f.gpus, g.PerNode.GPUs)
+	g.PerNode.CPUs = given(f.cpus, g.PerNode.CPUs)
+	g.PerNode.Memory = gres.Memory(given(f.memory, int(g.PerNode.Memory)))
+	switch {
+	case g.PerNode.GPUs == 0:
+		return g, errors.New("no GPUs are granted: want SLURM_GPUS_ON_NODE, CUDA_VISIBLE_DEVICES or --gpus")
+	case g.PerNode.CPUs == 0:
+		return g, errors.New("no cores are granted: want SLURM_CPUS_ON_NODE or --cpus")
+	}
+	return g, nil
+}
+
+// usable is how many of the granted cores are there to be kept busy: affinity mask and cgroup quota tell. Where Slurm does not
+// fence jobs in, it is what was granted; outside Slurm, all.
+func usable(granted int) int {
+	there := runtime.GOMAXPROCS(0)
+	if granted == 0 {
+		return there
+	}
+	return min(granted, there)
+}
+
+// given is the value of a flag, or what holds without it.
+func given(flag, otherwise int) int {
+	if flag > 0 {
+		return flag
+	}
+	return otherwise
+}
+
+func (f *flags) goal(profile *sensitivity.Profile, grant emulate.Grant) emulate.Goal {
+	goal := emulate.Goal{Iterations: f.iterations, Training: time.Duration(f.duration)}
+	if f.samples > 0 {
+		goal.Iterations = int64(math.Ceil(float64(f.samples) / float64(profile.Batch*grant.GPUs())))
+	}
+	return goal
+}
+
+func (f *flags) cost(name string, flag seconds, measured float64) time.Duration {
+	if f.set.Changed(name) {
+		return time.Duration(flag)
+	}
+	return time.Duration(measured * float64(time.Second))
+}
+
+// store is where checkpoints go. In a directory they are named by the job, so that jobs can share it.
+func (f *flags) store(getenv func(string) string) *emulate.Store {
+	if f.checkpoint == "" {
+		return nil
+	}
+	path := f.checkpoint
+	if info, err := os.Stat(path); err == nil && info.IsDir() || strings.HasSuffix(path, "/") {
+		path = filepath.Join(path, "emujob-"+jobName(getenv))
+	}
+	return &emulate.Store{Path: path, Follows: follows(getenv)}
+}
+
+func jobName(getenv func(string) string) string {
+	if id := getenv("SLURM_JOB_ID"); id != "" {
+		return id
+	}
+	return "local"
+}
+
+// setWork chooses between sleeping and burning.
+func (f *flags) setWork(job *emulate.Job) {
+	if f.virtualCPU {
+		job.Mode, job.Work = emulate.VirtualCPU, &emulate.Sleeper{Rate: job.Pace()}
+		return
+	}
+	job.Mode = emulate.RealCPU
+	job.Work = &emulate.Burner{
+		Rate: job.Pace(), CPUSeconds: job.Grant.CPUSeconds(job.Profile) / job.Speedup, Cores: job.Grant.PerNode.CPUs,
+	}
+}
+
+// seconds is a duration on the command line: 90, 90s or 1m30s.
+type seconds time.Duration
+
+// Set reads a number of seconds, or a duration as Go writes it.
+func (s *seconds) Set(text string) error {
+	if number, err := strconv.ParseFloat(text, 64); err == nil {
+		text = strconv.FormatFloat(number, 'f', -1, 64) + "s"
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return errors.New("want seconds, or a duration like 1m30s")
+	}
+	*s = seconds(d)
+	return nil
+}
+
+// String is empty for none, which keeps it out of the help.
+func (s *seconds) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return time.Duration(*s).String()
+}
+
+// Type is how pflag calls the value in the help.
+func (s *seconds) Type() string { return "time" }

@@ -1,0 +1,119 @@
+// Command synergy-emujob is an emulated training job: the workload for a cluster without GPUs. It turns its flags and Slurm's
+// environment into an emulate.Job and the outcome into an exit code; what the job does is the package's business.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/emulate"
+)
+
+// Exit codes besides the one that asks Slurm for a requeue.
+const (
+	exitFailed     = 1
+	exitUsage      = 2
+	exitTerminated = 128 + int(syscall.SIGTERM)
+)
+
+func main() {
+	// Caught before anything else, because the default is to die, and the signal may come at any time.
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTERM)
+	os.Exit(emujob(os.Args[1:], signals))
+}
+
+func emujob(args []string, signals chan os.Signal) int {
+	f, err := parse(args, os.Stderr)
+	if errors.Is(err, pflag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		return complain(exitUsage, err)
+	}
+	job, err := f.job(os.Getenv)
+	if err != nil {
+		return complain(exitUsage, err)
+	}
+	log, err := openLog(f, os.Getenv)
+	if err != nil {
+		return complain(exitFailed, err)
+	}
+	defer log.Close()
+	signal.Notify(signals, job.Leave)
+	job.Signals, job.Log = signals, emulate.Log{To: log}
+	out, err := job.Run()
+	if err != nil {
+		return complain(exitFailed, err)
+	}
+	if !follows(os.Getenv) {
+		fmt.Fprintln(os.Stderr, sentence(job, out))
+	}
+	return f.exitCode(out.Reason)
+}
+
+func complain(code int, err error) int {
+	fmt.Fprintf(os.Stderr, "synergy-emujob: %v\n", err)
+	return code
+}
+
+func (f *flags) exitCode(reason emulate.Reason) int {
+	switch reason {
+	case emulate.Left:
+		return f.requeueExit
+	case emulate.Killed:
+		return exitTerminated
+	}
+	return 0
+}
+
+// openLog opens the file to append to, since a job that is requeued writes to it again.
+func openLog(f *flags, getenv func(string) string) (io.WriteCloser, error) {
+	switch {
+	case follows(getenv):
+		return os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	case f.log == "-":
+		return os.Stdout, nil
+	}
+	file, err := os.OpenFile(f.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	return file, nil
+}
+
+// follows says whether this is one of several tasks of a step and not the first: that one saves and logs for all.
+func follows(getenv func(string) string) bool {
+	rank := getenv("SLURM_PROCID")
+	return rank != "" && rank != "0"
+}
+
+// sentence is what a person wants to know at the end.
+func sentence(job *emulate.Job, out emulate.Outcome) string {
+	text := fmt.Sprintf("synergy-emujob: %s did %d iterations in this start and %d of %d in %s",
+		job.Profile.Model, out.Done, out.Total, out.Goal, starts(out.Starts))
+	if out.Lost > 0 {
+		text += fmt.Sprintf(", and %d that were lost", out.Lost)
+	}
+	return text + fmt.Sprintf(" (%s): %s", job.Mode, ending[out.Reason])
+}
+
+var ending = map[emulate.Reason]string{
+	emulate.Finished:   "finished",
+	emulate.Left:       "saved and left, to be requeued",
+	emulate.Terminated: "saved and terminated",
+	emulate.Killed:     "terminated without a checkpoint",
+}
+
+func starts(n int) string {
+	if n == 1 {
+		return "1 start"
+	}
+	return fmt.Sprintf("%d starts", n)
+}

@@ -1,0 +1,161 @@
+package emulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// State is what a checkpoint keeps.
+type State struct {
+	Version    int     `json:"version"` // stateVersion
+	Job        string  `json:"job"`     // Slurm's job ID; empty outside Slurm
+	Model      string  `json:"model"`
+	Saves      int     `json:"saves"`      // how many checkpoints came before, in all starts
+	Starts     int     `json:"starts"`     // this one included
+	Iterations int64   `json:"iterations"` // in all starts
+	Trained    float64 `json:"trained_s"`  // what they took, as the profile has it
+	Lost       int64   `json:"lost"`       // iterations that were done twice, as far as is known
+	Checksum   string  `json:"checksum"`   // of the document with an empty checksum
+}
+
+const stateVersion = 1
+
+// What a caller can tell apart about a failed Load.
+var (
+	ErrNoState = errors.New("no checkpoint")
+	ErrDamaged = errors.New("damaged checkpoint")
+)
+
+// Store keeps the last two checkpoints in Path.0 and Path.1, so that there is always a whole one, whatever happens while the
+// next is written. One process at a time.
+type Store struct {
+	Path string
+	// Follows says that another process keeps the checkpoints: this one only reads them.
+	Follows bool
+}
+
+// Load is the newest checkpoint that is whole. Where there are some and none is whole, it is ErrDamaged rather than a silent
+// new beginning; where there is none at all, ErrNoState.
+func (s Store) Load() (State, error) {
+	var newest State
+	var damage []error
+	for slot := range 2 {
+		found, err := read(s.slot(slot))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			damage = append(damage, err)
+		case found.Saves > newest.Saves:
+			newest = found
+		}
+	}
+	switch {
+	case newest.Saves > 0:
+		return newest, nil
+	case len(damage) > 0:
+		return State{}, errors.Join(damage...)
+	}
+	return State{}, fmt.Errorf("%s: %w", s.Path, ErrNoState)
+}
+
+func (s Store) slot(saves int) string { return s.Path + "." + strconv.Itoa(saves%2) }
+
+func read(path string) (State, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return State{}, err
+	}
+	var found State
+	if err := json.Unmarshal(text, &found); err != nil {
+		return State{}, fmt.Errorf("%s: %w: %w", path, ErrDamaged, err)
+	}
+	if found.Version != stateVersion {
+		return State{}, fmt.Errorf("%s: %w: version %d, want %d", path, ErrDamaged, found.Version, stateVersion)
+	}
+	whole, err := found.encode()
+	if err != nil || !bytes.Equal(whole, text) {
+		return State{}, fmt.Errorf("%s: %w: it does not say what was saved", path, ErrDamaged)
+	}
+	return found, nil
+}
+
+// encode writes s with its checksum.
+func (s State) encode() ([]byte, error) {
+	s.Version, s.Checksum = stateVersion, ""
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	s.Checksum = fmt.Sprintf("crc32:%08x", crc32.ChecksumIEEE(text))
+	text, err = json.Marshal(s)
+	return append(text, '\n'), err
+}
+
+// Save makes state the newest checkpoint, in place of the older of the two. It is on the disk when Save returns.
+func (s Store) Save(state State) error {
+	if s.Follows {
+		return nil
+	}
+	text, err := state.encode()
+	if err != nil {
+		return err
+	}
+	temporary := s.Path + ".tmp"
+	if err := writeThrough(temporary, text); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	if err := os.Rename(temporary, s.slot(state.Saves)); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	if err := syncDirectory(filepath.Dir(s.Path)); err != nil {
+		return fmt.Errorf("save checkpoint: %w", err)
+	}
+	return nil
+}
+
+func writeThrough(path string, text []byte) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+func syncDirectory(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// Note records, without waiting for the disk, how far the job has come. It is not a checkpoint: a later start only learns from
+// it how much was lost.
+func (s Store) Note(iterations int64) error {
+	if s.Follows {
+		return nil
+	}
+	return os.WriteFile(s.Path+".seen", strconv.AppendInt(nil, iterations, 10), 0o644)
+}
+
+// Seen is the last Note, 0 where there is none that can be read.
+func (s Store) Seen() int64 {
+	text, err := os.ReadFile(s.Path + ".seen")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
