@@ -118,6 +118,7 @@ func TestANodesGPUsAreThoseThatNobodyElseHolds(t *testing.T) {
 	}{
 		{"gpu:8,shard:32", "gpu:(null):3(IDX:0-2),shard:(null):0(0/4,0/4)", 8, 3, "", ""},
 		{"gpu:8,shard:32", "gpu:(null):1(IDX:1),shard:(null):5(4/4,0/4,1/4)", 8, 3, "", ""},
+		{"gpu:8,shard:32", "gpu:(null):0(IDX:N/A),shard:(null):2(1/4,0/4,1/4)", 8, 2, "", ""}, // not packed into one
 		{"gpu:a100:4(S:0-1)", "gpu:a100:2(IDX:0-1)", 4, 2, "a100", ""},
 		{"gpu:g0:1,gpu:g1:1,shard:g0:4,shard:g1:4", "gpu:g0:0(IDX:N/A),gpu:g1:1(IDX:1),shard:g0:2(2/4),shard:g1:0(0/4)", 2, 2, "", ""},
 		{"gpu:2,shard:8", "gpu:(null):0(IDX:N/A),shard:5(IDX:0-1)", 2, 2, "", ""}, // 22.05 does not tell the device
@@ -235,6 +236,17 @@ func TestAJobThatARoundMustNotTouchSaysWhy(t *testing.T) {
 		if got := readJob(&job).Shape; !strings.HasPrefix(got, c.word+": ") {
 			t.Errorf("shape %q, want %s and why", got, c.word)
 		}
+	}
+}
+
+func TestANumberThatIsNotSetOrHasNoBoundIsZero(t *testing.T) {
+	for _, n := range []v0042.OptionalNumber{{Number: 7}, {Infinite: true}, {Set: true, Infinite: true, Number: 7}} {
+		if got := counted(n); got != 0 {
+			t.Errorf("%+v: %d", n, got)
+		}
+	}
+	if got := counted(v0042.OptionalNumber{Set: true, Number: 4294967294}); got != 4294967294 {
+		t.Errorf("Slurm's largest number reads %d", got)
 	}
 }
 

@@ -83,12 +83,6 @@ func (f *fakeSlurmrestd) set(id int, field string, value any) {
 	f.jobs[id][field] = value
 }
 
-func (f *fakeSlurmrestd) drop(id int) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.jobs, id)
-}
-
 // answers replaces the answer to one kind of request.
 func (f *fakeSlurmrestd) answers(method, path string, with http.HandlerFunc) {
 	f.mu.Lock()

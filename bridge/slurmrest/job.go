@@ -179,7 +179,7 @@ func (l *listed) gpus(job *v0042.JobInfo) (odd string) {
 		{job.TresPerTask, l.Request.Tasks},
 	}
 	for _, way := range ways {
-		counts, err := counts(way.text)
+		counts, err := gres.ParseCounts(way.text)
 		if err != nil {
 			return err.Error()
 		}
@@ -213,11 +213,6 @@ func otherGRES(counts []gres.Count) string {
 
 func hasType(counts []gres.Count) bool {
 	return slices.ContainsFunc(counts, func(c gres.Count) bool { return c.Name == "gpu" && c.Type != "" })
-}
-
-// counts reads GRES notation. slurmctld prints a missing type as (null) where it tells what is in use.
-func counts(text string) ([]gres.Count, error) {
-	return gres.ParseCounts(strings.ReplaceAll(text, ":(null)", ""))
 }
 
 func (l *listed) hosts(text string) []string {
@@ -273,7 +268,7 @@ func gpusHeld(detail []string, asked bridge.Request) func(node int) int {
 		if node >= len(detail) {
 			return share
 		}
-		counts, err := counts(detail[node])
+		counts, err := gres.ParseCounts(detail[node])
 		if err != nil {
 			return share
 		}

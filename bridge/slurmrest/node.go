@@ -28,8 +28,8 @@ func readNode(node *v0042.Node) bridge.Node {
 		Completing: slices.Contains(node.State, "COMPLETING"),
 		Closed:     closed(node.State),
 	}
-	has, err := counts(node.Gres)
-	used, usedErr := counts(node.GresUsed)
+	has, err := gres.ParseCounts(node.Gres)
+	used, usedErr := gres.ParseCounts(node.GresUsed)
 	if err != nil || usedErr != nil {
 		read.Closed = "GRES_NOT_UNDERSTOOD" // nothing is placed where the GPUs cannot be counted
 		return read

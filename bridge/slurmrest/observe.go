@@ -99,15 +99,20 @@ func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, e
 	if err != nil {
 		return nil, 0, err
 	}
+	jobs, err := readStates(body)
+	if err != nil {
+		return nil, 0, err
+	}
+	states, err = foldStates(jobs)
+	return states, len(jobs), err
+}
+
+func readStates(body []byte) ([]v0042.JobStateOf, error) {
 	var answer v0042.JobStatesResp
 	if err := decode(body, &answer); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	if err := (complaint{answer.Errors, answer.Warnings}).failed(http.StatusOK); err != nil {
-		return nil, 0, err
-	}
-	states, err = foldStates(answer.Jobs)
-	return states, len(answer.Jobs), err
+	return answer.Jobs, complaint{answer.Errors, answer.Warnings}.failed(http.StatusOK)
 }
 
 // foldStates joins the entries of one ID: each waiting task of an array has its own.

@@ -128,7 +128,6 @@ func limiter(o Options) *rate.Limiter {
 func dial(o Options) (server string, transport *http.Transport, err error) {
 	transport = &http.Transport{
 		MaxIdleConnsPerHost: o.Concurrent,
-		MaxConnsPerHost:     o.Concurrent,
 		IdleConnTimeout:     90 * time.Second,
 	}
 	if path, isSocket := strings.CutPrefix(o.URL, "unix:"); isSocket {

@@ -146,7 +146,7 @@ func plain(parameter object, of string) object {
 // Slurm knows more of them.
 func (t *trimmer) value(declared any, description string) object {
 	schema, _ := declared.(object)
-	trimmed := object{}
+	var trimmed object
 	if target, ok := schema["$ref"].(string); ok {
 		trimmed = t.follow(target)
 	} else {

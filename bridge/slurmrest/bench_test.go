@@ -1,0 +1,57 @@
+package slurmrest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+)
+
+// manyJobs is a listing of 2,000 jobs in the mixture that was recorded.
+func manyJobs(b *testing.B) []byte {
+	b.Helper()
+	var listing struct {
+		Jobs []map[string]any `json:"jobs"`
+	}
+	if err := json.Unmarshal(recorded(b, "jobs.json"), &listing); err != nil {
+		b.Fatal(err)
+	}
+	jobs := make([]map[string]any, 2000)
+	for i := range jobs {
+		jobs[i] = listing.Jobs[i%len(listing.Jobs)]
+	}
+	body, err := json.MarshalIndent(map[string]any{"jobs": jobs}, "", "  ") // slurmrestd indents too
+	if err != nil {
+		b.Fatal(err)
+	}
+	return body
+}
+
+func BenchmarkDecodeJobs(b *testing.B) {
+	body := manyJobs(b)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if jobs, err := (dialect42{}).jobs(body); err != nil || len(jobs) != 2000 {
+			b.Fatal(len(jobs), err)
+		}
+	}
+}
+
+func BenchmarkDecodeStates(b *testing.B) {
+	states := make([]v0042.JobStateOf, 2000)
+	for i := range states {
+		states[i] = v0042.JobStateOf{JobId: "1234", State: []string{"PENDING"}}
+	}
+	body, err := json.MarshalIndent(v0042.JobStatesResp{Jobs: states}, "", "  ")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := readStates(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package slurmrest
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+)
+
+// Whatever comes as an answer, reading it ends in jobs and nodes that hold together, or in an error.
+func FuzzAnswers(f *testing.F) {
+	for _, name := range []string{"nodes.json", "states.json", "job-gone.json", "signal-pending.json", "update-unknown-field.json"} {
+		f.Add(recorded(f, name))
+	}
+	f.Add(slimJob(f))
+	f.Add([]byte(`{"jobs":[{"job_id":1,"job_state":["RUNNING"],"gres_detail":["gpu:(null"],"job_resources":{"nodes":{"allocation":[{},{}]}}}]}`))
+	f.Add([]byte(`{"nodes":[{"gres":"gpu:1","gres_used":"shard:((1/1),gpu:-1"}]}`))
+	f.Add([]byte(`{"jobs":[{"job_id":"1","state":["PENDING"]},{"job_id":"_"}]}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		jobs, err := dialect42{}.jobs(body)
+		for _, job := range jobs {
+			if err != nil || len(job.Runs.Nodes) > 0 && job.State != bridge.Running && !job.Completing {
+				t.Errorf("%v: job %+v holds nodes", err, job)
+			}
+		}
+		nodes, err := dialect42{}.nodes(body)
+		for _, node := range nodes {
+			if err != nil || node.Allocated.GPUs > node.Total.GPUs {
+				t.Errorf("%v: node %+v holds more GPUs than it has", err, node)
+			}
+		}
+		if states, err := readStates(body); err == nil {
+			_, _ = foldStates(states)
+		}
+		if failureIn(500, body) == nil {
+			t.Error("a failed request is a success")
+		}
+		_ = signalled(body)
+	})
+}
+
+// slimJob is a recorded running job with nothing but the fields that are read: a short seed is mutated where it matters.
+func slimJob(f *testing.F) []byte {
+	f.Helper()
+	var answer v0042.JobInfoResp
+	if err := json.Unmarshal(recorded(f, "jobs.json"), &answer); err != nil {
+		f.Fatal(err)
+	}
+	answer.Jobs = slices.DeleteFunc(answer.Jobs, func(job v0042.JobInfo) bool { return job.Name != "multinode" })
+	body, err := json.Marshal(answer)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return body
+}

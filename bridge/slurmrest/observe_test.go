@@ -1,0 +1,302 @@
+package slurmrest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// clock stands still until it is told otherwise.
+type clock struct{ at time.Time }
+
+func (c *clock) now() time.Time { return c.at }
+
+// watched is a client of a fake cluster that has been observed once, with everybody's reason known and nobody in teardown.
+func watched(t *testing.T, options Options) (*fakeSlurmrestd, *Client, *clock) {
+	t.Helper()
+	fake := startFake(t)
+	for id, job := range fake.jobs {
+		words, _ := job["job_state"].([]any)
+		if slices.Contains(words, any("COMPLETING")) {
+			delete(fake.jobs, id)
+		}
+	}
+	client := fake.open(t, options)
+	time := &clock{time.Unix(1795253900, 0)} // while the jobs were recorded
+	client.now = time.now
+	observe(t, client)
+	fake.saw()
+	return fake, client, time
+}
+
+func observe(t *testing.T, client *Client) bridge.Observed {
+	t.Helper()
+	seen, err := client.Observe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// reads are the calls of an observation beyond ping, sweep and nodes, sorted.
+func reads(fake *fakeSlurmrestd) []string {
+	var extra []string
+	for _, call := range fake.saw() {
+		if call != "GET /ping/" && call != "GET /jobs/state/" && call != "GET /nodes/" {
+			extra = append(extra, call)
+		}
+	}
+	slices.Sort(extra)
+	return extra
+}
+
+func find(t *testing.T, seen bridge.Observed, id int) bridge.Job {
+	t.Helper()
+	at := slices.IndexFunc(seen.Jobs, func(j bridge.Job) bool { return j.ID == id })
+	if at < 0 {
+		t.Fatalf("job %d is not observed", id)
+	}
+	return seen.Jobs[at]
+}
+
+func get(id int) string { return fmt.Sprintf("GET /job/%d", id) }
+
+func TestTheFirstObservationListsEverythingOnce(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	seen := observe(t, client)
+	equal(t, "calls", fake.saw(), []string{"GET /ping/", "GET /jobs/", "GET /nodes/"})
+	ids := make([]int, 0, len(seen.Jobs))
+	for _, job := range seen.Jobs {
+		ids = append(ids, job.ID)
+	}
+	if len(ids) != 21 || !slices.IsSorted(ids) || slices.Contains(ids, fake.jobNamed(t, "finished")) || !slices.Contains(ids, fake.jobNamed(t, "cancelled")) {
+		t.Errorf("jobs %v: want the 21 that wait, run or are in teardown, ascending", ids)
+	}
+}
+
+func TestAClusterWhereNothingHappensIsOnlySwept(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	before := observe(t, client)
+	equal(t, "calls", fake.saw(), []string{"GET /ping/", "GET /jobs/state/", "GET /nodes/"})
+	if len(before.Jobs) != 19 {
+		t.Errorf("%d jobs from memory: want 19", len(before.Jobs))
+	}
+}
+
+func TestAJobIsReadWhenItsStateChanges(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	fake.set(id, "job_state", []string{"RUNNING", "CONFIGURING"})
+	if job := find(t, observe(t, client), id); job.State != bridge.Running {
+		t.Errorf("is %s", job.State)
+	}
+	equal(t, "reads", reads(fake), []string{get(id)})
+	fake.set(id, "job_state", []string{"RUNNING"})
+	observe(t, client)
+	equal(t, "reads", reads(fake), []string{get(id)})
+	observe(t, client)
+	equal(t, "reads", reads(fake), nil)
+}
+
+func TestAJobInTeardownIsReadEveryTime(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	id := fake.jobNamed(t, "running")
+	fake.set(id, "job_state", []string{"CANCELLED", "COMPLETING"})
+	for range 3 {
+		if job := find(t, observe(t, client), id); !job.Completing || job.State != bridge.Finished {
+			t.Errorf("read as %s, completing %v", job.State, job.Completing)
+		}
+		equal(t, "reads", reads(fake), []string{get(id)})
+	}
+}
+
+func TestAFinishedJobDropsOutUnread(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	id := fake.jobNamed(t, "running")
+	fake.set(id, "job_state", []string{"COMPLETED"})
+	seen := observe(t, client)
+	equal(t, "reads", reads(fake), nil)
+	if slices.ContainsFunc(seen.Jobs, func(j bridge.Job) bool { return j.ID == id }) {
+		t.Error("is observed")
+	}
+}
+
+func TestAJobThatVanishesBetweenSweepAndReadIsGone(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	id := fake.jobNamed(t, "running")
+	fake.set(id, "job_state", []string{"PENDING"})
+	fake.answers("GET", fmt.Sprintf("/job/%d", id), always(404, "job-gone.json"))
+	seen := observe(t, client)
+	if slices.ContainsFunc(seen.Jobs, func(j bridge.Job) bool { return j.ID == id }) {
+		t.Error("is observed")
+	}
+}
+
+func TestWhatWeTouchIsReadUntilItsReasonIsThere(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	job := find(t, observe(t, client), id)
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: job.Request, Extra: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	fake.saw()
+	if looks, want := looksAt(t, fake, client, clock, id), []int{0, 1, 3, 7, 15, 31, 63}; !slices.Equal(looks, want) {
+		t.Errorf("looked after %v seconds: want %v", looks, want)
+	}
+	client.touch(id)
+	if looks, want := looksAt(t, fake, client, clock, id), []int{0, 1, 3, 7, 15, 31, 63}; !slices.Equal(looks, want) {
+		t.Errorf("looked after %v seconds once touched again: want %v", looks, want)
+	}
+}
+
+// looksAt observes each second for two minutes and tells in which of them a waiting job without a reason was read.
+func looksAt(t *testing.T, fake *fakeSlurmrestd, client *Client, clock *clock, id int) []int {
+	t.Helper()
+	var looks []int
+	for second := range 120 {
+		if job := find(t, observe(t, client), id); job.Extra != "x" || job.Reason != "" {
+			t.Fatalf("extra %q, reason %q: want x and none", job.Extra, job.Reason)
+		}
+		if slices.Equal(reads(fake), []string{get(id)}) {
+			looks = append(looks, second)
+		}
+		clock.at = clock.at.Add(time.Second)
+	}
+	return looks
+}
+
+func TestAJobIsReadWhenItsBeginTimeComes(t *testing.T) {
+	fake, client, clock := watched(t, Options{FullEvery: 24 * time.Hour})
+	waiting := []string{get(fake.jobNamed(t, "gated")), get(fake.jobNamed(t, "mempercpu")), get(fake.jobNamed(t, "gpusjob")), get(fake.jobNamed(t, "gpustask"))}
+	slices.Sort(waiting)
+	clock.at = clock.at.Add(2 * time.Hour)
+	observe(t, client)
+	equal(t, "reads", reads(fake), waiting)
+	for _, name := range []string{"gated", "mempercpu", "gpusjob", "gpustask"} {
+		fake.set(fake.jobNamed(t, name), "state_reason", "Resources")
+	}
+	clock.at = clock.at.Add(time.Second)
+	if job := find(t, observe(t, client), fake.jobNamed(t, "gated")); job.Reason != "Resources" {
+		t.Errorf("reason %q: want the one since its lease lapsed", job.Reason)
+	}
+	equal(t, "reads", reads(fake), waiting)
+	clock.at = clock.at.Add(time.Hour)
+	observe(t, client)
+	equal(t, "reads", reads(fake), nil)
+}
+
+func TestAnEditThatLeavesTheStateAloneIsSeenAtTheNextFullListing(t *testing.T) {
+	fake, client, clock := watched(t, Options{FullEvery: time.Minute})
+	id := fake.jobNamed(t, "gated")
+	fake.set(id, "comment", "")
+	if job := find(t, observe(t, client), id); job.Comment == "" {
+		t.Error("the edit is seen without a read")
+	}
+	fake.saw()
+	clock.at = clock.at.Add(time.Minute)
+	if job := find(t, observe(t, client), id); job.Comment != "" {
+		t.Errorf("comment %q after a full listing", job.Comment)
+	}
+	equal(t, "reads", reads(fake), []string{"GET /jobs/"})
+}
+
+func TestManyChangesAreReadInOneListing(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	fake.mu.Lock()
+	for _, job := range fake.jobs {
+		job["job_state"] = []string{"PENDING", "SPECIAL_EXIT"}
+	}
+	fake.mu.Unlock()
+	observe(t, client)
+	equal(t, "reads", reads(fake), []string{"GET /jobs/"})
+}
+
+func TestAnArraysTasksAreOneJobAndItsMasterIsPickedOutOfTheAnswer(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	fake.answers("GET", "/jobs/state/", always(200, "states.json"))
+	observe(t, client)
+	calls := strings.Join(reads(fake), " ")
+	if strings.Contains(calls, "/job/83") || strings.Contains(calls, "/job/91") || strings.Contains(calls, "/job/3 ") {
+		t.Errorf("%s: an unchanged array is read again", calls)
+	}
+	for id, want := range map[int]bridge.State{83: bridge.Pending, 91: bridge.Running} {
+		fake.answers("GET", fmt.Sprintf("/job/%d", id), always(200, "job-array.json")) // holds both
+		client.touch(id)
+		if job := find(t, observe(t, client), id); job.State != want {
+			t.Errorf("job %d is %s, want %s", id, job.State, want)
+		}
+	}
+}
+
+// What failed to be read must not pass for known: the next observation reads it again.
+func TestAFailedObservationForgetsNothingThatItOwed(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	client.touch(id)
+	fake.answers("GET", fmt.Sprintf("/job/%d", id), cut)
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) {
+		t.Fatalf("%v: want unreachable", err)
+	}
+	fake.answers("GET", fmt.Sprintf("/job/%d", id), nil)
+	fake.saw()
+	observe(t, client)
+	equal(t, "reads", reads(fake), []string{get(id)})
+}
+
+func TestAFailedListingIsAskedForAgain(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	fake.answers("GET", "/jobs/", half)
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) {
+		t.Fatalf("%v: want unreachable", err)
+	}
+	fake.answers("GET", "/jobs/", nil)
+	fake.saw()
+	observe(t, client)
+	equal(t, "reads", reads(fake), []string{"GET /jobs/"})
+}
+
+// A touch while a job is being read tells of something that the read may not have seen.
+func TestATouchDuringAReadCausesAnother(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	client.touch(id)
+	fake.answers("GET", fmt.Sprintf("/job/%d", id), func(w http.ResponseWriter, _ *http.Request) {
+		client.touch(id)
+		fake.one(w, id)
+	})
+	observe(t, client)
+	fake.answers("GET", fmt.Sprintf("/job/%d", id), nil)
+	fake.saw()
+	observe(t, client)
+	equal(t, "reads", reads(fake), []string{get(id)})
+}
+
+func TestAnObservationIsNotChangedByTheNext(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	before := observe(t, client)
+	id := fake.jobNamed(t, "gated")
+	fake.set(id, "extra", "later")
+	fake.set(id, "job_state", []string{"PENDING", "SPECIAL_EXIT"})
+	observe(t, client)
+	if job := find(t, before, id); job.Extra != "" {
+		t.Errorf("extra %q in the earlier observation", job.Extra)
+	}
+}
+
+func TestACancelledObservationStops(t *testing.T) {
+	_, client, _ := watched(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := client.Observe(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v: want cancelled", err)
+	}
+}

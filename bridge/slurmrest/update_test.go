@@ -1,0 +1,170 @@
+package slurmrest
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
+	whole := bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 6, CPUs: 6, CPUsPerNode: 6, Memory: 120000, GRES: "gres/gpu:1", GPUs: 1, Pin: []string{"n3"}}
+	own := bridge.Request{Nodes: 1, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, MemoryPerCPU: 700, GRES: "gres/gpu:1", GPUs: 1}
+	for _, c := range []struct {
+		name   string
+		update bridge.Update
+		body   string
+	}{
+		{
+			"start", bridge.Update{Begin: time.Unix(1795253900, 0), Request: whole, Extra: "stamp"},
+			`{"begin_time":{"infinite":false,"number":1,"set":true},"cpus_per_task":6,"extra":"stamp","memory_per_node":{"infinite":false,"number":120000,"set":true},` +
+				`"minimum_cpus":6,"minimum_cpus_per_node":6,"required_nodes":["n3"],"tasks":1}`,
+		},
+		{
+			"restore", bridge.Update{Begin: time.Unix(1795254500, 0), Request: own},
+			`{"begin_time":{"infinite":false,"number":1795254500,"set":true},"cpus_per_task":2,"extra":"","memory_per_cpu":{"infinite":false,"number":700,"set":true},` +
+				`"minimum_cpus":4,"minimum_cpus_per_node":2,"required_nodes":[""],"tasks":2}`,
+		},
+		{
+			"other GPUs", bridge.Update{Begin: time.Unix(1795254500, 0), Request: bridge.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1"}},
+			`{"begin_time":{"infinite":false,"number":1795254500,"set":true},"cpus_per_task":1,"extra":"","memory_per_node":{"infinite":false,"number":0,"set":true},` +
+				`"minimum_cpus":1,"minimum_cpus_per_node":1,"required_nodes":[""],"tasks":1,"tres_per_node":"gres/gpu:a:1"}`,
+		},
+	} {
+		fake, client, _ := watched(t, Options{})
+		c.update.Job = fake.jobNamed(t, "gated")
+		if err := client.Update(t.Context(), c.update); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if got := fake.lastBody(); got != c.body {
+			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.body)
+		}
+		path := fmt.Sprintf("/job/%d", c.update.Job)
+		equal(t, c.name, fake.saw(), []string{"POST " + path, "GET " + path})
+	}
+}
+
+// A job that asked with --gpus has no GRES by node, and sending one would be refused (error 2072).
+func TestAJobThatAsksForGPUsInAnotherWayKeepsIt(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	id := fake.jobNamed(t, "gpusjob")
+	request := find(t, observe(t, client), id).Request
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
+		t.Fatal(err)
+	}
+	if body := fake.lastBody(); strings.Contains(body, "tres") {
+		t.Errorf("sent %s", body)
+	}
+}
+
+func TestAnUpdateIsBelievedOnlyWhenARereadShowsIt(t *testing.T) {
+	request := bridge.Request{Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 5000, GRES: "gres/gpu:1", Pin: []string{"n2", "n1"}}
+	number := func(n int) map[string]any { return map[string]any{"set": true, "number": n} }
+	for _, c := range []struct {
+		field string
+		shown any
+		text  string
+	}{
+		{"extra", "another's", `extra reads "another's" afterwards`},
+		{"eligible_time", number(1795255555), "begin time reads"},
+		{"tasks", number(2), `tasks reads "2"`},
+		{"cpus_per_task", number(9), "CPUs per task reads"},
+		{"cpus", number(9), "CPUs reads"},
+		{"minimum_cpus_per_node", number(9), "CPUs per node reads"},
+		{"memory_per_cpu", number(9), "memory per CPU reads"},
+		{"memory_per_node", number(9), "memory reads"},
+		{"tres_per_node", "gres/gpu:2", "GRES reads"},
+		{"required_nodes", "n[1-3]", "nodes reads"},
+	} {
+		fake, client, clock := watched(t, Options{})
+		id := fake.jobNamed(t, "gated")
+		path := fmt.Sprintf("/job/%d", id)
+		fake.answers("GET", path, func(w http.ResponseWriter, _ *http.Request) {
+			fake.set(id, c.field, c.shown)
+			fake.one(w, id)
+		})
+		err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request, Extra: "ours"})
+		if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s shows %v: %v, want %q", c.field, c.shown, err, c.text)
+		}
+	}
+}
+
+func TestAJobThatStartedAtOnceIsNoFailedUpdate(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	request := find(t, observe(t, client), id).Request
+	fake.answers("GET", fmt.Sprintf("/job/%d", id), func(w http.ResponseWriter, _ *http.Request) {
+		fake.set(id, "job_state", []string{"RUNNING"})
+		fake.set(id, "cpus", map[string]any{"set": true, "number": 4}) // rounded up to whole cores
+		fake.one(w, id)
+	})
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAJobInTeardownShowsTheCPUsOfItsLastRun(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	request := find(t, observe(t, client), id).Request
+	request.CPUs, request.CPUsPerTask, request.CPUsPerNode = 9, 9, 9
+	fake.answers("GET", fmt.Sprintf("/job/%d", id), func(w http.ResponseWriter, _ *http.Request) {
+		fake.set(id, "job_state", []string{"PENDING", "COMPLETING"})
+		fake.set(id, "cpus", map[string]any{"set": true, "number": 3})
+		fake.one(w, id)
+	})
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAJobThatWasNotWaitingIsLookedAtBeforeItIsSentAnything(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	id := fake.jobNamed(t, "running")
+	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: bridge.Request{CPUs: 1}})
+	if !errors.Is(err, bridge.ErrNotPending) {
+		t.Errorf("%v: want not pending", err)
+	}
+	equal(t, "calls", fake.saw(), []string{get(id)})
+}
+
+// Between an update and the next observation nobody knows what became of the job.
+func TestAJobThatWasTouchedIsLookedAtBeforeItIsSentMore(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	request := find(t, observe(t, client), id).Request
+	fake.saw()
+	for range 2 {
+		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post := fmt.Sprintf("POST /job/%d", id)
+	equal(t, "calls", fake.saw(), []string{post, get(id), get(id), post, get(id)})
+}
+
+func TestAnUpdateBeforeAnyObservationLooksFirst(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	if err := client.Update(t.Context(), bridge.Update{Job: 999999, Request: bridge.Request{CPUs: 1}}); !errors.Is(err, bridge.ErrGone) {
+		t.Errorf("%v: want gone", err)
+	}
+	if calls := fake.saw(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "POST") }) {
+		t.Errorf("%q: something was sent", calls)
+	}
+}
+
+func TestTheBeginTimeZeroIsNeverSent(t *testing.T) {
+	_, client, _ := watched(t, Options{})
+	for _, begin := range []time.Time{{}, time.Unix(0, 0), client.now(), client.now().Add(-time.Hour)} {
+		if got := client.begin(begin); got != atOnce {
+			t.Errorf("%v: %d, want %d", begin, got, atOnce)
+		}
+	}
+}
