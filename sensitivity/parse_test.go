@@ -49,79 +49,81 @@ func TestAProfileReadsAsItIsWritten(t *testing.T) {
 	}
 }
 
-// Each case changes the small profile in one place and names what the error must say.
+// slips change the small profile in one place each, and name what the error must say.
+var slips = []struct{ old, new, want string }{
+	{small, "", "does not start as a JSON object"},
+	{small, "[]", "does not start as a JSON object"},
+	{small, "null", "does not start as a JSON object"},
+	{small, "{", "reading the end of the object: EOF"},
+	{small, "{}", "version is missing; model is missing; task is missing; gpu_type is missing; batch is missing; " +
+		"cores_per_gpu is missing; memory_per_gpu_mib is missing; throughput_samples_per_s is missing; checkpoint_s is missing; start_s is missing"},
+	{"\n}\n", "\n}\n{}", "document goes on after its object"},
+	{"\n}\n", "\n}]", "document goes on after its object"},
+	{"tiny", "\xff", "document is not UTF-8"},
+	{"measured", strings.Repeat("x", sensitivity.MaxBytes), "want at most 1048576"},
+
+	{`"task"`, `"tsak"`, "field tsak is unknown: want version, model, task,"},
+	{`"task"`, `"Task"`, "field Task is unknown"},
+	{`"task"`, `""`, `field "" is unknown`},
+	{`"task"`, "\"\\u001b[2J\"", `field "\x1b[2J" is unknown`},
+	{`"start_s": 0`, `"batch": 8`, "field batch is there twice"},
+	{`  "start_s": 0`, `  "start_s": `, "reading start_s: invalid character"},
+	{`"version": 1,`, ``, "version is missing"},
+
+	{`"version": 1`, `"version": 2`, "version = 2: want 1"},
+	{`"version": 1`, `"version": "1"`, `version = "1": want 1`},
+	{`"version": 1`, `"version": null`, "version = null: want 1"},
+	{`"batch": 8`, `"batch": 0`, "batch = 0: want a whole number from 1 to 16777216"},
+	{`"batch": 8`, `"batch": 1.5`, "batch = 1.5: want a whole number"},
+	{`"batch": 8`, `"batch": 99999999999999999999`, "batch = 99999999999999999999: want a whole number"},
+
+	{`"tiny"`, `""`, `model = "": want a name in quotes`},
+	{`"tiny"`, `"  "`, `want a name in quotes`},
+	{`"tiny"`, `7`, "model = 7: want text in quotes"},
+	{`"tiny"`, `null`, "model = null: want a name in quotes"},
+	{`"image"`, `"im\nage"`, `task = "im\nage": want printable characters only`},
+	{`"V100"`, `"V\u202e100"`, `gpu_type = "V\u202e100": want printable characters only`},
+	{`"V100"`, `"` + strings.Repeat("V", 129) + `"`, "want at most 128 bytes, not 129"},
+	{`"measured by hand"`, `["no"]`, `source = ["no"]: want text in quotes`},
+	{`measured by hand`, strings.Repeat("é", 600), "want at most 1024 bytes, not 1200"},
+
+	{`[0.5, 2, 4]`, `[]`, "cores_per_gpu has 0 entries: want 1 to 256"},
+	{`[0.5, 2, 4]`, `7`, "cores_per_gpu = 7: want a list"},
+	{`[0.5, 2, 4]`, `null`, "cores_per_gpu = null: want a list"},
+	{`[0.5, 2, 4]`, `[0.5, "2", 4]`, `cores_per_gpu[1] = "2": want a number`},
+	{`[0.5, 2, 4]`, `[0.5, null, 4]`, `cores_per_gpu[1] = null: want a number`},
+	{`[0.5, 2, 4]`, `[0, 2, 4]`, "cores_per_gpu[0] = 0: want a number from 0.01 to 4096"},
+	{`[0.5, 2, 4]`, `[0.5, 2, 4097]`, "cores_per_gpu[2] = 4097: want a number from 0.01 to 4096"},
+	{`[0.5, 2, 4]`, `[0.5, 2, 2]`, "cores_per_gpu[2] = 2: want more than the 2 before it"},
+	{`[0.5, 2, 4]`, `[0.5, 4]`, "throughput_samples_per_s has 3 rows: want 2, one for each of cores_per_gpu"},
+	{`[0.5, 2, 4]`, `[` + count(257) + `]`, "cores_per_gpu has 257 entries: want 1 to 256"},
+	{`[1000, 4000]`, `[` + count(65) + `]`, "memory_per_gpu_mib has 65 entries: want 1 to 64"},
+	{`[1000, 4000]`, `[1000, 1000]`, "memory_per_gpu_mib[1] = 1000: want more than the 1000 before it"},
+	{`[1000, 4000]`, `[4000, 1000]`, "memory_per_gpu_mib[1] = 1000: want more than the 4000 before it"},
+	{`[1000, 4000]`, `[1000, 4000.5]`, "memory_per_gpu_mib[1] = 4000.5: want a whole number of MiB from 1 to 67108864"},
+	{`[1000, 4000]`, `[0, 4000]`, "memory_per_gpu_mib[0] = 0: want a whole number"},
+	{`[1000, 4000]`, `[1000, 67108865]`, "memory_per_gpu_mib[1] = 6.7108865e+07: want a whole number"},
+	{`[1000, 4000]`, `[1000]`, "throughput_samples_per_s[0] has 2 numbers: want 1, one for each of memory_per_gpu_mib"},
+
+	{`[10, 60]`, `[10, -4]`, "throughput_samples_per_s[2][1] = -4: want a number greater than 0"},
+	{`[10, 60]`, `[10, 0]`, "throughput_samples_per_s[2][1] = 0: want a number greater than 0"},
+	{`[10, 60]`, `[10, 1e308]`, "throughput_samples_per_s[2][1] = 1e+308: want a number from 1e-06 to 1e+09"},
+	{`[10, 60]`, `[10, 1e999]`, "throughput_samples_per_s[2][1] = 1e999: want a number"},
+	{`[10, 20]`, `[1e-300, 20]`, "throughput_samples_per_s[0][0] = 1e-300: want a number from 1e-06 to 1e+09"},
+	{`[10, 60]`, `[10, NaN]`, "reading throughput_samples_per_s: invalid character 'N'"},
+	{`[10, 60]`, `[10, [60]]`, `throughput_samples_per_s[2][1] = [60]: want a number`},
+	{`[10, 60]`, `60`, "throughput_samples_per_s[2] = 60: want a list"},
+	{`[10, 60]`, `[10]`, "throughput_samples_per_s[2] has 1 numbers: want 2"},
+	{`[10, 60]`, `[10, 30]`, "throughput_samples_per_s[2][1] = 30: want no less than the 35.5 with fewer cores"},
+	{`[10, 60]`, `[70, 60]`, "throughput_samples_per_s[2][1] = 60: want no less than the 70 with less memory"},
+
+	{`"checkpoint_s": 1.5`, `"checkpoint_s": -1`, "checkpoint_s = -1: want seconds from 0 to 86400"},
+	{`"start_s": 0`, `"start_s": 86401`, "start_s = 86401: want seconds from 0 to 86400"},
+	{`"start_s": 0`, `"start_s": "0"`, `start_s = "0": want a number`},
+}
+
 func TestAWrongProfileIsRefusedWithFieldValueAndRemedy(t *testing.T) {
-	for _, c := range []struct{ old, new, want string }{
-		{small, "", "does not start as a JSON object"},
-		{small, "[]", "does not start as a JSON object"},
-		{small, "null", "does not start as a JSON object"},
-		{small, "{", "reading the end of the object: EOF"},
-		{small, "{}", "version is missing; model is missing; task is missing; gpu_type is missing; batch is missing; " +
-			"cores_per_gpu is missing; memory_per_gpu_mib is missing; throughput_samples_per_s is missing; checkpoint_s is missing; start_s is missing"},
-		{"\n}\n", "\n}\n{}", "document goes on after its object"},
-		{"\n}\n", "\n}]", "document goes on after its object"},
-		{"tiny", "\xff", "document is not UTF-8"},
-		{"measured", strings.Repeat("x", sensitivity.MaxBytes), "want at most 1048576"},
-
-		{`"task"`, `"tsak"`, "field tsak is unknown: want version, model, task,"},
-		{`"task"`, `"Task"`, "field Task is unknown"},
-		{`"task"`, `""`, `field "" is unknown`},
-		{`"task"`, "\"\\u001b[2J\"", `field "\x1b[2J" is unknown`},
-		{`"start_s": 0`, `"batch": 8`, "field batch is there twice"},
-		{`  "start_s": 0`, `  "start_s": `, "reading start_s: invalid character"},
-		{`"version": 1,`, ``, "version is missing"},
-
-		{`"version": 1`, `"version": 2`, "version = 2: want 1"},
-		{`"version": 1`, `"version": "1"`, `version = "1": want 1`},
-		{`"version": 1`, `"version": null`, "version = null: want 1"},
-		{`"batch": 8`, `"batch": 0`, "batch = 0: want a whole number from 1 to 16777216"},
-		{`"batch": 8`, `"batch": 1.5`, "batch = 1.5: want a whole number"},
-		{`"batch": 8`, `"batch": 99999999999999999999`, "batch = 99999999999999999999: want a whole number"},
-
-		{`"tiny"`, `""`, `model = "": want a name in quotes`},
-		{`"tiny"`, `"  "`, `want a name in quotes`},
-		{`"tiny"`, `7`, "model = 7: want text in quotes"},
-		{`"tiny"`, `null`, "model = null: want a name in quotes"},
-		{`"image"`, `"im\nage"`, `task = "im\nage": want printable characters only`},
-		{`"V100"`, `"V\u202e100"`, `gpu_type = "V\u202e100": want printable characters only`},
-		{`"V100"`, `"` + strings.Repeat("V", 129) + `"`, "want at most 128 bytes, not 129"},
-		{`"measured by hand"`, `["no"]`, `source = ["no"]: want text in quotes`},
-		{`measured by hand`, strings.Repeat("é", 600), "want at most 1024 bytes, not 1200"},
-
-		{`[0.5, 2, 4]`, `[]`, "cores_per_gpu has 0 entries: want 1 to 256"},
-		{`[0.5, 2, 4]`, `7`, "cores_per_gpu = 7: want a list"},
-		{`[0.5, 2, 4]`, `null`, "cores_per_gpu = null: want a list"},
-		{`[0.5, 2, 4]`, `[0.5, "2", 4]`, `cores_per_gpu[1] = "2": want a number`},
-		{`[0.5, 2, 4]`, `[0.5, null, 4]`, `cores_per_gpu[1] = null: want a number`},
-		{`[0.5, 2, 4]`, `[0, 2, 4]`, "cores_per_gpu[0] = 0: want a number from 0.01 to 4096"},
-		{`[0.5, 2, 4]`, `[0.5, 2, 4097]`, "cores_per_gpu[2] = 4097: want a number from 0.01 to 4096"},
-		{`[0.5, 2, 4]`, `[0.5, 2, 2]`, "cores_per_gpu[2] = 2: want more than the 2 before it"},
-		{`[0.5, 2, 4]`, `[0.5, 4]`, "throughput_samples_per_s has 3 rows: want 2, one for each of cores_per_gpu"},
-		{`[0.5, 2, 4]`, `[` + count(257) + `]`, "cores_per_gpu has 257 entries: want 1 to 256"},
-		{`[1000, 4000]`, `[` + count(65) + `]`, "memory_per_gpu_mib has 65 entries: want 1 to 64"},
-		{`[1000, 4000]`, `[1000, 1000]`, "memory_per_gpu_mib[1] = 1000: want more than the 1000 before it"},
-		{`[1000, 4000]`, `[4000, 1000]`, "memory_per_gpu_mib[1] = 1000: want more than the 4000 before it"},
-		{`[1000, 4000]`, `[1000, 4000.5]`, "memory_per_gpu_mib[1] = 4000.5: want a whole number of MiB from 1 to 67108864"},
-		{`[1000, 4000]`, `[0, 4000]`, "memory_per_gpu_mib[0] = 0: want a whole number"},
-		{`[1000, 4000]`, `[1000, 67108865]`, "memory_per_gpu_mib[1] = 6.7108865e+07: want a whole number"},
-		{`[1000, 4000]`, `[1000]`, "throughput_samples_per_s[0] has 2 numbers: want 1, one for each of memory_per_gpu_mib"},
-
-		{`[10, 60]`, `[10, -4]`, "throughput_samples_per_s[2][1] = -4: want a number greater than 0"},
-		{`[10, 60]`, `[10, 0]`, "throughput_samples_per_s[2][1] = 0: want a number greater than 0"},
-		{`[10, 60]`, `[10, 1e308]`, "throughput_samples_per_s[2][1] = 1e+308: want a number from 1e-06 to 1e+09"},
-		{`[10, 60]`, `[10, 1e999]`, "throughput_samples_per_s[2][1] = 1e999: want a number"},
-		{`[10, 20]`, `[1e-300, 20]`, "throughput_samples_per_s[0][0] = 1e-300: want a number from 1e-06 to 1e+09"},
-		{`[10, 60]`, `[10, NaN]`, "reading throughput_samples_per_s: invalid character 'N'"},
-		{`[10, 60]`, `[10, [60]]`, `throughput_samples_per_s[2][1] = [60]: want a number`},
-		{`[10, 60]`, `60`, "throughput_samples_per_s[2] = 60: want a list"},
-		{`[10, 60]`, `[10]`, "throughput_samples_per_s[2] has 1 numbers: want 2"},
-		{`[10, 60]`, `[10, 30]`, "throughput_samples_per_s[2][1] = 30: want no less than the 35.5 with fewer cores"},
-		{`[10, 60]`, `[70, 60]`, "throughput_samples_per_s[2][1] = 60: want no less than the 70 with less memory"},
-
-		{`"checkpoint_s": 1.5`, `"checkpoint_s": -1`, "checkpoint_s = -1: want seconds from 0 to 86400"},
-		{`"start_s": 0`, `"start_s": 86401`, "start_s = 86401: want seconds from 0 to 86400"},
-		{`"start_s": 0`, `"start_s": "0"`, `start_s = "0": want a number`},
-	} {
+	for _, c := range slips {
 		got, err := sensitivity.Parse([]byte(strings.Replace(small, c.old, c.new, 1)))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q for %.40q: %v, error %v;\nwant an error with %q", c.new, c.old, got, err, c.want)
