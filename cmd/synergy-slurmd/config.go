@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// Config is what the configuration file holds: everything that SIGHUP can change. What it takes a restart to change is a flag.
+type Config struct {
+	Partitions  []string // managed ones; never empty after load
+	Policy      policy.Policy
+	Allocator   policy.Allocator
+	ProfileDirs []string // absolute; searched in this order
+	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal; at least two rounds, so that a round
+	// may fail without any job slipping through.
+	Lease time.Duration
+	Rules policy.Rules
+
+	PreemptWithoutCheckpoint bool
+	RestartCost              time.Duration // of a job without profile
+	Hook                     hook
+	StartTimeout             time.Duration // how long a started job may stay pending before its start counts as failed
+	Concurrency              int           // requests in flight
+	Rate                     float64       // requests per second
+}
+
+// A lease must outlast a round that failed and the restart of the daemon.
+const (
+	leaseRounds    = 3
+	leaseRoundsMin = 2
+	leaseDefault   = 15 * time.Minute
+)
+
+func defaults(round time.Duration) Config {
+	return Config{
+		Policy:       policy.LAS(),
+		Allocator:    policy.Tune(),
+		ProfileDirs:  []string{"/etc/synergy/profiles"},
+		Lease:        max(leaseDefault, leaseRounds*round),
+		Rules:        policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20},
+		RestartCost:  2 * time.Minute,
+		Hook:         hook{timeout: 30 * time.Second},
+		StartTimeout: time.Minute,
+		Concurrency:  8,
+		Rate:         100,
+	}
+}
+
+// loadConfig reads the file at path for a daemon with the given time between rounds. The error lists all problems, each with
+// its line, key, value and remedy.
+func loadConfig(path string, round time.Duration) (Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration: %w", err)
+	}
+	config, err := parseConfig(text, round)
+	if err != nil {
+		return Config{}, fmt.Errorf("read configuration %s: %w", path, err)
+	}
+	return config, nil
+}
+
+func parseConfig(text []byte, round time.Duration) (Config, error) {
+	document, err := onlyDocument(text)
+	if err != nil {
+		return Config{}, err
+	}
+	settings, err := flatten("", document.Content[0])
+	if err != nil {
+		return Config{}, err
+	}
+	config := defaults(round)
+	if err := config.read(settings); err != nil {
+		return Config{}, err
+	}
+	return config, config.check(round)
+}
+
+// onlyDocument is the one YAML document of the text.
+func onlyDocument(text []byte) (*yaml.Node, error) {
+	loader, err := yaml.NewLoader(bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	var document, second yaml.Node
+	switch err := loader.Load(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("is empty: name the partitions at least, as partitions: [gpu]")
+	case err != nil:
+		return nil, syntax(err)
+	}
+	if err := loader.Load(&second); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("line %d: a second document begins: keep everything in one", second.Line)
+	}
+	return &document, nil
+}
+
+// syntax leaves of a parser's error what an administrator can use.
+func syntax(err error) error {
+	var failure *yaml.LoadError
+	if errors.As(err, &failure) && failure.Mark.Line > 0 {
+		return fmt.Errorf("line %d: %s", failure.Mark.Line, failure.Message)
+	}
+	return err
+}
+
+// read takes over the settings and lists all those that cannot be.
+func (c *Config) read(settings []setting) error {
+	var problems []error
+	lines := make(map[string]int)
+	for _, s := range settings {
+		switch read := reader(s.name); {
+		case lines[s.name] != 0:
+			problems = append(problems, fmt.Errorf("line %d: %s: is already set in line %d: remove one", s.value.Line, s.name, lines[s.name]))
+		case read == nil:
+			problems = append(problems, fmt.Errorf("line %d: %s: unknown key: want one of %s", s.value.Line, s.name, siblings(s.name)))
+		default:
+			if err := read(c, s.value); err != nil {
+				problems = append(problems, fmt.Errorf("line %d: %s: %w", s.value.Line, s.name, err))
+			}
+		}
+		lines[s.name] = s.value.Line
+	}
+	return errors.Join(problems...)
+}
+
+// check finds what is wrong between settings, each of which is good for itself.
+func (c *Config) check(round time.Duration) error {
+	if len(c.Partitions) == 0 {
+		return errors.New("partitions: none is named: name those that the daemon shall manage, as partitions: [gpu]")
+	}
+	if least := leaseRoundsMin * round; c.Lease < least {
+		return fmt.Errorf("lease: %s is less than %d rounds of %s: make it at least %s, or the rounds shorter (--round)",
+			c.Lease, leaseRoundsMin, round, least)
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+const fiveMinutes = 5 * time.Minute
+
+func TestAConfigurationThatNamesItsPartitionsIsEnough(t *testing.T) {
+	config, err := parseConfig([]byte("partitions: [gpu]"), fiveMinutes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults(fiveMinutes)
+	want.Partitions = []string{"gpu"}
+	if describe(config) != describe(want) {
+		t.Errorf("it is\n%s, want\n%s", describe(config), describe(want))
+	}
+}
+
+// describe writes a configuration so that two can be compared: policies hold functions, which cannot.
+func describe(c Config) string {
+	names := c.Policy.Name + ", " + c.Allocator.Name
+	c.Policy, c.Allocator = policy.Policy{}, policy.Allocator{}
+	return fmt.Sprintf("%s: %+v", names, c)
+}
+
+func TestEverySettingOfTheFileIsTakenOver(t *testing.T) {
+	config, err := parseConfig([]byte(`
+partitions: [gpu, big]
+policy: srtf
+allocator: greedy
+profile_dirs:
+  - /a
+  - /b
+lease: 20m
+rules:
+  min_run: 1m
+  max_preemptions: 3
+  horizon: 2h
+  patience: 3h
+  stranded: 0.25
+preempt_without_checkpoint: true
+restart_cost: 7s
+checkpoint_hook:
+  before: [/bin/echo, a b]
+  after: [/bin/true]
+  timeout: 5s
+start_timeout: 8s
+concurrency: 2
+rate: 1.5
+`), fiveMinutes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(), ProfileDirs: []string{"/a", "/b"},
+		Lease: 20 * time.Minute,
+		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, Horizon: 2 * time.Hour, Patience: 3 * time.Hour, Stranded: 0.25},
+
+		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second,
+		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
+		StartTimeout: 8 * time.Second, Concurrency: 2, Rate: 1.5,
+	}
+	if describe(config) != describe(want) {
+		t.Errorf("it is\n%s, want\n%s", describe(config), describe(want))
+	}
+}
+
+func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
+	for text, want := range map[string]string{
+		"partitions: [a]\npolcy: las":               `^line 2: polcy: unknown key: want one of partitions, policy, .*rules, .*rate$`,
+		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, horizon, patience, stranded$`,
+		"partitions: [a]\npolicy: lifo":             `^line 2: policy: .*"lifo": want one of fifo, srtf, las, ftf`,
+		"partitions: [a]\nallocator: all":           `^line 2: allocator: .*"all": want one of proportional, greedy, tune`,
+		"partitions: [a]\npolicy: [las]":            `^line 2: policy: want one value, not a list`,
+		"partitions: [a]\npolicy: &x las":           ``,
+		"partitions: [a]\npolicy:":                  `^line 2: policy: has no value: give it one, or remove the key`,
+		"partitions: [a]\npolicy: ''":               `^line 2: policy: has no value`,
+		"partitions: [a]\npartitions: [b]":          `^line 2: partitions: is already set in line 1: remove one$`,
+		"policy: las":                               `^partitions: none is named: .*partitions: \[gpu\]$`,
+		"partitions: []":                            `^line 1: partitions: want a list of at least one, as \[a, b\]$`,
+		"partitions: gpu":                           `^line 1: partitions: want a list`,
+		"partitions: [a, a]":                        `^line 1: partitions: "a" stands there twice`,
+		"partitions: ['a,b']":                       `^line 1: partitions: "a,b" is not the name of one partition: list them`,
+		"partitions: [[a]]":                         `^line 1: partitions: want one value`,
+		"partitions: [a]\nprofile_dirs: [profiles]": `^line 2: profile_dirs: "profiles" is not an absolute path`,
+		"partitions: [a]\nlease: 900":               `^line 2: lease: "900" is not a duration: give it a unit, as 90s`,
+		"partitions: [a]\nlease: 25h":               `^line 2: lease: 25h is out of range: want 1s to 24h0m0s$`,
+		"partitions: [a]\nlease: 9m":                `^lease: 9m0s is less than 2 rounds of 5m0s: make it at least 10m0s, or the rounds shorter`,
+		"partitions: [a]\nlease: 10m":               ``,
+		"partitions: [a]\nrules: 7":                 `^line 2: want keys with values`,
+		"partitions: [a]\nrules: {stranded: nan}":   `^line 2: rules\.stranded: "nan": want a number from 0.001 to 1$`,
+		"partitions: [a]\nrules: {stranded: 2}":     `^line 2: rules\.stranded: "2": want a number`,
+		"partitions: [a]\nconcurrency: 0":           `^line 2: concurrency: "0": want a whole number from 1 to 64$`,
+		"partitions: [a]\nconcurrency: 2.5":         `^line 2: concurrency: "2.5": want a whole number`,
+		"partitions: [a]\nrate: fast":               `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
+
+		"partitions: [a]\npreempt_without_checkpoint: yes":       `^line 2: preempt_without_checkpoint: "yes": want true or false$`,
+		"partitions: [a]\ncheckpoint_hook: {before: save}":       `^line 2: checkpoint_hook\.before: want a list`,
+		"partitions: [a]\ncheckpoint_hook: {before: [save, -a]}": `^line 2: checkpoint_hook\.before: "save" is not an absolute path: name the program as`,
+
+		"":                     `^is empty: name the partitions`,
+		"# nothing":            `^is empty`,
+		"- a":                  `^line 1: want keys with values`,
+		"partitions: [":        `^line \d: `,
+		"a: 1\n---\nb: 1":      `^line 2: a second document begins`,
+		"rate: x\nlease: soon": `(?s)^line 1: rate.*\nline 2: lease`,
+	} {
+		_, err := parseConfig([]byte(text), fiveMinutes)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%q: %v", text, err)
+		case want == "":
+		case err == nil:
+			t.Errorf("%q was taken", text)
+		case !regexp.MustCompile(want).MatchString(err.Error()):
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
+func TestTheLeaseFollowsTheRound(t *testing.T) {
+	for round, want := range map[time.Duration]time.Duration{time.Second: 15 * time.Minute, fiveMinutes: 15 * time.Minute, time.Hour: 3 * time.Hour} {
+		if lease := defaults(round).Lease; lease != want {
+			t.Errorf("rounds of %s have leases of %s, want %s", round, lease, want)
+		}
+	}
+}
+
+// The example says that what is commented out is the default, so without its comment signs it must change nothing.
+func TestTheExampleShowsTheDefaults(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "etc", "synergy-slurmd.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := parseConfig(text, fiveMinutes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile(`(?m)^#(\S|  \S)`).ReplaceAllString(string(text), "$1")
+	full, err := parseConfig([]byte(shown), fiveMinutes)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, shown)
+	}
+	full.Hook.before, full.Hook.after = nil, nil // the example's programs
+	full.Rules.Horizon, full.Rules.Patience, full.Rules.Stranded = theDefaults(t, full.Rules)
+	if describe(full) != describe(plain) {
+		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))
+	}
+	for _, k := range keys() {
+		if own := k.name[strings.LastIndex(k.name, ".")+1:]; !strings.Contains(shown, own+":") {
+			t.Errorf("%s is missing", k.name)
+		}
+	}
+}
+
+// theDefaults checks the rules whose zero value stands for a default, and gives the zero values.
+func theDefaults(t *testing.T, rules policy.Rules) (horizon, patience time.Duration, stranded float64) {
+	t.Helper()
+	if rules.Horizon != policy.DefaultHorizon || rules.Patience != policy.DefaultPatience || rules.Stranded != policy.DefaultStranded {
+		t.Errorf("the rules are not the planner's defaults: %+v", rules)
+	}
+	return 0, 0, 0
+}
+
+func TestTheManualNamesEveryKey(t *testing.T) {
+	manual := read(t, "operations.md")
+	for _, k := range keys() {
+		if !strings.Contains(manual, "`"+k.name+"`") {
+			t.Errorf("docs/operations.md does not explain %s", k.name)
+		}
+	}
+}
+
+func read(t *testing.T, manual string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", manual))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

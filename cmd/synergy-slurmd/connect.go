@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
+)
+
+// poll is the time between two looks at Slurm while a round waits for victims to leave and for starts to come about.
+const poll = time.Second
+
+// connector makes the round's view of Slurm from the flags and a configuration.
+type connector struct {
+	flags   flags
+	book    *ledger.Book
+	log     zerolog.Logger
+	metrics *metrics
+	client  *slurmrest.Client // the open one, or nil
+}
+
+// connect opens Slurm anew, since a configuration may bound requests differently, and makes the rounds that use it.
+func (c *connector) connect(ctx context.Context, config Config) (rounder, error) {
+	c.close()
+	client, err := slurmrest.Open(ctx, slurmrest.Options{
+		URL:        c.flags.slurmrestd,
+		User:       c.flags.user,
+		TokenFile:  c.flags.tokenFile,
+		APIVersion: c.flags.apiVersion,
+		Scontrol:   []string{c.flags.scontrol},
+		Concurrent: config.Concurrency,
+		Rate:       config.Rate,
+		OnCall:     c.count,
+
+		ScontrolByToken: c.flags.byToken,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.client = client
+	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api", client.Version()).Msg("connected to slurm")
+	return &bridge.Runner{
+		Slurm:    client,
+		Ledger:   c.book,
+		Clock:    wall{},
+		Profiles: library.New(config.ProfileDirs...).Lookup,
+		Settings: settings(config, c.flags),
+		Last:     c.book.LastRound(),
+	}, nil
+}
+
+func (c *connector) count(call slurmrest.Call) {
+	c.metrics.request(call.Method+" "+call.Path, call.Err, call.Took)
+}
+
+func (c *connector) close() {
+	if c.client != nil {
+		c.client.Close()
+		c.client = nil
+	}
+}
+
+// settings are a configuration in the words of a round.
+func settings(config Config, f flags) bridge.Settings {
+	return bridge.Settings{
+		Partitions:               config.Partitions,
+		Policy:                   config.Policy,
+		Allocator:                config.Allocator,
+		Rules:                    config.Rules,
+		Round:                    f.round,
+		Lease:                    config.Lease,
+		PreemptWithoutCheckpoint: config.PreemptWithoutCheckpoint,
+		RestartCost:              config.RestartCost,
+		StartTimeout:             config.StartTimeout,
+		Poll:                     poll,
+		Parallel:                 config.Concurrency,
+		Hook:                     config.Hook.orNone(),
+		Shadow:                   f.shadow,
+	}
+}
+
+// openLedger opens the ledger, or a new one in place of one that is damaged: everything but the service that jobs attained can
+// be had again from Slurm, and rounds should not wait for a human for that.
+func openLedger(path string, log zerolog.Logger) (*ledger.Book, error) {
+	book, err := ledger.Open(path, ledger.Options{})
+	if !errors.Is(err, ledger.ErrCorrupt) {
+		return book, err
+	}
+	aside, moved := ledger.SetAside(path, time.Now())
+	if moved != nil {
+		return nil, fmt.Errorf("%w; %w", err, moved)
+	}
+	log.Warn().Err(err).Str("kept_as", aside).Msg("the ledger was damaged: starting with an empty one")
+	return ledger.Open(path, ledger.Options{})
+}
+
+// wall is the wall clock.
+type wall struct{}
+
+func (wall) Now() time.Time { return time.Now() }
+
+func (wall) Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

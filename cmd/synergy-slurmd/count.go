@@ -1,0 +1,87 @@
+package main
+
+import (
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// tally is a report in numbers.
+type tally struct {
+	granted, waiting, outside int
+	reasons                   map[policy.Reason]int // of the waiting ones
+	given, fair               gres.Vector           // all grants together, and their proportional shares
+	gain                      float64               // mean over the granted GPUs; 0: none is granted
+	steps                     map[stepKind]int
+}
+
+// stepKind is what became of a kind of step.
+type stepKind struct {
+	verb    bridge.Verb
+	outcome outcome
+}
+
+// outcome is how something ended, in a word for counting.
+type outcome string
+
+const (
+	done    outcome = "done"
+	failed  outcome = "failed"
+	planned outcome = "planned" // in shadow mode nothing more happens
+)
+
+func count(report bridge.Report) tally {
+	t := tally{
+		outside: len(report.Outside),
+		reasons: make(map[policy.Reason]int),
+		steps:   make(map[stepKind]int),
+	}
+	for _, decision := range report.Plan.Decisions {
+		t.decision(decision)
+	}
+	if t.given.GPUs > 0 {
+		t.gain /= float64(t.given.GPUs)
+	}
+	for _, step := range report.Steps {
+		t.steps[stepKind{step.Verb, outcomeOf(step, report.Shadow)}]++
+	}
+	return t
+}
+
+func (t *tally) decision(d policy.Decision) {
+	if d.Grant == nil {
+		t.waiting++
+		t.reasons[d.Reason]++
+		return
+	}
+	t.granted++
+	given := d.Grant.Total()
+	t.given = t.given.Plus(given)
+	t.fair = t.fair.Plus(d.Fair.Times(len(d.Grant.Nodes)))
+	t.gain += d.Gain * float64(given.GPUs)
+}
+
+func outcomeOf(step bridge.Step, shadow bool) outcome {
+	switch {
+	case step.Error != "":
+		return failed
+	case shadow:
+		return planned
+	}
+	return done
+}
+
+// of is the number of steps of a verb, whatever became of them but failures.
+func (t *tally) of(verb bridge.Verb) int {
+	return t.steps[stepKind{verb, done}] + t.steps[stepKind{verb, planned}]
+}
+
+func (t *tally) failures() int {
+	sum := 0
+	for kind, n := range t.steps {
+		if kind.outcome == failed {
+			sum += n
+		}
+	}
+	return sum
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// rounder holds one round after the other; bridge.Runner is the real one.
+type rounder interface {
+	Round(ctx context.Context) (bridge.Report, error)
+}
+
+// Limits on the daemon's patience.
+const (
+	firstRetry = 5 * time.Second  // after a failed round; doubles up to the time between rounds
+	overrun    = time.Minute      // by which a round may be late; it ends by itself when the next is due
+	farewell   = 20 * time.Second // that a round has to end by itself when the daemon is stopped
+	slack      = 30 * time.Second // by which the loop may be late before the watchdog is no longer fed
+)
+
+// daemon holds rounds until it is told to stop. It runs one at a time, and everything that it tells the outside it tells
+// between two of them.
+type daemon struct {
+	period time.Duration
+	config Config
+	// connect makes the rounder for a configuration. It is called for the first round, after each reload, and again as long as
+	// it fails.
+	connect func(ctx context.Context, config Config) (rounder, error)
+	reload  func() (Config, error)
+	hangups <-chan os.Signal // each asks for a reload
+
+	journal *journal
+	metrics *metrics
+	health  *health
+	manager manager
+
+	rounder  rounder
+	failures int // rounds in a row
+	// due is when the loop shows the next sign of life, in nanoseconds since the epoch.
+	due atomic.Int64
+}
+
+// run holds rounds until ctx ends. A round that is under way then is given a while to end by itself.
+func (d *daemon) run(ctx context.Context) {
+	d.manager.ready()
+	defer d.manager.stopping()
+	defer d.feedWatchdog()()
+	for ctx.Err() == nil {
+		began := time.Now()
+		d.turn(ctx)
+		d.rest(ctx, d.pause(began, time.Now()))
+	}
+}
+
+// feedWatchdog feeds it until the function that it returns has returned.
+func (d *daemon) feedWatchdog() (stop func()) {
+	d.expect(slack)
+	ctx, cancel := context.WithCancel(context.Background())
+	var feeder sync.WaitGroup
+	feeder.Go(func() { d.manager.feed(ctx, d.alive) })
+	return func() {
+		cancel()
+		feeder.Wait()
+	}
+}
+
+// errOnce is all that there is to add when the log has told how the one round failed.
+var errOnce = errors.New("the round did not end well")
+
+// once holds one round.
+func (d *daemon) once(ctx context.Context) error {
+	d.turn(ctx)
+	if d.failures > 0 {
+		return errOnce
+	}
+	return nil
+}
+
+// turn holds one round and tells everybody about it.
+func (d *daemon) turn(ctx context.Context) {
+	began := time.Now()
+	report, err := d.round(ctx)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errStopped
+	}
+	if err == nil {
+		d.failures = 0
+	} else {
+		d.failures++
+	}
+	took := time.Since(began)
+	d.metrics.round(report, took, err)
+	d.health.round(report.Round, time.Now(), err)
+	d.journal.round(report, took, err)
+	d.manager.status(report, err)
+}
+
+// errStopped is the end of a round that was cut short because the daemon was told to stop.
+var errStopped = errors.New("cut short: the daemon is stopping")
+
+func (d *daemon) round(ctx context.Context) (bridge.Report, error) {
+	limit := d.period + overrun
+	d.expect(limit + farewell + slack)
+	ctx, cancel := lingering(ctx, limit)
+	defer cancel()
+	if d.rounder == nil {
+		connected, err := d.connect(ctx, d.config)
+		if err != nil {
+			return bridge.Report{}, err
+		}
+		d.rounder = connected
+	}
+	return d.rounder.Round(ctx)
+}
+
+// lingering is a context that ends at the limit, or a while after its parent: a step that has begun had better end.
+func lingering(parent context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(parent), limit)
+	var timer atomic.Pointer[time.Timer]
+	stop := context.AfterFunc(parent, func() { timer.Store(time.AfterFunc(farewell, cancel)) })
+	return ctx, func() {
+		stop()
+		if t := timer.Load(); t != nil {
+			t.Stop()
+		}
+		cancel()
+	}
+}
+
+// pause is the time from now until the next round, after one that began at began. Rounds begin with the whole periods of the
+// clock, so that they keep their hour over restarts; after one that lasted longer the next follows at once. While rounds fail
+// they are tried again sooner, after a pause that doubles.
+func (d *daemon) pause(began, now time.Time) time.Duration {
+	if d.failures > 0 {
+		return min(d.period, firstRetry<<min(d.failures-1, 20))
+	}
+	return max(0, began.Truncate(d.period).Add(d.period).Sub(now))
+}
+
+// rest waits, and reads the configuration again when it is asked to.
+func (d *daemon) rest(ctx context.Context, pause time.Duration) {
+	d.expect(pause + slack)
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-d.hangups:
+			d.reconfigure()
+		}
+	}
+}
+
+// reconfigure reads the configuration again for the rounds to come. A bad one changes nothing.
+func (d *daemon) reconfigure() {
+	d.manager.reloading()
+	defer d.manager.ready()
+	config, err := d.reload()
+	d.metrics.reload(err)
+	d.journal.reload(err)
+	if err == nil {
+		d.config, d.rounder = config, nil
+	}
+}
+
+// expect announces the next sign of life.
+func (d *daemon) expect(within time.Duration) { d.due.Store(time.Now().Add(within).UnixNano()) }
+
+// alive says whether the loop still turns. Rounds that fail are a sign of life: a restart does not mend Slurm.
+func (d *daemon) alive() bool { return time.Now().UnixNano() <= d.due.Load() }

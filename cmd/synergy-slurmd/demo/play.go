@@ -1,0 +1,109 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// Rounds as the daemon holds them by default.
+const (
+	round = 5 * time.Minute
+	lease = 15 * time.Minute
+)
+
+// tooLong is more rounds than any workload here needs: two days.
+const tooLong = 600
+
+// play is one run of the workload on an empty cluster.
+type play struct {
+	jobs     []job
+	profiles map[string]*sensitivity.Profile // by model
+	clock    *slurmtest.Clock
+	slurm    *slurmtest.Slurm
+	runner   *bridge.Runner
+	present  []int // the jobs that the last round met
+	refused  error // what Slurm said to a submission that it did not take
+}
+
+// opening is when the virtual clock starts. It shows nowhere.
+func opening() time.Time { return time.Date(2026, 1, 1, 9, 0, 0, 0, time.UTC) }
+
+func newPlay(jobs []job, p policy.Policy, a policy.Allocator) (*play, error) {
+	clock := slurmtest.NewClock(opening())
+	y := &play{
+		jobs: jobs, profiles: map[string]*sensitivity.Profile{}, clock: clock,
+		slurm: slurmtest.New(clock, slurmtest.Options{Nodes: slurmtest.Rack(nodes, server, partition)}),
+	}
+	for _, j := range jobs {
+		profile, err := readProfile(j.model)
+		if err != nil {
+			return nil, err
+		}
+		y.profiles[j.model] = profile
+		clock.At(opening().Add(j.at), func() { y.submit(j, profile) })
+	}
+	y.runner = y.daemon(p, a)
+	return y, nil
+}
+
+// daemon is the daemon's own runner with its default settings, beside the emulated Slurm in place of a real one.
+func (y *play) daemon(p policy.Policy, a policy.Allocator) *bridge.Runner {
+	return &bridge.Runner{
+		Slurm: y.slurm, Ledger: &ledger.Memory{}, Clock: y.clock, Profiles: y.profile,
+		Settings: bridge.Settings{
+			Partitions: []string{partition}, Policy: p, Allocator: a,
+			Rules: policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20},
+			Round: round, Lease: lease, RestartCost: 2 * time.Minute, StartTimeout: time.Minute,
+			Poll: time.Second, Parallel: 1, // one call at a time: the order of calls is part of the outcome
+		},
+	}
+}
+
+// profile finds a profile by the name in a job's comment.
+func (y *play) profile(name string) (*sensitivity.Profile, error) {
+	p, known := y.profiles[strings.TrimSuffix(name, extension)]
+	if !known {
+		return nil, fmt.Errorf("profile %s: not found", name)
+	}
+	return p, nil
+}
+
+func (y *play) submit(j job, p *sensitivity.Profile) {
+	if _, err := y.slurm.Submit(j.spec(p)); err != nil {
+		y.refused = errors.Join(y.refused, err)
+	}
+}
+
+// run holds rounds until one finds every job gone, and shows each to watch.
+func (y *play) run(ctx context.Context, watch func(context.Context, *scene) error) (outcome, error) {
+	y.clock.Advance(0) // those who are there from the beginning
+	for range tooLong {
+		began := y.clock.Now()
+		s, err := y.round(ctx)
+		if err := errors.Join(err, y.refused); err != nil {
+			return outcome{}, err
+		}
+		if err := watch(ctx, s); err != nil {
+			return outcome{}, err
+		}
+		if y.over(s) {
+			return y.outcome(), nil
+		}
+		if err := y.clock.Sleep(ctx, round-y.clock.Now().Sub(began)); err != nil {
+			return outcome{}, fmt.Errorf("wait for the next round: %w", err)
+		}
+	}
+	return outcome{}, fmt.Errorf("some of %d jobs have not ended after %d rounds", len(y.jobs), tooLong)
+}
+
+// over says that every job has come and gone.
+func (y *play) over(s *scene) bool { return y.slurm.Submitted() == len(y.jobs) && s.jobs == 0 }

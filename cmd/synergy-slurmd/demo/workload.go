@@ -1,0 +1,113 @@
+package demo
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/etc/profiles"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// The emulated cluster: the paper's servers, of which every GPU has a proportional share of 3 cores and 62.5 GB.
+const (
+	nodes     = 2
+	partition = "gpu"
+)
+
+var server = gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}
+
+// job is one line of the workload: what a user submits, and when.
+type job struct {
+	at     time.Duration // since the demonstration began
+	model  string
+	gpus   int
+	length time.Duration // at the proportional share
+}
+
+// workload is the story that is told: a cluster that is full at once, a rush before everybody goes to lunch, and two jobs that
+// want a whole node.
+func workload() []job {
+	const m = time.Minute
+	return []job{
+		{0 * m, "transformer", 4, 68 * m},
+		{0 * m, "alexnet", 1, 170 * m},
+		{0 * m, "gnmt", 2, 58 * m},
+		{0 * m, "shufflenet", 1, 150 * m},
+		{0 * m, "deepspeech", 2, 53 * m},
+		{0 * m, "m5", 1, 120 * m},
+		{0 * m, "lstm", 2, 38 * m},
+		{4 * m, "gnmt", 4, 43 * m},
+		{11 * m, "res18", 1, 110 * m},
+		{16 * m, "mobilenet", 2, 78 * m},
+		{22 * m, "lstm", 8, 28 * m},
+		{31 * m, "alexnet", 2, 93 * m},
+		{38 * m, "lstm", 1, 22 * m},
+
+		{44 * m, "res18", 2, 97 * m},
+		{44 * m, "transformer", 4, 73 * m},
+		{44 * m, "shufflenet", 1, 180 * m},
+		{44 * m, "m5", 1, 92 * m},
+		{44 * m, "gnmt", 4, 57 * m},
+		{44 * m, "res50", 2, 33 * m},
+
+		{57 * m, "mobilenet", 1, 52 * m},
+		{63 * m, "transformer", 8, 23 * m},
+		{68 * m, "deepspeech", 1, 63 * m},
+		{74 * m, "gnmt", 2, 78 * m},
+		{82 * m, "alexnet", 1, 102 * m},
+	}
+}
+
+// deal is the workload of a seed: 0 is the story as it is written, any other number gives the same sizes and lengths to other
+// models at other times.
+func deal(seed uint64) []job {
+	jobs := workload()
+	if seed == 0 {
+		return jobs
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	random.Shuffle(len(jobs), func(i, k int) { jobs[i].model, jobs[k].model = jobs[k].model, jobs[i].model })
+	random.Shuffle(len(jobs), func(i, k int) { jobs[i].at, jobs[k].at = jobs[k].at, jobs[i].at })
+	slices.SortStableFunc(jobs, func(a, b job) int { return int(a.at - b.at) })
+	return jobs
+}
+
+// extension of a profile's file.
+const extension = ".json"
+
+// readProfile reads the profile of one of the paper's models.
+func readProfile(model string) (*sensitivity.Profile, error) {
+	text, err := profiles.FS.ReadFile(model + extension)
+	if err != nil {
+		return nil, fmt.Errorf("profile of %s: %w", model, err)
+	}
+	p, err := sensitivity.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("profile of %s: %w", model, err)
+	}
+	return p, nil
+}
+
+// spec is the job as sbatch and the lua let it in: it asks for the proportional share, names its profile, and saves when it is
+// asked to. It trains as fast as its profile says for what Slurm gave it.
+func (j job) spec(p *sensitivity.Profile) slurmtest.Spec {
+	share := gres.Proportional(server, j.gpus)
+	return slurmtest.Spec{
+		Name: j.model, Partition: partition, Lease: lease,
+		Comment: fmt.Sprintf("synergy-profile=%s synergy-checkpoint=USR1@60 synergy-length=%gm", j.model+extension, j.length.Minutes()),
+		Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: share.CPUs, Memory: share.Memory, GPUs: j.gpus},
+		Work: slurmtest.Work{
+			Length:   j.length,
+			Rate:     func(has bridge.Allocated) float64 { return p.Gain(has.PerNode, share) },
+			OnSignal: slurmtest.Saves, OnTerm: slurmtest.Saves,
+			Save: seconds(p.CheckpointSeconds), Restart: seconds(p.StartSeconds),
+		},
+	}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+)
+
+// flags are what it takes a restart to change.
+type flags struct {
+	config      string
+	round       time.Duration
+	once        bool
+	shadow      bool
+	checkConfig bool
+	version     bool
+
+	slurmrestd string
+	user       string
+	tokenFile  string
+	apiVersion string
+	scontrol   string
+	byToken    bool
+
+	ledger    string
+	listen    string
+	logFormat string
+	logLevel  string
+}
+
+// Formats of the log.
+const (
+	logJSON    = "json"
+	logConsole = "console"
+)
+
+const usage = `synergy-slurmd gives GPU jobs on Slurm the CPUs and memory that their models need.
+
+Each round it decides who runs, where and with how much, and makes Slurm do it. When it
+stops, Slurm goes on by itself.
+
+Usage: synergy-slurmd [flags]
+
+`
+
+// parseFlags reads the command line. pflag.ErrHelp: the usage was asked for and has been written.
+func parseFlags(args []string, out io.Writer) (flags, error) {
+	var f flags
+	set := pflag.NewFlagSet("synergy-slurmd", pflag.ContinueOnError)
+	f.define(set)
+	set.SortFlags = false
+	set.SetOutput(out)
+	set.Usage = func() { fmt.Fprint(out, usage, set.FlagUsages()) }
+	if err := set.Parse(args); err != nil {
+		return flags{}, err
+	}
+	if set.NArg() > 0 {
+		return flags{}, fmt.Errorf("unexpected argument %q: everything is a flag or in the configuration file", set.Arg(0))
+	}
+	return f, f.check()
+}
+
+func (f *flags) define(set *pflag.FlagSet) {
+	set.StringVar(&f.config, "config", "/etc/synergy/synergy-slurmd.yaml", "configuration `file`; SIGHUP reads it again")
+	set.DurationVar(&f.round, "round", 300*time.Second, "time between rounds")
+	set.BoolVar(&f.once, "once", false, "hold one round and exit")
+	set.BoolVar(&f.shadow, "shadow", false, "decide and report, but change nothing in Slurm")
+	set.BoolVar(&f.checkConfig, "check-config", false, "read the configuration and the profiles, say what is wrong, and exit")
+
+	set.StringVar(&f.slurmrestd, "slurmrestd", "http://127.0.0.1:6820", "`URL` of slurmrestd, http://… or unix:/…")
+	set.StringVar(&f.user, "user", "synergy", "Slurm `user` to act as, an operator")
+	set.StringVar(&f.tokenFile, "token-file", "/var/lib/synergy/token", "`file` with that user's JSON web token, readable by its owner only")
+	set.StringVar(&f.apiVersion, "api-version", "", "`version` of the REST API, as v0.0.42; empty takes the newest known to both sides")
+	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for the one thing that the REST API cannot do, requeue")
+	set.BoolVar(&f.byToken, "scontrol-by-token", false, "give scontrol the token too, on a host without munge")
+
+	set.StringVar(&f.ledger, "ledger", "/var/lib/synergy/ledger", "`file` with attained service and the last reports; locked, so that a host runs one daemon")
+	set.StringVar(&f.listen, "listen", "127.0.0.1:9817", "`address` for /metrics, /healthz and /round; empty for none")
+	set.StringVar(&f.logFormat, "log-format", logJSON, "json or console")
+	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	set.BoolVar(&f.version, "version", false, "print the version and exit")
+}
+
+func (f *flags) check() error {
+	if f.round < time.Second || f.round > day {
+		return fmt.Errorf("--round %s is out of range: want 1s to 24h, 5m is usual", f.round)
+	}
+	if f.logFormat != logJSON && f.logFormat != logConsole {
+		return fmt.Errorf("--log-format %q: want json or console", f.logFormat)
+	}
+	if level, err := zerolog.ParseLevel(f.logLevel); err != nil || level < zerolog.DebugLevel || level > zerolog.ErrorLevel {
+		return fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)
+	}
+	if _, _, err := net.SplitHostPort(f.listen); f.listen != "" && err != nil {
+		return fmt.Errorf("--listen %q: want an address and a port, as 127.0.0.1:9817, or nothing", f.listen)
+	}
+	if f.ledger == "" {
+		return errors.New("--ledger is empty: name a file, the daemon will make it")
+	}
+	return nil
+}
+
+// isLoopback says whether only this host can reach the address.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// healthyRounds is how many rounds may pass without a good one: the lease of a waiting job does not last much longer.
+const healthyRounds = 3
+
+// health says whether the daemon does its work. Rounds write it, requests read it.
+type health struct {
+	patience time.Duration
+
+	mu    sync.Mutex
+	since time.Time // of the last good round, or of the start
+	last  int       // number of the last good round; 0: none yet
+	err   error     // of the last round
+}
+
+func newHealth(period time.Duration, now time.Time) *health {
+	return &health{patience: healthyRounds * period, since: now}
+}
+
+// round notes how a round ended.
+func (h *health) round(number int, now time.Time, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err
+	if err == nil {
+		h.since, h.last = now, number
+	}
+}
+
+// check is nil, with a sentence about the last good round, or the reason why a human should look.
+func (h *health) check(now time.Time) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ago := now.Sub(h.since).Round(time.Second)
+	last := fmt.Sprintf("round %d ended well %s ago", h.last, ago)
+	if h.last == 0 {
+		last = fmt.Sprintf("no round has ended well in the %s since the start", ago)
+	}
+	switch {
+	case ago <= h.patience:
+		return last, nil
+	case h.err != nil:
+		return "", fmt.Errorf("%s; the last one: %w", last, h.err)
+	}
+	return "", fmt.Errorf("%s, and none has ended since", last)
+}

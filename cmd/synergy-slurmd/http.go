@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+)
+
+// archive has the reports of past rounds.
+type archive interface {
+	Rounds() ([]int, error)
+	Report(round int) (bridge.Report, error)
+	Latest() (bridge.Report, error)
+}
+
+const index = `synergy-slurmd
+
+/healthz     200 while rounds end well, 503 and the reason otherwise
+/metrics     for Prometheus
+/round       the last round: snapshot, plan and steps
+/rounds      the numbers of the rounds that are kept
+/round/17    one of them
+`
+
+// pages is everything that can be read over HTTP. Nothing can be written.
+func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, h) })
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /round", func(w http.ResponseWriter, _ *http.Request) {
+		report, err := reports.Latest()
+		serveJSON(w, report, err)
+	})
+	mux.HandleFunc("GET /rounds", func(w http.ResponseWriter, _ *http.Request) {
+		rounds, err := reports.Rounds()
+		serveJSON(w, append([]int{}, rounds...), err)
+	})
+	mux.HandleFunc("GET /round/{number}", func(w http.ResponseWriter, r *http.Request) {
+		number, err := strconv.Atoi(r.PathValue("number"))
+		if err != nil {
+			http.Error(w, "want the number of a round, as /round/17", http.StatusBadRequest)
+			return
+		}
+		report, err := reports.Report(number)
+		serveJSON(w, report, err)
+	})
+	return guarded(mux)
+}
+
+// guarded keeps browsers from taking what users wrote into job names for anything but data.
+func guarded(inner http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		inner.ServeHTTP(w, r)
+	})
+}
+
+func serveHealth(w http.ResponseWriter, h *health) {
+	last, err := h.check(time.Now())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, last)
+}
+
+func serveJSON[T bridge.Report | []int](w http.ResponseWriter, value T, err error) {
+	if errors.Is(err, ledger.ErrNoReport) {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(value) // an error is the reader's going away
+}
+
+// Limits on readers. A report of a large cluster is some megabytes.
+const (
+	readLimit     = 10 * time.Second
+	writeLimit    = time.Minute
+	idleLimit     = 2 * time.Minute
+	headerLimit   = 16 << 10
+	shutdownLimit = 3 * time.Second
+)
+
+// listening is a server that answers until it is closed.
+type listening struct {
+	server  *http.Server
+	stopped chan struct{}
+}
+
+// listen starts to answer at the address.
+func listen(address string, handler http.Handler) (*listening, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w: name another --listen address, or an empty one for none", err)
+	}
+	l := &listening{
+		server: &http.Server{Addr: listener.Addr().String(), Handler: handler, ReadTimeout: readLimit, ReadHeaderTimeout: readLimit,
+			WriteTimeout: writeLimit, IdleTimeout: idleLimit, MaxHeaderBytes: headerLimit},
+		stopped: make(chan struct{}),
+	}
+	go func() {
+		defer close(l.stopped)
+		l.server.Serve(listener) // ends with close; an accept that fails for good shows in the monitoring as a target that is down
+	}()
+	return l, nil
+}
+
+// close lets running answers end, and joins the server.
+func (l *listening) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownLimit)
+	defer cancel()
+	if l.server.Shutdown(ctx) != nil {
+		l.server.Close()
+	}
+	<-l.stopped
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+)
+
+// site is all pages over a ledger with two rounds.
+func site(t *testing.T) (http.Handler, *health) {
+	t.Helper()
+	memory := &ledger.Memory{}
+	for _, round := range []int{16, 17} {
+		if err := memory.Settle(nil, bridge.Report{Round: round, Notes: []bridge.Note{{Job: 1, Text: "<script>"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := newHealth(fiveMinutes, time.Now())
+	return pages(h, fullMetrics().registry, memory), h
+}
+
+func get(t *testing.T, pages http.Handler, method, path string) *http.Response {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	pages.ServeHTTP(answer, httptest.NewRequest(method, path, nil))
+	return answer.Result()
+}
+
+func body(t *testing.T, answer *http.Response) string {
+	t.Helper()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
+	pages, _ := site(t)
+	for _, page := range []struct {
+		path   string
+		status int
+		has    string
+	}{
+		{"/", 200, "/healthz"},
+		{"/healthz", 200, "no round has ended well"},
+		{"/metrics", 200, `synergy_build_info{goversion="go`},
+		{"/round", 200, `{"round":17,`},
+		{"/round/16", 200, `{"round":16,`},
+		{"/rounds", 200, "[16,17]"},
+		{"/round/15", 404, "no such report"},
+		{"/round/last", 400, "want the number of a round"},
+		{"/secrets", 404, ""},
+	} {
+		answer := get(t, pages, "GET", page.path)
+		if text := body(t, answer); answer.StatusCode != page.status || !strings.Contains(text, page.has) {
+			t.Errorf("%s: %d %.200s", page.path, answer.StatusCode, text)
+		}
+		if answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: a browser may take it for something else", page.path)
+		}
+	}
+}
+
+func TestNothingCanBeWrittenOverHTTP(t *testing.T) {
+	pages, _ := site(t)
+	for _, path := range []string{"/", "/healthz", "/metrics", "/round", "/round/16", "/rounds"} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+			if answer := get(t, pages, method, path); answer.StatusCode < 400 {
+				t.Errorf("%s %s: %d", method, path, answer.StatusCode)
+			}
+		}
+		if answer := get(t, pages, "HEAD", path); answer.StatusCode != 200 {
+			t.Errorf("HEAD %s: %d", path, answer.StatusCode)
+		}
+	}
+}
+
+func TestTheLastRoundIsTheReportThatWasSettled(t *testing.T) {
+	pages, _ := site(t)
+	answer := get(t, pages, "GET", "/round")
+	var report bridge.Report
+	if err := json.Unmarshal([]byte(body(t, answer)), &report); err != nil || report.Round != 17 || report.Notes[0].Text != "<script>" {
+		t.Errorf("%v: %+v", err, report)
+	}
+	if kind := answer.Header.Get("Content-Type"); kind != "application/json" {
+		t.Errorf("it is of type %s", kind)
+	}
+}
+
+func TestALedgerWithoutRoundsHasNoLastOne(t *testing.T) {
+	empty := pages(newHealth(fiveMinutes, time.Now()), testMetrics().registry, &ledger.Memory{})
+	if answer := get(t, empty, "GET", "/round"); answer.StatusCode != 404 {
+		t.Errorf("/round: %d", answer.StatusCode)
+	}
+	if text := body(t, get(t, empty, "GET", "/rounds")); strings.TrimSpace(text) != "[]" {
+		t.Errorf("/rounds: %s", text)
+	}
+}
+
+func TestTheDaemonIsIllThreeRoundsAfterTheLastGoodOne(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	h := newHealth(fiveMinutes, start)
+	h.round(4, start.Add(time.Minute), nil)
+	h.round(0, start.Add(6*time.Minute), errors.New("observe: slurm controller unreachable"))
+	if last, err := h.check(start.Add(16 * time.Minute)); err != nil || last != "round 4 ended well 15m0s ago" {
+		t.Errorf("%s, %v", last, err)
+	}
+	_, err := h.check(start.Add(16*time.Minute + time.Second))
+	if err == nil || err.Error() != "round 4 ended well 15m1s ago; the last one: observe: slurm controller unreachable" {
+		t.Error(err)
+	}
+}
+
+func TestADaemonWhoseFirstRoundHangsIsIll(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	h := newHealth(time.Minute, start)
+	if _, err := h.check(start.Add(4 * time.Minute)); err == nil || !strings.Contains(err.Error(), "none has ended since") {
+		t.Error(err)
+	}
+}
+
+func TestIllHealthIsServiceUnavailable(t *testing.T) {
+	pages, h := site(t)
+	h.since = h.since.Add(-time.Hour)
+	h.err = errors.New("observe: token file: mode 0644")
+	answer := get(t, pages, "GET", "/healthz")
+	if text := body(t, answer); answer.StatusCode != 503 || !strings.Contains(text, "mode 0644") {
+		t.Errorf("%d %s", answer.StatusCode, text)
+	}
+}
+
+func TestTheServerEndsWithTheDaemon(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	pages, _ := site(t)
+	server, err := listen("127.0.0.1:0", pages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	url := "http://" + server.server.Addr + "/healthz"
+	answer, err := client.Get(url)
+	if err != nil || answer.StatusCode != 200 {
+		t.Fatalf("%v, %v", answer, err)
+	}
+	answer.Body.Close()
+	if _, err := listen(server.server.Addr, pages); err == nil {
+		t.Error("the address was given twice")
+	}
+	server.close()
+	if _, err := client.Get(url); err == nil {
+		t.Error("it answers after its end")
+	}
+}
+
+func TestRoundsAndPagesEndWithoutLeavingAnythingBehind(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for _, address := range []string{"127.0.0.1:0", ""} {
+		rounds := &roundsOf{hold: atOnce}
+		d := testDaemon(rounds)
+		ctx, cancel := contextUntil(t, func() bool { return d.health.good() })
+		if err := d.serveAndRun(ctx, address, &ledger.Memory{}); err != nil {
+			t.Error(err)
+		}
+		cancel()
+		if len(rounds.began) == 0 {
+			t.Error("no round was held")
+		}
+	}
+}
+
+func TestOnlyThisHostReachesALoopbackAddress(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:9817": true, "localhost:1": true, "[::1]:1": true, "127.8.8.8:1": true,
+		":9817": false, "0.0.0.0:9817": false, "[::]:1": false, "10.0.0.1:1": false, "node:1": false, "nonsense": false,
+	} {
+		if isLoopback(address) != want {
+			t.Errorf("%s: %v", address, !want)
+		}
+	}
+}
+
+// contextUntil is a context that ends when something has come about.
+func contextUntil(t *testing.T, about func() bool) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil && !about() {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}
+
+// good says whether a round has ended well.
+func (h *health) good() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last > 0
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// setting is one value of the file, under the names of its sections and its own, joined by dots.
+type setting struct {
+	name  string
+	value *yaml.Node
+}
+
+// readFunc takes a value over into the configuration, or says what is wrong with it.
+type readFunc func(c *Config, value *yaml.Node) error
+
+// key is one setting that the file may have.
+type key struct {
+	name string
+	read readFunc
+}
+
+const day = 24 * time.Hour
+
+// keys is all that the file may say, with the limits of each value.
+func keys() []key {
+	return []key{
+		{"partitions", words(func(c *Config) *[]string { return &c.Partitions }, partition)},
+		{"policy", named(func(c *Config) *policy.Policy { return &c.Policy }, policy.ParsePolicy)},
+		{"allocator", named(func(c *Config) *policy.Allocator { return &c.Allocator }, policy.ParseAllocator)},
+		{"profile_dirs", words(func(c *Config) *[]string { return &c.ProfileDirs }, folder)},
+		{"lease", duration(func(c *Config) *time.Duration { return &c.Lease }, time.Second, day)},
+		{"rules.min_run", duration(func(c *Config) *time.Duration { return &c.Rules.MinRun }, 0, 30*day)},
+		{"rules.max_preemptions", whole(func(c *Config) *int { return &c.Rules.MaxPreemptions }, 0, 100_000)},
+		{"rules.horizon", duration(func(c *Config) *time.Duration { return &c.Rules.Horizon }, time.Minute, 30*day)},
+		{"rules.patience", duration(func(c *Config) *time.Duration { return &c.Rules.Patience }, time.Minute, 365*day)},
+		{"rules.stranded", number(func(c *Config) *float64 { return &c.Rules.Stranded }, 0.001, 1)},
+		{"preempt_without_checkpoint", truth(func(c *Config) *bool { return &c.PreemptWithoutCheckpoint })},
+		{"restart_cost", duration(func(c *Config) *time.Duration { return &c.RestartCost }, 0, day)},
+		{"checkpoint_hook.before", command(func(c *Config) *[]string { return &c.Hook.before })},
+		{"checkpoint_hook.after", command(func(c *Config) *[]string { return &c.Hook.after })},
+		{"checkpoint_hook.timeout", duration(func(c *Config) *time.Duration { return &c.Hook.timeout }, time.Second, 10*time.Minute)},
+		{"start_timeout", duration(func(c *Config) *time.Duration { return &c.StartTimeout }, time.Second, 10*time.Minute)},
+		{"concurrency", whole(func(c *Config) *int { return &c.Concurrency }, 1, 64)},
+		{"rate", number(func(c *Config) *float64 { return &c.Rate }, 0.1, 10_000)},
+	}
+}
+
+// reader finds how the key of that name is read; nil: there is no such key.
+func reader(name string) readFunc {
+	for _, k := range keys() {
+		if k.name == name {
+			return k.read
+		}
+	}
+	return nil
+}
+
+// isSection says whether name is a key that holds others.
+func isSection(name string) bool {
+	return slices.ContainsFunc(keys(), func(k key) bool { return strings.HasPrefix(k.name, name+".") })
+}
+
+// siblings lists the keys that could stand where name stands.
+func siblings(name string) string {
+	section := name[:strings.LastIndex(name, ".")+1]
+	var found []string
+	for _, k := range keys() {
+		if rest, inside := strings.CutPrefix(k.name, section); inside {
+			own, _, _ := strings.Cut(rest, ".")
+			found = append(found, own)
+		}
+	}
+	return strings.Join(slices.Compact(found), ", ")
+}
+
+// flatten lists the settings below a mapping in the order of the file. Anchors and merges are left out of the language: nobody
+// needs them for twenty keys.
+func flatten(prefix string, mapping *yaml.Node) ([]setting, error) {
+	if mapping.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: want keys with values, as policy: las", mapping.Line)
+	}
+	var settings []setting
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		name, value := prefix+mapping.Content[i].Value, mapping.Content[i+1]
+		if !isSection(name) {
+			settings = append(settings, setting{name, value})
+			continue
+		}
+		inner, err := flatten(name+".", value)
+		if err != nil {
+			return nil, err
+		}
+		settings = append(settings, inner...)
+	}
+	return settings, nil
+}
+
+// scalar is the text of a value that is neither a list nor a section.
+func scalar(value *yaml.Node) (string, error) {
+	if value.Kind != yaml.ScalarNode {
+		return "", errors.New("want one value, not a list, keys or a reference")
+	}
+	if value.Value == "" || value.Tag == "!!null" {
+		return "", errors.New("has no value: give it one, or remove the key for the default")
+	}
+	return value.Value, nil
+}
+
+func duration(field func(*Config) *time.Duration, least, most time.Duration) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		text, err := scalar(value)
+		if err != nil {
+			return err
+		}
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is not a duration: give it a unit, as 90s, 15m or 2h", text)
+		}
+		if d < least || d > most {
+			return fmt.Errorf("%s is out of range: want %s to %s", text, least, most)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func whole(field func(*Config) *int, least, most int) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		text, err := scalar(value)
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < least || n > most {
+			return fmt.Errorf("%q: want a whole number from %d to %d", text, least, most)
+		}
+		*field(c) = n
+		return nil
+	}
+}
+
+func number(field func(*Config) *float64, least, most float64) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		text, err := scalar(value)
+		if err != nil {
+			return err
+		}
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(x >= least && x <= most) { // written so that NaN fails
+			return fmt.Errorf("%q: want a number from %g to %g", text, least, most)
+		}
+		*field(c) = x
+		return nil
+	}
+}
+
+func truth(field func(*Config) *bool) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		text, err := scalar(value)
+		if err != nil {
+			return err
+		}
+		if text != "true" && text != "false" {
+			return fmt.Errorf("%q: want true or false", text)
+		}
+		*field(c) = text == "true"
+		return nil
+	}
+}
+
+// named reads the name of one of several things that know their names.
+func named[T any](field func(*Config) *T, find func(name string) (T, error)) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		text, err := scalar(value)
+		if err != nil {
+			return err
+		}
+		found, err := find(text)
+		if err != nil {
+			return err
+		}
+		*field(c) = found
+		return nil
+	}
+}
+
+// words reads a list of at least one word, each of which must be allowed, and none twice.
+func words(field func(*Config) *[]string, allow func(word string) error) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		list, err := sequence(value)
+		if err != nil {
+			return err
+		}
+		for i, word := range list {
+			if slices.Contains(list[:i], word) {
+				return fmt.Errorf("%q stands there twice: remove one", word)
+			}
+			if err := allow(word); err != nil {
+				return err
+			}
+		}
+		*field(c) = list
+		return nil
+	}
+}
+
+func sequence(value *yaml.Node) ([]string, error) {
+	if value.Kind != yaml.SequenceNode || len(value.Content) == 0 {
+		return nil, errors.New("want a list of at least one, as [a, b]")
+	}
+	var list []string
+	for _, item := range value.Content {
+		text, err := scalar(item)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, text)
+	}
+	return list, nil
+}
+
+// partition allows what can be the name of one; a list written as one word would match no job, ever.
+func partition(word string) error {
+	if strings.ContainsAny(word, ", \t/*") {
+		return fmt.Errorf("%q is not the name of one partition: list them as [a, b]", word)
+	}
+	return nil
+}
+
+func folder(word string) error {
+	if !filepath.IsAbs(word) {
+		return fmt.Errorf("%q is not an absolute path: the daemon has no folder of its own to start from", word)
+	}
+	return nil
+}
+
+// command reads a program and its arguments. There is no shell between: a line in one string would be taken as the program.
+func command(field func(*Config) *[]string) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		argv, err := sequence(value)
+		if err != nil {
+			return err
+		}
+		if !filepath.IsAbs(argv[0]) {
+			return fmt.Errorf("%q is not an absolute path: name the program as [/usr/local/sbin/save, --all]", argv[0])
+		}
+		*field(c) = argv
+		return nil
+	}
+}

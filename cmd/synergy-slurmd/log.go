@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// newLog writes one line per event: JSON for machines, or columns for people.
+func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
+	least, err := zerolog.ParseLevel(level)
+	if err != nil {
+		return zerolog.Nop(), err
+	}
+	if format == logConsole {
+		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.DateTime, NoColor: true}
+	}
+	return zerolog.New(out).Level(least).With().Timestamp().Logger(), nil
+}
+
+// journal tells the log about rounds: what was changed, line by line, and everything else only when it is news.
+type journal struct {
+	log   zerolog.Logger
+	state ailment         // of the last round
+	ill   int             // rounds that it has lasted
+	said  map[remark]bool // by the last good round
+}
+
+// remark is a sentence about a job that no change goes with.
+type remark struct {
+	job  int
+	text string
+}
+
+// ailment is a kind of failure. While it lasts, only its first round is an error in the log.
+type ailment string
+
+const (
+	well        ailment = ""
+	unreachable ailment = "unreachable"
+	denied      ailment = "denied"
+	late        ailment = "late"
+	stopped     ailment = "stopped"
+)
+
+// diagnose names what ails a round. Failures of no known kind are told apart by their text.
+func diagnose(err error) ailment {
+	switch {
+	case err == nil:
+		return well
+	case errors.Is(err, errStopped):
+		return stopped
+	case errors.Is(err, bridge.ErrUnreachable):
+		return unreachable
+	case errors.Is(err, bridge.ErrDenied):
+		return denied
+	case errors.Is(err, context.DeadlineExceeded):
+		return late
+	}
+	return ailment(err.Error())
+}
+
+// remedies are what an administrator can do.
+func (a ailment) remedy() string {
+	switch a {
+	case unreachable:
+		return "nothing is changed meanwhile; when it lasts, leases lapse and Slurm starts waiting jobs as they were asked for"
+	case denied:
+		return "renew the token, and make the user an operator in slurmdbd"
+	case late:
+		return "the round took longer than the time between rounds: look at the phases in /metrics"
+	}
+	return ""
+}
+
+// round writes down one round. The changes come first: they were made even if the round then failed.
+func (j *journal) round(report bridge.Report, took time.Duration, err error) {
+	j.audit(report)
+	if err != nil {
+		j.failure(report.Round, err)
+		return
+	}
+	j.recovery()
+	j.remarks(report)
+	c := count(report)
+	j.log.Info().Int("round", report.Round).Float64("seconds", took.Seconds()).Bool("shadow", report.Shadow).
+		Int("running", c.granted).Int("waiting", c.waiting).Int("outside", c.outside).
+		Int("started", c.of(bridge.Start)).Int("preempted", c.of(bridge.Preempt)).Int("renewed", c.of(bridge.Renew)).
+		Int("failed", c.failures()).Msg("round")
+}
+
+// audit writes one line for each step, and one for each field that it changed. Lease renewals are many and say nothing new, so
+// they are for debugging unless they fail.
+func (j *journal) audit(report bridge.Report) {
+	for _, step := range report.Steps {
+		level := levelOf(step)
+		for _, change := range step.Changes {
+			j.step(level, report, step).Str("field", change.Field).Str("old", change.Old).Str("new", change.New).Msg("change")
+		}
+		line := j.step(level, report, step).Float64("seconds", step.Took.Seconds())
+		if step.Grant != nil {
+			line = line.Strs("nodes", step.Grant.Nodes).Stringer("per_node", step.Grant.PerNode)
+		}
+		if step.Error != "" {
+			line = line.Str("error", step.Error)
+		}
+		line.Msg("step")
+	}
+}
+
+func levelOf(step bridge.Step) zerolog.Level {
+	switch {
+	case step.Error != "":
+		return zerolog.WarnLevel
+	case step.Verb == bridge.Renew:
+		return zerolog.DebugLevel
+	}
+	return zerolog.InfoLevel
+}
+
+// step begins a line about a step.
+func (j *journal) step(level zerolog.Level, report bridge.Report, step bridge.Step) *zerolog.Event {
+	return j.log.WithLevel(level).Int("round", report.Round).Int("job", step.Job).Str("verb", string(step.Verb)).
+		Str("reason", step.Why).Bool("shadow", report.Shadow)
+}
+
+// failure says what went wrong, loudly when it is new.
+func (j *journal) failure(round int, err error) {
+	kind := diagnose(err)
+	level := zerolog.ErrorLevel
+	switch {
+	case kind == stopped:
+		level = zerolog.InfoLevel
+	case kind == j.state:
+		level = zerolog.DebugLevel
+	}
+	if kind == j.state {
+		j.ill++
+	} else {
+		j.state, j.ill = kind, 1
+	}
+	line := j.log.WithLevel(level).Int("round", round).Err(err).Int("in_a_row", j.ill)
+	if remedy := kind.remedy(); remedy != "" {
+		line = line.Str("remedy", remedy)
+	}
+	line.Msg("round failed")
+}
+
+// recovery says once that rounds end well again.
+func (j *journal) recovery() {
+	if j.state != well {
+		j.log.Info().Int("rounds_failed", j.ill).Msg("rounds end well again")
+	}
+	j.state, j.ill = well, 0
+}
+
+// remarks says about jobs what the last round did not say.
+func (j *journal) remarks(report bridge.Report) {
+	said := make(map[remark]bool, len(report.Outside)+len(report.Notes))
+	say := func(message string, r remark) {
+		if !j.said[r] {
+			j.log.Info().Int("round", report.Round).Int("job", r.job).Str("reason", r.text).Msg(message)
+		}
+		said[r] = true
+	}
+	for _, outside := range report.Outside {
+		say("left to slurm", remark{outside.Job, outside.Why})
+	}
+	for _, note := range report.Notes {
+		say("note", remark{note.Job, note.Text})
+	}
+	j.said = said
+}
+
+// reload says what became of a new configuration.
+func (j *journal) reload(err error) {
+	if err != nil {
+		j.log.Error().Err(err).Str("remedy", "mend the file and send SIGHUP again").Msg("reload failed: the configuration stays as it was")
+		return
+	}
+	j.log.Info().Msg("reloaded: the next round follows the new configuration")
+}

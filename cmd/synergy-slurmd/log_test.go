@@ -1,0 +1,148 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// busyReport is a round in which something of everything happened.
+func busyReport() bridge.Report {
+	grant := &policy.Placement{Nodes: []string{"n1", "n2"}, PerNode: gres.Vector{GPUs: 2, CPUs: 10, Memory: 50_000}}
+	return bridge.Report{
+		Round:  17,
+		Phases: []bridge.Phase{{Name: "observe", Took: 250 * time.Millisecond}, {Name: "settle", Took: time.Millisecond}},
+		Snapshot: policy.Cluster{
+			Nodes: []policy.Node{
+				{Name: "n1", Total: gres.Vector{GPUs: 8}, Foreign: gres.Vector{GPUs: 1}},
+				{Name: "n2", Total: gres.Vector{GPUs: 8}, Closed: "DRAIN"},
+			},
+			Jobs: []policy.Job{{ID: 12, Running: grant}},
+		},
+		Plan: policy.Plan{Decisions: []policy.Decision{
+			{Job: 12, Grant: grant, Gain: 1.5, Fair: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125_000}},
+			{Job: 13, Reason: policy.Gang, Why: "no node has 8 free GPUs"},
+			{Job: 14, Reason: "a word nobody knows", Why: "…"},
+		}},
+		Steps: []bridge.Step{
+			{Job: 12, Verb: bridge.Start, Grant: grant, Why: "it waited and is granted", Took: 1500 * time.Millisecond,
+				Changes: []bridge.Change{{Field: "cpus_per_task", Old: "3", New: "10"}, {Field: "begin_time", Old: "2026-11-21T12:00:00Z", New: "at once"}}},
+			{Job: 13, Verb: bridge.Renew, Why: "no node has 8 free GPUs", Changes: []bridge.Change{{Field: "begin_time", Old: "a", New: "b"}}},
+			{Job: 15, Verb: bridge.Preempt, Why: "job 12 goes first", Error: "signal: slurmrestd: 500 error 2021"},
+		},
+		Outside: []bridge.Outside{{Job: 20, Why: "a job array is left to Slurm"}},
+		Notes:   []bridge.Note{{Job: 13, Text: "profile \"x.json\": no such profile"}, {Job: 13, Text: "synergy-length=soon: want a number"}},
+	}
+}
+
+// written is what a journal writes about rounds, without times.
+func written(level zerolog.Level, rounds func(j *journal)) string {
+	var lines bytes.Buffer
+	rounds(&journal{log: zerolog.New(&lines).Level(level)})
+	return lines.String()
+}
+
+func TestEveryChangedFieldIsOneLineOfTheLog(t *testing.T) {
+	want, err := os.ReadFile(filepath.Join("testdata", "audit.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := written(zerolog.InfoLevel, func(j *journal) { j.round(busyReport(), 2*time.Second, nil) })
+	if got != string(want) {
+		t.Errorf("the log is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestLeaseRenewalsAreForDebugging(t *testing.T) {
+	lines := written(zerolog.DebugLevel, func(j *journal) { j.round(busyReport(), time.Second, nil) })
+	if !strings.Contains(lines, `{"level":"debug","round":17,"job":13,"verb":"renew",`) {
+		t.Errorf("there is none in\n%s", lines)
+	}
+}
+
+func TestWhatWasSaidAboutAJobIsNotSaidAgainUntilItIsNews(t *testing.T) {
+	quiet := bridge.Report{Outside: busyReport().Outside, Notes: busyReport().Notes}
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		for range 3 {
+			j.round(quiet, time.Second, nil)
+		}
+		j.round(bridge.Report{}, time.Second, nil)
+		j.round(quiet, time.Second, nil)
+	})
+	for text, times := range map[string]int{"left to slurm": 2, "no such profile": 2, "want a number": 2} {
+		if got := strings.Count(lines, text); got != times {
+			t.Errorf("%q is said %d times in\n%s", text, got, lines)
+		}
+	}
+}
+
+func TestAnOutageIsOneErrorAndOneRecovery(t *testing.T) {
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		for range 5 {
+			j.round(bridge.Report{}, time.Second, fmt.Errorf("observe: %w", bridge.ErrUnreachable))
+		}
+		j.round(bridge.Report{}, time.Second, nil)
+	})
+	if strings.Count(lines, `"level":"error"`) != 1 || !strings.Contains(lines, `"rounds_failed":5,"message":"rounds end well again"`) {
+		t.Errorf("the log is\n%s", lines)
+	}
+	if !strings.Contains(lines, "leases lapse") {
+		t.Errorf("nothing says what to expect in\n%s", lines)
+	}
+}
+
+func TestAnotherKindOfFailureIsNews(t *testing.T) {
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		for _, err := range []error{bridge.ErrUnreachable, bridge.ErrDenied, context.DeadlineExceeded, errors.New("check the plan: node n1"),
+			errors.New("check the plan: node n1"), errors.New("check the plan: node n2")} {
+			j.round(bridge.Report{}, time.Second, err)
+		}
+	})
+	if got := strings.Count(lines, `"level":"error"`); got != 5 {
+		t.Errorf("%d errors in\n%s", got, lines)
+	}
+}
+
+func TestWhatAFailedRoundDidIsStillInTheLog(t *testing.T) {
+	lines := written(zerolog.InfoLevel, func(j *journal) { j.round(busyReport(), time.Second, bridge.ErrUnreachable) })
+	if !strings.Contains(lines, `"field":"cpus_per_task","old":"3","new":"10"`) {
+		t.Errorf("the log is\n%s", lines)
+	}
+}
+
+func TestNoTextOfAUserBreaksALineOfTheLog(t *testing.T) {
+	for _, format := range []string{logJSON, logConsole} {
+		var lines bytes.Buffer
+		log, err := newLog(&lines, format, "info")
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := &journal{log: log}
+		j.round(bridge.Report{Notes: []bridge.Note{{Job: 1, Text: "a\nlevel=error\x1b[31m forged"}}}, time.Second, nil)
+		if got := strings.Count(lines.String(), "\n"); got != 2 || strings.Contains(lines.String(), "\x1b") {
+			t.Errorf("%s: %q", format, lines.String())
+		}
+	}
+}
+
+func TestARefusedReloadSaysWhatToMend(t *testing.T) {
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		j.reload(errors.New("line 2: lease: soon"))
+		j.reload(nil)
+	})
+	if !strings.Contains(lines, "line 2: lease: soon") || !strings.Contains(lines, "stays as it was") || !strings.Contains(lines, "reloaded") {
+		t.Errorf("the log is\n%s", lines)
+	}
+}

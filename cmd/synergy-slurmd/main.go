@@ -1,0 +1,163 @@
+// Command synergy-slurmd is the daemon: it holds rounds and tells what they did, in the log, to Prometheus and on its pages.
+// What a round does is package bridge's business; the command decides when there is one, with which configuration, and what to
+// do when it fails, which is to try again later and to change nothing meanwhile.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+)
+
+// Exit codes.
+const (
+	exitGood   = 0
+	exitFailed = 1
+	exitUsage  = 2 // the command line or the configuration is wrong: the same start would fail again
+)
+
+// version is set by the linker.
+var version string
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	f, err := parseFlags(args, stdout)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return exitGood
+	case err != nil:
+		return complain(stderr, err)
+	case f.version:
+		fmt.Fprintln(stdout, "synergy-slurmd", running())
+		return exitGood
+	}
+	config, err := loadConfig(f.config, f.round)
+	if err == nil && f.checkConfig {
+		err = inspect(stdout, f, config)
+	}
+	switch {
+	case err != nil:
+		return complain(stderr, err)
+	case f.checkConfig:
+		return exitGood
+	}
+	return serve(f, config, stderr)
+}
+
+// complain tells the person at the terminal what to mend.
+func complain(stderr io.Writer, err error) int {
+	fmt.Fprintln(stderr, "synergy-slurmd:", err)
+	return exitUsage
+}
+
+// running is the version that runs: what the linker was told, or else what the compiler knows of the source.
+func running() string {
+	if version != "" {
+		return version
+	}
+	if info, known := debug.ReadBuildInfo(); known && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// serve holds rounds until a signal ends it, or one.
+func serve(f flags, config Config, stderr io.Writer) int {
+	log, err := newLog(stderr, f.logFormat, f.logLevel)
+	if err != nil {
+		return complain(stderr, err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := hold(ctx, f, config, log); err != nil {
+		log.Error().Err(err).Msg("ended")
+		return exitFailed
+	}
+	log.Info().Msg("ended")
+	return exitGood
+}
+
+// hold puts the daemon together, holds its rounds, and takes it apart again.
+func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error {
+	book, err := openLedger(f.ledger, log)
+	if err != nil {
+		return err
+	}
+	defer book.Close()
+	numbers := newMetrics(sizeOf(book), running())
+	slurm := &connector{flags: f, book: book, log: log, metrics: numbers}
+	defer slurm.close()
+	d, err := newDaemon(f, config, log, numbers)
+	if err != nil {
+		return err
+	}
+	d.connect = slurm.connect
+	log.Info().Str("version", running()).Stringer("period", f.round).Bool("shadow", f.shadow).
+		Strs("partitions", config.Partitions).Int("last_round", book.LastRound()).Msg("started")
+	if f.once {
+		return d.once(ctx)
+	}
+	return d.serveAndRun(ctx, f.listen, book)
+}
+
+func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*daemon, error) {
+	manager, err := newManager()
+	if err != nil {
+		return nil, err
+	}
+	return &daemon{
+		period:  f.round,
+		config:  config,
+		reload:  func() (Config, error) { return loadConfig(f.config, f.round) },
+		journal: &journal{log: log},
+		metrics: numbers,
+		health:  newHealth(f.round, time.Now()),
+		manager: manager,
+	}, nil
+}
+
+// serveAndRun answers requests for as long as rounds are held.
+func (d *daemon) serveAndRun(ctx context.Context, address string, reports archive) error {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	d.hangups = hangups
+	if address == "" {
+		d.run(ctx)
+		return nil
+	}
+	if !isLoopback(address) {
+		d.journal.log.Warn().Str("listen", address).Msg("whoever reaches this address can read jobs' names and plans: keep it behind a firewall")
+	}
+	server, err := listen(address, pages(d.health, d.metrics.registry, reports))
+	if err != nil {
+		return err
+	}
+	defer server.close()
+	d.run(ctx)
+	return nil
+}
+
+// sizeOf measures the ledger whenever Prometheus asks.
+func sizeOf(book *ledger.Book) func() float64 {
+	return func() float64 {
+		size, err := book.Size()
+		if err != nil {
+			return 0
+		}
+		return float64(size)
+	}
+}

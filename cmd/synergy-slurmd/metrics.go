@@ -1,0 +1,273 @@
+package main
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// metrics are what Prometheus reads (docs/metrics.md). No label carries a word of a user: their values come from the lists
+// below, and anything else counts as other.
+type metrics struct {
+	registry *prometheus.Registry
+
+	phases    *prometheus.HistogramVec
+	took      prometheus.Histogram
+	rounds    *prometheus.CounterVec
+	lastGood  prometheus.Gauge
+	number    prometheus.Gauge
+	jobs      *prometheus.GaugeVec
+	waiting   *prometheus.GaugeVec
+	granted   amounts
+	fair      amounts
+	gain      prometheus.Gauge
+	gpus      *prometheus.GaugeVec
+	steps     *prometheus.CounterVec
+	requests  *prometheus.CounterVec
+	answers   *prometheus.HistogramVec
+	reloads   *prometheus.CounterVec
+	reloadBad prometheus.Gauge
+
+	calls bounded
+}
+
+// amounts are gauges for a vector, in Prometheus' base units.
+type amounts struct{ gpus, cores, memory prometheus.Gauge }
+
+func (a amounts) set(v gres.Vector) {
+	a.gpus.Set(float64(v.GPUs))
+	a.cores.Set(float64(v.CPUs))
+	a.memory.Set(float64(v.Memory) * (1 << 20))
+}
+
+const other = "other"
+
+func phaseNames() []string {
+	return []string{"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "settle"}
+}
+
+func verbs() []bridge.Verb {
+	return []bridge.Verb{bridge.Preempt, bridge.Restore, bridge.Renew, bridge.Start, bridge.Release}
+}
+
+// waitReasons are the reasons for which a job can wait; a stopped one waits because it gives way.
+func waitReasons() []policy.Reason {
+	return []policy.Reason{policy.Barred, policy.Shape, policy.Closed, policy.Turn, policy.Gang, policy.Cores, policy.RAM,
+		policy.HeldBack, policy.Limit, policy.GivesWay, policy.Shrinks}
+}
+
+// within is word if it is on the list.
+func within[T ~string](list []T, word T) string {
+	if slices.Contains(list, word) {
+		return string(word)
+	}
+	return other
+}
+
+// newMetrics registers everything, and gives counters all their labels at zero, so that the first failure shows as a rise.
+func newMetrics(ledgerSize func() float64, version string) *metrics {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	with := promauto.With(registry)
+	m := &metrics{registry: registry}
+	m.ofRounds(with)
+	m.ofCluster(with)
+	m.ofSlurm(with)
+	m.ofDaemon(with, ledgerSize, version)
+	return m
+}
+
+func (m *metrics) ofRounds(with promauto.Factory) {
+	buckets := prometheus.ExponentialBucketsRange(0.001, 300, 14)
+	m.phases = with.NewHistogramVec(prometheus.HistogramOpts{Name: "synergy_round_phase_seconds",
+		Help: "Time that a phase of a round took.", Buckets: buckets}, []string{"phase"})
+	m.took = with.NewHistogram(prometheus.HistogramOpts{Name: "synergy_round_seconds",
+		Help: "Time that a round took.", Buckets: buckets})
+	m.rounds = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_rounds_total",
+		Help: "Rounds by how they ended."}, []string{"outcome"})
+	m.lastGood = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_last_round_timestamp_seconds",
+		Help: "When the last good round ended, in seconds since the epoch; 0 before the first."})
+	m.number = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_last_round_number",
+		Help: "Number of the last good round."})
+	m.steps = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_steps_total",
+		Help: "What rounds did to jobs, by verb and how it ended; planned: shadow mode."}, []string{"verb", "outcome"})
+	for _, o := range []outcome{done, failed} {
+		m.rounds.WithLabelValues(string(o))
+	}
+	for _, verb := range verbs() {
+		for _, o := range []outcome{done, failed, planned} {
+			m.steps.WithLabelValues(string(verb), string(o))
+		}
+	}
+}
+
+func (m *metrics) ofCluster(with promauto.Factory) {
+	gauge := func(name, help string) prometheus.Gauge {
+		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	}
+	m.jobs = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs",
+		Help: "Jobs with our word: granted, waiting, or left to Slurm (outside)."}, []string{"state"})
+	m.waiting = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs_waiting",
+		Help: "Waiting jobs by the reason why."}, []string{"reason"})
+	m.granted = amounts{
+		gauge("synergy_granted_gpus", "GPUs granted by the last plan."),
+		gauge("synergy_granted_cores", "Cores granted by the last plan."),
+		gauge("synergy_granted_memory_bytes", "Memory granted by the last plan."),
+	}
+	m.fair = amounts{
+		gauge("synergy_proportional_gpus", "GPUs in the proportional shares of the granted jobs."),
+		gauge("synergy_proportional_cores", "Cores that the granted jobs would have by their GPUs alone."),
+		gauge("synergy_proportional_memory_bytes", "Memory that the granted jobs would have by their GPUs alone."),
+	}
+	m.gain = gauge("synergy_gain_ratio", "Expected throughput of the granted jobs over that of the proportional share, mean over their GPUs.")
+	m.gpus = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_gpus",
+		Help: "GPUs of the managed nodes by use: granted, foreign (jobs that are not ours), closed (free on closed nodes), free."}, []string{"use"})
+}
+
+func (m *metrics) ofSlurm(with promauto.Factory) {
+	m.requests = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_slurm_requests_total",
+		Help: "Requests to Slurm by kind and what came of them."}, []string{"request", "outcome"})
+	m.answers = with.NewHistogramVec(prometheus.HistogramOpts{Name: "synergy_slurm_request_seconds",
+		Help: "Time until Slurm answered a request.", Buckets: prometheus.ExponentialBucketsRange(0.0005, 15, 12)}, []string{"request"})
+}
+
+func (m *metrics) ofDaemon(with promauto.Factory, ledgerSize func() float64, version string) {
+	m.reloads = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_reloads_total",
+		Help: "Times that the configuration was read again, by how that ended."}, []string{"outcome"})
+	for _, o := range []outcome{done, failed} {
+		m.reloads.WithLabelValues(string(o))
+	}
+	m.reloadBad = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_reload_failed",
+		Help: "1 while the configuration file could not be read the last time."})
+	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_ledger_bytes", Help: "Size of the ledger's file."}, ledgerSize)
+	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_build_info", Help: "Always 1; what runs is in the labels.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}}, func() float64 { return 1 })
+}
+
+// round counts one round. A failed one says nothing reliable about the cluster, but what it did, it did.
+func (m *metrics) round(report bridge.Report, took time.Duration, err error) {
+	c := count(report)
+	for kind, n := range c.steps {
+		m.steps.WithLabelValues(within(verbs(), kind.verb), string(kind.outcome)).Add(float64(n))
+	}
+	for _, phase := range report.Phases {
+		m.phases.WithLabelValues(within(phaseNames(), phase.Name)).Observe(phase.Took.Seconds())
+	}
+	m.took.Observe(took.Seconds())
+	if err != nil {
+		m.rounds.WithLabelValues(string(failed)).Inc()
+		return
+	}
+	m.rounds.WithLabelValues(string(done)).Inc()
+	m.lastGood.SetToCurrentTime()
+	m.number.Set(float64(report.Round))
+	m.cluster(report, c)
+}
+
+func (m *metrics) cluster(report bridge.Report, c tally) {
+	m.jobs.WithLabelValues("granted").Set(float64(c.granted))
+	m.jobs.WithLabelValues("waiting").Set(float64(c.waiting))
+	m.jobs.WithLabelValues("outside").Set(float64(c.outside))
+	known := 0
+	for _, reason := range waitReasons() {
+		m.waiting.WithLabelValues(string(reason)).Set(float64(c.reasons[reason]))
+		known += c.reasons[reason]
+	}
+	m.waiting.WithLabelValues(other).Set(float64(c.waiting - known))
+	m.granted.set(c.given)
+	m.fair.set(c.fair)
+	m.gain.Set(c.gain)
+	for use, gpus := range usesOf(report.Snapshot, c.given.GPUs) {
+		m.gpus.WithLabelValues(use).Set(float64(gpus))
+	}
+}
+
+// usesOf divides the GPUs of the managed nodes by what they are used for under the plan. Grants on nodes that closed since are
+// counted as grants, so closed holds only what nobody has.
+func usesOf(snapshot policy.Cluster, granted int) map[string]int {
+	total, foreign, onClosed := 0, 0, 0
+	for _, node := range snapshot.Nodes {
+		total += node.Total.GPUs
+		foreign += node.Foreign.GPUs
+		if node.Closed != "" {
+			onClosed += node.Total.GPUs - node.Foreign.GPUs
+		}
+	}
+	closed := max(0, onClosed-runningOnClosed(snapshot))
+	return map[string]int{"granted": granted, "foreign": foreign, "closed": closed, "free": total - foreign - closed - granted}
+}
+
+func runningOnClosed(snapshot policy.Cluster) int {
+	closed := make(map[string]bool)
+	for _, node := range snapshot.Nodes {
+		closed[node.Name] = node.Closed != ""
+	}
+	gpus := 0
+	for _, job := range snapshot.Jobs {
+		if job.Running == nil {
+			continue
+		}
+		for _, node := range job.Running.Nodes {
+			if closed[node] {
+				gpus += job.Running.PerNode.GPUs
+			}
+		}
+	}
+	return gpus
+}
+
+// reload counts a reading of the configuration.
+func (m *metrics) reload(err error) {
+	if err != nil {
+		m.reloads.WithLabelValues(string(failed)).Inc()
+		m.reloadBad.Set(1)
+		return
+	}
+	m.reloads.WithLabelValues(string(done)).Inc()
+	m.reloadBad.Set(0)
+}
+
+// request counts one request to Slurm; outcome is empty when it was served. It may be called from several goroutines.
+func (m *metrics) request(name, outcome string, took time.Duration) {
+	if outcome == "" {
+		outcome = string(done)
+	}
+	name = m.calls.admit(name)
+	m.requests.WithLabelValues(name, outcome).Inc()
+	m.answers.WithLabelValues(name).Observe(took.Seconds())
+}
+
+// maxCalls is several times the number of requests that an API version needs.
+const maxCalls = 32
+
+// bounded admits the first maxCalls different words as labels. The words come from the adapter, a few for each API version; the
+// bound holds even if one of them should one day carry a job's number.
+type bounded struct {
+	mu    sync.Mutex
+	words map[string]bool
+}
+
+func (b *bounded) admit(word string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.words[word] {
+		return word
+	}
+	if len(b.words) >= maxCalls {
+		return other
+	}
+	if b.words == nil {
+		b.words = make(map[string]bool)
+	}
+	b.words[word] = true
+	return word
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+func testMetrics() *metrics { return newMetrics(func() float64 { return 4096 }, "1.2.3") }
+
+// wantMetrics compares the named metrics with the text that Prometheus would read.
+func wantMetrics(t *testing.T, m *metrics, want string, names ...string) {
+	t.Helper()
+	if err := testutil.GatherAndCompare(m.registry, strings.NewReader(want), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARoundShowsInTheMetrics(t *testing.T) {
+	m := testMetrics()
+	m.round(busyReport(), time.Second, nil)
+	wantMetrics(t, m, `
+# HELP synergy_jobs Jobs with our word: granted, waiting, or left to Slurm (outside).
+# TYPE synergy_jobs gauge
+synergy_jobs{state="granted"} 1
+synergy_jobs{state="outside"} 1
+synergy_jobs{state="waiting"} 2
+# HELP synergy_granted_cores Cores granted by the last plan.
+# TYPE synergy_granted_cores gauge
+synergy_granted_cores 20
+# HELP synergy_proportional_cores Cores that the granted jobs would have by their GPUs alone.
+# TYPE synergy_proportional_cores gauge
+synergy_proportional_cores 12
+# HELP synergy_granted_memory_bytes Memory granted by the last plan.
+# TYPE synergy_granted_memory_bytes gauge
+synergy_granted_memory_bytes 1.048576e+11
+# HELP synergy_gain_ratio Expected throughput of the granted jobs over that of the proportional share, mean over their GPUs.
+# TYPE synergy_gain_ratio gauge
+synergy_gain_ratio 1.5
+# HELP synergy_gpus GPUs of the managed nodes by use: granted, foreign (jobs that are not ours), closed (free on closed nodes), free.
+# TYPE synergy_gpus gauge
+synergy_gpus{use="closed"} 6
+synergy_gpus{use="foreign"} 1
+synergy_gpus{use="free"} 5
+synergy_gpus{use="granted"} 4
+# HELP synergy_last_round_number Number of the last good round.
+# TYPE synergy_last_round_number gauge
+synergy_last_round_number 17
+`, "synergy_jobs", "synergy_granted_cores", "synergy_proportional_cores", "synergy_granted_memory_bytes", "synergy_gain_ratio", "synergy_gpus", "synergy_last_round_number")
+}
+
+func TestAReasonOfNoKnownKindCountsAsOther(t *testing.T) {
+	m := testMetrics()
+	m.round(busyReport(), time.Second, nil)
+	for reason, want := range map[string]float64{"gang": 1, "turn": 0, other: 1} {
+		if got := testutil.ToFloat64(m.waiting.WithLabelValues(reason)); got != want {
+			t.Errorf("%s: %g, want %g", reason, got, want)
+		}
+	}
+}
+
+func TestStepsCountByVerbAndOutcome(t *testing.T) {
+	m := testMetrics()
+	m.round(busyReport(), time.Second, nil)
+	shadow := busyReport()
+	shadow.Shadow = true
+	m.round(shadow, time.Second, nil)
+	for kind, want := range map[stepKind]float64{
+		{bridge.Start, done}: 1, {bridge.Start, planned}: 1, {bridge.Preempt, failed}: 2, {bridge.Preempt, done}: 0, {bridge.Renew, done}: 1,
+	} {
+		if got := testutil.ToFloat64(m.steps.WithLabelValues(string(kind.verb), string(kind.outcome))); got != want {
+			t.Errorf("%v: %g, want %g", kind, got, want)
+		}
+	}
+}
+
+func TestAFailedRoundLeavesTheClustersGaugesAsTheyWere(t *testing.T) {
+	m := testMetrics()
+	m.round(busyReport(), time.Second, nil)
+	m.round(bridge.Report{Steps: busyReport().Steps}, time.Second, bridge.ErrUnreachable)
+	for name, pair := range map[string][2]float64{
+		"granted jobs":  {testutil.ToFloat64(m.jobs.WithLabelValues("granted")), 1},
+		"good rounds":   {testutil.ToFloat64(m.rounds.WithLabelValues("done")), 1},
+		"failed rounds": {testutil.ToFloat64(m.rounds.WithLabelValues("failed")), 1},
+		"starts":        {testutil.ToFloat64(m.steps.WithLabelValues("start", "done")), 2},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: %g, want %g", name, pair[0], pair[1])
+		}
+	}
+}
+
+func TestNoRoundAddsALabelThatIsNotOnAList(t *testing.T) {
+	m := testMetrics()
+	m.round(busyReport(), time.Second, nil)
+	for i := range 100 {
+		m.request(fmt.Sprintf("GET /job/%d", i), "", time.Millisecond)
+	}
+	before := series(t, m)
+	for i := range 100 {
+		word := fmt.Sprintf("word of user %d", i)
+		m.round(bridge.Report{
+			Phases: []bridge.Phase{{Name: word}, {Name: "observe"}},
+			Plan:   policy.Plan{Decisions: []policy.Decision{{Job: i, Reason: policy.Reason(word)}}},
+			Steps:  []bridge.Step{{Verb: bridge.Verb(word)}, {Verb: bridge.Verb(word), Error: word}},
+		}, time.Second, nil)
+		m.request(word, "", time.Millisecond)
+	}
+	// One more phase and verb than the lists have, and each of both outcomes.
+	if after := series(t, m); after > before+3 {
+		t.Errorf("%d series became %d", before, after)
+	}
+}
+
+func series(t *testing.T, m *metrics) int {
+	t.Helper()
+	n, err := testutil.GatherAndCount(m.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestTheMetricsAreNamedAsPrometheusWants(t *testing.T) {
+	problems, err := testutil.GatherAndLint(fullMetrics().registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// fullMetrics has at least one series of every metric.
+func fullMetrics() *metrics {
+	m := testMetrics()
+	m.round(busyReport(), time.Second, nil)
+	m.request("GET /jobs/state/", "", time.Millisecond)
+	m.request("POST /job/{job_id}", "refused", time.Millisecond)
+	m.reload(errors.New("line 2"))
+	m.reload(nil)
+	return m
+}
+
+func TestTheManualExplainsEveryMetric(t *testing.T) {
+	manual := read(t, "metrics.md")
+	families, err := fullMetrics().registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if name := family.GetName(); strings.HasPrefix(name, "synergy_") && !strings.Contains(manual, "`"+name+"`") {
+			t.Errorf("docs/metrics.md does not explain %s", name)
+		}
+	}
+}
+
+func TestAReloadThatFailedShowsUntilOneSucceeds(t *testing.T) {
+	m := testMetrics()
+	for _, err := range []error{errors.New("line 2"), nil} {
+		m.reload(err)
+		want := 0.0
+		if err != nil {
+			want = 1
+		}
+		if got := testutil.ToFloat64(m.reloadBad); got != want {
+			t.Errorf("after %v: %g", err, got)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// manager is the service manager that started the daemon, or none. It learns of each turn in the daemon's life; when it does
+// not listen, nothing is lost that the log does not have.
+type manager struct {
+	watchdog time.Duration // the longest silence that it allows; 0: any
+}
+
+// newManager reads what systemd put into the environment.
+func newManager() (manager, error) {
+	watchdog, err := sd.SdWatchdogEnabled(false)
+	if err != nil {
+		return manager{}, fmt.Errorf("read watchdog interval: %w", err)
+	}
+	return manager{watchdog: watchdog}, nil
+}
+
+func (m manager) say(state string) { sd.SdNotify(false, state) }
+
+func (m manager) ready()    { m.say(sd.SdNotifyReady) }
+func (m manager) stopping() { m.say(sd.SdNotifyStopping) }
+
+// reloading carries the time, by which systemd tells this reload from an earlier one.
+func (m manager) reloading() { m.say(sd.SdNotifyReloading + "\n" + sd.SdNotifyMonotonicUsec()) }
+
+// status is the line that systemctl status shows.
+func (m manager) status(report bridge.Report, err error) {
+	if err != nil {
+		m.say(fmt.Sprintf("STATUS=%s: the last round failed: %v", time.Now().Format(time.TimeOnly), err))
+		return
+	}
+	c := count(report)
+	m.say(fmt.Sprintf("STATUS=%s: round %d: %d jobs run, %d wait", time.Now().Format(time.TimeOnly), report.Round, c.granted, c.waiting))
+}
+
+// feed tells the watchdog that all is well for as long as it is, until ctx ends.
+func (m manager) feed(ctx context.Context, alive func() bool) {
+	if m.watchdog == 0 {
+		return
+	}
+	ticker := time.NewTicker(m.watchdog / 2)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if alive() {
+				m.say(sd.SdNotifyWatchdog)
+			}
+		}
+	}
+}
