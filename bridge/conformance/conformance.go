@@ -48,6 +48,7 @@ type Job struct {
 	NoRequeue bool
 	Held      bool
 	After     int // a job that must end first; 0: none
+	Except    []string
 }
 
 // Behaviour is what a job does about signals.
@@ -83,8 +84,7 @@ func Run(t *testing.T, open func(t *testing.T) Lab) {
 	for _, claim := range slices.Concat(observing(), updating(), leasing(), preempting()) {
 		t.Run(claim.name, func(t *testing.T) {
 			t.Parallel()
-			lab := open(t)
-			claim.test(&bench{T: t, lab: lab, slurm: lab.Slurm()})
+			claim.test(newBench(t, open(t)))
 		})
 	}
 }
@@ -95,6 +95,8 @@ type bench struct {
 	lab   Lab
 	slurm bridge.Slurm
 }
+
+func newBench(t *testing.T, lab Lab) *bench { return &bench{T: t, lab: lab, slurm: lab.Slurm()} }
 
 const (
 	patience = time.Minute // for what is sure to come
@@ -216,6 +218,17 @@ func (b *bench) node(name string) bridge.Node {
 	}
 	b.Fatalf("node %s is gone", name)
 	return bridge.Node{}
+}
+
+// untilNode waits for a node to become something.
+func (b *bench) untilNode(name, what string, is func(bridge.Node) bool) {
+	b.Helper()
+	for waited := time.Duration(0); !is(b.node(name)); waited += step {
+		if waited >= patience {
+			b.Fatalf("node %s is not %s after %s: %q", name, what, patience, b.node(name).Closed)
+		}
+		b.lab.Sleep(step)
+	}
 }
 
 // cpus sets the CPUs of each task, and what follows from it.

@@ -42,7 +42,7 @@ func (m memory) Submit(t testing.TB, job conformance.Job) int {
 	t.Helper()
 	spec := slurmtest.Spec{
 		User: "alice", Partition: conformance.Plain, Comment: job.Comment, Request: job.Asks,
-		Held: job.Held, NoRequeue: job.NoRequeue, After: job.After,
+		Held: job.Held, NoRequeue: job.NoRequeue, After: job.After, Except: job.Except,
 		Shape: string(job.Form), Exclusive: job.Form == conformance.Exclusive,
 		Work: slurmtest.Work{Length: job.Lasts, Save: time.Second},
 	}

@@ -18,6 +18,7 @@ func observing() []claim {
 		{"WhatARoundMustNotTouchHasAShape", hasShape},
 		{"AHeldJobIsHeld", heldIsHeld},
 		{"AJobThatWaitsForAnotherSaysSo", dependencyShows},
+		{"AnExcludedNodeIsSeen", exceptIsSeen},
 		{"ADrainedNodeIsClosed", drainedIsClosed},
 		{"AFinishedJobIsNotSeen", finishedIsNotSeen},
 	}
@@ -142,22 +143,26 @@ func dependencyShows(b *bench) {
 	}
 }
 
+func exceptIsSeen(b *bench) {
+	except := b.nodes(2)
+	if job := b.waits(Job{Except: except}); !slices.Equal(job.Except, except) || len(job.Request.Pin) != 0 {
+		b.Errorf("excludes %v and names %v, want %v and none", job.Except, job.Request.Pin, except)
+	}
+}
+
 func drainedIsClosed(b *bench) {
 	nodes := b.observe().Nodes
 	name := nodes[len(nodes)-1].Name
-	if closed := b.node(name).Closed; closed != "" {
-		b.Fatalf("node %s is %s before the test", name, closed)
-	}
+	b.untilNode(name, "open", isOpen)
 	b.Run("drained", func(t *testing.T) {
 		b.lab.Drain(t, name)
-		if b.node(name).Closed == "" {
-			t.Errorf("node %s is open", name)
-		}
+		newBench(t, b.lab).untilNode(name, "closed", isClosed)
 	})
-	if closed := b.node(name).Closed; closed != "" {
-		b.Errorf("node %s is %s after the drain was lifted", name, closed)
-	}
+	b.untilNode(name, "open again", isOpen)
 }
+
+func isOpen(node bridge.Node) bool   { return node.Closed == "" }
+func isClosed(node bridge.Node) bool { return node.Closed != "" }
 
 func finishedIsNotSeen(b *bench) {
 	job := b.runs(Job{Lasts: time.Second})

@@ -17,6 +17,7 @@ func preempting() []claim {
 		{"ASignalKillsAJobThatDoesNotExpectIt", signalKills},
 		{"AWaitingJobIsNotSignalled", waitingIsNotSignalled},
 		{"ARequeuedJobWaitsOutThePenaltyIfLeftAlone", requeuedWaits},
+		{"AJobWithoutRequeueIsRequeuedAllTheSame", requeuesWithout},
 		{"RequeueingAWaitingJobIsNothing", requeueIsIdempotent},
 		{"AfterARequeueAnUpdateStartsTheJobElsewhereWithinSeconds", startsElsewhere},
 		{"ALeaseRenewedDuringTheTeardownIsKept", renewedDuringTeardown},
@@ -29,6 +30,9 @@ func preempting() []claim {
 func one(pin []string) bridge.Request {
 	return bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin}
 }
+
+// trapped waits until the script of a job that just began to run has set its traps: a signal that comes sooner kills it.
+func (b *bench) trapped() { b.lab.Sleep(3 * time.Second) }
 
 func (b *bench) signal(id int) {
 	b.Helper()
@@ -47,7 +51,7 @@ func signalledComesBack(b *bench) {
 	request.Pin = pin
 	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: b.observe().At, Request: request, Extra: "its extra"}))
 	first := b.until(job.ID, "running", soon, running)
-	b.lab.Sleep(time.Second) // its trap is set
+	b.trapped()
 	b.signal(job.ID)
 	after := b.until(job.ID, "back", soon, back)
 	if after.Restarts != 1 || after.Comment != "its comment" || after.Extra != "its extra" {
@@ -63,7 +67,7 @@ func signalledComesBack(b *bench) {
 
 func withoutRequeueComesBack(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Saves, NoRequeue: true})
-	b.lab.Sleep(time.Second)
+	b.trapped()
 	b.signal(job.ID)
 	if after := b.until(job.ID, "back", soon, back); after.Restarts != 1 || !after.Requeue {
 		b.Errorf("got %+v", after)
@@ -72,7 +76,7 @@ func withoutRequeueComesBack(b *bench) {
 
 func signalKills(b *bench) {
 	job := b.runs(Job{Asks: one(nil)})
-	b.lab.Sleep(time.Second)
+	b.trapped()
 	b.signal(job.ID)
 	b.until(job.ID, "over", soon, over)
 }
@@ -96,6 +100,14 @@ func requeuedWaits(b *bench) {
 	}
 }
 
+func requeuesWithout(b *bench) {
+	job := b.runs(Job{Asks: one(nil), NoRequeue: true})
+	b.requeue(job.ID)
+	if after := b.until(job.ID, "back", patience, back); after.Restarts != 1 {
+		b.Errorf("got %+v", after)
+	}
+}
+
 func requeueIsIdempotent(b *bench) {
 	job := b.waits(Job{})
 	b.requeue(job.ID)
@@ -108,7 +120,7 @@ func requeueIsIdempotent(b *bench) {
 func startsElsewhere(b *bench) {
 	nodes := b.nodes(2)
 	job := b.runs(Job{Asks: one(nodes[:1]), Does: Saves})
-	b.lab.Sleep(time.Second)
+	b.trapped()
 	b.signal(job.ID)
 	after := b.until(job.ID, "back", soon, back)
 	b.must(b.update(after, b.observe().At, func(r *bridge.Request) { cpus(r, 3); perNode(r, 3000); r.Pin = nodes[1:] }))
@@ -124,7 +136,7 @@ func startsElsewhere(b *bench) {
 
 func renewedDuringTeardown(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Hangs})
-	b.lab.Sleep(time.Second)
+	b.trapped()
 	b.requeue(job.ID)
 	b.until(job.ID, "leaving", soon, leaving)
 	begin := b.in(later)
@@ -137,7 +149,7 @@ func renewedDuringTeardown(b *bench) {
 
 func pastDuringTeardown(b *bench) {
 	job := b.runs(Job{Asks: one(nil), Does: Hangs})
-	b.lab.Sleep(time.Second)
+	b.trapped()
 	b.requeue(job.ID)
 	b.until(job.ID, "leaving", soon, leaving)
 	b.must(b.update(job, b.observe().At, func(*bridge.Request) {}))
@@ -150,7 +162,7 @@ func pastDuringTeardown(b *bench) {
 func nothingBesideTeardown(b *bench) {
 	pin := b.nodes(1)
 	victim := b.runs(Job{Asks: one(pin), Does: Hangs})
-	b.lab.Sleep(time.Second)
+	b.trapped()
 	b.requeue(victim.ID)
 	b.until(victim.ID, "leaving", soon, leaving)
 	node := b.node(pin[0])

@@ -42,7 +42,8 @@ type Work struct {
 	// argument alone.
 	Rate     func(bridge.Allocated) float64
 	OnSignal Reaction
-	OnTerm   Reaction // within KillWait; what has not saved by then is killed
+	OnTerm   Reaction      // within KillWait; what has not saved by then is killed
+	Ready    time.Duration // from the start of a run until its traps are set: a signal before that kills it
 	Save     time.Duration
 	// Checkpoint is how much progress lies between the checkpoints that the job makes on its own; 0: it makes none, and a kill
 	// takes it back to the last save.
@@ -107,7 +108,6 @@ type job struct {
 	state      bridge.State
 	completing bool
 	held       bool
-	parked     bool // by the scheduler, at priority 0, until the next update
 	waits      bool // for spec.After
 	requeue    bool
 	queued     bool   // in Slurm.queue

@@ -110,14 +110,23 @@ func (j *job) progress(now time.Time) {
 
 // deliver is a signal that reaches the batch script.
 func (s *Slurm) deliver(j *job) {
+	reaction := j.reaction(j.spec.Work.OnSignal, s.clock.Now())
 	switch {
-	case !j.saves.IsZero(), j.spec.Work.OnSignal == Hangs: // the trap runs already, or none does anything
-	case j.spec.Work.OnSignal == Saves:
+	case !j.saves.IsZero(), reaction == Hangs: // the trap runs already, or it does nothing
+	case reaction == Saves:
 		s.save(j)
 	default:
 		j.progress(s.clock.Now())
 		s.leave(j, Failed, s.options.Teardown)
 	}
+}
+
+// reaction is what the job does about a signal now, if it would do that once it is ready.
+func (j *job) reaction(ready Reaction, now time.Time) Reaction {
+	if now.Sub(j.run.started) < j.spec.Work.Ready {
+		return Dies
+	}
+	return ready
 }
 
 // save stops the work and writes a checkpoint, after which the job exits with the requeue code.
@@ -145,8 +154,8 @@ func (s *Slurm) saved(j *job) {
 func (s *Slurm) terminate(j *job, end End) {
 	now, grace := s.clock.Now(), s.options.KillWait
 	j.progress(now)
-	saves := j.saves
-	if saves.IsZero() && j.spec.Work.OnTerm == Saves {
+	saves, reaction := j.saves, j.reaction(j.spec.Work.OnTerm, now)
+	if saves.IsZero() && reaction == Saves {
 		saves = now.Add(j.spec.Work.Save)
 	}
 	stays := time.Duration(0)
@@ -154,7 +163,7 @@ func (s *Slurm) terminate(j *job, end End) {
 	case !saves.IsZero() && saves.Sub(now) <= grace:
 		stays = saves.Sub(now)
 		j.safe = j.done
-	case !saves.IsZero(), j.spec.Work.OnTerm == Hangs:
+	case !saves.IsZero(), reaction == Hangs:
 		stays = grace
 	}
 	s.leave(j, end, stays+s.options.Teardown)
@@ -221,7 +230,9 @@ func (s *Slurm) retire(j *job) {
 	j.state = bridge.Finished
 	s.consider(j)
 	j.history.Ended, j.history.End = s.clock.Now(), j.end
-	s.ended++
+	if s.ended++; s.ended > len(s.alive)/2 { // also where nobody observes
+		s.sweep()
+	}
 	for _, next := range s.afters[j.id] {
 		next.waits = false
 		s.consider(next)

@@ -24,7 +24,6 @@ func (s *Slurm) wake() {
 
 // touch says that the job was changed: its reason is gone until the scheduler has looked again.
 func (s *Slurm) touch(j *job) {
-	j.parked = false
 	j.touched = s.passes
 	s.consider(j)
 }
@@ -33,7 +32,7 @@ func (s *Slurm) touch(j *job) {
 func (s *Slurm) consider(j *job) {
 	s.wake()
 	now := s.clock.Now()
-	waiting := j.state == bridge.Pending && !j.completing && !j.held && !j.parked && !j.waits
+	waiting := j.state == bridge.Pending && !j.completing && !j.held && !j.waits
 	if waiting && j.begin.After(now) {
 		s.lookAtBegin(j)
 		waiting = false
@@ -111,10 +110,6 @@ func (s *Slurm) shapeOf(j *job) (shape, bool) {
 func (s *Slurm) try(j *job) bool {
 	perNode := s.perNode(j.request)
 	if j.blocked = s.hopeless(j, perNode); j.blocked != "" {
-		if j.blocked == badConstraints {
-			j.parked = true
-			s.consider(j)
-		}
 		return false
 	}
 	nodes, why := s.choose(j, perNode)
@@ -126,10 +121,8 @@ func (s *Slurm) try(j *job) bool {
 	return true
 }
 
-const badConstraints = "BadConstraints"
-
-// hopeless says why the job could never run as it is, which Slurm finds out only now: memory or GPUs that its nodes do not
-// have park it at priority 0, CPUs that they do not have leave it waiting.
+// hopeless says why the job could never run as it is, which Slurm finds out only now. For memory or GPUs that its nodes do not
+// have it parks the job at priority 0, and tries again after the next update; here that is the same as trying in vain.
 func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
 	candidates := s.candidates(j)
 	room, cpus := 0, 0
@@ -148,7 +141,7 @@ func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
 	case cpus < j.request.Nodes:
 		return "PartitionConfig"
 	case room < j.request.Nodes:
-		return badConstraints
+		return "BadConstraints"
 	}
 	return ""
 }

@@ -285,7 +285,7 @@ func TestADeadNodeSendsItsJobsBackPinnedToIt(t *testing.T) {
 	}
 }
 
-func TestMemoryThatTheNodeLacksParksTheJobUntilTheNextUpdate(t *testing.T) {
+func TestMemoryThatTheNodeLacksBlocksTheJobUntilTheNextUpdate(t *testing.T) {
 	s := newSite(t, Options{})
 	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
 	s.must(s.begin(id, func(r *bridge.Request) { r.Memory, r.Pin = 600*gres.Gigabyte, []string{"n1"} }))
@@ -402,5 +402,199 @@ func TestAGangGetsTheSameOnEachOfItsNodes(t *testing.T) {
 	runs := s.job(id).Runs
 	if want := (gres.Vector{GPUs: 2, CPUs: 5, Memory: 1000}); runs.PerNode != want || !slices.Equal(runs.Nodes, []string{"n1", "n2"}) {
 		t.Errorf("got %s on %v", runs.PerNode, runs.Nodes)
+	}
+}
+
+func TestAnUpdateWipesTheReasonUntilTheSchedulerHasLooked(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Begin: noon.Add(time.Hour)})
+	s.clock.Advance(2 * time.Second)
+	r := s.job(id).Request
+	s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: noon.Add(time.Hour), Request: r}))
+	if reason := s.job(id).Reason; reason != "" {
+		t.Errorf("just after the update it waits for %q", reason)
+	}
+	s.clock.Advance(2 * time.Second)
+	if reason := s.job(id).Reason; reason != "BeginTime" {
+		t.Errorf("it waits for %q", reason)
+	}
+}
+
+func TestAnOldMinimumOfCPUsOnANodeStillBinds(t *testing.T) {
+	s := newSite(t, Options{})
+	for _, c := range []struct {
+		request bridge.Request
+		want    int
+	}{
+		{bridge.Request{CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 6}, 6},
+		{bridge.Request{Tasks: 4, CPUsPerTask: 3, CPUs: 4, CPUsPerNode: 3}, 12},
+		{bridge.Request{CPUsPerTask: 1, CPUs: 5, CPUsPerNode: 1}, 5},
+	} {
+		id := s.submit(Spec{Request: c.request})
+		s.clock.Advance(2 * time.Second)
+		if got := s.job(id).Runs.PerNode.CPUs; got != c.want {
+			t.Errorf("%+v: %d CPUs, want %d", c.request, got, c.want)
+		}
+	}
+}
+
+func TestAJobRunsOnlyWhereItMay(t *testing.T) {
+	nodes := Rack(3, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")
+	nodes[0].GPUType, nodes[1].GPUType, nodes[2].GPUType = "v100", "a100", "a100"
+	nodes[2].Features = []string{"nvlink"}
+	for _, c := range []struct {
+		name string
+		spec Spec
+		want string
+	}{
+		{"anywhere", Spec{Request: gpus(1)}, "n1"},
+		{"not on an excluded node", Spec{Request: gpus(1), Except: []string{"n1"}}, "n2"},
+		{"on a GPU type", Spec{Request: bridge.Request{GPUs: 1, GPUType: "a100"}}, "n2"},
+		{"with a feature", Spec{Request: gpus(1), Features: []string{"nvlink"}}, "n3"},
+	} {
+		s := newSite(t, Options{Nodes: nodes})
+		id := s.submit(c.spec)
+		s.clock.Advance(2 * time.Second)
+		if got := s.job(id).Runs.Nodes; !slices.Equal(got, []string{c.want}) {
+			t.Errorf("%s: on %v, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAPinOfFewerNodesThanNeededIsFilledUp(t *testing.T) {
+	s := newSite(t, Options{Nodes: Rack(4, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")})
+	id := s.submit(Spec{Request: bridge.Request{Nodes: 2, GPUs: 2, Pin: []string{"n3"}}})
+	s.clock.Advance(2 * time.Second)
+	if got := s.job(id).Runs.Nodes; !slices.Equal(got, []string{"n1", "n3"}) {
+		t.Errorf("on %v, want n1 beside n3", got)
+	}
+}
+
+func TestAPinnedJobWaitsForItsNodeAlone(t *testing.T) {
+	s := newSite(t, Options{})
+	full := s.submit(Spec{Request: bridge.Request{GPUs: 8, Pin: []string{"n1"}}})
+	s.clock.Advance(2 * time.Second)
+	id := s.submit(Spec{Request: bridge.Request{GPUs: 1, Pin: []string{"n1"}}})
+	s.clock.Advance(time.Minute)
+	if j := s.job(id); j.State != bridge.Pending || j.Reason != "Resources" {
+		t.Errorf("%s (%s) while its node is full", j.State, j.Reason)
+	}
+	s.Cancel(full)
+	s.clock.Advance(3 * time.Second)
+	if j := s.job(id); j.State != bridge.Running {
+		t.Errorf("%s once its node is free", j.State)
+	}
+}
+
+func TestAnExclusiveJobWaitsForAnEmptyNode(t *testing.T) {
+	s := newSite(t, Options{})
+	s.submit(Spec{Request: gpus(1)})
+	s.clock.Advance(2 * time.Second)
+	id := s.submit(Spec{Request: gpus(1), Exclusive: true})
+	s.clock.Advance(2 * time.Second)
+	if got := s.job(id).Runs.Nodes; !slices.Equal(got, []string{"n2"}) {
+		t.Errorf("on %v, want the empty node", got)
+	}
+}
+
+func TestAJobThatSavesMakesNoProgress(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Work: Work{Length: 100 * time.Second, OnSignal: Saves, Save: 10 * time.Second}})
+	s.clock.Advance(100 * time.Second) // 99 s of work
+	s.must(ask(s, id))
+	s.clock.Advance(20 * time.Second)
+	if h := s.history(id); h.End != "" || h.Restarts != 1 || h.Done != 99*time.Second {
+		t.Errorf("after its save: %+v", h)
+	}
+}
+
+func TestASaveUnderWayMayBeEndedByKillWait(t *testing.T) {
+	for _, c := range []struct{ save, lost time.Duration }{{20 * time.Second, 0}, {50 * time.Second, 100 * time.Second}} {
+		s := newSite(t, Options{})
+		id := s.submit(Spec{Request: gpus(1), Work: Work{OnSignal: Saves, Save: c.save}})
+		s.clock.Advance(101 * time.Second)
+		s.must(ask(s, id))
+		s.clock.Advance(5 * time.Second)
+		s.must(force(s, id))
+		s.clock.Advance(time.Minute)
+		if run := s.history(id).Runs[0]; run.Lost != c.lost || run.Progress != 100*time.Second {
+			t.Errorf("save of %s: lost %s of %s, want %s of 100 s", c.save, run.Lost, run.Progress, c.lost)
+		}
+	}
+}
+
+func TestASignalBeforeTheTrapsAreSetKills(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Work: Work{OnSignal: Saves, Ready: 5 * time.Second}})
+	s.clock.Advance(4 * time.Second)
+	s.must(ask(s, id))
+	s.clock.Advance(4 * time.Second)
+	if h := s.history(id); h.End != Failed {
+		t.Errorf("ended as %q, want FAILED", h.End)
+	}
+}
+
+func TestACancelledJobDoesNotComeBackFromItsTeardown(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Work: Work{OnTerm: Hangs}})
+	s.clock.Advance(2 * time.Second)
+	s.must(force(s, id))
+	s.clock.Advance(time.Second)
+	s.Cancel(id)
+	s.clock.Advance(10 * time.Minute)
+	if h := s.history(id); h.End != Cancelled || len(h.Runs) != 1 {
+		t.Errorf("got %+v", h)
+	}
+}
+
+func TestANodeMayDieDuringATeardown(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Work: Work{OnTerm: Hangs}})
+	s.clock.Advance(2 * time.Second)
+	s.must(force(s, id))
+	s.Down("n1")
+	s.clock.Advance(time.Minute)
+	if j := s.job(id); j.State != bridge.Pending || j.Restarts != 1 {
+		t.Errorf("got %s after %d restarts", j.State, j.Restarts)
+	}
+}
+
+func TestALeaseDoesNotShortenTheUsersOwnBeginTime(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Begin: noon.Add(time.Hour), Lease: time.Minute})
+	j := s.job(id)
+	if !j.Begin.Equal(noon.Add(time.Hour)) || j.Extra != `{"v":1,"lua":1,"begin":1767358800}` {
+		t.Errorf("begins %s, extra %s", j.Begin, j.Extra)
+	}
+}
+
+func TestInvariantsSeeABookedAmountThatNobodyHolds(t *testing.T) {
+	clock := NewClock(noon)
+	s := New(clock, Options{Nodes: Rack(1, gres.Vector{GPUs: 8, CPUs: 24, Memory: 1000}, "synergy")})
+	if _, err := s.Submit(Spec{Request: bridge.Request{GPUs: 1, Memory: 100}}); err != nil {
+		t.Fatal(err)
+	}
+	clock.Advance(2 * time.Second)
+	n, j := s.nodes[0], s.jobs[0]
+	for name, spoil := range map[string]func(){
+		"booked":  func() { n.allocated.CPUs++ },
+		"over":    func() { j.run.perNode.CPUs = 25 },
+		"devices": func() { n.gpus[0] = 0 },
+		"gang":    func() { j.request.Nodes = 2 },
+		"early":   func() { j.begin = noon.Add(time.Hour) },
+		"counted": func() { n.completing++ },
+		"holds":   func() { j.run = nil },
+	} {
+		held, run, node := *j, *j.run, *n
+		node.gpus = slices.Clone(n.gpus)
+		if err := s.Invariants(); err != nil {
+			t.Fatalf("before %s: %v", name, err)
+		}
+		spoil()
+		if s.Invariants() == nil {
+			t.Errorf("%s: not seen", name)
+		}
+		*j, *n = held, node
+		*j.run = run
 	}
 }

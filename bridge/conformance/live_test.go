@@ -1,0 +1,218 @@
+//go:build live
+
+package conformance_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/conformance"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
+)
+
+// The cluster of contrib/docker-slurm whose project SYNERGY_CLUSTER names. The tests are best run eight at a time (-parallel 8):
+// each of them mostly waits.
+func TestSlurmrestKeepsThePromises(t *testing.T) {
+	lab := openCluster(t)
+	t.Run("live", func(t *testing.T) {
+		conformance.Run(t, func(*testing.T) conformance.Lab { return lab })
+	})
+}
+
+// cluster is a lab on a real Slurm, shared by all tests.
+type cluster struct {
+	project string
+	slurm   *slurmrest.Client
+}
+
+const script = "../../contrib/docker-slurm/cluster.sh"
+
+func openCluster(t *testing.T) *cluster {
+	t.Helper()
+	project := os.Getenv("SYNERGY_CLUSTER")
+	if project == "" {
+		t.Fatal("SYNERGY_CLUSTER is empty: start a cluster (make cluster-up) and name its project")
+	}
+	t.Setenv("PROJECT", project) // for scontrol, which is started by the client
+	c := &cluster{project: project}
+	url, err := c.run("", "rest-url")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.slurm, err = slurmrest.Open(context.Background(), slurmrest.Options{
+		URL: strings.TrimSpace(url), User: "synergy", TokenFile: c.token(t),
+		Scontrol: []string{absolute(t, script), "exec", "login", "synergy", "scontrol"},
+		Environ:  os.Environ(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.slurm.Close)
+	return c
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// token copies the operator's token out of the cluster; it outlives the test.
+func (c *cluster) token(t *testing.T) string {
+	t.Helper()
+	token, err := c.exec("synergy", "", "cat", "/shared/synergy/token")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// exec runs a command as a user of the login node.
+func (c *cluster) exec(user, input string, argv ...string) (string, error) {
+	return c.run(input, append([]string{"exec", "login", user}, argv...)...)
+}
+
+func (c *cluster) run(input string, argv ...string) (string, error) {
+	command := exec.Command(script, argv...)
+	var out, problem bytes.Buffer
+	command.Env = append(os.Environ(), "PROJECT="+c.project)
+	command.Stdin, command.Stdout, command.Stderr = strings.NewReader(input), &out, &problem
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, &problem)
+	}
+	return out.String(), nil
+}
+
+func (c *cluster) Slurm() bridge.Slurm   { return c.slurm }
+func (c *cluster) Sleep(d time.Duration) { time.Sleep(d) }
+
+func (c *cluster) Drain(t testing.TB, node string) {
+	t.Helper()
+	if _, err := c.exec("root", "", "scontrol", "update", "nodename="+node, "state=drain", "reason=conformance"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := c.exec("root", "", "scontrol", "update", "nodename="+node, "state=resume"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (c *cluster) Submit(t testing.TB, job conformance.Job) int {
+	t.Helper()
+	var answer string
+	var err error
+	if job.Form == conformance.Interactive {
+		answer, err = c.exec("alice", "", "sh", "-c", "salloc --no-shell --partition=plain 2>&1 | grep -o '[0-9]*$' | tail -n 1")
+	} else {
+		answer, err = c.exec("alice", "#!/bin/bash\n"+body(job)+"\n", sbatch(job)...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := strconv.Atoi(strings.TrimSpace(answer))
+	if err != nil {
+		t.Fatalf("submit %+v: answer %q", job, answer)
+	}
+	t.Cleanup(func() { _, _ = c.exec("alice", "", "scancel", strconv.Itoa(id)) })
+	return id
+}
+
+// sbatch is the command line of a submission.
+func sbatch(job conformance.Job) []string {
+	line := []string{"sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--job-name=conformance"}
+	line = append(line, options(job)...)
+	switch job.Form {
+	case conformance.Array:
+		line = append(line, "--array=1-2")
+	case conformance.Exclusive:
+		line = append(line, "--exclusive")
+	case conformance.Het:
+		line = append(append(line, ":"), options(job)...)
+	}
+	return line
+}
+
+func options(job conformance.Job) []string {
+	asks, partition := job.Asks, conformance.Plain
+	if job.Partition != "" {
+		partition = job.Partition
+	}
+	line := append([]string{"--partition=" + partition}, words(job)...)
+	for _, number := range []struct {
+		option string
+		value  int
+	}{
+		{"--nodes", asks.Nodes},
+		{"--ntasks", asks.Tasks},
+		{"--cpus-per-task", asks.CPUsPerTask},
+		{"--mem", int(asks.Memory)},
+		{"--mem-per-cpu", int(asks.MemoryPerCPU)},
+	} {
+		if number.value > 0 {
+			line = append(line, fmt.Sprintf("%s=%d", number.option, number.value))
+		}
+	}
+	if asks.GPUs > 0 {
+		line = append(line, fmt.Sprintf("--gres=gpu:%d", asks.GPUs/max(1, asks.Nodes)))
+	}
+	if len(asks.Pin) > 0 {
+		line = append(line, "--nodelist="+strings.Join(asks.Pin, ","))
+	}
+	if len(job.Except) > 0 {
+		line = append(line, "--exclude="+strings.Join(job.Except, ","))
+	}
+	return line
+}
+
+// words are the options that are no amounts.
+func words(job conformance.Job) []string {
+	var line []string
+	if job.Comment != "" {
+		line = append(line, "--comment="+job.Comment)
+	}
+	if job.Begin > 0 {
+		line = append(line, fmt.Sprintf("--begin=now+%d", int(job.Begin.Seconds())))
+	}
+	if job.NoRequeue {
+		line = append(line, "--no-requeue")
+	}
+	if job.Held {
+		line = append(line, "--hold")
+	}
+	if job.After > 0 {
+		line = append(line, fmt.Sprintf("--dependency=afterany:%d", job.After))
+	}
+	return line
+}
+
+// body is what the job does: a trap runs only while bash waits for something in the background.
+func body(job conformance.Job) string {
+	lasts := "infinity"
+	if job.Lasts > 0 {
+		lasts = fmt.Sprintf("%d", int(job.Lasts.Seconds()))
+	}
+	switch job.Does {
+	case conformance.Saves:
+		return "trap 'sleep 1; exit 98' USR1 TERM\nsleep " + lasts + " & wait"
+	case conformance.Hangs:
+		return "trap '' USR1 TERM\nwhile :; do sleep 1; done"
+	}
+	return "exec sleep " + lasts
+}
