@@ -18,20 +18,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Slurm gives no reason for a wait just after a change; a scheduler pass later it does. The job is read again after firstLook,
-// then after twice as long each time, up to lastLook: no pass may ever look at it.
-const (
-	firstLook = time.Second
-	lastLook  = 32 * time.Second
-)
-
-// known is a job as it was read last.
-type known struct {
-	listed
-	at   time.Time     // when it was read
-	look time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
-}
-
 // Observe sweeps the states of all jobs and reads those that the sweep, or what we did since, makes doubtful. Slurm is asked first
 // whether it is there at all: a ping tells in a tenth of a second what any other request takes nine for.
 func (c *Client) Observe(ctx context.Context) (bridge.Observed, error) {
@@ -149,38 +135,6 @@ func ownID(name string) (int, error) {
 	return id, nil
 }
 
-// forgetOthers drops the jobs that the sweep no longer has: they are gone or over.
-func (c *Client) forgetOthers(states map[int]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.jobs, func(id int, _ *known) bool { return states[id] == "" })
-	maps.DeleteFunc(c.touched, func(id int, _ bool) bool { return states[id] == "" })
-}
-
-// doubtful lists the jobs that may differ from what is known of them, ascending.
-func (c *Client) doubtful(states map[int]string, at time.Time) []int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var doubtful []int
-	for id, swept := range states {
-		job := c.jobs[id]
-		if job == nil || job.words != swept || c.touched[id] || job.stale(at) {
-			doubtful = append(doubtful, id)
-		}
-	}
-	slices.Sort(doubtful)
-	return doubtful
-}
-
-// stale says that a job may differ although its state does not: it is being torn down, Slurm has not yet said why it waits, or
-// its begin time has come.
-func (k *known) stale(at time.Time) bool {
-	if k.Completing || k.look > 0 && at.Sub(k.at) >= k.look {
-		return true
-	}
-	return k.State == bridge.Pending && k.Begin.After(k.at) && !k.Begin.After(at)
-}
-
 // readAll lists all jobs.
 func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	touched := c.beginRead(nil)
@@ -256,55 +210,6 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 	}
 	c.jobs[id] = next(c.jobs[id], job, at, touched)
 	return nil
-}
-
-// next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
-func next(before *known, job listed, at time.Time, touched []int) *known {
-	read := &known{listed: job, at: at}
-	if !read.wordless() {
-		return read
-	}
-	read.look = firstLook
-	if _, ours := slices.BinarySearch(touched, job.ID); !ours && before != nil && before.wordless() && before.words == job.words {
-		read.look = before.look * 2
-	}
-	if read.look > lastLook {
-		read.look = 0
-	}
-	return read
-}
-
-// wordless says that a job waits and Slurm's reason is missing, or from before its begin time came.
-func (k *known) wordless() bool {
-	if k.State != bridge.Pending {
-		return false
-	}
-	return k.Reason == "" || k.Reason == "BeginTime" && !k.Begin.After(k.at)
-}
-
-// beginRead takes the marks off the jobs that are about to be read (nil: all): what touches them from now on marks them again.
-// It returns those that had one, ascending.
-func (c *Client) beginRead(ids []int) []int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var touched []int
-	for id := range c.touched {
-		if _, listed := slices.BinarySearch(ids, id); listed || ids == nil {
-			touched = append(touched, id)
-			delete(c.touched, id)
-		}
-	}
-	slices.Sort(touched)
-	return touched
-}
-
-// touch marks jobs as different from what is known of them.
-func (c *Client) touch(ids ...int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, id := range ids {
-		c.touched[id] = true
-	}
 }
 
 // job reads one job. Slurm answers for the master of an array with its tasks as well.
