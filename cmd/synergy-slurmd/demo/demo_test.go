@@ -302,10 +302,21 @@ func TestNoLineIsWiderThanThePaper(t *testing.T) {
 	}
 }
 
-func TestOnAHundredColumnsNothingIsCutOff(t *testing.T) {
+func TestOnAHundredColumnsNothingIsCutOffInsideAClause(t *testing.T) {
 	for line := range strings.SplitSeq(shownWith(t, Options{}), "\n") {
 		if strings.HasSuffix(line, "…") {
 			t.Errorf("cut off: %s", line)
+		}
+	}
+}
+
+func TestASentenceIsCutAfterAClauseThatFits(t *testing.T) {
+	const sentence = "9 lstm: 4 → 2 cores: gives back what it lent, for job 7"
+	for room, want := range map[int]string{
+		100: sentence, 54: "9 lstm: 4 → 2 cores: gives back what it lent", 43: "9 lstm: 4 → 2 cores", 6: "9 lstm", 4: "9 l…", 0: "",
+	} {
+		if got := fit(sentence, room); got != want {
+			t.Errorf("in %d columns %q, want %q", room, got, want)
 		}
 	}
 }

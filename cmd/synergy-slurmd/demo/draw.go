@@ -70,7 +70,7 @@ func endings(all []remark) []string {
 
 func (p *paper) remarks(mark span, all []remark) {
 	for _, r := range all {
-		p.line(lead(mark), span{fmt.Sprintf("%s: %s", r.ticket, r.text), plain})
+		p.line(lead(mark), span{fit(fmt.Sprintf("%s: %s", r.ticket, r.text), p.columns-margin), plain})
 	}
 }
 
@@ -152,7 +152,8 @@ func (p *paper) queue(s *scene) {
 			p.line(span{fmt.Sprintf("       … and %d more", len(s.waiting)-shown), faint})
 			return
 		}
-		p.line(lead(markOf(w.id, s)), span{fmt.Sprintf("%3d %-13s%4d%8s   %s", w.id, w.model, w.gpus, hours(w.took), w.text), plain})
+		job := fmt.Sprintf("%3d %-13s%4d%8s   ", w.id, w.model, w.gpus, hours(w.took))
+		p.line(lead(markOf(w.id, s)), span{job, plain}, span{fit(w.text, p.columns-margin-width(job)), plain})
 	}
 }
 

@@ -100,6 +100,7 @@ func lead(mark span) span { return span{fmt.Sprintf(" %-*s", margin-1, mark.text
 
 func width(text string) int { return utf8.RuneCountInString(text) }
 
+// clip cuts a text to the room that there is.
 func clip(text string, room int) string {
 	if width(text) <= room {
 		return text
@@ -108,4 +109,15 @@ func clip(text string, room int) string {
 		return ""
 	}
 	return string([]rune(text)[:room-1]) + "…"
+}
+
+// fit cuts a sentence to the room that there is, after a clause if that leaves one.
+func fit(sentence string, room int) string {
+	for text := sentence; text != ""; {
+		if width(text) <= room {
+			return text
+		}
+		text = text[:max(0, strings.LastIndexAny(text, ";,:"))]
+	}
+	return clip(sentence, room)
 }
