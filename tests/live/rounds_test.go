@@ -107,11 +107,11 @@ func TestGangsStartWholeOrNotAtAll(t *testing.T) {
 func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.T) {
 	c, d := SetUp(t, "las", "tune")
 	d.Start()
-	// At 24 cores and full speed 70 iterations a second pass in compressed time.
+	// Alone, in compressed time, 150 and 333 iterations pass in a second.
 	movable := c.MustSbatch("alice", train("res18", 4000, 40), word("res18"), "--gres=gpu:1", "-x", "n3,n4", output, "--open-mode=append")
 	c.WaitForState(movable, "RUNNING")
 	first, _ := c.Allocation(movable)
-	pinned := c.MustSbatch("bob", train("gnmt", 20000, 40), word("gnmt"), "--gres=gpu:1", "-w", first, output, "--open-mode=append")
+	pinned := c.MustSbatch("bob", train("gnmt", 12000, 40), word("gnmt"), "--gres=gpu:1", "-w", first, output, "--open-mode=append")
 	c.WaitForState(pinned, "RUNNING")
 	time.Sleep(3 * d.Round)
 	newcomer := c.MustSbatch("bob", train("res50", 1000, 60), word("res50"), "--gres=gpu:8", "-w", first, output)
@@ -124,7 +124,7 @@ func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.
 	if then, _ := c.Allocation(movable); then == first {
 		t.Errorf("the movable victim is on %s again, where the newcomer runs", then)
 	}
-	for id, iterations := range map[JobID]int{movable: 4000, pinned: 20000} {
+	for id, iterations := range map[JobID]int{movable: 4000, pinned: 12000} {
 		c.waitLong(id, "COMPLETED", 3*time.Minute)
 		conserved(t, c, id, iterations)
 	}
@@ -137,15 +137,15 @@ func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.
 	}
 }
 
-// conserved reads the emulated job's last lines: as many iterations as it was told to do, in two starts, none lost.
+// conserved reads the emulated job's last lines: as many iterations as it was told to do, in more than one start, none lost.
 func conserved(t *testing.T, c *Cluster, id JobID, iterations int) {
 	t.Helper()
 	starts, total, lost := 0, 0, 0
 	for text := range strings.Lines(c.Output(id)) {
 		var line struct {
 			Event  string `json:"ev"`
-			Total  int    `json:"total_iterations"`
-			Lost   int    `json:"lost_iterations"`
+			Total  int    `json:"iteration"`
+			Lost   int    `json:"lost"`
 			Starts int    `json:"starts"`
 		}
 		if json.Unmarshal([]byte(text), &line) == nil && line.Event == "end" {
@@ -153,8 +153,8 @@ func conserved(t *testing.T, c *Cluster, id JobID, iterations int) {
 		}
 	}
 	t.Logf("job %s: %d iterations in %d starts, %d lost", id, total, starts, lost)
-	if total != iterations || starts != 2 || lost != 0 {
-		t.Errorf("job %s: %d iterations in %d starts, %d lost; want %d in 2, none lost\n%s", id, total, starts, lost, iterations, c.Output(id))
+	if total != iterations || starts < 2 || lost != 0 {
+		t.Errorf("job %s: %d iterations in %d starts, %d lost; want %d in more than one, none lost\n%s", id, total, starts, lost, iterations, c.Output(id))
 	}
 }
 
@@ -194,7 +194,7 @@ func (c *Cluster) waitLong(id JobID, state string, most time.Duration) {
 func TestAJobGrowsWhenTheRoomIsThere(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	var crowd []JobID
-	grower := c.MustSbatch("alice", train("res18", 9000, 20), word("res18")+" synergy-length=10h", "--gres=gpu:1", "-w", "n1", output, "--open-mode=append")
+	grower := c.MustSbatch("alice", train("res18", 3000, 20), word("res18")+" synergy-length=10h", "--gres=gpu:1", "-w", "n1", output, "--open-mode=append")
 	for range 7 {
 		crowd = append(crowd, c.MustSbatch("alice", "sleep 300", "--comment=synergy-profile=res18.json", "--gres=gpu:1", "-w", "n1", output))
 	}
@@ -216,7 +216,7 @@ func TestAJobGrowsWhenTheRoomIsThere(t *testing.T) {
 		t.Errorf("%s from requeue to running, want under 10 s", took)
 	}
 	c.waitLong(grower, "COMPLETED", 3*time.Minute)
-	conserved(t, c, grower, 9000)
+	conserved(t, c, grower, 3000)
 }
 
 func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
