@@ -1,0 +1,168 @@
+// Package tests holds what spans packages. This file reads the sources, so that a rule that is broken is seen whatever the build
+// cache remembers.
+package tests
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/synergy-slurmd/synergy-slurmd/"
+
+// inward says what each package of the spine may import of this module. Adapters and commands are not listed: they may import
+// the spine and what is below them, and nothing on the spine imports them.
+var inward = map[string][]string{
+	"gres":                {},
+	"sensitivity":         {"gres"},
+	"sensitivity/library": {"sensitivity"},
+	"policy":              {"gres", "sensitivity"},
+	"bridge":              {"gres", "sensitivity", "policy"},
+	"ledger":              {"bridge"},
+	"bridge/slurmrest":    {"gres", "bridge", "bridge/slurmrest/internal"},
+	"bridge/slurmtest":    {"gres", "bridge"},
+	"bridge/conformance":  {"gres", "bridge"},
+	"emulate":             {"gres", "sensitivity"},
+	"etc/profiles":        {},
+}
+
+// doors says which package may import each third-party module. Commands may all read flags.
+var doors = map[string][]string{
+	"go.etcd.io/bbolt":                    {"ledger"},
+	"github.com/oapi-codegen/runtime":     {"bridge/slurmrest"},
+	"golang.org/x/time":                   {"bridge/slurmrest"},
+	"github.com/rs/zerolog":               {"cmd/synergy-slurmd"},
+	"github.com/prometheus/client_golang": {"cmd/synergy-slurmd"},
+	"github.com/prometheus/client_model":  {"cmd/synergy-slurmd"},
+	"github.com/coreos/go-systemd/v22":    {"cmd/synergy-slurmd"},
+	"go.yaml.in/yaml/v4":                  {"cmd/synergy-slurmd"},
+	"golang.org/x/term":                   {"cmd/synergy-slurmd"},
+	"github.com/spf13/pflag":              {"cmd"},
+	"golang.org/x/sys":                    {"ledger", "sensitivity/library"},
+}
+
+// source is one Go file that is built into the product.
+type source struct {
+	file, pkg string
+	imports   []string
+}
+
+func TestImportsPointInward(t *testing.T) {
+	for _, s := range sources(t) {
+		allowed, onSpine := inward[rule(s.pkg, inward)]
+		for _, path := range s.imports {
+			own, ours := strings.CutPrefix(path, module)
+			if !ours || !onSpine || within(own, rule(s.pkg, inward)) {
+				continue
+			}
+			if !slices.ContainsFunc(allowed, func(a string) bool { return a == own || a == "bridge/slurmrest/internal" && within(own, a) }) {
+				t.Errorf("%s: %s imports %s, may import %v", s.file, s.pkg, own, allowed)
+			}
+		}
+	}
+}
+
+func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, path := range s.imports {
+			if strings.HasPrefix(path, module) || !strings.Contains(strings.Split(path, "/")[0], ".") {
+				continue
+			}
+			places, known := doors[moduleOf(path)]
+			if !known {
+				t.Errorf("%s: imports %s, which has no door: decide on one package and name it here", s.file, path)
+				continue
+			}
+			if !slices.ContainsFunc(places, func(place string) bool { return within(s.pkg, place) }) {
+				t.Errorf("%s: imports %s, whose door is %v", s.file, path, places)
+			}
+		}
+	}
+}
+
+// TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
+func TestThePlannerDecidesFromItsArguments(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.pkg != "gres" && s.pkg != "sensitivity" && s.pkg != "policy" {
+			continue
+		}
+		for _, path := range s.imports {
+			switch path {
+			case "os", "io/fs", "net", "net/http", "math/rand", "math/rand/v2", "log", "context", "sync":
+				t.Errorf("%s: a pure package imports %s", s.file, path)
+			}
+		}
+	}
+}
+
+func moduleOf(path string) string {
+	for m := range doors {
+		if within(path, m) {
+			return m
+		}
+	}
+	return path
+}
+
+// rule is the longest key that covers the package.
+func rule(pkg string, rules map[string][]string) string {
+	longest := ""
+	for key := range rules {
+		if within(pkg, key) && len(key) > len(longest) {
+			longest = key
+		}
+	}
+	return longest
+}
+
+func within(path, root string) bool { return path == root || strings.HasPrefix(path, root+"/") }
+
+// sources reads the imports of every file that is not a test.
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != ".." || entry.Name() == "testdata"):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		s, err := read(path)
+		all = append(all, s)
+		return err
+	})
+	if err != nil || len(all) < 50 {
+		t.Fatalf("read the sources: %v, %d files", err, len(all))
+	}
+	return all
+}
+
+func read(path string) (source, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return source{}, err
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ImportsOnly)
+	if err != nil {
+		return source{}, err
+	}
+	pkg, err := filepath.Rel("..", filepath.Dir(path))
+	s := source{file: path, pkg: filepath.ToSlash(pkg)}
+	for _, spec := range file.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return source{}, err
+		}
+		s.imports = append(s.imports, imported)
+	}
+	return s, err
+}
