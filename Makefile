@@ -51,4 +51,4 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 
 clean: ## what builds and tests left behind, images included
 	rm -rf bin build
-	@$(CLUSTER) clean 2>/dev/null || true
+	@$(CLUSTER) clean

@@ -209,10 +209,17 @@ rest_url() {
 }
 
 run_in() { # ROLE USER COMMAND...
-    local id user=$2
+    local id user=$2 terminal=()
     id=$(container "$1")
     shift 2
-    exec docker exec -i -u "$user" "$id" "$@"
+    # At a terminal the command gets one too, so that an interrupt reaches it.
+    [ -t 0 ] && [ -t 1 ] && terminal=(-t)
+    exec docker exec -i "${terminal[@]}" -u "$user" "$id" "$@"
+}
+
+# The images that this script made. A cluster that runs keeps its own.
+clean() {
+    docker images --format '{{.Repository}}:{{.Tag}}' --filter reference='synergy-slurm*' | xargs -r docker image rm
 }
 
 command=${1:-}
@@ -223,7 +230,8 @@ down) down ;;
 status) status ;;
 logs) logs "$@" ;;
 shell) shell ;;
+clean) clean ;;
 exec) run_in "$@" ;;
 rest-url) rest_url ;;
-*) die "usage: cluster.sh up|down|status|logs|shell|exec ROLE USER COMMAND...|rest-url" ;;
+*) die "usage: cluster.sh up|down|status|logs|shell|clean|exec ROLE USER COMMAND...|rest-url" ;;
 esac
