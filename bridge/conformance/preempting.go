@@ -103,7 +103,7 @@ func requeuedWaits(b *bench) {
 func requeuesWithout(b *bench) {
 	job := b.runs(Job{Asks: one(nil), NoRequeue: true})
 	b.requeue(job.ID)
-	if after := b.until(job.ID, "back", patience, back); after.Restarts != 1 {
+	if after := b.until(job.ID, "back", patience, back); after.Restarts != 1 || !after.Requeue {
 		b.Errorf("got %+v", after)
 	}
 }
@@ -164,7 +164,10 @@ func nothingBesideTeardown(b *bench) {
 	victim := b.runs(Job{Asks: one(pin), Does: Hangs})
 	b.trapped()
 	b.requeue(victim.ID)
-	b.until(victim.ID, "leaving", soon, leaving)
+	last := b.until(victim.ID, "leaving", soon, leaving)
+	if !slices.Equal(last.Runs.Nodes, pin) || last.Runs.PerNode != victim.Runs.PerNode {
+		b.Errorf("during its teardown it shows %s on %v, held %s on %v", last.Runs.PerNode, last.Runs.Nodes, victim.Runs.PerNode, pin)
+	}
 	node := b.node(pin[0])
 	if !node.Completing || !victim.Runs.PerNode.Fits(node.Allocated) {
 		b.Errorf("completing %t, allocated %s while %s is torn down", node.Completing, node.Allocated, victim.Runs.PerNode)

@@ -171,13 +171,13 @@ func unknownIsGone(b *bench) {
 	const nobody = 60_000_000
 	ctx := context.Background()
 	request := bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000}
-	for verb, err := range map[string]error{
-		"update":  b.slurm.Update(ctx, bridge.Update{Job: nobody, Begin: b.in(later), Request: request}),
-		"signal":  b.slurm.Signal(ctx, nobody, "USR1"),
-		"requeue": b.slurm.Requeue(ctx, nobody),
+	for _, err := range []error{
+		b.slurm.Update(ctx, bridge.Update{Job: nobody, Begin: b.in(later), Request: request}),
+		b.slurm.Signal(ctx, nobody, "USR1"),
+		b.slurm.Requeue(ctx, nobody),
 	} {
 		if !errors.Is(err, bridge.ErrGone) {
-			b.Errorf("%s: got %v, want ErrGone", verb, err)
+			b.Errorf("got %v, want ErrGone", err)
 		}
 	}
 }

@@ -19,10 +19,16 @@ func (s *Slurm) Invariants() error {
 	for _, n := range s.nodes {
 		broken = append(broken, n.invariants())
 	}
+	ended := 0
 	for _, j := range s.alive {
-		if !j.gone() {
-			broken = append(broken, j.invariants())
+		if j.gone() {
+			ended++
+			continue
 		}
+		broken = append(broken, j.invariants())
+	}
+	if ended != s.ended {
+		broken = append(broken, fmt.Errorf("%d jobs have ended, %d are counted", ended, s.ended))
 	}
 	return errors.Join(broken...)
 }

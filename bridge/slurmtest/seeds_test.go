@@ -114,6 +114,9 @@ func consistent(h History) error {
 			return fmt.Errorf("run %d lost %s of %s", i, run.Lost, run.Progress)
 		}
 		kept += run.Progress - run.Lost
+		if !h.Ended.IsZero() && h.Ended.Before(run.Freed) {
+			return fmt.Errorf("ended before run %d was torn down", i)
+		}
 	}
 	if alive := h.End == ""; alive != h.Ended.IsZero() || !alive && kept != h.Done {
 		return fmt.Errorf("kept %s in its runs, %s in all", kept, h.Done)

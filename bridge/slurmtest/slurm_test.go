@@ -154,6 +154,73 @@ func TestARenewedLeaseLeavesOnePlannedLookBehind(t *testing.T) {
 	}
 }
 
+func TestALeaseThatIsMovedToAndFroLeavesNoMorePlansThanItLasts(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Lease: 100 * time.Second})
+	for range 200 {
+		for _, ahead := range []time.Duration{100, 10, 100} {
+			begin := s.clock.Now().Add(ahead * time.Second)
+			s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: begin, Request: s.job(id).Request}))
+		}
+		s.clock.Advance(20 * time.Second)
+	}
+	if got := len(s.clock.planned); got > 10 {
+		t.Errorf("%d events are planned for one waiting job", got)
+	}
+}
+
+func TestAPinOfMoreNodesThanNeededIsAChoice(t *testing.T) {
+	s := newSite(t, Options{Nodes: Rack(3, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")})
+	for _, name := range []string{"n2", "n3"} {
+		s.submit(Spec{Request: bridge.Request{GPUs: 8, Pin: []string{name}}, TimeLimit: time.Minute})
+	}
+	s.clock.Advance(2 * time.Second)
+	id := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
+	s.must(s.begin(id, func(r *bridge.Request) { r.Pin = []string{"n2", "n3"} }))
+	s.clock.Advance(10 * time.Second)
+	if j := s.job(id); j.State != bridge.Pending {
+		t.Errorf("%s on %v while both are full", j.State, j.Runs.Nodes)
+	}
+	s.clock.Advance(2 * time.Minute)
+	if got := s.job(id).Runs.Nodes; !slices.Equal(got, []string{"n2"}) {
+		t.Errorf("on %v, want one of the two", got)
+	}
+}
+
+func TestATeardownShowsWhatIsLeftOfTheRun(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: bridge.Request{GPUs: 2, CPUsPerTask: 6}, Work: Work{OnTerm: Hangs}})
+	s.clock.Advance(2 * time.Second)
+	s.must(force(s, id))
+	s.must(s.begin(id, func(r *bridge.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 2, 2, 2 }))
+	j := s.job(id)
+	if !j.Completing || !slices.Equal(j.Runs.Nodes, []string{"n1"}) || j.Runs.Devices != nil || j.Request.CPUs != 6 || j.Request.CPUsPerTask != 2 {
+		t.Errorf("during the teardown: %+v", j)
+	}
+	s.clock.Advance(time.Minute)
+	if j := s.job(id); j.Completing || j.Runs.Nodes != nil || j.Request.CPUs != 2 {
+		t.Errorf("after the teardown: %+v", j)
+	}
+}
+
+func TestAlteredAreTheWaitingJobsThatDoNotAskForTheirOwn(t *testing.T) {
+	s := newSite(t, Options{})
+	waits := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
+	runs := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
+	pinned := s.submit(Spec{Request: gpus(1), Lease: time.Hour})
+	s.must(s.begin(runs, func(r *bridge.Request) { r.Memory, r.MemoryPerCPU = 5000, 0 }))
+	r := s.job(pinned).Request
+	r.Pin = []string{"n1"}
+	s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: pinned, Begin: noon.Add(time.Hour), Request: r}))
+	if got := s.Altered(); !slices.Equal(got, []int{runs, pinned}) {
+		t.Errorf("altered: %v, want %v: %d is its own", got, []int{runs, pinned}, waits)
+	}
+	s.clock.Advance(2 * time.Second)
+	if got := s.Altered(); !slices.Equal(got, []int{pinned}) {
+		t.Errorf("altered: %v, want %v alone: %d runs", got, pinned, runs)
+	}
+}
+
 func TestDevicesAreGivenLowestFirst(t *testing.T) {
 	s := newSite(t, Options{})
 	pin := func(n int) Spec {
@@ -542,8 +609,8 @@ func TestACancelledJobDoesNotComeBackFromItsTeardown(t *testing.T) {
 	s.clock.Advance(time.Second)
 	s.Cancel(id)
 	s.clock.Advance(10 * time.Minute)
-	if h := s.history(id); h.End != Cancelled || len(h.Runs) != 1 {
-		t.Errorf("got %+v", h)
+	if h := s.history(id); h.End != Cancelled || len(h.Runs) != 1 || s.Active() != 0 {
+		t.Errorf("%d active, got %+v", s.Active(), h)
 	}
 }
 
@@ -576,25 +643,29 @@ func TestInvariantsSeeABookedAmountThatNobodyHolds(t *testing.T) {
 	}
 	clock.Advance(2 * time.Second)
 	n, j := s.nodes[0], s.jobs[0]
-	for name, spoil := range map[string]func(){
-		"booked":  func() { n.allocated.CPUs++ },
-		"over":    func() { j.run.perNode.CPUs = 25 },
-		"devices": func() { n.gpus[0] = 0 },
-		"gang":    func() { j.request.Nodes = 2 },
-		"early":   func() { j.begin = noon.Add(time.Hour) },
-		"counted": func() { n.completing++ },
-		"holds":   func() { j.run = nil },
+	for _, c := range []struct {
+		name  string
+		spoil func()
+	}{
+		{"booked twice", func() { n.allocated.CPUs++ }},
+		{"over capacity", func() { j.run.perNode.CPUs = 25 }},
+		{"a GPU without a holder", func() { n.gpus[0] = 0 }},
+		{"half a gang", func() { j.request.Nodes = 2 }},
+		{"begun early", func() { j.begin = noon.Add(time.Hour) }},
+		{"a teardown of nobody", func() { n.completing++ }},
+		{"runs nowhere", func() { j.run = nil }},
+		{"ended twice", func() { s.ended++ }},
 	} {
-		held, run, node := *j, *j.run, *n
+		job, run, node := *j, *j.run, *n
 		node.gpus = slices.Clone(n.gpus)
 		if err := s.Invariants(); err != nil {
-			t.Fatalf("before %s: %v", name, err)
+			t.Fatalf("before %s: %v", c.name, err)
 		}
-		spoil()
+		c.spoil()
 		if s.Invariants() == nil {
-			t.Errorf("%s: not seen", name)
+			t.Errorf("%s: not seen", c.name)
 		}
-		*j, *n = held, node
+		*j, *n, s.ended = job, node, 0
 		*j.run = run
 	}
 }
