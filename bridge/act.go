@@ -52,6 +52,7 @@ func (s *step) open() bool { return s.stage != done && s.stage != failed }
 type acting struct {
 	*turn
 	steps []*step
+	at    time.Time       // of the last look
 	now   map[int]Job     // jobs as last seen
 	nodes map[string]Node // nodes as last seen
 	notes map[int]string
@@ -59,7 +60,10 @@ type acting struct {
 }
 
 func newActing(t *turn) *acting {
-	a := &acting{turn: t, now: map[int]Job{}, nodes: t.scene.nodes, notes: map[int]string{}, until: t.began.Add(t.Settings.Round)}
+	a := &acting{
+		turn: t, at: t.scene.at, now: map[int]Job{}, nodes: t.scene.nodes,
+		notes: map[int]string{}, until: t.began.Add(t.Settings.Round),
+	}
 	for _, tn := range t.scene.tenants {
 		a.now[tn.ID], a.notes[tn.ID] = tn.Job, tn.note
 	}
@@ -164,6 +168,7 @@ func (a *acting) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
+	a.at = seen.At
 	clear(a.now)
 	for _, j := range seen.Jobs {
 		a.now[j.ID] = j
@@ -277,7 +282,7 @@ func (a *acting) startable() []*step {
 		if s.Verb != Start || s.stage != begun {
 			return false
 		}
-		if j, there := a.now[s.Job]; there && (j.State == Running || j.Completing) {
+		if j, there := a.now[s.Job]; there && !a.settled(j) {
 			return false
 		}
 		return !slices.ContainsFunc(s.Grant.Nodes, func(n string) bool {
@@ -285,6 +290,12 @@ func (a *acting) startable() []*step {
 			return busy || a.nodes[n].Completing
 		})
 	})
+}
+
+// settled says that a job is through with its last run. Slurm takes one that starts in the very second in which that was torn
+// down for the old run, and kills it for good; the time of the requeue says when that was. One more second is for clocks that differ.
+func (a *acting) settled(j Job) bool {
+	return j.State != Running && !j.Completing && (j.Restarts == 0 || a.at.Unix() > j.Submitted.Unix()+1)
 }
 
 func (a *acting) start(ctx context.Context, s *step) error {

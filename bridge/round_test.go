@@ -38,7 +38,9 @@ type world struct {
 func newWorld(t *testing.T, nodes int, total gres.Vector) *world {
 	t.Helper()
 	w := &world{t: t, clock: slurmtest.NewClock(epoch), book: &ledger.Memory{}}
-	w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: slurmtest.Rack(nodes, total, "gpu", "other")})
+	w.slurm = slurmtest.New(w.clock, slurmtest.Options{
+		Nodes: slurmtest.Rack(nodes, total, "gpu", "other"), SchedulerDelay: time.Millisecond,
+	})
 	w.clock.AfterEach(func() {
 		if err := w.slurm.Invariants(); err != nil {
 			t.Errorf("at %s: %v", w.clock.Now().Sub(epoch), err)
@@ -244,11 +246,11 @@ func TestAJobWithoutCheckpointIsNeverSignalled(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("preemption allowed %v", allowed), func(t *testing.T) {
 			w := newWorld(t, 1, gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500})
-			w.runner.Settings.Policy = policy.LAS()
+			w.runner.Settings.Policy = policy.SRTF()
 			w.runner.Settings.PreemptWithoutCheckpoint = allowed
-			w.submit(1, "synergy-profile=gnmt.json")
+			w.submit(1, "synergy-profile=gnmt.json synergy-length=10h")
 			w.rounds(2)
-			w.submit(1, model("gnmt"))
+			w.submit(1, "synergy-profile=gnmt.json synergy-length=30m")
 			w.round()
 			if n := w.line.Count(slurmtest.Signal); n != 0 {
 				t.Errorf("%d signals", n)
@@ -384,6 +386,43 @@ func TestAUsersOwnBeginTimeIsKept(t *testing.T) {
 	}
 	w.rounds(1)
 	w.mustRun(id, "n1", 9)
+}
+
+// Slurm takes a job that starts in the very second in which its last run was torn down for that run, and kills it.
+func TestARestartDoesNotFollowItsTeardownInTheSameSecond(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.runner.Settings.Poll = 100 * time.Millisecond
+	ids := []int{w.submit(1, model("alexnet")), w.submit(1, model("alexnet"), func(s *slurmtest.Spec) { s.Work.Save = 1050 * time.Millisecond })}
+	w.rounds(2)
+	for range 6 {
+		ids = append(ids, w.submit(1, model("res18")))
+	}
+	report := w.rounds(1)
+	if n := w.line.Count(slurmtest.Signal); n == 0 {
+		t.Fatalf("nobody was restarted: %+v", report.Steps)
+	}
+	for _, id := range ids {
+		if j := w.job(id); j.State != bridge.Running {
+			past, _ := w.slurm.History(id)
+			t.Errorf("job %d is %s: %s", id, j.State, past.End)
+		}
+	}
+}
+
+func TestAJobIsNotAskedToLeaveBeforeItCanHear(t *testing.T) {
+	w := newWorld(t, 1, gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500})
+	w.runner.Settings.Policy = policy.SRTF()
+	w.submit(1, model("gnmt")+" synergy-length=10h", func(s *slurmtest.Spec) { s.Work.Ready = 2 * time.Second })
+	w.round()
+	w.submit(1, model("gnmt")+" synergy-length=10m")
+	w.round()
+	if n := w.line.Count(slurmtest.Signal); n != 0 {
+		t.Errorf("signalled %d times a second after its start", n)
+	}
+	w.sleep(10 * time.Second)
+	if w.round(); w.line.Count(slurmtest.Signal) != 1 {
+		t.Errorf("not signalled later")
+	}
 }
 
 // hook notes who was asked for leave, and refuses whom it is told to.

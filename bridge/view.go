@@ -22,11 +22,12 @@ type tenant struct {
 // scene is an observation sorted by whose business each job is.
 type scene struct {
 	at      time.Time
-	nodes   map[string]Node // of the managed partitions
-	names   []string        // of nodes, ascending
-	tenants []tenant        // ascending in ID
-	outside []Outside       // with our word, but left to Slurm
-	lost    []Job           // pending, without our word now, though it once had it
+	nodes   map[string]Node     // of the managed partitions
+	names   []string            // of nodes, ascending
+	parts   map[string][]string // names of the nodes of each managed partition that has not all of them
+	tenants []tenant            // ascending in ID
+	outside []Outside           // with our word, but left to Slurm
+	lost    []Job               // pending, without our word now, though it once had it
 }
 
 // sort sorts an observation. known says of which jobs there is a record.
@@ -38,6 +39,7 @@ func (r *Runner) sort(seen Observed, known map[int]Record) scene {
 			s.names = append(s.names, n.Name)
 		}
 	}
+	s.parts = r.split(s)
 	for _, j := range seen.Jobs {
 		if j.State == Finished {
 			continue
@@ -55,6 +57,23 @@ func (r *Runner) sort(seen Observed, known map[int]Record) scene {
 		s.tenants = append(s.tenants, r.tenant(j, s.nodes))
 	}
 	return s
+}
+
+// split lists the nodes of the partitions that have only some of them.
+func (r *Runner) split(s scene) map[string][]string {
+	parts := map[string][]string{}
+	for _, part := range r.Settings.Partitions {
+		var in []string
+		for _, name := range s.names {
+			if slices.Contains(s.nodes[name].Partitions, part) {
+				in = append(in, name)
+			}
+		}
+		if len(in) < len(s.names) {
+			parts[part] = in
+		}
+	}
+	return parts
 }
 
 func (r *Runner) manages(partition string) bool {
@@ -140,7 +159,7 @@ func (r *Runner) policyJob(t *tenant, rec Record, s scene) policy.Job {
 	j := policy.Job{
 		ID: t.ID, Name: t.Name, Arrival: rec.First, GPUs: t.Request.GPUs,
 		Nodes: own.Nodes, Tasks: tasksPerNode(own), GPUType: own.GPUType,
-		Features: t.Features, Only: r.only(t, own, s), Except: t.Except,
+		Features: t.Features, Only: s.only(t, own), Except: t.Except,
 		Profile: t.profile, ProfileName: t.word.Profile, Saves: t.word.Saves,
 		Attained: rec.Attained, Done: rec.Done, Length: t.length(), Restart: r.restartCost(t),
 		Barred: r.barred(t, rec, s.at),
@@ -148,11 +167,14 @@ func (r *Runner) policyJob(t *tenant, rec Record, s scene) policy.Job {
 	if t.State == Running {
 		j.Running = &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
 		j.Started = t.Started
-		j.Fixed = t.Completing || !t.word.Saves && !r.Settings.PreemptWithoutCheckpoint || !t.even()
+		j.Fixed = t.Completing || !t.word.Saves && !r.Settings.PreemptWithoutCheckpoint || !t.even() || s.at.Sub(t.Started) < deaf
 		j.Barred = ""
 	}
 	return j
 }
+
+// deaf is how long a job may need from its start until its traps are set. A signal before that would end it.
+const deaf = 5 * time.Second
 
 // even says that a running job holds GPUs on all its nodes, the same number on each, as those that we started do.
 func (t *tenant) even() bool {
@@ -167,20 +189,11 @@ func tasksPerNode(own Request) int {
 }
 
 // only lists the nodes that a job can use at all: those that its user named, or those of its partition where there are others.
-func (r *Runner) only(t *tenant, own Request, s scene) []string {
+func (s *scene) only(t *tenant, own Request) []string {
 	if len(own.Pin) > 0 {
 		return own.Pin
 	}
-	var in []string
-	for _, name := range s.names {
-		if slices.Contains(s.nodes[name].Partitions, t.Partition) {
-			in = append(in, name)
-		}
-	}
-	if len(in) == len(s.names) {
-		return nil
-	}
-	return in
+	return s.parts[t.Partition]
 }
 
 // length is what the user declared, or else the time limit: nobody runs longer.
