@@ -6,6 +6,7 @@ import "errors"
 var (
 	ErrNotPending  = errors.New("job is not pending")
 	ErrNotRunning  = errors.New("job is not running")
+	ErrHeld        = errors.New("job is held") // by its user or an administrator: nothing is changed
 	ErrGone        = errors.New("no such job")
 	ErrDenied      = errors.New("permission denied")            // wrong identity: nothing should be tried further
 	ErrUnreachable = errors.New("slurm controller unreachable") // nothing was heard; what was asked may still be done

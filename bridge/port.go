@@ -17,7 +17,8 @@ type Slurm interface {
 	// Observe tells what is: all nodes, and all jobs that wait or run. It is cheap enough to be called every second.
 	Observe(ctx context.Context) (Observed, error)
 	// Update makes the request of a pending job exactly this. It changes all of it or answers with an error after which the job
-	// must be observed again, since Slurm may have applied a part. ErrNotPending: the job has started or ended meanwhile.
+	// must be observed again, since Slurm may have applied a part. ErrNotPending: the job has started or ended meanwhile. ErrHeld:
+	// somebody holds it, and it was left as it is.
 	Update(ctx context.Context, update Update) error
 	// Signal sends a signal to the batch script of a running job, after making sure that its exit with the requeue code
 	// will requeue it. A job that is not running answers ErrNotRunning.

@@ -20,10 +20,23 @@ func updating() []claim {
 		{"AnUpdateSaidTwiceChangesNothing", twiceIsOnce},
 		{"ARunningJobIsNotUpdated", runningIsNotUpdated},
 		{"AFinishedJobIsNotPending", finishedIsNotPending},
+		{"AHeldJobIsNotUpdated", heldIsNotUpdated},
 		{"AnUnknownJobIsGone", unknownIsGone},
 		{"CPUsThatNoNodeHasAreRefusedAndTheOwnRequestHeals", impossibleCPUs},
 		{"AnUnknownNodeIsRefused", unknownNode},
 		{"MemoryThatNoNodeHasIsHealedByTheNextUpdate", impossibleMemory},
+	}
+}
+
+func heldIsNotUpdated(b *bench) {
+	job := b.until(b.lab.Submit(b, Job{Held: true}), "pending", soon, pending)
+	err := b.update(job, b.observe().At, func(r *bridge.Request) { cpus(r, 2) })
+	if !errors.Is(err, bridge.ErrHeld) {
+		b.Errorf("%v: want held", err)
+	}
+	after := b.until(job.ID, "pending", soon, pending)
+	if after.Request.CPUs != job.Request.CPUs || after.Extra != job.Extra || !after.Held {
+		b.Errorf("from %+v to %+v", job, after)
 	}
 }
 

@@ -52,20 +52,19 @@ func (c *Client) begin(begin time.Time) int64 {
 	return begin.Unix()
 }
 
-// pending is what is known of a job that waits. Sending sizes to a running job would mean something else (a pin: shrink to these
-// nodes), so one that was not waiting when last seen is looked at again.
+// pending reads a job that waits. It is read anew however well it is known: sending sizes to a job that has started would mean
+// something else (a pin: shrink to these nodes), and one that an administrator has just taken hold of is left alone.
 func (c *Client) pending(ctx context.Context, id int) (listed, error) {
-	c.mu.Lock()
-	last, fresh := c.jobs[id], !c.touched[id]
-	c.mu.Unlock()
-	if last != nil && fresh && last.State == bridge.Pending {
-		return last.listed, nil
-	}
 	job, err := c.job(ctx, id)
-	if err == nil && job.State != bridge.Pending {
-		err = fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotPending)
+	switch {
+	case err != nil:
+		return listed{}, err
+	case job.State != bridge.Pending:
+		return listed{}, fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotPending)
+	case job.Held:
+		return listed{}, bridge.ErrHeld
 	}
-	return job, err
+	return job, nil
 }
 
 // post sends an update of one job.

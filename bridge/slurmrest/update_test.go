@@ -45,7 +45,7 @@ func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.body)
 		}
 		path := fmt.Sprintf("/job/%d", c.update.Job)
-		equal(t, c.name, fake.saw(), []string{"POST " + path, "GET " + path})
+		equal(t, c.name, fake.saw(), []string{"GET " + path, "POST " + path, "GET " + path})
 	}
 }
 
@@ -99,7 +99,12 @@ func TestAJobThatStartedAtOnceIsNoFailedUpdate(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	id := fake.jobNamed(t, "gated")
 	request := find(t, observe(t, client), id).Request
+	looks := 0
 	fake.answers("GET", fmt.Sprintf("/job/%d", id), func(w http.ResponseWriter, _ *http.Request) {
+		if looks++; looks == 1 {
+			fake.one(w, id)
+			return
+		}
 		fake.set(id, "job_state", []string{"RUNNING"})
 		fake.set(id, "cpus", map[string]any{"set": true, "number": 4}) // rounded up to whole cores
 		fake.one(w, id)
@@ -134,19 +139,18 @@ func TestAJobThatWasNotWaitingIsLookedAtBeforeItIsSentAnything(t *testing.T) {
 	equal(t, "calls", fake.saw(), []string{get(id)})
 }
 
-// Between an update and the next observation nobody knows what became of the job.
-func TestAJobThatWasTouchedIsLookedAtBeforeItIsSentMore(t *testing.T) {
+// However well it is known: an administrator may have taken hold of it since.
+func TestAJobIsLookedAtBeforeItIsSentAnything(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	id := fake.jobNamed(t, "gated")
 	request := find(t, observe(t, client), id).Request
+	fake.set(id, "priority", map[string]any{"set": true, "number": 0})
 	fake.saw()
-	for range 2 {
-		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request}); err != nil {
-			t.Fatal(err)
-		}
+	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request})
+	if !errors.Is(err, bridge.ErrHeld) {
+		t.Errorf("%v: want held", err)
 	}
-	post := fmt.Sprintf("POST /job/%d", id)
-	equal(t, "calls", fake.saw(), []string{post, get(id), get(id), post, get(id)})
+	equal(t, "calls", fake.saw(), []string{get(id)})
 }
 
 func TestAnUpdateBeforeAnyObservationLooksFirst(t *testing.T) {

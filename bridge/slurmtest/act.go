@@ -26,8 +26,11 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 	if err != nil {
 		return err
 	}
-	if j.state != bridge.Pending {
+	switch {
+	case j.state != bridge.Pending:
 		return bridge.ErrNotPending
+	case j.held:
+		return bridge.ErrHeld
 	}
 	defer s.touch(j) // also after a refusal
 	for _, name := range update.Request.Pin {
