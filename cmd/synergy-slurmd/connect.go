@@ -29,18 +29,7 @@ type connector struct {
 // connect opens Slurm anew, since a configuration may bound requests differently, and makes the rounds that use it.
 func (c *connector) connect(ctx context.Context, config Config) (rounder, error) {
 	c.close()
-	client, err := slurmrest.Open(ctx, slurmrest.Options{
-		URL:        c.flags.slurmrestd,
-		User:       c.flags.user,
-		TokenFile:  c.flags.tokenFile,
-		APIVersion: c.flags.apiVersion,
-		Scontrol:   []string{c.flags.scontrol},
-		Concurrent: config.Concurrency,
-		Rate:       config.Rate,
-		OnCall:     c.count,
-
-		ScontrolByToken: c.flags.byToken,
-	})
+	client, err := slurmrest.Open(ctx, c.options(config))
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +43,20 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 		Settings: settings(config, c.flags),
 		Last:     c.book.LastRound(),
 	}, nil
+}
+
+func (c *connector) options(config Config) slurmrest.Options {
+	return slurmrest.Options{
+		URL:             c.flags.slurmrestd,
+		User:            c.flags.user,
+		TokenFile:       c.flags.tokenFile,
+		APIVersion:      c.flags.apiVersion,
+		Scontrol:        []string{c.flags.scontrol},
+		ScontrolByToken: c.flags.byToken,
+		Concurrent:      config.Concurrency,
+		Rate:            config.Rate,
+		OnCall:          c.count,
+	}
 }
 
 func (c *connector) count(call slurmrest.Call) {

@@ -310,6 +310,9 @@ func TestTheWatchdogIsFedWhileRoundsGoOnWellOrNot(t *testing.T) {
 		"well":   atOnce,
 		"slowly": lasting(4 * time.Minute),
 		"badly":  func(context.Context, int) error { return bridge.ErrDenied },
+		"slowly and badly": func(ctx context.Context, number int) error {
+			return errors.Join(lasting(4*time.Minute)(ctx, number), bridge.ErrDenied)
+		},
 	} {
 		if times := fed(t, hold); times < 58 {
 			t.Errorf("rounds go on %s: fed %d times in an hour", name, times)

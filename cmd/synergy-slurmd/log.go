@@ -88,7 +88,7 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	j.recovery()
 	j.remarks(report)
 	c := count(report)
-	j.log.Info().Int("round", report.Round).Float64("seconds", took.Seconds()).Bool("shadow", report.Shadow).
+	j.log.Info().Int("round", report.Round).Float64("seconds", milliseconds(took)).Bool("shadow", report.Shadow).
 		Int("running", c.granted).Int("waiting", c.waiting).Int("outside", c.outside).
 		Int("started", c.of(bridge.Start)).Int("preempted", c.of(bridge.Preempt)).Int("renewed", c.of(bridge.Renew)).
 		Int("failed", c.failures()).Msg("round")
@@ -102,7 +102,7 @@ func (j *journal) audit(report bridge.Report) {
 		for _, change := range step.Changes {
 			j.step(level, report, step).Str("field", change.Field).Str("old", change.Old).Str("new", change.New).Msg("change")
 		}
-		line := j.step(level, report, step).Float64("seconds", step.Took.Seconds())
+		line := j.step(level, report, step).Float64("seconds", milliseconds(step.Took))
 		if step.Grant != nil {
 			line = line.Strs("nodes", step.Grant.Nodes).Stringer("per_node", step.Grant.PerNode)
 		}
@@ -128,6 +128,9 @@ func (j *journal) step(level zerolog.Level, report bridge.Report, step bridge.St
 	return j.log.WithLevel(level).Int("round", report.Round).Int("job", step.Job).Str("verb", string(step.Verb)).
 		Str("reason", step.Why).Bool("shadow", report.Shadow)
 }
+
+// milliseconds is d in seconds, without digits that nobody measured.
+func milliseconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
 // failure says what went wrong, loudly when it is new.
 func (j *journal) failure(round int, err error) {

@@ -81,7 +81,10 @@ func serve(f flags, config Config, stderr io.Writer) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, func() {
+		stop() // a second signal ends the process at once
+		log.Info().Msg("stopping: a round under way may end")
+	})
 	if err := hold(ctx, f, config, log); err != nil {
 		log.Error().Err(err).Msg("ended")
 		return exitFailed

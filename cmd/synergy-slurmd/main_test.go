@@ -29,6 +29,7 @@ func TestTheCommandLine(t *testing.T) {
 		},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SLURMRESTD", refusing(t))
+			env.Setenv("SILENT", silent(t))
 			return nil
 		},
 	})
@@ -67,5 +68,16 @@ func refusing(t *testing.T) string {
 		fmt.Fprint(w, `{"errors":[{"error_number":1007,"error":"Protocol authentication error"}]}`)
 	}))
 	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// silent is a slurmrestd that takes every request and answers none.
+func silent(t *testing.T) string {
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
+	t.Cleanup(func() {
+		close(ended)
+		server.Close()
+	})
 	return server.URL
 }

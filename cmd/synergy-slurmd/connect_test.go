@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/rs/zerolog"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+)
+
+// fullConfig sets everything that a configuration can set.
+func fullConfig() Config {
+	c := defaults(fiveMinutes)
+	c.Partitions = []string{"gpu"}
+	c.PreemptWithoutCheckpoint = true
+	c.Hook.after = []string{"/bin/true"}
+	return c
+}
+
+func fullFlags(t *testing.T) flags {
+	t.Helper()
+	dir := t.TempDir()
+	token := filepath.Join(dir, "token")
+	if err := os.WriteFile(token, []byte("token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return flags{round: fiveMinutes, shadow: true, slurmrestd: refusing(t), user: "synergy", tokenFile: token, apiVersion: "v0.0.42",
+		scontrol: "/bin/false", byToken: true, ledger: filepath.Join(dir, "ledger")}
+}
+
+// unset lists the fields of a struct that have their zero value.
+func unset(settings any) []string {
+	var names []string
+	value := reflect.ValueOf(settings)
+	for i := range value.NumField() {
+		if value.Field(i).IsZero() {
+			names = append(names, value.Type().Field(i).Name)
+		}
+	}
+	return names
+}
+
+func TestEverySettingReachesTheRound(t *testing.T) {
+	if names := unset(settings(fullConfig(), fullFlags(t))); len(names) > 0 {
+		t.Errorf("not set: %v", names)
+	}
+}
+
+func TestEveryOptionReachesSlurm(t *testing.T) {
+	c := &connector{flags: fullFlags(t)}
+	if names := strings.Join(unset(c.options(fullConfig())), " "); names != "Environ FullEvery Timeout MaxBody" {
+		t.Errorf("not set: %v", names)
+	}
+}
+
+func TestRoundsGoOnWhereTheLedgerEnds(t *testing.T) {
+	f := fullFlags(t)
+	book, err := openLedger(f.ledger, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer book.Close()
+	if err := book.Settle(nil, bridge.Report{Round: 41}); err != nil {
+		t.Fatal(err)
+	}
+	slurm := &connector{flags: f, book: book, log: zerolog.Nop(), metrics: testMetrics()}
+	defer slurm.close()
+	rounds, err := slurm.connect(t.Context(), fullConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := rounds.Round(t.Context())
+	if report.Round != 42 || !errors.Is(err, bridge.ErrDenied) {
+		t.Errorf("round %d: %v", report.Round, err)
+	}
+	if got := testutil.CollectAndCount(slurm.metrics.requests); got == 0 {
+		t.Error("no request was counted")
+	}
+}
+
+func TestASlurmThatCannotBeOpenedLeavesNothingOpen(t *testing.T) {
+	f := fullFlags(t)
+	slurm := &connector{flags: f, log: zerolog.Nop(), metrics: testMetrics(), book: &ledger.Book{}}
+	if _, err := slurm.connect(t.Context(), fullConfig()); err != nil {
+		t.Fatal(err)
+	}
+	slurm.flags.slurmrestd = "slurmrestd"
+	if _, err := slurm.connect(t.Context(), fullConfig()); err == nil {
+		t.Error("it was opened")
+	}
+	if slurm.client != (*slurmrest.Client)(nil) {
+		t.Error("the client of before is still there")
+	}
+}
+
+func TestASleepEndsWithItsTimeOrItsContext(t *testing.T) {
+	if err := (wall{}).Sleep(t.Context(), time.Millisecond); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (wall{}).Sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
