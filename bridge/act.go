@@ -227,23 +227,25 @@ func (a *acting) closeAccount(job int) {
 	a.records[job] = credit(a.records[job], t, a.Clock.Now())
 }
 
-// seeOff gives a victim that has left its user's own request back, with a lease. The lease is said at once, while the last run
-// is still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing.
+// seeOff gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
+// still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing.
 func (a *acting) seeOff(ctx context.Context, s *step) error {
 	j := a.now[s.Job]
-	if h := a.Settings.Hook; h != nil {
-		if err := h.After(ctx, j, s.Why); err != nil {
-			return fmt.Errorf("checkpoint hook: %w", err)
+	if j.State == Pending {
+		err := a.update(ctx, s, a.leased(s))
+		if err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrNotPending) {
+			return err
 		}
 	}
-	if j.State != Pending {
+	h := a.Settings.Hook
+	if h == nil {
 		return nil
 	}
-	err := a.update(ctx, s, a.leased(s))
-	if errors.Is(err, ErrGone) || errors.Is(err, ErrNotPending) {
-		return nil
+	j.ID, j.Runs = s.Job, a.tenantOf(s.Job).Runs
+	if err := h.After(ctx, j, s.Why); err != nil {
+		return fmt.Errorf("checkpoint hook: %w", err)
 	}
-	return err
+	return nil
 }
 
 // blocked maps the nodes that a victim has still to leave, or will not leave, to the stage of its step.

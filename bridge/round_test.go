@@ -437,7 +437,7 @@ func (h *hook) Before(_ context.Context, j bridge.Job, _ string) error {
 }
 
 func (h *hook) After(_ context.Context, j bridge.Job, _ string) error {
-	h.said = append(h.said, fmt.Sprintf("after %d %s", j.ID, j.State))
+	h.said = append(h.said, fmt.Sprintf("after %d %s on %s", j.ID, j.State, strings.Join(j.Runs.Nodes, "+")))
 	return nil
 }
 
@@ -451,7 +451,7 @@ func TestTheHookStandsAroundACheckpointAndMayRefuseIt(t *testing.T) {
 		second := w.submit(1, model("gnmt"))
 		report := w.round()
 		if refuse == nil {
-			if want := []string{"before 1 RUNNING", "after 1 PENDING"}; !slices.Equal(h.said, want) {
+			if want := []string{"before 1 RUNNING", "after 1 PENDING on n1"}; !slices.Equal(h.said, want) {
 				t.Errorf("said %q, want %q", h.said, want)
 			}
 			continue
@@ -460,6 +460,34 @@ func TestTheHookStandsAroundACheckpointAndMayRefuseIt(t *testing.T) {
 		if s := step(t, report, second, bridge.Start); s.Error == "" || w.line.Count(slurmtest.Signal) != 0 {
 			t.Errorf("start %+v after %d signals, though the hook refused", s, w.line.Count(slurmtest.Signal))
 		}
+	}
+}
+
+func TestAttainedServiceSurvivesARestartOfTheDaemonAndTheLossOfItsLedger(t *testing.T) {
+	w := newWorld(t, 1, gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500})
+	w.runner.Settings.Policy = policy.LAS()
+	first := w.submit(1, model("gnmt"))
+	w.rounds(3)
+	w.submit(1, model("gnmt"))
+	w.rounds(1)
+	attained := func() float64 {
+		j := w.round().Snapshot.Jobs[0]
+		if j.ID != first || j.Running != nil {
+			t.Fatalf("want job %d waiting, got %+v", first, j)
+		}
+		return j.Attained
+	}
+	before := attained()
+	w.start(nil)
+	w.runner.Settings.Policy = policy.LAS()
+	if after := attained(); after != before || before < 890 {
+		t.Errorf("attained %.1f GPU-seconds before, %.1f after the restart", before, after)
+	}
+	w.book = &ledger.Memory{}
+	w.start(nil)
+	w.runner.Settings.Policy = policy.LAS()
+	if after := attained(); after != before {
+		t.Errorf("attained %.1f GPU-seconds before, %.1f after the ledger was lost", before, after)
 	}
 }
 

@@ -50,9 +50,7 @@ func SetUp(t *testing.T, policy, allocator string, extra ...string) (*Cluster, *
 	// Time is compressed: with the paper's half a minute a restart, nobody would ever be worth one.
 	const quicken = `for p in /opt/synergy/etc/profiles/*.json; do jq ".checkpoint_s=1 | .start_s=0" "$p" > "$1/profiles/${p##*/}"; done`
 	c.MustExec("login", "synergy", "sh", "-c", quicken, "sh", d.dir)
-	if _, err := c.ExecInput("login", "synergy", config, "tee", d.dir+"/config.yaml"); err != nil {
-		t.Fatal(err)
-	}
+	d.Put("config.yaml", config)
 	t.Cleanup(func() {
 		d.Signal("KILL")
 		c.Clear()
@@ -69,12 +67,26 @@ func (d *Daemon) Start(flags ...string) {
 	const run = `cd "$1"; shift; echo $$ > pid; exec /opt/synergy/bin/synergy-slurmd "$@" >> log 2>&1`
 	argv := []string{"exec", "-d", "-u", "synergy", d.c.container("login"), "sh", "-c", run, "sh", d.dir,
 		"--config", d.dir + "/config.yaml", "--round", d.Round.String(), "--slurmrestd", "http://slurmrestd:6820",
-		"--token-file", "/shared/synergy/token", "--ledger", d.dir + "/ledger"}
+		"--token-file", "/shared/synergy/token", "--ledger", d.dir + "/ledger"} // a flag that is said again counts as said last
 	d.c.docker(append(argv, flags...)...)
 	d.c.WaitFor("the daemon has held a round", func() bool {
 		out, err := d.c.Exec("login", "synergy", "curl", "-sf", "http://127.0.0.1:9817/healthz")
 		return err == nil && out != ""
 	})
+}
+
+// Put writes a file into the daemon's folder.
+func (d *Daemon) Put(name, text string) {
+	d.c.t.Helper()
+	if _, err := d.c.ExecInput("login", "synergy", text, "tee", d.dir+"/"+name); err != nil {
+		d.c.t.Fatal(err)
+	}
+}
+
+// Read reads a file in the daemon's folder.
+func (d *Daemon) Read(name string) string {
+	d.c.t.Helper()
+	return d.c.MustExec("login", "synergy", "cat", d.dir+"/"+name)
 }
 
 // Signal sends the daemon a signal; one that does not run does not mind.
@@ -86,7 +98,7 @@ func (d *Daemon) Signal(name string) {
 func (d *Daemon) Log() []Line {
 	d.c.t.Helper()
 	var lines []Line
-	for text := range strings.Lines(d.c.MustExec("login", "synergy", "cat", d.dir+"/log")) {
+	for text := range strings.Lines(d.Read("log")) {
 		line := Line{}
 		if err := json.Unmarshal([]byte(text), &line); err != nil {
 			d.c.t.Fatalf("log line %q: %v", text, err)

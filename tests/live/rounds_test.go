@@ -105,7 +105,8 @@ func TestGangsStartWholeOrNotAtAll(t *testing.T) {
 // TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations: least attained service, n2 full. The victims that are pinned
 // to n2 wait for the newcomer's end, the one that may go elsewhere goes on there.
 func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.T) {
-	c, d := SetUp(t, "las", "tune")
+	c, d := SetUp(t, "las", "tune", "checkpoint_hook:", "  before: [/shared/synergy/hook, asks]", "  after: [/shared/synergy/hook, left]")
+	c.MustExec("login", "synergy", "sh", "-c", `printf '#!/bin/sh\necho "$1 $SYNERGY_JOB_ID $SYNERGY_JOB_NODES" >> "$0.said"\n' > /shared/synergy/hook; chmod 700 /shared/synergy/hook; rm -f /shared/synergy/hook.said`)
 	d.Start()
 	// Alone, in compressed time, 150 and 333 iterations pass in a second.
 	movable := c.MustSbatch("alice", train("res18", 4000, 40), word("res18"), "--gres=gpu:1", "-x", "n3,n4", output, "--open-mode=append")
@@ -128,7 +129,13 @@ func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.
 		c.waitLong(id, "COMPLETED", 3*time.Minute)
 		conserved(t, c, id, iterations)
 	}
+	said := c.MustExec("login", "synergy", "cat", "/shared/synergy/hook.said")
 	for _, id := range []JobID{movable, pinned} {
+		for _, want := range []string{fmt.Sprintf("asks %s %s", id, first), fmt.Sprintf("left %s %s", id, first)} {
+			if !strings.Contains(said, want) {
+				t.Errorf("the administrator's hook was not told %q:\n%s", want, said)
+			}
+		}
 		took := c.gap(id)
 		t.Logf("job %s: from requeue to running %s", id, took)
 		if id == movable && took >= 10*time.Second {
@@ -331,13 +338,8 @@ func TestWithoutTheDaemonSlurmStartsEveryWaitingJob(t *testing.T) {
 
 func TestAProfileThatCannotBeUsedCostsOnlyItself(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
-	put := func(name, text string) {
-		if _, err := c.ExecInput("login", "synergy", text, "tee", d.dir+"/profiles/"+name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	put("garbage.json", "{")
-	put("liar.json", `{"version":1,"model":"liar","task":"image","gpu_type":"none","batch":1,"cores_per_gpu":[1],"memory_per_gpu_mib":[1000],"throughput_samples_per_s":[[-5]],"checkpoint_s":1,"start_s":1}`)
+	d.Put("profiles/garbage.json", "{")
+	d.Put("profiles/liar.json", `{"version":1,"model":"liar","task":"image","gpu_type":"none","batch":1,"cores_per_gpu":[1],"memory_per_gpu_mib":[1000],"throughput_samples_per_s":[[-5]],"checkpoint_s":1,"start_s":1}`)
 	c.MustExec("login", "synergy", "ln", "-s", "/shared/synergy/token", d.dir+"/profiles/link.json")
 	d.Start()
 	for _, name := range []string{"nosuch.json", "garbage.json", "liar.json", "link.json"} {
@@ -353,7 +355,41 @@ func TestAProfileThatCannotBeUsedCostsOnlyItself(t *testing.T) {
 		}
 	}
 	token := c.Token()
-	if log := c.MustExec("login", "synergy", "cat", d.dir+"/log"); strings.Contains(log, token) {
+	if log := d.Read("log"); strings.Contains(log, token) {
 		t.Error("the token stands in the log")
+	}
+}
+
+func TestShadowPlansAndWritesNothing(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	id := c.MustSbatch("alice", "sleep 1", word("res18"), "--gres=gpu:1", "--begin=now+1hour")
+	ready := c.MustSbatch("alice", "sleep 60", word("res18"), "--gres=gpu:1")
+	before := still(c.MustExec("login", "root", "scontrol", "show", "job", id.String()))
+	d.Start("--shadow", "--slurmrestd", "unix:/shared/slurmrestd/slurmrestd.sock")
+	time.Sleep(2 * d.Round)
+	if after := still(c.MustExec("login", "root", "scontrol", "show", "job", id.String())); after != before {
+		t.Errorf("changed from\n%s\nto\n%s", before, after)
+	}
+	if state := c.State(ready); state != "PENDING" {
+		t.Errorf("a job that a round would start is %s", state)
+	}
+	var round struct {
+		Shadow bool
+		Steps  []struct {
+			Job   int
+			Verb  string
+			Grant struct {
+				PerNode struct{ CPUs int } `json:"per_node"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(d.Get("/round")), &round); err != nil {
+		t.Fatalf("/round: %v", err)
+	}
+	if !round.Shadow || len(round.Steps) != 1 || round.Steps[0].Job != int(ready) || round.Steps[0].Grant.PerNode.CPUs != 9 {
+		t.Errorf("/round does not say what would be done: %+v", round)
+	}
+	if metrics := d.Get("/metrics"); !strings.Contains(metrics, "synergy_") {
+		t.Errorf("no metrics: %s", metrics)
 	}
 }

@@ -1,0 +1,159 @@
+//go:build live && bench
+
+package live
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The workload of the comparison: 20 % image, 70 % language, 10 % speech by count, as in the paper. A second here stands for
+// two and a half minutes: rounds of 2 s are the 300 s of a real site, jobs of 40 s to 4 min are 1.7 to 10 hours.
+const (
+	benchJobs    = 60
+	benchSpeedup = 40
+	benchRound   = 2 * time.Second
+	benchSpan    = 150.0 // seconds over which jobs arrive
+)
+
+// iterTime is the seconds of one iteration at the proportional share (Synergy's published profiles).
+var iterTime = map[string]float64{
+	"alexnet": 0.6, "res18": 0.64, "res50": 0.78, "mobilenet": 0.71, "shufflenet": 0.615,
+	"gnmt": 0.12, "transformer": 0.67, "lstm": 0.011, "m5": 0.6, "deepspeech": 0.757,
+}
+
+// planned is one job of the workload.
+type planned struct {
+	model      string
+	gpus       int
+	iterations int
+	arrival    time.Duration
+	length     time.Duration // at the proportional share
+}
+
+// workload draws the jobs; the same seed draws the same.
+func workload(seed uint64) []planned {
+	draw := rand.New(rand.NewPCG(seed, 0))
+	families := map[string][]string{
+		"image":    {"alexnet", "res18", "res50", "mobilenet", "shufflenet"},
+		"language": {"gnmt", "transformer", "lstm"},
+		"speech":   {"m5", "deepspeech"},
+	}
+	var jobs []planned
+	next, at := map[string]int{}, 0.0
+	for k := range benchJobs {
+		family := [10]string{"image", "language", "language", "speech", "language", "image", "language", "language", "language", "language"}[k%10]
+		model := families[family][next[family]%len(families[family])]
+		next[family]++
+		seconds := 40 * math.Pow(6, draw.Float64())
+		gpus := [20]int{1, 1, 4, 1, 1, 2, 1, 1, 1, 4, 1, 8, 1, 1, 2, 1, 1, 4, 1, 1}[draw.IntN(20)]
+		jobs = append(jobs, planned{
+			model: model, gpus: gpus, arrival: time.Duration(at * float64(time.Second)),
+			length:     time.Duration(seconds * float64(time.Second)),
+			iterations: int(seconds * benchSpeedup / iterTime[model]),
+		})
+		at += draw.ExpFloat64() * benchSpan / benchJobs
+	}
+	return jobs
+}
+
+// outcome is what became of one workload: completion times in seconds, in the order of submission, and the time from the first
+// submission to the last end.
+type outcome struct {
+	completion []float64
+	makespan   float64
+	starts     int
+}
+
+func (o outcome) mean() float64 {
+	sum := 0.0
+	for _, s := range o.completion {
+		sum += s
+	}
+	return sum / float64(len(o.completion))
+}
+
+func (o outcome) median() float64 {
+	sorted := slices.Sorted(slices.Values(o.completion))
+	return sorted[len(sorted)/2]
+}
+
+func TestBenchSlurmAloneAgainstFIFOAndTune(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	d.Round = benchRound
+	jobs := workload(42)
+	alone := c.run(jobs, func(j planned) []string {
+		return []string{"-p", "plain", "-c", fmt.Sprint(3 * j.gpus), fmt.Sprintf("--mem=%d", 62500*j.gpus)}
+	})
+	d.Start()
+	ours := c.run(jobs, func(j planned) []string { return []string{"-c", fmt.Sprint(3 * j.gpus), word(j.model)} })
+	t.Logf("%d jobs on 32 GPUs, arriving over %.0f s; the same jobs, the same cluster, one after the other", len(jobs), benchSpan)
+	t.Logf("%-34s %10s %10s %10s %8s", "", "mean s", "median s", "makespan s", "starts")
+	for _, row := range []struct {
+		name string
+		outcome
+	}{{"Slurm alone, proportional requests", alone}, {"synergy-slurmd, FIFO × Tune", ours}} {
+		t.Logf("%-34s %10.1f %10.1f %10.1f %8d", row.name, row.mean(), row.median(), row.makespan, row.starts)
+	}
+	t.Logf("%-34s %10.2f %10.2f %10.2f", "ratio, Slurm alone / synergy", alone.mean()/ours.mean(), alone.median()/ours.median(), alone.makespan/ours.makespan)
+	byModel(t, jobs, alone, ours)
+	if len(alone.completion) != benchJobs || len(ours.completion) != benchJobs {
+		t.Errorf("%d and %d of %d jobs ended", len(alone.completion), len(ours.completion), benchJobs)
+	}
+}
+
+func byModel(t *testing.T, jobs []planned, alone, ours outcome) {
+	t.Helper()
+	sums := map[string][3]float64{}
+	for k, j := range jobs {
+		s := sums[j.model]
+		sums[j.model] = [3]float64{s[0] + 1, s[1] + alone.completion[k], s[2] + ours.completion[k]}
+	}
+	models := make([]string, 0, len(sums))
+	for model := range sums {
+		models = append(models, model)
+	}
+	slices.Sort(models)
+	for _, model := range models {
+		s := sums[model]
+		t.Logf("  %-12s %3.0f jobs: mean %6.1f s alone, %6.1f s ours", model, s[0], s[1]/s[0], s[2]/s[0])
+	}
+}
+
+// run submits the workload at its times and waits for its end.
+func (c *Cluster) run(jobs []planned, args func(planned) []string) outcome {
+	c.t.Helper()
+	began := time.Now()
+	ids, submitted := make([]JobID, len(jobs)), make([]time.Time, len(jobs))
+	for k, j := range jobs {
+		time.Sleep(time.Until(began.Add(j.arrival)))
+		argv := append([]string{fmt.Sprintf("--gres=gpu:%d", j.gpus), output, "--open-mode=append"}, args(j)...)
+		submitted[k] = time.Now()
+		ids[k] = c.MustSbatch("alice", train(j.model, j.iterations, benchSpeedup), argv...)
+	}
+	for _, id := range ids {
+		c.waitLong(id, "COMPLETED", 20*time.Minute)
+	}
+	var o outcome
+	for k, id := range ids {
+		end, starts := c.ended(id)
+		o.completion = append(o.completion, end.Sub(submitted[k]).Seconds())
+		o.makespan = max(o.makespan, end.Sub(began).Seconds())
+		o.starts += starts
+	}
+	return o
+}
+
+// ended is when a job ended for good, and in how many runs.
+func (c *Cluster) ended(id JobID) (time.Time, int) {
+	c.t.Helper()
+	ends := strings.Fields(c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(), "--format=End"))
+	slices.SortFunc(ends, cmp.Compare)
+	return moment(c, ends[len(ends)-1]), len(ends)
+}
