@@ -16,6 +16,7 @@ type flags struct {
 	config      string
 	round       time.Duration
 	once        bool
+	demo        bool
 	shadow      bool
 	checkConfig bool
 	version     bool
@@ -70,6 +71,7 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.DurationVar(&f.round, "round", 300*time.Second, "time between rounds")
 	set.BoolVar(&f.once, "once", false, "hold one round and exit")
 	set.BoolVar(&f.shadow, "shadow", false, "decide and report, but change nothing in Slurm")
+	set.BoolVar(&f.demo, "demo", false, "show rounds on a Slurm in memory, without Slurm and without a configuration, and exit")
 	set.BoolVar(&f.checkConfig, "check-config", false, "read the configuration and the profiles, say what is wrong, and exit")
 
 	set.StringVar(&f.slurmrestd, "slurmrestd", "http://127.0.0.1:6820", "`URL` of slurmrestd, http://… or unix:/…")

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/synergy-slurmd/demo"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -42,6 +43,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case f.version:
 		fmt.Fprintln(stdout, "synergy-slurmd", running())
 		return exitGood
+	case f.demo:
+		return show(stdout, stderr)
 	}
 	config, err := loadConfig(f.config, f.round)
 	if err == nil && f.checkConfig {
@@ -54,6 +57,21 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return exitGood
 	}
 	return serve(f, config, stderr)
+}
+
+// show plays the demonstration; on a terminal at a pace that can be followed.
+func show(stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	var options demo.Options
+	if file, is := stdout.(*os.File); is {
+		options = demo.OptionsFor(file)
+	}
+	if err := demo.Run(ctx, stdout, options); err != nil {
+		fmt.Fprintln(stderr, "synergy-slurmd: demonstration:", err)
+		return exitFailed
+	}
+	return exitGood
 }
 
 // complain tells the person at the terminal what to mend.
