@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -10,37 +12,43 @@ import (
 )
 
 // board is the working state of one Decide: who sits where with how much, and what is left. It is built from a snapshot, which
-// it never changes, and read off into a Plan.
+// it never changes, and read off into a Plan. Jobs are numbered by ID and servers by name, so that the order in which a snapshot
+// lists them cannot be seen in a plan.
 type board struct {
 	c       *Cluster
 	alloc   Allocator
-	menus   menus
-	servers []server
-	seats   []seat // by index in c.Jobs
-	rank    []int  // the turn of each job, by index in c.Jobs
+	jobs    []*Job   // ascending in ID
+	servers []server // ascending in name
+	seats   []seat   // of each job
+	order   []int    // jobs in turn
+	rank    []int    // the turn of each job
+	crowd
+	menus menus
 
-	now   *shelf // servers by the GPUs that are free now
-	maybe *shelf // servers by the GPUs that are free once every job that may be displaced has gone
+	now   *shelf // open servers by the GPUs that are free now
+	maybe *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
 
-	index     map[string]int  // server by name
-	largest   int             // GPUs of the largest server
-	stops     int             // running jobs that may still be stopped in this round
-	freed     int             // how often somebody has given something back
-	costly    bool            // somebody could have run, had the rules allowed to stop more
-	denied    map[kind]denial // kinds of jobs that found no place
-	reserved  *reservation    // nodes kept free for a job that has waited too long
-	stranded  int             // GPUs that are free but cannot be given their proportional share
-	mayStrand int             // how many jobs that cannot be asked to give back may strand
+	index    map[string]int // server by name
+	stops    int            // running jobs that may still be stopped in this round
+	freed    int            // how often somebody has given something back
+	limit    limit          // what kept the job whose turn it is from taking another's place
+	tail     int            // nobody is loose from this turn on
+	reserved *reservation   // nodes kept free for a job that has waited too long
+
+	stranded  int // GPUs that are free but cannot be given their proportional share
+	mayStrand int // how many jobs that cannot be asked to give back may strand
 }
 
 // server is a node during the round.
 type server struct {
 	*Node
+	shape int         // equal for equal nodes
+	share gres.Vector // the proportional share of one GPU
 	free  gres.Vector // what nobody holds who is settled
 	loose gres.Vector // what running jobs hold that have not had their turn and may be displaced
 	// wished is what the jobs that start here would like beyond the least that they were given.
 	wished gres.Vector
-	jobs   []int // running jobs on it that may be stopped, in no particular order
+	jobs   []int // those on it that are not fixed, ascending
 }
 
 // open is what can be given away without touching anybody.
@@ -50,90 +58,122 @@ func (s *server) open() gres.Vector { return s.free.Minus(s.loose) }
 type standing int
 
 const (
-	waits     standing = iota // not granted, so far
-	fixed                     // running, not to be touched
-	loose                     // running, its turn has not come
-	kept                      // running, keeps what it has
-	displaced                 // was running, has lost its place
-	fresh                     // granted, and started or restarted: its size is free to choose
+	waits standing = iota // not granted, so far
+	fixed                 // running, not to be touched
+	loose                 // running, its turn has not come
+	kept                  // running, stays where it is; with another size if it was stopped
+	fresh                 // granted, and started or restarted: its size is free to choose
+)
+
+// limit is what keeps a job from taking the place of others.
+type limit int
+
+const (
+	none   limit = iota
+	byRule       // the rules do not allow to stop more
+	byCost       // the restarts would cost more than the place is worth
+	limits
 )
 
 // seat is how one job stands and what it has been given.
 type seat struct {
+	kind     *kind
 	standing standing
+	stopped  bool        // a running job that does not go on as it was
+	cleared  bool        // others were stopped so that it fits just here
+	limit    limit       // of a job that waits
 	servers  []int       // ascending
 	size     gres.Vector // on each server
 	gain     float64
 	menu     *menu // of the first of its servers
-	cleared  bool  // others were stopped so that it fits just here
 	reason   Reason
 	why      string
 }
 
-func (s *seat) option() sensitivity.Option { return sensitivity.Option{Size: s.size, Gain: s.gain} }
-
-func newBoard(c *Cluster, a Allocator) *board {
+func newBoard(c *Cluster, p Policy, a Allocator) *board {
 	b := &board{
-		c: c, alloc: a, menus: menus{},
-		servers: make([]server, len(c.Nodes)),
-		seats:   make([]seat, len(c.Jobs)),
-		index:   make(map[string]int, len(c.Nodes)),
-		denied:  map[kind]denial{},
-		stops:   math.MaxInt,
+		c: c, alloc: a, crowd: newCrowd(), menus: menus{},
+		servers: make([]server, len(c.Nodes)), index: make(map[string]int, len(c.Nodes)),
+		jobs: byID(c.Jobs), seats: make([]seat, len(c.Jobs)),
+		stops: math.MaxInt,
 	}
 	if c.Rules.MaxPreemptions > 0 {
 		b.stops = c.Rules.MaxPreemptions
 	}
 	b.setUp()
-	b.seatRunning()
+	b.order, b.rank = p.turns(b.jobs, viewOf(c))
+	b.tail = len(b.order)
+	for i, j := range b.jobs {
+		b.seats[i].kind = b.kindOf(j)
+		if j.Running != nil {
+			b.seatRunning(i)
+		}
+	}
 	return b
+}
+
+func byID(jobs []Job) []*Job {
+	sorted := make([]*Job, len(jobs))
+	for i := range jobs {
+		sorted[i] = &jobs[i]
+	}
+	slices.SortStableFunc(sorted, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) })
+	return sorted
 }
 
 // setUp stands up the empty servers.
 func (b *board) setUp() {
-	gpus := 0
 	for i := range b.c.Nodes {
 		n := &b.c.Nodes[i]
-		b.servers[i] = server{Node: n, free: n.Total.Minus(n.Foreign)}
-		b.index[n.Name] = i
-		b.largest = max(b.largest, n.Total.GPUs)
-		gpus += n.Total.GPUs
+		b.servers[i] = server{Node: n, free: n.Total.Minus(n.Foreign), share: gres.Proportional(n.Total, 1)}
 	}
-	b.now, b.maybe = newShelf(len(b.servers), b.largest), newShelf(len(b.servers), b.largest)
+	slices.SortFunc(b.servers, func(x, y server) int { return strings.Compare(x.Name, y.Name) })
+	b.shapeUp()
+	largest, gpus := 0, 0
+	for i := range b.servers {
+		sv := &b.servers[i]
+		b.index[sv.Name] = i
+		largest = max(largest, sv.Total.GPUs)
+		gpus += sv.Total.GPUs
+		b.stranded += sv.stranded()
+	}
+	b.now, b.maybe = newShelf(len(b.servers), largest), newShelf(len(b.servers), largest)
 	for i := range b.servers {
 		b.reshelve(i)
-		b.stranded += b.servers[i].stranded()
 	}
-	limit := b.c.Rules.Stranded
-	if limit == 0 {
-		limit = DefaultStranded
-	}
-	b.mayStrand = int(limit * float64(gpus))
+	b.mayStrand = int(b.c.Rules.stranded() * float64(gpus))
 }
 
-// seatRunning gives the running jobs their places: those that must not be touched for good, the others until their turn.
-func (b *board) seatRunning() {
-	for i := range b.c.Jobs {
-		j := &b.c.Jobs[i]
-		if j.Running == nil {
-			continue
+// shapeUp numbers the shapes of servers: a gang runs on equal ones only.
+func (b *board) shapeUp() {
+	type shape struct {
+		total   gres.Vector
+		gpuType string
+	}
+	numbers := map[shape]int{}
+	for i := range b.servers {
+		sv := &b.servers[i]
+		s := shape{sv.Total, sv.GPUType}
+		if _, known := numbers[s]; !known {
+			numbers[s] = len(numbers)
 		}
-		s := &b.seats[i]
-		s.standing, s.size, s.servers = fixed, j.Running.PerNode, b.serversOf(j.Running.Nodes)
-		if len(s.servers) > 0 {
-			s.menu = b.menus.of(j, s.size.GPUs, b.servers[s.servers[0]].Total)
-			s.gain = s.menu.gainOf(j, s.size)
-		}
-		if b.movable(j) && len(s.servers) == len(j.Running.Nodes) {
-			s.standing = loose
-		}
-		b.occupy(i)
+		sv.shape = numbers[s]
 	}
 }
 
-// movable says whether the rules let a running job be stopped in this round.
-func (b *board) movable(j *Job) bool {
-	return !j.Fixed && b.c.Now.Sub(j.Started) >= b.c.Rules.MinRun
+// seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on a node
+// which has left the cluster is not touched, since nobody knows what it holds.
+func (b *board) seatRunning(i int) {
+	j, s := b.jobs[i], &b.seats[i]
+	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.serversOf(j.Running.Nodes)
+	if len(s.servers) > 0 {
+		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
+		s.gain = s.menu.gainOf(j.Profile, s.size)
+	}
+	if !j.Fixed && b.c.Now.Sub(j.Started) >= b.c.Rules.MinRun && len(s.servers) == len(j.Running.Nodes) {
+		s.standing = loose
+	}
+	b.occupy(i)
 }
 
 // serversOf finds nodes by name; one that has left the cluster is left out.
@@ -161,10 +201,8 @@ func (b *board) book(i, sign int) {
 		sv := &b.servers[n]
 		b.stranded -= sv.stranded()
 		if s.standing == loose {
-			sv.loose = sv.loose.Plus(held)
-		}
-		// Loose amounts are inside free: they are there for whoever goes first.
-		if s.standing != loose {
+			sv.loose = sv.loose.Plus(held) // loose amounts are inside free: they are there for whoever goes first
+		} else {
 			sv.free = sv.free.Minus(held)
 		}
 		b.stranded += sv.stranded()
@@ -173,21 +211,28 @@ func (b *board) book(i, sign int) {
 	}
 }
 
-// list keeps the server's list of running jobs that may be stopped.
+// list keeps the server's list of jobs that are not fixed to it.
 func (b *board) list(sv *server, i, sign int) {
-	if st := b.seats[i].standing; st != loose && st != kept {
-		return
-	}
-	if sign > 0 {
-		sv.jobs = append(sv.jobs, i)
-		return
-	}
-	if at := slices.Index(sv.jobs, i); at >= 0 {
+	at, listed := slices.BinarySearch(sv.jobs, i)
+	switch {
+	case b.seats[i].standing == fixed:
+	case sign > 0 && !listed:
+		sv.jobs = slices.Insert(sv.jobs, at, i)
+	case sign < 0 && listed:
 		sv.jobs = slices.Delete(sv.jobs, at, at+1)
 	}
 }
 
-// reseat changes the standing and size of job i where it sits, keeping the books.
+func (b *board) reshelve(n int) {
+	sv := &b.servers[n]
+	if sv.Closed != "" {
+		return
+	}
+	b.now.put(n, sv.open().GPUs)
+	b.maybe.put(n, sv.free.GPUs)
+}
+
+// reseat changes the standing and size of job i where it sits.
 func (b *board) reseat(i int, to standing, o sensitivity.Option) {
 	b.vacate(i)
 	s := &b.seats[i]
@@ -195,47 +240,54 @@ func (b *board) reseat(i int, to standing, o sensitivity.Option) {
 	b.occupy(i)
 }
 
-// unseat takes job i off its servers.
-func (b *board) unseat(i int, to standing) {
-	b.vacate(i)
-	s := &b.seats[i]
-	s.standing, s.servers = to, nil
-}
-
-// seatAt puts job i on servers with size o.
-func (b *board) seatAt(i int, servers []int, gpus int, o sensitivity.Option) {
+// seatAt puts job i, which has no seat, on servers with size o.
+func (b *board) seatAt(i int, servers []int, o sensitivity.Option) {
 	s := &b.seats[i]
 	s.standing, s.servers, s.size, s.gain = fresh, servers, o.Size, o.Gain
-	s.menu = b.menus.of(&b.c.Jobs[i], gpus, b.servers[servers[0]].Total)
+	s.menu = b.menu(s.kind, o.Size.GPUs, servers[0])
 	b.occupy(i)
 }
 
-func (b *board) reshelve(n int) {
-	sv := &b.servers[n]
-	b.now.put(n, sv.open().GPUs)
-	b.maybe.put(n, sv.free.GPUs)
+// unseat takes job i off its servers.
+func (b *board) unseat(i int) {
+	b.vacate(i)
+	s := &b.seats[i]
+	s.standing, s.servers = waits, nil
+}
+
+// stop notes that running job i does not go on as it was, and why.
+func (b *board) stop(i int, reason Reason, why string) {
+	s := &b.seats[i]
+	if !s.stopped {
+		s.stopped = true
+		b.stops--
+	}
+	s.reason, s.why = reason, why
+	b.freed++
 }
 
 // stranded counts the free GPUs of a server that cannot be given their proportional share of what is free beside them.
 func (s *server) stranded() int {
 	open := s.open()
-	share := gres.Proportional(s.Total, 1)
-	if open.GPUs <= 0 || share.CPUs == 0 || s.Closed != "" {
+	if open.GPUs <= 0 || s.share.CPUs == 0 || s.Closed != "" {
 		return 0
 	}
-	usable := min(open.GPUs, max(open.CPUs, 0)/share.CPUs)
-	if share.Memory > 0 {
-		usable = min(usable, int(max(open.Memory, 0)/share.Memory))
+	usable := min(open.GPUs, max(open.CPUs, 0)/s.share.CPUs)
+	if s.share.Memory > 0 {
+		usable = min(usable, int(max(open.Memory, 0)/s.share.Memory))
 	}
 	return open.GPUs - usable
 }
 
-func (b *board) horizon() time.Duration {
-	if b.c.Rules.Horizon == 0 {
-		return DefaultHorizon
+// restartCost is what one restart of running job i costs, in GPU-seconds at the proportional speed: nothing if it restarts anyway.
+func (b *board) restartCost(i int) float64 {
+	if !b.restarts(i) {
+		return 0
 	}
-	return b.c.Rules.Horizon
+	return worth(b.jobs[i], b.seats[i].gain, b.jobs[i].restartLoss(b.c.Now))
 }
 
-// ahead is how long the start of waiting job j may count as gain.
-func (b *board) ahead(j *Job) time.Duration { return min(b.horizon(), remaining(j)) }
+// worth is what running for d with a gain is worth, in GPU-seconds at the proportional speed.
+func worth(j *Job, gain float64, d time.Duration) float64 {
+	return gain * d.Seconds() * float64(j.GPUs)
+}

@@ -117,14 +117,14 @@ func (k *checker) grantOn(j *Job, g Placement, name string) {
 // atLeastFair checks the promise: nobody is slower than under the proportional share. A job without profile must have the share
 // itself, since nobody knows what less would do to it.
 func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
-	m := k.menus.of(j, size.GPUs, n.Total)
+	m := k.menus.of(menuKey{j.Profile, size.GPUs, max(1, j.Tasks), n.Total})
 	if j.Profile == nil {
 		if !m.fair.Fits(size) {
 			k.breach("job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, m.fair)
 		}
 		return
 	}
-	if gain := m.gainOf(j, size); gain < 1-rounding {
+	if gain := m.gainOf(j.Profile, size); gain < 1-rounding {
 		k.breach("job %d: %s on %s is %.3f of the proportional throughput", j.ID, size, n.Name, gain)
 	}
 }

@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -40,6 +41,12 @@ const (
 	DefaultPatience = time.Hour
 	DefaultStranded = 0.1
 )
+
+func (r Rules) horizon() time.Duration { return cmp.Or(r.Horizon, DefaultHorizon) }
+
+func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, DefaultPatience) }
+
+func (r Rules) stranded() float64 { return cmp.Or(r.Stranded, DefaultStranded) }
 
 // Node is one server.
 type Node struct {

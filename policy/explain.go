@@ -1,109 +1,211 @@
 package policy
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
 
-// explain finds the one reason why job i has no place: what would have to be different for it to run.
-func (b *board) explain(i int) (Reason, string) {
-	j := &b.c.Jobs[i]
-	ways := b.ways(j)
-	if len(ways) == 0 {
-		return Shape, b.noWay(j)
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// answer is why a job waits.
+type answer struct {
+	reason Reason
+	why    string
+}
+
+// explain tells every job that waits the one reason: what would have to be different for it to run.
+func (b *board) explain() {
+	for i := range b.seats {
+		if s := &b.seats[i]; s.standing == waits && !s.stopped {
+			a := b.reasonFor(i)
+			s.reason, s.why = a.reason, a.why
+		}
 	}
-	w := ways[0]
-	able, open := b.countAble(j, w)
+}
+
+func (b *board) reasonFor(i int) answer {
+	s := &b.seats[i]
+	if why := b.jobs[i].Barred; why != "" {
+		return answer{Barred, why}
+	}
+	if s.kind.told[s.limit] == nil {
+		a := b.lacks(i)
+		s.kind.told[s.limit] = &a
+	}
+	return *s.kind.told[s.limit]
+}
+
+// lacks finds out what is missing for job i.
+func (b *board) lacks(i int) answer {
+	j, k := b.jobs[i], b.seats[i].kind
+	if len(k.ways) == 0 {
+		return answer{Shape, noWay(j, k.zone.largest)}
+	}
+	w := k.ways[0]
+	c := b.survey(i, w)
 	switch {
-	case able < w.nodes:
-		return Shape, fmt.Sprintf("needs %s, and the cluster has %s", nodesWith(w), count(able, "such node"))
-	case open < w.nodes:
-		return Closed, fmt.Sprintf("needs %s, and only %d of %d that could hold it are open", nodesWith(w), open, able)
+	case c.able < w.nodes:
+		return answer{Shape, c.tooFew(j, w)}
+	case c.able-c.closed < w.nodes:
+		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), c.shut(), c.example)}
+	case b.seats[i].limit == byRule:
+		return answer{Limit, "would fit in the place of others, but the rules allow no more jobs to be stopped in this round"}
+	case b.seats[i].limit == byCost:
+		return answer{Limit, "would fit in the place of others, but their restarts would cost more than it would gain"}
+	case c.free < j.GPUs:
+		return answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it",
+			are(c.free, "GPU"), j.GPUs)}
+	case c.enough < w.nodes:
+		return answer{Gang, c.scattered(w)}
+	case c.barred > 0:
+		return answer{HeldBack, fmt.Sprintf("what is free is kept for job %d, which has waited too long; "+
+			"only a job that declares a checkpoint may use it meanwhile", b.jobs[b.reserved.job].ID)}
 	}
-	return b.shortage(j, w)
+	return c.starved(w)
 }
 
-func (b *board) noWay(j *Job) string {
-	if j.Nodes > 0 {
-		return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.GPUs, j.Nodes)
+func noWay(j *Job, largest int) string {
+	if largest == 0 {
+		return "needs GPUs" + qualities(j) + ", and no node that it may use has any"
 	}
-	return fmt.Sprintf("%d GPUs cannot be divided equally over nodes with at most %d", j.GPUs, b.largest)
+	return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.GPUs, j.Nodes)
 }
 
-// countAble counts the nodes that could hold a part of j if they were empty, and those of them that are open.
-func (b *board) countAble(j *Job, w way) (able, open int) {
+// survey is what the nodes that suit a job could give it.
+type survey struct {
+	wide    int    // nodes that have GPUs enough
+	able    int    // of those, the ones that could hold their part of the job if they were empty
+	closed  int    // of those
+	example string // one of them, and why
+	free    int    // GPUs that are free on open nodes
+	most    int    // on one of them
+	enough  int    // open nodes where GPUs enough are free
+	barred  int    // of those, the ones that are kept for another job
+	short   *server
+	lack    gres.Vector // what is missing there
+}
+
+func (b *board) survey(i int, w way) survey {
+	var c survey
+	z := b.seats[i].kind.zone
 	for n := range b.servers {
 		sv := &b.servers[n]
-		if !suits(j, sv.Node) || !b.alloc.least(b.menus.of(j, w.gpus, sv.Total)).Size.Fits(sv.Total) || w.gpus > sv.Total.GPUs {
+		if !z.servers.has(n) {
 			continue
 		}
-		able++
 		if sv.Closed == "" {
-			open++
+			c.free += max(sv.open().GPUs, 0)
+			c.most = max(c.most, sv.open().GPUs)
+		}
+		if sv.Total.GPUs >= w.gpus {
+			c.wide++
+			b.inspect(&c, i, w, n)
 		}
 	}
-	return able, open
+	return c
 }
 
-// shortage says what is missing on the nodes that could hold j.
-func (b *board) shortage(j *Job, w way) (Reason, string) {
-	var free, most, enough, cores, memory int
-	for n := range b.servers {
-		sv := &b.servers[n]
-		if sv.Closed != "" || !suits(j, sv.Node) {
-			continue
-		}
-		left := sv.open()
-		free += max(left.GPUs, 0)
-		most = max(most, left.GPUs)
-		if left.GPUs < w.gpus {
-			continue
-		}
-		enough++
-		need := b.alloc.least(b.menus.of(j, w.gpus, sv.Total)).Size
-		cores += asInt(need.CPUs > left.CPUs)
-		memory += asInt(need.Memory > left.Memory)
+// inspect adds a server with GPUs enough for a part of job i.
+func (b *board) inspect(c *survey, i int, w way, n int) {
+	sv, need := &b.servers[n], b.least(i, w, n).Size
+	if !need.Fits(sv.Total) {
+		return
 	}
+	c.able++
+	lack := need.Minus(sv.open())
 	switch {
-	case b.costly:
-		return Limit, "it could run only if more jobs were stopped than the rules allow, or than it would gain"
-	case free < j.GPUs:
-		return Turn, fmt.Sprintf("%s free, it needs %d; jobs that go first hold the others", are(free, "GPU"), j.GPUs)
-	case enough < w.nodes:
-		return Gang, fmt.Sprintf("no %s: of %d free GPUs at most %d are on one node", has(w), free, most)
-	case b.reserved != nil && !j.Saves:
-		return HeldBack, fmt.Sprintf("what is free is kept for job %d, which has waited longest", b.reserved.job)
-	case cores > 0:
-		return Cores, fmt.Sprintf("%s free, but not the cores that go with it", are(w.gpus, "GPU"))
-	case memory > 0:
-		return RAM, fmt.Sprintf("%s free, but not the memory that goes with it", are(w.gpus, "GPU"))
+	case sv.Closed != "":
+		c.closed++
+		c.example = fmt.Sprintf("%s: %s", sv.Name, sv.Closed)
+	case lack.GPUs > 0:
+	case covered(lack) && b.bars(b.seats[i].kind, n):
+		c.enough++
+		c.barred++
+	case covered(lack):
+		c.enough++
+	default:
+		c.enough++
+		if c.short == nil || lack.CPUs < c.lack.CPUs {
+			c.short, c.lack = sv, lack
+		}
 	}
-	return Gang, fmt.Sprintf("no %s, cores and memory included", has(w))
 }
 
-func asInt(is bool) int {
-	if is {
-		return 1
+func (c *survey) shut() string {
+	switch {
+	case c.able == 1:
+		return "the only one that could hold it is"
+	case c.closed == c.able:
+		return fmt.Sprintf("all %d that could hold it are", c.able)
+	case c.closed == 1:
+		return fmt.Sprintf("1 of the %d that could hold it is", c.able)
 	}
-	return 0
+	return fmt.Sprintf("%d of the %d that could hold it are", c.closed, c.able)
+}
+
+func (c *survey) tooFew(j *Job, w way) string {
+	if c.wide >= w.nodes {
+		return fmt.Sprintf("needs more cores or memory beside %s on one node than any node has", count(w.gpus, "GPU"))
+	}
+	has := "the cluster has " + count(c.able, "such node")
+	if len(j.Only)+len(j.Except) > 0 {
+		has = "of those that it may use " + are(c.able, "node") + " such"
+	}
+	return fmt.Sprintf("needs %s%s, and %s", nodesWith(w), qualities(j), has)
+}
+
+func qualities(j *Job) string {
+	text := ""
+	if j.GPUType != "" {
+		text += " of type " + j.GPUType
+	}
+	if len(j.Features) > 0 {
+		text += " and " + strings.Join(j.Features, ", ")
+	}
+	return text
+}
+
+func (c *survey) scattered(w way) string {
+	if w.nodes == 1 {
+		return fmt.Sprintf("no node has %s: of %d at most %d are on one node", count(w.gpus, "free GPU"), c.free, c.most)
+	}
+	return fmt.Sprintf("needs %s free on each of %d equal nodes, and %s so many", count(w.gpus, "GPU"), w.nodes, have(c.enough))
+}
+
+// starved says what is missing where GPUs enough are free.
+func (c *survey) starved(w way) answer {
+	switch {
+	case c.short == nil:
+		return answer{Gang, fmt.Sprintf("needs %d equal nodes, and those with %s are of different kinds", w.nodes,
+			count(w.gpus, "free GPU"))}
+	case c.lack.CPUs > 0:
+		return answer{Cores, fmt.Sprintf("%s has %s, but is %s short", c.short.Name, count(w.gpus, "free GPU"),
+			count(c.lack.CPUs, "core"))}
+	}
+	return answer{RAM, fmt.Sprintf("%s has %s, but %s of memory too little beside them", c.short.Name, count(w.gpus, "free GPU"),
+		strings.TrimSuffix(c.lack.Memory.String(), "G")+" GB")}
 }
 
 func nodesWith(w way) string {
-	return fmt.Sprintf("%s with %s", count(w.nodes, "node"), count(w.gpus, "GPU"))
+	text := count(w.nodes, "node") + " with " + count(w.gpus, "GPU")
+	if w.nodes > 1 {
+		text += " each"
+	}
+	return text
 }
 
-func has(w way) string {
-	if w.nodes == 1 {
-		return fmt.Sprintf("node has %d free GPUs", w.gpus)
+func have(nodes int) string {
+	if nodes == 1 {
+		return "1 node has"
 	}
-	return fmt.Sprintf("%d nodes have %d free GPUs each", w.nodes, w.gpus)
+	return count(nodes, "node") + " have"
 }
 
 func are(n int, thing string) string {
-	if n == 0 {
-		return "no " + thing + " is"
+	if n < 2 {
+		return count(n, thing) + " is"
 	}
-	if n == 1 {
-		return "1 " + thing + " is"
-	}
-	return fmt.Sprintf("%d %ss are", n, thing)
+	return count(n, thing) + " are"
 }
 
 func count(n int, thing string) string {

@@ -1,22 +1,23 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// menu is what a job can be given on one kind of server: sizes that keep the promise, ascending in gain. The first is the
-// least, the last is its demand.
+// menu is what a job can be given on one kind of server: sizes that keep the promise, ascending in gain. The first asks for no
+// more than the proportional share, so that where the shares of all fit, the least sizes of all fit; the last is the demand.
 type menu struct {
-	fair    gres.Vector        // the proportional share
-	owed    sensitivity.Option // fair, in whole cores for each task
-	options []sensitivity.Option
+	fair    gres.Vector          // the proportional share
+	owed    []sensitivity.Option // fair, in whole cores for each task; one
+	options []sensitivity.Option // at least one
 }
 
-func (m *menu) least() sensitivity.Option  { return m.options[0] }
 func (m *menu) demand() sensitivity.Option { return m.options[len(m.options)-1] }
 
 // menuKey is all that a menu depends on.
@@ -30,8 +31,7 @@ type menuKey struct {
 // menus computes each menu once a round: ten thousand jobs of ten models share a few dozen.
 type menus map[menuKey]*menu
 
-func (ms menus) of(j *Job, gpus int, total gres.Vector) *menu {
-	key := menuKey{j.Profile, gpus, max(1, j.Tasks), total}
+func (ms menus) of(key menuKey) *menu {
 	m, known := ms[key]
 	if !known {
 		m = newMenu(key)
@@ -42,33 +42,44 @@ func (ms menus) of(j *Job, gpus int, total gres.Vector) *menu {
 
 func newMenu(key menuKey) *menu {
 	fair := gres.Proportional(key.total, key.gpus)
-	m := &menu{fair: fair, owed: sensitivity.Option{Size: wholeTasks(fair, key.tasks), Gain: 1}}
+	owed := sensitivity.Option{Size: wholeTasks(fair, key.tasks), Gain: 1}
+	m := &menu{fair: fair, owed: []sensitivity.Option{owed}, options: []sensitivity.Option{owed}}
 	if key.profile == nil {
-		m.options = []sensitivity.Option{m.owed}
 		return m
 	}
-	m.options = inWholeTasks(key.profile.Options(fair, key.total), key, fair)
-	m.owed.Gain = key.profile.Gain(m.owed.Size, fair)
+	m.owed[0].Gain = key.profile.Gain(owed.Size, fair)
+	m.options = fromShare(inWholeTasks(key.profile.Options(fair, key.total), key, fair), m.owed[0])
 	return m
 }
 
-// inWholeTasks rounds every option up to the same number of cores for each task, and drops what that makes too large for the
-// server or no better than the one before. Slurm gives cores to tasks in equal parts.
+// fromShare leaves out the options before the first that asks for no more than is owed. There is one unless the share itself, in
+// whole tasks, is more than the server has.
+func fromShare(options []sensitivity.Option, owed sensitivity.Option) []sensitivity.Option {
+	at := slices.IndexFunc(options, func(o sensitivity.Option) bool { return o.Size.Fits(owed.Size) })
+	if at < 0 {
+		return []sensitivity.Option{owed}
+	}
+	return options[at:]
+}
+
+// inWholeTasks rounds every option up to the same number of cores for each task, since Slurm gives cores to tasks in equal parts,
+// and drops what that makes too large for the server or no better than another.
 func inWholeTasks(options []sensitivity.Option, key menuKey, fair gres.Vector) []sensitivity.Option {
 	if key.tasks == 1 {
 		return options
 	}
+	var whole []sensitivity.Option
+	for _, o := range options {
+		if size := wholeTasks(o.Size, key.tasks); size.Fits(key.total) {
+			whole = append(whole, sensitivity.Option{Size: size, Gain: key.profile.Gain(size, fair)})
+		}
+	}
+	slices.SortStableFunc(whole, func(x, y sensitivity.Option) int { return cmp.Compare(x.Gain, y.Gain) })
 	var kept []sensitivity.Option
-	for i, o := range options {
-		size := wholeTasks(o.Size, key.tasks)
-		if i > 0 && !size.Fits(key.total) {
-			continue
+	for i, o := range whole {
+		if !slices.ContainsFunc(whole[i+1:], func(p sensitivity.Option) bool { return p.Size.Fits(o.Size) }) {
+			kept = append(kept, o)
 		}
-		gain := key.profile.Gain(size, fair)
-		if n := len(kept); n > 0 && (kept[n-1].Size == size || gain <= kept[n-1].Gain) {
-			continue
-		}
-		kept = append(kept, sensitivity.Option{Size: size, Gain: gain})
 	}
 	return kept
 }
@@ -79,21 +90,20 @@ func wholeTasks(v gres.Vector, tasks int) gres.Vector {
 }
 
 // gainOf is the gain of a size that need not be on the menu, such as the one that a running job holds.
-func (m *menu) gainOf(j *Job, size gres.Vector) float64 {
-	if j.Profile == nil {
+func (m *menu) gainOf(p *sensitivity.Profile, size gres.Vector) float64 {
+	if p == nil {
 		return 1
 	}
-	return j.Profile.Gain(size, m.fair)
+	return p.Gain(size, m.fair)
 }
 
 // Allocator says how much a job gets.
 type Allocator struct {
 	Name string
-	// least is the smallest size with which a job may be started.
-	least func(m *menu) sensitivity.Option
-	// wish is the size that a job is placed for.
-	wish func(m *menu) sensitivity.Option
-	// finish hands out what the placement left over.
+	// sizes are those of a menu that it gives, ascending in gain: the first is the least with which a job may be started, the
+	// last is what it is placed for.
+	sizes func(m *menu) []sensitivity.Option
+	// finish arranges who starts, and hands out what the least sizes left over.
 	finish func(b *board)
 }
 
@@ -114,32 +124,24 @@ func ParseAllocator(name string) (Allocator, error) {
 
 // Proportional gives every job the GPU-proportional share: what most clusters do today, and what no other may fall below.
 func Proportional() Allocator {
-	return Allocator{"proportional", fairOf, fairOf, nothing}
+	return Allocator{"proportional", func(m *menu) []sensitivity.Option { return m.owed }, nothing}
 }
 
 // Greedy gives every job its full demand or nothing (the paper's first attempt, §4): jobs that want many cores leave GPUs idle.
 // It is there to be compared with.
 func Greedy() Allocator {
-	return Allocator{"greedy", (*menu).demand, (*menu).demand, nothing}
+	return Allocator{"greedy", func(m *menu) []sensitivity.Option { return m.options[len(m.options)-1:] }, nothing}
 }
 
 // Tune is Synergy-TUNE (OSDI'22, §4): every job that is owed a turn runs, at no less than its proportional speed, and what some
 // do not need goes to those that gain by it. Beyond the paper, sizes between the share and the demand are used.
 func Tune() Allocator {
-	return Allocator{"tune", (*menu).least, (*menu).demand, (*board).spread}
+	return Allocator{"tune", func(m *menu) []sensitivity.Option { return m.options }, func(b *board) {
+		b.settle()
+		b.reprieve()
+		b.spread()
+		b.reprieve()
+	}}
 }
-
-func fairOf(m *menu) sensitivity.Option { return m.owed }
 
 func nothing(*board) {}
-
-// divisors lists the numbers of nodes over which gpus GPUs can be divided equally with no node getting more than most.
-func divisors(gpus, most int) []int {
-	var ways []int
-	for n := 1; n <= gpus; n++ {
-		if gpus%n == 0 && gpus/n <= most {
-			ways = append(ways, n)
-		}
-	}
-	return ways
-}

@@ -1,9 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
-	"sort"
+	"slices"
 	"strings"
 	"time"
 )
@@ -51,7 +52,7 @@ func ParsePolicy(name string) (Policy, error) {
 func FIFO() Policy {
 	return Policy{"fifo",
 		func(j *Job, v view) float64 { return -v.now.Sub(j.Arrival).Seconds() },
-		func(j *Job, _ view) float64 { return j.Restart.Seconds() },
+		func(j *Job, v view) float64 { return j.restartLoss(v.now).Seconds() },
 	}
 }
 
@@ -59,7 +60,7 @@ func FIFO() Policy {
 func SRTF() Policy {
 	return Policy{"srtf",
 		func(j *Job, _ view) float64 { return remaining(j).Seconds() },
-		func(j *Job, _ view) float64 { return j.Restart.Seconds() },
+		func(j *Job, v view) float64 { return j.restartLoss(v.now).Seconds() },
 	}
 }
 
@@ -67,7 +68,7 @@ func SRTF() Policy {
 func LAS() Policy {
 	return Policy{"las",
 		func(j *Job, _ view) float64 { return j.Attained },
-		func(j *Job, _ view) float64 { return j.Restart.Seconds() * float64(j.GPUs) },
+		func(j *Job, v view) float64 { return j.restartLoss(v.now).Seconds() * float64(j.GPUs) },
 	}
 }
 
@@ -79,7 +80,7 @@ func FTF() Policy {
 			elapsed := v.now.Sub(j.Arrival)
 			return -(elapsed + remainingOrHalf(j)).Seconds() / alone(j, v)
 		},
-		func(j *Job, v view) float64 { return j.Restart.Seconds() / alone(j, v) },
+		func(j *Job, v view) float64 { return j.restartLoss(v.now).Seconds() / alone(j, v) },
 	}
 }
 
@@ -101,6 +102,14 @@ func remaining(j *Job) time.Duration {
 	return max(j.Length-j.Done, 0)
 }
 
+// restartLoss is the running time that a restart of j costs: of one that does not save, all of this run.
+func (j *Job) restartLoss(now time.Time) time.Duration {
+	if j.Saves {
+		return j.Restart
+	}
+	return j.Restart + max(now.Sub(j.Started), 0)
+}
+
 func remainingOrHalf(j *Job) time.Duration {
 	if j.Length == 0 {
 		return max(j.Done, time.Second)
@@ -108,27 +117,30 @@ func remainingOrHalf(j *Job) time.Duration {
 	return remaining(j)
 }
 
-// turns lists the indices of the cluster's jobs in the order of p. Every order ends in the job ID.
-func (p Policy) turns(c *Cluster) []int {
-	keys, v := make([]float64, len(c.Jobs)), viewOf(c)
-	order := make([]int, len(c.Jobs))
-	for i := range c.Jobs {
-		j := &c.Jobs[i]
-		order[i], keys[i] = i, p.key(j, v)
+// turns lists the jobs in the order of p, and the turn of each. Every order ends in the job ID, in which the jobs come.
+func (p Policy) turns(jobs []*Job, v view) (order, rank []int) {
+	entries := make([]entry, len(jobs))
+	for i, j := range jobs {
+		entries[i] = entry{p.key(j, v), j.Arrival, i}
 		if j.Running != nil {
-			keys[i] -= p.stake(j, v)
+			entries[i].key -= p.stake(j, v)
 		}
 	}
-	sort.Slice(order, func(a, b int) bool { return goesFirst(c, keys, order[a], order[b]) })
-	return order
+	slices.SortFunc(entries, entry.compare)
+	order, rank = make([]int, len(jobs)), make([]int, len(jobs))
+	for at, e := range entries {
+		order[at], rank[e.job] = e.job, at
+	}
+	return order, rank
 }
 
-func goesFirst(c *Cluster, keys []float64, a, b int) bool {
-	if keys[a] != keys[b] {
-		return keys[a] < keys[b]
-	}
-	if x, y := c.Jobs[a].Arrival, c.Jobs[b].Arrival; !x.Equal(y) {
-		return x.Before(y)
-	}
-	return c.Jobs[a].ID < c.Jobs[b].ID
+// entry is a job in line.
+type entry struct {
+	key     float64
+	arrival time.Time
+	job     int
+}
+
+func (e entry) compare(f entry) int {
+	return cmp.Or(cmp.Compare(e.key, f.key), e.arrival.Compare(f.arrival), cmp.Compare(e.job, f.job))
 }

@@ -21,66 +21,137 @@ type clearing struct {
 
 // shrink is a running job and the size that it is restarted with.
 type shrink struct {
-	job int
-	to  sensitivity.Option
+	job   int
+	to    sensitivity.Option
+	freed gres.Vector // what is missing and it gives back
 }
 
-func (c clearing) stops() int { return len(c.shrinks) + len(c.leaves) }
+// disturbs says whether a clearing stops job v.
+func (c *clearing) disturbs(v int) bool { return slices.Contains(c.leaves, v) || c.shrinksJob(v) }
+
+func (c *clearing) shrinksJob(v int) bool {
+	return slices.ContainsFunc(c.shrinks, func(s shrink) bool { return s.job == v })
+}
 
 // makeRoom seats job i by disturbing running jobs: first by taking back what others hold beyond their share, and only then by
 // stopping those whose turn comes later.
 func (b *board) makeRoom(i int, w way) bool {
+	zone := b.seats[i].kind.zone.servers
 	if b.stops <= 0 {
-		b.costly = b.costly || b.maybe.top() >= w.gpus
+		if b.maybe.reaches(w.gpus, zone) {
+			b.limit = byRule
+		}
 		return false
 	}
-	return b.clear(i, w, b.now, 0) || b.clear(i, w, b.maybe, math.MaxInt)
+	back := b.givers(i, w)
+	return b.clear(i, w, back) || b.maybe.reaches(w.gpus, zone) && b.clear(i, w, append(back, b.leavers(i, w)...))
 }
 
-// clear seats job i on servers from the shelf after clearing them, if few enough leave and the rules allow it.
-func (b *board) clear(i int, w way, from *shelf, leaves int) bool {
-	plans := b.clearings(i, w, from, leaves)
-	if plans == nil || !b.affordable(i, plans) {
-		return false
-	}
-	servers := make([]int, 0, len(plans))
-	for _, p := range plans {
-		b.carryOut(p, i)
-		servers = append(servers, p.server)
-	}
-	slices.Sort(servers)
-	b.seatAt(i, servers, w.gpus, b.alloc.least(b.menus.of(&b.c.Jobs[i], w.gpus, b.servers[servers[0]].Total)))
-	b.seats[i].cleared = true
-	return true
-}
-
-// clearings finds as many servers of one shape as the way has that can be cleared, those first whose leaving jobs come last.
-func (b *board) clearings(i int, w way, from *shelf, leaves int) []clearing {
-	j := &b.c.Jobs[i]
+// givers plans servers with GPUs enough where room can be made without anybody leaving.
+func (b *board) givers(i int, w way) []clearing {
+	k := b.seats[i].kind
 	var all []clearing
 	seen := 0
-	from.from(w.gpus, func(n int) bool {
-		if !b.allows(j, n) {
+	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
+		if b.bars(k, n) {
 			return true
 		}
-		if plan, can := b.clearServer(i, n, w, leaves); can {
+		if plan, can := b.clearServer(i, n, w, 0); can {
 			all = append(all, plan)
 		}
 		seen++
 		return seen < max(looks, 4*w.nodes)
 	})
-	slices.SortStableFunc(all, func(x, y clearing) int {
-		return cmp.Or(cmp.Compare(y.last, x.last), cmp.Compare(x.cost, y.cost))
-	})
-	return b.ofOneShape(all, w.nodes)
+	return all
 }
 
+// leavers plans servers that somebody leaves, beginning with those whose turn is last.
+func (b *board) leavers(i int, w way) []clearing {
+	k := b.seats[i].kind
+	var all []clearing
+	seen := 0
+	b.lastFirst(i, func(n int) bool {
+		if !k.zone.servers.has(n) || b.servers[n].Closed != "" || b.bars(k, n) || b.servers[n].free.GPUs < w.gpus {
+			return true
+		}
+		if plan, can := b.clearServer(i, n, w, math.MaxInt); can && len(plan.leaves) > 0 {
+			all = append(all, plan)
+		}
+		seen++
+		return seen < max(looks, 4*w.nodes)
+	})
+	return all
+}
+
+// lastFirst visits the servers of the running jobs whose turn comes after that of job i, the last in turn first, each once, until
+// visit answers false.
+func (b *board) lastFirst(i int, visit func(n int) bool) {
+	for b.tail > 0 && b.seats[b.order[b.tail-1]].standing != loose {
+		b.tail--
+	}
+	seen := newSet(len(b.servers))
+	for at := b.tail - 1; at > b.rank[i]; at-- {
+		s := &b.seats[b.order[at]]
+		if s.standing != loose {
+			continue
+		}
+		for _, n := range s.servers {
+			if seen.has(n) {
+				continue
+			}
+			seen.add(n)
+			if !visit(n) {
+				return
+			}
+		}
+	}
+}
+
+// clear seats job i on servers of one shape after clearing them, if the rules allow it and it is worth it. Those are taken where
+// who leaves has the last turn, or, if that costs too much, where it costs least.
+func (b *board) clear(i int, w way, plans []clearing) bool {
+	for _, order := range []func(x, y clearing) int{lateFirst, cheapFirst} {
+		slices.SortStableFunc(plans, order)
+		chosen := b.ofOneShape(plans, w.nodes)
+		if chosen == nil {
+			return false
+		}
+		if b.affordable(chosen, b.due(i), b.stops) {
+			b.move(i, w, chosen)
+			return true
+		}
+	}
+	return false
+}
+
+func lateFirst(x, y clearing) int {
+	return cmp.Or(cmp.Compare(y.last, x.last), cheapFirst(x, y))
+}
+
+func cheapFirst(x, y clearing) int {
+	return cmp.Or(cmp.Compare(x.cost, y.cost), cmp.Compare(x.server, y.server))
+}
+
+// move carries the plans out and seats job i.
+func (b *board) move(i int, w way, plans []clearing) {
+	servers := make([]int, 0, len(plans))
+	for k := range plans {
+		b.carryOut(&plans[k], b.jobs[i].ID)
+		servers = append(servers, plans[k].server)
+	}
+	slices.Sort(servers)
+	b.seatAt(i, servers, b.least(i, w, servers[0]))
+	b.seats[i].cleared = true
+}
+
+// ofOneShape takes so many clearings of servers of one shape, in the order given; nil where there are too few. No job that one of
+// them shrinks is touched by another.
 func (b *board) ofOneShape(all []clearing, nodes int) []clearing {
 	for _, first := range all {
 		var chosen []clearing
-		for _, p := range all {
-			if b.servers[p.server].Total == b.servers[first.server].Total && !overlap(chosen, p) {
-				chosen = append(chosen, p)
+		for k := range all {
+			if b.servers[all[k].server].shape == b.servers[first.server].shape && !overlap(chosen, &all[k]) {
+				chosen = append(chosen, all[k])
 			}
 			if len(chosen) == nodes {
 				return chosen
@@ -90,12 +161,18 @@ func (b *board) ofOneShape(all []clearing, nodes int) []clearing {
 	return nil
 }
 
-// overlap says whether p shrinks a job that another server's clearing shrinks as well, to another size perhaps: a gang across
-// both. Only one of the two servers is taken then.
-func overlap(chosen []clearing, p clearing) bool {
-	for _, c := range chosen {
+// overlap says whether p shrinks a job that another server's clearing touches as well, or the other way round: a gang across
+// both, which cannot be given two sizes.
+func overlap(chosen []clearing, p *clearing) bool {
+	for k := range chosen {
+		c := &chosen[k]
 		for _, s := range c.shrinks {
-			if slices.ContainsFunc(p.shrinks, func(t shrink) bool { return t.job == s.job }) {
+			if p.disturbs(s.job) {
+				return true
+			}
+		}
+		for _, s := range p.shrinks {
+			if c.disturbs(s.job) {
 				return true
 			}
 		}
@@ -104,26 +181,49 @@ func overlap(chosen []clearing, p clearing) bool {
 }
 
 // clearServer plans how job i could be fitted on server n with no more than so many jobs leaving. The last in turn leaves first.
-func (b *board) clearServer(i, n int, w way, leaves int) (clearing, bool) {
+func (b *board) clearServer(i, n int, w way, most int) (clearing, bool) {
 	sv := &b.servers[n]
-	need := b.alloc.least(b.menus.of(&b.c.Jobs[i], w.gpus, sv.Total)).Size
-	plan := clearing{server: n, last: math.MaxInt}
+	need := b.least(i, w, n).Size
+	plan := clearing{server: n}
 	left := sv.open()
-	for {
-		if need.Fits(left) {
-			return plan, true
-		}
-		if need.GPUs <= left.GPUs && b.giveBack(&plan, sv, need.Minus(left)) {
-			return plan, true
+	for !need.Fits(left) {
+		if need.GPUs <= left.GPUs && b.giveBack(&plan, need.Minus(left), i) {
+			break
 		}
 		v := b.nextToLeave(i, sv, plan.leaves)
-		if v < 0 || len(plan.leaves) >= leaves {
+		if v < 0 || len(plan.leaves) >= most {
 			return plan, false
 		}
 		plan.leaves = append(plan.leaves, v)
+		left = left.Plus(b.seats[v].size)
+	}
+	b.spare(&plan, need, left)
+	b.weigh(&plan)
+	return plan, true
+}
+
+// spare takes jobs off the plan without whose leaving there is room as well, those with the earliest turn first.
+func (b *board) spare(plan *clearing, need, left gres.Vector) {
+	for _, s := range plan.shrinks {
+		left = left.Plus(s.freed)
+	}
+	for k := len(plan.leaves) - 1; k >= 0; k-- {
+		if without := left.Minus(b.seats[plan.leaves[k]].size); need.Fits(without) {
+			left = without
+			plan.leaves = slices.Delete(plan.leaves, k, k+1)
+		}
+	}
+}
+
+// weigh sums up what the plan costs, and whom.
+func (b *board) weigh(plan *clearing) {
+	plan.last = math.MaxInt
+	for _, v := range plan.leaves {
 		plan.last = min(plan.last, b.rank[v])
 		plan.cost += b.restartCost(v)
-		left = left.Plus(b.seats[v].size)
+	}
+	for _, s := range plan.shrinks {
+		plan.cost += b.restartCost(s.job)
 	}
 }
 
@@ -141,104 +241,142 @@ func (b *board) nextToLeave(i int, sv *server, gone []int) int {
 	return last
 }
 
-// giveBack adds to the plan jobs on the server that shrink until missing is free. Those that lose least go first; each keeps as
-// much as it can.
-func (b *board) giveBack(plan *clearing, sv *server, missing gres.Vector) bool {
-	var shrinks []shrink
-	cost := 0.0
-	for _, v := range b.mostToSpare(sv, plan.leaves) {
-		to, freed := b.shrunk(v, missing)
-		if freed.CPUs <= 0 && freed.Memory <= 0 {
-			continue
+// giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free: the one that loses least by it,
+// or, where none can give so much, those that can give most.
+func (b *board) giveBack(plan *clearing, missing gres.Vector, i int) bool {
+	var able []shrink
+	for _, v := range b.servers[plan.server].jobs {
+		st := b.seats[v].standing
+		if v != i && (st == loose || st == kept) && !slices.Contains(plan.leaves, v) && b.resizable(v) {
+			if s := b.shrunk(v, missing); s.freed != (gres.Vector{}) {
+				able = append(able, s)
+			}
 		}
-		shrinks = append(shrinks, shrink{v, to})
-		cost += b.restartCost(v)
-		missing = missing.Minus(freed)
-		if missing.CPUs <= 0 && missing.Memory <= 0 {
-			plan.shrinks, plan.cost = shrinks, plan.cost+cost
+	}
+	slices.SortFunc(able, func(x, y shrink) int {
+		return cmp.Or(cmp.Compare(y.freed.CPUs, x.freed.CPUs), cmp.Compare(y.freed.Memory, x.freed.Memory),
+			cmp.Compare(b.loss(x), b.loss(y)), cmp.Compare(x.job, y.job))
+	})
+	var shrinks []shrink
+	for _, s := range able {
+		if s = b.shrunk(s.job, missing); s.freed == (gres.Vector{}) {
+			continue // others have freed what it could
+		}
+		shrinks, missing = append(shrinks, s), missing.Minus(s.freed)
+		if covered(missing) {
+			plan.shrinks = shrinks
 			return true
 		}
 	}
 	return false
 }
 
-// mostToSpare lists the server's jobs that may be stopped and stay, those with the most cores beyond their least first.
-func (b *board) mostToSpare(sv *server, leaves []int) []int {
-	var able []int
-	for _, v := range sv.jobs {
-		if !slices.Contains(leaves, v) && b.seats[v].menu != nil {
-			able = append(able, v)
-		}
-	}
-	slices.SortFunc(able, func(x, y int) int {
-		return cmp.Or(cmp.Compare(b.spare(y), b.spare(x)), cmp.Compare(b.c.Jobs[x].ID, b.c.Jobs[y].ID))
-	})
-	return able
-}
+func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
 
-func (b *board) spare(v int) int {
+// shrunk is the largest size of running job v that frees what is missing, or the one that frees most of it.
+func (b *board) shrunk(v int, missing gres.Vector) shrink {
 	s := &b.seats[v]
-	return s.size.CPUs - s.menu.least().Size.CPUs
-}
-
-// shrunk is the largest size of running job v that frees what is missing, or as much of it as v can.
-func (b *board) shrunk(v int, missing gres.Vector) (to sensitivity.Option, freed gres.Vector) {
-	s := &b.seats[v]
-	for k := len(s.menu.options) - 1; k >= 0; k-- {
-		o := s.menu.options[k]
-		less := s.size.Minus(o.Size)
+	best := shrink{job: v}
+	sizes := b.alloc.sizes(s.menu)
+	for k := len(sizes) - 1; k >= 0; k-- {
+		less := s.size.Minus(sizes[k].Size)
 		if less.CPUs < 0 || less.Memory < 0 {
 			continue
 		}
-		to, freed = o, less
-		if less.CPUs >= missing.CPUs && less.Memory >= missing.Memory {
-			break
+		freed := gres.Vector{CPUs: min(less.CPUs, max(missing.CPUs, 0)), Memory: min(less.Memory, max(missing.Memory, 0))}
+		if freed.CPUs >= best.freed.CPUs && freed.Memory >= best.freed.Memory && freed != best.freed {
+			best.to, best.freed = sizes[k], freed
 		}
 	}
-	return to, freed
+	return best
 }
 
-// restartCost is what one restart of running job v costs, in GPU-seconds at the proportional speed.
-func (b *board) restartCost(v int) float64 {
-	return worth(&b.c.Jobs[v], b.seats[v].gain, b.c.Jobs[v].Restart)
-}
+// loss is what a shrink costs, in GPU-seconds at the proportional speed.
+func (b *board) loss(s shrink) float64 { return -b.netGain(s.job, s.to.Gain) }
 
-// affordable says whether the rules allow what the plans stop, and whether the job that is seated gains by it. What a job holds
-// beyond its share is lent, so its loss does not count against the one who is owed; the restarts do.
-func (b *board) affordable(i int, plans []clearing) bool {
-	stops, cost := 0, 0.0
-	for _, p := range plans {
-		stops += p.stops()
-		cost += p.cost
-	}
-	j := &b.c.Jobs[i]
-	if stops > b.stops || cost > worth(j, 1, b.ahead(j)) {
-		b.costly = true
+// resizable says whether running job i may be restarted where it is with another size: it saves, it could be started there today,
+// and all its nodes are of one shape.
+func (b *board) resizable(i int) bool {
+	j, s := b.jobs[i], &b.seats[i]
+	if !j.Saves || j.Barred != "" || s.size.GPUs*len(s.servers) != j.GPUs || j.Nodes > 0 && len(s.servers) != j.Nodes {
 		return false
+	}
+	for _, n := range s.servers {
+		sv := &b.servers[n]
+		if sv.Closed != "" || sv.shape != b.servers[s.servers[0]].shape || !s.kind.zone.servers.has(n) ||
+			!(gres.Vector{}).Fits(sv.open()) {
+			return false
+		}
 	}
 	return true
 }
 
-// carryOut stops and shrinks whom the plan says, for job i.
-func (b *board) carryOut(p clearing, i int) {
-	id := b.c.Jobs[i].ID
+// affordable says whether the plans stop no more than so many jobs, and whether the restarts cost no more than is due. What a job holds
+// beyond its share is lent, so its loss does not count against the one who is owed.
+func (b *board) affordable(plans []clearing, due float64, stops int) bool {
+	cost := 0.0
+	var stopped []int
+	count := func(v int) {
+		if !slices.Contains(stopped, v) && !b.seats[v].stopped {
+			stopped = append(stopped, v)
+			cost += b.restartCost(v)
+		}
+	}
+	for k := range plans {
+		for _, v := range plans[k].leaves {
+			count(v)
+		}
+		for _, s := range plans[k].shrinks {
+			count(s.job)
+		}
+	}
+	switch {
+	case len(stopped) > stops:
+		b.limit = byRule
+	case cost > due:
+		b.limit = byCost
+	default:
+		return true
+	}
+	return false
+}
+
+// carryOut stops and shrinks whom the plan says, for a job.
+func (b *board) carryOut(p *clearing, id int) {
 	for _, v := range p.leaves {
 		if b.seats[v].standing == loose { // a gang may have left with another server
 			b.stop(v, GivesWay, fmt.Sprintf("gives way to job %d", id))
-			b.unseat(v, displaced)
+			b.unseat(v)
 		}
 	}
 	for _, s := range p.shrinks {
-		if st := b.seats[s.job].standing; st == loose || st == kept {
-			b.stop(s.job, Shrinks, fmt.Sprintf("gives back what it held beyond its share, for job %d", id))
-			b.reseat(s.job, fresh, s.to)
-		}
+		b.stop(s.job, Shrinks, fmt.Sprintf("gives back what it held beyond its share, for job %d", id))
+		b.reseat(s.job, b.seats[s.job].standing, s.to)
 	}
 }
 
-// stop notes that running job v is stopped, and why.
-func (b *board) stop(v int, reason Reason, why string) {
-	b.seats[v].reason, b.seats[v].why = reason, why
-	b.stops--
-	b.freed++
+// claim raises running job i, if it is slower than it is owed, to the least that keeps the promise, from what is free or was lent.
+func (b *board) claim(i int) {
+	s := &b.seats[i]
+	if s.gain >= 1 || b.stops <= 0 || !b.resizable(i) {
+		return
+	}
+	to := b.alloc.sizes(s.menu)[0]
+	var plans []clearing
+	for _, n := range s.servers {
+		plan := clearing{server: n}
+		missing := to.Size.Minus(s.size).Minus(b.servers[n].open())
+		if !covered(missing) && !b.giveBack(&plan, missing, i) || overlap(plans, &plan) {
+			return
+		}
+		b.weigh(&plan)
+		plans = append(plans, plan)
+	}
+	if net := b.netGain(i, to.Gain); net <= 0 || !b.affordable(plans, net, b.stops-1) {
+		return
+	}
+	for k := range plans {
+		b.carryOut(&plans[k], b.jobs[i].ID)
+	}
+	b.restart(i, to)
 }

@@ -2,66 +2,79 @@ package policy
 
 import "math/bits"
 
-// shelf sorts servers by a small number, so that those with enough of it are found without looking at the others. Within one
-// number they come in the order of the snapshot.
-type shelf struct {
-	level []int      // of each server; -1: not on the shelf
-	sets  [][]uint64 // by level, one bit a server
+// set is a set of servers, one bit each.
+type set []uint64
+
+func newSet(servers int) set { return make(set, (servers+63)/64) }
+
+func (s set) add(n int)      { s[n/64] |= 1 << (n % 64) }
+func (s set) drop(n int)     { s[n/64] &^= 1 << (n % 64) }
+func (s set) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
+
+// meets says whether two sets have a server in common.
+func (s set) meets(t set) bool {
+	for w := range s {
+		if s[w]&t[w] != 0 {
+			return true
+		}
+	}
+	return false
 }
 
+// shelf sorts servers by a small number, so that those with enough of it are found without looking at the others. Within one
+// number they come in the order of their names.
+type shelf struct {
+	level []int // of each server; off: not on the shelf
+	sets  []set // by level
+}
+
+const off = -1
+
 func newShelf(servers, most int) *shelf {
-	s := &shelf{level: make([]int, servers), sets: make([][]uint64, most+1)}
-	words := (servers + 63) / 64
+	s := &shelf{level: make([]int, servers), sets: make([]set, most+1)}
 	for i := range s.sets {
-		s.sets[i] = make([]uint64, words)
+		s.sets[i] = newSet(servers)
 	}
 	for i := range s.level {
-		s.level[i] = -1
+		s.level[i] = off
 	}
 	return s
 }
 
 // put moves server n to a level; a negative one takes it off the shelf.
 func (s *shelf) put(n, level int) {
-	level = min(level, len(s.sets)-1)
-	if old := s.level[n]; old >= 0 {
-		s.sets[old][n/64] &^= 1 << (n % 64)
+	old := s.level[n]
+	if old == level {
+		return
 	}
-	s.level[n] = level
+	if old >= 0 {
+		s.sets[old].drop(n)
+	}
+	s.level[n] = max(level, off)
 	if level >= 0 {
-		s.sets[level][n/64] |= 1 << (n % 64)
+		s.sets[level].add(n)
 	}
 }
 
-// from calls visit with every server at least at level low, the lowest level first, until visit answers false.
-func (s *shelf) from(low int, visit func(n int) bool) {
+// from calls visit with every server of a set at least at level low, the lowest level first, until visit answers false.
+func (s *shelf) from(low int, within set, visit func(n int) bool) {
 	for level := max(low, 0); level < len(s.sets); level++ {
-		if !each(s.sets[level], visit) {
-			return
+		for w, word := range s.sets[level] {
+			for word &= within[w]; word != 0; word &= word - 1 {
+				if !visit(w*64 + bits.TrailingZeros64(word)) {
+					return
+				}
+			}
 		}
 	}
 }
 
-func each(set []uint64, visit func(n int) bool) bool {
-	for w, word := range set {
-		for word != 0 {
-			if !visit(w*64 + bits.TrailingZeros64(word)) {
-				return false
-			}
-			word &= word - 1
+// reaches says whether a server of a set is at least at level low.
+func (s *shelf) reaches(low int, within set) bool {
+	for level := max(low, 0); level < len(s.sets); level++ {
+		if s.sets[level].meets(within) {
+			return true
 		}
 	}
-	return true
-}
-
-// top is the highest level with a server on it; -1 for an empty shelf.
-func (s *shelf) top() int {
-	for level := len(s.sets) - 1; level >= 0; level-- {
-		for _, word := range s.sets[level] {
-			if word != 0 {
-				return level
-			}
-		}
-	}
-	return -1
+	return false
 }

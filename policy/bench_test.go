@@ -1,0 +1,121 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// scales are the sizes at which rounds are timed: jobs, and servers of eight GPUs. There is a fifth more work than GPUs.
+var scales = []struct{ jobs, servers int }{{200, 16}, {2000, 128}, {10000, 2048}}
+
+// BenchmarkDecide times a whole plan in three situations: nothing has changed, a twentieth of the jobs has ended and as many have
+// come, everything is planned from an empty cluster.
+func BenchmarkDecide(b *testing.B) {
+	planners := []struct {
+		policy    Policy
+		allocator Allocator
+	}{{FIFO(), Tune()}, {LAS(), Tune()}, {FIFO(), Proportional()}, {FIFO(), Greedy()}}
+	for _, size := range scales {
+		for _, p := range planners {
+			b.Run(fmt.Sprintf("%d/%s-%s", size.jobs, p.policy.Name, p.allocator.Name), func(b *testing.B) {
+				empty := crowded(b, size.jobs, size.servers)
+				for _, s := range []struct {
+					name    string
+					cluster Cluster
+				}{
+					{"empty", empty},
+					{"steady", steady(b, empty, p.policy, p.allocator)},
+					{"unchanged", carriedOut(empty, Decide(empty, p.policy, p.allocator))},
+				} {
+					b.Run(s.name, func(b *testing.B) { benchDecide(b, s.cluster, p.policy, p.allocator) })
+				}
+			})
+		}
+	}
+}
+
+func benchDecide(b *testing.B, c Cluster, p Policy, a Allocator) {
+	b.ReportAllocs()
+	for b.Loop() {
+		Decide(c, p, a)
+	}
+	b.ReportMetric(float64(len(c.Jobs)), "jobs/op")
+	started, stopped := 0, 0
+	for j, d := range decided(c, Decide(c, p, a)) {
+		if d.Grant != nil && j.Running == nil {
+			started++
+		}
+		if j.Running != nil && !unchanged(j, d) {
+			stopped++
+		}
+	}
+	b.ReportMetric(float64(started), "started/op")
+	b.ReportMetric(float64(stopped), "stopped/op")
+}
+
+func BenchmarkCheck(b *testing.B) {
+	for _, size := range scales {
+		b.Run(fmt.Sprint(size.jobs), func(b *testing.B) {
+			c := crowded(b, size.jobs, size.servers)
+			plan := Decide(c, FIFO(), Tune())
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := Check(c, plan); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(len(c.Jobs)), "jobs/op")
+		})
+	}
+}
+
+// crowded is a cluster on which all jobs wait: the paper's mix, 1 to 8 GPUs each.
+func crowded(b *testing.B, jobs, servers int) Cluster {
+	c := paperCluster(servers)
+	c.Jobs = mix(b, jobs, 20, 70, manyGPUs)
+	for i := range c.Jobs {
+		age(&c.Jobs[i])
+	}
+	return c
+}
+
+// age makes the times of a job its own.
+func age(j *Job) {
+	j.Arrival = epoch.Add(-time.Duration(j.ID*7919%36000) * time.Second)
+	j.Length = time.Duration(3600+j.ID*104729%360000) * time.Second
+}
+
+// unchangedRound is the cluster one round after its plan was carried out.
+func unchangedRound(c Cluster, p Policy, a Allocator) Cluster {
+	after := carriedOut(c, Decide(c, p, a))
+	after.Now = after.Now.Add(5 * time.Minute)
+	for i := range after.Jobs {
+		if j := &after.Jobs[i]; j.Running != nil {
+			j.Attained, j.Done = 300*float64(j.GPUs), 5*time.Minute
+		}
+	}
+	return after
+}
+
+// steady is the cluster after a day of rounds, when a twentieth of the running jobs has just ended and as many have come.
+func steady(b *testing.B, c Cluster, p Policy, a Allocator) Cluster {
+	b.Helper()
+	after := unchangedRound(c, p, a)
+	id := len(after.Jobs)
+	for i := range after.Jobs {
+		j := &after.Jobs[i]
+		if j.Running == nil || i%20 != 0 {
+			j.Attained = float64(j.ID * 7919 % 100000)
+			continue
+		}
+		id++
+		*j = Job{ID: id, GPUs: j.GPUs, Profile: j.Profile, ProfileName: j.ProfileName, Saves: true, Restart: j.Restart}
+		age(j)
+		j.Arrival = after.Now.Add(-time.Minute)
+	}
+	slices.SortFunc(after.Jobs, func(x, y Job) int { return cmp.Compare(x.ID, y.ID) })
+	return after
+}

@@ -1,0 +1,180 @@
+package policy
+
+import (
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// kind is what jobs have in common that can be put on the same servers with the same sizes. Where one of them found no place,
+// the next finds none either, until somebody gives something back.
+type kind struct {
+	kindKey
+	ways   []way
+	menus  []servedMenu
+	denial denial
+	told   [limits]*answer // why they wait
+}
+
+type kindKey struct {
+	profile *sensitivity.Profile
+	gpus    int
+	tasks   int // on each node
+	nodes   int // 0: any number
+	saves   bool
+	zone    *zone
+}
+
+// servedMenu is a menu of a kind with so many GPUs on a server of one shape.
+type servedMenu struct {
+	gpus, shape int
+	*menu
+}
+
+// zone is the servers that jobs with the same constraints may use, open or not.
+type zone struct {
+	number  int
+	like    *Job // one that has these constraints
+	servers set
+	largest int // GPUs of the largest of them
+}
+
+// zoneKey tells most zones apart without comparing whole lists.
+type zoneKey struct {
+	gpuType, feature, only, except string
+	features, named, excepted      int
+}
+
+// crowd sorts jobs into kinds and zones.
+type crowd struct {
+	kinds  map[kindKey]*kind
+	zones  map[zoneKey][]*zone
+	number int // of zones
+}
+
+func newCrowd() crowd { return crowd{kinds: map[kindKey]*kind{}, zones: map[zoneKey][]*zone{}} }
+
+func (b *board) kindOf(j *Job) *kind {
+	key := kindKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.Saves, b.zoneOf(j)}
+	k, known := b.kinds[key]
+	if !known {
+		k = &kind{kindKey: key, ways: waysOf(j, key.zone.largest), denial: denial{freed: -1}}
+		b.kinds[key] = k
+	}
+	return k
+}
+
+func (b *board) zoneOf(j *Job) *zone {
+	key := zoneKey{
+		j.GPUType, first(j.Features), first(j.Only), first(j.Except),
+		len(j.Features), len(j.Only), len(j.Except),
+	}
+	for _, z := range b.zones[key] {
+		if alike(z.like, j) {
+			return z
+		}
+	}
+	z := b.newZone(j)
+	b.zones[key] = append(b.zones[key], z)
+	return z
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// alike says whether two jobs of one zoneKey have the same constraints.
+func alike(x, y *Job) bool {
+	return same(x.Features, y.Features) && same(x.Only, y.Only) && same(x.Except, y.Except)
+}
+
+// same compares two lists of one length; jobs of one partition often share theirs.
+func same(x, y []string) bool {
+	return len(x) == 0 || &x[0] == &y[0] || slices.Equal(x, y)
+}
+
+func (b *board) newZone(j *Job) *zone {
+	z := &zone{number: b.number, like: j, servers: newSet(len(b.servers))}
+	b.number++
+	admit := func(n int) {
+		if sv := &b.servers[n]; suits(j, sv.Node) {
+			z.servers.add(n)
+			z.largest = max(z.largest, sv.Total.GPUs)
+		}
+	}
+	if len(j.Only) > 0 {
+		for _, n := range b.serversOf(j.Only) {
+			admit(n)
+		}
+		return z
+	}
+	for n := range b.servers {
+		admit(n)
+	}
+	return z
+}
+
+// suits says whether j asks for such a node, open or not.
+func suits(j *Job, n *Node) bool {
+	if j.GPUType != "" && j.GPUType != n.GPUType {
+		return false
+	}
+	for _, f := range j.Features {
+		if !slices.Contains(n.Features, f) {
+			return false
+		}
+	}
+	return (len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
+}
+
+// way is one manner of dividing a job's GPUs: so many on each of so many nodes.
+type way struct{ nodes, gpus int }
+
+// waysOf lists the manners that j allows where the largest node has so many GPUs, the fewest nodes first.
+func waysOf(j *Job, largest int) []way {
+	switch {
+	case j.Nodes > 0 && j.GPUs%j.Nodes != 0:
+		return nil
+	case j.Nodes > 0:
+		return []way{{j.Nodes, j.GPUs / j.Nodes}}
+	case j.GPUs <= largest:
+		return []way{{1, j.GPUs}}
+	}
+	var ways []way
+	for _, n := range divisors(j.GPUs, largest) {
+		ways = append(ways, way{n, j.GPUs / n})
+	}
+	return ways
+}
+
+// divisors lists the numbers of nodes over which gpus GPUs can be divided equally with no node getting more than most.
+func divisors(gpus, most int) []int {
+	var numbers []int
+	for n := 1; n <= gpus; n++ {
+		if gpus%n == 0 && gpus/n <= most {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+// menu is what a job of kind k with so many GPUs on server n can be given there.
+func (b *board) menu(k *kind, gpus, n int) *menu {
+	shape := b.servers[n].shape
+	for i := range k.menus {
+		if m := &k.menus[i]; m.gpus == gpus && m.shape == shape {
+			return m.menu
+		}
+	}
+	m := b.menus.of(menuKey{k.profile, gpus, k.tasks, b.servers[n].Total})
+	k.menus = append(k.menus, servedMenu{gpus, shape, m})
+	return m
+}
+
+// least is the smallest size with which job i may be started on server n.
+func (b *board) least(i int, w way, n int) sensitivity.Option {
+	return b.alloc.sizes(b.menu(b.seats[i].kind, w.gpus, n))[0]
+}

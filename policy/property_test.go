@@ -1,0 +1,379 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand"
+	"reflect"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// paperModels are the ten models of the paper, and no profile at all.
+func paperModels(t testing.TB) []*sensitivity.Profile {
+	profiles := []*sensitivity.Profile{nil}
+	for _, name := range []string{
+		"alexnet", "deepspeech", "gnmt", "lstm", "m5", "mobilenet", "res18", "res50", "shufflenet", "transformer",
+	} {
+		profiles = append(profiles, paperModel(t, name))
+	}
+	return profiles
+}
+
+// everyPlanner runs a property on wild snapshots under every policy and allocator.
+func everyPlanner(t *testing.T, holds func(t *rapid.T, c Cluster, p Policy, a Allocator, plan Plan)) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := wild(t, profiles)
+		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
+		a := rapid.SampledFrom(Allocators()).Draw(t, "allocator")
+		holds(t, c, p, a, Decide(c, p, a))
+	})
+}
+
+func TestCheckPassesEveryPlan(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, p Policy, a Allocator, plan Plan) {
+		if err := Check(c, plan); err != nil {
+			t.Fatalf("%s %s: %v", p.Name, a.Name, err)
+		}
+	})
+}
+
+func TestNoNodeGivesMoreThanItHas(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		before, after := heldOn(c, runningIn(c)), heldOn(c, grantedIn(plan))
+		for _, n := range c.Nodes {
+			if !after[n.Name].Fits(n.Total.Max(before[n.Name])) {
+				t.Fatalf("%s: %s given away of %s", n.Name, after[n.Name], n.Total)
+			}
+		}
+	})
+}
+
+func runningIn(c Cluster) []Placement {
+	var all []Placement
+	for _, j := range c.Jobs {
+		if j.Running != nil {
+			all = append(all, *j.Running)
+		}
+	}
+	return all
+}
+
+func grantedIn(plan Plan) []Placement {
+	var all []Placement
+	for _, d := range plan.Decisions {
+		if d.Grant != nil {
+			all = append(all, *d.Grant)
+		}
+	}
+	return all
+}
+
+// heldOn sums what foreign jobs and placements hold on each node.
+func heldOn(c Cluster, all []Placement) map[string]gres.Vector {
+	held := map[string]gres.Vector{}
+	for _, n := range c.Nodes {
+		held[n.Name] = n.Foreign
+	}
+	for _, p := range all {
+		for _, name := range p.Nodes {
+			held[name] = held[name].Plus(p.PerNode)
+		}
+	}
+	return held
+}
+
+func TestAGangIsWholeOrWaits(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		for j, d := range decided(c, plan) {
+			if d.Grant == nil || unchanged(j, d) {
+				continue
+			}
+			if got := d.Grant.PerNode.GPUs * len(d.Grant.Nodes); got != j.GPUs {
+				t.Fatalf("job %d: %d GPUs, want %d", j.ID, got, j.GPUs)
+			}
+			if j.Nodes > 0 && len(d.Grant.Nodes) != j.Nodes {
+				t.Fatalf("job %d: %d nodes, want %d", j.ID, len(d.Grant.Nodes), j.Nodes)
+			}
+			if !slices.IsSorted(d.Grant.Nodes) || len(slices.Compact(slices.Clone(d.Grant.Nodes))) != len(d.Grant.Nodes) {
+				t.Fatalf("job %d: nodes %v", j.ID, d.Grant.Nodes)
+			}
+		}
+	})
+}
+
+func unchanged(j *Job, d Decision) bool {
+	return j.Running != nil && d.Grant != nil && d.Grant.Equal(*j.Running)
+}
+
+// decided goes through the jobs with their decisions, which are in the order of the IDs as the random jobs are.
+func decided(c Cluster, plan Plan) func(yield func(*Job, Decision) bool) {
+	return func(yield func(*Job, Decision) bool) {
+		for i := range c.Jobs {
+			if !yield(&c.Jobs[i], plan.Decisions[i]) {
+				return
+			}
+		}
+	}
+}
+
+func TestNobodyIsSlowerThanUnderTheProportionalShare(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		for j, d := range decided(c, plan) {
+			if d.Grant == nil || unchanged(j, d) || j.Profile == nil {
+				continue
+			}
+			for _, n := range c.Nodes {
+				fair := gres.Proportional(n.Total, d.Grant.PerNode.GPUs)
+				if slices.Contains(d.Grant.Nodes, n.Name) &&
+					j.Profile.Rate(sensitivity.ShareOf(d.Grant.PerNode)) < j.Profile.Rate(sensitivity.ShareOf(fair))*(1-1e-9) {
+					t.Fatalf("job %d: %s on %s is slower than with %s", j.ID, d.Grant.PerNode, n.Name, fair)
+				}
+			}
+		}
+	})
+}
+
+func TestEveryJobHasOneDecisionAndOneReason(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		if len(plan.Decisions) != len(c.Jobs) {
+			t.Fatalf("%d decisions for %d jobs", len(plan.Decisions), len(c.Jobs))
+		}
+		for j, d := range decided(c, plan) {
+			quiet := d.Reason == "" && d.Why == ""
+			switch {
+			case d.Job != j.ID:
+				t.Fatalf("decision for job %d where job %d stands", d.Job, j.ID)
+			case unchanged(j, d) && !quiet:
+				t.Fatalf("job %d stays, yet %s: %s", j.ID, d.Reason, d.Why)
+			case !unchanged(j, d) && d.Reason == "":
+				t.Fatalf("job %d changes for no reason", j.ID)
+			case d.Grant == nil && d.Why == "":
+				t.Fatalf("job %d waits and is not told why", j.ID)
+			}
+		}
+	})
+}
+
+func TestAFixedJobIsLeftAlone(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		for j, d := range decided(c, plan) {
+			young := c.Now.Sub(j.Started) < c.Rules.MinRun
+			if j.Running != nil && (j.Fixed || young) && !unchanged(j, d) {
+				t.Fatalf("job %d: touched", j.ID)
+			}
+		}
+	})
+}
+
+func TestNoMoreJobsAreStoppedThanTheRulesAllow(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		stopped := 0
+		for j, d := range decided(c, plan) {
+			if j.Running != nil && !unchanged(j, d) {
+				stopped++
+			}
+		}
+		if c.Rules.MaxPreemptions > 0 && stopped > c.Rules.MaxPreemptions {
+			t.Fatalf("%d jobs stopped, the rules allow %d", stopped, c.Rules.MaxPreemptions)
+		}
+	})
+}
+
+// A job that gives way or gives back could not have stayed as it was beside everything else that the plan grants.
+func TestNoJobIsStoppedForNothing(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		held := heldOn(c, grantedIn(plan))
+		for j, d := range decided(c, plan) {
+			if j.Running == nil || unchanged(j, d) || d.Reason == Grows {
+				continue
+			}
+			if stillFits(c, held, *j.Running, d.Grant) {
+				t.Fatalf("job %d was stopped (%s), and could have stayed", j.ID, d.Why)
+			}
+		}
+	})
+}
+
+// stillFits says whether a placement has room once the grant that took its stead is given up.
+func stillFits(c Cluster, held map[string]gres.Vector, was Placement, now *Placement) bool {
+	for _, n := range c.Nodes {
+		if !slices.Contains(was.Nodes, n.Name) {
+			continue
+		}
+		with := held[n.Name].Plus(was.PerNode)
+		if now != nil && slices.Contains(now.Nodes, n.Name) {
+			with = with.Minus(now.PerNode)
+		}
+		if !with.Fits(n.Total) {
+			return false
+		}
+	}
+	return true
+}
+
+func TestTheSnapshotIsNotTouched(t *testing.T) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := wild(t, profiles)
+		was := deepCopy(c)
+		for _, a := range Allocators() {
+			if err := Check(c, Decide(c, LAS(), a)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !reflect.DeepEqual(c, was) {
+			t.Fatal("the snapshot has changed")
+		}
+	})
+}
+
+func deepCopy(c Cluster) Cluster {
+	c.Nodes, c.Jobs = slices.Clone(c.Nodes), slices.Clone(c.Jobs)
+	for i := range c.Nodes {
+		c.Nodes[i].Features = slices.Clone(c.Nodes[i].Features)
+	}
+	for i := range c.Jobs {
+		j := &c.Jobs[i]
+		j.Features, j.Only, j.Except = slices.Clone(j.Features), slices.Clone(j.Only), slices.Clone(j.Except)
+		if j.Running != nil {
+			p := Placement{slices.Clone(j.Running.Nodes), j.Running.PerNode}
+			j.Running = &p
+		}
+	}
+	return c
+}
+
+func TestTheOrderOfTheSnapshotIsIrrelevant(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, p Policy, a Allocator, plan Plan) {
+		shuffled := deepCopy(c)
+		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
+		r.Shuffle(len(c.Jobs), func(i, k int) { shuffled.Jobs[i], shuffled.Jobs[k] = shuffled.Jobs[k], shuffled.Jobs[i] })
+		r.Shuffle(len(c.Nodes), func(i, k int) { shuffled.Nodes[i], shuffled.Nodes[k] = shuffled.Nodes[k], shuffled.Nodes[i] })
+		if again := Decide(shuffled, p, a); !reflect.DeepEqual(plan, again) {
+			t.Fatalf("%s %s: %s", p.Name, a.Name, firstDifference(plan, again))
+		}
+	})
+}
+
+func firstDifference(p, q Plan) string {
+	for i := range p.Decisions {
+		if d, e := p.Decisions[i], q.Decisions[i]; !reflect.DeepEqual(d, e) {
+			return fmt.Sprintf("job %d: %s, then %s", d.Job, drawn(d), drawn(e))
+		}
+	}
+	return "none"
+}
+
+func drawn(d Decision) string {
+	if d.Grant == nil {
+		return d.Why
+	}
+	return drawGrant(d) + " " + d.Why
+}
+
+// Nothing is gained by deciding twice: a plan that has been carried out is left alone, unless it stopped somebody for another, who
+// is not moved on at once, or leaves a gang waiting, which may stop who has just been started behind it.
+func TestAnUnchangedAllocationIsLeftAlone(t *testing.T) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := tame(t, profiles, fineSize)
+		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
+		a := rapid.SampledFrom(Allocators()).Draw(t, "allocator")
+		first := Decide(c, p, a)
+		for j, d := range decided(c, first) {
+			if d.Reason == GivesWay || d.Reason == Shrinks || d.Grant == nil && (j.GPUs > 1 || d.Reason == Limit) {
+				return
+			}
+		}
+		after := carriedOut(c, first)
+		for j, d := range decided(after, Decide(after, p, a)) {
+			if unchanged(j, d) || j.Running == nil && d.Grant == nil {
+				continue
+			}
+			t.Fatalf("plan %s %s\n%s----\n%sjob %d: %s, then %s", p.Name, a.Name, sketch(c), drawPlan(c, first), j.ID,
+				drawn(first.Decisions[d.Job-1]), drawn(d))
+		}
+	})
+}
+
+// carriedOut is the cluster once a plan has been carried out, at the same moment.
+func carriedOut(c Cluster, plan Plan) Cluster {
+	after := deepCopy(c)
+	for i, d := range plan.Decisions {
+		j := &after.Jobs[i]
+		if !unchanged(j, d) {
+			j.Running, j.Started = d.Grant, c.Now
+		}
+	}
+	return after
+}
+
+// Synergy, OSDI'22, §4: cores and memory are fungible, they must not decide who runs.
+func TestWhoRunsDoesNotDependOnHunger(t *testing.T) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := tame(t, profiles, fineSize)
+		for i := range c.Jobs {
+			c.Jobs[i].Running = nil
+		}
+		a := rapid.SampledFrom([]Allocator{Proportional(), Tune()}).Draw(t, "allocator")
+		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
+		was := runs(Decide(c, p, a))
+		for i := range c.Jobs {
+			c.Jobs[i].Profile = rapid.SampledFrom(profiles).Draw(t, "other profile")
+		}
+		if now := runs(Decide(c, p, a)); !slices.Equal(was, now) {
+			t.Fatalf("%v run, with other profiles %v", was, now)
+		}
+	})
+}
+
+// runs lists the jobs that a plan grants.
+func runs(plan Plan) []int {
+	var ids []int
+	for _, d := range plan.Decisions {
+		if d.Grant != nil {
+			ids = append(ids, d.Job)
+		}
+	}
+	return ids
+}
+
+func TestTuneUsesEveryGPUThatProportionalUsesAndGainsAsMuch(t *testing.T) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := tame(t, profiles, shareSize)
+		tuned, fair := Decide(c, FIFO(), Tune()), Decide(c, FIFO(), Proportional())
+		if got, want := gpusIn(tuned), gpusIn(fair); got < want {
+			t.Fatalf("%d GPUs used, %d under the proportional share\n%s", got, want, sketch(c))
+		}
+		if got, want := gainIn(tuned), gainIn(fair); got < want*(1-1e-9) {
+			t.Fatalf("throughput %.3f, %.3f under the proportional share", got, want)
+		}
+	})
+}
+
+func gpusIn(plan Plan) int {
+	n := 0
+	for _, p := range grantedIn(plan) {
+		n += p.Total().GPUs
+	}
+	return n
+}
+
+// gainIn is the throughput of a plan in GPUs at the proportional speed.
+func gainIn(plan Plan) float64 {
+	total := 0.0
+	for _, d := range plan.Decisions {
+		if d.Grant != nil {
+			total += d.Gain * float64(d.Grant.Total().GPUs)
+		}
+	}
+	return total
+}

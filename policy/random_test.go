@@ -1,0 +1,189 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// shapes are the servers of random clusters: the paper's, and some whose GPUs do not divide their cores.
+var shapes = []Node{
+	{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}},
+	{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, GPUType: "v100"},
+	{Total: gres.Vector{GPUs: 4, CPUs: 20, Memory: 400 * gres.Gigabyte}, GPUType: "a100", Features: []string{"ib"}},
+	{Total: gres.Vector{GPUs: 4, CPUs: 20, Memory: 400 * gres.Gigabyte}, GPUType: "v100"},
+	{Total: gres.Vector{GPUs: 6, CPUs: 25, Memory: 333 * gres.Gigabyte}, Features: []string{"ib", "nvme"}},
+	{Total: gres.Vector{GPUs: 3, CPUs: 2, Memory: 10 * gres.Gigabyte}},
+	{Total: gres.Vector{CPUs: 32, Memory: 128 * gres.Gigabyte}},
+}
+
+// wild draws a snapshot with everything in it that a site has: odd shapes, closed nodes, foreign jobs, constraints, gangs, jobs
+// that Slurm started by itself with whatever they asked for, nodes that have gone.
+func wild(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
+	c := Cluster{Now: epoch, Rules: wildRules(t)}
+	for i := range rapid.IntRange(0, 6).Draw(t, "nodes") {
+		c.Nodes = append(c.Nodes, wildNode(t, i))
+	}
+	free := freeOn(c.Nodes)
+	for id := range rapid.IntRange(0, 20).Draw(t, "jobs") {
+		j := wildJob(t, id+1, profiles)
+		if rapid.Bool().Draw(t, "runs") {
+			run(t, &j, c.Nodes, free, oddSize)
+		}
+		c.Jobs = append(c.Jobs, j)
+	}
+	for i := range c.Nodes {
+		if rapid.IntRange(0, 19).Draw(t, "overdrawn") == 0 {
+			c.Nodes[i].Foreign = c.Nodes[i].Total.Plus(gres.Vector{GPUs: 1, CPUs: 2})
+		}
+	}
+	return c
+}
+
+func wildRules(t *rapid.T) Rules {
+	return Rules{
+		MinRun:         rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Minute}).Draw(t, "min run"),
+		MaxPreemptions: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "max preemptions"),
+		Patience:       rapid.SampledFrom([]time.Duration{0, time.Minute, 1000 * time.Hour}).Draw(t, "patience"),
+		Stranded:       rapid.SampledFrom([]float64{0, 1}).Draw(t, "stranded"),
+	}
+}
+
+func wildNode(t *rapid.T, i int) Node {
+	n := rapid.SampledFrom(shapes).Draw(t, "shape")
+	n.Name = fmt.Sprintf("n%d", i)
+	switch rapid.IntRange(0, 7).Draw(t, "node") {
+	case 0:
+		n.Closed = "drained"
+	case 1:
+		n.Foreign = gres.Vector{
+			GPUs:   rapid.IntRange(0, n.Total.GPUs).Draw(t, "foreign GPUs"),
+			CPUs:   rapid.IntRange(0, n.Total.CPUs).Draw(t, "foreign cores"),
+			Memory: gres.Memory(rapid.IntRange(0, int(n.Total.Memory)).Draw(t, "foreign memory")),
+		}
+	}
+	return n
+}
+
+func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
+	j := tameJob(t, id, profiles)
+	j.Saves = rapid.IntRange(0, 3).Draw(t, "saves") > 0
+	j.Nodes = rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "nodes asked")
+	j.Tasks = rapid.SampledFrom([]int{0, 1, 1, 2, 4, 5}).Draw(t, "tasks")
+	j.Fixed = !j.Saves && rapid.Bool().Draw(t, "fixed")
+	switch rapid.IntRange(0, 11).Draw(t, "constraint") {
+	case 0:
+		j.GPUType = rapid.SampledFrom([]string{"a100", "v100", "h100"}).Draw(t, "type")
+	case 1:
+		j.Features = []string{"ib"}
+	case 2:
+		j.Only = []string{"n0", "n2"}
+	case 3:
+		j.Except = []string{"n1"}
+	case 4:
+		j.Barred = "it depends on another job"
+	}
+	return j
+}
+
+// tameJob draws a job without constraints that saves.
+func tameJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
+	j := Job{
+		ID: id, Saves: true,
+		GPUs:     rapid.SampledFrom([]int{1, 1, 1, 2, 2, 3, 4, 8, 16}).Draw(t, "GPUs"),
+		Profile:  rapid.SampledFrom(profiles).Draw(t, "profile"),
+		Arrival:  epoch.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "age")) * 10 * time.Minute),
+		Started:  epoch.Add(-time.Duration(rapid.IntRange(0, 4).Draw(t, "started")) * 5 * time.Minute),
+		Attained: float64(rapid.IntRange(0, 10).Draw(t, "attained") * 900),
+		Done:     time.Duration(rapid.IntRange(0, 3).Draw(t, "done")) * time.Hour,
+		Length:   time.Duration(rapid.IntRange(0, 4).Draw(t, "length")) * time.Hour,
+		Restart:  rapid.SampledFrom([]time.Duration{0, 30 * time.Second, 10 * time.Minute}).Draw(t, "restart"),
+	}
+	if j.Profile != nil {
+		j.ProfileName = j.Profile.Model
+	}
+	return j
+}
+
+func freeOn(nodes []Node) map[string]gres.Vector {
+	free := map[string]gres.Vector{}
+	for _, n := range nodes {
+		free[n.Name] = n.Total.Minus(n.Foreign)
+	}
+	return free
+}
+
+// sizing draws what a job with so many GPUs on a node holds there.
+type sizing func(t *rapid.T, j *Job, gpus int, n Node) gres.Vector
+
+// run lets j hold a place, if there is one.
+func run(t *rapid.T, j *Job, nodes []Node, free map[string]gres.Vector, sized sizing) {
+	if rapid.IntRange(0, 29).Draw(t, "vanished") == 0 {
+		j.Running = &Placement{[]string{"gone"}, gres.Vector{GPUs: j.GPUs, CPUs: 3, Memory: 1000}}
+		return
+	}
+	parts := rapid.SampledFrom(divisors(j.GPUs, 8)).Draw(t, "parts")
+	var at []string
+	var size gres.Vector
+	for _, n := range rapid.Permutation(nodes).Draw(t, "order") {
+		if len(at) == 0 {
+			size = sized(t, j, j.GPUs/parts, n)
+		}
+		if len(at) < parts && size.Fits(free[n.Name]) && n.Total.GPUs > 0 {
+			at = append(at, n.Name)
+		}
+	}
+	if len(at) < parts {
+		return
+	}
+	slices.Sort(at)
+	for _, name := range at {
+		free[name] = free[name].Minus(size)
+	}
+	j.Running = &Placement{at, size}
+}
+
+// oddSize is now and then what no planner would have given.
+func oddSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
+	if rapid.IntRange(0, 3).Draw(t, "odd") == 0 {
+		return gres.Vector{
+			GPUs: gpus, CPUs: rapid.IntRange(1, 24).Draw(t, "cores"),
+			Memory: gres.Memory(rapid.IntRange(1, 500).Draw(t, "memory")) * gres.Gigabyte,
+		}
+	}
+	return fineSize(t, j, gpus, n)
+}
+
+// fineSize is one that Tune may have given.
+func fineSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
+	return rapid.SampledFrom(menus{}.of(menuKey{j.Profile, gpus, max(1, j.Tasks), n.Total}).options).Draw(t, "size").Size
+}
+
+// shareSize is the proportional one.
+func shareSize(_ *rapid.T, _ *Job, gpus int, n Node) gres.Vector {
+	return gres.Proportional(n.Total, gpus)
+}
+
+// tame draws a snapshot in which everybody saves and nobody else uses the nodes.
+func tame(t *rapid.T, profiles []*sensitivity.Profile, sized sizing) Cluster {
+	c := Cluster{Now: epoch, Rules: Rules{Patience: 1000 * time.Hour}}
+	for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
+		n := shapes[0]
+		n.Name = fmt.Sprintf("n%d", i)
+		c.Nodes = append(c.Nodes, n)
+	}
+	free := freeOn(c.Nodes)
+	for id := range rapid.IntRange(1, 30).Draw(t, "jobs") {
+		j := tameJob(t, id+1, profiles)
+		if rapid.Bool().Draw(t, "runs") {
+			run(t, &j, c.Nodes, free, sized)
+		}
+		c.Jobs = append(c.Jobs, j)
+	}
+	return c
+}
