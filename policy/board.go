@@ -170,7 +170,7 @@ func (b *board) seatRunning(i int) {
 		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
 		s.gain = s.menu.gainOf(j.Profile, s.size)
 	}
-	if !j.Fixed && b.c.Now.Sub(j.Started) >= b.c.Rules.MinRun && len(s.servers) == len(j.Running.Nodes) {
+	if j.mayStop(b.c) && len(s.servers) == len(j.Running.Nodes) {
 		s.standing = loose
 	}
 	b.occupy(i)

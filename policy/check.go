@@ -9,18 +9,15 @@ import (
 )
 
 // Check refuses a plan that breaks a promise, whoever made it: it leaves a job without its one decision, splits a gang, starts
-// something on a node that is closed or that the job cannot use, touches a job that must not be touched, puts a job below its
-// proportional throughput, or gives away more than a node has. What runs already and stays as it is, is not the plan's doing
-// and is only counted. The error names every breach.
+// something on a node that is closed or that the job cannot use, touches a job that must not be touched or more jobs than the
+// rules allow, puts a job below its proportional throughput, or gives away more than a node has. What runs already and stays as
+// it is, is not the plan's doing and is only counted. The error names every breach.
 func Check(c Cluster, p Plan) error {
-	k := checker{c: &c, nodes: make(map[string]*tally, len(c.Nodes)), jobs: make(map[int]*Job, len(c.Jobs)), menus: menus{}}
-	for i := range c.Nodes {
-		k.nodes[c.Nodes[i].Name] = &tally{node: &c.Nodes[i], used: c.Nodes[i].Foreign}
-	}
-	for i := range c.Jobs {
-		k.jobs[c.Jobs[i].ID] = &c.Jobs[i]
-	}
-	for _, d := range p.Decisions {
+	k := newChecker(&c)
+	for i, d := range p.Decisions {
+		if i > 0 && d.Job < p.Decisions[i-1].Job {
+			k.breach("job %d: its decision comes after that of job %d", d.Job, p.Decisions[i-1].Job)
+		}
 		k.decision(d)
 	}
 	for i := range c.Jobs {
@@ -31,6 +28,9 @@ func Check(c Cluster, p Plan) error {
 	for i := range c.Nodes {
 		k.capacity(k.nodes[c.Nodes[i].Name])
 	}
+	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
+		k.breach("%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
+	}
 	return errors.Join(k.breaches...)
 }
 
@@ -40,6 +40,7 @@ type checker struct {
 	nodes    map[string]*tally
 	jobs     map[int]*Job
 	menus    menus
+	stopped  int // running jobs that do not go on as they were
 	breaches []error
 }
 
@@ -48,6 +49,19 @@ type tally struct {
 	node    *Node
 	used    gres.Vector
 	changed bool // the plan gives away something that was not held before
+}
+
+func newChecker(c *Cluster) *checker {
+	k := &checker{c: c, nodes: make(map[string]*tally, len(c.Nodes)), jobs: make(map[int]*Job, len(c.Jobs)), menus: menus{}}
+	tallies := make([]tally, len(c.Nodes))
+	for i := range c.Nodes {
+		tallies[i] = tally{node: &c.Nodes[i], used: c.Nodes[i].Foreign}
+		k.nodes[c.Nodes[i].Name] = &tallies[i]
+	}
+	for i := range c.Jobs {
+		k.jobs[c.Jobs[i].ID] = &c.Jobs[i]
+	}
+	return k
 }
 
 func (k *checker) breach(format string, args ...any) {
@@ -61,40 +75,58 @@ func (k *checker) decision(d Decision) {
 		return
 	}
 	delete(k.jobs, d.Job)
-	switch {
-	case d.Grant == nil:
-		k.refusal(j, d)
-	case j.Running != nil && d.Grant.Equal(*j.Running):
+	if j.Running != nil && d.Grant != nil && d.Grant.Equal(*j.Running) {
 		k.count(*d.Grant, false)
-	default:
-		k.grant(j, *d.Grant)
+		return
+	}
+	if j.Running != nil {
+		k.disturb(j)
+	}
+	if d.Grant == nil {
+		k.refusal(j, d)
+		return
+	}
+	k.grant(j, *d.Grant)
+}
+
+// disturb checks that a running job may be stopped.
+func (k *checker) disturb(j *Job) {
+	k.stopped++
+	if !j.mayStop(k.c) {
+		k.breach("job %d: stopped or changed, and must not be touched", j.ID)
 	}
 }
+
+// mayStop says whether the rules let running job j be stopped in this round.
+func (j *Job) mayStop(c *Cluster) bool { return !j.Fixed && c.Now.Sub(j.Started) >= c.Rules.MinRun }
 
 func (k *checker) refusal(j *Job, d Decision) {
 	if d.Why == "" || d.Reason == "" {
 		k.breach("job %d: waits without a reason", j.ID)
 	}
-	if j.Running != nil && j.Fixed {
-		k.breach("job %d: stopped, and must not be touched", j.ID)
-	}
 }
 
 // grant checks a placement that is new, in whole or in part.
 func (k *checker) grant(j *Job, g Placement) {
-	switch {
-	case j.Fixed && j.Running != nil:
-		k.breach("job %d: changed, and must not be touched", j.ID)
-	case j.Barred != "":
+	if j.Barred != "" {
 		k.breach("job %d: started, but %s", j.ID, j.Barred)
-	case len(g.Nodes) == 0 || g.PerNode.GPUs*len(g.Nodes) != j.GPUs:
-		k.breach("job %d: %d GPUs on each of %d nodes, want %d in all", j.ID, g.PerNode.GPUs, len(g.Nodes), j.GPUs)
-	case j.Nodes > 0 && len(g.Nodes) != j.Nodes:
-		k.breach("job %d: %d nodes, want %d", j.ID, len(g.Nodes), j.Nodes)
-	case g.PerNode.CPUs%max(1, j.Tasks) != 0:
-		k.breach("job %d: %d cores cannot be divided over %d tasks", j.ID, g.PerNode.CPUs, j.Tasks)
 	}
-	for _, name := range slices.Compact(slices.Sorted(slices.Values(g.Nodes))) {
+	if len(g.Nodes) == 0 || g.PerNode.GPUs*len(g.Nodes) != j.GPUs {
+		k.breach("job %d: %d GPUs on each of %d nodes, want %d in all", j.ID, g.PerNode.GPUs, len(g.Nodes), j.GPUs)
+	}
+	if j.Nodes > 0 && len(g.Nodes) != j.Nodes {
+		k.breach("job %d: %d nodes, want %d", j.ID, len(g.Nodes), j.Nodes)
+	}
+	if cores := g.PerNode.CPUs; cores < 1 || cores%max(1, j.Tasks) != 0 {
+		k.breach("job %d: %d cores cannot be divided over %d tasks", j.ID, cores, max(1, j.Tasks))
+	}
+	if g.PerNode.Memory < 0 {
+		k.breach("job %d: %s of memory", j.ID, g.PerNode.Memory)
+	}
+	for i, name := range g.Nodes {
+		if i > 0 && name <= g.Nodes[i-1] {
+			k.breach("job %d: nodes %s and %s are not in ascending order", j.ID, g.Nodes[i-1], name)
+		}
 		k.grantOn(j, g, name)
 	}
 	k.count(g, true)
@@ -102,13 +134,14 @@ func (k *checker) grant(j *Job, g Placement) {
 
 func (k *checker) grantOn(j *Job, g Placement, name string) {
 	t, known := k.nodes[name]
-	switch {
-	case !known:
+	if !known {
 		k.breach("job %d: node %s is not in the snapshot", j.ID, name)
 		return
-	case t.node.Closed != "":
-		k.breach("job %d: node %s is %s", j.ID, name, t.node.Closed)
-	case !suits(j, t.node):
+	}
+	if t.node.Closed != "" {
+		k.breach("job %d: node %s is closed: %s", j.ID, name, t.node.Closed)
+	}
+	if !suits(j, t.node) {
 		k.breach("job %d: node %s is not one that it asked for", j.ID, name)
 	}
 	k.atLeastFair(j, g.PerNode, t.node)
@@ -133,12 +166,7 @@ func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
 const rounding = 1e-6
 
 func (k *checker) count(g Placement, changed bool) {
-	seen := map[string]bool{}
 	for _, name := range g.Nodes {
-		if seen[name] {
-			k.breach("node %s: twice in one placement", name)
-		}
-		seen[name] = true
 		if t, known := k.nodes[name]; known {
 			t.used = t.used.Plus(g.PerNode)
 			t.changed = t.changed || changed

@@ -43,15 +43,41 @@ func TestTheDrawingsShowWhatThePlannerDoes(t *testing.T) {
 	}
 }
 
-func checkDrawing(t *testing.T, file string) {
+func TestEveryReasonIsDrawn(t *testing.T) {
+	files, err := filepath.Glob("testdata/drawings/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn := map[Reason]bool{}
+	for _, file := range files {
+		above, _ := readDrawing(t, file)
+		d := parseDrawing(t, above)
+		for _, decision := range Decide(d.cluster, d.policy, d.allocator).Decisions {
+			drawn[decision.Reason] = true
+		}
+	}
+	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, Limit, GivesWay, Shrinks, Grows, Starts} {
+		if !drawn[r] {
+			t.Errorf("no drawing shows %s", r)
+		}
+	}
+}
+
+func readDrawing(t *testing.T, file string) (above, below string) {
+	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	above, want, found := strings.Cut(string(text), "----\n")
+	above, below, found := strings.Cut(string(text), "----\n")
 	if !found {
 		t.Fatal("no line of dashes between snapshot and plan")
 	}
+	return above, below
+}
+
+func checkDrawing(t *testing.T, file string) {
+	above, want := readDrawing(t, file)
 	d := parseDrawing(t, above)
 	plan := Decide(d.cluster, d.policy, d.allocator)
 	if err := Check(d.cluster, plan); err != nil {
@@ -71,13 +97,13 @@ func checkDrawing(t *testing.T, file string) {
 
 func drawPlan(c Cluster, p Plan) string {
 	var out strings.Builder
-	for i, d := range p.Decisions {
-		fmt.Fprintln(&out, drawDecision(c, d, i))
+	for _, d := range p.Decisions {
+		fmt.Fprintln(&out, drawDecision(c, d))
 	}
 	return out.String()
 }
 
-func drawDecision(c Cluster, d Decision, _ int) string {
+func drawDecision(c Cluster, d Decision) string {
 	var was *Placement
 	for i := range c.Jobs {
 		if c.Jobs[i].ID == d.Job {

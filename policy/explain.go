@@ -47,7 +47,7 @@ func (b *board) lacks(i int) answer {
 	case c.able < w.nodes:
 		return answer{Shape, c.tooFew(j, w)}
 	case c.able-c.closed < w.nodes:
-		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), c.shut(), c.example)}
+		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), c.shut(w), c.example)}
 	case b.seats[i].limit == byRule:
 		return answer{Limit, "would fit in the place of others, but the rules allow no more jobs to be stopped in this round"}
 	case b.seats[i].limit == byCost:
@@ -73,14 +73,15 @@ func noWay(j *Job, largest int) string {
 
 // survey is what the nodes that suit a job could give it.
 type survey struct {
-	wide    int    // nodes that have GPUs enough
-	able    int    // of those, the ones that could hold their part of the job if they were empty
-	closed  int    // of those
-	example string // one of them, and why
-	free    int    // GPUs that are free on open nodes
-	most    int    // on one of them
-	enough  int    // open nodes where GPUs enough are free
-	barred  int    // of those, the ones that are kept for another job
+	wide    int         // nodes that have GPUs enough
+	need    gres.Vector // on one of them
+	able    int         // of those, the ones that could hold their part of the job if they were empty
+	closed  int         // of those
+	example string      // one of them, and why
+	free    int         // GPUs that are free on open nodes
+	most    int         // on one of them
+	enough  int         // open nodes where GPUs enough are free
+	barred  int         // of those, the ones that are kept for another job
 	short   *server
 	lack    gres.Vector // what is missing there
 }
@@ -108,6 +109,7 @@ func (b *board) survey(i int, w way) survey {
 // inspect adds a server with GPUs enough for a part of job i.
 func (b *board) inspect(c *survey, i int, w way, n int) {
 	sv, need := &b.servers[n], b.least(i, w, n).Size
+	c.need = need
 	if !need.Fits(sv.Total) {
 		return
 	}
@@ -131,38 +133,40 @@ func (b *board) inspect(c *survey, i int, w way, n int) {
 	}
 }
 
-func (c *survey) shut() string {
+// shut says which of the nodes that could hold a job are closed.
+func (c *survey) shut(w way) string {
+	hold := "that could hold it"
+	if w.nodes > 1 {
+		hold = "that could hold part of it"
+	}
 	switch {
 	case c.able == 1:
-		return "the only one that could hold it is"
+		return "the only one " + hold + " is"
 	case c.closed == c.able:
-		return fmt.Sprintf("all %d that could hold it are", c.able)
+		return fmt.Sprintf("the %d %s are", c.able, hold)
 	case c.closed == 1:
-		return fmt.Sprintf("1 of the %d that could hold it is", c.able)
+		return fmt.Sprintf("1 of the %d %s is", c.able, hold)
 	}
-	return fmt.Sprintf("%d of the %d that could hold it are", c.closed, c.able)
+	return fmt.Sprintf("%d of the %d %s are", c.closed, c.able, hold)
 }
 
 func (c *survey) tooFew(j *Job, w way) string {
 	if c.wide >= w.nodes {
-		return fmt.Sprintf("needs more cores or memory beside %s on one node than any node has", count(w.gpus, "GPU"))
+		return fmt.Sprintf("needs %s on %s, more than there is", c.need, count(w.nodes, "node"))
 	}
-	has := "the cluster has " + count(c.able, "such node")
-	if len(j.Only)+len(j.Except) > 0 {
-		has = "of those that it may use " + are(c.able, "node") + " such"
-	}
-	return fmt.Sprintf("needs %s%s, and %s", nodesWith(w), qualities(j), has)
+	return fmt.Sprintf("needs %s%s, and there %s among those that it may use", nodesWith(w), qualities(j), be(c.able, "such node"))
 }
 
+// qualities are what j wants of a node beside its GPUs.
 func qualities(j *Job) string {
-	text := ""
+	wants := j.Features
 	if j.GPUType != "" {
-		text += " of type " + j.GPUType
+		wants = append([]string{j.GPUType}, wants...)
 	}
-	if len(j.Features) > 0 {
-		text += " and " + strings.Join(j.Features, ", ")
+	if len(wants) == 0 {
+		return ""
 	}
-	return text
+	return " (" + strings.Join(wants, ", ") + ")"
 }
 
 func (c *survey) scattered(w way) string {
@@ -182,8 +186,7 @@ func (c *survey) starved(w way) answer {
 		return answer{Cores, fmt.Sprintf("%s has %s, but is %s short", c.short.Name, count(w.gpus, "free GPU"),
 			count(c.lack.CPUs, "core"))}
 	}
-	return answer{RAM, fmt.Sprintf("%s has %s, but %s of memory too little beside them", c.short.Name, count(w.gpus, "free GPU"),
-		strings.TrimSuffix(c.lack.Memory.String(), "G")+" GB")}
+	return answer{RAM, fmt.Sprintf("%s has %s, but is %s of memory short", c.short.Name, count(w.gpus, "free GPU"), c.lack.Memory)}
 }
 
 func nodesWith(w way) string {
@@ -194,13 +197,26 @@ func nodesWith(w way) string {
 	return text
 }
 
-func have(nodes int) string {
-	if nodes == 1 {
-		return "1 node has"
+// have says that only so many do.
+func have(n int) string {
+	switch n {
+	case 0:
+		return "none has"
+	case 1:
+		return "only 1 has"
 	}
-	return count(nodes, "node") + " have"
+	return fmt.Sprintf("only %d have", n)
 }
 
+// be says that there are so many.
+func be(n int, thing string) string {
+	if n < 2 {
+		return "is " + count(n, thing)
+	}
+	return "are " + count(n, thing)
+}
+
+// are says that so many of them are something.
 func are(n int, thing string) string {
 	if n < 2 {
 		return count(n, thing) + " is"
