@@ -114,9 +114,10 @@ func (d *Daemon) Get(path string) string {
 	return d.c.MustExec("login", "synergy", "curl", "-sf", "http://127.0.0.1:9817"+path)
 }
 
-// Clear cancels every job and waits until the nodes are empty.
+// Clear ends a daemon that a broken run has left, cancels every job, and waits until the nodes are empty.
 func (c *Cluster) Clear() {
 	c.t.Helper()
+	_, _ = c.Exec("login", "root", "pkill", "-KILL", "-x", "synergy-slurmd")
 	for _, user := range []string{"alice", "bob", "synergy"} {
 		_, _ = c.Exec("login", "root", "scancel", "--user="+user)
 	}

@@ -5,6 +5,7 @@ package live
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // The shell examples with a trainer that counts, saves on USR1 and goes on from there.
@@ -32,6 +33,7 @@ func TestTheExamplesSaveAreRequeuedAndGoOn(t *testing.T) {
 		c.MustExec("login", "alice", "scancel", "--batch", "--signal=USR1", id.String())
 		c.WaitFor("it is requeued", func() bool { return c.ShowJob(id)["Restarts"] == "1" })
 		c.WaitForState(id, "PENDING")
+		time.Sleep(2 * time.Second) // one that starts in the second of its teardown is killed
 		mustUpdate(t, c, id, "starttime=now")
 		c.WaitForState(id, "COMPLETED")
 		out := c.Output(id)
