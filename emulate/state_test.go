@@ -1,6 +1,7 @@
 package emulate_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -155,4 +156,23 @@ func overwrite(t *testing.T, path string, text []byte) {
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A file of any content is what was saved, or it is damaged.
+func FuzzACheckpointOfAnyContentIsWholeOrDamaged(f *testing.F) {
+	f.Add([]byte(`{"v":1,"job":"7","iterations":3,"saves":1}`))
+	f.Add([]byte("\x00"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		store := store(t)
+		if err := os.WriteFile(store.Path+".1", text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		state, err := store.Load()
+		if err == nil && !bytes.Contains(text, []byte(state.Checksum)) {
+			t.Errorf("%q is taken for %+v", text, state)
+		}
+		if err != nil && !errors.Is(err, emulate.ErrDamaged) && !errors.Is(err, emulate.ErrNoState) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
 }

@@ -189,3 +189,19 @@ func read(t *testing.T, manual string) string {
 	}
 	return string(text)
 }
+
+// Whatever the file holds, it is taken over within the limits or refused; nothing panics.
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte("partitions: [gpu]\npolicy: las\nlease: 15m\nrules: {min_run: 10m}\n"))
+	f.Add([]byte("partitions: [gpu]\n<<: *a\nrules:\n  stranded: .nan\n"))
+	f.Add([]byte("- 1\n--- \n? {}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		config, err := parseConfig(text, time.Minute)
+		if err != nil {
+			return
+		}
+		if len(config.Partitions) == 0 || config.Lease < 2*time.Minute || config.Lease > day || config.Concurrency < 1 || config.Rules.Stranded > 1 {
+			t.Errorf("%q is taken over as %+v", text, config)
+		}
+	})
+}

@@ -386,7 +386,11 @@ func TestShadowPlansAndWritesNothing(t *testing.T) {
 	if err := json.Unmarshal([]byte(d.Get("/round")), &round); err != nil {
 		t.Fatalf("/round: %v", err)
 	}
-	if !round.Shadow || len(round.Steps) != 1 || round.Steps[0].Job != int(ready) || round.Steps[0].Grant.PerNode.CPUs != 9 {
+	planned := false
+	for _, s := range round.Steps {
+		planned = planned || s.Job == int(ready) && s.Verb == "start" && s.Grant.PerNode.CPUs == 9
+	}
+	if !round.Shadow || !planned {
 		t.Errorf("/round does not say what would be done: %+v", round)
 	}
 	if metrics := d.Get("/metrics"); !strings.Contains(metrics, "synergy_") {
