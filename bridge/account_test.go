@@ -1,0 +1,109 @@
+package bridge
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
+	ago := func(s int) time.Time { return noon.Add(-time.Duration(s) * time.Second) }
+	ran := Record{Until: ago(300), Gain: 1.5, Attained: 1000, Done: 500 * time.Second, Asked: ago(250)}
+	waited := Record{Until: ago(300), Attained: 1000, Done: 500 * time.Second}
+	for _, c := range []struct {
+		name     string
+		rec      Record
+		job      Job
+		gain     float64
+		attained float64
+		done     time.Duration
+	}{
+		{"ran all the time", ran, Job{State: Running, Started: ago(4000)}, 1.5, 1600, 950 * time.Second},
+		{"was started in the middle", waited, Job{State: Running, Started: ago(100)}, 1.5, 1200, 650 * time.Second},
+		{"was requeued and started again", ran, Job{State: Running, Started: ago(60)}, 2, 1120, 620 * time.Second},
+		{"was requeued in the middle", ran, Job{State: Pending, Submitted: ago(100)}, 0, 1400, 800 * time.Second},
+		{"waited all the time", waited, Job{State: Pending, Submitted: ago(100)}, 0, 1000, 500 * time.Second},
+		{"was requeued, says a clock that is ahead", ran, Job{State: Pending, Submitted: ago(-60)}, 0, 1600, 950 * time.Second},
+		{"was requeued, says a clock that is behind", ran, Job{State: Pending, Submitted: ago(600)}, 0, 1000, 500 * time.Second},
+	} {
+		c.job.Request.GPUs = 2
+		got := credit(c.rec, tenant{Job: c.job, gain: c.gain}, noon)
+		if got.Attained != c.attained || got.Done != c.done {
+			t.Errorf("%s: %.0f GPU-seconds and %s done, want %.0f and %s", c.name, got.Attained, got.Done, c.attained, c.done)
+		}
+		if got.Gain != c.gain || !got.Until.Equal(noon) {
+			t.Errorf("%s: goes on at %v from %s, want %v from now", c.name, got.Gain, got.Until, c.gain)
+		}
+		if leaves := c.job.State == Running && !c.rec.Asked.IsZero(); got.Asked.IsZero() == leaves {
+			t.Errorf("%s: asked at %s", c.name, got.Asked)
+		}
+	}
+}
+
+func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
+	submitted, started, own := noon.Add(-time.Hour), noon.Add(-10*time.Minute), plainRequest()
+	granted := own
+	granted.CPUs, granted.Pin = 6, []string{"n1"}
+	stamped := stampOf(Record{
+		Job: 7, First: noon.Add(-24 * time.Hour), Attained: 90, Done: 30 * time.Second, NotBefore: noon.Add(5 * time.Hour), Own: own,
+	}, 3, "", "").String()
+	for _, c := range []struct {
+		name string
+		job  Job
+		want Record
+	}{
+		{"a new job", Job{State: Pending}, Record{First: submitted, Until: noon, Own: granted}},
+		{"a new job whose user said when", Job{State: Pending, Begin: noon.Add(time.Hour)},
+			Record{First: submitted, Until: noon, NotBefore: noon.Add(time.Hour), Own: granted}},
+		{"a new job with a lease", Job{State: Pending, Begin: noon.Add(time.Hour), Extra: `{"v":1,"lua":1,"begin":0}`},
+			Record{First: submitted, Until: noon, Own: granted}},
+		{"one that was here before", Job{State: Pending, Begin: noon.Add(time.Minute), Extra: stamped},
+			Record{First: noon.Add(-24 * time.Hour), Until: noon, Attained: 90, Done: 30 * time.Second, NotBefore: noon.Add(5 * time.Hour), Own: own}},
+		{"one that says it came later than Slurm knows", Job{State: Pending, Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, noon.Unix())},
+			Record{First: submitted, Until: noon, Own: granted}},
+		{"one that runs", Job{State: Running, Started: started, Begin: noon.Add(time.Hour)}, Record{First: submitted, Until: started, Own: granted}},
+	} {
+		c.job.ID, c.job.Submitted, c.job.Request, c.want.Job = 7, submitted, granted, 7
+		if got := firstRecord(c.job, noon); utc(got) != utc(c.want) {
+			t.Errorf("%s:\n%s, want\n%s", c.name, utc(got), utc(c.want))
+		}
+	}
+}
+
+// utc prints a record with all its times in one zone.
+func utc(r Record) string {
+	r.First, r.Until, r.NotBefore = r.First.UTC(), r.Until.UTC(), r.NotBefore.UTC()
+	return fmt.Sprintf("%+v", r)
+}
+
+func TestWhoWasAskedByADaemonThatDiedIsNotForgotten(t *testing.T) {
+	before, died := noon.Add(-time.Minute), noon.Add(-20*time.Second)
+	intent := &Intent{At: died, Steps: []Step{{Job: 1, Verb: Preempt}, {Job: 2, Verb: Preempt}, {Job: 3, Verb: Preempt}, {Job: 4, Verb: Start}, {Job: 9, Verb: Preempt}}}
+	records := map[int]Record{1: {Gain: 1}, 2: {Gain: 1, Asked: before}, 3: {}, 4: {Gain: 1}}
+	resumeAsking(records, intent)
+	for job, want := range map[int]time.Time{
+		1: died,
+		2: before, // it was asked in an earlier round already, and its grace counts from there
+		3: {},     // it has left
+		4: {},     // it was not a victim
+	} {
+		if got := records[job].Asked; !got.Equal(want) {
+			t.Errorf("job %d was asked at %s, want %s", job, got, want)
+		}
+	}
+	if _, made := records[9]; made {
+		t.Error("a job that is over has a record again")
+	}
+}
+
+func TestJobsThatAreOverLeaveTheRecords(t *testing.T) {
+	old := map[int]Record{1: {Job: 1, Until: noon, Gain: 1}, 2: {Job: 2, Until: noon}}
+	later := noon.Add(time.Minute)
+	got := account(old, nil, []tenant{{Job: Job{ID: 2}}, {Job: Job{ID: 3}}}, later)
+	if len(got) != 2 || got[2].Job != 2 || got[3].Job != 3 {
+		t.Errorf("records %+v, want those of jobs 2 and 3", got)
+	}
+	if len(old) != 2 || !old[2].Until.Equal(noon) {
+		t.Errorf("the old records were changed: %+v", old)
+	}
+}

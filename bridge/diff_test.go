@@ -1,0 +1,166 @@
+package bridge
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// noon is the moment of every observation in the tables of this package.
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// plainRequest is what sbatch --gres=gpu:2 -c 2 --mem=1000M asks for.
+func plainRequest() Request {
+	return Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 1000, GRES: "gres/gpu:2", GPUs: 2}
+}
+
+func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
+	r := &Runner{Settings: Settings{Lease: 900 * time.Second}}
+	grant := policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}}
+	for _, c := range []struct {
+		name   string
+		change func(*Job)
+		want   []Verb
+	}{
+		{"nothing", func(*Job) {}, nil},
+		{"half of its lease left", func(j *Job) { j.Begin = noon.Add(450 * time.Second) }, nil},
+		{"less than half of its lease left", func(j *Job) { j.Begin = noon.Add(449 * time.Second) }, []Verb{Renew}},
+		{"nobody told it why it waits", func(j *Job) { j.Extra = `{"v":1,"lua":1}` }, []Verb{Renew}},
+		{"it carries the stamp of another job", func(j *Job) { j.Extra = `{"v":1,"job":8}` }, []Verb{Renew}},
+		{"a granted size", func(j *Job) { j.Request.CPUs, j.Request.CPUsPerTask, j.Request.CPUsPerNode = 6, 6, 6 }, []Verb{Restore}},
+		{"granted memory", func(j *Job) { j.Request.Memory = 125000 }, []Verb{Restore}},
+		{"a pin", func(j *Job) { j.Request.Pin = []string{"n1"} }, []Verb{Restore}},
+		{"all of a grant, and hardly any lease", func(j *Job) { j.Request, j.Begin = sized(j.Request, grant), noon }, []Verb{Restore}},
+	} {
+		j := Job{ID: 7, State: Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`, Request: plainRequest()}
+		c.change(&j)
+		var got []Verb
+		for _, s := range r.keepWaiting(&tenant{Job: j}, Record{Job: 7, Own: plainRequest()}, "no GPU is free", noon) {
+			got = append(got, s.Verb)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: steps %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAGrantIsWrittenAsSlurmCountsIt(t *testing.T) {
+	on := func(cpus int, memory gres.Memory, nodes ...string) policy.Placement {
+		return policy.Placement{Nodes: nodes, PerNode: gres.Vector{GPUs: 2, CPUs: cpus, Memory: memory}}
+	}
+	plain := plainRequest()
+	gang, perCPU, tasks, uneven := plain, plain, plain, plain
+	gang.Nodes, gang.Tasks, gang.GPUs = 2, 2, 4
+	perCPU.Memory, perCPU.MemoryPerCPU = 0, 4000
+	tasks.Tasks, tasks.GRES = 4, "gres/gpu:a100:2"
+	uneven.Nodes, uneven.Tasks = 2, 3
+	for _, c := range []struct {
+		name  string
+		own   Request
+		grant policy.Placement
+		want  Request
+	}{
+		{"one task gets all cores", plain, on(9, 62500, "n3"), Request{
+			Nodes: 1, Tasks: 1, CPUsPerTask: 9, CPUs: 9, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2, Pin: []string{"n3"}}},
+		{"a gang's cores are those of all its nodes", gang, on(9, 62500, "n1", "n2"), Request{
+			Nodes: 2, Tasks: 2, CPUsPerTask: 9, CPUs: 18, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 4, Pin: []string{"n1", "n2"}}},
+		{"memory by the core becomes memory by the node", perCPU, on(3, 62500, "n1"), Request{
+			Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2, Pin: []string{"n1"}}},
+		{"tasks get equal parts", tasks, on(12, 62500, "n1"), Request{
+			Nodes: 1, Tasks: 4, CPUsPerTask: 3, CPUs: 12, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:a100:2", GPUs: 2, Pin: []string{"n1"}}},
+		{"three tasks on two nodes are two on one", uneven, on(12, 62500, "n1", "n2"), Request{
+			Nodes: 2, Tasks: 3, CPUsPerTask: 6, CPUs: 24, CPUsPerNode: 6, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2, Pin: []string{"n1", "n2"}}},
+	} {
+		if got := sized(c.own, c.grant); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTheAuditNamesEveryFieldInTheUsersWords(t *testing.T) {
+	own := plainRequest()
+	byCore, byDefault, pinned := own, own, own
+	byCore.Memory, byCore.MemoryPerCPU = 0, 4000
+	byDefault.Memory = 0
+	pinned.Nodes, pinned.Pin = 2, []string{"n1", "n2"}
+	for _, c := range []struct {
+		old, to Request
+		want    string
+	}{
+		{own, own, "[]"},
+		{byCore, own, "[{memory_per_node 4000M a core 1000M}]"},
+		{byDefault, own, "[{memory_per_node the partition's default 1000M}]"},
+		{own, pinned, "[{nodes 1 2} {required_nodes  n1,n2}]"},
+		{own, Request{Nodes: 1, CPUsPerTask: 3, CPUs: 4, CPUsPerNode: 5, Memory: 1000},
+			"[{cpus_per_task 2 3} {cpus 2 4} {cpus_per_node 2 5}]"},
+	} {
+		if got := fmt.Sprint(requestChanges(c.old, c.to)); got != c.want {
+			t.Errorf("audit %s, want %s", got, c.want)
+		}
+	}
+}
+
+func TestLeasesOfABacklogAreSpread(t *testing.T) {
+	r := &Runner{Settings: Settings{Lease: 960 * time.Second}}
+	lengths := map[time.Duration]bool{}
+	for job := range 16 {
+		lease := r.leaseOf(1000 + job)
+		if lease < 960*time.Second || lease >= 1080*time.Second {
+			t.Errorf("lease of %s, want 960 s and less than an eighth more", lease)
+		}
+		lengths[lease] = true
+	}
+	if len(lengths) != 16 {
+		t.Errorf("%d different lengths for 16 jobs in a row", len(lengths))
+	}
+}
+
+func TestNoUpdateBeginsAJobBeforeItsUserSaid(t *testing.T) {
+	r := &Runner{Settings: Settings{Lease: 960 * time.Second}}
+	soon, late := noon.Add(time.Minute), noon.Add(5*time.Hour)
+	for _, c := range []struct {
+		name      string
+		notBefore time.Time
+		wait, let time.Time // the begin time while it waits, and once it is handed back
+	}{
+		{"said nothing", time.Time{}, noon.Add(960 * time.Second), noon},
+		{"said a time within the lease", soon, noon.Add(960 * time.Second), soon},
+		{"said a time after it", late, late, late},
+	} {
+		rec := Record{Job: 16, NotBefore: c.notBefore, Own: plainRequest()}
+		if got := r.waiting(Job{ID: 16}, rec, 1, "", "", noon).Begin; !got.Equal(c.wait) {
+			t.Errorf("%s: waits until %s, want %s", c.name, got, c.wait)
+		}
+		if got := releasing(rec, 1, noon).Begin; !got.Equal(c.let) {
+			t.Errorf("%s: handed back to begin at %s, want %s", c.name, got, c.let)
+		}
+	}
+}
+
+func TestARoundTakesBackBeforeItGives(t *testing.T) {
+	r := &Runner{Settings: Settings{Lease: 900 * time.Second}}
+	size := gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
+	grant := &policy.Placement{Nodes: []string{"n1"}, PerNode: size}
+	running := func(id int) tenant {
+		return tenant{Job: Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}}}
+	}
+	s := scene{at: noon, tenants: []tenant{{Job: Job{ID: 1, State: Pending}}, running(2), running(3), {Job: Job{ID: 4, State: Pending}}}, lost: []Job{{ID: 5}}}
+	plan := policy.Plan{Decisions: []policy.Decision{
+		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"}, {Job: 4, Why: "no GPU is free"},
+	}}
+	var got []string
+	for _, s := range r.diff(s, map[int]Record{}, plan) {
+		got = append(got, fmt.Sprintf("%s %d: %s", s.Verb, s.Job, s.Why))
+	}
+	want := []string{
+		"release 5: no longer carries our word", "renew 4: no GPU is free", "preempt 2: grows", "preempt 3: gives way",
+		"start 1: its turn, at 1.20× the proportional speed", "start 2: grows",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("steps\n%q, want\n%q", got, want)
+	}
+}

@@ -1,0 +1,67 @@
+package bridge
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestAStampIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
+	own := func(o string) string { return `{"v":1,"job":7,"gpu_s":5,"own":{` + o + `}}` }
+	for _, c := range []struct {
+		name, extra string
+		attained    float64
+		begin       int64
+		own         bool
+	}{
+		{"ours", own(`"nodes":1,"tasks":1,"gpus":2`), 5, 0, true},
+		{"the lua's, which knows no ID", `{"v":1,"lua":1,"begin":99}`, 0, 99, false},
+		{"none", "", 0, 0, false},
+		{"a user's own words", "run 3 of 5", 0, 0, false},
+		{"of another version", `{"v":2,"job":7,"gpu_s":5,"begin":99}`, 0, 0, false},
+		{"of no version", `{"job":7,"gpu_s":5}`, 0, 0, false},
+		{"of another job", `{"v":1,"job":8,"gpu_s":5,"begin":99,"own":{"nodes":1,"tasks":1,"gpus":2}}`, 0, 0, false},
+		{"of no job", `{"v":1,"gpu_s":5,"begin":99}`, 0, 0, false},
+		{"more GPUs than the job has", own(`"nodes":1,"tasks":1,"gpus":8`), 5, 0, false},
+		{"fewer GPUs than the job has", own(`"nodes":1,"tasks":1,"gpus":1`), 5, 0, false},
+		{"no tasks", own(`"nodes":1,"tasks":0,"gpus":2`), 5, 0, false},
+		{"no nodes", own(`"nodes":0,"tasks":1,"gpus":2`), 5, 0, false},
+		{"less than no service", `{"v":1,"job":7,"gpu_s":-1,"begin":99}`, 0, 99, false},
+		{"service since before there were GPUs", `{"v":1,"job":7,"gpu_s":1e12,"begin":99}`, 0, 99, false},
+		{"as much service as there can be", `{"v":1,"job":7,"gpu_s":1e9}`, 1e9, 0, false},
+		{"less than nothing done", `{"v":1,"job":7,"gpu_s":5,"done_s":-1}`, 0, 0, false},
+		{"more done than there was time", `{"v":1,"job":7,"gpu_s":5,"done_s":1e12}`, 0, 0, false},
+	} {
+		s := readStamp(Job{ID: 7, Extra: c.extra, Request: plainRequest()})
+		if s.Attained != c.attained || s.Begin != c.begin || (s.Own != nil) != c.own || s.Done != 0 {
+			t.Errorf("%s: %+v", c.name, s)
+		}
+	}
+}
+
+func TestAStampTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
+	rec := Record{
+		Job: 7, First: noon.Add(-time.Hour), Attained: 12.5, Done: 1500 * time.Millisecond, NotBefore: noon.Add(time.Hour),
+		Own: plainRequest(), Until: noon,
+	}
+	extra := stampOf(rec, 42, "no GPU is free", "gets the proportional share").String()
+	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending}
+	if got := firstRecord(j, noon); utc(got) != utc(rec) {
+		t.Errorf("read back\n%s, want\n%s", utc(got), utc(rec))
+	}
+	s := readStamp(j)
+	if got := fmt.Sprintln(s.Round, s.Why, "and", s.Note); got != "42 no GPU is free and gets the proportional share\n" {
+		t.Errorf("says %q", got)
+	}
+}
+
+func TestATimeThatIsNoneIsWrittenAsNone(t *testing.T) {
+	if got := unixOrZero(time.Time{}); got != 0 {
+		t.Errorf("no time is written as %d", got)
+	}
+	for _, s := range []int64{0, -1} {
+		if got := fromUnix(s); !got.IsZero() {
+			t.Errorf("%d is read as %s", s, got)
+		}
+	}
+}

@@ -1,0 +1,252 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+var fourGPUs = gres.Vector{GPUs: 4, CPUs: 12, Memory: 250000}
+
+// viewer manages the partitions gpu and big, and knows no profile.
+func viewer() *Runner {
+	return &Runner{
+		Profiles: func(string) (*sensitivity.Profile, error) { return nil, errors.New("not found") },
+		Settings: Settings{Partitions: []string{"gpu", "big"}, Round: 300 * time.Second, RestartCost: 45 * time.Second},
+	}
+}
+
+func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
+	const ours = "managed"
+	known := map[int]Record{7: {Job: 7}}
+	for _, c := range []struct {
+		name   string
+		change func(*Job)
+		want   string // ours, lost, nothing, or the reason
+	}{
+		{"a plain one", func(*Job) {}, ours},
+		{"one that is over", func(j *Job) { j.State = Finished }, ""},
+		{"without our word", func(j *Job) { j.Comment, j.ID = "mine", 8 }, ""},
+		{"that lost our word", func(j *Job) { j.Comment = "mine" }, "lost"},
+		{"that lost our word and runs", func(j *Job) { j.Comment, j.State = "mine", Running }, ""},
+		{"that lost our word and is held", func(j *Job) { j.Comment, j.Held = "mine", true }, ""},
+		{"that lost our word and is no plain job", func(j *Job) { j.Comment, j.Shape = "mine", "an array" }, ""},
+		{"that was moved out of our partitions", func(j *Job) { j.Partition = "other" }, "lost"},
+		{"of another partition", func(j *Job) { j.Partition, j.ID = "other", 8 }, ""},
+		{"an array", func(j *Job) { j.Shape, j.Held = "an array", true }, "an array"},
+		{"a held one", func(j *Job) { j.Held = true }, "held"},
+		{"an odd one", func(j *Job) { j.Odd = "features joined by |" }, "features joined by |"},
+		{"without GPU", func(j *Job) { j.Request.GPUs = 0 }, "asks for no GPU"},
+		{"on no nodes", func(j *Job) { j.Request.Nodes = 0 }, "2 GPUs cannot be divided equally over 0 nodes"},
+		{"an uneven gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 3, 2 }, "3 GPUs cannot be divided equally over 2 nodes"},
+		{"an even gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 4, 2 }, ours},
+		{"named more nodes than it needs", func(j *Job) { j.Request.Pin = []string{"n1", "n2"} }, "names 2 nodes and asks for 1"},
+		{"named its node", func(j *Job) { j.Request.Pin = []string{"n1"} }, ours},
+		{"runs, having named more nodes", func(j *Job) { j.Request.Pin, j.State = []string{"n1", "n2"}, Running }, ours},
+	} {
+		j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=res18.json", State: Pending, Request: plainRequest()}
+		c.change(&j)
+		s := viewer().sort(Observed{At: noon, Jobs: []Job{j}}, known)
+		got := strings.Repeat(ours, len(s.tenants)) + strings.Repeat("lost", len(s.lost))
+		for _, o := range s.outside {
+			got += o.Why
+		}
+		if got != c.want {
+			t.Errorf("a job %s is %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
+	ago := func(s int) time.Time { return noon.Add(-time.Duration(s) * time.Second) }
+	for _, c := range []struct {
+		name string
+		job  Job
+		rec  Record
+		want string
+	}{
+		{"nothing in its way", Job{}, Record{}, ""},
+		{"another job", Job{Dependency: true}, Record{}, "waits for another job"},
+		{"its own last run", Job{Completing: true}, Record{}, "its last run is still being cleaned up"},
+		{"its user", Job{}, Record{NotBefore: noon.Add(time.Second)}, "its user wants it to begin later"},
+		{"its user, until now", Job{}, Record{NotBefore: noon}, ""},
+		{"one start that failed just now", Job{}, Record{Failed: 1, FailedAt: noon}, ""},
+		{"two that failed less than a round ago", Job{}, Record{Failed: 2, FailedAt: ago(299)}, "did not start 2 times in a row, is tried again later"},
+		{"two that failed a round ago", Job{}, Record{Failed: 2, FailedAt: ago(300)}, ""},
+		{"four that failed less than three rounds ago", Job{}, Record{Failed: 4, FailedAt: ago(899)}, "did not start 4 times in a row, is tried again later"},
+		{"four that failed three rounds ago", Job{}, Record{Failed: 4, FailedAt: ago(900)}, ""},
+		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)}, "did not start 100 times in a row, is tried again later"},
+		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
+	} {
+		if got := viewer().barred(&tenant{Job: c.job}, c.rec, noon); got != c.want {
+			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
+	half := gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}
+	holds := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=x.json", State: Running, Request: plainRequest(),
+		Runs: Allocated{Nodes: []string{"n1"}, PerNode: half}}
+	leaves := holds
+	leaves.State, leaves.Completing = Pending, true
+	for _, c := range []struct {
+		name      string
+		jobs      []Job
+		allocated gres.Vector
+		want      gres.Vector
+	}{
+		{"nobody", nil, gres.Vector{}, gres.Vector{}},
+		{"a job of ours", []Job{holds}, half, gres.Vector{}},
+		{"somebody else", nil, half, half},
+		{"a job of ours and somebody else", []Job{holds}, fourGPUs, half},
+		{"a job of ours that is being torn down", []Job{leaves}, half, half},
+		{"a job of ours that started between two readings", []Job{holds}, gres.Vector{CPUs: 7}, gres.Vector{CPUs: 1}},
+	} {
+		r := viewer()
+		seen := Observed{At: noon, Jobs: c.jobs, Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
+		s := r.sort(seen, nil)
+		if got := r.snapshot(s, account(nil, nil, s.tenants, noon)).Nodes[0].Foreign; got != c.want {
+			t.Errorf("held by %s: foreign %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
+	nodes := []Node{
+		{Name: "b1", Partitions: []string{"big", "other"}, Total: fourGPUs},
+		{Name: "c1", Partitions: []string{"gpu"}, Total: gres.Vector{CPUs: 24, Memory: 500000}},
+		{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs},
+		{Name: "n2", Partitions: []string{"gpu", "big"}, Total: fourGPUs},
+		{Name: "o1", Partitions: []string{"other"}, Total: fourGPUs},
+	}
+	for _, c := range []struct {
+		partitions []string
+		partition  string
+		pin        []string
+		want       string
+	}{
+		{[]string{"gpu", "big"}, "gpu", nil, "[n1 n2] of b1 n1 n2"},
+		{[]string{"gpu", "big"}, "big", nil, "[b1 n2] of b1 n1 n2"},
+		{[]string{"gpu", "big"}, "gpu", []string{"n1"}, "[n1] of b1 n1 n2"},
+		{[]string{"gpu"}, "gpu", nil, "[] of n1 n2"}, // no list: any
+		{[]string{"other"}, "other", nil, "[] of b1 o1"},
+	} {
+		r := viewer()
+		r.Settings.Partitions = c.partitions
+		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
+		j.Request.Pin = c.pin
+		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []Job{j}}, nil)
+		cluster := r.snapshot(s, account(nil, nil, s.tenants, noon))
+		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.names, " ")); got != c.want {
+			t.Errorf("%s of %v, named %v: %s, want %s", c.partition, c.partitions, c.pin, got, c.want)
+		}
+	}
+}
+
+func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*tenant, *Settings)
+		want   bool
+	}{
+		{"declared a checkpoint", func(*tenant, *Settings) {}, false},
+		{"declared none", func(t *tenant, _ *Settings) { t.word.Saves = false }, true},
+		{"declared none, and that is allowed", func(t *tenant, s *Settings) { t.word.Saves, s.PreemptWithoutCheckpoint = false, true }, false},
+		{"is being torn down", func(t *tenant, _ *Settings) { t.Completing = true }, true},
+		{"cannot hear yet", func(t *tenant, _ *Settings) { t.Started = noon.Add(-4999 * time.Millisecond) }, true},
+		{"can hear since now", func(t *tenant, _ *Settings) { t.Started = noon.Add(-5 * time.Second) }, false},
+		{"was given its GPUs unevenly", func(t *tenant, _ *Settings) { t.Runs.Nodes, t.Runs.PerNode.GPUs = []string{"n1", "n2"}, 2 }, true},
+		{"holds nothing that we can see", func(t *tenant, _ *Settings) { t.Runs = Allocated{} }, true},
+	} {
+		r := viewer()
+		tn := &tenant{word: Word{Saves: true}, Job: Job{
+			ID: 7, State: Running, Started: noon.Add(-time.Hour), Dependency: true, Request: plainRequest(),
+			Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}},
+		}}
+		c.change(tn, &r.Settings)
+		got := r.policyJob(tn, Record{Own: plainRequest()}, scene{at: noon})
+		if got.Fixed != c.want || got.Barred != "" || got.Running == nil {
+			t.Errorf("a job that %s: fixed %v, want %v; %+v", c.name, got.Fixed, c.want, got)
+		}
+	}
+}
+
+func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
+	tn := &tenant{word: Word{Profile: "x.json", Length: time.Hour, Saves: true}, Job: Job{
+		ID: 7, Name: "train", State: Pending, TimeLimit: 3 * time.Hour, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
+	}}
+	rec := Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
+	got := viewer().policyJob(tn, rec, scene{at: noon})
+	want := policy.Job{
+		ID: 7, Name: "train", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100", Features: []string{"ib"}, Except: []string{"n3"},
+		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour, Restart: 45 * time.Second,
+	}
+	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+		t.Errorf("told\n%+v, want\n%+v", got, want)
+	}
+	tn.word.Length = 0
+	if got := viewer().policyJob(tn, rec, scene{at: noon}).Length; got != 3*time.Hour {
+		t.Errorf("length %s, want the time limit where nothing was declared", got)
+	}
+	tn.profile = steep(t)
+	if got := viewer().policyJob(tn, rec, scene{at: noon}).Restart; got != 30*time.Second {
+		t.Errorf("a restart costs %s, its profile says 10 s to save and 20 s to start", got)
+	}
+}
+
+func TestTasksAreCountedOnTheFullestNode(t *testing.T) {
+	for own, want := range map[[2]int]int{{1, 1}: 1, {1, 4}: 4, {2, 2}: 1, {2, 3}: 2, {2, 4}: 2, {0, 3}: 3, {0, 0}: 1, {4, 1}: 1} {
+		if got := tasksPerNode(Request{Nodes: own[0], Tasks: own[1]}); got != want {
+			t.Errorf("%d tasks on %d nodes: %d on one, want %d", own[1], own[0], got, want)
+		}
+	}
+}
+
+func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
+	nodes := map[string]Node{"n1": {Name: "n1", Total: fourGPUs}}
+	profile := steep(t)
+	for _, c := range []struct {
+		name    string
+		profile *sensitivity.Profile
+		runs    Allocated
+		want    float64
+	}{
+		{"its profile knows", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 2},
+		{"no profile", nil, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
+		{"a node that is not managed", profile, Allocated{Nodes: []string{"x1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
+		{"no node", profile, Allocated{}, 1},
+		{"no GPU", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
+	} {
+		tn := tenant{Job: Job{Runs: c.runs}, profile: c.profile}
+		if got := tn.gainOn(nodes); got != c.want {
+			t.Errorf("%s: runs at %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// steep is a model that trains twice as fast with twice its share of cores.
+func steep(t *testing.T) *sensitivity.Profile {
+	t.Helper()
+	p, err := sensitivity.Parse([]byte(`{"version":1,"model":"steep","task":"test","gpu_type":"any","batch":1,"cores_per_gpu":[3,6],
+		"memory_per_gpu_mib":[62500],"throughput_samples_per_s":[[100],[200]],"checkpoint_s":10,"start_s":20}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestTheNotesOfAJobNameWhatIsWrongWithItsProfile(t *testing.T) {
+	j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
+	tenants := viewer().sort(Observed{At: noon, Jobs: []Job{j}}, nil).tenants
+	if want := "gets the proportional share: not found"; !slices.ContainsFunc(tenants, func(t tenant) bool { return t.note == want }) {
+		t.Errorf("note %q, want %q", tenants[0].note, want)
+	}
+}
