@@ -27,6 +27,7 @@ type board struct {
 
 	now   *shelf // open servers by the GPUs that are free now
 	maybe *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
+	roomy set    // servers with more cores left than go with one GPU
 
 	index    map[string]int // server by name
 	stops    int            // running jobs that may still be stopped in this round
@@ -137,7 +138,7 @@ func (b *board) setUp() {
 		gpus += sv.Total.GPUs
 		b.stranded += sv.stranded()
 	}
-	b.now, b.maybe = newShelf(len(b.servers), largest), newShelf(len(b.servers), largest)
+	b.now, b.maybe, b.roomy = newShelf(len(b.servers), largest), newShelf(len(b.servers), largest), newSet(len(b.servers))
 	for i := range b.servers {
 		b.reshelve(i)
 	}
@@ -230,6 +231,11 @@ func (b *board) reshelve(n int) {
 	}
 	b.now.put(n, sv.open().GPUs)
 	b.maybe.put(n, sv.free.GPUs)
+	if sv.open().Minus(sv.wished).CPUs > sv.share.CPUs {
+		b.roomy.add(n)
+	} else {
+		b.roomy.drop(n)
+	}
 }
 
 // reseat changes the standing and size of job i where it sits.

@@ -125,16 +125,18 @@ func (g *gathering) add(shape, n int) {
 }
 
 // reprieve lets jobs go on as they were that turn out to have been stopped for nothing: others have left their place since, or
-// need less than was freed.
-func (b *board) reprieve() {
+// need less than was freed. It says whether there were any.
+func (b *board) reprieve() bool {
+	reprieved := false
 	for again := b.freed > 0; again; {
 		again = false
 		for _, i := range b.order {
 			if s := &b.seats[i]; s.stopped && s.reason != Grows && b.goOn(i) {
-				again = true
+				again, reprieved = true, true
 			}
 		}
 	}
+	return reprieved
 }
 
 // goOn puts stopped job i back to where and what it was, if there is room for that.

@@ -16,29 +16,128 @@ type growth struct {
 	net float64
 }
 
+// trifle is a gain, in GPU-seconds, that may be a rounding error.
+const trifle = 1e-3
+
+// passes bounds how often the changes that gain more than they cost are looked for anew, since one may make room for another.
+const passes = 4
+
+// improve changes running jobs where that gains more than it costs: first by what is free where they are, then by moves to idle
+// servers, last by trades on a server, which cost more than one restart.
+func (b *board) improve() {
+	for again, pass := true, 0; again && pass < passes; pass++ {
+		again = b.grow()
+		if !b.wanted() {
+			again = b.relocate() || again
+		}
+		again = b.trade() || again
+	}
+}
+
 // grow restarts running jobs where they are with more of what is left, as long as one gains more than its restart costs; where
 // the rules limit restarts, those that gain most.
-func (b *board) grow() {
-	for b.stops > 0 {
-		all := b.growths()
-		if len(all) == 0 {
-			return
-		}
+func (b *board) grow() bool {
+	grown := false
+	for all := b.growths(); len(all) > 0 && b.stops > 0; all = b.growths() {
 		slices.SortFunc(all, func(x, y growth) int { return cmp.Or(cmp.Compare(y.net, x.net), cmp.Compare(x.job, y.job)) })
 		for _, g := range all {
 			s := &b.seats[g.job]
 			if b.stops > 0 && s.standing == kept && b.allHave(s.servers, g.to.Size.Minus(s.size)) {
 				b.restart(g.job, g.to)
+				grown = true
 			}
 		}
 	}
+	return grown
+}
+
+// trade lets the jobs that gain most by it have what others on their server give back, as long as that is worth all the restarts.
+func (b *board) trade() bool {
+	traded := false
+	for n := range b.servers {
+		for range passes * len(b.servers[n].jobs) {
+			if !b.tradeOn(n) {
+				break
+			}
+			traded = true
+		}
+	}
+	return traded
+}
+
+func (b *board) tradeOn(n int) bool {
+	if b.stops <= 0 {
+		return false
+	}
+	g, plan := b.bestTrade(n)
+	if g.net <= trifle {
+		return false
+	}
+	b.carryOut(&plan, b.jobs[g.job].ID)
+	if b.seats[g.job].standing == kept {
+		b.restart(g.job, g.to)
+	} else {
+		b.reseat(g.job, fresh, g.to)
+	}
+	return true
+}
+
+func (b *board) bestTrade(n int) (growth, clearing) {
+	best := growth{net: trifle}
+	var how clearing
+	for _, i := range b.servers[n].jobs {
+		s := &b.seats[i]
+		if len(s.servers) > 1 || b.netGain(i, s.menu.demand().Gain) <= trifle || !b.resizable(i) {
+			continue
+		}
+		for _, o := range above(s) {
+			plan := clearing{server: n}
+			missing := o.Size.Minus(s.size).Minus(b.servers[n].open())
+			if b.netGain(i, o.Gain) <= best.net || !b.giveBack(&plan, missing, i) {
+				continue
+			}
+			if net := b.netTrade(i, o, plan); net > best.net && b.within(plan, i) {
+				best, how = growth{i, o, net}, plan
+			}
+		}
+	}
+	return best, how
+}
+
+// netTrade is what a trade brings all together until the first of them ends, less the cost of the restarts.
+func (b *board) netTrade(i int, to sensitivity.Option, plan clearing) float64 {
+	ahead := b.ahead(i)
+	for _, s := range plan.shrinks {
+		ahead = min(ahead, b.ahead(s.job))
+	}
+	net := b.netOver(i, to.Gain, ahead)
+	for _, s := range plan.shrinks {
+		net += b.netOver(s.job, s.to.Gain, ahead)
+	}
+	return net
+}
+
+// within says whether the rules allow to restart so many.
+func (b *board) within(plan clearing, i int) bool {
+	stops := asInt(b.restarts(i))
+	for _, s := range plan.shrinks {
+		stops += asInt(b.restarts(s.job))
+	}
+	return stops <= b.stops
+}
+
+func asInt(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // growths finds on each server the running job with most to gain.
 func (b *board) growths() []growth {
 	var all []growth
 	for n := range b.servers {
-		if g := b.bestGrowth(n); g.net > 0 {
+		if g := b.bestGrowth(n); g.net > trifle {
 			all = append(all, g)
 		}
 	}
@@ -46,7 +145,7 @@ func (b *board) growths() []growth {
 }
 
 func (b *board) bestGrowth(n int) growth {
-	var best growth
+	best := growth{net: trifle}
 	if left := b.servers[n].open(); left.CPUs <= 0 && left.Memory <= 0 {
 		return best
 	}
@@ -70,20 +169,17 @@ func (b *board) restart(i int, to sensitivity.Option) {
 	b.reseat(i, fresh, to)
 }
 
-// passes bounds how often all jobs are looked through for one that would be better off elsewhere.
-const passes = 4
-
-// relocate moves jobs to servers with idle GPUs where they gain more than it costs. It does so only while nobody waits for GPUs,
-// since a move may break up the room that somebody waits for.
-func (b *board) relocate() {
-	for moved, pass := !b.wanted(), 0; moved && pass < passes; pass++ {
-		moved = false
-		for _, i := range b.order {
-			moved = b.moveOn(i) || moved
-		}
-		b.widen()
-		b.grow()
+// relocate moves jobs to servers with idle GPUs where they gain more than it costs. It is for when nobody waits for GPUs, since a
+// move may break up the room that somebody waits for.
+func (b *board) relocate() bool {
+	moved := false
+	for _, i := range b.order {
+		moved = b.moveOn(i) || moved
 	}
+	if moved {
+		b.widen()
+	}
+	return moved
 }
 
 // moveOn moves job i to where it gains most, and says whether it did.
@@ -108,7 +204,7 @@ func (b *board) moveOn(i int) bool {
 
 func (b *board) mayMove(i int) bool {
 	j, s := b.jobs[i], &b.seats[i]
-	if !j.Saves || s.cleared || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= 0 {
+	if !j.Saves || s.cleared || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
 		return false
 	}
 	return s.standing == fresh || s.standing == kept && b.stops > 0 && b.resizable(i)
@@ -117,9 +213,9 @@ func (b *board) mayMove(i int) bool {
 // betterPlace finds the server and the size with which job i gains most; -1 if it gains nowhere.
 func (b *board) betterPlace(i int) (server int, to sensitivity.Option) {
 	server = -1
-	best, seen := 0.0, 0
+	best, seen := trifle, 0
 	s := &b.seats[i]
-	b.now.from(s.size.GPUs, s.kind.zone.servers, func(n int) bool {
+	b.now.from(s.size.GPUs, s.kind.zone.servers.and(b.roomy), func(n int) bool {
 		for _, o := range b.menu(s.kind, s.size.GPUs, n).options {
 			if net := b.netGain(i, o.Gain); net > best*(1+tie) && n != s.servers[0] && o.Size.Fits(b.servers[n].open()) {
 				server, to, best = n, o, net
@@ -131,15 +227,21 @@ func (b *board) betterPlace(i int) (server int, to sensitivity.Option) {
 	return server, to
 }
 
-// netGain is what restarting job i with a new gain brings until the rules look no further, or until the job would have ended, less
-// the cost of the restart; in GPU-seconds at the proportional speed.
-func (b *board) netGain(i int, gain float64) float64 {
-	j, s := b.jobs[i], &b.seats[i]
+// netGain is what another gain brings to job i, less the cost of the restart; in GPU-seconds at the proportional speed.
+func (b *board) netGain(i int, gain float64) float64 { return b.netOver(i, gain, b.ahead(i)) }
+
+// ahead is how long a change to job i may count its gain: as far as the rules look, or until the job would have ended.
+func (b *board) ahead(i int) time.Duration {
 	ahead := b.c.Rules.horizon()
-	if left := remaining(j); left != unknown && s.gain > 0 {
-		ahead = min(ahead, time.Duration(float64(left)/s.gain))
+	if left, was := remaining(b.jobs[i]), b.seats[i].gain; left != unknown && was > 0 {
+		ahead = min(ahead, time.Duration(float64(left)/was))
 	}
-	net := worth(j, gain-s.gain, ahead)
+	return ahead
+}
+
+func (b *board) netOver(i int, gain float64, ahead time.Duration) float64 {
+	j := b.jobs[i]
+	net := worth(j, gain-b.seats[i].gain, ahead)
 	if b.restarts(i) {
 		net -= worth(j, gain, min(ahead, j.restartLoss(b.c.Now)))
 	}

@@ -136,12 +136,17 @@ func Greedy() Allocator {
 // Tune is Synergy-TUNE (OSDI'22, §4): every job that is owed a turn runs, at no less than its proportional speed, and what some
 // do not need goes to those that gain by it. Beyond the paper, sizes between the share and the demand are used.
 func Tune() Allocator {
-	return Allocator{"tune", func(m *menu) []sensitivity.Option { return m.options }, func(b *board) {
-		b.settle()
-		b.reprieve()
-		b.spread()
-		b.reprieve()
-	}}
+	return Allocator{"tune", func(m *menu) []sensitivity.Option { return m.options }, (*board).tune}
+}
+
+// tune arranges who starts, hands out what the least sizes left over, and lets go on as they were whom that made room for.
+func (b *board) tune() {
+	b.settle()
+	b.reprieve()
+	b.spread()
+	for pass := 0; pass < passes && b.reprieve(); pass++ {
+		b.improve()
+	}
 }
 
 func nothing(*board) {}

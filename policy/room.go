@@ -24,6 +24,7 @@ type shrink struct {
 	job   int
 	to    sensitivity.Option
 	freed gres.Vector // what is missing and it gives back
+	loss  float64     // for what is missing, in GPU-seconds at the proportional speed
 }
 
 // disturbs says whether a clearing stops job v.
@@ -65,6 +66,9 @@ func (b *board) givers(i int, w way) []clearing {
 	return all
 }
 
+// tries bounds how many nodes are compared of those that somebody would have to leave: they come in the order of who goes first.
+const tries = 16
+
 // leavers plans servers that somebody leaves, beginning with those whose turn is last.
 func (b *board) leavers(i int, w way) []clearing {
 	k := b.seats[i].kind
@@ -78,7 +82,7 @@ func (b *board) leavers(i int, w way) []clearing {
 			all = append(all, plan)
 		}
 		seen++
-		return seen < max(looks, 4*w.nodes)
+		return seen < max(tries, 4*w.nodes)
 	})
 	return all
 }
@@ -241,34 +245,54 @@ func (b *board) nextToLeave(i int, sv *server, gone []int) int {
 	return last
 }
 
-// giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free: the one that loses least by it,
-// or, where none can give so much, those that can give most.
+// giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that lose least by
+// it for what they give.
 func (b *board) giveBack(plan *clearing, missing gres.Vector, i int) bool {
-	var able []shrink
-	for _, v := range b.servers[plan.server].jobs {
-		st := b.seats[v].standing
-		if v != i && (st == loose || st == kept) && !slices.Contains(plan.leaves, v) && b.resizable(v) {
-			if s := b.shrunk(v, missing); s.freed != (gres.Vector{}) {
-				able = append(able, s)
-			}
-		}
-	}
-	slices.SortFunc(able, func(x, y shrink) int {
-		return cmp.Or(cmp.Compare(y.freed.CPUs, x.freed.CPUs), cmp.Compare(y.freed.Memory, x.freed.Memory),
-			cmp.Compare(b.loss(x), b.loss(y)), cmp.Compare(x.job, y.job))
-	})
-	var shrinks []shrink
-	for _, s := range able {
-		if s = b.shrunk(s.job, missing); s.freed == (gres.Vector{}) {
+	able := b.able(plan, missing, i)
+	left := missing
+	for k := range able {
+		if able[k] = b.shrunk(able[k].job, left); able[k].freed == (gres.Vector{}) {
 			continue // others have freed what it could
 		}
-		shrinks, missing = append(shrinks, s), missing.Minus(s.freed)
-		if covered(missing) {
-			plan.shrinks = shrinks
+		plan.shrinks, left = append(plan.shrinks, able[k]), left.Minus(able[k].freed)
+		if covered(left) {
+			plan.shrinks = needed(plan.shrinks, missing)
 			return true
 		}
 	}
+	plan.shrinks = nil
 	return false
+}
+
+// able lists how far the jobs on the plan's server that may be asked can shrink.
+func (b *board) able(plan *clearing, missing gres.Vector, i int) []shrink {
+	var able []shrink
+	for _, v := range b.servers[plan.server].jobs {
+		if v == i || slices.Contains(plan.leaves, v) {
+			continue
+		}
+		if s := b.shrunk(v, missing); s.freed != (gres.Vector{}) && b.resizable(v) {
+			s.loss = -b.netOver(v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed, missing)
+			able = append(able, s)
+		}
+	}
+	slices.SortFunc(able, func(x, y shrink) int { return cmp.Or(cmp.Compare(x.loss, y.loss), cmp.Compare(x.job, y.job)) })
+	return able
+}
+
+// needed leaves out whose part the others free as well.
+func needed(shrinks []shrink, missing gres.Vector) []shrink {
+	for _, s := range shrinks {
+		missing = missing.Minus(s.freed)
+	}
+	return slices.DeleteFunc(shrinks, func(s shrink) bool {
+		without := missing.Plus(s.freed)
+		if !covered(without) {
+			return false
+		}
+		missing = without
+		return true
+	})
 }
 
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
@@ -290,9 +314,6 @@ func (b *board) shrunk(v int, missing gres.Vector) shrink {
 	}
 	return best
 }
-
-// loss is what a shrink costs, in GPU-seconds at the proportional speed.
-func (b *board) loss(s shrink) float64 { return -b.netGain(s.job, s.to.Gain) }
 
 // resizable says whether running job i may be restarted where it is with another size: it saves, it could be started there today,
 // and all its nodes are of one shape.
@@ -350,9 +371,20 @@ func (b *board) carryOut(p *clearing, id int) {
 		}
 	}
 	for _, s := range p.shrinks {
-		b.stop(s.job, Shrinks, fmt.Sprintf("gives back what it held beyond its share, for job %d", id))
-		b.reseat(s.job, b.seats[s.job].standing, s.to)
+		st := b.seats[s.job].standing
+		if st != fresh {
+			b.stop(s.job, Shrinks, b.thanks(s, id))
+		}
+		b.reseat(s.job, st, s.to)
 	}
+}
+
+// thanks says why a job shrinks for another.
+func (b *board) thanks(s shrink, id int) string {
+	if s.to.Gain >= b.seats[s.job].gain {
+		return fmt.Sprintf("gives what makes it no faster to job %d", id)
+	}
+	return fmt.Sprintf("gives back what it held beyond its share, for job %d", id)
 }
 
 // claim raises running job i, if it is slower than it is owed, to the least that keeps the promise, from what is free or was lent.

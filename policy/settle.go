@@ -16,12 +16,15 @@ func (b *board) settle() {
 	for _, group := range alikeIn(movers, b.comparePlaces) {
 		b.exchange(group)
 	}
-	if b.wanted() {
-		return
+	if !b.wanted() {
+		slices.SortFunc(movers, b.wantsMore)
+		for _, i := range movers {
+			b.resettle(i)
+		}
 	}
-	slices.SortFunc(movers, b.wantsMore)
-	for _, i := range movers {
-		b.resettle(i)
+	for n := range b.servers {
+		b.servers[n].wished = gres.Vector{}
+		b.reshelve(n)
 	}
 }
 
@@ -155,8 +158,10 @@ func (b *board) wishOf(m *menu) gres.Vector {
 
 // wishUpon notes on its server what job i would like beyond what it has.
 func (b *board) wishUpon(i, sign int) {
-	sv := &b.servers[b.seats[i].servers[0]]
+	n := b.seats[i].servers[0]
+	sv := &b.servers[n]
 	sv.wished = sv.wished.Plus(b.wish(i).Minus(b.seats[i].size).Times(sign))
+	b.reshelve(n)
 }
 
 // resettle moves job i to the node that suits its wish best, if there is a better one than its own.
@@ -169,7 +174,7 @@ func (b *board) resettle(i int) {
 	b.lift(i)
 	to := b.bestFor(i)
 	if to < 0 {
-		to = home // kept for another job since i was seated there
+		to = home
 	}
 	b.sit(i, to)
 }
@@ -178,12 +183,12 @@ func (b *board) resettle(i int) {
 const looks = 64
 
 // bestFor finds the server with the least left over on which the wish of job i fits beside the wishes of others, or the one
-// with the most cores left where none has enough; -1 if i may be started nowhere else than where it was.
+// with the most cores left where none has enough; -1 where there is no room beyond the share.
 func (b *board) bestFor(i int) int {
 	k, w := b.seats[i].kind, way{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
 	var least gres.Vector
-	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
+	b.now.from(w.gpus, k.zone.servers.and(b.roomy), func(n int) bool {
 		sv := &b.servers[n]
 		if b.bars(k, n) || !b.least(i, w, n).Size.Fits(sv.open()) {
 			return true

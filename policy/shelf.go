@@ -1,6 +1,9 @@
 package policy
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // set is a set of servers, one bit each.
 type set []uint64
@@ -10,6 +13,15 @@ func newSet(servers int) set { return make(set, (servers+63)/64) }
 func (s set) add(n int)      { s[n/64] |= 1 << (n % 64) }
 func (s set) drop(n int)     { s[n/64] &^= 1 << (n % 64) }
 func (s set) has(n int) bool { return s[n/64]&(1<<(n%64)) != 0 }
+
+// and is what two sets have in common.
+func (s set) and(t set) set {
+	both := slices.Clone(s)
+	for w := range both {
+		both[w] &= t[w]
+	}
+	return both
+}
 
 // meets says whether two sets have a server in common.
 func (s set) meets(t set) bool {

@@ -8,16 +8,14 @@ import (
 )
 
 // spread hands out what the least sizes left over. Jobs that start or restart anyway come first, since their size costs nothing;
-// gangs across nodes next, since they can only have what all their nodes have; then running jobs, where the gain is worth a
-// restart.
+// gangs across nodes next, since they can only have what all their nodes have; then running jobs, where a change is worth a restart.
 func (b *board) spread() {
 	b.freshen()
 	for n := range b.servers {
 		b.spreadOn(n)
 	}
 	b.widen()
-	b.grow()
-	b.relocate()
+	b.improve()
 }
 
 // freshen takes running jobs that were stopped and stay where they are down to their least: since they restart, their size is free
