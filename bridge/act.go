@@ -228,12 +228,13 @@ func (a *acting) closeAccount(job int) {
 }
 
 // seeOff gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
-// still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing.
+// still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing, and one
+// that somebody holds is left as it is.
 func (a *acting) seeOff(ctx context.Context, s *step) error {
 	j := a.now[s.Job]
 	if j.State == Pending {
 		err := a.update(ctx, s, a.leased(s))
-		if err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrNotPending) {
+		if err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrNotPending) && !errors.Is(err, ErrHeld) {
 			return err
 		}
 	}
