@@ -47,39 +47,17 @@ func TestDyingAtAnyCallLosesNoJob(t *testing.T) {
 	}
 }
 
-// mortal is a ledger that a dead process cannot write to.
-type mortal struct {
-	bridge.Ledger
-	line *slurmtest.Line
-}
-
-func (m mortal) Intend(i bridge.Intent) error {
-	if m.line.Dead() {
-		return slurmtest.ErrDied
-	}
-	return m.Ledger.Intend(i)
-}
-
-func (m mortal) Settle(records map[int]bridge.Record, report bridge.Report) error {
-	if m.line.Dead() {
-		return slurmtest.ErrDied
-	}
-	return m.Ledger.Settle(records, report)
-}
-
 // dieOnce dies at call n of the round after the stage is set, and says whether the round had as many calls.
 func dieOnce(t *testing.T, n int, moment slurmtest.Moment) bool {
 	w := newWorld(t, 1, small)
 	ids := stage(w)
 	w.start(slurmtest.DieAt(n, moment))
-	w.runner.Settings.Policy, w.runner.Ledger = policy.LAS(), mortal{w.book, w.line}
 	_, err := w.runner.Round(ctx)
 	died := errors.Is(err, slurmtest.ErrDied)
 	if err != nil && !died {
 		t.Fatalf("round: %v", err)
 	}
 	w.start(nil)
-	w.runner.Settings.Policy = policy.LAS()
 	for k := 0; w.slurm.Active() > 0; k++ {
 		if k > 60 {
 			t.Fatalf("jobs left after %d rounds", k)
@@ -107,7 +85,6 @@ func TestAnErrorAtAnyCallIsOvercomeByTheNextRounds(t *testing.T) {
 			w := newWorld(t, 1, small)
 			ids := stage(w)
 			w.start(slurmtest.FailAt(n, slurmtest.Before, fault))
-			w.runner.Settings.Policy = policy.LAS()
 			for k := 0; w.slurm.Active() > 0 && k < 60; k++ {
 				began := w.clock.Now()
 				_, _ = w.runner.Round(ctx) // the report says it; what counts here is the end

@@ -37,30 +37,78 @@ type world struct {
 
 func newWorld(t *testing.T, nodes int, total gres.Vector) *world {
 	t.Helper()
+	return newSite(t, slurmtest.Rack(nodes, total, "gpu", "other"))
+}
+
+func newSite(t *testing.T, nodes []bridge.Node) *world {
+	t.Helper()
 	w := &world{t: t, clock: slurmtest.NewClock(epoch), book: &ledger.Memory{}}
-	w.slurm = slurmtest.New(w.clock, slurmtest.Options{
-		Nodes: slurmtest.Rack(nodes, total, "gpu", "other"), SchedulerDelay: time.Millisecond,
-	})
+	w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: nodes, SchedulerDelay: time.Millisecond})
 	w.clock.AfterEach(func() {
 		if err := w.slurm.Invariants(); err != nil {
 			t.Errorf("at %s: %v", w.clock.Now().Sub(epoch), err)
 		}
 	})
+	w.runner = &bridge.Runner{Settings: bridge.Settings{
+		Partitions: []string{"gpu"}, Policy: policy.FIFO(), Allocator: policy.Tune(),
+		Round: 300 * time.Second, Lease: 900 * time.Second, RestartCost: 30 * time.Second,
+		StartTimeout: 20 * time.Second, Poll: time.Second, Parallel: 1,
+	}}
 	w.start(nil)
 	return w
 }
 
-// start starts a daemon, whose connection breaks as the fault says.
+// start starts a daemon with the settings of the last one, whose connection breaks as the fault says.
 func (w *world) start(fault slurmtest.Fault) {
-	w.line = slurmtest.NewLine(w.slurm, w.clock, fault)
+	w.line = slurmtest.NewLine(w.slurm, w.clock, func(c slurmtest.Call, at slurmtest.Moment) error {
+		if at == slurmtest.Before {
+			w.mustBeFree(c.Update)
+		}
+		if fault == nil {
+			return nil
+		}
+		return fault(c, at)
+	})
 	w.runner = &bridge.Runner{
-		Slurm: w.line, Ledger: w.book, Clock: w.line, Profiles: w.profile,
-		Settings: bridge.Settings{
-			Partitions: []string{"gpu"}, Policy: policy.FIFO(), Allocator: policy.Tune(),
-			Round: 300 * time.Second, Lease: 900 * time.Second, RestartCost: 30 * time.Second,
-			StartTimeout: 20 * time.Second, Poll: time.Second, Parallel: 1,
-		},
+		Slurm: w.line, Ledger: mortal{w.book, w.line}, Clock: w.line, Profiles: w.profile, Settings: w.runner.Settings,
 	}
+}
+
+// mustBeFree holds every start to the promise that places are freed before they are given.
+func (w *world) mustBeFree(u bridge.Update) {
+	if len(u.Request.Pin) == 0 || u.Begin.After(w.clock.Now()) {
+		return
+	}
+	seen, err := w.slurm.Observe(ctx)
+	if err != nil {
+		w.t.Error(err)
+	}
+	gpus := u.Request.GPUs / u.Request.Nodes
+	for _, n := range seen.Nodes {
+		if slices.Contains(u.Request.Pin, n.Name) && (n.Completing || gpus > n.Total.GPUs-n.Allocated.GPUs) {
+			w.t.Errorf("job %d was started on %s, of which %s are held, completing %v", u.Job, n.Name, n.Allocated, n.Completing)
+		}
+	}
+}
+
+// mortal is a ledger that a dead process cannot write to.
+type mortal struct {
+	bridge.Ledger
+	line *slurmtest.Line
+}
+
+func (m mortal) Intend(i bridge.Intent) error {
+	if m.line.Dead() {
+		return slurmtest.ErrDied
+	}
+	return m.Ledger.Intend(i)
+}
+
+func (m mortal) Settle(records map[int]bridge.Record, report bridge.Report) error {
+	if m.line.Dead() {
+		return slurmtest.ErrDied
+	}
+	return m.Ledger.Settle(records, report)
 }
 
 // profile reads one of the paper's models.
@@ -479,13 +527,11 @@ func TestAttainedServiceSurvivesARestartOfTheDaemonAndTheLossOfItsLedger(t *test
 	}
 	before := attained()
 	w.start(nil)
-	w.runner.Settings.Policy = policy.LAS()
 	if after := attained(); after != before || before < 890 {
 		t.Errorf("attained %.1f GPU-seconds before, %.1f after the restart", before, after)
 	}
 	w.book = &ledger.Memory{}
 	w.start(nil)
-	w.runner.Settings.Policy = policy.LAS()
 	if after := attained(); after != before {
 		t.Errorf("attained %.1f GPU-seconds before, %.1f after the ledger was lost", before, after)
 	}

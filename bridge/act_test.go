@@ -1,0 +1,466 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// oneGPU is a server on which one job must leave for another.
+var oneGPU = gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
+
+// challenge submits a job, lets it run, and submits one that has had less service: the next round stops the first for the second.
+func challenge(w *world, comment string, change ...func(*slurmtest.Spec)) (first, second int) {
+	w.t.Helper()
+	w.runner.Settings.Policy = policy.LAS()
+	first = w.submit(1, comment, change...)
+	w.rounds(2)
+	return first, w.submit(1, model("gnmt"))
+}
+
+func saves(d time.Duration) func(*slurmtest.Spec) {
+	return func(s *slurmtest.Spec) { s.Work.Save = d }
+}
+
+func hangs(s *slurmtest.Spec) { s.Work.OnSignal = slurmtest.Hangs }
+
+// upon is a fault that strikes once, at a moment of the first call of that verb for that job.
+func upon(verb slurmtest.Verb, job int, moment slurmtest.Moment, do func() error) slurmtest.Fault {
+	struck := false
+	return func(c slurmtest.Call, at slurmtest.Moment) error {
+		if struck || c.Verb != verb || c.Job != job || at != moment {
+			return nil
+		}
+		struck = true
+		return do()
+	}
+}
+
+func die() error { return slurmtest.ErrDied }
+
+// mustKeepAll checks that the jobs lost nothing of what they had done.
+func (w *world) mustKeepAll(ids ...int) {
+	w.t.Helper()
+	for _, id := range ids {
+		past, _ := w.slurm.History(id)
+		for _, run := range past.Runs {
+			if run.Lost != 0 {
+				w.t.Errorf("job %d lost %s of progress", id, run.Lost)
+			}
+		}
+	}
+}
+
+// mustBeAsSubmitted checks that no waiting job carries anything but its user's own request.
+func (w *world) mustBeAsSubmitted() {
+	w.t.Helper()
+	for _, id := range w.slurm.Altered() {
+		w.t.Errorf("job %d waits with %+v, which its user did not ask for", id, w.job(id).Request)
+	}
+}
+
+// record is what the ledger knows of a job.
+func (w *world) record(id int) bridge.Record {
+	w.t.Helper()
+	records, _, err := w.book.Load()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return records[id]
+}
+
+func TestAVictimIsAskedOnceAlsoWhenTheDaemonDiesMeanwhile(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, model("gnmt"), saves(20*time.Second))
+	w.start(upon(slurmtest.Signal, first, slurmtest.After, die))
+	if _, err := w.runner.Round(ctx); !errors.Is(err, slurmtest.ErrDied) {
+		t.Fatalf("round: %v, want it to die", err)
+	}
+	w.sleep(5 * time.Second)
+	w.start(nil)
+	report := w.round()
+	if s := step(t, report, first, bridge.Preempt); s.Error != "" || w.line.Count(slurmtest.Signal) != 0 {
+		t.Errorf("signalled %d times more: %+v", w.line.Count(slurmtest.Signal), s)
+	}
+	w.mustRun(second, "n1", 1)
+	w.mustKeepAll(first)
+}
+
+func TestTheGraceOfAVictimCountsFromWhenItWasAsked(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, _ := challenge(w, model("gnmt"), hangs)
+	w.start(upon(slurmtest.Signal, first, slurmtest.After, die))
+	asked := w.clock.Now()
+	if _, err := w.runner.Round(ctx); !errors.Is(err, slurmtest.ErrDied) {
+		t.Fatalf("round: %v, want it to die", err)
+	}
+	w.sleep(20 * time.Second)
+	w.start(nil)
+	w.round()
+	past, _ := w.slurm.History(first)
+	if took := past.Runs[0].Stop.Sub(asked); took != 30*time.Second {
+		t.Errorf("stopped by force %s after it was asked, its grace is 30 s", took)
+	}
+}
+
+func TestAVictimThatSavesLongerThanARoundHoldsNoRoundUp(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, "synergy-profile=gnmt.json synergy-checkpoint=USR1@600", saves(400*time.Second))
+	began := w.clock.Now()
+	report := w.round()
+	if took := w.clock.Now().Sub(began); took != 300*time.Second {
+		t.Errorf("a round of %s, the next one is due after 300 s", took)
+	}
+	for _, s := range []bridge.Step{step(t, report, first, bridge.Preempt), step(t, report, second, bridge.Start)} {
+		if s.Error != "not done before the next round was due" {
+			t.Errorf("%s of job %d: %q", s.Verb, s.Job, s.Error)
+		}
+	}
+	if w.round(); w.line.Count(slurmtest.Signal) != 1 {
+		t.Errorf("signalled %d times", w.line.Count(slurmtest.Signal))
+	}
+	w.mustRun(second, "n1", 1)
+	w.mustKeepAll(first)
+}
+
+func TestAStartWaitsAsLongAsItsVictimSaves(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, model("gnmt"), saves(25*time.Second))
+	report := w.round()
+	if s := step(t, report, second, bridge.Start); s.Error != "" || s.Took < 25*time.Second {
+		t.Errorf("start: %+v, want it after the 25 s that the victim saves", s)
+	}
+	w.mustKeepAll(first)
+}
+
+func TestAStartWaitsForATeardownThatIsNotOurs(t *testing.T) {
+	w := newWorld(t, 1, server)
+	other := w.submit(1, "", func(s *slurmtest.Spec) { s.Lease, s.Work.OnTerm = 0, slurmtest.Hangs })
+	w.sleep(time.Minute)
+	w.slurm.Cancel(other) // and it holds its node for 30 s
+	id := w.submit(1, model("res18"))
+	report := w.round()
+	if s := step(t, report, id, bridge.Start); s.Error != "" || s.Took < 30*time.Second {
+		t.Errorf("start: %+v", s)
+	}
+	w.mustRun(id, "n1", 9)
+}
+
+func TestAWinnerStartsWhenTheLastOfItsVictimsHasLeft(t *testing.T) {
+	for nodes, total := range map[int]gres.Vector{1: {GPUs: 2, CPUs: 6, Memory: 125000}, 2: oneGPU} {
+		t.Run(fmt.Sprintf("on %d nodes", nodes), func(t *testing.T) {
+			w := newWorld(t, nodes, total)
+			w.runner.Settings.Policy = policy.LAS()
+			quick, slow := w.submit(1, model("gnmt"), saves(time.Second)), w.submit(1, model("gnmt"), saves(25*time.Second))
+			w.rounds(2)
+			winner := w.submit(2, model("gnmt"), func(s *slurmtest.Spec) { s.Request.Nodes, s.Request.Tasks = nodes, nodes })
+			report := w.round()
+			if s := step(t, report, winner, bridge.Start); s.Error != "" || s.Took < 25*time.Second {
+				t.Errorf("start: %+v", s)
+			}
+			if j := w.job(winner); j.State != bridge.Running || len(j.Runs.Nodes) != nodes || j.Request.CPUs != nodes*j.Runs.PerNode.CPUs {
+				t.Errorf("winner: %+v", j)
+			}
+			w.mustKeepAll(quick, slow)
+			w.mustBeAsSubmitted()
+		})
+	}
+}
+
+func TestARestartInPlaceGivesAJobAnotherSizeAndLosesNothing(t *testing.T) {
+	w := newWorld(t, 1, server)
+	first := w.submit(1, model("alexnet"))
+	w.rounds(2)
+	before := w.job(first).Runs.PerNode.CPUs
+	for range 7 {
+		w.submit(1, model("res18"))
+	}
+	report := w.rounds(1)
+	step(t, report, first, bridge.Preempt)
+	start := step(t, report, first, bridge.Start)
+	j := w.job(first)
+	if j.State != bridge.Running || j.Runs.PerNode != start.Grant.PerNode || j.Runs.PerNode.CPUs >= before || j.Restarts != 1 {
+		t.Errorf("%+v, want it running with less than %d cores, once restarted", j, before)
+	}
+	w.mustKeepAll(first)
+}
+
+func TestAJobThatIsCancelledMeanwhileIsInNobodysWay(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		cancel int // the first is the victim, the second takes its place
+		verb   slurmtest.Verb
+		at     slurmtest.Moment
+	}{
+		{"victim, before it is asked to leave", 1, slurmtest.Signal, slurmtest.Before},
+		{"victim, while it saves", 1, slurmtest.Signal, slurmtest.After},
+		{"victim, before its request is restored", 1, slurmtest.Update, slurmtest.Before},
+		{"winner, before its start", 2, slurmtest.Update, slurmtest.Before},
+		{"winner, after its start", 2, slurmtest.Update, slurmtest.After},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, 1, oneGPU)
+			first, second := challenge(w, model("gnmt"))
+			w.start(upon(c.verb, c.cancel, c.at, func() error {
+				w.slurm.Cancel(c.cancel)
+				return nil
+			}))
+			report := w.rounds(1)
+			if s := step(t, report, first, bridge.Preempt); s.Error != "" {
+				t.Errorf("preempt: %+v", s)
+			}
+			w.rounds(1)
+			if past, _ := w.slurm.History(c.cancel); past.End != slurmtest.Cancelled {
+				t.Errorf("job %d ended %q", c.cancel, past.End)
+			}
+			w.mustRun(first+second-c.cancel, "n1", 1)
+		})
+	}
+}
+
+func TestAJobThatIsCancelledBeforeItsLeaseIsSaidEndsOnlyItsOwnStep(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.submit(8, model("res50"))
+	gone, other := w.submit(1, model("res18")), w.submit(1, model("res18"))
+	w.start(upon(slurmtest.Update, gone, slurmtest.Before, func() error {
+		w.slurm.Cancel(gone)
+		return nil
+	}))
+	report := w.round()
+	if s := step(t, report, gone, bridge.Renew); !strings.Contains(s.Error, "not pending") {
+		t.Errorf("renewed the lease of a job that is over: %+v", s)
+	}
+	if s := step(t, report, other, bridge.Renew); s.Error != "" {
+		t.Errorf("the other: %+v", s)
+	}
+}
+
+func TestAVictimThatItsUserHoldsMeanwhileStillMakesRoom(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, model("gnmt"))
+	w.start(upon(slurmtest.Signal, first, slurmtest.After, func() error {
+		w.slurm.Hold(first)
+		return nil
+	}))
+	w.round()
+	w.mustRun(second, "n1", 1)
+	w.mustKeepAll(first)
+}
+
+func TestAJobIsNotStartedElsewhereUnlessItsLastRunWasStopped(t *testing.T) {
+	w := newWorld(t, 2, gres.Vector{GPUs: 4, CPUs: 12, Memory: 250000})
+	w.runner.Settings.Policy, w.runner.Settings.Hook = policy.SRTF(), &hook{refuse: errors.New("the file system is full")}
+	w.submit(3, model("gnmt")+" synergy-length=10h")
+	moved := w.submit(1, model("gnmt")+" synergy-length=9h")
+	w.rounds(2)
+	w.submit(3, model("gnmt")+" synergy-length=8h")
+	w.rounds(1)
+	winner := w.submit(4, model("gnmt")+" synergy-length=1h")
+	began := w.clock.Now()
+	report := w.round()
+	if s := step(t, report, moved, bridge.Start); s.Error != "its place was not freed" || slices.Equal(s.Grant.Nodes, w.job(moved).Runs.Nodes) {
+		t.Errorf("start of the job that was to move: %+v to %+v", s, s.Grant)
+	}
+	if s := step(t, report, winner, bridge.Start); s.Error != "its place was not freed" {
+		t.Errorf("start of the winner: %+v", s)
+	}
+	if took := w.clock.Now().Sub(began); took > 5*time.Second {
+		t.Errorf("known after %s", took)
+	}
+}
+
+func TestAJobWhoseStartsFailIsTriedLessAndLessOften(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("res18"))
+	broken := true
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		if broken && at == slurmtest.Before && c.Verb == slurmtest.Update {
+			w.slurm.Drain("n1") // behind the back of every round
+		}
+		return nil
+	})
+	var tried []int
+	for n := 1; n <= 12; n++ {
+		report := w.round()
+		for _, s := range report.Steps {
+			if s.Verb == bridge.Start {
+				tried = append(tried, n)
+			}
+		}
+		w.mustBeAsSubmitted()
+		w.slurm.Resume("n1")
+		w.sleep(epoch.Add(time.Duration(n) * 300 * time.Second).Sub(w.clock.Now()))
+	}
+	if want := []int{1, 2, 4, 7, 11}; !slices.Equal(tried, want) {
+		t.Errorf("tried in rounds %v, want %v", tried, want)
+	}
+	broken = false
+	w.rounds(4)
+	w.mustRun(id, "n1", 9)
+	if rec := w.record(id); rec.Failed != 0 || !rec.FailedAt.IsZero() || rec.Starts != 1 {
+		t.Errorf("after it has started: %+v, want the failures forgotten", rec)
+	}
+}
+
+func TestAFailedStartIsTakenBackLongBeforeTheRoundIsOver(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, model("gnmt"))
+	w.start(upon(slurmtest.Signal, first, slurmtest.After, func() error {
+		w.slurm.Drain("n1")
+		return nil
+	}))
+	began := w.clock.Now()
+	report := w.round()
+	if s := step(t, report, second, bridge.Start); s.Error != "did not start within 20s" {
+		t.Errorf("start on a drained node: %+v", s)
+	}
+	if took := w.clock.Now().Sub(began); took > 30*time.Second {
+		t.Errorf("known after %s", took)
+	}
+	if extra := w.job(second).Extra; !strings.Contains(extra, "did not start, is tried again") {
+		t.Errorf("its user is told %s", extra)
+	}
+	w.mustBeAsSubmitted()
+	w.slurm.Resume("n1")
+	w.rounds(2)
+	w.mustRun(second, "n1", 1)
+	w.mustKeepAll(first)
+}
+
+func TestNoStartIsLeftBehindWhenTheNextRoundIsDue(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, "synergy-profile=gnmt.json synergy-checkpoint=USR1@600", saves(290*time.Second))
+	w.start(upon(slurmtest.Signal, first, slurmtest.After, func() error {
+		w.slurm.Drain("n1")
+		return nil
+	}))
+	w.round()
+	w.mustBeAsSubmitted()
+	if j := w.job(second); !j.Begin.After(w.clock.Now()) || w.record(second).Failed != 1 {
+		t.Errorf("begins at %s, after %d failed starts", j.Begin, w.record(second).Failed)
+	}
+}
+
+func TestAStartThatComesAboutWhileItIsTakenBackStands(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("res18"))
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		switch {
+		case c.Verb != slurmtest.Update || at == slurmtest.After:
+		case len(c.Update.Request.Pin) > 0:
+			w.slurm.Drain("n1")
+		default: // the taking back
+			w.slurm.Resume("n1")
+			w.sleep(10 * time.Millisecond)
+		}
+		return nil
+	})
+	w.rounds(1)
+	w.mustRun(id, "n1", 9)
+	if report := w.rounds(1); len(report.Steps) != 0 {
+		t.Errorf("steps %+v for a job that runs as it should", report.Steps)
+	}
+}
+
+func TestAJobThatEndsBeforeAnybodyLooksHasStarted(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.runner.Settings.Poll = 10 * time.Minute
+	w.runner.Settings.Round, w.runner.Settings.Lease = time.Hour, 3*time.Hour
+	id := w.submit(1, model("res18"), length(time.Second))
+	if s := step(t, w.round(), id, bridge.Start); s.Error != "" || w.line.Count(slurmtest.Update) != 1 {
+		t.Errorf("start of a job of a second: %+v", s)
+	}
+}
+
+func TestWhatConcernsAllJobsEndsTheRoundAndTheNextOneGoesOn(t *testing.T) {
+	for _, fault := range []error{bridge.ErrDenied, bridge.ErrUnreachable} {
+		for _, verb := range []slurmtest.Verb{slurmtest.Update, slurmtest.Signal} {
+			t.Run(fmt.Sprintf("%v at %s", fault, verb), func(t *testing.T) {
+				w := newWorld(t, 1, oneGPU)
+				first, second := challenge(w, model("gnmt"))
+				third := w.submit(1, model("gnmt")) // waits: its lease is said before anybody is signalled
+				w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+					if c.Verb == verb && at == slurmtest.Before {
+						return fault
+					}
+					return nil
+				})
+				if _, err := w.runner.Round(ctx); !errors.Is(err, fault) {
+					t.Errorf("round: %v, want %v", err, fault)
+				}
+				if calls := w.line.Calls(); calls[len(calls)-1].Verb != verb {
+					t.Errorf("went on after %v: %+v", fault, calls)
+				}
+				w.mustRun(first, "n1", 1)
+				w.start(nil)
+				w.rounds(1)
+				w.mustRun(second, "n1", 1)
+				if j := w.job(third); j.State != bridge.Pending || !strings.Contains(j.Extra, "why") {
+					t.Errorf("the third: %+v", j)
+				}
+			})
+		}
+	}
+}
+
+func TestARoundThatIsToldToStopIsTakenUpByTheNext(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, model("gnmt"), saves(20*time.Second))
+	stoppable, stop := context.WithCancel(ctx)
+	w.start(upon(slurmtest.Signal, first, slurmtest.After, func() error {
+		stop()
+		return nil
+	}))
+	began := w.clock.Now()
+	if _, err := w.runner.Round(stoppable); !errors.Is(err, context.Canceled) || !w.clock.Now().Equal(began) {
+		t.Errorf("round: %v after %s, want it to end at once", err, w.clock.Now().Sub(began))
+	}
+	if calls := w.line.Calls(); calls[len(calls)-1].Verb != slurmtest.Signal {
+		t.Errorf("went on: %+v", calls)
+	}
+	w.round()
+	if n := w.line.Count(slurmtest.Signal); n != 1 {
+		t.Errorf("%d signals in both rounds", n)
+	}
+	w.mustRun(second, "n1", 1)
+	w.mustKeepAll(first)
+}
+
+func TestCallsInFlightAreBoundedAndEveryJobIsStartedOnce(t *testing.T) {
+	w := newWorld(t, 4, server)
+	w.runner.Settings.Parallel = 4
+	var flying atomic.Int32
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		switch {
+		case c.Verb != slurmtest.Update:
+		case at == slurmtest.After:
+			flying.Add(-1)
+		case flying.Add(1) > 4:
+			t.Errorf("%d calls in flight, want at most 4", flying.Load())
+		}
+		return nil
+	})
+	var ids []int
+	for range 32 {
+		ids = append(ids, w.submit(1, model("gnmt")))
+	}
+	w.round()
+	for _, id := range ids {
+		if j := w.job(id); j.State != bridge.Running {
+			t.Errorf("job %d is %s", id, j.State)
+		}
+	}
+	if n := w.line.Count(slurmtest.Update); n != 32 {
+		t.Errorf("%d updates for 32 starts", n)
+	}
+}
