@@ -1,0 +1,167 @@
+package bridge_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+)
+
+// Slurm requeues the jobs of a lost node with all that they carry, the pin to that node included.
+func TestAJobOfALostNodeIsFreeToStartAnywhereAfterOneRound(t *testing.T) {
+	for _, lost := range []string{"nothing", "the daemon", "the daemon and its ledger"} {
+		t.Run("with "+lost, func(t *testing.T) {
+			w := newWorld(t, 2, server)
+			w.submit(8, model("res50"), pinned("n2"))
+			id := w.submit(1, model("res18"))
+			own := w.job(id).Request
+			w.rounds(1)
+			w.mustRun(id, "n1", 9)
+			w.slurm.Down("n1")
+			switch lost {
+			case "the daemon and its ledger":
+				w.book = &ledger.Memory{}
+				fallthrough
+			case "the daemon":
+				w.start(nil)
+			}
+			w.rounds(1)
+			w.mustBeAsSubmitted()
+			if j := w.job(id); j.State != bridge.Pending || fmt.Sprint(j.Request) != fmt.Sprint(own) {
+				t.Errorf("%s with %+v, want it waiting with %+v", j.State, j.Request, own)
+			}
+			w.slurm.Resume("n1")
+			w.rounds(1)
+			w.mustRun(id, "n1", 9)
+		})
+	}
+}
+
+func TestAJobThatWasRequeuedKeepsItsPlaceInTheQueueWithoutTheLedger(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, _ := challenge(w, model("gnmt"))
+	w.rounds(1)
+	w.book = &ledger.Memory{}
+	w.start(nil)
+	for _, j := range w.round().Snapshot.Jobs {
+		if j.ID == first && !j.Arrival.Equal(epoch) {
+			t.Errorf("arrived at %s, want %s, as before its restart", j.Arrival, epoch)
+		}
+	}
+}
+
+func TestTheNumbersOfRoundsGoOnOverACrash(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.submit(1, model("res18"))
+	w.rounds(3)
+	id := w.submit(1, model("res18"))
+	last := w.runner.Last
+	w.start(upon(slurmtest.Update, id, slurmtest.Before, die))
+	w.runner.Last = last
+	if _, err := w.runner.Round(ctx); !errors.Is(err, slurmtest.ErrDied) {
+		t.Fatalf("round: %v, want it to die", err)
+	}
+	w.start(nil)
+	w.runner.Last = last
+	if report := w.round(); report.Round != 5 {
+		t.Errorf("round %d follows the fourth, which died", report.Round)
+	}
+}
+
+// broken is a ledger of which one part fails.
+type broken struct {
+	bridge.Ledger
+	load, intend, settle error
+}
+
+func (b broken) Load() (map[int]bridge.Record, *bridge.Intent, error) {
+	records, intent, err := b.Ledger.Load()
+	return records, intent, errors.Join(b.load, err)
+}
+
+func (b broken) Intend(i bridge.Intent) error { return errors.Join(b.intend, b.Ledger.Intend(i)) }
+
+func (b broken) Settle(records map[int]bridge.Record, report bridge.Report) error {
+	return errors.Join(b.settle, b.Ledger.Settle(records, report))
+}
+
+func TestNothingIsWrittenToSlurmThatTheLedgerDoesNotKnow(t *testing.T) {
+	full := errors.New("no space left on device")
+	for _, c := range []struct {
+		ledger broken
+		says   string
+		calls  int // to Slurm
+	}{
+		{broken{load: full}, "read the ledger: no space left on device", 0},
+		{broken{intend: full}, "write the intent down: no space left on device", 1},
+		{broken{settle: full}, "settle: no space left on device", 3}, // look, start, look again
+	} {
+		w := newWorld(t, 1, server)
+		w.submit(1, model("res18"))
+		c.ledger.Ledger = w.book
+		w.runner.Ledger = c.ledger
+		_, err := w.runner.Round(ctx)
+		if !errors.Is(err, full) || err.Error() != c.says {
+			t.Errorf("round: %v, want %s", err, c.says)
+		}
+		if n := len(w.line.Calls()); n != c.calls {
+			t.Errorf("%s: %d calls to Slurm, want %d", c.says, n, c.calls)
+		}
+	}
+}
+
+func TestARoundTellsBothWhatStoppedItAndThatItCouldNotBeSettled(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("res18"))
+	w.start(upon(slurmtest.Update, id, slurmtest.Before, func() error { return bridge.ErrDenied }))
+	full := errors.New("no space left on device")
+	w.runner.Ledger = broken{Ledger: w.book, settle: full}
+	if _, err := w.runner.Round(ctx); !errors.Is(err, full) || !errors.Is(err, bridge.ErrDenied) || !strings.Contains(err.Error(), "start job 1") {
+		t.Errorf("round: %v", err)
+	}
+}
+
+func TestARoundThatCannotSeeSlurmDoesNothingMore(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("res18"))
+	for _, n := range []int{1, 3} { // before it acts, and while it follows
+		w.start(slurmtest.FailAt(n, slurmtest.Before, bridge.ErrUnreachable))
+		if _, err := w.runner.Round(ctx); err == nil || err.Error() != "observe: slurm controller unreachable" {
+			t.Errorf("call %d: %v", n, err)
+		}
+		if got := len(w.line.Calls()); got != n {
+			t.Errorf("%d calls, want none after call %d", got, n)
+		}
+		w.sleep(w.runner.Settings.Round)
+		w.slurm.Cancel(id)
+		id = w.submit(1, model("res18"))
+	}
+}
+
+func TestEveryPartOfARoundIsTimedInItsOrder(t *testing.T) {
+	for shadow, want := range map[bool][]string{
+		false: {"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "settle"},
+		true:  {"observe", "decide", "check", "diff", "settle"},
+	} {
+		w := newWorld(t, 1, oneGPU)
+		_, second := challenge(w, model("gnmt"), saves(7*time.Second))
+		w.runner.Settings.Shadow = shadow
+		report := w.round()
+		var names []string
+		for _, p := range report.Phases {
+			names = append(names, p.Name)
+			if p.Name == "follow" && p.Took != step(t, report, second, bridge.Start).Took {
+				t.Errorf("following took %s, the start %+v", p.Took, step(t, report, second, bridge.Start))
+			}
+		}
+		if !slices.Equal(names, want) || report.Shadow != shadow {
+			t.Errorf("phases %v, want %v", names, want)
+		}
+	}
+}
