@@ -245,6 +245,31 @@ func TestAJobThatIsCancelledBeforeItsLeaseIsSaidEndsOnlyItsOwnStep(t *testing.T)
 	}
 }
 
+func TestAVictimThatSlurmHasForgottenHasLeft(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, model("gnmt"))
+	w.start(upon(slurmtest.Signal, first, slurmtest.Before, func() error {
+		w.slurm.Cancel(first)
+		return fmt.Errorf("signal: %w", bridge.ErrGone)
+	}))
+	if s := step(t, w.round(), first, bridge.Preempt); s.Error != "" {
+		t.Errorf("preempt: %+v", s)
+	}
+	w.mustRun(second, "n1", 1)
+}
+
+func TestAVictimThatCouldNotBeAskedIsAskedInTheNextRound(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, model("gnmt"))
+	w.start(upon(slurmtest.Signal, first, slurmtest.Before, func() error { return bridge.ErrRefused }))
+	if s := step(t, w.rounds(1), second, bridge.Start); s.Error != "its place was not freed" {
+		t.Errorf("start: %+v", s)
+	}
+	w.rounds(1)
+	w.mustRun(second, "n1", 1)
+	w.mustKeepAll(first)
+}
+
 func TestAVictimThatItsUserHoldsMeanwhileStillMakesRoom(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	first, second := challenge(w, model("gnmt"))

@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,19 +13,33 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// stage submits jobs so that rounds start, restart with another size, preempt and restore: a full server of long jobs, then
-// newcomers that have had less service.
+// stage submits jobs so that the next round does all that a round can: it stops some for newcomers that have had less service,
+// gives others another size where they are, starts, goes on letting wait, and takes back a start that does not come about.
 func stage(w *world) []int {
 	w.runner.Settings.Policy = policy.LAS()
 	var ids []int
-	for k := range 4 {
-		ids = append(ids, w.submit(1, model([]string{"gnmt", "res18", "alexnet", "gnmt"}[k]), length(25*time.Minute)))
+	for _, name := range []string{"gnmt", "alexnet", "gnmt"} {
+		ids = append(ids, w.submit(1, model(name), pinned("n1"), length(25*time.Minute)))
 	}
 	w.rounds(2)
-	for k := range 2 {
-		ids = append(ids, w.submit(1, model([]string{"res18", "gnmt"}[k]), length(8*time.Minute)))
+	for _, name := range []string{"res18", "gnmt"} {
+		ids = append(ids, w.submit(1, model(name), pinned("n1"), length(8*time.Minute)))
 	}
-	return ids
+	ids = append(ids, w.submit(1, model("gnmt"), pinned("n2"), length(8*time.Minute)))
+	return append(ids, w.submit(4, model("res50"), pinned("n1"), length(8*time.Minute)))
+}
+
+// fragile drains node n2 in the moment in which something is to start there.
+func fragile(w *world, fault slurmtest.Fault) slurmtest.Fault {
+	return func(c slurmtest.Call, at slurmtest.Moment) error {
+		if slices.Contains(c.Update.Request.Pin, "n2") && !c.Update.Begin.After(w.clock.Now()) && at == slurmtest.Before {
+			w.slurm.Drain("n2")
+		}
+		if fault == nil {
+			return nil
+		}
+		return fault(c, at)
+	}
 }
 
 func length(d time.Duration) func(*slurmtest.Spec) {
@@ -49,52 +64,85 @@ func TestDyingAtAnyCallLosesNoJob(t *testing.T) {
 
 // dieOnce dies at call n of the round after the stage is set, and says whether the round had as many calls.
 func dieOnce(t *testing.T, n int, moment slurmtest.Moment) bool {
-	w := newWorld(t, 1, small)
+	w := newWorld(t, 2, small)
 	ids := stage(w)
-	w.start(slurmtest.DieAt(n, moment))
+	w.start(fragile(w, slurmtest.DieAt(n, moment)))
 	_, err := w.runner.Round(ctx)
 	died := errors.Is(err, slurmtest.ErrDied)
 	if err != nil && !died {
 		t.Fatalf("round: %v", err)
 	}
 	w.start(nil)
+	w.round()
+	w.mustBeAsSubmitted()
+	w.slurm.Resume("n2")
 	for k := 0; w.slurm.Active() > 0; k++ {
 		if k > 60 {
 			t.Fatalf("jobs left after %d rounds", k)
 		}
 		w.rounds(1)
+		w.mustBeAsSubmitted()
 	}
-	for _, id := range ids {
-		past, _ := w.slurm.History(id)
-		if past.End != slurmtest.Completed {
-			t.Errorf("job %d ended %q", id, past.End)
-		}
-		for _, run := range past.Runs {
-			if run.Lost > 0 {
-				t.Errorf("job %d lost %s of progress", id, run.Lost)
-			}
-		}
-	}
+	w.mustHaveCompleted(ids)
+	w.mustKeepAll(ids...)
 	return died
+}
+
+func (w *world) mustHaveCompleted(ids []int) {
+	w.t.Helper()
+	for _, id := range ids {
+		if past, _ := w.slurm.History(id); past.End != slurmtest.Completed {
+			w.t.Errorf("job %d ended %q", id, past.End)
+		}
+	}
 }
 
 // TestAnErrorAtAnyCallIsOvercomeByTheNextRounds does the same with a call that fails and a daemon that lives.
 func TestAnErrorAtAnyCallIsOvercomeByTheNextRounds(t *testing.T) {
-	for _, fault := range []error{bridge.ErrUnreachable, bridge.ErrRefused, errors.New("garbage")} {
+	for _, fault := range []error{bridge.ErrUnreachable, bridge.ErrDenied, bridge.ErrRefused, errors.New("garbage")} {
 		for n := 1; n < 40; n++ {
-			w := newWorld(t, 1, small)
-			ids := stage(w)
-			w.start(slurmtest.FailAt(n, slurmtest.Before, fault))
-			for k := 0; w.slurm.Active() > 0 && k < 60; k++ {
-				began := w.clock.Now()
-				_, _ = w.runner.Round(ctx) // the report says it; what counts here is the end
-				w.sleep(w.runner.Settings.Round - w.clock.Now().Sub(began))
-			}
-			for _, id := range ids {
-				if past, _ := w.slurm.History(id); past.End != slurmtest.Completed {
-					t.Errorf("%v at call %d: job %d ended %q", fault, n, id, past.End)
-				}
-			}
+			t.Run(fmt.Sprintf("%v at call %d", fault, n), func(t *testing.T) { failOnce(t, n, fault) })
+		}
+	}
+}
+
+func failOnce(t *testing.T, n int, fault error) {
+	w := newWorld(t, 2, small)
+	ids := stage(w)
+	w.start(fragile(w, slurmtest.FailAt(n, slurmtest.Before, fault)))
+	for k := 0; w.slurm.Active() > 0 && k < 60; k++ {
+		began := w.clock.Now()
+		_, _ = w.runner.Round(ctx) // the report says it; what counts here is the end
+		if k > 0 {
+			w.mustBeAsSubmitted()
+		}
+		if k == 1 {
+			w.slurm.Resume("n2")
+			w.start(nil)
+		}
+		w.sleep(w.runner.Settings.Round - w.clock.Now().Sub(began))
+	}
+	w.mustHaveCompleted(ids)
+}
+
+func TestTheStageOfTheCrashTestsHasAllThatARoundCanDo(t *testing.T) {
+	w := newWorld(t, 2, small)
+	stage(w)
+	w.start(fragile(w, nil))
+	report := w.round()
+	preempted, seen := map[int]bool{}, map[string]bool{}
+	for _, s := range report.Steps {
+		if s.Verb == bridge.Preempt {
+			preempted[s.Job] = true
+		}
+		seen[fmt.Sprintf("%s after a stop %v, %s", s.Verb, preempted[s.Job], s.Error)] = true
+	}
+	for _, want := range []string{
+		"renew after a stop false, ", "preempt after a stop true, ", "start after a stop true, ", "start after a stop false, ",
+		"start after a stop false, did not start within 20s",
+	} {
+		if !seen[want] {
+			t.Errorf("no %q in the round that is killed: %v", want, seen)
 		}
 	}
 }

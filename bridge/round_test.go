@@ -209,6 +209,9 @@ func TestAJobRunsWithinOneRoundWithItsDemand(t *testing.T) {
 	if got := w.job(id).Runs.PerNode.Memory; got != 62500 {
 		t.Errorf("memory %d MiB, want 62500", got)
 	}
+	if len(report.Notes) != 0 {
+		t.Errorf("notes %+v on a job that is as it should be", report.Notes)
+	}
 	if s := step(t, report, id, bridge.Start); s.Error != "" || len(s.Changes) == 0 {
 		t.Errorf("start: %+v", s)
 	}
@@ -414,7 +417,9 @@ func TestAJobThatLosesItsWordIsHandedBack(t *testing.T) {
 	w.rounds(1)
 	w.slurm.SetComment(id, "mine")
 	report := w.rounds(1)
-	step(t, report, id, bridge.Release)
+	if s := step(t, report, id, bridge.Release); len(s.Changes) != 1 || s.Changes[0].Field != "begin_time" {
+		t.Errorf("%+v, want nothing changed but when it may begin", s)
+	}
 	if j := w.job(id); j.Begin.After(w.clock.Now()) {
 		t.Errorf("still leased until %s", j.Begin)
 	}
