@@ -219,6 +219,9 @@ func TestAJobThatIsCancelledMeanwhileIsInNobodysWay(t *testing.T) {
 			if s := step(t, report, first, bridge.Preempt); s.Error != "" {
 				t.Errorf("preempt: %+v", s)
 			}
+			if c.verb == slurmtest.Signal && w.line.Count(slurmtest.Update) != 1 {
+				t.Errorf("%d updates, want the one start: nothing is said to a job that is over", w.line.Count(slurmtest.Update))
+			}
 			w.rounds(1)
 			if past, _ := w.slurm.History(c.cancel); past.End != slurmtest.Cancelled {
 				t.Errorf("job %d ended %q", c.cancel, past.End)
@@ -246,16 +249,44 @@ func TestAJobThatIsCancelledBeforeItsLeaseIsSaidEndsOnlyItsOwnStep(t *testing.T)
 }
 
 func TestAVictimThatSlurmHasForgottenHasLeft(t *testing.T) {
+	for _, verb := range []slurmtest.Verb{slurmtest.Signal, slurmtest.Update} {
+		w := newWorld(t, 1, oneGPU)
+		first, second := challenge(w, model("gnmt"))
+		w.start(upon(verb, first, slurmtest.Before, func() error {
+			w.slurm.Cancel(first)
+			return fmt.Errorf("%s: %w", verb, bridge.ErrGone)
+		}))
+		if s := step(t, w.round(), first, bridge.Preempt); s.Error != "" {
+			t.Errorf("preempt: %+v", s)
+		}
+		w.mustRun(second, "n1", 1)
+	}
+}
+
+func TestTheHookIsToldWhoLeftWhereAlsoOfAJobThatIsOver(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
-	first, second := challenge(w, model("gnmt"))
+	first, second := challenge(w, model("gnmt"), func(s *slurmtest.Spec) { s.Work.OnTerm = slurmtest.Dies })
+	h := &hook{}
+	w.runner.Settings.Hook = h
 	w.start(upon(slurmtest.Signal, first, slurmtest.Before, func() error {
 		w.slurm.Cancel(first)
-		return fmt.Errorf("signal: %w", bridge.ErrGone)
+		return nil
 	}))
-	if s := step(t, w.round(), first, bridge.Preempt); s.Error != "" {
-		t.Errorf("preempt: %+v", s)
+	w.round()
+	if want := []string{"before 1 RUNNING", "after 1  on n1"}; !slices.Equal(h.said, want) {
+		t.Errorf("said %q, want %q", h.said, want)
 	}
 	w.mustRun(second, "n1", 1)
+}
+
+func TestWhatTheHookComplainsOfAfterwardsStandsInTheStep(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, _ := challenge(w, model("gnmt"))
+	w.runner.Settings.Hook = &hook{complain: errors.New("the copy failed")}
+	if s := step(t, w.round(), first, bridge.Preempt); s.Error != "checkpoint hook: the copy failed" {
+		t.Errorf("preempt: %+v", s)
+	}
+	w.mustBeAsSubmitted()
 }
 
 func TestAVictimThatCouldNotBeAskedIsAskedInTheNextRound(t *testing.T) {
@@ -282,15 +313,23 @@ func TestAVictimThatItsUserHoldsMeanwhileStillMakesRoom(t *testing.T) {
 	w.mustKeepAll(first)
 }
 
-func TestAJobIsNotStartedElsewhereUnlessItsLastRunWasStopped(t *testing.T) {
-	w := newWorld(t, 2, gres.Vector{GPUs: 4, CPUs: 12, Memory: 250000})
-	w.runner.Settings.Policy, w.runner.Settings.Hook = policy.SRTF(), &hook{refuse: errors.New("the file system is full")}
+// displace has the next round stop two jobs on the first of two nodes for one that needs all of it, and move the second of them to
+// the other node.
+func displace(w *world, change ...func(*slurmtest.Spec)) (moved, winner int) {
+	w.t.Helper()
+	w.runner.Settings.Policy = policy.SRTF()
 	w.submit(3, model("gnmt")+" synergy-length=10h")
-	moved := w.submit(1, model("gnmt")+" synergy-length=9h")
+	moved = w.submit(1, model("gnmt")+" synergy-length=9h", change...)
 	w.rounds(2)
 	w.submit(3, model("gnmt")+" synergy-length=8h")
 	w.rounds(1)
-	winner := w.submit(4, model("gnmt")+" synergy-length=1h")
+	return moved, w.submit(4, model("gnmt")+" synergy-length=1h")
+}
+
+func TestAJobIsNotStartedElsewhereUnlessItsLastRunWasStopped(t *testing.T) {
+	w := newWorld(t, 2, small)
+	moved, winner := displace(w)
+	w.runner.Settings.Hook = &hook{refuse: errors.New("the file system is full")}
 	began := w.clock.Now()
 	report := w.round()
 	if s := step(t, report, moved, bridge.Start); s.Error != "its place was not freed" || slices.Equal(s.Grant.Nodes, w.job(moved).Runs.Nodes) {
@@ -302,6 +341,21 @@ func TestAJobIsNotStartedElsewhereUnlessItsLastRunWasStopped(t *testing.T) {
 	if took := w.clock.Now().Sub(began); took > 5*time.Second {
 		t.Errorf("known after %s", took)
 	}
+}
+
+func TestAJobMovesToAFreeNodeWhenItsLastRunIsCleanedUp(t *testing.T) {
+	w := newWorld(t, 2, small)
+	w.runner.Settings.Poll = 100 * time.Millisecond
+	moved, winner := displace(w, saves(10*time.Second))
+	report := w.round()
+	for _, id := range []int{moved, winner} {
+		if s := step(t, report, id, bridge.Start); s.Error != "" || s.Took < 10*time.Second || s.Took > 13*time.Second {
+			t.Errorf("start of job %d: %+v, the one that moves saves for 10 s", id, s)
+		}
+	}
+	w.mustRun(moved, "n2", 1)
+	w.mustRun(winner, "n1", 4)
+	w.mustKeepAll(moved)
 }
 
 func TestAJobWhoseStartsFailIsTriedLessAndLessOften(t *testing.T) {
@@ -346,8 +400,8 @@ func TestAFailedStartIsTakenBackLongBeforeTheRoundIsOver(t *testing.T) {
 	}))
 	began := w.clock.Now()
 	report := w.round()
-	if s := step(t, report, second, bridge.Start); s.Error != "did not start within 20s" {
-		t.Errorf("start on a drained node: %+v", s)
+	if s := step(t, report, second, bridge.Start); s.Error != "did not start within 20s" || s.Took != 23*time.Second {
+		t.Errorf("start on a drained node, after a victim that had left after 3 s: %+v", s)
 	}
 	if took := w.clock.Now().Sub(began); took > 30*time.Second {
 		t.Errorf("known after %s", took)
@@ -360,6 +414,26 @@ func TestAFailedStartIsTakenBackLongBeforeTheRoundIsOver(t *testing.T) {
 	w.rounds(2)
 	w.mustRun(second, "n1", 1)
 	w.mustKeepAll(first)
+}
+
+func TestTheAuditOfAStepTellsAllThatWasWritten(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("res18"))
+	w.start(upon(slurmtest.Update, id, slurmtest.Before, func() error {
+		w.slurm.Drain("n1")
+		return nil
+	}))
+	want := []bridge.Change{
+		{Field: "cpus_per_task", Old: "1", New: "9"}, {Field: "cpus", Old: "1", New: "9"}, {Field: "cpus_per_node", Old: "1", New: "9"},
+		{Field: "memory_per_node", Old: "1000M", New: "62500M"}, {Field: "required_nodes", Old: "", New: "n1"},
+		{Field: "begin_time", Old: "2026-01-01T12:15:00Z", New: "2026-01-01T12:00:00Z"},
+		{Field: "cpus_per_task", Old: "9", New: "1"}, {Field: "cpus", Old: "9", New: "1"}, {Field: "cpus_per_node", Old: "9", New: "1"},
+		{Field: "memory_per_node", Old: "62500M", New: "1000M"}, {Field: "required_nodes", Old: "n1", New: ""},
+		{Field: "begin_time", Old: "at once", New: "2026-01-01T12:15:27Z"},
+	}
+	if s := step(t, w.round(), id, bridge.Start); !slices.Equal(s.Changes, want) {
+		t.Errorf("a start that was taken back:\n%v, want\n%v", s.Changes, want)
+	}
 }
 
 func TestNoStartIsLeftBehindWhenTheNextRoundIsDue(t *testing.T) {
@@ -390,10 +464,37 @@ func TestAStartThatComesAboutWhileItIsTakenBackStands(t *testing.T) {
 		}
 		return nil
 	})
-	w.rounds(1)
+	if s := step(t, w.rounds(1), id, bridge.Start); s.Error != "did not start within 20s" {
+		t.Errorf("start: %+v", s)
+	}
 	w.mustRun(id, "n1", 9)
 	if report := w.rounds(1); len(report.Steps) != 0 {
 		t.Errorf("steps %+v for a job that runs as it should", report.Steps)
+	}
+}
+
+func TestAStartThatCannotBeTakenBackIsTakenBackByTheNextRound(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("res18"))
+	refusals := 0
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		switch {
+		case c.Verb != slurmtest.Update || at == slurmtest.After:
+		case len(c.Update.Request.Pin) > 0:
+			w.slurm.Drain("n1")
+		case refusals == 0:
+			refusals++
+			return bridge.ErrRefused
+		}
+		return nil
+	})
+	if s := step(t, w.rounds(1), id, bridge.Start); s.Error != bridge.ErrRefused.Error() {
+		t.Errorf("start: %+v", s)
+	}
+	w.round()
+	w.mustBeAsSubmitted()
+	if j := w.job(id); !j.Begin.After(w.clock.Now()) {
+		t.Errorf("waits without a lease: %+v", j)
 	}
 }
 
@@ -408,31 +509,36 @@ func TestAJobThatEndsBeforeAnybodyLooksHasStarted(t *testing.T) {
 }
 
 func TestWhatConcernsAllJobsEndsTheRoundAndTheNextOneGoesOn(t *testing.T) {
+	const first, second, third = 1, 2, 3
 	for _, fault := range []error{bridge.ErrDenied, bridge.ErrUnreachable} {
-		for _, verb := range []slurmtest.Verb{slurmtest.Update, slurmtest.Signal} {
-			t.Run(fmt.Sprintf("%v at %s", fault, verb), func(t *testing.T) {
+		for _, c := range []struct {
+			name string
+			verb slurmtest.Verb
+			job  int
+		}{
+			{"the lease of one that waits", slurmtest.Update, third},
+			{"asking a victim", slurmtest.Signal, first},
+			{"stopping a victim by force", slurmtest.Requeue, first},
+			{"restoring a victim", slurmtest.Update, first},
+			{"a start", slurmtest.Update, second},
+		} {
+			t.Run(fmt.Sprintf("%s: %v", c.name, fault), func(t *testing.T) {
 				w := newWorld(t, 1, oneGPU)
-				first, second := challenge(w, model("gnmt"))
-				third := w.submit(1, model("gnmt")) // waits: its lease is said before anybody is signalled
-				w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
-					if c.Verb == verb && at == slurmtest.Before {
-						return fault
-					}
-					return nil
-				})
+				challenge(w, model("gnmt"), hangs)
+				w.submit(1, model("gnmt"))
+				w.start(upon(c.verb, c.job, slurmtest.Before, func() error { return fault }))
 				if _, err := w.runner.Round(ctx); !errors.Is(err, fault) {
 					t.Errorf("round: %v, want %v", err, fault)
 				}
-				if calls := w.line.Calls(); calls[len(calls)-1].Verb != verb {
-					t.Errorf("went on after %v: %+v", fault, calls)
+				calls := w.line.Calls()
+				if last := calls[len(calls)-1]; last.Verb != c.verb || last.Job != c.job {
+					t.Errorf("went on with %+v", last)
 				}
-				w.mustRun(first, "n1", 1)
+				w.sleep(time.Minute)
 				w.start(nil)
 				w.rounds(1)
 				w.mustRun(second, "n1", 1)
-				if j := w.job(third); j.State != bridge.Pending || !strings.Contains(j.Extra, "why") {
-					t.Errorf("the third: %+v", j)
-				}
+				w.mustBeAsSubmitted()
 			})
 		}
 	}

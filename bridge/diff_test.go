@@ -148,9 +148,10 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 	running := func(id int) tenant {
 		return tenant{Job: Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}}}
 	}
-	s := scene{at: noon, tenants: []tenant{{Job: Job{ID: 1, State: Pending}}, running(2), running(3), {Job: Job{ID: 4, State: Pending}}}, lost: []Job{{ID: 5}}}
+	s := scene{at: noon, tenants: []tenant{{Job: Job{ID: 1, State: Pending}}, running(2), running(3), {Job: Job{ID: 4, State: Pending}}, {Job: Job{ID: 6, State: Pending}}}, lost: []Job{{ID: 5}}}
 	plan := policy.Plan{Decisions: []policy.Decision{
 		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"}, {Job: 4, Why: "no GPU is free"},
+		{Job: 6, Grant: grant},
 	}}
 	var got []string
 	for _, s := range r.diff(s, map[int]Record{}, plan) {
@@ -158,7 +159,7 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 	}
 	want := []string{
 		"release 5: no longer carries our word", "renew 4: no GPU is free", "preempt 2: grows", "preempt 3: gives way",
-		"start 1: its turn, at 1.20× the proportional speed", "start 2: grows",
+		"start 1: its turn, at 1.20× the proportional speed", "start 2: grows", "start 6: its turn",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("steps\n%q, want\n%q", got, want)

@@ -478,10 +478,10 @@ func TestAJobIsNotAskedToLeaveBeforeItCanHear(t *testing.T) {
 	}
 }
 
-// hook notes who was asked for leave, and refuses whom it is told to.
+// hook notes who was asked for leave, and refuses before or complains after as it is told to.
 type hook struct {
-	said   []string
-	refuse error
+	said             []string
+	refuse, complain error
 }
 
 func (h *hook) Before(_ context.Context, j bridge.Job, _ string) error {
@@ -491,7 +491,7 @@ func (h *hook) Before(_ context.Context, j bridge.Job, _ string) error {
 
 func (h *hook) After(_ context.Context, j bridge.Job, _ string) error {
 	h.said = append(h.said, fmt.Sprintf("after %d %s on %s", j.ID, j.State, strings.Join(j.Runs.Nodes, "+")))
-	return nil
+	return h.complain
 }
 
 func TestTheHookStandsAroundACheckpointAndMayRefuseIt(t *testing.T) {

@@ -10,7 +10,7 @@ func TestAStampIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 	own := func(o string) string { return `{"v":1,"job":7,"gpu_s":5,"own":{` + o + `}}` }
 	for _, c := range []struct {
 		name, extra string
-		attained    float64
+		service     float64 // attained and done together
 		begin       int64
 		own         bool
 	}{
@@ -29,11 +29,12 @@ func TestAStampIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 		{"less than no service", `{"v":1,"job":7,"gpu_s":-1,"begin":99}`, 0, 99, false},
 		{"service since before there were GPUs", `{"v":1,"job":7,"gpu_s":1e12,"begin":99}`, 0, 99, false},
 		{"as much service as there can be", `{"v":1,"job":7,"gpu_s":1e9}`, 1e9, 0, false},
+		{"as much done as there can be", `{"v":1,"job":7,"gpu_s":0,"done_s":1e9}`, 1e9, 0, false},
 		{"less than nothing done", `{"v":1,"job":7,"gpu_s":5,"done_s":-1}`, 0, 0, false},
 		{"more done than there was time", `{"v":1,"job":7,"gpu_s":5,"done_s":1e12}`, 0, 0, false},
 	} {
 		s := readStamp(Job{ID: 7, Extra: c.extra, Request: plainRequest()})
-		if s.Attained != c.attained || s.Begin != c.begin || (s.Own != nil) != c.own || s.Done != 0 {
+		if s.Attained+s.Done != c.service || s.Begin != c.begin || (s.Own != nil) != c.own {
 			t.Errorf("%s: %+v", c.name, s)
 		}
 	}
