@@ -5,15 +5,17 @@ import "time"
 // account brings the records up to the moment of the observation: a record for every managed job, service credited up to now. It
 // returns new records and leaves the old ones as they are. Records of jobs that are over are gone.
 func account(old map[int]Record, intent *Intent, managed []tenant, now time.Time) map[int]Record {
-	records := make(map[int]Record, len(managed))
+	records, asked := make(map[int]Record, len(managed)), lastAsked(intent)
 	for _, t := range managed {
 		r, known := old[t.ID]
 		if !known {
 			r = firstRecord(t.Job, now)
 		}
+		if r.Asked.IsZero() {
+			r.Asked = asked[t.ID]
+		}
 		records[t.ID] = credit(r, t, now)
 	}
-	resumeAsking(records, intent)
 	return records
 }
 
@@ -60,23 +62,26 @@ func credit(r Record, t tenant, now time.Time) Record {
 	}
 	r.Until, r.Gain = now, gain
 	if t.State != Running {
-		r.Gain, r.Asked = 0, time.Time{}
+		r.Gain = 0
+	}
+	if t.State != Running || t.Started.After(r.Asked) {
+		r.Asked = time.Time{} // the run that was asked to end has ended
 	}
 	return r
 }
 
-// resumeAsking remembers whom the last round asked to leave, if it died before it could say so.
-func resumeAsking(records map[int]Record, intent *Intent) {
+// lastAsked says whom the last round asked to leave, and when, if it died before it could say so itself.
+func lastAsked(intent *Intent) map[int]time.Time {
+	asked := map[int]time.Time{}
 	if intent == nil {
-		return
+		return asked
 	}
 	for _, step := range intent.Steps {
-		r, known := records[step.Job]
-		if known && step.Verb == Preempt && r.Gain > 0 && r.Asked.IsZero() {
-			r.Asked = intent.At
-			records[step.Job] = r
+		if step.Verb == Preempt {
+			asked[step.Job] = intent.At
 		}
 	}
+	return asked
 }
 
 func later(a, b time.Time) time.Time {

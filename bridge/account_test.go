@@ -34,7 +34,7 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 		if got.Gain != c.gain || !got.Until.Equal(noon) {
 			t.Errorf("%s: goes on at %v from %s, want %v from now", c.name, got.Gain, got.Until, c.gain)
 		}
-		if leaves := c.job.State == Running && !c.rec.Asked.IsZero(); got.Asked.IsZero() == leaves {
+		if leaves := c.job.State == Running && c.job.Started.Before(c.rec.Asked); got.Asked.IsZero() == leaves {
 			t.Errorf("%s: asked at %s", c.name, got.Asked)
 		}
 	}
@@ -77,22 +77,26 @@ func utc(r Record) string {
 }
 
 func TestWhoWasAskedByADaemonThatDiedIsNotForgotten(t *testing.T) {
-	before, died := noon.Add(-time.Minute), noon.Add(-20*time.Second)
-	intent := &Intent{At: died, Steps: []Step{{Job: 1, Verb: Preempt}, {Job: 2, Verb: Preempt}, {Job: 3, Verb: Preempt}, {Job: 4, Verb: Start}, {Job: 9, Verb: Preempt}}}
-	records := map[int]Record{1: {Gain: 1}, 2: {Gain: 1, Asked: before}, 3: {}, 4: {Gain: 1}}
-	resumeAsking(records, intent)
-	for job, want := range map[int]time.Time{
-		1: died,
-		2: before, // it was asked in an earlier round already, and its grace counts from there
-		3: {},     // it has left
-		4: {},     // it was not a victim
+	before, died, after := noon.Add(-time.Minute), noon.Add(-20*time.Second), noon.Add(-10*time.Second)
+	intent := &Intent{At: died, Steps: []Step{{Job: 7, Verb: Preempt}, {Job: 7, Verb: Start}, {Job: 8, Verb: Start}}}
+	for _, c := range []struct {
+		name string
+		rec  Record
+		job  Job
+		want time.Time
+	}{
+		{"goes on", Record{Gain: 1}, Job{ID: 7, State: Running}, died},
+		{"was asked in an earlier round already", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running}, before},
+		{"has left", Record{Gain: 1}, Job{ID: 7, State: Pending}, time.Time{}},
+		{"has left and was started again", Record{Gain: 1}, Job{ID: 7, State: Running, Started: after}, time.Time{}},
+		{"was not a victim", Record{Gain: 1}, Job{ID: 8, State: Running}, time.Time{}},
+		{"came since", Record{}, Job{ID: 9, State: Running}, time.Time{}},
 	} {
-		if got := records[job].Asked; !got.Equal(want) {
-			t.Errorf("job %d was asked at %s, want %s", job, got, want)
+		id := c.job.ID
+		got := account(map[int]Record{id: c.rec}, intent, []tenant{{Job: c.job, gain: 1}}, noon)
+		if !got[id].Asked.Equal(c.want) {
+			t.Errorf("a job that %s was asked at %s, want %s", c.name, got[id].Asked, c.want)
 		}
-	}
-	if _, made := records[9]; made {
-		t.Error("a job that is over has a record again")
 	}
 }
 
