@@ -56,6 +56,40 @@ func TestAJobThatWasRequeuedKeepsItsPlaceInTheQueueWithoutTheLedger(t *testing.T
 	}
 }
 
+// Nobody told the victim to wait when it had left, so Slurm has started it again after its penalty.
+func TestAVictimThatSlurmHasStartedAgainIsAskedAgain(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	first, second := challenge(w, model("gnmt"), func(s *slurmtest.Spec) { s.Work.OnTerm = slurmtest.Dies })
+	w.start(upon(slurmtest.Signal, first, slurmtest.After, die))
+	if _, err := w.runner.Round(ctx); !errors.Is(err, slurmtest.ErrDied) {
+		t.Fatalf("round: %v, want it to die", err)
+	}
+	w.sleep(200 * time.Second)
+	w.mustRun(first, "n1", 1)
+	w.start(nil)
+	w.round()
+	if n := w.line.Count(slurmtest.Signal); n != 1 {
+		t.Errorf("signalled %d times in its new run, and stopped by force %d times", n, w.line.Count(slurmtest.Requeue))
+	}
+	w.mustRun(second, "n1", 1)
+	w.mustKeepAll(first)
+}
+
+func TestAJobThatWasHeldForARoundKeepsTheServiceItHasHad(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("res18"))
+	w.rounds(3)
+	if err := w.slurm.Requeue(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	w.slurm.Hold(id)
+	w.rounds(2)
+	w.slurm.Release(id)
+	if j := w.round().Snapshot.Jobs[0]; j.Attained < 890 || j.Attained > 910 {
+		t.Errorf("%.0f GPU-seconds of service, it has had 900", j.Attained)
+	}
+}
+
 func TestTheNumbersOfRoundsGoOnOverACrash(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.submit(1, model("res18"))

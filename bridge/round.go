@@ -112,6 +112,11 @@ func (t *turn) observe(ctx context.Context, old map[int]Record, intent *Intent) 
 	t.scene = t.sort(seen, old)
 	t.records = account(old, intent, t.scene.tenants, seen.At)
 	t.report.Outside = t.scene.outside
+	for _, o := range t.scene.outside {
+		if r, known := old[o.Job]; known {
+			t.records[o.Job] = r // as it was: the job may be ours again when nobody holds it any more
+		}
+	}
 	for _, tn := range t.scene.tenants {
 		if tn.note != "" {
 			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.note})
