@@ -222,7 +222,7 @@ func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
 		{"its profile knows", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 2},
 		{"no profile", nil, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
 		{"a node that is not managed", profile, Allocated{Nodes: []string{"x1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
-		{"no node", profile, Allocated{}, 1},
+		{"no node", profile, Allocated{PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
 		{"no GPU", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
 	} {
 		tn := tenant{Job: Job{Runs: c.runs}, profile: c.profile}
