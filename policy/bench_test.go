@@ -11,8 +11,8 @@ import (
 // scales are the sizes at which rounds are timed: jobs, and servers of eight GPUs. There is a fifth more work than GPUs.
 var scales = []struct{ jobs, servers int }{{200, 16}, {2000, 128}, {10000, 2048}}
 
-// BenchmarkDecide times a whole plan in three situations: nothing has changed, a twentieth of the jobs has ended and as many have
-// come, everything is planned from an empty cluster.
+// BenchmarkDecide times a whole plan in four situations: everything is planned from an empty cluster; a twentieth of the jobs has
+// ended and as many have come; nothing has changed; all jobs hold their proportional share, as when the planner takes a cluster over.
 func BenchmarkDecide(b *testing.B) {
 	planners := []struct {
 		policy    Policy
@@ -28,6 +28,7 @@ func BenchmarkDecide(b *testing.B) {
 				}{
 					{"empty", empty},
 					{"steady", steady(b, empty, p.policy, p.allocator)},
+					{"taken-over", carriedOut(empty, Decide(empty, p.policy, Proportional()))},
 					{"unchanged", carriedOut(empty, Decide(empty, p.policy, p.allocator))},
 				} {
 					b.Run(s.name, func(b *testing.B) { benchDecide(b, s.cluster, p.policy, p.allocator) })

@@ -86,7 +86,8 @@ type seat struct {
 	servers  []int       // ascending
 	size     gres.Vector // on each server
 	gain     float64
-	menu     *menu // of the first of its servers
+	was      float64 // the gain of a running job as the round found it
+	menu     *menu   // of the first of its servers
 	reason   Reason
 	why      string
 }
@@ -171,6 +172,7 @@ func (b *board) seatRunning(i int) {
 		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
 		s.gain = s.menu.gainOf(j.Profile, s.size)
 	}
+	s.was = s.gain
 	if j.mayStop(b.c) && len(s.servers) == len(j.Running.Nodes) {
 		s.standing = loose
 	}

@@ -206,6 +206,8 @@ func (b *board) decision(i int) Decision {
 		d.Reason, d.Why = Starts, ""
 	case d.Grant.Equal(*j.Running):
 		d.Grant, d.Reason, d.Why = j.Running, "", ""
+	case s.reason == Grows:
+		d.Why = b.faster(i, *d.Grant)
 	}
 	return d
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -21,6 +22,16 @@ func (b *board) explain() {
 			s.reason, s.why = a.reason, a.why
 		}
 	}
+}
+
+// faster says what a job that grows restarts for.
+func (b *board) faster(i int, to Placement) string {
+	j, s := b.jobs[i], &b.seats[i]
+	verb := "restarts"
+	if !slices.Equal(j.Running.Nodes, to.Nodes) {
+		verb = "moves"
+	}
+	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.gain/s.was)
 }
 
 func (b *board) reasonFor(i int) answer {

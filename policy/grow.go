@@ -2,14 +2,13 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// growth is a running job, a size, and what a restart with it brings beyond its cost, in GPU-seconds at the proportional speed.
+// growth is a job, a size, and what that brings beyond its cost, in GPU-seconds at the proportional speed.
 type growth struct {
 	job int
 	to  sensitivity.Option
@@ -34,16 +33,16 @@ func (b *board) improve() {
 	}
 }
 
-// grow restarts running jobs where they are with more of what is left, as long as one gains more than its restart costs; where
-// the rules limit restarts, those that gain most.
+// grow gives jobs where they are more of what is left, as long as one gains more than its restart costs; where the rules limit
+// restarts, those that gain most.
 func (b *board) grow() bool {
 	grown := false
-	for all := b.growths(); len(all) > 0 && b.stops > 0; all = b.growths() {
+	for all := b.growths(); len(all) > 0; all = b.growths() {
 		slices.SortFunc(all, func(x, y growth) int { return cmp.Or(cmp.Compare(y.net, x.net), cmp.Compare(x.job, y.job)) })
 		for _, g := range all {
 			s := &b.seats[g.job]
-			if b.stops > 0 && s.standing == kept && b.allHave(s.servers, g.to.Size.Minus(s.size)) {
-				b.restart(g.job, g.to)
+			if b.sizable(g.job) && g.to.Gain > s.gain && b.allHave(s.servers, g.to.Size.Minus(s.size)) {
+				b.resize(g.job, g.to)
 				grown = true
 			}
 		}
@@ -74,11 +73,7 @@ func (b *board) tradeOn(n int) bool {
 		return false
 	}
 	b.carryOut(&plan, b.jobs[g.job].ID)
-	if b.seats[g.job].standing == kept {
-		b.restart(g.job, g.to)
-	} else {
-		b.reseat(g.job, fresh, g.to)
-	}
+	b.resize(g.job, g.to)
 	return true
 }
 
@@ -133,7 +128,7 @@ func asInt(is bool) int {
 	return 0
 }
 
-// growths finds on each server the running job with most to gain.
+// growths finds on each server the job with most to gain.
 func (b *board) growths() []growth {
 	var all []growth
 	for n := range b.servers {
@@ -151,7 +146,7 @@ func (b *board) bestGrowth(n int) growth {
 	}
 	for _, i := range b.servers[n].jobs {
 		s := &b.seats[i]
-		if s.standing != kept || s.menu.demand().Gain <= s.gain || !b.resizable(i) {
+		if !b.sizable(i) || s.menu.demand().Gain <= s.gain || !b.resizable(i) {
 			continue
 		}
 		for _, o := range above(s) {
@@ -163,9 +158,17 @@ func (b *board) bestGrowth(n int) growth {
 	return best
 }
 
-// restart gives running job i another size where it is.
-func (b *board) restart(i int, to sensitivity.Option) {
-	b.stop(i, Grows, fmt.Sprintf("restarts to train %.2f× as fast", to.Gain/b.seats[i].gain))
+// sizable says whether the size of job i is free to choose, or a restart of it is within the rules.
+func (b *board) sizable(i int) bool {
+	st := b.seats[i].standing
+	return st == fresh || st == kept && b.stops > 0
+}
+
+// resize gives job i another size where it is.
+func (b *board) resize(i int, to sensitivity.Option) {
+	if s := &b.seats[i]; s.standing == kept {
+		b.stop(i, Grows, "")
+	}
 	b.reseat(i, fresh, to)
 }
 
@@ -193,7 +196,7 @@ func (b *board) moveOn(i int) bool {
 		return false
 	}
 	if s.standing == kept {
-		b.stop(i, Grows, fmt.Sprintf("moves to train %.2f× as fast", to.Gain/s.gain))
+		b.stop(i, Grows, "")
 	}
 	home := s.servers[0]
 	b.unseat(i)
@@ -204,10 +207,10 @@ func (b *board) moveOn(i int) bool {
 
 func (b *board) mayMove(i int) bool {
 	j, s := b.jobs[i], &b.seats[i]
-	if !j.Saves || s.cleared || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
+	if !j.Saves || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
 		return false
 	}
-	return s.standing == fresh || s.standing == kept && b.stops > 0 && b.resizable(i)
+	return s.standing == fresh || b.sizable(i) && b.resizable(i)
 }
 
 // betterPlace finds the server and the size with which job i gains most; -1 if it gains nowhere.

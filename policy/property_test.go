@@ -363,6 +363,26 @@ func TestTuneUsesEveryGPUThatProportionalUsesAndGainsAsMuch(t *testing.T) {
 	})
 }
 
+// Who waits for GPUs on one node waits because no node has so many, not because somebody moved out of the way too late.
+func TestNobodyWaitsBesideTheGPUsItNeeds(t *testing.T) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := tame(t, profiles, shareSize)
+		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
+		a := rapid.SampledFrom([]Allocator{Proportional(), Tune()}).Draw(t, "allocator")
+		plan := Decide(c, p, a)
+		held := heldOn(c, grantedIn(plan))
+		for j, d := range decided(c, plan) {
+			for _, n := range c.Nodes {
+				if left := n.Total.GPUs - held[n.Name].GPUs; d.Grant == nil && left >= j.GPUs {
+					t.Fatalf("plan %s %s\n%s----\n%sjob %d waits, and %s has %d free GPUs", p.Name, a.Name, sketch(c), drawPlan(c, plan),
+						j.ID, n.Name, left)
+				}
+			}
+		}
+	})
+}
+
 func gpusIn(plan Plan) int {
 	n := 0
 	for _, p := range grantedIn(plan) {

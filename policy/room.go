@@ -27,13 +27,6 @@ type shrink struct {
 	loss  float64     // for what is missing, in GPU-seconds at the proportional speed
 }
 
-// disturbs says whether a clearing stops job v.
-func (c *clearing) disturbs(v int) bool { return slices.Contains(c.leaves, v) || c.shrinksJob(v) }
-
-func (c *clearing) shrinksJob(v int) bool {
-	return slices.ContainsFunc(c.shrinks, func(s shrink) bool { return s.job == v })
-}
-
 // makeRoom seats job i by disturbing running jobs: first by taking back what others hold beyond their share, and only then by
 // stopping those whose turn comes later.
 func (b *board) makeRoom(i int, w way) bool {
@@ -148,8 +141,8 @@ func (b *board) move(i int, w way, plans []clearing) {
 	b.seats[i].cleared = true
 }
 
-// ofOneShape takes so many clearings of servers of one shape, in the order given; nil where there are too few. No job that one of
-// them shrinks is touched by another.
+// ofOneShape takes so many clearings of servers of one shape, in the order given; nil where there are too few. No two
+// of them want different things of one job.
 func (b *board) ofOneShape(all []clearing, nodes int) []clearing {
 	for _, first := range all {
 		var chosen []clearing
@@ -165,18 +158,19 @@ func (b *board) ofOneShape(all []clearing, nodes int) []clearing {
 	return nil
 }
 
-// overlap says whether p shrinks a job that another server's clearing touches as well, or the other way round: a gang across
-// both, which cannot be given two sizes.
+// overlap says whether p and another server's clearing want different things of a gang across both: that it leaves and that it
+// shrinks, or two sizes of which neither does for both.
 func overlap(chosen []clearing, p *clearing) bool {
-	for k := range chosen {
-		c := &chosen[k]
-		for _, s := range c.shrinks {
-			if p.disturbs(s.job) {
-				return true
-			}
+	return slices.ContainsFunc(chosen, func(c clearing) bool { return contradicts(&c, p) || contradicts(p, &c) })
+}
+
+func contradicts(c, p *clearing) bool {
+	for _, s := range c.shrinks {
+		if slices.Contains(p.leaves, s.job) {
+			return true
 		}
-		for _, s := range p.shrinks {
-			if c.disturbs(s.job) {
+		for _, t := range p.shrinks {
+			if t.job == s.job && !t.to.Size.Fits(s.to.Size) && !s.to.Size.Fits(t.to.Size) {
 				return true
 			}
 		}
@@ -194,7 +188,7 @@ func (b *board) clearServer(i, n int, w way, most int) (clearing, bool) {
 		if need.GPUs <= left.GPUs && b.giveBack(&plan, need.Minus(left), i) {
 			break
 		}
-		v := b.nextToLeave(i, sv, plan.leaves)
+		v := b.nextToLeave(sv, plan.leaves)
 		if v < 0 || len(plan.leaves) >= most {
 			return plan, false
 		}
@@ -231,11 +225,11 @@ func (b *board) weigh(plan *clearing) {
 	}
 }
 
-// nextToLeave picks the job on the server whose turn is last, if it comes after that of job i; -1 if there is none.
-func (b *board) nextToLeave(i int, sv *server, gone []int) int {
+// nextToLeave picks the job on the server whose turn is last of those whose turn is to come; -1 if there is none.
+func (b *board) nextToLeave(sv *server, gone []int) int {
 	last := -1
 	for _, v := range sv.jobs {
-		if b.seats[v].standing != loose || b.rank[v] < b.rank[i] || slices.Contains(gone, v) {
+		if b.seats[v].standing != loose || slices.Contains(gone, v) {
 			continue
 		}
 		if last < 0 || b.rank[v] > b.rank[last] {
@@ -256,7 +250,6 @@ func (b *board) giveBack(plan *clearing, missing gres.Vector, i int) bool {
 		}
 		plan.shrinks, left = append(plan.shrinks, able[k]), left.Minus(able[k].freed)
 		if covered(left) {
-			plan.shrinks = needed(plan.shrinks, missing)
 			return true
 		}
 	}
@@ -278,21 +271,6 @@ func (b *board) able(plan *clearing, missing gres.Vector, i int) []shrink {
 	}
 	slices.SortFunc(able, func(x, y shrink) int { return cmp.Or(cmp.Compare(x.loss, y.loss), cmp.Compare(x.job, y.job)) })
 	return able
-}
-
-// needed leaves out whose part the others free as well.
-func needed(shrinks []shrink, missing gres.Vector) []shrink {
-	for _, s := range shrinks {
-		missing = missing.Minus(s.freed)
-	}
-	return slices.DeleteFunc(shrinks, func(s shrink) bool {
-		without := missing.Plus(s.freed)
-		if !covered(without) {
-			return false
-		}
-		missing = without
-		return true
-	})
 }
 
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
@@ -365,13 +343,14 @@ func (b *board) affordable(plans []clearing, due float64, stops int) bool {
 // carryOut stops and shrinks whom the plan says, for a job.
 func (b *board) carryOut(p *clearing, id int) {
 	for _, v := range p.leaves {
-		if b.seats[v].standing == loose { // a gang may have left with another server
-			b.stop(v, GivesWay, fmt.Sprintf("gives way to job %d", id))
-			b.unseat(v)
-		}
+		b.stop(v, GivesWay, fmt.Sprintf("gives way to job %d", id))
+		b.unseat(v) // a gang may have left with another server already
 	}
 	for _, s := range p.shrinks {
 		st := b.seats[s.job].standing
+		if b.seats[s.job].size.Fits(s.to.Size) {
+			continue // a gang has shrunk as far for another server
+		}
 		if st != fresh {
 			b.stop(s.job, Shrinks, b.thanks(s, id))
 		}
@@ -410,5 +389,5 @@ func (b *board) claim(i int) {
 	for k := range plans {
 		b.carryOut(&plans[k], b.jobs[i].ID)
 	}
-	b.restart(i, to)
+	b.resize(i, to)
 }

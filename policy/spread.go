@@ -34,9 +34,8 @@ func (b *board) freshen() {
 	}
 }
 
-// spreadOn hands out what is left on server n: first, and in the best possible way, to those that can be asked to give it back.
+// spreadOn hands out what is left on server n.
 func (b *board) spreadOn(n int) {
-	b.refill(n)
 	for b.takeStep(n) {
 	}
 }
