@@ -291,7 +291,7 @@ func TestWhatTheHookComplainsOfAfterwardsStandsInTheStep(t *testing.T) {
 
 func TestAVictimThatCouldNotBeAskedIsAskedInTheNextRound(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
-	first, second := challenge(w, model("gnmt"))
+	first, second := challenge(w, model("gnmt"), func(s *slurmtest.Spec) { s.Work.OnTerm = slurmtest.Dies })
 	w.start(upon(slurmtest.Signal, first, slurmtest.Before, func() error { return bridge.ErrRefused }))
 	if s := step(t, w.rounds(1), second, bridge.Start); s.Error != "its place was not freed" {
 		t.Errorf("start: %+v", s)

@@ -173,7 +173,7 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		}}
 		c.change(tn, &r.Settings)
 		got := r.policyJob(tn, Record{Own: plainRequest()}, scene{at: noon})
-		if got.Fixed != c.want || got.Barred != "" || got.Running == nil {
+		if got.Fixed != c.want || got.Barred != "" || got.Running == nil || !got.Started.Equal(tn.Started) {
 			t.Errorf("a job that %s: fixed %v, want %v; %+v", c.name, got.Fixed, c.want, got)
 		}
 	}
