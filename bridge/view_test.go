@@ -78,6 +78,7 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 		{"its user", Job{}, Record{NotBefore: noon.Add(time.Second)}, "its user wants it to begin later"},
 		{"its user, until now", Job{}, Record{NotBefore: noon}, ""},
 		{"one start that failed just now", Job{}, Record{Failed: 1, FailedAt: noon}, ""},
+		{"one that failed, says a clock that is ahead", Job{}, Record{Failed: 1, FailedAt: noon.Add(time.Minute)}, ""},
 		{"two that failed less than a round ago", Job{}, Record{Failed: 2, FailedAt: ago(299)}, "did not start 2 times in a row, is tried again later"},
 		{"two that failed a round ago", Job{}, Record{Failed: 2, FailedAt: ago(300)}, ""},
 		{"four that failed less than three rounds ago", Job{}, Record{Failed: 4, FailedAt: ago(899)}, "did not start 4 times in a row, is tried again later"},
