@@ -28,6 +28,7 @@ type board struct {
 	now   *shelf // open servers by the GPUs that are free now
 	maybe *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
 	roomy set    // servers with more cores left than go with one GPU
+	calm  set    // servers that no job could use which waits for GPUs
 
 	index    map[string]int // server by name
 	stops    int            // running jobs that may still be stopped in this round

@@ -19,6 +19,7 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 	b.reprieve()
 	b.backfill()
 	b.explain()
+	b.calm = b.unwanted()
 	a.finish(b)
 	return b.plan()
 }

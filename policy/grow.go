@@ -26,7 +26,7 @@ const passes = 4
 func (b *board) improve() {
 	for again, pass := true, 0; again && pass < passes; pass++ {
 		again = b.grow()
-		if !b.wanted() {
+		if b.calm.any() {
 			again = b.relocate() || again
 		}
 		again = b.trade() || again
@@ -218,7 +218,7 @@ func (b *board) betterPlace(i int) (server int, to sensitivity.Option) {
 	server = -1
 	best, seen := trifle, 0
 	s := &b.seats[i]
-	b.now.from(s.size.GPUs, s.kind.zone.servers.and(b.roomy), func(n int) bool {
+	b.now.from(s.size.GPUs, s.kind.zone.servers.and(b.roomy).and(b.calm), func(n int) bool {
 		for _, o := range b.menu(s.kind, s.size.GPUs, n).options {
 			if net := b.netGain(i, o.Gain); net > best*(1+tie) && n != s.servers[0] && o.Size.Fits(b.servers[n].open()) {
 				server, to, best = n, o, net

@@ -9,14 +9,14 @@ import (
 )
 
 // settle rearranges the single-node jobs that start, so that those which want much do not meet on one server. While jobs wait for
-// GPUs it only exchanges places of one size, so that how hungry a job is has no say in who runs; else jobs may also move to free
-// GPUs (the paper's best fit, §4).
+// GPUs it only exchanges places of one size, so that how hungry a job is has no say in who runs; to servers that none of those
+// could use jobs may also move (the paper's best fit, §4).
 func (b *board) settle() {
 	movers := b.movers()
 	for _, group := range alikeIn(movers, b.comparePlaces) {
 		b.exchange(group)
 	}
-	if !b.wanted() {
+	if b.calm.any() {
 		slices.SortFunc(movers, b.wantsMore)
 		for _, i := range movers {
 			b.resettle(i)
@@ -39,14 +39,18 @@ func (b *board) movers() []int {
 	return movers
 }
 
-// wanted says whether a job waits that could run if more GPUs were free.
-func (b *board) wanted() bool {
+// unwanted is the servers that no job could use which waits for GPUs.
+func (b *board) unwanted() set {
+	calm := newSet(len(b.servers))
+	for n := range b.servers {
+		calm.add(n)
+	}
 	for i := range b.seats {
 		if s := &b.seats[i]; s.standing == waits && s.reason != Barred && s.reason != Shape && s.reason != Closed {
-			return true
+			calm.without(s.kind.zone.servers)
 		}
 	}
-	return false
+	return calm
 }
 
 // alikeIn sorts jobs and cuts them into runs of equals.
@@ -188,7 +192,7 @@ func (b *board) bestFor(i int) int {
 	k, w := b.seats[i].kind, way{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
 	var least gres.Vector
-	b.now.from(w.gpus, k.zone.servers.and(b.roomy), func(n int) bool {
+	b.now.from(w.gpus, k.zone.servers.and(b.roomy).and(b.calm), func(n int) bool {
 		sv := &b.servers[n]
 		if b.bars(k, n) || !b.least(i, w, n).Size.Fits(sv.open()) {
 			return true

@@ -23,6 +23,16 @@ func (s set) and(t set) set {
 	return both
 }
 
+// without takes the members of t out of s.
+func (s set) without(t set) {
+	for w := range s {
+		s[w] &^= t[w]
+	}
+}
+
+// any says whether there is a member.
+func (s set) any() bool { return slices.ContainsFunc(s, func(word uint64) bool { return word != 0 }) }
+
 // meets says whether two sets have a server in common.
 func (s set) meets(t set) bool {
 	for w := range s {
