@@ -4,6 +4,8 @@ package live
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +34,12 @@ var shapes = map[string]struct {
 func TestHoweverAUserAsksTheJobIsSized(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	ids := map[string]JobID{}
-	for name, shape := range shapes {
-		ids[name] = c.MustSbatch("alice", "srun sh -c 'echo task $SLURM_PROCID has $SLURM_CPUS_PER_TASK'; sleep 60", append(shape.args, word("res50"), output)...)
+	const pinned = "a node by name" // first, or the others may have filled its node
+	for _, name := range append([]string{pinned}, slices.Sorted(maps.Keys(shapes))...) {
+		if _, submitted := ids[name]; submitted {
+			continue
+		}
+		ids[name] = c.MustSbatch("alice", "srun sh -c 'echo task $SLURM_PROCID has $SLURM_CPUS_PER_TASK'; sleep 60", append(shapes[name].args, word("res50"), output)...)
 	}
 	d.Start()
 	for name, id := range ids {
