@@ -55,6 +55,7 @@ func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
 		{"a new job", Job{State: Pending}, Record{First: submitted, Until: noon, Own: granted}},
 		{"a new job whose user said when", Job{State: Pending, Begin: noon.Add(time.Hour)},
 			Record{First: submitted, Until: noon, NotBefore: noon.Add(time.Hour), Own: granted}},
+		{"a new job whose time has come", Job{State: Pending, Begin: noon.Add(-time.Hour)}, Record{First: submitted, Until: noon, Own: granted}},
 		{"a new job with a lease", Job{State: Pending, Begin: noon.Add(time.Hour), Extra: `{"v":1,"lua":1,"begin":0}`},
 			Record{First: submitted, Until: noon, Own: granted}},
 		{"one that was here before", Job{State: Pending, Begin: noon.Add(time.Minute), Extra: stamped},
