@@ -143,6 +143,16 @@ func TestAStartWaitsAsLongAsItsVictimSaves(t *testing.T) {
 	w.mustKeepAll(first)
 }
 
+func TestAVictimThatLeavesInTheLastSecondOfItsGraceIsNotForced(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	_, second := challenge(w, model("gnmt"), saves(29500*time.Millisecond))
+	w.round()
+	if n := w.line.Count(slurmtest.Requeue); n != 0 {
+		t.Errorf("%d requeues of a victim that has left after 29.5 s of 30", n)
+	}
+	w.mustRun(second, "n1", 1)
+}
+
 func TestAStartWaitsForATeardownThatIsNotOurs(t *testing.T) {
 	w := newWorld(t, 1, server)
 	other := w.submit(1, "", func(s *slurmtest.Spec) { s.Lease, s.Work.OnTerm = 0, slurmtest.Hangs })
