@@ -16,10 +16,8 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 	for _, i := range b.order {
 		b.turn(i)
 	}
-	b.reprieve()
-	b.backfill()
+	b.catchUp()
 	b.explain()
-	b.calm = b.unwanted()
 	a.finish(b)
 	return b.plan()
 }
@@ -123,6 +121,14 @@ func (g *gathering) add(shape, n int) {
 	if g.groups[shape] = append(g.groups[shape], n); len(g.groups[shape]) == g.nodes {
 		g.servers = g.groups[shape]
 	}
+}
+
+// catchUp gives out what has come free: to those who were stopped and could have stayed, then to those who wait. It says whether
+// any were reprieved.
+func (b *board) catchUp() bool {
+	reprieved := b.reprieve()
+	b.backfill()
+	return reprieved
 }
 
 // reprieve lets jobs go on as they were that turn out to have been stopped for nothing: others have left their place since, or

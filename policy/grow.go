@@ -172,8 +172,8 @@ func (b *board) resize(i int, to sensitivity.Option) {
 	b.reseat(i, fresh, to)
 }
 
-// relocate moves jobs to servers with idle GPUs where they gain more than it costs. It is for when nobody waits for GPUs, since a
-// move may break up the room that somebody waits for.
+// relocate moves jobs to servers with idle GPUs where they gain more than it costs. It leaves servers alone that somebody waits for:
+// a move may break up the room there, or leave it idle until the next round.
 func (b *board) relocate() bool {
 	moved := false
 	for _, i := range b.order {
@@ -210,7 +210,7 @@ func (b *board) mayMove(i int) bool {
 	if !j.Saves || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
 		return false
 	}
-	return s.standing == fresh || b.sizable(i) && b.resizable(i)
+	return b.calm.has(s.servers[0]) && (s.standing == fresh || b.sizable(i) && b.resizable(i))
 }
 
 // betterPlace finds the server and the size with which job i gains most; -1 if it gains nowhere.

@@ -368,19 +368,29 @@ func TestNobodyWaitsBesideTheGPUsItNeeds(t *testing.T) {
 	profiles := paperModels(t)
 	rapid.Check(t, func(t *rapid.T) {
 		c := tame(t, profiles, shareSize)
+		pinSome(t, c)
 		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
 		a := rapid.SampledFrom([]Allocator{Proportional(), Tune()}).Draw(t, "allocator")
 		plan := Decide(c, p, a)
 		held := heldOn(c, grantedIn(plan))
 		for j, d := range decided(c, plan) {
 			for _, n := range c.Nodes {
-				if left := n.Total.GPUs - held[n.Name].GPUs; d.Grant == nil && left >= j.GPUs {
+				if left := n.Total.GPUs - held[n.Name].GPUs; d.Grant == nil && left >= j.GPUs && suits(j, &n) {
 					t.Fatalf("plan %s %s\n%s----\n%sjob %d waits, and %s has %d free GPUs", p.Name, a.Name, sketch(c), drawPlan(c, plan),
 						j.ID, n.Name, left)
 				}
 			}
 		}
 	})
+}
+
+// pinSome lets some of the waiting jobs use the first node only.
+func pinSome(t *rapid.T, c Cluster) {
+	for i := range c.Jobs {
+		if rapid.IntRange(0, 3).Draw(t, "pinned") == 0 && c.Jobs[i].Running == nil {
+			c.Jobs[i].Only = []string{c.Nodes[0].Name}
+		}
+	}
 }
 
 func gpusIn(plan Plan) int {

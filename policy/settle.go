@@ -181,6 +181,9 @@ func (b *board) resettle(i int) {
 		to = home
 	}
 	b.sit(i, to)
+	if to != home {
+		b.freed++
+	}
 }
 
 // looks bounds how many nodes are compared before the best of them is taken.
