@@ -4,15 +4,12 @@ import "time"
 
 // account brings the records up to the moment of the observation: a record for every managed job, service credited up to now. It
 // returns new records and leaves the old ones as they are. Records of jobs that are over are gone.
-func account(old map[int]Record, intent *Intent, managed []tenant, now time.Time) map[int]Record {
-	records, asked := make(map[int]Record, len(managed)), lastAsked(intent)
+func account(old map[int]Record, managed []tenant, now time.Time) map[int]Record {
+	records := make(map[int]Record, len(managed))
 	for _, t := range managed {
 		r, known := old[t.ID]
 		if !known {
 			r = firstRecord(t.Job, now)
-		}
-		if r.Asked.IsZero() {
-			r.Asked = asked[t.ID]
 		}
 		records[t.ID] = credit(r, t, now)
 	}
@@ -68,20 +65,6 @@ func credit(r Record, t tenant, now time.Time) Record {
 		r.Asked = time.Time{} // the run that was asked to end has ended
 	}
 	return r
-}
-
-// lastAsked says whom the last round asked to leave, and when, if it died before it could say so itself.
-func lastAsked(intent *Intent) map[int]time.Time {
-	asked := map[int]time.Time{}
-	if intent == nil {
-		return asked
-	}
-	for _, step := range intent.Steps {
-		if step.Verb == Preempt {
-			asked[step.Job] = intent.At
-		}
-	}
-	return asked
 }
 
 func later(a, b time.Time) time.Time {

@@ -77,24 +77,21 @@ func utc(r Record) string {
 	return fmt.Sprintf("%+v", r)
 }
 
-func TestWhoWasAskedByADaemonThatDiedIsNotForgotten(t *testing.T) {
-	before, died, after := noon.Add(-time.Minute), noon.Add(-20*time.Second), noon.Add(-10*time.Second)
-	intent := &Intent{At: died, Steps: []Step{{Job: 7, Verb: Preempt}, {Job: 7, Verb: Start}, {Job: 8, Verb: Start}}}
+func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
+	before, after := noon.Add(-time.Minute), noon.Add(-10*time.Second)
 	for _, c := range []struct {
 		name string
 		rec  Record
 		job  Job
 		want time.Time
 	}{
-		{"goes on", Record{Gain: 1}, Job{ID: 7, State: Running}, died},
-		{"was asked in an earlier round already", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running}, before},
-		{"has left", Record{Gain: 1}, Job{ID: 7, State: Pending}, time.Time{}},
-		{"has left and was started again", Record{Gain: 1}, Job{ID: 7, State: Running, Started: after}, time.Time{}},
+		{"goes on", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running}, before},
+		{"has left", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Pending}, time.Time{}},
+		{"has left and was started again", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running, Started: after}, time.Time{}},
 		{"was not a victim", Record{Gain: 1}, Job{ID: 8, State: Running}, time.Time{}},
-		{"came since", Record{}, Job{ID: 9, State: Running}, time.Time{}},
 	} {
 		id := c.job.ID
-		got := account(map[int]Record{id: c.rec}, intent, []tenant{{Job: c.job, gain: 1}}, noon)
+		got := account(map[int]Record{id: c.rec}, []tenant{{Job: c.job, gain: 1}}, noon)
 		if !got[id].Asked.Equal(c.want) {
 			t.Errorf("a job that %s was asked at %s, want %s", c.name, got[id].Asked, c.want)
 		}
@@ -104,7 +101,7 @@ func TestWhoWasAskedByADaemonThatDiedIsNotForgotten(t *testing.T) {
 func TestJobsThatAreOverLeaveTheRecords(t *testing.T) {
 	old := map[int]Record{1: {Job: 1, Until: noon, Gain: 1}, 2: {Job: 2, Until: noon}}
 	later := noon.Add(time.Minute)
-	got := account(old, nil, []tenant{{Job: Job{ID: 2}}, {Job: Job{ID: 3}}}, later)
+	got := account(old, []tenant{{Job: Job{ID: 2}}, {Job: Job{ID: 3}}}, later)
 	if len(got) != 2 || got[2].Job != 2 || got[3].Job != 3 {
 		t.Errorf("records %+v, want those of jobs 2 and 3", got)
 	}

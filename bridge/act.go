@@ -109,8 +109,8 @@ func (a *acting) ask(ctx context.Context) error {
 	return err
 }
 
-// askOne asks one job to save and leave. One that was asked already, by a daemon that died since, is not asked twice; one that
-// has ended meanwhile has left.
+// askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived to
+// tell of it; one that has ended meanwhile has left.
 func (a *acting) askOne(ctx context.Context, s *step) error {
 	word := a.wordOf(s.Job)
 	if h := a.Settings.Hook; h != nil {
@@ -189,6 +189,7 @@ func (a *acting) advance(ctx context.Context) error {
 	gone := a.departed()
 	for _, s := range gone {
 		a.closeAccount(s.Job)
+		s.from = nil // its nodes are free, whatever becomes of the rest
 	}
 	if err := a.each(ctx, gone, done, func(s *step) error { return a.seeOff(ctx, s) }); err != nil {
 		return err
@@ -244,7 +245,7 @@ func (a *acting) seeOff(ctx context.Context, s *step) error {
 	}
 	j.ID, j.Runs = s.Job, a.tenantOf(s.Job).Runs
 	if err := h.After(ctx, j, s.Why); err != nil {
-		return fmt.Errorf("checkpoint hook: %w", err)
+		s.Error = fmt.Sprintf("checkpoint hook: %v", err) // to be told, but the job has left and has its lease
 	}
 	return nil
 }

@@ -18,13 +18,13 @@ func BenchmarkDiff(b *testing.B) {
 			r := benchRunner()
 			seen := benchObserved(servers)
 			s := r.sort(seen, nil)
-			records := account(nil, nil, s.tenants, seen.At)
+			records := account(nil, s.tenants, seen.At)
 			plan := policy.Decide(r.snapshot(s, records), r.Settings.Policy, r.Settings.Allocator)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for b.Loop() {
 				s := r.sort(seen, records)
-				now := account(records, nil, s.tenants, seen.At)
+				now := account(records, s.tenants, seen.At)
 				r.snapshot(s, now)
 				r.diff(s, now, plan)
 			}

@@ -199,3 +199,20 @@ func TestEveryPartOfARoundIsTimedInItsOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestARoundThatWasCutShortIsTold(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("res18"))
+	w.start(slurmtest.DieAt(2, slurmtest.Before))
+	if _, err := w.runner.Round(ctx); !errors.Is(err, slurmtest.ErrDied) {
+		t.Fatalf("round: %v, want it to die", err)
+	}
+	w.start(nil)
+	report := w.round()
+	if i := report.Interrupted; i == nil || i.Round != report.Round-1 || len(i.Steps) != 1 || i.Steps[0].Job != id {
+		t.Errorf("round %d tells of %+v", report.Round, i)
+	}
+	if i := w.round().Interrupted; i != nil {
+		t.Errorf("told twice: %+v", i)
+	}
+}

@@ -17,6 +17,9 @@ type Report struct {
 	Outside  []Outside      `json:"outside"` // jobs with our word that the round leaves to Slurm, and why; ascending in ID
 	Notes    []Note         `json:"notes"`   // what a user should know of a job that is managed: an unknown profile, …
 	Shadow   bool           `json:"shadow"`  // nothing was written
+	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it: this
+	// round starts from what is.
+	Interrupted *Intent `json:"interrupted,omitempty"`
 }
 
 // Phase is how long one part of the round took.

@@ -79,7 +79,7 @@ func (t *turn) run(ctx context.Context) error {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
 	t.number(intent)
-	if err := t.observe(ctx, old, intent); err != nil {
+	if err := t.observe(ctx, old); err != nil {
 		return err
 	}
 	if err := t.decide(); err != nil {
@@ -98,19 +98,19 @@ func (t *turn) run(ctx context.Context) error {
 // number counts rounds up. One that died after it had written its intent down has had its number.
 func (t *turn) number(intent *Intent) {
 	if intent != nil {
-		t.Last = max(t.Last, intent.Round)
+		t.Last, t.report.Interrupted = max(t.Last, intent.Round), intent
 	}
 	t.Last++
 	t.report.Round = t.Last
 }
 
-func (t *turn) observe(ctx context.Context, old map[int]Record, intent *Intent) error {
+func (t *turn) observe(ctx context.Context, old map[int]Record) error {
 	seen, err := t.Slurm.Observe(ctx)
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
 	t.scene = t.sort(seen, old)
-	t.records = account(old, intent, t.scene.tenants, seen.At)
+	t.records = account(old, t.scene.tenants, seen.At)
 	t.report.Outside = t.scene.outside
 	for _, o := range t.scene.outside {
 		if r, known := old[o.Job]; known {

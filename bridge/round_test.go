@@ -152,7 +152,7 @@ func (w *world) submit(gpus int, comment string, change ...func(*slurmtest.Spec)
 	spec := slurmtest.Spec{
 		Partition: "gpu", Comment: comment, Lease: 900 * time.Second,
 		Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, Memory: 1000, GPUs: gpus},
-		Work:    slurmtest.Work{Length: 2 * time.Hour, OnSignal: slurmtest.Saves, Save: 2 * time.Second, OnTerm: slurmtest.Saves},
+		Work:    slurmtest.Work{Length: 2 * time.Hour, OnSignal: slurmtest.Saves, Save: 2 * time.Second},
 	}
 	for _, c := range change {
 		c(&spec)

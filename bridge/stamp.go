@@ -33,7 +33,10 @@ func readStamp(j Job) stamp {
 	if json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != stampVersion {
 		return stamp{}
 	}
-	if s.Lua == 0 && s.Job != j.ID {
+	switch {
+	case s.Lua == 1:
+		return stamp{V: s.V, Lua: 1, Begin: s.Begin} // the lua says no more, and cannot know the job
+	case s.Job != j.ID:
 		return stamp{}
 	}
 	if s.Attained < 0 || s.Attained > maxService || s.Done < 0 || s.Done > maxService {

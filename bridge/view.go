@@ -161,7 +161,7 @@ func (r *Runner) policyJob(t *tenant, rec Record, s scene) policy.Job {
 		Nodes: own.Nodes, Tasks: tasksPerNode(own), GPUType: own.GPUType,
 		Features: t.Features, Only: s.only(t, own), Except: t.Except,
 		Profile: t.profile, ProfileName: t.word.Profile, Saves: t.word.Saves,
-		Attained: rec.Attained, Done: rec.Done, Length: t.length(), Restart: r.restartCost(t),
+		Attained: rec.Attained, Done: rec.Done, Length: t.length(rec, s.at), Restart: r.restartCost(t),
 		Barred: r.barred(t, rec, s.at),
 	}
 	if t.State == Running {
@@ -196,12 +196,19 @@ func (s *scene) only(t *tenant, own Request) []string {
 	return s.parts[t.Partition]
 }
 
-// length is what the user declared, or else the time limit: nobody runs longer.
-func (t *tenant) length() time.Duration {
-	if t.word.Length > 0 {
+// length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer, and a job
+// that runs faster gets further until then. Slurm begins the limit anew in every run.
+func (t *tenant) length(rec Record, now time.Time) time.Duration {
+	switch {
+	case t.word.Length > 0:
 		return t.word.Length
+	case t.TimeLimit == 0:
+		return 0
+	case t.State != Running:
+		return rec.Done + t.TimeLimit
 	}
-	return t.TimeLimit
+	left := max(t.TimeLimit-now.Sub(t.Started), time.Second)
+	return rec.Done + time.Duration(float64(left)*t.gain)
 }
 
 func (r *Runner) restartCost(t *tenant) time.Duration {

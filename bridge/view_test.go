@@ -114,7 +114,7 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 		r := viewer()
 		seen := Observed{At: noon, Jobs: c.jobs, Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
 		s := r.sort(seen, nil)
-		if got := r.snapshot(s, account(nil, nil, s.tenants, noon)).Nodes[0].Foreign; got != c.want {
+		if got := r.snapshot(s, account(nil, s.tenants, noon)).Nodes[0].Foreign; got != c.want {
 			t.Errorf("held by %s: foreign %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -145,7 +145,7 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
 		j.Request.Pin = c.pin
 		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []Job{j}}, nil)
-		cluster := r.snapshot(s, account(nil, nil, s.tenants, noon))
+		cluster := r.snapshot(s, account(nil, s.tenants, noon))
 		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.names, " ")); got != c.want {
 			t.Errorf("%s of %v, named %v: %s, want %s", c.partition, c.partitions, c.pin, got, c.want)
 		}
@@ -194,9 +194,14 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 		t.Errorf("told\n%+v, want\n%+v", got, want)
 	}
 	tn.word.Length = 0
-	if got := viewer().policyJob(tn, rec, scene{at: noon}).Length; got != 3*time.Hour {
-		t.Errorf("length %s, want the time limit where nothing was declared", got)
+	if got := viewer().policyJob(tn, rec, scene{at: noon}).Length; got != 3*time.Hour+time.Minute {
+		t.Errorf("length %s, want what is done and the time limit where nothing was declared", got)
 	}
+	tn.State, tn.Started, tn.gain = Running, noon.Add(-time.Hour), 2
+	if got := tn.length(rec, noon); got != 4*time.Hour+time.Minute {
+		t.Errorf("length %s, want what is done and what two hours at twice the speed bring", got)
+	}
+	tn.State = Pending
 	tn.profile = steep(t)
 	if got := viewer().policyJob(tn, rec, scene{at: noon}).Restart; got != 30*time.Second {
 		t.Errorf("a restart costs %s, its profile says 10 s to save and 20 s to start", got)

@@ -80,6 +80,9 @@ func (a ailment) remedy() string {
 
 // round writes down one round. The changes come first: they were made even if the round then failed.
 func (j *journal) round(report bridge.Report, took time.Duration, err error) {
+	if i := report.Interrupted; i != nil {
+		j.log.Warn().Int("round", i.Round).Time("at", i.At).Int("steps", len(i.Steps)).Msg("this round was cut short; its steps are in /round")
+	}
 	j.audit(report)
 	if err != nil {
 		j.failure(report.Round, err)
