@@ -102,20 +102,30 @@ func TestGangsStartWholeOrNotAtAll(t *testing.T) {
 	c.WaitForState(more, "RUNNING")
 }
 
-// TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations: least attained service, n2 full. The victims that are pinned
-// to n2 wait for the newcomer's end, the one that may go elsewhere goes on there.
+// TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations: least attained service, 31 of 32 GPUs in use. A newcomer wants eight.
+// Of the two victims on its node the one that may use any node goes on at once on the one GPU that is left; the other, which needs
+// seven, goes on when the newcomer has ended.
 func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.T) {
 	c, d := SetUp(t, "las", "tune", "checkpoint_hook:", "  before: [/shared/synergy/hook, asks]", "  after: [/shared/synergy/hook, left]")
 	c.MustExec("login", "synergy", "sh", "-c", `printf '#!/bin/sh\necho "$1 $SYNERGY_JOB_ID $SYNERGY_JOB_NODES" >> "$0.said"\n' > /shared/synergy/hook; chmod 700 /shared/synergy/hook; rm -f /shared/synergy/hook.said`)
 	d.Start()
 	// Alone, in compressed time, 150 and 333 iterations pass in a second.
-	movable := c.MustSbatch("alice", train("res18", 4000, 40), word("res18"), "--gres=gpu:1", "-x", "n3,n4", output, "--open-mode=append")
+	movable := c.MustSbatch("alice", train("res18", 8000, 40), word("res18"), "--gres=gpu:1", output, "--open-mode=append")
 	c.WaitForState(movable, "RUNNING")
 	first, _ := c.Allocation(movable)
-	pinned := c.MustSbatch("bob", train("gnmt", 12000, 40), word("gnmt"), "--gres=gpu:1", "-w", first, output, "--open-mode=append")
-	c.WaitForState(pinned, "RUNNING")
-	time.Sleep(3 * d.Round)
-	newcomer := c.MustSbatch("bob", train("res50", 1000, 60), word("res50"), "--gres=gpu:8", "-w", first, output)
+	pinned := c.MustSbatch("bob", train("gnmt", 20000, 40), word("gnmt"), "--gres=gpu:7", "-w", first, output, "--open-mode=append")
+	full := []JobID{pinned}
+	for _, n := range c.nodes() {
+		if n != first { // seven GPUs on the first of the others, eight on the rest
+			gpus := fmt.Sprintf("--gres=gpu:%d", min(6+len(full), 8))
+			full = append(full, c.MustSbatch("bob", "sleep 600", "--comment=synergy-profile=gnmt.json", gpus, "-w", n, output))
+		}
+	}
+	for _, id := range full {
+		c.WaitForState(id, "RUNNING")
+	}
+	time.Sleep(2 * d.Round)
+	newcomer := c.MustSbatch("bob", train("res50", 1000, 60), word("res50"), "--gres=gpu:8", output)
 	c.WaitForState(newcomer, "RUNNING")
 	waited := c.ShowJob(pinned)
 	if waited["JobState"] == "RUNNING" {
@@ -125,7 +135,7 @@ func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.
 	if then, _ := c.Allocation(movable); then == first {
 		t.Errorf("the movable victim is on %s again, where the newcomer runs", then)
 	}
-	for id, iterations := range map[JobID]int{movable: 4000, pinned: 12000} {
+	for id, iterations := range map[JobID]int{movable: 8000, pinned: 20000} {
 		c.waitLong(id, "COMPLETED", 3*time.Minute)
 		conserved(t, c, id, iterations)
 	}
