@@ -45,7 +45,6 @@ func (b *board) makeRoom(i int, w way) bool {
 func (b *board) givers(i int, w way) []clearing {
 	k := b.seats[i].kind
 	var all []clearing
-	seen := 0
 	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
 		if b.bars(k, n) {
 			return true
@@ -53,8 +52,7 @@ func (b *board) givers(i int, w way) []clearing {
 		if plan, can := b.clearServer(i, n, w, 0); can {
 			all = append(all, plan)
 		}
-		seen++
-		return seen < max(looks, 4*w.nodes)
+		return len(all) < max(looks, 4*w.nodes)
 	})
 	return all
 }
@@ -66,7 +64,6 @@ const tries = 16
 func (b *board) leavers(i int, w way) []clearing {
 	k := b.seats[i].kind
 	var all []clearing
-	seen := 0
 	b.lastFirst(i, func(n int) bool {
 		if !k.zone.servers.has(n) || b.servers[n].Closed != "" || b.bars(k, n) || b.servers[n].free.GPUs < w.gpus {
 			return true
@@ -74,8 +71,7 @@ func (b *board) leavers(i int, w way) []clearing {
 		if plan, can := b.clearServer(i, n, w, math.MaxInt); can && len(plan.leaves) > 0 {
 			all = append(all, plan)
 		}
-		seen++
-		return seen < max(tries, 4*w.nodes)
+		return len(all) < max(tries, 4*w.nodes)
 	})
 	return all
 }
