@@ -49,31 +49,3 @@ func TestASleepEndsWithItsContextAtTheMomentOfTheCancel(t *testing.T) {
 		t.Errorf("slept %s, want until the cancel", got)
 	}
 }
-
-func TestAPacedSleepRunsWhatIsPlannedAndTakesRealTime(t *testing.T) {
-	clock := NewClock(noon)
-	paced := Paced{Clock: clock, Speed: 36_000} // an hour in a tenth of a second
-	var at []time.Duration
-	for _, after := range []time.Duration{time.Minute, time.Hour, 2 * time.Hour} {
-		clock.At(noon.Add(after), func() { at = append(at, clock.Now().Sub(noon)) })
-	}
-	before := time.Now()
-	if err := paced.Sleep(context.Background(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(before); took < 90*time.Millisecond {
-		t.Errorf("took %s, want a tenth of a second", took)
-	}
-	if want := []time.Duration{time.Minute, time.Hour}; !slices.Equal(at, want) || !paced.Now().Equal(noon.Add(time.Hour)) {
-		t.Errorf("events at %v, want %v; now is %s", at, want, paced.Now())
-	}
-}
-
-func TestAPacedSleepEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	paced := Paced{Clock: NewClock(noon), Speed: 1}
-	paced.Clock.At(noon.Add(10*time.Millisecond), cancel)
-	if err := paced.Sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-}
