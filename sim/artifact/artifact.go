@@ -1,0 +1,81 @@
+// Package artifact is the simulator that was published with the paper (Synergy, OSDI'22), its arithmetic rebuilt bit for bit, faults
+// included, so that our figures can be laid next to the published ones. It is a reference and no product: nothing but simulation
+// uses it, and it uses nothing of the planner.
+package artifact
+
+import (
+	"context"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// Policy is the order of jobs.
+type Policy string
+
+// The policies, as the artifact means them.
+const (
+	FIFO   Policy = "fifo"
+	SRTF   Policy = "srtf"
+	LAS    Policy = "las"
+	FTF    Policy = "ftf"
+	DRF    Policy = "drf"
+	Tetris Policy = "tetris"
+)
+
+// Allocator is how much jobs are given.
+type Allocator string
+
+// The allocators. Opt is the paper's bound: its program on one imaginary machine, never placed.
+const (
+	Proportional Allocator = "proportional"
+	Greedy       Allocator = "greedy"
+	Tune         Allocator = "tune"
+	Opt          Allocator = "opt"
+)
+
+// Placement is where a job is put.
+type Placement string
+
+// The placements: first fit over GPU numbers, which the artifact calls random, and as few servers as possible.
+const (
+	FirstFit    Placement = "random"
+	Consolidate Placement = "consolidate"
+)
+
+// Mode is how jobs come, which decides when the first round is and when the simulation ends.
+type Mode string
+
+// The modes.
+const (
+	Generated Mode = "generated" // each job is drawn when the one before arrives; the first round is at 0
+	Replay    Mode = "replay"    // all jobs are known; the first round is the first after the first arrival
+	Static    Mode = "static"    // all jobs are there from the beginning; the first round is at 1 s
+)
+
+// Config is one simulation.
+type Config struct {
+	Cluster   cluster.Cluster // equal servers only
+	Policy    Policy
+	Allocator Allocator
+	Placement Placement
+	Mode      Mode
+	Jobs      trace.Source
+	Window    outcome.Window // the simulation ends when all its jobs have finished, where it is not empty
+	Round     float64        // seconds; 0: 300
+	Until     float64        // seconds; 0: no end but that of the mode
+	// Strict ends a replay at the first round without a job, although more are to arrive, as the published program does.
+	Strict bool
+	// Prioritize gives the jobs of the window priority from the start.
+	Prioritize bool
+	// Detail records rounds and spans.
+	Detail bool
+	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil: nobody.
+	Progress func(finished int, at float64)
+}
+
+// Run simulates.
+func Run(ctx context.Context, config Config) (outcome.Run, error) {
+	panic("not built yet")
+}

@@ -1,0 +1,78 @@
+// Package outcome is what a simulation gave: what became of each job and each round, the figures that follow from it, and how both
+// are written. It is the same for every engine, and knows none.
+package outcome
+
+// Run is the outcome of one simulation.
+type Run struct {
+	Setting Setting
+	Jobs    []Job   // those that arrived, ascending in ID
+	Rounds  []Round // in order; empty where they were not asked for
+	Spans   []Span  // who held what when, in the order of their starts; empty where they were not asked for
+	Held    int     // rounds that were held, idle ones included
+	Ended   float64 // seconds since the beginning of the trace
+	GPUs    int     // of the cluster
+	CPUs    int
+	Memory  float64 // GB
+	// Busy are GPU-, core- and GB-seconds that were held by jobs.
+	BusyGPUs, BusyCPUs, BusyMemory float64
+}
+
+// Setting says what was simulated.
+type Setting struct {
+	Engine         string // production or artifact
+	Policy         string // as its engine names it, in lower case
+	Allocator      string
+	Placement      string  // of the artifact engine
+	Load           float64 // jobs an hour of a generated workload; 0: none was generated
+	Workload       string  // where the jobs came from, for people
+	Cluster        string  // for people: 16x8:24:500
+	Seed           int64
+	Window         Window
+	RoundSeconds   float64
+	RestartSeconds float64
+}
+
+// Window is the range of job IDs that the figures count, from First up to but without End. The zero window counts every job.
+type Window struct{ First, End int }
+
+// Has says whether the job counts.
+func (w Window) Has(id int) bool { return w == Window{} || id >= w.First && id < w.End }
+
+// Job is what became of one job. Moments are seconds since the beginning of the trace.
+type Job struct {
+	ID          int
+	Model, User string
+	GPUs        int
+	Arrival     float64
+	Length      float64 // seconds that it takes at the proportional share
+	FirstRun    float64 // negative: it never ran
+	Finish      float64 // negative: it was not finished when the simulation ended
+	Starts      int
+	AttainedGPU float64 // GPU-seconds
+}
+
+// Done says that the job was finished.
+func (j Job) Done() bool { return j.Finish >= 0 }
+
+// Completion is the job completion time, waiting included, in seconds.
+func (j Job) Completion() float64 { return j.Finish - j.Arrival }
+
+// Round is the cluster right after a round.
+type Round struct {
+	At               float64 // seconds since the beginning of the trace
+	Running, Waiting int     // jobs
+	GPUs, CPUs       float64 // held
+	Memory           float64 // held, GB
+	Demand           float64 // GPUs that all unfinished jobs ask for
+	Started, Stopped int     // jobs in this round
+}
+
+// Span is a job's stay on one server.
+type Span struct {
+	Job        int
+	Model      string
+	Server     int   // index in the cluster
+	Devices    []int // GPUs of the server, ascending; nil where the engine does not say
+	GPUs, CPUs int
+	From, To   float64
+}
