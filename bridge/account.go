@@ -6,10 +6,11 @@ import "time"
 // returns new records and leaves the old ones as they are. Records of jobs that are over are gone.
 func account(old map[int]Record, managed []tenant, now time.Time) map[int]Record {
 	records := make(map[int]Record, len(managed))
-	for _, t := range managed {
+	for i := range managed {
+		t := &managed[i]
 		r, known := old[t.ID]
 		if !known {
-			r = firstRecord(t.Job, now)
+			r = firstRecord(t, now)
 		}
 		records[t.ID] = credit(r, t, now)
 	}
@@ -17,8 +18,8 @@ func account(old map[int]Record, managed []tenant, now time.Time) map[int]Record
 }
 
 // firstRecord is the record of a job that the ledger does not know: a new one, or one whose ledger was lost.
-func firstRecord(j Job, now time.Time) Record {
-	s := readStamp(j)
+func firstRecord(j *tenant, now time.Time) Record {
+	s := j.text.stamp
 	r := Record{
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
@@ -43,7 +44,7 @@ func firstRecord(j Job, now time.Time) Record {
 
 // credit adds the service since the record's last moment. A job that ran then and waits now ran until it was requeued, which is
 // when Slurm says it was submitted.
-func credit(r Record, t tenant, now time.Time) Record {
+func credit(r Record, t *tenant, now time.Time) Record {
 	from, until, gain := r.Until, now, r.Gain
 	switch {
 	case t.State == Running:

@@ -27,7 +27,9 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 		{"was requeued, says a clock that is behind", ran, Job{State: Pending, Submitted: ago(600)}, 0, 1000, 500 * time.Second},
 	} {
 		c.job.Request.GPUs = 2
-		got := credit(c.rec, tenant{Job: c.job, gain: c.gain}, noon)
+		tn := read(c.job)
+		tn.gain = c.gain
+		got := credit(c.rec, &tn, noon)
 		if got.Attained != c.attained || got.Done != c.done {
 			t.Errorf("%s: %.0f GPU-seconds and %s done, want %.0f and %s", c.name, got.Attained, got.Done, c.attained, c.done)
 		}
@@ -65,7 +67,8 @@ func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
 		{"one that runs", Job{State: Running, Started: started, Begin: noon.Add(time.Hour)}, Record{First: submitted, Until: started, Own: granted}},
 	} {
 		c.job.ID, c.job.Submitted, c.job.Request, c.want.Job = 7, submitted, granted, 7
-		if got := firstRecord(c.job, noon); utc(got) != utc(c.want) {
+		tn := read(c.job)
+		if got := firstRecord(&tn, noon); utc(got) != utc(c.want) {
 			t.Errorf("%s:\n%s, want\n%s", c.name, utc(got), utc(c.want))
 		}
 	}
@@ -91,7 +94,9 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 		{"was not a victim", Record{Gain: 1}, Job{ID: 8, State: Running}, time.Time{}},
 	} {
 		id := c.job.ID
-		got := account(map[int]Record{id: c.rec}, []tenant{{Job: c.job, gain: 1}}, noon)
+		tn := read(c.job)
+		tn.gain = 1
+		got := account(map[int]Record{id: c.rec}, []tenant{tn}, noon)
 		if !got[id].Asked.Equal(c.want) {
 			t.Errorf("a job that %s was asked at %s, want %s", c.name, got[id].Asked, c.want)
 		}
@@ -101,7 +106,7 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 func TestJobsThatAreOverLeaveTheRecords(t *testing.T) {
 	old := map[int]Record{1: {Job: 1, Until: noon, Gain: 1}, 2: {Job: 2, Until: noon}}
 	later := noon.Add(time.Minute)
-	got := account(old, []tenant{{Job: Job{ID: 2}}, {Job: Job{ID: 3}}}, later)
+	got := account(old, []tenant{read(Job{ID: 2}), read(Job{ID: 3})}, later)
 	if len(got) != 2 || got[2].Job != 2 || got[3].Job != 3 {
 		t.Errorf("records %+v, want those of jobs 2 and 3", got)
 	}
@@ -109,3 +114,6 @@ func TestJobsThatAreOverLeaveTheRecords(t *testing.T) {
 		t.Errorf("the old records were changed: %+v", old)
 	}
 }
+
+// read is a job as a round takes it up.
+func read(j Job) tenant { return tenant{Job: &j, text: texts{}.of(&j)} }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -53,27 +54,18 @@ type acting struct {
 	*turn
 	steps []*step
 	at    time.Time       // of the last look
-	now   map[int]Job     // jobs as last seen
-	nodes map[string]Node // nodes as last seen
-	notes map[int]string
-	until time.Time // when the next round is due
+	nodes map[string]Node // as last seen
+	until time.Time       // when the next round is due
 }
 
 func newActing(t *turn) *acting {
 	a := &acting{
-		turn: t, at: t.scene.at, now: map[int]Job{}, nodes: t.scene.nodes,
-		notes: map[int]string{}, until: t.began.Add(t.Settings.Round),
-	}
-	for _, tn := range t.scene.tenants {
-		a.now[tn.ID], a.notes[tn.ID] = tn.Job, tn.note
-	}
-	for _, j := range t.scene.lost {
-		a.now[j.ID] = j
+		turn: t, at: t.scene.at, nodes: t.scene.nodes, until: t.began.Add(t.Settings.Round),
 	}
 	for k := range t.report.Steps {
 		s := &step{Step: &t.report.Steps[k], since: t.Clock.Now()}
 		if s.Verb == Preempt {
-			s.from = a.now[s.Job].Runs.Nodes
+			s.from = a.now(s.Job).Runs.Nodes
 		}
 		a.steps = append(a.steps, s)
 	}
@@ -93,7 +85,7 @@ func (a *acting) letWait(ctx context.Context) error {
 
 // leased is the update that lets the step's job wait.
 func (a *acting) leased(s *step) Update {
-	return a.waiting(a.now[s.Job], a.records[s.Job], a.report.Round, s.Why, a.notes[s.Job], a.Clock.Now())
+	return a.waiting(a.records[s.Job], a.report.Round, s.Why, a.noteOf(s.Job), a.Clock.Now())
 }
 
 // ask signals the victims, or stops those that have no checkpoint.
@@ -114,7 +106,7 @@ func (a *acting) ask(ctx context.Context) error {
 func (a *acting) askOne(ctx context.Context, s *step) error {
 	word := a.wordOf(s.Job)
 	if h := a.Settings.Hook; h != nil {
-		if err := h.Before(ctx, a.now[s.Job], s.Why); err != nil {
+		if err := h.Before(ctx, *a.now(s.Job), s.Why); err != nil {
 			return fmt.Errorf("checkpoint hook: %w", err)
 		}
 	}
@@ -133,12 +125,29 @@ func (a *acting) askOne(ctx context.Context, s *step) error {
 
 func (a *acting) wordOf(job int) Word { return a.tenantOf(job).word }
 
-func (a *acting) tenantOf(job int) tenant {
-	k, found := slices.BinarySearchFunc(a.scene.tenants, job, func(t tenant, id int) int { return t.ID - id })
+func (a *acting) noteOf(job int) string { return a.tenantOf(job).note }
+
+// now is the job as last seen; the zero job where it is not there any more.
+func (a *acting) now(job int) *Job {
+	j, _ := a.find(job)
+	return j
+}
+
+// find also tells whether the job is there.
+func (a *acting) find(job int) (*Job, bool) {
+	k, found := sort.Find(len(a.seen), func(k int) int { return job - a.seen[k].ID })
 	if !found {
-		return tenant{}
+		return &Job{}, false
 	}
-	return a.scene.tenants[k]
+	return &a.seen[k], true
+}
+
+func (a *acting) tenantOf(job int) *tenant {
+	k, found := sort.Find(len(a.scene.tenants), func(k int) int { return job - a.scene.tenants[k].ID })
+	if !found {
+		return &tenant{Job: &Job{}}
+	}
+	return &a.scene.tenants[k]
 }
 
 // follow looks again and again until every step has come to its end.
@@ -168,11 +177,7 @@ func (a *acting) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
-	a.at = seen.At
-	clear(a.now)
-	for _, j := range seen.Jobs {
-		a.now[j.ID] = j
-	}
+	a.at, a.seen = seen.At, seen.Jobs
 	a.nodes = make(map[string]Node, len(seen.Nodes))
 	for _, n := range seen.Nodes {
 		a.nodes[n.Name] = n
@@ -205,7 +210,7 @@ func (a *acting) advance(ctx context.Context) error {
 func (a *acting) overstayed() []*step {
 	return a.filter(func(s *step) bool {
 		word := a.wordOf(s.Job)
-		return s.stage == asked && word.Saves && a.now[s.Job].State == Running &&
+		return s.stage == asked && word.Saves && a.now(s.Job).State == Running &&
 			a.Clock.Now().Sub(a.records[s.Job].Asked) >= word.Grace
 	})
 }
@@ -213,26 +218,26 @@ func (a *acting) overstayed() []*step {
 // departed lists the victims that run no more.
 func (a *acting) departed() []*step {
 	return a.filter(func(s *step) bool {
-		return (s.stage == asked || s.stage == forced) && a.now[s.Job].State != Running
+		return (s.stage == asked || s.stage == forced) && a.now(s.Job).State != Running
 	})
 }
 
 // closeAccount credits a victim's run up to its end.
 func (a *acting) closeAccount(job int) {
-	j, waits := a.now[job]
-	if !waits || j.State != Pending {
+	j, there := a.find(job)
+	if !there || j.State != Pending {
 		return
 	}
-	t := a.tenantOf(job)
+	t := *a.tenantOf(job)
 	t.Job = j
-	a.records[job] = credit(a.records[job], t, a.Clock.Now())
+	a.records[job] = credit(a.records[job], &t, a.Clock.Now())
 }
 
 // seeOff gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
 // still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing, and one
 // that somebody holds is left as it is.
 func (a *acting) seeOff(ctx context.Context, s *step) error {
-	j := a.now[s.Job]
+	j := *a.now(s.Job)
 	if j.State == Pending {
 		err := a.update(ctx, s, a.leased(s))
 		if err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrNotPending) && !errors.Is(err, ErrHeld) {
@@ -286,7 +291,7 @@ func (a *acting) startable() []*step {
 		if s.Verb != Start || s.stage != begun {
 			return false
 		}
-		if j, there := a.now[s.Job]; there && !a.settled(j) {
+		if j, there := a.find(s.Job); there && !a.settled(j) {
 			return false
 		}
 		return !slices.ContainsFunc(s.Grant.Nodes, func(n string) bool {
@@ -298,19 +303,19 @@ func (a *acting) startable() []*step {
 
 // settled says that a job is through with its last run. Slurm takes one that starts in the very second in which that was torn
 // down for the old run, and kills it for good; the time of the requeue says when that was. One more second is for clocks that differ.
-func (a *acting) settled(j Job) bool {
+func (a *acting) settled(j *Job) bool {
 	return j.State != Running && !j.Completing && (j.Restarts == 0 || a.at.Unix() > j.Submitted.Unix()+1)
 }
 
 func (a *acting) start(ctx context.Context, s *step) error {
-	u := starting(a.records[s.Job], *s.Grant, a.report.Round, s.Why, a.notes[s.Job], a.Clock.Now())
+	u := starting(a.records[s.Job], *s.Grant, a.report.Round, s.Why, a.noteOf(s.Job), a.Clock.Now())
 	return a.update(ctx, s, u)
 }
 
 // verify closes the starts that came about, and takes back those that did not in time.
 func (a *acting) verify(ctx context.Context) error {
 	for _, s := range a.filter(func(s *step) bool { return s.stage == sent }) {
-		if j, there := a.now[s.Job]; s.since.Before(a.Clock.Now()) && (!there || j.State != Pending) {
+		if j, there := a.find(s.Job); s.since.Before(a.Clock.Now()) && (!there || j.State != Pending) {
 			a.started(s)
 		}
 	}
@@ -331,7 +336,7 @@ func (a *acting) started(s *step) {
 func (a *acting) takeBack(ctx context.Context, late []*step) error {
 	err := a.each(ctx, late, failed, func(s *step) error {
 		u := a.leased(s)
-		u.Extra = stampOf(a.records[s.Job], a.report.Round, "did not start, is tried again", a.notes[s.Job]).String()
+		u.Extra = stampOf(a.records[s.Job], a.report.Round, "did not start, is tried again", a.noteOf(s.Job)).String()
 		err := a.update(ctx, s, u)
 		if errors.Is(err, ErrNotPending) {
 			return nil // it has started after all: the next round sees it run
@@ -385,7 +390,7 @@ func (a *acting) update(ctx context.Context, s *step, u Update) error {
 	if err := a.Slurm.Update(ctx, u); err != nil {
 		return err
 	}
-	j := a.now[s.Job]
+	j := a.now(s.Job)
 	s.Changes = append(s.Changes, requestChanges(j.Request, u.Request)...)
 	s.Changes = append(s.Changes, Change{"begin_time", moment(j.Begin), moment(u.Begin)})
 	return nil

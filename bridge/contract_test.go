@@ -100,7 +100,7 @@ func FuzzReadStamp(f *testing.F) {
 	f.Add(`{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2}}`)
 	f.Fuzz(func(t *testing.T, extra string) {
 		j := Job{ID: 7, Extra: extra, Request: Request{GPUs: 2, Nodes: 1, Tasks: 1}}
-		if s := readStamp(j); s.Own != nil && s.Own.GPUs != 2 {
+		if s := readStamp(&j); s.Own != nil && s.Own.GPUs != 2 {
 			t.Errorf("%q gives the job %d GPUs", extra, s.Own.GPUs)
 		}
 	})

@@ -62,7 +62,7 @@ func (r *Runner) keepWaiting(t *tenant, rec Record, why string, now time.Time) [
 	switch {
 	case !sameRequest(t.Request, rec.Own):
 		return []Step{{Job: t.ID, Verb: Restore, Why: why}}
-	case t.Begin.Sub(now) < r.Settings.Lease/2, readStamp(t.Job).Job != t.ID:
+	case t.Begin.Sub(now) < r.Settings.Lease/2, t.text.stamp.Job != t.ID:
 		return []Step{{Job: t.ID, Verb: Renew, Why: why}}
 	}
 	return nil
@@ -72,9 +72,9 @@ func (r *Runner) keepWaiting(t *tenant, rec Record, why string, now time.Time) [
 func sameRequest(a, b Request) bool { return len(requestChanges(a, b)) == 0 }
 
 // waiting is the update that lets a job wait: its user's own request, and a lease.
-func (r *Runner) waiting(j Job, rec Record, round int, why, note string, now time.Time) Update {
+func (r *Runner) waiting(rec Record, round int, why, note string, now time.Time) Update {
 	return Update{
-		Job: j.ID, Begin: later(rec.NotBefore, now.Add(r.leaseOf(j.ID))), Request: rec.Own,
+		Job: rec.Job, Begin: later(rec.NotBefore, now.Add(r.leaseOf(rec.Job))), Request: rec.Own,
 		Extra: stampOf(rec, round, why, note).String(),
 	}
 }

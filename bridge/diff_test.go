@@ -39,7 +39,8 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		j := Job{ID: 7, State: Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`, Request: plainRequest()}
 		c.change(&j)
 		var got []Verb
-		for _, s := range r.keepWaiting(&tenant{Job: j}, Record{Job: 7, Own: plainRequest()}, "no GPU is free", noon) {
+		tn := read(j)
+		for _, s := range r.keepWaiting(&tn, Record{Job: 7, Own: plainRequest()}, "no GPU is free", noon) {
 			got = append(got, s.Verb)
 		}
 		if !slices.Equal(got, c.want) {
@@ -132,7 +133,7 @@ func TestNoUpdateBeginsAJobBeforeItsUserSaid(t *testing.T) {
 		{"said a time after it", late, late, late},
 	} {
 		rec := Record{Job: 16, NotBefore: c.notBefore, Own: plainRequest()}
-		if got := r.waiting(Job{ID: 16}, rec, 1, "", "", noon).Begin; !got.Equal(c.wait) {
+		if got := r.waiting(rec, 1, "", "", noon).Begin; !got.Equal(c.wait) {
 			t.Errorf("%s: waits until %s, want %s", c.name, got, c.wait)
 		}
 		if got := releasing(rec, 1, noon).Begin; !got.Equal(c.let) {
@@ -146,9 +147,10 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 	size := gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
 	grant := &policy.Placement{Nodes: []string{"n1"}, PerNode: size}
 	running := func(id int) tenant {
-		return tenant{Job: Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}}}
+		return read(Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}})
 	}
-	s := scene{at: noon, tenants: []tenant{{Job: Job{ID: 1, State: Pending}}, running(2), running(3), {Job: Job{ID: 4, State: Pending}}, {Job: Job{ID: 6, State: Pending}}}, lost: []Job{{ID: 5}}}
+	waiting := func(id int) tenant { return read(Job{ID: id, State: Pending}) }
+	s := scene{at: noon, tenants: []tenant{waiting(1), running(2), running(3), waiting(4), waiting(6)}, lost: []Job{{ID: 5}}}
 	plan := policy.Plan{Decisions: []policy.Decision{
 		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"}, {Job: 4, Why: "no GPU is free"},
 		{Job: 6, Grant: grant},

@@ -42,8 +42,8 @@ type Settings struct {
 	Shadow                   bool          // plan and report, and write nothing to Slurm
 }
 
-// Runner runs rounds. It holds nothing from one to the next but the number of the last round: what must be known is observed, or
-// in the ledger.
+// Runner runs rounds. It holds nothing from one to the next but the number of the last round, and what it has read of texts that have
+// not changed since: what must be known is observed, or in the ledger.
 type Runner struct {
 	Slurm    Slurm
 	Ledger   Ledger
@@ -52,6 +52,8 @@ type Runner struct {
 	Settings Settings
 	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
 	Last int
+
+	texts texts
 }
 
 // Round runs one round from observation to settlement. On an error the round ended there; the report says what was done until
@@ -67,6 +69,7 @@ type turn struct {
 	*Runner
 	began   time.Time
 	mark    time.Time // when the phase under way began
+	seen    []Job     // as last observed, ascending in ID
 	scene   scene
 	records map[int]Record
 	report  Report
@@ -109,7 +112,7 @@ func (t *turn) observe(ctx context.Context, old map[int]Record) error {
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
-	t.scene = t.sort(seen, old)
+	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
 	t.records = account(old, t.scene.tenants, seen.At)
 	t.report.Outside = t.scene.outside
 	for _, o := range t.scene.outside {

@@ -28,7 +28,7 @@ const (
 )
 
 // readStamp returns the stamp of a job, or the zero stamp when it has none that can be believed.
-func readStamp(j Job) stamp {
+func readStamp(j *Job) stamp {
 	var s stamp
 	if json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != stampVersion {
 		return stamp{}

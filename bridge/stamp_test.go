@@ -33,7 +33,7 @@ func TestAStampIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 		{"less than nothing done", `{"v":1,"job":7,"gpu_s":5,"done_s":-1}`, 0, 0, false},
 		{"more done than there was time", `{"v":1,"job":7,"gpu_s":5,"done_s":1e12}`, 0, 0, false},
 	} {
-		s := readStamp(Job{ID: 7, Extra: c.extra, Request: plainRequest()})
+		s := readStamp(&Job{ID: 7, Extra: c.extra, Request: plainRequest()})
 		if s.Attained+s.Done != c.service || s.Begin != c.begin || (s.Own != nil) != c.own {
 			t.Errorf("%s: %+v", c.name, s)
 		}
@@ -47,10 +47,11 @@ func TestAStampTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 	}
 	extra := stampOf(rec, 42, "no GPU is free", "gets the proportional share").String()
 	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending}
-	if got := firstRecord(j, noon); utc(got) != utc(rec) {
+	tn := read(j)
+	if got := firstRecord(&tn, noon); utc(got) != utc(rec) {
 		t.Errorf("read back\n%s, want\n%s", utc(got), utc(rec))
 	}
-	s := readStamp(j)
+	s := readStamp(&j)
 	if got := fmt.Sprintln(s.Round, s.Why, "and", s.Note); got != "42 no GPU is free and gets the proportional share\n" {
 		t.Errorf("says %q", got)
 	}

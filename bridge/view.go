@@ -12,7 +12,8 @@ import (
 
 // tenant is a managed job with what its comment says.
 type tenant struct {
-	Job
+	*Job
+	text    *text
 	word    Word
 	profile *sensitivity.Profile // nil: none that can be used
 	gain    float64              // at which it runs; 0 while it waits
@@ -32,7 +33,11 @@ type scene struct {
 
 // sort sorts an observation. known says of which jobs there is a record.
 func (r *Runner) sort(seen Observed, known map[int]Record) scene {
-	s := scene{at: seen.At, nodes: map[string]Node{}}
+	r.texts = r.texts.keepFor(seen.Jobs)
+	s := scene{
+		at: seen.At, nodes: make(map[string]Node, len(seen.Nodes)), names: make([]string, 0, len(seen.Nodes)),
+		tenants: make([]tenant, 0, len(seen.Jobs)),
+	}
 	for _, n := range seen.Nodes {
 		if n.Total.GPUs > 0 && slices.ContainsFunc(n.Partitions, r.manages) {
 			s.nodes[n.Name] = n
@@ -40,13 +45,15 @@ func (r *Runner) sort(seen Observed, known map[int]Record) scene {
 		}
 	}
 	s.parts = r.split(s)
-	for _, j := range seen.Jobs {
+	for i := range seen.Jobs {
+		j := &seen.Jobs[i]
 		if j.State == Finished {
 			continue
 		}
-		if !Managed(j.Comment) || !r.manages(j.Partition) {
+		text := r.texts.of(j)
+		if !text.managed || !r.manages(j.Partition) {
 			if _, was := known[j.ID]; was && j.State == Pending && !j.Held && j.Shape == "" {
-				s.lost = append(s.lost, j)
+				s.lost = append(s.lost, *j)
 			}
 			continue
 		}
@@ -54,7 +61,7 @@ func (r *Runner) sort(seen Observed, known map[int]Record) scene {
 			s.outside = append(s.outside, Outside{j.ID, why})
 			continue
 		}
-		s.tenants = append(s.tenants, r.tenant(j, s.nodes))
+		s.tenants = append(s.tenants, r.tenant(j, text, s.nodes))
 	}
 	return s
 }
@@ -81,7 +88,7 @@ func (r *Runner) manages(partition string) bool {
 }
 
 // leftAlone says why a round does not touch a job that carries our word; empty when it does.
-func leftAlone(j Job) string {
+func leftAlone(j *Job) string {
 	pin := len(j.Request.Pin)
 	switch {
 	case j.Shape != "":
@@ -102,12 +109,11 @@ func leftAlone(j Job) string {
 
 // tenant reads a managed job's word and looks its profile up. Whatever is wrong with either costs the job no more than its
 // profile: it then gets the proportional share, and its user is told why.
-func (r *Runner) tenant(j Job, nodes map[string]Node) tenant {
-	t := tenant{Job: j}
-	word, err := ParseComment(j.Comment)
-	t.word = word
-	if err == nil && word.Profile != "" {
-		t.profile, err = r.Profiles(word.Profile)
+func (r *Runner) tenant(j *Job, said *text, nodes map[string]Node) tenant {
+	t := tenant{Job: j, text: said, word: said.word}
+	err := said.wrong
+	if err == nil && said.word.Profile != "" {
+		t.profile, err = r.Profiles(said.word.Profile)
 	}
 	if err != nil {
 		t.note = fmt.Sprintf("gets the proportional share: %v", err)

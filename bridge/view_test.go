@@ -86,7 +86,7 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)}, "did not start 100 times in a row, is tried again later"},
 		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
-		if got := viewer().barred(&tenant{Job: c.job}, c.rec, noon); got != c.want {
+		if got := viewer().barred(&tenant{Job: &c.job}, c.rec, noon); got != c.want {
 			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -168,7 +168,7 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		{"holds nothing that we can see", func(t *tenant, _ *Settings) { t.Runs = Allocated{} }, true},
 	} {
 		r := viewer()
-		tn := &tenant{word: Word{Saves: true}, Job: Job{
+		tn := &tenant{word: Word{Saves: true}, Job: &Job{
 			ID: 7, State: Running, Started: noon.Add(-time.Hour), Dependency: true, Request: plainRequest(),
 			Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}},
 		}}
@@ -181,7 +181,7 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 }
 
 func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
-	tn := &tenant{word: Word{Profile: "x.json", Length: time.Hour, Saves: true}, Job: Job{
+	tn := &tenant{word: Word{Profile: "x.json", Length: time.Hour, Saves: true}, Job: &Job{
 		ID: 7, Name: "train", State: Pending, TimeLimit: 3 * time.Hour, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
 	}}
 	rec := Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
@@ -231,7 +231,7 @@ func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
 		{"no node", profile, Allocated{PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
 		{"no GPU", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
 	} {
-		tn := tenant{Job: Job{Runs: c.runs}, profile: c.profile}
+		tn := tenant{Job: &Job{Runs: c.runs}, profile: c.profile}
 		if got := tn.gainOn(nodes); got != c.want {
 			t.Errorf("%s: runs at %v, want %v", c.name, got, c.want)
 		}
