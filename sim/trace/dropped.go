@@ -1,7 +1,7 @@
 package trace
 
-// Dropped says how many jobs of a log were left out, and why.
+// Dropped says how many jobs of a log are not in the trace, and why.
 type Dropped struct {
-	Why   string // ends the sentence "left out: …", in small letters: more than 16 GPUs
-	Count int
+	Why   string // a phrase that completes "82 jobs: …": "no attempt", "fewer than one GPU"
+	Count int    // ≥ 1
 }
