@@ -48,6 +48,16 @@ func (c *Clock) AfterEach(watch func()) {
 	c.watch = append(c.watch, watch)
 }
 
+// Next is the moment of the earliest event that is planned; false when there is none.
+func (c *Clock) Next() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.planned) == 0 {
+		return time.Time{}, false
+	}
+	return c.planned[0].at, true
+}
+
 // Advance moves time on by d and runs what was planned in between.
 func (c *Clock) Advance(d time.Duration) {
 	_ = c.Sleep(context.Background(), d) // only the context could end it early

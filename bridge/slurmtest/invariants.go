@@ -110,16 +110,14 @@ func unpinned(r bridge.Request) bridge.Request {
 	return r
 }
 
-// History is the accounting record of a job.
+// History is the accounting record of a job; of one that is over and was handed to Options.Ended only how and when it ended.
 func (s *Slurm) History(id int) (History, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if id < 1 || id > len(s.jobs) {
 		return History{}, false
 	}
-	j := s.jobs[id-1]
-	history := j.history
+	history := s.jobs[id-1].told()
 	history.Runs = slices.Clone(history.Runs)
-	history.Done, history.Restarts = j.done, j.restarts
 	return history, true
 }

@@ -37,7 +37,8 @@ type Spec struct {
 // Work is how a job behaves once it runs. The zero value runs at any size until it is cancelled, and dies of every signal.
 type Work struct {
 	Length  time.Duration // at rate 1; 0: without end
-	Restart time.Duration // passes at the beginning of every run but the first, before it goes on
+	Launch  time.Duration // passes at the beginning of every run, before anything is done
+	Restart time.Duration // passes after that in every run but the first, before it goes on
 	// Rate is how many seconds of Length pass in a second with what the job was given; nil: 1. It must be a function of its
 	// argument alone.
 	Rate     func(bridge.Allocated) float64
@@ -79,6 +80,7 @@ type Run struct {
 	Stop     time.Time // when it was told to stop or ended; zero while it runs
 	Freed    time.Time // when its nodes were free again
 	Nodes    []string
+	Devices  [][]int // the GPUs of each node, ascending
 	PerNode  gres.Vector
 	Progress time.Duration // made in this run, what was lost included
 	Lost     time.Duration // of Progress

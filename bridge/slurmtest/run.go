@@ -27,15 +27,16 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	if j.spec.Exclusive { // CPUs and GPUs of the whole node, memory as asked
 		perNode.CPUs, perNode.GPUs = nodes[0].fixed.Total.CPUs, nodes[0].fixed.Total.GPUs
 	}
-	j.run = &allocation{nodes: nodes, perNode: perNode, started: now, since: now, before: j.done}
-	j.run.seen = book(j, nodes, perNode)
+	work := &j.spec.Work
+	j.run = &allocation{nodes: nodes, perNode: perNode, started: now, since: now.Add(work.Launch), before: j.done}
+	devices := j.run.book(j)
 	j.run.rate = rate(j)
 	if j.restarts > 0 {
-		j.run.since = now.Add(j.spec.Work.Restart)
+		j.run.since = j.run.since.Add(work.Restart)
 	}
 	j.state, j.blocked = bridge.Running, ""
 	j.life++
-	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, PerNode: perNode})
+	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, Devices: devices, PerNode: perNode})
 	s.consider(j)
 	if j.restarts > 0 && now.Unix() <= j.freed.Unix() {
 		s.revoked(j)
@@ -49,17 +50,19 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 // makes requeued jobs wait.
 func (s *Slurm) revoked(j *job) { s.leave(j, Failed, s.options.Teardown) }
 
-// book takes the amount from each node and tells what the job has got.
-func book(j *job, nodes []*node, perNode gres.Vector) bridge.Allocated {
-	seen := bridge.Allocated{PerNode: perNode}
-	for _, n := range nodes {
-		devices := n.give(j, perNode)
-		seen.Nodes = append(seen.Nodes, n.fixed.Name)
-		if len(devices) > 0 {
-			seen.Devices = append(seen.Devices, notation(n.fixed.GPUType, devices))
+// book takes the amount from each node for the job, and returns which GPUs of each it has got.
+func (a *allocation) book(j *job) [][]int {
+	a.seen = bridge.Allocated{PerNode: a.perNode, Nodes: make([]string, 0, len(a.nodes))}
+	devices := make([][]int, 0, len(a.nodes))
+	for _, n := range a.nodes {
+		given := n.give(j, a.perNode)
+		devices = append(devices, given)
+		a.seen.Nodes = append(a.seen.Nodes, n.fixed.Name)
+		if len(given) > 0 {
+			a.seen.Devices = append(a.seen.Devices, notation(n.fixed.GPUType, given))
 		}
 	}
-	return seen
+	return devices
 }
 
 func rate(j *job) float64 {
@@ -239,4 +242,22 @@ func (s *Slurm) retire(j *job) {
 	}
 	delete(s.afters, j.id)
 	j.spec.Work.Rate = nil // it may hold on to a profile
+	if s.options.Ended != nil {
+		s.options.Ended(j.handOver())
+	}
+}
+
+// handOver is the history of a job that is over, of which no more remains here than that and when it ended.
+func (j *job) handOver() History {
+	history := j.told()
+	j.spec, j.own, j.request, j.extra = Spec{}, bridge.Request{}, bridge.Request{}, ""
+	j.history = History{Job: j.id, Ended: history.Ended, End: history.End}
+	return history
+}
+
+// told is the history as far as it goes.
+func (j *job) told() History {
+	history := j.history
+	history.Done, history.Restarts = j.done, j.restarts
+	return history
 }

@@ -35,6 +35,9 @@ type Options struct {
 	MinJobAge time.Duration
 	// MemoryPerCPU is given to jobs that ask for no memory (DefMemPerCPU); default 1000 MiB.
 	MemoryPerCPU gres.Memory
+	// Ended is told of every job that is over, with its whole history, which is then forgotten here; nil: it is kept. It must not
+	// call back.
+	Ended func(History)
 }
 
 func (o Options) withDefaults() Options {

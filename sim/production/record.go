@@ -1,0 +1,93 @@
+package production
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
+
+// ended takes the history of a job that is over.
+func (s *site) ended(h slurmtest.History) {
+	j := &s.jobs[h.Job-1]
+	if h.End != slurmtest.Completed {
+		s.fail(fmt.Errorf("job %d ended as %s after %d runs", j.ID, h.End, len(h.Runs)))
+		return
+	}
+	s.take(j, h, h.Ended)
+	j.Finish = s.finish(h.Runs[len(h.Runs)-1].Stop)
+	s.over++
+	if s.Window != (outcome.Window{}) && s.Window.Has(j.ID) {
+		s.counted++
+	}
+}
+
+// finish is when a job that ended at a moment counts as finished.
+func (s *site) finish(end time.Time) float64 {
+	at := end.Sub(opening()).Round(time.Microsecond) // the emulated end comes a nanosecond late
+	if s.AtRounds {
+		at = (at + s.Round - 1) / s.Round * s.Round
+	}
+	return at.Seconds()
+}
+
+// take adds the runs of a job up to now to the outcome.
+func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
+	for _, run := range h.Runs {
+		stop := run.Freed
+		if stop.IsZero() {
+			stop = now
+		}
+		held := stop.Sub(run.Start).Seconds()
+		nodes := float64(len(run.Nodes))
+		s.run.BusyGPUs += held * nodes * float64(run.PerNode.GPUs)
+		s.run.BusyCPUs += held * nodes * float64(run.PerNode.CPUs)
+		s.run.BusyMemory += held * nodes * gigabytes(run.PerNode.Memory)
+		j.AttainedGPU += held * float64(j.GPUs)
+		if s.Detail {
+			s.span(j, run, since(stop))
+		}
+	}
+	j.Starts = len(h.Runs)
+	if len(h.Runs) > 0 {
+		j.FirstRun = since(h.Runs[0].Start)
+	}
+}
+
+// span records a run, server by server.
+func (s *site) span(j *outcome.Job, run slurmtest.Run, to float64) {
+	for k, name := range run.Nodes {
+		s.run.Spans = append(s.run.Spans, outcome.Span{
+			Job: j.ID, Model: j.Model, Server: s.servers[name], Devices: run.Devices[k],
+			GPUs: run.PerNode.GPUs, CPUs: run.PerNode.CPUs, From: since(run.Start), To: to,
+		})
+	}
+}
+
+// outcome is what the simulation gave, jobs that have not ended included.
+func (s *site) outcome() outcome.Run {
+	now := s.clock.Now()
+	s.run.Ended = since(now)
+	for i := range s.jobs {
+		if h, known := s.slurm.History(i + 1); known && h.Ended.IsZero() {
+			s.take(&s.jobs[i], h, now)
+		}
+	}
+	s.run.Jobs = s.jobs
+	slices.SortFunc(s.run.Jobs, func(a, b outcome.Job) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(s.run.Spans, func(a, b outcome.Span) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Server, b.Server))
+	})
+	s.run.BusyGPUs, s.run.BusyCPUs, s.run.BusyMemory = tidy(s.run.BusyGPUs), tidy(s.run.BusyCPUs), tidy(s.run.BusyMemory)
+	return s.run
+}
+
+// tidy drops what a sum of many floats has too much.
+func tidy(x float64) float64 { return math.Round(x*1e6) / 1e6 }

@@ -1,0 +1,125 @@
+package production
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+// What a daemon on this site has in its configuration. The lease is so long that none lapses: the daemon never dies here.
+const (
+	partition    = "gpu"
+	lease        = 20 * 365 * 24 * time.Hour
+	startTimeout = time.Minute
+	extension    = ".json"
+)
+
+// opening is when the virtual clock starts. It shows nowhere.
+func opening() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// site is a cluster with its Slurm, its daemon and its users.
+type site struct {
+	Config
+	clock  *slurmtest.Clock
+	slurm  *slurmtest.Slurm
+	runner *bridge.Runner
+
+	shapes  []shape        // of the groups of servers
+	servers map[string]int // by name
+	jobs    []outcome.Job  // in the order of submission, which is that of Slurm's IDs
+	drained bool           // no job is to come
+	failed  error          // what ends the simulation
+	over    int            // jobs that have ended
+	counted int            // of these, jobs of the window
+
+	run outcome.Run // as far as it is known
+}
+
+// shape is one group of servers.
+type shape struct {
+	total gres.Vector
+	count int
+}
+
+func newSite(config Config) *site {
+	s := &site{Config: config, clock: slurmtest.NewClock(opening()), servers: map[string]int{}}
+	nodes := s.build()
+	s.slurm = slurmtest.New(s.clock, slurmtest.Options{
+		Nodes: nodes, SchedulerDelay: orNone(config.Slurm.Scheduler), Teardown: orNone(config.Slurm.Teardown), Ended: s.ended,
+	})
+	s.runner = &bridge.Runner{
+		Slurm: s.slurm, Ledger: &book{}, Clock: s.clock, Profiles: s.profile,
+		Settings: bridge.Settings{
+			Partitions: []string{partition}, Policy: config.Policy, Allocator: config.Allocator, Rules: config.Rules,
+			Round: config.Round, Lease: lease, StartTimeout: startTimeout, Poll: config.Poll,
+			Parallel: 1, // one call at a time: the order of calls is part of the outcome
+		},
+	}
+	return s
+}
+
+// orNone says none to slurmtest, for which 0 is a default.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// build makes the servers. Their names sort as they are numbered, over all groups.
+func (s *site) build() []bridge.Node {
+	var nodes []bridge.Node
+	for k, g := range s.Cluster.Groups {
+		total := gres.Vector{GPUs: g.GPUs, CPUs: g.CPUs, Memory: gres.Memory(math.Round(g.Memory * float64(gres.Gigabyte)))}
+		s.shapes = append(s.shapes, shape{total, g.Servers})
+		for i := range g.Servers {
+			name := fmt.Sprintf("g%03dn%06d", k, i)
+			s.servers[name] = len(nodes)
+			nodes = append(nodes, bridge.Node{
+				Name: name, Total: total, GPUType: g.GPUType, Features: g.Features, Partitions: []string{partition},
+			})
+			s.run.GPUs, s.run.CPUs, s.run.Memory = s.run.GPUs+g.GPUs, s.run.CPUs+g.CPUs, s.run.Memory+g.Memory
+		}
+	}
+	return nodes
+}
+
+// profile finds a profile by the name in a job's comment.
+func (s *site) profile(name string) (*sensitivity.Profile, error) {
+	p, known := s.Profiles[strings.TrimSuffix(name, extension)]
+	if !known {
+		return nil, fmt.Errorf("profile %s: not found", name)
+	}
+	return p, nil
+}
+
+// since is a moment in seconds since the beginning.
+func since(moment time.Time) float64 { return moment.Sub(opening()).Seconds() }
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
+
+// book is a ledger that is forgotten with the simulation. Unlike ledger.Memory it copies nothing and keeps no reports: no round
+// changes what it has handed over.
+type book struct {
+	records map[int]bridge.Record
+	intent  *bridge.Intent
+}
+
+func (b *book) Load() (map[int]bridge.Record, *bridge.Intent, error) { return b.records, b.intent, nil }
+
+func (b *book) Intend(intent bridge.Intent) error {
+	b.intent = &intent
+	return nil
+}
+
+func (b *book) Settle(records map[int]bridge.Record, _ bridge.Report) error {
+	b.records, b.intent = records, nil
+	return nil
+}
