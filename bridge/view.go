@@ -138,11 +138,14 @@ func (t *tenant) gainOn(nodes map[string]Node) float64 {
 
 // snapshot turns a scene into what the planner decides on.
 func (r *Runner) snapshot(s scene, records map[int]Record) policy.Cluster {
-	c := policy.Cluster{Now: s.at, Rules: r.Settings.Rules}
-	held := map[string]gres.Vector{}
+	c := policy.Cluster{
+		Now: s.at, Rules: r.Settings.Rules,
+		Jobs: make([]policy.Job, len(s.tenants)), Nodes: make([]policy.Node, 0, len(s.names)),
+	}
+	held := make(map[string]gres.Vector, len(s.names))
 	for i := range s.tenants {
-		t := &s.tenants[i]
-		c.Jobs = append(c.Jobs, r.policyJob(t, records[t.ID], s))
+		t, rec := &s.tenants[i], records[s.tenants[i].ID]
+		c.Jobs[i] = r.policyJob(t, &rec, &s)
 		for _, name := range t.Runs.Nodes {
 			if t.State == Running {
 				held[name] = held[name].Plus(t.Runs.PerNode)
@@ -160,7 +163,7 @@ func (r *Runner) snapshot(s scene, records map[int]Record) policy.Cluster {
 	return c
 }
 
-func (r *Runner) policyJob(t *tenant, rec Record, s scene) policy.Job {
+func (r *Runner) policyJob(t *tenant, rec *Record, s *scene) policy.Job {
 	own := rec.Own
 	j := policy.Job{
 		ID: t.ID, Name: t.Name, Arrival: rec.First, GPUs: t.Request.GPUs,
@@ -204,7 +207,7 @@ func (s *scene) only(t *tenant, own Request) []string {
 
 // length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer, and a job
 // that runs faster gets further until then. Slurm begins the limit anew in every run.
-func (t *tenant) length(rec Record, now time.Time) time.Duration {
+func (t *tenant) length(rec *Record, now time.Time) time.Duration {
 	switch {
 	case t.word.Length > 0:
 		return t.word.Length
@@ -228,7 +231,7 @@ func (r *Runner) restartCost(t *tenant) time.Duration {
 const maxBackOff = 12
 
 // barred says why a waiting job may not start now; empty when it may.
-func (r *Runner) barred(t *tenant, rec Record, now time.Time) string {
+func (r *Runner) barred(t *tenant, rec *Record, now time.Time) string {
 	rounds := min(rec.Failed-1, maxBackOff)
 	again := rec.FailedAt.Add(time.Duration(max(rounds, 0)) * r.Settings.Round)
 	switch {

@@ -86,7 +86,7 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)}, "did not start 100 times in a row, is tried again later"},
 		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
-		if got := viewer().barred(&tenant{Job: &c.job}, c.rec, noon); got != c.want {
+		if got := viewer().barred(&tenant{Job: &c.job}, &c.rec, noon); got != c.want {
 			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -173,7 +173,7 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 			Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}},
 		}}
 		c.change(tn, &r.Settings)
-		got := r.policyJob(tn, Record{Own: plainRequest()}, scene{at: noon})
+		got := r.policyJob(tn, &Record{Own: plainRequest()}, &scene{at: noon})
 		if got.Fixed != c.want || got.Barred != "" || got.Running == nil || !got.Started.Equal(tn.Started) {
 			t.Errorf("a job that %s: fixed %v, want %v; %+v", c.name, got.Fixed, c.want, got)
 		}
@@ -185,7 +185,7 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 		ID: 7, Name: "train", State: Pending, TimeLimit: 3 * time.Hour, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
 	}}
 	rec := Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
-	got := viewer().policyJob(tn, rec, scene{at: noon})
+	got := viewer().policyJob(tn, &rec, &scene{at: noon})
 	want := policy.Job{
 		ID: 7, Name: "train", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100", Features: []string{"ib"}, Except: []string{"n3"},
 		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour, Restart: 45 * time.Second,
@@ -194,16 +194,16 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 		t.Errorf("told\n%+v, want\n%+v", got, want)
 	}
 	tn.word.Length = 0
-	if got := viewer().policyJob(tn, rec, scene{at: noon}).Length; got != 3*time.Hour+time.Minute {
+	if got := viewer().policyJob(tn, &rec, &scene{at: noon}).Length; got != 3*time.Hour+time.Minute {
 		t.Errorf("length %s, want what is done and the time limit where nothing was declared", got)
 	}
 	tn.State, tn.Started, tn.gain = Running, noon.Add(-time.Hour), 2
-	if got := tn.length(rec, noon); got != 4*time.Hour+time.Minute {
+	if got := tn.length(&rec, noon); got != 4*time.Hour+time.Minute {
 		t.Errorf("length %s, want what is done and what two hours at twice the speed bring", got)
 	}
 	tn.State = Pending
 	tn.profile = steep(t)
-	if got := viewer().policyJob(tn, rec, scene{at: noon}).Restart; got != 30*time.Second {
+	if got := viewer().policyJob(tn, &rec, &scene{at: noon}).Restart; got != 30*time.Second {
 		t.Errorf("a restart costs %s, its profile says 10 s to save and 20 s to start", got)
 	}
 }

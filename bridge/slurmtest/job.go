@@ -147,16 +147,13 @@ func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 // gone says that nothing is left of the job but its history.
 func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
 
-// seen is the job as the port shows it.
-func (s *Slurm) seen(j *job, now time.Time) bridge.Job {
-	seen := bridge.Job{
-		ID: j.id, Name: j.spec.Name, User: j.spec.User, Partition: j.spec.Partition,
-		Comment: j.spec.Comment, Extra: j.extra,
-		State: j.state, Completing: j.completing, Held: j.held, Dependency: j.waits,
-		Shape: j.spec.Shape, Odd: j.spec.Odd,
-		Submitted: j.submitted, TimeLimit: j.spec.TimeLimit, Restarts: j.restarts, Requeue: j.requeue,
-		Request: j.request, Features: j.spec.Features, Except: j.spec.Except,
-	}
+// show fills in the job as the port shows it.
+func (s *Slurm) show(j *job, now time.Time, seen *bridge.Job) {
+	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.spec.Partition
+	seen.Comment, seen.Extra, seen.Shape, seen.Odd = j.spec.Comment, j.extra, j.spec.Shape, j.spec.Odd
+	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
+	seen.Submitted, seen.TimeLimit, seen.Restarts, seen.Requeue = j.submitted, j.spec.TimeLimit, j.restarts, j.requeue
+	seen.Request, seen.Features, seen.Except = j.request, j.spec.Features, j.spec.Except
 	switch j.state {
 	case bridge.Pending:
 		seen.Reason = s.reason(j, now)
@@ -167,9 +164,8 @@ func (s *Slurm) seen(j *job, now time.Time) bridge.Job {
 		seen.Started, seen.Runs = j.run.started, j.run.seen
 	}
 	if j.completing {
-		tearing(j, &seen)
+		tearing(j, seen)
 	}
-	return seen
 }
 
 // tearing shows what is left of the run: the number of CPUs is the run's until the teardown ends, whatever an update says, and
