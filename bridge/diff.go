@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
@@ -17,10 +18,8 @@ func (r *Runner) diff(s scene, records map[int]Record, plan policy.Plan) []Step 
 	for _, j := range s.lost {
 		release = append(release, Step{Job: j.ID, Verb: Release, Why: "no longer carries our word"})
 	}
-	decisions := byJob(plan)
 	for i := range s.tenants {
-		t := &s.tenants[i]
-		d := decisions[t.ID]
+		t, d := &s.tenants[i], plan.Decisions[i] // in one order, as the plan was checked to be
 		switch {
 		case t.State == Running && r.unchanged(t, d):
 		case t.State == Running:
@@ -31,18 +30,11 @@ func (r *Runner) diff(s scene, records map[int]Record, plan policy.Plan) []Step 
 		case d.Grant != nil:
 			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: granted(d)})
 		default:
-			restore = append(restore, r.keepWaiting(t, records[t.ID], d.Why, s.at)...)
+			rec := records[t.ID]
+			restore = append(restore, r.keepWaiting(t, &rec, d.Why, s.at)...)
 		}
 	}
 	return slices.Concat(release, restore, preempt, start)
-}
-
-func byJob(plan policy.Plan) map[int]policy.Decision {
-	by := make(map[int]policy.Decision, len(plan.Decisions))
-	for _, d := range plan.Decisions {
-		by[d.Job] = d
-	}
-	return by
 }
 
 func (r *Runner) unchanged(t *tenant, d policy.Decision) bool {
@@ -58,9 +50,9 @@ func granted(d policy.Decision) string {
 
 // keepWaiting renews a lease that is half over, tells a job that is new why it waits, and gives one that carries anything but its
 // user's own request that request back. A job that is well as it is costs nothing.
-func (r *Runner) keepWaiting(t *tenant, rec Record, why string, now time.Time) []Step {
+func (r *Runner) keepWaiting(t *tenant, rec *Record, why string, now time.Time) []Step {
 	switch {
-	case !sameRequest(t.Request, rec.Own):
+	case !sameRequest(&t.Request, &rec.Own):
 		return []Step{{Job: t.ID, Verb: Restore, Why: why}}
 	case t.Begin.Sub(now) < r.Settings.Lease/2, t.text.stamp.Job != t.ID:
 		return []Step{{Job: t.ID, Verb: Renew, Why: why}}
@@ -69,7 +61,12 @@ func (r *Runner) keepWaiting(t *tenant, rec Record, why string, now time.Time) [
 }
 
 // sameRequest compares what an update writes.
-func sameRequest(a, b Request) bool { return len(requestChanges(a, b)) == 0 }
+func sameRequest(a, b *Request) bool {
+	memory, perCore := a.amount()
+	same, likewise := b.amount()
+	return memory == same && perCore == likewise && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs &&
+		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin)
+}
 
 // waiting is the update that lets a job wait: its user's own request, and a lease.
 func (r *Runner) waiting(rec Record, round int, why, note string, now time.Time) Update {
@@ -128,12 +125,20 @@ func requestChanges(old, to Request) []Change {
 	return changes
 }
 
-func (q Request) memory() string {
-	switch {
-	case q.MemoryPerCPU > 0:
-		return fmt.Sprintf("%dM a core", q.MemoryPerCPU)
-	case q.Memory > 0:
-		return fmt.Sprintf("%dM", q.Memory)
+func (q *Request) memory() string {
+	switch m, perCore := q.amount(); {
+	case perCore:
+		return fmt.Sprintf("%dM a core", m)
+	case m > 0:
+		return fmt.Sprintf("%dM", m)
 	}
 	return "the partition's default"
+}
+
+// amount is the memory asked for, on a node or per core; 0 is the partition's default.
+func (q *Request) amount() (m gres.Memory, perCore bool) {
+	if q.MemoryPerCPU > 0 {
+		return q.MemoryPerCPU, true
+	}
+	return q.Memory, false
 }

@@ -40,7 +40,7 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		c.change(&j)
 		var got []Verb
 		tn := read(j)
-		for _, s := range r.keepWaiting(&tn, Record{Job: 7, Own: plainRequest()}, "no GPU is free", noon) {
+		for _, s := range r.keepWaiting(&tn, &Record{Job: 7, Own: plainRequest()}, "no GPU is free", noon) {
 			got = append(got, s.Verb)
 		}
 		if !slices.Equal(got, c.want) {
@@ -165,5 +165,29 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("steps\n%q, want\n%q", got, want)
+	}
+}
+
+func TestRequestsAreTheSameExactlyWhenNothingWouldBeWritten(t *testing.T) {
+	changes := map[string]func(*Request){
+		"nothing":         func(*Request) {},
+		"cores of a task": func(q *Request) { q.CPUsPerTask++ },
+		"cores":           func(q *Request) { q.CPUs++ },
+		"cores of a node": func(q *Request) { q.CPUsPerNode++ },
+		"memory":          func(q *Request) { q.Memory++ },
+		"memory per core": func(q *Request) { q.MemoryPerCPU = 1 },
+		"nodes":           func(q *Request) { q.Nodes++ },
+		"a pin":           func(q *Request) { q.Pin = []string{"n1"} },
+		"another pin":     func(q *Request) { q.Pin = []string{"n2"} },
+	}
+	for name, change := range changes {
+		for other, also := range changes {
+			a, b := plainRequest(), plainRequest()
+			change(&a)
+			also(&b)
+			if same := len(requestChanges(a, b)) == 0; sameRequest(&a, &b) != same {
+				t.Errorf("%s and %s: the same %t, and %d fields would be written", name, other, !same, len(requestChanges(a, b)))
+			}
+		}
 	}
 }
