@@ -166,7 +166,7 @@ func (r *Runner) snapshot(s scene, records map[int]Record) policy.Cluster {
 func (r *Runner) policyJob(t *tenant, rec *Record, s *scene) policy.Job {
 	own := rec.Own
 	j := policy.Job{
-		ID: t.ID, Name: t.Name, Arrival: rec.First, GPUs: t.Request.GPUs,
+		ID: t.ID, Name: t.Name, User: t.User, Arrival: rec.First, GPUs: t.Request.GPUs,
 		Nodes: own.Nodes, Tasks: tasksPerNode(own), GPUType: own.GPUType,
 		Features: t.Features, Only: s.only(t, own), Except: t.Except,
 		Profile: t.profile, ProfileName: t.word.Profile, Saves: t.word.Saves,

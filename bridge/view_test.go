@@ -182,12 +182,12 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 
 func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	tn := &tenant{word: Word{Profile: "x.json", Length: time.Hour, Saves: true}, Job: &Job{
-		ID: 7, Name: "train", State: Pending, TimeLimit: 3 * time.Hour, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
+		ID: 7, Name: "train", User: "ann", State: Pending, TimeLimit: 3 * time.Hour, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
 	}}
 	rec := Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
 	got := viewer().policyJob(tn, &rec, &scene{at: noon})
 	want := policy.Job{
-		ID: 7, Name: "train", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100", Features: []string{"ib"}, Except: []string{"n3"},
+		ID: 7, Name: "train", User: "ann", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100", Features: []string{"ib"}, Except: []string{"n3"},
 		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour, Restart: 45 * time.Second,
 	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {

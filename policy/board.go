@@ -104,14 +104,14 @@ func newBoard(c *Cluster, p Policy, a Allocator) *board {
 		b.stops = c.Rules.MaxPreemptions
 	}
 	b.setUp()
-	b.order, b.rank = p.turns(b.jobs, viewOf(c))
-	b.tail = len(b.order)
 	for i, j := range b.jobs {
 		b.seats[i].kind = b.kindOf(j)
 		if j.Running != nil {
 			b.seatRunning(i)
 		}
 	}
+	b.order, b.rank = p.turns(b.view())
+	b.tail = len(b.order)
 	return b
 }
 
@@ -145,6 +145,15 @@ func (b *board) setUp() {
 		b.reshelve(i)
 	}
 	b.mayStrand = int(b.c.Rules.stranded() * float64(gpus))
+}
+
+// total is what all servers have.
+func (b *board) total() gres.Vector {
+	var sum gres.Vector
+	for i := range b.servers {
+		sum = sum.Plus(b.servers[i].Total)
+	}
+	return sum
 }
 
 // shapeUp numbers the shapes of servers: a gang runs on equal ones only.

@@ -64,6 +64,7 @@ type Node struct {
 type Job struct {
 	ID      int       `json:"id"`
 	Name    string    `json:"name,omitempty"`
+	User    string    `json:"user,omitempty"`
 	Arrival time.Time `json:"arrival"` // first submission; a requeue does not change it
 	GPUs    int       `json:"gpus"`    // all nodes together, ≥ 1
 	// Nodes is how many nodes the user asked for; 0 leaves the choice to the planner where Slurm allows it.

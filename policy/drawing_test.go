@@ -26,7 +26,7 @@ var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	plan fifo tune
 //	rules min-run=60 preemptions=1 horizon=3600 patience=600
 //	node n1 gpu=8 cpu=24 mem=500 type=a100 closed=drained foreign=gpu:1,cpu:3,mem:62.5 features=ib
-//	job 1 gpu=1 profile=res18 runs=n1:9:62.5 since=600 saves restart=30 attained=600 length=7200 done=300 arrival=-900
+//	job 1 gpu=1 user=ann profile=res18 runs=n1:9:62.5 since=600 saves restart=30 attained=600 length=7200 done=300 arrival=-900
 type drawing struct {
 	cluster   Cluster
 	policy    Policy
@@ -262,6 +262,8 @@ func setJob(t *testing.T, j *Job, key, value string) {
 		j.Nodes = int(number(t, value))
 	case "tasks":
 		j.Tasks = int(number(t, value))
+	case "user":
+		j.User = value
 	case "type":
 		j.GPUType = value
 	case "features":

@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
@@ -36,7 +37,8 @@ type zone struct {
 	number  int
 	like    *Job // one that has these constraints
 	servers set
-	largest int // GPUs of the largest of them
+	largest int         // GPUs of the largest of them
+	total   gres.Vector // what they have together
 }
 
 // zoneKey tells most zones apart without comparing whole lists.
@@ -103,6 +105,7 @@ func (b *board) newZone(j *Job) *zone {
 		if sv := &b.servers[n]; suits(j, sv.Node) {
 			z.servers.add(n)
 			z.largest = max(z.largest, sv.Total.GPUs)
+			z.total = z.total.Plus(sv.Total)
 		}
 	}
 	if len(j.Only) > 0 {

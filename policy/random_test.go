@@ -95,6 +95,7 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 func tameJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	j := Job{
 		ID: id, Saves: true,
+		User:     rapid.SampledFrom([]string{"", "ann", "bob"}).Draw(t, "user"),
 		GPUs:     rapid.SampledFrom([]int{1, 1, 1, 2, 2, 3, 4, 8, 16}).Draw(t, "GPUs"),
 		Profile:  rapid.SampledFrom(profiles).Draw(t, "profile"),
 		Arrival:  epoch.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "age")) * 10 * time.Minute),

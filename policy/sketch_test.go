@@ -30,6 +30,7 @@ func sketch(c Cluster) string {
 
 func sketchJob(out *strings.Builder, c Cluster, j *Job) {
 	fmt.Fprintf(out, "job %d gpu=%d", j.ID, j.GPUs)
+	word(out, "user", j.User)
 	word(out, "profile", j.ProfileName)
 	count := func(key string, n float64) {
 		if n != 0 {

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Tetris packs (Grandl et al., SIGCOMM'14): a job goes first whose demand is aligned with what is free in the cluster, and that
+// has little left to do. The score is the inner product of demand and what is free, both in parts of the cluster, less the
+// remaining work, that is the remaining time times the demand; each in units of its mean over all jobs, as in the paper. The
+// demand is what the allocator would give it at best. A job of unknown length is taken to be half done.
+//
+// A running job is aligned with what is free and what it holds, as if it had to be placed now. So it fits its own place
+// at least as well as anybody who has taken it would, and does not come back for it.
+func Tetris() Policy {
+	return Policy{"tetris",
+		func(i int, v *view) float64 {
+			p := v.packed()
+			return over(p.work(i, remainingOrHalf(v.jobs[i])), p.meanWork) - over(p.aligned[i], p.meanAligned)
+		},
+		func(i int, v *view) float64 {
+			return over(v.packed().work(i, v.jobs[i].restartLoss(v.c.Now)), v.packed().meanWork)
+		},
+	}
+}
+
+// packing is how well each job fits what is free.
+type packing struct {
+	demand                []parts // of each job, of the cluster
+	aligned               []float64
+	meanAligned, meanWork float64
+}
+
+// packed computes the packing once.
+func (v *view) packed() *packing {
+	if v.pack != nil {
+		return v.pack
+	}
+	p := &packing{demand: make([]parts, len(v.jobs)), aligned: make([]float64, len(v.jobs))}
+	demands, free := map[*kind]parts{}, v.free()
+	for i, j := range v.jobs {
+		k := v.seats[i].kind
+		if _, known := demands[k]; !known {
+			demands[k] = v.part(v.demand(k))
+		}
+		p.demand[i] = demands[k]
+		room := free
+		if j.Running != nil {
+			room = room.Plus(j.Running.Total())
+		}
+		p.aligned[i] = p.demand[i].times(v.part(room))
+		p.meanAligned += p.aligned[i] / float64(len(v.jobs))
+		p.meanWork += p.work(i, remainingOrHalf(j)) / float64(len(v.jobs))
+	}
+	v.pack = p
+	return p
+}
+
+// work is what job i does in a time at its demand: seconds times parts of the cluster.
+func (p *packing) work(i int, d time.Duration) float64 { return d.Seconds() * p.demand[i].sum() }
+
+// free is what the open servers can give away without touching anybody.
+func (v *view) free() gres.Vector {
+	var sum gres.Vector
+	for i := range v.servers {
+		if sv := &v.servers[i]; sv.Closed == "" {
+			sum = sum.Plus(sv.open().Max(gres.Vector{}))
+		}
+	}
+	return sum
+}
+
+// demand is what jobs of kind k wish for, in all; nothing where they cannot run.
+func (v *view) demand(k *kind) gres.Vector {
+	if len(k.ways) == 0 {
+		return gres.Vector{}
+	}
+	w := k.ways[0]
+	for n := range v.servers {
+		if k.zone.servers.has(n) && v.servers[n].Total.GPUs >= w.gpus {
+			return v.wishOf(v.menu(k, w.gpus, n)).Times(w.nodes)
+		}
+	}
+	return gres.Vector{}
+}
