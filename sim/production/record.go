@@ -31,12 +31,15 @@ func (s *site) ended(h slurmtest.History) {
 
 // finish is when a job that ended at a moment counts as finished.
 func (s *site) finish(end time.Time) float64 {
-	at := end.Sub(opening()).Round(time.Microsecond) // the emulated end comes a nanosecond late
+	at := exact(end.Sub(opening()))
 	if s.AtRounds {
 		at = (at + s.Round - 1) / s.Round * s.Round
 	}
 	return at.Seconds()
 }
+
+// exact drops the nanosecond by which an emulated job ends late.
+func exact(d time.Duration) time.Duration { return d.Round(time.Microsecond) }
 
 // take adds the runs of a job up to now to the outcome.
 func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
@@ -45,7 +48,7 @@ func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
 		if stop.IsZero() {
 			stop = now
 		}
-		held := stop.Sub(run.Start).Seconds()
+		held := exact(stop.Sub(run.Start)).Seconds()
 		nodes := float64(len(run.Nodes))
 		s.run.BusyGPUs += held * nodes * float64(run.PerNode.GPUs)
 		s.run.BusyCPUs += held * nodes * float64(run.PerNode.CPUs)
