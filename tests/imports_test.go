@@ -30,6 +30,8 @@ var inward = map[string][]string{
 	"bridge/conformance":  {"gres", "bridge"},
 	"emulate":             {"gres", "sensitivity"},
 	"etc/profiles":        {},
+	"sim/cluster":         {"gres"},
+	"sim/outcome":         {},
 }
 
 // doors says which package may import each third-party module. Commands may all read flags.
@@ -41,7 +43,8 @@ var doors = map[string][]string{
 	"github.com/prometheus/client_golang": {"cmd/synergy-slurmd"},
 	"github.com/prometheus/client_model":  {"cmd/synergy-slurmd"},
 	"github.com/coreos/go-systemd/v22":    {"cmd/synergy-slurmd"},
-	"go.yaml.in/yaml/v4":                  {"cmd/synergy-slurmd"},
+	"go.yaml.in/yaml/v4":                  {"cmd/synergy-slurmd", "sim/cluster"},
+	"gopkg.in/ini.v1":                     {"sim/cluster"},
 	"golang.org/x/term":                   {"cmd/synergy-slurmd"},
 	"github.com/spf13/pflag":              {"cmd"},
 	"golang.org/x/sys":                    {"ledger", "sensitivity/library"},

@@ -1,6 +1,15 @@
 // Package cluster describes the clusters that are simulated: groups of equal servers, from the artifact's ini, from YAML, or from a
-// word on the command line.
+// word on the command line. Every description that it reads is checked; it never fills in what a file should have said, beyond the
+// defaults that the format has.
 package cluster
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
 
 // Cluster is a list of groups of equal servers.
 type Cluster struct {
@@ -26,9 +35,39 @@ const (
 	DefaultNetwork = 40  // Gb/s
 )
 
+// The cores per GPU that the paper compares (Synergy, OSDI'22, §5).
+const (
+	leastRatio = 3
+	mostRatio  = 6
+)
+
 // Paper is the simulated cluster of the paper: 16 servers with 8 GPUs, 24 cores and 500 GB each.
 func Paper() Cluster {
 	return Cluster{[]Group{{Servers: 16, GPUs: 8, CPUs: 24, Memory: 500, Storage: DefaultStorage, Network: DefaultNetwork}}}
+}
+
+// Ratio is the simulated cluster of the paper with so many cores for each GPU, 3 to 6.
+func Ratio(coresPerGPU int) (Cluster, error) {
+	if coresPerGPU < leastRatio || coresPerGPU > mostRatio {
+		return Cluster{}, fmt.Errorf("cluster: ratio = %d: want %d to %d cores for each GPU", coresPerGPU, leastRatio, mostRatio)
+	}
+	c := Paper()
+	c.Groups[0].CPUs = c.Groups[0].GPUs * coresPerGPU
+	return c, nil
+}
+
+// Vector is what one server of the group has, as the planner counts it.
+func (g Group) Vector() gres.Vector {
+	return gres.Vector{GPUs: g.GPUs, CPUs: g.CPUs, Memory: gres.Memory(math.Round(g.Memory * float64(gres.Gigabyte)))}
+}
+
+// Servers is the number of servers of the whole cluster.
+func (c Cluster) Servers() int {
+	total := 0
+	for _, g := range c.Groups {
+		total += g.Servers
+	}
+	return total
 }
 
 // GPUs is the number of GPUs of the whole cluster.
@@ -38,4 +77,37 @@ func (c Cluster) GPUs() int {
 		total += g.Servers * g.GPUs
 	}
 	return total
+}
+
+// CPUs is the number of cores of the whole cluster.
+func (c Cluster) CPUs() int {
+	total := 0
+	for _, g := range c.Groups {
+		total += g.Servers * g.CPUs
+	}
+	return total
+}
+
+// Memory is the memory of the whole cluster in GB.
+func (c Cluster) Memory() float64 {
+	total := 0.0
+	for _, g := range c.Groups {
+		total += float64(float64(g.Servers) * g.Memory)
+	}
+	return total
+}
+
+// Equal says whether all servers are equal, whatever their names.
+func (c Cluster) Equal() bool {
+	for _, g := range c.Groups {
+		if !g.sameServers(c.Groups[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (g Group) sameServers(other Group) bool {
+	return g.GPUs == other.GPUs && g.CPUs == other.CPUs && g.Memory == other.Memory && g.Storage == other.Storage &&
+		g.Network == other.Network && g.GPUType == other.GPUType && slices.Equal(g.Features, other.Features)
 }

@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/ini.v1"
+)
+
+// The sections of the artifact's file. It parses the second one and never uses it, so neither do we.
+const (
+	iniCluster   = "CLUSTER"
+	iniScheduler = "SCHEDULER"
+)
+
+// iniKeys are the artifact's names of what servers have.
+var iniKeys = []struct{ name, measure string }{
+	{"servers_per_rack", servers}, {"gpus_per_server", gpus}, {"cpus_per_server", cpus},
+	{"dram_per_server", memoryGB}, {"sspeed_per_server", storageMB}, {"net_per_server", networkGb},
+}
+
+// iniRacks multiplies the servers.
+const iniRacks = "racks"
+
+// iniDefault is what the artifact takes where its file does not say. Its storage is slower than ours.
+func iniDefault() Group {
+	return Group{Servers: 4, GPUs: 8, CPUs: 24, Memory: 500, Storage: 300, Network: DefaultNetwork}
+}
+
+// ReadINI reads the cluster file of the paper's artifact. What the file leaves out is as there: 1 rack, 4 servers, 8 GPUs, 24 cores,
+// 500 GB, 300 MB/s, 40 Gb/s. Unlike there, several racks are as many times the servers, and an unknown or repeated key is an error, which
+// names the line, the key, its value and what would be right.
+func ReadINI(text []byte) (Cluster, error) {
+	file, err := ini.LoadSources(ini.LoadOptions{
+		InsensitiveKeys:            true, // as in Python's parser
+		IgnoreContinuation:         true,
+		AllowShadows:               true, // so that a repeated key is seen
+		AllowDuplicateShadowValues: true,
+	}, text)
+	if err != nil {
+		return Cluster{}, iniSyntax(text, err)
+	}
+	if !file.HasSection(iniCluster) {
+		return Cluster{}, fmt.Errorf("no section [%s]: want the cluster file of the paper's artifact", iniCluster)
+	}
+	racks, g := 1, iniDefault()
+	for _, section := range file.Sections() {
+		for _, key := range section.Keys() {
+			if err := iniRead(section.Name(), key, &racks, &g); err != nil {
+				return Cluster{}, fmt.Errorf("%s[%s] %s: %w", iniLine(text, section.Name(), key.Name()), shown(section.Name()), shown(key.Name()), err)
+			}
+		}
+	}
+	g.Servers *= racks
+	return Cluster{[]Group{g}}.checked()
+}
+
+// iniRead takes over one key.
+func iniRead(section string, key *ini.Key, racks *int, g *Group) error {
+	if len(key.ValueWithShadows()) > 1 {
+		return errors.New("is there more than once: remove the others")
+	}
+	measure, known := iniMeasure(section, key.Name(), racks)
+	if !known {
+		return fmt.Errorf("unknown key: want %s in [%s]", strings.Join(iniNames(), ", "), iniCluster)
+	}
+	if err := measure.read(g, key.Value()); err != nil {
+		return fmt.Errorf("%s: %w", shown(key.Value()), err)
+	}
+	return nil
+}
+
+// iniMeasure finds how a key is read.
+func iniMeasure(section, name string, racks *int) (measure, bool) {
+	switch {
+	case section == iniScheduler && (name == "policy" || name == "lease_time"):
+		return measure{read: func(*Group, string) error { return nil }}, true
+	case section == iniCluster && name == iniRacks:
+		return count(iniRacks, maxServers, func(*Group) *int { return racks }), true
+	case section == iniCluster:
+		if i := slices.Index(iniNames()[1:], name); i >= 0 {
+			return measureOf(iniKeys[i].measure)
+		}
+	}
+	return measure{}, false
+}
+
+// iniNames are the keys of the cluster, racks first.
+func iniNames() []string {
+	names := []string{iniRacks}
+	for _, k := range iniKeys {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// iniLine finds where a key stands, since the parser does not say it; nothing where it is written in a way that this does not find.
+func iniLine(text []byte, section, key string) string {
+	within := ini.DefaultSection
+	for i, line := range strings.Split(string(text), "\n") {
+		if name, isSection := strings.CutPrefix(strings.TrimSpace(line), "["); isSection {
+			within, _, _ = strings.Cut(name, "]")
+		}
+		end := strings.IndexAny(line, "=:")
+		if end >= 0 && within == section && strings.EqualFold(strings.Trim(line[:end], " \t\"`"), key) {
+			return "line " + strconv.Itoa(i+1) + ": "
+		}
+	}
+	return ""
+}
+
+// iniSyntax leaves of the parser's error what a person can use.
+func iniSyntax(text []byte, err error) error {
+	var bare ini.ErrDelimiterNotFound
+	if !errors.As(err, &bare) {
+		return fmt.Errorf("%s: want sections in brackets and lines like gpus_per_server = 8", shown(strings.TrimSpace(err.Error())))
+	}
+	number := strings.Count(before(string(text), bare.Line), "\n") + 1
+	return fmt.Errorf("line %d: %s: want a section in brackets, or a key and a value, as gpus_per_server = 8",
+		number, shown(strings.TrimSpace(bare.Line)))
+}
+
+// before is what text has in front of part.
+func before(text, part string) string {
+	front, _, _ := strings.Cut(text, part)
+	return front
+}

@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// maxFile bounds a description of a cluster. A thousand groups fit.
+const maxFile = 256 << 10
+
+// Open reads the cluster that a file describes: the artifact's ini or our YAML, by the file's extension, or by its first line where the
+// extension is another one. The error names the file.
+func Open(path string) (Cluster, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return Cluster{}, fmt.Errorf("cluster: %w", err)
+	}
+	c, err := reader(path, text)(text)
+	if err != nil {
+		return Cluster{}, fmt.Errorf("cluster %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s: longer than %d bytes: want the description of a cluster", path, maxFile)
+	}
+	return text, err
+}
+
+// reader finds who can read the file.
+func reader(path string, text []byte) func(text []byte) (Cluster, error) {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".yaml", ".yml":
+		return ReadYAML
+	case ".ini":
+		return ReadINI
+	}
+	if firstLine(text)[0] == '[' {
+		return ReadINI
+	}
+	return ReadYAML
+}
+
+// firstLine is the first line that says something; a line end where none does.
+func firstLine(text []byte) []byte {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != ';' {
+			return line
+		}
+	}
+	return []byte("\n")
+}

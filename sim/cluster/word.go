@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Shape is how a word describes a cluster, for help texts.
+const Shape = "[TYPE=]SERVERSxGPUS:CORES:GB[:MB/s[:Gb/s]], several joined by +"
+
+// example is the paper's cluster.
+const example = "16x8:24:500"
+
+// wordMeasures are the numbers of a group in the order in which a word has them, with the names that people give them.
+var wordMeasures = []struct{ name, measure string }{
+	{"servers", servers}, {"GPUs", gpus}, {"cores", cpus}, {"memory", memoryGB}, {"storage", storageMB}, {"network", networkGb},
+}
+
+// least is how many of them must be there.
+const least = 4
+
+// Parse reads a word like 16x8:24:500, which is 16 servers with 8 GPUs, 24 cores and 500 GB each. The storage's MB/s and the network's
+// Gb/s may follow, 500 and 40 otherwise. Groups of different servers are joined by +, and each may begin with the type of its GPUs:
+// a100=8x8:64:1000+v100=16x8:24:500. The error names the group, the number, and what would be right.
+func Parse(text string) (Cluster, error) {
+	var c Cluster
+	for i, part := range strings.Split(text, "+") {
+		g, err := parseGroup(part)
+		if err != nil {
+			return Cluster{}, fmt.Errorf("cluster %s: group %d: %w", shown(text), i+1, err)
+		}
+		c.Groups = append(c.Groups, g)
+	}
+	if err := c.check(); err != nil {
+		return Cluster{}, fmt.Errorf("cluster %s: %w", shown(text), err)
+	}
+	return c, nil
+}
+
+func parseGroup(text string) (Group, error) {
+	g := Group{Storage: DefaultStorage, Network: DefaultNetwork}
+	if kind, rest, said := strings.Cut(text, "="); said {
+		if !isWord(kind) {
+			return Group{}, fmt.Errorf("GPU type = %s: %w", shown(kind), errWord)
+		}
+		g.GPUType, text = kind, rest
+	}
+	numbers, err := splitGroup(text)
+	if err != nil {
+		return Group{}, err
+	}
+	for i, number := range numbers {
+		m, _ := measureOf(wordMeasures[i].measure)
+		if err := m.read(&g, number); err != nil {
+			return Group{}, fmt.Errorf("%s = %s: %w", wordMeasures[i].name, shown(number), err)
+		}
+	}
+	return g, nil
+}
+
+// splitGroup takes the numbers of a group apart.
+func splitGroup(text string) ([]string, error) {
+	count, rest, crossed := strings.Cut(text, "x")
+	numbers := append([]string{count}, strings.Split(rest, ":")...)
+	if !crossed || len(numbers) < least || len(numbers) > len(wordMeasures) {
+		return nil, fmt.Errorf("%s: want SERVERSxGPUS:CORES:GB, as %s, and perhaps :MB/s:Gb/s of storage and network behind",
+			shown(text), example)
+	}
+	return numbers, nil
+}
+
+// String is the word that Parse reads. Names of servers and features have no place in it.
+func (c Cluster) String() string {
+	parts := make([]string, len(c.Groups))
+	for i, g := range c.Groups {
+		parts[i] = g.String()
+	}
+	return strings.Join(parts, "+")
+}
+
+// String is the group's part of the cluster's word.
+func (g Group) String() string {
+	text := fmt.Sprintf("%dx%d:%d:%s", g.Servers, g.GPUs, g.CPUs, decimal(g.Memory))
+	if g.GPUType != "" {
+		text = g.GPUType + "=" + text
+	}
+	if g.Storage != DefaultStorage || g.Network != DefaultNetwork {
+		text += ":" + decimal(g.Storage)
+	}
+	if g.Network != DefaultNetwork {
+		text += ":" + decimal(g.Network)
+	}
+	return text
+}
