@@ -13,7 +13,7 @@ LIVE_LEASE := 30
 
 include mk/*.mk
 
-.PHONY: help demo build test test-unit test-live lint bench bench-live fuzz clean
+.PHONY: help demo build test test-unit test-live lint bench bench-live fidelity fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench: ## in-process benchmarks: Decide, decoding, Diff
 
 bench-live: build ## 60 emulated jobs under Slurm alone and under synergy-slurmd, on the same cluster
 	@tests/live/with-cluster.sh synergy-bench 600 go test -tags live,bench -count=1 -v -timeout 60m -run TestBench ./tests/live
+
+fidelity: build ## the same 60 jobs on the cluster and in synergy sim, job by job
+	@tests/live/with-cluster.sh synergy-fidelity 600 go test -tags live,fidelity -count=1 -v -timeout 60m -run TestTheSimulatorAgrees ./tests/live
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@tests/fuzz.sh $(or $(FUZZTIME),30s)
