@@ -57,6 +57,47 @@ func benchDecide(b *testing.B, c Cluster, p Policy, a Allocator) {
 	b.ReportMetric(float64(stopped), "stopped/op")
 }
 
+// BenchmarkRound times what a simulator asks for again and again: Decide and Check, round after round of a full cluster in which up to
+// four jobs have ended and as many have come.
+func BenchmarkRound(b *testing.B) {
+	for _, size := range []struct{ servers, waiting int }{{16, 20}, {16, 300}, {64, 50}, {64, 2000}} {
+		for _, gpus := range []struct {
+			name  string
+			drawn []int
+		}{{"one", oneGPU}, {"many", manyGPUs}} {
+			for _, p := range []Policy{FIFO(), SRTF()} {
+				name := fmt.Sprintf("%d-gpus/%d-waiting/%s/%s", 8*size.servers, size.waiting, gpus.name, p.Name)
+				b.Run(name, func(b *testing.B) { benchRound(b, newSite(b, size.servers, size.waiting, gpus.drawn, p, Tune())) })
+			}
+		}
+	}
+}
+
+func benchRound(b *testing.B, s *site) {
+	s.play(40)
+	seen := s.play(64)
+	b.ReportAllocs()
+	round, changed, jobs := 0, 0, 0
+	for b.Loop() {
+		c := seen[round%len(seen)]
+		plan := Decide(c, s.policy, s.alloc)
+		if err := Check(c, plan); err != nil {
+			b.Fatal(err)
+		}
+		round++
+	}
+	for _, c := range seen {
+		jobs += len(c.Jobs)
+		for j, d := range decided(c, Decide(c, s.policy, s.alloc)) {
+			if !unchanged(j, d) && (j.Running != nil || d.Grant != nil) {
+				changed++
+			}
+		}
+	}
+	b.ReportMetric(float64(jobs)/float64(len(seen)), "jobs/op")
+	b.ReportMetric(float64(changed)/float64(len(seen)), "changed/op")
+}
+
 func BenchmarkCheck(b *testing.B) {
 	for _, size := range scales {
 		b.Run(fmt.Sprint(size.jobs), func(b *testing.B) {
