@@ -1,6 +1,45 @@
 // Package trace holds workloads as data: the jobs that a simulation runs, what sites' logs say of theirs, and the formats of both.
-// It draws nothing at random and knows no policy, engine or cluster.
+// It draws nothing at random and knows no policy, engine or cluster. A reader refuses a file that it cannot understand, and says where; a
+// job that it understands but that cannot be simulated, it leaves out, and says how many and why.
 package trace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Trace is what a file holds: the jobs of a recorded trace, or the entries of a site's log.
+type Trace struct {
+	Name   string // of the file, as errors call it
+	Format Format
+	// Begin is the moment that the times of jobs and entries count from, in the zone of the file, or in UTC where times have none. It is
+	// zero where the file counts seconds and does not say since when.
+	Begin    time.Time
+	Jobs     []Job   // in the order of their arrival; those of one moment as the file has them
+	Entries  []Entry // in the order of their submission; those of one moment as the file has them
+	Dropped  []Dropped
+	Adjusted []Adjusted
+	// CPUsPerGPU is the ratio of the profiles that the iterations of a recorded trace were counted with; 0 where it does not say.
+	CPUsPerGPU int
+
+	lines []int32 // of Jobs, in the file
+}
+
+// CheckModels makes sure that all jobs are of known models. Its error names the line.
+func (t *Trace) CheckModels(known []string) error {
+	for i, j := range t.Jobs {
+		if slices.Contains(known, j.Model) {
+			continue
+		}
+		if i >= len(t.lines) {
+			return fmt.Errorf("trace %s: job %d: model = %s: want one of %s", t.Name, j.ID, legible(j.Model), strings.Join(known, ", "))
+		}
+		return place{t.Name, int(t.lines[i])}.wrong("model", j.Model, "one of "+strings.Join(known, ", "))
+	}
+	return nil
+}
 
 // Job is one training job of a workload that can be simulated.
 type Job struct {
@@ -16,10 +55,11 @@ type Job struct {
 type Entry struct {
 	ID        string  // the site's own
 	User      string  // empty where the log does not say
-	Submitted float64 // seconds since the first submission of the log
-	Duration  float64 // seconds that it ran, all attempts together
-	GPUs      int
-	State     string // as the log says it; empty where it does not
+	Queue     string  // partition, virtual cluster; empty where the log does not say
+	Submitted float64 // seconds since Begin of the trace, its first submission, ≥ 0
+	Duration  float64 // seconds that it ran, all attempts together, > 0
+	GPUs      int     // ≥ 1
+	State     string  // as the log says it; empty where it does not
 }
 
 // Source hands out jobs one after the other, in the order of their arrival. The second result is false when there are no more; a

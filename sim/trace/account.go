@@ -1,0 +1,104 @@
+package trace
+
+import (
+	"cmp"
+	"slices"
+)
+
+// accounted is a job of Slurm's accounting with its runs.
+type accounted struct {
+	id   string
+	runs []run
+}
+
+// run is one run of a job, or of one component of a heterogeneous job.
+type run struct {
+	component          string
+	submitted, started float64 // seconds; started may be unknown
+	ran                float64 // seconds; may be unknown
+	gpus               int
+	running            bool
+	user, queue, state string
+}
+
+// add keeps a run, unless it is known already and was no shorter.
+func (j *accounted) add(r run) []run {
+	for i, known := range j.runs {
+		if known.component == r.component && known.submitted == r.submitted && known.started == r.started {
+			if r.ran >= known.ran {
+				j.runs[i] = r
+			}
+			return j.runs
+		}
+	}
+	return append(j.runs, r)
+}
+
+// fold makes one entry of a job's runs.
+func (l *log) fold(j accounted) {
+	slices.SortStableFunc(j.runs, func(a, b run) int {
+		return cmp.Or(cmp.Compare(a.submitted, b.submitted), cmp.Compare(a.started, b.started))
+	})
+	last := j.runs[len(j.runs)-1]
+	e := Entry{ID: j.id, User: last.user, Queue: last.queue, State: last.state, Submitted: j.runs[0].submitted}
+	components := j.components()
+	for _, c := range components {
+		e.Duration, e.GPUs = max(e.Duration, c.ran), e.GPUs+c.gpus
+	}
+	if e.GPUs > 0 && e.Duration == 0 {
+		l.dropped.add(j.stillness())
+		return
+	}
+	if l.take(e) {
+		l.adjust(j, components)
+	}
+}
+
+// component is a component of a heterogeneous job, or all of another job, with its runs put together.
+type component struct {
+	name string
+	ran  float64
+	gpus int
+	runs int // that took time
+}
+
+func (j *accounted) components() []component {
+	var list []component
+	for _, r := range j.runs {
+		at := slices.IndexFunc(list, func(c component) bool { return c.name == r.component })
+		if at < 0 {
+			at, list = len(list), append(list, component{name: r.component})
+		}
+		c := &list[at]
+		if r.ran > 0 {
+			c.ran, c.runs = c.ran+r.ran, c.runs+1
+		}
+		if r.ran > 0 || c.runs == 0 {
+			c.gpus = r.gpus
+		}
+	}
+	return list
+}
+
+// stillness says why a job did not run.
+func (j *accounted) stillness() string {
+	switch last := j.runs[len(j.runs)-1]; {
+	case last.started == unknown:
+		return neverStarted
+	case last.ran == unknown:
+		return "no telling how long it ran"
+	}
+	return noTime
+}
+
+func (l *log) adjust(j accounted, components []component) {
+	if slices.ContainsFunc(j.runs, func(r run) bool { return r.running }) {
+		l.adjusted.add("still running, counted for as long as it had run")
+	}
+	if slices.ContainsFunc(components, func(c component) bool { return c.runs > 1 }) {
+		l.adjusted.add("restarted, all runs counted together")
+	}
+	if len(components) > 1 {
+		l.adjusted.add("heterogeneous, its components taken for one job")
+	}
+}

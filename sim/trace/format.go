@@ -1,0 +1,104 @@
+package trace
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Format is how a file holds a trace.
+type Format string
+
+// The formats. All but the first are sites' logs, which know how long a job ran, but not of what model it was.
+const (
+	Recorded  Format = "recorded"  // CSV of the paper's artifact: job_id,model,arrival,iterations,gpus, with no header
+	Philly    Format = "philly"    // cluster_job_log of msr-fiddle/philly-traces: a JSON list of jobs with their attempts
+	Condensed Format = "condensed" // CSV with the header timestamp,duration,num_gpus,gpu_time,cluster, as petuum/adaptdl has of Philly
+	Openb     Format = "openb"     // CSV pod list of Alibaba's cluster-trace-gpu-v2023
+	Sacct     Format = "sacct"     // what Slurm's sacct --parsable2 or --parsable prints
+)
+
+// Formats lists all formats.
+func Formats() []Format { return []Format{Recorded, Philly, Condensed, Openb, Sacct} }
+
+// ParseFormat reads the name of a format. Empty text stands for a format that is to be recognised.
+func ParseFormat(text string) (Format, error) {
+	f := Format(strings.ToLower(text))
+	if f == "" || slices.Contains(Formats(), f) {
+		return f, nil
+	}
+	return "", fmt.Errorf("format = %s: want one of %s", legible(text), formatNames())
+}
+
+func formatNames() string {
+	var names []string
+	for _, f := range Formats() {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
+}
+
+// packed are the first bytes of files that nobody can read before they are unpacked.
+var packed = []struct{ magic, kind string }{
+	{"BZh", "is compressed with bzip2"},
+	{"\xfd7zXZ\x00", "is compressed with xz"},
+	{"\x28\xb5\x2f\xfd", "is compressed with zstd"},
+	{"PK\x03\x04", "is a zip archive"},
+}
+
+// unreadable says what a file is that is no text, and the empty string for one that may be read.
+func unreadable(head []byte) string {
+	for _, p := range packed {
+		if bytes.HasPrefix(head, []byte(p.magic)) {
+			return p.kind + ": want a text, plain or compressed with gzip"
+		}
+	}
+	if len(head) > 262 && string(head[257:262]) == "ustar" {
+		return "is a tar archive: want the one file in it that has the jobs, such as Philly's cluster_job_log"
+	}
+	if len(bytes.TrimSpace(head)) == 0 {
+		return "is empty: want at least one job"
+	}
+	if bytes.IndexByte(head, 0) >= 0 {
+		return "is no text: want one of the formats " + formatNames()
+	}
+	return ""
+}
+
+// recognise tells the format from the beginning of a file.
+func recognise(name string, head []byte) (Format, error) {
+	line, number := firstLine(head)
+	switch {
+	case strings.HasPrefix(line, "["):
+		return Philly, nil
+	case strings.Contains(line, "|"):
+		return Sacct, nil
+	}
+	columns := map[string]bool{}
+	for _, c := range strings.Split(line, ",") {
+		columns[columnName(c)] = true
+	}
+	switch {
+	case columns["num_gpus"] && columns["duration"]:
+		return Condensed, nil
+	case columns["num_gpu"]:
+		return Openb, nil
+	case len(columns) > 1 && (columns["job_id"] || isWhole(strings.Split(line, ",")[0])):
+		return Recorded, nil
+	}
+	return "", fmt.Errorf("trace %s: line %d: cannot tell the format from %s: want one of %s, named where this is one of them",
+		name, number, legible(line), formatNames())
+}
+
+// firstLine is the first line that says something, and its number.
+func firstLine(head []byte) (string, int) {
+	number := 0
+	for line := range bytes.Lines(head) {
+		number++
+		if text := strings.TrimSpace(string(line)); text != "" && !strings.HasPrefix(text, "#") {
+			return text, number
+		}
+	}
+	return "", number
+}

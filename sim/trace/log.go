@@ -1,0 +1,71 @@
+package trace
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Why jobs of sites' logs cannot be simulated.
+const (
+	noGPU        = "no GPU"
+	neverStarted = "never started"
+	noEnd        = "no end"
+	noTime       = "ran for no time at all"
+	tooLong      = "ran for centuries"
+)
+
+// log gathers the entries of a site's log, whose times are the clock's until all are known.
+type log struct {
+	clock    clock
+	names    names
+	entries  []Entry
+	dropped  tally
+	adjusted tally
+}
+
+func newLog() *log { return &log{names: names{}} }
+
+// take keeps an entry, or counts why it was left out. It says whether it was kept.
+func (l *log) take(e Entry) bool {
+	switch {
+	case e.GPUs == 0:
+		l.dropped.add(noGPU)
+	case e.Duration == 0:
+		l.dropped.add(noTime)
+	case e.Duration > maxSeconds:
+		l.dropped.add(tooLong)
+	default:
+		l.entries = append(l.entries, e)
+		return true
+	}
+	return false
+}
+
+// trace counts times from the first submission.
+func (l *log) trace() *Trace {
+	first := math.Inf(1)
+	for _, e := range l.entries {
+		first = min(first, e.Submitted)
+	}
+	return l.traceSince(first)
+}
+
+// traceSince counts times from a beginning that is no later than the first submission, and puts entries in order.
+func (l *log) traceSince(beginning float64) *Trace {
+	t := &Trace{Entries: l.entries, Dropped: l.dropped.dropped(), Adjusted: l.adjusted.adjusted()}
+	if len(l.entries) == 0 {
+		return t
+	}
+	slices.SortStableFunc(t.Entries, func(a, b Entry) int { return cmp.Compare(a.Submitted, b.Submitted) })
+	for i := range t.Entries {
+		t.Entries[i].Submitted = inMilliseconds(t.Entries[i].Submitted - beginning)
+	}
+	if l.clock.reckoning != counted || l.clock.unix {
+		t.Begin = l.clock.moment(beginning)
+	}
+	return t
+}
+
+// inMilliseconds takes off what the last bits of a sum may have added.
+func inMilliseconds(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }

@@ -1,0 +1,116 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// headSize is how much of a file is looked at to tell what it is.
+const headSize = 64 << 10
+
+// Open reads the file. Where format is empty, it is told from what the file holds, as is compression with gzip.
+//
+// Errors name the file, the line, the field, its value and what would be right.
+func Open(path string, format Format) (*Trace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("trace %s: %w", path, cause(err))
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("trace %s: is a directory: want a file", path)
+	}
+	return Read(path, f, format)
+}
+
+// cause leaves out what the operating system's error repeats of the path.
+func cause(err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}
+
+// Read is Open for what is no file. The name is for errors.
+func Read(name string, r io.Reader, format Format) (*Trace, error) {
+	format, err := ParseFormat(string(format))
+	if err != nil {
+		return nil, place{name: name}.errorf("%w", err)
+	}
+	text, err := unpack(name, r)
+	if err != nil {
+		return nil, err
+	}
+	head, err := text.Peek(headSize)
+	if err != nil && err != io.EOF {
+		return nil, place{name: name}.stopped(err)
+	}
+	if why := unreadable(head); why != "" {
+		return nil, place{name: name}.errorf("%s", why)
+	}
+	if format == "" {
+		if format, err = recognise(name, head); err != nil {
+			return nil, err
+		}
+	}
+	t, err := readers[format](name, text)
+	if err != nil {
+		return nil, err
+	}
+	t.Name, t.Format = name, format
+	if err := t.empty(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+var readers = map[Format]func(name string, r io.Reader) (*Trace, error){
+	Recorded:  readRecorded,
+	Philly:    readPhilly,
+	Condensed: readCondensed,
+	Openb:     readOpenb,
+	Sacct:     readSacct,
+}
+
+// unpack takes off gzip, once, and a byte order mark.
+func unpack(name string, r io.Reader) (*bufio.Reader, error) {
+	text := bufio.NewReaderSize(r, headSize)
+	if magic, _ := text.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unzipped, err := gzip.NewReader(text)
+		if err != nil {
+			return nil, place{name: name}.errorf("gzip: %w", err)
+		}
+		text = bufio.NewReaderSize(unzipped, headSize)
+	}
+	if mark, _ := text.Peek(3); string(mark) == "\ufeff" {
+		text.Discard(3)
+	}
+	return text, nil
+}
+
+// empty is the error of a trace without a job, since no figure of it would be a number.
+func (t *Trace) empty() error {
+	if len(t.Jobs)+len(t.Entries) > 0 {
+		return nil
+	}
+	var reasons []string
+	for _, d := range t.Dropped {
+		reasons = append(reasons, fmt.Sprintf("%d: %s", d.Count, d.Why))
+	}
+	if len(reasons) == 0 {
+		return place{name: t.Name}.errorf("has no job: want at least one")
+	}
+	want := "at least one"
+	if t.Format == Sacct {
+		want = "one with gres/gpu in AllocTRES or ReqTRES, which Slurm keeps with AccountingStorageTRES=gres/gpu"
+	}
+	return place{name: t.Name}.errorf("has no job that could be simulated (%s): want %s", strings.Join(reasons, "; "), want)
+}

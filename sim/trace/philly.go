@@ -1,0 +1,139 @@
+package trace
+
+import "io"
+
+// phillyJob is what is read of a job of Philly's cluster_job_log. JSON's null leaves a text empty.
+type phillyJob struct {
+	ID        string          `json:"jobid"`
+	Status    string          `json:"status"`
+	Cluster   string          `json:"vc"`
+	User      string          `json:"user"`
+	Submitted string          `json:"submitted_time"`
+	Attempts  []phillyAttempt `json:"attempts"`
+}
+
+type phillyAttempt struct {
+	Start  string `json:"start_time"`
+	End    string `json:"end_time"`
+	Detail []struct {
+		GPUs []string `json:"gpus"`
+	} `json:"detail"`
+}
+
+func (a phillyAttempt) gpus() int {
+	total := 0
+	for _, server := range a.Detail {
+		total += len(server.GPUs)
+	}
+	return total
+}
+
+// readPhilly reads one job after the other, however long the list. A job ran for the time of all its attempts that count, on the GPUs of
+// the last of them; an attempt counts that has a GPU, a start, and an end behind it. As in the paper's artifact, time begins with the first
+// submission of a job that was attempted. Otherwise than there, a job is kept whose last attempt does not count, and none is left out for
+// its length or its number of GPUs.
+func readPhilly(name string, r io.Reader) (*Trace, error) {
+	jobs := newList(name, r)
+	p := &phillyLog{log: newLog(), seen: map[string]int{}, begin: maxSeconds}
+	for jobs.next() {
+		var j phillyJob
+		if err := jobs.decode(&j); err != nil {
+			return nil, err
+		}
+		if err := p.take(jobs.place, j); err != nil {
+			return nil, err
+		}
+	}
+	return p.log.traceSince(p.begin), jobs.err
+}
+
+type phillyLog struct {
+	log   *log
+	seen  map[string]int
+	begin float64
+}
+
+// take keeps a job, or counts why it was left out.
+func (p *phillyLog) take(at place, j phillyJob) error {
+	if unsaid(j.Submitted) || len(j.Attempts) == 0 {
+		p.log.dropped.add(unattempted(j))
+		return nil
+	}
+	e, err := p.entry(at, j)
+	if err != nil {
+		return err
+	}
+	p.begin = min(p.begin, e.Submitted)
+	broken := ""
+	for _, a := range j.Attempts {
+		ran, why, err := p.ran(at, a)
+		if err != nil {
+			return err
+		}
+		if broken = why; why == "" {
+			e.Duration, e.GPUs = e.Duration+ran, a.gpus()
+		}
+	}
+	if e.Duration == 0 {
+		p.log.dropped.add(broken)
+	} else if p.log.take(e) && broken != "" {
+		p.log.adjusted.add("counted without the last attempt: " + broken)
+	}
+	return nil
+}
+
+func unattempted(j phillyJob) string {
+	if len(j.Attempts) == 0 {
+		return "no attempt"
+	}
+	return "no time of submission"
+}
+
+func (p *phillyLog) entry(at place, j phillyJob) (e Entry, err error) {
+	if e.ID, err = at.label("jobid", j.ID); err != nil {
+		return e, err
+	}
+	if e.ID == "" {
+		return e, at.wrong("jobid", "", "a name")
+	}
+	if err = at.unique("jobid", e.ID, p.seen); err != nil {
+		return e, err
+	}
+	for _, l := range []struct {
+		to          *string
+		field, text string
+	}{{&e.User, "user", j.User}, {&e.Queue, "vc", j.Cluster}, {&e.State, "status", j.Status}} {
+		if *l.to, err = at.label(l.field, p.log.names.keep(l.text)); err != nil {
+			return e, err
+		}
+	}
+	e.Submitted, err = p.log.clock.read(at, "submitted_time", j.Submitted)
+	return e, err
+}
+
+// ran is how long an attempt took, or why it does not count.
+func (p *phillyLog) ran(at place, a phillyAttempt) (seconds float64, why string, err error) {
+	switch {
+	case unsaid(a.Start):
+		return 0, neverStarted, nil
+	case unsaid(a.End):
+		return 0, "no end (still running, or not logged)", nil
+	}
+	start, err := p.log.clock.read(at, "start_time", a.Start)
+	if err != nil {
+		return 0, "", err
+	}
+	end, err := p.log.clock.read(at, "end_time", a.End)
+	switch {
+	case err != nil:
+		return 0, "", err
+	case a.gpus() == 0:
+		return 0, noGPU, nil
+	case end <= start:
+		return 0, "an end that is not behind the start", nil
+	}
+	return end - start, "", nil
+}
+
+// unsaid is a time that the log does not have.
+func unsaid(text string) bool { return text == "" || text == "None" }

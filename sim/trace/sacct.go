@@ -1,0 +1,226 @@
+package trace
+
+import (
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// readSacct reads Slurm's accounting. What the records of one job are put together from:
+//
+//   - Steps (1234.batch, 1234.0) say nothing that the job does not say.
+//   - Tasks of an array (1234_7) are jobs.
+//   - Components of a heterogeneous job (1234+0, 1234+1) are one job with the GPUs of all, for as long as the longest.
+//   - Runs of a restarted job, which sacct lists with --duplicates, are one job for as long as all of them together, submitted when the
+//     first was, with the GPUs, the user and the state of the last. Two records with the same submission and start are one run, of which the
+//     longer counts; so listings of months that overlap can be put one behind the other, headers included.
+//
+// The length of a run is ElapsedRaw, or else Elapsed, or else End - Start. Its GPUs are gres/gpu of AllocTRES, or of ReqTRES where nothing
+// was allocated; where only types are counted, their sum. Times that are numbers are Unix's, as SLURM_TIME_FORMAT=%s has them.
+func readSacct(name string, r io.Reader) (*Trace, error) {
+	t := newTable(name, r)
+	t.separator, t.remark = "|", nil
+	a := &accounting{log: newLog(), index: map[string]int{}}
+	a.log.clock.unix = true
+	if err := a.open(t); err != nil {
+		return nil, err
+	}
+	for t.next() {
+		if err := a.read(t); err != nil {
+			return nil, err
+		}
+	}
+	for _, j := range a.jobs {
+		a.log.fold(j)
+	}
+	return a.log.trace(), t.err
+}
+
+// accounting gathers records by the job that they belong to.
+type accounting struct {
+	columns struct{ id, cluster, submit, start, end, elapsedRaw, elapsed, alloc, req, user, partition, state column }
+	log     *log
+	jobs    []accounted
+	index   map[string]int // of jobs, by cluster and ID
+}
+
+func (a *accounting) open(t *table) error {
+	c := &a.columns
+	if err := t.open(binding{&c.id, []string{"JobID", "JobIDRaw"}}, binding{&c.submit, []string{"Submit"}}); err != nil {
+		return err
+	}
+	c.cluster, c.user, c.partition, c.state = t.find("Cluster"), t.find("User"), t.find("Partition"), t.find("State")
+	c.start, c.end, c.elapsedRaw, c.elapsed = t.find("Start"), t.find("End"), t.find("ElapsedRaw"), t.find("Elapsed")
+	c.alloc, c.req = t.find("AllocTRES"), t.find("ReqTRES")
+	if c.alloc.missing() && c.req.missing() {
+		return t.errorf("no column AllocTRES or ReqTRES: want one in the header, for the number of GPUs")
+	}
+	if c.elapsedRaw.missing() && c.elapsed.missing() && (c.start.missing() || c.end.missing()) {
+		return t.errorf("no column ElapsedRaw or Elapsed, and not both Start and End: want them in the header, for how long a job ran")
+	}
+	return nil
+}
+
+// jobIDs are the ways in which Slurm writes them; a step has something behind a point.
+var jobIDs = regexp.MustCompile(`^(\d+(?:_(?:\d+|\[[^\]]*\]?))?)(?:\+(\d+))?(\..*)?$`)
+
+// read takes one record.
+func (a *accounting) read(t *table) error {
+	if slices.Equal(t.fields, t.header) {
+		return nil
+	}
+	if len(t.fields) != len(t.header) {
+		a.log.dropped.add("a record with more or fewer fields than the header: is there a | or a line break in the name of a job?")
+		return nil
+	}
+	id := jobIDs.FindStringSubmatch(t.text(a.columns.id))
+	if id == nil {
+		return t.wrong(a.columns.id.name, t.text(a.columns.id), "the ID of a job, such as 1234, 1234_7 or 1234+0")
+	}
+	if id[3] != "" {
+		return nil
+	}
+	r, err := a.run(t)
+	if err != nil {
+		return err
+	}
+	r.component = a.log.names.keep(id[2])
+	j := a.job(t.text(a.columns.cluster), id[1])
+	j.runs = j.add(r)
+	return nil
+}
+
+// job is the one with the ID on the cluster, new or known.
+func (a *accounting) job(cluster, id string) *accounted {
+	if cluster != "" {
+		id = cluster + ":" + id
+	}
+	i, known := a.index[id]
+	if !known {
+		i, id = len(a.jobs), strings.Clone(id)
+		a.index[id] = i
+		a.jobs = append(a.jobs, accounted{id: id})
+	}
+	return &a.jobs[i]
+}
+
+// run reads what a record says of one run.
+func (a *accounting) run(t *table) (r run, err error) {
+	c := &a.columns
+	if r.submitted, err = t.timeAt(&a.log.clock, c.submit); err != nil {
+		return r, err
+	}
+	if r.started, err = a.moment(t, c.start); err != nil {
+		return r, err
+	}
+	if r.ran, err = a.elapsed(t, r.started); err != nil {
+		return r, err
+	}
+	if r.gpus, err = a.gpus(t); err != nil {
+		return r, err
+	}
+	if r.user, err = t.labelAt(c.user, a.log.names); err != nil {
+		return r, err
+	}
+	if r.queue, err = t.labelAt(c.partition, a.log.names); err != nil {
+		return r, err
+	}
+	// Slurm says who cancelled a job, which is nothing for a trace.
+	state, _, _ := strings.Cut(t.text(c.state), " ")
+	r.state, err = t.label(c.state.name, a.log.names.keep(state))
+	r.running = r.started != unknown && (state == "RUNNING" || state == "SUSPENDED" || untimed(t.text(c.end)) && !c.end.missing())
+	return r, err
+}
+
+// unknown stands for a time that Slurm does not know, and for how long a job ran where nobody can tell.
+const unknown = -1
+
+// untimed are the words that stand where no time is.
+func untimed(text string) bool {
+	return text == "" || text == "Unknown" || text == "None" || text == "INVALID"
+}
+
+func (a *accounting) moment(t *table, c column) (float64, error) {
+	if untimed(t.text(c)) {
+		return unknown, nil
+	}
+	return t.timeAt(&a.log.clock, c)
+}
+
+// elapsed is how long a run took, from the best that there is.
+func (a *accounting) elapsed(t *table, started float64) (float64, error) {
+	c := &a.columns
+	if text := t.text(c.elapsedRaw); !untimed(text) {
+		return t.secondsAt(c.elapsedRaw)
+	}
+	if text := t.text(c.elapsed); !untimed(text) {
+		return t.elapsedAt(c.elapsed)
+	}
+	ended, err := a.moment(t, c.end)
+	switch {
+	case err != nil || started == unknown || ended == unknown:
+		return unknown, err
+	case ended < started:
+		return unknown, t.wrong(c.end.name, t.text(c.end), "no time before "+c.start.name+" "+t.text(c.start))
+	}
+	return ended - started, nil
+}
+
+// elapsedAt reads [days-][hours:]minutes:seconds, with a fraction or without.
+func (t *table) elapsedAt(c column) (float64, error) {
+	wrong := t.wrong(c.name, t.text(c), "a length of time such as 1-02:03:04")
+	days, clock, found := strings.Cut(t.text(c), "-")
+	if !found {
+		days, clock = "0", days
+	}
+	total, ok := decimal(days)
+	parts := strings.Split(clock, ":")
+	if !ok || len(parts) < 2 || len(parts) > 3 {
+		return 0, wrong
+	}
+	if len(parts) == 2 {
+		parts = append([]string{"0"}, parts...)
+	}
+	for i, base := range []float64{24, 60, 60} {
+		part, ok := decimal(parts[i])
+		if !ok {
+			return 0, wrong
+		}
+		total = total*base + part
+	}
+	if total > maxSeconds {
+		return 0, wrong
+	}
+	return total, nil
+}
+
+// gpus is what a run had, or else what it asked for.
+func (a *accounting) gpus(t *table) (int, error) {
+	c := a.columns.alloc
+	if t.text(c) == "" {
+		c = a.columns.req
+	}
+	typed, total := int64(0), int64(-1)
+	for _, tres := range strings.Split(t.text(c), ",") {
+		name, count, _ := strings.Cut(tres, "=")
+		name = strings.ToLower(name)
+		if name != "gres/gpu" && !strings.HasPrefix(name, "gres/gpu:") {
+			continue
+		}
+		n, err := strconv.ParseInt(count, 10, 64)
+		if err != nil || n < 0 || n > maxGPUs {
+			return 0, t.wrong(c.name, t.text(c), "whole numbers of GPUs from 0, such as gres/gpu=4")
+		}
+		if name == "gres/gpu" {
+			total = n
+		} else {
+			typed += n
+		}
+	}
+	if total < 0 {
+		total = typed
+	}
+	return int(total), nil
+}

@@ -1,0 +1,195 @@
+package trace
+
+import (
+	"bufio"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// maxLine bounds what one line may take up in memory.
+const maxLine = 1 << 20
+
+// table reads a text file with one job on each line. It goes by lines, and not by CSV records that may span them, so that an error names
+// the line, and an unclosed quote does not swallow the file.
+type table struct {
+	place
+	separator string
+	remark    func(text string) error // is given the lines that begin with #; nil: such lines are as others
+
+	lines  *bufio.Scanner
+	header []string
+	fields []string
+	err    error
+}
+
+// column is one field of all lines. The zero column is missing.
+type column struct {
+	name string
+	at   int // from 1
+}
+
+func (c column) missing() bool { return c.at == 0 }
+
+// newTable reads CSV in which remarks mean nothing.
+func newTable(name string, r io.Reader) *table {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, 64<<10), maxLine)
+	return &table{place: place{name: name}, separator: ",", remark: func(string) error { return nil }, lines: lines}
+}
+
+// next goes to the next line that says something. It is false at the end, and after an error.
+func (t *table) next() bool {
+	for t.err == nil && t.lines.Scan() {
+		t.line++
+		text := t.lines.Text()
+		switch {
+		case strings.TrimSpace(text) == "":
+		case t.remark != nil && strings.HasPrefix(text, "#"):
+			t.err = t.remark(text)
+		default:
+			t.fields, t.err = t.split(text)
+			return t.err == nil
+		}
+	}
+	if t.err == nil {
+		t.err = place{t.name, t.line + 1}.stopped(t.lines.Err())
+	}
+	return false
+}
+
+// split takes a line apart. Quotes mean something between commas only.
+func (t *table) split(text string) ([]string, error) {
+	if t.separator != "," || !strings.Contains(text, `"`) {
+		return strings.Split(text, t.separator), nil
+	}
+	fields, err := csv.NewReader(strings.NewReader(text)).Read()
+	if err != nil {
+		return nil, t.errorf("%s: want quotes in pairs, around whole fields", legible(text))
+	}
+	return fields, nil
+}
+
+// readHeader makes sure that each column has a name of its own, or none.
+func (t *table) readHeader(header []string) error {
+	t.header = header
+	seen := map[string]bool{}
+	for _, field := range t.header {
+		name := columnName(field)
+		if name != "" && seen[name] {
+			return t.errorf("column %s stands there twice: want it once", legible(name))
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// find is the first column of the header that has one of the names, and the missing column where none has.
+func (t *table) find(names ...string) column {
+	for _, name := range names {
+		for i, field := range t.header {
+			if columnName(field) == columnName(name) {
+				return column{strings.TrimSpace(field), i + 1}
+			}
+		}
+	}
+	return column{name: names[0]}
+}
+
+// binding is a column that a format cannot do without, by any of its names.
+type binding struct {
+	to    *column
+	names []string
+}
+
+// open reads the header, which is the first line, and binds columns.
+func (t *table) open(needed ...binding) error {
+	if !t.next() && t.err != nil {
+		return t.err
+	}
+	return t.bind(t.fields, needed...)
+}
+
+// bind finds columns in a header.
+func (t *table) bind(header []string, needed ...binding) error {
+	if err := t.readHeader(header); err != nil {
+		return err
+	}
+	for _, n := range needed {
+		if *n.to = t.find(n.names...); n.to.missing() {
+			return t.errorf("no column %s among %s: want it in the header", n.names[0], legible(strings.Join(t.header, t.separator)))
+		}
+	}
+	return nil
+}
+
+// text is what the current line has in the column, without the spaces around it; empty where the column is missing.
+func (t *table) text(c column) string {
+	if c.missing() || c.at > len(t.fields) {
+		return ""
+	}
+	return strings.TrimSpace(t.fields[c.at-1])
+}
+
+// complete makes sure that the line has as many fields as the header.
+func (t *table) complete() error {
+	if len(t.fields) == len(t.header) {
+		return nil
+	}
+	return t.errorf("has %s: want %d: %s", fields(len(t.fields)), len(t.header), legible(strings.Join(t.header, t.separator)))
+}
+
+func (t *table) wholeAt(c column, least, most int64) (int64, error) {
+	return t.whole(c.name, t.text(c), least, most)
+}
+
+// gpusAt is a number of GPUs in a log, whose jobs may have none.
+func (t *table) gpusAt(c column) (int, error) {
+	n, err := t.wholeAt(c, 0, maxGPUs)
+	return int(n), err
+}
+
+func (t *table) secondsAt(c column) (float64, error) { return t.seconds(c.name, t.text(c)) }
+
+func (t *table) timeAt(clock *clock, c column) (float64, error) {
+	return clock.read(t.place, c.name, t.text(c))
+}
+
+// labelAt is a text that many lines have in common.
+func (t *table) labelAt(c column, kept names) (string, error) {
+	text, err := t.label(c.name, t.text(c))
+	return kept.keep(text), err
+}
+
+// modelAt is a label that is not empty.
+func (t *table) modelAt(c column, kept names) (string, error) {
+	if t.text(c) == "" {
+		return "", t.wrong(c.name, "", "the name of a model")
+	}
+	return t.labelAt(c, kept)
+}
+
+// nameAt is a text that no two lines have in common.
+func (t *table) nameAt(c column, seen map[string]int) (string, error) {
+	text, err := t.label(c.name, strings.Clone(t.text(c)))
+	if err == nil && text == "" {
+		err = t.wrong(c.name, text, "a name")
+	}
+	if err == nil {
+		err = t.unique(c.name, text, seen)
+	}
+	return text, err
+}
+
+func fields(n int) string {
+	if n == 1 {
+		return "1 field"
+	}
+	return fmt.Sprintf("%d fields", n)
+}
+
+// columnName is how a column's name is compared: without quotes, spaces and case.
+func columnName(field string) string {
+	return strings.ToLower(strings.Trim(strings.TrimSpace(field), `"`))
+}

@@ -1,0 +1,148 @@
+package trace
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of what is believed. They are far beyond any cluster, and keep sums and products of a trace finite.
+const (
+	maxSeconds    = 7_258_118_400 // 2200-01-01 as Unix counts it, for times and for durations
+	maxGPUs       = 1_000_000     // of one job
+	maxIterations = 1_000_000_000_000
+	maxID         = math.MaxInt32
+	maxLabel      = 256 // bytes
+)
+
+// place is where in a file something stands. Line 0 is nowhere in particular.
+type place struct {
+	name string
+	line int
+}
+
+// wrong is the error of a value that cannot be.
+func wrong(field, value, want string) error {
+	return fmt.Errorf("%s = %s: want %s", field, legible(value), want)
+}
+
+func (p place) wrong(field, value, want string) error {
+	return p.errorf("%w", wrong(field, value, want))
+}
+
+func (p place) errorf(format string, args ...any) error {
+	where := "trace " + p.name
+	if p.line > 0 {
+		where += ": line " + strconv.Itoa(p.line)
+	}
+	return fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...))
+}
+
+// stopped is the error of a file that could not be read on from here.
+func (p place) stopped(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bufio.ErrTooLong):
+		return p.errorf("is longer than %d bytes: want one job on each line", maxLine)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return p.errorf("the compressed file ends in the middle: want it whole")
+	}
+	return p.errorf("%w", cause(err))
+}
+
+// What would be right.
+const wantSeconds = "seconds, not negative and before the year 2200"
+
+func wantWhole(least, most int64) string {
+	return fmt.Sprintf("a whole number from %d to %d", least, most)
+}
+
+func wantLabel() string { return fmt.Sprintf("printable text of at most %d bytes", maxLabel) }
+
+// whole reads a whole number within bounds.
+func (p place) whole(field, value string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, p.wrong(field, value, wantWhole(least, most))
+	}
+	return n, nil
+}
+
+// seconds reads a number of seconds that is not negative, with a fraction or without.
+func (p place) seconds(field, value string) (float64, error) {
+	x, ok := decimal(value)
+	if !ok || x > maxSeconds {
+		return 0, p.wrong(field, value, wantSeconds)
+	}
+	return x, nil
+}
+
+// unique makes sure that a value has not been read before. It remembers the lines.
+func (p place) unique(field, value string, seen map[string]int) error {
+	if line, before := seen[value]; before {
+		return p.wrong(field, value, fmt.Sprintf("each once, and it is on line %d already", line))
+	}
+	seen[value] = p.line
+	return nil
+}
+
+// label reads a name that is printed again: of a user, a queue, a state.
+func (p place) label(field, value string) (string, error) {
+	value = strings.TrimSpace(value)
+	if !isLabel(value) {
+		return "", p.wrong(field, value, wantLabel())
+	}
+	return value, nil
+}
+
+// isLabel says whether a text is the same after it was written and read.
+func isLabel(text string) bool {
+	return len(text) <= maxLabel && utf8.ValidString(text) && strings.TrimSpace(text) == text &&
+		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+}
+
+// decimal reads a number that is not negative, written with digits and a point. Signs, exponents, infinities and hexadecimal digits,
+// which the library would read too, have no place in a trace.
+func decimal(text string) (float64, bool) {
+	if text == "" || strings.Trim(text, "0123456789.") != "" {
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	return x, err == nil
+}
+
+func isWhole(text string) bool {
+	_, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return err == nil
+}
+
+// legible is a value as an error shows it: short, and quoted where it could be misread.
+func legible(value string) string {
+	const most = 60
+	if len(value) > most {
+		value = strings.ToValidUTF8(value[:most], "") + "…"
+	}
+	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }) {
+		return strconv.Quote(value)
+	}
+	return value
+}
+
+// names keeps one copy of each text, so that a log with few users does not hold each of them a hundred thousand times.
+type names map[string]string
+
+func (n names) keep(text string) string {
+	if kept, known := n[text]; known {
+		return kept
+	}
+	text = strings.Clone(text)
+	n[text] = text
+	return text
+}
