@@ -36,6 +36,7 @@ func (l *log) take(e Entry) bool {
 	case e.Duration > maxSeconds:
 		l.dropped.add(tooLong)
 	default:
+		e.Place = len(l.entries)
 		l.entries = append(l.entries, e)
 		return true
 	}

@@ -4,8 +4,10 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -30,15 +32,36 @@ type Trace struct {
 // CheckModels makes sure that all jobs are of known models. Its error names the line.
 func (t *Trace) CheckModels(known []string) error {
 	for i, j := range t.Jobs {
-		if slices.Contains(known, j.Model) {
-			continue
+		if !slices.Contains(known, j.Model) {
+			return t.at(i).wrong("model", j.Model, "one of "+strings.Join(known, ", "))
 		}
-		if i >= len(t.lines) {
-			return fmt.Errorf("trace %s: job %d: model = %s: want one of %s", t.Name, j.ID, legible(j.Model), strings.Join(known, ", "))
-		}
-		return place{t.Name, int(t.lines[i])}.wrong("model", j.Model, "one of "+strings.Join(known, ", "))
 	}
 	return nil
+}
+
+// CheckGPUs makes sure that no job has more GPUs than there are. Its error names the line.
+func (t *Trace) CheckGPUs(most int) error {
+	for i, j := range t.Jobs {
+		if j.GPUs > most {
+			return t.at(i).wrong("gpus", strconv.Itoa(j.GPUs), fmt.Sprintf("no more than the %d of the cluster", most))
+		}
+	}
+	return nil
+}
+
+// at is where a job stands in the file, if it came from one.
+func (t *Trace) at(job int) place {
+	if job < len(t.lines) {
+		return place{t.Name, int(t.lines[job])}
+	}
+	return place{name: t.Name}
+}
+
+// InFileOrder is the entries in the order in which they stand in the file, which is the order in which the paper's artifact draws for them.
+func (t *Trace) InFileOrder() []Entry {
+	entries := slices.Clone(t.Entries)
+	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Place, b.Place) })
+	return entries
 }
 
 // Job is one training job of a workload that can be simulated.
@@ -60,6 +83,7 @@ type Entry struct {
 	Duration  float64 // seconds that it ran, all attempts together, > 0
 	GPUs      int     // ≥ 1
 	State     string  // as the log says it; empty where it does not
+	Place     int     // among the file's jobs that can be simulated, from 0
 }
 
 // Source hands out jobs one after the other, in the order of their arrival. The second result is false when there are no more; a
