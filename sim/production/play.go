@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
@@ -17,13 +18,15 @@ func (s *site) play(ctx context.Context) error {
 	s.expect()
 	s.clock.Advance(0) // those who are there from the beginning
 	for !s.done() {
-		if s.slurm.Active() == 0 {
-			s.idle()
-		} else if err := s.hold(ctx); err != nil {
+		quiet, err := s.hold(ctx)
+		if err != nil {
 			return err
 		}
-		if err := s.advance(ctx); err != nil {
-			return err
+		if quiet {
+			s.skip()
+		}
+		if err := s.clock.Sleep(ctx, s.untilRound(1)); err != nil {
+			return fmt.Errorf("wait for the next round: %w", err)
 		}
 	}
 	return s.failed
@@ -42,48 +45,58 @@ func (s *site) done() bool {
 	return s.drained && s.slurm.Active() == 0
 }
 
-// hold holds one round.
-func (s *site) hold(ctx context.Context) error {
-	at := s.clock.Now()
+// hold holds one round. It is quiet when there is no job, or none that has anything to wish for: the rounds after it would find
+// nothing to do until a job comes or goes.
+func (s *site) hold(ctx context.Context) (quiet bool, err error) {
+	at := since(s.clock.Now())
 	report, err := s.runner.Round(ctx)
 	if err != nil {
-		return fmt.Errorf("round %d: %w", report.Round, err)
+		return false, fmt.Errorf("round %d: %w", report.Round, err)
 	}
 	s.run.Held++
 	if s.Detail {
-		s.note(since(at), report)
+		s.run.Rounds = append(s.run.Rounds, picture(at, report))
 	}
 	if s.Progress != nil && s.run.Held%roundsPerReport == 0 {
-		s.Progress(s.over, since(at))
+		s.Progress(s.over, at)
 	}
-	return nil
+	return len(report.Plan.Decisions) == 0 || policy.Content(&report.Snapshot, report.Plan), nil
 }
 
-// idle is what rounds without a job do, all up to the next arrival at once.
-func (s *site) idle() {
+// skip counts the rounds before the next event without holding them. The last of them has its picture, like the one before.
+func (s *site) skip() {
 	next, more := s.clock.Next()
 	if !more {
 		return
 	}
-	if skipped := int(next.Sub(s.clock.Now()) / s.Round); skipped > 0 {
-		s.run.Held += skipped
-		s.clock.Advance(time.Duration(skipped) * s.Round)
+	if s.Until > 0 && next.Sub(opening()) > s.Until {
+		next = opening().Add(s.Until)
 	}
-	s.run.Held++
+	skipped := (next.Sub(s.clock.Now()) - 1) / s.Round
+	if skipped <= 0 {
+		return
+	}
+	s.run.Held += int(skipped)
+	s.clock.Advance(s.untilRound(skipped))
+	if s.Detail {
+		last := s.run.Rounds[len(s.run.Rounds)-1]
+		last.At, last.Started, last.Stopped = since(s.clock.Now()), 0, 0
+		s.run.Rounds = append(s.run.Rounds, last)
+	}
 }
 
-// advance lets time pass until the next round is due.
-func (s *site) advance(ctx context.Context) error {
+// untilRound is how long it takes from now until the n-th round, or until the end.
+func (s *site) untilRound(n time.Duration) time.Duration {
 	passed := s.clock.Now().Sub(opening())
-	due := (passed/s.Round + 1) * s.Round
+	due := (passed/s.Round + n) * s.Round
 	if s.Until > 0 {
 		due = min(due, s.Until)
 	}
-	return s.clock.Sleep(ctx, due-passed)
+	return due - passed
 }
 
-// note records the cluster as the round left it.
-func (s *site) note(at float64, report bridge.Report) {
+// picture is the cluster as a round left it.
+func picture(at float64, report bridge.Report) outcome.Round {
 	r := outcome.Round{At: at}
 	for i, d := range report.Plan.Decisions {
 		r.Demand += float64(report.Snapshot.Jobs[i].GPUs)
@@ -103,5 +116,5 @@ func (s *site) note(at float64, report bridge.Report) {
 			r.Stopped++
 		}
 	}
-	s.run.Rounds = append(s.run.Rounds, r)
+	return r
 }

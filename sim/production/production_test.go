@@ -138,6 +138,27 @@ func TestRoundsWithoutAJobAreCountedAndCostNothing(t *testing.T) {
 	}
 }
 
+func TestQuietRoundsAreCountedAndNotHeld(t *testing.T) {
+	c := small(t, res18(0, 0, 3_750_000), res18(1, 599_700, 1000)) // a million seconds at the demand; a guest at a round
+	c.Detail, c.Round, c.Poll = true, DefaultRound, DefaultPoll
+	s := newSite(c)
+	if err := s.play(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	run := s.outcome()
+	if run.Held != 1_000_000/300+1 || s.runner.Last > 10 {
+		t.Errorf("%d rounds are counted and %d were held, want 3334 and a few", run.Held, s.runner.Last)
+	}
+	if a, b := run.Jobs[0], run.Jobs[1]; a.Finish != 1_000_000 || b.FirstRun != 599_700 {
+		t.Errorf("the job ended at %v, its guest began at %v", a.Finish, b.FirstRun)
+	}
+	for i, r := range run.Rounds {
+		if math.Mod(r.At, 300) != 0 || i > 0 && r.At <= run.Rounds[i-1].At {
+			t.Errorf("round %d is at %v", i, r.At)
+		}
+	}
+}
+
 func TestTheSimulationEndsWithItsWindow(t *testing.T) {
 	c := small(t, res18(0, 0, 7500), res18(1, 0, 75000), res18(2, 0, 750))
 	c.Window = outcome.Window{First: 2, End: 3}
@@ -199,7 +220,11 @@ func with(jobs ...trace.Job) func(*Config) { return func(c *Config) { c.Jobs = t
 
 func TestASimulationEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := small(t, res18(0, 0, 1e8))
+	var many []trace.Job
+	for id := range 20 { // more than there are GPUs: the rounds are not quiet
+		many = append(many, res18(id, 0, 1e8))
+	}
+	c := small(t, many...)
 	c.Progress = func(int, float64) { cancel() }
 	if _, err := Run(ctx, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want that it was cancelled", err)
