@@ -1,0 +1,51 @@
+package workload
+
+import (
+	"fmt"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
+)
+
+// Class is a model that jobs may have.
+type Class struct {
+	Name      string  // of a profile
+	Family    string  // what a Split may call it by, with others
+	Iteration float64 // seconds of one iteration at the proportional share, from 0.000001 to 1e6
+}
+
+// Paper is the ten models of the paper's artifact on servers with ratio cores for each GPU, 3, 4, 5 or 6. The families are image,
+// language and speech.
+func Paper(ratio int) ([]Class, error) {
+	set, err := models.Set(ratio)
+	if err != nil {
+		return nil, err
+	}
+	classes := make([]Class, len(set))
+	for i, m := range set {
+		classes[i] = Class{m.Name, m.Family.String(), m.Iteration}
+	}
+	return classes, nil
+}
+
+// iterations is how many there are in so many seconds at the proportional share. A job that is shorter than one trains one.
+func (c *Class) iterations(seconds float64) int64 { return max(1, int64(seconds/c.Iteration)) }
+
+// checkClasses finds what no workload can be drawn from.
+func checkClasses(classes []Class) error {
+	if len(classes) == 0 {
+		return fmt.Errorf("no classes: want at least one model that jobs may have")
+	}
+	seen := make(map[string]bool, len(classes))
+	for i, c := range classes {
+		switch {
+		case c.Name == "":
+			return fmt.Errorf("class %d: name is empty: want the name of a profile", i)
+		case seen[c.Name]:
+			return fmt.Errorf("class %d: name = %s: want each model once", i, c.Name)
+		case !inRange(c.Iteration, 1e-6, 1e6):
+			return fmt.Errorf("class %d, %s: iteration = %g: want seconds, from 0.000001 to 1000000", i, c.Name, c.Iteration)
+		}
+		seen[c.Name] = true
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package workload
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Durations is how long jobs run at the proportional share: one of the names, or a distribution:
+//
+//	fixed:2h             all the same
+//	exponential:90m      exponential with that mean
+//	lognormal:30m,2.0    lognormal with that median, and that standard deviation of the logarithm
+//	uniform:10m-2h       anything between, equally often
+//
+// No job is drawn that runs for more than ten years.
+type Durations string
+
+// The distributions with names, both the artifact's.
+const (
+	// PaperDurations are those of Gavel (OSDI'20), which the paper takes: in minutes 10 to the power of 1.5 to 3 for four of five
+	// jobs, of 3 to 4 for the fifth; 32 minutes to 167 hours.
+	PaperDurations Durations = "paper"
+	// SmallDurations are for small clusters: 10 to the power of 1.5 to 2.5, or of 2.5 to 2.7; 32 minutes to 8 hours.
+	SmallDurations Durations = "small"
+)
+
+const durationChoices = "paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h"
+
+// ParseDurations reads how long jobs run.
+func ParseDurations(text string) (Durations, error) {
+	d := Durations(strings.ToLower(strings.TrimSpace(text)))
+	_, err := d.length()
+	return d, err
+}
+
+// length draws how long a job runs, in seconds.
+type length func(t *twister) float64
+
+func (d Durations) length() (length, error) {
+	kind, parameters, _ := strings.Cut(string(d), ":")
+	switch {
+	case d == PaperDurations:
+		return shortAndLong(1.5, 3, 4), nil
+	case d == SmallDurations:
+		return shortAndLong(1.5, 2.5, 2.7), nil
+	case kind == "fixed":
+		return d.fixed(parameters)
+	case kind == "exponential":
+		return d.exponential(parameters)
+	case kind == "lognormal":
+		return d.lognormal(parameters)
+	case kind == "uniform":
+		return d.uniform(parameters)
+	}
+	return nil, wrong("durations", string(d), durationChoices)
+}
+
+// shortAndLong draws minutes that are powers of ten: for four of five jobs from low to middle, for the fifth from middle to high.
+func shortAndLong(low, middle, high float64) length {
+	return func(t *twister) float64 {
+		if t.random() >= 0.8 {
+			return 60 * pow10(t.uniform(middle, high))
+		}
+		return 60 * pow10(t.uniform(low, middle))
+	}
+}
+
+func (d Durations) fixed(text string) (length, error) {
+	seconds, ok := seconds(text)
+	if !ok {
+		return nil, d.wrong("fixed:2h")
+	}
+	return func(*twister) float64 { return seconds }, nil
+}
+
+func (d Durations) exponential(text string) (length, error) {
+	mean, ok := seconds(text)
+	if !ok {
+		return nil, d.wrong("exponential:90m")
+	}
+	return sane(func(t *twister) float64 { return -ln(1-t.random()) * mean }), nil
+}
+
+func (d Durations) lognormal(text string) (length, error) {
+	first, second, _ := strings.Cut(text, ",")
+	median, ok := seconds(first)
+	sigma, err := strconv.ParseFloat(strings.TrimSpace(second), 64)
+	if !ok || err != nil || !inRange(sigma, 0, 10) {
+		return nil, d.wrong("lognormal:30m,2.0 with a standard deviation from 0 to 10")
+	}
+	return sane(func(t *twister) float64 { return median * exp(sigma*t.gauss()) }), nil
+}
+
+func (d Durations) uniform(text string) (length, error) {
+	first, second, _ := strings.Cut(text, "-")
+	low, lowOK := seconds(first)
+	high, highOK := seconds(second)
+	if !lowOK || !highOK || low > high {
+		return nil, d.wrong("uniform:10m-2h, the shorter one first")
+	}
+	return func(t *twister) float64 { return t.uniform(low, high) }, nil
+}
+
+func (d Durations) wrong(like string) error {
+	return wrong("durations", string(d), fmt.Sprintf("lengths of time above 0, at most ten years, as in %s", like))
+}
+
+// seconds reads a length of time such as 90m or 1h30m that a job may run.
+func seconds(text string) (float64, bool) {
+	d, err := time.ParseDuration(strings.TrimSpace(text))
+	return d.Seconds(), err == nil && d > 0 && d.Seconds() <= longest
+}
+
+// sane draws again what is longer than a job can be. Of what is drawn with a mean or median that a job can have, half is kept at
+// least.
+func sane(draw length) length {
+	return func(t *twister) float64 {
+		for {
+			if seconds := draw(t); seconds <= longest {
+				return seconds
+			}
+		}
+	}
+}

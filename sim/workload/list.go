@@ -1,0 +1,90 @@
+package workload
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// amount is one NAME=NUMBER of a list of them.
+type amount struct {
+	name   string
+	number float64
+}
+
+// amounts reads a list such as image=50,language=50: each name once, each number from 0.
+func amounts(option, text string) ([]amount, error) {
+	var list []amount
+	for field := range strings.SplitSeq(text, ",") {
+		name, number, _ := strings.Cut(field, "=")
+		a := amount{name: strings.TrimSpace(name)}
+		var ok bool
+		if a.number, ok = positive(number); !ok || a.name == "" {
+			return nil, wrong(option, text, fmt.Sprintf("NAME=NUMBER,… with numbers from 0, where it has %q", field))
+		}
+		if slices.ContainsFunc(list, func(b amount) bool { return b.name == a.name }) {
+			return nil, wrong(option, text, fmt.Sprintf("every name once; %s is there twice", a.name))
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}
+
+// positive reads a number from 0; no list means larger ones than a thousand million.
+func positive(text string) (float64, bool) {
+	x, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	return math.Abs(x), err == nil && inRange(x, 0, 1e9)
+}
+
+// choose is the one of the choices that text names, whatever the case.
+func choose[T ~string](option, text string, choices ...T) (T, error) {
+	for _, c := range choices {
+		if strings.EqualFold(string(c), strings.TrimSpace(text)) {
+			return c, nil
+		}
+	}
+	return "", wrong(option, text, oneOf(choices...))
+}
+
+// oneOf says the choices: a, b or c.
+func oneOf[T ~string](choices ...T) string {
+	var text strings.Builder
+	for i, c := range choices {
+		switch {
+		case i == 0:
+		case i == len(choices)-1:
+			text.WriteString(" or ")
+		default:
+			text.WriteString(", ")
+		}
+		text.WriteString(string(c))
+	}
+	return text.String()
+}
+
+// shares divides [0, 1) among choices: the share of choice i ends at shares[i], and those before it lie below.
+type shares []float64
+
+// sharesOf are shares in the ratio of the weights, not all of which are 0.
+func sharesOf(weights []float64) shares {
+	ends, sum := make(shares, len(weights)), 0.0
+	for i, w := range weights {
+		sum += w
+		ends[i] = sum
+	}
+	for i := range ends {
+		ends[i] /= sum
+	}
+	return ends
+}
+
+// pick draws a choice.
+func (s shares) pick(t *twister) int {
+	u, i := t.random(), 0
+	for i < len(s)-1 && u >= s[i] {
+		i++
+	}
+	return i
+}

@@ -1,0 +1,84 @@
+package workload
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Mix is how many GPUs jobs have: one of the names, or weights for numbers of GPUs, such as 1=70,2=10,4=15,8=5.
+type Mix string
+
+// The mixes with names.
+const (
+	OneGPU   Mix = "one"   // as in the artifact's published workload
+	PaperMix Mix = "paper" // 70, 10, 15 and 5 % with 1, 2, 4 and 8, as in the artifact's synthetic workload
+)
+
+// mostGPUs is the largest number of GPUs of a job.
+const mostGPUs = 1 << 20
+
+// ParseMix reads a mix. Weights need not add up to 100.
+func ParseMix(text string) (Mix, error) {
+	m := Mix(strings.ToLower(strings.TrimSpace(text)))
+	_, err := m.sizes()
+	return m, err
+}
+
+// sizes are the numbers of GPUs that jobs may have, ascending, and how often.
+type sizes struct {
+	gpus   []int
+	shares shares
+}
+
+// paperSizes are those of PaperMix.
+var paperSizes = sizes{[]int{1, 2, 4, 8}, sharesOf([]float64{70, 10, 15, 5})}
+
+func (m Mix) sizes() (sizes, error) {
+	switch {
+	case m == OneGPU:
+		return sizes{gpus: []int{1}}, nil
+	case m == PaperMix:
+		return paperSizes, nil
+	case !strings.Contains(string(m), "="):
+		return sizes{}, wrong("gpus", string(m), "one, paper, or GPUS=WEIGHT,… such as 1=70,2=10,4=15,8=5")
+	}
+	list, err := amounts("gpus", string(m))
+	if err != nil {
+		return sizes{}, err
+	}
+	return m.weighted(list)
+}
+
+// weighted are sizes with weights. The order in which they were written does not matter.
+func (m Mix) weighted(list []amount) (sizes, error) {
+	weights := make(map[int]float64, len(list))
+	var gpus []int
+	for _, a := range list {
+		n, err := strconv.Atoi(a.name)
+		if err != nil || n < 1 || n > mostGPUs || weights[n] > 0 || a.number < 1e-9 {
+			const want = "whole numbers of GPUs from 1 to %d, each once, with weights above 0, where it has %s=%g"
+			return sizes{}, wrong("gpus", string(m), fmt.Sprintf(want, mostGPUs, a.name, a.number))
+		}
+		weights[n] = a.number
+		gpus = append(gpus, n)
+	}
+	slices.Sort(gpus)
+	ordered := make([]float64, len(gpus))
+	for i, n := range gpus {
+		ordered[i] = weights[n]
+	}
+	return sizes{gpus, sharesOf(ordered)}, nil
+}
+
+// same says that all jobs have the same number of GPUs.
+func (s sizes) same() bool { return len(s.gpus) == 1 }
+
+// draw is the number of GPUs of a job. Nothing is drawn where there is no choice.
+func (s sizes) draw(t *twister) int {
+	if s.same() {
+		return s.gpus[0]
+	}
+	return s.gpus[s.shares.pick(t)]
+}

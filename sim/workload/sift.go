@@ -1,0 +1,126 @@
+package workload
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// keptEntry is an entry that becomes a job.
+type keptEntry struct {
+	user    string
+	gpus    int
+	arrival float64
+	seconds float64
+}
+
+// sift keeps the entries that become jobs, in their order, and counts the others. A reason that comes first in the log comes first.
+func (o *FromLog) sift(entries []trace.Entry) (kept []keptEntry, dropped []trace.Dropped) {
+	var counts tally
+	for i := range entries {
+		e := &entries[i]
+		gpus, why := o.fit(e.GPUs)
+		if why == "" {
+			why = o.refusal(e)
+		}
+		if why == "" && o.Jobs > 0 && len(kept) == o.Jobs {
+			why = fmt.Sprintf("behind the first %d that would be kept", o.Jobs)
+		}
+		if why != "" {
+			counts.add(why)
+			continue
+		}
+		kept = append(kept, keptEntry{e.User, gpus, e.Submitted, e.Duration})
+	}
+	return kept, counts
+}
+
+// tally counts by reason.
+type tally []trace.Dropped
+
+func (t *tally) add(why string) {
+	for i := range *t {
+		if (*t)[i].Why == why {
+			(*t)[i].Count++
+			return
+		}
+	}
+	*t = append(*t, trace.Dropped{Why: why, Count: 1})
+}
+
+// fit is the number of GPUs that a job will have, or why it is dropped.
+func (o *FromLog) fit(gpus int) (fitted int, why string) {
+	switch most := o.GPUs.most(); {
+	case gpus < 1:
+		return 0, "fewer than one GPU"
+	case gpus > most:
+		return 0, moreThan(most)
+	}
+	fitted = o.GPUs.of(gpus)
+	switch {
+	case fitted == 0:
+		return 0, "neither 1, 2, 4, 8 nor 16 GPUs"
+	case o.Limit > 0 && fitted > o.Limit:
+		return 0, moreThan(o.Limit)
+	}
+	return fitted, ""
+}
+
+func moreThan(gpus int) string { return fmt.Sprintf("more than %d GPUs", gpus) }
+
+// most is the largest number of GPUs that the rule is for.
+func (m LogMix) most() int {
+	if m == Powers || m == PowersOrOne {
+		return 16
+	}
+	return mostGPUs
+}
+
+// of is the rule applied to a number from 1 to most; 0: the job is dropped.
+func (m LogMix) of(gpus int) int {
+	floor := 1 << (bits.Len(uint(gpus)) - 1)
+	exact := gpus == floor
+	switch {
+	case m == EachOne, m == PowersOrOne && !exact:
+		return 1
+	case m == Powers && !exact:
+		return 0
+	case m == RoundDown:
+		return floor
+	case m == RoundUp && !exact:
+		return 2 * floor
+	}
+	return gpus
+}
+
+// latest is the largest moment of submission that a log may have, in seconds from its first: three thousand years.
+const latest = 1e11
+
+// refusal is why an entry does not become a job, whatever its GPUs; empty: it does.
+func (o *FromLog) refusal(e *trace.Entry) string {
+	switch {
+	case !inRange(e.Submitted, -latest, latest):
+		return "submitted at no moment that a calendar has"
+	case !(e.Duration > 0):
+		return "ran for no time"
+	case e.Duration > longest:
+		return "ran for more than ten years"
+	case e.Duration <= o.Keep.Above:
+		return "ran for " + hours(o.Keep.Above) + " or less"
+	case o.Keep.Below > 0 && e.Duration >= o.Keep.Below:
+		return "ran for " + hours(o.Keep.Below) + " or more"
+	case e.Submitted < o.From:
+		return "submitted before " + hours(o.From)
+	case o.To > 0 && e.Submitted >= o.To:
+		return "submitted at " + hours(o.To) + " or later"
+	}
+	return ""
+}
+
+// hours are seconds in a unit that people read.
+func hours(seconds float64) string {
+	return strconv.FormatFloat(math.Round(seconds/3.6)/1000, 'f', -1, 64) + " h"
+}

@@ -1,0 +1,116 @@
+package workload
+
+import "math/bits"
+
+// The Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998).
+const (
+	words = 624
+	ahead = 397 // of a word, the one that it is mixed with
+)
+
+// twister is the generator behind CPython's module random, and its methods are named after those that it replaces: the same seed
+// and calls give the same numbers.
+type twister struct {
+	state [words]uint32
+	at    int // the next word to hand out; words: all are used up
+}
+
+// seeded is a generator after random.seed(n). A number and its negative are the same seed.
+func seeded(n int64) *twister {
+	magnitude := uint64(n)
+	if n < 0 {
+		magnitude = -magnitude
+	}
+	key := []uint32{uint32(magnitude)}
+	if high := uint32(magnitude >> 32); high > 0 {
+		key = append(key, high)
+	}
+	return keyed(key)
+}
+
+// keyed is a generator whose seed has the digits key in base 2³², the least significant first.
+func keyed(key []uint32) *twister {
+	t := &twister{at: words}
+	t.state[0] = 19650218
+	for k := 1; k < words; k++ {
+		t.state[k] = 1812433253*t.before(k) + uint32(k)
+	}
+	i, j := 1, 0
+	for range max(words, len(key)) {
+		t.state[i] = (t.state[i] ^ t.before(i)*1664525) + key[j] + uint32(j)
+		i, j = t.wrap(i+1), (j+1)%len(key)
+	}
+	for range words - 1 {
+		t.state[i] = (t.state[i] ^ t.before(i)*1566083941) - uint32(i)
+		i = t.wrap(i + 1)
+	}
+	t.state[0] = 1 << 31
+	return t
+}
+
+// before is what seeding mixes into word i of the word before it.
+func (t *twister) before(i int) uint32 { return t.state[i-1] ^ t.state[i-1]>>30 }
+
+// wrap leads seeding from the end of the state back to its word 1, and the last word into the first.
+func (t *twister) wrap(i int) int {
+	if i < words {
+		return i
+	}
+	t.state[0] = t.state[words-1]
+	return 1
+}
+
+// twist makes the next words.
+func (t *twister) twist() {
+	for k := range words - ahead {
+		t.state[k] = t.state[k+ahead] ^ twisted(t.state[k], t.state[k+1])
+	}
+	for k := words - ahead; k < words-1; k++ {
+		t.state[k] = t.state[k+ahead-words] ^ twisted(t.state[k], t.state[k+1])
+	}
+	t.state[words-1] = t.state[ahead-1] ^ twisted(t.state[words-1], t.state[0])
+	t.at = 0
+}
+
+func twisted(word, next uint32) uint32 {
+	y := word&(1<<31) | next&(1<<31-1)
+	return y>>1 ^ 0x9908b0df&-(y&1)
+}
+
+// next32 is the next 32 bits.
+func (t *twister) next32() uint32 {
+	if t.at == words {
+		t.twist()
+	}
+	y := t.state[t.at]
+	t.at++
+	y ^= y >> 11
+	y ^= y << 7 & 0x9d2c5680
+	y ^= y << 15 & 0xefc60000
+	return y ^ y>>18
+}
+
+// random is a number in [0, 1), a multiple of 2⁻⁵³.
+func (t *twister) random() float64 {
+	high, low := t.next32()>>5, t.next32()>>6
+	return float64(uint64(high)<<26|uint64(low)) / (1 << 53)
+}
+
+// uniform is a number between a and b.
+func (t *twister) uniform(a, b float64) float64 { return a + float64((b-a)*t.random()) }
+
+// getrandbits is a number of k bits, 1 ≤ k ≤ 32.
+func (t *twister) getrandbits(k int) uint32 { return t.next32() >> (32 - k) }
+
+// below is a whole number in [0, n), 1 ≤ n < 2³¹. It uses as many words as it takes until one is small enough.
+func (t *twister) below(n int) int {
+	k := bits.Len(uint(n))
+	for {
+		if r := int(t.getrandbits(k)); r < n {
+			return r
+		}
+	}
+}
+
+// randint is a whole number from a to b.
+func (t *twister) randint(a, b int) int { return a + t.below(b-a+1) }

@@ -1,0 +1,98 @@
+// Package workload draws the jobs that a simulation runs: the workloads of the paper's artifact (Synergy, OSDI'22) to the last
+// iteration, others from a few distributions, and jobs of a site's log, which knows no models. A workload is a function of its
+// Config alone, on any machine. The package reads and writes no files and knows no scheduler.
+package workload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// Config is a workload that is drawn at random. What may be empty says what that means.
+type Config struct {
+	Classes []Class
+	Split   Split   // empty: one part with all classes
+	Load    float64 // jobs an hour, from 0.000001; no matter where arrivals are Static
+	Jobs    int     // how many; 0: without end
+	// Seed is CPython's: a number and its negative draw the same.
+	Seed      int64
+	GPUs      Mix       // empty: OneGPU
+	Durations Durations // empty: PaperDurations
+	Arrivals  Arrivals  // empty: Poisson
+	Assign    Assign    // empty: BySplit
+}
+
+// New is a source of the jobs of a workload, each drawn when it is asked for. With the zero values of GPUs, Durations, Arrivals and
+// Assign it draws the artifact's published workload of one-GPU jobs; with PaperMix its synthetic one of several.
+//
+// The artifact draws everything from one generator, but where all jobs have one GPU, the durations from a second one with the same
+// seed. So does New where all jobs have the same number of GPUs.
+func New(config Config) (trace.Source, error) {
+	if config.Jobs < 0 {
+		return nil, wrong("jobs", fmt.Sprint(config.Jobs), "a number, or 0 for a workload without end")
+	}
+	if config.Arrivals == Static && config.Jobs == 0 {
+		return nil, errors.New("arrivals = static: want a number of jobs, since all of them are there at the beginning")
+	}
+	g := &generator{classes: config.Classes, jobs: config.Jobs, main: seeded(config.Seed)}
+	var err error
+	if g.size, err = cmp.Or(config.GPUs, OneGPU).sizes(); err != nil {
+		return nil, err
+	}
+	if g.length, err = cmp.Or(config.Durations, PaperDurations).length(); err != nil {
+		return nil, err
+	}
+	if g.clock, err = cmp.Or(config.Arrivals, Poisson).clock(config.Load); err != nil {
+		return nil, err
+	}
+	if g.class, err = cmp.Or(config.Assign, BySplit).assigner(config.Split, config.Classes); err != nil {
+		return nil, err
+	}
+	g.lengths = g.main
+	if g.size.same() {
+		g.lengths = seeded(config.Seed)
+	}
+	return g, nil
+}
+
+// generator is a workload of which some jobs have been drawn.
+type generator struct {
+	classes []Class
+	main    *twister
+	lengths *twister // draws durations; may be main
+	clock   clock
+	length  length
+	size    sizes
+	class   assigner
+	jobs    int // in all; 0: without end
+	drawn   int
+}
+
+// Next draws a job. The order of the draws is the artifact's.
+func (g *generator) Next() (trace.Job, bool) {
+	if g.jobs > 0 && g.drawn == g.jobs {
+		return trace.Job{}, false
+	}
+	arrival := g.clock(g.main)
+	seconds := g.length(g.lengths)
+	gpus := g.size.draw(g.main)
+	class := &g.classes[g.class.next(g.main)]
+	job := trace.Job{ID: g.drawn, Model: class.Name, GPUs: gpus, Arrival: arrival, Iterations: class.iterations(seconds)}
+	g.drawn++
+	return job, true
+}
+
+// longest is the longest duration of a job, in seconds: ten years. What is drawn beyond is drawn again.
+const longest = 10 * 365 * 24 * 3600
+
+// inRange says that x is a number from low to high.
+func inRange(x, low, high float64) bool { return x >= low && x <= high && !math.IsNaN(x) }
+
+// wrong is the error of an option's value.
+func wrong(option, value, want string) error {
+	return fmt.Errorf("%s = %s: want %s", option, value, want)
+}
