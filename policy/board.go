@@ -120,7 +120,7 @@ func byID(jobs []Job) []*Job {
 	for i := range jobs {
 		sorted[i] = &jobs[i]
 	}
-	slices.SortStableFunc(sorted, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) })
+	slices.SortStableFunc(sorted, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) }) // most snapshots are in this order
 	return sorted
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,19 +15,16 @@ import (
 // it is, is not the plan's doing and is only counted. The error names every breach.
 func Check(c Cluster, p Plan) error {
 	k := newChecker(&c)
-	for i, d := range p.Decisions {
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
 		if i > 0 && d.Job < p.Decisions[i-1].Job {
 			k.breach("job %d: its decision comes after that of job %d", d.Job, p.Decisions[i-1].Job)
 		}
 		k.decision(d)
 	}
-	for i := range c.Jobs {
-		if _, left := k.jobs[c.Jobs[i].ID]; left {
-			k.breach("job %d: no decision", c.Jobs[i].ID)
-		}
-	}
-	for i := range c.Nodes {
-		k.capacity(k.nodes[c.Nodes[i].Name])
+	k.undecided()
+	for i := range k.tallies {
+		k.capacity(&k.tallies[i])
 	}
 	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
 		k.breach("%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
@@ -34,12 +32,14 @@ func Check(c Cluster, p Plan) error {
 	return errors.Join(k.breaches...)
 }
 
-// checker walks a plan once. jobs holds those that still lack a decision.
+// checker walks a plan once.
 type checker struct {
 	c        *Cluster
-	nodes    map[string]*tally
-	jobs     map[int]*Job
-	menus    menus
+	nodes    map[string]int // by name
+	tallies  []tally        // of each node
+	jobs     []*Job         // ascending in ID
+	decided  []bool
+	next     int // the job that is expected to be decided next
 	stopped  int // running jobs that do not go on as they were
 	breaches []error
 }
@@ -52,14 +52,13 @@ type tally struct {
 }
 
 func newChecker(c *Cluster) *checker {
-	k := &checker{c: c, nodes: make(map[string]*tally, len(c.Nodes)), jobs: make(map[int]*Job, len(c.Jobs)), menus: menus{}}
-	tallies := make([]tally, len(c.Nodes))
-	for i := range c.Nodes {
-		tallies[i] = tally{node: &c.Nodes[i], used: c.Nodes[i].Foreign}
-		k.nodes[c.Nodes[i].Name] = &tallies[i]
+	k := &checker{
+		c: c, nodes: make(map[string]int, len(c.Nodes)), tallies: make([]tally, len(c.Nodes)),
+		jobs: byID(c.Jobs), decided: make([]bool, len(c.Jobs)),
 	}
-	for i := range c.Jobs {
-		k.jobs[c.Jobs[i].ID] = &c.Jobs[i]
+	for i := range c.Nodes {
+		k.tallies[i] = tally{node: &c.Nodes[i], used: c.Nodes[i].Foreign}
+		k.nodes[c.Nodes[i].Name] = i
 	}
 	return k
 }
@@ -68,15 +67,14 @@ func (k *checker) breach(format string, args ...any) {
 	k.breaches = append(k.breaches, fmt.Errorf(format, args...))
 }
 
-func (k *checker) decision(d Decision) {
-	j, known := k.jobs[d.Job]
-	if !known {
+func (k *checker) decision(d *Decision) {
+	j := k.take(d.Job)
+	if j == nil {
 		k.breach("job %d: decided twice, or not in the snapshot", d.Job)
 		return
 	}
-	delete(k.jobs, d.Job)
 	if j.Running != nil && d.Grant != nil && d.Grant.Equal(*j.Running) {
-		k.count(*d.Grant, false)
+		k.count(d.Grant, false)
 		return
 	}
 	if j.Running != nil {
@@ -86,7 +84,29 @@ func (k *checker) decision(d Decision) {
 		k.refusal(j, d)
 		return
 	}
-	k.grant(j, *d.Grant)
+	k.grant(j, d.Grant)
+}
+
+// take finds the job with an ID that is still undecided, and counts it as decided; nil if there is none.
+func (k *checker) take(id int) *Job {
+	at, known := k.next, k.next < len(k.jobs) && k.jobs[k.next].ID == id
+	if !known {
+		at, known = slices.BinarySearchFunc(k.jobs, id, func(j *Job, id int) int { return cmp.Compare(j.ID, id) })
+	}
+	if !known || k.decided[at] {
+		return nil
+	}
+	k.decided[at], k.next = true, at+1
+	return k.jobs[at]
+}
+
+// undecided names the jobs without decision.
+func (k *checker) undecided() {
+	for i, decided := range k.decided {
+		if !decided {
+			k.breach("job %d: no decision", k.jobs[i].ID)
+		}
+	}
 }
 
 // disturb checks that a running job may be stopped.
@@ -100,14 +120,14 @@ func (k *checker) disturb(j *Job) {
 // mayStop says whether the rules let running job j be stopped in this round.
 func (j *Job) mayStop(c *Cluster) bool { return !j.Fixed && c.Now.Sub(j.Started) >= c.Rules.MinRun }
 
-func (k *checker) refusal(j *Job, d Decision) {
+func (k *checker) refusal(j *Job, d *Decision) {
 	if d.Why == "" || d.Reason == "" {
 		k.breach("job %d: waits without a reason", j.ID)
 	}
 }
 
 // grant checks a placement that is new, in whole or in part.
-func (k *checker) grant(j *Job, g Placement) {
+func (k *checker) grant(j *Job, g *Placement) {
 	if j.Barred != "" {
 		k.breach("job %d: started, but %s", j.ID, j.Barred)
 	}
@@ -132,12 +152,13 @@ func (k *checker) grant(j *Job, g Placement) {
 	k.count(g, true)
 }
 
-func (k *checker) grantOn(j *Job, g Placement, name string) {
-	t, known := k.nodes[name]
+func (k *checker) grantOn(j *Job, g *Placement, name string) {
+	n, known := k.nodes[name]
 	if !known {
 		k.breach("job %d: node %s is not in the snapshot", j.ID, name)
 		return
 	}
+	t := &k.tallies[n]
 	if t.node.Closed != "" {
 		k.breach("job %d: node %s is closed: %s", j.ID, name, t.node.Closed)
 	}
@@ -150,14 +171,14 @@ func (k *checker) grantOn(j *Job, g Placement, name string) {
 // atLeastFair checks the promise: nobody is slower than under the proportional share. A job without profile must have the share
 // itself, since nobody knows what less would do to it.
 func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
-	m := k.menus.of(menuKey{j.Profile, size.GPUs, max(1, j.Tasks), n.Total})
+	fair := gres.Proportional(n.Total, size.GPUs)
 	if j.Profile == nil {
-		if !m.fair.Fits(size) {
-			k.breach("job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, m.fair)
+		if !fair.Fits(size) {
+			k.breach("job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, fair)
 		}
 		return
 	}
-	if gain := m.gainOf(j.Profile, size); gain < 1-rounding {
+	if gain := j.Profile.Gain(size, fair); gain < 1-rounding {
 		k.breach("job %d: %s on %s is %.3f of the proportional throughput", j.ID, size, n.Name, gain)
 	}
 }
@@ -165,9 +186,10 @@ func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
 // rounding is the relative error that interpolation may make.
 const rounding = 1e-6
 
-func (k *checker) count(g Placement, changed bool) {
+func (k *checker) count(g *Placement, changed bool) {
 	for _, name := range g.Nodes {
-		if t, known := k.nodes[name]; known {
+		if n, known := k.nodes[name]; known {
+			t := &k.tallies[n]
 			t.used = t.used.Plus(g.PerNode)
 			t.changed = t.changed || changed
 		}
