@@ -77,5 +77,12 @@ type Config struct {
 
 // Run simulates.
 func Run(ctx context.Context, config Config) (outcome.Run, error) {
-	panic("not built yet")
+	e, err := newEngine(config)
+	if err != nil {
+		return outcome.Run{}, err
+	}
+	if err := e.simulate(ctx); err != nil {
+		return outcome.Run{}, err
+	}
+	return e.outcome(), nil
 }

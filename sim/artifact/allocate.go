@@ -1,0 +1,120 @@
+package artifact
+
+import "fmt"
+
+// allocate gives jobs what the allocator has for them, in the order of the queue, from where it has not looked yet.
+func (e *engine) allocate(now float64) error {
+	var err error
+	before := len(e.allocated)
+	switch {
+	case e.Allocator == Opt:
+		err = fmt.Errorf("allocator %s: it is not there yet", e.Allocator)
+	case e.Policy == LAS:
+		err = e.grantSelected(now)
+	default:
+		err = e.grantFitting(now)
+	}
+	if err == nil && len(e.allocated) == 0 {
+		err = e.stuck()
+	}
+	if before == 0 || len(e.allocated) > before {
+		e.weigh()
+	}
+	return err
+}
+
+// stuck finds a cluster that stays empty for ever although jobs wait. That can only be where amounts are not exact.
+func (e *engine) stuck() error {
+	if len(e.queue) == 0 || e.arrived < len(e.jobs) {
+		return nil
+	}
+	first := e.given[e.queue[0].job]
+	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster, since the artifact's sums of shares are rounded: "+
+		"want servers whose shares for each GPU are short in binary", first.ID, first.GPUs)
+}
+
+// grantFitting gives to every job that has no more GPUs than are free. This is how the artifact means all policies but LAS.
+func (e *engine) grantFitting(now float64) error {
+	k := len(e.seen)
+	for ; k < len(e.queue) && e.free > 0; k++ {
+		i := e.queue[k].job
+		e.seen = append(e.seen, i)
+		if e.jobs[i].gpus > e.free {
+			continue
+		}
+		if err := e.grant(i, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// grantSelected gives to the jobs whose GPUs fit on the cluster in the order of the queue, as the paper says. A round in which others are
+// selected begins anew.
+func (e *engine) grantSelected(now float64) error {
+	if len(e.allocated) > 0 {
+		return nil
+	}
+	e.selectJobs()
+	if e.Allocator == Tune {
+		e.bySize()
+	}
+	for _, i := range e.selected {
+		if err := e.grant(i, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selectJobs picks jobs by their GPUs alone.
+func (e *engine) selectJobs() {
+	e.selected, e.left = e.selected[:0], e.count*e.gpus
+	for k := 0; k < len(e.queue) && e.left > 0; k++ {
+		i := e.queue[k].job
+		e.seen = append(e.seen, i)
+		if n := e.jobs[i].gpus; n <= e.left {
+			e.selected = append(e.selected, i)
+			e.left -= n
+		}
+	}
+}
+
+// grant tries to place a job. A greedy one that does not fit waits.
+func (e *engine) grant(i int32, now float64) error {
+	j := &e.jobs[i]
+	iterations := j.atDemand
+	placed := false
+	switch e.Allocator {
+	case Proportional:
+		placed, iterations = e.place(i, &j.class.fair), j.atShare
+	case Greedy:
+		placed = e.place(i, &j.demand)
+	case Tune:
+		if placed = e.tune(i); !placed {
+			return fmt.Errorf("job %d: tune finds no place for %d GPUs, although %d are free: the artifact ends its program here",
+				e.given[i].ID, j.gpus, e.free)
+		}
+		if j.speed == 1 {
+			iterations = j.atShare
+		}
+	}
+	if placed {
+		e.start(i, now, iterations)
+	}
+	return nil
+}
+
+// start lets a job run in this round.
+func (e *engine) start(i int32, now float64, iterations int64) {
+	j := &e.jobs[i]
+	if j.held != e.run.Held-1 {
+		j.starts++
+	}
+	if j.first < 0 {
+		j.first = now
+	}
+	j.held = e.run.Held
+	j.progress(e.Round, iterations)
+	e.allocated = append(e.allocated, i)
+}

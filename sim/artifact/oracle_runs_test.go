@@ -1,0 +1,218 @@
+package artifact_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/artifact"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+func TestTheOracleAgreesWithThePublishedProgram(t *testing.T) {
+	for _, r := range recordedRuns(t) {
+		t.Run(r.name, func(t *testing.T) {
+			r.Jobs = trace.Of(jobs(t, r.trace))
+			o := newOracle(r.Config)
+			o.run()
+			lines := records(t, filepath.Join("jobs", r.name+".csv"))[1:]
+			finished := map[int]*oracleJob{}
+			for _, j := range o.jobs {
+				if j.finish >= 0 {
+					finished[j.ID] = j
+				}
+			}
+			for _, line := range lines {
+				id := int(number(t, line[0]))
+				j := finished[id]
+				if j == nil || j.firstRun != number(t, line[5]) || j.finish != number(t, line[6]) {
+					t.Fatalf("job %d: %v, want %v", id, j, line)
+				}
+			}
+			if len(finished) != len(lines) || o.held != r.rounds {
+				t.Errorf("%d jobs have finished in %d rounds, want %d in %d", len(finished), o.held, len(lines), r.rounds)
+			}
+		})
+	}
+}
+
+// plain are the clusters and jobs whose amounts are short in binary, as all published ones; the others have shares that are rounded.
+func plainCluster(t *rapid.T) cluster.Cluster {
+	gpus := rapid.SampledFrom([]int{1, 2, 4, 8, 8, 8}).Draw(t, "gpus")
+	return drawCluster(t, gpus, []float64{62.5, 62.5, 62.5, 50, 125, 20.5}, []float64{62.5, 62.5, 37.5, 100})
+}
+
+func roundedCluster(t *rapid.T) cluster.Cluster {
+	gpus := rapid.SampledFrom([]int{3, 4, 5, 6, 6, 8, 12}).Draw(t, "gpus")
+	return drawCluster(t, gpus, []float64{62.5, 500. / 6, 33.3, 70.1}, []float64{62.5, 83.4, 33.3})
+}
+
+func drawCluster(t *rapid.T, gpus int, memory, storage []float64) cluster.Cluster {
+	n := float64(gpus)
+	return cluster.Cluster{Groups: []cluster.Group{{
+		Servers: rapid.IntRange(1, 5).Draw(t, "servers"),
+		GPUs:    gpus,
+		CPUs:    gpus * rapid.SampledFrom([]int{3, 3, 3, 4, 5, 6}).Draw(t, "ratio"),
+		Memory:  math.Round(n*rapid.SampledFrom(memory).Draw(t, "memory")*8) / 8,
+		Storage: math.Round(n * rapid.SampledFrom(storage).Draw(t, "storage")),
+		Network: 40,
+	}}}
+}
+
+// drawJobs draws jobs that last for up to 30 rounds each, not all with moments of their own.
+func drawJobs(t *rapid.T, c artifact.Config, sizes []int) (all []trace.Job) {
+	set, err := models.Set(c.Cluster.CPUs() / c.Cluster.GPUs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := rapid.IntRange(1, 40).Draw(t, "jobs")
+	ids := rapid.Permutation(numbers(rapid.IntRange(0, 9).Draw(t, "first"), n)).Draw(t, "ids")
+	if c.Mode == artifact.Generated {
+		slices.Sort(ids)
+	}
+	arrival := 0.0
+	pace := rapid.SampledFrom([]float64{0, 0.1, 0.5, 2}).Draw(t, "pace")
+	for i := range n {
+		m := rapid.SampledFrom(set).Draw(t, "model")
+		last := rapid.Float64Range(0, 30).Draw(t, "rounds") * c.Round
+		arrival += math.Round(rapid.SampledFrom([]float64{0, 0, 0.3, 1, 1.7, 9}).Draw(t, "gap") * pace * c.Round)
+		all = append(all, trace.Job{
+			ID: ids[i], Model: m.Name, Arrival: arrival,
+			GPUs:       min(rapid.SampledFrom(sizes).Draw(t, "gpus"), c.Cluster.GPUs()),
+			Iterations: 1 + int64(last/m.Iteration),
+		})
+	}
+	return all
+}
+
+func numbers(first, n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = first + i
+	}
+	return all
+}
+
+func drawConfig(t *rapid.T, c cluster.Cluster, rounds []float64, sizes []int) artifact.Config {
+	config := artifact.Config{
+		Cluster: c,
+		Policy: rapid.SampledFrom([]artifact.Policy{artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF,
+			artifact.Tetris}).Draw(t, "policy"),
+		Allocator: rapid.SampledFrom([]artifact.Allocator{artifact.Proportional, artifact.Greedy, artifact.Tune, artifact.Tune}).Draw(t, "allocator"),
+		Placement: rapid.SampledFrom([]artifact.Placement{artifact.FirstFit, artifact.Consolidate}).Draw(t, "placement"),
+		Mode:      rapid.SampledFrom([]artifact.Mode{artifact.Generated, artifact.Replay, artifact.Static}).Draw(t, "mode"),
+		// In the long rounds, jobs starve.
+		Round:      rapid.SampledFrom(rounds).Draw(t, "round"),
+		Strict:     rapid.Bool().Draw(t, "strict"),
+		Prioritize: rapid.Bool().Draw(t, "prioritize"),
+	}
+	all := drawJobs(t, config, sizes)
+	if rapid.Bool().Draw(t, "with a window") {
+		config.Window = drawWindow(t, all)
+	}
+	if rapid.IntRange(0, 4).Draw(t, "with an end") == 0 {
+		config.Until = rapid.Float64Range(1, 20).Draw(t, "until") * config.Round
+	}
+	config.Jobs = trace.Of(all)
+	return config
+}
+
+func drawWindow(t *rapid.T, all []trace.Job) outcome.Window {
+	first, end := all[0].ID, all[0].ID
+	for _, j := range all {
+		first, end = min(first, j.ID), max(end, j.ID+1)
+	}
+	from := rapid.IntRange(first, end-1).Draw(t, "window from")
+	return outcome.Window{First: from, End: rapid.IntRange(from+1, end).Draw(t, "window end")}
+}
+
+// agree runs both programs and compares what became of every job.
+func agree(t *rapid.T, c artifact.Config, detail bool) {
+	all := rest(c.Jobs)
+	c.Jobs = trace.Of(all)
+	o := newOracle(c)
+	o.run()
+	c.Jobs, c.Detail = trace.Of(all), detail
+	run, err := artifact.Run(t.Context(), c)
+	if (err != nil) != (o.err != nil) {
+		t.Fatalf("%+v\n%+v\nerror %v, the oracle's is %v", c, all, err, o.err)
+	}
+	if err != nil {
+		return
+	}
+	want := o.outcome()
+	for i, j := range run.Jobs {
+		if i >= len(want) || j != want[i] {
+			t.Fatalf("%+v\n%+v\n%s\n%s", c, all, describe(run.Jobs), describe(want))
+		}
+	}
+	if len(want) != len(run.Jobs) || run.Held != o.held || run.Ended != o.ended {
+		t.Fatalf("%+v\n%+v\n%d jobs, %d rounds up to %g; the oracle has %d, %d, %g", c, all, len(run.Jobs), run.Held, run.Ended, len(want), o.held, o.ended)
+	}
+	for r, busy := range []float64{run.BusyGPUs, run.BusyCPUs, run.BusyMemory} {
+		if math.Abs(busy-o.busy[r]) > 1e-9*max(1, busy) {
+			t.Fatalf("%+v\n%+v\nbusy %g, the oracle has %g", c, all, busy, o.busy[r])
+		}
+	}
+}
+
+func rest(s trace.Source) (all []trace.Job) {
+	for {
+		j, more := s.Next()
+		if !more {
+			return all
+		}
+		all = append(all, j)
+	}
+}
+
+func describe(jobs []outcome.Job) (text string) {
+	for _, j := range jobs {
+		text += fmt.Sprintf("%d: %g to %g in %d, attained %g\n", j.ID, j.FirstRun, j.Finish, j.Starts, j.AttainedGPU)
+	}
+	return text
+}
+
+// outcome is what the oracle says of the jobs that have arrived.
+func (o *oracle) outcome() (all []outcome.Job) {
+	for _, j := range o.jobs {
+		if !j.arrived {
+			continue
+		}
+		starts := 0
+		for k, at := range j.rounds {
+			if k == 0 || at != j.rounds[k-1]+o.Round {
+				starts++
+			}
+		}
+		all = append(all, outcome.Job{
+			ID: j.ID, Model: j.Model, GPUs: j.GPUs, Arrival: j.Arrival, Length: float64(j.Iterations) * j.model.Iteration,
+			FirstRun: j.firstRun, Finish: j.finish, Starts: starts, AttainedGPU: j.attained * j.g,
+		})
+	}
+	slices.SortFunc(all, func(a, b outcome.Job) int { return a.ID - b.ID })
+	return all
+}
+
+func TestTheEngineAgreesWithTheOracleOnEveryJob(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.SampledFrom([][]int{{1}, {1, 1, 2, 4, 8}, {1, 4, 8, 16}}).Draw(t, "sizes")
+		c := drawConfig(t, plainCluster(t), []float64{300, 300, 60, 1.5, 250_000}, sizes)
+		agree(t, c, rapid.Bool().Draw(t, "detail"))
+	})
+}
+
+func TestTheEngineAgreesWithTheOracleWhereSharesAreRounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.SampledFrom([][]int{{1}, {1, 2, 3, 4, 5, 6, 8}, {3, 6, 7, 12, 16}}).Draw(t, "sizes")
+		c := drawConfig(t, roundedCluster(t), []float64{300, 60.1, 250_000.7}, sizes)
+		agree(t, c, rapid.Bool().Draw(t, "detail"))
+	})
+}

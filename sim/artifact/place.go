@@ -1,0 +1,135 @@
+package artifact
+
+// place puts a job where the wish fits, by the placement of the run. Where it does not fit, nothing has changed.
+func (e *engine) place(i int32, w *wish) bool {
+	e.recall(w)
+	if w.none {
+		return false
+	}
+	j, from := &e.jobs[i], len(e.parts)
+	fitted := false
+	if e.Placement == Consolidate {
+		fitted = e.consolidate(w, j.gpus)
+	} else {
+		fitted = e.firstFit(w, j.gpus)
+	}
+	if !fitted {
+		e.parts = e.parts[:from]
+		w.none = true
+		return false
+	}
+	j.from, j.to = from, len(e.parts)
+	e.occupy(i, j)
+	return true
+}
+
+// recall forgets where the wish did not fit when something has become free since.
+func (e *engine) recall(w *wish) {
+	if w.opening != e.opening {
+		w.opening, w.first, w.none = e.opening, 0, false
+	}
+}
+
+// occupy takes what the job's parts say.
+func (e *engine) occupy(i int32, j *job) {
+	for k := j.from; k < j.to; k++ {
+		p := &e.parts[k]
+		s := &e.servers[p.server]
+		s.add(&e.server, &p.held)
+		s.free -= p.gpus
+		s.jobs = append(s.jobs, i)
+	}
+	e.free -= j.gpus
+}
+
+// firstFit takes the free GPUs in the order of their numbers, each with its slice of the wish, wherever a slice fits. All GPUs of a server
+// follow each other, and after the first slice that does not fit on a server no other one does.
+func (e *engine) firstFit(w *wish, gpus int) bool {
+	first := len(e.servers)
+	for s := w.first; s < len(e.servers) && gpus > 0; s++ {
+		if n := e.slices(s, w, gpus); n > 0 {
+			gpus -= n
+			first = min(first, s)
+		}
+	}
+	w.first = first
+	return gpus == 0
+}
+
+// slices adds a part with as many slices as fit on the server, up to most.
+func (e *engine) slices(number int, w *wish, most int) int {
+	s := &e.servers[number]
+	if s.free == 0 || !s.left.covers(&w.slice) {
+		return 0
+	}
+	held, n := w.slice, 1
+	for most = min(most, s.free); n < most && s.covers(&held, &w.slice); n++ {
+		for r := range held {
+			held[r] += w.slice[r]
+		}
+	}
+	e.parts = append(e.parts, part{number, n, held})
+	return n
+}
+
+// consolidate puts a job on one server if that is possible, the one with the fewest free GPUs, and otherwise slice by slice on servers with
+// few free GPUs first.
+func (e *engine) consolidate(w *wish, gpus int) bool {
+	if gpus > 1 {
+		if s, found := e.tightest(w); found {
+			e.parts = append(e.parts, part{s, gpus, w.whole})
+			return true
+		}
+	}
+	for free := 1; free <= e.gpus && gpus > 0; free++ {
+		for s := 0; s < len(e.servers) && gpus > 0; s++ {
+			if e.servers[s].free == free {
+				gpus -= e.slices(s, w, gpus)
+			}
+		}
+	}
+	return gpus == 0
+}
+
+// tightest is the server with the fewest free GPUs of those on which the whole wish fits.
+func (e *engine) tightest(w *wish) (number int, found bool) {
+	least := e.gpus + 1
+	for s := range e.servers {
+		if at := &e.servers[s]; at.free > 0 && at.free < least && at.left.covers(&w.whole) {
+			number, least = s, at.free
+		}
+	}
+	return number, least <= e.gpus
+}
+
+// covers says whether a slice fits beside what is about to be held.
+func (s *server) covers(held, slice *vector) bool {
+	for r := range slice {
+		if s.left[r]-held[r] < slice[r] {
+			return false
+		}
+	}
+	return true
+}
+
+// add and take change what is used of a server with that capacity. Network is counted nowhere.
+func (s *server) add(capacity, amount *vector) {
+	for r := range network {
+		s.used[r] += amount[r]
+		s.left[r] = capacity[r] - s.used[r]
+	}
+}
+
+func (s *server) take(capacity, amount *vector) {
+	for r := range network {
+		s.used[r] -= amount[r]
+		s.left[r] = capacity[r] - s.used[r]
+	}
+}
+
+// release takes what a job held off what is used, which leaves residues where amounts are not exact.
+func (e *engine) release(j *job) {
+	for _, p := range e.parts[j.from:j.to] {
+		e.servers[p.server].take(&e.server, &p.held)
+	}
+}

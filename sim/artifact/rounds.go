@@ -1,0 +1,137 @@
+package artifact
+
+import (
+	"context"
+	"fmt"
+)
+
+// simulate holds rounds until there is nothing left to see.
+func (e *engine) simulate(ctx context.Context) error {
+	now, err := e.begin(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := e.admit(now); err != nil {
+			return err
+		}
+		if e.endLeases(now) || e.Until > 0 && now >= e.Until {
+			break
+		}
+		if err := e.hold(now); err != nil {
+			return fmt.Errorf("round %d at %g s: %w", e.run.Held, now, err)
+		}
+		if e.deserted() {
+			break
+		}
+		now = e.skip(now)
+		e.expect(now + e.Round)
+		if err := e.tell(ctx, now); err != nil {
+			return err
+		}
+		now += e.Round
+	}
+	e.run.Ended = now
+	return e.checkWindow()
+}
+
+// deserted says that nobody is there and nobody is to come. The artifact itself ends a replay where nobody is there.
+func (e *engine) deserted() bool {
+	strict := e.Strict && e.Mode != Generated
+	return len(e.queue) == 0 && (strict || e.arrived == len(e.jobs))
+}
+
+// tell reports from time to time, and looks whether anybody still wants the result.
+func (e *engine) tell(ctx context.Context, now float64) error {
+	const often = 256
+	if e.turns++; e.turns%often != 0 {
+		return nil
+	}
+	if e.Progress != nil {
+		e.Progress(e.done, now)
+	}
+	return ctx.Err()
+}
+
+// endLeases ends the round before: everything is given back, and who has done all iterations leaves. It says whether the last job of
+// the window did: then the simulation ends at once, and jobs that would have ended at the same moment have not.
+func (e *engine) endLeases(now float64) (complete bool) {
+	before := e.done
+	for _, i := range e.allocated {
+		if e.ordered {
+			i = e.agenda.pop().job
+		}
+		j := &e.jobs[i]
+		j.lastExec = now
+		if !e.exact {
+			e.release(j)
+		}
+		if j.over() && e.finish(i, now) {
+			return true
+		}
+	}
+	if e.ordered {
+		e.agenda.pop() // the round that is due now
+	}
+	if e.done > before {
+		e.leave()
+	}
+	return false
+}
+
+// finish notes the end of a job, and says whether it completes the window.
+func (e *engine) finish(i int32, now float64) bool {
+	e.jobs[i].finish = now
+	e.done++
+	if !e.windowed() || !e.Window.Has(e.given[i].ID) {
+		return false
+	}
+	e.missing--
+	more := !e.drained && e.given[len(e.given)-1].ID < e.Window.End
+	return e.missing == 0 && !more
+}
+
+// leave takes those who have finished out of the queue. They are among those whom the allocator saw.
+func (e *engine) leave() {
+	kept := e.queue[:0]
+	for _, x := range e.queue[:len(e.seen)] {
+		if e.jobs[x.job].finish < 0 {
+			kept = append(kept, x)
+		}
+	}
+	e.queue = append(kept, e.queue[len(e.seen):]...)
+}
+
+// hold holds one round.
+func (e *engine) hold(now float64) error {
+	e.run.Held++
+	e.sort(now)
+	e.flagStarving(now)
+	if e.unchanged() {
+		e.again()
+	} else {
+		e.clear()
+	}
+	if err := e.allocate(now); err != nil {
+		return err
+	}
+	e.charge(1)
+	return nil
+}
+
+// clear takes everything from everybody. Who was downgraded has its own speed again, after the queue has been sorted by the old one.
+func (e *engine) clear() {
+	for _, i := range e.allocated {
+		e.jobs[i].speed = e.jobs[i].class.speed
+	}
+	e.allocated, e.seen, e.parts = e.allocated[:0], e.seen[:0], e.parts[:0]
+	e.free = e.count * e.gpus
+	e.opening++
+	for k := range e.servers {
+		s := &e.servers[k]
+		s.free, s.jobs = e.gpus, s.jobs[:0]
+		if e.exact {
+			s.used, s.left = vector{}, e.server
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package artifact
+
+import "math"
+
+// This file is what the artifact does not have: rounds that cannot differ from the one before are not computed again.
+
+// unchanged says whether this round's placement begins with all of the last one's: the same jobs in the same order, as far as the allocator
+// looked at them, on a cluster that is as empty as it was then.
+func (e *engine) unchanged() bool {
+	if !e.exact || len(e.allocated) == 0 || len(e.queue) < len(e.seen) {
+		return false
+	}
+	for k, i := range e.seen {
+		if e.queue[k].job != i {
+			return false
+		}
+	}
+	return !e.whole() || e.left == 0 || len(e.queue) == len(e.seen)
+}
+
+// whole says that jobs are selected before any is given something, so that a newcomer can change what the others get.
+func (e *engine) whole() bool { return e.Policy == LAS || e.Allocator == Opt }
+
+// again repeats the last round for those who keep their places.
+func (e *engine) again() {
+	for _, i := range e.allocated {
+		j := &e.jobs[i]
+		j.held = e.run.Held
+		j.progress(e.Round, j.credit)
+	}
+}
+
+// skip holds rounds at once that cannot differ from the last one, and returns the moment of the last of them. Only a policy whose keys
+// are steady has such.
+func (e *engine) skip(now float64) float64 {
+	if !e.exact || e.ordered || e.alarm || e.Detail || !e.Policy.steady() {
+		return now
+	}
+	rounds := e.quiet(now)
+	if rounds <= 0 {
+		return now
+	}
+	e.run.Held += int(rounds)
+	for _, i := range e.allocated {
+		j := &e.jobs[i]
+		j.held = e.run.Held
+		j.attained += float64(float64(rounds) * e.Round)
+		j.prev = j.executed + (rounds-1)*j.credit
+		j.executed = min(j.total, j.prev+j.credit)
+	}
+	e.charge(rounds)
+	return now + float64(float64(rounds)*e.Round)
+}
+
+// quiet is the number of rounds to come until one in which somebody has left or may be given something.
+func (e *engine) quiet(now float64) int64 {
+	rounds := int64(math.MaxInt64)
+	for _, i := range e.allocated {
+		j := &e.jobs[i]
+		if j.over() {
+			return 0
+		}
+		rounds = min(rounds, (j.total-j.executed-1)/j.credit+1)
+	}
+	if e.arrived < len(e.jobs) && e.heeds() {
+		rounds = min(rounds, e.roundsBefore(e.jobs[e.arrived].arrival, now))
+	}
+	if e.Until > 0 {
+		rounds = min(rounds, e.roundsBefore(e.Until, now))
+	}
+	if e.key != nil {
+		rounds = min(rounds, e.roundsBefore(e.starve+tooLong, now))
+	}
+	return rounds
+}
+
+// heeds says whether a newcomer can change the next round. Under FIFO it stands behind all others.
+func (e *engine) heeds() bool {
+	switch {
+	case e.Policy != FIFO:
+		return true
+	case e.whole():
+		return e.left > 0
+	}
+	return e.free > 0
+}
+
+// roundsBefore is the number of rounds after now that are before a moment.
+func (e *engine) roundsBefore(moment, now float64) int64 {
+	rounds := int64((moment - now) / e.Round)
+	for rounds > 0 && now+float64(float64(rounds)*e.Round) >= moment {
+		rounds--
+	}
+	return rounds
+}
+
+// charge adds what is held in so many rounds.
+func (e *engine) charge(rounds int64) {
+	seconds := float64(rounds) * e.Round
+	e.run.BusyGPUs += float64(seconds * e.use[gpu])
+	e.run.BusyCPUs += float64(seconds * e.use[cpu])
+	e.run.BusyMemory += float64(seconds * e.use[memory])
+}
+
+// weigh adds up what is held, where that has changed.
+func (e *engine) weigh() {
+	e.use = vector{gpu: float64(e.count*e.gpus - e.free)}
+	for k := range e.servers {
+		e.use[cpu] += e.servers[k].used[cpu]
+		e.use[memory] += e.servers[k].used[memory]
+	}
+}

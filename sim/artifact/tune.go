@@ -1,0 +1,148 @@
+package artifact
+
+import (
+	"cmp"
+	"slices"
+)
+
+// tune places a job with its demand, or else with its share, for which peers on a server are downgraded to theirs where that is
+// necessary. It always succeeds where amounts are exact. Where it does not, the artifact ends the whole program.
+func (e *engine) tune(i int32) bool {
+	j := &e.jobs[i]
+	if e.place(i, &j.demand) {
+		return true
+	}
+	if j.lends {
+		j.speed = 1
+	}
+	if e.place(i, &j.least) {
+		return true
+	}
+	e.chooseTargets(j.class.gpus)
+	for _, t := range e.targets {
+		e.makeRoom(t.server, &j.least.whole, float64(t.gpus)/j.n)
+	}
+	return e.place(i, &j.least)
+}
+
+// chooseTargets lists the servers that a job is to go to, and how many GPUs it takes on each: the first that has enough for a job
+// of several, otherwise those with the fewest free.
+func (e *engine) chooseTargets(gpus int) {
+	e.targets = e.targets[:0]
+	for s := 0; s < len(e.servers) && gpus > 1; s++ {
+		if e.servers[s].free >= gpus {
+			e.targets = append(e.targets, part{server: s, gpus: gpus})
+			return
+		}
+	}
+	for free := 1; free <= e.shape.gpus; free++ {
+		for s := range e.servers {
+			if e.servers[s].free != free {
+				continue
+			}
+			e.targets = append(e.targets, part{server: s, gpus: min(free, gpus)})
+			if gpus -= free; gpus <= 0 {
+				return
+			}
+		}
+	}
+}
+
+// makeRoom downgrades as many peers on a server as are needed for that fraction of an amount.
+func (e *engine) makeRoom(number int, whole *vector, fraction float64) {
+	need := whole.times(fraction)
+	for r := range need {
+		need[r] = max(0, need[r]-e.servers[number].left[r])
+	}
+	if need.isZero() {
+		return
+	}
+	e.rankPeers(number)
+	count := 0
+	for count < len(e.peers) {
+		e.lessenNeed(&need, &e.peers[count])
+		count++
+		if need.isZero() {
+			break
+		}
+	}
+	for k := range count {
+		e.downgrade(e.peers[k].job)
+	}
+}
+
+// peer is a job on a server that could be downgraded.
+type peer struct {
+	job         int32
+	spread      int // servers that it is on
+	gpus        int // on this one
+	alloc       vector
+	cpu, memory float64 // for each GPU
+}
+
+// rankPeers lists the jobs of a server in the order in which they are asked: those on few servers first, then those with much for each
+// GPU. The server's own list stays in that order.
+func (e *engine) rankPeers(number int) {
+	jobs := e.servers[number].jobs
+	e.peers = e.peers[:0]
+	for _, i := range jobs {
+		e.peers = append(e.peers, e.peer(i, number))
+	}
+	slices.SortStableFunc(e.peers, func(a, b peer) int {
+		return cmp.Or(cmp.Compare(a.spread, b.spread), cmp.Compare(b.cpu, a.cpu), cmp.Compare(b.memory, a.memory))
+	})
+	for k := range e.peers {
+		jobs[k] = e.peers[k].job
+	}
+}
+
+func (e *engine) peer(i int32, number int) peer {
+	j := &e.jobs[i]
+	p := peer{job: i, spread: j.to - j.from}
+	for _, on := range e.parts[j.from:j.to] {
+		if on.server == number {
+			p.gpus = on.gpus
+		}
+		for r := cpu; r <= storage; r++ {
+			p.alloc[r] += on.held[r]
+		}
+	}
+	p.alloc[gpu] = j.n
+	p.cpu, p.memory = p.alloc[cpu]/j.n, p.alloc[memory]/j.n
+	return p
+}
+
+// lessenNeed takes off what the peer has on the server beyond its share.
+func (e *engine) lessenNeed(need *vector, p *peer) {
+	n := float64(p.gpus)
+	on := p.alloc.times(n / p.alloc[gpu])
+	share := e.fair.times(n)
+	for r := range need {
+		need[r] = max(0, need[r]-max(0, on[r]-share[r]))
+	}
+}
+
+// downgrade undoes the round of a job that has been placed, and leaves it where it is with no more than its share, at the speed of that.
+// Its whole demand is exchanged, also where it was below the share.
+func (e *engine) downgrade(i int32) {
+	j := &e.jobs[i]
+	if j.lends {
+		j.speed = 1
+	}
+	opened := false
+	for k := j.from; k < j.to; k++ {
+		p := &e.parts[k]
+		s := &e.servers[p.server]
+		before := s.left
+		s.take(&e.server, &p.held)
+		p.held = j.least.whole.times(float64(p.gpus) / j.n)
+		s.add(&e.server, &p.held)
+		opened = opened || s.left.exceeds(&before)
+	}
+	if opened {
+		e.opening++
+	}
+	j.attained = max(0, j.attained-e.Round)
+	j.executed = j.prev
+	j.progress(e.Round, j.atShare)
+}
