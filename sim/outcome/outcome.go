@@ -2,6 +2,8 @@
 // are written. It is the same for every engine, and knows none.
 package outcome
 
+import "time"
+
 // Run is the outcome of one simulation.
 type Run struct {
 	Setting Setting
@@ -15,25 +17,38 @@ type Run struct {
 	Memory  float64 // GB
 	// Busy are GPU-, core- and GB-seconds that were held by jobs.
 	BusyGPUs, BusyCPUs, BusyMemory float64
+	// Wall is how long the simulation took; 0: nobody says. It is the only thing here that is never twice the same.
+	Wall time.Duration
 }
 
-// Setting says what was simulated.
+// Setting says what was simulated, as far as runs that are laid side by side may differ in it.
 type Setting struct {
-	Engine         string // production or artifact
-	Policy         string // as its engine names it, in lower case
-	Allocator      string
-	Placement      string  // of the artifact engine
-	Load           float64 // jobs an hour of a generated workload; 0: none was generated
-	Workload       string  // where the jobs came from, for people
-	Cluster        string  // for people: 16x8:24:500
-	Seed           int64
-	Window         Window
-	RoundSeconds   float64
-	RestartSeconds float64
+	Engine    string  `json:"engine"` // production or artifact
+	Policy    string  `json:"policy"` // as its engine names it, in lower case
+	Allocator string  `json:"allocator"`
+	Placement string  `json:"placement,omitempty"`          // of the artifact engine
+	Load      float64 `json:"load_jobs_per_hour,omitempty"` // of a generated workload; 0: none was generated
+	Split     string  `json:"split,omitempty"`              // of a generated workload: percent of image, language and speech jobs
+	Static    bool    `json:"static,omitempty"`             // all jobs were there from the beginning
+	Workload  string  `json:"workload,omitempty"`           // where the jobs came from, for people
+	Cluster   string  `json:"cluster"`                      // for people: 16x8:24:500
+	Ratio     int     `json:"ratio,omitempty"`              // cores per GPU that the table of models is for; 0: nobody says
+	Seed      int64   `json:"seed"`
+	Window    Window  `json:"window,omitzero"`
+	// RoundSeconds lie between rounds. RestartSeconds are what a restart costs a job.
+	RoundSeconds   float64 `json:"round_s"`
+	RestartSeconds float64 `json:"restart_s"`
+	Until          float64 `json:"until_s,omitempty"`    // when the simulation was ended at the latest; 0: nobody said
+	AtRounds       bool    `json:"at_rounds,omitempty"`  // ended jobs count as finished when their round is over
+	Strict         bool    `json:"strict,omitempty"`     // a replay ended at the first round without a job
+	Prioritize     bool    `json:"prioritize,omitempty"` // the jobs of the window went first
 }
 
 // Window is the range of job IDs that the figures count, from First up to but without End. The zero window counts every job.
-type Window struct{ First, End int }
+type Window struct {
+	First int `json:"first"`
+	End   int `json:"end"`
+}
 
 // Has says whether the job counts.
 func (w Window) Has(id int) bool { return w == Window{} || id >= w.First && id < w.End }

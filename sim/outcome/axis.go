@@ -1,0 +1,104 @@
+package outcome
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// axis is one thing in which the runs of an experiment may differ.
+type axis struct {
+	column string // of files
+	title  string // for people
+	unit   string
+	value  func(s Setting) string // empty: nothing to say
+}
+
+// always are the axes that files and tables show even where runs do not differ in them.
+var always = []string{"policy", "allocator"}
+
+// axes are in the order in which files and tables show them.
+func axes() []axis {
+	return []axis{
+		{"engine", "engine", "", func(s Setting) string { return printable(s.Engine) }},
+		{"policy", "policy", "", func(s Setting) string { return printable(s.Policy) }},
+		{"allocator", "allocator", "", func(s Setting) string { return printable(s.Allocator) }},
+		{"placement", "placement", "", func(s Setting) string { return printable(s.Placement) }},
+		{"cluster", "cluster", "", func(s Setting) string { return printable(s.Cluster) }},
+		{"ratio", "ratio", "cores/GPU", func(s Setting) string { return whenPositive(float64(s.Ratio)) }},
+		{"workload", "workload", "", func(s Setting) string { return printable(s.Workload) }},
+		{"static", "arrivals", "", func(s Setting) string { return whenTrue(s.Static, "static") }},
+		{"load", "load", "jobs/h", func(s Setting) string { return whenPositive(s.Load) }},
+		{"split", "split", "", func(s Setting) string { return printable(s.Split) }},
+		{"seed", "seed", "", func(s Setting) string { return strconv.FormatInt(s.Seed, 10) }},
+		{"window", "figures of", "", func(s Setting) string { return s.Window.String() }},
+		{"round_s", "round", "s", func(s Setting) string { return decimal(s.RoundSeconds) }},
+		{"restart_s", "restart", "s", func(s Setting) string { return decimal(s.RestartSeconds) }},
+		{"until_s", "until", "s", func(s Setting) string { return whenPositive(s.Until) }},
+		{"at_rounds", "ends", "", func(s Setting) string { return whenTrue(s.AtRounds, "at rounds") }},
+		{"strict", "replay", "", func(s Setting) string { return whenTrue(s.Strict, "strict") }},
+		{"prioritize", "priority", "", func(s Setting) string { return whenTrue(s.Prioritize, "window") }},
+	}
+}
+
+// differing are the axes that tell the runs apart, and those that are always shown.
+func differing(runs []Run) (found []axis) {
+	for _, a := range axes() {
+		if slices.Contains(always, a.column) || a.differs(runs) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+func (a axis) differs(runs []Run) bool {
+	return slices.ContainsFunc(runs, func(r Run) bool { return a.value(r.Setting) != a.value(runs[0].Setting) })
+}
+
+// shared says in one line what all runs have in common beyond what is always shown.
+func shared(runs []Run) string {
+	var words []string
+	for _, a := range axes() {
+		if value := a.value(runs[0].Setting); value != "" && !slices.Contains(always, a.column) && !a.differs(runs) {
+			words = append(words, a.say(value))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func (a axis) say(value string) string {
+	if a.unit == "" {
+		return a.title + " " + value
+	}
+	return a.title + " " + value + " " + a.unit
+}
+
+// name is how errors call a run.
+func (s Setting) name() string {
+	name := printable(s.Policy) + " × " + printable(s.Allocator)
+	if s.Placement != "" {
+		name += " × " + printable(s.Placement)
+	}
+	if s.Load > 0 {
+		name += fmt.Sprintf(" at %s jobs/h", decimal(s.Load))
+	}
+	return name
+}
+
+func whenPositive(x float64) string {
+	if x <= 0 {
+		return ""
+	}
+	return decimal(x)
+}
+
+func whenTrue(said bool, word string) string {
+	if !said {
+		return ""
+	}
+	return word
+}
+
+// decimal is the shortest text that reads back as x.
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

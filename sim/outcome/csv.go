@@ -1,0 +1,99 @@
+package outcome
+
+import (
+	"encoding/csv"
+	"io"
+	"strconv"
+)
+
+// WriteJobs writes what became of each job, in the window or not, as CSV with the header
+//
+//	job_id,model,gpus,arrival_s,first_run_s,finish_s,jct_s,starts,attained_gpu_s
+//
+// Numbers are the shortest that read back as they are. The fields of what never happened are empty. Where there are several runs,
+// columns in front say which: policy, allocator, and each other part of the setting in which the runs differ, under the names engine,
+// placement, cluster, ratio, workload, static, load, split, seed, window, round_s, restart_s, until_s, at_rounds, strict and prioritize.
+func WriteJobs(w io.Writer, runs []Run) error {
+	header := []string{"job_id", "model", "gpus", "arrival_s", "first_run_s", "finish_s", "jct_s", "starts", "attained_gpu_s"}
+	return writeRecords(w, runs, header, func(run Run, write func(fields ...string) error) error {
+		for _, job := range run.Jobs {
+			if err := write(job.fields()...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (j Job) fields() []string {
+	var firstRun, finish, completion string
+	if j.FirstRun >= 0 {
+		firstRun = decimal(j.FirstRun)
+	}
+	if j.Done() {
+		finish, completion = decimal(j.Finish), decimal(j.Completion())
+	}
+	return []string{
+		strconv.Itoa(j.ID), printable(j.Model), strconv.Itoa(j.GPUs), decimal(j.Arrival), firstRun, finish, completion,
+		strconv.Itoa(j.Starts), decimal(j.AttainedGPU),
+	}
+}
+
+// WriteRounds writes the cluster after each round as CSV with the header
+//
+//	at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped
+//
+// and the same columns in front as WriteJobs where there are several runs.
+func WriteRounds(w io.Writer, runs []Run) error {
+	header := []string{"at_s", "running", "waiting", "gpus", "cpus", "memory_gb", "demand_gpus", "started", "stopped"}
+	return writeRecords(w, runs, header, func(run Run, write func(fields ...string) error) error {
+		for _, round := range run.Rounds {
+			if err := write(round.fields()...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r Round) fields() []string {
+	return []string{
+		decimal(r.At), strconv.Itoa(r.Running), strconv.Itoa(r.Waiting), decimal(r.GPUs), decimal(r.CPUs), decimal(r.Memory),
+		decimal(r.Demand), strconv.Itoa(r.Started), strconv.Itoa(r.Stopped),
+	}
+}
+
+// writeRecords writes a header and the records of each run, each with what tells its run from the others in front.
+func writeRecords(w io.Writer, runs []Run, header []string, records func(run Run, write func(fields ...string) error) error) error {
+	var front []axis
+	if len(runs) > 1 {
+		front = differing(runs)
+	}
+	out := csv.NewWriter(w)
+	if err := out.Write(append(columnsOf(front), header...)); err != nil {
+		return err
+	}
+	for _, run := range runs {
+		own := valuesOf(front, run.Setting)
+		write := func(fields ...string) error { return out.Write(append(own, fields...)) }
+		if err := records(run, write); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+func columnsOf(axes []axis) (names []string) {
+	for _, a := range axes {
+		names = append(names, a.column)
+	}
+	return names
+}
+
+func valuesOf(axes []axis, s Setting) (values []string) {
+	for _, a := range axes {
+		values = append(values, a.value(s))
+	}
+	return values
+}

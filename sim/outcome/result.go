@@ -1,0 +1,60 @@
+package outcome
+
+import "errors"
+
+// Result is a run with its figures.
+type Result struct {
+	Setting Setting  `json:"setting"`
+	Wall    float64  `json:"wall_s,omitempty"` // seconds that the simulation took; 0: nobody says
+	Summary *Summary `json:"summary,omitempty"`
+	// Ratio is left out where no run is the same with proportional shares, or where jobs of one of them have not finished.
+	Ratio   *Ratio `json:"against_proportional,omitempty"`
+	ByModel []Row  `json:"by_model,omitempty"`
+	ByGPUs  []Row  `json:"by_gpus,omitempty"`
+	// Fault is why there are no figures.
+	Fault string `json:"error,omitempty"`
+}
+
+// Results computes the figures of each run, in their order. The error joins those of the runs that have none; the others have theirs.
+func Results(runs []Run) ([]Result, error) {
+	results := make([]Result, len(runs))
+	faults := make([]error, len(runs))
+	bases := make(map[Setting]*Summary)
+	for i, run := range runs {
+		results[i], faults[i] = resultOf(run)
+		if run.Setting.Allocator == Proportional {
+			bases[run.Setting] = results[i].Summary
+		}
+	}
+	for i, run := range runs {
+		results[i].Ratio = ratioOf(results[i].Summary, bases[run.Setting.baseline()])
+	}
+	return results, errors.Join(faults...)
+}
+
+func resultOf(run Run) (Result, error) {
+	result := Result{Setting: run.Setting.printable(), Wall: run.Wall.Seconds()}
+	summary, err := Summarise(run)
+	if err != nil {
+		result.Fault = err.Error()
+		return result, err
+	}
+	result.Summary = &summary
+	result.ByModel, result.ByGPUs = ByModel(run), ByGPUs(run)
+	for i := range result.ByModel {
+		result.ByModel[i].Model = printable(result.ByModel[i].Model)
+	}
+	return result, nil
+}
+
+// ratioOf is nil where there is nothing to compare.
+func ratioOf(mine, base *Summary) *Ratio {
+	if mine == nil || base == nil {
+		return nil
+	}
+	ratio, err := mine.Ratio(*base)
+	if err != nil {
+		return nil
+	}
+	return &ratio
+}

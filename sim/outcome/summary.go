@@ -1,0 +1,121 @@
+package outcome
+
+import (
+	"fmt"
+	"math"
+)
+
+// Summary is what a simulation comes to. All but makespan, utilisation and rounds is of the jobs in the window.
+type Summary struct {
+	Jobs       int `json:"jobs"`
+	Finished   int `json:"finished"`
+	Unfinished int `json:"unfinished"` // when the simulation ended; the figures say nothing of them
+	Figures
+	CompletionHours Statistics  `json:"completion_h"` // published figures are in hours
+	Makespan        float64     `json:"makespan_s"`   // from the first arrival to the last finish among all finished jobs
+	Utilisation     Utilisation `json:"utilisation"`
+	Rounds          int         `json:"rounds"`
+	Preemptions     int         `json:"preemptions"` // starts beyond each job's first
+}
+
+// Figures are the statistics of the finished jobs among those that count.
+type Figures struct {
+	Completion Statistics `json:"completion_s"` // seconds from arrival to finish
+	Queueing   Statistics `json:"queueing_s"`   // seconds from arrival to the first run
+	Slowdown   Statistics `json:"slowdown"`     // completion over the job's length at the proportional share
+}
+
+// Utilisation is which part of the cluster was held by jobs from the first arrival to the end, 0 to 1.
+type Utilisation struct {
+	GPUs   float64 `json:"gpus"`
+	CPUs   float64 `json:"cpus"`
+	Memory float64 `json:"memory"`
+}
+
+// Summarise computes the figures of a run. It is an error when no job of the window has finished, and when the outcome contradicts
+// itself; the error names the run.
+func Summarise(run Run) (Summary, error) {
+	if err := run.check(); err != nil {
+		return Summary{}, fmt.Errorf("%s: %w", run.Setting.name(), err)
+	}
+	counted := run.counted()
+	done := finished(counted)
+	figures := figuresOf(done)
+	return Summary{
+		Jobs:            len(counted),
+		Finished:        len(done),
+		Unfinished:      len(counted) - len(done),
+		Figures:         figures,
+		CompletionHours: figures.Completion.Hours(),
+		Makespan:        makespan(finished(run.Jobs)),
+		Utilisation:     run.utilisation(),
+		Rounds:          run.Held,
+		Preemptions:     preemptions(counted),
+	}, nil
+}
+
+// counted are the jobs of the window.
+func (r Run) counted() []Job {
+	var jobs []Job
+	for _, job := range r.Jobs {
+		if r.Setting.Window.Has(job.ID) {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs
+}
+
+func finished(jobs []Job) []Job {
+	var done []Job
+	for _, job := range jobs {
+		if job.Done() {
+			done = append(done, job)
+		}
+	}
+	return done
+}
+
+// figuresOf are the statistics of one finished job at least.
+func figuresOf(done []Job) Figures {
+	var completion, queueing, slowdown []float64
+	for _, job := range done {
+		completion = append(completion, job.Completion())
+		queueing = append(queueing, job.FirstRun-job.Arrival)
+		slowdown = append(slowdown, job.Completion()/job.Length)
+	}
+	return Figures{statistics(completion), statistics(queueing), statistics(slowdown)}
+}
+
+func makespan(done []Job) float64 {
+	first, last := math.Inf(1), math.Inf(-1)
+	for _, job := range done {
+		first, last = min(first, job.Arrival), max(last, job.Finish)
+	}
+	return last - first
+}
+
+func preemptions(jobs []Job) int {
+	total := 0
+	for _, job := range jobs {
+		total += max(0, job.Starts-1)
+	}
+	return total
+}
+
+// utilisation counts from the first arrival, since a trace may begin long before the jobs that are taken from it.
+func (r Run) utilisation() Utilisation {
+	seconds := r.Ended - r.firstArrival()
+	return Utilisation{
+		GPUs:   r.BusyGPUs / (float64(r.GPUs) * seconds),
+		CPUs:   r.BusyCPUs / (float64(r.CPUs) * seconds),
+		Memory: r.BusyMemory / (r.Memory * seconds),
+	}
+}
+
+func (r Run) firstArrival() float64 {
+	first := math.Inf(1)
+	for _, job := range r.Jobs {
+		first = min(first, job.Arrival)
+	}
+	return first
+}

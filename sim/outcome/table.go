@@ -1,0 +1,199 @@
+package outcome
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+)
+
+// WriteTable writes a line for each run, under one that says what all of them have in common: policy, allocator, what else they differ
+// in, job completion times, makespan, utilisation, rounds, preemptions, the gain over proportional shares where such a run is among them,
+// and the time that the simulation took where Wall says it. Each column has one unit. It is plain text, safe on any terminal. When some
+// runs have no figures, the others are written all the same, and the error says which and why.
+func WriteTable(w io.Writer, runs []Run) error {
+	if len(runs) == 0 {
+		return errors.New("no runs: want one at least")
+	}
+	results, faults := Results(runs)
+	t := table(results)
+	if err := caption(w, runs); err != nil {
+		return err
+	}
+	s := sheet{words: wordsOf(runs), numbers: slices.Concat(t.counts(), t.times(), t.use(), t.gain(), t.wall())}
+	if err := s.write(w); err != nil {
+		return err
+	}
+	return cmp.Or(t.explain(w), faults)
+}
+
+// caption says above the table what its runs have in common, if there is anything.
+func caption(w io.Writer, runs []Run) error {
+	text := shared(runs)
+	if text == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "%s\n\n", text)
+	return err
+}
+
+// wordsOf are the columns that tell runs apart.
+func wordsOf(runs []Run) (columns []column) {
+	for _, a := range differing(runs) {
+		c := column{title: a.title, unit: a.unit}
+		for _, run := range runs {
+			c.cells = append(c.cells, cmp.Or(a.value(run.Setting), nothing))
+		}
+		columns = append(columns, c)
+	}
+	return columns
+}
+
+// table is the results that have a line each.
+type table []Result
+
+// each is a value of every result that has figures.
+func (t table) each(of func(s Summary) float64) []amount {
+	amounts := make([]amount, len(t))
+	for i, r := range t {
+		if r.Summary != nil {
+			amounts[i] = amount{of(*r.Summary), true}
+		}
+	}
+	return amounts
+}
+
+// unfinished says whether figures leave jobs out.
+func (t table) unfinished() bool {
+	return slices.ContainsFunc(t, func(r Result) bool { return r.Summary != nil && r.Summary.Unfinished > 0 })
+}
+
+// counts says how many jobs the figures are of, where these are not all.
+func (t table) counts() []column {
+	if !t.unfinished() {
+		return nil
+	}
+	c := column{title: "finished"}
+	for _, r := range t {
+		cell := nothing
+		if r.Summary != nil {
+			cell = strconv.Itoa(r.Summary.Finished) + " of " + strconv.Itoa(r.Summary.Jobs)
+		}
+		c.cells = append(c.cells, cell)
+	}
+	return []column{c}
+}
+
+// times are all in the unit that suits the means, so that they can be compared along the line.
+func (t table) times() []column {
+	means := t.each(func(s Summary) float64 { return s.Completion.Mean })
+	unit := unitFor(means)
+	return []column{
+		unit.in("mean", means),
+		unit.in("median", t.each(func(s Summary) float64 { return s.Completion.Median })),
+		unit.in("p90", t.each(func(s Summary) float64 { return s.Completion.P90 })),
+		unit.in("p99", t.each(func(s Summary) float64 { return s.Completion.P99 })),
+		unit.in("p99.9", t.each(func(s Summary) float64 { return s.Completion.P999 })),
+		times("makespan", t.each(func(s Summary) float64 { return s.Makespan })),
+	}
+}
+
+func (t table) use() []column {
+	return []column{
+		numbers("GPU", "%", 1, t.each(func(s Summary) float64 { return 100 * s.Utilisation.GPUs })),
+		numbers("CPU", "%", 1, t.each(func(s Summary) float64 { return 100 * s.Utilisation.CPUs })),
+		numbers("memory", "%", 1, t.each(func(s Summary) float64 { return 100 * s.Utilisation.Memory })),
+		numbers("rounds", "", 0, t.each(func(s Summary) float64 { return float64(s.Rounds) })),
+		numbers("preemptions", "", 0, t.each(func(s Summary) float64 { return float64(s.Preemptions) })),
+	}
+}
+
+// gain is how many times shorter the mean is than with proportional shares.
+func (t table) gain() []column {
+	if !t.compared() {
+		return nil
+	}
+	amounts := make([]amount, len(t))
+	for i, r := range t {
+		if r.Ratio != nil {
+			amounts[i] = amount{r.Ratio.Mean, true}
+		}
+	}
+	return []column{numbers("gain", "x", 2, amounts)}
+}
+
+// compared says whether a run is compared with another one.
+func (t table) compared() bool {
+	return slices.ContainsFunc(t, func(r Result) bool { return r.Ratio != nil && r.Setting.Allocator != Proportional })
+}
+
+// wall is how long the simulations took, where anybody says it.
+func (t table) wall() []column {
+	if !slices.ContainsFunc(t, func(r Result) bool { return r.Wall > 0 }) {
+		return nil
+	}
+	amounts := make([]amount, len(t))
+	for i, r := range t {
+		amounts[i] = amount{r.Wall, r.Wall > 0}
+	}
+	return []column{times("wall", amounts)}
+}
+
+// explain writes what the columns mean.
+func (t table) explain(w io.Writer) error {
+	text := "mean to p99.9: job completion times"
+	if t.unfinished() {
+		text += " of the finished jobs alone, so they flatter"
+	}
+	if t.compared() {
+		text += "\ngain: the mean with proportional shares over this one"
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", text)
+	return err
+}
+
+// WriteRows writes a table of rows as plain text, such as ByModel's and ByGPUs'. Rows whose jobs have not finished have no times.
+func WriteRows(w io.Writer, rows []Row) error {
+	if len(rows) == 0 {
+		return errors.New("no rows: want those of one job at least")
+	}
+	names, jobs, done := column{title: "model"}, column{title: "jobs"}, column{title: "finished"}
+	if rows[0].GPUs > 0 {
+		names.title = "GPUs"
+	}
+	for _, r := range rows {
+		names.cells = append(names.cells, r.name())
+		jobs.cells, done.cells = append(jobs.cells, strconv.Itoa(r.Jobs)), append(done.cells, strconv.Itoa(r.Finished))
+	}
+	each := func(of func(f Figures) float64) []amount { return ofRows(rows, of) }
+	means := each(func(f Figures) float64 { return f.Completion.Mean })
+	unit := unitFor(means)
+	return sheet{words: []column{names}, numbers: []column{
+		jobs, done,
+		unit.in("mean", means),
+		unit.in("median", each(func(f Figures) float64 { return f.Completion.Median })),
+		unit.in("p99", each(func(f Figures) float64 { return f.Completion.P99 })),
+		times("queueing", each(func(f Figures) float64 { return f.Queueing.Mean })),
+		numbers("slowdown", "x", 2, each(func(f Figures) float64 { return f.Slowdown.Mean })),
+	}}.write(w)
+}
+
+// name is what the row's jobs have in common.
+func (r Row) name() string {
+	if r.GPUs > 0 {
+		return strconv.Itoa(r.GPUs)
+	}
+	return printable(r.Model)
+}
+
+func ofRows(rows []Row, of func(f Figures) float64) []amount {
+	amounts := make([]amount, len(rows))
+	for i, r := range rows {
+		if r.Figures != nil {
+			amounts[i] = amount{of(*r.Figures), true}
+		}
+	}
+	return amounts
+}
