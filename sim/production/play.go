@@ -16,7 +16,7 @@ const roundsPerReport = 64
 // play holds rounds until there is nothing left to see.
 func (s *site) play(ctx context.Context) error {
 	s.expect()
-	s.clock.Advance(0) // those who are there from the beginning
+	s.clock.Advance(s.First) // also for those who are there from the beginning
 	for !s.done() {
 		quiet, err := s.hold(ctx)
 		if err != nil {
@@ -88,7 +88,7 @@ func (s *site) skip() {
 // untilRound is how long it takes from now until the n-th round, or until the end.
 func (s *site) untilRound(n time.Duration) time.Duration {
 	passed := s.clock.Now().Sub(opening())
-	due := (passed/s.Round + n) * s.Round
+	due := s.First + ((passed-s.First)/s.Round+n)*s.Round
 	if s.Until > 0 {
 		due = min(due, s.Until)
 	}

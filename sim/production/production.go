@@ -30,6 +30,7 @@ type Config struct {
 	Jobs     trace.Source   // in the order of arrival
 	Window   outcome.Window // the simulation ends when all its jobs have finished, where it is not empty
 	Round    time.Duration  // from one round to the next; 0: DefaultRound
+	First    time.Duration  // when the first round is held
 	Until    time.Duration  // 0: when all jobs have finished
 	// Poll is how often a round that acts looks again; 0: DefaultPoll.
 	Poll time.Duration
@@ -86,6 +87,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("round = %s: want at least 1s", c.Round)
 	case c.Poll < 0 || c.Poll > c.Round:
 		return fmt.Errorf("poll = %s: want a time up to the round of %s", c.Poll, c.Round)
+	case c.First < 0:
+		return fmt.Errorf("first round at %s: want a time that is not negative", c.First)
 	case c.Until < 0:
 		return fmt.Errorf("until = %s: want a time that is not negative", c.Until)
 	}

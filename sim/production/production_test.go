@@ -90,6 +90,20 @@ func TestEndsCountAtRoundsWhereThatIsAsked(t *testing.T) {
 	}
 }
 
+func TestTheFirstRoundIsWhenItIsAsked(t *testing.T) {
+	c := small(t, res18(0, 0, 7500), res18(1, 0.099, 3375), res18(2, 250, 750))
+	c.First, c.AtRounds = time.Second, true
+	run := simulate(t, c)
+	for i, want := range [][2]float64{{1, 2101}, {1, 901}, {301, 601}} {
+		if j := run.Jobs[i]; j.FirstRun != want[0] || j.Finish != want[1] {
+			t.Errorf("job %d ran from %v to %v, want %v", i, j.FirstRun, j.Finish, want)
+		}
+	}
+	if run.Held != 7 {
+		t.Errorf("%d rounds were held, want 7", run.Held)
+	}
+}
+
 func TestSlurmsDelaysAreAddedToARun(t *testing.T) {
 	c := small(t, res18(0, 0, 7500))
 	c.Slurm = Delays{Scheduler: 2 * time.Second, Launch: 10 * time.Second, Teardown: 5 * time.Second}
@@ -205,6 +219,7 @@ func TestWhatCannotBeSimulatedIsRefusedByName(t *testing.T) {
 		{"no profiles", func(c *Config) { c.Profiles = nil }, "profiles: none given"},
 		{"a round of no time", func(c *Config) { c.Round = time.Millisecond }, "round = 1ms: want at least 1s"},
 		{"a poll longer than the round", func(c *Config) { c.Poll = time.Hour }, "poll = 1h0m0s: want a time up to the round of 5m0s"},
+		{"a first round before the beginning", func(c *Config) { c.First = -1 }, "first round at -1ns"},
 		{"an end before the beginning", func(c *Config) { c.Until = -1 }, "until = -1ns"},
 	} {
 		config := small(t)

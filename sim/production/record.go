@@ -33,7 +33,7 @@ func (s *site) ended(h slurmtest.History) {
 func (s *site) finish(end time.Time) float64 {
 	at := exact(end.Sub(opening()))
 	if s.AtRounds {
-		at = (at + s.Round - 1) / s.Round * s.Round
+		at = s.First + (at-s.First+s.Round-1)/s.Round*s.Round
 	}
 	return at.Seconds()
 }
