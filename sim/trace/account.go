@@ -11,15 +11,17 @@ type accounted struct {
 	runs []run
 }
 
-// run is one run of a job, or of one component of a heterogeneous job.
+// run is one run of a job, or of one component of it.
 type run struct {
-	component          string
+	*labels
 	submitted, started float64 // seconds; started may be unknown
 	ran                float64 // seconds; may be unknown
-	gpus               int
+	gpus               int32
 	running            bool
-	user, queue, state string
 }
+
+// labels are what many runs have in common. There is one copy of each.
+type labels struct{ component, user, queue, state string }
 
 // add keeps a run, unless it is known already and was no shorter.
 func (j *accounted) add(r run) []run {
@@ -43,7 +45,7 @@ func (l *log) fold(j accounted) {
 	e := Entry{ID: j.id, User: last.user, Queue: last.queue, State: last.state, Submitted: j.runs[0].submitted}
 	components := j.components()
 	for _, c := range components {
-		e.Duration, e.GPUs = max(e.Duration, c.ran), e.GPUs+c.gpus
+		e.Duration, e.GPUs = max(e.Duration, c.ran), e.GPUs+int(c.gpus)
 	}
 	if e.GPUs > 0 && e.Duration == 0 {
 		l.dropped.add(j.stillness())
@@ -58,7 +60,7 @@ func (l *log) fold(j accounted) {
 type component struct {
 	name string
 	ran  float64
-	gpus int
+	gpus int32
 	runs int // that took time
 }
 

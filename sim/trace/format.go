@@ -54,7 +54,7 @@ func unreadable(head []byte) string {
 			return p.kind + ": want a text, plain or compressed with gzip"
 		}
 	}
-	if len(head) > 262 && string(head[257:262]) == "ustar" {
+	if len(head) >= 262 && string(head[257:262]) == "ustar" {
 		return "is a tar archive: want the one file in it that has the jobs, such as Philly's cluster_job_log"
 	}
 	if len(bytes.TrimSpace(head)) == 0 {
@@ -69,23 +69,21 @@ func unreadable(head []byte) string {
 // recognise tells the format from the beginning of a file.
 func recognise(name string, head []byte) (Format, error) {
 	line, number := firstLine(head)
-	switch {
-	case strings.HasPrefix(line, "["):
-		return Philly, nil
-	case strings.Contains(line, "|"):
-		return Sacct, nil
-	}
 	columns := map[string]bool{}
 	for _, c := range strings.Split(line, ",") {
 		columns[columnName(c)] = true
 	}
 	switch {
+	case strings.HasPrefix(line, "["):
+		return Philly, nil
 	case columns["num_gpus"] && columns["duration"]:
 		return Condensed, nil
 	case columns["num_gpu"]:
 		return Openb, nil
 	case len(columns) > 1 && (columns["job_id"] || isWhole(strings.Split(line, ",")[0])):
 		return Recorded, nil
+	case strings.Contains(line, "|"):
+		return Sacct, nil
 	}
 	return "", fmt.Errorf("trace %s: line %d: cannot tell the format from %s: want one of %s, named where this is one of them",
 		name, number, legible(line), formatNames())

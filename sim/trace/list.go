@@ -41,13 +41,13 @@ func (l *jsonList) advance() error {
 	switch {
 	case !l.begun && next == '[':
 		l.begun = true
-		l.byte()
+		l.pass(1)
 		if l.skip() == ']' {
 			return l.end()
 		}
 		return l.read()
 	case l.begun && next == ',':
-		l.byte()
+		l.pass(1)
 		return l.read()
 	case l.begun && next == ']':
 		return l.end()
@@ -64,16 +64,18 @@ func (l *jsonList) read() error {
 	}
 	l.line, l.element = l.reading, l.element[:0]
 	for n := (nesting{}); ; {
-		b, err := l.byte()
-		if err != nil {
+		if _, err := l.text.Peek(1); err != nil {
 			return l.broken(err)
 		}
-		l.element = append(l.element, b)
-		if n.take(b); n.depth == 0 {
-			return nil
-		}
-		if len(l.element) == maxElement {
+		ahead, _ := l.text.Peek(l.text.Buffered())
+		length, closed := n.follow(ahead)
+		l.element = append(l.element, ahead[:length]...)
+		l.pass(length)
+		switch {
+		case len(l.element) > maxElement:
 			return l.errorf("a job of more than %d bytes: want a list of jobs", maxElement)
+		case closed:
+			return nil
 		}
 	}
 }
@@ -82,6 +84,16 @@ func (l *jsonList) read() error {
 type nesting struct {
 	depth           int
 	quoted, escaped bool // in a text; behind a backslash in it
+}
+
+// follow goes on to where all that was opened is closed, or to the end of the text. It says how far that is, and which of both.
+func (n *nesting) follow(text []byte) (length int, closed bool) {
+	for i, b := range text {
+		if n.take(b); n.depth == 0 {
+			return i + 1, true
+		}
+	}
+	return len(text), false
 }
 
 func (n *nesting) take(b byte) {
@@ -130,21 +142,20 @@ func (l *jsonList) skip() byte {
 		if bytes.IndexByte([]byte(" \t\r\n"), next[0]) < 0 {
 			return next[0]
 		}
-		l.byte()
+		l.pass(1)
 	}
 }
 
-func (l *jsonList) byte() (byte, error) {
-	b, err := l.text.ReadByte()
-	if b == '\n' {
-		l.reading++
-	}
-	return b, err
+// pass goes on by so many bytes that were looked at.
+func (l *jsonList) pass(length int) {
+	passed, _ := l.text.Peek(length)
+	l.reading += bytes.Count(passed, []byte("\n"))
+	l.text.Discard(length)
 }
 
 // end makes sure that nothing comes behind the list.
 func (l *jsonList) end() error {
-	l.byte()
+	l.pass(1)
 	l.skip()
 	if _, err := l.text.Peek(1); err != io.EOF {
 		return l.misplaced("nothing behind the list")

@@ -22,7 +22,7 @@ import (
 func readSacct(name string, r io.Reader) (*Trace, error) {
 	t := newTable(name, r)
 	t.separator, t.remark = "|", nil
-	a := &accounting{log: newLog(), index: map[string]int{}}
+	a := &accounting{log: newLog(), index: map[string]int{}, known: map[labels]*labels{}}
 	a.log.clock.unix = true
 	if err := a.open(t); err != nil {
 		return nil, err
@@ -32,6 +32,7 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 			return nil, err
 		}
 	}
+	a.log.entries = make([]Entry, 0, len(a.jobs))
 	for _, j := range a.jobs {
 		a.log.fold(j)
 	}
@@ -44,6 +45,7 @@ type accounting struct {
 	log     *log
 	jobs    []accounted
 	index   map[string]int // of jobs, by cluster and ID
+	known   map[labels]*labels
 }
 
 func (a *accounting) open(t *table) error {
@@ -82,11 +84,10 @@ func (a *accounting) read(t *table) error {
 	if id[3] != "" {
 		return nil
 	}
-	r, err := a.run(t)
+	r, err := a.run(t, id[2])
 	if err != nil {
 		return err
 	}
-	r.component = a.log.names.keep(id[2])
 	j := a.job(t.text(a.columns.cluster), id[1])
 	j.runs = j.add(r)
 	return nil
@@ -106,8 +107,8 @@ func (a *accounting) job(cluster, id string) *accounted {
 	return &a.jobs[i]
 }
 
-// run reads what a record says of one run.
-func (a *accounting) run(t *table) (r run, err error) {
+// run reads what a record says of one run of a component.
+func (a *accounting) run(t *table, component string) (r run, err error) {
 	c := &a.columns
 	if r.submitted, err = t.timeAt(&a.log.clock, c.submit); err != nil {
 		return r, err
@@ -121,17 +122,33 @@ func (a *accounting) run(t *table) (r run, err error) {
 	if r.gpus, err = a.gpus(t); err != nil {
 		return r, err
 	}
-	if r.user, err = t.labelAt(c.user, a.log.names); err != nil {
+	if r.labels, err = a.labels(t, component); err != nil {
 		return r, err
 	}
-	if r.queue, err = t.labelAt(c.partition, a.log.names); err != nil {
-		return r, err
+	unended := !c.end.missing() && untimed(t.text(c.end)) && r.started != unknown
+	r.running = unended || r.state == "RUNNING" || r.state == "SUSPENDED"
+	return r, nil
+}
+
+func (a *accounting) labels(t *table, component string) (*labels, error) {
+	user, err := t.labelAt(a.columns.user, a.log.names)
+	if err != nil {
+		return nil, err
 	}
-	// Slurm says who cancelled a job, which is nothing for a trace.
-	state, _, _ := strings.Cut(t.text(c.state), " ")
-	r.state, err = t.label(c.state.name, a.log.names.keep(state))
-	r.running = r.started != unknown && (state == "RUNNING" || state == "SUSPENDED" || untimed(t.text(c.end)) && !c.end.missing())
-	return r, err
+	queue, err := t.labelAt(a.columns.partition, a.log.names)
+	if err != nil {
+		return nil, err
+	}
+	// Who cancelled a job, which Slurm says behind CANCELLED, is nothing for a trace.
+	state, _, _ := strings.Cut(t.text(a.columns.state), " ")
+	if state, err = t.label(a.columns.state.name, a.log.names.keep(state)); err != nil {
+		return nil, err
+	}
+	l := labels{a.log.names.keep(component), user, queue, state}
+	if a.known[l] == nil {
+		a.known[l] = &l
+	}
+	return a.known[l], nil
 }
 
 // unknown stands for a time that Slurm does not know, and for how long a job ran where nobody can tell.
@@ -197,7 +214,7 @@ func (t *table) elapsedAt(c column) (float64, error) {
 }
 
 // gpus is what a run had, or else what it asked for.
-func (a *accounting) gpus(t *table) (int, error) {
+func (a *accounting) gpus(t *table) (int32, error) {
 	c := a.columns.alloc
 	if t.text(c) == "" {
 		c = a.columns.req
@@ -222,5 +239,5 @@ func (a *accounting) gpus(t *table) (int, error) {
 	if total < 0 {
 		total = typed
 	}
-	return int(total), nil
+	return int32(total), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +19,7 @@ type table struct {
 	separator string
 	remark    func(text string) error // is given the lines that begin with #; nil: such lines are as others
 
-	lines  *bufio.Scanner
+	lines  *bufio.Reader
 	header []string
 	fields []string
 	err    error
@@ -34,46 +35,57 @@ func (c column) missing() bool { return c.at == 0 }
 
 // newTable reads CSV in which remarks mean nothing.
 func newTable(name string, r io.Reader) *table {
-	lines := bufio.NewScanner(r)
-	lines.Buffer(make([]byte, 64<<10), maxLine)
-	return &table{place: place{name: name}, separator: ",", remark: func(string) error { return nil }, lines: lines}
+	ignore := func(string) error { return nil }
+	return &table{place: place{name: name}, separator: ",", remark: ignore, lines: bufio.NewReaderSize(r, maxLine)}
 }
 
 // next goes to the next line that says something. It is false at the end, and after an error.
 func (t *table) next() bool {
-	for t.err == nil && t.lines.Scan() {
-		t.line++
-		text := t.lines.Text()
+	for t.err == nil {
+		text, more := t.read()
 		switch {
+		case !more:
+			return false
 		case strings.TrimSpace(text) == "":
 		case t.remark != nil && strings.HasPrefix(text, "#"):
 			t.err = t.remark(text)
 		default:
-			t.fields, t.err = t.split(text)
+			t.err = t.split(text)
 			return t.err == nil
 		}
-	}
-	if t.err == nil {
-		t.err = place{t.name, t.line + 1}.stopped(t.lines.Err())
 	}
 	return false
 }
 
+// read takes one line. A line that was cut off because the file could not be read on is none.
+func (t *table) read() (string, bool) {
+	line, err := t.lines.ReadSlice('\n')
+	if err != nil && err != io.EOF {
+		t.err = place{t.name, t.line + 1}.stopped(err)
+	}
+	if t.err != nil || len(line) == 0 {
+		return "", false
+	}
+	t.line++
+	return strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r"), true
+}
+
 // split takes a line apart. Quotes mean something between commas only.
-func (t *table) split(text string) ([]string, error) {
-	if t.separator != "," || !strings.Contains(text, `"`) {
-		return strings.Split(text, t.separator), nil
+func (t *table) split(text string) (err error) {
+	if t.separator == "," && strings.Contains(text, `"`) {
+		t.fields, err = csv.NewReader(strings.NewReader(text)).Read()
+		if err != nil {
+			return t.errorf("%s: want quotes in pairs, around whole fields", legible(text))
+		}
+		return nil
 	}
-	fields, err := csv.NewReader(strings.NewReader(text)).Read()
-	if err != nil {
-		return nil, t.errorf("%s: want quotes in pairs, around whole fields", legible(text))
-	}
-	return fields, nil
+	t.fields = slices.AppendSeq(t.fields[:0], strings.SplitSeq(text, t.separator))
+	return nil
 }
 
 // readHeader makes sure that each column has a name of its own, or none.
 func (t *table) readHeader(header []string) error {
-	t.header = header
+	t.header = slices.Clone(header)
 	seen := map[string]bool{}
 	for _, field := range t.header {
 		name := columnName(field)

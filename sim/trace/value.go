@@ -49,7 +49,7 @@ func (p place) stopped(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, bufio.ErrTooLong):
+	case errors.Is(err, bufio.ErrBufferFull):
 		return p.errorf("is longer than %d bytes: want one job on each line", maxLine)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return p.errorf("the compressed file ends in the middle: want it whole")
