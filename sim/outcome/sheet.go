@@ -42,7 +42,7 @@ type unit struct {
 	seconds float64
 }
 
-// unitFor is the largest unit of which the longest of the times is 1 or more.
+// unitFor is the largest unit of which the longest of the times is 1 or more; seconds where all are 0.
 func unitFor(seconds []amount) unit {
 	longest := 0.0
 	for _, s := range seconds {
@@ -53,11 +53,17 @@ func unitFor(seconds []amount) unit {
 		return unit{"h", secondsPerHour}
 	case longest >= secondsPerMinute:
 		return unit{"min", secondsPerMinute}
+	case longest > 0 && longest < 1:
+		return unit{"ms", secondsPerMillisecond}
 	}
 	return unit{"s", 1}
 }
 
-const secondsPerMinute = 60
+// Units beside the hour, which is where figures are published.
+const (
+	secondsPerMinute      = 60
+	secondsPerMillisecond = 1e-3
+)
 
 // in is a column of times in a unit.
 func (u unit) in(title string, seconds []amount) column {
