@@ -57,6 +57,7 @@ const (
 // Config is one simulation.
 type Config struct {
 	Cluster   cluster.Cluster // equal servers only
+	Ratio     int             // cores for each GPU that the models are for, 3 to 6; 0: as many as the servers have
 	Policy    Policy
 	Allocator Allocator
 	Placement Placement

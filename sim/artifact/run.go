@@ -24,7 +24,7 @@ func newEngine(config Config) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := models.Set(shape.ratio())
+	set, err := models.Set(cmp.Or(config.Ratio, shape.ratio()))
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %d cores for %d GPUs of a server: %w", int(shape.server[cpu]), shape.gpus, err)
 	}
