@@ -8,7 +8,7 @@ func (e *engine) allocate(now float64) error {
 	before := len(e.allocated)
 	switch {
 	case e.Allocator == Opt:
-		err = fmt.Errorf("allocator %s: it is not there yet", e.Allocator)
+		e.optimize(now)
 	case e.Policy == LAS:
 		err = e.grantSelected(now)
 	default:
@@ -17,7 +17,7 @@ func (e *engine) allocate(now float64) error {
 	if err == nil && len(e.allocated) == 0 {
 		err = e.stuck()
 	}
-	if before == 0 || len(e.allocated) > before {
+	if e.Allocator != Opt && (before == 0 || len(e.allocated) > before) {
 		e.weigh()
 	}
 	return err
@@ -110,11 +110,12 @@ func (e *engine) start(i int32, now float64, iterations int64) {
 	j := &e.jobs[i]
 	if j.held != e.run.Held-1 {
 		j.starts++
+		e.diary.started++
 	}
 	if j.first < 0 {
 		j.first = now
 	}
 	j.held = e.run.Held
 	j.progress(e.Round, iterations)
-	e.allocated = append(e.allocated, i)
+	e.allocated, e.diary.changed = append(e.allocated, i), true
 }

@@ -26,6 +26,7 @@ type class struct {
 	atDemand, atShare int64
 	parts             vector  // of the cluster's GPUs, cores and memory that the demand is
 	dominant          float64 // the largest of them
+	opt               chooser
 }
 
 // wish is an amount that jobs of one class ask for, whole and by the GPU, and what is known of where it fits.

@@ -26,10 +26,11 @@ type engine struct {
 	missing int  // jobs of the window that are known and have not finished
 	done    int  // jobs that have finished
 
-	queue  []entry // arrived and not finished; sorted by the policy in each round
-	strays []entry // see sort
-	starve float64 // nobody has waited since before this moment without being urgent
-	alarm  bool    // somebody has become urgent in this round
+	unsorted bool    // somebody has come or become urgent since the queue was sorted
+	queue    []entry // arrived and not finished; sorted by the policy in each round
+	strays   []entry // see sort
+	starve   float64 // nobody has waited since before this moment without being urgent
+	alarm    bool    // somebody has become urgent in this round
 
 	servers   []server
 	free      int     // GPUs
@@ -47,7 +48,9 @@ type engine struct {
 	lastTie int  // no job from this one on arrives together with the one before it
 
 	use   vector // what is held in this round, over all servers
+	opt   optimizer
 	turns int
+	diary diary
 	run   outcome.Run
 }
 
@@ -103,5 +106,6 @@ type server struct {
 // part is what a job has on one server.
 type part struct {
 	server, gpus int
+	last         bool // they are the last free ones of the server, not the first
 	held         vector
 }

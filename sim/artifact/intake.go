@@ -137,16 +137,21 @@ func (e *engine) findTies() {
 	}
 }
 
-// classOf is the class of a job that has been checked.
+// classOf is the class of a job that has been checked. Classes of a model stand in the order of their GPUs.
 func (e *engine) classOf(given trace.Job) *class {
 	id, _ := models.Find(given.Model)
-	for _, c := range e.classes[id] {
-		if c.gpus == given.GPUs {
-			return c
-		}
+	at, known := slices.BinarySearchFunc(e.classes[id], given.GPUs, func(c *class, gpus int) int { return c.gpus - gpus })
+	if known {
+		return e.classes[id][at]
 	}
 	c := newClass(&e.shape, id, e.models[id], given.GPUs, e.Round)
-	e.classes[id] = append(e.classes[id], c)
+	if e.Allocator == Opt {
+		c.opt = newChooser(&e.shape, c, e.Round)
+	}
+	e.classes[id] = slices.Insert(e.classes[id], at, c)
+	if at, known := slices.BinarySearchFunc(e.sizes, given.GPUs, func(a, b int) int { return b - a }); !known {
+		e.sizes = slices.Insert(e.sizes, at, given.GPUs)
+	}
 	return c
 }
 
@@ -232,16 +237,17 @@ func (e *engine) takeNext() error {
 func (e *engine) arrive(i int32) {
 	j := &e.jobs[i]
 	e.arrived++
+	e.diary.asked += j.gpus
 	x := entry{arrival: j.arrival, late: 1, job: i}
 	if j.urgent {
 		x.late = 0
 	}
-	e.queue = append(e.queue, x)
+	e.queue, e.unsorted = append(e.queue, x), true
 }
 
 // binary says that the arithmetic on what jobs of the class hold is exact: its amounts are short in binary, and so is any part of its
 // GPUs in all of them.
 func (c *class) binary() bool {
 	d, f := c.demand.whole, c.fair.whole
-	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && binary(d[:]...) && binary(f[:]...)
+	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && short(d[:]...) && short(f[:]...)
 }

@@ -161,6 +161,47 @@ func agree(t *rapid.T, c artifact.Config, detail bool) {
 			t.Fatalf("%+v\n%+v\nbusy %g, the oracle has %g", c, all, busy, o.busy[r])
 		}
 	}
+	if detail {
+		agreeOnDetails(t, o, run)
+	}
+}
+
+// agreeOnDetails compares every round, and where everybody was in it.
+func agreeOnDetails(t *rapid.T, o *oracle, run outcome.Run) {
+	if len(run.Rounds) != len(o.rounds) {
+		t.Fatalf("%d rounds are recorded, want %d", len(run.Rounds), len(o.rounds))
+	}
+	for k, r := range run.Rounds {
+		want := o.rounds[k]
+		for _, x := range [][2]*float64{{&r.GPUs, &want.GPUs}, {&r.CPUs, &want.CPUs}, {&r.Memory, &want.Memory}} {
+			if math.Abs(*x[0]-*x[1]) < 1e-6 {
+				*x[0] = *x[1]
+			}
+		}
+		if r != want {
+			t.Fatalf("round %+v, the oracle has %+v", r, want)
+		}
+	}
+	places := map[place][]int{}
+	for k, s := range run.Spans {
+		if len(s.Devices) != s.GPUs || s.From >= s.To || k > 0 && run.Spans[k-1].From > s.From {
+			t.Fatalf("span %+v", s)
+		}
+		for at := s.From; at < s.To; at += o.Round {
+			for _, x := range s.Devices {
+				key := place{s.Job, at}
+				places[key] = append(places[key], s.Server*o.G+x)
+			}
+		}
+	}
+	for key, gpus := range o.places {
+		if !slices.Equal(slices.Sorted(slices.Values(places[key])), gpus) {
+			t.Fatalf("job %d has %v at %g, the oracle has %v", key.job, places[key], key.at, gpus)
+		}
+	}
+	if len(places) != len(o.places) {
+		t.Fatalf("spans of %d rounds of jobs, want %d", len(places), len(o.places))
+	}
 }
 
 func rest(s trace.Source) (all []trace.Job) {

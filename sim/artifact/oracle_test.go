@@ -145,6 +145,8 @@ type oracle struct {
 	ended      float64
 	done       bool
 	busy       vec
+	rounds     []outcome.Round
+	places     map[place][]int // GPUs
 	err        error
 }
 
@@ -156,7 +158,8 @@ func newOracle(c artifact.Config) *oracle {
 	}
 	o := &oracle{
 		Config: c, set: set, servers: g.Servers, G: g.GPUs,
-		cap: vec{float64(g.GPUs), float64(g.CPUs), g.Memory, g.Storage, g.Network},
+		places: map[place][]int{},
+		cap:    vec{float64(g.GPUs), float64(g.CPUs), g.Memory, g.Storage, g.Network},
 	}
 	if o.Round == 0 {
 		o.Round = 300
@@ -365,10 +368,43 @@ func (o *oracle) schedule(now float64) {
 	for _, u := range o.used {
 		o.busy = o.busy.plus(u.times(o.Round))
 	}
-	running := slices.ContainsFunc(o.runnable, func(j *oracleJob) bool { return j.gpus != nil })
-	if len(o.runnable) > 0 && !running && o.pending == 0 {
+	o.record(now)
+	if len(o.runnable) > 0 && o.rounds[len(o.rounds)-1].Running == 0 && o.pending == 0 {
 		o.err = fmt.Errorf("nobody fits in round %d and nobody will", o.held)
 	}
+}
+
+// place is a job in a round.
+type place struct {
+	job int
+	at  float64
+}
+
+// record notes who has what right after a round.
+func (o *oracle) record(now float64) {
+	r, before := outcome.Round{At: now}, math.Inf(-1)
+	if n := len(o.rounds); n > 0 {
+		before = o.rounds[n-1].At
+	}
+	for _, u := range o.used {
+		r.GPUs, r.CPUs, r.Memory = r.GPUs+u[0], r.CPUs+u[1], r.Memory+u[2]
+	}
+	for _, j := range o.runnable {
+		r.Demand += j.g
+		switch ran := slices.Contains(j.rounds, before); {
+		case j.gpus == nil:
+			r.Waiting++
+			if ran {
+				r.Stopped++
+			}
+			continue
+		case !ran:
+			r.Started++
+		}
+		r.Running++
+		o.places[place{j.ID, now}] = slices.Sorted(slices.Values(j.gpus))
+	}
+	o.rounds = append(o.rounds, r)
 }
 
 func (o *oracle) allocate(j *oracleJob) bool {

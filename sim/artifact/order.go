@@ -1,9 +1,6 @@
 package artifact
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // entry is a job in the queue.
 type entry struct {
@@ -62,14 +59,14 @@ func (p Policy) steady() bool { return p == FIFO || p == DRF }
 
 // sort brings the queue into the policy's order. FIFO knows no urgency, so its queue is always in order.
 func (e *engine) sort(now float64) {
-	if e.key == nil {
+	if e.key == nil || e.Policy.steady() && !e.unsorted {
 		return
 	}
+	e.unsorted = false
 	for k := range e.queue {
 		x := &e.queue[k]
-		x.place = int32(k)
 		j := &e.jobs[x.job]
-		x.key = e.key(e, j, now)
+		x.key, x.place = e.key(e, j, now), int32(k)
 		if j.urgent {
 			x.late = 0
 		}
@@ -80,23 +77,28 @@ func (e *engine) sort(now float64) {
 // reorder sorts a queue in which few are out of place: it takes out whoever does not follow the one before, and that one too, since
 // either may be the stray; sorts those; and merges them in again.
 func (e *engine) reorder() {
-	kept, strays := e.queue[:0], e.strays[:0]
-	for _, x := range e.queue {
-		if n := len(kept); n > 0 && x.before(&kept[n-1]) {
-			strays = append(strays, kept[n-1], x)
-			kept = kept[:n-1]
-			continue
+	kept := 0
+	e.strays = e.strays[:0]
+	for k := range e.queue {
+		x := &e.queue[k]
+		switch {
+		case kept > 0 && x.before(&e.queue[kept-1]):
+			kept--
+			e.strays = append(e.strays, e.queue[kept], *x)
+		case kept < k:
+			e.queue[kept] = *x
+			kept++
+		default:
+			kept++
 		}
-		kept = append(kept, x)
 	}
-	slices.SortFunc(strays, func(a, b entry) int {
+	slices.SortFunc(e.strays, func(a, b entry) int {
 		if a.before(&b) {
 			return -1
 		}
 		return 1
 	})
-	e.merge(len(kept), strays)
-	e.strays = strays
+	e.merge(kept, e.strays)
 }
 
 // merge puts sorted strays among the first n of the queue, from behind.
@@ -126,7 +128,7 @@ func (e *engine) flagStarving(now float64) {
 		switch j := &e.jobs[x.job]; {
 		case j.urgent:
 		case now-j.since() > tooLong:
-			j.urgent, e.alarm = true, true
+			j.urgent, e.alarm, e.unsorted = true, true, true
 		default:
 			e.starve = min(e.starve, j.since())
 		}
@@ -135,5 +137,13 @@ func (e *engine) flagStarving(now float64) {
 
 // bySize is a stable sort of the selected jobs by their GPUs, descending.
 func (e *engine) bySize() {
-	slices.SortStableFunc(e.selected, func(a, b int32) int { return cmp.Compare(e.jobs[b].gpus, e.jobs[a].gpus) })
+	chosen := len(e.selected)
+	for _, size := range e.sizes {
+		for _, i := range e.selected[:chosen] {
+			if e.jobs[i].gpus == size {
+				e.selected = append(e.selected, i)
+			}
+		}
+	}
+	e.selected = append(e.selected[:0], e.selected[chosen:]...)
 }

@@ -68,7 +68,7 @@ func (e *engine) slices(number int, w *wish, most int) int {
 			held[r] += w.slice[r]
 		}
 	}
-	e.parts = append(e.parts, part{number, n, held})
+	e.parts = append(e.parts, part{number, n, false, held})
 	return n
 }
 
@@ -77,14 +77,18 @@ func (e *engine) slices(number int, w *wish, most int) int {
 func (e *engine) consolidate(w *wish, gpus int) bool {
 	if gpus > 1 {
 		if s, found := e.tightest(w); found {
-			e.parts = append(e.parts, part{s, gpus, w.whole})
+			e.parts = append(e.parts, part{s, gpus, false, w.whole})
 			return true
 		}
 	}
 	for free := 1; free <= e.gpus && gpus > 0; free++ {
 		for s := 0; s < len(e.servers) && gpus > 0; s++ {
-			if e.servers[s].free == free {
-				gpus -= e.slices(s, w, gpus)
+			if e.servers[s].free != free {
+				continue
+			}
+			if n := e.slices(s, w, gpus); n > 0 {
+				e.parts[len(e.parts)-1].last = true
+				gpus -= n
 			}
 		}
 	}

@@ -73,6 +73,7 @@ func (e *engine) endLeases(now float64) (complete bool) {
 	if e.ordered {
 		e.agenda.pop() // the round that is due now
 	}
+	e.diary.staying = len(e.allocated) - (e.done - before)
 	if e.done > before {
 		e.leave()
 	}
@@ -83,6 +84,7 @@ func (e *engine) endLeases(now float64) (complete bool) {
 func (e *engine) finish(i int32, now float64) bool {
 	e.jobs[i].finish = now
 	e.done++
+	e.diary.asked -= e.jobs[i].gpus
 	if !e.windowed() || !e.Window.Has(e.given[i].ID) {
 		return false
 	}
@@ -116,6 +118,7 @@ func (e *engine) hold(now float64) error {
 		return err
 	}
 	e.charge(1)
+	e.record(now)
 	return nil
 }
 

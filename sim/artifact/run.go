@@ -28,11 +28,15 @@ func newEngine(config Config) (*engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %d cores for %d GPUs of a server: %w", int(shape.server[cpu]), shape.gpus, err)
 	}
+	if config.Allocator == Opt && shape.ratio() != optRatio {
+		return nil, fmt.Errorf("cluster: %d cores for each GPU: under %s want %d, since the artifact's sensitivity matrices hold for no others",
+			shape.ratio(), Opt, optRatio)
+	}
 	e := &engine{
 		Config: config, shape: shape, models: set,
 		classes: make([][]*class, len(set)), key: keys[config.Policy],
 		servers: make([]server, shape.count),
-		exact:   binary(config.Round) && binary(shape.server[:]...) && binary(shape.fair[:]...),
+		exact:   short(config.Round) && short(shape.server[:]...) && short(shape.fair[:]...),
 	}
 	for k := range e.servers {
 		e.servers[k].left = e.server
@@ -75,6 +79,7 @@ func (e *engine) outcome() outcome.Run {
 		e.run.Jobs[i] = e.result(i)
 	}
 	slices.SortFunc(e.run.Jobs, func(a, b outcome.Job) int { return cmp.Compare(a.ID, b.ID) })
+	inOrder(e.run.Spans)
 	return e.run
 }
 

@@ -80,9 +80,9 @@ func (s *shape) ratio() int {
 	return 0
 }
 
-// binary says that all the amounts are so short in binary that sums and differences of them, and of their halves down to the part of
+// short says that all the amounts are so short in binary that sums and differences of them, and of their halves down to the part of
 // one GPU in a thousand, are exact in float64.
-func binary(amounts ...float64) bool {
+func short(amounts ...float64) bool {
 	for _, x := range amounts {
 		if math.Abs(x) > 1<<30 || x*1024 != math.Trunc(x*1024) {
 			return false

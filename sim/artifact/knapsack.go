@@ -1,0 +1,210 @@
+package artifact
+
+import (
+	"cmp"
+	"slices"
+)
+
+// choice is one way to serve a job: what that is worth and what it takes. Whole numbers, so that sums are exact in any order.
+type choice struct{ worth, cpus, memory int64 }
+
+func (c choice) plus(other choice) choice {
+	return choice{c.worth + other.worth, c.cpus + other.cpus, c.memory + other.memory}
+}
+
+// group is a number of equal jobs.
+type group struct {
+	choices []choice // one at least
+	count   int
+}
+
+// knapsack makes one choice for each job so that all are worth most together and two capacities hold: the first program of Synergy
+// (OSDI'22), in whole numbers. The solution is exact.
+//
+// Prices for cores and memory, the best there are, bound what any solution is worth. Against that bound, a job loses what its choice is
+// worth less than its best one after both have been paid for, and what nobody takes loses its price. Few solutions lose little; so
+// those that lose less than a limit are listed, group by group, and the limit is doubled until there is one. No other can be better.
+type knapsack struct {
+	groups       []group
+	cpus, memory int64 // capacities
+	prices       point
+	limit        float64
+	behind       []span // of each group: what the groups behind it take
+
+	// Memory that the next solution uses again.
+	area, cut []point
+	ranked    []ranked
+	tally     []int32
+	counts    []int32
+	moves     []move
+	layers    [][]state
+	seen      map[[2]int64]int32
+}
+
+// span is the least and the most that jobs may take together.
+type span struct{ leastCPUs, mostCPUs, leastMemory, mostMemory int64 }
+
+// ranked is a choice by what one job loses with it.
+type ranked struct {
+	choice
+	index int
+	loss  float64
+}
+
+// move is a choice for each job of a group.
+type move struct {
+	choice // of all together
+	loss   float64
+	counts int // where the knapsack's counts say how many take each choice
+}
+
+// state is a choice for each job of the first so many groups. Of those that take the same, only the best is kept.
+type state struct {
+	choice
+	loss   float64
+	before int32 // the state of the groups before, in the layer before
+	counts int   // of the last move
+}
+
+// firstLimit is about what a good solution loses: a hundredth of one job's speed at its proportional share.
+const firstLimit = 100
+
+// solve says how many jobs make each choice of each group, all one behind the other. There must be a solution.
+func (k *knapsack) solve(groups []group, cpus, memory int64) []int32 {
+	k.groups, k.cpus, k.memory = groups, cpus, memory
+	k.findPrices()
+	k.lookBehind()
+	for k.limit = firstLimit; ; k.limit *= 2 {
+		if k.search() {
+			return k.takers()
+		}
+	}
+}
+
+// lookBehind adds up what groups may take, from the last on.
+func (k *knapsack) lookBehind() {
+	k.behind = append(k.behind[:0], make([]span, len(k.groups)+1)...)
+	for i := len(k.groups) - 1; i >= 0; i-- {
+		g, s, n := k.groups[i], k.behind[i+1], int64(k.groups[i].count)
+		first := g.choices[0]
+		own := span{first.cpus, first.cpus, first.memory, first.memory}
+		for _, c := range g.choices {
+			own = span{min(own.leastCPUs, c.cpus), max(own.mostCPUs, c.cpus), min(own.leastMemory, c.memory), max(own.mostMemory, c.memory)}
+		}
+		k.behind[i] = span{
+			s.leastCPUs + n*own.leastCPUs, s.mostCPUs + n*own.mostCPUs,
+			s.leastMemory + n*own.leastMemory, s.mostMemory + n*own.mostMemory,
+		}
+	}
+}
+
+// search lists all solutions that lose no more than the limit, and says whether there are any.
+func (k *knapsack) search() bool {
+	for len(k.layers) <= len(k.groups) {
+		k.layers = append(k.layers, nil)
+	}
+	k.counts = k.counts[:0]
+	k.layers[0] = append(k.layers[0][:0], state{})
+	for i := range k.groups {
+		k.listMoves(&k.groups[i])
+		k.extend(i)
+	}
+	return len(k.layers[len(k.groups)]) > 0
+}
+
+// listMoves lists what all jobs of a group may choose together, by loss.
+func (k *knapsack) listMoves(g *group) {
+	_, best := g.best(k.prices)
+	k.ranked, k.moves = k.ranked[:0], k.moves[:0]
+	for i, c := range g.choices {
+		if loss := best - c.after(k.prices); loss <= k.limit {
+			k.ranked = append(k.ranked, ranked{c, i, loss})
+		}
+	}
+	slices.SortFunc(k.ranked, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.index, b.index)) })
+	k.tally = append(k.tally[:0], make([]int32, len(g.choices))...)
+	k.deal(1, g.count, move{})
+	slices.SortFunc(k.moves, func(a, b move) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.counts, b.counts)) })
+}
+
+// deal lets some of the jobs that have not chosen yet make the choice of that rank, and the others later ones. Those who are left
+// make the best.
+func (k *knapsack) deal(rank, left int, m move) {
+	if rank >= len(k.ranked) {
+		k.take(0, left, &m)
+		m.counts = len(k.counts)
+		k.counts = append(k.counts, k.tally...)
+		k.moves = append(k.moves, m)
+		return
+	}
+	for n := 0; n <= left; n++ {
+		with := m
+		if k.take(rank, n, &with); with.loss > k.limit {
+			break
+		}
+		k.deal(rank+1, left-n, with)
+	}
+}
+
+func (k *knapsack) take(rank, n int, m *move) {
+	r, jobs := &k.ranked[rank], int64(n)
+	k.tally[r.index] = int32(n)
+	m.choice = m.plus(choice{jobs * r.worth, jobs * r.cpus, jobs * r.memory})
+	m.loss += float64(float64(n) * r.loss)
+}
+
+// extend serves one more group in all ways that may lead to a solution within the limit.
+func (k *knapsack) extend(i int) {
+	next := k.layers[i+1][:0]
+	if k.seen == nil {
+		k.seen = map[[2]int64]int32{}
+	}
+	clear(k.seen)
+	for from := range k.layers[i] {
+		s := &k.layers[i][from]
+		for m := range k.moves {
+			if s.loss+k.moves[m].loss > k.limit {
+				break
+			}
+			t := state{s.plus(k.moves[m].choice), s.loss + k.moves[m].loss, int32(from), k.moves[m].counts}
+			if !k.leads(&t, &k.behind[i+1]) {
+				continue
+			}
+			place := [2]int64{t.cpus, t.memory}
+			at, known := k.seen[place]
+			switch {
+			case !known:
+				k.seen[place] = int32(len(next))
+				next = append(next, t)
+			case t.worth > next[at].worth:
+				next[at] = t
+			}
+		}
+	}
+	k.layers[i+1] = next
+}
+
+// leads says whether what is left is enough for the groups behind, and not so much that what nobody can take loses too much.
+func (k *knapsack) leads(s *state, behind *span) bool {
+	cpus, memory := k.cpus-s.cpus, k.memory-s.memory
+	if cpus < behind.leastCPUs || memory < behind.leastMemory {
+		return false
+	}
+	idle := float64(k.prices.cpus*float64(max(0, cpus-behind.mostCPUs))) + float64(k.prices.memory*float64(max(0, memory-behind.mostMemory)))
+	return s.loss+idle <= k.limit
+}
+
+// takers follows the best solution back through the groups. Of equal ones, the one that takes fewer cores, then less memory.
+func (k *knapsack) takers() []int32 {
+	last := k.layers[len(k.groups)]
+	best := slices.MinFunc(last, func(a, b state) int {
+		return cmp.Or(cmp.Compare(b.worth, a.worth), cmp.Compare(a.cpus, b.cpus), cmp.Compare(a.memory, b.memory))
+	})
+	var chosen [][]int32
+	for i := len(k.groups); i > 0; i-- {
+		chosen = append(chosen, k.counts[best.counts:best.counts+len(k.groups[i-1].choices)])
+		best = k.layers[i-1][best.before]
+	}
+	slices.Reverse(chosen)
+	return slices.Concat(chosen...)
+}

@@ -1,0 +1,125 @@
+package artifact
+
+import "math"
+
+// point is a pair of prices, of a core and of memory.
+type point struct{ cpus, memory float64 }
+
+// bound is the largest worth that jobs could have together if they had to pay for what they take and what they leave over were paid for.
+// No choice for each job that fits the capacities is worth more, whatever the prices. The second result is what is left over
+// when every job has what is best for it, negative where that is too much: where the bound falls.
+func (k *knapsack) boundAt(price point) (bound float64, slack point) {
+	slack = point{float64(k.cpus), float64(k.memory)}
+	for _, g := range k.groups {
+		best, value := g.best(price)
+		n := float64(g.count)
+		bound += float64(n * value)
+		slack.cpus -= float64(n * float64(g.choices[best].cpus))
+		slack.memory -= float64(n * float64(g.choices[best].memory))
+	}
+	return bound + float64(price.cpus*float64(k.cpus)) + float64(price.memory*float64(k.memory)), slack
+}
+
+// best is the choice that is worth most after it has been paid for. Of equals, the first.
+func (g *group) best(price point) (index int, value float64) {
+	value = math.Inf(-1)
+	for i := range g.choices {
+		if v := g.choices[i].after(price); v > value {
+			index, value = i, v
+		}
+	}
+	return index, value
+}
+
+// after is what a choice is worth after it has been paid for.
+func (c *choice) after(price point) float64 {
+	return float64(c.worth) - float64(price.cpus*float64(c.cpus)) - float64(price.memory*float64(c.memory))
+}
+
+// Where the search for prices ends: the bound is then as good as exact.
+const (
+	mostCuts  = 120
+	leastArea = 1e-16 // of the first one
+)
+
+// findPrices minimises the bound, which is convex, by cutting planes through the centre of gravity of the area that is left.
+func (k *knapsack) findPrices() {
+	top := k.dearest()
+	k.prices = point{}
+	best, _ := k.boundAt(k.prices)
+	k.area = append(k.area[:0], point{0, 0}, point{1, 0}, point{1, 1}, point{0, 1})
+	for range mostCuts {
+		centre, size := centroid(k.area)
+		if size < leastArea {
+			return
+		}
+		price := point{centre.cpus * top.cpus, centre.memory * top.memory}
+		bound, slack := k.boundAt(price)
+		if bound < best {
+			best, k.prices = bound, price
+		}
+		if slack == (point{}) {
+			return
+		}
+		k.keepBelow(centre, point{slack.cpus * top.cpus, slack.memory * top.memory})
+	}
+}
+
+// dearest are prices at which no job takes more of anything than it must.
+func (k *knapsack) dearest() point {
+	top := point{math.SmallestNonzeroFloat32, math.SmallestNonzeroFloat32}
+	for _, g := range k.groups {
+		for _, a := range g.choices {
+			for _, b := range g.choices {
+				gain := float64(a.worth - b.worth)
+				if more := a.cpus - b.cpus; more > 0 {
+					top.cpus = max(top.cpus, gain/float64(more))
+				}
+				if more := a.memory - b.memory; more > 0 {
+					top.memory = max(top.memory, gain/float64(more))
+				}
+			}
+		}
+	}
+	return top
+}
+
+// keepBelow cuts off the side of the area towards which the bound rises.
+func (k *knapsack) keepBelow(through, slope point) {
+	height := func(p point) float64 {
+		return float64((p.cpus-through.cpus)*slope.cpus) + float64((p.memory-through.memory)*slope.memory)
+	}
+	k.cut = k.cut[:0]
+	for i, a := range k.area {
+		b := k.area[(i+1)%len(k.area)]
+		from, to := height(a), height(b)
+		if from <= 0 {
+			k.cut = append(k.cut, a)
+		}
+		if from < 0 && to > 0 || from > 0 && to < 0 {
+			t := from / (from - to)
+			k.cut = append(k.cut, point{a.cpus + float64(t*(b.cpus-a.cpus)), a.memory + float64(t*(b.memory-a.memory))})
+		}
+	}
+	k.area, k.cut = k.cut, k.area
+}
+
+// centroid is the centre of gravity of a convex area, and its size.
+func centroid(area []point) (centre point, size float64) {
+	if len(area) < 3 {
+		return point{}, 0
+	}
+	origin := area[0]
+	for i := 1; i+1 < len(area); i++ {
+		ax, ay := area[i].cpus-origin.cpus, area[i].memory-origin.memory
+		bx, by := area[i+1].cpus-origin.cpus, area[i+1].memory-origin.memory
+		part := (float64(ax*by) - float64(ay*bx)) / 2
+		size += part
+		centre.cpus += float64(part * (ax + bx) / 3)
+		centre.memory += float64(part * (ay + by) / 3)
+	}
+	if size <= 0 {
+		return point{}, 0
+	}
+	return point{origin.cpus + centre.cpus/size, origin.memory + centre.memory/size}, size
+}
