@@ -108,7 +108,7 @@ func TestADaysArrivalsFollowItsHours(t *testing.T) {
 	jobs := draw(t, workload.Config{Classes: metronome, Load: 100, Arrivals: workload.Daily, Seed: 5}, many)
 	inHour, days := [24]float64{}, jobs[many-1].Arrival/86400
 	for _, j := range jobs {
-		inHour[int(j.Arrival)/3600%24]++
+		inHour[int64(j.Arrival)/3600%24]++
 	}
 	for hour, want := range map[int]float64{3: 40, 10: 180, 12: 150, 20: 80} {
 		if got := inHour[hour] / days; math.Abs(got-want) > 0.1*want {
@@ -119,9 +119,11 @@ func TestADaysArrivalsFollowItsHours(t *testing.T) {
 
 // At one job in four days nearly every gap is longer than a day.
 func TestRareJobsFollowTheHoursToo(t *testing.T) {
+	jobs := draw(t, workload.Config{Classes: metronome, Load: 0.01, Arrivals: workload.Daily, Seed: 5}, many)
+	about(t, "load", many/(jobs[many-1].Arrival/3600), 0.01)
 	inHour := [24]float64{}
-	for _, j := range draw(t, workload.Config{Classes: metronome, Load: 0.01, Arrivals: workload.Daily, Seed: 5}, many) {
-		inHour[int(j.Arrival)/3600%24]++
+	for _, j := range jobs {
+		inHour[int64(j.Arrival)/3600%24]++
 	}
 	if ratio := inHour[10] / inHour[3]; math.Abs(ratio-4.5) > 0.5 {
 		t.Errorf("%g times as many at ten as at three, want 4.5", ratio)

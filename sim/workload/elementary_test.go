@@ -1,6 +1,9 @@
 package workload
 
 import (
+	"crypto/md5"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"testing"
@@ -44,6 +47,38 @@ func TestLogarithmsAndPowersHaveTheSameBitsEverywhere(t *testing.T) {
 	} {
 		if got := fmt.Sprintf("%x", c.got); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// Those that programs draw, many of them; the sum was taken where all of them were less than one unit in the last place off.
+func TestManyLogarithmsAndPowersHaveTheSameBitsEverywhere(t *testing.T) {
+	const many = 20000
+	sum := md5.New()
+	for i := range many {
+		u := (float64(i) + 0.5) / many
+		for _, x := range []float64{ln(u), exp(float64(20*u) - 10), pow10(1.5 + float64(2.5*u))} {
+			binary.Write(sum, binary.LittleEndian, x)
+		}
+	}
+	if got, want := hex.EncodeToString(sum.Sum(nil)), "0bbd052998740059c3d4eae6513874e7"; got != want {
+		t.Errorf("MD5 %s, want %s", got, want)
+	}
+}
+
+func TestNormalNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
+	const many = 100000
+	g, moments := seeded(3), [5]float64{}
+	for range many {
+		x, power := g.gauss(), 1.0
+		for k := range moments {
+			moments[k] += power / many
+			power *= x
+		}
+	}
+	for k, want := range []float64{1, 0, 1, 0, 3} {
+		if !(math.Abs(moments[k]-want) <= 0.05) {
+			t.Errorf("the mean of the power %d is %g, want about %g", k, moments[k], want)
 		}
 	}
 }

@@ -132,6 +132,17 @@ func TestDurationsOutsideTheRangeAreDropped(t *testing.T) {
 	}
 }
 
+func TestNeitherBoundOfTheDurationsIsKept(t *testing.T) {
+	entries := log(1, 1, 1)
+	for i, seconds := range []float64{100, 150, 200} {
+		entries[i].Duration = seconds
+	}
+	jobs, _ := kept(t, entries, workload.FromLog{Keep: workload.Range{Above: 100, Below: 200}})
+	if got := iterations(jobs); !slices.Equal(got, []int64{150}) {
+		t.Errorf("kept %v", got)
+	}
+}
+
 func TestTheWindowOfArrivalsHasItsBeginningButNotItsEnd(t *testing.T) {
 	jobs, dropped := kept(t, log(1, 2, 3, 4, 5), workload.FromLog{From: 1 * hour, To: 3 * hour})
 	if got := gpus(jobs); !slices.Equal(got, []int{2, 3}) || !slices.Equal(arrivals(jobs), []float64{0, hour}) {

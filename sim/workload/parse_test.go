@@ -61,7 +61,7 @@ func TestWrongOptionsAreErrorsThatSayWhatWouldBeRight(t *testing.T) {
 			"as in lognormal:30m,2.0 with a standard deviation from 0 to 10"},
 		{parseDurations, "uniform:2h-10m",
 			"durations = uniform:2h-10m: want lengths of time above 0, at most ten years, as in uniform:10m-2h, " +
-			"the shorter one first"},
+				"the shorter one first"},
 		{parseArrivals, "weekly", "arrivals = weekly: want poisson, static, uniform or daily"},
 		{parseAssign, "", "assign = : want split, random or roundrobin"},
 		{parseLogMix, "two", "gpus = two: want log, one, powers, powers-or-one, up or down"},
@@ -121,6 +121,8 @@ func TestAWorkloadThatCannotBeDrawnIsAnErrorThatSaysWhy(t *testing.T) {
 				"gnmt, transformer, lstm, m5, deepspeech; vision is none"},
 		{func(c *workload.Config) { c.Split = workload.Split{{"image", 40}} },
 			"split = image=40: want percentages that add up to 100; these to 40"},
+		{func(c *workload.Config) { c.Split = workload.Split{{"image", 40}, {"image", 60}} },
+			"split = image=40,image=60: want each family once, by its name"},
 		{func(c *workload.Config) { c.GPUs = "2" }, "gpus = 2: want one, paper, or GPUS=WEIGHT,… such as 1=70,2=10,4=15,8=5"},
 		{func(c *workload.Config) { c.Durations = "2h" },
 			"durations = 2h: want paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h"},
@@ -136,7 +138,9 @@ func TestAWorkloadThatCannotBeDrawnIsAnErrorThatSaysWhy(t *testing.T) {
 }
 
 func FuzzParseSplit(f *testing.F) {
-	for _, text := range []string{"20,70,10", "33,33,33", "image=50,language=50", "res18=50,gnmt=50", "0,0,1e2", "a=99.5,=1", ",,", "nan,inf,-0"} {
+	for _, text := range []string{
+		"20,70,10", "33,33,33", "image=50,language=50", "res18=50,gnmt=50", "0,0,1e2", "a=99.5,=1", ",,", "nan,inf,-0",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

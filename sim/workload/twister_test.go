@@ -3,6 +3,7 @@ package workload
 import (
 	"fmt"
 	"math"
+	"math/big"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -62,10 +63,24 @@ func TestTheGeneratorIsCPythonsBeyondItsFirstState(t *testing.T) {
 	}
 }
 
+// The second seed has more words than the state.
 func TestASeedMayHaveManyWords(t *testing.T) {
-	if got, want := draws(keyed([]uint32{12345, 0, 0, 1}), 3, unit),
-		"0.026075589700941593 0.40952324215624414 0.11618126623251224"; got != want {
-		t.Errorf("seed 2⁹⁶+12345: %s, want %s", got, want)
+	for _, c := range []struct {
+		base, power, more int64
+		want              string
+	}{
+		{2, 96, 12345, "0.026075589700941593 0.40952324215624414 0.11618126623251224"},
+		{3, 25000, 0, "0.9350715000567896 0.36677448808697266 0.8627140873699226"},
+	} {
+		n := new(big.Int).Exp(big.NewInt(c.base), big.NewInt(c.power), nil)
+		n.Add(n, big.NewInt(c.more))
+		var key []uint32
+		for mask := big.NewInt(1<<32 - 1); n.Sign() > 0; n.Rsh(n, 32) {
+			key = append(key, uint32(new(big.Int).And(n, mask).Uint64()))
+		}
+		if got := draws(keyed(key), 3, unit); got != c.want {
+			t.Errorf("seed %d^%d+%d: %s, want %s", c.base, c.power, c.more, got, c.want)
+		}
 	}
 }
 
