@@ -1,0 +1,150 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+// Check finds what is wrong with an experiment before anything is simulated.
+func (e Experiment) Check() error {
+	checks := []func() error{e.checkEngine, e.checkSchedules, e.checkWorkloads, e.checkWindow}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e Experiment) checkEngine() error {
+	switch {
+	case e.Engine != Production && e.Engine != Artifact:
+		return fmt.Errorf("engine %q: want %s or %s", e.Engine, Production, Artifact)
+	case e.Cluster.GPUs() <= 0:
+		return errors.New("the cluster has no GPUs: give it servers that have some")
+	case e.Round <= 0:
+		return fmt.Errorf("rounds of %s: want more than 0, 5m is usual", e.Round)
+	case e.Until < 0:
+		return fmt.Errorf("an end after %s: want more than 0, or 0 for none", e.Until)
+	case e.Parallel < 0:
+		return fmt.Errorf("%d simulations at a time: want 1 or more, or 0 for as many as there are processors", e.Parallel)
+	case e.Engine == Artifact && !e.Cluster.Equal():
+		return fmt.Errorf("cluster %s: the artifact engine knows equal servers only: make them so, or take the production engine", e.Cluster)
+	case e.Engine == Production && e.Reference != (Reference{}):
+		return errors.New("to be strict and to prioritize the window are things of the artifact engine: take that, or leave them out")
+	}
+	return nil
+}
+
+func (e Experiment) checkSchedules() error {
+	if len(e.Schedules) == 0 {
+		return errors.New("no schedule: want at least one policy and one allocator")
+	}
+	for i, s := range e.Schedules {
+		if slices.Contains(e.Schedules[:i], s) {
+			return fmt.Errorf("%s is there twice: name each once", s)
+		}
+		if err := e.Engine.checkSchedule(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e Engine) checkSchedule(s Schedule) error {
+	if err := oneOf("policy", s.Policy, e, Engine.Policies); err != nil {
+		return err
+	}
+	if err := oneOf("allocator", s.Allocator, e, Engine.Allocators); err != nil {
+		return err
+	}
+	if e == Production && s.Placement != "" {
+		return fmt.Errorf("placement %q: the production engine places jobs as the daemon does: leave it out, or take the artifact engine", s.Placement)
+	}
+	if e == Production {
+		return nil
+	}
+	return oneOf("placement", s.Placement, e, Engine.Placements)
+}
+
+// oneOf wants a name to be one that the engine knows. The error lists those, and says where the other engine would help.
+func oneOf(what, name string, engine Engine, names func(Engine) []string) error {
+	if slices.Contains(names(engine), name) {
+		return nil
+	}
+	hint := ""
+	if other := engine.other(); slices.Contains(names(other), name) {
+		hint = fmt.Sprintf(", or the %s engine, which has it", other)
+	}
+	return fmt.Errorf("%s %q: the %s engine has no such: want one of %s%s", what, name, engine, strings.Join(names(engine), ", "), hint)
+}
+
+func (e Experiment) checkWorkloads() error {
+	if len(e.Workloads) == 0 {
+		return errors.New("no workload: want jobs, or how they are drawn")
+	}
+	for _, w := range e.Workloads {
+		if err := e.checkWorkload(w); err != nil {
+			return fmt.Errorf("workload %s: %w", w.Name, err)
+		}
+	}
+	return nil
+}
+
+func (e Experiment) checkWorkload(w Workload) error {
+	if w.length() == 0 && e.Until == 0 && e.Window == (outcome.Window{}) {
+		return errors.New("it has no end: say how many jobs it has, which of them count (a window), or until when it is simulated")
+	}
+	if w.drawn() {
+		_, err := w.Source()
+		return err
+	}
+	return e.checkJobs(w)
+}
+
+// checkJobs finds jobs that cannot be simulated. Whoever has read them from a file can say more, namely the line.
+func (e Experiment) checkJobs(w Workload) error {
+	models := e.modelNames()
+	for _, job := range w.Jobs {
+		if !slices.Contains(models, job.Model) {
+			return fmt.Errorf("job %d: model %q: there is no such: want one of %s", job.ID, job.Model, strings.Join(models, ", "))
+		}
+		if most := e.Cluster.GPUs(); job.GPUs > most {
+			return fmt.Errorf("job %d: gpus = %d: the cluster has %d: leave the job out, or take a larger cluster", job.ID, job.GPUs, most)
+		}
+	}
+	return nil
+}
+
+// checkWindow wants every workload to have the jobs of the window, since figures of none would be no figures.
+func (e Experiment) checkWindow() error {
+	if e.Window == (outcome.Window{}) {
+		return nil
+	}
+	if e.Window.First < 0 || e.Window.End <= e.Window.First {
+		return fmt.Errorf("window %d-%d is empty: want the first ID that counts and, larger, the first that does not", e.Window.First, e.Window.End)
+	}
+	for _, w := range e.Workloads {
+		if first, end := w.ids(); end > 0 && (e.Window.First < first || e.Window.End > end) {
+			return fmt.Errorf("window %d-%d is not within workload %s, whose jobs are %d to %d: want %d-%d at most",
+				e.Window.First, e.Window.End, w.Name, first, end-1, first, end)
+		}
+	}
+	return nil
+}
+
+// ids is the range of the workload's job IDs, the end being the first beyond; 0, 0: without end.
+func (w Workload) ids() (first, end int) {
+	if w.drawn() {
+		return 0, w.Draw.Jobs
+	}
+	first, end = w.Jobs[0].ID, w.Jobs[0].ID+1
+	for _, job := range w.Jobs {
+		first, end = min(first, job.ID), max(end, job.ID+1)
+	}
+	return first, end
+}

@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"context"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/artifact"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/production"
+)
+
+// Engine is what simulates.
+type Engine string
+
+// The engines: the daemon's own rounds, and the published simulator's arithmetic.
+const (
+	Production Engine = "production"
+	Artifact   Engine = "artifact"
+)
+
+// Engines are the ones that there are.
+func Engines() []Engine { return []Engine{Production, Artifact} }
+
+// Policies are the names of the engine's policies.
+func (e Engine) Policies() []string {
+	if e == Artifact {
+		return words(artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF, artifact.Tetris)
+	}
+	var names []string
+	for _, p := range policy.Policies() {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// Allocators are the names of the engine's allocators.
+func (e Engine) Allocators() []string {
+	if e == Artifact {
+		return words(artifact.Proportional, artifact.Greedy, artifact.Tune, artifact.Opt)
+	}
+	var names []string
+	for _, a := range policy.Allocators() {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// Placements are the names of the engine's placements; none where it leaves no choice.
+func (e Engine) Placements() []string {
+	if e == Artifact {
+		return words(artifact.FirstFit, artifact.Consolidate)
+	}
+	return nil
+}
+
+func words[T ~string](terms ...T) []string {
+	var names []string
+	for _, t := range terms {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+func (e Engine) other() Engine {
+	if e == Artifact {
+		return Production
+	}
+	return Artifact
+}
+
+// simulate runs one cell on the experiment's engine.
+func (e Experiment) simulate(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
+	if e.Engine == Artifact {
+		return e.onArtifact(ctx, c, tell)
+	}
+	return e.onProduction(ctx, c, tell)
+}
+
+func (e Experiment) onArtifact(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
+	jobs, err := c.workload.Source()
+	if err != nil {
+		return outcome.Run{}, err
+	}
+	return artifact.Run(ctx, artifact.Config{
+		Cluster:    e.Cluster,
+		Ratio:      e.Ratio,
+		Policy:     artifact.Policy(c.schedule.Policy),
+		Allocator:  artifact.Allocator(c.schedule.Allocator),
+		Placement:  artifact.Placement(c.schedule.Placement),
+		Mode:       c.workload.mode(),
+		Jobs:       jobs,
+		Window:     e.Window,
+		Round:      e.Round.Seconds(),
+		Until:      e.Until.Seconds(),
+		Strict:     e.Reference.Strict,
+		Prioritize: e.Reference.Prioritize,
+		Detail:     e.Detail,
+		Progress:   tell,
+	})
+}
+
+// mode is how the artifact calls the way in which the jobs come.
+func (w Workload) mode() artifact.Mode {
+	switch {
+	case w.Static:
+		return artifact.Static
+	case w.drawn():
+		return artifact.Generated
+	default:
+		return artifact.Replay
+	}
+}
+
+func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
+	first, err := policy.ParsePolicy(c.schedule.Policy)
+	if err != nil {
+		return outcome.Run{}, err
+	}
+	much, err := policy.ParseAllocator(c.schedule.Allocator)
+	if err != nil {
+		return outcome.Run{}, err
+	}
+	jobs, err := c.workload.Source()
+	if err != nil {
+		return outcome.Run{}, err
+	}
+	return production.Run(ctx, production.Config{
+		Cluster:   e.Cluster,
+		Policy:    first,
+		Allocator: much,
+		Rules:     e.Site.Rules,
+		Profiles:  e.Site.Profiles,
+		Jobs:      jobs,
+		Window:    e.Window,
+		Round:     e.Round,
+		Until:     e.Until,
+		Slurm:     e.Site.Slurm,
+		AtRounds:  e.Site.AtRounds,
+		Detail:    e.Detail,
+		Progress:  tell,
+	})
+}

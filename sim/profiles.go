@@ -1,0 +1,64 @@
+package sim
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
+)
+
+// Profiles reads every profile of a folder, the files that end in .json, and gives them by model. The error names the file.
+func Profiles(folder fs.FS) (map[string]*sensitivity.Profile, error) {
+	files, err := fs.Glob(folder, "*.json")
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("no profile is there: want files that end in .json, see docs/profile-format.md")
+	}
+	profiles, from := make(map[string]*sensitivity.Profile), make(map[string]string)
+	for _, file := range files {
+		text, err := fs.ReadFile(folder, file)
+		if err != nil {
+			return nil, err
+		}
+		p, err := sensitivity.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("profile %s: %w", file, err)
+		}
+		if from[p.Model] != "" {
+			return nil, fmt.Errorf("profile %s: model = %s: %s has it already: keep one", file, p.Model, from[p.Model])
+		}
+		profiles[p.Model], from[p.Model] = p, file
+	}
+	return profiles, nil
+}
+
+// WithRestart is a copy of the profiles in which a restart costs every model the same: the save, and the way back to full speed.
+func WithRestart(profiles map[string]*sensitivity.Profile, save, start time.Duration) map[string]*sensitivity.Profile {
+	all := make(map[string]*sensitivity.Profile, len(profiles))
+	for model, p := range profiles {
+		own := *p
+		own.CheckpointSeconds, own.StartSeconds = save.Seconds(), start.Seconds()
+		all[model] = &own
+	}
+	return all
+}
+
+// Classes are the profiles' models as workloads draw them, in the order of their names: the family is the profile's task, and the iteration
+// takes as long as with the proportional share of the cluster's first servers.
+func Classes(profiles map[string]*sensitivity.Profile, on cluster.Cluster) []workload.Class {
+	server := on.Groups[0].Vector()
+	share := sensitivity.Share{Cores: float64(server.CPUs) / float64(server.GPUs), Memory: float64(server.Memory) / float64(server.GPUs)}
+	var classes []workload.Class
+	for _, model := range slices.Sorted(maps.Keys(profiles)) {
+		p := profiles[model]
+		classes = append(classes, workload.Class{
+			Name: model, Family: strings.ToLower(p.Task), Iteration: float64(p.Batch) / p.Rate(share),
+		})
+	}
+	return classes
+}

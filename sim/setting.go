@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+// setting says in an outcome what was simulated.
+func (e Experiment) setting(c cell) outcome.Setting {
+	return outcome.Setting{
+		Engine:         string(e.Engine),
+		Policy:         c.schedule.Policy,
+		Allocator:      c.schedule.Allocator,
+		Placement:      c.schedule.Placement,
+		Load:           c.workload.Load,
+		Split:          c.workload.Split,
+		Static:         c.workload.Static,
+		Workload:       c.workload.Name,
+		Cluster:        e.Cluster.String(),
+		Ratio:          e.Ratio,
+		Seed:           c.workload.Seed,
+		Window:         e.Window,
+		RoundSeconds:   e.Round.Seconds(),
+		RestartSeconds: e.restart(),
+		Until:          e.Until.Seconds(),
+		AtRounds:       e.Engine == Artifact || e.Site.AtRounds,
+		Strict:         e.Reference.Strict,
+		Prioritize:     e.Reference.Prioritize,
+	}
+}
+
+// restart is what a restart costs in seconds, the mean over the profiles where they differ.
+func (e Experiment) restart() float64 {
+	if e.Engine == Artifact {
+		return 0
+	}
+	sum := 0.0
+	for _, model := range e.modelNames() {
+		sum += e.Site.Profiles[model].RestartCost().Seconds()
+	}
+	return sum / float64(max(1, len(e.Site.Profiles)))
+}
+
+// modelNames are the models that can be simulated, ascending.
+func (e Experiment) modelNames() []string {
+	var names []string
+	if e.Engine == Production {
+		for name := range e.Site.Profiles {
+			names = append(names, name)
+		}
+	} else if set, err := models.Set(models.LeastRatio); err == nil {
+		for _, m := range set {
+			names = append(names, m.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// name is how errors call a simulation: fifo × tune at 9 jobs/h.
+func (e Experiment) name(c cell) string {
+	name := c.schedule.String()
+	if load := c.workload.Load; load > 0 {
+		name += fmt.Sprintf(" at %g jobs/h", load)
+	} else {
+		name += " on " + c.workload.Name
+	}
+	if e.seeds() > 1 {
+		name += fmt.Sprintf(", seed %d", c.workload.Seed)
+	}
+	return name
+}
+
+// String is the schedule as people write it: fifo × tune.
+func (s Schedule) String() string {
+	if s.Placement == "" {
+		return s.Policy + " × " + s.Allocator
+	}
+	return s.Policy + " × " + s.Allocator + " × " + s.Placement
+}
+
+// seeds is how many different ones there are.
+func (e Experiment) seeds() int {
+	seen := make(map[int64]bool)
+	for _, w := range e.Workloads {
+		seen[w.Seed] = true
+	}
+	return len(seen)
+}
