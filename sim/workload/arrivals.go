@@ -80,8 +80,8 @@ func equalGaps(load float64) clock {
 	}
 }
 
-// workday is the rate of arrivals in each hour from midnight, in percent of the day's mean. It is no measurement: it has the quiet
-// night, the two peaks and the long evening that operators of shared clusters report.
+// workday is the rate of arrivals in each hour from midnight, in percent of the day's mean. It is no measurement: a quiet
+// night, a peak before noon and one after, and a long evening.
 var workday = [24]float64{40, 40, 40, 40, 40, 40, 40, 60, 100, 150, 180, 180, 150, 150, 180, 180, 170, 150, 110, 90, 80, 70, 60, 60}
 
 // daily draws gaps as if the rate were the mean, and stretches them where it is lower.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
@@ -33,7 +34,7 @@ func (c *Class) iterations(seconds float64) int64 { return max(1, int64(seconds/
 // checkClasses finds what no workload can be drawn from.
 func checkClasses(classes []Class) error {
 	if len(classes) == 0 {
-		return fmt.Errorf("no classes: want at least one model that jobs may have")
+		return errors.New("no classes: want at least one model that jobs may have")
 	}
 	seen := make(map[string]bool, len(classes))
 	for i, c := range classes {

@@ -13,9 +13,9 @@ import (
 
 // FromLog is how jobs are made of a site's log, which knows no models. What may be empty says what that means.
 //
-// The artifact's workload with the GPUs of the Philly log is {GPUs: PowersOrOne, Limit: 16, Durations: PaperDurations, Keep:
-// PaperKeep(), Arrivals: Poisson, Load: …}; with its durations and arrivals too, {GPUs: Powers, Keep: PaperKeep(), From: 2400 h, To:
-// 3000 h, Jobs: 8000}. The entries have to stand in the order of the file.
+// The artifact's workload with the GPUs of the Philly log is {GPUs: PowersOrOne, Durations: "paper", Keep: PaperKeep(), Arrivals:
+// "poisson", Load: …}; that with its durations and arrivals too is {GPUs: Powers, Keep: PaperKeep(), From: 2400 h, To: 3000 h, Jobs:
+// 8000}, but for a job of the very second 2400 h, which the artifact drops. The entries have to stand in the order of the file.
 type FromLog struct {
 	Classes []Class
 	Split   Split  // empty: one part with all classes

@@ -26,7 +26,10 @@ func ParseSplit(text string) (Split, error) {
 	if err != nil {
 		return nil, err
 	}
-	return split, split.check()
+	if err := split.check(); err != nil {
+		return nil, err
+	}
+	return split, nil
 }
 
 func readSplit(text string) (Split, error) {

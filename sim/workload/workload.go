@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
@@ -16,7 +15,7 @@ import (
 type Config struct {
 	Classes []Class
 	Split   Split   // empty: one part with all classes
-	Load    float64 // jobs an hour, from 0.000001; no matter where arrivals are Static
+	Load    float64 // jobs an hour, from 0.000001; says nothing where arrivals are Static
 	Jobs    int     // how many; 0: without end
 	// Seed is CPython's: a number and its negative draw the same.
 	Seed      int64
@@ -89,8 +88,8 @@ func (g *generator) Next() (trace.Job, bool) {
 // longest is the longest duration of a job, in seconds: ten years. What is drawn beyond is drawn again.
 const longest = 10 * 365 * 24 * 3600
 
-// inRange says that x is a number from low to high.
-func inRange(x, low, high float64) bool { return x >= low && x <= high && !math.IsNaN(x) }
+// inRange says that x is from low to high; what is no number is in no range.
+func inRange(x, low, high float64) bool { return x >= low && x <= high }
 
 // wrong is the error of an option's value.
 func wrong(option, value, want string) error {
