@@ -78,9 +78,10 @@ func benchRound(b *testing.B, s *site) {
 	seen := s.play(64)
 	b.ReportAllocs()
 	round, changed, jobs := 0, 0, 0
+	var planner Planner
 	for b.Loop() {
 		c := seen[round%len(seen)]
-		plan := Decide(c, s.policy, s.alloc)
+		plan := planner.Decide(c, s.policy, s.alloc)
 		if err := Check(c, plan); err != nil {
 			b.Fatal(err)
 		}

@@ -1,17 +1,15 @@
 package policy
 
 import (
-	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// board is the working state of one Decide: who sits where with how much, and what is left. It is built from a snapshot, which
+// board is the working state of one round: who sits where with how much, and what is left. It is laid from a snapshot, which
 // it never changes, and read off into a Plan. Jobs are numbered by ID and servers by name, so that the order in which a snapshot
 // lists them cannot be seen in a plan.
 type board struct {
@@ -22,23 +20,38 @@ type board struct {
 	seats   []seat   // of each job
 	order   []int    // jobs in turn
 	rank    []int    // the turn of each job
-	crowd
+	hall
 	menus menus
+	past  past
 
 	now   *shelf // open servers by the GPUs that are free now
 	maybe *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
 	roomy set    // servers with more cores left than go with one GPU
 	calm  set    // servers that no job could use which waits for GPUs
 
-	index    map[string]int // server by name
-	stops    int            // running jobs that may still be stopped in this round
-	freed    int            // how often somebody has given something back
-	limit    limit          // what kept the job whose turn it is from taking another's place
-	tail     int            // nobody is loose from this turn on
-	reserved *reservation   // nodes kept free for a job that has waited too long
+	round    int          // counts up, so that what belongs to another round is known for it
+	stops    int          // running jobs that may still be stopped in this round
+	freed    int          // how often somebody has given something back
+	limit    limit        // what kept the job whose turn it is from taking another's place
+	tail     int          // nobody is loose from this turn on
+	reserved *reservation // nodes kept free for a job that has waited too long
 
 	stranded  int // GPUs that are free but cannot be given their proportional share
 	mayStrand int // how many jobs that cannot be asked to give back may strand
+
+	nodes []*Node // ascending in name
+	alone []int   // every server, so that a part of this is a list of one
+	line  line
+	ids   []int // of the jobs
+}
+
+// past is what the last round left: whoever is looked for is most likely there.
+type past struct {
+	ids   []int
+	seats []seat
+	order []int
+	here  []int // the number that each of its jobs has in this round; -1: gone
+	fresh []int // the jobs of this round that it did not know
 }
 
 // server is a node during the round.
@@ -50,6 +63,7 @@ type server struct {
 	loose gres.Vector // what running jobs hold that have not had their turn and may be displaced
 	// wished is what the jobs that start here would like beyond the least that they were given.
 	wished gres.Vector
+	lost   int   // see stranded
 	jobs   []int // those on it that are not fixed, ascending
 }
 
@@ -93,101 +107,131 @@ type seat struct {
 	why      string
 }
 
-func newBoard(c *Cluster, p Policy, a Allocator) *board {
-	b := &board{
-		c: c, alloc: a, crowd: newCrowd(), menus: menus{},
-		servers: make([]server, len(c.Nodes)), index: make(map[string]int, len(c.Nodes)),
-		jobs: byID(c.Jobs), seats: make([]seat, len(c.Jobs)),
-		stops: math.MaxInt,
-	}
+// lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of turns.
+func (b *board) lay(c *Cluster, p Policy, a Allocator) {
+	b.c, b.alloc = c, a
+	b.round++
+	b.stops, b.freed, b.limit, b.reserved = math.MaxInt, 0, none, nil
 	if c.Rules.MaxPreemptions > 0 {
 		b.stops = c.Rules.MaxPreemptions
 	}
 	b.setUp()
-	for i, j := range b.jobs {
-		b.seats[i].kind = b.kindOf(j)
-		if j.Running != nil {
-			b.seatRunning(i)
-		}
-	}
-	b.order, b.rank = p.turns(b.view())
-	b.tail = len(b.order)
-	return b
-}
-
-func byID(jobs []Job) []*Job {
-	sorted := make([]*Job, len(jobs))
-	for i := range jobs {
-		sorted[i] = &jobs[i]
-	}
-	slices.SortStableFunc(sorted, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) }) // most snapshots are in this order
-	return sorted
+	b.welcome()
+	b.shelve()
+	b.takeTurns(p)
 }
 
 // setUp stands up the empty servers.
 func (b *board) setUp() {
-	for i := range b.c.Nodes {
-		n := &b.c.Nodes[i]
-		b.servers[i] = server{Node: n, free: n.Total.Minus(n.Foreign), share: gres.Proportional(n.Total, 1)}
+	b.nodes = ascending(b.nodes, b.c.Nodes, byName)
+	if len(b.kinds) > many+len(b.c.Jobs) || !b.standsFor(b.nodes, b.alloc) {
+		b.build(b.nodes)
 	}
-	slices.SortFunc(b.servers, func(x, y server) int { return strings.Compare(x.Name, y.Name) })
-	b.shapeUp()
-	largest, gpus := 0, 0
-	for i := range b.servers {
+	if len(b.menus) > many || b.menus == nil {
+		b.menus = menus{}
+	}
+	for i, n := range b.nodes {
 		sv := &b.servers[i]
-		b.index[sv.Name] = i
-		largest = max(largest, sv.Total.GPUs)
-		gpus += sv.Total.GPUs
-		b.stranded += sv.stranded()
+		*sv = server{Node: n, shape: sv.shape, share: sv.share, free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
 	}
-	b.now, b.maybe, b.roomy = newShelf(len(b.servers), largest), newShelf(len(b.servers), largest), newSet(len(b.servers))
-	for i := range b.servers {
-		b.reshelve(i)
-	}
-	b.mayStrand = int(b.c.Rules.stranded() * float64(gpus))
+	b.mayStrand = int(b.c.Rules.stranded() * float64(b.total.GPUs))
 }
 
-// total is what all servers have.
-func (b *board) total() gres.Vector {
-	var sum gres.Vector
-	for i := range b.servers {
-		sum = sum.Plus(b.servers[i].Total)
-	}
-	return sum
-}
-
-// shapeUp numbers the shapes of servers: a gang runs on equal ones only.
-func (b *board) shapeUp() {
-	type shape struct {
-		total   gres.Vector
-		gpuType string
-	}
-	numbers := map[shape]int{}
-	for i := range b.servers {
-		sv := &b.servers[i]
-		s := shape{sv.Total, sv.GPUType}
-		if _, known := numbers[s]; !known {
-			numbers[s] = len(numbers)
+// welcome finds out of which kind every job is, and seats those that run.
+func (b *board) welcome() {
+	b.past.ids, b.ids = b.ids, b.past.ids
+	b.past.seats, b.seats = b.seats, b.past.seats
+	b.past.order, b.order = b.order, b.past.order
+	b.jobs = ascending(b.jobs, b.c.Jobs, byID)
+	b.ids, b.seats = resized(b.ids, len(b.jobs)), resized(b.seats, len(b.jobs))
+	b.past.here, b.past.fresh = resized(b.past.here, len(b.past.ids)), b.past.fresh[:0]
+	at := 0
+	for i, j := range b.jobs {
+		for ; at < len(b.past.ids) && b.past.ids[at] < j.ID; at++ {
+			b.past.here[at] = -1
 		}
-		sv.shape = numbers[s]
+		var was *seat
+		if at < len(b.past.ids) && b.past.ids[at] == j.ID {
+			was, b.past.here[at] = &b.past.seats[at], i
+			at++
+		} else {
+			b.past.fresh = append(b.past.fresh, i)
+		}
+		b.ids[i], b.seats[i] = j.ID, seat{kind: b.kindOf(j, was)}
+		if j.Running != nil {
+			b.seatRunning(i, was)
+		}
+	}
+	for ; at < len(b.past.ids); at++ {
+		b.past.here[at] = -1
+	}
+}
+
+// resized is a list of so many, in the memory of another where that will do.
+func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
+
+// shelve sorts the servers by what the seats leave.
+func (b *board) shelve() {
+	b.stranded = 0
+	for n := range b.servers {
+		sv := &b.servers[n]
+		sv.lost = sv.stranded()
+		b.stranded += sv.lost
+		if sv.Closed == "" {
+			b.reshelve(n)
+			continue
+		}
+		b.now.put(n, off)
+		b.maybe.put(n, off)
 	}
 }
 
 // seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on a node
 // which has left the cluster is not touched, since nobody knows what it holds.
-func (b *board) seatRunning(i int) {
+func (b *board) seatRunning(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
-	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.serversOf(j.Running.Nodes)
+	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
 	if len(s.servers) > 0 {
 		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
-		s.gain = s.menu.gainOf(j.Profile, s.size)
+		s.gain = s.gainAsIn(was, j)
 	}
 	s.was = s.gain
 	if j.mayStop(b.c) && len(s.servers) == len(j.Running.Nodes) {
 		s.standing = loose
 	}
-	b.occupy(i)
+	for _, n := range s.servers {
+		if s.standing == fixed {
+			b.servers[n].free = b.servers[n].free.Minus(s.size)
+			continue
+		}
+		b.servers[n].loose = b.servers[n].loose.Plus(s.size) // loose amounts are inside free: they are there for whoever goes first
+		b.servers[n].jobs = append(b.servers[n].jobs, i)
+	}
 }
+
+// gainAsIn is the gain with which running job j sits: that of its last seat where that was the same.
+func (s *seat) gainAsIn(was *seat, j *Job) float64 {
+	if was != nil && was.menu == s.menu && was.size == s.size {
+		return was.gain
+	}
+	return s.menu.gainOf(j.Profile, s.size)
+}
+
+// found finds the nodes of a placement by name, most likely where the last seat was.
+func (b *board) found(names []string, was *seat) []int {
+	if was != nil && slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
+		return was.servers
+	}
+	if len(names) == 1 {
+		if n, known := b.index[names[0]]; known {
+			return b.only(n)
+		}
+	}
+	return b.serversOf(names)
+}
+
+// only is a list of one server.
+func (b *board) only(n int) []int { return b.alone[n : n+1 : n+1] }
 
 // serversOf finds nodes by name; one that has left the cluster is left out.
 func (b *board) serversOf(names []string) []int {
@@ -212,13 +256,14 @@ func (b *board) book(i, sign int) {
 	held := s.size.Times(sign)
 	for _, n := range s.servers {
 		sv := &b.servers[n]
-		b.stranded -= sv.stranded()
 		if s.standing == loose {
-			sv.loose = sv.loose.Plus(held) // loose amounts are inside free: they are there for whoever goes first
+			sv.loose = sv.loose.Plus(held)
 		} else {
 			sv.free = sv.free.Minus(held)
 		}
-		b.stranded += sv.stranded()
+		b.stranded -= sv.lost
+		sv.lost = sv.stranded()
+		b.stranded += sv.lost
 		b.list(sv, i, sign)
 		b.reshelve(n)
 	}

@@ -54,7 +54,7 @@ type tally struct {
 func newChecker(c *Cluster) *checker {
 	k := &checker{
 		c: c, nodes: make(map[string]int, len(c.Nodes)), tallies: make([]tally, len(c.Nodes)),
-		jobs: byID(c.Jobs), decided: make([]bool, len(c.Jobs)),
+		jobs: ascending(nil, c.Jobs, byID), decided: make([]bool, len(c.Jobs)),
 	}
 	for i := range c.Nodes {
 		k.tallies[i] = tally{node: &c.Nodes[i], used: c.Nodes[i].Foreign}

@@ -12,14 +12,7 @@ import (
 // stay where they are unless a job that goes first needs the room, and the allocator says how much each gets. The result has
 // exactly one decision for every job, ascending in ID, and passes Check. The cluster is not changed.
 func Decide(c Cluster, p Policy, a Allocator) Plan {
-	b := newBoard(&c, p, a)
-	for _, i := range b.order {
-		b.turn(i)
-	}
-	b.catchUp()
-	b.explain()
-	a.finish(b)
-	return b.plan()
+	return new(Planner).Decide(c, p, a)
 }
 
 // turn gives job i what can be had when its turn comes.
@@ -151,9 +144,11 @@ func (b *board) goOn(i int) bool {
 	j, now := b.jobs[i], b.seats[i]
 	b.vacate(i)
 	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) {
-		b.seats[i] = seat{kind: now.kind}
-		b.seatRunning(i)
-		b.reseat(i, kept, sensitivity.Option{Size: b.seats[i].size, Gain: b.seats[i].gain})
+		b.seats[i] = seat{
+			kind: now.kind, standing: kept, servers: was, size: j.Running.PerNode, gain: now.was, was: now.was,
+			menu: b.menu(now.kind, j.Running.PerNode.GPUs, was[0]),
+		}
+		b.occupy(i)
 		b.stops++
 		b.freed++
 		return true

@@ -40,16 +40,20 @@ func (v *view) filled() []float64 {
 // queue lists the jobs in the order of FIFO, after those that run and are not to be touched: what these hold is given, whoever
 // came first.
 func (v *view) queue() []int {
+	var l line
+	l.begin(v.jobs)
 	p := FIFO()
-	return v.inLine(func(i int) float64 {
+	for i := range v.jobs {
 		switch v.seats[i].standing {
 		case fixed:
-			return math.Inf(-1)
+			l.add(entry{math.Inf(-1), i})
 		case loose:
-			return p.key(i, v) - p.stake(i, v)
+			l.add(entry{p.key(i, v) - p.stake(i, v), i})
+		default:
+			l.add(entry{p.key(i, v), i})
 		}
-		return p.key(i, v)
-	})
+	}
+	return l.end(nil)
 }
 
 // owed is the proportional share of job i, in all, of the servers that it may use; nothing where it cannot run.
@@ -72,7 +76,7 @@ type parts struct{ gpus, cpus, memory float64 }
 
 // part is what parts of the whole cluster an amount is.
 func (v *view) part(amount gres.Vector) parts {
-	all := v.whole
+	all := v.total
 	return parts{
 		over(float64(amount.GPUs), float64(all.GPUs)), over(float64(amount.CPUs), float64(all.CPUs)),
 		over(float64(amount.Memory), float64(all.Memory)),

@@ -39,11 +39,10 @@ func (b *board) reasonFor(i int) answer {
 	if why := b.jobs[i].Barred; why != "" {
 		return answer{Barred, why}
 	}
-	if s.kind.told[s.limit] == nil {
-		a := b.lacks(i)
-		s.kind.told[s.limit] = &a
+	if told := &s.kind.told[s.limit]; told.reason == "" {
+		*told = b.lacks(i)
 	}
-	return *s.kind.told[s.limit]
+	return s.kind.told[s.limit]
 }
 
 // lacks finds out what is missing for job i.

@@ -13,8 +13,9 @@ type kind struct {
 	kindKey
 	ways   []way
 	menus  []servedMenu
+	round  int // the following are of this round
 	denial denial
-	told   [limits]*answer // why they wait
+	told   [limits]answer // why they wait
 }
 
 type kindKey struct {
@@ -34,11 +35,33 @@ type servedMenu struct {
 
 // zone is the servers that jobs with the same constraints may use, open or not.
 type zone struct {
-	number  int
-	like    *Job // one that has these constraints
-	servers set
-	largest int         // GPUs of the largest of them
-	total   gres.Vector // what they have together
+	gpuType                string
+	features, only, except words
+	servers                set
+	largest                int         // GPUs of the largest of them
+	total                  gres.Vector // what they have together
+	round                  int         // of its number
+	number                 int         // in the order in which jobs of a round come with zones
+}
+
+// words are a list of names, and where it was last seen: the jobs of one snapshot often share theirs.
+type words struct {
+	list  []string
+	seen  *string // its first in a snapshot
+	round int     // of that snapshot
+}
+
+func (w *words) are(list []string, round int) bool {
+	switch {
+	case len(list) != len(w.list):
+		return false
+	case len(list) == 0 || w.round == round && w.seen == &list[0]:
+		return true
+	case !slices.Equal(w.list, list):
+		return false
+	}
+	w.round, w.seen = round, &list[0]
+	return true
 }
 
 // zoneKey tells most zones apart without comparing whole lists.
@@ -49,21 +72,50 @@ type zoneKey struct {
 
 // crowd sorts jobs into kinds and zones.
 type crowd struct {
-	kinds  map[kindKey]*kind
-	zones  map[zoneKey][]*zone
-	number int // of zones
+	kinds    map[kindKey]*kind
+	zones    map[zoneKey][]*zone
+	numbered int // zones that have been given a number, in all rounds
 }
 
 func newCrowd() crowd { return crowd{kinds: map[kindKey]*kind{}, zones: map[zoneKey][]*zone{}} }
 
-func (b *board) kindOf(j *Job) *kind {
+// kindOf finds the kind of a job, most likely that of its last seat.
+func (b *board) kindOf(j *Job, was *seat) *kind {
+	if was != nil && was.kind.has(j, b.round) {
+		b.meet(was.kind)
+		return was.kind
+	}
 	key := kindKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.Saves, b.zoneOf(j)}
 	k, known := b.kinds[key]
 	if !known {
-		k = &kind{kindKey: key, ways: waysOf(j, key.zone.largest), denial: denial{freed: -1}}
+		k = &kind{kindKey: key, ways: waysOf(j, key.zone.largest)}
 		b.kinds[key] = k
 	}
+	b.meet(k)
 	return k
+}
+
+// has says whether job j is of kind k.
+func (k *kind) has(j *Job, round int) bool {
+	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes && k.saves == j.Saves &&
+		k.zone.has(j, round)
+}
+
+// has says whether job j has the constraints of zone z.
+func (z *zone) has(j *Job, round int) bool {
+	return z.gpuType == j.GPUType && z.features.are(j.Features, round) && z.only.are(j.Only, round) && z.except.are(j.Except, round)
+}
+
+// meet prepares a kind of which a job has come for this round.
+func (b *board) meet(k *kind) {
+	if k.round == b.round {
+		return
+	}
+	k.round, k.denial, k.told = b.round, denial{freed: -1}, [limits]answer{}
+	if z := k.zone; z.round != b.round {
+		z.round, z.number = b.round, b.numbered
+		b.numbered++
+	}
 }
 
 func (b *board) zoneOf(j *Job) *zone {
@@ -72,7 +124,7 @@ func (b *board) zoneOf(j *Job) *zone {
 		len(j.Features), len(j.Only), len(j.Except),
 	}
 	for _, z := range b.zones[key] {
-		if alike(z.like, j) {
+		if z.has(j, b.round) {
 			return z
 		}
 	}
@@ -88,19 +140,11 @@ func first(list []string) string {
 	return list[0]
 }
 
-// alike says whether two jobs of one zoneKey have the same constraints.
-func alike(x, y *Job) bool {
-	return same(x.Features, y.Features) && same(x.Only, y.Only) && same(x.Except, y.Except)
-}
-
-// same compares two lists of one length; jobs of one partition often share theirs.
-func same(x, y []string) bool {
-	return len(x) == 0 || &x[0] == &y[0] || slices.Equal(x, y)
-}
-
 func (b *board) newZone(j *Job) *zone {
-	z := &zone{number: b.number, like: j, servers: newSet(len(b.servers))}
-	b.number++
+	z := &zone{
+		gpuType: j.GPUType, features: words{list: slices.Clone(j.Features)}, only: words{list: slices.Clone(j.Only)},
+		except: words{list: slices.Clone(j.Except)}, servers: newSet(len(b.servers)),
+	}
 	admit := func(n int) {
 		if sv := &b.servers[n]; suits(j, sv.Node) {
 			z.servers.add(n)

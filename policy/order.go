@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // Policy says who goes first. A new one is a key of a few lines.
@@ -25,15 +23,13 @@ type Policy struct {
 // some policies compute from all jobs before the first key.
 type view struct {
 	*board
-	whole  gres.Vector // what the cluster has
-	share  float64     // of its GPUs, if every job had as many
-	before []float64   // of each job, see filled
-	pack   *packing    // see packed
+	share  float64   // of the cluster's GPUs, if every job had as many
+	before []float64 // of each job, see filled
+	pack   *packing  // see packed
 }
 
 func (b *board) view() *view {
-	whole := b.total()
-	return &view{board: b, whole: whole, share: float64(whole.GPUs) / float64(max(1, len(b.jobs)))}
+	return &view{board: b, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)))}
 }
 
 // loss is the running time, in seconds, that a restart of job i costs.
@@ -133,42 +129,88 @@ func remainingOrHalf(j *Job) time.Duration {
 	return remaining(j)
 }
 
-// turns lists the jobs in the order of p, and the turn of each. Every order ends in the job ID, in which the jobs come.
-func (p Policy) turns(v *view) (order, rank []int) {
-	order = v.inLine(func(i int) float64 {
-		if v.jobs[i].Running != nil {
-			return p.key(i, v) - p.stake(i, v)
+// takeTurns puts the jobs in the order of p. Every order ends in the job ID, in which the jobs come.
+func (b *board) takeTurns(p Policy) {
+	v := b.view()
+	b.line.begin(b.jobs)
+	for _, i := range b.expected() {
+		key := p.key(i, v)
+		if b.jobs[i].Running != nil {
+			key -= p.stake(i, v)
 		}
-		return p.key(i, v)
-	})
-	rank = make([]int, len(order))
-	for at, i := range order {
-		rank[i] = at
+		b.line.add(entry{key, i})
 	}
-	return order, rank
+	b.order = b.line.end(b.order)
+	b.rank = resized(b.rank, len(b.order))
+	for at, i := range b.order {
+		b.rank[i] = at
+	}
+	b.tail = len(b.order)
 }
 
-// inLine lists the jobs by a key, equal ones by arrival, then by ID.
-func (v *view) inLine(key func(i int) float64) []int {
-	entries := make([]entry, len(v.jobs))
-	for i, j := range v.jobs {
-		entries[i] = entry{key(i), j.Arrival, i}
+// expected is the order of the last round, and then those who have come since.
+func (b *board) expected() []int {
+	order := b.past.order[:0]
+	for _, was := range b.past.order {
+		if i := b.past.here[was]; i >= 0 {
+			order = append(order, i)
+		}
 	}
-	slices.SortFunc(entries, entry.compare)
-	order := make([]int, len(entries))
-	for at, e := range entries {
-		order[at] = e.job
-	}
-	return order
+	return append(order, b.past.fresh...)
+}
+
+// line puts jobs in order by a key, equal ones by arrival, then by ID: fast, where they come almost in order.
+type line struct {
+	jobs         []*Job
+	kept, strays []entry
 }
 
 // entry is a job in line.
 type entry struct {
-	key     float64
-	arrival time.Time
-	job     int
+	key float64
+	job int
 }
 
-func (e entry) compare(f entry) int {
-	return cmp.Or(cmp.Compare(e.key, f.key), e.arrival.Compare(f.arrival), cmp.Compare(e.job, f.job))
+// nearby is how many places an entry may be from its place to be put there at once.
+const nearby = 16
+
+// add puts an entry in its place, or aside where that is too far from the end.
+func (l *line) add(e entry) {
+	at := len(l.kept)
+	for ; at > 0 && l.compare(e, l.kept[at-1]) < 0; at-- {
+		if len(l.kept)-at == nearby {
+			l.strays = append(l.strays, e)
+			return
+		}
+	}
+	l.kept = slices.Insert(l.kept, at, e)
+}
+
+// begin empties the line.
+func (l *line) begin(jobs []*Job) { l.jobs, l.kept, l.strays = jobs, l.kept[:0], l.strays[:0] }
+
+// end lists the jobs in order, in the memory of another list.
+func (l *line) end(order []int) []int {
+	slices.SortFunc(l.strays, l.compare)
+	order, strays := order[:0], l.strays
+	for _, e := range l.kept {
+		for len(strays) > 0 && l.compare(strays[0], e) < 0 {
+			order, strays = append(order, strays[0].job), strays[1:]
+		}
+		order = append(order, e.job)
+	}
+	for _, e := range strays {
+		order = append(order, e.job)
+	}
+	return order
+}
+
+func (l *line) compare(e, f entry) int {
+	switch {
+	case e.key < f.key:
+		return -1
+	case e.key > f.key:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(e.key, f.key), l.jobs[e.job].Arrival.Compare(l.jobs[f.job].Arrival), cmp.Compare(e.job, f.job))
 }

@@ -1,0 +1,101 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Planner decides one round after the other. It is faster at it than Decide, since it keeps what it has worked out: menus, which
+// servers suit whom, who was where, in which order the jobs were. It believes none of it before it has compared it with the snapshot,
+// so its plans are those of Decide. Profiles must not change under their pointers. The zero value works; it is not for
+// several goroutines at once.
+type Planner struct{ board board }
+
+// Decide plans one round, as the function of this name does.
+func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
+	b := &pl.board
+	b.lay(&c, p, a)
+	for _, i := range b.order {
+		b.turn(i)
+	}
+	b.catchUp()
+	b.explain()
+	a.finish(b)
+	return b.plan()
+}
+
+// hall is what stays as it is as long as the nodes and the allocator do: who may use which servers, and with what.
+type hall struct {
+	nodes   []Node // as they were when it was built, ascending in name
+	alloc   string
+	index   map[string]int // server by name
+	largest int            // GPUs of the largest server
+	total   gres.Vector    // of all servers
+	crowd
+}
+
+// many is how many kinds of jobs are kept beyond what a snapshot can have, before they are forgotten.
+const many = 4096
+
+// standsFor says whether the hall is that of other nodes, too. Whether they are open and what is held on them does not matter.
+func (h *hall) standsFor(nodes []*Node, a Allocator) bool {
+	return h.alloc == a.Name && slices.EqualFunc(h.nodes, nodes, func(was Node, is *Node) bool {
+		return was.Name == is.Name && was.Total == is.Total && was.GPUType == is.GPUType && slices.Equal(was.Features, is.Features)
+	})
+}
+
+// build makes the hall, and servers to stand in it, anew.
+func (b *board) build(nodes []*Node) {
+	b.hall = hall{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), crowd: newCrowd()}
+	for i, n := range nodes {
+		was := *n
+		was.Features = slices.Clone(n.Features)
+		b.hall.nodes = append(b.hall.nodes, was)
+		b.index[n.Name] = i
+		b.largest = max(b.largest, n.Total.GPUs)
+		b.total = b.total.Plus(n.Total)
+	}
+	b.servers, b.alone = make([]server, len(nodes)), make([]int, len(nodes))
+	for i, n := range nodes {
+		b.servers[i].share, b.alone[i] = gres.Proportional(n.Total, 1), i
+	}
+	b.shapeUp()
+	b.now, b.maybe, b.roomy = newShelf(len(nodes), b.largest), newShelf(len(nodes), b.largest), newSet(len(nodes))
+	b.seats, b.ids, b.order = nil, nil, nil // their kinds are those of the old hall
+}
+
+// shapeUp numbers the shapes of servers: a gang runs on equal ones only.
+func (b *board) shapeUp() {
+	type shape struct {
+		total   gres.Vector
+		gpuType string
+	}
+	numbers := map[shape]int{}
+	for i := range b.hall.nodes {
+		n := &b.hall.nodes[i]
+		s := shape{n.Total, n.GPUType}
+		if _, known := numbers[s]; !known {
+			numbers[s] = len(numbers)
+		}
+		b.servers[i].shape = numbers[s]
+	}
+}
+
+// ascending lists what there is in the order of a comparison, in the memory of a list that is not needed any more. Most
+// snapshots are in order.
+func ascending[T any](list []*T, all []T, compare func(x, y *T) int) []*T {
+	list = slices.Grow(list[:0], len(all))[:len(all)]
+	for i := range all {
+		list[i] = &all[i]
+	}
+	if !slices.IsSortedFunc(list, compare) {
+		slices.SortStableFunc(list, compare)
+	}
+	return list
+}
+
+func byID(x, y *Job) int { return cmp.Compare(x.ID, y.ID) }
+
+func byName(x, y *Node) int { return cmp.Compare(x.Name, y.Name) }
