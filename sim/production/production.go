@@ -78,9 +78,10 @@ func (c *Config) check() error {
 	if c.Poll == 0 {
 		c.Poll = DefaultPoll
 	}
+	if err := c.Cluster.Check(); err != nil {
+		return err
+	}
 	switch {
-	case c.Cluster.GPUs() == 0:
-		return errors.New("cluster: no GPUs")
 	case len(c.Profiles) == 0:
 		return errors.New("profiles: none given")
 	case c.Round < time.Second:

@@ -40,10 +40,17 @@ func costing(t testing.TB, checkpoint, start float64) map[string]*sensitivity.Pr
 	return read
 }
 
+// servers is a cluster of so many equal servers.
+func servers(n, gpus, cpus int, memory float64) cluster.Cluster {
+	return cluster.Cluster{Groups: []cluster.Group{{
+		Servers: n, GPUs: gpus, CPUs: cpus, Memory: memory, Storage: cluster.DefaultStorage, Network: cluster.DefaultNetwork,
+	}}}
+}
+
 // small is two of the paper's servers under FIFO and Tune, without any cost.
 func small(t testing.TB, jobs ...trace.Job) Config {
 	return Config{
-		Cluster: cluster.Cluster{Groups: []cluster.Group{{Servers: 2, GPUs: 8, CPUs: 24, Memory: 500}}},
+		Cluster: servers(2, 8, 24, 500),
 		Policy:  policy.FIFO(), Allocator: policy.Tune(), Profiles: costing(t, 0, 0), Jobs: trace.Of(jobs),
 	}
 }
@@ -215,7 +222,7 @@ func TestWhatCannotBeSimulatedIsRefusedByName(t *testing.T) {
 		{"no work", with(trace.Job{ID: 3, Model: "lstm", GPUs: 1}), "job 3: 0 iterations of lstm take 0 s: want at least one"},
 		{"endless work", with(trace.Job{ID: 3, Model: "lstm", GPUs: 1, Iterations: math.MaxInt64}), "job 3: 9223372036854775807 iterations"},
 		{"arrivals that go back", with(res18(0, 500, 1), res18(1, 400, 1)), "job 1 arrives at 400 s, before"},
-		{"no cluster", func(c *Config) { c.Cluster = cluster.Cluster{} }, "cluster: no GPUs"},
+		{"no cluster", func(c *Config) { c.Cluster = cluster.Cluster{} }, "cluster: no group of servers: want one at least"},
 		{"no profiles", func(c *Config) { c.Profiles = nil }, "profiles: none given"},
 		{"a round of no time", func(c *Config) { c.Round = time.Millisecond }, "round = 1ms: want at least 1s"},
 		{"a poll longer than the round", func(c *Config) { c.Poll = time.Hour }, "poll = 1h0m0s: want a time up to the round of 5m0s"},
@@ -257,7 +264,7 @@ func TestAGangOfTwoServersRunsOnBoth(t *testing.T) {
 
 func TestServersOfAllGroupsAreUsed(t *testing.T) {
 	c := small(t, trace.Job{ID: 0, Model: "res50", GPUs: 8, Iterations: 1000}, trace.Job{ID: 1, Model: "lstm", GPUs: 4, Iterations: 1e6})
-	c.Cluster.Groups = []cluster.Group{{Servers: 1, GPUs: 8, CPUs: 24, Memory: 500}, {Servers: 1, GPUs: 4, CPUs: 16, Memory: 256}}
+	c.Cluster.Groups = append(servers(1, 8, 24, 500).Groups, servers(1, 4, 16, 256).Groups...)
 	c.Detail = true
 	run := simulate(t, c)
 	if len(run.Spans) != 2 || run.Spans[1].Server != 1 || run.GPUs != 12 || run.CPUs != 40 || run.Memory != 756 {

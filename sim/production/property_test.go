@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
-	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 	"pgregory.net/rapid"
@@ -26,7 +25,7 @@ func anyConfig(t *rapid.T, profiles *testing.T) (Config, []trace.Job) {
 		}
 	}
 	return Config{
-		Cluster:   cluster.Cluster{Groups: []cluster.Group{{Servers: rapid.IntRange(2, 3).Draw(t, "servers"), GPUs: 8, CPUs: 24, Memory: 500}}},
+		Cluster:   servers(rapid.IntRange(2, 3).Draw(t, "servers"), 8, 24, 500),
 		Policy:    rapid.SampledFrom(policy.Policies()).Draw(t, "policy"),
 		Allocator: rapid.SampledFrom(policy.Allocators()).Draw(t, "allocator"),
 		Profiles:  costing(profiles, rapid.Float64Range(0, 30).Draw(t, "save"), rapid.Float64Range(0, 60).Draw(t, "start")),

@@ -49,7 +49,7 @@ type shape struct {
 }
 
 func newSite(config Config) *site {
-	s := &site{Config: config, clock: slurmtest.NewClock(opening()), servers: map[string]int{}}
+	s := &site{Config: config, clock: slurmtest.NewClock(opening()), servers: map[string]int{}, run: blank(config)}
 	nodes := s.build()
 	s.slurm = slurmtest.New(s.clock, slurmtest.Options{
 		Nodes: nodes, SchedulerDelay: orNone(config.Slurm.Scheduler), Teardown: orNone(config.Slurm.Teardown), Ended: s.ended,
@@ -73,22 +73,31 @@ func orNone(d time.Duration) time.Duration {
 	return d
 }
 
-// build makes the servers. Their names sort as they are numbered, over all groups.
+// build makes the servers.
 func (s *site) build() []bridge.Node {
+	for _, g := range s.Cluster.Groups {
+		s.shapes = append(s.shapes, shape{g.Vector(), g.Servers})
+	}
 	var nodes []bridge.Node
-	for k, g := range s.Cluster.Groups {
-		total := gres.Vector{GPUs: g.GPUs, CPUs: g.CPUs, Memory: gres.Memory(math.Round(g.Memory * float64(gres.Gigabyte)))}
-		s.shapes = append(s.shapes, shape{total, g.Servers})
-		for i := range g.Servers {
-			name := fmt.Sprintf("g%03dn%06d", k, i)
-			s.servers[name] = len(nodes)
-			nodes = append(nodes, bridge.Node{
-				Name: name, Total: total, GPUType: g.GPUType, Features: g.Features, Partitions: []string{partition},
-			})
-			s.run.GPUs, s.run.CPUs, s.run.Memory = s.run.GPUs+g.GPUs, s.run.CPUs+g.CPUs, s.run.Memory+g.Memory
-		}
+	for i, server := range s.Cluster.Nodes() {
+		g := s.Cluster.Groups[server.Group]
+		s.servers[server.Name] = i
+		nodes = append(nodes, bridge.Node{
+			Name: server.Name, Total: g.Vector(), GPUType: g.GPUType, Features: g.Features, Partitions: []string{partition},
+		})
 	}
 	return nodes
+}
+
+// blank is the outcome before anything has happened.
+func blank(c Config) outcome.Run {
+	return outcome.Run{
+		Setting: outcome.Setting{
+			Engine: "production", Policy: c.Policy.Name, Allocator: c.Allocator.Name, Cluster: c.Cluster.String(), Window: c.Window,
+			RoundSeconds: c.Round.Seconds(), Until: c.Until.Seconds(), AtRounds: c.AtRounds,
+		},
+		GPUs: c.Cluster.GPUs(), CPUs: c.Cluster.CPUs(), Memory: c.Cluster.Memory(),
+	}
 }
 
 // profile finds a profile by the name in a job's comment.
