@@ -42,8 +42,8 @@ type Settings struct {
 	Shadow                   bool          // plan and report, and write nothing to Slurm
 }
 
-// Runner runs rounds. It holds nothing from one to the next but the number of the last round, and what it has read of texts that have
-// not changed since: what must be known is observed, or in the ledger.
+// Runner runs rounds. What must be known from one to the next is observed, or in the ledger; the Runner holds no more than the number of
+// the last round, and what it can work out again: what texts say that have not changed, and what the planner has computed.
 type Runner struct {
 	Slurm    Slurm
 	Ledger   Ledger
@@ -53,7 +53,8 @@ type Runner struct {
 	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
 	Last int
 
-	texts texts
+	texts   texts
+	planner policy.Planner
 }
 
 // Round runs one round from observation to settlement. On an error the round ended there; the report says what was done until
@@ -134,7 +135,7 @@ func (t *turn) observe(ctx context.Context, old map[int]Record) error {
 
 func (t *turn) decide() error {
 	t.report.Snapshot = t.snapshot(t.scene, t.records)
-	t.report.Plan = policy.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
 	t.phase("decide")
 	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
 		return fmt.Errorf("check the plan: %w", err)
