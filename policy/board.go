@@ -32,9 +32,14 @@ type board struct {
 	round    int          // counts up, so that what belongs to another round is known for it
 	stops    int          // running jobs that may still be stopped in this round
 	freed    int          // how often somebody has given something back
+	filled   int          // how often that was when those who wait were last offered it
 	limit    limit        // what kept the job whose turn it is from taking another's place
 	tail     int          // nobody is loose from this turn on
 	reserved *reservation // nodes kept free for a job that has waited too long
+
+	stopped []int // running jobs that do not go on as they were, and some that were let go on
+	started []int // jobs whose size is free to choose, and some that were such
+	stirred set   // servers where they are or were
 
 	stranded  int // GPUs that are free but cannot be given their proportional share
 	mayStrand int // how many jobs that cannot be asked to give back may strand
@@ -71,7 +76,7 @@ type server struct {
 func (s *server) open() gres.Vector { return s.free.Minus(s.loose) }
 
 // standing says how a job stands during the round.
-type standing int
+type standing uint8
 
 const (
 	waits standing = iota // not granted, so far
@@ -82,7 +87,7 @@ const (
 )
 
 // limit is what keeps a job from taking the place of others.
-type limit int
+type limit uint8
 
 const (
 	none   limit = iota
@@ -94,24 +99,24 @@ const (
 // seat is how one job stands and what it has been given.
 type seat struct {
 	kind     *kind
-	standing standing
-	stopped  bool        // a running job that does not go on as it was
-	cleared  bool        // others were stopped so that it fits just here
-	limit    limit       // of a job that waits
+	menu     *menu       // of the first of its servers
+	told     *answer     // why it waits or was stopped; nil: nothing
 	servers  []int       // ascending
 	size     gres.Vector // on each server
 	gain     float64
 	was      float64 // the gain of a running job as the round found it
-	menu     *menu   // of the first of its servers
-	reason   Reason
-	why      string
+	standing standing
+	limit    limit // of a job that waits
+	stopped  bool  // a running job that does not go on as it was
+	cleared  bool  // others were stopped so that it fits just here
 }
 
 // lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of turns.
 func (b *board) lay(c *Cluster, p Policy, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
-	b.stops, b.freed, b.limit, b.reserved = math.MaxInt, 0, none, nil
+	b.stops, b.freed, b.filled, b.limit, b.reserved = math.MaxInt, 0, 0, none, nil
+	b.stopped, b.started = b.stopped[:0], b.started[:0]
 	if c.Rules.MaxPreemptions > 0 {
 		b.stops = c.Rules.MaxPreemptions
 	}
@@ -157,7 +162,9 @@ func (b *board) welcome() {
 		} else {
 			b.past.fresh = append(b.past.fresh, i)
 		}
-		b.ids[i], b.seats[i] = j.ID, seat{kind: b.kindOf(j, was)}
+		s := &b.seats[i]
+		*s = seat{}
+		b.ids[i], s.kind = j.ID, b.kindOf(j, was)
 		if j.Running != nil {
 			b.seatRunning(i, was)
 		}
@@ -173,6 +180,7 @@ func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 // shelve sorts the servers by what the seats leave.
 func (b *board) shelve() {
 	b.stranded = 0
+	clear(b.stirred)
 	for n := range b.servers {
 		sv := &b.servers[n]
 		sv.lost = sv.stranded()
@@ -301,6 +309,30 @@ func (b *board) reseat(i int, to standing, o sensitivity.Option) {
 	s := &b.seats[i]
 	s.standing, s.size, s.gain = to, o.Size, o.Gain
 	b.occupy(i)
+	if to == fresh {
+		b.stir(i)
+	}
+}
+
+// keep lets running job i, whose turn it is, stay as it is: nobody may displace it any more.
+func (b *board) keep(i int) {
+	s := &b.seats[i]
+	s.standing = kept
+	for _, n := range s.servers {
+		sv := &b.servers[n]
+		sv.loose, sv.free = sv.loose.Minus(s.size), sv.free.Minus(s.size)
+		if sv.Closed == "" {
+			b.maybe.put(n, sv.free.GPUs)
+		}
+	}
+}
+
+// stir notes that the size of job i is free to choose.
+func (b *board) stir(i int) {
+	b.started = append(b.started, i)
+	for _, n := range b.seats[i].servers {
+		b.stirred.add(n)
+	}
 }
 
 // seatAt puts job i, which has no seat, on servers with size o.
@@ -309,6 +341,7 @@ func (b *board) seatAt(i int, servers []int, o sensitivity.Option) {
 	s.standing, s.servers, s.size, s.gain = fresh, servers, o.Size, o.Gain
 	s.menu = b.menu(s.kind, o.Size.GPUs, servers[0])
 	b.occupy(i)
+	b.stir(i)
 }
 
 // unseat takes job i off its servers.
@@ -324,8 +357,9 @@ func (b *board) stop(i int, reason Reason, why string) {
 	if !s.stopped {
 		s.stopped = true
 		b.stops--
+		b.stopped = append(b.stopped, i)
 	}
-	s.reason, s.why = reason, why
+	s.told = &answer{reason, why}
 	b.freed++
 }
 

@@ -5,21 +5,33 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Content says that nothing but the coming or going of a job can change this plan of the cluster, however much time passes: every
-// job runs and goes on as it was, and none could be faster on any server. It is sure of that on equal, open servers only, and says
+// Contentment tells when a plan stands. It remembers the highest gain that a profile has on a server, and works out the rest each
+// time; profiles must not change under their pointers. The zero value works.
+type Contentment struct{ most map[seatOf]float64 }
+
+// Of says that nothing but the coming or going of a job can change this plan of the cluster, however much time passes: every job
+// runs and goes on as it was, and none could be faster on any server. It is sure of that on equal, open servers only, and says
 // false elsewhere.
-func Content(c *Cluster, plan Plan) bool {
+func (m *Contentment) Of(c *Cluster, plan Plan) bool {
 	if len(plan.Decisions) != len(c.Jobs) || !equalServers(c.Nodes) {
 		return false
 	}
-	most := fastest{}
 	for i := range c.Jobs {
-		j, d := &c.Jobs[i], &plan.Decisions[i]
-		if d.Job != j.ID || d.Grant == nil || j.Running == nil || !d.Grant.Equal(*j.Running) || d.Gain < most.of(j, c.Nodes[0].Total) {
+		if !goesOn(&c.Jobs[i], &plan.Decisions[i]) {
+			return false
+		}
+	}
+	for i := range c.Jobs {
+		if plan.Decisions[i].Gain < m.fastest(&c.Jobs[i], c.Nodes[0].Total) {
 			return false
 		}
 	}
 	return true
+}
+
+// goesOn says that a running job is left as it is.
+func goesOn(j *Job, d *Decision) bool {
+	return d.Job == j.ID && d.Grant != nil && j.Running != nil && d.Grant.Equal(*j.Running)
 }
 
 // equalServers says whether all servers are alike, open, and not held by anybody else.
@@ -32,23 +44,30 @@ func equalServers(nodes []Node) bool {
 	return len(nodes) > 0
 }
 
-// fastest remembers the highest gain that a profile has with so many GPUs of a server.
-type fastest map[gang]float64
-
-type gang struct {
+// seatOf is so many GPUs of a server for a model.
+type seatOf struct {
 	profile *sensitivity.Profile
-	gpus    int // on each server
+	gpus    int
+	server  gres.Vector
 }
 
-func (f fastest) of(j *Job, server gres.Vector) float64 {
+// fastest is the highest gain that a running job could have on such a server; 0 for one of which nothing is known.
+func (m *Contentment) fastest(j *Job, server gres.Vector) float64 {
 	if j.Profile == nil {
 		return 0
 	}
-	key := gang{j.Profile, j.Running.PerNode.GPUs}
-	gain, known := f[key]
+	key := seatOf{j.Profile, j.Running.PerNode.GPUs, server}
+	gain, known := m.most[key]
 	if !known {
 		gain = j.Profile.Demand(gres.Proportional(server, key.gpus), server).Gain
-		f[key] = gain
+		m.remember(key, gain)
 	}
 	return gain
+}
+
+func (m *Contentment) remember(key seatOf, gain float64) {
+	if m.most == nil {
+		m.most = map[seatOf]float64{}
+	}
+	m.most[key] = gain
 }

@@ -40,6 +40,7 @@ func later(t *rapid.T, c Cluster) Cluster {
 func TestAPlanWithWhichAllAreContentStandsHoweverMuchTimePasses(t *testing.T) {
 	profiles := models(t, "alexnet", "res18", "res50", "gnmt", "lstm", "m5", "deepspeech")
 	seen := 0
+	var content Contentment
 	rapid.Check(t, func(rt *rapid.T) {
 		c := tame(rt, profiles, fineSize)
 		c.Jobs = c.Jobs[:min(len(c.Jobs), rapid.IntRange(1, 30).Draw(rt, "of these"))]
@@ -47,10 +48,10 @@ func TestAPlanWithWhichAllAreContentStandsHoweverMuchTimePasses(t *testing.T) {
 		a := rapid.SampledFrom(Allocators()).Draw(rt, "allocator")
 		for range 4 {
 			plan := Decide(c, p, a)
-			if Content(&c, plan) {
+			if content.Of(&c, plan) {
 				seen++
 				c = later(rt, c)
-				if next := Decide(c, p, a); !Content(&c, next) {
+				if next := Decide(c, p, a); !content.Of(&c, next) {
 					rt.Fatalf("%s × %s changed its mind: %+v", p.Name, a.Name, next.Decisions)
 				}
 				return
@@ -73,7 +74,7 @@ func TestNobodyIsContentWhileSomethingCouldHappen(t *testing.T) {
 			ID: 1, GPUs: 1, Profile: profile, Saves: true, Arrival: epoch, Running: &Placement{[]string{"n0"}, full},
 		}}}
 	}
-	if c := content(); !Content(&c, Decide(c, FIFO(), Tune())) {
+	if c := content(); !new(Contentment).Of(&c, Decide(c, FIFO(), Tune())) {
 		t.Fatal("one job with all it wants is not content")
 	}
 	for _, c := range []struct {
@@ -90,7 +91,7 @@ func TestNobodyIsContentWhileSomethingCouldHappen(t *testing.T) {
 	} {
 		cluster := content()
 		c.change(&cluster)
-		if Content(&cluster, Decide(cluster, FIFO(), Tune())) {
+		if new(Contentment).Of(&cluster, Decide(cluster, FIFO(), Tune())) {
 			t.Errorf("%s, and all are said to be content", c.name)
 		}
 	}

@@ -1,11 +1,11 @@
 package policy
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
-	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
 // Decide plans one round (Synergy, OSDI'22, §4): in the policy's order every job gets a place if one can be had, running jobs
@@ -19,7 +19,7 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 func (b *board) turn(i int) {
 	switch s := &b.seats[i]; s.standing {
 	case loose:
-		b.reseat(i, kept, sensitivity.Option{Size: s.size, Gain: s.gain})
+		b.keep(i)
 		b.claim(i)
 	case waits:
 		b.place(i)
@@ -37,24 +37,20 @@ func (b *board) place(i int) {
 	}
 }
 
-// denial is what the search for a place for one kind of job came to.
+// denial is what the search for a place for one kind of job came to. Others of this kind are denied without another search.
 type denial struct {
 	freed int // it holds as long as nothing has been freed since
 	limit limit
-	due   float64 // what the place was worth to the job that was denied
-}
-
-// holds says whether a job to which a place is worth so much is denied without another search.
-func (d denial) holds(freed int, due float64) bool {
-	return d.freed == freed && (d.limit != byCost || due <= d.due)
+	due   float64 // what the place was worth to the job that was denied; where it is worth more, cost is no limit
 }
 
 func (b *board) seatSomewhere(i int) bool {
-	s, due := &b.seats[i], b.due(i)
-	if s.kind.denial.holds(b.freed, due) {
-		s.limit = s.kind.denial.limit
+	s := &b.seats[i]
+	if d := &s.kind.denial; d.freed == b.freed && (d.limit != byCost || b.due(i) <= d.due) {
+		s.limit = d.limit
 		return false
 	}
+	due := b.due(i)
 	b.limit = none
 	for _, w := range s.kind.ways {
 		if b.settleIn(i, w) || b.makeRoom(i, w) {
@@ -127,11 +123,12 @@ func (b *board) catchUp() bool {
 // reprieve lets jobs go on as they were that turn out to have been stopped for nothing: others have left their place since, or
 // need less than was freed. It says whether there were any.
 func (b *board) reprieve() bool {
+	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
-	for again := b.freed > 0; again; {
+	for again := true; again; {
 		again = false
-		for _, i := range b.order {
-			if s := &b.seats[i]; s.stopped && s.reason != Grows && b.goOn(i) {
+		for _, i := range b.stopped {
+			if s := &b.seats[i]; s.stopped && s.told.reason != Grows && b.goOn(i) {
 				again, reprieved = true, true
 			}
 		}
@@ -168,9 +165,13 @@ func (b *board) allHave(servers []int, v gres.Vector) bool {
 
 // backfill seats waiting jobs on what came free after their turn, disturbing nobody.
 func (b *board) backfill() {
+	if b.filled == b.freed {
+		return
+	}
+	b.filled = b.freed
 	for _, i := range b.order {
 		s := &b.seats[i]
-		if s.standing != waits || b.jobs[i].Barred != "" || s.kind.denial.freed == b.freed {
+		if s.standing != waits || s.kind.denial.freed == b.freed || b.jobs[i].Barred != "" {
 			continue
 		}
 		if !slices.ContainsFunc(s.kind.ways, func(w way) bool { return b.settleIn(i, w) }) {
@@ -183,17 +184,23 @@ func (b *board) backfill() {
 func (b *board) plan() Plan {
 	decisions := make([]Decision, len(b.seats))
 	for i := range b.seats {
-		decisions[i] = b.decision(i)
+		b.decide(i, &decisions[i])
 	}
 	return Plan{decisions}
 }
 
-func (b *board) decision(i int) Decision {
-	s, j := &b.seats[i], b.jobs[i]
-	d := Decision{Job: j.ID, Reason: s.reason, Why: s.why}
+// decide writes down what becomes of job i.
+func (b *board) decide(i int, d *Decision) {
+	s := &b.seats[i]
+	d.Job = b.ids[i]
+	if s.told != nil {
+		d.Reason, d.Why = s.told.reason, s.told.why
+	}
+	if s.standing == waits {
+		return
+	}
+	j := b.jobs[i]
 	switch {
-	case s.standing == waits:
-		return d
 	case s.standing == fixed || s.standing == kept && !s.stopped:
 		d.Grant = j.Running
 	default:
@@ -206,12 +213,11 @@ func (b *board) decision(i int) Decision {
 	switch {
 	case j.Running == nil:
 		d.Reason, d.Why = Starts, ""
-	case d.Grant.Equal(*j.Running):
+	case d.Grant == j.Running || d.Grant.Equal(*j.Running):
 		d.Grant, d.Reason, d.Why = j.Running, "", ""
-	case s.reason == Grows:
+	case d.Reason == Grows:
 		d.Why = b.faster(i, *d.Grant)
 	}
-	return d
 }
 
 func (b *board) names(servers []int) []string {

@@ -18,8 +18,7 @@ type answer struct {
 func (b *board) explain() {
 	for i := range b.seats {
 		if s := &b.seats[i]; s.standing == waits && !s.stopped {
-			a := b.reasonFor(i)
-			s.reason, s.why = a.reason, a.why
+			s.told = b.reasonFor(i)
 		}
 	}
 }
@@ -34,15 +33,16 @@ func (b *board) faster(i int, to Placement) string {
 	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.gain/s.was)
 }
 
-func (b *board) reasonFor(i int) answer {
-	s := &b.seats[i]
+func (b *board) reasonFor(i int) *answer {
 	if why := b.jobs[i].Barred; why != "" {
-		return answer{Barred, why}
+		return &answer{Barred, why}
 	}
-	if told := &s.kind.told[s.limit]; told.reason == "" {
+	s := &b.seats[i]
+	told := &s.kind.told[s.limit]
+	if told.reason == "" {
 		*told = b.lacks(i)
 	}
-	return s.kind.told[s.limit]
+	return told
 }
 
 // lacks finds out what is missing for job i.

@@ -141,10 +141,10 @@ func Tune() Allocator {
 
 // tune arranges who starts, hands out what the least sizes left over, and lets go on as they were whom that made room for.
 func (b *board) tune() {
-	b.calm = b.unwanted()
+	b.calmDown()
 	b.settle()
 	b.catchUp()
-	b.calm = b.unwanted()
+	b.calmDown()
 	b.spread()
 	for pass := 0; pass < passes && b.catchUp(); pass++ {
 		b.improve()

@@ -62,7 +62,8 @@ func (b *board) build(nodes []*Node) {
 		b.servers[i].share, b.alone[i] = gres.Proportional(n.Total, 1), i
 	}
 	b.shapeUp()
-	b.now, b.maybe, b.roomy = newShelf(len(nodes), b.largest), newShelf(len(nodes), b.largest), newSet(len(nodes))
+	b.now, b.maybe = newShelf(len(nodes), b.largest), newShelf(len(nodes), b.largest)
+	b.roomy, b.calm, b.stirred = newSet(len(nodes)), newSet(len(nodes)), newSet(len(nodes))
 	b.seats, b.ids, b.order = nil, nil, nil // their kinds are those of the old hall
 }
 

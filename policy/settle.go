@@ -23,15 +23,17 @@ func (b *board) settle() {
 		}
 	}
 	for n := range b.servers {
-		b.servers[n].wished = gres.Vector{}
-		b.reshelve(n)
+		if sv := &b.servers[n]; sv.wished != (gres.Vector{}) {
+			sv.wished = gres.Vector{}
+			b.reshelve(n)
+		}
 	}
 }
 
 // movers are the jobs whose server is still open to choice.
 func (b *board) movers() []int {
 	var movers []int
-	for i := range b.seats {
+	for _, i := range b.fresh() {
 		if s := &b.seats[i]; s.standing == fresh && len(s.servers) == 1 && !s.cleared {
 			movers = append(movers, i)
 		}
@@ -39,18 +41,18 @@ func (b *board) movers() []int {
 	return movers
 }
 
-// unwanted is the servers that no job could use which waits for GPUs.
-func (b *board) unwanted() set {
-	calm := newSet(len(b.servers))
+// calmDown finds the servers that no job could use which waits for GPUs.
+func (b *board) calmDown() {
 	for n := range b.servers {
-		calm.add(n)
+		b.calm.add(n)
 	}
 	for i := range b.seats {
-		if s := &b.seats[i]; s.standing == waits && s.reason != Barred && s.reason != Shape && s.reason != Closed {
-			calm.without(s.kind.zone.servers)
+		if s := &b.seats[i]; s.standing == waits && s.told.reason != Barred && s.told.reason != Shape && s.told.reason != Closed {
+			if b.calm.without(s.kind.zone.servers); !b.calm.any() {
+				return
+			}
 		}
 	}
-	return calm
 }
 
 // alikeIn sorts jobs and cuts them into runs of equals.

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -12,7 +13,9 @@ import (
 func (b *board) spread() {
 	b.freshen()
 	for n := range b.servers {
-		b.spreadOn(n)
+		if b.stirred.has(n) {
+			b.spreadOn(n)
+		}
 	}
 	b.widen()
 	b.improve()
@@ -21,7 +24,8 @@ func (b *board) spread() {
 // freshen takes running jobs that were stopped and stay where they are down to their least: since they restart, their size is free
 // to choose.
 func (b *board) freshen() {
-	for i := range b.seats {
+	slices.Sort(b.stopped)
+	for _, i := range b.stopped {
 		s := &b.seats[i]
 		if s.standing != kept || !s.stopped {
 			continue
@@ -32,6 +36,13 @@ func (b *board) freshen() {
 		}
 		b.reseat(i, fresh, o)
 	}
+}
+
+// fresh lists the jobs whose size is free to choose, or was, ascending.
+func (b *board) fresh() []int {
+	slices.Sort(b.started)
+	b.started = slices.Compact(b.started)
+	return b.started
 }
 
 // spreadOn hands out what is left on server n.
@@ -109,7 +120,7 @@ func (b *board) mayTake(i int, more gres.Vector) bool {
 
 // widen gives every gang that starts the best size that all its nodes have.
 func (b *board) widen() {
-	for i := range b.seats {
+	for _, i := range b.fresh() {
 		if s := &b.seats[i]; s.standing == fresh && len(s.servers) > 1 {
 			b.widenOne(i)
 		}
