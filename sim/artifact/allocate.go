@@ -23,14 +23,17 @@ func (e *engine) allocate(now float64) error {
 	return err
 }
 
+// rounded is why jobs may fit nowhere although there is room, and what helps.
+const rounded = ", since the shares of a GPU are rounded and all of them together are more than the server: " +
+	"want servers that divide by their GPUs without a rest, such as 8 GPUs and 500 GB"
+
 // stuck finds a cluster that stays empty for ever although jobs wait. That can only be where amounts are not exact.
 func (e *engine) stuck() error {
 	if len(e.queue) == 0 || e.arrived < len(e.jobs) {
 		return nil
 	}
 	first := e.given[e.queue[0].job]
-	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster, since the artifact's sums of shares are rounded: "+
-		"want servers whose shares for each GPU are short in binary", first.ID, first.GPUs)
+	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster%s", first.ID, first.GPUs, rounded)
 }
 
 // grantFitting gives to every job that has no more GPUs than are free. This is how the artifact means all policies but LAS.
@@ -92,8 +95,7 @@ func (e *engine) grant(i int32, now float64) error {
 		placed = e.place(i, &j.demand)
 	case Tune:
 		if placed = e.tune(i); !placed {
-			return fmt.Errorf("job %d: tune finds no place for %d GPUs, although %d are free: the artifact ends its program here",
-				e.given[i].ID, j.gpus, e.free)
+			return fmt.Errorf("job %d: %s finds no place for %d GPUs, although %d are free%s", e.given[i].ID, Tune, j.gpus, e.free, rounded)
 		}
 		if j.speed == 1 {
 			iterations = j.atShare

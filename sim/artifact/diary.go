@@ -14,13 +14,10 @@ type diary struct {
 	started int      // jobs
 	asked   int      // GPUs of all in the queue
 	staying int      // jobs that ran in the round before and have not finished
-	stays   []stay   // of each job
+	open    [][]int  // of each job, its spans in the last round in which it ran, among those of the run
 	taken   [][]bool // GPUs, by server
 	devices []int    // of the job in hand
 }
-
-// stay is where a job's last spans stand among those of the run.
-type stay struct{ first, count int }
 
 // record notes the cluster right after a round.
 func (e *engine) record(now float64) {
@@ -44,9 +41,8 @@ func (e *engine) record(now float64) {
 // prolong lets everybody stay for one more round.
 func (e *engine) prolong(to float64) {
 	for _, i := range e.allocated {
-		s := e.diary.stays[i]
-		for k := range s.count {
-			e.run.Spans[s.first+k].To = to
+		for _, k := range e.diary.open[i] {
+			e.run.Spans[k].To = to
 		}
 	}
 }
@@ -55,7 +51,7 @@ func (e *engine) prolong(to float64) {
 // in turn.
 func (e *engine) recordPlaces(now float64) {
 	d := &e.diary
-	d.stays = append(d.stays, make([]stay, len(e.jobs)-len(d.stays))...)
+	d.open = append(d.open, make([][]int, len(e.jobs)-len(d.open))...)
 	if d.taken == nil {
 		d.taken = make([][]bool, e.count)
 		for s := range d.taken {
@@ -70,35 +66,34 @@ func (e *engine) recordPlaces(now float64) {
 	}
 }
 
-// recordPlace prolongs the spans of a job where it has the same GPUs and cores as before, and begins new ones otherwise.
+// recordPlace begins spans of a job, or prolongs those of the round before in which it had the same GPUs and cores.
 func (e *engine) recordPlace(i int32, now float64) {
 	d, j := &e.diary, &e.jobs[i]
-	first, parts := len(e.run.Spans), e.parts[j.from:j.to]
+	before := len(d.open[i])
 	d.devices = d.devices[:0]
-	for k := range parts {
-		e.run.Spans = append(e.run.Spans, outcome.Span{
-			Job: e.given[i].ID, Model: j.model.Name, Server: parts[k].server, Devices: d.take(&parts[k]),
-			GPUs: parts[k].gpus, CPUs: int(math.Round(parts[k].held[cpu])), From: now, To: now + e.Round,
-		})
-	}
-	added := e.run.Spans[first:]
-	s := &d.stays[i]
-	before := e.run.Spans[s.first : s.first+s.count]
-	if len(before) > 0 && before[0].To == now && slices.EqualFunc(before, added, sameSpan) {
-		e.run.Spans = e.run.Spans[:first]
-		for k := range before {
-			before[k].To = now + e.Round
+	for k := j.from; k < j.to; k++ {
+		p := &e.parts[k]
+		span := outcome.Span{
+			Job: e.given[i].ID, Model: j.model.Name, Server: p.server, Devices: d.take(p),
+			GPUs: p.gpus, CPUs: int(math.Round(p.held[cpu])), From: now, To: now + e.Round,
 		}
-		return
+		d.open[i] = append(d.open[i], e.spanOf(d.open[i][:before], span))
 	}
-	for k := range added {
-		added[k].Devices = slices.Clone(added[k].Devices)
-	}
-	*s = stay{first, len(parts)}
+	d.open[i] = slices.Delete(d.open[i], 0, before)
 }
 
-func sameSpan(a, b outcome.Span) bool {
-	return a.Server == b.Server && a.CPUs == b.CPUs && slices.Equal(a.Devices, b.Devices)
+// spanOf is the number of a span that ends now and goes on with another one, which is added where there is none.
+func (e *engine) spanOf(before []int, span outcome.Span) int {
+	for _, k := range before {
+		old := &e.run.Spans[k]
+		if old.To == span.From && old.Server == span.Server && old.CPUs == span.CPUs && slices.Equal(old.Devices, span.Devices) {
+			old.To = span.To
+			return k
+		}
+	}
+	span.Devices = slices.Clone(span.Devices)
+	e.run.Spans = append(e.run.Spans, span)
+	return len(e.run.Spans) - 1
 }
 
 // take lists the free GPUs that a part gets, ascending: the first of its server, or the last.

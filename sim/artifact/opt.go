@@ -29,18 +29,22 @@ type option struct {
 	held   vector
 }
 
-// newOptions are all amounts for a job of the class that are of use: it is not slower than with its proportional share, and has nothing
-// with less that is as fast. Fastest first.
+// newOptions are all amounts for a job of the class that are of use: it is not slower than with its proportional share, and nothing
+// with less is as fast. Fastest first. Where the matrix does not say how fast the share is, it is as fast as the model's table says.
 func newOptions(s *shape, c *class, round float64) []option {
+	share := newOption(c, s.fair[cpu], s.fair[memory], 1, round)
+	var all []option
 	matrix := models.Sensitivity(c.id)
-	all := []option{newOption(c, s.fair[cpu], s.fair[memory], 1, round)}
 	for i, cpus := range models.CPUAxis() {
 		for j, gb := range models.MemoryAxis() {
-			if speed := matrix[i][j]; speed >= 1 {
-				all = append(all, newOption(c, cpus, gb, speed, round))
+			all = append(all, newOption(c, cpus, gb, matrix[i][j], round))
+			if cpus == s.fair[cpu] && gb == s.fair[memory] {
+				share = all[len(all)-1]
 			}
 		}
 	}
+	all = append(all, share)
+	all = slices.DeleteFunc(all, func(o option) bool { return o.worth < share.worth })
 	slices.SortStableFunc(all, func(a, b option) int {
 		return cmp.Or(cmp.Compare(b.worth, a.worth), cmp.Compare(a.cpus, b.cpus), cmp.Compare(a.memory, b.memory))
 	})

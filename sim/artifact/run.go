@@ -24,13 +24,9 @@ func newEngine(config Config) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := models.Set(cmp.Or(config.Ratio, shape.ratio()))
+	set, err := config.models(&shape)
 	if err != nil {
-		return nil, fmt.Errorf("cluster: %d cores for %d GPUs of a server: %w", int(shape.server[cpu]), shape.gpus, err)
-	}
-	if config.Allocator == Opt && shape.ratio() != optRatio {
-		return nil, fmt.Errorf("cluster: %d cores for each GPU: under %s want %d, since the artifact's sensitivity matrices hold for no others",
-			shape.ratio(), Opt, optRatio)
+		return nil, err
 	}
 	e := &engine{
 		Config: config, shape: shape, models: set,
@@ -42,6 +38,21 @@ func newEngine(config Config) (*engine, error) {
 		e.servers[k].left = e.server
 	}
 	return e, nil
+}
+
+// models are those for the cores for each GPU that the configuration names, or that the servers have.
+func (c Config) models(s *shape) ([]models.Model, error) {
+	ratio := cmp.Or(c.Ratio, s.ratio())
+	if c.Allocator == Opt && ratio != optRatio {
+		return nil, fmt.Errorf("allocator = %s: the sensitivity matrices hold for %d cores for each GPU: want that ratio, named or on the servers",
+			Opt, optRatio)
+	}
+	set, err := models.Set(ratio)
+	if err != nil && c.Ratio == 0 {
+		return nil, fmt.Errorf("cluster: %g cores for %d GPUs of a server: want %d to %d for each GPU, or a ratio named: the models are known for no other",
+			s.server[cpu], s.gpus, models.LeastRatio, models.MostRatio)
+	}
+	return set, err
 }
 
 // check finds settings that are wrong.

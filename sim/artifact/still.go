@@ -52,15 +52,13 @@ func (e *engine) skip(now float64) float64 {
 	return now + float64(float64(rounds)*e.Round)
 }
 
-// quiet is the number of rounds to come until one in which somebody has left or may be given something.
+// quiet is the number of rounds to come before the one at the end of which somebody leaves, and before any in which somebody may be given
+// something.
 func (e *engine) quiet(now float64) int64 {
 	rounds := int64(math.MaxInt64)
 	for _, i := range e.allocated {
 		j := &e.jobs[i]
-		if j.over() {
-			return 0
-		}
-		rounds = min(rounds, (j.total-j.executed-1)/j.credit+1)
+		rounds = min(rounds, (j.total-j.executed-1)/j.credit)
 	}
 	if e.arrived < len(e.jobs) && e.heeds() {
 		rounds = min(rounds, e.roundsBefore(e.jobs[e.arrived].arrival, now))
