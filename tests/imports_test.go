@@ -32,6 +32,8 @@ var inward = map[string][]string{
 	"etc/profiles":        {},
 	"sim/cluster":         {"gres"},
 	"sim/outcome":         {},
+	"sim/report":          {"sim/outcome"},
+	"sim/report/figure":   {},
 }
 
 // doors says which package may import each third-party module. Commands may all read flags.
@@ -45,6 +47,7 @@ var doors = map[string][]string{
 	"github.com/coreos/go-systemd/v22":    {"cmd/synergy-slurmd"},
 	"go.yaml.in/yaml/v4":                  {"cmd/synergy-slurmd", "sim/cluster"},
 	"gopkg.in/ini.v1":                     {"sim/cluster"},
+	"gonum.org/v1/plot":                   {"sim/report/figure"},
 	"golang.org/x/term":                   {"cmd/synergy-slurmd"},
 	"github.com/spf13/pflag":              {"cmd"},
 	"golang.org/x/sys":                    {"ledger", "sensitivity/library"},

@@ -1,0 +1,175 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
+)
+
+// abreast is how many runs stand side by side in one figure.
+const abreast = 3
+
+// intervals is into how many equal parts the time of a run is divided: more cannot be told apart in a narrow panel.
+const intervals = 240
+
+// Height of this figure in points.
+const allocationHeight = 430
+
+// resource is what one row of the figure shows: a share of the cluster, in percent.
+type resource struct {
+	label string
+	share func(*outcome.Run, outcome.Round) float64
+}
+
+var resources = []resource{
+	{"GPU demand [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.Demand, float64(r.GPUs)) }},
+	{"GPUs held [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.GPUs, float64(r.GPUs)) }},
+	{"cores held [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.CPUs, float64(r.CPUs)) }},
+	{"memory held [%]", func(r *outcome.Run, at outcome.Round) float64 { return portion(at.Memory, r.Memory) }},
+}
+
+// portion is a part in percent; of nothing it is 0.
+func portion(part, whole float64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return 100 * part / whole
+}
+
+// allocations show what was asked for and what was held over time, up to three runs of a policy side by side.
+func (s *study) allocations(runs []*run) (drawn []illustration) {
+	for p := range s.panels {
+		var recorded []*run
+		for _, r := range runs {
+			if r.panel == p && len(r.Rounds) > 0 {
+				recorded = append(recorded, r)
+			}
+		}
+		for first := 0; first < len(recorded); first += abreast {
+			drawn = append(drawn, s.allocation(recorded[first:min(first+abreast, len(recorded))], len(drawn)+1))
+		}
+	}
+	return drawn
+}
+
+func (s *study) allocation(runs []*run, number int) illustration {
+	rows := make([][]*figure.Panel, len(resources))
+	ended := 0.0
+	for _, r := range runs {
+		ended = max(ended, end(r.Run))
+	}
+	for i, resource := range resources {
+		most := 100.0
+		for _, r := range runs {
+			panel, highest := s.overTime(r, resource, ended)
+			most = max(most, highest)
+			rows[i] = append(rows[i], panel)
+		}
+		for j, panel := range rows[i] {
+			panel.Y.Max = 1.04 * most
+			s.trim(panel, i, runs[j])
+		}
+	}
+	style := figure.StyleOf(allocationStyle)
+	return illustration{
+		name: fmt.Sprintf("allocation-%02d", number),
+		figure: figure.Figure{
+			Title:  "Demand and allocation over time: " + s.panels[runs[0].panel] + s.atLoad(runs[0].load),
+			Height: allocationHeight, Rows: rows,
+			Keys: []figure.Key{
+				{Label: "mean over an interval", Style: style},
+				{Label: "lowest to highest round in it", Style: figure.Faint(style), Kind: figure.AreaKey},
+			},
+		},
+		caption: fmt.Sprintf("GPUs that all unfinished jobs ask for, and GPUs, cores and memory that jobs hold right after each round, in percent of "+
+			"the cluster. Each point is the mean over an interval of %s h. Demand above 100 %% is a queue; cores and memory that stay "+
+			"low while GPUs are full are those that no running job could use, or that proportional shares tie to GPUs.",
+			digits(ended/intervals/hour)),
+	}
+}
+
+// allocationStyle is that of the one line of each panel.
+const allocationStyle = 2
+
+// trim leaves titles at the top and times at the bottom.
+func (s *study) trim(panel *figure.Panel, row int, r *run) {
+	if row == 0 {
+		panel.Title = s.columnTitle(r)
+	}
+	if row < len(resources)-1 {
+		panel.X.Label = ""
+	}
+}
+
+// columnTitle is what tells runs of one panel apart.
+func (s *study) columnTitle(r *run) string {
+	title := s.series[r.series].label
+	if s.seeds() > 1 {
+		title += fmt.Sprintf(", seed %d", r.Setting.Seed)
+	}
+	return title
+}
+
+// overTime is one resource of one run, and the highest share that it has.
+func (s *study) overTime(r *run, of resource, ended float64) (panel *figure.Panel, highest float64) {
+	mean, low, high := spread(r.Run, of.share, ended)
+	for _, p := range high {
+		highest = max(highest, p.Y)
+	}
+	style := figure.StyleOf(allocationStyle)
+	return &figure.Panel{
+		X: figure.Axis{Label: "time [h]", Max: ended / hour, Ticks: 5},
+		Y: figure.Axis{Label: of.label, Ticks: 4},
+		Marks: []figure.Mark{
+			figure.Band{Low: low, High: high, Style: style}, figure.Rule{At: 100}, figure.Line{Points: mean, Style: style},
+		},
+	}, highest
+}
+
+// end is when a run's rounds end.
+func end(r *outcome.Run) float64 {
+	last := r.Rounds[len(r.Rounds)-1].At
+	return max(r.Ended, last+max(1, r.Setting.RoundSeconds))
+}
+
+// spread divides the time until ended into equal intervals, and gives the mean over time, the least and the most in each of them that
+// the run's rounds reach into. What holds right after a round holds until the next one.
+func spread(r *outcome.Run, share func(*outcome.Run, outcome.Round) float64, ended float64) (mean, low, high []figure.Point) {
+	width := ended / intervals
+	bins := make([]bin, intervals)
+	for i, round := range r.Rounds {
+		until := end(r)
+		if i+1 < len(r.Rounds) {
+			until = r.Rounds[i+1].At
+		}
+		value := share(r, round)
+		for k := int(round.At / width); k < intervals && float64(k)*width < until; k++ {
+			bins[k].add(value, min(until, float64(k+1)*width)-max(round.At, float64(k)*width))
+		}
+	}
+	for k, b := range bins {
+		if b.time > 0 {
+			x := (float64(k) + 0.5) * width / hour
+			mean = append(mean, figure.Point{X: x, Y: b.sum / b.time})
+			low = append(low, figure.Point{X: x, Y: b.least})
+			high = append(high, figure.Point{X: x, Y: b.most})
+		}
+	}
+	return mean, low, high
+}
+
+// bin is what a share was in one interval.
+type bin struct{ time, sum, least, most float64 }
+
+func (b *bin) add(value, seconds float64) {
+	if seconds <= 0 {
+		return
+	}
+	if b.time == 0 {
+		b.least, b.most = value, value
+	}
+	b.least, b.most = min(b.least, value), max(b.most, value)
+	b.time += seconds
+	b.sum += value * seconds
+}

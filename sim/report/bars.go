@@ -1,0 +1,112 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
+)
+
+// mostBars is how many bars one above the other can be read.
+const mostBars = 40
+
+// Sizes of figures with bars. Heights are in points, the others in bars.
+const (
+	barHeight  = 14
+	barsHeight = 45 // of axis and margins
+	barThick   = 0.8
+	groupGap   = 0.5
+	labelRoom  = 1.45 // how many times as long as the longest bar the axis is
+)
+
+// place is where the bar of the runs of a panel and series lies.
+type place struct {
+	panel, series int
+	y             float64 // 0 at the top, downwards negative
+	runs          []*run
+}
+
+// bars shows mean completion time and makespan of every run at a load, a group of bars for each policy.
+func (s *study) bars(load int) illustration {
+	places, all := s.places(load)
+	mean := s.barPanel(places, "mean completion time [h]", meanCompletion)
+	makespan := s.barPanel(places, "makespan [h]", makespan)
+	for _, p := range places {
+		mean.Y.Marks = append(mean.Y.Marks, figure.Name{At: p.y, Label: s.placeLabel(p)})
+		makespan.Y.Marks = append(makespan.Y.Marks, figure.Name{At: p.y})
+	}
+	note := ""
+	if all > len(places) {
+		note = fmt.Sprintf("The first %d of %d bars; the table has all.", len(places), all)
+	}
+	return illustration{
+		name: "completion-bars" + s.suffix(load),
+		figure: figure.Figure{
+			Title: "Mean completion time and makespan" + s.atLoad(load), Note: note,
+			Rows:   [][]*figure.Panel{{mean, makespan}},
+			Height: barsHeight - barHeight*mean.Y.Min,
+		},
+		caption: "Mean completion time of the jobs that count, and the time from the first arrival to the last finish; shorter is better. In " +
+			"brackets: how many times shorter than with proportional shares under the same policy." +
+			s.seedWords("averaged; whiskers are the standard error of their mean"),
+	}
+}
+
+// places are those of the bars that can be shown, and how many there are in all.
+func (s *study) places(load int) (places []place, all int) {
+	y := 0.0
+	for p := range s.panels {
+		before := all
+		for k := range s.series {
+			runs := s.at(p, k, load)
+			if len(runs) == 0 {
+				continue
+			}
+			if all++; all <= mostBars {
+				places = append(places, place{p, k, y, runs})
+				y--
+			}
+		}
+		if all > before {
+			y -= groupGap
+		}
+	}
+	return places, all
+}
+
+func (s *study) placeLabel(p place) string {
+	if len(s.panels) == 1 {
+		return s.series[p.series].label
+	}
+	return s.panels[p.panel] + " · " + s.series[p.series].label
+}
+
+// barPanel is one figure of all runs as bars. The axis has room for what is written behind the longest.
+func (s *study) barPanel(places []place, label string, value quantity) *figure.Panel {
+	panel := &figure.Panel{
+		X: figure.Axis{Label: label, Ticks: 5}, Grid: figure.UprightGrid,
+		Y: figure.Axis{Max: 0.8, Min: -0.8, Bare: true},
+	}
+	for _, p := range places {
+		panel.Y.Min = p.y - 0.8
+		mean, deviation, n := average(p.runs, value)
+		if n == 0 {
+			panel.Marks = append(panel.Marks, figure.Bar{Y: p.y, Thick: barThick, Label: "no job was finished"})
+			continue
+		}
+		panel.X.Max = max(panel.X.Max, labelRoom*(mean+deviation)/hour)
+		panel.Marks = append(panel.Marks, figure.Bar{
+			To: mean / hour, Y: p.y, Thick: barThick, Error: deviation / hour,
+			Label: hours(mean) + " h" + inBrackets(p.runs, value), Style: s.series[p.series].style,
+		})
+	}
+	return panel
+}
+
+// inBrackets is how many times smaller a figure is than that of the runs' bases. Only runs that have both count.
+func inBrackets(runs []*run, value quantity) string {
+	ratio, known := gain(runs, value)
+	if !known || runs[0].base == runs[0] {
+		return ""
+	}
+	return " (" + times(ratio) + ")"
+}

@@ -1,0 +1,200 @@
+// Package figure draws panels with axes, and a legend above them that never covers data, as SVG and as PNG. What it draws can be read
+// in black and white: lines differ in their dashes, areas in their hatching or lightness, and not in colour alone. It knows
+// nothing of simulations, carries its own fonts, and gives equal bytes for equal figures.
+package figure
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Width is that of two columns of a paper, in points.
+const Width = 504
+
+// Distances between the parts of a figure, in points.
+const (
+	margin     = 6
+	gutter     = 14 // between panels
+	lineGap    = 3  // between lines of text
+	sampleSize = 26 // width of a legend's sample
+	sampleGap  = 4
+	entryGap   = 16
+)
+
+// Figure is a grid of panels under a title, a note and a legend.
+type Figure struct {
+	Title  string
+	Note   string  // one line under the title, which says what is left out
+	Height float64 // of the panels with their axes, in points; the whole is Width wide
+	Keys   []Key
+	// Rows are equally long. A place may be empty, nil, but not the first of a row, whose vertical axis names those of the whole row.
+	Rows [][]*Panel
+}
+
+// Key is an entry of the legend.
+type Key struct {
+	Label string
+	Style Style
+	Kind  KeyKind
+}
+
+// KeyKind is what a legend's sample looks like.
+type KeyKind int
+
+// The kinds of samples.
+const (
+	LineKey KeyKind = iota
+	DotKey          // a line with its dot
+	AreaKey
+)
+
+// size is that of the whole figure.
+func (f Figure) size() (width, height vg.Length) {
+	_, legend := f.legend()
+	return Width, f.headingHeight() + legend + vg.Length(f.Height) + 2*margin
+}
+
+// draw draws the whole figure.
+func (f Figure) draw(c draw.Canvas) {
+	c.SetColor(paper)
+	c.Fill(c.Rectangle.Path())
+	c = draw.Crop(c, margin, -margin, margin, -margin)
+	f.heading(c)
+	c.Max.Y -= f.headingHeight()
+	entries, height := f.legend()
+	for _, e := range entries {
+		e.draw(c)
+	}
+	c.Max.Y -= height
+	f.panels(c)
+}
+
+// headline is one line over the panels.
+type headline struct {
+	style draw.TextStyle
+	text  string
+}
+
+func (f Figure) headlines() (lines []headline) {
+	for _, line := range []headline{{titleText, f.Title}, {noteText, f.Note}} {
+		if line.text != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func (f Figure) headingHeight() (height vg.Length) {
+	for _, line := range f.headlines() {
+		height += line.style.Height("X") + lineGap
+	}
+	return height + lineGap
+}
+
+// heading draws title and note.
+func (f Figure) heading(c draw.Canvas) {
+	top := c.Max.Y
+	for _, line := range f.headlines() {
+		height := line.style.Height("X")
+		c.FillText(line.style, vg.Point{X: c.Min.X, Y: top - height}, fit(line.style, line.text, c.Max.X-c.Min.X))
+		top -= height + lineGap
+	}
+}
+
+// entry is a key at its place in the legend: right of its left edge, and below its top.
+type entry struct {
+	key   Key
+	label string
+	x, y  vg.Length
+}
+
+// legend places the keys from left to right, in as many lines as they need, and says how high they are.
+func (f Figure) legend() (entries []entry, height vg.Length) {
+	if len(f.Keys) == 0 {
+		return nil, 0
+	}
+	const room = Width - 2*margin
+	x, line := vg.Length(0), keyText.Height("X")+lineGap
+	height = line
+	for _, key := range f.Keys {
+		label := fit(keyText, key.Label, room-sampleSize-sampleGap)
+		width := sampleSize + sampleGap + keyText.Width(label)
+		if x > 0 && x+width > room {
+			x, height = 0, height+line
+		}
+		entries = append(entries, entry{key, label, x, height})
+		x += width + entryGap
+	}
+	return entries, height + 2*lineGap
+}
+
+func (e entry) draw(c draw.Canvas) {
+	at := vg.Point{X: c.Min.X + e.x, Y: c.Max.Y - e.y}
+	e.key.sample(c, vg.Rectangle{Min: at, Max: at.Add(vg.Point{X: sampleSize, Y: keyText.Height("X")})})
+	at = at.Add(vg.Point{X: sampleSize + sampleGap, Y: keyText.FontExtents().Descent / 2})
+	c.FillText(keyText, at, e.label)
+}
+
+// sample draws what stands before a key's label.
+func (k Key) sample(c draw.Canvas, box vg.Rectangle) {
+	middle := (box.Min.Y + box.Max.Y) / 2
+	switch k.Kind {
+	case AreaKey:
+		box.Min.Y, box.Max.Y = middle-3.5, middle+3.5
+		k.Style.fill(c, box)
+		return
+	case DotKey:
+		k.Style.dot(c, vg.Point{X: (box.Min.X + box.Max.X) / 2, Y: middle})
+	}
+	c.StrokeLine2(k.Style.line(), box.Min.X, middle, box.Max.X, middle)
+}
+
+// panels draws the grid with all frames equally large.
+func (f Figure) panels(c draw.Canvas) {
+	edge := c.Min.X
+	if slices.ContainsFunc(f.Rows, func(row []*Panel) bool { return row[0].Y.Label != "" }) {
+		c.Min.X += axisText.Height("X") + lineGap
+	}
+	plots := make([][]*plot.Plot, len(f.Rows))
+	for i, row := range f.Rows {
+		plots[i] = make([]*plot.Plot, len(row))
+		for j, panel := range row {
+			if panel != nil {
+				plots[i][j] = panel.plot()
+			}
+		}
+	}
+	tiles := draw.Tiles{Rows: len(f.Rows), Cols: len(f.Rows[0]), PadX: gutter, PadY: gutter}
+	for i, row := range plot.Align(plots, tiles, c) {
+		for j, canvas := range row {
+			if plots[i][j] != nil {
+				plots[i][j].Draw(canvas)
+			}
+		}
+		nameRow(c, edge, plots[i][0].DataCanvas(row[0]).Rectangle, f.Rows[i][0].Y.Label)
+	}
+}
+
+// nameRow writes what the vertical axes of a row mean along the figure's edge, where the names of all rows stand in one line however wide
+// the numbers beside them are.
+func nameRow(c draw.Canvas, edge vg.Length, frame vg.Rectangle, label string) {
+	style := axisText
+	style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XCenter, draw.YTop
+	c.FillText(style, vg.Point{X: edge, Y: (frame.Min.Y + frame.Max.Y) / 2}, fit(style, label, frame.Max.Y-frame.Min.Y))
+}
+
+// fit shortens a text to a width.
+func fit(style draw.TextStyle, text string, width vg.Length) string {
+	if style.Width(text) <= width {
+		return text
+	}
+	runes := []rune(text)
+	for len(runes) > 0 && style.Width(string(runes)+"…") > width {
+		runes = runes[:len(runes)-1]
+	}
+	return string(runes) + "…"
+}

@@ -1,0 +1,77 @@
+package figure
+
+import "gonum.org/v1/plot/vg"
+
+// hatch is a pattern of lines over an area.
+type hatch int
+
+const (
+	noHatch hatch = iota
+	risingHatch
+	fallingHatch
+	crossHatch
+	levelHatch
+	uprightHatch
+	gridHatch
+	spineHatch
+)
+
+// hatchGap is the distance of a hatching's lines, in points.
+const hatchGap = 3.2
+
+// lines are the strokes of the pattern within the box.
+func (h hatch) lines(box vg.Rectangle) [][]vg.Point {
+	switch h {
+	case risingHatch:
+		return rising(box)
+	case fallingHatch:
+		return falling(box)
+	case crossHatch:
+		return append(rising(box), falling(box)...)
+	case levelHatch:
+		return level(box)
+	case uprightHatch:
+		return upright(box)
+	case gridHatch:
+		return append(level(box), upright(box)...)
+	case spineHatch:
+		middle := (box.Min.Y + box.Max.Y) / 2
+		return [][]vg.Point{{{X: box.Min.X, Y: middle}, {X: box.Max.X, Y: middle}}}
+	}
+	return nil
+}
+
+func level(box vg.Rectangle) (lines [][]vg.Point) {
+	for y := box.Min.Y + hatchGap/2; y < box.Max.Y; y += hatchGap {
+		lines = append(lines, []vg.Point{{X: box.Min.X, Y: y}, {X: box.Max.X, Y: y}})
+	}
+	return lines
+}
+
+func upright(box vg.Rectangle) (lines [][]vg.Point) {
+	for x := box.Min.X + hatchGap/2; x < box.Max.X; x += hatchGap {
+		lines = append(lines, []vg.Point{{X: x, Y: box.Min.Y}, {X: x, Y: box.Max.Y}})
+	}
+	return lines
+}
+
+// rising are lines under 45 degrees, clipped to the box.
+func rising(box vg.Rectangle) (lines [][]vg.Point) {
+	height := box.Max.Y - box.Min.Y
+	for x := box.Min.X - height + hatchGap/2; x < box.Max.X; x += 1.4 * hatchGap {
+		from, to := max(x, box.Min.X), min(x+height, box.Max.X)
+		lines = append(lines, []vg.Point{{X: from, Y: box.Min.Y + from - x}, {X: to, Y: box.Min.Y + to - x}})
+	}
+	return lines
+}
+
+// falling are the mirror images of rising.
+func falling(box vg.Rectangle) [][]vg.Point {
+	lines := rising(box)
+	for _, line := range lines {
+		for i := range line {
+			line[i].Y = box.Min.Y + box.Max.Y - line[i].Y
+		}
+	}
+	return lines
+}

@@ -1,0 +1,142 @@
+package figure
+
+import (
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// The colours that are not data's.
+var (
+	paper = color.NRGBA{0xFF, 0xFF, 0xFF, 0xFF}
+	ink   = color.NRGBA{0x1A, 0x1A, 0x1A, 0xFF}
+	muted = color.NRGBA{0x5C, 0x5C, 0x5C, 0xFF}
+	rule  = color.NRGBA{0xDC, 0xDC, 0xDC, 0xFF}
+)
+
+// The colours of data: those of Okabe and Ito, which the colour-blind can tell apart, with a grey before them for what others
+// are measured against.
+var (
+	grey       = color.NRGBA{0x6E, 0x6E, 0x6E, 0xFF}
+	orange     = color.NRGBA{0xE6, 0x9F, 0x00, 0xFF}
+	blue       = color.NRGBA{0x00, 0x72, 0xB2, 0xFF}
+	green      = color.NRGBA{0x00, 0x9E, 0x73, 0xFF}
+	purple     = color.NRGBA{0xCC, 0x79, 0xA7, 0xFF}
+	vermillion = color.NRGBA{0xD5, 0x5E, 0x00, 0xFF}
+	sky        = color.NRGBA{0x56, 0xB4, 0xE9, 0xFF}
+	black      = color.NRGBA{0x30, 0x30, 0x30, 0xFF}
+)
+
+// tints are the fills of kinds that lie side by side. The first three can be told apart in grey, and those after them have a line
+// along their middle.
+var tints = []Style{
+	{colour: color.NRGBA{0x1F, 0x4E, 0x8C, 0xFF}}, {colour: color.NRGBA{0xE9, 0xBF, 0x4A, 0xFF}}, {colour: color.NRGBA{0xB0, 0x41, 0x5A, 0xFF}},
+	{colour: color.NRGBA{0x3C, 0x7D, 0x5A, 0xFF}, hatch: spineHatch}, {colour: color.NRGBA{0xA6, 0xCC, 0xDF, 0xFF}, hatch: spineHatch},
+	{colour: color.NRGBA{0x7B, 0x5E, 0xA7, 0xFF}, hatch: spineHatch}, {colour: color.NRGBA{0xA8, 0xA8, 0xA8, 0xFF}},
+}
+
+// Style is how a series looks, whatever shape it has.
+type Style struct {
+	colour color.NRGBA
+	dashes []vg.Length
+	hatch  hatch
+	glyph  draw.GlyphDrawer
+}
+
+var styles = []Style{
+	{grey, []vg.Length{6, 3}, noHatch, draw.BoxGlyph{}},
+	{orange, []vg.Length{5, 2, 1.2, 2}, risingHatch, draw.PyramidGlyph{}},
+	{blue, nil, fallingHatch, draw.CircleGlyph{}},
+	{green, []vg.Length{1.5, 2}, crossHatch, draw.RingGlyph{}},
+	{purple, []vg.Length{9, 3}, levelHatch, draw.SquareGlyph{}},
+	{vermillion, []vg.Length{3, 2}, uprightHatch, draw.TriangleGlyph{}},
+	{sky, []vg.Length{7, 2, 1.2, 2, 1.2, 2}, gridHatch, draw.PlusGlyph{}},
+	{black, []vg.Length{1, 3}, noHatch, draw.CrossGlyph{}},
+}
+
+// Styles is how many styles there are.
+func Styles() int { return len(styles) }
+
+// StyleOf is the style of the n-th series; they begin anew after Styles of them.
+func StyleOf(n int) Style { return styles[n%len(styles)] }
+
+// Tints is how many tints there are.
+func Tints() int { return len(tints) }
+
+// TintOf is the fill of the n-th kind; they begin anew after Tints of them.
+func TintOf(n int) Style { return tints[n%len(tints)] }
+
+func (s Style) line() draw.LineStyle {
+	return draw.LineStyle{Color: s.colour, Width: 1.3, Dashes: s.dashes}
+}
+
+func (s Style) dot(c draw.Canvas, at vg.Point) {
+	c.SetLineDash(nil, 0)
+	c.DrawGlyphNoClip(draw.GlyphStyle{Color: s.colour, Radius: 2.6, Shape: s.glyph}, at)
+}
+
+// fill fills a rectangle with colour, hatching and an outline.
+func (s Style) fill(c draw.Canvas, box vg.Rectangle) {
+	c.SetColor(s.colour)
+	c.Fill(box.Path())
+	strokeTogether(c, draw.LineStyle{Color: paper, Width: 0.7}, s.hatch.lines(box))
+	c.StrokeLines(draw.LineStyle{Color: ink, Width: 0.4}, outline(box))
+}
+
+// strokeTogether draws lines as one path, which is a third of the size of as many paths.
+func strokeTogether(c draw.Canvas, style draw.LineStyle, lines [][]vg.Point) {
+	var path vg.Path
+	for _, line := range lines {
+		path.Move(line[0])
+		for _, p := range line[1:] {
+			path.Line(p)
+		}
+	}
+	if len(path) > 0 {
+		c.SetLineStyle(style)
+		c.Stroke(path)
+	}
+}
+
+func outline(box vg.Rectangle) []vg.Point {
+	return []vg.Point{box.Min, {X: box.Max.X, Y: box.Min.Y}, box.Max, {X: box.Min.X, Y: box.Max.Y}, box.Min}
+}
+
+// The texts.
+var (
+	titleText = bold(words(10, ink))
+	noteText  = words(8, muted)
+	keyText   = words(8.5, ink)
+	panelText = bold(words(9, ink))
+	axisText  = words(8.5, ink)
+	tickText  = words(8, ink)
+	smallText = words(7, ink)
+)
+
+func bold(style draw.TextStyle) draw.TextStyle {
+	style.Font.Weight = boldWeight
+	return style
+}
+
+// boldWeight is WeightBold of golang.org/x/image/font, which nothing else is needed of.
+const boldWeight = 3
+
+func words(size vg.Length, colour color.Color) draw.TextStyle {
+	return text.Style{
+		Color:   colour,
+		Font:    font.Font{Typeface: "Liberation", Variant: "Sans", Size: size},
+		XAlign:  draw.XLeft,
+		YAlign:  draw.YBottom,
+		Handler: plot.DefaultTextHandler,
+	}
+}
+
+// Faint is a style as bands have it.
+func Faint(s Style) Style {
+	s.colour.A, s.hatch = bandOpacity, noHatch
+	return s
+}

@@ -1,0 +1,302 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
+)
+
+// What a picture of the cluster can show: so many stays on GPUs, and so many GPUs.
+const (
+	mostStays = 2000
+	mostLanes = 512
+)
+
+// ganttHeight is what the rows of so many GPUs need, in points, with the axis: as much as can be read from afar where they are few.
+func ganttHeight(lanes int) float64 {
+	high := max(3*float64(lanes), min(9*float64(lanes), 288))
+	return 32 + min(max(high, 110), 560)
+}
+
+// stay is a job's time on one GPU.
+type stay struct {
+	server, device int
+	job            int
+	model          string
+	from, to       float64
+}
+
+// gantts show who held which GPU when.
+func (s *study) gantts(runs []*run, family func(string) string) (drawn []illustration) {
+	kinds := paint(runs, family)
+	for _, r := range runs {
+		if stays := settle(r.Spans); len(stays) > 0 {
+			drawn = append(drawn, s.gantt(r, stays, kinds, len(drawn)+1))
+		}
+	}
+	return drawn
+}
+
+func (s *study) gantt(r *run, stays []stay, kinds palette, number int) illustration {
+	rows := layOut(stays, r.GPUs)
+	from, to := windowOf(r, stays, rows)
+	lanes := float64(rows.lanes)
+	return illustration{
+		name: fmt.Sprintf("gantt-%02d", number),
+		figure: figure.Figure{
+			Title: "The cluster over time: " + r.label,
+			Note:  rows.note(from, to, r.Ended),
+			Keys:  kinds.keys(),
+			Rows: [][]*figure.Panel{{{
+				X: figure.Axis{Label: "time [h]", Min: from / hour, Max: to / hour, Ticks: 8}, Grid: figure.NoGrid,
+				Y:     figure.Axis{Label: "server, a row for each GPU", Min: -lanes, Max: 0, Bare: true, Marks: rows.names()},
+				Marks: append(kinds.boxes(stays, rows, from, to), figure.Lines{At: rows.borders()}),
+			}}},
+			Height: ganttHeight(rows.lanes),
+		},
+		caption: "Each row is a GPU, and each bar a job's stay on it; " + kinds.words + " A gap is idle time. Jobs of several GPUs have a bar on each. " +
+			rows.note(from, to, r.Ended),
+	}
+}
+
+// settle turns spans into stays on single GPUs. Where the engine does not say which GPUs a job had, it gets the lowest that are free.
+// What a job held without a break on one GPU is one stay.
+func settle(spans []outcome.Span) []stay {
+	busy := map[int][]float64{} // of each server, until when each GPU is held
+	last := map[[2]int]int{}    // of each GPU, the index of its last stay
+	var stays []stay
+	for _, span := range spans {
+		for _, device := range devices(span, busy) {
+			gpu := [2]int{span.Server, device}
+			if i, known := last[gpu]; known && stays[i].job == span.Job && stays[i].to == span.From {
+				stays[i].to = span.To
+				continue
+			}
+			last[gpu] = len(stays)
+			stays = append(stays, stay{span.Server, device, span.Job, span.Model, span.From, span.To})
+		}
+	}
+	return stays
+}
+
+// devices are the GPUs of a span, which are marked as held until its end.
+func devices(span outcome.Span, busy map[int][]float64) []int {
+	if span.Devices != nil {
+		return span.Devices
+	}
+	var chosen []int
+	for device := 0; len(chosen) < span.GPUs; device++ {
+		if device == len(busy[span.Server]) {
+			busy[span.Server] = append(busy[span.Server], 0)
+		}
+		if busy[span.Server][device] <= span.From {
+			busy[span.Server][device] = span.To
+			chosen = append(chosen, device)
+		}
+	}
+	return chosen
+}
+
+// layout is where each server's rows begin.
+type layout struct {
+	first   []int // row of a server's first GPU, counted from the top
+	lanes   int   // rows that are shown
+	servers int   // that are shown
+	all     int   // servers
+}
+
+// layOut gives each server as many rows as GPUs are seen to be held on it, or as all have where the cluster's GPUs are divided equally.
+func layOut(stays []stay, gpus int) layout {
+	var sizes []int
+	for _, s := range stays {
+		for len(sizes) <= s.server {
+			sizes = append(sizes, 0)
+		}
+		sizes[s.server] = max(sizes[s.server], s.device+1)
+	}
+	if equal := gpus / len(sizes); gpus%len(sizes) == 0 && equal >= slices.Max(sizes) {
+		for i := range sizes {
+			sizes[i] = equal
+		}
+	}
+	rows := layout{all: len(sizes)}
+	for _, size := range sizes {
+		if rows.servers > 0 && rows.lanes+size > mostLanes {
+			break
+		}
+		rows.first = append(rows.first, rows.lanes)
+		rows.lanes += size
+		rows.servers++
+	}
+	return rows
+}
+
+// mostServers is how many servers can be named beside their rows.
+const mostServers = 16
+
+// names stand in the middle of a server's rows.
+func (l layout) names() (names []figure.Name) {
+	every := (l.servers + mostServers - 1) / mostServers
+	for server := 0; server < l.servers; server += every {
+		middle := float64(l.first[server]+l.after(server)) / 2
+		names = append(names, figure.Name{At: -middle, Label: strconv.Itoa(server)})
+	}
+	return names
+}
+
+// after is the row after a server's last.
+func (l layout) after(server int) int {
+	if server+1 < l.servers {
+		return l.first[server+1]
+	}
+	return l.lanes
+}
+
+// borders lie between servers.
+func (l layout) borders() (heights []float64) {
+	for _, first := range l.first[1:] {
+		heights = append(heights, -float64(first))
+	}
+	return heights
+}
+
+// note says which part of the whole is shown.
+func (l layout) note(from, to, ended float64) string {
+	words := fmt.Sprintf("Hours %s to %s of %s.", short(from/hour), short(to/hour), digits(ended/hour))
+	if from <= 0 && to >= ended {
+		words = fmt.Sprintf("The whole run of %s h.", digits(ended/hour))
+	}
+	if l.servers < l.all {
+		words += fmt.Sprintf(" The first %d of %d servers.", l.servers, l.all)
+	}
+	return words
+}
+
+// windowOf is the whole run, or else as much of its middle as can be shown. The middle is that of the jobs that count.
+func windowOf(r *run, stays []stay, rows layout) (from, to float64) {
+	whole := max(r.Ended, lastStay(stays))
+	if within(stays, rows, 0, whole) <= mostStays {
+		return 0, whole
+	}
+	middle := middleOf(r, whole)
+	narrow, broad := 0.0, whole
+	for broad-narrow > whole/1e4 {
+		half := (narrow + broad) / 2
+		if within(stays, rows, middle-half/2, middle+half/2) <= mostStays {
+			narrow = half
+		} else {
+			broad = half
+		}
+	}
+	return rounded(middle, narrow)
+}
+
+func lastStay(stays []stay) (last float64) {
+	for _, s := range stays {
+		last = max(last, s.to)
+	}
+	return last
+}
+
+// middleOf is the middle between the first arrival and the last finish of the jobs that count.
+func middleOf(r *run, whole float64) float64 {
+	first, last := whole, 0.0
+	for _, job := range r.Jobs {
+		if r.Setting.Window.Has(job.ID) {
+			first, last = min(first, job.Arrival), max(last, job.Arrival, job.Finish)
+		}
+	}
+	return (first + last) / 2
+}
+
+// rounded is a window of a round number of hours that begins at one.
+func rounded(middle, width float64) (from, to float64) {
+	step := figure.RoundStep(max(width, 1) / hour / 10)
+	width = math.Floor(width/hour/step+1e-9) * step
+	from = max(0, math.Round((middle/hour-width/2)/step)*step)
+	return from * hour, (from + width) * hour
+}
+
+// within counts the stays that a window shows.
+func within(stays []stay, rows layout, from, to float64) (n int) {
+	for _, s := range stays {
+		if s.server < rows.servers && s.to > from && s.from < to {
+			n++
+		}
+	}
+	return n
+}
+
+// palette says how the kinds of jobs are painted.
+type palette struct {
+	family func(string) string
+	names  []string // those with a tint of their own, ascending
+	others bool     // whether there are more
+	words  string   // what the tints mean
+}
+
+// paint gives tints to the kinds of jobs that held GPUs the longest.
+func paint(runs []*run, family func(string) string) palette {
+	p := palette{family: family, words: "its colour is the family of its model."}
+	if family == nil {
+		p.family, p.words = func(model string) string { return model }, "its colour is its model."
+	}
+	held := map[string]float64{}
+	for _, r := range runs {
+		for _, span := range r.Spans {
+			held[p.family(span.Model)] += float64(span.GPUs) * (span.To - span.From)
+		}
+	}
+	p.names = slices.SortedFunc(maps.Keys(held), func(a, b string) int {
+		return cmp.Or(cmp.Compare(held[b], held[a]), cmp.Compare(a, b))
+	})
+	if len(p.names) > figure.Tints() {
+		p.names, p.others = p.names[:figure.Tints()-1], true
+	}
+	slices.Sort(p.names)
+	return p
+}
+
+func (p palette) keys() (keys []figure.Key) {
+	for i, name := range p.names {
+		keys = append(keys, figure.Key{Label: cmp.Or(plain(name), "unnamed"), Style: figure.TintOf(i), Kind: figure.AreaKey})
+	}
+	if p.others {
+		keys = append(keys, figure.Key{Label: "others", Style: figure.TintOf(len(p.names)), Kind: figure.AreaKey})
+	}
+	return keys
+}
+
+// gap is what is left free between rows, as a part of a row.
+const gap = 0.06
+
+// boxes are the stays within a window, one mark for each kind.
+func (p palette) boxes(stays []stay, rows layout, from, to float64) []figure.Mark {
+	sorted := make([][]figure.Box, figure.Tints())
+	for _, s := range stays {
+		if s.server >= rows.servers || s.to <= from || s.from >= to {
+			continue
+		}
+		tint := slices.Index(p.names, p.family(s.model))
+		if tint < 0 {
+			tint = len(p.names)
+		}
+		top := -float64(rows.first[s.server] + s.device)
+		sorted[tint] = append(sorted[tint], figure.Box{
+			From:  figure.Point{X: max(s.from, from) / hour, Y: top - 1 + gap},
+			To:    figure.Point{X: min(s.to, to) / hour, Y: top - gap},
+			Label: strconv.Itoa(s.job),
+		})
+	}
+	var marks []figure.Mark
+	for tint, boxes := range sorted {
+		marks = append(marks, figure.Boxes{Boxes: boxes, Style: figure.TintOf(tint)})
+	}
+	return marks
+}

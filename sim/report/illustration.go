@@ -1,0 +1,106 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
+)
+
+// illustration is a figure with its place in the report.
+type illustration struct {
+	name    string // of its files, without what follows the dot
+	caption string // what one sees, and how to read it
+	figure  figure.Figure
+}
+
+// keys is a legend of all series.
+func (s *study) keys(kind figure.KeyKind) (keys []figure.Key) {
+	for _, series := range s.series {
+		keys = append(keys, figure.Key{Label: series.label, Style: series.style, Kind: kind})
+	}
+	return keys
+}
+
+// suffix tells the files of one load from those of another.
+func (s *study) suffix(load int) string {
+	if len(s.loads) == 1 {
+		return ""
+	}
+	return "-load-" + short(s.loads[load])
+}
+
+// atLoad is suffix in words, for titles.
+func (s *study) atLoad(load int) string {
+	if s.loads[load] == 0 {
+		return ""
+	}
+	return " at " + loadWords(s.loads[load])
+}
+
+// seedWords says what became of several seeds.
+func (s *study) seedWords(what string) string {
+	if n := s.seeds(); n > 1 {
+		return fmt.Sprintf(" The %d seeds are %s.", n, what)
+	}
+	return ""
+}
+
+// mostPanels is how many panels a figure has.
+const mostPanels = 12
+
+// Heights of figures with panels side by side, in points.
+const (
+	singleHeight = 225
+	rowHeight    = 165
+)
+
+// inGrid lays panels out in rows, and says how high the figure is. Horizontal axes are named at the bottom only.
+func inGrid(panels []*figure.Panel) (rows [][]*figure.Panel, height float64) {
+	columns := columnsFor(len(panels))
+	for first := 0; first < len(panels); first += columns {
+		row := make([]*figure.Panel, columns)
+		copy(row, panels[first:min(first+columns, len(panels))])
+		rows = append(rows, row)
+	}
+	for i, row := range rows {
+		for j, panel := range row {
+			if panel != nil && i+1 < len(rows) && rows[i+1][j] != nil {
+				panel.X.Label = ""
+			}
+		}
+	}
+	if len(panels) == 1 {
+		return rows, singleHeight
+	}
+	return rows, rowHeight * float64(len(rows))
+}
+
+// columnsFor leaves as few empty places as it can.
+func columnsFor(panels int) int {
+	switch panels {
+	case 1, 2, 3:
+		return panels
+	case 4:
+		return 2
+	}
+	return 3
+}
+
+// noted says in an empty panel why it is empty.
+func noted(panel *figure.Panel, why string) *figure.Panel {
+	if len(panel.Marks) == 0 {
+		panel.Marks = append(panel.Marks, figure.Text{Text: why})
+	}
+	return panel
+}
+
+// drawn are the panels that a figure has room for.
+func (s *study) drawn() []string { return s.panels[:min(len(s.panels), mostPanels)] }
+
+// leftOut says how many policies a figure has no panel for.
+func (s *study) leftOut() string {
+	if n := len(s.panels) - mostPanels; n > 0 {
+		return fmt.Sprintf("The first %d of %d panels; the table has all.", mostPanels, len(s.panels))
+	}
+	return ""
+}

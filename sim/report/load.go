@@ -1,0 +1,88 @@
+package report
+
+import "github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
+
+// byLoad shows the mean completion time against the load, with the standard error over the seeds.
+func (s *study) byLoad() illustration {
+	var panels []*figure.Panel
+	var all []figure.Dots
+	for p, title := range s.drawn() {
+		panel := &figure.Panel{Title: title, X: s.loadAxis()}
+		for k, series := range s.series {
+			if dots := s.means(p, k); len(dots.Points) > 0 {
+				panel.Marks = append(panel.Marks, figure.Line{Points: dots.Points, Style: series.style}, dots)
+				all = append(all, dots)
+			}
+		}
+		panels = append(panels, noted(panel, "no job that counts was finished"))
+	}
+	for _, panel := range panels {
+		panel.Y = meanAxis(all)
+	}
+	rows, height := inGrid(panels)
+	return illustration{
+		name: "completion-load",
+		figure: figure.Figure{
+			Title: "Mean job completion time against load", Note: s.leftOut(),
+			Keys: s.keys(figure.DotKey), Rows: rows, Height: height,
+		},
+		caption: "Mean completion time of the jobs that count at each load; lower is better. Where a line turns upwards, jobs come faster than " +
+			"the cluster works them off, and the queue grows for as long as the run lasts." +
+			s.seedWords("averaged; whiskers are the standard error of their mean"),
+	}
+}
+
+// means are the mean completion times of a series in hours at each load, with their standard errors over seeds.
+func (s *study) means(panel, series int) figure.Dots {
+	dots := figure.Dots{Style: s.series[series].style}
+	for l, load := range s.loads {
+		mean, deviation, n := average(s.at(panel, series, l), meanCompletion)
+		if n > 0 && load > 0 {
+			dots.Points = append(dots.Points, figure.Point{X: load, Y: mean / hour})
+			dots.Errors = append(dots.Errors, deviation/hour)
+		}
+	}
+	return dots
+}
+
+// mostMarked is how many loads can be named along an axis.
+const mostMarked = 8
+
+// loadAxis has a tick at each load, where there is room for so many.
+func (s *study) loadAxis() figure.Axis {
+	loads := s.loads[len(s.loads)-s.generatedLoads():]
+	lowest, highest := loads[0], loads[len(loads)-1]
+	room := (highest - lowest) / 20
+	axis := figure.Axis{Label: "load [jobs/h]", Min: max(0, lowest-room), Max: highest + room}
+	if len(loads) <= mostMarked {
+		for _, load := range loads {
+			axis.Marks = append(axis.Marks, figure.Name{At: load, Label: short(load)})
+		}
+	}
+	return axis
+}
+
+// steep is how many times the lowest mean the highest must be for a logarithmic axis.
+const steep = 25
+
+// meanAxis has room for all dots and their whiskers.
+func meanAxis(all []figure.Dots) figure.Axis {
+	axis := figure.Axis{Label: "mean completion time [h]", Max: 1}
+	lowest, highest := 0.0, 0.0
+	for _, dots := range all {
+		for i, point := range dots.Points {
+			highest = max(highest, point.Y+dots.Errors[i])
+			if lowest == 0 || point.Y < lowest {
+				lowest = point.Y
+			}
+		}
+	}
+	if highest == 0 {
+		return axis
+	}
+	axis.Max = 1.05 * highest
+	if highest > steep*lowest {
+		axis.Log, axis.Min = true, lowest/1.3
+	}
+	return axis
+}

@@ -1,0 +1,239 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
+)
+
+// mostModels is how many models a figure has bars for.
+const mostModels = 12
+
+// Sizes of this figure, in points: of a bar, between groups, and around a row of panels.
+const (
+	modelBar = 8.5
+	modelGap = 6
+	modelRow = 52
+)
+
+// benefit is what the bars of one panel and series show: a value for each model.
+type benefit struct {
+	panel, series int
+	values        map[string]float64
+}
+
+// byModel shows how many times shorter each model's completion time is than with proportional shares, or, where no run has such
+// a run to be compared with, how many times longer than alone.
+func (s *study) byModel(load int) illustration {
+	compared := s.compared(load)
+	benefits, label := s.slowdowns(load), "slowdown [×]"
+	if compared {
+		benefits, label = s.speedups(load), "speed-up [×]"
+	}
+	models := s.byBenefit(benefits)
+	note := s.leftOut()
+	if len(models) > mostModels {
+		note = fmt.Sprintf("The %d models with the largest values of %d; the table has all. ", mostModels, len(models)) + note
+		models = models[:mostModels]
+	}
+	rows, height := s.modelPanels(benefits, models, label)
+	drawn := illustration{
+		name: "slowdown-by-model" + s.suffix(load),
+		figure: figure.Figure{
+			Title: "Slowdown by model" + s.atLoad(load), Note: note,
+			Keys: s.keysOf(benefits), Rows: rows, Height: height,
+		},
+		caption: "How many times longer than alone at its proportional share a job takes, on average over each model's jobs. A job that " +
+			"never waits has 1, or less where it gets more than its share." + s.seedWords("pooled"),
+	}
+	if compared {
+		drawn.name = "speedup-by-model" + s.suffix(load)
+		drawn.figure.Title = "Speed-up over proportional shares, by model" + s.atLoad(load)
+		drawn.caption = "How many times shorter the mean completion time of each model's jobs is than with proportional shares under the same " +
+			"policy. Models with bars to the right of 1 gain, those with bars to the left pay for the others, and those whose jobs were not all " +
+			"finished have none." + s.seedWords("pooled")
+	}
+	return drawn
+}
+
+// compared says whether some run has another to be compared with.
+func (s *study) compared(load int) bool {
+	return slices.ContainsFunc(s.runs, func(r *run) bool { return r.load == load && r.base != nil && r.base != r })
+}
+
+// speedups are those of all series but the proportional ones, for models whose jobs were all finished with both.
+func (s *study) speedups(load int) (all []benefit) {
+	for p := range s.drawn() {
+		for k := range s.series {
+			runs := s.at(p, k, load)
+			with := bases(runs)
+			if len(with) == 0 || with[0] == runs[0] {
+				continue
+			}
+			found, of := perModel(runs, completionOf), perModel(with, completionOf)
+			values := map[string]float64{}
+			for model, m := range found {
+				if m.left == 0 && of[model].finished == m.finished && of[model].left == 0 {
+					values[model] = of[model].mean() / m.mean()
+				}
+			}
+			all = append(all, benefit{p, k, values})
+		}
+	}
+	return all
+}
+
+// slowdowns are those of all series.
+func (s *study) slowdowns(load int) (all []benefit) {
+	for p := range s.drawn() {
+		for k := range s.series {
+			values := map[string]float64{}
+			for model, m := range perModel(s.at(p, k, load), slowdownOf) {
+				if m.finished > 0 {
+					values[model] = m.mean()
+				}
+			}
+			if len(values) > 0 {
+				all = append(all, benefit{p, k, values})
+			}
+		}
+	}
+	return all
+}
+
+func completionOf(f outcome.Figures) float64 { return f.Completion.Mean }
+func slowdownOf(f outcome.Figures) float64   { return f.Slowdown.Mean }
+
+// modelSum is a figure summed over a model's finished jobs, and how many were finished and were not.
+type modelSum struct {
+	sum            float64
+	finished, left int
+}
+
+func (m modelSum) mean() float64 { return m.sum / float64(m.finished) }
+
+// perModel sums a figure over each model's jobs, those of all runs together.
+func perModel(runs []*run, of func(outcome.Figures) float64) map[string]modelSum {
+	sums := map[string]modelSum{}
+	for _, r := range runs {
+		for _, row := range r.models {
+			m := sums[row.Model]
+			m.finished += row.Finished
+			m.left += row.Jobs - row.Finished
+			if row.Figures != nil {
+				m.sum += of(*row.Figures) * float64(row.Finished)
+			}
+			sums[row.Model] = m
+		}
+	}
+	return sums
+}
+
+// bases are the runs that the given ones are measured against, if each has one.
+func bases(runs []*run) (with []*run) {
+	for _, r := range runs {
+		if r.base == nil {
+			return nil
+		}
+		with = append(with, r.base)
+	}
+	return with
+}
+
+// byBenefit are the models, those with the largest sum of values first.
+func (s *study) byBenefit(benefits []benefit) []string {
+	sums := map[string]float64{}
+	for _, b := range benefits {
+		for model, value := range b.values {
+			sums[model] += value
+		}
+	}
+	models := make([]string, 0, len(sums))
+	for model := range sums {
+		models = append(models, model)
+	}
+	slices.SortFunc(models, func(a, b string) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) })
+	return models
+}
+
+// keysOf is a legend of the series that have bars.
+func (s *study) keysOf(benefits []benefit) (keys []figure.Key) {
+	for k, series := range s.series {
+		if slices.ContainsFunc(benefits, func(b benefit) bool { return b.series == k }) {
+			keys = append(keys, figure.Key{Label: series.label, Style: series.style, Kind: figure.AreaKey})
+		}
+	}
+	return keys
+}
+
+// modelPanels lays out a group of bars for each model. The models' names stand at the left of each row.
+func (s *study) modelPanels(benefits []benefit, models []string, label string) (rows [][]*figure.Panel, height float64) {
+	group := float64(mostInPanel(benefits))*modelBar + modelGap
+	axis := benefitAxis(benefits, models)
+	axis.Label = label
+	var panels []*figure.Panel
+	for p, title := range s.drawn() {
+		panel := &figure.Panel{
+			Title: title, X: axis, Grid: figure.UprightGrid,
+			Y: figure.Axis{Min: -group * float64(max(1, len(models))), Max: 0, Bare: true},
+		}
+		for m, model := range models {
+			top := -group * float64(m)
+			panel.Y.Marks = append(panel.Y.Marks, figure.Name{At: top - group/2, Label: nameAt(p, len(s.drawn()), model)})
+			s.addBars(panel, p, benefits, model, top-modelGap/2)
+		}
+		panels = append(panels, noted(panel, "no job that counts was finished"))
+		panel.Marks = append(panel.Marks, figure.Rule{At: 1, Direction: figure.Upright})
+	}
+	rows, _ = inGrid(panels)
+	return rows, float64(len(rows)) * (modelRow + group*float64(max(1, len(models))))
+}
+
+// mostInPanel is how many series a panel has at most.
+func mostInPanel(benefits []benefit) (most int) {
+	inPanel := map[int]int{}
+	for _, b := range benefits {
+		inPanel[b.panel]++
+		most = max(most, inPanel[b.panel])
+	}
+	return max(1, most)
+}
+
+// nameAt is empty but for panels at the left.
+func nameAt(panel, panels int, model string) string {
+	if panel%columnsFor(panels) > 0 {
+		return ""
+	}
+	return plain(model)
+}
+
+// benefitAxis has room for all bars, which begin at 1, and for what is written to their right.
+func benefitAxis(benefits []benefit, models []string) figure.Axis {
+	lowest, highest := 1.0, 1.1
+	for _, b := range benefits {
+		for _, model := range models {
+			if value, known := b.values[model]; known {
+				lowest, highest = min(lowest, value), max(highest, value)
+			}
+		}
+	}
+	return figure.Axis{Min: lowest - 0.04*(highest-lowest), Max: highest + 0.4*(highest-lowest), Ticks: 5}
+}
+
+// addBars adds a model's bars from the top downwards.
+func (s *study) addBars(panel *figure.Panel, p int, benefits []benefit, model string, top float64) {
+	for _, b := range benefits {
+		if b.panel != p {
+			continue
+		}
+		if value, known := b.values[model]; known {
+			panel.Marks = append(panel.Marks, figure.Bar{
+				From: 1, To: value, Y: top - modelBar/2, Thick: modelBar - 1, Label: times(value), Style: s.series[b.series].style,
+			})
+		}
+		top -= modelBar
+	}
+}

@@ -1,0 +1,207 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
+)
+
+//go:embed page.html
+var pageSource string
+
+//go:embed page.css
+var pageStyle string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageSource))
+
+// page is what the template shows.
+type page struct {
+	Title, Lead string
+	Style       template.CSS
+	Facts       []fact
+	Results     results
+	Plates      []plate
+	Omitted     []string // what has no plot of its own
+	Models      []kindTable
+	GPUs        []kindTable
+	Waits       []wait
+	ShownIn     string // which load and seed the tables of jobs are of
+	Command     string
+	Version     string
+	Seeds       string
+}
+
+// fact is one line of what was simulated.
+type fact struct{ Name, Value string }
+
+// plate is a figure in the page.
+type plate struct {
+	Name, Title, Caption string
+	ViewBox              string
+	Drawing              template.HTML // from package figure, which escapes what it writes
+}
+
+func newPlate(drawn illustration, svg string) plate {
+	box, drawing := figure.Inline(svg)
+	return plate{drawn.name, drawn.figure.Title, drawn.caption, box, template.HTML(drawing)}
+}
+
+// page writes the report's page.
+func (s *study) page(plates []plate, options Options) ([]byte, error) {
+	runs := s.detailed()
+	models, gpus := s.kindTables(runs)
+	shown := page{
+		Title: s.title(options), Lead: s.lead(),
+		Style: template.CSS(pageStyle + darkStyle()),
+		Facts: s.facts(), Results: s.results(), Plates: plates, Omitted: s.omitted(runs),
+		Models: models, GPUs: gpus, Waits: s.waits(runs), ShownIn: s.shownIn(),
+		Command: visible(options.Command), Version: plain(options.Version), Seeds: s.seedList(),
+	}
+	var out bytes.Buffer
+	err := pageTemplate.Execute(&out, shown)
+	return out.Bytes(), err
+}
+
+// darkStyle turns the figures' colours into those of a dark page.
+func darkStyle() string {
+	var css strings.Builder
+	css.WriteString("@media screen and (prefers-color-scheme: dark) {\n")
+	for _, shade := range figure.Shades() {
+		for _, what := range []string{"fill", "stroke"} {
+			fmt.Fprintf(&css, "svg [style*=\"%s:%s\"] { %s: %s !important }\n", what, shade.Light, what, shade.Dark)
+		}
+	}
+	css.WriteString("}\n")
+	return css.String()
+}
+
+// visible drops from a command line what cannot be seen, and keeps its lines: it is there to be copied.
+func visible(command string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r == '\n' {
+			return r
+		}
+		return seen(r)
+	}, strings.ToValidUTF8(command, "\uFFFD")))
+}
+
+func (s *study) title(options Options) string {
+	if title := plain(options.Title); title != "" {
+		return title
+	}
+	return "Simulation: " + plain(s.runs[0].Setting.Workload)
+}
+
+// lead says in a sentence or two how much was run, and where the mean completion time differs most from that with proportional shares.
+func (s *study) lead() string {
+	words := fmt.Sprintf("%s on %s.", several(len(s.runs), "run"), s.list(clusterWords))
+	var most *run
+	highest := 0.0
+	for _, r := range s.runs {
+		if ratio, known := gain([]*run{r}, meanCompletion); known && r.base != r && ratio > highest {
+			most, highest = r, ratio
+		}
+	}
+	if most == nil {
+		return words
+	}
+	return words + fmt.Sprintf(" At best, a job takes %s h on average with %s, and %s h with proportional shares: %s.",
+		hours(most.summary.Completion.Mean), most.label, hours(most.base.summary.Completion.Mean), times(highest))
+}
+
+// facts say what was simulated, and what is the same for how many runs.
+func (s *study) facts() []fact {
+	facts := []fact{
+		{"Policies", s.list(func(r *run) string { return display(r.Setting.Policy) })},
+		{"Allocators", s.list(func(r *run) string { return display(r.Setting.Allocator) })},
+		{"Engine", s.list(engineWords)},
+		{"Workload", s.list(func(r *run) string { return plain(r.Setting.Workload) })},
+	}
+	if s.generatedLoads() > 0 {
+		facts = append(facts, fact{"Load", s.list(func(r *run) string { return loadWords(r.Setting.Load) })})
+	}
+	return append(facts,
+		fact{"Seed", s.seedList()},
+		fact{"Cluster", s.list(clusterWords)},
+		fact{"Jobs", s.jobWords()},
+		fact{"Jobs that count", s.list(func(r *run) string { return windowWords(r.Setting.Window) })},
+		fact{"Rounds", s.list(func(r *run) string { return "every " + short(r.Setting.RoundSeconds) + " s" })},
+		fact{"Restarts", s.list(func(r *run) string { return restartWords(r.Setting) })},
+	)
+}
+
+// mostListed is how many values a fact names.
+const mostListed = 12
+
+// list names the different values of the runs.
+func (s *study) list(value func(*run) string) string {
+	var values []string
+	for _, r := range s.runs {
+		if v := value(r); v != "" && !slices.Contains(values, v) {
+			values = append(values, v)
+		}
+	}
+	if n := len(values); n > mostListed {
+		values = append(values[:mostListed], fmt.Sprintf("and %d more", n-mostListed))
+	}
+	if len(values) == 0 {
+		return "not said"
+	}
+	return strings.Join(values, "; ")
+}
+
+func engineWords(r *run) string {
+	words := plain(r.Setting.Engine)
+	if placement := plain(r.Setting.Placement); placement != "" {
+		words += ", placement " + placement
+	}
+	return words
+}
+
+func clusterWords(r *run) string {
+	size := fmt.Sprintf("%s, %s and %s GB of memory", several(r.GPUs, "GPU"), several(r.CPUs, "core"), digits(r.Memory))
+	if name := plain(r.Setting.Cluster); name != "" {
+		return name + " (" + size + ")"
+	}
+	return size
+}
+
+func (s *study) seedList() string {
+	return s.list(func(r *run) string { return fmt.Sprint(r.Setting.Seed) })
+}
+
+// jobWords says how many jobs arrived, which may differ from run to run.
+func (s *study) jobWords() string {
+	least, most := len(s.runs[0].Jobs), 0
+	for _, r := range s.runs {
+		least, most = min(least, len(r.Jobs)), max(most, len(r.Jobs))
+	}
+	if least == most {
+		return several(most, "job") + " arrived"
+	}
+	return fmt.Sprintf("%s to %s arrived, as long as the run went on", count(least), several(most, "job"))
+}
+
+// omitted says which loads and runs have no plots of their own.
+func (s *study) omitted(detailed []*run) (words []string) {
+	if shown := s.shown(); len(shown) < len(s.loads) {
+		var loads []string
+		for _, load := range shown {
+			loads = append(loads, short(s.loads[load]))
+		}
+		words = append(words, fmt.Sprintf("Of %d loads, %s jobs/h have plots of their own.", len(s.loads), strings.Join(loads, ", ")))
+	}
+	recorded := slices.ContainsFunc(detailed, func(r *run) bool { return len(r.Rounds)+len(r.Spans) > 0 })
+	if recorded && len(detailed) < len(s.runs) {
+		words = append(words, fmt.Sprintf("Of %d runs, %d are shown over time%s.", len(s.runs), len(detailed), s.shownIn()))
+	}
+	if !recorded {
+		words = append(words, "No run recorded its rounds, so that there is no plot over time.")
+	}
+	return words
+}

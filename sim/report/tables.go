@@ -1,0 +1,267 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+// mostRows is how many runs the table of all runs has room for.
+const mostRows = 1000
+
+// results is the table of all runs.
+type results struct {
+	Loads, Seeds bool // whether they have columns of their own
+	Rows         []row
+	Left         int // runs that the table has no room for
+}
+
+// row is one run.
+type row struct {
+	Panel, Series, Load, Seed string
+	Finished, Jobs            string // of those that count
+	Fault                     string // instead of figures
+	Times                     []cell // mean, median, p90, p99, p99.9 and makespan, in hours
+	Shares                    []cell // of GPUs, cores and memory, in percent
+	Counts                    []cell // rounds and preemptions
+	Gains                     []cell // of mean, p99 and makespan over proportional shares
+	Best                      bool   // the shortest mean completion time of its panel and load
+}
+
+// cell is a number for people with the one that it stands for, which is empty where there is none.
+type cell struct{ Text, Value string }
+
+func newCell(text string, value float64) cell { return cell{text, short(value)} }
+
+// nothing is the cell of a number that there is not.
+var nothing = cell{Text: "–"}
+
+func (s *study) results() results {
+	table := results{Loads: len(s.loads) > 1, Seeds: s.seeds() > 1}
+	shortest := s.shortest()
+	for _, r := range s.runs[:min(len(s.runs), mostRows)] {
+		shown := s.row(r)
+		mean, contested := shortest[r.contest()]
+		shown.Best = contested && r.fault == nil && r.summary.Completion.Mean == mean
+		table.Rows = append(table.Rows, shown)
+	}
+	table.Left = len(s.runs) - len(table.Rows)
+	return table
+}
+
+// contest is what runs have in common of which the best is sought.
+type contest struct {
+	panel, load int
+	seed        int64
+}
+
+func (r *run) contest() contest { return contest{r.panel, r.load, r.Setting.Seed} }
+
+// shortest are the shortest mean completion times, where there is more than one to choose from.
+func (s *study) shortest() map[contest]float64 {
+	shortest, runs := map[contest]float64{}, map[contest]int{}
+	for _, r := range s.runs {
+		if r.fault != nil {
+			continue
+		}
+		c, mean := r.contest(), r.summary.Completion.Mean
+		if runs[c]++; runs[c] == 1 || mean < shortest[c] {
+			shortest[c] = mean
+		}
+	}
+	maps.DeleteFunc(shortest, func(c contest, _ float64) bool { return runs[c] < 2 })
+	return shortest
+}
+
+func (s *study) row(r *run) row {
+	shown := row{
+		Panel: s.panels[r.panel], Series: s.series[r.series].label,
+		Load: loadWords(r.Setting.Load), Seed: strconv.FormatInt(r.Setting.Seed, 10),
+	}
+	if r.fault != nil {
+		shown.Fault = cut(r.fault.Error(), longestLine)
+		return shown
+	}
+	f, h := r.summary, r.summary.CompletionHours
+	shown.Finished, shown.Jobs = count(f.Finished), count(f.Jobs)
+	for _, value := range []float64{h.Mean, h.Median, h.P90, h.P99, h.P999, f.Makespan / hour} {
+		shown.Times = append(shown.Times, newCell(digits(value), value))
+	}
+	for _, share := range []float64{f.Utilisation.GPUs, f.Utilisation.CPUs, f.Utilisation.Memory} {
+		shown.Shares = append(shown.Shares, newCell(percent(share), 100*share))
+	}
+	for _, n := range []int{f.Rounds, f.Preemptions} {
+		shown.Counts = append(shown.Counts, newCell(count(n), float64(n)))
+	}
+	for _, of := range []quantity{meanCompletion, p99Completion, makespan} {
+		shown.Gains = append(shown.Gains, gainCell(r, of))
+	}
+	return shown
+}
+
+func gainCell(r *run, of quantity) cell {
+	ratio, known := gain([]*run{r}, of)
+	if !known {
+		return nothing
+	}
+	return newCell(times(ratio), ratio)
+}
+
+// kindTable is the jobs of one policy by model or by number of GPUs, with columns for each allocator.
+type kindTable struct {
+	Panel  string
+	Series []string
+	Rows   []kindRow
+	Left   int // kinds that the table has no room for
+}
+
+// kindRow is one kind of jobs. Cells are mean, p99 and gain of each allocator in turn.
+type kindRow struct {
+	Kind, Jobs string
+	Cells      []cell
+}
+
+// mostKinds is how many kinds a table has room for.
+const mostKinds = 60
+
+// kindTables are those of the runs that are shown one by one: for each policy, by model and by number of GPUs.
+func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
+	for p := range s.panels {
+		var members []*run
+		for _, r := range runs {
+			if r.panel == p && r.fault == nil {
+				members = append(members, r)
+			}
+		}
+		if len(members) > 0 {
+			models = append(models, s.kindTable(members, byModel, func(r outcome.Row) string { return plain(r.Model) }))
+			gpus = append(gpus, s.kindTable(members, byGPUs, func(r outcome.Row) string { return several(r.GPUs, "GPU") }))
+		}
+	}
+	return models, gpus
+}
+
+func byModel(r *run) []outcome.Row { return r.models }
+func byGPUs(r *run) []outcome.Row  { return r.gpus }
+
+func (s *study) kindTable(runs []*run, by func(*run) []outcome.Row, name func(outcome.Row) string) kindTable {
+	table := kindTable{Panel: s.panels[runs[0].panel]}
+	kinds := by(runs[0])
+	table.Left = max(0, len(kinds)-mostKinds)
+	for _, row := range kinds[:len(kinds)-table.Left] {
+		table.Rows = append(table.Rows, kindRow{Kind: name(row), Jobs: count(row.Jobs)})
+	}
+	for _, r := range runs {
+		table.Series = append(table.Series, s.series[r.series].label)
+		rows, bases := by(r), []outcome.Row(nil)
+		if r.base != nil {
+			bases = by(r.base)
+		}
+		for i := range table.Rows {
+			table.Rows[i].Cells = append(table.Rows[i].Cells, kindCells(like(rows, kinds[i]), like(bases, kinds[i]))...)
+		}
+	}
+	return table
+}
+
+// like is the row of the same kind, the zero row where there is none.
+func like(rows []outcome.Row, as outcome.Row) outcome.Row {
+	i := slices.IndexFunc(rows, func(r outcome.Row) bool { return r.Model == as.Model && r.GPUs == as.GPUs })
+	if i < 0 {
+		return outcome.Row{}
+	}
+	return rows[i]
+}
+
+// kindCells are mean, p99, and gain over proportional shares where all jobs were finished with both.
+func kindCells(of, base outcome.Row) []cell {
+	if of.Figures == nil {
+		return []cell{nothing, nothing, nothing}
+	}
+	h, gained := of.Completion.Hours(), nothing
+	if base.Figures != nil && of.Finished == of.Jobs && base.Finished == base.Jobs && of.Jobs == base.Jobs {
+		ratio := base.Completion.Mean / of.Completion.Mean
+		gained = newCell(times(ratio), ratio)
+	}
+	return []cell{newCell(digits(h.Mean), h.Mean), newCell(digits(h.P99), h.P99), gained}
+}
+
+// wait is a job that waited.
+type wait struct {
+	Run, Job, Model, User, GPUs string
+	Arrival, Start, Waited, End string // hours
+	Starts                      string
+}
+
+// mostWaits is how many jobs of each run are listed.
+const mostWaits = 3
+
+// waits are the jobs of each run that waited longest.
+func (s *study) waits(runs []*run) (waits []wait) {
+	for _, r := range runs {
+		if r.fault != nil {
+			continue
+		}
+		for _, job := range longest(r) {
+			waits = append(waits, s.wait(r, job))
+		}
+	}
+	return waits
+}
+
+// longest are the jobs that count which waited longest.
+func longest(r *run) (jobs []outcome.Job) {
+	for _, job := range r.Jobs {
+		if !r.Setting.Window.Has(job.ID) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(jobs, job, func(a, b outcome.Job) int {
+			return cmp.Or(cmp.Compare(waited(r, b), waited(r, a)), cmp.Compare(a.ID, b.ID))
+		})
+		if at < mostWaits {
+			jobs = slices.Insert(jobs, at, job)
+			jobs = jobs[:min(len(jobs), mostWaits)]
+		}
+	}
+	return jobs
+}
+
+// waited is how many seconds a job was there and held nothing, before its first run and after preemptions.
+func waited(r *run, job outcome.Job) float64 {
+	until := r.Ended
+	if job.Done() {
+		until = job.Finish
+	}
+	return max(0, until-job.Arrival-job.AttainedGPU/float64(max(1, job.GPUs)))
+}
+
+func (s *study) wait(r *run, job outcome.Job) wait {
+	w := wait{
+		Run: s.panels[r.panel] + " · " + s.columnTitle(r), Job: strconv.Itoa(job.ID), Model: plain(job.Model),
+		User: cmp.Or(plain(job.User), "–"), GPUs: strconv.Itoa(job.GPUs),
+		Arrival: hours(job.Arrival), Start: "never", Waited: hours(waited(r, job)), End: "unfinished", Starts: count(job.Starts),
+	}
+	if job.FirstRun >= 0 {
+		w.Start = hours(job.FirstRun - job.Arrival)
+	}
+	if job.Done() {
+		w.End = hours(job.Completion())
+	}
+	return w
+}
+
+// shownIn says which of several loads and seeds the runs are of that are shown one by one.
+func (s *study) shownIn() string {
+	words := ""
+	if load := len(s.loads) - 1; load > 0 {
+		words = ", at " + loadWords(s.loads[load])
+	}
+	if s.seeds() > 1 {
+		words += fmt.Sprintf(", with seed %d", s.detailed()[0].Setting.Seed)
+	}
+	return words
+}
