@@ -29,6 +29,8 @@ type board struct {
 	roomy set    // servers with more cores left than go with one GPU
 	calm  set    // servers that no job could use which waits for GPUs
 
+	closed set // servers on which no job may be started
+
 	round    int          // counts up, so that what belongs to another round is known for it
 	stops    int          // running jobs that may still be stopped in this round
 	freed    int          // how often somebody has given something back
@@ -44,8 +46,10 @@ type board struct {
 	stranded  int // GPUs that are free but cannot be given their proportional share
 	mayStrand int // how many jobs that cannot be asked to give back may strand
 
-	nodes []*Node // ascending in name
-	alone []int   // every server, so that a part of this is a list of one
+	nodes []*Node  // ascending in name
+	asked []shrink // see able
+	trial []shrink // see bestTrade
+	alone []int    // every server, so that a part of this is a list of one
 	line  line
 	ids   []int // of the jobs
 }
@@ -128,7 +132,7 @@ func (b *board) lay(c *Cluster, p Policy, a Allocator) {
 
 // setUp stands up the empty servers.
 func (b *board) setUp() {
-	b.nodes = ascending(b.nodes, b.c.Nodes, byName)
+	b.nodes = byName(b.nodes, b.c.Nodes)
 	if len(b.kinds) > many+len(b.c.Jobs) || !b.standsFor(b.nodes, b.alloc) {
 		b.build(b.nodes)
 	}
@@ -147,7 +151,7 @@ func (b *board) welcome() {
 	b.past.ids, b.ids = b.ids, b.past.ids
 	b.past.seats, b.seats = b.seats, b.past.seats
 	b.past.order, b.order = b.order, b.past.order
-	b.jobs = ascending(b.jobs, b.c.Jobs, byID)
+	b.jobs = byID(b.jobs, b.c.Jobs)
 	b.ids, b.seats = resized(b.ids, len(b.jobs)), resized(b.seats, len(b.jobs))
 	b.past.here, b.past.fresh = resized(b.past.here, len(b.past.ids)), b.past.fresh[:0]
 	at := 0
@@ -181,6 +185,7 @@ func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 func (b *board) shelve() {
 	b.stranded = 0
 	clear(b.stirred)
+	clear(b.closed)
 	for n := range b.servers {
 		sv := &b.servers[n]
 		sv.lost = sv.stranded()
@@ -189,6 +194,7 @@ func (b *board) shelve() {
 			b.reshelve(n)
 			continue
 		}
+		b.closed.add(n)
 		b.now.put(n, off)
 		b.maybe.put(n, off)
 	}

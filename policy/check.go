@@ -1,10 +1,10 @@
 package policy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -20,61 +20,73 @@ func Check(c Cluster, p Plan) error {
 		if i > 0 && d.Job < p.Decisions[i-1].Job {
 			k.breach("job %d: its decision comes after that of job %d", d.Job, p.Decisions[i-1].Job)
 		}
-		k.decision(d)
+		if j := k.take(d.Job); j != nil {
+			k.decision(j, d)
+		} else {
+			k.breach("job %d: decided twice, or not in the snapshot", d.Job)
+			k.void = append(k.void, i)
+		}
 	}
 	k.undecided()
-	for i := range k.tallies {
-		k.capacity(&k.tallies[i])
-	}
+	k.capacities(p)
 	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
 		k.breach("%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
 	}
 	return errors.Join(k.breaches...)
 }
 
-// checker walks a plan once.
+// checker walks a plan once, and a second time where it gives away something that was not held before.
 type checker struct {
 	c        *Cluster
-	nodes    map[string]int // by name
-	tallies  []tally        // of each node
-	jobs     []*Job         // ascending in ID
+	sorted   []*Job // ascending in ID; nil where the snapshot has them so
 	decided  []bool
-	next     int // the job that is expected to be decided next
-	stopped  int // running jobs that do not go on as they were
+	next     int            // the job that is expected to be decided next
+	void     []int          // decisions for no job
+	stopped  int            // running jobs that do not go on as they were
+	nodes    map[string]int // by name; made when the first is asked for
+	tallies  []tally        // of each node
 	breaches []error
 }
 
 // tally is what a node gives away under the plan.
 type tally struct {
-	node    *Node
 	used    gres.Vector
 	changed bool // the plan gives away something that was not held before
 }
 
 func newChecker(c *Cluster) *checker {
-	k := &checker{
-		c: c, nodes: make(map[string]int, len(c.Nodes)), tallies: make([]tally, len(c.Nodes)),
-		jobs: ascending(nil, c.Jobs, byID), decided: make([]bool, len(c.Jobs)),
-	}
-	for i := range c.Nodes {
-		k.tallies[i] = tally{node: &c.Nodes[i], used: c.Nodes[i].Foreign}
-		k.nodes[c.Nodes[i].Name] = i
+	k := &checker{c: c, decided: make([]bool, len(c.Jobs))}
+	if !inOrder(c.Jobs) {
+		k.sorted = byID(nil, c.Jobs)
 	}
 	return k
+}
+
+func (k *checker) job(at int) *Job {
+	if k.sorted == nil {
+		return &k.c.Jobs[at]
+	}
+	return k.sorted[at]
+}
+
+// node finds a node by name.
+func (k *checker) node(name string) (int, bool) {
+	if k.nodes == nil {
+		k.nodes, k.tallies = make(map[string]int, len(k.c.Nodes)), make([]tally, len(k.c.Nodes))
+		for n := range k.c.Nodes {
+			k.nodes[k.c.Nodes[n].Name] = n
+		}
+	}
+	n, known := k.nodes[name]
+	return n, known
 }
 
 func (k *checker) breach(format string, args ...any) {
 	k.breaches = append(k.breaches, fmt.Errorf(format, args...))
 }
 
-func (k *checker) decision(d *Decision) {
-	j := k.take(d.Job)
-	if j == nil {
-		k.breach("job %d: decided twice, or not in the snapshot", d.Job)
-		return
-	}
-	if j.Running != nil && d.Grant != nil && d.Grant.Equal(*j.Running) {
-		k.count(d.Grant, false)
+func (k *checker) decision(j *Job, d *Decision) {
+	if j.goesOn(d.Grant) {
 		return
 	}
 	if j.Running != nil {
@@ -87,24 +99,34 @@ func (k *checker) decision(d *Decision) {
 	k.grant(j, d.Grant)
 }
 
+// goesOn says whether job j runs and is granted what it has.
+func (j *Job) goesOn(grant *Placement) bool {
+	return j.Running != nil && grant != nil && (grant == j.Running || grant.Equal(*j.Running))
+}
+
 // take finds the job with an ID that is still undecided, and counts it as decided; nil if there is none.
 func (k *checker) take(id int) *Job {
-	at, known := k.next, k.next < len(k.jobs) && k.jobs[k.next].ID == id
+	at, known := k.next, k.next < len(k.decided) && k.job(k.next).ID == id
 	if !known {
-		at, known = slices.BinarySearchFunc(k.jobs, id, func(j *Job, id int) int { return cmp.Compare(j.ID, id) })
+		at, known = k.find(id)
 	}
 	if !known || k.decided[at] {
 		return nil
 	}
 	k.decided[at], k.next = true, at+1
-	return k.jobs[at]
+	return k.job(at)
+}
+
+func (k *checker) find(id int) (at int, known bool) {
+	at = sort.Search(len(k.decided), func(at int) bool { return k.job(at).ID >= id })
+	return at, at < len(k.decided) && k.job(at).ID == id
 }
 
 // undecided names the jobs without decision.
 func (k *checker) undecided() {
-	for i, decided := range k.decided {
+	for at, decided := range k.decided {
 		if !decided {
-			k.breach("job %d: no decision", k.jobs[i].ID)
+			k.breach("job %d: no decision", k.job(at).ID)
 		}
 	}
 }
@@ -149,23 +171,23 @@ func (k *checker) grant(j *Job, g *Placement) {
 		}
 		k.grantOn(j, g, name)
 	}
-	k.count(g, true)
 }
 
 func (k *checker) grantOn(j *Job, g *Placement, name string) {
-	n, known := k.nodes[name]
+	n, known := k.node(name)
 	if !known {
 		k.breach("job %d: node %s is not in the snapshot", j.ID, name)
 		return
 	}
-	t := &k.tallies[n]
-	if t.node.Closed != "" {
-		k.breach("job %d: node %s is closed: %s", j.ID, name, t.node.Closed)
+	k.tallies[n].changed = true
+	node := &k.c.Nodes[n]
+	if node.Closed != "" {
+		k.breach("job %d: node %s is closed: %s", j.ID, name, node.Closed)
 	}
-	if !suits(j, t.node) {
+	if !suits(j, node) {
 		k.breach("job %d: node %s is not one that it asked for", j.ID, name)
 	}
-	k.atLeastFair(j, g.PerNode, t.node)
+	k.atLeastFair(j, g.PerNode, node)
 }
 
 // atLeastFair checks the promise: nobody is slower than under the proportional share. A job without profile must have the share
@@ -186,19 +208,29 @@ func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
 // rounding is the relative error that interpolation may make.
 const rounding = 1e-6
 
-func (k *checker) count(g *Placement, changed bool) {
-	for _, name := range g.Nodes {
-		if n, known := k.nodes[name]; known {
-			t := &k.tallies[n]
-			t.used = t.used.Plus(g.PerNode)
-			t.changed = t.changed || changed
+// capacities checks the nodes that give away something that was not held before.
+func (k *checker) capacities(p Plan) {
+	if k.tallies == nil {
+		return
+	}
+	for i := range p.Decisions {
+		if g := p.Decisions[i].Grant; g != nil && !slices.Contains(k.void, i) {
+			k.count(g)
+		}
+	}
+	for n := range k.tallies {
+		t, node := &k.tallies[n], &k.c.Nodes[n]
+		if used := t.used.Plus(node.Foreign); t.changed && !used.Fits(node.Total) {
+			k.breach("node %s: %s given away, it has %s", node.Name, used, node.Total)
 		}
 	}
 }
 
-func (k *checker) capacity(t *tally) {
-	if t.changed && !t.used.Fits(t.node.Total) {
-		k.breach("node %s: %s given away, it has %s", t.node.Name, t.used, t.node.Total)
+func (k *checker) count(g *Placement) {
+	for _, name := range g.Nodes {
+		if n, known := k.node(name); known {
+			k.tallies[n].used = k.tallies[n].used.Plus(g.PerNode)
+		}
 	}
 }
 

@@ -51,20 +51,23 @@ func (b *board) lacks(i int) answer {
 	if len(k.ways) == 0 {
 		return answer{Shape, noWay(j, k.zone.largest)}
 	}
-	w := k.ways[0]
-	c := b.survey(i, w)
+	w, f := k.ways[0], b.fitOf(k)
+	closed := f.able.shared(b.closed)
 	switch {
-	case c.able < w.nodes:
-		return answer{Shape, c.tooFew(j, w)}
-	case c.able-c.closed < w.nodes:
-		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), c.shut(w), c.example)}
+	case f.count < w.nodes:
+		return answer{Shape, f.tooFew(j, w)}
+	case f.count-closed < w.nodes:
+		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), f.shut(closed, w), b.lastClosed(f))}
 	case b.seats[i].limit == byRule:
 		return answer{Limit, "would fit in the place of others, but the rules allow no more jobs to be stopped in this round"}
 	case b.seats[i].limit == byCost:
 		return answer{Limit, "would fit in the place of others, but their restarts would cost more than it would gain"}
-	case c.free < j.GPUs:
-		return answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it",
-			are(c.free, "GPU"), j.GPUs)}
+	}
+	if free := b.freeIn(k.zone); free < j.GPUs {
+		return k.turn(free)
+	}
+	c := b.survey(k, w)
+	switch {
 	case c.enough < w.nodes:
 		return answer{Gang, c.scattered(w)}
 	case c.barred > 0:
@@ -74,6 +77,28 @@ func (b *board) lacks(i int) answer {
 	return c.starved(w)
 }
 
+// turn is the answer to jobs of kind k where too few GPUs are free. It is kept from round to round: most wait for just that.
+func (k *kind) turn(free int) answer {
+	if k.busy.reason == "" || k.busyWith != free {
+		k.busyWith = free
+		k.busy = answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it", are(free, "GPU"), k.gpus)}
+	}
+	return k.busy
+}
+
+// freeIn counts the GPUs that are free on the open nodes of a zone.
+func (b *board) freeIn(z *zone) int {
+	if z.counted != b.round {
+		z.counted, z.free = b.round, 0
+		for n := range b.servers {
+			if sv := &b.servers[n]; sv.Closed == "" && z.servers.has(n) {
+				z.free += max(sv.open().GPUs, 0)
+			}
+		}
+	}
+	return z.free
+}
+
 func noWay(j *Job, largest int) string {
 	if largest == 0 {
 		return "needs GPUs" + qualities(j) + ", and no node that it may use has any"
@@ -81,56 +106,74 @@ func noWay(j *Job, largest int) string {
 	return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.GPUs, j.Nodes)
 }
 
-// survey is what the nodes that suit a job could give it.
-type survey struct {
-	wide    int         // nodes that have GPUs enough
-	need    gres.Vector // on one of them
-	able    int         // of those, the ones that could hold their part of the job if they were empty
-	closed  int         // of those
-	example string      // one of them, and why
-	free    int         // GPUs that are free on open nodes
-	most    int         // on one of them
-	enough  int         // open nodes where GPUs enough are free
-	barred  int         // of those, the ones that are kept for another job
-	short   *server
-	lack    gres.Vector // what is missing there
+// fit is what the nodes of a zone could give a kind of jobs if they were empty.
+type fit struct {
+	wide  int         // nodes that have GPUs enough
+	need  gres.Vector // on one of them
+	able  set         // those that could hold their part of a job
+	count int         // how many these are
 }
 
-func (b *board) survey(i int, w way) survey {
-	var c survey
-	z := b.seats[i].kind.zone
+// fitOf finds out once for each kind what the nodes could give it.
+func (b *board) fitOf(k *kind) *fit {
+	if k.fit != nil {
+		return k.fit
+	}
+	f := &fit{able: newSet(len(b.servers))}
 	for n := range b.servers {
-		sv := &b.servers[n]
-		if !z.servers.has(n) {
-			continue
+		if sv := &b.servers[n]; k.zone.servers.has(n) && sv.Total.GPUs >= k.ways[0].gpus {
+			f.wide++
+			f.need = b.leastOf(k, k.ways[0], n).Size
+			if f.need.Fits(sv.Total) {
+				f.able.add(n)
+				f.count++
+			}
 		}
-		if sv.Closed == "" {
-			c.free += max(sv.open().GPUs, 0)
+	}
+	k.fit = f
+	return f
+}
+
+// lastClosed names one of the nodes that would do and are closed, and why it is.
+func (b *board) lastClosed(f *fit) string {
+	for n := len(b.servers) - 1; n >= 0; n-- {
+		if sv := &b.servers[n]; sv.Closed != "" && f.able.has(n) {
+			return fmt.Sprintf("%s: %s", sv.Name, sv.Closed)
+		}
+	}
+	return ""
+}
+
+// survey is what the open nodes that could hold a part of a job have left.
+type survey struct {
+	free   int // GPUs that are free in the whole zone
+	most   int // on one node
+	enough int // nodes where GPUs enough are free
+	barred int // of those, the ones that are kept for another job
+	short  *server
+	lack   gres.Vector // what is missing there
+}
+
+func (b *board) survey(k *kind, w way) survey {
+	c := survey{free: b.freeIn(k.zone)}
+	for n := range b.servers {
+		if sv := &b.servers[n]; sv.Closed == "" && k.zone.servers.has(n) {
 			c.most = max(c.most, sv.open().GPUs)
-		}
-		if sv.Total.GPUs >= w.gpus {
-			c.wide++
-			b.inspect(&c, i, w, n)
+			if k.fit.able.has(n) {
+				b.inspect(&c, k, w, n)
+			}
 		}
 	}
 	return c
 }
 
-// inspect adds a server with GPUs enough for a part of job i.
-func (b *board) inspect(c *survey, i int, w way, n int) {
-	sv, need := &b.servers[n], b.least(i, w, n).Size
-	c.need = need
-	if !need.Fits(sv.Total) {
-		return
-	}
-	c.able++
-	lack := need.Minus(sv.open())
+// inspect adds an open server that could hold a part of a job of kind k.
+func (b *board) inspect(c *survey, k *kind, w way, n int) {
+	sv := &b.servers[n]
+	lack := b.leastOf(k, w, n).Size.Minus(sv.open())
 	switch {
-	case sv.Closed != "":
-		c.closed++
-		c.example = fmt.Sprintf("%s: %s", sv.Name, sv.Closed)
 	case lack.GPUs > 0:
-	case covered(lack) && b.bars(b.seats[i].kind, n):
+	case covered(lack) && b.bars(k, n):
 		c.enough++
 		c.barred++
 	case covered(lack):
@@ -143,28 +186,28 @@ func (b *board) inspect(c *survey, i int, w way, n int) {
 	}
 }
 
-// shut says which of the nodes that could hold a job are closed.
-func (c *survey) shut(w way) string {
+// shut says how many of the nodes that could hold a job are closed.
+func (f *fit) shut(closed int, w way) string {
 	hold := "that could hold it"
 	if w.nodes > 1 {
 		hold = "that could hold part of it"
 	}
 	switch {
-	case c.able == 1:
+	case f.count == 1:
 		return "the only one " + hold + " is"
-	case c.closed == c.able:
-		return fmt.Sprintf("the %d %s are", c.able, hold)
-	case c.closed == 1:
-		return fmt.Sprintf("1 of the %d %s is", c.able, hold)
+	case closed == f.count:
+		return fmt.Sprintf("the %d %s are", f.count, hold)
+	case closed == 1:
+		return fmt.Sprintf("1 of the %d %s is", f.count, hold)
 	}
-	return fmt.Sprintf("%d of the %d %s are", c.closed, c.able, hold)
+	return fmt.Sprintf("%d of the %d %s are", closed, f.count, hold)
 }
 
-func (c *survey) tooFew(j *Job, w way) string {
-	if c.wide >= w.nodes {
-		return fmt.Sprintf("needs %s on %s, more than there is", c.need, count(w.nodes, "node"))
+func (f *fit) tooFew(j *Job, w way) string {
+	if f.wide >= w.nodes {
+		return fmt.Sprintf("needs %s on %s, more than there is", f.need, count(w.nodes, "node"))
 	}
-	return fmt.Sprintf("needs %s%s, and there %s among those that it may use", nodesWith(w), qualities(j), be(c.able, "such node"))
+	return fmt.Sprintf("needs %s%s, and there %s among those that it may use", nodesWith(w), qualities(j), be(f.count, "such node"))
 }
 
 // qualities are what j wants of a node beside its GPUs.

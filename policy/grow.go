@@ -80,22 +80,26 @@ func (b *board) tradeOn(n int) bool {
 func (b *board) bestTrade(n int) (growth, clearing) {
 	best := growth{net: trifle}
 	var how clearing
+	plan := clearing{server: n, shrinks: b.trial}
 	for _, i := range b.servers[n].jobs {
 		s := &b.seats[i]
-		if len(s.servers) > 1 || b.netGain(i, s.menu.demand().Gain) <= trifle || !b.resizable(i) {
+		ahead := b.ahead(i)
+		if len(s.servers) > 1 || b.netOver(i, s.menu.demand().Gain, ahead) <= trifle || !b.resizable(i) {
 			continue
 		}
 		for _, o := range above(s) {
-			plan := clearing{server: n}
 			missing := o.Size.Minus(s.size).Minus(b.servers[n].open())
-			if b.netGain(i, o.Gain) <= best.net || !b.giveBack(&plan, missing, i) {
+			plan.shrinks = plan.shrinks[:0]
+			if b.netOver(i, o.Gain, ahead) <= best.net || !b.giveBack(&plan, missing, i) {
 				continue
 			}
 			if net := b.netTrade(i, o, plan); net > best.net && b.within(plan, i) {
 				best, how = growth{i, o, net}, plan
+				how.shrinks = slices.Clone(plan.shrinks)
 			}
 		}
 	}
+	b.trial = plan.shrinks[:0]
 	return best, how
 }
 
@@ -150,7 +154,10 @@ func (b *board) bestGrowth(n int) growth {
 			continue
 		}
 		for _, o := range above(s) {
-			if net := b.netGain(i, o.Gain); net > best.net && b.allHave(s.servers, o.Size.Minus(s.size)) {
+			if !b.allHave(s.servers, o.Size.Minus(s.size)) {
+				continue
+			}
+			if net := b.netGain(i, o.Gain); net > best.net {
 				best = growth{i, o, net}
 			}
 		}

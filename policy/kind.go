@@ -11,11 +11,14 @@ import (
 // the next finds none either, until somebody gives something back.
 type kind struct {
 	kindKey
-	ways   []way
-	menus  []servedMenu
-	round  int // the following are of this round
-	denial denial
-	told   [limits]answer // why they wait
+	ways     []way
+	menus    []servedMenu
+	fit      *fit   // see fitOf
+	busy     answer // see turn
+	busyWith int
+	round    int // the following are of this round
+	denial   denial
+	told     [limits]answer // why they wait
 }
 
 type kindKey struct {
@@ -42,6 +45,8 @@ type zone struct {
 	total                  gres.Vector // what they have together
 	round                  int         // of its number
 	number                 int         // in the order in which jobs of a round come with zones
+	counted                int         // the round of the following
+	free                   int         // GPUs on open servers when it was explained who waits for what
 }
 
 // words are a list of names, and where it was last seen: the jobs of one snapshot often share theirs.
@@ -223,5 +228,9 @@ func (b *board) menu(k *kind, gpus, n int) *menu {
 
 // least is the smallest size with which job i may be started on server n.
 func (b *board) least(i int, w way, n int) sensitivity.Option {
-	return b.alloc.sizes(b.menu(b.seats[i].kind, w.gpus, n))[0]
+	return b.leastOf(b.seats[i].kind, w, n)
+}
+
+func (b *board) leastOf(k *kind, w way, n int) sensitivity.Option {
+	return b.alloc.sizes(b.menu(k, w.gpus, n))[0]
 }

@@ -183,7 +183,11 @@ func (l *line) add(e entry) {
 			return
 		}
 	}
-	l.kept = slices.Insert(l.kept, at, e)
+	l.kept = append(l.kept, e)
+	if at < len(l.kept)-1 {
+		copy(l.kept[at+1:], l.kept[at:])
+		l.kept[at] = e
+	}
 }
 
 // begin empties the line.

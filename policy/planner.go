@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -63,7 +64,7 @@ func (b *board) build(nodes []*Node) {
 	}
 	b.shapeUp()
 	b.now, b.maybe = newShelf(len(nodes), b.largest), newShelf(len(nodes), b.largest)
-	b.roomy, b.calm, b.stirred = newSet(len(nodes)), newSet(len(nodes)), newSet(len(nodes))
+	b.roomy, b.calm, b.stirred, b.closed = newSet(len(nodes)), newSet(len(nodes)), newSet(len(nodes)), newSet(len(nodes))
 	b.seats, b.ids, b.order = nil, nil, nil // their kinds are those of the old hall
 }
 
@@ -84,19 +85,37 @@ func (b *board) shapeUp() {
 	}
 }
 
-// ascending lists what there is in the order of a comparison, in the memory of a list that is not needed any more. Most
-// snapshots are in order.
-func ascending[T any](list []*T, all []T, compare func(x, y *T) int) []*T {
-	list = slices.Grow(list[:0], len(all))[:len(all)]
-	for i := range all {
-		list[i] = &all[i]
+// byID lists jobs in the order of their IDs, in the memory of a list that is not needed any more.
+func byID(list []*Job, jobs []Job) []*Job {
+	list = resized(list, len(jobs))
+	for i := range jobs {
+		list[i] = &jobs[i]
 	}
-	if !slices.IsSortedFunc(list, compare) {
-		slices.SortStableFunc(list, compare)
+	if !inOrder(jobs) {
+		slices.SortStableFunc(list, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) })
 	}
 	return list
 }
 
-func byID(x, y *Job) int { return cmp.Compare(x.ID, y.ID) }
+// inOrder says whether jobs ascend in ID, as those of most snapshots do.
+func inOrder(jobs []Job) bool {
+	for i := 1; i < len(jobs); i++ {
+		if jobs[i].ID < jobs[i-1].ID {
+			return false
+		}
+	}
+	return true
+}
 
-func byName(x, y *Node) int { return cmp.Compare(x.Name, y.Name) }
+// byName lists nodes in the order of their names.
+func byName(list []*Node, nodes []Node) []*Node {
+	list = resized(list, len(nodes))
+	for i := range nodes {
+		list[i] = &nodes[i]
+	}
+	compare := func(x, y *Node) int { return strings.Compare(x.Name, y.Name) }
+	if !slices.IsSortedFunc(list, compare) {
+		slices.SortFunc(list, compare)
+	}
+	return list
+}

@@ -241,21 +241,22 @@ func (b *board) giveBack(plan *clearing, missing gres.Vector, i int) bool {
 	able := b.able(plan, missing, i)
 	left := missing
 	for k := range able {
-		if able[k] = b.shrunk(able[k].job, left); able[k].freed == (gres.Vector{}) {
+		s := b.shrunk(able[k].job, left)
+		if s.freed == (gres.Vector{}) {
 			continue // others have freed what it could
 		}
-		plan.shrinks, left = append(plan.shrinks, able[k]), left.Minus(able[k].freed)
+		plan.shrinks, left = append(plan.shrinks, s), left.Minus(s.freed)
 		if covered(left) {
 			return true
 		}
 	}
-	plan.shrinks = nil
+	plan.shrinks = plan.shrinks[:0]
 	return false
 }
 
 // able lists how far the jobs on the plan's server that may be asked can shrink.
 func (b *board) able(plan *clearing, missing gres.Vector, i int) []shrink {
-	var able []shrink
+	able := b.asked[:0]
 	for _, v := range b.servers[plan.server].jobs {
 		if v == i || slices.Contains(plan.leaves, v) {
 			continue
@@ -266,6 +267,7 @@ func (b *board) able(plan *clearing, missing gres.Vector, i int) []shrink {
 		}
 	}
 	slices.SortFunc(able, func(x, y shrink) int { return cmp.Or(cmp.Compare(x.loss, y.loss), cmp.Compare(x.job, y.job)) })
+	b.asked = able
 	return able
 }
 

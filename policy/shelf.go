@@ -30,6 +30,15 @@ func (s set) without(t set) {
 	}
 }
 
+// shared counts what two sets have in common.
+func (s set) shared(t set) int {
+	n := 0
+	for w := range s {
+		n += bits.OnesCount64(s[w] & t[w])
+	}
+	return n
+}
+
 // any says whether there is a member.
 func (s set) any() bool { return slices.ContainsFunc(s, func(word uint64) bool { return word != 0 }) }
 
