@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
@@ -60,7 +59,7 @@ func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	if s.Progress != nil && s.run.Held%roundsPerReport == 0 {
 		s.Progress(s.over, at)
 	}
-	return len(report.Plan.Decisions) == 0 || policy.Content(&report.Snapshot, report.Plan), nil
+	return len(report.Plan.Decisions) == 0 || s.content.Of(&report.Snapshot, report.Plan), nil
 }
 
 // skip counts the rounds before the next event without holding them. The last of them has its picture, like the one before.

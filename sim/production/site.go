@@ -9,6 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
@@ -27,9 +28,10 @@ func opening() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 // site is a cluster with its Slurm, its daemon and its users.
 type site struct {
 	Config
-	clock  *slurmtest.Clock
-	slurm  *slurmtest.Slurm
-	runner *bridge.Runner
+	clock   *slurmtest.Clock
+	slurm   *slurmtest.Slurm
+	runner  *bridge.Runner
+	content policy.Contentment
 
 	shapes  []shape        // of the groups of servers
 	servers map[string]int // by name
