@@ -76,7 +76,7 @@ func recognise(name string, head []byte) (Format, error) {
 	switch {
 	case strings.HasPrefix(line, "["):
 		return Philly, nil
-	case columns["num_gpus"] && columns["duration"]:
+	case columns["num_gpus"]:
 		return Condensed, nil
 	case columns["num_gpu"]:
 		return Openb, nil

@@ -85,6 +85,10 @@ func TestAHeaderPutsTheColumnsOfARecordedTraceInAnyOrder(t *testing.T) {
 	same(t, "jobs", got.Jobs, []trace.Job{{ID: 7, Model: "res18", GPUs: 2, Arrival: 0.25, Iterations: 100}})
 }
 
+func TestAModelMayBeCalledAsACompressedFileBegins(t *testing.T) {
+	same(t, "jobs", read(t, "0,BZh,0,1,1\n").Jobs, []trace.Job{{Model: "BZh", GPUs: 1, Iterations: 1}})
+}
+
 func TestAJobOfAnUnknownModelOrTooManyGPUsIsAnErrorOfItsLine(t *testing.T) {
 	got := open(t, "recorded.csv")
 	want := "trace testdata/recorded.csv: line 5: model = m5: want one of alexnet, gnmt, transformer, lstm"
@@ -118,6 +122,43 @@ func TestAPhillyJobRunsForItsAttemptsThatCountOnTheGPUsOfTheLast(t *testing.T) {
 	})
 }
 
+// attempted reads a Philly log of one job with these attempts.
+func attempted(t *testing.T, attempts string) (*trace.Trace, error) {
+	t.Helper()
+	job := `[{"user": "a\"}\\", "jobid": "j", "submitted_time": "2017-10-07 00:00:00", "attempts": [` + attempts + `]}]`
+	return trace.Read("a", strings.NewReader(job), trace.Philly)
+}
+
+func TestAnAttemptWithoutTimeOrGPUsAddsNothingAndChangesNothing(t *testing.T) {
+	const counts = `{"start_time": "2017-10-07 00:00:00", "end_time": "2017-10-07 01:00:00", "detail": [{"gpus": ["a", "b"]}]}`
+	for _, attempt := range []string{
+		`{"start_time": "2017-10-07 02:00:00", "end_time": "2017-10-07 02:00:00", "detail": [{"gpus": ["a"]}]}`,
+		`{"start_time": "2017-10-07 02:00:00", "end_time": "2017-10-07 01:59:00", "detail": [{"gpus": ["a"]}]}`,
+		`{"start_time": "2017-10-07 02:00:00", "end_time": "2017-10-07 03:00:00", "detail": []}`,
+		`{"start_time": "2017-10-07 02:00:00", "end_time": null, "detail": [{"gpus": ["a"]}]}`,
+		`{"start_time": "None", "end_time": "2017-10-07 03:00:00", "detail": [{"gpus": ["a"]}]}`,
+	} {
+		for order, attempts := range map[string]string{"last": counts + "," + attempt, "first": attempt + "," + counts} {
+			got, err := attempted(t, attempts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, order+" "+attempt, got.Entries, []trace.Entry{{ID: "j", User: `a"}\`, Duration: 3600, GPUs: 2}})
+			if adjusted := len(got.Adjusted) == 1; adjusted != (order == "last") {
+				t.Errorf("%s %s: %v", order, attempt, got.Adjusted)
+			}
+		}
+	}
+}
+
+func TestNoJobRunsForCenturies(t *testing.T) {
+	const long = `{"start_time": "1970-01-01 00:00:00", "end_time": "2199-12-31 00:00:00", "detail": [{"gpus": ["a"]}]}`
+	_, err := attempted(t, long+","+long)
+	if want := "trace a: has no job that could be simulated (1: ran for centuries): want at least one"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestPhillysTimeBeginsWithTheFirstJobThatWasAttemptedEvenIfItIsLeftOut(t *testing.T) {
 	same(t, "begin", open(t, "philly.json").Begin, time.Date(2017, 10, 6, 23, 0, 0, 0, time.UTC))
 }
@@ -144,7 +185,7 @@ func TestACondensedLogIsInTheOrderOfSubmission(t *testing.T) {
 }
 
 func TestASecondIsEnoughForACondensedLogThatCountsThem(t *testing.T) {
-	got := read(t, `"num_gpus","duration","timestamp"`+"\n\n# a remark\n4,60,100.5\n1,30.25,40\n")
+	got := read(t, `"num_gpus","duration","timestamp",,`+"\n\n# a remark\n4,60,100.5,,\n1,30.25,40,,\n")
 	same(t, "entries", got.Entries, []trace.Entry{
 		{ID: "2", Submitted: 0, Duration: 30.25, GPUs: 1, Place: 1}, {ID: "1", Submitted: 60.5, Duration: 60, GPUs: 4, Place: 0},
 	})
@@ -157,11 +198,12 @@ func TestAPodThatSharesAGPUGetsAWholeOneAndOneWithoutIsLeftOut(t *testing.T) {
 		{ID: "pod-a", Submitted: 0, Duration: 12537396, GPUs: 1, State: "Running", Place: 0},
 		{ID: "pod-b", Submitted: 426961, Duration: 12475899, GPUs: 1, State: "Running", Place: 1},
 		{ID: "pod-d", Submitted: 9437397, Duration: 1332354, GPUs: 8, State: "Succeeded", Place: 2},
+		{ID: "pod-g", Submitted: 10028200, Duration: 90, GPUs: 1, State: "Failed", Place: 3},
 	})
 	same(t, "dropped", got.Dropped, []trace.Dropped{
-		{Why: "no GPU", Count: 1}, {Why: "never started", Count: 1}, {Why: "ran for no time at all", Count: 1},
+		{Why: "no GPU", Count: 1}, {Why: "never started", Count: 1}, {Why: "ran for no time at all", Count: 1}, {Why: "no end", Count: 1},
 	})
-	same(t, "adjusted", got.Adjusted, []trace.Adjusted{{How: "a share of a GPU taken for a whole one", Count: 1}})
+	same(t, "adjusted", got.Adjusted, []trace.Adjusted{{How: "a share of a GPU taken for a whole one", Count: 2}})
 	same(t, "begin", got.Begin, time.Time{})
 }
 

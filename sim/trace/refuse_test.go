@@ -57,6 +57,8 @@ var refused = []struct{ text, want string }{
 
 	{"timestamp,num_gpus,duration\n2017-13-09 07:01:55,1,1\n", "line 2: timestamp = \"2017-13-09 07:01:55\": want a time from 1970 on, such as 2026-03-31T23:59:59"},
 	{condensedHeader + "1969-12-31 23:59:59,1,1,1,c\n", `line 2: timestamp = "1969-12-31 23:59:59": want a time from 1970 on, such as 2026-03-31T23:59:59`},
+	{condensedHeader + "2200-01-01 00:00:00,1,1,1,c\n", `line 2: timestamp = "2200-01-01 00:00:00": want a time from 1970 on, such as 2026-03-31T23:59:59`},
+	{"num_gpus,timestamp\n1,1\n", "line 1: no column duration among num_gpus,timestamp: want it in the header"},
 	{condensedHeader + "2017-10-09 07:01:55,-1,1,1,c\n", "line 2: duration = -1: want seconds, not negative and before the year 2200"},
 	{condensedHeader + "2017-10-09 07:01:55,1,0.5,1,c\n", "line 2: num_gpus = 0.5: want a whole number from 0 to 1000000"},
 	{condensedHeader + "2017-10-09 07:01:55,1,1\n", "line 2: has 3 fields: want 5: timestamp,duration,num_gpus,gpu_time,cluster"},
@@ -84,6 +86,8 @@ var refused = []struct{ text, want string }{
 	{sacctHeader + "1|2026-03-01T08:00:00|2026-03-01T08:00:01|2026-03-01T08:00:00||gres/gpu=1\n",
 		"line 2: End = 2026-03-01T08:00:00: want no time before Start 2026-03-01T08:00:01"},
 	{sacctHeader + "1|2026-03-01T08:00:00|||1:00|gres/gpu:a100=two\n", "line 2: AllocTRES = gres/gpu:a100=two: want whole numbers of GPUs from 0, such as gres/gpu=4"},
+	{sacctHeader + "1|2026-03-01T08:00:00|||1:00|gres/gpu=-1\n", "line 2: AllocTRES = gres/gpu=-1: want whole numbers of GPUs from 0, such as gres/gpu=4"},
+	{sacctHeader + "1|2026-03-01T08:00:00|||1:00|gres/gpu=1000001\n", "line 2: AllocTRES = gres/gpu=1000001: want whole numbers of GPUs from 0, such as gres/gpu=4"},
 	{sacctHeader + "1|2026-03-01T08:00:00|||1:00|cpu=4\n",
 		"has no job that could be simulated (1: no GPU): want one with gres/gpu in AllocTRES or ReqTRES, which Slurm keeps with AccountingStorageTRES=gres/gpu"},
 

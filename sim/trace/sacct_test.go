@@ -55,8 +55,38 @@ func TestListingsOfMonthsThatOverlapCountNoRunTwice(t *testing.T) {
 		header,
 		"7|COMPLETED|2026-03-01T00:00:00|2026-03-31T23:00:00|2026-04-01T01:00:00|7200|gres/gpu=2",
 		"7|RUNNING|2026-03-01T00:00:00|2026-03-31T23:00:00|Unknown|3600|gres/gpu=2",
+		"7|TIMEOUT|2026-03-01T00:00:00|2026-03-31T23:00:00|2026-04-01T01:00:00|7200|gres/gpu=2",
 	)
-	same(t, "entry", got, trace.Entry{ID: "7", Duration: 7200, GPUs: 2, State: "COMPLETED"})
+	same(t, "entry", got, trace.Entry{ID: "7", Duration: 7200, GPUs: 2, State: "TIMEOUT"})
+}
+
+func TestRunsOfARestartedJobAreAddedUpInTheOrderOfTime(t *testing.T) {
+	for name, records := range map[string][]string{
+		"by submission": {"7|B|2026-03-01T09:00:00|2026-03-01T09:00:05|60|gres/gpu=2|", "7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|600|gres/gpu=1|"},
+		"by start":      {"7|B|2026-03-01T08:00:00|2026-03-01T09:00:05|60|gres/gpu=2|", "7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|600|gres/gpu=1|"},
+		"without start": {"7|B|2026-03-01T09:00:00||60|gres/gpu=2|", "7|A|2026-03-01T08:00:00||600|gres/gpu=1|"},
+		"and waits again": {
+			"7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|660|gres/gpu=2|", "7|B|2026-03-01T09:00:00|Unknown|0||gres/gpu=4",
+		},
+	} {
+		got := accounted(t, "JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ReqTRES", records...)
+		same(t, name, got, trace.Entry{ID: "7", Duration: 660, GPUs: 2, State: "B"})
+	}
+}
+
+func TestARunningJobIsToldByItsEndOrItsState(t *testing.T) {
+	for header, record := range map[string]string{
+		"JobID|Submit|State|ElapsedRaw|AllocTRES":     "7|2026-03-01T08:00:00|RUNNING|60|gres/gpu=1",
+		"JobID|Submit|Start|End|ElapsedRaw|AllocTRES": "7|2026-03-01T08:00:00|2026-03-01T08:00:00|Unknown|60|gres/gpu=1",
+	} {
+		got := read(t, header+"\n"+record+"\n")
+		same(t, header, got.Adjusted, []trace.Adjusted{{How: "still running, counted for as long as it had run", Count: 1}})
+	}
+}
+
+func TestSecondsOfAccountingAreUnixs(t *testing.T) {
+	got := read(t, "JobID|Submit|ElapsedRaw|AllocTRES\n1|1772352000|60|gres/gpu=1\n")
+	same(t, "begin", got.Begin, time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC))
 }
 
 func TestJobsOfTwoClustersWithOneIDAreTwo(t *testing.T) {
