@@ -96,7 +96,7 @@ func (e Experiment) checkWorkloads() error {
 }
 
 func (e Experiment) checkWorkload(w Workload) error {
-	if w.length() == 0 && e.Until == 0 && e.Window == (outcome.Window{}) {
+	if w.Endless() && e.Until == 0 && e.Window == (outcome.Window{}) {
 		return errors.New("it has no end: say how many jobs it has, which of them count (a window), or until when it is simulated")
 	}
 	if w.drawn() {

@@ -117,6 +117,9 @@ func (w Workload) Source() (trace.Source, error) {
 	return trace.Of(w.Jobs), nil
 }
 
+// Endless says that there is always one more job.
+func (w Workload) Endless() bool { return w.length() == 0 }
+
 func (w Workload) drawn() bool { return len(w.Jobs) == 0 }
 
 // length is how many jobs the workload has; 0: no end.

@@ -39,11 +39,11 @@ func (e Experiment) all(ctx context.Context, simulate simulator) ([]outcome.Run,
 		})
 	}
 	workers.Wait()
-	if s.failed < len(cells) {
-		return nil, fmt.Errorf("%s: %w", e.name(cells[s.failed]), s.errs[s.failed])
-	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
+	}
+	if s.failed < len(cells) {
+		return nil, fmt.Errorf("%s: %w", e.name(cells[s.failed]), s.errs[s.failed])
 	}
 	return s.outcomes, nil
 }

@@ -30,10 +30,16 @@ var inward = map[string][]string{
 	"bridge/conformance":  {"gres", "bridge"},
 	"emulate":             {"gres", "sensitivity"},
 	"etc/profiles":        {},
+	"sim/trace":           {},
+	"sim/models":          {},
 	"sim/cluster":         {"gres"},
 	"sim/outcome":         {},
+	"sim/workload":        {"sim/models", "sim/trace"},
+	"sim/artifact":        {"sim/trace", "sim/models", "sim/cluster", "sim/outcome"},
+	"sim/production":      {"gres", "sensitivity", "policy", "bridge", "bridge/slurmtest", "sim/trace", "sim/cluster", "sim/outcome"},
 	"sim/report":          {"sim/outcome"},
 	"sim/report/figure":   {},
+	"sim":                 {"gres", "sensitivity", "policy"}, // and all that is below it
 }
 
 // doors says which package may import each third-party module. Commands may all read flags.
@@ -48,8 +54,10 @@ var doors = map[string][]string{
 	"go.yaml.in/yaml/v4":                  {"cmd/synergy-slurmd", "sim/cluster"},
 	"gopkg.in/ini.v1":                     {"sim/cluster"},
 	"gonum.org/v1/plot":                   {"sim/report/figure"},
-	"golang.org/x/term":                   {"cmd/synergy-slurmd"},
+	"golang.org/x/term":                   {"cmd/synergy-slurmd", "cmd/synergy"},
 	"github.com/spf13/pflag":              {"cmd"},
+	"github.com/spf13/cobra":              {"cmd/synergy"},
+	"github.com/schollz/progressbar/v3":   {"cmd/synergy"},
 	"golang.org/x/sys":                    {"ledger", "sensitivity/library"},
 }
 

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+)
+
+// experiment is what the options describe. What it takes to know about the files that they name is told to notes.
+func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
+	if err := o.misfits(); err != nil {
+		return sim.Experiment{}, err
+	}
+	e := sim.Experiment{
+		Engine: sim.Engine(o.schedules.engine), Round: time.Duration(o.schedules.round), Until: time.Duration(o.recorded.until),
+		Detail: o.output.rounds != "" || o.output.report != "", Parallel: o.output.parallel,
+		Reference: sim.Reference{Prioritize: o.reference.prioritize, Strict: o.reference.strict},
+	}
+	if e.Round < time.Second || e.Round > day {
+		return sim.Experiment{}, fmt.Errorf("--round %s is out of range: want 1s to 24h, 5m is usual", e.Round)
+	}
+	g, err := o.ground()
+	if err != nil {
+		return sim.Experiment{}, err
+	}
+	e.Cluster, e.Ratio = g.cluster, g.ratio
+	if e.Engine == sim.Production {
+		if e.Site, err = o.daemon(g); err != nil {
+			return sim.Experiment{}, err
+		}
+	}
+	if e.Schedules, err = o.schedules.all(e.Engine); err != nil {
+		return sim.Experiment{}, err
+	}
+	if o.recorded.window != "" {
+		if e.Window, err = parseWindow(o.recorded.window); err != nil {
+			return sim.Experiment{}, fmt.Errorf("--window %w", err)
+		}
+	}
+	if e.Workloads, err = o.workloads(g, notes); err != nil {
+		return sim.Experiment{}, err
+	}
+	return e, o.check(e)
+}
+
+const day = 24 * time.Hour
+
+// check finds what is wrong with the experiment, and what the command cannot do with it.
+func (o *options) check(e sim.Experiment) error {
+	if o.output.record != "" && len(e.Workloads) > 1 {
+		return fmt.Errorf("--record writes one workload, and there are %d: name one load and one seed", len(e.Workloads))
+	}
+	for _, w := range e.Workloads {
+		if w.Endless() && e.Until == 0 && o.recorded.window == "" {
+			return errors.New("the jobs come without end: say how many with --jobs, which of them count with --window, or until when with --until")
+		}
+	}
+	return e.Check()
+}
+
+// all are the schedules that the options name.
+func (s schedules) all(engine sim.Engine) ([]sim.Schedule, error) {
+	placements := []string{""}
+	if engine == sim.Artifact {
+		var err error
+		if placements, err = list(s.placement); err != nil {
+			return nil, fmt.Errorf("--placement %w", err)
+		}
+	}
+	if len(s.schedulers) > 0 {
+		return s.spelled(engine, placements[0])
+	}
+	policies, err := list(s.policy)
+	if err != nil {
+		return nil, fmt.Errorf("--policy %w", err)
+	}
+	allocators, err := list(s.allocator)
+	if err != nil {
+		return nil, fmt.Errorf("--allocator %w", err)
+	}
+	return cross(policies, meanings(allocators), meanings(placements)), nil
+}
+
+// spelled are the schedules in the artifact's spelling. Where none says it, placement is the usual one.
+func (s schedules) spelled(engine sim.Engine, placement string) ([]sim.Schedule, error) {
+	var all []sim.Schedule
+	for _, text := range s.schedulers {
+		schedule, err := parseScheduler(text)
+		if err != nil {
+			return nil, fmt.Errorf("--scheduler %w", err)
+		}
+		if schedule.Placement == "" {
+			schedule.Placement = placement
+		} else if engine == sim.Production {
+			return nil, fmt.Errorf("--scheduler %q: the production engine places jobs as the daemon does: leave +place out, or take --engine artifact", text)
+		}
+		all = append(all, schedule)
+	}
+	return all, nil
+}

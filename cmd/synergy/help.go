@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+)
+
+// group are options that belong together.
+type group struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+func newGroup(title string) group {
+	set := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	set.SortFlags = false
+	return group{title, set}
+}
+
+// grouped gives a command its options and shows them by groups in its help.
+func grouped(command *cobra.Command, groups ...group) {
+	command.Flags().SortFlags = false
+	for _, g := range groups {
+		command.Flags().AddFlagSet(g.flags)
+	}
+	command.SetUsageFunc(func(c *cobra.Command) error {
+		out := c.OutOrStderr()
+		fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s\n", c.UseLine(), c.Example)
+		for _, g := range groups {
+			fmt.Fprintf(out, "\n%s:\n%s", g.title, strings.TrimRight(g.flags.FlagUsagesWrapped(columns(out)), "\n")+"\n")
+		}
+		return nil
+	})
+}
+
+// columns is how wide a help text may be: as wide as the terminal, and readable.
+func columns(out io.Writer) int {
+	const readable = 110
+	file, is := out.(interface{ Fd() uintptr })
+	if !is {
+		return readable
+	}
+	width, _, err := term.GetSize(int(file.Fd()))
+	if err != nil || width > readable {
+		return readable
+	}
+	return max(width, 60)
+}
+
+// isTerminal says that a person reads what is written.
+func isTerminal(out io.Writer) bool {
+	file, is := out.(interface{ Fd() uintptr })
+	return is && term.IsTerminal(int(file.Fd()))
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
+)
+
+// workloads are the jobs that the options name. What is left out of a log is told to notes.
+func (o *options) workloads(g ground, notes io.Writer) ([]sim.Workload, error) {
+	if o.recorded.jobs < 0 {
+		return nil, fmt.Errorf("--jobs %d: want 1 or more", o.recorded.jobs)
+	}
+	if o.recorded.trace == "" {
+		return o.drawn(g)
+	}
+	format, err := trace.ParseFormat(o.recorded.format)
+	if err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	t, err := trace.Open(o.recorded.trace, format)
+	if err != nil {
+		return nil, err
+	}
+	tell(notes, t)
+	if t.Format == trace.Recorded {
+		return o.replayed(t, g)
+	}
+	return o.logged(t, g, notes)
+}
+
+// tell says what is not in a trace, or not as it was.
+func tell(notes io.Writer, t *trace.Trace) {
+	for _, d := range t.Dropped {
+		fmt.Fprintf(notes, "synergy: trace %s: left out %d jobs: %s\n", t.Name, d.Count, d.Why)
+	}
+	for _, a := range t.Adjusted {
+		fmt.Fprintf(notes, "synergy: trace %s: changed %d jobs: %s\n", t.Name, a.Count, a.How)
+	}
+}
+
+// drawn are the workloads of generated jobs.
+func (o *options) drawn(g ground) ([]sim.Workload, error) {
+	config := workload.Config{Classes: g.classes, Jobs: o.recorded.jobs}
+	var err error
+	if config.Split, config.Assign, err = o.drawing.models(); err != nil {
+		return nil, err
+	}
+	if config.GPUs, err = workload.ParseMix(o.drawing.mix()); err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	if config.Durations, err = workload.ParseDurations(o.drawing.durations); err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	if config.Arrivals, err = workload.ParseArrivals(o.drawing.coming()); err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	if config.Arrivals == workload.Static && o.changed("load") {
+		return nil, errors.New("--load: jobs that are all there from the beginning come at no rate: leave it out, or --static")
+	}
+	if config.Arrivals == workload.Static && config.Jobs == 0 {
+		return nil, errors.New("--static: say with --jobs how many there are at the beginning")
+	}
+	loads, seeds, err := o.drawing.series()
+	if err != nil {
+		return nil, err
+	}
+	if config.Arrivals == workload.Static {
+		loads = loads[:1]
+	}
+	return sim.Drawn(o.drawing.name(), config, loads, seeds), nil
+}
+
+// models are the parts of the models and how jobs get theirs.
+func (d drawing) models() (workload.Split, workload.Assign, error) {
+	split, err := workload.ParseSplit(d.split)
+	if err != nil {
+		return nil, "", fmt.Errorf("--%w", err)
+	}
+	assign, err := workload.ParseAssign(d.assign)
+	if err != nil {
+		return nil, "", fmt.Errorf("--%w", err)
+	}
+	return split, assign, nil
+}
+
+func (d drawing) mix() string {
+	if d.multigpu {
+		return string(workload.PaperMix)
+	}
+	return d.gpus
+}
+
+// coming is how jobs arrive.
+func (d drawing) coming() string {
+	if d.static {
+		return string(workload.Static)
+	}
+	return d.arrivals
+}
+
+func (d drawing) series() (loads []float64, seeds []int64, err error) {
+	if loads, err = parseLoads(d.load); err != nil {
+		return nil, nil, fmt.Errorf("--load %w", err)
+	}
+	if seeds, err = parseSeeds(d.seed); err != nil {
+		return nil, nil, fmt.Errorf("--seed %w", err)
+	}
+	return loads, seeds, nil
+}
+
+// name is what people call the workload: what is not as in the paper, but for the split, which is named elsewhere.
+func (d drawing) name() string {
+	parts := []string{"generated"}
+	if mix := d.mix(); mix != string(workload.OneGPU) {
+		parts = append(parts, "GPUs "+mix)
+	}
+	if d.durations != string(workload.PaperDurations) {
+		parts = append(parts, "durations "+d.durations)
+	}
+	if coming := d.coming(); coming != string(workload.Poisson) && coming != string(workload.Static) {
+		parts = append(parts, "arrivals "+coming)
+	}
+	if d.assign != string(workload.BySplit) {
+		parts = append(parts, "assigned by "+d.assign)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// replayed is the workload of a recorded trace.
+func (o *options) replayed(t *trace.Trace, g ground) ([]sim.Workload, error) {
+	for _, name := range drawingOptions {
+		if o.changed(name) {
+			return nil, fmt.Errorf("--%s: the jobs of %s are recorded, and nothing is drawn: leave it out, or --trace", name, t.Name)
+		}
+	}
+	if t.CPUsPerGPU != 0 && t.CPUsPerGPU != g.ratio && o.site.profiles == "" {
+		return nil, fmt.Errorf("trace %s: its iterations are of servers with %d cores for each GPU, the models of the simulation are for %d: want --ratio %[2]d",
+			t.Name, t.CPUsPerGPU, g.ratio)
+	}
+	var known []string
+	for _, class := range g.classes {
+		known = append(known, class.Name)
+	}
+	if err := t.CheckModels(known); err != nil {
+		return nil, err
+	}
+	if err := t.CheckGPUs(g.cluster.GPUs()); err != nil {
+		return nil, err
+	}
+	jobs := t.Jobs
+	if o.drawing.static {
+		jobs = atOnce(jobs)
+	}
+	if n := o.recorded.jobs; n > len(jobs) {
+		return nil, fmt.Errorf("--jobs %d: trace %s has %d", n, t.Name, len(jobs))
+	} else if n > 0 {
+		jobs = jobs[:n]
+	}
+	return []sim.Workload{{Name: t.Name, Jobs: jobs, Static: o.drawing.static}}, nil
+}
+
+// atOnce moves jobs to the beginning, a millisecond apart, which keeps their order. Jobs that all come within the first second are there
+// already, and stay.
+func atOnce(jobs []trace.Job) []trace.Job {
+	if len(jobs) == 0 || jobs[len(jobs)-1].Arrival <= 1 {
+		return jobs
+	}
+	moved := slices.Clone(jobs)
+	for i := range moved {
+		moved[i].Arrival = float64(i) / 1000
+	}
+	return moved
+}
+
+// logged are the workloads that a site's log gives: one for each load, where arrivals are drawn, and each seed.
+func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workload, error) {
+	rules, err := o.log(g)
+	if err != nil {
+		return nil, err
+	}
+	loads, seeds, err := o.drawing.series()
+	if err != nil {
+		return nil, err
+	}
+	if !comesAtRate(rules.Arrivals) {
+		loads = []float64{0}
+	}
+	var all []sim.Workload
+	entries := t.InFileOrder()
+	for _, rules.Load = range loads {
+		for _, rules.Seed = range seeds {
+			jobs, dropped, err := workload.FromEntries(entries, rules)
+			if err != nil {
+				return nil, fmt.Errorf("trace %s: %w", t.Name, err)
+			}
+			if err := g.holds(jobs); err != nil {
+				return nil, fmt.Errorf("trace %s: %w", t.Name, err)
+			}
+			if len(all) == 0 {
+				tell(notes, &trace.Trace{Name: t.Name, Dropped: dropped})
+			}
+			static := rules.Arrivals == workload.LogArrivals(workload.Static)
+			all = append(all, sim.Workload{Name: t.Name, Jobs: jobs, Load: rules.Load, Split: rules.Split.String(), Seed: rules.Seed, Static: static})
+		}
+	}
+	return all, nil
+}
+
+// holds makes sure that the cluster, where there is one, has the GPUs of every job of a log.
+func (g ground) holds(jobs []trace.Job) error {
+	most := g.cluster.GPUs()
+	for _, job := range jobs {
+		if most > 0 && job.GPUs > most {
+			return fmt.Errorf("a job has %d GPUs, and the cluster %d: leave such jobs out with --gpu-limit %[2]d, or take a larger --cluster", job.GPUs, most)
+		}
+	}
+	return nil
+}
+
+// comesAtRate says that arrivals are drawn at a load.
+func comesAtRate(a workload.LogArrivals) bool {
+	return a != workload.OwnArrivals && a != workload.LogArrivals(workload.Static)
+}
+
+// log is how the options have jobs made of a log. What they do not name is the log's own.
+func (o *options) log(g ground) (workload.FromLog, error) {
+	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit, Compress: o.fromLog.compress}
+	var err error
+	if rules.Split, rules.Assign, err = o.drawing.models(); err != nil {
+		return rules, err
+	}
+	if rules.GPUs, err = workload.ParseLogMix(o.or("gpus", o.drawing.gpus)); err != nil {
+		return rules, fmt.Errorf("--%w", err)
+	}
+	if rules.Durations, err = workload.ParseLogDurations(o.or("durations", o.drawing.durations)); err != nil {
+		return rules, fmt.Errorf("--%w", err)
+	}
+	arrivals := o.or("arrivals", o.drawing.arrivals)
+	if o.drawing.static {
+		arrivals = string(workload.Static)
+	}
+	if rules.Arrivals, err = workload.ParseLogArrivals(arrivals); err != nil {
+		return rules, fmt.Errorf("--%w", err)
+	}
+	if o.changed("load") && !comesAtRate(rules.Arrivals) {
+		return rules, errors.New("--load: the jobs come as the log says: draw their --arrivals, or --compress the log")
+	}
+	return rules, o.fromLog.ranges(&rules)
+}
+
+// or is an option's value, or log where it was not given.
+func (o *options) or(name, value string) string {
+	if o.changed(name) {
+		return value
+	}
+	return "log"
+}
+
+// ranges reads which jobs of a log are kept.
+func (l fromLog) ranges(rules *workload.FromLog) error {
+	if l.keep == "paper" {
+		rules.Keep = workload.PaperKeep()
+	} else if l.keep != "" {
+		shorter, longer, err := parseSpans(l.keep)
+		if err != nil {
+			return fmt.Errorf("--keep %w", err)
+		}
+		rules.Keep = workload.Range{Above: shorter, Below: longer}
+	}
+	if l.submitted != "" {
+		from, to, err := parseSpans(l.submitted)
+		if err != nil {
+			return fmt.Errorf("--submitted %w", err)
+		}
+		rules.From, rules.To = from, to
+	}
+	return nil
+}
+
+// parseSpans reads two times, the earlier or shorter one first, in seconds: 30m-100h. The second may be missing, which is no bound, and is 0.
+func parseSpans(text string) (low, high float64, err error) {
+	first, second, _ := strings.Cut(text, "-")
+	var from, to span
+	if from.Set(cmp.Or(first, "0")) != nil || to.Set(cmp.Or(second, "0")) != nil || text == "" {
+		return 0, 0, fmt.Errorf("%q: want two times, as 30m-100h, or one, as 30m-", text)
+	}
+	low, high = from.seconds(), to.seconds()
+	if second != "" && low >= high {
+		return 0, 0, fmt.Errorf("%q: want the shorter time first", text)
+	}
+	return low, high, nil
+}

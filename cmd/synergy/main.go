@@ -1,0 +1,83 @@
+// Command synergy simulates clusters that share GPUs, cores and memory among training jobs. It turns the command line into an
+// experiment of package sim, and its outcomes into tables, files and pictures; what happens in between is the packages' business.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitGood   = 0
+	exitFailed = 1
+	exitUsage  = 2 // the command line or a file that it names is wrong: the same start would fail again
+)
+
+// version is set by the linker.
+var version string
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	root := rootCommand()
+	root.SetArgs(spelled(args))
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitGood
+	}
+	fmt.Fprintln(stderr, "synergy:", err)
+	var failure failed
+	if errors.As(err, &failure) {
+		return exitFailed
+	}
+	return exitUsage
+}
+
+// failed is an error that a better command line would not have avoided.
+type failed struct{ error }
+
+func (f failed) Unwrap() error { return f.error }
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "synergy",
+		Short: "simulate clusters that share GPUs, cores and memory among training jobs",
+		Long: `synergy simulates clusters that share GPUs, cores and memory among training jobs.
+
+It runs the planner of synergy-slurmd, which gives each job the cores and the memory that its model needs
+(Synergy, OSDI'22), against a Slurm in memory under a virtual clock: months of a cluster's life in seconds.`,
+		Example: `  synergy sim                          Proportional, Greedy and Tune on a small workload
+  synergy sim --trace jobs.csv         a recorded workload, or a site's log`,
+		Version:       running(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("synergy {{.Version}}\n")
+	root.AddCommand(simCommand())
+	return root
+}
+
+// running is the version that runs: what the linker was told, or else what the compiler knows of the source.
+func running() string {
+	if version != "" {
+		return version
+	}
+	if info, known := debug.ReadBuildInfo(); known && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+)
+
+// drawingOptions have nothing to do with jobs that are recorded.
+var drawingOptions = []string{
+	"load", "split", "gpus", "multigpu", "durations", "arrivals", "assign", "seed", "gpu-limit", "keep", "submitted", "compress",
+}
+
+// logOptions are only for logs.
+var logOptions = []string{"format", "gpu-limit", "keep", "submitted", "compress"}
+
+// What only one of the engines can be told.
+var (
+	productionOnly = []string{
+		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "patience", "stranded",
+		"scheduler-delay", "teardown", "launch",
+	}
+	artifactOnly = []string{"placement", "prioritize", "strict"}
+)
+
+// misfits finds options that mean nothing together.
+func (o *options) misfits() error {
+	checks := []func() error{o.misfitEngine, o.misfitWorkload, o.misfitSchedules, o.misfitOutput}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *options) misfitEngine() error {
+	engine := sim.Engine(o.schedules.engine)
+	if !slices.Contains(sim.Engines(), engine) {
+		return fmt.Errorf("--engine %q: want %s or %s", engine, sim.Production, sim.Artifact)
+	}
+	foreign, other := productionOnly, sim.Production
+	if engine == sim.Production {
+		foreign, other = artifactOnly, sim.Artifact
+	}
+	for _, name := range foreign {
+		if o.changed(name) {
+			return fmt.Errorf("--%s: the %s engine has no such thing: leave it out, or take --engine %s", name, engine, other)
+		}
+	}
+	return nil
+}
+
+func (o *options) misfitWorkload() error {
+	for _, name := range logOptions {
+		if o.recorded.trace == "" && o.changed(name) {
+			return fmt.Errorf("--%s: is for a log: name it with --trace", name)
+		}
+	}
+	switch {
+	case o.changed("jobs") && o.recorded.jobs < 1:
+		return fmt.Errorf("--jobs %d: want 1 or more", o.recorded.jobs)
+	case o.changed("until") && o.recorded.until == 0:
+		return errors.New("--until 0: want a time above 0, as 1000h")
+	case o.changed("gpu-limit") && o.fromLog.limit < 1:
+		return fmt.Errorf("--gpu-limit %d: want 1 or more", o.fromLog.limit)
+	case o.drawing.multigpu && o.changed("gpus"):
+		return errors.New("--multigpu is short for --gpus paper: leave one of them out")
+	case o.drawing.multigpu && o.recorded.trace != "":
+		return errors.New("--multigpu: the trace says how many GPUs its jobs have: leave it out; --gpus says what becomes of a log's")
+	case o.drawing.static && o.changed("arrivals") && o.drawing.arrivals != "static":
+		return fmt.Errorf("--static: all jobs are there from the beginning, and do not come %s: leave one of them out", o.drawing.arrivals)
+	case o.site.profiles != "" && o.changed("ratio"):
+		return errors.New("--ratio: says which column of the paper's models counts, and --profiles are others: leave it out, and describe the --cluster")
+	case o.reference.prioritize && o.recorded.window == "":
+		return errors.New("--prioritize: is for the jobs of a window: name it with --window")
+	case o.reference.strict && o.recorded.trace == "":
+		return errors.New("--strict: is about the pauses of a replay: name what is replayed with --trace")
+	}
+	return nil
+}
+
+func (o *options) misfitSchedules() error {
+	if !o.changed("scheduler") {
+		return nil
+	}
+	for _, name := range []string{"policy", "allocator", "placement"} {
+		if o.changed(name) {
+			return fmt.Errorf("--scheduler names policy, allocator and placement in one: leave --%s out", name)
+		}
+	}
+	return nil
+}
+
+func (o *options) misfitOutput() error {
+	if o.changed("parallel") && o.output.parallel < 1 {
+		return fmt.Errorf("--parallel %d: want 1 or more", o.output.parallel)
+	}
+	for _, name := range []string{"json", "jobs-out", "rounds-out", "report", "record", "trace"} {
+		if o.changed(name) && o.flags.Lookup(name).Value.String() == "" {
+			return fmt.Errorf("--%s: want a name", name)
+		}
+	}
+	paths := make(map[string]string)
+	for _, s := range o.sheets() {
+		if other := paths[s.path]; other != "" {
+			return fmt.Errorf("--%s and --%s name the same file, %s: want two", other, s.option, s.path)
+		}
+		paths[s.path] = s.option
+	}
+	if o.output.record != "" && o.recorded.trace == o.output.record {
+		return fmt.Errorf("--record %s: would replace the trace that it is made from: want another name", o.output.record)
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// options are the command line of synergy sim, as it was typed.
+type options struct {
+	drawing    drawing
+	recorded   recorded
+	fromLog    fromLog
+	site       site
+	schedules  schedules
+	production productionOptions
+	reference  referenceOptions
+	output     output
+
+	flags   *pflag.FlagSet // all of them
+	outputs *pflag.FlagSet // those that make no difference to the figures
+}
+
+// drawing says how a workload is drawn.
+type drawing struct {
+	load, split, gpus, durations, arrivals, assign, seed string
+	multigpu, static                                     bool
+}
+
+// recorded says which workload is replayed, and of any workload how much of it.
+type recorded struct {
+	trace, format, window string
+	jobs                  int
+	until                 span
+}
+
+// fromLog says which jobs of a site's log are taken.
+type fromLog struct {
+	limit           int
+	keep, submitted string
+	compress        float64
+}
+
+// site is where the jobs run.
+type site struct {
+	cluster, profiles string
+	ratio             int
+}
+
+// schedules are what is compared.
+type schedules struct {
+	engine, policy, allocator, placement string
+	schedulers                           []string
+	round                                span
+}
+
+// productionOptions are what only the production engine can be told.
+type productionOptions struct {
+	restart, checkpoint, minRun, horizon, patience span
+	schedulerDelay, teardown, launch               span
+	maxPreemptions                                 int
+	stranded                                       float64
+	ends                                           string
+}
+
+// referenceOptions are what only the artifact engine can be told.
+type referenceOptions struct{ prioritize, strict bool }
+
+// output is what is done with the outcomes.
+type output struct {
+	json, jobs, rounds, report, record string
+	quiet, wall                        bool
+	parallel                           int
+}
+
+// What is drawn where nothing else is said: the load of the paper's check run on 128 GPUs, and enough jobs for a look.
+const (
+	defaultLoad = "9"
+	defaultJobs = 200
+)
+
+// example is the workload of a command that names none: small, so that it takes a moment, and mixed, so that it makes a difference who
+// gets how much.
+var example = []struct{ option, value string }{
+	{"cluster", "4x8:24:500"}, {"load", "12"}, {"jobs", "300"}, {"split", "60,30,10"}, {"durations", "small"},
+}
+
+// fill takes over the example where no workload is named, as far as other options do not say otherwise. It says what it took, as an
+// option line, or nothing where a workload is named.
+func (o *options) fill() (taken string, err error) {
+	if slices.ContainsFunc([]string{"trace", "load", "jobs", "window", "until"}, o.changed) {
+		return "", nil
+	}
+	var words []string
+	for _, e := range example {
+		f := o.flags.Lookup(e.option)
+		if f.Changed {
+			continue
+		}
+		if err := f.Value.Set(e.value); err != nil {
+			return "", err
+		}
+		words = append(words, "--"+e.option+" "+e.value)
+	}
+	return strings.Join(words, " "), nil
+}
+
+// When an ended job counts as finished.
+const (
+	endsAtOnce   = "at-once"
+	endsInRounds = "rounds"
+)
+
+// groups defines the options, in the order in which the help shows them.
+func (o *options) groups() []group {
+	return []group{
+		o.workloadGroup(), o.drawingGroup(), o.logGroup(), o.siteGroup(), o.scheduleGroup(), o.productionGroup(), o.artifactGroup(), o.outputGroup(),
+	}
+}
+
+func (o *options) workloadGroup() group {
+	g := newGroup("Workload")
+	g.flags.StringVar(&o.recorded.trace, "trace", "", "replay the jobs of `FILE`: a recorded trace, or a site's log, whose jobs get models by --split")
+	g.flags.StringVar(&o.recorded.format, "format", "", "`name` of the trace's format: recorded, philly, condensed, openb or sacct (default recognised)")
+	g.flags.IntVar(&o.recorded.jobs, "jobs", 0, "simulate the first `N` jobs only")
+	g.flags.StringVar(&o.recorded.window, "window", "", "count only jobs with IDs from `FIRST-END`, 4000-5000 being 4000 to 4999, and end when they have finished")
+	g.flags.Var(&o.recorded.until, "until", "end at this `time` of the simulation, as 1000h")
+	return g
+}
+
+func (o *options) drawingGroup() group {
+	g := newGroup("Workload that is drawn, without --trace")
+	g.flags.StringVar(&o.drawing.load, "load", defaultLoad, "`jobs/h` that arrive: 9, several as 3,6,9, or first:last:step as 1:8:0.5")
+	g.flags.StringVar(&o.drawing.split, "split", "20,70,10", "`percent` of image, language and speech jobs, or of models by name, as res18=50,gnmt=50")
+	g.flags.StringVar(&o.drawing.gpus, "gpus", "one", "GPUs of the jobs: one, paper, which is 70, 10, 15 and 5 % with 1, 2, 4 and 8, or `weights` as 1=60,4=40")
+	g.flags.BoolVar(&o.drawing.multigpu, "multigpu", false, "short for --gpus paper")
+	g.flags.StringVar(&o.drawing.durations, "durations", "paper", "`how` long jobs run: paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h")
+	g.flags.StringVar(&o.drawing.arrivals, "arrivals", "poisson", "`how` jobs arrive: poisson, uniform, daily or static")
+	g.flags.BoolVar(&o.drawing.static, "static", false, "all jobs are there from the beginning, also those of a trace")
+	g.flags.StringVar(&o.drawing.assign, "assign", "split", "`how` jobs get their models: split, random or roundrobin")
+	g.flags.StringVar(&o.drawing.seed, "seed", "42", "`number` that the workload is drawn from: 42, several as 42,43, or first:last as 1:10")
+	return g
+}
+
+func (o *options) logGroup() group {
+	g := newGroup("Workload of a site's log, with --trace; what is not drawn is the log's")
+	g.flags.IntVar(&o.fromLog.limit, "gpu-limit", 0, "leave out jobs with more than `N` GPUs")
+	g.flags.StringVar(&o.fromLog.keep, "keep", "", "leave out jobs that ran for other `times` than 30m-100h, or, with paper, than the artifact keeps")
+	g.flags.StringVar(&o.fromLog.submitted, "submitted", "", "leave out jobs that were submitted at other `times` than 2400h-3000h of the log")
+	g.flags.Float64Var(&o.fromLog.compress, "compress", 0, "have the log's jobs arrive `N` times as fast")
+	return g
+}
+
+func (o *options) siteGroup() group {
+	g := newGroup("Cluster")
+	g.flags.StringVar(&o.site.cluster, "cluster", "16x8:24:500", "a `FILE` in YAML or the paper's ini, or "+cluster.Shape)
+	g.flags.IntVar(&o.site.ratio, "ratio", 0, "`cores` for each GPU, 3, 4, 5 or 6, of the servers and of the table of models (default the cluster's)")
+	g.flags.StringVar(&o.site.profiles, "profiles", "", "`folder` of sensitivity profiles (default the ten models of the paper)")
+	return g
+}
+
+func (o *options) scheduleGroup() group {
+	g := newGroup("Schedules, all of which are compared")
+	g.flags.StringVar(&o.schedules.policy, "policy", "fifo", "`list` of who goes first: fifo, srtf, srsf, las, ftf, drf, tetris")
+	g.flags.StringVar(&o.schedules.allocator, "allocator", "proportional,greedy,tune", "`list` of how much jobs get: proportional, greedy, tune, and opt with the artifact engine")
+	g.flags.StringArrayVar(&o.schedules.schedulers, "scheduler", nil, "policy and allocator as the paper's artifact spells them, as `FIFO+fair`, SRTF+tune, LAS+tune+place; may be given again")
+	g.flags.Var(&o.schedules.round, "round", "`time` between rounds")
+	g.flags.StringVar(&o.schedules.engine, "engine", "production", "`what` simulates: production, the daemon's own rounds, or artifact, the arithmetic that the paper's figures are from")
+	return g
+}
+
+func (o *options) productionGroup() group {
+	g := newGroup("Production engine")
+	p := &o.production
+	g.flags.Var(&p.restart, "restart", "`time` that a restart costs a job in all (default 1m0s, or with --profiles what they say)")
+	g.flags.Var(&p.checkpoint, "checkpoint", "`time` of a restart that is the save (default a third)")
+	g.flags.StringVar(&p.ends, "ends", endsAtOnce, "`when` an ended job counts as finished: at-once, or rounds, with the round as in the artifact")
+	g.flags.Var(&p.minRun, "min-run", "`time` for which a job that was started is left alone")
+	g.flags.IntVar(&p.maxPreemptions, "max-preemptions", 20, "`number` of running jobs that a round may stop; 0 is no bound")
+	g.flags.Var(&p.horizon, "horizon", "`time` ahead that a change to a running job may count its gain for")
+	g.flags.Var(&p.patience, "patience", "`time` that a job is passed over before nodes are kept free for it")
+	g.flags.Float64Var(&p.stranded, "stranded", policy.DefaultStranded, "`part` of the GPUs that jobs without a checkpoint may leave without their share")
+	g.flags.Var(&p.schedulerDelay, "scheduler-delay", "`time` from a change until Slurm's scheduler looks")
+	g.flags.Var(&p.teardown, "teardown", "`time` that Slurm takes to clean up after a job")
+	g.flags.Var(&p.launch, "launch", "`time` from each start of a job until it trains, beside the restart's")
+	return g
+}
+
+func (o *options) artifactGroup() group {
+	g := newGroup("Artifact engine")
+	g.flags.StringVar(&o.schedules.placement, "placement", "random", "`list` of where jobs are put: random, which is first fit, consolidate")
+	g.flags.BoolVar(&o.reference.prioritize, "prioritize", false, "the jobs of the window go first from the start")
+	g.flags.BoolVar(&o.reference.strict, "strict", false, "end a replay at the first round without a job, as the published program does")
+	return g
+}
+
+func (o *options) outputGroup() group {
+	g := newGroup("Output")
+	o.outputs = g.flags
+	g.flags.StringVar(&o.output.json, "json", "", "write all figures and settings as JSON to `FILE`, or with - in place of the table")
+	g.flags.StringVar(&o.output.jobs, "jobs-out", "", "write what became of each job to `FILE`, as CSV")
+	g.flags.StringVar(&o.output.rounds, "rounds-out", "", "write the cluster after each round to `FILE`, as CSV")
+	g.flags.StringVar(&o.output.record, "record", "", "write the jobs that were drawn to `FILE`, for --trace")
+	g.flags.StringVar(&o.output.report, "report", "", "write a page with all figures, and its pictures, to `folder`")
+	g.flags.BoolVar(&o.output.wall, "wall", false, "write how long simulations took, too, which is never twice the same; a terminal shows it anyway")
+	g.flags.BoolVarP(&o.output.quiet, "quiet", "q", false, "no table and no progress: only what is written to files")
+	g.flags.IntVar(&o.output.parallel, "parallel", 0, "`number` of simulations at a time (default one for each processor); the outcome is the same")
+	return g
+}
+
+// newOptions has the defaults of those options that are times.
+func newOptions() *options {
+	return &options{
+		schedules: schedules{round: span(5 * time.Minute)},
+		production: productionOptions{
+			minRun:  span(10 * time.Minute),
+			horizon: span(policy.DefaultHorizon), patience: span(policy.DefaultPatience),
+		},
+	}
+}
+
+// define gives the command its options.
+func (o *options) define(command *cobra.Command) {
+	groups := o.groups()
+	grouped(command, groups...)
+	o.flags = command.Flags()
+	o.completions(command)
+}
+
+// changed says whether an option was given.
+func (o *options) changed(name string) bool { return o.flags.Changed(name) }
+
+// command is the command line that gives the same figures again. How they are written and how fast is left out.
+func (o *options) command() string {
+	words := []string{"synergy", "sim"}
+	o.flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Changed || o.outputs.Lookup(f.Name) != nil {
+			return
+		}
+		if many, is := f.Value.(pflag.SliceValue); is {
+			for _, value := range many.GetSlice() {
+				words = append(words, "--"+f.Name, quoted(value))
+			}
+			return
+		}
+		if f.Value.Type() == "bool" {
+			words = append(words, "--"+f.Name+"="+f.Value.String())
+			return
+		}
+		words = append(words, "--"+f.Name, quoted(f.Value.String()))
+	})
+	return strings.Join(words, " ")
+}
+
+// completions are what a shell offers for the values of options.
+func (o *options) completions(command *cobra.Command) {
+	offer := func(name string, complete cobra.CompletionFunc) {
+		if err := command.RegisterFlagCompletionFunc(name, complete); err != nil {
+			panic(err) // the name is not one of the options
+		}
+	}
+	both := func(names func(sim.Engine) []string) []string {
+		words := slices.Concat(names(sim.Production), names(sim.Artifact))
+		slices.Sort(words)
+		return slices.Compact(words)
+	}
+	offer("policy", listed(both(sim.Engine.Policies)))
+	offer("allocator", listed(both(sim.Engine.Allocators)))
+	offer("placement", listed(sim.Artifact.Placements()))
+	offer("engine", listed([]string{string(sim.Production), string(sim.Artifact)}))
+	offer("ends", listed([]string{endsAtOnce, endsInRounds}))
+	offer("arrivals", listed([]string{"poisson", "uniform", "daily", "static", "log"}))
+	offer("assign", listed([]string{"split", "random", "roundrobin"}))
+	offer("ratio", listed([]string{"3", "4", "5", "6"}))
+	offer("format", listed(words(trace.Formats()...)))
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/report"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// sheet is one file that a command writes, and what into it.
+type sheet struct {
+	option, path string
+	write        func(w io.Writer, e sim.Experiment, runs []outcome.Run) error
+}
+
+// sheets are the files that the options name.
+func (o *options) sheets() []sheet {
+	all := []sheet{
+		{"jobs-out", o.output.jobs, func(w io.Writer, _ sim.Experiment, runs []outcome.Run) error { return outcome.WriteJobs(w, runs) }},
+		{"rounds-out", o.output.rounds, func(w io.Writer, _ sim.Experiment, runs []outcome.Run) error { return outcome.WriteRounds(w, runs) }},
+		{"record", o.output.record, record},
+		{"json", o.output.json, func(w io.Writer, _ sim.Experiment, runs []outcome.Run) error { return outcome.WriteJSON(w, runs) }},
+	}
+	var named []sheet
+	for _, s := range all {
+		if s.path != "" && s.path != standard {
+			named = append(named, s)
+		}
+	}
+	return named
+}
+
+// standard is the standard output's name.
+const standard = "-"
+
+// record writes the jobs that were drawn, as far as any simulation needed them.
+func record(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
+	drawn := e.Workloads[0]
+	count := len(drawn.Jobs) + drawn.Draw.Jobs
+	if count == 0 {
+		for _, run := range runs {
+			count = max(count, len(run.Jobs))
+		}
+	}
+	source, err := drawn.Source()
+	if err != nil {
+		return err
+	}
+	var jobs []trace.Job
+	for len(jobs) < count {
+		job, more := source.Next()
+		if !more {
+			break
+		}
+		jobs = append(jobs, job)
+	}
+	if e.Ratio > publishedRatio {
+		if err := trace.WriteRatio(w, e.Ratio); err != nil {
+			return err
+		}
+	}
+	return trace.WriteRecorded(w, jobs)
+}
+
+// publishedRatio is that of the traces that say nothing of theirs.
+const publishedRatio = 3
+
+// draft is a file that is being written, beside the one that it will replace. Who names a folder that is not there shall know before an
+// hour of simulation, and who interrupts it shall keep what he had.
+type draft struct {
+	sheet
+	file *os.File
+}
+
+// drafts opens all files that the options name, and makes the report's folder.
+func (o *options) drafts() ([]*draft, error) {
+	if dir := o.output.report; dir != "" {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("--report: %w", err)
+		}
+	}
+	var all []*draft
+	for _, s := range o.sheets() {
+		file, err := openDraft(s.path)
+		if err != nil {
+			discard(all)
+			return nil, fmt.Errorf("--%s %s: %w", s.option, s.path, cause(err))
+		}
+		all = append(all, &draft{s, file})
+	}
+	return all, nil
+}
+
+// openDraft opens what will become the file at path; a pipe or a device is opened itself.
+func openDraft(path string) (*os.File, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return nil, errors.New("is a folder: want the name of a file")
+	case err == nil && !info.Mode().IsRegular():
+		return os.OpenFile(path, os.O_WRONLY, 0)
+	}
+	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+}
+
+// cause leaves out what an error of the operating system's repeats of the path.
+func cause(err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}
+
+// discard removes what was not finished.
+func discard(drafts []*draft) {
+	for _, d := range drafts {
+		d.file.Close()
+		if d.replaces() {
+			os.Remove(d.file.Name())
+		}
+	}
+}
+
+func (d *draft) replaces() bool { return d.file.Name() != d.path }
+
+// finish writes a file and puts it in its place. A file that could not be written to its end takes no place; one in which some
+// simulations have no figures does, and the error says which.
+func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
+	const readable = 0o644
+	out := &latch{Writer: d.file}
+	faults := d.write(out, e, runs)
+	if err := cmp.Or(out.err, d.file.Close()); err != nil {
+		discard([]*draft{d})
+		return err
+	}
+	if !d.replaces() {
+		return faults
+	}
+	return cmp.Or(os.Chmod(d.file.Name(), readable), os.Rename(d.file.Name(), d.path), faults)
+}
+
+// latch remembers that its writer failed.
+type latch struct {
+	io.Writer
+	err error
+}
+
+func (l *latch) Write(p []byte) (int, error) {
+	n, err := l.Writer.Write(p)
+	l.err = cmp.Or(l.err, err)
+	return n, err
+}
+
+// deliver writes what was asked for. Where some simulations have no figures, the others' are written all the same, and the error says
+// which. It is the first of possibly many, since what spoils one output mostly spoils the next.
+func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs []outcome.Run) error {
+	equal := untimed(runs)
+	filed, shown := equal, equal
+	if o.output.wall {
+		filed = runs
+	}
+	if o.output.wall || isTerminal(out) {
+		shown = runs
+	}
+	var wrong error
+	for _, d := range drafts {
+		if err := d.finish(e, filed); err != nil {
+			wrong = cmp.Or(wrong, fmt.Errorf("--%s %s: %w", d.option, d.path, err))
+		}
+	}
+	if o.output.report != "" {
+		wrong = cmp.Or(wrong, report.Write(o.output.report, equal, o.reportOptions(e)))
+	}
+	switch {
+	case o.output.json == standard:
+		return cmp.Or(wrong, outcome.WriteJSON(out, filed))
+	case o.output.quiet:
+		return wrong
+	}
+	return cmp.Or(outcome.WriteTable(out, shown), wrong)
+}
+
+// untimed are the runs without the time that they took, which would make equal simulations unequal.
+func untimed(runs []outcome.Run) []outcome.Run {
+	all := make([]outcome.Run, len(runs))
+	for i, run := range runs {
+		run.Wall = 0
+		all[i] = run
+	}
+	return all
+}
+
+// reportOptions are what a report says beside its figures. Its command line leaves out what makes no difference to them.
+func (o *options) reportOptions(e sim.Experiment) report.Options {
+	return report.Options{Command: o.command(), Version: running(), Family: func(model string) string { return family(e, model) }}
+}
+
+func family(e sim.Experiment, model string) string {
+	if p, known := e.Site.Profiles[model]; known {
+		return p.Task
+	}
+	set, _ := models.Set(models.LeastRatio) // families are the same for every ratio
+	if id, known := models.Find(model); known {
+		return set[id].Family.String()
+	}
+	return ""
+}

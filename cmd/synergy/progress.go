@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+)
+
+// whole is the length of the bar, in parts.
+const whole = 1000
+
+// pause is the time between two pictures of the bar.
+const pause = 100 * time.Millisecond
+
+// bar shows how far an experiment is.
+type bar struct {
+	now   func() time.Time
+	began time.Time
+	last  time.Time // when it was drawn; zero: never
+	drawn *progressbar.ProgressBar
+}
+
+// newBar is a bar on out, or nil where nobody would see it move.
+func newBar(out io.Writer, now func() time.Time) *bar {
+	if !isTerminal(out) || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return &bar{now: now, began: now(), drawn: progressbar.NewOptions(whole,
+		progressbar.OptionSetWriter(out),
+		progressbar.OptionUseANSICodes(true),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionSetPredictTime(false),
+		progressbar.OptionSetElapsedTime(false),
+		progressbar.OptionShowDescriptionAtLineEnd(),
+		progressbar.OptionClearOnFinish(),
+	)}
+}
+
+// show draws the bar, but not so often that the drawing takes time from the simulation. An error of the terminal's is nobody's
+// concern: the experiment goes on without a bar.
+func (b *bar) show(p sim.Progress) {
+	now := b.now()
+	if now.Sub(b.last) < pause {
+		return
+	}
+	b.last = now
+	_ = b.drawn.Set(int(p.Done * whole))
+	b.drawn.Describe(describe(p, now.Sub(b.began)))
+}
+
+// clear makes room for the table.
+func (b *bar) clear() { _ = b.drawn.Clear() }
+
+// describe says how far it is in words: 3/12 runs, 45210 jobs, 13.2 days simulated, 12s left.
+func describe(p sim.Progress, elapsed time.Duration) string {
+	const day = 24 * 60 * 60
+	text := fmt.Sprintf("%d/%d runs, %d jobs, %.1f days simulated", p.Ended, p.Runs, p.Finished, p.Simulated/day)
+	if left, known := remaining(p.Done, elapsed); known {
+		text += fmt.Sprintf(", %s left", left)
+	}
+	return text
+}
+
+// remaining estimates how long the rest will take, at the pace of what is done. It is not known before enough of that is.
+func remaining(done float64, elapsed time.Duration) (time.Duration, bool) {
+	const enough = 0.01
+	if done < enough || done >= 1 {
+		return 0, false
+	}
+	return time.Duration(float64(elapsed) * (1 - done) / done).Round(time.Second), true
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+func simCommand() *cobra.Command {
+	o := newOptions()
+	command := &cobra.Command{
+		Use:   "sim [options]",
+		Short: "simulate workloads under policies and allocators, and compare",
+		Long: `synergy sim simulates workloads on a cluster under every named policy with every named allocator, and compares.
+
+Without options it takes a small workload on 32 GPUs, and shows Proportional, Greedy and Tune next to each other.`,
+		Example: `  synergy sim
+  synergy sim --policy srtf,las --allocator proportional,tune --cluster 16x8:24:500 --load 9 --window 1000-2000
+  synergy sim --trace sacct.txt --split 50,40,10 --cluster mysite.yaml --report out
+  synergy sim --engine artifact --cluster 16x8:24:500 --allocator tune --load 9 --window 4000-5000`,
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+	}
+	o.define(command)
+	command.RunE = func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) }
+	return command
+}
+
+// noArguments refuses what stands on the command line without an option's name.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("unexpected argument %q: everything is an option, see synergy sim --help", args[0])
+	}
+	return nil
+}
+
+// run simulates what the options describe, and writes what they ask for.
+func (o *options) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if o.output.quiet {
+		stderr = io.Discard
+	}
+	taken, err := o.fill()
+	if err != nil {
+		return err
+	}
+	e, err := o.experiment(stderr)
+	if err != nil {
+		return err
+	}
+	drafts, err := o.drafts()
+	if err != nil {
+		return err
+	}
+	if taken != "" {
+		fmt.Fprintf(stderr, "synergy: no workload is named, so here is a small one: %s\n", taken)
+	}
+	began := time.Now()
+	runs, err := simulate(ctx, e, stderr)
+	if err != nil {
+		discard(drafts)
+		return failed{err}
+	}
+	if err := o.deliver(stdout, drafts, e, runs); err != nil {
+		return failed{err}
+	}
+	if !isTerminal(stdout) {
+		fmt.Fprintf(stderr, "synergy: simulations: %d, in %s\n", len(runs), time.Since(began).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// simulate runs the experiment and shows how far it is to whoever watches.
+func simulate(ctx context.Context, e sim.Experiment, stderr io.Writer) ([]outcome.Run, error) {
+	if b := newBar(stderr, time.Now); b != nil {
+		e.Progress = b.show
+		defer b.clear()
+	}
+	return e.Run(ctx)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/etc/profiles"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/production"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
+)
+
+// ground is where jobs run and what they can be.
+type ground struct {
+	cluster  cluster.Cluster
+	ratio    int // cores for each GPU that the table of models is for
+	profiles map[string]*sensitivity.Profile
+	classes  []workload.Class
+}
+
+func (o *options) ground() (ground, error) {
+	var g ground
+	var err error
+	if g.cluster, g.ratio, err = o.site.open(o.changed("cluster")); err != nil {
+		return ground{}, err
+	}
+	if g.profiles, err = o.site.read(); err != nil {
+		return ground{}, fmt.Errorf("--profiles %s: %w", o.site.profiles, err)
+	}
+	if o.site.profiles != "" {
+		g.classes, g.ratio = sim.Classes(g.profiles, g.cluster), 0
+		return g, nil
+	}
+	g.classes, err = workload.Paper(g.ratio)
+	return g, err
+}
+
+// open is the cluster and the ratio of the models' table. One follows from the other unless both are named, which have to agree. Servers
+// with another number of cores than the table has go with its first column, as in the published program.
+func (s site) open(named bool) (cluster.Cluster, int, error) {
+	if s.ratio != 0 && (s.ratio < models.LeastRatio || s.ratio > models.MostRatio) {
+		return cluster.Cluster{}, 0, fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured", s.ratio, models.LeastRatio, models.MostRatio)
+	}
+	c, err := s.describe()
+	if err != nil {
+		return cluster.Cluster{}, 0, err
+	}
+	if s.ratio != 0 && !named {
+		return withRatio(c, s.ratio), s.ratio, nil
+	}
+	own := ratioOf(c)
+	switch {
+	case s.ratio == 0 && own == 0:
+		return c, models.LeastRatio, nil
+	case s.ratio != 0 && s.ratio != own:
+		return cluster.Cluster{}, 0, fmt.Errorf("--ratio %d: %s has other servers: give them %[1]d cores for each GPU, or leave --ratio out", s.ratio, c)
+	}
+	return c, own, nil
+}
+
+// describe reads the cluster from a file, or from the command line itself.
+func (s site) describe() (cluster.Cluster, error) {
+	info, err := os.Stat(s.cluster)
+	if err == nil && !info.IsDir() {
+		return cluster.Open(s.cluster)
+	}
+	c, wrong := cluster.Parse(s.cluster)
+	if wrong != nil && err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return cluster.Cluster{}, fmt.Errorf("--cluster: %w", err)
+	}
+	if wrong != nil {
+		return cluster.Cluster{}, fmt.Errorf("--cluster: there is no file %s, and as a description: %w", s.cluster, wrong)
+	}
+	return c, nil
+}
+
+// withRatio is a cluster with so many cores for each GPU.
+func withRatio(c cluster.Cluster, ratio int) cluster.Cluster {
+	var other cluster.Cluster
+	for _, g := range c.Groups {
+		g.CPUs = ratio * g.GPUs
+		other.Groups = append(other.Groups, g)
+	}
+	return other
+}
+
+// ratioOf is how many cores all servers have for each GPU, where the table of models has that; 0 where it does not, or they differ.
+func ratioOf(c cluster.Cluster) int {
+	for ratio := models.LeastRatio; ratio <= models.MostRatio; ratio++ {
+		other := func(g cluster.Group) bool { return g.CPUs != ratio*g.GPUs }
+		if !slices.ContainsFunc(c.Groups, other) {
+			return ratio
+		}
+	}
+	return 0
+}
+
+// read gives the profiles by model.
+func (s site) read() (map[string]*sensitivity.Profile, error) {
+	if s.profiles == "" {
+		return sim.Profiles(profiles.FS)
+	}
+	return sim.Profiles(os.DirFS(s.profiles))
+}
+
+// The cost of a restart where nobody has measured one, and the part of it that is the save.
+const (
+	usualRestart = time.Minute
+	savesOne     = 3 // of so many parts
+)
+
+// costed are the profiles with what restarts cost by the options. Profiles of one's own say it themselves.
+func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensitivity.Profile, error) {
+	p, restart := o.production, usualRestart
+	switch {
+	case o.changed("restart"):
+		restart = time.Duration(p.restart)
+	case o.site.profiles != "" && o.changed("checkpoint"):
+		return nil, errors.New("--checkpoint: say --restart, too, or leave both to the profiles")
+	case o.site.profiles != "":
+		return own, nil
+	}
+	save := restart / savesOne
+	if o.changed("checkpoint") {
+		save = time.Duration(p.checkpoint)
+	}
+	if save > restart {
+		return nil, fmt.Errorf("--checkpoint %s: is part of a restart, which costs %s in all: want no more than that", save, restart)
+	}
+	return sim.WithRestart(own, save, restart-save), nil
+}
+
+// daemon is what the production engine is told.
+func (o *options) daemon(g ground) (sim.Site, error) {
+	p := o.production
+	costed, err := o.costed(g.profiles)
+	if err != nil {
+		return sim.Site{}, err
+	}
+	if p.ends != endsAtOnce && p.ends != endsInRounds {
+		return sim.Site{}, fmt.Errorf("--ends %q: want %s or %s", p.ends, endsAtOnce, endsInRounds)
+	}
+	if p.maxPreemptions < 0 {
+		return sim.Site{}, fmt.Errorf("--max-preemptions %d: want 0, which is no bound, or more", p.maxPreemptions)
+	}
+	if !(p.stranded >= 0.001 && p.stranded <= 1) { // written so that NaN fails
+		return sim.Site{}, fmt.Errorf("--stranded %g: want a part of the cluster's GPUs, from 0.001 to 1", p.stranded)
+	}
+	return sim.Site{
+		Profiles: costed,
+		Rules: policy.Rules{
+			MinRun: time.Duration(p.minRun), MaxPreemptions: p.maxPreemptions,
+			Horizon: time.Duration(p.horizon), Patience: time.Duration(p.patience), Stranded: p.stranded,
+		},
+		Slurm: production.Delays{
+			Scheduler: time.Duration(p.schedulerDelay), Teardown: time.Duration(p.teardown), Launch: time.Duration(p.launch),
+		},
+		AtRounds: p.ends == endsInRounds,
+	}, nil
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+// most is how many loads or seeds one command may name; each is a simulation of its own for every schedule.
+const most = 1000
+
+// list takes a list apart: fifo,srtf. It has no empty and no repeated words.
+func list(text string) ([]string, error) {
+	var words []string
+	seen := make(map[string]bool)
+	for _, word := range strings.Split(strings.ToLower(text), ",") {
+		word = strings.TrimSpace(word)
+		switch {
+		case word == "":
+			return nil, fmt.Errorf("%q: want one word or several with commas between", text)
+		case seen[word]:
+			return nil, fmt.Errorf("%q: %s stands there twice: name it once", text, word)
+		}
+		seen[word] = true
+		words = append(words, word)
+	}
+	return words, nil
+}
+
+// parseLoads reads jobs per hour: one number, several, or a range with its step, as 1:8:0.5.
+func parseLoads(text string) ([]float64, error) {
+	wrong := fmt.Errorf("%q: want jobs per hour, as 9, or 3,6,9, or first:last:step as 1:8:0.5", text)
+	if first, rest, ranged := strings.Cut(text, ":"); ranged {
+		last, step, stepped := strings.Cut(rest, ":")
+		numbers, err := positive(first, last, step)
+		if !stepped || err != nil || numbers[1] < numbers[0] {
+			return nil, wrong
+		}
+		return steps(text, numbers[0], numbers[1], numbers[2])
+	}
+	words, err := list(text)
+	if err != nil {
+		return nil, err
+	}
+	loads, err := positive(words...)
+	if err != nil {
+		return nil, wrong
+	}
+	return loads, nil
+}
+
+// steps lists the numbers of a range, its end included. They are rounded to what people write, so that 0.1 three times is 0.3.
+func steps(text string, first, last, step float64) ([]float64, error) {
+	const written = 1e9
+	count := math.Floor((last-first)/step+1/written) + 1
+	if count > most {
+		return nil, fmt.Errorf("%q has %g steps: want %d at most", text, count, most)
+	}
+	var all []float64
+	for i := range int(count) {
+		all = append(all, math.Round((first+float64(float64(i)*step))*written)/written)
+	}
+	return all, nil
+}
+
+// positive reads numbers above 0, none of them beyond what can be meant.
+func positive(words ...string) ([]float64, error) {
+	const beyond = 1e6
+	var numbers []float64
+	for _, word := range words {
+		x, err := strconv.ParseFloat(word, 64)
+		if err != nil || !(x > 0 && x <= beyond) { // written so that NaN fails
+			return nil, fmt.Errorf("%q: want a number above 0", word)
+		}
+		numbers = append(numbers, x)
+	}
+	return numbers, nil
+}
+
+// parseSeeds reads one seed, several, or a range, as 1:10.
+func parseSeeds(text string) ([]int64, error) {
+	wrong := fmt.Errorf("%q: want a whole number, as 42, or several, as 42,43, or first:last, as 1:10", text)
+	if first, last, ranged := strings.Cut(text, ":"); ranged {
+		ends, err := wholes(first, last)
+		if err != nil || ends[1] < ends[0] {
+			return nil, wrong
+		}
+		if ends[1]-ends[0] >= most {
+			return nil, fmt.Errorf("%q are more than %d seeds", text, most)
+		}
+		var all []int64
+		for i := range ends[1] - ends[0] + 1 {
+			all = append(all, ends[0]+i)
+		}
+		return all, nil
+	}
+	words, err := list(text)
+	if err != nil {
+		return nil, err
+	}
+	seeds, err := wholes(words...)
+	if err != nil {
+		return nil, wrong
+	}
+	return seeds, nil
+}
+
+// wholes reads whole numbers from 0.
+func wholes(words ...string) ([]int64, error) {
+	var numbers []int64
+	for _, word := range words {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%q: want a whole number from 0", word)
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
+}
+
+// parseWindow reads the range of job IDs that count: the first that does and the first that no longer does.
+func parseWindow(text string) (outcome.Window, error) {
+	first, end, _ := strings.Cut(text, "-")
+	ids, err := wholes(first, end)
+	switch {
+	case err != nil || ids[1] > math.MaxInt32:
+		return outcome.Window{}, fmt.Errorf("%q: want two job IDs, as 4000-5000, which counts 4000 to 4999", text)
+	case ids[1] <= ids[0]:
+		return outcome.Window{}, fmt.Errorf("%q is empty: want the first ID that counts and, larger, the first that does not, as 4000-5000", text)
+	}
+	return outcome.Window{First: int(ids[0]), End: int(ids[1])}, nil
+}
+
+// span is a time on the command line: 90, 90s or 1h30m.
+type span time.Duration
+
+// Set reads a number of seconds, or a duration as Go writes it.
+func (s *span) Set(text string) error {
+	if number, err := strconv.ParseFloat(text, 64); err == nil {
+		text = strconv.FormatFloat(number, 'f', -1, 64) + "s"
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return errors.New("want seconds, or a duration like 90s, 5m or 1h30m")
+	}
+	*s = span(d)
+	return nil
+}
+
+// String is empty for none, which keeps it out of the help.
+func (s *span) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return time.Duration(*s).String()
+}
+
+func (s *span) seconds() float64 { return time.Duration(*s).Seconds() }
+
+// Type is how pflag calls the value in the help.
+func (s *span) Type() string { return "time" }
+
+// spelled completes what may be short on the command line: --json with no file behind it writes to the standard output.
+func spelled(args []string) []string {
+	all := slices.Clone(args)
+	for i, arg := range all {
+		if arg == "--" {
+			break
+		}
+		if arg == "--json" && (i == len(all)-1 || strings.HasPrefix(all[i+1], "-") && all[i+1] != standard) {
+			all[i] = "--json=" + standard
+		}
+	}
+	return all
+}
+
+// words are the names of things that are named by text.
+func words[T ~string](terms ...T) []string {
+	var names []string
+	for _, t := range terms {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+// listed completes the last word of a list.
+func listed(choices []string) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		before := typed[:strings.LastIndex(typed, ",")+1]
+		var offered []string
+		for _, choice := range choices {
+			if strings.HasPrefix(before+choice, typed) {
+				offered = append(offered, before+choice)
+			}
+		}
+		return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// quoted is a word as a shell reads it.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=+,.:/%@", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
