@@ -12,10 +12,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// What a picture of the cluster can show: so many stays on GPUs, and so many GPUs.
+// What a picture of the cluster can show: so many stays on GPUs, and so many GPUs. The stays of all pictures together are bounded too, for
+// the size of the page.
 const (
-	mostStays = 2000
-	mostLanes = 512
+	mostStays    = 6000
+	mostStaysAll = 24_000
+	mostLanes    = 512
 )
 
 // ganttHeight is what the rows of so many GPUs need, in points, with the axis: as much as can be read from afar where they are few.
@@ -35,17 +37,18 @@ type stay struct {
 // gantts show who held which GPU when.
 func (s *study) gantts(runs []*run, family func(string) string) (drawn []illustration) {
 	kinds := paint(runs, family)
+	most := min(mostStays, mostStaysAll/max(1, len(runs)))
 	for _, r := range runs {
 		if stays := settle(r.Spans); len(stays) > 0 {
-			drawn = append(drawn, s.gantt(r, stays, kinds, len(drawn)+1))
+			drawn = append(drawn, s.gantt(r, stays, most, kinds, len(drawn)+1))
 		}
 	}
 	return drawn
 }
 
-func (s *study) gantt(r *run, stays []stay, kinds palette, number int) illustration {
+func (s *study) gantt(r *run, stays []stay, most int, kinds palette, number int) illustration {
 	rows := layOut(stays, r.GPUs)
-	from, to := windowOf(r, stays, rows)
+	from, to := windowOf(r, stays, rows, most)
 	lanes := float64(rows.lanes)
 	return illustration{
 		name: fmt.Sprintf("gantt-%02d", number),
@@ -168,7 +171,7 @@ func (l layout) borders() (heights []float64) {
 
 // note says which part of the whole is shown.
 func (l layout) note(from, to, ended float64) string {
-	words := fmt.Sprintf("Hours %s to %s of %s.", short(from/hour), short(to/hour), digits(ended/hour))
+	words := fmt.Sprintf("Hours %s to %s of %s.", moment(from), moment(to), digits(ended/hour))
 	if from <= 0 && to >= ended {
 		words = fmt.Sprintf("The whole run of %s h.", digits(ended/hour))
 	}
@@ -178,17 +181,20 @@ func (l layout) note(from, to, ended float64) string {
 	return words
 }
 
-// windowOf is the whole run, or else as much of its middle as can be shown. The middle is that of the jobs that count.
-func windowOf(r *run, stays []stay, rows layout) (from, to float64) {
+// moment is a time in hours, to the second.
+func moment(seconds float64) string { return short(math.Round(seconds/hour*1e4) / 1e4) }
+
+// windowOf is the whole run, or else as much of its middle as has about so many stays at most. The middle is that of the jobs that count.
+func windowOf(r *run, stays []stay, rows layout, most int) (from, to float64) {
 	whole := max(r.Ended, lastStay(stays))
-	if within(stays, rows, 0, whole) <= mostStays {
+	if within(stays, rows, 0, whole) <= most {
 		return 0, whole
 	}
 	middle := middleOf(r, whole)
 	narrow, broad := 0.0, whole
 	for broad-narrow > whole/1e4 {
 		half := (narrow + broad) / 2
-		if within(stays, rows, middle-half/2, middle+half/2) <= mostStays {
+		if within(stays, rows, middle-half/2, middle+half/2) <= most {
 			narrow = half
 		} else {
 			broad = half

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
@@ -220,7 +221,22 @@ func benefitAxis(benefits []benefit, models []string) figure.Axis {
 			}
 		}
 	}
-	return figure.Axis{Min: lowest - 0.04*(highest-lowest), Max: highest + 0.4*(highest-lowest), Ticks: 5}
+	axis := figure.Axis{Min: lowest - 0.04*(highest-lowest), Max: highest + 0.4*(highest-lowest)}
+	axis.Marks = marksAround1(axis)
+	return axis
+}
+
+// marksAround1 are round numbers along an axis, and 1 in place of those that lie too near to it.
+func marksAround1(axis figure.Axis) []figure.Name {
+	const most = 5
+	marks := []figure.Name{{At: 1, Label: "1"}}
+	step := figure.RoundStep((axis.Max - axis.Min) / most)
+	for k := math.Ceil(axis.Min / step); k*step <= axis.Max; k++ {
+		if value := math.Round(k*step*1e6) / 1e6; math.Abs(value-1) > step/2 {
+			marks = append(marks, figure.Name{At: value, Label: short(value)})
+		}
+	}
+	return marks
 }
 
 // addBars adds a model's bars from the top downwards.

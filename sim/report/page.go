@@ -94,12 +94,14 @@ func (s *study) title(options Options) string {
 	if title := plain(options.Title); title != "" {
 		return title
 	}
-	return "Simulation: " + plain(s.runs[0].Setting.Workload)
+	policies := s.list(", ", func(r *run) string { return display(r.Setting.Policy) })
+	allocators := s.list(", ", func(r *run) string { return display(r.Setting.Allocator) })
+	return policies + " × " + allocators + " on " + s.list(", ", func(r *run) string { return several(r.GPUs, "GPU") })
 }
 
 // lead says in a sentence or two how much was run, and where the mean completion time differs most from that with proportional shares.
 func (s *study) lead() string {
-	words := fmt.Sprintf("%s on %s.", several(len(s.runs), "run"), s.list(clusterWords))
+	words := fmt.Sprintf("%s on %s.", several(len(s.runs), "run"), s.list("; ", clusterWords))
 	var most *run
 	highest := 0.0
 	for _, r := range s.runs {
@@ -114,24 +116,25 @@ func (s *study) lead() string {
 		hours(most.summary.Completion.Mean), most.label, hours(most.base.summary.Completion.Mean), times(highest))
 }
 
-// facts say what was simulated, and what is the same for how many runs.
+// facts say what was simulated.
 func (s *study) facts() []fact {
 	facts := []fact{
-		{"Policies", s.list(func(r *run) string { return display(r.Setting.Policy) })},
-		{"Allocators", s.list(func(r *run) string { return display(r.Setting.Allocator) })},
-		{"Engine", s.list(engineWords)},
-		{"Workload", s.list(func(r *run) string { return plain(r.Setting.Workload) })},
+		{"Policies", s.list("; ", func(r *run) string { return display(r.Setting.Policy) })},
+		{"Allocators", s.list("; ", func(r *run) string { return display(r.Setting.Allocator) })},
+		{"Engine", s.list("; ", engineWords)},
+		{"Workload", s.list("; ", workloadWords)},
 	}
 	if s.generatedLoads() > 0 {
-		facts = append(facts, fact{"Load", s.list(func(r *run) string { return loadWords(r.Setting.Load) })})
+		facts = append(facts, fact{"Load", s.list("; ", func(r *run) string { return loadWords(r.Setting.Load) })})
 	}
 	return append(facts,
 		fact{"Seed", s.seedList()},
-		fact{"Cluster", s.list(clusterWords)},
+		fact{"Cluster", s.list("; ", clusterWords)},
 		fact{"Jobs", s.jobWords()},
-		fact{"Jobs that count", s.list(func(r *run) string { return windowWords(r.Setting.Window) })},
-		fact{"Rounds", s.list(func(r *run) string { return "every " + short(r.Setting.RoundSeconds) + " s" })},
-		fact{"Restarts", s.list(func(r *run) string { return restartWords(r.Setting) })},
+		fact{"Jobs that count", s.list("; ", windowOfSetting)},
+		fact{"Rounds", s.list("; ", roundWords)},
+		fact{"Restarts", s.list("; ", func(r *run) string { return restartWords(r.Setting) })},
+		fact{"End", s.list("; ", func(r *run) string { return untilWords(r.Setting.Until) })},
 	)
 }
 
@@ -139,7 +142,7 @@ func (s *study) facts() []fact {
 const mostListed = 12
 
 // list names the different values of the runs.
-func (s *study) list(value func(*run) string) string {
+func (s *study) list(between string, value func(*run) string) string {
 	var values []string
 	for _, r := range s.runs {
 		if v := value(r); v != "" && !slices.Contains(values, v) {
@@ -152,7 +155,7 @@ func (s *study) list(value func(*run) string) string {
 	if len(values) == 0 {
 		return "not said"
 	}
-	return strings.Join(values, "; ")
+	return strings.Join(values, between)
 }
 
 func engineWords(r *run) string {
@@ -161,6 +164,24 @@ func engineWords(r *run) string {
 		words += ", placement " + placement
 	}
 	return words
+}
+
+func workloadWords(r *run) string {
+	words := appendIf(nil, r.Setting.Workload != "", plain(r.Setting.Workload))
+	words = appendIf(words, r.Setting.Split != "", splitWords(r.Setting.Split))
+	words = appendIf(words, r.Setting.Static, "all jobs there from the beginning")
+	words = appendIf(words, r.Setting.Ratio > 0, fmt.Sprintf("models for %d cores per GPU", r.Setting.Ratio))
+	return strings.Join(words, ", ")
+}
+
+func windowOfSetting(r *run) string {
+	return windowWords(r.Setting.Window) + choose(r.Setting.Prioritize, ", which went first", "")
+}
+
+func roundWords(r *run) string {
+	words := []string{"every " + short(r.Setting.RoundSeconds) + " s"}
+	words = appendIf(words, r.Setting.AtRounds, "ended jobs count as finished when their round is over")
+	return strings.Join(appendIf(words, r.Setting.Strict, "the first one without a job is the last"), ", ")
 }
 
 func clusterWords(r *run) string {
@@ -172,7 +193,7 @@ func clusterWords(r *run) string {
 }
 
 func (s *study) seedList() string {
-	return s.list(func(r *run) string { return fmt.Sprint(r.Setting.Seed) })
+	return s.list("; ", func(r *run) string { return fmt.Sprint(r.Setting.Seed) })
 }
 
 // jobWords says how many jobs arrived, which may differ from run to run.

@@ -293,9 +293,9 @@ func restartWords(s outcome.Setting) string {
 
 func untilWords(seconds float64) string {
 	if seconds == 0 {
-		return "until its jobs are done"
+		return "when its jobs are done"
 	}
-	return "until " + hours(seconds) + " h"
+	return "after " + hours(seconds) + " h at the latest"
 }
 
 func loadWords(load float64) string {

@@ -250,7 +250,7 @@ func TestAPictureOfTheClusterShowsNoMoreThanCanBeSeen(t *testing.T) {
 	r := newRun(&of, 0, 0, 0)
 	stays := settle(of.Spans)
 	rows := layOut(stays, of.GPUs)
-	from, to := windowOf(r, stays, rows)
+	from, to := windowOf(r, stays, rows, mostStays)
 	if n := within(stays, rows, from, to); n > mostStays*5/4 || n < mostStays/2 {
 		t.Errorf("%d stays, want about %d", n, mostStays)
 	}

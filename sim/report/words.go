@@ -99,3 +99,11 @@ func several(n int, noun string) string {
 	}
 	return fmt.Sprintf("%s %ss", count(n), noun)
 }
+
+// appendIf adds a word to a list where it is wanted.
+func appendIf(words []string, wanted bool, word string) []string {
+	if !wanted {
+		return words
+	}
+	return append(words, word)
+}
