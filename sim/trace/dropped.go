@@ -28,14 +28,6 @@ func (t *tally) add(reason string) {
 	t.counts[reason]++
 }
 
-func (t *tally) total() int {
-	total := 0
-	for _, reason := range t.reasons {
-		total += t.counts[reason]
-	}
-	return total
-}
-
 func (t *tally) dropped() []Dropped {
 	var list []Dropped
 	for _, reason := range t.reasons {

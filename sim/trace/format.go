@@ -85,7 +85,7 @@ func recognise(name string, head []byte) (Format, error) {
 	case strings.Contains(line, "|"):
 		return Sacct, nil
 	}
-	return "", fmt.Errorf("trace %s: line %d: cannot tell the format from %s: want one of %s, named where this is one of them",
+	return "", fmt.Errorf("trace %s: line %d: cannot tell the format from %s: want one of %s; say which if it is one",
 		name, number, legible(line), formatNames())
 }
 

@@ -23,7 +23,7 @@ type Summary struct {
 	CPUsPerGPU int       `json:"cpus_per_gpu,omitzero"` // of the profiles that iterations were counted with
 
 	GPUHours float64 `json:"gpu_hours,omitzero"`    // of all jobs together; unknown for recorded traces, whose jobs have iterations
-	Load     float64 `json:"offered_load,omitzero"` // GPU-hours that arrive in an hour, so GPUs that are busy if nobody waits; unknown without a span
+	Load     float64 `json:"offered_load,omitzero"` // GPU-hours an hour, so GPUs that are busy if nobody waits
 
 	GPUs    []GPUCount   `json:"gpus"`             // ascending
 	Models  []Part       `json:"models,omitempty"` // the most frequent first
@@ -182,7 +182,8 @@ func distribution(lengths []float64, unit string) Distribution {
 	for _, x := range lengths {
 		total += x
 	}
-	d.Least, d.P50, d.P90, d.P99, d.Most = lengths[0], percentile(lengths, 50), percentile(lengths, 90), percentile(lengths, 99), lengths[len(lengths)-1]
+	d.Least, d.Most = lengths[0], lengths[len(lengths)-1]
+	d.P50, d.P90, d.P99 = percentile(lengths, 50), percentile(lengths, 90), percentile(lengths, 99)
 	d.Mean, d.Histogram = total/float64(len(lengths)), histogram(lengths, bounds(unit))
 	return d
 }
@@ -194,7 +195,8 @@ func percentile(sorted []float64, p int) float64 { return sorted[(len(sorted)*p+
 func bounds(unit string) []float64 {
 	if unit == inSeconds {
 		return []float64{
-			0, 1, 3, 10, 30, 60, 180, 600, 1800, hour, 3 * hour, 10 * hour, day, 3 * day, 10 * day, 30 * day, 100 * day, 300 * day, 1000 * day, 100_000 * day,
+			0, 1, 3, 10, 30, 60, 180, 600, 1800, hour, 3 * hour, 10 * hour,
+			day, 3 * day, 10 * day, 30 * day, 100 * day, 300 * day, 1000 * day, 100_000 * day,
 		}
 	}
 	list := []float64{}

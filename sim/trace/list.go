@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"reflect"
+	"strings"
 )
 
 // maxElement bounds what one element of a JSON list may take up in memory.
@@ -120,12 +120,21 @@ func (l *jsonList) decode(into *phillyJob) error {
 	case errors.As(err, &syntax):
 		return l.lineOf(syntax.Offset).errorf("%w: want JSON", err)
 	case errors.As(err, &kind):
-		return l.lineOf(kind.Offset).wrong(kind.Field, "a JSON "+kind.Value, kinds[kind.Type.Kind()])
+		return l.lineOf(kind.Offset).wrong(kind.Field, "a JSON "+kind.Value, wanted(kind.Type.String()))
 	}
 	return err
 }
 
-var kinds = map[reflect.Kind]string{reflect.String: "text", reflect.Slice: "a list", reflect.Struct: "an object"}
+// wanted says what JSON a type of Go is read from.
+func wanted(kind string) string {
+	switch {
+	case kind == "string":
+		return "text"
+	case strings.HasPrefix(kind, "[]"):
+		return "a list"
+	}
+	return "an object"
+}
 
 // lineOf is the line of the byte in the current element.
 func (l *jsonList) lineOf(offset int64) place {

@@ -13,6 +13,7 @@ const (
 	noEnd        = "no end"
 	noTime       = "ran for no time at all"
 	tooLong      = "ran for centuries"
+	tooLarge     = "more GPUs than there are"
 )
 
 // log gathers the entries of a site's log, whose times are the clock's until all are known.
@@ -35,6 +36,8 @@ func (l *log) take(e Entry) bool {
 		l.dropped.add(noTime)
 	case e.Duration > maxSeconds:
 		l.dropped.add(tooLong)
+	case e.GPUs > maxGPUs:
+		l.dropped.add(tooLarge)
 	default:
 		e.Place = len(l.entries)
 		l.entries = append(l.entries, e)

@@ -85,8 +85,11 @@ func unpack(name string, r io.Reader) (*bufio.Reader, error) {
 	text := bufio.NewReaderSize(r, headSize)
 	if magic, _ := text.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzipped, err := gzip.NewReader(text)
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
-			return nil, place{name: name}.errorf("gzip: %w", err)
+			return nil, place{name: name}.stopped(err)
 		}
 		text = bufio.NewReaderSize(unzipped, headSize)
 	}

@@ -22,8 +22,8 @@ const (
 var refused = []struct{ text, want string }{
 	{"", "is empty: want at least one job"},
 	{" \n\n", "is empty: want at least one job"},
-	{"# nothing\n", `line 1: cannot tell the format from "": want one of recorded, philly, condensed, openb, sacct, named where this is one of them`},
-	{"# nothing\njobs, many\n", `line 2: cannot tell the format from "jobs, many": want one of recorded, philly, condensed, openb, sacct, named where this is one of them`},
+	{"# nothing\n", `line 1: cannot tell the format from "": want one of recorded, philly, condensed, openb, sacct; say which if it is one`},
+	{"# nothing\njobs, many\n", `line 2: cannot tell the format from "jobs, many": want one of recorded, philly, condensed, openb, sacct; say which if it is one`},
 	{"\x00\x01", "is no text: want one of the formats recorded, philly, condensed, openb, sacct"},
 	{"BZh91AY&SY", "is compressed with bzip2: want a text, plain or compressed with gzip"},
 	{"\xfd7zXZ\x00", "is compressed with xz: want a text, plain or compressed with gzip"},
@@ -33,6 +33,9 @@ var refused = []struct{ text, want string }{
 	{zipped(zipped("0,m,0,1,1\n")), "is no text: want one of the formats recorded, philly, condensed, openb, sacct"},
 	{zipped("0,m,0,1,1\n")[:26], "the compressed file ends in the middle: want it whole"},
 
+	{"\x1f\x8b", "the compressed file ends in the middle: want it whole"},
+	{"\x1f\x8b1234567890", "gzip: invalid header"},
+
 	{"0,m,0,1,1\n1,m,0,1\n", "line 2: has 4 fields: want 5: job_id,model,arrival,iterations,gpus"},
 	{"0,m,0,1,1,ann\n", "line 1: has 6 fields: want 5: job_id,model,arrival,iterations,gpus"},
 	{"0,m,0,1,1\n\n0,m,0,1,1\n", "line 3: job_id = 0: want each once, and it is on line 1 already"},
@@ -40,6 +43,7 @@ var refused = []struct{ text, want string }{
 	{"0,m,0,1,1\n-1,m,0,1,1\n", "line 2: job_id = -1: want a whole number from 0 to 2147483647"},
 	{"0,,0,1,1\n", `line 1: model = "": want the name of a model`},
 	{"0,a\tb,0,1,1\n", `line 1: model = "a\tb": want printable text of at most 256 bytes`},
+	{"0,a\xffb,0,1,1\n", `line 1: model = "a\xffb": want printable text of at most 256 bytes`},
 	{"0,m,-1,1,1\n", "line 1: arrival = -1: want seconds, not negative and before the year 2200"},
 	{"0,m,1e308,1,1\n", "line 1: arrival = 1e308: want seconds, not negative and before the year 2200"},
 	{"0,m,NaN,1,1\n", "line 1: arrival = NaN: want seconds, not negative and before the year 2200"},
@@ -101,6 +105,7 @@ var refused = []struct{ text, want string }{
 	{"[{},\n\n{\"jobid\":\n\"a\" \"b\"}]", "line 4: invalid character '\"' after object key:value pair: want JSON"},
 	{"[\n\n{\"jobid\":\n7}]", `line 4: jobid = "a JSON number": want text`},
 	{"[{\"attempts\": [{\"detail\": [{\"gpus\": 4}]}]}]", `line 1: attempts.detail.gpus = "a JSON number": want a list`},
+	{`[{"attempts": [7]}]`, `line 1: attempts = "a JSON number": want an object`},
 	{`[{"jobid": "", "submitted_time": "2017-10-07 00:00:00", "attempts": [{}]}]`, `line 1: jobid = "": want a name`},
 	{`[{"jobid": "a", "submitted_time": "yesterday", "attempts": [{}]}]`, "line 1: submitted_time = yesterday: want a time from 1970 on, such as 2026-03-31T23:59:59"},
 	{`[{"jobid": "a", "submitted_time": "2017-10-07 00:00:00", "attempts": [{}]},` + "\n" + `{"jobid": "a", "submitted_time": "2017-10-07 00:00:00", "attempts": [{}]}]`,

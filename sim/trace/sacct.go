@@ -14,8 +14,8 @@ import (
 //   - Tasks of an array (1234_7) are jobs.
 //   - Components of a heterogeneous job (1234+0, 1234+1) are one job with the GPUs of all, for as long as the longest.
 //   - Runs of a restarted job, which sacct lists with --duplicates, are one job for as long as all of them together, submitted when the
-//     first was, with the GPUs, the user and the state of the last. Two records with the same submission and start are one run, of which the
-//     longer counts; so listings of months that overlap can be put one behind the other, headers included.
+//     first was, with the GPUs, the user and the state of the last. Two records with the same submission and start are one run, of which
+//     the longer counts; so listings of months that overlap can be put one behind the other, headers included.
 //
 // The length of a run is ElapsedRaw, or else Elapsed, or else End - Start. Its GPUs are gres/gpu of AllocTRES, or of ReqTRES where nothing
 // was allocated; where only types are counted, their sum. Times that are numbers are Unix's, as SLURM_TIME_FORMAT=%s has them.

@@ -109,12 +109,13 @@ func TestARestartedComponentOfAHeterogeneousJobIsNoComponentMore(t *testing.T) {
 func TestWhyAccountedJobsAreLeftOut(t *testing.T) {
 	const header = "JobID|State|Submit|Start|End|Elapsed|AllocTRES|ReqTRES\n1|COMPLETED|2026-03-01T08:00:00|2026-03-01T08:00:00|2026-03-01T09:00:00|01:00:00|gres/gpu=1|\n"
 	for record, want := range map[string]string{
-		"2_[1-9%2]|PENDING|2026-03-01T08:00:00|Unknown|Unknown|00:00:00||gres/gpu=1":                           "never started",
-		"2_[1-9,...|PENDING|2026-03-01T08:00:00|Unknown|Unknown|00:00:00||gres/gpu=1":                          "never started",
-		"2|CANCELLED by 7|2026-03-01T08:00:00|None|2026-03-01T09:00:00|00:00:00||gres/gpu=1":                   "never started",
-		"2|RUNNING|2026-03-01T08:00:00|2026-03-01T08:00:00|Unknown|INVALID|gres/gpu=1|":                        "no telling how long it ran",
-		"2|FAILED|2026-03-01T08:00:00|2026-03-01T08:00:00|2026-03-01T08:00:00|00:00|gres/gpu=1|":               "ran for no time at all",
-		"2|FAILED|2026-03-01T08:00:00|2026-03-01T08:00:00|2026-03-01T09:00:00|01:00:00|cpu=1,gres/gpu=0|cpu=1": "no GPU",
+		"2_[1-9%2]|PENDING|2026-03-01T08:00:00|Unknown|Unknown|00:00:00||gres/gpu=1":                                         "never started",
+		"2_[1-9,...|PENDING|2026-03-01T08:00:00|Unknown|Unknown|00:00:00||gres/gpu=1":                                        "never started",
+		"2|CANCELLED by 7|2026-03-01T08:00:00|None|2026-03-01T09:00:00|00:00:00||gres/gpu=1":                                 "never started",
+		"2|RUNNING|2026-03-01T08:00:00|2026-03-01T08:00:00|Unknown|INVALID|gres/gpu=1|":                                      "no telling how long it ran",
+		"2|FAILED|2026-03-01T08:00:00|2026-03-01T08:00:00|2026-03-01T08:00:00|00:00|gres/gpu=1|":                             "ran for no time at all",
+		"2|FAILED|2026-03-01T08:00:00|2026-03-01T08:00:00|2026-03-01T09:00:00|01:00:00|gres/gpu:a=600000,gres/gpu:b=600000|": "more GPUs than there are",
+		"2|FAILED|2026-03-01T08:00:00|2026-03-01T08:00:00|2026-03-01T09:00:00|01:00:00|cpu=1,gres/gpu=0|cpu=1":               "no GPU",
 	} {
 		got := read(t, header+record+"\n")
 		same(t, record, got.Dropped, []trace.Dropped{{Why: want, Count: 1}})

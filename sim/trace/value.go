@@ -129,7 +129,8 @@ func legible(value string) string {
 	if len(value) > most {
 		value = strings.ToValidUTF8(value[:most], "") + "…"
 	}
-	if value == "" || strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }) {
+	misread := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }
+	if value == "" || !utf8.ValidString(value) || strings.ContainsFunc(value, misread) {
 		return strconv.Quote(value)
 	}
 	return value

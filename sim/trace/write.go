@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// WriteRecorded writes jobs byte for byte as the paper's artifact records them: arrivals in whole seconds where all are whole, as those of its
-// dynamic workloads are, and otherwise as decimals, as those of its static ones. Fractions are rounded to milliseconds, as there.
+// WriteRecorded writes jobs byte for byte as the paper's artifact records them: arrivals in whole seconds where all are whole, as those of
+// its dynamic workloads are, and otherwise as decimals, as those of its static ones. Fractions are rounded to milliseconds, as there.
 //
 // Where a job has a user, of whom the artifact knows nothing, there are a header and a sixth column. A job that could not be read again is
 // an error.
@@ -37,8 +37,8 @@ func WriteRecorded(w io.Writer, jobs []Job) error {
 	return out.Error()
 }
 
-// WriteRatio writes the remark that says with what profiles the iterations were counted, as the first line of a recorded trace. The artifact
-// knows no remarks; its own traces are of ratio 3.
+// WriteRatio writes the remark that says with what profiles the iterations were counted, as the first line of a recorded trace. The
+// artifact knows no remarks; its own traces are of ratio 3.
 func WriteRatio(w io.Writer, cpusPerGPU int) error {
 	_, err := fmt.Fprintln(w, ratioRemark, cpusPerGPU)
 	return err
