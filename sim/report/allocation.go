@@ -82,9 +82,9 @@ func (s *study) allocation(runs []*run, number int) illustration {
 				{Label: "lowest to highest round in it", Style: figure.Faint(style), Kind: figure.AreaKey},
 			},
 		},
-		caption: fmt.Sprintf("GPUs that all unfinished jobs ask for, and GPUs, cores and memory that jobs hold right after each round, in percent of "+
-			"the cluster. Each point is the mean over an interval of %s h. Demand above 100 %% is a queue; cores and memory that stay "+
-			"low while GPUs are full are those that no running job could use, or that proportional shares tie to GPUs.",
+		caption: fmt.Sprintf("GPUs that all unfinished jobs ask for, and GPUs, cores and memory that jobs hold right after each round, in "+
+			"percent of the cluster. Each point is the mean over an interval of %s h. Demand above 100 %% is a queue. Where GPUs are all "+
+			"held and cores or memory are not, the rest is what no running job has a use for.",
 			digits(ended/intervals/hour)),
 	}
 }

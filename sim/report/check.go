@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// check finds what no simulation can give and no plot can show. What a summary needs is checked where summaries are made, and is told in the
-// report; this is an error.
+// check finds what no simulation can give and no plot can show. What a summary needs is checked where summaries are made, and is told in
+// the report; this is an error.
 func check(run outcome.Run) error {
 	if err := checkSetting(run.Setting); err != nil {
 		return err

@@ -63,8 +63,8 @@ func (s *study) gantt(r *run, stays []stay, most int, kinds palette, number int)
 			}}},
 			Height: ganttHeight(rows.lanes),
 		},
-		caption: "Each row is a GPU, and each bar a job's stay on it; " + kinds.words + " A gap is idle time. Jobs of several GPUs have a bar on each. " +
-			rows.note(from, to, r.Ended),
+		caption: "Each row is a GPU, and each bar a job's stay on it; " + kinds.words + " A gap is idle time. Jobs of several GPUs have a " +
+			"bar on each. " + rows.note(from, to, r.Ended),
 	}
 }
 

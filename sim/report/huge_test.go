@@ -7,14 +7,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// huge is a run of many jobs on 512 GPUs, with a round for every three of them and a span for each. It simulates nothing: it has the size of
-// a large site's year, and not its meaning.
+// huge is a run of many jobs on 512 GPUs, with a round for every three of them and a span for each. It simulates nothing: it has the size
+// of a large site's year, and not its meaning.
 func huge(jobs int) outcome.Run {
 	random := rand.New(rand.NewPCG(1, 2))
 	rounds := jobs * 10 / 33
 	ended := float64(rounds) * 300
 	run := outcome.Run{
-		Setting: outcome.Setting{Engine: "production", Policy: "fifo", Allocator: "tune", Workload: "large.csv", Cluster: "64x8:24:500", RoundSeconds: 300},
+		Setting: outcome.Setting{Engine: "production", Policy: "fifo", Allocator: "tune", Cluster: "64x8:24:500", RoundSeconds: 300},
 		GPUs:    512, CPUs: 1536, Memory: 32000, Held: rounds, Ended: ended, BusyGPUs: 450 * ended,
 	}
 	for i := range rounds {

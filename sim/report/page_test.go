@@ -288,8 +288,10 @@ func TestTheShortestMeanOfEachPolicyIsBold(t *testing.T) {
 func TestThePageSaysWhatWasSimulatedAndHowToGetItAgain(t *testing.T) {
 	page := parse(t, text(t, small(), Options{Title: "A title", Command: "synergy sim --seed 3\n  --load 8", Version: "v1.2.3"})["index.html"])
 	facts := page.below(t, "simulated").text
-	for _, want := range []string{"FIFO; SRTF", "Proportional; Greedy; Tune", "artifact", "generated, one to eight GPUs", "8 jobs/h", "2x8:24:500",
-		"16 GPUs, 48 cores", "60 jobs arrived", "all jobs", "every 300 s", "restarts cost nothing"} {
+	for _, want := range []string{
+		"FIFO; SRTF", "Proportional; Greedy; Tune", "artifact", "generated, one to eight GPUs", "8 jobs/h", "2x8:24:500", "16 GPUs, 48 cores",
+		"60 jobs arrived", "all jobs", "every 300 s", "restarts cost nothing",
+	} {
 		if !strings.Contains(facts, want) {
 			t.Errorf("nothing of %q in %q", want, facts)
 		}
@@ -348,8 +350,9 @@ func descendants(n *node) (found []*node) {
 
 // hostile are names that end strings, elements, comments and styles, or that cannot be seen.
 var hostile = []string{
-	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</style><script>alert(2)</script>`, `]]>`, `<!--`, `'; --`, "\x00\x07\x1b[31m",
-	"\xff\xfe", "\u202Eevil", "line\nbreak\ttab", `{{.Command}}`, `&amp;&lt;`, "javascript:alert(1)", strings.Repeat("long ", 100), "漢字🙂", "",
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</style><script>alert(2)</script>`, `]]>`, `<!--`, `'; --`,
+	"\x00\x07\x1b[31m", "\xff\xfe", "\u202Eevil",
+	"line\nbreak\ttab", `{{.Command}}`, `&amp;&lt;`, "javascript:alert(1)", strings.Repeat("long ", 100), "漢字🙂", "",
 }
 
 // TestHostileNamesAreShownAndNeverInterpreted puts hostile words wherever words come from outside.
@@ -360,8 +363,9 @@ func TestHostileNamesAreShownAndNeverInterpreted(t *testing.T) {
 		runs := toy{servers: 1, perServer: 4, jobs: 18, load: 8}.cross([]string{"fifo"}, []string{"proportional", "tune"})
 		for i := range runs {
 			s := &runs[i].Setting
-			s.Engine, s.Policy, s.Placement, s.Workload = words.Draw(r, "engine"), words.Draw(r, "policy"), words.Draw(r, "placement"), words.Draw(r, "workload")
-			s.Cluster, s.Split = words.Draw(r, "cluster"), words.Draw(r, "split")
+			for _, name := range []*string{&s.Engine, &s.Policy, &s.Placement, &s.Workload, &s.Cluster, &s.Split} {
+				*name = words.Draw(r, "name")
+			}
 			for j := range runs[i].Jobs {
 				runs[i].Jobs[j].Model, runs[i].Jobs[j].User = hostile[j%len(hostile)], hostile[(j+i)%len(hostile)]
 			}
@@ -369,7 +373,8 @@ func TestHostileNamesAreShownAndNeverInterpreted(t *testing.T) {
 				runs[i].Spans[j].Model = hostile[j%len(hostile)]
 			}
 		}
-		files := text(t, runs, Options{Title: words.Draw(r, "title"), Command: words.Draw(r, "command"), Version: words.Draw(r, "version")})
+		options := Options{Title: words.Draw(r, "title"), Command: words.Draw(r, "command"), Version: words.Draw(r, "version")}
+		files := text(t, runs, options)
 		for name := range elements(parse(t, files["index.html"])) {
 			if !known[name] {
 				r.Errorf("the page has %s, which a page of harmless names has not", name)
@@ -409,5 +414,14 @@ func TestHostileNamesAreShown(t *testing.T) {
 	}
 	if drawn := page.below(t, "speedup-by-model").text; !strings.Contains(drawn, hostile[1]) {
 		t.Error("the plot does not show the model's name")
+	}
+}
+
+func TestColumnsOfTheTableAreNamedByWhatTheyHold(t *testing.T) {
+	runs := toy{servers: 1, perServer: 4, jobs: 18, load: 8}.cross([]string{"fifo", "srtf"}, []string{"tune"})
+	table := parse(t, text(t, runs, Options{})["index.html"]).below(t, "results")
+	heads, first := table.all("thead")[0].all("th"), cells(table)[0]
+	if heads[0].text != "Allocator" || heads[1].text != "Policy" || first[0] != "Tune" || first[1] != "FIFO" {
+		t.Errorf("columns %s and %s hold %s and %s", heads[0].text, heads[1].text, first[0], first[1])
 	}
 }

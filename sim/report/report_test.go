@@ -38,7 +38,7 @@ func shapes(times int) map[string][]outcome.Run {
 	}
 }
 
-// TestReportsOfAllShapesCanBeLookedAt checks the texts of reports. Go test ./sim/report -run LookedAt -look DIR writes larger ones for people.
+// TestReportsOfAllShapesCanBeLookedAt checks the texts of reports; -run LookedAt -look DIR writes larger ones for people.
 func TestReportsOfAllShapesCanBeLookedAt(t *testing.T) {
 	options := Options{Command: "go test -run LookedAt", Version: "of a test", Family: toyFamily}
 	if *look == "" {

@@ -18,6 +18,7 @@ type study struct {
 	panels []string  // titles
 	series []series  // in the order in which they came
 	loads  []float64 // jobs an hour, ascending; 0 for workloads that were not generated
+	turned bool      // panels have an allocator each, and series a policy
 }
 
 type series struct {
@@ -176,15 +177,12 @@ func choose(first bool, then, otherwise string) string {
 // usual is the style that an allocator has in every report where it is not taken.
 var usual = map[string]int{outcome.Proportional: 0, "greedy": 1, "tune": 2, "opt": 3}
 
-// styleFor takes the allocator's usual style where it is free, or else the first free one that is nobody's usual style, or at last any.
+// styleFor takes the allocator's usual style where it is free, or else the first free one behind the usual ones, which come last.
+// There must be a free one.
 func styleFor(allocator string, taken []bool) int {
 	style, known := usual[allocator]
-	for _, first := range []int{len(usual), 0} {
-		if known && !taken[style] {
-			break
-		}
-		style = first + max(0, slices.Index(taken[first:], false))
-		known = true
+	for i := 0; !known || taken[style]; i++ {
+		style, known = (len(usual)+i)%len(taken), true
 	}
 	taken[style] = true
 	return style
@@ -197,7 +195,7 @@ func (s *study) turn() {
 	for i, panel := range s.panels {
 		s.series = append(s.series, series{panel, figure.StyleOf(i)})
 	}
-	s.panels = []string{title}
+	s.panels, s.turned = []string{title}, true
 	for _, r := range s.runs {
 		r.panel, r.series = 0, r.panel
 	}

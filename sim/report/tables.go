@@ -15,9 +15,10 @@ const mostRows = 1000
 
 // results is the table of all runs.
 type results struct {
-	Loads, Seeds bool // whether they have columns of their own
-	Rows         []row
-	Left         int // runs that the table has no room for
+	Panel, Series string // what the first two columns are
+	Loads, Seeds  bool   // whether they have columns of their own
+	Rows          []row
+	Left          int // runs that the table has no room for
 }
 
 // row is one run.
@@ -41,7 +42,10 @@ func newCell(text string, value float64) cell { return cell{text, short(value)} 
 var nothing = cell{Text: "–"}
 
 func (s *study) results() results {
-	table := results{Loads: len(s.loads) > 1, Seeds: s.seeds() > 1}
+	table := results{Panel: "Policy", Series: "Allocator", Loads: len(s.loads) > 1, Seeds: s.seeds() > 1}
+	if s.turned {
+		table.Panel, table.Series = table.Series, table.Panel
+	}
 	shortest := s.shortest()
 	for _, r := range s.runs[:min(len(s.runs), mostRows)] {
 		shown := s.row(r)
