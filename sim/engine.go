@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/artifact"
@@ -111,6 +112,14 @@ func (w Workload) mode() artifact.Mode {
 	}
 }
 
+// firstRound is when the daemon looks first. A batch takes its first moments to be submitted; the artifact waits a second for it.
+func (w Workload) firstRound() time.Duration {
+	if w.Static {
+		return time.Second
+	}
+	return 0
+}
+
 func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
 	first, err := policy.ParsePolicy(c.schedule.Policy)
 	if err != nil {
@@ -132,6 +141,7 @@ func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished
 		Profiles:  e.Site.Profiles,
 		Jobs:      jobs,
 		Window:    e.Window,
+		First:     c.workload.firstRound(),
 		Round:     e.Round,
 		Until:     e.Until,
 		Slurm:     e.Site.Slurm,
