@@ -43,13 +43,18 @@ type board struct {
 	started []int // jobs whose size is free to choose, and some that were such
 	stirred set   // servers where they are or were
 
+	grown  set // servers on which nobody gains by growing, as they stand
+	traded set // servers on which nobody gains by a trade, as they stand
+
 	stranded  int // GPUs that are free but cannot be given their proportional share
 	mayStrand int // how many jobs that cannot be asked to give back may strand
 
-	nodes []*Node  // ascending in name
-	asked []shrink // see able
-	trial []shrink // see bestTrade
-	alone []int    // every server, so that a part of this is a list of one
+	nodes []*Node    // ascending in name
+	plans []clearing // see makeRoom
+	seen  set        // see lastFirst
+	asked []shrink   // see able
+	trial []shrink   // see bestTrade
+	alone []int      // every server, so that a part of this is a list of one
 	line  line
 	ids   []int // of the jobs
 }
@@ -184,8 +189,9 @@ func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 // shelve sorts the servers by what the seats leave.
 func (b *board) shelve() {
 	b.stranded = 0
-	clear(b.stirred)
-	clear(b.closed)
+	for _, s := range []set{b.stirred, b.closed, b.grown, b.traded} {
+		clear(s)
+	}
 	for n := range b.servers {
 		sv := &b.servers[n]
 		sv.lost = sv.stranded()
@@ -280,6 +286,21 @@ func (b *board) book(i, sign int) {
 		b.stranded += sv.lost
 		b.list(sv, i, sign)
 		b.reshelve(n)
+		b.disturbed(n)
+	}
+}
+
+// disturbed notes that server n does not stand as it did, nor, for gangs across it, their other servers.
+func (b *board) disturbed(n int) {
+	b.grown.drop(n)
+	b.traded.drop(n)
+	for _, i := range b.servers[n].jobs {
+		if servers := b.seats[i].servers; len(servers) > 1 {
+			for _, m := range servers {
+				b.grown.drop(m)
+				b.traded.drop(m)
+			}
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func (b *board) trade() bool {
 	traded := false
 	for n := range b.servers {
 		for range passes * len(b.servers[n].jobs) {
-			if !b.tradeOn(n) {
+			if b.traded.has(n) || !b.tradeOn(n) {
 				break
 			}
 			traded = true
@@ -70,6 +70,7 @@ func (b *board) tradeOn(n int) bool {
 	}
 	g, plan := b.bestTrade(n)
 	if g.net <= trifle {
+		b.traded.add(n)
 		return false
 	}
 	b.carryOut(&plan, b.jobs[g.job].ID)
@@ -83,8 +84,11 @@ func (b *board) bestTrade(n int) (growth, clearing) {
 	plan := clearing{server: n, shrinks: b.trial}
 	for _, i := range b.servers[n].jobs {
 		s := &b.seats[i]
+		if len(s.servers) > 1 || s.menu.demand().Gain <= s.gain {
+			continue
+		}
 		ahead := b.ahead(i)
-		if len(s.servers) > 1 || b.netOver(i, s.menu.demand().Gain, ahead) <= trifle || !b.resizable(i) {
+		if b.netOver(i, s.menu.demand().Gain, ahead) <= trifle || !b.resizable(i) {
 			continue
 		}
 		for _, o := range above(s) {
@@ -136,8 +140,13 @@ func asInt(is bool) int {
 func (b *board) growths() []growth {
 	var all []growth
 	for n := range b.servers {
+		if b.grown.has(n) {
+			continue
+		}
 		if g := b.bestGrowth(n); g.net > trifle {
 			all = append(all, g)
+		} else {
+			b.grown.add(n)
 		}
 	}
 	return all

@@ -37,14 +37,20 @@ func (b *board) makeRoom(i int, w way) bool {
 		}
 		return false
 	}
-	back := b.givers(i, w)
-	return b.clear(i, w, back) || b.maybe.reaches(w.gpus, zone) && b.clear(i, w, append(back, b.leavers(i, w)...))
+	b.plans = b.givers(b.plans[:0], i, w)
+	if b.clear(i, w, b.plans) {
+		return true
+	}
+	if !b.maybe.reaches(w.gpus, zone) {
+		return false
+	}
+	b.plans = b.leavers(b.plans, i, w)
+	return b.clear(i, w, b.plans)
 }
 
-// givers plans servers with GPUs enough where room can be made without anybody leaving.
-func (b *board) givers(i int, w way) []clearing {
+// givers adds plans for servers with GPUs enough where room can be made without anybody leaving.
+func (b *board) givers(all []clearing, i int, w way) []clearing {
 	k := b.seats[i].kind
-	var all []clearing
 	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
 		if b.bars(k, n) {
 			return true
@@ -60,10 +66,9 @@ func (b *board) givers(i int, w way) []clearing {
 // tries bounds how many nodes are compared of those that somebody would have to leave: they come in the order of who goes first.
 const tries = 16
 
-// leavers plans servers that somebody leaves, beginning with those whose turn is last.
-func (b *board) leavers(i int, w way) []clearing {
-	k := b.seats[i].kind
-	var all []clearing
+// leavers adds plans for servers that somebody leaves, beginning with those whose turn is last.
+func (b *board) leavers(all []clearing, i int, w way) []clearing {
+	k, most := b.seats[i].kind, len(all)+max(tries, 4*w.nodes)
 	b.lastFirst(i, func(n int) bool {
 		if !k.zone.servers.has(n) || b.servers[n].Closed != "" || b.bars(k, n) || b.servers[n].free.GPUs < w.gpus {
 			return true
@@ -71,7 +76,7 @@ func (b *board) leavers(i int, w way) []clearing {
 		if plan, can := b.clearServer(i, n, w, math.MaxInt); can && len(plan.leaves) > 0 {
 			all = append(all, plan)
 		}
-		return len(all) < max(tries, 4*w.nodes)
+		return len(all) < most
 	})
 	return all
 }
@@ -82,7 +87,8 @@ func (b *board) lastFirst(i int, visit func(n int) bool) {
 	for b.tail > 0 && b.seats[b.order[b.tail-1]].standing != loose {
 		b.tail--
 	}
-	seen := newSet(len(b.servers))
+	seen := b.seen
+	clear(seen)
 	for at := b.tail - 1; at > b.rank[i]; at-- {
 		s := &b.seats[b.order[at]]
 		if s.standing != loose {
