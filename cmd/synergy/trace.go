@@ -1,0 +1,161 @@
+package main
+
+import (
+	"cmp"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// traceCommand is what can be done with workloads beside simulating them.
+func traceCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "trace",
+		Short: "see what is in a trace, convert it, or draw a new one",
+		Long: `synergy trace works on workloads that are files.
+
+A recorded trace says of each job its model and how many iterations it trains, and can be simulated as it is.
+A site's log says how long jobs ran, and knows no models; they are drawn when it is simulated or converted.
+A file in any of these formats is recognised from what it holds, also when it is compressed with gzip:
+
+  recorded   CSV job_id,model,arrival,iterations,gpus, as the paper's artifact writes it, without a header.
+             Remarks behind #, a header in any order and a column user may be there.
+  philly     cluster_job_log of github.com/msr-fiddle/philly-traces, JSON
+  condensed  CSV with the header timestamp,duration,num_gpus,gpu_time,cluster
+  openb      pod list of github.com/alibaba/clusterdata, cluster-trace-gpu-v2023, CSV
+  sacct      what Slurm prints of your own site, with
+             sacct --allusers --duplicates --parsable2 --starttime=now-90days \
+               --format=JobID,User,Partition,State,Submit,Start,End,ElapsedRaw,AllocTRES,ReqTRES`,
+		Example: `  synergy trace inspect sacct.txt
+  synergy trace convert sacct.txt --to recorded -o jobs.csv
+  synergy trace generate --load 9 --jobs 1000 -o jobs.csv`,
+		Args:                  cobra.NoArgs,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.AddCommand(inspectCommand(), convertCommand(), generateCommand())
+	return command
+}
+
+func inspectCommand() *cobra.Command {
+	var format, json string
+	command := &cobra.Command{
+		Use:   "inspect FILE [options]",
+		Short: "say what is in a trace, with histograms",
+		Long: `synergy trace inspect says what is in a recorded trace or in a site's log: how many jobs, of how many users, with how many
+GPUs, how long they ran, when they came, and what load they are; and which of a log's jobs cannot be simulated, and why.
+FILE is - for the standard input.`,
+		Example: `  synergy trace inspect jobs.csv
+  synergy trace inspect cluster_job_log --json=philly.json
+  sacct --allusers --parsable2 --format=JobID,User,Submit,ElapsedRaw,AllocTRES | synergy trace inspect -`,
+		Args:                  oneFile,
+		DisableFlagsInUseLine: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			t, err := openTrace(c, args[0], format)
+			if err != nil {
+				return err
+			}
+			s := trace.Inspect(t)
+			if json == "" {
+				return done(s.WriteText(c.OutOrStdout()))
+			}
+			return save("json", json, c.OutOrStdout(), s.WriteJSON)
+		},
+	}
+	g := newGroup("Options")
+	formatFlag(g, &format)
+	g.flags.StringVar(&json, "json", "", "write JSON in place of the text, or to a `file`")
+	g.flags.Lookup("json").NoOptDefVal = standard
+	grouped(command, g)
+	completeFormats(command, "format", trace.Formats()...)
+	return command
+}
+
+func oneFile(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%[1]s: want one FILE, got %d; see %[1]s --help", c.CommandPath(), len(args))
+	}
+	return nil
+}
+
+func formatFlag(g group, format *string) {
+	g.flags.StringVar(format, "format", "", "`name` of the file's format: recorded, philly, condensed, openb or sacct (default recognised)")
+}
+
+func completeFormats(command *cobra.Command, flag string, formats ...trace.Format) {
+	if err := command.RegisterFlagCompletionFunc(flag, listed(words(formats...))); err != nil {
+		panic(err) // the command has no such option
+	}
+}
+
+// openTrace reads a file, or the standard input.
+func openTrace(c *cobra.Command, path, format string) (*trace.Trace, error) {
+	f, err := trace.ParseFormat(format)
+	if err != nil {
+		return nil, fmt.Errorf("--%w", err)
+	}
+	if path == standard {
+		return trace.Read("standard input", c.InOrStdin(), f)
+	}
+	return trace.Open(path, f)
+}
+
+// done is the error of something that no better command line would have prevented.
+func done(err error) error {
+	if err != nil {
+		return failed{err}
+	}
+	return nil
+}
+
+// save writes a file, whole or not at all, or to the standard output. One whose name ends in .gz is compressed.
+func save(option, path string, stdout io.Writer, write func(io.Writer) error) error {
+	switch path {
+	case standard:
+		return done(write(stdout))
+	case "":
+		return fmt.Errorf("--%s: want a name", option)
+	}
+	file, err := openDraft(path)
+	if err != nil {
+		return fmt.Errorf("--%s %s: %w", option, path, cause(err))
+	}
+	replaces := file.Name() != path
+	if strings.HasSuffix(path, ".gz") {
+		write = compressed(write)
+	}
+	err = cmp.Or(write(file), file.Close())
+	if err == nil && replaces {
+		err = cmp.Or(os.Chmod(file.Name(), 0o644), os.Rename(file.Name(), path))
+	}
+	if err == nil {
+		return nil
+	}
+	if replaces {
+		os.Remove(file.Name())
+	}
+	return failed{fmt.Errorf("--%s %s: %w", option, path, cause(err))}
+}
+
+func compressed(write func(io.Writer) error) func(io.Writer) error {
+	return func(w io.Writer) error {
+		packed := gzip.NewWriter(w)
+		return cmp.Or(write(packed), packed.Close())
+	}
+}
+
+// writeRecorded says with what profiles iterations were counted where that is not what the paper's artifact does.
+func writeRecorded(w io.Writer, jobs []trace.Job, ratio int) error {
+	if ratio != publishedRatio {
+		if err := trace.WriteRatio(w, ratio); err != nil {
+			return err
+		}
+	}
+	return trace.WriteRecorded(w, jobs)
+}

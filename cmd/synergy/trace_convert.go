@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// conversion is the command line of synergy trace convert, as it was typed.
+type conversion struct {
+	*options
+	to, file  string
+	anonymous bool
+}
+
+// convertCommand makes traces of one format from those of another.
+func convertCommand() *cobra.Command {
+	v := &conversion{options: newOptions()}
+	command := &cobra.Command{
+		Use:   "convert FILE --to FORMAT [options]",
+		Short: "write a trace in another format",
+		Long: `synergy trace convert writes a trace in another format: recorded, for simulations, or condensed, the shortest of a site's logs.
+
+A site's log knows no models. For a recorded trace its jobs are given some by --split, and as many iterations as the model trains in
+the time that the job ran; what the options do not change is the log's. What cannot be converted is left out, and reported.
+A condensed log has one line for each job, with no job IDs, users and states.
+FILE is - for the standard input.`,
+		Example: `  synergy trace convert sacct.txt --to recorded --split 50,40,10 -o jobs.csv
+  synergy trace convert cluster_job_log --to condensed -o philly.csv.gz
+  synergy trace convert philly.csv.gz --to recorded --keep paper --durations paper --arrivals poisson --load 6 --jobs 5000 -o jobs.csv`,
+		Args:                  oneFile,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(c *cobra.Command, args []string) error { return v.run(c, args[0]) },
+	}
+	files, models, jobs := v.fileGroup(), v.modelGroup(), v.logGroup()
+	v.timeFlags(jobs)
+	jobs.title = "Jobs of a site's log that becomes a recorded trace; what is not said is the log's"
+	grouped(command, files, models, jobs)
+	v.flags = command.Flags()
+	completeFormats(command, "format", trace.Formats()...)
+	completeFormats(command, "to", targets...)
+	return command
+}
+
+// targets are the formats that are written.
+var targets = []trace.Format{trace.Recorded, trace.Condensed}
+
+func (v *conversion) fileGroup() group {
+	g := newGroup("Files")
+	formatFlag(g, &v.recorded.format)
+	g.flags.StringVar(&v.to, "to", "", "`name` of the format to write: recorded or condensed")
+	outputFlag(g, &v.file)
+	g.flags.BoolVar(&v.anonymous, "anonymous", false, "leave out who submitted the jobs of a recorded trace")
+	return g
+}
+
+func (v *conversion) modelGroup() group {
+	g := newGroup("Models, which a site's log does not know")
+	g.flags.StringVar(&v.drawing.split, "split", "20,70,10",
+		"`percent` of image, language and speech jobs, or of models by name, as res18=50,gnmt=50")
+	g.flags.StringVar(&v.drawing.assign, "assign", "split", "`how` jobs get their models: split, random or roundrobin")
+	g.flags.StringVar(&v.drawing.seed, "seed", "42", "`number` that everything is drawn from that is drawn")
+	v.ratioFlag(g)
+	return g
+}
+
+// timeFlags add what may be drawn of a log's jobs beside their models.
+func (v *conversion) timeFlags(g group) {
+	g.flags.StringVar(&v.drawing.gpus, "gpus", "log", "`what` becomes of their GPUs: log; one; up or down, to a power of two; "+
+		"powers, which leaves out the others; powers-or-one, which makes one of them")
+	g.flags.StringVar(&v.drawing.durations, "durations", "log", "`how` long jobs run: log, or drawn as in generate")
+	g.flags.StringVar(&v.drawing.arrivals, "arrivals", "log", "`how` jobs arrive: log, or drawn as in generate")
+	g.flags.StringVar(&v.drawing.load, "load", "9", "`jobs/h` that arrive, where arrivals are drawn")
+	g.flags.BoolVar(&v.drawing.static, "static", false, "all jobs are there from the beginning")
+	g.flags.IntVar(&v.recorded.jobs, "jobs", 0, "the first `N` of the jobs that are kept (default all)")
+}
+
+// run converts one file.
+func (v *conversion) run(c *cobra.Command, path string) error {
+	to, err := trace.ParseFormat(v.to)
+	if err != nil || !slices.Contains(targets, to) {
+		return fmt.Errorf("--to %q: want recorded or condensed", v.to)
+	}
+	v.recorded.trace = path
+	t, err := openTrace(c, path, v.recorded.format)
+	if err != nil {
+		return err
+	}
+	if err := v.misfit(t, to); err != nil {
+		return err
+	}
+	write, err := v.writer(c, t, to)
+	if err != nil {
+		return err
+	}
+	return save("output", v.file, c.OutOrStdout(), write)
+}
+
+// writer is what writes the converted trace.
+func (v *conversion) writer(c *cobra.Command, t *trace.Trace, to trace.Format) (func(io.Writer) error, error) {
+	if to == trace.Condensed {
+		entries, err := v.entries(c, t)
+		return func(w io.Writer) error { return trace.WriteCondensed(w, t.Begin, entries) }, err
+	}
+	jobs, ratio, err := v.jobs(c, t)
+	if v.anonymous {
+		jobs = unnamed(jobs)
+	}
+	return func(w io.Writer) error { return writeRecorded(w, jobs, ratio) }, err
+}
+
+// misfit finds options that mean nothing for what is converted.
+func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
+	idle, why := idleOptions(t, to)
+	for _, name := range idle {
+		if v.changed(name) {
+			return fmt.Errorf("--%s: %s: leave it out", name, why)
+		}
+	}
+	switch {
+	case v.anonymous && to != trace.Recorded:
+		return fmt.Errorf("--anonymous: a %s trace names no users anyway: leave it out", to)
+	case v.changed("jobs") && v.recorded.jobs < 1:
+		return fmt.Errorf("--jobs %d: want 1 or more", v.recorded.jobs)
+	case v.changed("ratio") && !measured(v.site.ratio):
+		return unmeasured(v.site.ratio)
+	}
+	return nil
+}
+
+// idleOptions are those that have nothing to do where a trace is converted so.
+func idleOptions(t *trace.Trace, to trace.Format) (names []string, why string) {
+	switch {
+	case t.Format == trace.Recorded:
+		return slices.Concat(drawingOptions, []string{"static", "jobs"}), "the jobs of " + t.Name + " are recorded, and nothing is drawn"
+	case to == trace.Condensed:
+		return slices.Concat(drawingOptions, []string{"static", "jobs", "ratio"}), "a condensed log has the jobs that the log has, without models"
+	}
+	return nil, ""
+}
+
+// jobs are those of a recorded trace, and the ratio that it has been recorded for.
+func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, error) {
+	if t.Format == trace.Recorded {
+		ratio, err := v.ratio(t)
+		return t.Jobs, ratio, err
+	}
+	g, err := v.ground(t)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := v.misfitWorkload(); err != nil {
+		return nil, 0, err
+	}
+	if err := v.single(); err != nil {
+		return nil, 0, err
+	}
+	if _, err := v.log(g); err != nil {
+		return nil, 0, err
+	}
+	tell(c.ErrOrStderr(), t)
+	made, err := v.logged(t, g, c.ErrOrStderr())
+	if err != nil {
+		return nil, 0, err
+	}
+	return made[0].Jobs, g.ratio, nil
+}
+
+// ratio is what iterations were or will be counted for. A trace that says nothing of it is believed to be as --ratio says.
+func (v *conversion) ratio(t *trace.Trace) (int, error) {
+	ratio := v.site.ratio
+	if t.CPUsPerGPU != 0 && !v.changed("ratio") {
+		ratio = t.CPUsPerGPU
+	}
+	if t.CPUsPerGPU != 0 && t.CPUsPerGPU != ratio {
+		return 0, fmt.Errorf("--ratio %d: the iterations of %s were counted for %d: leave it out", ratio, t.Name, t.CPUsPerGPU)
+	}
+	return ratio, nil
+}
+
+// ground is the models that jobs get or have.
+func (v *conversion) ground(t *trace.Trace) (ground, error) {
+	ratio, err := v.ratio(t)
+	if err != nil {
+		return ground{}, err
+	}
+	classes, err := paperModels(ratio)
+	return ground{classes: classes, ratio: ratio}, err
+}
+
+// entries are those of a log. Recorded jobs become such that all ran at the proportional share.
+func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, error) {
+	if t.Format != trace.Recorded {
+		tell(c.ErrOrStderr(), t)
+		return t.Entries, nil
+	}
+	g, err := v.ground(t)
+	if err != nil {
+		return nil, err
+	}
+	var known []string
+	iteration := map[string]float64{}
+	for _, class := range g.classes {
+		known, iteration[class.Name] = append(known, class.Name), class.Iteration
+	}
+	if err := t.CheckModels(known); err != nil {
+		return nil, err
+	}
+	var entries []trace.Entry
+	for _, j := range t.Jobs {
+		seconds := max(0.001, math.Round(float64(j.Iterations)*iteration[j.Model]*1000)/1000)
+		entries = append(entries, trace.Entry{ID: strconv.Itoa(j.ID), Submitted: j.Arrival, Duration: seconds, GPUs: j.GPUs})
+	}
+	return entries, nil
+}
+
+// unnamed are jobs of nobody.
+func unnamed(jobs []trace.Job) []trace.Job {
+	all := slices.Clone(jobs)
+	for i := range all {
+		all[i].User = ""
+	}
+	return all
+}

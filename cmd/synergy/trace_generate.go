@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
+)
+
+// generateCommand draws workloads.
+func generateCommand() *cobra.Command {
+	o, output := newOptions(), ""
+	command := &cobra.Command{
+		Use:   "generate [options]",
+		Short: "draw a workload, and write it as a recorded trace",
+		Long: `synergy trace generate draws jobs as synergy sim does without --trace, and writes them as a recorded trace, byte for byte as the
+paper's artifact does. The same options draw the same jobs, on any machine.`,
+		Example: `  synergy trace generate --load 9 --jobs 12000 -o single.csv            the paper's workload of one-GPU jobs
+  synergy trace generate --load 3.5 --jobs 160 --multigpu -o multi.csv  the paper's workload of several
+  synergy trace generate --static --jobs 100 --durations small          all jobs at once, on the standard output`,
+		Args:                  cobra.NoArgs,
+		DisableFlagsInUseLine: true,
+		RunE: func(c *cobra.Command, _ []string) error {
+			jobs, err := o.generate()
+			if err != nil {
+				return err
+			}
+			return save("output", output, c.OutOrStdout(), func(w io.Writer) error { return writeRecorded(w, jobs, o.site.ratio) })
+		},
+	}
+	drawing, file := o.drawingGroup(), newGroup("Output")
+	drawing.title = "Workload"
+	drawing.flags.IntVar(&o.recorded.jobs, "jobs", 1000, "how many `jobs` are drawn")
+	o.ratioFlag(drawing)
+	drawing.flags.Lookup("load").Usage = "`jobs/h` that arrive"
+	drawing.flags.Lookup("seed").Usage = "`number` that the workload is drawn from"
+	drawing.flags.Lookup("static").Usage = "all jobs are there from the beginning"
+	outputFlag(file, &output)
+	grouped(command, drawing, file)
+	o.flags = command.Flags()
+	return command
+}
+
+// ratioFlag chooses the table of models.
+func (o *options) ratioFlag(g group) {
+	g.flags.IntVar(&o.site.ratio, "ratio", publishedRatio, "`cores` for each GPU of the servers that iterations are counted for: 3, 4, 5 or 6")
+}
+
+// paperModels are the models of the ratio.
+func paperModels(ratio int) ([]workload.Class, error) {
+	if !measured(ratio) {
+		return nil, unmeasured(ratio)
+	}
+	return workload.Paper(ratio)
+}
+
+func measured(ratio int) bool { return ratio >= models.LeastRatio && ratio <= models.MostRatio }
+
+func unmeasured(ratio int) error {
+	return fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured", ratio, models.LeastRatio, models.MostRatio)
+}
+
+func outputFlag(g group, output *string) {
+	g.flags.StringVarP(output, "output", "o", standard, "write to `FILE`, compressed if it ends in .gz; - is the standard output")
+}
+
+// mostJobs bounds what is kept in memory.
+const mostJobs = 10_000_000
+
+// generate draws the jobs that the options describe.
+func (o *options) generate() ([]trace.Job, error) {
+	if o.recorded.jobs < 1 || o.recorded.jobs > mostJobs {
+		return nil, fmt.Errorf("--jobs %d: want a number from 1 to %d", o.recorded.jobs, mostJobs)
+	}
+	if err := o.misfitWorkload(); err != nil {
+		return nil, err
+	}
+	classes, err := paperModels(o.site.ratio)
+	if err != nil {
+		return nil, err
+	}
+	if err := o.single(); err != nil {
+		return nil, err
+	}
+	drawn, err := o.drawn(ground{classes: classes, ratio: o.site.ratio})
+	if err != nil {
+		return nil, err
+	}
+	source, err := drawn[0].Source()
+	if err != nil {
+		return nil, err
+	}
+	var jobs []trace.Job
+	for job, more := source.Next(); more; job, more = source.Next() {
+		jobs = append(jobs, job)
+	}
+	return jobs, nil
+}
+
+// single makes sure that the options describe one trace.
+func (o *options) single() error {
+	loads, seeds, err := o.drawing.series()
+	switch {
+	case err != nil:
+		return err
+	case len(loads) > 1:
+		return fmt.Errorf("--load %q: want one number, since one trace is written", o.drawing.load)
+	case len(seeds) > 1:
+		return fmt.Errorf("--seed %q: want one number, since one trace is written", o.drawing.seed)
+	}
+	return nil
+}
