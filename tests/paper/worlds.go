@@ -29,7 +29,7 @@ var worlds = []world{
 }
 
 // latest is when a simulation is given up: an overloaded cluster under a policy that lets jobs starve never finishes its window.
-const latest = 3000 * time.Hour
+const latest = 2000 * time.Hour
 
 // on is the experiment in this world. The bound is the artifact's own, whoever is compared with it.
 func (w world) on(e sim.Experiment) (sim.Experiment, error) {
