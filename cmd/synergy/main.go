@@ -61,13 +61,14 @@ func rootCommand() *cobra.Command {
 It runs the planner of synergy-slurmd, which gives each job the cores and the memory that its model needs
 (Synergy, OSDI'22), against a Slurm in memory under a virtual clock: months of a cluster's life in seconds.`,
 		Example: `  synergy sim                          Proportional, Greedy and Tune on a small workload
-  synergy sim --trace jobs.csv         a recorded workload, or a site's log`,
+  synergy sim --trace jobs.csv         a recorded workload, or a site's log
+  synergy trace inspect sacct.txt      what is in a log`,
 		Version:       running(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand())
+	root.AddCommand(simCommand(), traceCommand())
 	return root
 }
 
