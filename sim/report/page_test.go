@@ -218,6 +218,17 @@ func TestNothingIsComparedWhereJobsAreUnfinished(t *testing.T) {
 	if row[2] != "59 of 60" {
 		t.Errorf("finished %s, want 59 of 60", row[2])
 	}
+	model := runs[2].Jobs[50].Model
+	for _, row := range cells(page.below(t, "models").all("table")[0]) {
+		if got := row[len(row)-1]; (got == "–") != (row[0] == model) {
+			t.Errorf("%s is compared with %s, and the unfinished job is a %s", row[0], got, model)
+		}
+	}
+	for _, b := range newStudy(runs).speedups(0) {
+		if _, compared := b.values[model]; compared == (b.panel == 0 && b.series == 2) {
+			t.Errorf("panel %d, series %d: the bar of the unfinished job's model is there: %v", b.panel, b.series, compared)
+		}
+	}
 	if caption := page.below(t, "completion-cdf").text; !strings.Contains(caption, "1 job in this figure") {
 		t.Errorf("caption %q says nothing of the unfinished job", caption)
 	}

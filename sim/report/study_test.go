@@ -263,6 +263,48 @@ func TestAPictureOfTheClusterShowsNoMoreThanCanBeSeen(t *testing.T) {
 	}
 }
 
+// TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor counts what is shown of twelve runs on servers that are never empty.
+func TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor(t *testing.T) {
+	run := outcome.Run{GPUs: 64, CPUs: 192, Memory: 4000, Ended: 1000 * 3600, Jobs: []outcome.Job{{ID: 0, GPUs: 1, Length: 1, Finish: 1000 * 3600}}}
+	for i := range 64_000 {
+		from := float64(i/64) * 3600
+		run.Spans = append(run.Spans, outcome.Span{Job: i, Server: i % 64 / 8, Devices: []int{i % 8}, GPUs: 1, From: from, To: from + 3600})
+	}
+	runs := make([]outcome.Run, 12)
+	for i := range runs {
+		runs[i] = run
+		runs[i].Setting.Policy = fmt.Sprint(i)
+	}
+	s := newStudy(runs)
+	stays := 0
+	for _, drawn := range s.gantts(s.detailed(), nil) {
+		for _, mark := range drawn.figure.Rows[0][0].Marks {
+			if boxes, ok := mark.(figure.Boxes); ok {
+				stays += len(boxes.Boxes)
+			}
+		}
+	}
+	if stays > mostStaysAll*5/4 || stays < mostStaysAll/2 {
+		t.Errorf("%d stays in all, want about %d", stays, mostStaysAll)
+	}
+}
+
+func TestTheLegendOfTheClusterIsInTheOrderOfTheNames(t *testing.T) {
+	of := outcome.Run{Spans: []outcome.Span{
+		{Model: "a", GPUs: 1, To: 1}, {Model: "b", GPUs: 1, To: 9}, {Model: "c", GPUs: 3, To: 2}, {Model: "d", To: 1},
+	}}
+	for i := range figure.Tints() {
+		of.Spans = append(of.Spans, outcome.Span{Model: fmt.Sprintf("m%d", i), GPUs: 1, To: float64(i) + 1.5})
+	}
+	var labels []string
+	for _, key := range paint([]*run{{Run: &of}}, nil).keys() {
+		labels = append(labels, key.Label)
+	}
+	if got := strings.Join(labels, " "); got != "b c m3 m4 m5 m6 others" {
+		t.Errorf("%s, want those that held GPUs longest by their names, and the others", got)
+	}
+}
+
 func TestAServerHasARowForEachOfItsGPUsIfTheyAreSharedOutEqually(t *testing.T) {
 	stays := []stay{{server: 0, device: 1}, {server: 2, device: 0}}
 	if got := layOut(stays, 12); got.lanes != 12 || fmt.Sprint(got.first) != "[0 4 8]" {

@@ -96,7 +96,7 @@ func (r round) Ticks(lowest, highest float64) []plot.Tick {
 	step := RoundStep((highest - lowest) / float64(r.most))
 	digits := max(0, -int(math.Floor(math.Log10(step)+1e-9)))
 	var ticks []plot.Tick
-	for k := math.Ceil(lowest/step - 1e-9); k*step <= highest*(1+1e-9)+1e-12; k++ {
+	for k := math.Ceil(lowest/step - 1e-6); k <= highest/step+1e-6; k++ {
 		value := k*step + 0 // no negative zero
 		ticks = append(ticks, plot.Tick{Value: value, Label: grouped(value, digits)})
 	}
