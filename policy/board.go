@@ -43,8 +43,10 @@ type board struct {
 	started []int // jobs whose size is free to choose, and some that were such
 	stirred set   // servers where they are or were
 
-	grown  set // servers on which nobody gains by growing, as they stand
-	traded set // servers on which nobody gains by a trade, as they stand
+	grown  set   // servers on which nobody gains by growing, as they stand
+	traded set   // servers on which nobody gains by a trade, as they stand
+	dirty  set   // servers that are not as the last round left them
+	rules  Rules // of the last round
 
 	stranded  int // GPUs that are free but cannot be given their proportional share
 	mayStrand int // how many jobs that cannot be asked to give back may strand
@@ -76,9 +78,10 @@ type server struct {
 	free  gres.Vector // what nobody holds who is settled
 	loose gres.Vector // what running jobs hold that have not had their turn and may be displaced
 	// wished is what the jobs that start here would like beyond the least that they were given.
-	wished gres.Vector
-	lost   int   // see stranded
-	jobs   []int // those on it that are not fixed, ascending
+	wished  gres.Vector
+	foreign gres.Vector // see Node
+	lost    int         // see stranded
+	jobs    []int       // those on it that are not fixed, ascending
 }
 
 // open is what can be given away without touching anybody.
@@ -118,6 +121,9 @@ type seat struct {
 	limit    limit // of a job that waits
 	stopped  bool  // a running job that does not go on as it was
 	cleared  bool  // others were stopped so that it fits just here
+	barred   bool
+	left     time.Duration // see remaining
+	restart  time.Duration
 }
 
 // lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of turns.
@@ -144,9 +150,18 @@ func (b *board) setUp() {
 	if len(b.menus) > many || b.menus == nil {
 		b.menus = menus{}
 	}
+	clear(b.dirty)
 	for i, n := range b.nodes {
 		sv := &b.servers[i]
-		*sv = server{Node: n, shape: sv.shape, share: sv.share, free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
+		if sv.foreign != n.Foreign || b.closed.has(i) != (n.Closed != "") {
+			b.dirty.add(i)
+		}
+		*sv = server{Node: n, shape: sv.shape, share: sv.share, foreign: n.Foreign, free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
+	}
+	if b.rules != b.c.Rules {
+		b.rules = b.c.Rules
+		clear(b.grown)
+		clear(b.traded)
 	}
 	b.mayStrand = int(b.c.Rules.stranded() * float64(b.total.GPUs))
 }
@@ -162,7 +177,7 @@ func (b *board) welcome() {
 	at := 0
 	for i, j := range b.jobs {
 		for ; at < len(b.past.ids) && b.past.ids[at] < j.ID; at++ {
-			b.past.here[at] = -1
+			b.gone(at)
 		}
 		var was *seat
 		if at < len(b.past.ids) && b.past.ids[at] == j.ID {
@@ -177,9 +192,29 @@ func (b *board) welcome() {
 		if j.Running != nil {
 			b.seatRunning(i, was)
 		}
+		switch {
+		case was == nil:
+			b.changed(s.servers)
+		case !s.standsAs(was):
+			b.changed(s.servers)
+			b.changed(was.servers)
+		}
 	}
 	for ; at < len(b.past.ids); at++ {
-		b.past.here[at] = -1
+		b.gone(at)
+	}
+}
+
+// gone notes that a job of the last round is not there any more.
+func (b *board) gone(at int) {
+	b.past.here[at] = -1
+	b.changed(b.past.seats[at].servers)
+}
+
+// changed notes that servers are not as the last round left them.
+func (b *board) changed(servers []int) {
+	for _, n := range servers {
+		b.dirty.add(n)
 	}
 }
 
@@ -189,13 +224,15 @@ func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 // shelve sorts the servers by what the seats leave.
 func (b *board) shelve() {
 	b.stranded = 0
-	for _, s := range []set{b.stirred, b.closed, b.grown, b.traded} {
-		clear(s)
-	}
+	clear(b.stirred)
+	clear(b.closed)
 	for n := range b.servers {
 		sv := &b.servers[n]
 		sv.lost = sv.stranded()
 		b.stranded += sv.lost
+		if b.dirty.has(n) {
+			b.disturbed(n)
+		}
 		if sv.Closed == "" {
 			b.reshelve(n)
 			continue
@@ -215,7 +252,7 @@ func (b *board) seatRunning(i int, was *seat) {
 		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
 		s.gain = s.gainAsIn(was, j)
 	}
-	s.was = s.gain
+	s.was, s.barred, s.left, s.restart = s.gain, j.Barred != "", remaining(j), j.Restart
 	if j.mayStop(b.c) && len(s.servers) == len(j.Running.Nodes) {
 		s.standing = loose
 	}
@@ -227,6 +264,14 @@ func (b *board) seatRunning(i int, was *seat) {
 		b.servers[n].loose = b.servers[n].loose.Plus(s.size) // loose amounts are inside free: they are there for whoever goes first
 		b.servers[n].jobs = append(b.servers[n].jobs, i)
 	}
+}
+
+// standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not worth a restart
+// then is not worth it now.
+func (s *seat) standsAs(was *seat) bool {
+	return s.kind == was.kind && s.size == was.size && slices.Equal(s.servers, was.servers) &&
+		(s.standing == fixed && was.standing == fixed || s.standing == loose && was.standing == kept && !was.stopped) &&
+		s.barred == was.barred && s.restart == was.restart && s.left <= was.left
 }
 
 // gainAsIn is the gain with which running job j sits: that of its last seat where that was the same.

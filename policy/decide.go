@@ -141,10 +141,10 @@ func (b *board) goOn(i int) bool {
 	j, now := b.jobs[i], b.seats[i]
 	b.vacate(i)
 	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) {
-		b.seats[i] = seat{
-			kind: now.kind, standing: kept, servers: was, size: j.Running.PerNode, gain: now.was, was: now.was,
-			menu: b.menu(now.kind, j.Running.PerNode.GPUs, was[0]),
-		}
+		s := &b.seats[i]
+		s.standing, s.servers, s.size, s.gain = kept, was, j.Running.PerNode, now.was
+		s.menu = b.menu(s.kind, s.size.GPUs, was[0])
+		s.stopped, s.cleared, s.told = false, false, nil
 		b.occupy(i)
 		b.stops++
 		b.freed++

@@ -68,9 +68,9 @@ func (b *board) tradeOn(n int) bool {
 	if b.stops <= 0 {
 		return false
 	}
+	b.traded.add(n)
 	g, plan := b.bestTrade(n)
 	if g.net <= trifle {
-		b.traded.add(n)
 		return false
 	}
 	b.carryOut(&plan, b.jobs[g.job].ID)
@@ -97,10 +97,16 @@ func (b *board) bestTrade(n int) (growth, clearing) {
 			if b.netOver(i, o.Gain, ahead) <= best.net || !b.giveBack(&plan, missing, i) {
 				continue
 			}
-			if net := b.netTrade(i, o, plan); net > best.net && b.within(plan, i) {
-				best, how = growth{i, o, net}, plan
-				how.shrinks = slices.Clone(plan.shrinks)
+			net := b.netTrade(i, o, plan)
+			if net <= best.net {
+				continue
 			}
+			if !b.within(plan, i) {
+				b.traded.drop(n)
+				continue
+			}
+			best, how = growth{i, o, net}, plan
+			how.shrinks = slices.Clone(plan.shrinks)
 		}
 	}
 	b.trial = plan.shrinks[:0]
@@ -145,7 +151,7 @@ func (b *board) growths() []growth {
 		}
 		if g := b.bestGrowth(n); g.net > trifle {
 			all = append(all, g)
-		} else {
+		} else if b.stops > 0 {
 			b.grown.add(n)
 		}
 	}

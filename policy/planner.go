@@ -64,7 +64,7 @@ func (b *board) build(nodes []*Node) {
 	}
 	b.shapeUp()
 	b.now, b.maybe = newShelf(len(nodes), b.largest), newShelf(len(nodes), b.largest)
-	for _, s := range []*set{&b.roomy, &b.calm, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded} {
+	for _, s := range []*set{&b.roomy, &b.calm, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded, &b.dirty} {
 		*s = newSet(len(nodes))
 	}
 	b.seats, b.ids, b.order = nil, nil, nil // their kinds are those of the old hall

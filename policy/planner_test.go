@@ -172,3 +172,83 @@ func TestAPlannerNoticesWhatHasChanged(t *testing.T) {
 		}
 	}
 }
+
+// A planner does not look again at servers where nobody gained by a larger size, as long as they stand as they did. Each of these
+// keeps job 1, which would be faster with the free cores, from growing; and then it does not.
+func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
+	image := paperModel(t, "res18")
+	share := gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
+	all := gres.Vector{GPUs: 1, CPUs: 21, Memory: 62500}
+	for _, c := range []struct {
+		name         string
+		block, clear func(c *Cluster)
+	}{
+		{"its restart", func(c *Cluster) { c.Jobs[0].Restart = time.Hour }, func(c *Cluster) { c.Jobs[0].Restart = time.Second }},
+		{"its end", func(c *Cluster) { c.Jobs[0].Length = time.Second }, func(c *Cluster) { c.Jobs[0].Length = time.Hour }},
+		{"its progress", func(c *Cluster) { c.Jobs[0].Length, c.Jobs[0].Done = time.Hour, time.Hour }, func(c *Cluster) { c.Jobs[0].Done = 0 }},
+		{"a dependency", func(c *Cluster) { c.Jobs[0].Barred = "later" }, func(c *Cluster) { c.Jobs[0].Barred = "" }},
+		{"no checkpoint", func(c *Cluster) { c.Jobs[0].Saves = false }, func(c *Cluster) { c.Jobs[0].Saves = true }},
+		{"a profile", func(c *Cluster) { c.Jobs[0].Profile = nil }, func(c *Cluster) { c.Jobs[0].Profile = image }},
+		{"a fixed place", func(c *Cluster) { c.Jobs[0].Fixed = true }, func(c *Cluster) { c.Jobs[0].Fixed = false }},
+		{"its youth", func(c *Cluster) { c.Rules.MinRun = 2 * time.Hour }, func(c *Cluster) { c.Now = c.Now.Add(2 * time.Hour) }},
+		{"the horizon", func(c *Cluster) { c.Rules.Horizon = time.Second }, func(c *Cluster) { c.Rules.Horizon = 0 }},
+		{"a closed node", func(c *Cluster) { c.Nodes[0].Closed = "drained" }, func(c *Cluster) { c.Nodes[0].Closed = "" }},
+		{"foreign jobs", func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 21 }, func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 0 }},
+		{"a small node", func(c *Cluster) { c.Nodes[0].Total.CPUs = 3 }, func(c *Cluster) { c.Nodes[0].Total.CPUs = 24 }},
+		{
+			"a neighbour",
+			func(c *Cluster) {
+				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Fixed: true})
+			},
+			func(c *Cluster) { c.Jobs = c.Jobs[:1] },
+		},
+		{
+			"a larger neighbour",
+			func(c *Cluster) {
+				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Fixed: true})
+			},
+			func(c *Cluster) { c.Jobs[1].Running = &Placement{[]string{"n0000"}, share} },
+		},
+		{
+			"a neighbour who has moved",
+			func(c *Cluster) {
+				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Fixed: true})
+			},
+			func(c *Cluster) { c.Jobs[1].Running = &Placement{[]string{"n0001"}, all} },
+		},
+		{
+			"a neighbour who gives nothing back",
+			func(c *Cluster) {
+				c.Jobs = append(c.Jobs, Job{
+					ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Profile: paperModel(t, "gnmt"), Saves: true, Barred: "later",
+				})
+			},
+			func(c *Cluster) { c.Jobs[1].Barred = "" },
+		},
+		{
+			"a neighbour on another of its nodes",
+			func(c *Cluster) {
+				c.Jobs[0].GPUs, c.Jobs[0].Only, c.Jobs[0].Running = 2, nil, &Placement{[]string{"n0000", "n0001"}, share}
+				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0001"}, all}, Fixed: true})
+			},
+			func(c *Cluster) { c.Jobs = c.Jobs[:1] },
+		},
+	} {
+		cluster := paperCluster(2)
+		cluster.Jobs = []Job{{
+			ID: 1, GPUs: 1, Arrival: epoch, Started: epoch.Add(-time.Hour), Profile: image, Saves: true, Restart: 30 * time.Second,
+			Running: &Placement{[]string{"n0000"}, share}, Only: []string{"n0000"},
+		}}
+		c.block(&cluster)
+		var planner Planner
+		for range 3 {
+			if plan := planner.Decide(cluster, FIFO(), Tune()); !unchanged(&cluster.Jobs[0], plan.Decisions[0]) {
+				t.Fatalf("%s does not keep job 1 from growing: %s", c.name, drawn(plan.Decisions[0]))
+			}
+		}
+		c.clear(&cluster)
+		if plan := planner.Decide(cluster, FIFO(), Tune()); plan.Decisions[0].Gain <= 1 {
+			t.Errorf("%s is gone, and job 1 is left as it was", c.name)
+		}
+	}
+}
