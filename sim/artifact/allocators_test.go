@@ -52,6 +52,15 @@ func TestFiveJobsOnOneServer(t *testing.T) {
 	}
 }
 
+// In 300 s are exactly 1470 iterations of 0.48/2.352 s; multiplied first, the time comes out too long.
+func TestTheLastIterationOfARoundCountsThatJustFits(t *testing.T) {
+	c := fiveJobs(artifact.Greedy, []int64{1470, 1, 1, 1, 1})
+	c.Cluster.Groups[0].CPUs = 32
+	if got := simulate(t, c).Jobs[0].Finish; got != 301 {
+		t.Errorf("the job ends at %g s, want 301", got)
+	}
+}
+
 // cores are what the jobs hold at a moment.
 func cores(run outcome.Run, at float64) string {
 	if len(run.Spans) == 0 {
@@ -117,5 +126,19 @@ func TestOptHasAllCoresUnderEveryPolicy(t *testing.T) {
 		if held := simulate(t, c).Rounds[0].CPUs; held != 24 {
 			t.Errorf("%s: %g cores are held, want all 24", policy, held)
 		}
+	}
+}
+
+// Four m5 want 750 GB, four gnmt take 83.32 of the 500.
+func TestOptLeavesRoomForJobsThatHaveNoChoice(t *testing.T) {
+	var all []trace.Job
+	for i := range 8 {
+		model := []string{"gnmt", "m5"}[i%2]
+		all = append(all, trace.Job{ID: i, Model: model, GPUs: 1, Iterations: 10_000, Arrival: float64(i) / 1000})
+	}
+	c := fiveJobs(artifact.Opt, make([]int64, 5))
+	c.Jobs = trace.Of(all)
+	if r := simulate(t, c).Rounds[0]; r.Running != 8 || r.CPUs > 24 || r.Memory > 500 {
+		t.Errorf("%+v: want 8 jobs with 24 cores and 500 GB at most", r)
 	}
 }

@@ -146,7 +146,7 @@ type oracle struct {
 	done       bool
 	busy       vec
 	rounds     []outcome.Round
-	places     map[place][]int // GPUs
+	places     map[place]string
 	err        error
 }
 
@@ -158,7 +158,7 @@ func newOracle(c artifact.Config) *oracle {
 	}
 	o := &oracle{
 		Config: c, set: set, servers: g.Servers, G: g.GPUs,
-		places: map[place][]int{},
+		places: map[place]string{},
 		cap:    vec{float64(g.GPUs), float64(g.CPUs), g.Memory, g.Storage, g.Network},
 	}
 	if o.Round == 0 {
@@ -374,10 +374,10 @@ func (o *oracle) schedule(now float64) {
 	}
 }
 
-// place is a job in a round.
+// place is a job on a server in a round.
 type place struct {
-	job int
-	at  float64
+	job, server int
+	at          float64
 }
 
 // record notes who has what right after a round.
@@ -402,7 +402,15 @@ func (o *oracle) record(now float64) {
 			r.Started++
 		}
 		r.Running++
-		o.places[place{j.ID, now}] = slices.Sorted(slices.Values(j.gpus))
+		for _, s := range j.servers {
+			devices := []int{}
+			for _, x := range slices.Sorted(slices.Values(j.gpus)) {
+				if x/o.G == s {
+					devices = append(devices, x%o.G)
+				}
+			}
+			o.places[place{j.ID, s, now}] = fmt.Sprint(devices, math.Round(j.res[s][1]))
+		}
 	}
 	o.rounds = append(o.rounds, r)
 }

@@ -88,9 +88,8 @@ func (e *engine) finish(i int32, now float64) bool {
 	if !e.windowed() || !e.Window.Has(e.given[i].ID) {
 		return false
 	}
-	e.missing--
-	more := !e.drained && e.given[len(e.given)-1].ID < e.Window.End
-	return e.missing == 0 && !more
+	e.missing-- // The next job that is to come is known, so no other of the window can come when this is 0.
+	return e.missing == 0
 }
 
 // leave takes those who have finished out of the queue. They are among those whom the allocator saw.
