@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/synergy-slurmd/synergy-slurmd/sim/artifact"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
@@ -141,4 +143,30 @@ func TestOptLeavesRoomForJobsThatHaveNoChoice(t *testing.T) {
 	if r := simulate(t, c).Rounds[0]; r.Running != 8 || r.CPUs > 24 || r.Memory > 500 {
 		t.Errorf("%+v: want 8 jobs with 24 cores and 500 GB at most", r)
 	}
+}
+
+// Whatever the servers: everybody's share fits, so all whose GPUs fit run, and no more is held than there is.
+func TestOptRunsAllThatItsGPUsAllowWithinTheCluster(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cluster := plainCluster(t)
+		if rapid.Bool().Draw(t, "rounded") {
+			cluster = roundedCluster(t)
+		}
+		c := drawConfig(t, cluster, []float64{300, 250_000.7}, []int{1, 1, 2, 3, 8})
+		c.Policy, c.Allocator, c.Ratio, c.Window, c.Detail = artifact.LAS, artifact.Opt, 3, outcome.Window{}, true
+		run, err := artifact.Run(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range run.Rounds {
+			if r.CPUs > float64(run.CPUs)+1e-3 || r.Memory > run.Memory+1e-3 || r.GPUs > float64(run.GPUs) || r.Running == 0 && r.Waiting > 0 {
+				t.Fatalf("%+v of %d GPUs, %d cores, %g GB", r, run.GPUs, run.CPUs, run.Memory)
+			}
+		}
+		for _, j := range run.Jobs {
+			if c.Until == 0 && !c.Strict && !j.Done() {
+				t.Fatalf("%+v has not finished", j)
+			}
+		}
+	})
 }

@@ -76,7 +76,13 @@ type Config struct {
 	Progress func(finished int, at float64)
 }
 
-// Run simulates.
+// Run simulates. It ends when the window is complete; otherwise when nobody is there and nobody is to come; in any case with the first
+// round at or after Until, which is not held. Mode Generated takes jobs from the source as it needs them, so that a source without end
+// wants a window or Until. The others take all jobs before they begin.
+//
+// The outcome has the jobs that arrived, with what they held up to the end. Where the run ended with the window, other jobs that would
+// have ended at that moment may not have, as in the artifact. Under Opt nobody is placed, so there are no spans. An error says what
+// cannot be simulated, and what could be.
 func Run(ctx context.Context, config Config) (outcome.Run, error) {
 	e, err := newEngine(config)
 	if err != nil {

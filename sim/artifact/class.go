@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
 )
@@ -97,4 +98,11 @@ func iterations(round, iteration float64) int64 {
 		return int64(whole)
 	}
 	return 1 << 62
+}
+
+// binary says that the arithmetic on what jobs of the class hold is exact: its amounts are short in binary, and so is any part of its
+// GPUs in all of them.
+func (c *class) binary() bool {
+	d, f := c.demand.whole, c.fair.whole
+	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && short(d[:]...) && short(f[:]...)
 }

@@ -11,7 +11,7 @@ type engine struct {
 	Config
 	shape
 	models  []models.Model
-	classes [][]*class // by model, then in the order in which they came up
+	classes [][]*class // by model, then by GPUs
 	sizes   []int      // GPU counts of the classes, descending
 	key     key
 
@@ -28,7 +28,7 @@ type engine struct {
 
 	unsorted bool    // somebody has come or become urgent since the queue was sorted
 	queue    []entry // arrived and not finished; sorted by the policy in each round
-	strays   []entry // see sort
+	strays   []entry // see reorder
 	starve   float64 // nobody has waited since before this moment without being urgent
 	alarm    bool    // somebody has become urgent in this round
 
@@ -38,18 +38,18 @@ type engine struct {
 	parts     []part  // of the jobs that run, job by job
 	allocated []int32 // who runs, in the order of allocation
 	seen      []int32 // the beginning of the queue, as far as the allocator looked at it
-	left      int     // GPUs that the jobs selected from that leave over
-	selected  []int32
-	targets   []part // see tune
+	selected  []int32 // the jobs of the round, where it has some before anybody is given anything
+	left      int     // GPUs that these leave over
+	targets   []part  // see tune
 	peers     []peer
 
 	agenda  agenda
 	ordered bool // the agenda is kept, because the order of equal events can be seen
-	lastTie int  // no job from this one on arrives together with the one before it
+	lastTie int  // the last job that arrives together with the one before it
 
-	use   vector // what is held in this round, over all servers
 	opt   optimizer
-	turns int
+	use   vector // what is held in this round, over all servers
+	turns int    // of the main loop
 	diary diary
 	run   outcome.Run
 }

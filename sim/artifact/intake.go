@@ -4,19 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
-)
-
-// Bounds of what is believed of a job. Longer ones are slips of units.
-const (
-	longest  = 1e10       // seconds
-	mostJobs = 10_000_000 // that are all known from the beginning
 )
 
 // windowed says that the simulation ends with the window.
@@ -63,71 +55,6 @@ func (e *engine) take() error {
 	return nil
 }
 
-// check finds jobs that cannot be simulated.
-func (e *engine) check(given trace.Job) error {
-	id, known := models.Find(given.Model)
-	most := e.count * e.gpus
-	switch {
-	case !known:
-		return fmt.Errorf("model = %q: want one of %s", given.Model, strings.Join(e.names(), ", "))
-	case given.GPUs < 1:
-		return fmt.Errorf("gpus = %d: want 1 or more", given.GPUs)
-	case given.GPUs > most:
-		return fmt.Errorf("gpus = %d: the cluster has %d: leave the job out, or take a larger cluster", given.GPUs, most)
-	case given.Iterations < 1:
-		return fmt.Errorf("iterations = %d: want 1 or more", given.Iterations)
-	}
-	iteration := e.models[id].Iteration
-	switch length := float64(given.Iterations) * iteration; {
-	case length > longest:
-		return fmt.Errorf("iterations = %d: that takes %g s: want at most %g s", given.Iterations, length, longest)
-	case iterations(e.Round, iteration) < 1:
-		return fmt.Errorf("model = %s: an iteration takes %g s and never ends in rounds of %g s: want longer rounds", given.Model, iteration, e.Round)
-	}
-	return e.checkPlace(given)
-}
-
-func (e *engine) names() []string {
-	var names []string
-	for _, m := range e.models {
-		names = append(names, m.Name)
-	}
-	return names
-}
-
-// checkPlace wants a job to stand where its source must have put it.
-func (e *engine) checkPlace(given trace.Job) error {
-	if !(given.Arrival >= 0 && given.Arrival <= longest) {
-		return fmt.Errorf("arrival = %g s: want 0 to %g", given.Arrival, longest)
-	}
-	if len(e.given) == 0 {
-		return nil
-	}
-	last := e.given[len(e.given)-1]
-	switch {
-	case given.Arrival < last.Arrival:
-		return fmt.Errorf("arrival = %g s: job %d before it arrives at %g s: want jobs in the order of their arrival", given.Arrival, last.ID, last.Arrival)
-	case e.Mode == Generated && given.ID <= last.ID:
-		return fmt.Errorf("it comes after job %d: want ascending IDs in mode %s", last.ID, e.Mode)
-	}
-	return nil
-}
-
-// findTwins finds IDs that two jobs have.
-func (e *engine) findTwins() error {
-	ids := make([]int, len(e.given))
-	for i, given := range e.given {
-		ids[i] = given.ID
-	}
-	slices.Sort(ids)
-	for i := 1; i < len(ids); i++ {
-		if ids[i] == ids[i-1] {
-			return fmt.Errorf("job %d: two jobs have this ID: want each once", ids[i])
-		}
-	}
-	return nil
-}
-
 // findTies finds the last job that arrives together with the one before it.
 func (e *engine) findTies() {
 	for i := 1; i < len(e.jobs); i++ {
@@ -168,12 +95,7 @@ func (e *engine) begin(ctx context.Context) (first float64, err error) {
 	case len(e.jobs) == 0:
 		return 0, fmt.Errorf("mode %s: there are no jobs: want at least one", e.Mode)
 	}
-	switch e.Mode {
-	case Static:
-		first = 1
-	case Replay:
-		first = math.Ceil(e.jobs[0].arrival/e.Round) * e.Round
-	}
+	first = e.firstRound()
 	if e.keepOrder() {
 		e.openAgenda()
 		e.agenda.push(event{first, schedule, 0})
@@ -181,19 +103,15 @@ func (e *engine) begin(ctx context.Context) (first float64, err error) {
 	return first, e.checkWindow()
 }
 
-// checkWindow wants the window to have jobs, once all are known.
-func (e *engine) checkWindow() error {
-	if !e.windowed() || !e.drained {
-		return nil
+func (e *engine) firstRound() float64 {
+	switch e.Mode {
+	case Static:
+		return 1
+	case Replay:
+		return math.Ceil(e.jobs[0].arrival/e.Round) * e.Round
+	default:
+		return 0
 	}
-	least, most := e.given[0].ID, e.given[0].ID
-	for _, given := range e.given {
-		if e.Window.Has(given.ID) {
-			return nil
-		}
-		least, most = min(least, given.ID), max(most, given.ID)
-	}
-	return fmt.Errorf("window %d-%d has no job: the jobs are %d to %d", e.Window.First, e.Window.End, least, most)
 }
 
 // admit lets jobs arrive that have arrived by now.
@@ -243,11 +161,4 @@ func (e *engine) arrive(i int32) {
 		x.late = 0
 	}
 	e.queue, e.unsorted = append(e.queue, x), true
-}
-
-// binary says that the arithmetic on what jobs of the class hold is exact: its amounts are short in binary, and so is any part of its
-// GPUs in all of them.
-func (c *class) binary() bool {
-	d, f := c.demand.whole, c.fair.whole
-	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && short(d[:]...) && short(f[:]...)
 }

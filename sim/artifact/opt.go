@@ -16,10 +16,10 @@ import (
 // optRatio is the number of cores for each GPU that the sensitivity matrices hold for.
 const optRatio = 3
 
-// What a choice counts: cores, millionths of a GB, and ten-thousandths of the speed at the proportional share.
+// What a choice counts: millionths of cores and of GB, and ten-thousandths of the speed at the proportional share.
 const (
-	memories = 1e6
-	speeds   = 1e4
+	amounts = 1e6
+	speeds  = 1e4
 )
 
 // option is an amount that a job may have.
@@ -60,7 +60,7 @@ func newOptions(s *shape, c *class, round float64) []option {
 func newOption(c *class, cpus, gb, speed, round float64) option {
 	held := vector{gpu: c.n, cpu: c.n * cpus, memory: c.n * gb}
 	return option{
-		choice: choice{worth: int64(math.Round(speed * speeds)), cpus: int64(held[cpu]), memory: int64(held[memory] * memories)},
+		choice: choice{worth: int64(math.Round(speed * speeds)), cpus: int64(held[cpu] * amounts), memory: int64(held[memory] * amounts)},
 		credit: iterations(round, c.model.Iteration/speed),
 		held:   held,
 	}
@@ -128,7 +128,7 @@ func (c *chooser) pick() *option {
 // chooseOptions finds how many selected jobs of each class take which option. That depends on their numbers alone.
 func (e *engine) chooseOptions() {
 	o := &e.opt
-	cpus, memory := int64(e.total[cpu]), int64(e.total[memory]*memories)
+	cpus, memory := int64(e.total[cpu]*amounts), int64(e.total[memory]*amounts)
 	e.countSelected()
 	o.groups, o.open, o.key = o.groups[:0], o.open[:0], o.key[:0]
 	for _, ofModel := range e.classes {

@@ -1,6 +1,7 @@
 package artifact_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -73,7 +74,7 @@ func drawCluster(t *rapid.T, gpus int, memory, storage []float64) cluster.Cluste
 // drawJobs draws jobs that last for up to 30 rounds each, not all with moments of their own. In some workloads all are alike, so that many
 // end together, and exactly with a round.
 func drawJobs(t *rapid.T, c artifact.Config, sizes []int) (all []trace.Job) {
-	set, err := models.Set(c.Cluster.CPUs() / c.Cluster.GPUs())
+	set, err := models.Set(cmp.Or(c.Ratio, c.Cluster.CPUs()/c.Cluster.GPUs()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +121,10 @@ func drawConfig(t *rapid.T, c cluster.Cluster, rounds []float64, sizes []int) ar
 		Strict:     rapid.Bool().Draw(t, "strict"),
 		Prioritize: rapid.Bool().Draw(t, "prioritize"),
 	}
+	if rapid.IntRange(0, 3).Draw(t, "other servers") == 0 {
+		config.Ratio = 3
+		config.Cluster.Groups[0].CPUs = rapid.IntRange(1, 10*config.Cluster.Groups[0].GPUs).Draw(t, "cores")
+	}
 	all := drawJobs(t, config, sizes)
 	if rapid.Bool().Draw(t, "with a window") {
 		config.Window = drawWindow(t, all)
@@ -161,7 +166,8 @@ func agree(t *rapid.T, c artifact.Config, detail bool) {
 		}
 	}
 	if len(want) != len(run.Jobs) || run.Held != o.held || run.Ended != o.ended {
-		t.Fatalf("%+v\n%+v\n%d jobs, %d rounds up to %g; the oracle has %d, %d, %g", c, all, len(run.Jobs), run.Held, run.Ended, len(want), o.held, o.ended)
+		t.Fatalf("%+v\n%+v\n%d jobs, %d rounds up to %g; the oracle has %d, %d, %g",
+			c, all, len(run.Jobs), run.Held, run.Ended, len(want), o.held, o.ended)
 	}
 	for r, busy := range []float64{run.BusyGPUs, run.BusyCPUs, run.BusyMemory} {
 		if math.Abs(busy-o.busy[r]) > 1e-9*max(1, busy) {

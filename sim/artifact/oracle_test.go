@@ -1,6 +1,7 @@
 package artifact_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -152,7 +153,7 @@ type oracle struct {
 
 func newOracle(c artifact.Config) *oracle {
 	g := c.Cluster.Groups[0]
-	set, err := models.Set(g.CPUs / g.GPUs)
+	set, err := models.Set(cmp.Or(c.Ratio, g.CPUs/g.GPUs))
 	if err != nil {
 		panic(err)
 	}

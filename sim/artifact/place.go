@@ -63,7 +63,7 @@ func (e *engine) slices(number int, w *wish, most int) int {
 		return 0
 	}
 	held, n := w.slice, 1
-	for most = min(most, s.free); n < most && s.covers(&held, &w.slice); n++ {
+	for most = min(most, s.free); n < most && s.fits(&held, &w.slice); n++ {
 		for r := range held {
 			held[r] += w.slice[r]
 		}
@@ -106,8 +106,8 @@ func (e *engine) tightest(w *wish) (number int, found bool) {
 	return number, least <= e.gpus
 }
 
-// covers says whether a slice fits beside what is about to be held.
-func (s *server) covers(held, slice *vector) bool {
+// fits says whether there is room for a slice beside what is about to be held.
+func (s *server) fits(held, slice *vector) bool {
 	for r := range slice {
 		if s.left[r]-held[r] < slice[r] {
 			return false

@@ -32,6 +32,9 @@ func (e *engine) simulate(ctx context.Context) error {
 		now += e.Round
 	}
 	e.run.Ended = now
+	if e.Progress != nil {
+		e.Progress(e.done, now)
+	}
 	return e.checkWindow()
 }
 
