@@ -84,3 +84,13 @@ func BenchmarkPhilly(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkOpt(b *testing.B) {
+	for _, policy := range []artifact.Policy{artifact.FIFO, artifact.LAS} {
+		b.Run(string(policy), func(b *testing.B) {
+			c := theCheckRun(b)
+			c.Policy, c.Allocator = policy, artifact.Opt
+			bench(b, c, c.Jobs, 40_000)
+		})
+	}
+}

@@ -2,7 +2,7 @@ package artifact
 
 // place puts a job where the wish fits, by the placement of the run. Where it does not fit, nothing has changed.
 func (e *engine) place(i int32, w *wish) bool {
-	e.recall(w)
+	e.refresh(w)
 	if w.none {
 		return false
 	}
@@ -23,8 +23,8 @@ func (e *engine) place(i int32, w *wish) bool {
 	return true
 }
 
-// recall forgets where the wish did not fit when something has become free since.
-func (e *engine) recall(w *wish) {
+// refresh forgets where the wish did not fit when something has become free since.
+func (e *engine) refresh(w *wish) {
 	if w.opening != e.opening {
 		w.opening, w.first, w.none = e.opening, 0, false
 	}
