@@ -206,28 +206,54 @@ func TestRatiosAreThoseToProportionalSharesUnderTheSamePolicy(t *testing.T) {
 	}
 }
 
+// TestNothingIsComparedWhereJobsAreUnfinished spoils a job of a run, or of the one that it is compared with.
 func TestNothingIsComparedWhereJobsAreUnfinished(t *testing.T) {
+	for name, c := range map[string]struct {
+		unfinished, missing int // index of a run, or -1
+	}{
+		"unfinished":                             {2, -1},
+		"unfinished where compared":              {0, -1},
+		"missing":                                {-1, 2},
+		"missing where compared":                 {-1, 0},
+		"unfinished, and missing where compared": {2, 0},
+		"missing, and unfinished where compared": {0, 2},
+	} {
+		const job = 50
+		runs := small()[:3]
+		model := runs[0].Jobs[job].Model
+		for i := range runs {
+			runs[i].Jobs = slices.Clone(runs[i].Jobs)
+			if i == c.unfinished {
+				runs[i].Jobs[job].Finish = -1
+			}
+			if i == c.missing {
+				runs[i].Jobs = slices.Delete(runs[i].Jobs, job, job+1)
+			}
+		}
+		page := parse(t, text(t, runs, Options{})["index.html"])
+		if row := cells(page.below(t, "results"))[2]; !slices.Equal(row[len(row)-3:], []string{"–", "–", "–"}) {
+			t.Errorf("%s: ratios %v, want none", name, row[len(row)-6:])
+		}
+		for _, row := range cells(page.below(t, "models").all("table")[0]) {
+			if got := row[len(row)-1]; (got == "–") != (row[0] == model) {
+				t.Errorf("%s: %s is compared with %s, and the job is a %s", name, row[0], got, model)
+			}
+		}
+		for _, b := range newStudy(runs).speedups(0) {
+			if _, compared := b.values[model]; compared && b.series == 2 {
+				t.Errorf("%s: there is a bar for the job's model", name)
+			}
+		}
+	}
+}
+
+func TestUnfinishedJobsAreCountedInTableAndCaption(t *testing.T) {
 	runs := small()
 	runs[2].Jobs = slices.Clone(runs[2].Jobs)
 	runs[2].Jobs[50].Finish = -1
 	page := parse(t, text(t, runs, Options{})["index.html"])
-	row := cells(page.below(t, "results"))[2]
-	if got := row[len(row)-3:]; !slices.Equal(got, []string{"–", "–", "–"}) {
-		t.Errorf("ratios %v, want none", got)
-	}
-	if row[2] != "59 of 60" {
+	if row := cells(page.below(t, "results"))[2]; row[2] != "59 of 60" {
 		t.Errorf("finished %s, want 59 of 60", row[2])
-	}
-	model := runs[2].Jobs[50].Model
-	for _, row := range cells(page.below(t, "models").all("table")[0]) {
-		if got := row[len(row)-1]; (got == "–") != (row[0] == model) {
-			t.Errorf("%s is compared with %s, and the unfinished job is a %s", row[0], got, model)
-		}
-	}
-	for _, b := range newStudy(runs).speedups(0) {
-		if _, compared := b.values[model]; compared == (b.panel == 0 && b.series == 2) {
-			t.Errorf("panel %d, series %d: the bar of the unfinished job's model is there: %v", b.panel, b.series, compared)
-		}
 	}
 	if caption := page.below(t, "completion-cdf").text; !strings.Contains(caption, "1 job in this figure") {
 		t.Errorf("caption %q says nothing of the unfinished job", caption)
