@@ -73,30 +73,39 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
+// benchRound reports also the mean over the rounds of the least time that each took, which a busy machine changes less.
 func benchRound(b *testing.B, s *site) {
 	s.play(40)
-	seen := s.play(64)
+	seen := s.play(16)
+	least := make([]time.Duration, len(seen))
 	b.ReportAllocs()
-	round, changed, jobs := 0, 0, 0
 	var planner Planner
+	round := 0
 	for b.Loop() {
 		c := seen[round%len(seen)]
-		plan := planner.Decide(c, s.policy, s.alloc)
-		if err := Check(c, plan); err != nil {
+		began := time.Now()
+		if err := Check(c, planner.Decide(c, s.policy, s.alloc)); err != nil {
 			b.Fatal(err)
+		}
+		if took := time.Since(began); round < len(seen) || took < least[round%len(seen)] {
+			least[round%len(seen)] = took
 		}
 		round++
 	}
-	for _, c := range seen {
-		jobs += len(c.Jobs)
+	var sum time.Duration
+	jobs, changed := 0, 0
+	for i, c := range seen {
+		sum, jobs = sum+least[i], jobs+len(c.Jobs)
 		for j, d := range decided(c, Decide(c, s.policy, s.alloc)) {
 			if !unchanged(j, d) && (j.Running != nil || d.Grant != nil) {
 				changed++
 			}
 		}
 	}
-	b.ReportMetric(float64(jobs)/float64(len(seen)), "jobs/op")
-	b.ReportMetric(float64(changed)/float64(len(seen)), "changed/op")
+	rounds := float64(len(seen))
+	b.ReportMetric(float64(sum.Nanoseconds())/rounds, "least-ns/op")
+	b.ReportMetric(float64(jobs)/rounds, "jobs/op")
+	b.ReportMetric(float64(changed)/rounds, "changed/op")
 }
 
 func BenchmarkCheck(b *testing.B) {

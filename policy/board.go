@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -16,20 +15,20 @@ type board struct {
 	c       *Cluster
 	alloc   Allocator
 	jobs    []*Job   // ascending in ID
+	ids     []int    // of the jobs
 	servers []server // ascending in name
 	seats   []seat   // of each job
 	order   []int    // jobs in turn
 	rank    []int    // the turn of each job
 	hall
+	past
 	menus menus
-	past  past
 
-	now   *shelf // open servers by the GPUs that are free now
-	maybe *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
-	roomy set    // servers with more cores left than go with one GPU
-	calm  set    // servers that no job could use which waits for GPUs
-
-	closed set // servers on which no job may be started
+	now    *shelf // open servers by the GPUs that are free now
+	maybe  *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
+	closed set    // servers on which no job may be started
+	roomy  set    // servers with more cores left than go with one GPU
+	calm   set    // servers that no job could use which waits for GPUs
 
 	round    int          // counts up, so that what belongs to another round is known for it
 	stops    int          // running jobs that may still be stopped in this round
@@ -42,32 +41,23 @@ type board struct {
 	stopped []int // running jobs that do not go on as they were, and some that were let go on
 	started []int // jobs whose size is free to choose, and some that were such
 	stirred set   // servers where they are or were
-
-	grown  set   // servers on which nobody gains by growing, as they stand
-	traded set   // servers on which nobody gains by a trade, as they stand
-	dirty  set   // servers that are not as the last round left them
-	rules  Rules // of the last round
+	grown   set   // servers on which nobody gains by growing, as they stand
+	traded  set   // servers on which nobody gains by a trade, as they stand
 
 	stranded  int // GPUs that are free but cannot be given their proportional share
 	mayStrand int // how many jobs that cannot be asked to give back may strand
 
-	nodes []*Node    // ascending in name
-	plans []clearing // see makeRoom
-	seen  set        // see lastFirst
-	asked []shrink   // see able
-	trial []shrink   // see bestTrade
-	alone []int      // every server, so that a part of this is a list of one
-	line  line
-	ids   []int // of the jobs
+	scratch
 }
 
-// past is what the last round left: whoever is looked for is most likely there.
-type past struct {
-	ids   []int
-	seats []seat
-	order []int
-	here  []int // the number that each of its jobs has in this round; -1: gone
-	fresh []int // the jobs of this round that it did not know
+// scratch is memory that is used again. Nothing in it outlives what it is named after.
+type scratch struct {
+	named []*Node    // setUp: ascending in name
+	line  line       // takeTurns
+	plans []clearing // makeRoom
+	seen  set        // lastFirst
+	asked []shrink   // able
+	trial []shrink   // bestTrade
 }
 
 // server is a node during the round.
@@ -118,196 +108,12 @@ type seat struct {
 	gain     float64
 	was      float64 // the gain of a running job as the round found it
 	standing standing
-	limit    limit // of a job that waits
-	stopped  bool  // a running job that does not go on as it was
-	cleared  bool  // others were stopped so that it fits just here
-	barred   bool
+	limit    limit         // of a job that waits
+	stopped  bool          // a running job that does not go on as it was
+	cleared  bool          // others were stopped so that it fits just here
+	barred   bool          // this and the following of a running job, see standsAs
 	left     time.Duration // see remaining
 	restart  time.Duration
-}
-
-// lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of turns.
-func (b *board) lay(c *Cluster, p Policy, a Allocator) {
-	b.c, b.alloc = c, a
-	b.round++
-	b.stops, b.freed, b.filled, b.limit, b.reserved = math.MaxInt, 0, 0, none, nil
-	b.stopped, b.started = b.stopped[:0], b.started[:0]
-	if c.Rules.MaxPreemptions > 0 {
-		b.stops = c.Rules.MaxPreemptions
-	}
-	b.setUp()
-	b.welcome()
-	b.shelve()
-	b.takeTurns(p)
-}
-
-// setUp stands up the empty servers.
-func (b *board) setUp() {
-	b.nodes = byName(b.nodes, b.c.Nodes)
-	if len(b.kinds) > many+len(b.c.Jobs) || !b.standsFor(b.nodes, b.alloc) {
-		b.build(b.nodes)
-	}
-	if len(b.menus) > many || b.menus == nil {
-		b.menus = menus{}
-	}
-	clear(b.dirty)
-	for i, n := range b.nodes {
-		sv := &b.servers[i]
-		if sv.foreign != n.Foreign || b.closed.has(i) != (n.Closed != "") {
-			b.dirty.add(i)
-		}
-		*sv = server{Node: n, shape: sv.shape, share: sv.share, foreign: n.Foreign, free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
-	}
-	if b.rules != b.c.Rules {
-		b.rules = b.c.Rules
-		clear(b.grown)
-		clear(b.traded)
-	}
-	b.mayStrand = int(b.c.Rules.stranded() * float64(b.total.GPUs))
-}
-
-// welcome finds out of which kind every job is, and seats those that run.
-func (b *board) welcome() {
-	b.past.ids, b.ids = b.ids, b.past.ids
-	b.past.seats, b.seats = b.seats, b.past.seats
-	b.past.order, b.order = b.order, b.past.order
-	b.jobs = byID(b.jobs, b.c.Jobs)
-	b.ids, b.seats = resized(b.ids, len(b.jobs)), resized(b.seats, len(b.jobs))
-	b.past.here, b.past.fresh = resized(b.past.here, len(b.past.ids)), b.past.fresh[:0]
-	at := 0
-	for i, j := range b.jobs {
-		for ; at < len(b.past.ids) && b.past.ids[at] < j.ID; at++ {
-			b.gone(at)
-		}
-		var was *seat
-		if at < len(b.past.ids) && b.past.ids[at] == j.ID {
-			was, b.past.here[at] = &b.past.seats[at], i
-			at++
-		} else {
-			b.past.fresh = append(b.past.fresh, i)
-		}
-		s := &b.seats[i]
-		*s = seat{}
-		b.ids[i], s.kind = j.ID, b.kindOf(j, was)
-		if j.Running != nil {
-			b.seatRunning(i, was)
-		}
-		switch {
-		case was == nil:
-			b.changed(s.servers)
-		case !s.standsAs(was):
-			b.changed(s.servers)
-			b.changed(was.servers)
-		}
-	}
-	for ; at < len(b.past.ids); at++ {
-		b.gone(at)
-	}
-}
-
-// gone notes that a job of the last round is not there any more.
-func (b *board) gone(at int) {
-	b.past.here[at] = -1
-	b.changed(b.past.seats[at].servers)
-}
-
-// changed notes that servers are not as the last round left them.
-func (b *board) changed(servers []int) {
-	for _, n := range servers {
-		b.dirty.add(n)
-	}
-}
-
-// resized is a list of so many, in the memory of another where that will do.
-func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
-
-// shelve sorts the servers by what the seats leave.
-func (b *board) shelve() {
-	b.stranded = 0
-	clear(b.stirred)
-	clear(b.closed)
-	for n := range b.servers {
-		sv := &b.servers[n]
-		sv.lost = sv.stranded()
-		b.stranded += sv.lost
-		if b.dirty.has(n) {
-			b.disturbed(n)
-		}
-		if sv.Closed == "" {
-			b.reshelve(n)
-			continue
-		}
-		b.closed.add(n)
-		b.now.put(n, off)
-		b.maybe.put(n, off)
-	}
-}
-
-// seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on a node
-// which has left the cluster is not touched, since nobody knows what it holds.
-func (b *board) seatRunning(i int, was *seat) {
-	j, s := b.jobs[i], &b.seats[i]
-	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
-	if len(s.servers) > 0 {
-		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
-		s.gain = s.gainAsIn(was, j)
-	}
-	s.was, s.barred, s.left, s.restart = s.gain, j.Barred != "", remaining(j), j.Restart
-	if j.mayStop(b.c) && len(s.servers) == len(j.Running.Nodes) {
-		s.standing = loose
-	}
-	for _, n := range s.servers {
-		if s.standing == fixed {
-			b.servers[n].free = b.servers[n].free.Minus(s.size)
-			continue
-		}
-		b.servers[n].loose = b.servers[n].loose.Plus(s.size) // loose amounts are inside free: they are there for whoever goes first
-		b.servers[n].jobs = append(b.servers[n].jobs, i)
-	}
-}
-
-// standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not worth a restart
-// then is not worth it now.
-func (s *seat) standsAs(was *seat) bool {
-	return s.kind == was.kind && s.size == was.size && slices.Equal(s.servers, was.servers) &&
-		(s.standing == fixed && was.standing == fixed || s.standing == loose && was.standing == kept && !was.stopped) &&
-		s.barred == was.barred && s.restart == was.restart && s.left <= was.left
-}
-
-// gainAsIn is the gain with which running job j sits: that of its last seat where that was the same.
-func (s *seat) gainAsIn(was *seat, j *Job) float64 {
-	if was != nil && was.menu == s.menu && was.size == s.size {
-		return was.gain
-	}
-	return s.menu.gainOf(j.Profile, s.size)
-}
-
-// found finds the nodes of a placement by name, most likely where the last seat was.
-func (b *board) found(names []string, was *seat) []int {
-	if was != nil && slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
-		return was.servers
-	}
-	if len(names) == 1 {
-		if n, known := b.index[names[0]]; known {
-			return b.only(n)
-		}
-	}
-	return b.serversOf(names)
-}
-
-// only is a list of one server.
-func (b *board) only(n int) []int { return b.alone[n : n+1 : n+1] }
-
-// serversOf finds nodes by name; one that has left the cluster is left out.
-func (b *board) serversOf(names []string) []int {
-	found := make([]int, 0, len(names))
-	for _, name := range names {
-		if n, known := b.index[name]; known {
-			found = append(found, n)
-		}
-	}
-	slices.Sort(found)
-	return found
 }
 
 // occupy books the seat of job i on its servers.

@@ -28,7 +28,7 @@ type menuKey struct {
 	total   gres.Vector
 }
 
-// menus computes each menu once a round: ten thousand jobs of ten models share a few dozen.
+// menus computes each menu once: ten thousand jobs of ten models share a few dozen.
 type menus map[menuKey]*menu
 
 func (ms menus) of(key menuKey) *menu {

@@ -150,13 +150,13 @@ func (b *board) takeTurns(p Policy) {
 
 // expected is the order of the last round, and then those who have come since.
 func (b *board) expected() []int {
-	order := b.past.order[:0]
-	for _, was := range b.past.order {
-		if i := b.past.here[was]; i >= 0 {
+	order := b.turns[:0]
+	for _, was := range b.turns {
+		if i := b.here[was]; i >= 0 {
 			order = append(order, i)
 		}
 	}
-	return append(order, b.past.fresh...)
+	return append(order, b.come...)
 }
 
 // line puts jobs in order by a key, equal ones by arrival, then by ID: fast, where they come almost in order.

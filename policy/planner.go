@@ -32,6 +32,7 @@ type hall struct {
 	nodes   []Node // as they were when it was built, ascending in name
 	alloc   string
 	index   map[string]int // server by name
+	alone   []int          // every server, so that a part of this is a list of one
 	largest int            // GPUs of the largest server
 	total   gres.Vector    // of all servers
 	crowd

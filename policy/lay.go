@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"math"
+	"slices"
+)
+
+// past is what the last round left: whoever is looked for is most likely there.
+type past struct {
+	known []int // the IDs of its jobs
+	sat   []seat
+	turns []int // its order of turns, as numbers in it
+	here  []int // the number that each of its jobs has in this round; -1: gone
+	come  []int // the jobs of this round that it did not know
+	dirty set   // servers that are not as it left them
+	rules Rules
+}
+
+// lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of turns.
+func (b *board) lay(c *Cluster, p Policy, a Allocator) {
+	b.c, b.alloc = c, a
+	b.round++
+	b.stops, b.freed, b.filled, b.limit, b.reserved = math.MaxInt, 0, 0, none, nil
+	b.stopped, b.started = b.stopped[:0], b.started[:0]
+	if c.Rules.MaxPreemptions > 0 {
+		b.stops = c.Rules.MaxPreemptions
+	}
+	b.setUp()
+	b.welcome()
+	b.shelve()
+	b.takeTurns(p)
+}
+
+// setUp stands up the empty servers.
+func (b *board) setUp() {
+	b.named = byName(b.named, b.c.Nodes)
+	if len(b.kinds) > many+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
+		b.build(b.named)
+	}
+	if len(b.menus) > many || b.menus == nil {
+		b.menus = menus{}
+	}
+	clear(b.dirty)
+	for i, n := range b.named {
+		sv := &b.servers[i]
+		if sv.foreign != n.Foreign || b.closed.has(i) != (n.Closed != "") {
+			b.dirty.add(i)
+		}
+		*sv = server{Node: n, shape: sv.shape, share: sv.share, foreign: n.Foreign, free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
+	}
+	if b.rules != b.c.Rules {
+		b.rules = b.c.Rules
+		clear(b.grown)
+		clear(b.traded)
+	}
+	b.mayStrand = int(b.c.Rules.stranded() * float64(b.total.GPUs))
+}
+
+// welcome finds out of which kind every job is, and seats those that run. Both rounds have their jobs in the order of the IDs.
+func (b *board) welcome() {
+	b.turnOver()
+	b.jobs = byID(b.jobs, b.c.Jobs)
+	b.ids, b.seats = resized(b.ids, len(b.jobs)), resized(b.seats, len(b.jobs))
+	at := 0
+	for i, j := range b.jobs {
+		b.ids[i] = j.ID
+		for ; at < len(b.known) && b.known[at] < j.ID; at++ {
+			b.gone(at)
+		}
+		if at < len(b.known) && b.known[at] == j.ID {
+			b.here[at] = i
+			b.admit(i, &b.sat[at])
+			at++
+			continue
+		}
+		b.come = append(b.come, i)
+		b.admit(i, nil)
+	}
+	for ; at < len(b.known); at++ {
+		b.gone(at)
+	}
+}
+
+// turnOver makes the last round the past.
+func (b *board) turnOver() {
+	b.known, b.ids = b.ids, b.known
+	b.sat, b.seats = b.seats, b.sat
+	b.turns, b.order = b.order, b.turns
+	b.here, b.come = resized(b.here, len(b.known)), b.come[:0]
+}
+
+// admit gives job i its seat, and compares it with the one that it had in the last round, if there was one.
+func (b *board) admit(i int, was *seat) {
+	j, s := b.jobs[i], &b.seats[i]
+	*s = seat{}
+	s.kind = b.kindOf(j, was)
+	if j.Running != nil {
+		b.seatRunning(i, was)
+	}
+	switch {
+	case was == nil:
+		b.changed(s.servers)
+	case !s.standsAs(was):
+		b.changed(s.servers)
+		b.changed(was.servers)
+	}
+}
+
+// gone notes that a job of the last round is not there any more.
+func (b *board) gone(at int) {
+	b.here[at] = -1
+	b.changed(b.sat[at].servers)
+}
+
+// changed notes that servers are not as the last round left them.
+func (b *board) changed(servers []int) {
+	for _, n := range servers {
+		b.dirty.add(n)
+	}
+}
+
+// resized is a list of so many, in the memory of another where that will do.
+func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
+
+// shelve sorts the servers by what the seats leave.
+func (b *board) shelve() {
+	b.stranded = 0
+	clear(b.stirred)
+	clear(b.closed)
+	for n := range b.servers {
+		sv := &b.servers[n]
+		sv.lost = sv.stranded()
+		b.stranded += sv.lost
+		if b.dirty.has(n) {
+			b.disturbed(n)
+		}
+		if sv.Closed == "" {
+			b.reshelve(n)
+			continue
+		}
+		b.closed.add(n)
+		b.now.put(n, off)
+		b.maybe.put(n, off)
+	}
+}
+
+// seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on a node
+// which has left the cluster is not touched, since nobody knows what it holds.
+func (b *board) seatRunning(i int, was *seat) {
+	j, s := b.jobs[i], &b.seats[i]
+	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
+	if len(s.servers) > 0 {
+		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
+		s.gain = s.gainAsIn(was, j)
+	}
+	s.was, s.barred, s.left, s.restart = s.gain, j.Barred != "", remaining(j), j.Restart
+	if j.mayStop(b.c) && len(s.servers) == len(j.Running.Nodes) {
+		s.standing = loose
+	}
+	for _, n := range s.servers {
+		if s.standing == fixed {
+			b.servers[n].free = b.servers[n].free.Minus(s.size)
+			continue
+		}
+		b.servers[n].loose = b.servers[n].loose.Plus(s.size) // loose amounts are inside free: they are there for whoever goes first
+		b.servers[n].jobs = append(b.servers[n].jobs, i)
+	}
+}
+
+// standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not worth a restart
+// then is not worth it now.
+func (s *seat) standsAs(was *seat) bool {
+	return s.kind == was.kind && s.size == was.size && slices.Equal(s.servers, was.servers) &&
+		(s.standing == fixed && was.standing == fixed || s.standing == loose && was.standing == kept && !was.stopped) &&
+		s.barred == was.barred && s.restart == was.restart && s.left <= was.left
+}
+
+// gainAsIn is the gain with which running job j sits: that of its last seat where that was the same.
+func (s *seat) gainAsIn(was *seat, j *Job) float64 {
+	if was != nil && was.menu == s.menu && was.size == s.size {
+		return was.gain
+	}
+	return s.menu.gainOf(j.Profile, s.size)
+}
+
+// found finds the nodes of a placement by name, most likely where the last seat was.
+func (b *board) found(names []string, was *seat) []int {
+	if was != nil && slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
+		return was.servers
+	}
+	if len(names) == 1 {
+		if n, known := b.index[names[0]]; known {
+			return b.only(n)
+		}
+	}
+	return b.serversOf(names)
+}
+
+// only is a list of one server.
+func (b *board) only(n int) []int { return b.alone[n : n+1 : n+1] }
+
+// serversOf finds nodes by name; one that has left the cluster is left out.
+func (b *board) serversOf(names []string) []int {
+	found := make([]int, 0, len(names))
+	for _, name := range names {
+		if n, known := b.index[name]; known {
+			found = append(found, n)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
