@@ -133,7 +133,7 @@ func simulate(t *testing.T, jobs []planned, arrived []float64, launch float64) [
 	put(t, filepath.Join(dir, "trace.csv"), text.String())
 	out := filepath.Join(dir, "jobs.csv")
 	cmd := exec.Command("../../bin/synergy", "sim", "--trace", filepath.Join(dir, "trace.csv"), "--profiles", filepath.Join(dir, "profiles"),
-		"--cluster", "4x8:24:500", "--policy", "fifo", "--allocator", "tune", "--round", benchRound.String(), "--poll", "1s",
+		"--cluster", "4x8:24:500", "--policy", "fifo", "--allocator", "tune", "--round", benchRound.String(),
 		"--min-run", "0s", "--horizon", "1m", "--scheduler-delay", "1s", "--teardown", "1s",
 		"--launch", fmt.Sprintf("%.3fs", launch), "--jobs-out", out, "--quiet")
 	if said, err := cmd.CombinedOutput(); err != nil {
