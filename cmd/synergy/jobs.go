@@ -15,9 +15,6 @@ import (
 
 // workloads are the jobs that the options name. What is left out of a log is told to notes.
 func (o *options) workloads(g ground, notes io.Writer) ([]sim.Workload, error) {
-	if o.recorded.jobs < 0 {
-		return nil, fmt.Errorf("--jobs %d: want 1 or more", o.recorded.jobs)
-	}
 	if o.recorded.trace == "" {
 		return o.drawn(g)
 	}

@@ -99,19 +99,27 @@ func (o *options) misfitOutput() error {
 		return fmt.Errorf("--parallel %d: want 1 or more", o.output.parallel)
 	}
 	for _, name := range []string{"json", "jobs-out", "rounds-out", "report", "record", "trace"} {
-		if o.changed(name) && o.flags.Lookup(name).Value.String() == "" {
+		switch value := o.flags.Lookup(name).Value.String(); {
+		case o.changed(name) && value == "":
 			return fmt.Errorf("--%s: want a name", name)
+		case value == standard && name != "json":
+			return fmt.Errorf("--%s -: only --json knows the standard streams: want the name of a file", name)
 		}
 	}
+	return o.misfitPaths()
+}
+
+// misfitPaths finds files that would take each other's place.
+func (o *options) misfitPaths() error {
 	paths := make(map[string]string)
 	for _, s := range o.sheets() {
 		if other := paths[s.path]; other != "" {
 			return fmt.Errorf("--%s and --%s name the same file, %s: want two", other, s.option, s.path)
 		}
+		if s.path == o.recorded.trace {
+			return fmt.Errorf("--%s %s: would replace the trace: want another name", s.option, s.path)
+		}
 		paths[s.path] = s.option
-	}
-	if o.output.record != "" && o.recorded.trace == o.output.record {
-		return fmt.Errorf("--record %s: would replace the trace that it is made from: want another name", o.output.record)
 	}
 	return nil
 }
