@@ -1,6 +1,15 @@
 // Package artifact is the simulator that was published with the paper (Synergy, OSDI'22), its arithmetic rebuilt bit for bit, faults
 // included, so that our figures can be laid next to the published ones. It is a reference and no product: nothing but simulation
 // uses it, and it uses nothing of the planner.
+//
+// Every 300 s all is taken from everybody. The queue is sorted by the policy (order.go); the allocator gives to one job after the
+// other (allocate.go, tune.go, opt.go), wherever that fits (place.go); who has been placed is credited the whole round at once. Nothing
+// moves at any other moment, moving costs nothing, and comparisons have no tolerance.
+//
+// It departs from the published program where that cannot go on or gives no figures. A replay does not end while jobs are to come,
+// unless it is Strict; a simulation ends when nobody is there and nobody is to come. Servers with six cores for each GPU do not make it
+// divide by zero (class.go). Opt is told the right number of cores under every policy (opt.go). Jobs may have any number of GPUs, and
+// what the program would take for something else, or hang on, is an error.
 package artifact
 
 import (

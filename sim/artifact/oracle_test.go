@@ -468,7 +468,7 @@ func (o *oracle) release(j *oracleJob) {
 
 func (o *oracle) place(j *oracleJob, v vec, fairflag bool) bool {
 	var got, servers []int
-	res := map[int]vec{}
+	var res map[int]vec
 	if o.Placement == artifact.Consolidate {
 		got, servers, res = o.consolidate(j, v)
 	} else {
