@@ -151,7 +151,8 @@ func (o *options) drawingGroup() group {
 }
 
 func (o *options) logGroup() group {
-	g := newGroup("Workload of a site's log, with --trace; what is not drawn is the log's")
+	g := newGroup("Workload of a site's log, with --trace; where not named, --durations, --arrivals and\n" +
+		"--gpus (log, one, powers, powers-or-one, up or down) are the log's")
 	g.flags.IntVar(&o.fromLog.limit, "gpu-limit", 0, "leave out jobs with more than `N` GPUs")
 	g.flags.StringVar(&o.fromLog.keep, "keep", "", "leave out jobs that ran for other `times` than 30m-100h, or, with paper, than the artifact keeps")
 	g.flags.StringVar(&o.fromLog.submitted, "submitted", "", "leave out jobs that were submitted at other `times` than 2400h-3000h of the log")
