@@ -12,8 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// What a picture of the cluster can show: so many stays on GPUs, and so many GPUs. The stays of all pictures together are bounded too, for
-// the size of the page.
+// What a picture of the cluster can show: so many stays on GPUs, and so many GPUs. The stays of all pictures together are bounded too,
+// for the size of the page.
 const (
 	mostStays    = 6000
 	mostStaysAll = 24_000
@@ -114,12 +114,13 @@ type layout struct {
 	all     int   // servers
 }
 
-// layOut gives each server as many rows as GPUs are seen to be held on it, or as all have where the cluster's GPUs are divided equally.
+// layOut gives each server as many rows as GPUs are seen to be held on it, one at least, or as all have where the cluster's GPUs are
+// divided equally.
 func layOut(stays []stay, gpus int) layout {
 	var sizes []int
 	for _, s := range stays {
 		for len(sizes) <= s.server {
-			sizes = append(sizes, 0)
+			sizes = append(sizes, 1)
 		}
 		sizes[s.server] = max(sizes[s.server], s.device+1)
 	}

@@ -265,7 +265,8 @@ func TestAPictureOfTheClusterShowsNoMoreThanCanBeSeen(t *testing.T) {
 
 // TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor counts what is shown of twelve runs on servers that are never empty.
 func TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor(t *testing.T) {
-	run := outcome.Run{GPUs: 64, CPUs: 192, Memory: 4000, Ended: 1000 * 3600, Jobs: []outcome.Job{{ID: 0, GPUs: 1, Length: 1, Finish: 1000 * 3600}}}
+	run := outcome.Run{GPUs: 64, CPUs: 192, Memory: 4000, Ended: 1000 * 3600}
+	run.Jobs = []outcome.Job{{ID: 0, GPUs: 1, Length: 1, Finish: run.Ended}}
 	for i := range 64_000 {
 		from := float64(i/64) * 3600
 		run.Spans = append(run.Spans, outcome.Span{Job: i, Server: i % 64 / 8, Devices: []int{i % 8}, GPUs: 1, From: from, To: from + 3600})
@@ -310,7 +311,7 @@ func TestAServerHasARowForEachOfItsGPUsIfTheyAreSharedOutEqually(t *testing.T) {
 	if got := layOut(stays, 12); got.lanes != 12 || fmt.Sprint(got.first) != "[0 4 8]" {
 		t.Errorf("%+v, want three servers with four rows each", got)
 	}
-	if got := layOut(stays, 13); got.lanes != 3 || fmt.Sprint(got.first) != "[0 2 2]" {
+	if got := layOut(stays, 13); got.lanes != 4 || fmt.Sprint(got.first) != "[0 2 3]" {
 		t.Errorf("%+v, want as many rows as were held", got)
 	}
 }
@@ -335,5 +336,59 @@ func TestNumbersForPeopleHaveFourDigitsThatCount(t *testing.T) {
 		if got := digits(value); got != want {
 			t.Errorf("%v: %s, want %s", value, got, want)
 		}
+	}
+}
+
+func TestASpeedupIsTheProportionalMeanOverTheRunsOwn(t *testing.T) {
+	runs := small()
+	all := newStudy(runs).speedups(0)
+	if len(all) != 4 {
+		t.Fatalf("%d series with bars, want Greedy and Tune for each of two policies", len(all))
+	}
+	for _, b := range all {
+		mine, theirs := outcome.ByModel(runs[3*b.panel+b.series]), outcome.ByModel(runs[3*b.panel])
+		for i, row := range mine {
+			if want := theirs[i].Completion.Mean / row.Completion.Mean; math.Abs(b.values[row.Model]-want) > 1e-12 {
+				t.Errorf("panel %d, series %d: %s has %v, want %v", b.panel, b.series, row.Model, b.values[row.Model], want)
+			}
+		}
+	}
+}
+
+func TestABarIsAsLongAsItsRunsFigureInHours(t *testing.T) {
+	runs := small()
+	panels := newStudy(runs).bars(0).figure.Rows[0]
+	for i, run := range runs {
+		summary, _ := outcome.Summarise(run)
+		for k, want := range []float64{summary.CompletionHours.Mean, summary.Makespan / 3600} {
+			if bar := panels[k].Marks[i].(figure.Bar); math.Abs(bar.To-want) > 1e-9 || bar.From != 0 || bar.To > panels[k].X.Max {
+				t.Errorf("run %d: bar %d from %v to %v on an axis to %v, want %v", i, k, bar.From, bar.To, panels[k].X.Max, want)
+			}
+		}
+	}
+}
+
+func TestEveryResourceIsMeasuredByItsOwnCapacity(t *testing.T) {
+	run := &outcome.Run{GPUs: 10, CPUs: 100, Memory: 1000}
+	round := outcome.Round{Demand: 25, GPUs: 9, CPUs: 40, Memory: 70}
+	for i, want := range []float64{250, 90, 40, 7} {
+		if got := resources[i].share(run, round); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: %v, want %v", resources[i].label, got, want)
+		}
+	}
+}
+
+func TestABoxLiesInTheRowOfItsGPUAndWithinTheWindow(t *testing.T) {
+	stays := []stay{
+		{server: 1, device: 1, job: 7, model: "gnmt", from: 3600, to: 5 * 3600}, {server: 0, device: 0, job: 8, model: "gnmt", to: 3600},
+	}
+	rows := layOut(stays, 4)
+	kinds := palette{family: func(model string) string { return model }, names: []string{"gnmt"}}
+	boxes := kinds.boxes(stays, rows, 2*3600, 4*3600)[0].(figure.Boxes).Boxes
+	if len(boxes) != 1 || boxes[0].Label != "7" {
+		t.Fatalf("%v, want job 7 alone", boxes)
+	}
+	if b := boxes[0]; b.From.X != 2 || b.To.X != 4 || b.From.Y < -4 || b.To.Y > -3 {
+		t.Errorf("%v, want hours 2 to 4 in the fourth row", b)
 	}
 }

@@ -205,6 +205,17 @@ func TestALogarithmicAxisNamesPowersOfTen(t *testing.T) {
 	}
 }
 
+// TestBarsAndBoxesEndWithTheirPanel would take minutes, and megabytes, if they did not.
+func TestBarsAndBoxesEndWithTheirPanel(t *testing.T) {
+	panel := &Panel{X: Axis{Max: 1}, Y: Axis{Max: 1}, Marks: []Mark{
+		Bar{From: -1e9, To: 1e9, Y: 0.5, Thick: 0.2, Style: StyleOf(1)}, Boxes{[]Box{{Point{-1e9, 0}, Point{1e9, 0.2}, "17"}}, TintOf(0)},
+	}}
+	svg := svgOf(t, Figure{Height: 100, Rows: [][]*Panel{{panel}}})
+	if len(svg) > 20_000 {
+		t.Errorf("%d bytes for two rectangles", len(svg))
+	}
+}
+
 func TestWhatALogarithmicAxisCannotShowIsAtItsBeginning(t *testing.T) {
 	axis := Axis{Min: 0.1, Max: 100, Log: true}
 	for value, want := range map[float64]float64{-3: 0, 0: 0, 0.1: 0, 10: 2.0 / 3, 100: 1} {

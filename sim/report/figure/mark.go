@@ -62,7 +62,7 @@ func (b Band) draw(v view) {
 	v.FillPolygon(Faint(b.Style).colour, v.ClipPolygonXY(outline))
 }
 
-// Bar lies from From to To on the horizontal axis, Thick high and around Y. Label stands at its end.
+// Bar lies from From to To on the horizontal axis, Thick high and around Y, as far as the panel goes. Label stands at its end.
 type Bar struct {
 	From, To float64
 	Y, Thick float64
@@ -73,6 +73,7 @@ type Bar struct {
 
 func (b Bar) draw(v view) {
 	low, high := v.at(Point{min(b.From, b.To), b.Y - b.Thick/2}), v.at(Point{max(b.From, b.To), b.Y + b.Thick/2})
+	low.X, high.X = v.within(low.X), v.within(high.X)
 	b.Style.fill(v.Canvas, vg.Rectangle{Min: low, Max: high})
 	end := high.X
 	if b.Error > 0 {
@@ -140,7 +141,7 @@ func (b Boxes) draw(v view) {
 	var area vg.Path
 	var edges, hatching [][]vg.Point
 	for _, box := range b.Boxes {
-		place := vg.Rectangle{Min: v.at(box.From), Max: v.at(box.To)}
+		place := v.place(box)
 		area = append(area, place.Path()...)
 		hatching = append(hatching, b.Style.hatch.lines(place)...)
 		if place.Max.X-place.Min.X > gapWidth {
@@ -158,9 +159,16 @@ func (b Boxes) draw(v view) {
 	}
 }
 
-func (v view) boxLabel(box Box, style Style) {
+// place is where a box lies, as far as the panel goes.
+func (v view) place(box Box) vg.Rectangle {
 	from, to := v.at(box.From), v.at(box.To)
-	words := smallText
+	from.X, to.X = v.within(from.X), v.within(to.X)
+	return vg.Rectangle{Min: from, Max: to}
+}
+
+func (v view) boxLabel(box Box, style Style) {
+	place, words := v.place(box), smallText
+	from, to := place.Min, place.Max
 	if box.Label == "" || to.Y-from.Y < labelHeight || to.X-from.X < words.Width(box.Label)+4 {
 		return
 	}

@@ -49,6 +49,9 @@ func (s scale) at(value float64) vg.Length { return s.place(s.axis.along(value))
 
 func (v view) at(p Point) vg.Point { return vg.Point{X: v.x.at(p.X), Y: v.y.at(p.Y)} }
 
+// within is a place along the panel, or the end of the panel that it lies beyond.
+func (v view) within(x vg.Length) vg.Length { return min(max(x, v.Min.X), v.Max.X) }
+
 func (v view) all(points []Point) []vg.Point {
 	places := make([]vg.Point, len(points))
 	for i, p := range points {
