@@ -144,12 +144,12 @@ func bases(runs []*run) (with []*run) {
 	return with
 }
 
-// byBenefit are the models, those with the largest sum of values first.
+// byBenefit are the models, those with the largest product of values first.
 func (s *study) byBenefit(benefits []benefit) []string {
 	sums := map[string]float64{}
 	for _, b := range benefits {
 		for model, value := range b.values {
-			sums[model] += value
+			sums[model] += math.Log(value)
 		}
 	}
 	models := make([]string, 0, len(sums))
@@ -221,10 +221,16 @@ func benefitAxis(benefits []benefit, models []string) figure.Axis {
 			}
 		}
 	}
+	if highest > logarithmic*lowest {
+		return figure.Axis{Min: lowest / 1.05, Max: highest * math.Pow(highest/lowest, 0.4), Log: true}
+	}
 	axis := figure.Axis{Min: lowest - 0.04*(highest-lowest), Max: highest + 0.4*(highest-lowest)}
 	axis.Marks = marksAround1(axis)
 	return axis
 }
+
+// logarithmic is how many times the smallest ratio the largest must be for a logarithmic axis.
+const logarithmic = 5
 
 // marksAround1 are round numbers along an axis, and 1 in place of those that lie too near to it.
 func marksAround1(axis figure.Axis) []figure.Name {

@@ -392,3 +392,16 @@ func TestABoxLiesInTheRowOfItsGPUAndWithinTheWindow(t *testing.T) {
 		t.Errorf("%v, want hours 2 to 4 in the fourth row", b)
 	}
 }
+
+func TestRatiosHaveAnAxisThatHoldsThemAndOneThatIsLogarithmicWhereTheyDifferWidely(t *testing.T) {
+	for _, c := range []struct {
+		lowest, highest float64
+		log             bool
+	}{{0.9, 1.3, false}, {1.1, 4, false}, {0.8, 175, true}, {0.01, 1, true}} {
+		models := []string{"a", "b"}
+		axis := benefitAxis([]benefit{{values: map[string]float64{"a": c.lowest, "b": c.highest}}}, models)
+		if axis.Log != c.log || axis.Min >= min(1, c.lowest) || axis.Max <= c.highest || axis.Part(max(1, c.highest)) > 0.8 {
+			t.Errorf("%v to %v: %+v", c.lowest, c.highest, axis)
+		}
+	}
+}
