@@ -2,6 +2,7 @@ package artifact_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -145,8 +146,14 @@ func drawWindow(t *rapid.T, all []trace.Job) outcome.Window {
 	return outcome.Window{First: from, End: rapid.IntRange(from+1, end).Draw(t, "window end")}
 }
 
+// failing is a test, drawn at random or not.
+type failing interface {
+	Fatalf(format string, args ...any)
+	Context() context.Context
+}
+
 // agree runs both programs and compares what became of every job.
-func agree(t *rapid.T, c artifact.Config, detail bool) {
+func agree(t failing, c artifact.Config, detail bool) {
 	all := rest(c.Jobs)
 	c.Jobs = trace.Of(all)
 	o := newOracle(c)
@@ -180,7 +187,7 @@ func agree(t *rapid.T, c artifact.Config, detail bool) {
 }
 
 // agreeOnDetails compares every round, and where everybody was in it.
-func agreeOnDetails(t *rapid.T, o *oracle, run outcome.Run) {
+func agreeOnDetails(t failing, o *oracle, run outcome.Run) {
 	if len(run.Rounds) != len(o.rounds) {
 		t.Fatalf("%d rounds are recorded, want %d", len(run.Rounds), len(o.rounds))
 	}
@@ -290,6 +297,22 @@ func TestTheOrderOfEqualEventsIsTheArtifacts(t *testing.T) {
 					})
 				})
 			}
+		}
+	}
+}
+
+// Eight jobs begin together and end together, exactly with a round. The window is one of them.
+func TestWhatArrivesMeanwhileDecidesWhoElseHasEndedWithTheWindow(t *testing.T) {
+	for _, mode := range []artifact.Mode{artifact.Generated, artifact.Replay} {
+		for first := range 8 {
+			var all []trace.Job
+			for id := range 60 {
+				all = append(all, trace.Job{ID: id, Model: "deepspeech", GPUs: 1, Iterations: 3 * 396, Arrival: float64(10 + 35*id)})
+			}
+			agree(t, artifact.Config{
+				Cluster: servers(1, 8, 24), Policy: artifact.FIFO, Allocator: artifact.Tune, Placement: artifact.FirstFit,
+				Mode: mode, Jobs: trace.Of(all), Window: outcome.Window{First: first, End: first + 1},
+			}, false)
 		}
 	}
 }
