@@ -113,7 +113,7 @@ func centroid(area []point) (centre point, size float64) {
 	for i := 1; i+1 < len(area); i++ {
 		ax, ay := area[i].cpus-origin.cpus, area[i].memory-origin.memory
 		bx, by := area[i+1].cpus-origin.cpus, area[i+1].memory-origin.memory
-		part := (float64(ax*by) - float64(ay*bx)) / 2
+		part := float64((float64(ax*by) - float64(ay*bx)) / 2)
 		size += part
 		centre.cpus += float64(part * (ax + bx) / 3)
 		centre.memory += float64(part * (ay + by) / 3)
