@@ -139,7 +139,7 @@ func (a *acting) find(job int) (*Job, bool) {
 	if !found {
 		return &Job{}, false
 	}
-	return &a.seen[k], true
+	return a.seen[k], true
 }
 
 func (a *acting) tenantOf(job int) *tenant {

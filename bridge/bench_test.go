@@ -58,8 +58,8 @@ func benchObserved(servers int) Observed {
 	return seen
 }
 
-func benchJob(id int, now time.Time, node string) Job {
-	j := Job{
+func benchJob(id int, now time.Time, node string) *Job {
+	j := &Job{
 		ID: id, Partition: "gpu", Comment: "synergy-profile=res18.json synergy-checkpoint=USR1@60",
 		State: Pending, Submitted: now.Add(-time.Hour), Begin: now.Add(14 * time.Minute),
 		Extra:   fmt.Sprintf(`{"v":1,"job":%d}`, id),

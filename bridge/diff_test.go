@@ -150,7 +150,7 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 		return read(Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}})
 	}
 	waiting := func(id int) tenant { return read(Job{ID: id, State: Pending}) }
-	s := scene{at: noon, tenants: []tenant{waiting(1), running(2), running(3), waiting(4), waiting(6)}, lost: []Job{{ID: 5}}}
+	s := scene{at: noon, tenants: []tenant{waiting(1), running(2), running(3), waiting(4), waiting(6)}, lost: []*Job{{ID: 5}}}
 	plan := policy.Plan{Decisions: []policy.Decision{
 		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"}, {Job: 4, Why: "no GPU is free"},
 		{Job: 6, Grant: grant},

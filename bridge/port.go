@@ -31,7 +31,9 @@ type Slurm interface {
 type Observed struct {
 	At    time.Time
 	Nodes []Node // ascending in name
-	Jobs  []Job  // ascending in ID; pending, running and completing ones of every partition
+	// Jobs are the pending, running and completing ones of every partition, ascending in ID. None of them changes once it has been
+	// handed out: the same pointer as in an earlier look says that nothing about the job is different.
+	Jobs []*Job
 }
 
 // Node is a node as Slurm knows it.

@@ -70,7 +70,7 @@ type turn struct {
 	*Runner
 	began   time.Time
 	mark    time.Time // when the phase under way began
-	seen    []Job     // as last observed, ascending in ID
+	seen    []*Job    // as last observed, ascending in ID
 	scene   scene
 	records map[int]Record
 	report  Report

@@ -172,7 +172,7 @@ func (w *world) job(id int) bridge.Job {
 	}
 	for _, j := range seen.Jobs {
 		if j.ID == id {
-			return j
+			return *j
 		}
 	}
 	return bridge.Job{ID: id, State: bridge.Finished}

@@ -35,14 +35,14 @@ func (m texts) of(j *Job) *text {
 const spare = 64
 
 // keepFor forgets the texts of jobs that are gone, when there are many.
-func (m texts) keepFor(jobs []Job) texts {
+func (m texts) keepFor(jobs []*Job) texts {
 	if m != nil && len(m) <= 2*len(jobs)+spare {
 		return m
 	}
 	kept := make(texts, len(jobs))
-	for i := range jobs {
-		if t, known := m[jobs[i].ID]; known {
-			kept[jobs[i].ID] = t
+	for _, j := range jobs {
+		if t, known := m[j.ID]; known {
+			kept[j.ID] = t
 		}
 	}
 	return kept

@@ -31,7 +31,7 @@ func TestTextsOfJobsThatAreGoneDoNotPileUp(t *testing.T) {
 	m := texts{}
 	for id := range 10 * spare {
 		j := Job{ID: id + 1, Comment: "synergy-profile=a.json"}
-		m = m.keepFor([]Job{j})
+		m = m.keepFor([]*Job{&j})
 		m.of(&j)
 	}
 	if len(m) > spare+3 {

@@ -28,7 +28,7 @@ type scene struct {
 	parts   map[string][]string // names of the nodes of each managed partition that has not all of them
 	tenants []tenant            // ascending in ID
 	outside []Outside           // with our word, but left to Slurm
-	lost    []Job               // pending, without our word now, though it once had it
+	lost    []*Job              // pending, without our word now, though it once had it
 }
 
 // sort sorts an observation. known says of which jobs there is a record.
@@ -45,15 +45,14 @@ func (r *Runner) sort(seen Observed, known map[int]Record) scene {
 		}
 	}
 	s.parts = r.split(s)
-	for i := range seen.Jobs {
-		j := &seen.Jobs[i]
+	for _, j := range seen.Jobs {
 		if j.State == Finished {
 			continue
 		}
 		text := r.texts.of(j)
 		if !text.managed || !r.manages(j.Partition) {
 			if _, was := known[j.ID]; was && j.State == Pending && !j.Held && j.Shape == "" {
-				s.lost = append(s.lost, *j)
+				s.lost = append(s.lost, j)
 			}
 			continue
 		}

@@ -53,7 +53,7 @@ func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 	} {
 		j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=res18.json", State: Pending, Request: plainRequest()}
 		c.change(&j)
-		s := viewer().sort(Observed{At: noon, Jobs: []Job{j}}, known)
+		s := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, known)
 		got := strings.Repeat(ours, len(s.tenants)) + strings.Repeat("lost", len(s.lost))
 		for _, o := range s.outside {
 			got += o.Why
@@ -100,16 +100,16 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 	leaves.State, leaves.Completing = Pending, true
 	for _, c := range []struct {
 		name      string
-		jobs      []Job
+		jobs      []*Job
 		allocated gres.Vector
 		want      gres.Vector
 	}{
 		{"nobody", nil, gres.Vector{}, gres.Vector{}},
-		{"a job of ours", []Job{holds}, half, gres.Vector{}},
+		{"a job of ours", []*Job{&holds}, half, gres.Vector{}},
 		{"somebody else", nil, half, half},
-		{"a job of ours and somebody else", []Job{holds}, fourGPUs, half},
-		{"a job of ours that is being torn down", []Job{leaves}, half, half},
-		{"a job of ours that started between two readings", []Job{holds}, gres.Vector{CPUs: 7}, gres.Vector{CPUs: 1}},
+		{"a job of ours and somebody else", []*Job{&holds}, fourGPUs, half},
+		{"a job of ours that is being torn down", []*Job{&leaves}, half, half},
+		{"a job of ours that started between two readings", []*Job{&holds}, gres.Vector{CPUs: 7}, gres.Vector{CPUs: 1}},
 	} {
 		r := viewer()
 		seen := Observed{At: noon, Jobs: c.jobs, Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
@@ -144,7 +144,7 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 		r.Settings.Partitions = c.partitions
 		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
 		j.Request.Pin = c.pin
-		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []Job{j}}, nil)
+		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []*Job{&j}}, nil)
 		cluster := r.snapshot(s, account(nil, s.tenants, noon))
 		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.names, " ")); got != c.want {
 			t.Errorf("%s of %v, named %v: %s, want %s", c.partition, c.partitions, c.pin, got, c.want)
@@ -251,7 +251,7 @@ func steep(t *testing.T) *sensitivity.Profile {
 
 func TestTheNotesOfAJobNameWhatIsWrongWithItsProfile(t *testing.T) {
 	j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
-	tenants := viewer().sort(Observed{At: noon, Jobs: []Job{j}}, nil).tenants
+	tenants := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, nil).tenants
 	if want := "gets the proportional share: not found"; !slices.ContainsFunc(tenants, func(t tenant) bool { return t.note == want }) {
 		t.Errorf("note %q, want %q", tenants[0].note, want)
 	}

@@ -116,12 +116,20 @@ func (b *bench) observe() bridge.Observed {
 
 // seen is a job in an observation; one that is not there is over.
 func seen(observed bridge.Observed, id int) bridge.Job {
+	if job := handedOut(observed, id); job != nil {
+		return *job
+	}
+	return bridge.Job{ID: id, State: bridge.Finished}
+}
+
+// handedOut is a job as it was handed out, or nil.
+func handedOut(observed bridge.Observed, id int) *bridge.Job {
 	for _, job := range observed.Jobs {
 		if job.ID == id {
 			return job
 		}
 	}
-	return bridge.Job{ID: id, State: bridge.Finished}
+	return nil
 }
 
 func (b *bench) job(id int) bridge.Job {

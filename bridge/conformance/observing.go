@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ func observing() []claim {
 	return []claim{
 		{"APendingJobCarriesWhatItsUserAskedFor", carriesItsRequest},
 		{"AJobIsSeenAsItWasSubmitted", asSubmitted},
+		{"WhatWasSeenOfAJobStaysAsItWas", sightsStay},
 		{"ARunningJobShowsWhatItHolds", showsWhatItHolds},
 		{"AForeignJobCountsOnItsNode", foreignCounts},
 		{"WhatARoundMustNotTouchHasAShape", hasShape},
@@ -81,6 +83,20 @@ func asSubmitted(b *bench) {
 	ahead := job.Begin.Sub(before)
 	if ahead < later-time.Minute || ahead > later+time.Minute {
 		b.Errorf("begins in %s, want %s", ahead, later)
+	}
+}
+
+func sightsStay(b *bench) {
+	id := b.waits(Job{Asks: bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1}}).ID
+	seen := b.observe()
+	first := handedOut(seen, id)
+	before, pin := *first, b.nodes(1)
+	b.must(b.update(before, seen.At.Add(later), func(r *bridge.Request) { cpus(r, 2); r.Pin = pin }))
+	if now := handedOut(b.observe(), id); now == first || now.Request.CPUsPerTask != 2 {
+		b.Errorf("after an update it is seen as %+v", now)
+	}
+	if !reflect.DeepEqual(*first, before) {
+		b.Errorf("what was seen as %+v became %+v", before, *first)
 	}
 }
 

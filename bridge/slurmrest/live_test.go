@@ -101,9 +101,9 @@ func see(t *testing.T, client *slurmrest.Client, id int, what string, right func
 		if err != nil {
 			t.Fatalf("job %d %s: %v", id, what, err)
 		}
-		at := slices.IndexFunc(seen.Jobs, func(j bridge.Job) bool { return j.ID == id })
-		if at >= 0 && right(seen.Jobs[at]) {
-			return seen.Jobs[at]
+		at := slices.IndexFunc(seen.Jobs, func(j *bridge.Job) bool { return j.ID == id })
+		if at >= 0 && right(*seen.Jobs[at]) {
+			return *seen.Jobs[at]
 		}
 		time.Sleep(300 * time.Millisecond)
 	}

@@ -248,9 +248,9 @@ func (c *Client) nodes(ctx context.Context) ([]bridge.Node, error) {
 func (c *Client) assemble(at time.Time, nodes []bridge.Node) bridge.Observed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	observed := bridge.Observed{At: at, Nodes: nodes, Jobs: make([]bridge.Job, 0, len(c.jobs))}
+	observed := bridge.Observed{At: at, Nodes: nodes, Jobs: make([]*bridge.Job, 0, len(c.jobs))}
 	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
-		observed.Jobs = append(observed.Jobs, c.jobs[id].Job)
+		observed.Jobs = append(observed.Jobs, &c.jobs[id].Job)
 	}
 	slices.SortFunc(observed.Nodes, func(a, b bridge.Node) int { return cmp.Compare(a.Name, b.Name) })
 	uncounted := c.uncounted()

@@ -59,11 +59,11 @@ func reads(fake *fakeSlurmrestd) []string {
 
 func find(t *testing.T, seen bridge.Observed, id int) bridge.Job {
 	t.Helper()
-	at := slices.IndexFunc(seen.Jobs, func(j bridge.Job) bool { return j.ID == id })
+	at := slices.IndexFunc(seen.Jobs, func(j *bridge.Job) bool { return j.ID == id })
 	if at < 0 {
 		t.Fatalf("job %d is not observed", id)
 	}
-	return seen.Jobs[at]
+	return *seen.Jobs[at]
 }
 
 func get(id int) string { return fmt.Sprintf("GET /job/%d", id) }
@@ -124,7 +124,7 @@ func TestAFinishedJobDropsOutUnread(t *testing.T) {
 	fake.set(id, "job_state", []string{"COMPLETED"})
 	seen := observe(t, client)
 	equal(t, "reads", reads(fake), nil)
-	if slices.ContainsFunc(seen.Jobs, func(j bridge.Job) bool { return j.ID == id }) {
+	if slices.ContainsFunc(seen.Jobs, func(j *bridge.Job) bool { return j.ID == id }) {
 		t.Error("is observed")
 	}
 }
@@ -135,7 +135,7 @@ func TestAJobThatVanishesBetweenSweepAndReadIsGone(t *testing.T) {
 	fake.set(id, "job_state", []string{"PENDING"})
 	fake.answers("GET", fmt.Sprintf("/job/%d", id), always(404, "job-gone.json"))
 	seen := observe(t, client)
-	if slices.ContainsFunc(seen.Jobs, func(j bridge.Job) bool { return j.ID == id }) {
+	if slices.ContainsFunc(seen.Jobs, func(j *bridge.Job) bool { return j.ID == id }) {
 		t.Error("is observed")
 	}
 }

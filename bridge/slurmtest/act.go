@@ -77,6 +77,7 @@ func (s *Slurm) signal(ctx context.Context, id int) error {
 		return bridge.ErrNotRunning
 	}
 	j.requeue = true
+	j.changed()
 	s.deliver(j)
 	return nil
 }

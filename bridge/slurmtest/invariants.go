@@ -3,6 +3,7 @@ package slurmtest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -10,7 +11,7 @@ import (
 )
 
 // Invariants says which promise of a cluster is broken now: a node over its capacity, a GPU or an amount booked wrongly, a gang
-// that is not whole, a job that runs twice. It is nil for ever unless this package is wrong, or a job was started with less
+// that is not whole, a job that runs twice, one that would be observed as it was and has changed. It is nil for ever unless this package is wrong, or a job was started with less
 // than the nodes that it asked for.
 func (s *Slurm) Invariants() error {
 	s.mu.Lock()
@@ -25,7 +26,7 @@ func (s *Slurm) Invariants() error {
 			ended++
 			continue
 		}
-		broken = append(broken, j.invariants())
+		broken = append(broken, j.invariants(), s.shows(j))
 	}
 	if ended != s.ended {
 		broken = append(broken, fmt.Errorf("%d jobs have ended, %d are counted", ended, s.ended))
@@ -83,6 +84,18 @@ func (j *job) invariants() error {
 		return fmt.Errorf("job %d: runs on %v of %d nodes", j.id, j.run.seen.Nodes, j.request.Nodes)
 	case j.state == bridge.Running && j.begin.After(j.run.started):
 		return fmt.Errorf("job %d: began at %s, not before %s", j.id, j.run.started, j.begin)
+	}
+	return nil
+}
+
+// shows compares what would be observed of the job with a new picture of it.
+func (s *Slurm) shows(j *job) error {
+	now := s.clock.Now()
+	if j.shown == nil || !s.stillSo(j, now) {
+		return nil
+	}
+	if is := s.show(j, now); !reflect.DeepEqual(j.shown, is) {
+		return fmt.Errorf("job %d: shown as %+v, is %+v", j.id, *j.shown, *is)
 	}
 	return nil
 }

@@ -116,6 +116,8 @@ type job struct {
 	touched    int    // Slurm.passes at the last update
 	blocked    string // why the last pass did not start it
 
+	shown *bridge.Job // as it was observed last; nil: it has changed since, by more than time and the scheduler's passes
+
 	begin     time.Time
 	wake      time.Time // the earliest planned look at begin; zero: none
 	submitted time.Time
@@ -147,8 +149,25 @@ func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 // gone says that nothing is left of the job but its history.
 func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
 
-// show fills in the job as the port shows it.
-func (s *Slurm) show(j *job, now time.Time, seen *bridge.Job) {
+// changed says that the job looks different from now on.
+func (j *job) changed() { j.shown = nil }
+
+// view is the job as the port shows it: the same as last time as long as nothing about it is different.
+func (s *Slurm) view(j *job, now time.Time) *bridge.Job {
+	if j.shown == nil || !s.stillSo(j, now) {
+		j.shown = s.show(j, now)
+	}
+	return j.shown
+}
+
+// stillSo says whether neither time nor the scheduler has changed how the job looks.
+func (s *Slurm) stillSo(j *job, now time.Time) bool {
+	return j.state != bridge.Pending || j.shown.Reason == s.reason(j, now) && j.shown.Begin.IsZero() != j.begin.After(now)
+}
+
+// show is a new picture of the job.
+func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
+	seen := &bridge.Job{}
 	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.spec.Partition
 	seen.Comment, seen.Extra, seen.Shape, seen.Odd = j.spec.Comment, j.extra, j.spec.Shape, j.spec.Odd
 	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
@@ -166,6 +185,7 @@ func (s *Slurm) show(j *job, now time.Time, seen *bridge.Job) {
 	if j.completing {
 		tearing(j, seen)
 	}
+	return seen
 }
 
 // tearing shows what is left of the run: the number of CPUs is the run's until the teardown ends, whatever an update says, and

@@ -30,6 +30,7 @@ func (s *Slurm) touch(j *job) {
 
 // consider puts the job where it belongs: into the queue, or out of it.
 func (s *Slurm) consider(j *job) {
+	j.changed()
 	s.wake()
 	now := s.clock.Now()
 	waiting := j.state == bridge.Pending && !j.completing && !j.held && !j.waits

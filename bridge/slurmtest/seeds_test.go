@@ -39,6 +39,7 @@ func (c *chaos) step() {
 	default:
 		_ = c.Slurm.Update(ctx, c.update(id))
 	}
+	_, _ = c.Observe(ctx) // what is seen now is compared with what is
 	c.clock.Advance(time.Duration(c.rand.IntN(20_000)) * time.Millisecond)
 }
 
@@ -76,6 +77,7 @@ func (c *chaos) update(id int) bridge.Update {
 // play returns the histories of all jobs.
 func play(t *testing.T, seed uint64) []History {
 	options := Options{Nodes: Rack(4, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")}
+	options.Teardown = time.Duration(seed%2) * 20 * time.Second // with a long one, much happens to jobs that are being torn down
 	c := &chaos{newSite(t, options), rand.New(rand.NewPCG(seed, 0))}
 	for range 300 {
 		c.step()

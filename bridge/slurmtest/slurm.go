@@ -108,13 +108,13 @@ func (s *Slurm) Observe(ctx context.Context) (bridge.Observed, error) {
 	observed := bridge.Observed{
 		At:    now,
 		Nodes: make([]bridge.Node, 0, len(s.nodes)),
-		Jobs:  make([]bridge.Job, len(s.alive)),
+		Jobs:  make([]*bridge.Job, 0, len(s.alive)),
 	}
 	for _, n := range s.nodes {
 		observed.Nodes = append(observed.Nodes, n.seen())
 	}
-	for k, j := range s.alive {
-		s.show(j, now, &observed.Jobs[k])
+	for _, j := range s.alive {
+		observed.Jobs = append(observed.Jobs, s.view(j, now))
 	}
 	return observed, nil
 }

@@ -52,7 +52,7 @@ func (s *site) job(id int) bridge.Job {
 	}
 	for _, j := range observed.Jobs {
 		if j.ID == id {
-			return j
+			return *j
 		}
 	}
 	return bridge.Job{State: bridge.Finished}

@@ -77,6 +77,7 @@ func (s *Slurm) Cancel(id int) {
 	switch {
 	case j.completing:
 		j.state, j.end = bridge.Finished, Cancelled
+		j.changed()
 	case j.state == bridge.Running:
 		s.terminate(j, Cancelled)
 	default:

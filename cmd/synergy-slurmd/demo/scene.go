@@ -173,7 +173,7 @@ func difference(was, is policy.Placement) string {
 }
 
 // rack looks at a node after the round. What a job still holds that has just ended counts as free.
-func (y *play) rack(n bridge.Node, after []bridge.Job, before []policy.Job) rack {
+func (y *play) rack(n bridge.Node, after []*bridge.Job, before []policy.Job) rack {
 	r := rack{name: n.Name, free: n.Total}
 	held := map[int]bool{}
 	for _, j := range after {
@@ -194,7 +194,7 @@ func (y *play) rack(n bridge.Node, after []bridge.Job, before []policy.Job) rack
 	return r
 }
 
-func (y *play) seat(j bridge.Job, before []policy.Job) seat {
+func (y *play) seat(j *bridge.Job, before []policy.Job) seat {
 	t := y.ticket(j.ID)
 	s := seat{ticket: t, size: j.Runs.PerNode, speed: y.speed(t.model, j.Runs.PerNode)}
 	for _, printed := range j.Runs.Devices {
