@@ -2,25 +2,27 @@ package bridge
 
 import "time"
 
-// account brings the records up to the moment of the observation: a record for every managed job, service credited up to now. It
-// returns new records and leaves the old ones as they are. Records of jobs that are over are gone.
-func account(old map[int]Record, managed []tenant, now time.Time) map[int]Record {
-	records := make(map[int]Record, len(managed))
+// account gives every managed job its record, the one that is known or a first one, and brings it up to the moment of the observation:
+// service is credited up to now.
+func account(known Records, managed []tenant, now time.Time) {
 	for i := range managed {
 		t := &managed[i]
-		r, known := old[t.ID]
-		if !known {
-			r = firstRecord(t, now)
+		for len(known) > 0 && known[0].Job < t.ID {
+			known = known[1:]
 		}
-		records[t.ID] = credit(r, t, now)
+		if len(known) > 0 && known[0].Job == t.ID {
+			t.record = known[0]
+		} else {
+			t.record = firstRecord(t, now)
+		}
+		t.record.credit(t, now)
 	}
-	return records
 }
 
 // firstRecord is the record of a job that the ledger does not know: a new one, or one whose ledger was lost.
-func firstRecord(j *tenant, now time.Time) Record {
+func firstRecord(j *tenant, now time.Time) *Record {
 	s := j.text.stamp
-	r := Record{
+	r := &Record{
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
 	}
@@ -44,7 +46,7 @@ func firstRecord(j *tenant, now time.Time) Record {
 
 // credit adds the service since the record's last moment. A job that ran then and waits now ran until it was requeued, which is
 // when Slurm says it was submitted.
-func credit(r Record, t *tenant, now time.Time) Record {
+func (r *Record) credit(t *tenant, now time.Time) {
 	from, until, gain := r.Until, now, r.Gain
 	switch {
 	case t.State == Running:
@@ -65,7 +67,6 @@ func credit(r Record, t *tenant, now time.Time) Record {
 	if t.State != Running || t.Started.After(r.Asked) {
 		r.Asked = time.Time{} // the run that was asked to end has ended
 	}
-	return r
 }
 
 func later(a, b time.Time) time.Time {

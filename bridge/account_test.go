@@ -29,7 +29,8 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 		c.job.Request.GPUs = 2
 		tn := read(c.job)
 		tn.gain = c.gain
-		got := credit(c.rec, &tn, noon)
+		got := c.rec
+		got.credit(&tn, noon)
 		if got.Attained != c.attained || got.Done != c.done {
 			t.Errorf("%s: %.0f GPU-seconds and %s done, want %.0f and %s", c.name, got.Attained, got.Done, c.attained, c.done)
 		}
@@ -46,7 +47,7 @@ func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
 	submitted, started, own := noon.Add(-time.Hour), noon.Add(-10*time.Minute), plainRequest()
 	granted := own
 	granted.CPUs, granted.Pin = 6, []string{"n1"}
-	stamped := stampOf(Record{
+	stamped := stampOf(&Record{
 		Job: 7, First: noon.Add(-24 * time.Hour), Attained: 90, Done: 30 * time.Second, NotBefore: noon.Add(5 * time.Hour), Own: own,
 	}, 3, "", "").String()
 	for _, c := range []struct {
@@ -68,7 +69,7 @@ func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
 	} {
 		c.job.ID, c.job.Submitted, c.job.Request, c.want.Job = 7, submitted, granted, 7
 		tn := read(c.job)
-		if got := firstRecord(&tn, noon); utc(got) != utc(c.want) {
+		if got := *firstRecord(&tn, noon); utc(got) != utc(c.want) {
 			t.Errorf("%s:\n%s, want\n%s", c.name, utc(got), utc(c.want))
 		}
 	}
@@ -91,29 +92,33 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 		{"goes on", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running}, before},
 		{"has left", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Pending}, time.Time{}},
 		{"has left and was started again", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running, Started: after}, time.Time{}},
+		{"has left and was seen to wait", Record{Asked: before}, Job{ID: 7, State: Pending}, time.Time{}},
 		{"was not a victim", Record{Gain: 1}, Job{ID: 8, State: Running}, time.Time{}},
 	} {
-		id := c.job.ID
-		tn := read(c.job)
-		tn.gain = 1
-		got := account(map[int]Record{id: c.rec}, []tenant{tn}, noon)
-		if !got[id].Asked.Equal(c.want) {
-			t.Errorf("a job that %s was asked at %s, want %s", c.name, got[id].Asked, c.want)
+		c.rec.Job = c.job.ID
+		tenants := []tenant{read(c.job)}
+		tenants[0].gain = 1
+		account(Records{&c.rec}, tenants, noon)
+		if got := tenants[0].record; !got.Asked.Equal(c.want) {
+			t.Errorf("a job that %s was asked at %s, want %s", c.name, got.Asked, c.want)
 		}
 	}
 }
 
-func TestJobsThatAreOverLeaveTheRecords(t *testing.T) {
-	old := map[int]Record{1: {Job: 1, Until: noon, Gain: 1}, 2: {Job: 2, Until: noon}}
-	later := noon.Add(time.Minute)
-	got := account(old, []tenant{read(Job{ID: 2}), read(Job{ID: 3})}, later)
-	if len(got) != 2 || got[2].Job != 2 || got[3].Job != 3 {
-		t.Errorf("records %+v, want those of jobs 2 and 3", got)
-	}
-	if len(old) != 2 || !old[2].Until.Equal(noon) {
-		t.Errorf("the old records were changed: %+v", old)
+func TestEveryJobHasItsOwnRecord(t *testing.T) {
+	known := Records{{Job: 1, Starts: 1}, {Job: 2, Starts: 2}, {Job: 4, Starts: 4}, {Job: 6, Starts: 6}}
+	tenants := []tenant{read(Job{ID: 2, State: Running}), read(Job{ID: 3}), read(Job{ID: 4}), read(Job{ID: 5, State: Running}), read(Job{ID: 6})}
+	account(known, tenants, noon)
+	for _, tn := range tenants {
+		starts := tn.ID
+		if tn.ID%2 == 1 {
+			starts = 0 // it is new
+		}
+		if tn.record.Job != tn.ID || tn.record.Starts != starts || !tn.record.Until.Equal(noon) {
+			t.Errorf("job %d has the record %+v", tn.ID, tn.record)
+		}
 	}
 }
 
 // read is a job as a round takes it up.
-func read(j Job) tenant { return tenant{Job: &j, text: texts{}.of(&j)} }
+func read(j Job) tenant { return tenant{Job: &j, text: texts{}.of(&j), record: &Record{Job: j.ID}} }

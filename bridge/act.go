@@ -42,9 +42,10 @@ const (
 // step is a Step under way.
 type step struct {
 	*Step
-	stage stage
-	since time.Time // when the stage was reached
-	from  []string  // nodes that a victim leaves
+	tenant *tenant // whose it is, as the round found it
+	stage  stage
+	since  time.Time // when the stage was reached
+	from   []string  // nodes that a victim leaves
 }
 
 func (s *step) open() bool { return s.stage != done && s.stage != failed }
@@ -64,12 +65,23 @@ func newActing(t *turn) *acting {
 	}
 	for k := range t.report.Steps {
 		s := &step{Step: &t.report.Steps[k], since: t.Clock.Now()}
+		s.tenant = t.scene.find(s.Job)
 		if s.Verb == Preempt {
-			s.from = a.now(s.Job).Runs.Nodes
+			s.from = s.tenant.Runs.Nodes
 		}
 		a.steps = append(a.steps, s)
 	}
 	return a
+}
+
+// find is the job that a step is for: managed, or no longer so.
+func (s *scene) find(job int) *tenant {
+	for _, list := range [][]tenant{s.tenants, s.lost} {
+		if k, found := sort.Find(len(list), func(k int) int { return job - list[k].ID }); found {
+			return &list[k]
+		}
+	}
+	return nil
 }
 
 // letWait says to every job that waits that it waits: its user's own request, and a lease.
@@ -77,7 +89,7 @@ func (a *acting) letWait(ctx context.Context) error {
 	waiting := a.filter(func(s *step) bool { return s.Verb == Release || s.Verb == Restore || s.Verb == Renew })
 	return a.each(ctx, waiting, done, func(s *step) error {
 		if s.Verb == Release {
-			return a.update(ctx, s, releasing(a.records[s.Job], a.report.Round, a.Clock.Now()))
+			return a.update(ctx, s, releasing(s.tenant.record, a.report.Round, a.Clock.Now()))
 		}
 		return a.update(ctx, s, a.leased(s))
 	})
@@ -85,7 +97,7 @@ func (a *acting) letWait(ctx context.Context) error {
 
 // leased is the update that lets the step's job wait.
 func (a *acting) leased(s *step) Update {
-	return a.waiting(a.records[s.Job], a.report.Round, s.Why, a.noteOf(s.Job), a.Clock.Now())
+	return a.waiting(s.tenant.record, a.report.Round, s.Why, s.tenant.note, a.Clock.Now())
 }
 
 // ask signals the victims, or stops those that have no checkpoint.
@@ -93,9 +105,8 @@ func (a *acting) ask(ctx context.Context) error {
 	victims := a.filter(func(s *step) bool { return s.Verb == Preempt })
 	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
 	for _, s := range victims {
-		if rec := a.records[s.Job]; s.stage == asked && rec.Asked.IsZero() {
-			rec.Asked = a.Clock.Now()
-			a.records[s.Job] = rec
+		if s.stage == asked && s.tenant.record.Asked.IsZero() {
+			s.tenant.record.Asked = a.Clock.Now()
 		}
 	}
 	return err
@@ -104,7 +115,7 @@ func (a *acting) ask(ctx context.Context) error {
 // askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived to
 // tell of it; one that has ended meanwhile has left.
 func (a *acting) askOne(ctx context.Context, s *step) error {
-	word := a.wordOf(s.Job)
+	word := &s.tenant.word
 	if h := a.Settings.Hook; h != nil {
 		if err := h.Before(ctx, *a.now(s.Job), s.Why); err != nil {
 			return fmt.Errorf("checkpoint hook: %w", err)
@@ -114,7 +125,7 @@ func (a *acting) askOne(ctx context.Context, s *step) error {
 	switch {
 	case !word.Saves:
 		err = a.Slurm.Requeue(ctx, s.Job)
-	case a.records[s.Job].Asked.IsZero():
+	case s.tenant.record.Asked.IsZero():
 		err = a.Slurm.Signal(ctx, s.Job, word.Signal)
 	}
 	if errors.Is(err, ErrNotRunning) || errors.Is(err, ErrGone) {
@@ -122,10 +133,6 @@ func (a *acting) askOne(ctx context.Context, s *step) error {
 	}
 	return err
 }
-
-func (a *acting) wordOf(job int) Word { return a.tenantOf(job).word }
-
-func (a *acting) noteOf(job int) string { return a.tenantOf(job).note }
 
 // now is the job as last seen; the zero job where it is not there any more.
 func (a *acting) now(job int) *Job {
@@ -140,14 +147,6 @@ func (a *acting) find(job int) (*Job, bool) {
 		return &Job{}, false
 	}
 	return a.seen[k], true
-}
-
-func (a *acting) tenantOf(job int) *tenant {
-	k, found := sort.Find(len(a.scene.tenants), func(k int) int { return job - a.scene.tenants[k].ID })
-	if !found {
-		return &tenant{Job: &Job{}}
-	}
-	return &a.scene.tenants[k]
 }
 
 // follow looks again and again until every step has come to its end.
@@ -193,7 +192,7 @@ func (a *acting) advance(ctx context.Context) error {
 	}
 	gone := a.departed()
 	for _, s := range gone {
-		a.closeAccount(s.Job)
+		a.closeAccount(s)
 		s.from = nil // its nodes are free, whatever becomes of the rest
 	}
 	if err := a.each(ctx, gone, done, func(s *step) error { return a.seeOff(ctx, s) }); err != nil {
@@ -209,9 +208,9 @@ func (a *acting) advance(ctx context.Context) error {
 // overstayed lists the victims that were asked and have not left within their grace.
 func (a *acting) overstayed() []*step {
 	return a.filter(func(s *step) bool {
-		word := a.wordOf(s.Job)
+		word := &s.tenant.word
 		return s.stage == asked && word.Saves && a.now(s.Job).State == Running &&
-			a.Clock.Now().Sub(a.records[s.Job].Asked) >= word.Grace
+			a.Clock.Now().Sub(s.tenant.record.Asked) >= word.Grace
 	})
 }
 
@@ -223,14 +222,14 @@ func (a *acting) departed() []*step {
 }
 
 // closeAccount credits a victim's run up to its end.
-func (a *acting) closeAccount(job int) {
-	j, there := a.find(job)
+func (a *acting) closeAccount(s *step) {
+	j, there := a.find(s.Job)
 	if !there || j.State != Pending {
 		return
 	}
-	t := *a.tenantOf(job)
-	t.Job = j
-	a.records[job] = credit(a.records[job], &t, a.Clock.Now())
+	left := *s.tenant
+	left.Job = j
+	left.record.credit(&left, a.Clock.Now())
 }
 
 // seeOff gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
@@ -248,7 +247,7 @@ func (a *acting) seeOff(ctx context.Context, s *step) error {
 	if h == nil {
 		return nil
 	}
-	j.ID, j.Runs = s.Job, a.tenantOf(s.Job).Runs
+	j.ID, j.Runs = s.Job, s.tenant.Runs
 	if err := h.After(ctx, j, s.Why); err != nil {
 		s.Error = fmt.Sprintf("checkpoint hook: %v", err) // to be told, but the job has left and has its lease
 	}
@@ -308,7 +307,7 @@ func (a *acting) settled(j *Job) bool {
 }
 
 func (a *acting) start(ctx context.Context, s *step) error {
-	u := starting(a.records[s.Job], *s.Grant, a.report.Round, s.Why, a.noteOf(s.Job), a.Clock.Now())
+	u := starting(s.tenant.record, *s.Grant, a.report.Round, s.Why, s.tenant.note, a.Clock.Now())
 	return a.update(ctx, s, u)
 }
 
@@ -327,16 +326,15 @@ func (a *acting) verify(ctx context.Context) error {
 
 func (a *acting) started(s *step) {
 	a.reach(s, done)
-	rec := a.records[s.Job]
-	rec.Starts, rec.Failed, rec.FailedAt = rec.Starts+1, 0, time.Time{}
-	a.records[s.Job] = rec
+	r := s.tenant.record
+	r.Starts, r.Failed, r.FailedAt = r.Starts+1, 0, time.Time{}
 }
 
 // takeBack gives jobs that did not start their user's own request and a lease again.
 func (a *acting) takeBack(ctx context.Context, late []*step) error {
 	err := a.each(ctx, late, failed, func(s *step) error {
 		u := a.leased(s)
-		u.Extra = stampOf(a.records[s.Job], a.report.Round, "did not start, is tried again", a.noteOf(s.Job)).String()
+		u.Extra = stampOf(s.tenant.record, a.report.Round, "did not start, is tried again", s.tenant.note).String()
 		err := a.update(ctx, s, u)
 		if errors.Is(err, ErrNotPending) {
 			return nil // it has started after all: the next round sees it run
@@ -344,9 +342,8 @@ func (a *acting) takeBack(ctx context.Context, late []*step) error {
 		return err
 	})
 	for _, s := range late {
-		rec := a.records[s.Job]
-		rec.Failed, rec.FailedAt = rec.Failed+1, a.Clock.Now()
-		a.records[s.Job] = rec
+		r := s.tenant.record
+		r.Failed, r.FailedAt = r.Failed+1, a.Clock.Now()
 		if s.Error == "" {
 			s.Error = fmt.Sprintf("did not start within %s", a.Settings.StartTimeout)
 		}

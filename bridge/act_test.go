@@ -76,7 +76,7 @@ func (w *world) record(id int) bridge.Record {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return records[id]
+	return *records.Of(id)
 }
 
 // Nobody can know whether the signal was sent; to be asked twice while it saves does a job no harm, to be stopped unasked does.

@@ -18,15 +18,19 @@ func BenchmarkDiff(b *testing.B) {
 			r := benchRunner()
 			seen := benchObserved(servers)
 			s := r.sort(seen, nil)
-			records := account(nil, s.tenants, seen.At)
-			plan := policy.Decide(r.snapshot(s, records), r.Settings.Policy, r.Settings.Allocator)
+			account(nil, s.tenants, seen.At)
+			var records Records
+			for i := range s.tenants {
+				records = append(records, s.tenants[i].record)
+			}
+			plan := policy.Decide(r.snapshot(s), r.Settings.Policy, r.Settings.Allocator)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for b.Loop() {
 				s := r.sort(seen, records)
-				now := account(records, s.tenants, seen.At)
-				r.snapshot(s, now)
-				r.diff(s, now, plan)
+				account(records, s.tenants, seen.At)
+				r.snapshot(s)
+				r.diff(s, plan)
 			}
 		})
 	}

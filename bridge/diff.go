@@ -13,10 +13,10 @@ import (
 
 // diff turns a plan into the steps that lead from what is to what was decided, in the order in which a round takes them. A job
 // that is as it should be has no step.
-func (r *Runner) diff(s scene, records map[int]Record, plan policy.Plan) []Step {
+func (r *Runner) diff(s scene, plan policy.Plan) []Step {
 	var release, restore, preempt, start []Step
-	for _, j := range s.lost {
-		release = append(release, Step{Job: j.ID, Verb: Release, Why: "no longer carries our word"})
+	for i := range s.lost {
+		release = append(release, Step{Job: s.lost[i].ID, Verb: Release, Why: "no longer carries our word"})
 	}
 	for i := range s.tenants {
 		t, d := &s.tenants[i], plan.Decisions[i] // in one order, as the plan was checked to be
@@ -30,8 +30,9 @@ func (r *Runner) diff(s scene, records map[int]Record, plan policy.Plan) []Step 
 		case d.Grant != nil:
 			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: granted(d)})
 		default:
-			rec := records[t.ID]
-			restore = append(restore, r.keepWaiting(t, &rec, d.Why, s.at)...)
+			if verb := r.keepWaiting(t, s.at); verb != "" {
+				restore = append(restore, Step{Job: t.ID, Verb: verb, Why: d.Why})
+			}
 		}
 	}
 	return slices.Concat(release, restore, preempt, start)
@@ -50,14 +51,14 @@ func granted(d policy.Decision) string {
 
 // keepWaiting renews a lease that is half over, tells a job that is new why it waits, and gives one that carries anything but its
 // user's own request that request back. A job that is well as it is costs nothing.
-func (r *Runner) keepWaiting(t *tenant, rec *Record, why string, now time.Time) []Step {
+func (r *Runner) keepWaiting(t *tenant, now time.Time) Verb {
 	switch {
-	case !sameRequest(&t.Request, &rec.Own):
-		return []Step{{Job: t.ID, Verb: Restore, Why: why}}
+	case !sameRequest(&t.Request, &t.record.Own):
+		return Restore
 	case t.Begin.Sub(now) < r.Settings.Lease/2, t.text.stamp.Job != t.ID:
-		return []Step{{Job: t.ID, Verb: Renew, Why: why}}
+		return Renew
 	}
-	return nil
+	return ""
 }
 
 // sameRequest compares what an update writes.
@@ -69,7 +70,7 @@ func sameRequest(a, b *Request) bool {
 }
 
 // waiting is the update that lets a job wait: its user's own request, and a lease.
-func (r *Runner) waiting(rec Record, round int, why, note string, now time.Time) Update {
+func (r *Runner) waiting(rec *Record, round int, why, note string, now time.Time) Update {
 	return Update{
 		Job: rec.Job, Begin: later(rec.NotBefore, now.Add(r.leaseOf(rec.Job))), Request: rec.Own,
 		Extra: stampOf(rec, round, why, note).String(),
@@ -83,16 +84,16 @@ func (r *Runner) leaseOf(job int) time.Duration {
 }
 
 // starting is the update that starts a job with what it is granted.
-func starting(rec Record, g policy.Placement, round int, why, note string, now time.Time) Update {
+func starting(rec *Record, g policy.Placement, round int, why, note string, now time.Time) Update {
 	return Update{
-		Job: rec.Job, Begin: now, Request: sized(rec.Own, g),
+		Job: rec.Job, Begin: now, Request: sized(&rec.Own, g),
 		Extra: stampOf(rec, round, why, note).String(),
 	}
 }
 
 // sized is the user's own request with what a round grants: cores in equal parts for the tasks, memory on each node, the nodes.
-func sized(own Request, g policy.Placement) Request {
-	q := own
+func sized(own *Request, g policy.Placement) Request {
+	q := *own
 	tasks := tasksPerNode(own)
 	q.CPUsPerTask = g.PerNode.CPUs / tasks
 	q.CPUs = g.PerNode.CPUs * len(g.Nodes)
@@ -103,7 +104,7 @@ func sized(own Request, g policy.Placement) Request {
 }
 
 // releasing is the update that hands a job back to Slurm for good.
-func releasing(rec Record, round int, now time.Time) Update {
+func releasing(rec *Record, round int, now time.Time) Update {
 	return Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own,
 		Extra: stampOf(rec, round, "handed back to Slurm", "").String()}
 }

@@ -77,6 +77,7 @@ func TestAVictimThatSlurmHasStartedAgainIsAskedAgain(t *testing.T) {
 func TestAJobThatWasHeldForARoundKeepsTheServiceItHasHad(t *testing.T) {
 	w := newWorld(t, 1, server)
 	id := w.submit(1, model("res18"))
+	w.submit(1, model("res18")) // a neighbour: the records of both are kept in order
 	w.rounds(3)
 	if err := w.slurm.Requeue(ctx, id); err != nil {
 		t.Fatal(err)
@@ -113,14 +114,14 @@ type broken struct {
 	load, intend, settle error
 }
 
-func (b broken) Load() (map[int]bridge.Record, *bridge.Intent, error) {
+func (b broken) Load() (bridge.Records, *bridge.Intent, error) {
 	records, intent, err := b.Ledger.Load()
 	return records, intent, errors.Join(b.load, err)
 }
 
 func (b broken) Intend(i bridge.Intent) error { return errors.Join(b.intend, b.Ledger.Intend(i)) }
 
-func (b broken) Settle(records map[int]bridge.Record, report bridge.Report) error {
+func (b broken) Settle(records bridge.Records, report bridge.Report) error {
 	return errors.Join(b.settle, b.Ledger.Settle(records, report))
 }
 

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"sort"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -87,6 +88,18 @@ type Record struct {
 	Own       Request   `json:"own"`                 // the user's own request, as first seen
 }
 
+// Records are what is remembered of jobs, ascending in job.
+type Records []*Record
+
+// Of is the record of a job; nil where there is none.
+func (rs Records) Of(job int) *Record {
+	k, found := sort.Find(len(rs), func(k int) int { return job - rs[k].Job })
+	if !found {
+		return nil
+	}
+	return rs[k]
+}
+
 // Intent is written down before a round acts, and cleared when it has.
 type Intent struct {
 	Round int       `json:"round"`
@@ -97,10 +110,10 @@ type Intent struct {
 // Ledger remembers what Slurm does not, over a crash at any point. The package ledger keeps it in a file; Memory forgets it with
 // the process. An implementation may be used by one round at a time.
 type Ledger interface {
-	// Load returns all records by job, and the intent that the last round did not clear, if any.
-	Load() (map[int]Record, *Intent, error)
+	// Load returns all records, which are the caller's to change, and the intent that the last round did not clear, if any.
+	Load() (Records, *Intent, error)
 	// Intend stores what the round is about to do.
 	Intend(intent Intent) error
-	// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing.
-	Settle(records map[int]Record, report Report) error
+	// Settle takes over these records in place of all others, stores the report among the last ones, and clears the intent, all or nothing.
+	Settle(records Records, report Report) error
 }

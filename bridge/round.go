@@ -1,9 +1,11 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -68,12 +70,12 @@ func (r *Runner) Round(ctx context.Context) (Report, error) {
 // turn is one round under way.
 type turn struct {
 	*Runner
-	began   time.Time
-	mark    time.Time // when the phase under way began
-	seen    []*Job    // as last observed, ascending in ID
-	scene   scene
-	records map[int]Record
-	report  Report
+	began  time.Time
+	mark   time.Time // when the phase under way began
+	seen   []*Job    // as last observed, ascending in ID
+	scene  scene
+	kept   Records // of jobs that are left to Slurm for now, as they were
+	report Report
 }
 
 func (t *turn) run(ctx context.Context) error {
@@ -108,17 +110,17 @@ func (t *turn) number(intent *Intent) {
 	t.report.Round = t.Last
 }
 
-func (t *turn) observe(ctx context.Context, old map[int]Record) error {
+func (t *turn) observe(ctx context.Context, old Records) error {
 	seen, err := t.Slurm.Observe(ctx)
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
 	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
-	t.records = account(old, t.scene.tenants, seen.At)
+	account(old, t.scene.tenants, seen.At)
 	t.report.Outside = t.scene.outside
 	for _, o := range t.scene.outside {
-		if r, known := old[o.Job]; known {
-			t.records[o.Job] = r // as it was: the job may be ours again when nobody holds it any more
+		if r := old.Of(o.Job); r != nil {
+			t.kept = append(t.kept, r) // the job may be ours again when nobody holds it any more
 		}
 	}
 	for _, tn := range t.scene.tenants {
@@ -126,36 +128,43 @@ func (t *turn) observe(ctx context.Context, old map[int]Record) error {
 			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.note})
 		}
 	}
-	for _, j := range t.scene.lost {
-		t.records[j.ID] = old[j.ID]
-	}
 	t.phase("observe")
 	return nil
 }
 
 func (t *turn) decide() error {
-	t.report.Snapshot = t.snapshot(t.scene, t.records)
+	t.report.Snapshot = t.snapshot(t.scene)
 	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
 	t.phase("decide")
 	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
 		return fmt.Errorf("check the plan: %w", err)
 	}
 	t.phase("check")
-	t.report.Steps = t.diff(t.scene, t.records, t.report.Plan)
+	t.report.Steps = t.diff(t.scene, t.report.Plan)
 	t.phase("diff")
 	return nil
 }
 
 // settle writes down what became of the round, also when acting ended with an error.
 func (t *turn) settle(acted error) error {
-	for _, j := range t.scene.lost {
-		delete(t.records, j.ID)
-	}
-	if err := t.Ledger.Settle(t.records, t.report); err != nil {
+	if err := t.Ledger.Settle(t.records(), t.report); err != nil {
 		return errors.Join(acted, fmt.Errorf("settle: %w", err))
 	}
 	t.phase("settle")
 	return acted
+}
+
+// records are what is to be remembered. Jobs that are handed back are forgotten.
+func (t *turn) records() Records {
+	records := make(Records, 0, len(t.scene.tenants)+len(t.kept))
+	for i := range t.scene.tenants {
+		records = append(records, t.scene.tenants[i].record)
+	}
+	if len(t.kept) > 0 {
+		records = append(records, t.kept...)
+		slices.SortFunc(records, func(a, b *Record) int { return cmp.Compare(a.Job, b.Job) })
+	}
+	return records
 }
 
 // phase ends the phase under way.

@@ -104,7 +104,7 @@ func (m mortal) Intend(i bridge.Intent) error {
 	return m.Ledger.Intend(i)
 }
 
-func (m mortal) Settle(records map[int]bridge.Record, report bridge.Report) error {
+func (m mortal) Settle(records bridge.Records, report bridge.Report) error {
 	if m.line.Dead() {
 		return slurmtest.ErrDied
 	}

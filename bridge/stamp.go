@@ -58,7 +58,7 @@ func (s stamp) String() string {
 }
 
 // stampOf is the stamp that job id is to carry.
-func stampOf(r Record, round int, why, note string) stamp {
+func stampOf(r *Record, round int, why, note string) stamp {
 	return stamp{
 		V: stampVersion, Job: r.Job, Round: round,
 		Begin: unixOrZero(r.NotBefore), First: unixOrZero(r.First),

@@ -45,10 +45,10 @@ func TestAStampTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 		Job: 7, First: noon.Add(-time.Hour), Attained: 12.5, Done: 1500 * time.Millisecond, NotBefore: noon.Add(time.Hour),
 		Own: plainRequest(), Until: noon,
 	}
-	extra := stampOf(rec, 42, "no GPU is free", "gets the proportional share").String()
+	extra := stampOf(&rec, 42, "no GPU is free", "gets the proportional share").String()
 	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending}
 	tn := read(j)
-	if got := firstRecord(&tn, noon); utc(got) != utc(rec) {
+	if got := *firstRecord(&tn, noon); utc(got) != utc(rec) {
 		t.Errorf("read back\n%s, want\n%s", utc(got), utc(rec))
 	}
 	s := readStamp(&j)

@@ -15,7 +15,7 @@ func TestATextIsReadAnewWhenAnythingItRestsOnHasChanged(t *testing.T) {
 		{"its GPUs", func(j *Job) { j.Request.GPUs++ }, func(t *text) bool { return t.stamp.Own == nil }},
 	} {
 		j := Job{ID: 7, Comment: "synergy-profile=a.json", Request: plainRequest()}
-		j.Extra = stampOf(Record{Job: 7, Own: plainRequest()}, 1, "", "").String()
+		j.Extra = stampOf(&Record{Job: 7, Own: plainRequest()}, 1, "", "").String()
 		m := texts{}
 		if first := m.of(&j); first.word.Profile != "a.json" || first.stamp.Own == nil {
 			t.Fatalf("read %+v", first)

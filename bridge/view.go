@@ -15,6 +15,7 @@ type tenant struct {
 	*Job
 	text    *text
 	word    Word
+	record  *Record              // what is remembered of it, up to the observation; while the round acts, up to what it has seen since
 	profile *sensitivity.Profile // nil: none that can be used
 	gain    float64              // at which it runs; 0 while it waits
 	note    string               // what its user should mend
@@ -28,11 +29,11 @@ type scene struct {
 	parts   map[string][]string // names of the nodes of each managed partition that has not all of them
 	tenants []tenant            // ascending in ID
 	outside []Outside           // with our word, but left to Slurm
-	lost    []*Job              // pending, without our word now, though it once had it
+	lost    []tenant            // pending, without our word now, though it once had it
 }
 
 // sort sorts an observation. known says of which jobs there is a record.
-func (r *Runner) sort(seen Observed, known map[int]Record) scene {
+func (r *Runner) sort(seen Observed, known Records) scene {
 	r.texts = r.texts.keepFor(seen.Jobs)
 	s := scene{
 		at: seen.At, nodes: make(map[string]Node, len(seen.Nodes)), names: make([]string, 0, len(seen.Nodes)),
@@ -51,8 +52,8 @@ func (r *Runner) sort(seen Observed, known map[int]Record) scene {
 		}
 		text := r.texts.of(j)
 		if !text.managed || !r.manages(j.Partition) {
-			if _, was := known[j.ID]; was && j.State == Pending && !j.Held && j.Shape == "" {
-				s.lost = append(s.lost, j)
+			if was := known.Of(j.ID); was != nil && j.State == Pending && !j.Held && j.Shape == "" {
+				s.lost = append(s.lost, tenant{Job: j, record: was})
 			}
 			continue
 		}
@@ -136,15 +137,15 @@ func (t *tenant) gainOn(nodes map[string]Node) float64 {
 }
 
 // snapshot turns a scene into what the planner decides on.
-func (r *Runner) snapshot(s scene, records map[int]Record) policy.Cluster {
+func (r *Runner) snapshot(s scene) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,
 		Jobs: make([]policy.Job, len(s.tenants)), Nodes: make([]policy.Node, 0, len(s.names)),
 	}
 	held := make(map[string]gres.Vector, len(s.names))
 	for i := range s.tenants {
-		t, rec := &s.tenants[i], records[s.tenants[i].ID]
-		c.Jobs[i] = r.policyJob(t, &rec, &s)
+		t := &s.tenants[i]
+		c.Jobs[i] = r.policyJob(t, &s)
 		for _, name := range t.Runs.Nodes {
 			if t.State == Running {
 				held[name] = held[name].Plus(t.Runs.PerNode)
@@ -162,15 +163,15 @@ func (r *Runner) snapshot(s scene, records map[int]Record) policy.Cluster {
 	return c
 }
 
-func (r *Runner) policyJob(t *tenant, rec *Record, s *scene) policy.Job {
-	own := rec.Own
+func (r *Runner) policyJob(t *tenant, s *scene) policy.Job {
+	rec, own := t.record, &t.record.Own
 	j := policy.Job{
 		ID: t.ID, Name: t.Name, User: t.User, Arrival: rec.First, GPUs: t.Request.GPUs,
 		Nodes: own.Nodes, Tasks: tasksPerNode(own), GPUType: own.GPUType,
-		Features: t.Features, Only: s.only(t, own), Except: t.Except,
+		Features: t.Features, Only: s.only(t), Except: t.Except,
 		Profile: t.profile, ProfileName: t.word.Profile, Saves: t.word.Saves,
-		Attained: rec.Attained, Done: rec.Done, Length: t.length(rec, s.at), Restart: r.restartCost(t),
-		Barred: r.barred(t, rec, s.at),
+		Attained: rec.Attained, Done: rec.Done, Length: t.length(s.at), Restart: r.restartCost(t),
+		Barred: r.barred(t, s.at),
 	}
 	if t.State == Running {
 		j.Running = &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
@@ -189,7 +190,7 @@ func (t *tenant) even() bool {
 	return len(t.Runs.Nodes) > 0 && t.Runs.PerNode.GPUs*len(t.Runs.Nodes) == t.Request.GPUs
 }
 
-func tasksPerNode(own Request) int {
+func tasksPerNode(own *Request) int {
 	if own.Nodes < 1 {
 		return max(1, own.Tasks)
 	}
@@ -197,26 +198,26 @@ func tasksPerNode(own Request) int {
 }
 
 // only lists the nodes that a job can use at all: those that its user named, or those of its partition where there are others.
-func (s *scene) only(t *tenant, own Request) []string {
-	if len(own.Pin) > 0 {
-		return own.Pin
+func (s *scene) only(t *tenant) []string {
+	if pin := t.record.Own.Pin; len(pin) > 0 {
+		return pin
 	}
 	return s.parts[t.Partition]
 }
 
 // length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer, and a job
 // that runs faster gets further until then. Slurm begins the limit anew in every run.
-func (t *tenant) length(rec *Record, now time.Time) time.Duration {
+func (t *tenant) length(now time.Time) time.Duration {
 	switch {
 	case t.word.Length > 0:
 		return t.word.Length
 	case t.TimeLimit == 0:
 		return 0
 	case t.State != Running:
-		return rec.Done + t.TimeLimit
+		return t.record.Done + t.TimeLimit
 	}
 	left := max(t.TimeLimit-now.Sub(t.Started), time.Second)
-	return rec.Done + time.Duration(float64(left)*t.gain)
+	return t.record.Done + time.Duration(float64(left)*t.gain)
 }
 
 func (r *Runner) restartCost(t *tenant) time.Duration {
@@ -230,7 +231,8 @@ func (r *Runner) restartCost(t *tenant) time.Duration {
 const maxBackOff = 12
 
 // barred says why a waiting job may not start now; empty when it may.
-func (r *Runner) barred(t *tenant, rec *Record, now time.Time) string {
+func (r *Runner) barred(t *tenant, now time.Time) string {
+	rec := t.record
 	rounds := min(rec.Failed-1, maxBackOff)
 	again := rec.FailedAt.Add(time.Duration(max(rounds, 0)) * r.Settings.Round)
 	switch {

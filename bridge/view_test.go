@@ -25,7 +25,7 @@ func viewer() *Runner {
 
 func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 	const ours = "managed"
-	known := map[int]Record{7: {Job: 7}}
+	known := Records{{Job: 7}}
 	for _, c := range []struct {
 		name   string
 		change func(*Job)
@@ -86,7 +86,7 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)}, "did not start 100 times in a row, is tried again later"},
 		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
-		if got := viewer().barred(&tenant{Job: &c.job}, &c.rec, noon); got != c.want {
+		if got := viewer().barred(&tenant{Job: &c.job, record: &c.rec}, noon); got != c.want {
 			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -114,7 +114,8 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 		r := viewer()
 		seen := Observed{At: noon, Jobs: c.jobs, Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
 		s := r.sort(seen, nil)
-		if got := r.snapshot(s, account(nil, s.tenants, noon)).Nodes[0].Foreign; got != c.want {
+		account(nil, s.tenants, noon)
+		if got := r.snapshot(s).Nodes[0].Foreign; got != c.want {
 			t.Errorf("held by %s: foreign %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -145,7 +146,8 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
 		j.Request.Pin = c.pin
 		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []*Job{&j}}, nil)
-		cluster := r.snapshot(s, account(nil, s.tenants, noon))
+		account(nil, s.tenants, noon)
+		cluster := r.snapshot(s)
 		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.names, " ")); got != c.want {
 			t.Errorf("%s of %v, named %v: %s, want %s", c.partition, c.partitions, c.pin, got, c.want)
 		}
@@ -168,12 +170,12 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		{"holds nothing that we can see", func(t *tenant, _ *Settings) { t.Runs = Allocated{} }, true},
 	} {
 		r := viewer()
-		tn := &tenant{word: Word{Saves: true}, Job: &Job{
+		tn := &tenant{word: Word{Saves: true}, record: &Record{Own: plainRequest()}, Job: &Job{
 			ID: 7, State: Running, Started: noon.Add(-time.Hour), Dependency: true, Request: plainRequest(),
 			Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}},
 		}}
 		c.change(tn, &r.Settings)
-		got := r.policyJob(tn, &Record{Own: plainRequest()}, &scene{at: noon})
+		got := r.policyJob(tn, &scene{at: noon})
 		if got.Fixed != c.want || got.Barred != "" || got.Running == nil || !got.Started.Equal(tn.Started) {
 			t.Errorf("a job that %s: fixed %v, want %v; %+v", c.name, got.Fixed, c.want, got)
 		}
@@ -184,8 +186,8 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	tn := &tenant{word: Word{Profile: "x.json", Length: time.Hour, Saves: true}, Job: &Job{
 		ID: 7, Name: "train", User: "ann", State: Pending, TimeLimit: 3 * time.Hour, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
 	}}
-	rec := Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
-	got := viewer().policyJob(tn, &rec, &scene{at: noon})
+	tn.record = &Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
+	got := viewer().policyJob(tn, &scene{at: noon})
 	want := policy.Job{
 		ID: 7, Name: "train", User: "ann", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100", Features: []string{"ib"}, Except: []string{"n3"},
 		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour, Restart: 45 * time.Second,
@@ -194,23 +196,23 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 		t.Errorf("told\n%+v, want\n%+v", got, want)
 	}
 	tn.word.Length = 0
-	if got := viewer().policyJob(tn, &rec, &scene{at: noon}).Length; got != 3*time.Hour+time.Minute {
+	if got := viewer().policyJob(tn, &scene{at: noon}).Length; got != 3*time.Hour+time.Minute {
 		t.Errorf("length %s, want what is done and the time limit where nothing was declared", got)
 	}
 	tn.State, tn.Started, tn.gain = Running, noon.Add(-time.Hour), 2
-	if got := tn.length(&rec, noon); got != 4*time.Hour+time.Minute {
+	if got := tn.length(noon); got != 4*time.Hour+time.Minute {
 		t.Errorf("length %s, want what is done and what two hours at twice the speed bring", got)
 	}
 	tn.State = Pending
 	tn.profile = steep(t)
-	if got := viewer().policyJob(tn, &rec, &scene{at: noon}).Restart; got != 30*time.Second {
+	if got := viewer().policyJob(tn, &scene{at: noon}).Restart; got != 30*time.Second {
 		t.Errorf("a restart costs %s, its profile says 10 s to save and 20 s to start", got)
 	}
 }
 
 func TestTasksAreCountedOnTheFullestNode(t *testing.T) {
 	for own, want := range map[[2]int]int{{1, 1}: 1, {1, 4}: 4, {2, 2}: 1, {2, 3}: 2, {2, 4}: 2, {0, 3}: 3, {0, 0}: 1, {4, 1}: 1} {
-		if got := tasksPerNode(Request{Nodes: own[0], Tasks: own[1]}); got != want {
+		if got := tasksPerNode(&Request{Nodes: own[0], Tasks: own[1]}); got != want {
 			t.Errorf("%d tasks on %d nodes: %d on one, want %d", own[1], own[0], got, want)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sort"
 	"syscall"
 	"time"
 
@@ -175,9 +174,9 @@ func (b *Book) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// Load returns all records by job, and the intent that the last round did not clear, if any.
-func (b *Book) Load() (map[int]bridge.Record, *bridge.Intent, error) {
-	var records map[int]bridge.Record
+// Load returns all records, and the intent that the last round did not clear, if any.
+func (b *Book) Load() (bridge.Records, *bridge.Intent, error) {
+	var records bridge.Records
 	var intent *bridge.Intent
 	err := b.db.View(func(tx *bolt.Tx) (err error) {
 		if records, err = loadRecords(tx.Bucket(recordsBucket)); err != nil {
@@ -192,14 +191,15 @@ func (b *Book) Load() (map[int]bridge.Record, *bridge.Intent, error) {
 	return records, intent, nil
 }
 
-func loadRecords(bucket *bolt.Bucket) (map[int]bridge.Record, error) {
-	records := make(map[int]bridge.Record)
+// loadRecords reads the records in the order of their keys, which is that of the jobs.
+func loadRecords(bucket *bolt.Bucket) (bridge.Records, error) {
+	var records bridge.Records
 	err := bucket.ForEach(func(key, raw []byte) error {
 		record, err := decodeRecord(key, raw)
 		if err != nil {
 			return err
 		}
-		records[record.Job] = record
+		records = append(records, &record)
 		return nil
 	})
 	return records, err
@@ -232,7 +232,10 @@ func (b *Book) Intend(intent bridge.Intent) error {
 
 // Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing. Jobs that are not
 // among the records are forgotten.
-func (b *Book) Settle(records map[int]bridge.Record, report bridge.Report) error {
+func (b *Book) Settle(records bridge.Records, report bridge.Report) error {
+	if err := inOrder(records); err != nil {
+		return fmt.Errorf("settle round %d: %w", report.Round, err)
+	}
 	packed, err := pack(report)
 	if err != nil {
 		return fmt.Errorf("settle round %d: %w", report.Round, err)
@@ -256,7 +259,7 @@ func (b *Book) Settle(records map[int]bridge.Record, report bridge.Report) error
 // LastRound is the number of the last round that settled; 0 when there was none.
 func (b *Book) LastRound() int { return b.last }
 
-func replaceRecords(tx *bolt.Tx, records map[int]bridge.Record) error {
+func replaceRecords(tx *bolt.Tx, records bridge.Records) error {
 	if err := tx.DeleteBucket(recordsBucket); err != nil {
 		return err
 	}
@@ -264,26 +267,29 @@ func replaceRecords(tx *bolt.Tx, records map[int]bridge.Record) error {
 	if err != nil {
 		return err
 	}
-	for _, job := range ascending(records) {
-		raw, err := encodeRecord(job, records[job])
+	for _, record := range records {
+		raw, err := encodeRecord(record)
 		if err != nil {
 			return err
 		}
-		if err := bucket.Put(number(job), raw); err != nil {
+		if err := bucket.Put(number(record.Job), raw); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// ascending is the order in which the file keeps its keys; written so, pages fill one after the other.
-func ascending(records map[int]bridge.Record) []int {
-	jobs := make([]int, 0, len(records))
-	for job := range records {
-		jobs = append(jobs, job)
+// inOrder refuses records that are not one for each job, ascending. The file keeps them in this order; written so, pages fill one after
+// the other.
+func inOrder(records bridge.Records) error {
+	last := 0
+	for _, record := range records {
+		if record.Job <= last {
+			return fmt.Errorf("record of job %d after that of job %d: want numbers from 1, ascending", record.Job, last)
+		}
+		last = record.Job
 	}
-	sort.Ints(jobs)
-	return jobs
+	return nil
 }
 
 // number is n as a key: keys ascend as numbers do.

@@ -39,7 +39,7 @@ func runRounds(path string) {
 		for job := 1; job <= round%7+1; job++ {
 			record := recordOf(job)
 			record.Starts = round
-			records[job] = record
+			records = append(records, record)
 		}
 		if err := book.Settle(records, reportOf(round)); err != nil {
 			os.Exit(1)

@@ -29,14 +29,10 @@ func decode[T bridge.Record | bridge.Intent](raw []byte) (T, error) {
 	return value, nil
 }
 
-// encodeRecord refuses a record that is filed under another job's number: Load could not return it.
-func encodeRecord(job int, record bridge.Record) ([]byte, error) {
-	if job <= 0 || record.Job != job {
-		return nil, fmt.Errorf("encode record of job %d: it says job %d", job, record.Job)
-	}
+func encodeRecord(record *bridge.Record) ([]byte, error) {
 	raw, err := json.Marshal(record)
 	if err != nil {
-		return nil, fmt.Errorf("encode record of job %d: %w", job, err)
+		return nil, fmt.Errorf("encode record of job %d: %w", record.Job, err)
 	}
 	return raw, nil
 }

@@ -21,7 +21,7 @@ func FuzzARecordThatIsLoadedIsSettledUnchanged(f *testing.F) {
 		if err != nil {
 			return
 		}
-		first, err := encodeRecord(5, record)
+		first, err := encodeRecord(&record)
 		if err != nil {
 			t.Fatalf("encode %+v: %v", record, err)
 		}
@@ -29,7 +29,7 @@ func FuzzARecordThatIsLoadedIsSettledUnchanged(f *testing.F) {
 		if err != nil {
 			t.Fatalf("decode %s: %v", first, err)
 		}
-		second, err := encodeRecord(5, again)
+		second, err := encodeRecord(&again)
 		if err != nil || string(first) != string(second) {
 			t.Fatalf("%s became %s, %v", first, second, err)
 		}

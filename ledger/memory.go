@@ -16,13 +16,13 @@ type Memory struct {
 	Keep int
 
 	mu      sync.Mutex
-	records map[int]bridge.Record
+	records bridge.Records
 	intent  *bridge.Intent
 	reports []bridge.Report
 }
 
-// Load returns all records by job, and the intent that the last round did not clear, if any.
-func (m *Memory) Load() (map[int]bridge.Record, *bridge.Intent, error) {
+// Load returns all records, and the intent that the last round did not clear, if any.
+func (m *Memory) Load() (bridge.Records, *bridge.Intent, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return copyRecords(m.records), copyIntent(m.intent), nil
@@ -47,11 +47,9 @@ func (m *Memory) Intend(intent bridge.Intent) error {
 }
 
 // Settle replaces all records, stores the report among the last ones, and clears the intent. It refuses what a Book refuses.
-func (m *Memory) Settle(records map[int]bridge.Record, report bridge.Report) error {
-	for _, job := range ascending(records) {
-		if job <= 0 || records[job].Job != job {
-			return fmt.Errorf("settle round %d: record of job %d says job %d", report.Round, job, records[job].Job)
-		}
+func (m *Memory) Settle(records bridge.Records, report bridge.Report) error {
+	if err := inOrder(records); err != nil {
+		return fmt.Errorf("settle round %d: %w", report.Round, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,11 +106,12 @@ func (m *Memory) Reports() ([]bridge.Report, error) {
 	return slices.Clone(m.reports), nil
 }
 
-func copyRecords(records map[int]bridge.Record) map[int]bridge.Record {
-	copied := make(map[int]bridge.Record, len(records))
-	for job, record := range records {
-		record.Own.Pin = slices.Clone(record.Own.Pin)
-		copied[job] = record
+func copyRecords(records bridge.Records) bridge.Records {
+	copied := make(bridge.Records, len(records))
+	for i, record := range records {
+		own := *record
+		own.Own.Pin = slices.Clone(own.Own.Pin)
+		copied[i] = &own
 	}
 	return copied
 }

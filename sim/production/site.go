@@ -116,21 +116,21 @@ func since(moment time.Time) float64 { return moment.Sub(opening()).Seconds() }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// book is a ledger that is forgotten with the simulation. Unlike ledger.Memory it copies nothing and keeps no reports: no round
-// changes what it has handed over.
+// book is a ledger that is forgotten with the simulation. Unlike ledger.Memory it keeps no reports and copies nothing: a simulation ends
+// with the first round that fails, so none finds records that another has changed and not settled.
 type book struct {
-	records map[int]bridge.Record
+	records bridge.Records
 	intent  *bridge.Intent
 }
 
-func (b *book) Load() (map[int]bridge.Record, *bridge.Intent, error) { return b.records, b.intent, nil }
+func (b *book) Load() (bridge.Records, *bridge.Intent, error) { return b.records, b.intent, nil }
 
 func (b *book) Intend(intent bridge.Intent) error {
 	b.intent = &intent
 	return nil
 }
 
-func (b *book) Settle(records map[int]bridge.Record, _ bridge.Report) error {
+func (b *book) Settle(records bridge.Records, _ bridge.Report) error {
 	b.records, b.intent = records, nil
 	return nil
 }
