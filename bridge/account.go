@@ -4,9 +4,8 @@ import "time"
 
 // account gives every managed job its record, the one that is known or a first one, and brings it up to the moment of the observation:
 // service is credited up to now.
-func account(known Records, managed []tenant, now time.Time) {
-	for i := range managed {
-		t := &managed[i]
+func account(known Records, managed []*tenant, now time.Time) {
+	for _, t := range managed {
 		for len(known) > 0 && known[0].Job < t.ID {
 			known = known[1:]
 		}
@@ -21,7 +20,7 @@ func account(known Records, managed []tenant, now time.Time) {
 
 // firstRecord is the record of a job that the ledger does not know: a new one, or one whose ledger was lost.
 func firstRecord(j *tenant, now time.Time) *Record {
-	s := j.text.stamp
+	s := j.stamped()
 	r := &Record{
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),

@@ -30,7 +30,7 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 		tn := read(c.job)
 		tn.gain = c.gain
 		got := c.rec
-		got.credit(&tn, noon)
+		got.credit(tn, noon)
 		if got.Attained != c.attained || got.Done != c.done {
 			t.Errorf("%s: %.0f GPU-seconds and %s done, want %.0f and %s", c.name, got.Attained, got.Done, c.attained, c.done)
 		}
@@ -69,7 +69,7 @@ func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
 	} {
 		c.job.ID, c.job.Submitted, c.job.Request, c.want.Job = 7, submitted, granted, 7
 		tn := read(c.job)
-		if got := *firstRecord(&tn, noon); utc(got) != utc(c.want) {
+		if got := *firstRecord(tn, noon); utc(got) != utc(c.want) {
 			t.Errorf("%s:\n%s, want\n%s", c.name, utc(got), utc(c.want))
 		}
 	}
@@ -96,7 +96,7 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 		{"was not a victim", Record{Gain: 1}, Job{ID: 8, State: Running}, time.Time{}},
 	} {
 		c.rec.Job = c.job.ID
-		tenants := []tenant{read(c.job)}
+		tenants := []*tenant{read(c.job)}
 		tenants[0].gain = 1
 		account(Records{&c.rec}, tenants, noon)
 		if got := tenants[0].record; !got.Asked.Equal(c.want) {
@@ -107,7 +107,7 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 
 func TestEveryJobHasItsOwnRecord(t *testing.T) {
 	known := Records{{Job: 1, Starts: 1}, {Job: 2, Starts: 2}, {Job: 4, Starts: 4}, {Job: 6, Starts: 6}}
-	tenants := []tenant{read(Job{ID: 2, State: Running}), read(Job{ID: 3}), read(Job{ID: 4}), read(Job{ID: 5, State: Running}), read(Job{ID: 6})}
+	tenants := []*tenant{read(Job{ID: 2, State: Running}), read(Job{ID: 3}), read(Job{ID: 4}), read(Job{ID: 5, State: Running}), read(Job{ID: 6})}
 	account(known, tenants, noon)
 	for _, tn := range tenants {
 		starts := tn.ID
@@ -121,4 +121,8 @@ func TestEveryJobHasItsOwnRecord(t *testing.T) {
 }
 
 // read is a job as a round takes it up.
-func read(j Job) tenant { return tenant{Job: &j, text: texts{}.of(&j), record: &Record{Job: j.ID}} }
+func read(j Job) *tenant {
+	t := new(Runner).readJob(&j, &tenant{})
+	t.record = &Record{Job: j.ID}
+	return t
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -54,9 +55,9 @@ func (s *step) open() bool { return s.stage != done && s.stage != failed }
 type acting struct {
 	*turn
 	steps []*step
-	at    time.Time       // of the last look
-	nodes map[string]Node // as last seen
-	until time.Time       // when the next round is due
+	at    time.Time // of the last look
+	nodes []Node    // as last seen, ascending in name
+	until time.Time // when the next round is due
 }
 
 func newActing(t *turn) *acting {
@@ -76,9 +77,9 @@ func newActing(t *turn) *acting {
 
 // find is the job that a step is for: managed, or no longer so.
 func (s *scene) find(job int) *tenant {
-	for _, list := range [][]tenant{s.tenants, s.lost} {
+	for _, list := range [][]*tenant{s.tenants, s.lost} {
 		if k, found := sort.Find(len(list), func(k int) int { return job - list[k].ID }); found {
-			return &list[k]
+			return list[k]
 		}
 	}
 	return nil
@@ -115,7 +116,7 @@ func (a *acting) ask(ctx context.Context) error {
 // askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived to
 // tell of it; one that has ended meanwhile has left.
 func (a *acting) askOne(ctx context.Context, s *step) error {
-	word := &s.tenant.word
+	word := &s.tenant.said.word
 	if h := a.Settings.Hook; h != nil {
 		if err := h.Before(ctx, *a.now(s.Job), s.Why); err != nil {
 			return fmt.Errorf("checkpoint hook: %w", err)
@@ -176,11 +177,7 @@ func (a *acting) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
-	a.at, a.seen = seen.At, seen.Jobs
-	a.nodes = make(map[string]Node, len(seen.Nodes))
-	for _, n := range seen.Nodes {
-		a.nodes[n.Name] = n
-	}
+	a.at, a.seen, a.nodes = seen.At, seen.Jobs, seen.Nodes
 	return nil
 }
 
@@ -208,7 +205,7 @@ func (a *acting) advance(ctx context.Context) error {
 // overstayed lists the victims that were asked and have not left within their grace.
 func (a *acting) overstayed() []*step {
 	return a.filter(func(s *step) bool {
-		word := &s.tenant.word
+		word := &s.tenant.said.word
 		return s.stage == asked && word.Saves && a.now(s.Job).State == Running &&
 			a.Clock.Now().Sub(s.tenant.record.Asked) >= word.Grace
 	})
@@ -295,9 +292,15 @@ func (a *acting) startable() []*step {
 		}
 		return !slices.ContainsFunc(s.Grant.Nodes, func(n string) bool {
 			_, busy := nodes[n]
-			return busy || a.nodes[n].Completing
+			return busy || a.completing(n)
 		})
 	})
+}
+
+// completing says that something is being torn down on a node.
+func (a *acting) completing(name string) bool {
+	k, found := sort.Find(len(a.nodes), func(k int) int { return strings.Compare(name, a.nodes[k].Name) })
+	return found && a.nodes[k].Completing
 }
 
 // settled says that a job is through with its last run. Slurm takes one that starts in the very second in which that was torn

@@ -20,17 +20,17 @@ func BenchmarkDiff(b *testing.B) {
 			s := r.sort(seen, nil)
 			account(nil, s.tenants, seen.At)
 			var records Records
-			for i := range s.tenants {
-				records = append(records, s.tenants[i].record)
+			for _, tn := range s.tenants {
+				records = append(records, tn.record)
 			}
-			plan := policy.Decide(r.snapshot(s), r.Settings.Policy, r.Settings.Allocator)
+			plan := policy.Decide(r.snapshot(&s), r.Settings.Policy, r.Settings.Allocator)
 			b.ReportAllocs()
 			b.ResetTimer()
 			for b.Loop() {
 				s := r.sort(seen, records)
 				account(records, s.tenants, seen.At)
-				r.snapshot(s)
-				r.diff(s, plan)
+				r.snapshot(&s)
+				r.diff(&s, plan)
 			}
 		})
 	}

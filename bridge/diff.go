@@ -13,15 +13,15 @@ import (
 
 // diff turns a plan into the steps that lead from what is to what was decided, in the order in which a round takes them. A job
 // that is as it should be has no step.
-func (r *Runner) diff(s scene, plan policy.Plan) []Step {
+func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 	var release, restore, preempt, start []Step
-	for i := range s.lost {
-		release = append(release, Step{Job: s.lost[i].ID, Verb: Release, Why: "no longer carries our word"})
+	for _, t := range s.lost {
+		release = append(release, Step{Job: t.ID, Verb: Release, Why: "no longer carries our word"})
 	}
-	for i := range s.tenants {
-		t, d := &s.tenants[i], plan.Decisions[i] // in one order, as the plan was checked to be
+	for i, t := range s.tenants {
+		d := &plan.Decisions[i] // in one order, as the plan was checked to be
 		switch {
-		case t.State == Running && r.unchanged(t, d):
+		case t.State == Running && unchanged(t, d):
 		case t.State == Running:
 			preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: d.Why})
 			if d.Grant != nil {
@@ -38,11 +38,11 @@ func (r *Runner) diff(s scene, plan policy.Plan) []Step {
 	return slices.Concat(release, restore, preempt, start)
 }
 
-func (r *Runner) unchanged(t *tenant, d policy.Decision) bool {
-	return d.Grant != nil && d.Grant.Equal(policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode})
+func unchanged(t *tenant, d *policy.Decision) bool {
+	return d.Grant != nil && (d.Grant == t.holds || d.Grant.Equal(*t.holds))
 }
 
-func granted(d policy.Decision) string {
+func granted(d *policy.Decision) string {
 	if d.Gain == 0 {
 		return "its turn"
 	}
@@ -55,7 +55,7 @@ func (r *Runner) keepWaiting(t *tenant, now time.Time) Verb {
 	switch {
 	case !sameRequest(&t.Request, &t.record.Own):
 		return Restore
-	case t.Begin.Sub(now) < r.Settings.Lease/2, t.text.stamp.Job != t.ID:
+	case t.Begin.Sub(now) < r.Settings.Lease/2, t.stamped().Job != t.ID:
 		return Renew
 	}
 	return ""

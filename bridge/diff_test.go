@@ -40,7 +40,7 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		c.change(&j)
 		tn := read(j)
 		tn.record = &Record{Job: 7, Own: plainRequest()}
-		if got := r.keepWaiting(&tn, noon); got != c.want {
+		if got := r.keepWaiting(tn, noon); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -143,17 +143,17 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 	r := &Runner{Settings: Settings{Lease: 900 * time.Second}}
 	size := gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
 	grant := &policy.Placement{Nodes: []string{"n1"}, PerNode: size}
-	running := func(id int) tenant {
+	running := func(id int) *tenant {
 		return read(Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}})
 	}
-	waiting := func(id int) tenant { return read(Job{ID: id, State: Pending}) }
-	s := scene{at: noon, tenants: []tenant{waiting(1), running(2), running(3), waiting(4), waiting(6)}, lost: []tenant{{Job: &Job{ID: 5}}}}
+	waiting := func(id int) *tenant { return read(Job{ID: id, State: Pending}) }
+	s := scene{at: noon, tenants: []*tenant{waiting(1), running(2), running(3), waiting(4), waiting(6)}, lost: []*tenant{{Job: &Job{ID: 5}}}}
 	plan := policy.Plan{Decisions: []policy.Decision{
 		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"}, {Job: 4, Why: "no GPU is free"},
 		{Job: 6, Grant: grant},
 	}}
 	var got []string
-	for _, s := range r.diff(s, plan) {
+	for _, s := range r.diff(&s, plan) {
 		got = append(got, fmt.Sprintf("%s %d: %s", s.Verb, s.Job, s.Why))
 	}
 	want := []string{

@@ -45,7 +45,7 @@ type Settings struct {
 }
 
 // Runner runs rounds. What must be known from one to the next is observed, or in the ledger; the Runner holds no more than the number of
-// the last round, and what it can work out again: what texts say that have not changed, and what the planner has computed.
+// the last round, and what it can work out again: what has been read of jobs that have not changed, and what the planner has computed.
 type Runner struct {
 	Slurm    Slurm
 	Ledger   Ledger
@@ -55,7 +55,7 @@ type Runner struct {
 	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
 	Last int
 
-	texts   texts
+	reader  reader
 	planner policy.Planner
 }
 
@@ -133,14 +133,14 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 }
 
 func (t *turn) decide() error {
-	t.report.Snapshot = t.snapshot(t.scene)
+	t.report.Snapshot = t.snapshot(&t.scene)
 	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
 	t.phase("decide")
 	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
 		return fmt.Errorf("check the plan: %w", err)
 	}
 	t.phase("check")
-	t.report.Steps = t.diff(t.scene, t.report.Plan)
+	t.report.Steps = t.diff(&t.scene, t.report.Plan)
 	t.phase("diff")
 	return nil
 }
@@ -157,8 +157,8 @@ func (t *turn) settle(acted error) error {
 // records are what is to be remembered. Jobs that are handed back are forgotten.
 func (t *turn) records() Records {
 	records := make(Records, 0, len(t.scene.tenants)+len(t.kept))
-	for i := range t.scene.tenants {
-		records = append(records, t.scene.tenants[i].record)
+	for _, tn := range t.scene.tenants {
+		records = append(records, tn.record)
 	}
 	if len(t.kept) > 0 {
 		records = append(records, t.kept...)

@@ -48,7 +48,7 @@ func TestAStampTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 	extra := stampOf(&rec, 42, "no GPU is free", "gets the proportional share").String()
 	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending}
 	tn := read(j)
-	if got := *firstRecord(&tn, noon); utc(got) != utc(rec) {
+	if got := *firstRecord(tn, noon); utc(got) != utc(rec) {
 		t.Errorf("read back\n%s, want\n%s", utc(got), utc(rec))
 	}
 	s := readStamp(&j)

@@ -2,90 +2,45 @@ package bridge
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
-	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
-
-// tenant is a managed job with what its comment says.
-type tenant struct {
-	*Job
-	text    *text
-	word    Word
-	record  *Record              // what is remembered of it, up to the observation; while the round acts, up to what it has seen since
-	profile *sensitivity.Profile // nil: none that can be used
-	gain    float64              // at which it runs; 0 while it waits
-	note    string               // what its user should mend
-}
 
 // scene is an observation sorted by whose business each job is.
 type scene struct {
 	at      time.Time
-	nodes   map[string]Node     // of the managed partitions
-	names   []string            // of nodes, ascending
-	parts   map[string][]string // names of the nodes of each managed partition that has not all of them
-	tenants []tenant            // ascending in ID
-	outside []Outside           // with our word, but left to Slurm
-	lost    []tenant            // pending, without our word now, though it once had it
+	nodes   []Node // as observed, ascending in name
+	hall    *hall
+	tenants []*tenant // managed, ascending in ID
+	outside []Outside // with our word, but left to Slurm
+	lost    []*tenant // pending, without our word now, though it once had it
 }
 
 // sort sorts an observation. known says of which jobs there is a record.
 func (r *Runner) sort(seen Observed, known Records) scene {
-	r.texts = r.texts.keepFor(seen.Jobs)
-	s := scene{
-		at: seen.At, nodes: make(map[string]Node, len(seen.Nodes)), names: make([]string, 0, len(seen.Nodes)),
-		tenants: make([]tenant, 0, len(seen.Jobs)),
-	}
-	for _, n := range seen.Nodes {
-		if n.Total.GPUs > 0 && slices.ContainsFunc(n.Partitions, r.manages) {
-			s.nodes[n.Name] = n
-			s.names = append(s.names, n.Name)
-		}
-	}
-	s.parts = r.split(s)
-	for _, j := range seen.Jobs {
-		if j.State == Finished {
-			continue
-		}
-		text := r.texts.of(j)
-		if !text.managed || !r.manages(j.Partition) {
-			if was := known.Of(j.ID); was != nil && j.State == Pending && !j.Held && j.Shape == "" {
-				s.lost = append(s.lost, tenant{Job: j, record: was})
+	r.reader.sight++
+	s := scene{at: seen.At, nodes: seen.Nodes, hall: r.enter(seen.Nodes), tenants: make([]*tenant, 0, len(seen.Jobs))}
+	for _, t := range r.read(seen.Jobs) {
+		switch {
+		case !t.ours && t.mayBeLost():
+			if t.record = known.Of(t.ID); t.record != nil {
+				s.lost = append(s.lost, t)
 			}
-			continue
+		case !t.ours:
+		case t.alone != "":
+			s.outside = append(s.outside, Outside{t.ID, t.alone})
+		default:
+			r.equip(t)
+			s.tenants = append(s.tenants, t)
 		}
-		if why := leftAlone(j); why != "" {
-			s.outside = append(s.outside, Outside{j.ID, why})
-			continue
-		}
-		s.tenants = append(s.tenants, r.tenant(j, text, s.nodes))
 	}
 	return s
 }
 
-// split lists the nodes of the partitions that have only some of them.
-func (r *Runner) split(s scene) map[string][]string {
-	parts := map[string][]string{}
-	for _, part := range r.Settings.Partitions {
-		var in []string
-		for _, name := range s.names {
-			if slices.Contains(s.nodes[name].Partitions, part) {
-				in = append(in, name)
-			}
-		}
-		if len(in) < len(s.names) {
-			parts[part] = in
-		}
-	}
-	return parts
-}
-
-func (r *Runner) manages(partition string) bool {
-	return slices.Contains(r.Settings.Partitions, partition)
-}
+// mayBeLost says that a round could hand the job back to Slurm, if it ever had it.
+func (t *tenant) mayBeLost() bool { return t.State == Pending && !t.Held && t.Shape == "" }
 
 // leftAlone says why a round does not touch a job that carries our word; empty when it does.
 func leftAlone(j *Job) string {
@@ -107,79 +62,62 @@ func leftAlone(j *Job) string {
 	return ""
 }
 
-// tenant reads a managed job's word and looks its profile up. Whatever is wrong with either costs the job no more than its
-// profile: it then gets the proportional share, and its user is told why.
-func (r *Runner) tenant(j *Job, said *text, nodes map[string]Node) tenant {
-	t := tenant{Job: j, text: said, word: said.word}
-	err := said.wrong
-	if err == nil && said.word.Profile != "" {
-		t.profile, err = r.Profiles(said.word.Profile)
-	}
-	if err != nil {
-		t.note = fmt.Sprintf("gets the proportional share: %v", err)
-	}
-	if j.State == Running {
-		t.gain = t.gainOn(nodes)
-	}
-	return t
-}
-
-// gainOn is the speed of a running tenant relative to the proportional share of its first node.
-func (t *tenant) gainOn(nodes map[string]Node) float64 {
-	if t.profile == nil || len(t.Runs.Nodes) == 0 || t.Runs.PerNode.GPUs == 0 {
+// gainNow is the speed of a running tenant relative to the proportional share of its first node.
+func (t *tenant) gainNow() float64 {
+	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere || t.Runs.PerNode.GPUs == 0 {
 		return 1
 	}
-	n, known := nodes[t.Runs.Nodes[0]]
-	if !known {
-		return 1
-	}
-	return t.profile.Gain(t.Runs.PerNode, gres.Proportional(n.Total, t.Runs.PerNode.GPUs))
+	return t.profile.Gain(t.Runs.PerNode, gres.Proportional(t.hall.total(t.on[0]), t.Runs.PerNode.GPUs))
 }
 
 // snapshot turns a scene into what the planner decides on.
-func (r *Runner) snapshot(s scene) policy.Cluster {
+func (r *Runner) snapshot(s *scene) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,
-		Jobs: make([]policy.Job, len(s.tenants)), Nodes: make([]policy.Node, 0, len(s.names)),
+		Jobs: make([]policy.Job, len(s.tenants)), Nodes: make([]policy.Node, len(s.hall.managed)),
 	}
-	held := make(map[string]gres.Vector, len(s.names))
-	for i := range s.tenants {
-		t := &s.tenants[i]
-		c.Jobs[i] = r.policyJob(t, &s)
-		for _, name := range t.Runs.Nodes {
-			if t.State == Running {
-				held[name] = held[name].Plus(t.Runs.PerNode)
+	held := make([]gres.Vector, len(s.hall.managed))
+	for i, t := range s.tenants {
+		r.describe(t, s, &c.Jobs[i])
+		if t.State != Running {
+			continue
+		}
+		for _, place := range t.on {
+			if place != elsewhere {
+				held[place] = held[place].Plus(t.Runs.PerNode)
 			}
 		}
 	}
-	for _, name := range s.names {
-		n := s.nodes[name]
-		c.Nodes = append(c.Nodes, policy.Node{
-			Name: name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed,
+	for place, i := range s.hall.managed {
+		n := &s.nodes[i]
+		c.Nodes[place] = policy.Node{
+			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed,
 			// Never negative: a tenant may have started between the reading of jobs and of nodes.
-			Foreign: n.Allocated.Minus(held[name]).Max(gres.Vector{}),
-		})
+			Foreign: n.Allocated.Minus(held[place]).Max(gres.Vector{}),
+		}
 	}
 	return c
 }
 
-func (r *Runner) policyJob(t *tenant, s *scene) policy.Job {
-	rec, own := t.record, &t.record.Own
-	j := policy.Job{
-		ID: t.ID, Name: t.Name, User: t.User, Arrival: rec.First, GPUs: t.Request.GPUs,
-		Nodes: own.Nodes, Tasks: tasksPerNode(own), GPUType: own.GPUType,
-		Features: t.Features, Only: s.only(t), Except: t.Except,
-		Profile: t.profile, ProfileName: t.word.Profile, Saves: t.word.Saves,
-		Attained: rec.Attained, Done: rec.Done, Length: t.length(s.at), Restart: r.restartCost(t),
-		Barred: r.barred(t, s.at),
+// describe tells the planner what it must know of a tenant.
+func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
+	rec, own, word := t.record, &t.record.Own, &t.said.word
+	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
+	j.Nodes, j.Tasks, j.GPUType = own.Nodes, tasksPerNode(own), own.GPUType
+	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
+	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, word.Saves
+	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t)
+	if t.State != Running {
+		j.Barred = r.barred(t, s.at)
+		return
 	}
-	if t.State == Running {
-		j.Running = &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
-		j.Started = t.Started
-		j.Fixed = t.Completing || !t.word.Saves && !r.Settings.PreemptWithoutCheckpoint || !t.even() || s.at.Sub(t.Started) < deaf
-		j.Barred = ""
-	}
-	return j
+	j.Running, j.Started, j.Fixed = t.holds, t.Started, r.mustStay(t, s.at)
+}
+
+// mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.
+func (r *Runner) mustStay(t *tenant, now time.Time) bool {
+	lostWhenStopped := !t.said.word.Saves && !r.Settings.PreemptWithoutCheckpoint
+	return lostWhenStopped || t.Completing || !t.even() || now.Sub(t.Started) < deaf
 }
 
 // deaf is how long a job may need from its start until its traps are set. A signal before that would end it.
@@ -202,15 +140,15 @@ func (s *scene) only(t *tenant) []string {
 	if pin := t.record.Own.Pin; len(pin) > 0 {
 		return pin
 	}
-	return s.parts[t.Partition]
+	return s.hall.parts[t.Partition]
 }
 
 // length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer, and a job
 // that runs faster gets further until then. Slurm begins the limit anew in every run.
 func (t *tenant) length(now time.Time) time.Duration {
 	switch {
-	case t.word.Length > 0:
-		return t.word.Length
+	case t.said.word.Length > 0:
+		return t.said.word.Length
 	case t.TimeLimit == 0:
 		return 0
 	case t.State != Running:

@@ -115,7 +115,7 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 		seen := Observed{At: noon, Jobs: c.jobs, Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
 		s := r.sort(seen, nil)
 		account(nil, s.tenants, noon)
-		if got := r.snapshot(s).Nodes[0].Foreign; got != c.want {
+		if got := r.snapshot(&s).Nodes[0].Foreign; got != c.want {
 			t.Errorf("held by %s: foreign %s, want %s", c.name, got, c.want)
 		}
 	}
@@ -147,8 +147,8 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 		j.Request.Pin = c.pin
 		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []*Job{&j}}, nil)
 		account(nil, s.tenants, noon)
-		cluster := r.snapshot(s)
-		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.names, " ")); got != c.want {
+		cluster := r.snapshot(&s)
+		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.hall.names, " ")); got != c.want {
 			t.Errorf("%s of %v, named %v: %s, want %s", c.partition, c.partitions, c.pin, got, c.want)
 		}
 	}
@@ -161,8 +161,8 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		want   bool
 	}{
 		{"declared a checkpoint", func(*tenant, *Settings) {}, false},
-		{"declared none", func(t *tenant, _ *Settings) { t.word.Saves = false }, true},
-		{"declared none, and that is allowed", func(t *tenant, s *Settings) { t.word.Saves, s.PreemptWithoutCheckpoint = false, true }, false},
+		{"declared none", func(t *tenant, _ *Settings) { t.said.word.Saves = false }, true},
+		{"declared none, and that is allowed", func(t *tenant, s *Settings) { t.said.word.Saves, s.PreemptWithoutCheckpoint = false, true }, false},
 		{"is being torn down", func(t *tenant, _ *Settings) { t.Completing = true }, true},
 		{"cannot hear yet", func(t *tenant, _ *Settings) { t.Started = noon.Add(-4999 * time.Millisecond) }, true},
 		{"can hear since now", func(t *tenant, _ *Settings) { t.Started = noon.Add(-5 * time.Second) }, false},
@@ -170,12 +170,13 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		{"holds nothing that we can see", func(t *tenant, _ *Settings) { t.Runs = Allocated{} }, true},
 	} {
 		r := viewer()
-		tn := &tenant{word: Word{Saves: true}, record: &Record{Own: plainRequest()}, Job: &Job{
+		tn := read(Job{
 			ID: 7, State: Running, Started: noon.Add(-time.Hour), Dependency: true, Request: plainRequest(),
 			Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}},
-		}}
+		})
+		tn.said.word.Saves = true
 		c.change(tn, &r.Settings)
-		got := r.policyJob(tn, &scene{at: noon})
+		got := described(r, tn)
 		if got.Fixed != c.want || got.Barred != "" || got.Running == nil || !got.Started.Equal(tn.Started) {
 			t.Errorf("a job that %s: fixed %v, want %v; %+v", c.name, got.Fixed, c.want, got)
 		}
@@ -183,11 +184,12 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 }
 
 func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
-	tn := &tenant{word: Word{Profile: "x.json", Length: time.Hour, Saves: true}, Job: &Job{
+	tn := read(Job{
 		ID: 7, Name: "train", User: "ann", State: Pending, TimeLimit: 3 * time.Hour, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
-	}}
+	})
+	tn.said.word = Word{Profile: "x.json", Length: time.Hour, Saves: true}
 	tn.record = &Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
-	got := viewer().policyJob(tn, &scene{at: noon})
+	got := described(viewer(), tn)
 	want := policy.Job{
 		ID: 7, Name: "train", User: "ann", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100", Features: []string{"ib"}, Except: []string{"n3"},
 		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour, Restart: 45 * time.Second,
@@ -195,8 +197,8 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("told\n%+v, want\n%+v", got, want)
 	}
-	tn.word.Length = 0
-	if got := viewer().policyJob(tn, &scene{at: noon}).Length; got != 3*time.Hour+time.Minute {
+	tn.said.word.Length = 0
+	if got := described(viewer(), tn).Length; got != 3*time.Hour+time.Minute {
 		t.Errorf("length %s, want what is done and the time limit where nothing was declared", got)
 	}
 	tn.State, tn.Started, tn.gain = Running, noon.Add(-time.Hour), 2
@@ -205,9 +207,15 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	}
 	tn.State = Pending
 	tn.profile = steep(t)
-	if got := viewer().policyJob(tn, &scene{at: noon}).Restart; got != 30*time.Second {
+	if got := described(viewer(), tn).Restart; got != 30*time.Second {
 		t.Errorf("a restart costs %s, its profile says 10 s to save and 20 s to start", got)
 	}
+}
+
+// described is what the planner is told of a job at noon.
+func described(r *Runner, t *tenant) (j policy.Job) {
+	r.describe(t, &scene{at: noon, hall: &hall{}}, &j)
+	return j
 }
 
 func TestTasksAreCountedOnTheFullestNode(t *testing.T) {
@@ -219,7 +227,7 @@ func TestTasksAreCountedOnTheFullestNode(t *testing.T) {
 }
 
 func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
-	nodes := map[string]Node{"n1": {Name: "n1", Total: fourGPUs}}
+	h := &hall{nodes: []Node{{Name: "n1", Total: fourGPUs}}, managed: []int{0}, names: []string{"n1"}}
 	profile := steep(t)
 	for _, c := range []struct {
 		name    string
@@ -233,8 +241,8 @@ func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
 		{"no node", profile, Allocated{PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
 		{"no GPU", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
 	} {
-		tn := tenant{Job: &Job{Runs: c.runs}, profile: c.profile}
-		if got := tn.gainOn(nodes); got != c.want {
+		tn := tenant{Job: &Job{Runs: c.runs}, profile: c.profile, hall: h, on: h.find(c.runs.Nodes)}
+		if got := tn.gainNow(); got != c.want {
 			t.Errorf("%s: runs at %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -254,7 +262,7 @@ func steep(t *testing.T) *sensitivity.Profile {
 func TestTheNotesOfAJobNameWhatIsWrongWithItsProfile(t *testing.T) {
 	j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
 	tenants := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, nil).tenants
-	if want := "gets the proportional share: not found"; !slices.ContainsFunc(tenants, func(t tenant) bool { return t.note == want }) {
+	if want := "gets the proportional share: not found"; !slices.ContainsFunc(tenants, func(t *tenant) bool { return t.note == want }) {
 		t.Errorf("note %q, want %q", tenants[0].note, want)
 	}
 }

@@ -1,0 +1,154 @@
+package bridge
+
+import (
+	"fmt"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// tenant is a job as a round takes it up: with what its comment says, what is remembered of it, and how it runs.
+type tenant struct {
+	*Job
+	said  *comment
+	ours  bool   // it carries our word and is in a managed partition
+	alone string // why a round does not touch it all the same
+
+	stamp   *stamp               // what its extra field says; nil: not read yet
+	holds   *policy.Placement    // while it runs
+	hall    *hall                // in which the rest was worked out
+	on      []int                // the nodes that it holds, as the hall counts them
+	profile *sensitivity.Profile // nil: none that can be used
+	gain    float64              // at which it runs; 0 while it waits
+	note    string               // what its user should mend
+
+	// record is what is remembered of it up to the observation, and while the round acts up to what was seen since.
+	record *Record
+}
+
+// comment is what the comment of a job says.
+type comment struct {
+	text    string
+	managed bool
+	word    Word
+	wrong   error   // with the word
+	asks    *lookup // for its profile; nil: for none that could be had
+}
+
+// lookup is what was found under the name of a profile.
+type lookup struct {
+	name    string
+	sight   int // when that was
+	profile *sensitivity.Profile
+	err     error
+}
+
+// reader knows the jobs of the last observation, so that a round reads only what has changed. It believes nothing before it has compared
+// what that rests on; to lose it costs time and nothing else.
+type reader struct {
+	sight   int // counts observations
+	hall    *hall
+	jobs    []*tenant // ascending in ID
+	lookups map[string]*lookup
+}
+
+// spare is how many lookups of names that are gone may be kept, beyond as many as there are jobs.
+const spare = 64
+
+// read reads the jobs of an observation.
+func (r *Runner) read(jobs []*Job) []*tenant {
+	last, now := r.reader.jobs, make([]*tenant, 0, len(jobs))
+	for _, j := range jobs {
+		for len(last) > 0 && last[0].ID < j.ID {
+			last = last[1:]
+		}
+		switch {
+		case len(last) == 0 || last[0].ID != j.ID:
+			now = append(now, r.readJob(j, &tenant{}))
+		case last[0].Job != j:
+			now = append(now, r.readJob(j, last[0]))
+		default:
+			now = append(now, last[0])
+		}
+	}
+	r.reader.jobs = now
+	return now
+}
+
+// readJob reads a job that has changed. What was read of it before stands where the text is the same.
+func (r *Runner) readJob(j *Job, before *tenant) *tenant {
+	t := &tenant{Job: j, said: before.said}
+	if t.said == nil || t.said.text != j.Comment {
+		t.said = r.readComment(j.Comment)
+	}
+	if before.stamp != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs {
+		t.stamp = before.stamp
+	}
+	if t.ours = j.State != Finished && t.said.managed && r.manages(j.Partition); t.ours {
+		t.alone = leftAlone(j)
+	}
+	if j.State == Running {
+		t.holds = &policy.Placement{Nodes: j.Runs.Nodes, PerNode: j.Runs.PerNode}
+	}
+	return t
+}
+
+func (r *Runner) readComment(text string) *comment {
+	c := &comment{text: text, managed: Managed(text)}
+	c.word, c.wrong = ParseComment(text)
+	if c.wrong == nil && c.word.Profile != "" {
+		c.asks = r.reader.lookup(c.word.Profile)
+	}
+	return c
+}
+
+// lookup is the one for that name. When there are many of names that nobody asks for any more, all are forgotten.
+func (r *reader) lookup(name string) *lookup {
+	if r.lookups == nil || len(r.lookups) > 2*len(r.jobs)+spare {
+		r.lookups = map[string]*lookup{}
+	}
+	if r.lookups[name] == nil {
+		r.lookups[name] = &lookup{name: name}
+	}
+	return r.lookups[name]
+}
+
+// stamped is what the job's extra field says.
+func (t *tenant) stamped() *stamp {
+	if t.stamp == nil {
+		s := readStamp(t.Job)
+		t.stamp = &s
+	}
+	return t.stamp
+}
+
+// equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or the profile costs
+// it no more than that: it then gets the proportional share, and its user is told why.
+func (r *Runner) equip(t *tenant) {
+	profile, err := r.profile(t.said)
+	t.note = ""
+	if err != nil {
+		t.note = fmt.Sprintf("gets the proportional share: %v", err)
+	}
+	if t.hall == r.reader.hall && t.profile == profile {
+		return
+	}
+	t.hall, t.profile = r.reader.hall, profile
+	if t.State == Running {
+		t.on = t.hall.find(t.Runs.Nodes)
+		t.gain = t.gainNow()
+	}
+}
+
+// profile is the one that a comment asks for. Each is looked up once in a round, whoever asks.
+func (r *Runner) profile(said *comment) (*sensitivity.Profile, error) {
+	l := said.asks
+	if l == nil {
+		return nil, said.wrong
+	}
+	if l.sight != r.reader.sight {
+		l.sight = r.reader.sight
+		l.profile, l.err = r.Profiles(l.name)
+	}
+	return l.profile, l.err
+}
