@@ -31,14 +31,27 @@ func (c *Clock) Now() time.Time {
 }
 
 // At plans an event; a moment that has passed means the next time that the clock moves. The event must not sleep.
-func (c *Clock) At(moment time.Time, do func()) {
+func (c *Clock) At(moment time.Time, do func()) { c.plan(moment, do) }
+
+func (c *Clock) plan(moment time.Time, do func()) *event {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if moment.Before(c.now) {
 		moment = c.now
 	}
 	c.count++
-	heap.Push(&c.planned, event{at: moment, seq: c.count, do: do})
+	e := &event{at: moment, seq: c.count, do: do}
+	heap.Push(&c.planned, e)
+	return e
+}
+
+// drop takes back what was planned. An event that has run, or nil, needs no taking back.
+func (c *Clock) drop(e *event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e != nil && e.place >= 0 {
+		heap.Remove(&c.planned, e.place)
+	}
 }
 
 // AfterEach has watch called after every event, for example to check Invariants.
@@ -81,23 +94,23 @@ func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // next takes the first event not after until, and sets the clock to its moment; without one it sets the clock to until.
-func (c *Clock) next(until time.Time) (event, bool) {
+func (c *Clock) next(until time.Time) (*event, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.planned) == 0 || c.planned[0].at.After(until) {
 		if until.After(c.now) {
 			c.now = until
 		}
-		return event{}, false
+		return nil, false
 	}
-	first := heap.Pop(&c.planned).(event)
+	first := heap.Pop(&c.planned).(*event)
 	if first.at.After(c.now) {
 		c.now = first.at
 	}
 	return first, true
 }
 
-func (c *Clock) run(e event) {
+func (c *Clock) run(e *event) {
 	e.do()
 	for _, watch := range c.watchers() {
 		watch()
@@ -115,10 +128,12 @@ type event struct {
 	at  time.Time
 	seq uint64
 	do  func()
+
+	place int // in the heap; negative: it has run, or was dropped
 }
 
 // events is a heap, the earliest first.
-type events []event
+type events []*event
 
 func (e events) Len() int { return len(e) }
 func (e events) Less(i, k int) bool {
@@ -127,12 +142,19 @@ func (e events) Less(i, k int) bool {
 	}
 	return e[i].seq < e[k].seq
 }
-func (e events) Swap(i, k int) { e[i], e[k] = e[k], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e events) Swap(i, k int) {
+	e[i], e[k] = e[k], e[i]
+	e[i].place, e[k].place = i, k
+}
+func (e *events) Push(x any) {
+	x.(*event).place = len(*e)
+	*e = append(*e, x.(*event))
+}
 func (e *events) Pop() any {
 	old := *e
 	last := old[len(old)-1]
-	old[len(old)-1] = event{} // lets go of the closure
+	old[len(old)-1] = nil // lets go of the closure
 	*e = old[:len(old)-1]
+	last.place = -1
 	return last
 }

@@ -38,6 +38,25 @@ func TestAnEventRunsAtItsMomentAndMayPlanOthers(t *testing.T) {
 	}
 }
 
+func TestWhatWasDroppedDoesNotRunAndAllElseDoesInItsOrder(t *testing.T) {
+	clock := NewClock(noon)
+	var planned []*event
+	var ran []int
+	for i := range 20 {
+		planned = append(planned, clock.plan(noon.Add(time.Duration(i*7%20)*time.Second), func() { ran = append(ran, i*7%20) }))
+	}
+	for _, i := range []int{0, 19, 7, 8, 7} { // one of them twice
+		clock.drop(planned[i])
+	}
+	clock.Advance(10 * time.Second)
+	clock.drop(planned[1]) // has run
+	clock.drop(nil)
+	clock.Advance(10 * time.Second)
+	if want := []int{1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 14, 15, 17, 18, 19}; !slices.Equal(ran, want) {
+		t.Errorf("ran %v, want %v", ran, want)
+	}
+}
+
 func TestASleepEndsWithItsContextAtTheMomentOfTheCancel(t *testing.T) {
 	clock := NewClock(noon)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -130,7 +130,11 @@ func (s *Slurm) History(id int) (History, bool) {
 	if id < 1 || id > len(s.jobs) {
 		return History{}, false
 	}
-	history := s.jobs[id-1].told()
+	e := &s.jobs[id-1]
+	if e.job == nil {
+		return History{Job: id, Ended: e.ended, End: e.end}, true
+	}
+	history := e.told()
 	history.Runs = slices.Clone(history.Runs)
 	return history, true
 }

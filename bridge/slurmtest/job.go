@@ -119,7 +119,7 @@ type job struct {
 	shown *bridge.Job // as it was observed last; nil: it has changed since, by more than time and the scheduler's passes
 
 	begin     time.Time
-	wake      time.Time // the earliest planned look at begin; zero: none
+	wake      *event // the planned look at begin; nil: none
 	submitted time.Time
 	freed     time.Time // when its last run was torn down
 	restarts  int

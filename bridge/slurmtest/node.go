@@ -30,6 +30,11 @@ func (n *node) seen() bridge.Node {
 	return seen
 }
 
+// looksLike says whether the node would be seen as it was.
+func (n *node) looksLike(seen *bridge.Node) bool {
+	return seen.Allocated == n.allocated && seen.Completing == (n.completing > 0) && seen.Closed == n.closed
+}
+
 func (n *node) free() gres.Vector { return n.fixed.Total.Minus(n.allocated) }
 
 // open says whether the scheduler may start something here now.

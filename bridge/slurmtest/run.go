@@ -10,13 +10,13 @@ import (
 var zero time.Time
 
 // later plans something in this life of the job; a start or stop before that voids it.
-func (s *Slurm) later(d time.Duration, j *job, do func(*job)) {
+func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
 	life := j.life
 	s.clock.At(s.clock.Now().Add(d), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if j.life == life {
-			do(j)
+			do(s, j)
 		}
 	})
 }
@@ -76,11 +76,11 @@ func rate(j *job) float64 {
 func (s *Slurm) planEnd(j *job) {
 	now, work := s.clock.Now(), j.spec.Work
 	if limit := j.spec.TimeLimit; limit > 0 {
-		s.later(j.run.started.Add(limit).Sub(now), j, func(j *job) { s.terminate(j, TimedOut) })
+		s.later(j.run.started.Add(limit).Sub(now), j, (*Slurm).timeOut)
 	}
 	if work.Length > 0 && j.run.rate > 0 {
 		left := time.Duration(float64(work.Length-j.done)/j.run.rate) + 1 // rounded up: at the end nothing is left
-		s.later(j.run.since.Add(left).Sub(now), j, s.finish)
+		s.later(j.run.since.Add(left).Sub(now), j, (*Slurm).finish)
 	}
 }
 
@@ -140,7 +140,7 @@ func (s *Slurm) save(j *job) {
 	j.saves = now.Add(j.spec.Work.Save)
 	j.life++ // its planned end is void
 	s.planEnd(j)
-	s.later(j.spec.Work.Save, j, s.saved)
+	s.later(j.spec.Work.Save, j, (*Slurm).saved)
 }
 
 // saved is the exit with the requeue code: without the requeue flag it is an ordinary failure, and the job is lost.
@@ -152,6 +152,9 @@ func (s *Slurm) saved(j *job) {
 		s.leave(j, Failed, s.options.Teardown)
 	}
 }
+
+// timeOut is the end of the time limit.
+func (s *Slurm) timeOut(j *job) { s.terminate(j, TimedOut) }
 
 // terminate is SIGTERM and, after KillWait, SIGKILL.
 func (s *Slurm) terminate(j *job, end End) {
@@ -200,7 +203,7 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 		n.completing++
 	}
 	j.life++
-	s.later(teardown, j, s.freed)
+	s.later(teardown, j, (*Slurm).freed)
 }
 
 // freed is the end of the teardown: the nodes are free, and a requeued job is back in the queue.
@@ -233,6 +236,7 @@ func (s *Slurm) requeued(j *job) {
 func (s *Slurm) retire(j *job) {
 	j.state = bridge.Finished
 	s.consider(j)
+	s.clock.drop(j.wake)
 	j.history.Ended, j.history.End = s.clock.Now(), j.end
 	if s.ended++; s.ended > len(s.alive)/2 { // also where nobody observes
 		s.sweep()
@@ -244,16 +248,9 @@ func (s *Slurm) retire(j *job) {
 	delete(s.afters, j.id)
 	j.spec.Work.Rate = nil // it may hold on to a profile
 	if s.options.Ended != nil {
-		s.options.Ended(j.handOver())
+		s.jobs[j.id-1] = entry{ended: j.history.Ended, end: j.end}
+		s.options.Ended(j.told())
 	}
-}
-
-// handOver is the history of a job that is over, of which no more remains here than that and when it ended.
-func (j *job) handOver() History {
-	history := j.told()
-	j.spec, j.own, j.request, j.extra = Spec{}, bridge.Request{}, bridge.Request{}, ""
-	j.history = History{Job: j.id, Ended: history.Ended, End: history.End}
-	return history
 }
 
 // told is the history as far as it goes.

@@ -15,11 +15,7 @@ func (s *Slurm) wake() {
 		return
 	}
 	s.awaited = true
-	s.clock.At(s.clock.Now().Add(s.options.SchedulerDelay), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.pass()
-	})
+	s.clock.At(s.clock.Now().Add(s.options.SchedulerDelay), s.look)
 }
 
 // touch says that the job was changed: its reason is gone until the scheduler has looked again.
@@ -53,19 +49,23 @@ func (s *Slurm) consider(j *job) {
 // lookAtBegin plans to consider the job when its begin time has come. A lease that is renewed again and again leaves one such
 // plan behind, not one for each renewal: the plan made first looks how far the lease has moved.
 func (s *Slurm) lookAtBegin(j *job) {
-	if !j.wake.IsZero() && !j.wake.After(j.begin) {
+	if j.wake != nil && !j.wake.at.After(j.begin) {
 		return
 	}
-	planned := j.begin
-	j.wake = planned
-	s.clock.At(planned, func() {
+	s.clock.drop(j.wake)
+	j.wake = s.clock.plan(j.begin, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if j.wake.Equal(planned) {
-			j.wake = zero
-			s.consider(j)
-		}
+		j.wake = nil
+		s.consider(j)
 	})
+}
+
+// look is a pass when its time has come.
+func (s *Slurm) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pass()
 }
 
 // pass is one look at the queue: every job in turn, whatever fits starts.

@@ -72,7 +72,8 @@ type Slurm struct {
 	mu      sync.Mutex
 	nodes   []*node        // ascending in name
 	byName  map[string]int // index in nodes
-	jobs    []*job         // all ever; the job's ID is its index + 1
+	shown   []bridge.Node  // the nodes as they were observed last
+	jobs    []entry        // all ever; the job's ID is its index + 1
 	alive   []*job         // ascending in ID: waiting, running or completing; may hold ended ones until swept
 	ended   int            // how many of alive have ended
 	queue   []*job         // ascending in ID: what the scheduler may start
@@ -80,6 +81,15 @@ type Slurm struct {
 	awaited bool           // a scheduler pass is planned
 	passes  int
 }
+
+// entry is a job, or what is left of one whose history was handed over.
+type entry struct {
+	*job  // nil: handed over
+	ended time.Time
+	end   End
+}
+
+func (e *entry) over() bool { return e.job == nil || e.gone() }
 
 var _ bridge.Slurm = (*Slurm)(nil)
 
@@ -105,18 +115,28 @@ func (s *Slurm) Observe(ctx context.Context) (bridge.Observed, error) {
 	defer s.mu.Unlock()
 	s.sweep()
 	now := s.clock.Now()
-	observed := bridge.Observed{
-		At:    now,
-		Nodes: make([]bridge.Node, 0, len(s.nodes)),
-		Jobs:  make([]*bridge.Job, 0, len(s.alive)),
-	}
-	for _, n := range s.nodes {
-		observed.Nodes = append(observed.Nodes, n.seen())
-	}
+	observed := bridge.Observed{At: now, Nodes: s.servers(), Jobs: make([]*bridge.Job, 0, len(s.alive))}
 	for _, j := range s.alive {
 		observed.Jobs = append(observed.Jobs, s.view(j, now))
 	}
 	return observed, nil
+}
+
+// servers are the nodes as the port shows them: the same list as last time as long as all of them are what they were.
+func (s *Slurm) servers() []bridge.Node {
+	for i := range s.shown {
+		if !s.nodes[i].looksLike(&s.shown[i]) {
+			s.shown = nil
+			break
+		}
+	}
+	if s.shown == nil {
+		s.shown = make([]bridge.Node, 0, len(s.nodes))
+		for _, n := range s.nodes {
+			s.shown = append(s.shown, n.seen())
+		}
+	}
+	return s.shown
 }
 
 // sweep takes ended jobs out of alive.
@@ -147,9 +167,12 @@ func (s *Slurm) known(id int) (*job, error) {
 	if id < 1 || id > len(s.jobs) {
 		return nil, bridge.ErrGone
 	}
-	j := s.jobs[id-1]
-	if j.gone() && s.clock.Now().Sub(j.history.Ended) >= s.options.MinJobAge {
+	e := s.jobs[id-1]
+	if e.job == nil {
+		e.job = &job{id: id, state: bridge.Finished, history: History{Ended: e.ended}}
+	}
+	if e.gone() && s.clock.Now().Sub(e.history.Ended) >= s.options.MinJobAge {
 		return nil, bridge.ErrGone
 	}
-	return j, nil
+	return e.job, nil
 }

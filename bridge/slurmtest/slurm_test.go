@@ -169,6 +169,46 @@ func TestALeaseThatIsMovedToAndFroLeavesNoMorePlansThanItLasts(t *testing.T) {
 	}
 }
 
+func TestALeaseThatWasRenewedOnceLapsesWhenItSays(t *testing.T) {
+	s := newSite(t, Options{})
+	id := s.submit(Spec{Request: gpus(1), Lease: 100 * time.Second})
+	s.clock.Advance(50 * time.Second)
+	s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: noon.Add(150 * time.Second), Request: s.job(id).Request}))
+	s.clock.Advance(99 * time.Second)
+	if j := s.job(id); j.State != bridge.Pending {
+		t.Errorf("%s a second before its lease ends", j.State)
+	}
+	s.clock.Advance(3 * time.Second)
+	if j := s.job(id); j.State != bridge.Running {
+		t.Errorf("%s after the end of its lease", j.State)
+	}
+}
+
+func TestAJobWhoseHistoryWasHandedOverIsForgottenLikeAnyOther(t *testing.T) {
+	var told []History
+	s := newSite(t, Options{Ended: func(h History) { told = append(told, h) }})
+	id := s.submit(Spec{Request: gpus(1), Work: Work{Length: time.Minute}})
+	s.clock.Advance(2 * time.Minute)
+	if len(told) != 1 || told[0].Job != id || told[0].End != Completed || len(told[0].Runs) != 1 || told[0].Done != time.Minute {
+		t.Fatalf("told of %+v", told)
+	}
+	if h := s.history(id); h.Job != id || h.End != Completed || !h.Ended.Equal(told[0].Ended) {
+		t.Errorf("remains: %+v", h)
+	}
+	if next := s.job(s.submit(Spec{Request: gpus(1), After: id})); next.Dependency {
+		t.Error("a job waits for one that is over")
+	}
+	update := bridge.Update{Job: id, Request: gpus(1)}
+	s.clock.Advance(3 * time.Minute)
+	if err := s.Slurm.Update(context.Background(), update); !errors.Is(err, bridge.ErrNotPending) {
+		t.Errorf("four minutes after its end: %v", err)
+	}
+	s.clock.Advance(2 * time.Minute)
+	if err := s.Slurm.Update(context.Background(), update); !errors.Is(err, bridge.ErrGone) {
+		t.Errorf("six minutes after its end: %v", err)
+	}
+}
+
 func TestAPinOfMoreNodesThanNeededIsAChoice(t *testing.T) {
 	s := newSite(t, Options{Nodes: Rack(3, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")})
 	for _, name := range []string{"n2", "n3"} {
@@ -635,6 +675,16 @@ func TestALeaseDoesNotShortenTheUsersOwnBeginTime(t *testing.T) {
 	}
 }
 
+func TestAJobThatIsOverLeavesNothingPlanned(t *testing.T) {
+	s := newSite(t, Options{})
+	s.submit(Spec{Request: gpus(1), Begin: noon.Add(time.Minute), Work: Work{Length: time.Minute}})
+	s.Cancel(s.submit(Spec{Request: gpus(1), Lease: time.Hour}))
+	s.clock.Advance(3 * time.Minute)
+	if next, more := s.clock.Next(); more {
+		t.Errorf("all is over, and something is planned for %s", next)
+	}
+}
+
 func TestInvariantsSeeABookedAmountThatNobodyHolds(t *testing.T) {
 	clock := NewClock(noon)
 	s := New(clock, Options{Nodes: Rack(1, gres.Vector{GPUs: 8, CPUs: 24, Memory: 1000}, "synergy")})
@@ -642,7 +692,7 @@ func TestInvariantsSeeABookedAmountThatNobodyHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.Advance(2 * time.Second)
-	n, j := s.nodes[0], s.jobs[0]
+	n, j := s.nodes[0], s.jobs[0].job
 	for _, c := range []struct {
 		name  string
 		spoil func()

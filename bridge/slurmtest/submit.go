@@ -23,7 +23,7 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 	if err := s.possible(j); err != nil {
 		return 0, fmt.Errorf("submit %q: %w", spec.Name, err)
 	}
-	s.jobs = append(s.jobs, j)
+	s.jobs = append(s.jobs, entry{job: j})
 	s.alive = append(s.alive, j)
 	s.await(j)
 	s.consider(j)
@@ -59,7 +59,7 @@ func stamp(spec Spec) string {
 
 // await makes the job wait for the one that it depends on, if that lives.
 func (s *Slurm) await(j *job) {
-	if j.spec.After < 1 || j.spec.After >= j.id || s.jobs[j.spec.After-1].gone() {
+	if j.spec.After < 1 || j.spec.After >= j.id || s.jobs[j.spec.After-1].over() {
 		return
 	}
 	j.waits = true
