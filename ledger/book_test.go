@@ -239,8 +239,7 @@ func TestWhatIsSettledIsLoaded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		files++
 		path := filepath.Join(dir, fmt.Sprint(files))
-		var settled bridge.Records
-		settled = rapid.SliceOfNDistinct(rapid.Custom(drawRecord), 0, 20, func(r *bridge.Record) int { return r.Job }).Draw(t, "records")
+		settled := bridge.Records(rapid.SliceOfNDistinct(rapid.Custom(drawRecord), 0, 20, func(r *bridge.Record) int { return r.Job }).Draw(t, "records"))
 		slices.SortFunc(settled, func(a, b *bridge.Record) int { return cmp.Compare(a.Job, b.Job) })
 		book, err := ledger.Open(path, ledger.Options{})
 		if err != nil {
