@@ -54,7 +54,7 @@ func (s *step) open() bool { return s.stage != done && s.stage != failed }
 // acting is the state of one act.
 type acting struct {
 	*turn
-	steps []*step
+	steps []step
 	at    time.Time // of the last look
 	nodes []Node    // as last seen, ascending in name
 	until time.Time // when the next round is due
@@ -63,14 +63,15 @@ type acting struct {
 func newActing(t *turn) *acting {
 	a := &acting{
 		turn: t, at: t.scene.at, nodes: t.scene.nodes, until: t.began.Add(t.Settings.Round),
+		steps: make([]step, len(t.report.Steps)),
 	}
-	for k := range t.report.Steps {
-		s := &step{Step: &t.report.Steps[k], since: t.Clock.Now()}
+	for k := range a.steps {
+		s := &a.steps[k]
+		s.Step, s.since = &t.report.Steps[k], t.Clock.Now()
 		s.tenant = t.scene.find(s.Job)
 		if s.Verb == Preempt {
 			s.from = s.tenant.Runs.Nodes
 		}
-		a.steps = append(a.steps, s)
 	}
 	return a
 }
@@ -156,7 +157,7 @@ func (a *acting) follow(ctx context.Context) error {
 		if err := a.advance(ctx); err != nil {
 			return err
 		}
-		if len(a.filter((*step).open)) == 0 {
+		if !a.anyOpen() {
 			return nil
 		}
 		if !a.Clock.Now().Before(a.until) {
@@ -169,6 +170,15 @@ func (a *acting) follow(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+func (a *acting) anyOpen() bool {
+	for k := range a.steps {
+		if a.steps[k].open() {
+			return true
+		}
+	}
+	return false
 }
 
 // look observes the jobs and nodes anew.
@@ -253,12 +263,17 @@ func (a *acting) seeOff(ctx context.Context, s *step) error {
 
 // blocked maps the nodes that a victim has still to leave, or will not leave, to the stage of its step.
 func (a *acting) blocked() map[string]stage {
-	nodes := map[string]stage{}
-	for _, s := range a.steps {
-		if s.Verb == Preempt && s.stage != done {
-			for _, n := range s.from {
-				nodes[n] = max(nodes[n], s.stage)
-			}
+	var nodes map[string]stage // most rounds have no victims
+	for k := range a.steps {
+		s := &a.steps[k]
+		if s.Verb != Preempt || s.stage == done {
+			continue
+		}
+		if nodes == nil {
+			nodes = map[string]stage{}
+		}
+		for _, n := range s.from {
+			nodes[n] = max(nodes[n], s.stage)
 		}
 	}
 	return nodes
@@ -266,14 +281,14 @@ func (a *acting) blocked() map[string]stage {
 
 // dropHopeless gives up the starts whose place a victim will not leave, or whose own last run was not stopped.
 func (a *acting) dropHopeless() {
-	nodes, stays := a.blocked(), map[int]bool{}
-	for _, s := range a.steps {
-		stays[s.Job] = stays[s.Job] || s.Verb == Preempt && s.stage == failed
+	stay := a.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == failed })
+	if len(stay) == 0 {
+		return
 	}
-	for _, s := range a.steps {
-		hopeless := stays[s.Job] || s.Grant != nil &&
-			slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return nodes[n] == failed })
-		if s.Verb == Start && s.stage == begun && hopeless {
+	nodes := a.blocked()
+	for _, s := range a.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun }) {
+		runsOn := slices.ContainsFunc(stay, func(other *step) bool { return other.Job == s.Job })
+		if runsOn || slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return nodes[n] == failed }) {
 			a.fail(s, "its place was not freed")
 		}
 	}
@@ -377,8 +392,8 @@ func (a *acting) reach(s *step, to stage) {
 
 func (a *acting) filter(keep func(*step) bool) []*step {
 	var kept []*step
-	for _, s := range a.steps {
-		if keep(s) {
+	for k := range a.steps {
+		if s := &a.steps[k]; keep(s) {
 			kept = append(kept, s)
 		}
 	}
@@ -391,8 +406,7 @@ func (a *acting) update(ctx context.Context, s *step, u Update) error {
 		return err
 	}
 	j := a.now(s.Job)
-	s.Changes = append(s.Changes, requestChanges(j.Request, u.Request)...)
-	s.Changes = append(s.Changes, Change{"begin_time", moment(j.Begin), moment(u.Begin)})
+	s.Changes = append(requestChanges(s.Changes, &j.Request, &u.Request), Change{"begin_time", moment(j.Begin), moment(u.Begin)})
 	return nil
 }
 
@@ -406,6 +420,9 @@ func moment(t time.Time) string {
 // each does f for every step, a bounded number at a time, and takes those for which it went well to the stage. An error with one
 // job is that step's; the error returned is one that concerns them all.
 func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step) error) error {
+	if len(steps) == 0 {
+		return ctx.Err()
+	}
 	errs := parallel(a.Settings.Parallel, len(steps), func(k int) error { return f(steps[k]) })
 	var fatal error
 	for k, s := range steps {

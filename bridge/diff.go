@@ -63,9 +63,7 @@ func (r *Runner) keepWaiting(t *tenant, now time.Time) Verb {
 
 // sameRequest compares what an update writes.
 func sameRequest(a, b *Request) bool {
-	memory, perCore := a.amount()
-	same, likewise := b.amount()
-	return memory == same && perCore == likewise && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs &&
+	return a.sameMemory(b) && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs &&
 		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin)
 }
 
@@ -109,9 +107,12 @@ func releasing(rec *Record, round int, now time.Time) Update {
 		Extra: stampOf(rec, round, "handed back to Slurm", "").String()}
 }
 
-// requestChanges lists the fields in which two requests differ, in the words of the audit.
-func requestChanges(old, to Request) []Change {
-	var changes []Change
+// requestChanges adds the fields in which two requests differ, in the words of the audit.
+func requestChanges(changes []Change, old, to *Request) []Change {
+	if sameRequest(old, to) {
+		return changes
+	}
+	changes = slices.Grow(changes, 7) // room for all of them, and for the begin time
 	add := func(field, a, b string) {
 		if a != b {
 			changes = append(changes, Change{field, a, b})
@@ -120,10 +121,18 @@ func requestChanges(old, to Request) []Change {
 	add("cpus_per_task", strconv.Itoa(old.CPUsPerTask), strconv.Itoa(to.CPUsPerTask))
 	add("cpus", strconv.Itoa(old.CPUs), strconv.Itoa(to.CPUs))
 	add("cpus_per_node", strconv.Itoa(old.CPUsPerNode), strconv.Itoa(to.CPUsPerNode))
-	add("memory_per_node", old.memory(), to.memory())
+	if !old.sameMemory(to) {
+		add("memory_per_node", old.memory(), to.memory())
+	}
 	add("nodes", strconv.Itoa(old.Nodes), strconv.Itoa(to.Nodes))
 	add("required_nodes", strings.Join(old.Pin, ","), strings.Join(to.Pin, ","))
 	return changes
+}
+
+func (q *Request) sameMemory(other *Request) bool {
+	m, perCore := q.amount()
+	same, likewise := other.amount()
+	return m == same && perCore == likewise
 }
 
 func (q *Request) memory() string {

@@ -96,7 +96,7 @@ func TestTheAuditNamesEveryFieldInTheUsersWords(t *testing.T) {
 		{own, Request{Nodes: 1, CPUsPerTask: 3, CPUs: 4, CPUsPerNode: 5, Memory: 1000},
 			"[{cpus_per_task 2 3} {cpus 2 4} {cpus_per_node 2 5}]"},
 	} {
-		if got := fmt.Sprint(requestChanges(c.old, c.to)); got != c.want {
+		if got := fmt.Sprint(requestChanges(nil, &c.old, &c.to)); got != c.want {
 			t.Errorf("audit %s, want %s", got, c.want)
 		}
 	}
@@ -182,8 +182,8 @@ func TestRequestsAreTheSameExactlyWhenNothingWouldBeWritten(t *testing.T) {
 			a, b := plainRequest(), plainRequest()
 			change(&a)
 			also(&b)
-			if same := len(requestChanges(a, b)) == 0; sameRequest(&a, &b) != same {
-				t.Errorf("%s and %s: the same %t, and %d fields would be written", name, other, !same, len(requestChanges(a, b)))
+			if same := len(requestChanges(nil, &a, &b)) == 0; sameRequest(&a, &b) != same {
+				t.Errorf("%s and %s: the same %t, and %d fields would be written", name, other, !same, len(requestChanges(nil, &a, &b)))
 			}
 		}
 	}

@@ -5,7 +5,13 @@ import "sync"
 // parallel calls f for 0 … n−1, at most width at a time, and returns their errors in that order when all have returned.
 func parallel(width, n int, f func(k int) error) []error {
 	errs := make([]error, n)
-	slots := make(chan struct{}, max(1, width))
+	if width <= 1 || n == 1 {
+		for k := range n {
+			errs[k] = f(k)
+		}
+		return errs
+	}
+	slots := make(chan struct{}, width)
 	var all sync.WaitGroup
 	for k := range n {
 		slots <- struct{}{}

@@ -80,6 +80,7 @@ type turn struct {
 
 func (t *turn) run(ctx context.Context) error {
 	t.mark, t.report.Began, t.report.Shadow = t.began, t.began, t.Settings.Shadow
+	t.report.Phases = make([]Phase, 0, phases)
 	old, intent, err := t.Ledger.Load()
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
@@ -166,6 +167,9 @@ func (t *turn) records() Records {
 	}
 	return records
 }
+
+// phases is how many a round has.
+const phases = 9
 
 // phase ends the phase under way.
 func (t *turn) phase(name string) {
