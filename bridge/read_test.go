@@ -195,11 +195,19 @@ func TestWhatARunnerRemembersChangesNothingThatItSees(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := &site{T: rt, profiles: []*sensitivity.Profile{steep(t), &flat}, settings: Settings{Partitions: []string{"gpu"}, Lease: time.Hour}}
 		old := &Runner{Profiles: s.find}
+		var last, lastWanted policy.Cluster
 		for round := range 8 {
 			s.change()
 			got, want := s.look(old), s.look(&Runner{Profiles: s.find})
 			if !reflect.DeepEqual(got, want) {
 				rt.Fatalf("round %d:\n%+v, want\n%+v", round, got, want)
+			}
+			if !reflect.DeepEqual(last, lastWanted) {
+				rt.Fatalf("after round %d the snapshot before is\n%+v, it was\n%+v", round, last, lastWanted)
+			}
+			if last, lastWanted = got.snapshot, want.snapshot; s.flip("reuse") {
+				old.Reuse(Report{Snapshot: last})
+				last, lastWanted = policy.Cluster{}, policy.Cluster{}
 			}
 		}
 	})

@@ -56,6 +56,7 @@ type Runner struct {
 	Last int
 
 	reader  reader
+	spare   policy.Cluster // memory that nobody else has
 	planner policy.Planner
 }
 
@@ -66,6 +67,10 @@ func (r *Runner) Round(ctx context.Context) (Report, error) {
 	err := t.run(ctx)
 	return t.report, err
 }
+
+// Reuse takes the memory of a report's snapshot for that of a round to come. It is for those who hold many rounds and keep no reports:
+// neither the caller nor the ledger may look at the snapshot any more.
+func (r *Runner) Reuse(report Report) { r.spare = report.Snapshot }
 
 // turn is one round under way.
 type turn struct {

@@ -74,29 +74,44 @@ func (t *tenant) gainNow() float64 {
 func (r *Runner) snapshot(s *scene) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,
-		Jobs: make([]policy.Job, len(s.tenants)), Nodes: make([]policy.Node, len(s.hall.managed)),
+		Jobs: blank(r.spare.Jobs, len(s.tenants)), Nodes: blank(r.spare.Nodes, len(s.hall.managed)),
 	}
-	held := make([]gres.Vector, len(s.hall.managed))
-	for i, t := range s.tenants {
-		r.describe(t, s, &c.Jobs[i])
-		if t.State != Running {
-			continue
-		}
-		for _, place := range t.on {
-			if place != elsewhere {
-				held[place] = held[place].Plus(t.Runs.PerNode)
-			}
-		}
-	}
+	r.spare = policy.Cluster{}
 	for place, i := range s.hall.managed {
 		n := &s.nodes[i]
 		c.Nodes[place] = policy.Node{
-			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed,
-			// Never negative: a tenant may have started between the reading of jobs and of nodes.
-			Foreign: n.Allocated.Minus(held[place]).Max(gres.Vector{}),
+			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed, Foreign: n.Allocated,
 		}
 	}
+	for i, t := range s.tenants {
+		r.describe(t, s, &c.Jobs[i])
+		if t.State == Running {
+			t.takeOff(c.Nodes)
+		}
+	}
+	for i := range c.Nodes {
+		// Never negative: a tenant may have started between the reading of jobs and of nodes.
+		c.Nodes[i].Foreign = c.Nodes[i].Foreign.Max(gres.Vector{})
+	}
 	return c
+}
+
+// blank is a list of so many zero values, in spare memory where there is enough.
+func blank[T any](spare []T, n int) []T {
+	if spare == nil || cap(spare) < n {
+		return make([]T, n, n+cap(spare)/4)
+	}
+	clear(spare[:n])
+	return spare[:n]
+}
+
+// takeOff takes what a tenant holds off what its nodes have given away.
+func (t *tenant) takeOff(nodes []policy.Node) {
+	for _, place := range t.on {
+		if place != elsewhere {
+			nodes[place].Foreign = nodes[place].Foreign.Minus(t.Runs.PerNode)
+		}
+	}
 }
 
 // describe tells the planner what it must know of a tenant.

@@ -59,7 +59,9 @@ func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	if s.Progress != nil && s.run.Held%roundsPerReport == 0 {
 		s.Progress(s.over, at)
 	}
-	return len(report.Plan.Decisions) == 0 || s.content.Of(&report.Snapshot, report.Plan), nil
+	quiet = len(report.Plan.Decisions) == 0 || s.content.Of(&report.Snapshot, report.Plan)
+	s.runner.Reuse(report)
+	return quiet, nil
 }
 
 // skip counts the rounds before the next event without holding them. The last of them has its picture, like the one before.
