@@ -405,6 +405,7 @@ func (a *acting) update(ctx context.Context, s *step, u Update) error {
 	if err := a.Slurm.Update(ctx, u); err != nil {
 		return err
 	}
+	s.tenant.written = u.Extra
 	j := a.now(s.Job)
 	s.Changes = append(requestChanges(s.Changes, &j.Request, &u.Request), Change{"begin_time", moment(j.Begin), moment(u.Begin)})
 	return nil

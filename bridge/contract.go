@@ -3,8 +3,10 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +39,7 @@ var (
 
 // Managed says whether a comment carries our word at all, well formed or not.
 func Managed(comment string) bool {
-	for _, word := range words(comment) {
+	for word := range words(comment) {
 		if name, _, _ := strings.Cut(word, "="); name == "synergy-profile" {
 			return true
 		}
@@ -56,17 +58,17 @@ func ParseComment(comment string) (Word, error) {
 	}
 	var w Word
 	var wrong []error
-	seen := map[string]bool{}
-	for _, word := range words(comment) {
+	var seen []string
+	for word := range words(comment) {
 		name, value, given := strings.Cut(word, "=")
 		if !strings.HasPrefix(name, "synergy-") {
 			continue
 		}
-		if seen[name] {
+		if slices.Contains(seen, name) {
 			wrong = append(wrong, fmt.Errorf("%s: said twice: say it once", name))
 			continue
 		}
-		seen[name] = true
+		seen = append(seen, name)
 		if err := w.set(name, value, given); err != nil {
 			wrong = append(wrong, err)
 		}
@@ -75,8 +77,8 @@ func ParseComment(comment string) (Word, error) {
 }
 
 // words cuts a comment at white space and commas.
-func words(comment string) []string {
-	return strings.FieldsFunc(comment, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+func words(comment string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(comment, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 func (w *Word) set(name, value string, given bool) (err error) {
@@ -121,23 +123,18 @@ func (w *Word) setCheckpoint(value string, given bool) error {
 	return nil
 }
 
-var units = map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}
+var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
 var decimal = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,9})?$`)
 
 func parseLength(value string) (time.Duration, error) {
-	wrong := fmt.Errorf("synergy-length=%.40q: want a number and a unit, s, m, h or d, such as 2.5h", value)
-	if value == "" {
-		return 0, wrong
+	number := value[:max(0, len(value)-1)]
+	unit, known := units[value[len(number):]]
+	if known && decimal.MatchString(number) {
+		n, err := strconv.ParseFloat(number, 64)
+		if length := n * float64(unit); err == nil && length > 0 && length <= float64(maxLength) {
+			return time.Duration(math.Round(length)), nil
+		}
 	}
-	unit, known := units[value[len(value)-1]]
-	number := value[:len(value)-1]
-	if !known || !decimal.MatchString(number) {
-		return 0, wrong
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	if length := n * float64(unit); err == nil && length > 0 && length <= float64(maxLength) {
-		return time.Duration(math.Round(length)), nil
-	}
-	return 0, wrong
+	return 0, fmt.Errorf("synergy-length=%.40q: want a number and a unit, s, m, h or d, such as 2.5h", value)
 }

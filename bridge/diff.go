@@ -55,7 +55,7 @@ func (r *Runner) keepWaiting(t *tenant, now time.Time) Verb {
 	switch {
 	case !sameRequest(&t.Request, &t.record.Own):
 		return Restore
-	case t.Begin.Sub(now) < r.Settings.Lease/2, t.stamped().Job != t.ID:
+	case t.Begin.Sub(now) < r.Settings.Lease/2, !t.told():
 		return Renew
 	}
 	return ""

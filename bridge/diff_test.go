@@ -30,6 +30,7 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		{"half of its lease left", func(j *Job) { j.Begin = noon.Add(450 * time.Second) }, ""},
 		{"less than half of its lease left", func(j *Job) { j.Begin = noon.Add(449 * time.Second) }, Renew},
 		{"nobody told it why it waits", func(j *Job) { j.Extra = `{"v":1,"lua":1}` }, Renew},
+		{"nobody told it anything", func(j *Job) { j.Extra = "" }, Renew},
 		{"it carries the stamp of another job", func(j *Job) { j.Extra = `{"v":1,"job":8}` }, Renew},
 		{"a granted size", func(j *Job) { j.Request.CPUs, j.Request.CPUsPerTask, j.Request.CPUsPerNode = 6, 6, 6 }, Restore},
 		{"granted memory", func(j *Job) { j.Request.Memory = 125000 }, Restore},
@@ -39,7 +40,9 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		j := Job{ID: 7, State: Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`, Request: plainRequest()}
 		c.change(&j)
 		tn := read(j)
-		tn.record = &Record{Job: 7, Own: plainRequest()}
+		if tn.record = (&Record{Job: 7, Own: plainRequest()}); j.Extra != "" {
+			tn.written = `{"v":1,"job":7}`
+		}
 		if got := r.keepWaiting(tn, noon); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}

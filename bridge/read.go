@@ -15,6 +15,7 @@ type tenant struct {
 	alone string // why a round does not touch it all the same
 
 	stamp   *stamp               // what its extra field says; nil: not read yet
+	written string               // what we wrote there last, as far as the runner knows
 	holds   *policy.Placement    // while it runs
 	hall    *hall                // in which the rest was worked out
 	on      []int                // the nodes that it holds, as the hall counts them
@@ -77,7 +78,7 @@ func (r *Runner) read(jobs []*Job) []*tenant {
 
 // readJob reads a job that has changed. What was read of it before stands where the text is the same.
 func (r *Runner) readJob(j *Job, before *tenant) *tenant {
-	t := &tenant{Job: j, said: before.said}
+	t := &tenant{Job: j, said: before.said, written: before.written}
 	if t.said == nil || t.said.text != j.Comment {
 		t.said = r.readComment(j.Comment)
 	}
@@ -120,6 +121,11 @@ func (t *tenant) stamped() *stamp {
 		t.stamp = &s
 	}
 	return t.stamp
+}
+
+// told says that the job carries a stamp of ours: it has been told why it waits.
+func (t *tenant) told() bool {
+	return t.written != "" && t.Extra == t.written || t.stamped().Job == t.ID
 }
 
 // equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or the profile costs
