@@ -40,8 +40,8 @@ test-live: build ## the live suites on a cluster that is started and removed aga
 	@tests/live/with-cluster.sh $(LIVE) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m \
 		./tests/live ./bridge/slurmrest ./bridge/conformance
 
-bench: ## in-process benchmarks: Decide, decoding, Diff
-	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest
+bench: ## in-process benchmarks: Decide, decoding, Diff, simulations
+	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./sim/production ./sim/artifact ./sim/workload ./sim/trace
 
 bench-live: build ## 60 emulated jobs under Slurm alone and under synergy-slurmd, on the same cluster
 	@tests/live/with-cluster.sh synergy-bench 600 go test -tags live,bench -count=1 -v -timeout 60m -run TestBench ./tests/live
