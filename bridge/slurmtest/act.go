@@ -77,7 +77,7 @@ func (s *Slurm) signal(ctx context.Context, id int) error {
 		return bridge.ErrNotRunning
 	}
 	j.requeue = true
-	j.changed()
+	s.changed(j)
 	s.deliver(j)
 	return nil
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // Invariants says which promise of a cluster is broken now: a node over its capacity, a GPU or an amount booked wrongly, a gang
-// that is not whole, a job that runs twice, one that would be observed as it was and has changed. It is nil for ever unless this package is wrong, or a job was started with less
-// than the nodes that it asked for.
+// that is not whole, a job that runs twice, one that would be observed as it was and has changed. It is nil for ever unless this
+// package is wrong, or a job was started with less than the nodes that it asked for.
 func (s *Slurm) Invariants() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var broken []error
+	broken := []error{s.exhibits()}
 	for _, n := range s.nodes {
 		broken = append(broken, n.invariants())
 	}
@@ -26,7 +26,7 @@ func (s *Slurm) Invariants() error {
 			ended++
 			continue
 		}
-		broken = append(broken, j.invariants(), s.shows(j))
+		broken = append(broken, j.invariants())
 	}
 	if ended != s.ended {
 		broken = append(broken, fmt.Errorf("%d jobs have ended, %d are counted", ended, s.ended))
@@ -88,14 +88,23 @@ func (j *job) invariants() error {
 	return nil
 }
 
-// shows compares what would be observed of the job with a new picture of it.
-func (s *Slurm) shows(j *job) error {
+// exhibits compares what would be observed of the jobs with new pictures of them.
+func (s *Slurm) exhibits() error {
 	now := s.clock.Now()
-	if j.shown == nil || !s.stillSo(j, now) {
-		return nil
+	s.expire(now)
+	if listed := s.gallery.jobs; listed != nil && len(listed) != len(s.alive) {
+		return fmt.Errorf("%d jobs are shown of %d", len(listed), len(s.alive))
 	}
-	if is := s.show(j, now); !reflect.DeepEqual(j.shown, is) {
-		return fmt.Errorf("job %d: shown as %+v, is %+v", j.id, *j.shown, *is)
+	for k, j := range s.alive {
+		if s.gallery.jobs != nil && s.gallery.jobs[k] != j.shown {
+			return fmt.Errorf("job %d: its picture is not the one that is shown", j.id)
+		}
+		if j.shown == nil {
+			continue
+		}
+		if is := s.show(j, now); !reflect.DeepEqual(j.shown, is) {
+			return fmt.Errorf("job %d: shown as %+v, is %+v", j.id, *j.shown, *is)
+		}
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ type job struct {
 	touched    int    // Slurm.passes at the last update
 	blocked    string // why the last pass did not start it
 
-	shown *bridge.Job // as it was observed last; nil: it has changed since, by more than time and the scheduler's passes
+	shown *bridge.Job // as it was observed last; nil: it looks different since
 
 	begin     time.Time
 	wake      *event // the planned look at begin; nil: none
@@ -149,22 +149,6 @@ func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 // gone says that nothing is left of the job but its history.
 func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
 
-// changed says that the job looks different from now on.
-func (j *job) changed() { j.shown = nil }
-
-// view is the job as the port shows it: the same as last time as long as nothing about it is different.
-func (s *Slurm) view(j *job, now time.Time) *bridge.Job {
-	if j.shown == nil || !s.stillSo(j, now) {
-		j.shown = s.show(j, now)
-	}
-	return j.shown
-}
-
-// stillSo says whether neither time nor the scheduler has changed how the job looks.
-func (s *Slurm) stillSo(j *job, now time.Time) bool {
-	return j.state != bridge.Pending || j.shown.Reason == s.reason(j, now) && j.shown.Begin.IsZero() != j.begin.After(now)
-}
-
 // show is a new picture of the job.
 func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	seen := &bridge.Job{}
@@ -178,6 +162,7 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 		seen.Reason = s.reason(j, now)
 		if j.begin.After(now) {
 			seen.Begin = j.begin
+			s.gallery.lastsUntil(j.begin)
 		}
 	case bridge.Running:
 		seen.Started, seen.Runs = j.run.started, j.run.seen

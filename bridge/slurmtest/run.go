@@ -187,7 +187,7 @@ func (s *Slurm) lose(j *job) {
 
 // leave ends the run: the job is COMPLETING for as long as the teardown takes. What was not safe is lost.
 func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
-	j.changed()
+	s.changed(j)
 	run := &j.history.Runs[len(j.history.Runs)-1]
 	run.Stop = s.clock.Now()
 	run.Progress, run.Lost = j.done-j.run.before, j.done-j.safe
@@ -197,7 +197,7 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	if end == Requeued {
 		j.state = bridge.Pending
 		j.restarts++
-		j.touched = s.passes
+		s.keepSilent(j)
 	}
 	for _, n := range j.run.nodes {
 		n.completing++

@@ -20,13 +20,36 @@ func (s *Slurm) wake() {
 
 // touch says that the job was changed: its reason is gone until the scheduler has looked again.
 func (s *Slurm) touch(j *job) {
-	j.touched = s.passes
+	s.keepSilent(j)
 	s.consider(j)
+}
+
+// keepSilent takes the job's reason away until the next pass.
+func (s *Slurm) keepSilent(j *job) {
+	j.touched = s.passes
+	s.silent = append(s.silent, j)
+}
+
+// speak ends the silence.
+func (s *Slurm) speak() {
+	for k, j := range s.silent {
+		s.changed(j)
+		s.silent[k] = nil
+	}
+	s.silent = s.silent[:0]
+}
+
+// block says why the pass does not start the job.
+func (s *Slurm) block(j *job, why string) {
+	if j.blocked != why {
+		j.blocked = why
+		s.changed(j)
+	}
 }
 
 // consider puts the job where it belongs: into the queue, or out of it.
 func (s *Slurm) consider(j *job) {
-	j.changed()
+	s.changed(j)
 	s.wake()
 	now := s.clock.Now()
 	waiting := j.state == bridge.Pending && !j.completing && !j.held && !j.waits
@@ -72,23 +95,26 @@ func (s *Slurm) look() {
 func (s *Slurm) pass() {
 	s.awaited = false
 	s.passes++
+	s.speak()
 	var tooBig []shape // what did not fit will not fit later in the same pass
 	var blocked []string
 	for _, j := range slices.Clone(s.queue) {
 		asked, plain := s.shapeOf(j)
 		if plain && slices.Contains(tooBig, asked) {
-			j.blocked = "Priority"
+			s.block(j, "Priority")
 			continue
 		}
-		if s.try(j) {
+		why := s.try(j)
+		if why == "" {
 			continue
 		}
 		if plain {
 			tooBig = append(tooBig, asked)
 		}
-		if j.blocked == "Resources" && slices.Contains(blocked, j.spec.Partition) && len(j.request.Pin) == 0 {
-			j.blocked = "Priority"
+		if why == "Resources" && slices.Contains(blocked, j.spec.Partition) && len(j.request.Pin) == 0 {
+			why = "Priority"
 		}
+		s.block(j, why)
 		blocked = append(blocked, j.spec.Partition)
 	}
 }
@@ -107,19 +133,17 @@ func (s *Slurm) shapeOf(j *job) (shape, bool) {
 	return shape{j.spec.Partition, s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
 }
 
-// try starts the job if it fits, or says in blocked why not.
-func (s *Slurm) try(j *job) bool {
+// try starts the job if it fits, or says why not.
+func (s *Slurm) try(j *job) (why string) {
 	perNode := s.perNode(j.request)
-	if j.blocked = s.hopeless(j, perNode); j.blocked != "" {
-		return false
+	if why := s.hopeless(j, perNode); why != "" {
+		return why
 	}
 	nodes, why := s.choose(j, perNode)
-	if why != "" {
-		j.blocked = why
-		return false
+	if why == "" {
+		s.start(j, nodes, perNode)
 	}
-	s.start(j, nodes, perNode)
-	return true
+	return why
 }
 
 // hopeless says why the job could never run as it is, which Slurm finds out only now. For memory or GPUs that its nodes do not

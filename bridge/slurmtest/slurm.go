@@ -72,7 +72,6 @@ type Slurm struct {
 	mu      sync.Mutex
 	nodes   []*node        // ascending in name
 	byName  map[string]int // index in nodes
-	shown   []bridge.Node  // the nodes as they were observed last
 	jobs    []entry        // all ever; the job's ID is its index + 1
 	alive   []*job         // ascending in ID: waiting, running or completing; may hold ended ones until swept
 	ended   int            // how many of alive have ended
@@ -80,6 +79,8 @@ type Slurm struct {
 	afters  map[int][]*job // who waits for the end of a job
 	awaited bool           // a scheduler pass is planned
 	passes  int
+	silent  []*job // those that no pass has looked at since they were changed
+	gallery gallery
 }
 
 // entry is a job, or what is left of one whose history was handed over.
@@ -115,28 +116,7 @@ func (s *Slurm) Observe(ctx context.Context) (bridge.Observed, error) {
 	defer s.mu.Unlock()
 	s.sweep()
 	now := s.clock.Now()
-	observed := bridge.Observed{At: now, Nodes: s.servers(), Jobs: make([]*bridge.Job, 0, len(s.alive))}
-	for _, j := range s.alive {
-		observed.Jobs = append(observed.Jobs, s.view(j, now))
-	}
-	return observed, nil
-}
-
-// servers are the nodes as the port shows them: the same list as last time as long as all of them are what they were.
-func (s *Slurm) servers() []bridge.Node {
-	for i := range s.shown {
-		if !s.nodes[i].looksLike(&s.shown[i]) {
-			s.shown = nil
-			break
-		}
-	}
-	if s.shown == nil {
-		s.shown = make([]bridge.Node, 0, len(s.nodes))
-		for _, n := range s.nodes {
-			s.shown = append(s.shown, n.seen())
-		}
-	}
-	return s.shown
+	return bridge.Observed{At: now, Nodes: s.servers(), Jobs: s.pictures(now)}, nil
 }
 
 // sweep takes ended jobs out of alive.

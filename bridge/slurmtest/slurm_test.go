@@ -184,6 +184,21 @@ func TestALeaseThatWasRenewedOnceLapsesWhenItSays(t *testing.T) {
 	}
 }
 
+func TestARequeuedJobHasNoReasonUntilTheSchedulerHasLookedAgain(t *testing.T) {
+	s := newSite(t, Options{Teardown: -1})
+	id := s.submit(Spec{Request: gpus(1)})
+	s.clock.Advance(2 * time.Second)
+	s.must(s.Slurm.Requeue(context.Background(), id))
+	s.clock.Advance(0)
+	if j := s.job(id); j.State != bridge.Pending || j.Completing || j.Reason != "" {
+		t.Errorf("just requeued it is %+v", j)
+	}
+	s.clock.Advance(2 * time.Second)
+	if j := s.job(id); j.Reason != "BeginTime" {
+		t.Errorf("two seconds later it waits for %q", j.Reason)
+	}
+}
+
 func TestAJobWhoseHistoryWasHandedOverIsForgottenLikeAnyOther(t *testing.T) {
 	var told []History
 	s := newSite(t, Options{Ended: func(h History) { told = append(told, h) }})

@@ -25,6 +25,7 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 	}
 	s.jobs = append(s.jobs, entry{job: j})
 	s.alive = append(s.alive, j)
+	s.keepSilent(j)
 	s.await(j)
 	s.consider(j)
 	return j.id, nil
@@ -36,7 +37,7 @@ func (s *Slurm) newJob(spec Spec) *job {
 	j := &job{
 		id: id, spec: spec, own: spec.Request, request: spec.Request, extra: spec.Extra,
 		state: bridge.Pending, held: spec.Held, requeue: !spec.NoRequeue,
-		begin: spec.Begin, submitted: now, touched: s.passes,
+		begin: spec.Begin, submitted: now,
 		history: History{Job: id, Name: spec.Name, Submitted: now},
 	}
 	if spec.Lease > 0 {
@@ -77,7 +78,7 @@ func (s *Slurm) Cancel(id int) {
 	switch {
 	case j.completing:
 		j.state, j.end = bridge.Finished, Cancelled
-		j.changed()
+		s.changed(j)
 	case j.state == bridge.Running:
 		s.terminate(j, Cancelled)
 	default:
