@@ -74,7 +74,7 @@ func (t *tenant) gainNow() float64 {
 func (r *Runner) snapshot(s *scene) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,
-		Jobs: room(r.spare.Jobs, len(s.tenants)), Nodes: room(r.spare.Nodes, len(s.hall.managed)),
+		Jobs: blank(r.spare.Jobs, len(s.tenants)), Nodes: blank(r.spare.Nodes, len(s.hall.managed)),
 	}
 	r.spare = policy.Cluster{}
 	for place, i := range s.hall.managed {
@@ -96,11 +96,12 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 	return c
 }
 
-// room is a list of so many, in spare memory where there is enough. What stood there is still in it.
-func room[T any](spare []T, n int) []T {
+// blank is a list of so many zero values, in spare memory where there is enough.
+func blank[T any](spare []T, n int) []T {
 	if spare == nil || cap(spare) < n {
 		return make([]T, n, n+cap(spare)/4)
 	}
+	clear(spare[:n])
 	return spare[:n]
 }
 
@@ -113,7 +114,7 @@ func (t *tenant) takeOff(nodes []policy.Node) {
 	}
 }
 
-// describe tells the planner what it must know of a tenant. It writes every field, since j may be what another round left.
+// describe tells the planner what it must know of a tenant.
 func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 	rec, own, word := t.record, &t.record.Own, &t.said.word
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
@@ -121,11 +122,11 @@ func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, word.Saves
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t)
-	if t.State == Running {
-		j.Running, j.Started, j.Fixed, j.Barred = t.holds, t.Started, r.mustStay(t, s.at), ""
-	} else {
-		j.Running, j.Started, j.Fixed, j.Barred = nil, time.Time{}, false, r.barred(t, s.at)
+	if t.State != Running {
+		j.Barred = r.barred(t, s.at)
+		return
 	}
+	j.Running, j.Started, j.Fixed = t.holds, t.Started, r.mustStay(t, s.at)
 }
 
 // mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.

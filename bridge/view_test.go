@@ -3,7 +3,6 @@ package bridge
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -216,43 +215,6 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 // described is what the planner is told of a job at noon.
 func described(r *Runner, t *tenant) (j policy.Job) {
 	r.describe(t, &scene{at: noon, hall: &hall{}}, &j)
-	return j
-}
-
-func TestNothingOfAnotherJobIsLeftInWhatThePlannerIsTold(t *testing.T) {
-	for _, state := range []State{Pending, Running} {
-		tn := read(Job{ID: 7, State: state, Request: plainRequest()})
-		got := full(t)
-		viewer().describe(tn, &scene{at: noon, hall: &hall{}}, &got)
-		if want := described(viewer(), tn); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: told\n%+v, want\n%+v", state, got, want)
-		}
-	}
-}
-
-// full is a job of which no field is empty.
-func full(t *testing.T) (j policy.Job) {
-	fields := reflect.ValueOf(&j).Elem()
-	for i := range fields.NumField() {
-		switch f := fields.Field(i); f.Kind() {
-		case reflect.Int, reflect.Int64:
-			f.SetInt(99)
-		case reflect.Float64:
-			f.SetFloat(99)
-		case reflect.Bool:
-			f.SetBool(true)
-		case reflect.String:
-			f.SetString("another's")
-		case reflect.Slice:
-			f.Set(reflect.ValueOf([]string{"another's"}))
-		case reflect.Pointer:
-			f.Set(reflect.New(f.Type().Elem()))
-		case reflect.Struct:
-			f.Set(reflect.ValueOf(noon))
-		default:
-			t.Fatalf("no idea how to fill in %s", fields.Type().Field(i).Name)
-		}
-	}
 	return j
 }
 
