@@ -7,12 +7,14 @@ here=$(cd "$(dirname "$0")" && pwd)
 REPO=$(cd "$here/../.." && pwd)
 PROJECT=${PROJECT:-synergy}
 NODES=${NODES:-4}
+PER_CONTAINER=${PER_CONTAINER:-1}
 NODE_CPUS=${NODE_CPUS:-24}
 NODE_MEMORY=${NODE_MEMORY:-500000}
 NODE_GPUS=${NODE_GPUS:-8}
 LEASE=${LEASE:-900}
 TOKEN_LIFESPAN=${TOKEN_LIFESPAN:-3600}
-export REPO PROJECT NODES NODE_CPUS NODE_MEMORY NODE_GPUS LEASE TOKEN_LIFESPAN
+MIN_JOB_AGE=${MIN_JOB_AGE:-3600}
+export REPO PROJECT NODES PER_CONTAINER NODE_CPUS NODE_MEMORY NODE_GPUS LEASE TOKEN_LIFESPAN MIN_JOB_AGE
 
 say() { echo "cluster $PROJECT: $*"; }
 die() {
@@ -107,11 +109,13 @@ container() { # ROLE
     echo "$id"
 }
 
+# One container per node is called as the node; one that holds several, nodes1, nodes2, …
 compose_file() {
-    local node
+    local k name=n
+    ((PER_CONTAINER > 1)) && name=nodes
     cat "$here/compose.yml"
-    for ((node = 1; node <= NODES; node++)); do
-        printf '  n%d:\n    <<: *node\n    hostname: n%d\n' "$node" "$node"
+    for ((k = 1; k <= (NODES + PER_CONTAINER - 1) / PER_CONTAINER; k++)); do
+        printf '  %s%d:\n    <<: *node\n    hostname: %s%d\n' "$name" "$k" "$name" "$k"
     done
 }
 
@@ -163,7 +167,7 @@ TEXT
 
 up() {
     IMAGE=$(image_name)
-    SETTINGS="$IMAGE nodes=$NODES cpus=$NODE_CPUS memory=$NODE_MEMORY gpus=$NODE_GPUS lease=$LEASE token=$TOKEN_LIFESPAN"
+    SETTINGS="$IMAGE nodes=$NODES/$PER_CONTAINER cpus=$NODE_CPUS memory=$NODE_MEMORY gpus=$NODE_GPUS lease=$LEASE token=$TOKEN_LIFESPAN age=$MIN_JOB_AGE"
     export IMAGE SETTINGS
     have_image "$IMAGE" || build_image
     mkdir -p "$REPO/bin" "$REPO/etc"

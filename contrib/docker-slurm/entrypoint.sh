@@ -28,8 +28,26 @@ render() {
         -e "s/@LAST_GPU@/$((NODE_GPUS - 1))/g" \
         -e "s/@NODE_SHARDS@/$((NODE_GPUS * 4))/g" \
         -e "s/@LEASE@/$LEASE/g" \
+        -e "s/@MIN_JOB_AGE@/$MIN_JOB_AGE/g" \
         -e "s/@SYNERGY_UID@/$(id -u synergy)/g" \
         "$templates/$1.in" >"/etc/slurm/$1"
+}
+
+# first_node CONTAINER and last_node CONTAINER are the numbers of the nodes in the container with that number.
+first_node() { echo $((($1 - 1) * PER_CONTAINER + 1)); }
+last_node() { echo $(($1 * PER_CONTAINER < NODES ? $1 * PER_CONTAINER : NODES)); }
+
+# Nodes that share a container are told apart by their port.
+node_lines() {
+    local k
+    if ((PER_CONTAINER == 1)); then
+        echo "NodeName=n[1-$NODES]"
+        return
+    fi
+    for ((k = 1; k <= (NODES + PER_CONTAINER - 1) / PER_CONTAINER; k++)); do
+        echo "NodeName=n[$(first_node $k)-$(last_node $k)] NodeHostname=nodes$k NodeAddr=nodes$k" \
+            "Port=[$((17000 + $(first_node $k)))-$((17000 + $(last_node $k)))]"
+    done
 }
 
 # Whoever comes first makes the keys; the lock makes the others wait.
@@ -62,6 +80,7 @@ prepare() {
     install -d /etc/slurm
     install -d -o slurm -g slurm /var/lib/slurm /var/lib/slurm/slurmctld
     render slurm.conf
+    node_lines >>/etc/slurm/slurm.conf
     render gres.conf
     render cgroup.conf
 }
@@ -160,7 +179,17 @@ run_slurmd() {
     start_munge
     make_fake_gpus
     wait_for 90 slurmctld bash -c 'exec 3<>/dev/tcp/slurmctld/6817'
-    exec slurmd -D -N "$(hostname)"
+    ((PER_CONTAINER > 1)) || exec slurmd -D -N "$(hostname)"
+    run_slurmds "$(hostname)"
+}
+
+# One slurmd that ends takes the container with it, as it does where there is only one.
+run_slurmds() {
+    local k=${1#nodes} node
+    for ((node = $(first_node "$k"); node <= $(last_node "$k"); node++)); do
+        slurmd -D -N "n$node" &
+    done
+    wait -n
 }
 
 run_login() {
