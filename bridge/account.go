@@ -56,7 +56,7 @@ func (r *Record) credit(t *tenant, now time.Time) {
 		until = from
 	}
 	if ran := until.Sub(from); ran > 0 {
-		r.Attained += ran.Seconds() * float64(t.Request.GPUs)
+		r.Attained += float64(ran.Seconds() * float64(t.Request.GPUs))
 		r.Done += time.Duration(float64(ran) * gain)
 	}
 	r.Until, r.Gain = now, gain

@@ -264,5 +264,5 @@ func (b *board) restartCost(i int) float64 {
 
 // worth is what running for d with a gain is worth, in GPU-seconds at the proportional speed.
 func worth(j *Job, gain float64, d time.Duration) float64 {
-	return gain * d.Seconds() * float64(j.GPUs)
+	return float64(gain * d.Seconds() * float64(j.GPUs))
 }

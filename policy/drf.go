@@ -87,7 +87,9 @@ func (v *view) part(amount gres.Vector) parts {
 func (p parts) sum() float64 { return p.gpus + p.cpus + p.memory }
 
 // times is how well two are aligned: their inner product.
-func (p parts) times(q parts) float64 { return p.gpus*q.gpus + p.cpus*q.cpus + p.memory*q.memory }
+func (p parts) times(q parts) float64 {
+	return float64(p.gpus*q.gpus) + float64(p.cpus*q.cpus) + float64(p.memory*q.memory)
+}
 
 // over divides, and is 0 where there is nothing to divide by.
 func over(x, y float64) float64 {

@@ -28,7 +28,7 @@ func (at position) between(points []float64) float64 {
 	return mix(points[at.low], points[at.high], at.part)
 }
 
-func mix(a, b, t float64) float64 { return a + t*(b-a) }
+func mix(a, b, t float64) float64 { return a + float64(t*(b-a)) }
 
 func locateCores(axis []float64, x float64) position {
 	next := 0

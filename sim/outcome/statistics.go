@@ -50,7 +50,7 @@ func statistics(values []float64) Statistics {
 // in the same step.
 func quantile(sorted []float64, q float64) float64 {
 	percent := q * 100
-	place := percent / 100 * float64(len(sorted)-1)
+	place := float64(percent / 100 * float64(len(sorted)-1))
 	below := math.Floor(place)
 	part := place - below
 	a := sorted[int(below)]

@@ -50,10 +50,10 @@ func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
 		}
 		held := exact(stop.Sub(run.Start)).Seconds()
 		nodes := float64(len(run.Nodes))
-		s.run.BusyGPUs += held * nodes * float64(run.PerNode.GPUs)
-		s.run.BusyCPUs += held * nodes * float64(run.PerNode.CPUs)
-		s.run.BusyMemory += held * nodes * gigabytes(run.PerNode.Memory)
-		j.AttainedGPU += held * float64(j.GPUs)
+		s.run.BusyGPUs += float64(held * nodes * float64(run.PerNode.GPUs))
+		s.run.BusyCPUs += float64(held * nodes * float64(run.PerNode.CPUs))
+		s.run.BusyMemory += float64(held * nodes * gigabytes(run.PerNode.Memory))
+		j.AttainedGPU += float64(held * float64(j.GPUs))
 		if s.Detail {
 			s.span(j, run, since(stop))
 		}

@@ -171,5 +171,5 @@ func (b *bin) add(value, seconds float64) {
 	}
 	b.least, b.most = min(b.least, value), max(b.most, value)
 	b.time += seconds
-	b.sum += value * seconds
+	b.sum += float64(value * seconds)
 }

@@ -125,7 +125,7 @@ func perModel(runs []*run, of func(outcome.Figures) float64) map[string]modelSum
 			m.finished += row.Finished
 			m.left += row.Jobs - row.Finished
 			if row.Figures != nil {
-				m.sum += of(*row.Figures) * float64(row.Finished)
+				m.sum += float64(of(*row.Figures) * float64(row.Finished))
 			}
 			sums[row.Model] = m
 		}

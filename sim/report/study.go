@@ -325,7 +325,7 @@ func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 	mean /= float64(n)
 	squares := 0.0
 	for _, v := range values {
-		squares += (v - mean) * (v - mean)
+		squares += float64((v - mean) * (v - mean))
 	}
 	return mean, math.Sqrt(squares / float64(n-1) / float64(n)), n
 }

@@ -85,7 +85,7 @@ func Inspect(t *Trace) Summary {
 	for _, e := range t.Entries {
 		c.add(e.User, e.Queue, "", e.State, e.GPUs)
 		c.arrivals, c.lengths = append(c.arrivals, e.Submitted), append(c.lengths, e.Duration)
-		c.gpuSeconds += e.Duration * float64(e.GPUs)
+		c.gpuSeconds += float64(e.Duration * float64(e.GPUs))
 	}
 	s := Summary{
 		Name: t.Name, Format: t.Format, Begin: t.Begin, CPUsPerGPU: t.CPUsPerGPU, Dropped: t.Dropped, Adjusted: t.Adjusted,

@@ -205,7 +205,7 @@ func (t *table) elapsedAt(c column) (float64, error) {
 		if !ok {
 			return 0, wrong
 		}
-		total = total*base + part
+		total = float64(total*base) + part
 	}
 	if total > maxSeconds {
 		return 0, wrong
