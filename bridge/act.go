@@ -302,7 +302,7 @@ func (a *acting) startable() []*step {
 		if s.Verb != Start || s.stage != begun {
 			return false
 		}
-		if j, there := a.find(s.Job); there && !a.settled(j) {
+		if j, there := a.find(s.Job); there && !settled(j, a.at) {
 			return false
 		}
 		return !slices.ContainsFunc(s.Grant.Nodes, func(n string) bool {
@@ -318,10 +318,10 @@ func (a *acting) completing(name string) bool {
 	return found && a.nodes[k].Completing
 }
 
-// settled says that a job is through with its last run. Slurm takes one that starts in the very second in which that was torn
+// settled says that a job is through with its last run at a moment. Slurm takes one that starts in the very second in which that was torn
 // down for the old run, and kills it for good; the time of the requeue says when that was. One more second is for clocks that differ.
-func (a *acting) settled(j *Job) bool {
-	return j.State != Running && !j.Completing && (j.Restarts == 0 || a.at.Unix() > j.Submitted.Unix()+1)
+func settled(j *Job, at time.Time) bool {
+	return j.State != Running && !j.Completing && (j.Restarts == 0 || at.Unix() > j.Submitted.Unix()+1)
 }
 
 func (a *acting) start(ctx context.Context, s *step) error {

@@ -104,7 +104,7 @@ func sized(own *Request, g policy.Placement) Request {
 // releasing is the update that hands a job back to Slurm for good.
 func releasing(rec *Record, round int, now time.Time) Update {
 	return Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own,
-		Extra: stampOf(rec, round, "handed back to Slurm", "").String()}
+		Extra: stampOf(rec, round, handedBack, "").String()}
 }
 
 // requestChanges adds the fields in which two requests differ, in the words of the audit.

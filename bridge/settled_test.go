@@ -19,7 +19,7 @@ func TestAJobIsThroughWithItsLastRunASecondAfterTheSecondOfItsTeardown(t *testin
 		{"was torn down in the last second", Job{State: Pending, Restarts: 1, Submitted: noon.Add(-time.Second)}, false},
 		{"was torn down in the second before", Job{State: Pending, Restarts: 1, Submitted: noon.Add(-1001 * time.Millisecond)}, true},
 	} {
-		if got := (&acting{at: at}).settled(&c.job); got != c.want {
+		if got := settled(&c.job, at); got != c.want {
 			t.Errorf("a job that %s: settled %v, want %v", c.name, got, c.want)
 		}
 	}

@@ -1,0 +1,185 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// handedBack is what a job is told that is Slurm's alone again.
+const handedBack = "handed back to Slurm"
+
+// farewell is how long a hand-over waits for jobs that are on their way back into the queue.
+const farewell = 30 * time.Second
+
+// Release hands every waiting job that is ours back to Slurm: its user's own request, no pin, no lease. What runs is not touched,
+// nor what a round would leave alone. Where the settings name no partitions, a job counts as ours in any of them when it carries our
+// word and we are known to have had it, by its record or its stamp; profiles are not looked up at all.
+//
+// It looks until nothing is left to do, so whatever became of an earlier one, saying it again puts the rest right. Records
+// are read and not written: a daemon that is started afterwards takes the jobs up where it left them. The report has a step for
+// each job; the error is one that ended the whole.
+func (r *Runner) Release(ctx context.Context) (Report, error) {
+	l := &leaving{Runner: r, until: r.Clock.Now().Add(farewell), tried: map[int]bool{}}
+	l.report = Report{Round: r.Last, Began: r.Clock.Now(), Shadow: r.Settings.Shadow}
+	var err error
+	if l.known, l.intent, err = r.Ledger.Load(); err != nil {
+		return l.report, fmt.Errorf("read the ledger: %w", err)
+	}
+	return l.report, l.run(ctx)
+}
+
+// leaving is a hand-over under way.
+type leaving struct {
+	*Runner
+	known  Records
+	intent *Intent // of a round that died
+	until  time.Time
+	tried  map[int]bool // jobs whose release was written or refused: once is enough, whatever Slurm's clock says
+	report Report
+}
+
+func (l *leaving) run(ctx context.Context) error {
+	for {
+		coming, err := l.pass(ctx)
+		if err != nil || !coming || l.Settings.Shadow || !l.Clock.Now().Before(l.until) {
+			return err
+		}
+		if err := l.Clock.Sleep(ctx, l.Settings.Poll); err != nil {
+			return err
+		}
+	}
+}
+
+// pass looks once and hands back what can be. It says whether there may be more to do soon.
+func (l *leaving) pass(ctx context.Context) (coming bool, err error) {
+	seen, err := l.Slurm.Observe(ctx)
+	if err != nil {
+		return false, fmt.Errorf("observe: %w", err)
+	}
+	t := &turn{Runner: l.Runner, began: l.report.Began, seen: seen.Jobs, scene: l.sort(seen)}
+	t.report.Round, t.report.Steps = l.report.Round, l.steps(&t.scene)
+	l.report.Outside, l.report.Notes = t.scene.outside, l.onTheirWay(&t.scene, seen.Jobs)
+	if !l.Settings.Shadow {
+		err = newActing(t).handBack(ctx)
+	}
+	l.note(t.report.Steps)
+	return len(t.report.Steps) > 0 || len(l.report.Notes) > 0, err
+}
+
+// sort sorts the waiting jobs by whose business they are. Tenants are those that are to be handed back.
+func (l *leaving) sort(seen Observed) scene {
+	s := scene{at: seen.At}
+	for _, t := range l.read(seen.Jobs) {
+		switch {
+		case t.State != Pending || !l.had(t):
+		case leftAlone(t.Job) != "" && (t.Held || t.Shape != "" || t.said.managed):
+			s.outside = append(s.outside, Outside{t.ID, leftAlone(t.Job)})
+		default:
+			s.tenants = append(s.tenants, t)
+		}
+	}
+	account(l.known, s.tenants, seen.At)
+	return s
+}
+
+// had says that a job is ours, or was: one that has lost our word is known by its record.
+func (l *leaving) had(t *tenant) bool {
+	recorded := l.known.Of(t.ID) != nil
+	if len(l.Settings.Partitions) > 0 {
+		return recorded || t.said.managed && l.manages(t.Partition)
+	}
+	return recorded || t.said.managed && t.stamped().V != 0
+}
+
+// steps lists what is still to be done. A job that is as it should be has no step.
+func (l *leaving) steps(s *scene) []Step {
+	var steps []Step
+	for _, t := range s.tenants {
+		switch {
+		case l.tried[t.ID]:
+		case !settled(t.Job, s.at):
+			// Slurm would put its own penalty in place of a begin time that is over, or kill a job that starts this early.
+			if !sameRequest(&t.Request, &t.record.Own) || !t.Begin.After(s.at) {
+				steps = append(steps, Step{Job: t.ID, Verb: Restore, Why: "its last run is still being cleaned up"})
+			}
+		case !t.free(s.at):
+			steps = append(steps, Step{Job: t.ID, Verb: Release, Why: handedBack})
+		}
+	}
+	return steps
+}
+
+// free says that a job is Slurm's to start as its user asked for it, and that it says so.
+func (t *tenant) free(now time.Time) bool {
+	return sameRequest(&t.Request, &t.record.Own) && !t.Begin.After(later(t.record.NotBefore, now)) && t.stamped().Why == handedBack
+}
+
+// onTheirWay lists the jobs that can be handed back soon: their last run is still being cleaned up, or they were asked to save and
+// have not left.
+func (l *leaving) onTheirWay(s *scene, jobs []*Job) []Note {
+	var notes []Note
+	for _, t := range s.tenants {
+		if !settled(t.Job, s.at) && !l.tried[t.ID] {
+			notes = append(notes, Note{t.ID, "its last run is still being cleaned up: it waits with its user's request, and a lease"})
+		}
+	}
+	for _, j := range jobs {
+		if rec := l.known.Of(j.ID); j.State == Running && (rec != nil && rec.Asked.After(j.Started) || l.intent.preempts(j)) {
+			notes = append(notes, Note{j.ID, "it was asked to save and still runs: it will come back with the size and the nodes of this run"})
+		}
+	}
+	return notes
+}
+
+// preempts says that a round that died may have asked the job to leave.
+func (i *Intent) preempts(j *Job) bool {
+	return i != nil && j.Started.Before(i.At) &&
+		slices.ContainsFunc(i.Steps, func(s Step) bool { return s.Job == j.ID && s.Verb == Preempt })
+}
+
+// note takes the steps of a pass over into the report: one for each job, as it ended.
+func (l *leaving) note(steps []Step) {
+	for _, s := range steps {
+		l.tried[s.Job] = s.Verb == Release || s.Error != ""
+		k, again := slices.BinarySearchFunc(l.report.Steps, s, func(a, b Step) int { return cmp.Compare(a.Job, b.Job) })
+		if !again {
+			l.report.Steps = slices.Insert(l.report.Steps, k, s)
+			continue
+		}
+		s.Changes = slices.Concat(l.report.Steps[k].Changes, s.Changes)
+		l.report.Steps[k] = s
+	}
+}
+
+// handBack takes all steps. Once Slurm is not to be reached, or will not have us, the rest is not tried.
+func (a *acting) handBack(ctx context.Context) error {
+	var broken atomic.Pointer[error]
+	return a.each(ctx, a.filter((*step).open), done, func(s *step) error {
+		if cause := broken.Load(); cause != nil {
+			return *cause
+		}
+		err := a.handBackOne(ctx, s)
+		if err != nil && concernsAll(err) {
+			broken.Store(&err)
+		}
+		return err
+	})
+}
+
+// handBackOne says one update. A job that has started or ended meanwhile, or that somebody now holds, needs none.
+func (a *acting) handBackOne(ctx context.Context, s *step) error {
+	u := releasing(s.tenant.record, a.report.Round, a.Clock.Now())
+	if s.Verb == Restore {
+		u = a.leased(s)
+	}
+	err := a.update(ctx, s, u)
+	if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
+		return nil
+	}
+	return err
+}
