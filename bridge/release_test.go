@@ -98,11 +98,11 @@ func releaseAll(t *testing.T, ago time.Duration) {
 	}
 }
 
-// TestAReleaseThatDiesAnywhereIsMadeGoodByTheNextOne lets a daemon die at every third call of an eventful round, a release at every call
+// TestAReleaseThatDiesAnywhereIsMadeGoodByTheNextOne lets a daemon die at every fifth call of an eventful round, a release at every call
 // after that, and says it again; with the ledger and without. A daemon that is started afterwards then runs the cluster empty.
 func TestAReleaseThatDiesAnywhereIsMadeGoodByTheNextOne(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		for n := 1; n < 30; n += 3 {
+		for n := 1; n < 30; n += 5 {
 			for m := 1; ; m++ {
 				died := true
 				t.Run(fmt.Sprintf("ledger lost %v, round dies at call %d, release at %d", lost, n, m), func(t *testing.T) {
@@ -200,6 +200,7 @@ func TestWithoutPartitionsAJobIsOursByItsStampOrItsRecord(t *testing.T) {
 		s.Partition, s.Lease, s.Begin = "other", 0, w.clock.Now().Add(time.Hour)
 	})
 	alien := w.submit(1, "mine", func(s *slurmtest.Spec) { s.Lease, s.Begin = 0, w.clock.Now().Add(time.Hour) })
+	w.sleep(time.Second) // until Slurm has said why they wait
 	before := fmt.Sprint(w.job(unstamped), w.job(alien))
 	w.runner.Settings.Partitions = nil
 	report := w.mustRelease()

@@ -26,6 +26,9 @@ pass through here.
 Not seen by this file, because Slurm 24.11 does not show it to lua: --core-spec
 (Slurm itself drops it unless AllowSpecResourcesUsage is set) and --deadline.
 
+Where the settings name a heartbeat of the daemon, and it is stale, everything
+passes as if there were no daemon: no check, no gate, no veto.
+
 A mistake in here must not stop a site: a submit that runs into an error passes
 ungated, an owner's update that runs into one is refused, and both are logged.
 
@@ -36,6 +39,8 @@ local defaults = {
     managed_partitions = { "synergy" },
     lease_seconds = 900,
     trusted_uids = {},
+    heartbeat_file = "",
+    heartbeat_seconds = 900,
 }
 
 -- Slurm's ways to say "not given"; which one depends on the field's width.
@@ -113,6 +118,40 @@ end
 local settings = with_defaults(read_settings(folder_of_this_file() .. "synergy_settings.lua"))
 local managed_partition = set_of(settings.managed_partitions)
 local is_trusted = trusted(settings.trusted_uids)
+
+-------------------------------------------------------------------- heartbeat
+
+-- The first line of the file, or nil. It is short: no more than that is read,
+-- whatever stands under that name. (Opening a FIFO would wait for its writer, and
+-- nothing in Lua can tell beforehand; so its folder must be in good hands.)
+local function first_line(path)
+    local file = io.open(path)
+    if not file then return nil end
+    local text = file:read(24)
+    file:close()
+    return text and text:match("^(%d+)\n")
+end
+
+-- A time stamp from the future is no sign of life either, beyond what clocks
+-- differ by.
+local function is_away()
+    if settings.heartbeat_file == "" then return false end
+    local beat = tonumber(first_line(settings.heartbeat_file) or "")
+    return not beat or math.abs(os.time() - beat) > settings.heartbeat_seconds
+end
+
+local was_away = false
+
+-- The log says when this changes, and not with each job.
+local function daemon_is_away()
+    local away = is_away()
+    if away ~= was_away then
+        slurm.log_info("synergy: %s", away and "no heartbeat of the daemon, jobs pass ungated"
+            or "the daemon's heartbeat is back, jobs are gated")
+    end
+    was_away = away
+    return away
+end
 
 ------------------------------------------------------------------------ words
 
@@ -353,6 +392,7 @@ end
 local function submit(job, partitions)
     if #our_words(job.comment) == 0 then return slurm.SUCCESS end
     if not in_managed_partition(job.partition or default_partition(partitions)) then return slurm.SUCCESS end
+    if daemon_is_away() then return slurm.SUCCESS end
 
     local complaint = complaint_about_comment(job.comment)
     if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, complaint, ".") end
@@ -417,6 +457,9 @@ end
 
 local function modify(change, job)
     local comment, partition = change.comment or job.comment, change.partition or job.partition
+    if (is_managed(job.comment, job.partition) or is_managed(comment, partition)) and daemon_is_away() then
+        return slurm.SUCCESS
+    end
 
     if not is_managed(job.comment, job.partition) then
         if not is_managed(comment, partition) then return slurm.SUCCESS end

@@ -15,4 +15,14 @@ return {
     -- daemon's user, for example { 990 }, as `id -u synergy` prints it on the
     -- controller. Without it the daemon cannot start anybody's job.
     trusted_uids = {},
+
+    -- The file that the daemon writes after each good round (heartbeat in
+    -- synergy-slurmd.yaml). When it is missing, or older than so many seconds,
+    -- jobs pass as if there were no daemon. Empty: every job is gated, and starts
+    -- when its lease lapses. slurmctld opens it at each submit and waits for that:
+    -- name a file on a disk of this very host, never on a network file system, in
+    -- a folder that nobody but the daemon or root can write to. Two or three rounds
+    -- are a good age.
+    heartbeat_file = "",
+    heartbeat_seconds = 900,
 }

@@ -30,6 +30,7 @@ type Config struct {
 	StartTimeout             time.Duration // how long a started job may stay pending before its start counts as failed
 	Concurrency              int           // requests in flight
 	Rate                     float64       // requests per second
+	Heartbeat                string        // absolute; the file that tells job_submit.lua of a good round; empty: none
 }
 
 // A lease must outlast a round that failed and the restart of the daemon.

@@ -57,6 +57,7 @@ checkpoint_hook:
 start_timeout: 8s
 concurrency: 2
 rate: 1.5
+heartbeat: /run/synergy/heartbeat
 `), fiveMinutes)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ rate: 1.5
 
 		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second,
 		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
-		StartTimeout: 8 * time.Second, Concurrency: 2, Rate: 1.5,
+		StartTimeout: 8 * time.Second, Concurrency: 2, Rate: 1.5, Heartbeat: "/run/synergy/heartbeat",
 	}
 	if describe(config) != describe(want) {
 		t.Errorf("it is\n%s, want\n%s", describe(config), describe(want))
@@ -102,6 +103,7 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 		"partitions: [a]\nrules: {stranded: 2}":     `^line 2: rules\.stranded: "2": want a number`,
 		"partitions: [a]\nconcurrency: 0":           `^line 2: concurrency: "0": want a whole number from 1 to 64$`,
 		"partitions: [a]\nconcurrency: 2.5":         `^line 2: concurrency: "2.5": want a whole number`,
+		"partitions: [a]\nheartbeat: here":          `^line 2: heartbeat: "here" is not an absolute path`,
 		"partitions: [a]\nrate: fast":               `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
 
 		"partitions: [a]\npreempt_without_checkpoint: yes":       `^line 2: preempt_without_checkpoint: "yes": want true or false$`,
@@ -151,7 +153,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, shown)
 	}
-	full.Hook.before, full.Hook.after = nil, nil // the example's programs
+	full.Hook.before, full.Hook.after, full.Heartbeat = nil, nil, "" // the example's programs and file
 	full.Rules.Horizon, full.Rules.Patience, full.Rules.Stranded = theDefaults(t, full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))

@@ -39,6 +39,7 @@ type daemon struct {
 	metrics *metrics
 	health  *health
 	manager manager
+	heart   *heart
 
 	rounder  rounder
 	failures int // rounds in a row
@@ -99,6 +100,9 @@ func (d *daemon) turn(ctx context.Context) {
 	d.health.round(report.Round, time.Now(), err)
 	d.journal.round(report, took, err)
 	d.manager.status(report, err)
+	if err == nil {
+		d.heart.beat(d.config.Heartbeat, time.Now())
+	}
 }
 
 // errStopped is the end of a round that was cut short because the daemon was told to stop.

@@ -46,6 +46,7 @@ func testDaemon(rounds rounder) *daemon {
 		journal: &journal{log: zerolog.Nop()},
 		metrics: newMetrics(func() float64 { return 0 }, "test"),
 		health:  newHealth(fiveMinutes, time.Now()),
+		heart:   &heart{log: zerolog.Nop()},
 	}
 }
 

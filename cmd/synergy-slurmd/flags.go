@@ -30,6 +30,7 @@ type flags struct {
 
 	ledger    string
 	listen    string
+	stopPost  string // of release: the unit that was stopped
 	logFormat string
 	logLevel  string
 }
@@ -46,24 +47,67 @@ Each round it decides who runs, where and with how much, and makes Slurm do it. 
 stops, Slurm goes on by itself.
 
 Usage: synergy-slurmd [flags]
+       synergy-slurmd release [flags]     hand every waiting job back to Slurm, and exit
 
 `
 
-// parseFlags reads the command line. pflag.ErrHelp: the usage was asked for and has been written.
+const usageRelease = `synergy-slurmd release hands every waiting job back to Slurm: its user's own request, no
+nodes chosen, no begin time but its user's. What runs is not touched, nor what is held.
+
+It is safe to say again. The daemon must have been stopped. Flags that only concern rounds
+are taken and mean nothing, so that both can be given the same ones; with --shadow nothing
+is changed. Without a configuration that can be read, jobs of any partition are handed back
+that carry the daemon's stamp.
+
+Usage: synergy-slurmd release [flags]
+
+`
+
+// release is the one verb: what the first argument can say.
+const release = "release"
+
+// parseFlags reads the command line of the daemon. pflag.ErrHelp: the usage was asked for and has been written.
 func parseFlags(args []string, out io.Writer) (flags, error) {
 	var f flags
-	set := pflag.NewFlagSet("synergy-slurmd", pflag.ContinueOnError)
+	set := newFlagSet(out, usage)
 	f.define(set)
+	if err := parse(set, args); err != nil {
+		return flags{}, err
+	}
+	return f, f.check()
+}
+
+// parseRelease reads what follows the verb.
+func parseRelease(args []string, out io.Writer) (flags, error) {
+	var f flags
+	set := newFlagSet(out, usageRelease)
+	f.define(set)
+	set.StringVar(&f.stopPost, "stop-post", "", "for ExecStopPost: do nothing when systemd is about to start this `unit` again")
+	if err := parse(set, args); err != nil {
+		return flags{}, err
+	}
+	if f.once || f.demo || f.checkConfig || f.version {
+		return flags{}, errors.New("release goes with none of --once, --demo, --check-config, --version")
+	}
+	return f, f.check()
+}
+
+func newFlagSet(out io.Writer, usage string) *pflag.FlagSet {
+	set := pflag.NewFlagSet("synergy-slurmd", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.SetOutput(out)
 	set.Usage = func() { fmt.Fprint(out, usage, set.FlagUsages()) }
+	return set
+}
+
+func parse(set *pflag.FlagSet, args []string) error {
 	if err := set.Parse(args); err != nil {
-		return flags{}, err
+		return err
 	}
 	if set.NArg() > 0 {
-		return flags{}, fmt.Errorf("unexpected argument %q: everything is a flag or in the configuration file", set.Arg(0))
+		return fmt.Errorf("unexpected argument %q: everything is a flag or in the configuration file, but for release, which stands first", set.Arg(0))
 	}
-	return f, f.check()
+	return nil
 }
 
 func (f *flags) define(set *pflag.FlagSet) {

@@ -51,6 +51,7 @@ func keys() []key {
 		{"checkpoint_hook.timeout", duration(func(c *Config) *time.Duration { return &c.Hook.timeout }, time.Second, 10*time.Minute)},
 		{"start_timeout", duration(func(c *Config) *time.Duration { return &c.StartTimeout }, time.Second, 10*time.Minute)},
 		{"concurrency", whole(func(c *Config) *int { return &c.Concurrency }, 1, 64)},
+		{"heartbeat", text(func(c *Config) *string { return &c.Heartbeat }, folder)},
 		{"rate", number(func(c *Config) *float64 { return &c.Rate }, 0.1, 10_000)},
 	}
 }
@@ -174,6 +175,21 @@ func truth(field func(*Config) *bool) readFunc {
 			return fmt.Errorf("%q: want true or false", text)
 		}
 		*field(c) = text == "true"
+		return nil
+	}
+}
+
+// text reads one value that must be allowed.
+func text(field func(*Config) *string, allow func(text string) error) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		text, err := scalar(value)
+		if err != nil {
+			return err
+		}
+		if err := allow(text); err != nil {
+			return err
+		}
+		*field(c) = text
 		return nil
 	}
 }

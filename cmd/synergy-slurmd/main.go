@@ -34,6 +34,9 @@ var version string
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == release {
+		return handBack(args[1:], stdout, stderr)
+	}
 	f, err := parseFlags(args, stdout)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -147,6 +150,7 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 		metrics: numbers,
 		health:  newHealth(f.round, time.Now()),
 		manager: manager,
+		heart:   &heart{log: log, silent: f.shadow},
 	}, nil
 }
 

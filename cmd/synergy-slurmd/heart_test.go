@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// beatsOf runs a daemon for some rounds, and says what was in the file after each.
+func beatsOf(t *testing.T, silent bool, hold func(context.Context, int) error) (beats []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "heartbeat")
+	synctest.Test(t, func(t *testing.T) {
+		d := testDaemon(&roundsOf{hold: hold})
+		d.config.Heartbeat, d.heart.silent = path, silent
+		for range 3 {
+			d.turn(t.Context())
+			text, _ := os.ReadFile(path) // none: no text
+			beats = append(beats, string(text))
+			time.Sleep(d.period)
+		}
+	})
+	return beats
+}
+
+func TestTheHeartBeatsAfterEachGoodRoundAndNoOther(t *testing.T) {
+	midnight := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix() // the bubble's clock begins there
+	first, third := fmt.Sprintf("%d\n", midnight), fmt.Sprintf("%d\n", midnight+600)
+	got := beatsOf(t, false, func(_ context.Context, number int) error {
+		if number == 2 {
+			return bridge.ErrUnreachable
+		}
+		return nil
+	})
+	if want := []string{first, first, third}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("beats %q, want %q", got, want)
+	}
+}
+
+func TestADaemonInTheShadowHasNoHeartbeat(t *testing.T) {
+	if got := strings.Join(beatsOf(t, true, atOnce), ""); got != "" {
+		t.Errorf("beats %q: jobs would be gated for a daemon that starts none", got)
+	}
+}
+
+func TestAHeartbeatIsReadableForAllWhateverTheUmask(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	path := filepath.Join(t.TempDir(), "heartbeat")
+	if err := pulse(path, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o644 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// Whoever could put something under the name that is written first must not choose where it goes, nor hold the daemon up.
+func TestAHeartbeatIsNotWrittenThroughALinkOrAPipe(t *testing.T) {
+	dir := t.TempDir()
+	path, victim := filepath.Join(dir, "heartbeat"), filepath.Join(dir, "victim")
+	if err := os.WriteFile(victim, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, put := range []func() error{
+		func() error { return os.Symlink(victim, path+".new") },
+		func() error { return syscall.Mkfifo(path+".new", 0o644) },
+		func() error { return os.Symlink(victim, path) },
+	} {
+		os.Remove(path)
+		if err := put(); err != nil {
+			t.Fatal(err)
+		}
+		if err := pulse(path, time.Now()); err != nil {
+			t.Error(err)
+		}
+		if text, _ := os.ReadFile(victim); string(text) != "mine" {
+			t.Fatalf("written through a link: %q", text)
+		}
+	}
+}
+
+func TestAHeartbeatThatCannotBeWrittenIsToldOnceAndEndsNoRound(t *testing.T) {
+	var log bytes.Buffer
+	h := &heart{log: zerolog.New(&log)}
+	dir := filepath.Join(t.TempDir(), "none")
+	path := filepath.Join(dir, "heartbeat")
+	for range 3 {
+		h.beat(path, time.Now())
+	}
+	if n := strings.Count(log.String(), "no heartbeat"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, log.String())
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.beat(path, time.Now())
+	h.stop(path)
+	if _, err := os.Stat(path); err == nil || !strings.Contains(log.String(), "written again") {
+		t.Errorf("still there: %v; %s", err, log.String())
+	}
+	if err := os.MkdirAll(filepath.Join(path, "in it"), 0o700); err != nil { // a name that no file can take
+		t.Fatal(err)
+	}
+	h.beat(path, time.Now())
+	if n := strings.Count(log.String(), "no heartbeat"); n != 2 {
+		t.Errorf("told %d times:\n%s", n, log.String())
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+)
+
+// handBack is the verb release: every waiting job goes back to Slurm, and the command ends.
+func handBack(args []string, stdout, stderr io.Writer) int {
+	f, err := parseRelease(args, stdout)
+	if errors.Is(err, pflag.ErrHelp) {
+		return exitGood
+	}
+	var log zerolog.Logger
+	if err == nil {
+		log, err = newLog(stderr, f.logFormat, f.logLevel)
+	}
+	if err != nil {
+		return complain(stderr, err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if f.stopPost != "" && comesBack(ctx, f.stopPost, log) {
+		return exitGood
+	}
+	if err := releaseAll(ctx, f, log); err != nil {
+		log.Error().Err(err).Str("remedy", "say it again; what is not handed back starts when its lease lapses").Msg("release failed")
+		return exitFailed
+	}
+	return exitGood
+}
+
+// releaseAll hands every waiting job back. The heartbeat goes first, so that nothing new is gated meanwhile.
+func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
+	config := configuration(f, log)
+	book, closed, err := recall(f.ledger, log)
+	if err != nil {
+		return err
+	}
+	defer closed()
+	if !f.shadow {
+		(&heart{log: log}).stop(config.Heartbeat)
+	}
+	options := (&connector{flags: f}).options(config)
+	options.OnCall = nil // nobody counts
+	client, err := slurmrest.Open(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	runner := &bridge.Runner{Slurm: client, Ledger: book, Clock: wall{}, Settings: settings(config, f), Last: book.LastRound()}
+	report, err := runner.Release(ctx)
+	return errors.Join(err, tell(log, report))
+}
+
+// configuration is that of the file, or one that names no partitions where the file cannot be used: whoever takes the daemon away
+// because its configuration is broken must not be stopped by that.
+func configuration(f flags, log zerolog.Logger) Config {
+	config, err := loadConfig(f.config, f.round)
+	if err != nil {
+		log.Warn().Err(err).Msg("without a configuration jobs are known by the stamps that they carry, in any partition")
+		return defaults(f.round)
+	}
+	return config
+}
+
+// memory is what is known of jobs beside what they carry.
+type memory interface {
+	bridge.Ledger
+	LastRound() int
+}
+
+// recall opens the ledger. One that is not there is not made, and one that cannot be read stays as it is: jobs carry in their stamps what
+// is needed. One that is open elsewhere means that a daemon runs.
+func recall(path string, log zerolog.Logger) (book memory, closed func(), err error) {
+	nothing := func() {}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return &ledger.Memory{}, nothing, nil
+	}
+	opened, err := ledger.Open(path, ledger.Options{})
+	switch {
+	case errors.Is(err, ledger.ErrLocked):
+		return nil, nil, fmt.Errorf("open ledger %s: %w: stop the daemon first, or it would take the jobs up again", path, ledger.ErrLocked)
+	case err != nil:
+		log.Warn().Err(err).Msg("without the ledger jobs are known by the stamps that they carry")
+		return &ledger.Memory{}, nothing, nil
+	}
+	return opened, func() { opened.Close() }, nil
+}
+
+// tell writes the report down: the audit first, then what stays as it is, then one line that sums it up.
+func tell(log zerolog.Logger, report bridge.Report) error {
+	(&journal{log: log}).audit(report)
+	for _, o := range report.Outside {
+		log.Info().Int("job", o.Job).Str("reason", o.Why).Msg("left as it is")
+	}
+	for _, n := range report.Notes {
+		log.Warn().Int("job", n.Job).Str("reason", n.Text).Msg("not handed back yet")
+	}
+	c := count(report)
+	log.Info().Int("released", c.of(bridge.Release)).Int("left", len(report.Outside)).Int("coming", len(report.Notes)).
+		Int("failed", c.failures()).Bool("shadow", report.Shadow).Msg("handed back to slurm")
+	if n := c.failures(); n > 0 {
+		return fmt.Errorf("%d of %d jobs could not be handed back", n, len(report.Steps))
+	}
+	return nil
+}
