@@ -26,18 +26,20 @@ func (c *Client) call(ctx context.Context, path string, request *http.Request, e
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	began := time.Now()
-	body, status, err := c.exchange(ctx, request)
+	began, counted := time.Now(), Call{Method: request.Method, Path: path}
+	body, err := c.exchange(ctx, request, &counted)
 	if c.options.OnCall != nil {
-		c.options.OnCall(Call{request.Method, path, status, time.Since(began), kindWord(err)})
+		counted.Took, counted.Err = time.Since(began), kindWord(err)
+		c.options.OnCall(counted)
 	}
 	return body, err
 }
 
-func (c *Client) exchange(ctx context.Context, request *http.Request) (body []byte, status int, err error) {
+// exchange sends the request, and notes in the call what was heard.
+func (c *Client) exchange(ctx context.Context, request *http.Request, call *Call) ([]byte, error) {
 	token, err := c.token.read()
 	if err != nil {
-		return nil, 0, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
+		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
 	}
 	within, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
@@ -49,18 +51,19 @@ func (c *Client) exchange(ctx context.Context, request *http.Request) (body []by
 	}
 	answer, err := c.http.Do(request)
 	if err != nil {
-		return nil, 0, c.unheard(ctx, err)
+		return nil, c.unheard(ctx, err)
 	}
 	defer answer.Body.Close()
-	body, err = c.take(ctx, answer)
-	return body, answer.StatusCode, err
+	call.Status = answer.StatusCode
+	return c.take(ctx, answer, call)
 }
 
 // take reads an answer. Its status and content type are looked at before anything is decoded: an API version that slurmrestd
 // does not have is answered in plain text.
-func (c *Client) take(ctx context.Context, answer *http.Response) ([]byte, error) {
+func (c *Client) take(ctx context.Context, answer *http.Response, call *Call) ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	body, err := io.ReadAll(io.LimitReader(answer.Body, c.options.MaxBody+1))
+	call.Bytes = int64(len(body))
 	switch {
 	case err != nil:
 		return nil, c.unheard(ctx, err)

@@ -247,3 +247,17 @@ func TestAControllerThatIsDownCostsOnePing(t *testing.T) {
 		t.Errorf("the backup controller answers: %v", err)
 	}
 }
+
+func TestTheBytesOfEveryAnswerAreCountedAlsoOfABadOne(t *testing.T) {
+	fake := startFake(t)
+	var counted []int64
+	client := fake.open(t, Options{OnCall: func(c Call) { counted = append(counted, c.Bytes) }})
+	counted = nil
+	for _, with := range []http.HandlerFunc{text(200, `{"pings":[]}`), text(500, `{"errors":[{"error_number":1007}]}`), plainText(404, "nothing here"), cut} {
+		fake.answers("GET", "/ping/", with)
+		_ = client.ping(t.Context())
+	}
+	if want := []int64{12, 34, 12, 0}; !slices.Equal(counted, want) {
+		t.Errorf("counted %v, want %v", counted, want)
+	}
+}

@@ -39,6 +39,7 @@ type Call struct {
 	Method string
 	Path   string // with {job_id} in place of a number
 	Status int    // 0: nothing was heard
+	Bytes  int64  // of the answer's body, as far as it was read
 	Took   time.Duration
 	Err    string // kind of the error: gone, denied, refused, unreachable, not pending; empty: none
 }

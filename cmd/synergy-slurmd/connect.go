@@ -60,7 +60,7 @@ func (c *connector) options(config Config) slurmrest.Options {
 }
 
 func (c *connector) count(call slurmrest.Call) {
-	c.metrics.request(call.Method+" "+call.Path, call.Err, call.Took)
+	c.metrics.request(call.Method+" "+call.Path, call.Err, call.Took, call.Bytes)
 }
 
 func (c *connector) close() {

@@ -34,6 +34,7 @@ type metrics struct {
 	steps     *prometheus.CounterVec
 	requests  *prometheus.CounterVec
 	answers   *prometheus.HistogramVec
+	heard     *prometheus.CounterVec
 	reloads   *prometheus.CounterVec
 	reloadBad prometheus.Gauge
 
@@ -138,6 +139,8 @@ func (m *metrics) ofSlurm(with promauto.Factory) {
 		Help: "Requests to Slurm by kind and what came of them."}, []string{"request", "outcome"})
 	m.answers = with.NewHistogramVec(prometheus.HistogramOpts{Name: "synergy_slurm_request_seconds",
 		Help: "Time until Slurm answered a request.", Buckets: prometheus.ExponentialBucketsRange(0.0005, 15, 12)}, []string{"request"})
+	m.heard = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_slurm_bytes_total",
+		Help: "Bytes that were read of Slurm's answers."}, []string{"request"})
 }
 
 func (m *metrics) ofDaemon(with promauto.Factory, ledgerSize func() float64, version string) {
@@ -237,13 +240,14 @@ func (m *metrics) reload(err error) {
 }
 
 // request counts one request to Slurm; outcome is empty when it was served. It may be called from several goroutines.
-func (m *metrics) request(name, outcome string, took time.Duration) {
+func (m *metrics) request(name, outcome string, took time.Duration, bytes int64) {
 	if outcome == "" {
 		outcome = string(done)
 	}
 	name = m.calls.admit(name)
 	m.requests.WithLabelValues(name, outcome).Inc()
 	m.answers.WithLabelValues(name).Observe(took.Seconds())
+	m.heard.WithLabelValues(name).Add(float64(bytes))
 }
 
 // maxCalls is several times the number of requests that an API version needs.

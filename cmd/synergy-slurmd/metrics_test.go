@@ -101,7 +101,7 @@ func TestNoRoundAddsALabelThatIsNotOnAList(t *testing.T) {
 	m := testMetrics()
 	m.round(busyReport(), time.Second, nil)
 	for i := range 100 {
-		m.request(fmt.Sprintf("GET /job/%d", i), "", time.Millisecond)
+		m.request(fmt.Sprintf("GET /job/%d", i), "", time.Millisecond, 100)
 	}
 	before := series(t, m)
 	for i := range 100 {
@@ -111,7 +111,7 @@ func TestNoRoundAddsALabelThatIsNotOnAList(t *testing.T) {
 			Plan:   policy.Plan{Decisions: []policy.Decision{{Job: i, Reason: policy.Reason(word)}}},
 			Steps:  []bridge.Step{{Verb: bridge.Verb(word)}, {Verb: bridge.Verb(word), Error: word}},
 		}, time.Second, nil)
-		m.request(word, "", time.Millisecond)
+		m.request(word, "", time.Millisecond, 100)
 	}
 	// One more phase and verb than the lists have, and each of both outcomes.
 	if after := series(t, m); after > before+3 {
@@ -142,8 +142,8 @@ func TestTheMetricsAreNamedAsPrometheusWants(t *testing.T) {
 func fullMetrics() *metrics {
 	m := testMetrics()
 	m.round(busyReport(), time.Second, nil)
-	m.request("GET /jobs/state/", "", time.Millisecond)
-	m.request("POST /job/{job_id}", "refused", time.Millisecond)
+	m.request("GET /jobs/state/", "", time.Millisecond, 100)
+	m.request("POST /job/{job_id}", "refused", time.Millisecond, 100)
 	m.reload(errors.New("line 2"))
 	m.reload(nil)
 	return m
