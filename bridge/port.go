@@ -18,7 +18,8 @@ type Slurm interface {
 	Observe(ctx context.Context) (Observed, error)
 	// Update makes the request of a pending job exactly this. It changes all of it or answers with an error after which the job
 	// must be observed again, since Slurm may have applied a part. ErrNotPending: the job has started or ended meanwhile. ErrHeld:
-	// somebody holds it, and it was left as it is.
+	// somebody holds it, and it was left as it is; an update that moves only the begin time and the stamp of a job that goes on
+	// waiting may have done so before the hold is noticed, and lifts none.
 	Update(ctx context.Context, update Update) error
 	// Signal sends a signal to the batch script of a running job, after making sure that its exit with the requeue code
 	// will requeue it. A job that is not running answers ErrNotRunning.

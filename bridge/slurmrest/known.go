@@ -94,6 +94,13 @@ func (c *Client) beginRead(ids []int) []int {
 	return touched
 }
 
+// look notes that an Observe begins or ends.
+func (c *Client) look(begins bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looking = begins
+}
+
 // touch marks jobs as different from what is known of them.
 func (c *Client) touch(ids ...int) {
 	c.mu.Lock()

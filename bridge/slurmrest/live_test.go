@@ -5,6 +5,7 @@ package slurmrest_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -172,4 +173,56 @@ func TestARequeuedJobWaitsAndARepeatChangesNothing(t *testing.T) {
 		}
 	}
 	see(t, client, id, "to wait again", func(j bridge.Job) bool { return waits(j) && j.Restarts == 1 && !j.Begin.IsZero() })
+}
+
+// renewed says what became of a renewal that rests on what the client read before something happened to the job.
+func renewed(t *testing.T, on cluster, behind func(id int, job bridge.Job)) (id int, client *slurmrest.Client, err error) {
+	t.Helper()
+	client = on.open(t)
+	id = on.submit(t, "sleep 60", "-b", "now+1000", "-c", "3", "--gres=gpu:1", "--mem=5000", "--comment=synergy-profile=x.json")
+	job := see(t, client, id, "to wait", waits)
+	behind(id, job)
+	err = client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now().Add(3 * time.Second), Request: job.Request, Extra: "renewed"})
+	return id, client, err
+}
+
+func TestARenewalLiftsNobodysHold(t *testing.T) {
+	on := liveCluster(t)
+	for _, holder := range []string{"alice", "root"} {
+		id, client, err := renewed(t, on, func(id int, _ bridge.Job) {
+			on.run(t, "", "exec", "login", holder, "scontrol", "hold", strconv.Itoa(id))
+		})
+		if err != nil {
+			t.Errorf("held by %s: %v", holder, err)
+		}
+		time.Sleep(8 * time.Second) // its lease has lapsed, and the scheduler has looked
+		job := see(t, on.open(t), id, "to be seen", func(bridge.Job) bool { return true })
+		if job.State != bridge.Pending || !job.Held || job.Extra != "renewed" {
+			t.Errorf("held by %s: %s, held %v, extra %q: want it pending, held and stamped", holder, job.State, job.Held, job.Extra)
+		}
+		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: job.Request}); !errors.Is(err, bridge.ErrHeld) {
+			t.Errorf("held by %s, then started: %v, want held", holder, err)
+		}
+	}
+}
+
+func TestARenewalOfAJobThatHasStartedOrEndedIsNotPendingAndLeavesItsSize(t *testing.T) {
+	on := liveCluster(t)
+	id, client, err := renewed(t, on, func(id int, job bridge.Job) {
+		other := on.open(t)
+		see(t, other, id, "to wait", waits)
+		request := job.Request
+		request.CPUsPerTask, request.CPUs, request.CPUsPerNode = 5, 5, 5
+		if err := other.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request, Extra: "started"}); err != nil {
+			t.Fatal(err)
+		}
+		see(t, other, id, "to run", runs)
+	})
+	if job := see(t, client, id, "to run", runs); !errors.Is(err, bridge.ErrNotPending) || job.Request.CPUs != 5 || job.Runs.PerNode.CPUs != 5 {
+		t.Errorf("%v; asks for %v and runs with %v: want not pending, and 5 CPUs", err, job.Request, job.Runs)
+	}
+	_, _, err = renewed(t, on, func(id int, _ bridge.Job) { on.run(t, "", "exec", "login", "alice", "scancel", strconv.Itoa(id)) })
+	if !errors.Is(err, bridge.ErrNotPending) {
+		t.Errorf("cancelled: %v, want not pending", err)
+	}
 }

@@ -23,6 +23,8 @@ import (
 func (c *Client) Observe(ctx context.Context) (bridge.Observed, error) {
 	c.observing.Lock()
 	defer c.observing.Unlock()
+	c.look(true)
+	defer c.look(false)
 	if err := c.ping(ctx); err != nil {
 		return bridge.Observed{}, fmt.Errorf("observe: %w", err)
 	}

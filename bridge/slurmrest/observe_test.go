@@ -143,8 +143,9 @@ func TestAJobThatVanishesBetweenSweepAndReadIsGone(t *testing.T) {
 func TestWhatWeTouchIsReadUntilItsReasonIsThere(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	id := fake.jobNamed(t, "gated")
-	job := find(t, observe(t, client), id)
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: job.Request, Extra: "x"}); err != nil {
+	request := find(t, observe(t, client), id).Request
+	request.Memory++
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request, Extra: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	fake.saw()

@@ -60,6 +60,7 @@ type Client struct {
 	jobs      map[int]*known
 	touched   map[int]bool
 	full      time.Time // when all jobs were last listed
+	looking   bool      // an Observe is under way: it may read what is written meanwhile before or after
 }
 
 // Open asks slurmrestd which versions of its API it has and takes the newest that is known here, unless the options name one.

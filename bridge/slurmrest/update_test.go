@@ -140,10 +140,11 @@ func TestAJobThatWasNotWaitingIsLookedAtBeforeItIsSentAnything(t *testing.T) {
 }
 
 // However well it is known: an administrator may have taken hold of it since.
-func TestAJobIsLookedAtBeforeItIsSentAnything(t *testing.T) {
+func TestAJobIsLookedAtBeforeItIsSentASize(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	id := fake.jobNamed(t, "gated")
 	request := find(t, observe(t, client), id).Request
+	request.Memory++
 	fake.set(id, "priority", map[string]any{"set": true, "number": 0})
 	fake.saw()
 	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request})

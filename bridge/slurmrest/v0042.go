@@ -68,6 +68,11 @@ func (dialect42) update(wanted bridge.Update, before bridge.Request, begin int64
 	return message
 }
 
+// renewal says when the job may begin, and its stamp.
+func (dialect42) renewal(wanted bridge.Update, begin int64) any {
+	return v0042.JobDescMsg{BeginTime: number(begin), Extra: &wanted.Extra}
+}
+
 func number(n int64) *v0042.OptionalNumber { return &v0042.OptionalNumber{Set: true, Number: n} }
 
 // positive leaves out what nobody can ask for: no CPUs, no tasks.

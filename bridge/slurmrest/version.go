@@ -23,6 +23,8 @@ type dialect interface {
 	nodes(body []byte) ([]bridge.Node, error)
 	// update is the body that makes a job's request this one; before is what the job asks for now.
 	update(wanted bridge.Update, before bridge.Request, begin int64) any
+	// renewal is the body that moves only when the job may begin, and its stamp.
+	renewal(wanted bridge.Update, begin int64) any
 }
 
 // listed is a job as an answer told it: what the round sees, and what only this package needs.
