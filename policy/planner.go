@@ -91,6 +91,7 @@ func (b *board) shapeUp() {
 // byID lists jobs in the order of their IDs, in the memory of a list that is not needed any more.
 func byID(list []*Job, jobs []Job) []*Job {
 	list = resized(list, len(jobs))
+	clear(list[len(list):cap(list)]) // what is left there of a longer list would keep its snapshot alive
 	for i := range jobs {
 		list[i] = &jobs[i]
 	}
@@ -113,6 +114,7 @@ func inOrder(jobs []Job) bool {
 // byName lists nodes in the order of their names.
 func byName(list []*Node, nodes []Node) []*Node {
 	list = resized(list, len(nodes))
+	clear(list[len(list):cap(list)])
 	for i := range nodes {
 		list[i] = &nodes[i]
 	}
