@@ -122,6 +122,7 @@ func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, word.Saves
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t)
+	j.Restarts = t.Restarts
 	if t.State != Running {
 		j.Barred = r.barred(t, s.at)
 		return

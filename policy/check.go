@@ -140,7 +140,9 @@ func (k *checker) disturb(j *Job) {
 }
 
 // mayStop says whether the rules let running job j be stopped in this round.
-func (j *Job) mayStop(c *Cluster) bool { return !j.Fixed && c.Now.Sub(j.Started) >= c.Rules.MinRun }
+func (j *Job) mayStop(c *Cluster) bool {
+	return !j.Fixed && c.Now.Sub(j.Started) >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts)
+}
 
 func (k *checker) refusal(j *Job, d *Decision) {
 	if d.Why == "" || d.Reason == "" {

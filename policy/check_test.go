@@ -83,6 +83,9 @@ var breaches = []struct {
 		"job 6: stopped or changed, and must not be touched"},
 	{"a job stopped that has just started", func(_ *Cluster, p *Plan) { p.Decisions[6].Grant = p.Decisions[0].Grant },
 		"job 7: stopped or changed, and must not be touched"},
+	{"a job stopped that was restarted too often", func(c *Cluster, _ *Plan) {
+		c.Rules.MaxRestarts, c.Jobs[2].Restarts = 3, 3
+	}, "job 3: stopped or changed, and must not be touched"},
 	{"too many stopped", func(c *Cluster, _ *Plan) { c.Rules.MaxPreemptions = 1 }, "2 running jobs stopped, the rules allow 1 in a round"},
 	{"slower than the share", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.CPUs = 4 },
 		"job 2: gpu=2 cpu=4 mem=125G on n0001 is 0.720 of the proportional throughput"},

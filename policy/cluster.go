@@ -25,6 +25,8 @@ type Rules struct {
 	MinRun time.Duration `json:"min_run_ns"`
 	// MaxPreemptions bounds the running jobs that one round may stop; 0 is no bound.
 	MaxPreemptions int `json:"max_preemptions"`
+	// MaxRestarts is after how many restarts a job is not stopped any more; 0 is no bound.
+	MaxRestarts int `json:"max_restarts,omitempty"`
 	// Horizon is how far ahead a change to a running job may count its gain; 0 is DefaultHorizon. A job with less left to do
 	// counts only that.
 	Horizon time.Duration `json:"horizon_ns"`
@@ -45,6 +47,9 @@ const (
 func (r Rules) horizon() time.Duration { return cmp.Or(r.Horizon, DefaultHorizon) }
 
 func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, DefaultPatience) }
+
+// allowAfter says whether a job may be stopped that has been restarted so often.
+func (r Rules) allowAfter(restarts int) bool { return r.MaxRestarts == 0 || restarts < r.MaxRestarts }
 
 func (r Rules) stranded() float64 { return cmp.Or(r.Stranded, DefaultStranded) }
 
@@ -86,6 +91,8 @@ type Job struct {
 	// Running is what the job holds now; nil while it waits.
 	Running *Placement `json:"running,omitempty"`
 	Started time.Time  `json:"started,omitzero"` // of the current run
+	// Restarts is how often Slurm has put the job back into the queue, for whatever reason.
+	Restarts int `json:"restarts,omitempty"`
 	// Saves says that the job declared a checkpoint, so that it can be asked to give way.
 	Saves bool `json:"saves"`
 	// Fixed says that a running job must not be stopped or changed: it declared no checkpoint and the administrator does not

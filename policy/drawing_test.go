@@ -177,6 +177,8 @@ func parseRules(t *testing.T, words []string) Rules {
 			r.MinRun = seconds(t, value)
 		case "preemptions":
 			r.MaxPreemptions = int(number(t, value))
+		case "restarts":
+			r.MaxRestarts = int(number(t, value))
 		case "horizon":
 			r.Horizon = seconds(t, value)
 		case "patience":
@@ -278,6 +280,8 @@ func setJob(t *testing.T, j *Job, key, value string) {
 		j.Saves = true
 	case "fixed":
 		j.Fixed = true
+	case "restarts":
+		j.Restarts = int(number(t, value))
 	case "since":
 		j.Started = epoch.Add(-seconds(t, value))
 	case "arrival":

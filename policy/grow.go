@@ -88,7 +88,7 @@ func (b *board) bestTrade(n int) (growth, clearing) {
 			continue
 		}
 		ahead := b.ahead(i)
-		if b.netOver(i, s.menu.demand().Gain, ahead) <= trifle || !b.resizable(i) {
+		if b.netOver(i, s.menu.demand().Gain, ahead) <= trifle || !b.growable(i) {
 			continue
 		}
 		for _, o := range above(s) {
@@ -165,7 +165,7 @@ func (b *board) bestGrowth(n int) growth {
 	}
 	for _, i := range b.servers[n].jobs {
 		s := &b.seats[i]
-		if !b.sizable(i) || s.menu.demand().Gain <= s.gain || !b.resizable(i) {
+		if !b.sizable(i) || s.menu.demand().Gain <= s.gain || !b.growable(i) {
 			continue
 		}
 		for _, o := range above(s) {
@@ -185,6 +185,9 @@ func (b *board) sizable(i int) bool {
 	st := b.seats[i].standing
 	return st == fresh || st == kept && b.stops > 0
 }
+
+// growable says whether job i may have more where it is, and can be asked to give it back.
+func (b *board) growable(i int) bool { return b.seats[i].kind.lends && b.resizable(i) }
 
 // resize gives job i another size where it is.
 func (b *board) resize(i int, to sensitivity.Option) {
@@ -228,8 +231,8 @@ func (b *board) moveOn(i int) bool {
 }
 
 func (b *board) mayMove(i int) bool {
-	j, s := b.jobs[i], &b.seats[i]
-	if !j.Saves || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
+	s := &b.seats[i]
+	if !s.kind.lends || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
 		return false
 	}
 	return b.calm.has(s.servers[0]) && (s.standing == fresh || b.sizable(i) && b.resizable(i))

@@ -24,9 +24,9 @@ type kind struct {
 type kindKey struct {
 	profile *sensitivity.Profile
 	gpus    int
-	tasks   int // on each node
-	nodes   int // 0: any number
-	saves   bool
+	tasks   int  // on each node
+	nodes   int  // 0: any number
+	lends   bool // see Job.lends
 	zone    *zone
 }
 
@@ -86,11 +86,11 @@ func newCrowd() crowd { return crowd{kinds: map[kindKey]*kind{}, zones: map[zone
 
 // kindOf finds the kind of a job, most likely that of its last seat.
 func (b *board) kindOf(j *Job, was *seat) *kind {
-	if was != nil && was.kind.has(j, b.round) {
+	if was != nil && was.kind.has(j, b.c.Rules, b.round) {
 		b.meet(was.kind)
 		return was.kind
 	}
-	key := kindKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.Saves, b.zoneOf(j)}
+	key := kindKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.lends(b.c.Rules), b.zoneOf(j)}
 	k, known := b.kinds[key]
 	if !known {
 		k = &kind{kindKey: key, ways: waysOf(j, key.zone.largest)}
@@ -101,9 +101,19 @@ func (b *board) kindOf(j *Job, was *seat) *kind {
 }
 
 // has says whether job j is of kind k.
-func (k *kind) has(j *Job, round int) bool {
-	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes && k.saves == j.Saves &&
+func (k *kind) has(j *Job, rules Rules, round int) bool {
+	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes && k.lends == j.lends(rules) &&
 		k.zone.has(j, round)
+}
+
+// lends says whether job j can be asked to give back what the round lends it: it saves, and the run that would begin now is not the
+// last that the rules let be stopped.
+func (j *Job) lends(rules Rules) bool {
+	restarts := j.Restarts
+	if j.Running != nil {
+		restarts++
+	}
+	return j.Saves && rules.allowAfter(restarts)
 }
 
 // has says whether job j has the constraints of zone z.

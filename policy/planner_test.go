@@ -37,6 +37,29 @@ func TestAPlannerPlansAsOneThatHasNeverPlanned(t *testing.T) {
 	})
 }
 
+// A planner lives for years and sees one large backlog: what it holds on to must not be that of then.
+func TestAPlannerForgetsTheJobsAndNodesThatAreGone(t *testing.T) {
+	var planner Planner
+	large, small := Cluster{Now: epoch}, Cluster{Now: epoch}
+	for i := range 64 {
+		large.Jobs = append(large.Jobs, Job{ID: i + 1, GPUs: 1})
+		large.Nodes = append(large.Nodes, Node{Name: fmt.Sprintf("n%02d", i), Total: gres.Vector{GPUs: 1, CPUs: 1, Memory: 1000}})
+	}
+	small.Jobs, small.Nodes = large.Jobs[:1:1], large.Nodes[:1:1]
+	planner.Decide(large, FIFO(), Tune())
+	planner.Decide(deepCopy(small), FIFO(), Tune())
+	for i, j := range planner.board.jobs[:cap(planner.board.jobs)] {
+		if i > 0 && j != nil {
+			t.Fatalf("holds on to job %d, which is gone", j.ID)
+		}
+	}
+	for i, n := range planner.board.named[:cap(planner.board.named)] {
+		if i > 0 && n != nil {
+			t.Fatalf("holds on to node %s, which is gone", n.Name)
+		}
+	}
+}
+
 // someTimeLater is a cluster when jobs have trained, ended and come, and users and administrators have changed their minds.
 func someTimeLater(t *rapid.T, c Cluster, profiles []*sensitivity.Profile) Cluster {
 	passed := time.Duration(rapid.IntRange(0, 20).Draw(t, "minutes")) * time.Minute

@@ -172,6 +172,37 @@ func TestAFixedJobIsLeftAlone(t *testing.T) {
 	})
 }
 
+func TestAJobThatWasRestartedTooOftenIsLeftAlone(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		for j, d := range decided(c, plan) {
+			if most := c.Rules.MaxRestarts; most > 0 && j.Restarts >= most && j.Running != nil && !unchanged(j, d) {
+				t.Fatalf("job %d: touched after %d restarts, the rules allow %d", j.ID, j.Restarts, most)
+			}
+		}
+	})
+}
+
+// A job that can never be asked again must leave the others their share: it is planned as one without a checkpoint.
+func TestTheLastRunOfAJobIsPlannedAsThatOfOneThatCannotGiveBack(t *testing.T) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := tame(t, profiles, fineSize)
+		for i := range c.Jobs {
+			c.Jobs[i].Running = nil
+		}
+		c.Rules.MaxRestarts = rapid.IntRange(1, 3).Draw(t, "max restarts")
+		silent := deepCopy(c)
+		for i := range c.Jobs {
+			c.Jobs[i].Restarts = rapid.IntRange(0, 4).Draw(t, "restarts")
+			silent.Jobs[i].Saves = c.Jobs[i].Saves && c.Jobs[i].Restarts < c.Rules.MaxRestarts
+		}
+		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
+		if got, want := Decide(c, p, Tune()), Decide(silent, p, Tune()); !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: %s", p.Name, firstDifference(got, want))
+		}
+	})
+}
+
 func TestNoMoreJobsAreStoppedThanTheRulesAllow(t *testing.T) {
 	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
 		stopped := 0
@@ -312,6 +343,9 @@ func carriedOut(c Cluster, plan Plan) Cluster {
 	for i, d := range plan.Decisions {
 		j := &after.Jobs[i]
 		if !unchanged(j, d) {
+			if j.Running != nil {
+				j.Restarts++
+			}
 			j.Running, j.Started = d.Grant, c.Now
 		}
 	}

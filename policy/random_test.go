@@ -49,6 +49,7 @@ func wildRules(t *rapid.T) Rules {
 	return Rules{
 		MinRun:         rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Minute}).Draw(t, "min run"),
 		MaxPreemptions: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "max preemptions"),
+		MaxRestarts:    rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "max restarts"),
 		Patience:       rapid.SampledFrom([]time.Duration{0, time.Minute, 1000 * time.Hour}).Draw(t, "patience"),
 		Stranded:       rapid.SampledFrom([]float64{0, 1}).Draw(t, "stranded"),
 	}
@@ -76,6 +77,7 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	j.Nodes = rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "nodes asked")
 	j.Tasks = rapid.SampledFrom([]int{0, 1, 1, 2, 4, 5}).Draw(t, "tasks")
 	j.Fixed = !j.Saves && rapid.Bool().Draw(t, "fixed")
+	j.Restarts = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "restarts")
 	switch rapid.IntRange(0, 11).Draw(t, "constraint") {
 	case 0:
 		j.GPUType = rapid.SampledFrom([]string{"a100", "v100", "h100"}).Draw(t, "type")

@@ -15,7 +15,7 @@ type reservation struct {
 
 // bars says whether jobs of kind k must be kept off server n for the sake of another.
 func (b *board) bars(k *kind, n int) bool {
-	return b.reserved != nil && !k.saves && b.reserved.servers.has(n)
+	return b.reserved != nil && !k.lends && b.reserved.servers.has(n)
 }
 
 // reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it did.

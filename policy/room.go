@@ -301,7 +301,7 @@ func (b *board) shrunk(v int, missing gres.Vector) shrink {
 // and all its nodes are of one shape.
 func (b *board) resizable(i int) bool {
 	j, s := b.jobs[i], &b.seats[i]
-	if !j.Saves || j.Barred != "" || s.size.GPUs*len(s.servers) != j.GPUs || j.Nodes > 0 && len(s.servers) != j.Nodes {
+	if !b.saves(i) || j.Barred != "" || s.size.GPUs*len(s.servers) != j.GPUs || j.Nodes > 0 && len(s.servers) != j.Nodes {
 		return false
 	}
 	for _, n := range s.servers {
@@ -312,6 +312,15 @@ func (b *board) resizable(i int) bool {
 		}
 	}
 	return true
+}
+
+// saves says whether job i could be restarted with another size: one that runs while it may be stopped, one that the plan starts anew
+// while it can be asked again.
+func (b *board) saves(i int) bool {
+	if s := &b.seats[i]; s.standing == fresh {
+		return s.kind.lends
+	}
+	return b.jobs[i].Saves
 }
 
 // affordable says whether the plans stop no more than so many jobs, and whether the restarts cost no more than is due. What a job holds

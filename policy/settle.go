@@ -73,7 +73,7 @@ func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 func (b *board) comparePlaces(x, y int) int {
 	s, t := &b.seats[x], &b.seats[y]
 	return cmp.Or(cmp.Compare(t.size.GPUs, s.size.GPUs), cmp.Compare(b.servers[s.servers[0]].shape, b.servers[t.servers[0]].shape),
-		cmp.Compare(s.kind.zone.number, t.kind.zone.number), cmp.Compare(s.kind.tasks, t.kind.tasks), compareBool(s.kind.saves, t.kind.saves))
+		cmp.Compare(s.kind.zone.number, t.kind.zone.number), cmp.Compare(s.kind.tasks, t.kind.tasks), compareBool(s.kind.lends, t.kind.lends))
 }
 
 func compareBool(x, y bool) int {

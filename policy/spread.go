@@ -105,7 +105,7 @@ func price(more, left gres.Vector) float64 {
 // mayTake says whether job i may take more than its least. A job that can be asked to give back always may. One that cannot may
 // only as long as it leaves enough of the cluster's GPUs with their proportional share for those who come next.
 func (b *board) mayTake(i int, more gres.Vector) bool {
-	if b.jobs[i].Saves {
+	if b.seats[i].kind.lends {
 		return true
 	}
 	after := b.stranded

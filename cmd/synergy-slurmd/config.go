@@ -46,7 +46,7 @@ func defaults(round time.Duration) Config {
 		Allocator:    policy.Tune(),
 		ProfileDirs:  []string{"/etc/synergy/profiles"},
 		Lease:        max(leaseDefault, leaseRounds*round),
-		Rules:        policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20},
+		Rules:        policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50},
 		RestartCost:  2 * time.Minute,
 		Hook:         hook{timeout: 30 * time.Second},
 		StartTimeout: time.Minute,

@@ -45,6 +45,7 @@ lease: 20m
 rules:
   min_run: 1m
   max_preemptions: 3
+  max_restarts: 7
   horizon: 2h
   patience: 3h
   stranded: 0.25
@@ -65,7 +66,7 @@ heartbeat: /run/synergy/heartbeat
 	want := Config{
 		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(), ProfileDirs: []string{"/a", "/b"},
 		Lease: 20 * time.Minute,
-		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, Horizon: 2 * time.Hour, Patience: 3 * time.Hour, Stranded: 0.25},
+		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour, Patience: 3 * time.Hour, Stranded: 0.25},
 
 		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second,
 		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
@@ -79,7 +80,7 @@ heartbeat: /run/synergy/heartbeat
 func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 	for text, want := range map[string]string{
 		"partitions: [a]\npolcy: las":               `^line 2: polcy: unknown key: want one of partitions, policy, .*rules, .*rate$`,
-		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, horizon, patience, stranded$`,
+		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, max_restarts, horizon, patience, stranded$`,
 		"partitions: [a]\npolicy: lifo":             `^line 2: policy: .*"lifo": want one of fifo, srtf, srsf, las, ftf, drf, tetris$`,
 		"partitions: [a]\nallocator: all":           `^line 2: allocator: .*"all": want one of proportional, greedy, tune`,
 		"partitions: [a]\npolicy: [las]":            `^line 2: policy: want one value, not a list`,
