@@ -14,7 +14,22 @@ func account(known Records, managed []*tenant, now time.Time) {
 		} else {
 			t.record = firstRecord(t, now)
 		}
+		t.record.notAfter(now)
 		t.record.credit(t, now)
+	}
+}
+
+// notAfter corrects what cannot be: Slurm's clock was set back while no daemon looked. A victim that was asked some time is asked again.
+func (r *Record) notAfter(now time.Time) {
+	limit := now.Add(steady)
+	if r.First.After(limit) {
+		r.First = now
+	}
+	if r.FailedAt.After(limit) {
+		r.FailedAt = now
+	}
+	if r.Asked.After(limit) {
+		r.Asked = time.Time{}
 	}
 }
 
@@ -38,7 +53,7 @@ func firstRecord(j *tenant, now time.Time) *Record {
 		r.NotBefore = j.Begin
 	}
 	if j.State == Running {
-		r.Until = j.Started
+		r.Until = j.since
 	}
 	return r
 }
@@ -49,7 +64,7 @@ func (r *Record) credit(t *tenant, now time.Time) {
 	from, until, gain := r.Until, now, r.Gain
 	switch {
 	case t.State == Running:
-		from, gain = later(from, t.Started), t.gain
+		from, gain = later(from, t.since), t.gain
 	case r.Gain > 0:
 		until = earlier(now, t.Submitted)
 	default:
@@ -63,7 +78,7 @@ func (r *Record) credit(t *tenant, now time.Time) {
 	if t.State != Running {
 		r.Gain = 0
 	}
-	if t.State != Running || t.Started.After(r.Asked) {
+	if t.State != Running || t.since.After(r.Asked) {
 		r.Asked = time.Time{} // the run that was asked to end has ended
 	}
 }

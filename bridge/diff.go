@@ -49,17 +49,21 @@ func granted(d *policy.Decision) string {
 	return fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
 }
 
-// keepWaiting renews a lease that is half over, tells a job that is new why it waits, and gives one that carries anything but its
+// keepWaiting renews a lease that is half over, or not one that we would give, tells a job that is new why it waits, and gives one that carries anything but its
 // user's own request that request back. A job that is well as it is costs nothing.
 func (r *Runner) keepWaiting(t *tenant, now time.Time) Verb {
 	switch {
 	case !sameRequest(&t.Request, &t.record.Own):
 		return Restore
-	case t.Begin.Sub(now) < r.Settings.Lease/2, !t.told():
+	case t.Begin.Sub(now) < r.Settings.Lease/2, !t.told(), t.Begin.After(r.leaseEnd(t.record, now).Add(tooLong)):
 		return Renew
 	}
 	return ""
 }
+
+// tooLong is by how much a lease may be longer than it should be. One of before Slurm's clock was set back could last for hours, and
+// would outlast the daemon by as much.
+const tooLong = time.Minute
 
 // sameRequest compares what an update writes.
 func sameRequest(a, b *Request) bool {
@@ -70,9 +74,14 @@ func sameRequest(a, b *Request) bool {
 // waiting is the update that lets a job wait: its user's own request, and a lease.
 func (r *Runner) waiting(rec *Record, round int, why, note string, now time.Time) Update {
 	return Update{
-		Job: rec.Job, Begin: later(rec.NotBefore, now.Add(r.leaseOf(rec.Job))), Request: rec.Own,
+		Job: rec.Job, Begin: r.leaseEnd(rec, now), Request: rec.Own,
 		Extra: stampOf(rec, round, why, note).String(),
 	}
+}
+
+// leaseEnd is when a lease ends that is given now: not before the user's own begin time.
+func (r *Runner) leaseEnd(rec *Record, now time.Time) time.Time {
+	return later(rec.NotBefore, now.Add(r.leaseOf(rec.Job)))
 }
 
 // leaseOf spreads leases over an eighth of their length, so that a backlog that came at once is not renewed at once for ever.

@@ -30,8 +30,8 @@ type Slurm interface {
 
 // Observed is the state of the cluster at one moment.
 type Observed struct {
-	At    time.Time
-	Nodes []Node // ascending in name; none changes once it has been handed out
+	At    time.Time // by Slurm's clock, as all times of jobs are
+	Nodes []Node    // ascending in name; none changes once it has been handed out
 	// Jobs are the pending, running and completing ones of every partition, ascending in ID. None changes once it has been handed out:
 	// the same pointer as in an earlier look says that nothing about the job is different.
 	Jobs []*Job

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -16,6 +17,7 @@ type tenant struct {
 
 	stamp   *stamp               // what its extra field says; nil: not read yet
 	written string               // what we wrote there last, as far as the runner knows
+	since   time.Time            // when its run began, by Slurm's clock as it goes now
 	holds   *policy.Placement    // while it runs
 	hall    *hall                // in which the rest was worked out
 	on      []int                // the nodes that it holds, as the hall counts them
@@ -89,6 +91,10 @@ func (r *Runner) readJob(j *Job, before *tenant) *tenant {
 		t.alone = leftAlone(j)
 	}
 	if j.State == Running {
+		t.since = j.Started
+		if before.Job != nil && before.State == Running && before.Started.Equal(j.Started) {
+			t.since = before.since
+		}
 		t.holds = &policy.Placement{Nodes: j.Runs.Nodes, PerNode: j.Runs.PerNode}
 	}
 	return t

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,7 +24,7 @@ const farewell = 30 * time.Second
 // are read and not written: a daemon that is started afterwards takes the jobs up where it left them. The report has a step for
 // each job; the error is one that ended the whole.
 func (r *Runner) Release(ctx context.Context) (Report, error) {
-	l := &leaving{Runner: r, until: r.Clock.Now().Add(farewell), tried: map[int]bool{}}
+	l := &leaving{Runner: r, until: r.Clock.Elapsed() + farewell, tried: map[int]bool{}}
 	l.report = Report{Round: r.Last, Began: r.Clock.Now(), Shadow: r.Settings.Shadow}
 	var err error
 	if l.known, l.intent, err = r.Ledger.Load(); err != nil {
@@ -37,16 +37,16 @@ func (r *Runner) Release(ctx context.Context) (Report, error) {
 type leaving struct {
 	*Runner
 	known  Records
-	intent *Intent // of a round that died
-	until  time.Time
-	tried  map[int]bool // jobs whose release was written or refused: once is enough, whatever Slurm's clock says
+	intent *Intent       // of a round that died
+	until  time.Duration // on our own watch
+	tried  map[int]bool  // jobs whose release was written or refused: once is enough, whatever Slurm's clock says
 	report Report
 }
 
 func (l *leaving) run(ctx context.Context) error {
 	for {
 		coming, err := l.pass(ctx)
-		if err != nil || !coming || l.Settings.Shadow || !l.Clock.Now().Before(l.until) {
+		if err != nil || !coming || l.Settings.Shadow || l.Clock.Elapsed() >= l.until {
 			return err
 		}
 		if err := l.Clock.Sleep(ctx, l.Settings.Poll); err != nil {
@@ -57,11 +57,12 @@ func (l *leaving) run(ctx context.Context) error {
 
 // pass looks once and hands back what can be. It says whether there may be more to do soon.
 func (l *leaving) pass(ctx context.Context) (coming bool, err error) {
-	seen, err := l.Slurm.Observe(ctx)
+	t := &turn{Runner: l.Runner, began: l.Clock.Elapsed()}
+	seen, err := t.look(ctx, func() Records { return l.known })
 	if err != nil {
-		return false, fmt.Errorf("observe: %w", err)
+		return false, err
 	}
-	t := &turn{Runner: l.Runner, began: l.report.Began, seen: seen.Jobs, scene: l.sort(seen)}
+	t.seen, t.scene = seen.Jobs, l.sort(seen)
 	t.report.Round, t.report.Steps = l.report.Round, l.steps(&t.scene)
 	l.report.Outside, l.report.Notes = t.scene.outside, l.onTheirWay(&t.scene, seen.Jobs)
 	if !l.Settings.Shadow {
@@ -156,28 +157,24 @@ func (l *leaving) note(steps []Step) {
 	}
 }
 
-// handBack takes all steps. Once Slurm is not to be reached, or will not have us, the rest is not tried.
+// handBack takes all steps, however long that takes: no round is due. Once Slurm is not to be reached, or will not have us, the rest is
+// not tried.
 func (a *acting) handBack(ctx context.Context) error {
-	var broken atomic.Pointer[error]
-	return a.each(ctx, a.filter((*step).open), done, func(s *step) error {
-		if cause := broken.Load(); cause != nil {
-			return *cause
-		}
-		err := a.handBackOne(ctx, s)
-		if err != nil && concernsAll(err) {
-			broken.Store(&err)
-		}
-		return err
-	})
+	a.until = math.MaxInt64
+	err := a.each(ctx, a.filter((*step).open), done, func(s *step) error { return a.handBackOne(ctx, s) })
+	for _, s := range a.filter((*step).open) {
+		a.fail(s, err.Error()) // nothing else leaves one open
+	}
+	return err
 }
 
 // handBackOne says one update. A job that has started or ended meanwhile, or that somebody now holds, needs none.
 func (a *acting) handBackOne(ctx context.Context, s *step) error {
-	u := releasing(s.tenant.record, a.report.Round, a.Clock.Now())
+	u := releasing(s.tenant.record, a.report.Round, a.now())
 	if s.Verb == Restore {
 		u = a.leased(s)
 	}
-	err := a.update(ctx, s, u)
+	err := a.write(ctx, s, u)
 	if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
 		return nil
 	}

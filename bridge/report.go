@@ -9,8 +9,8 @@ import (
 
 // Report is what one round saw, decided and did. The round neither logs nor counts: its caller does, from this.
 type Report struct {
-	Round    int            `json:"round"` // counts up over restarts
-	Began    time.Time      `json:"began"`
+	Round    int            `json:"round"`  // counts up over restarts
+	Began    time.Time      `json:"began"`  // by our own clock
 	Phases   []Phase        `json:"phases"` // in the order of the round
 	Snapshot policy.Cluster `json:"snapshot"`
 	Plan     policy.Plan    `json:"plan"`
@@ -18,6 +18,9 @@ type Report struct {
 	Outside  []Outside      `json:"outside"` // jobs with our word that the round leaves to Slurm, and why; ascending in ID
 	Notes    []Note         `json:"notes"`   // what a user should know of a job that is managed: an unknown profile, …
 	Shadow   bool           `json:"shadow"`  // nothing was written
+	// ClockAhead is by how much Slurm's clock is ahead of ours, ClockStep by how much it was set since the last round.
+	ClockAhead time.Duration `json:"clock_ahead_ns,omitempty"`
+	ClockStep  time.Duration `json:"clock_step_ns,omitempty"`
 	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it: this
 	// round starts from what is.
 	Interrupted *Intent `json:"interrupted,omitempty"`
@@ -25,7 +28,7 @@ type Report struct {
 
 // Phase is how long one part of the round took.
 type Phase struct {
-	Name string        `json:"name"` // observe, decide, check, diff, intend, lease, ask, follow, settle
+	Name string        `json:"name"` // observe, decide, check, diff, intend, lease, ask, follow, tell, settle
 	Took time.Duration `json:"took_ns"`
 }
 
@@ -61,7 +64,8 @@ type Step struct {
 	Why     string            `json:"why"`
 	Changes []Change          `json:"changes,omitempty"` // what was written, field by field
 	Took    time.Duration     `json:"took_ns,omitempty"`
-	Error   string            `json:"error,omitempty"` // empty: done
+	PutOff  bool              `json:"put_off,omitempty"` // to a later round: this one had no time left for it
+	Error   string            `json:"error,omitempty"`   // empty: done, or put off
 }
 
 // Change is one line of the audit: a field of a job went from Old to New.
@@ -103,7 +107,7 @@ func (rs Records) Of(job int) *Record {
 // Intent is written down before a round acts, and cleared when it has.
 type Intent struct {
 	Round int       `json:"round"`
-	At    time.Time `json:"at"`
+	At    time.Time `json:"at"` // by Slurm's clock
 	Steps []Step    `json:"steps"`
 }
 

@@ -14,15 +14,19 @@ import (
 
 // Clock is the time that rounds live in: the wall's, or a virtual one.
 type Clock interface {
+	// Now is the date. It may be wrong, and it may jump: a round tells it and reckons nothing from it.
 	Now() time.Time
+	// Elapsed is the time since some moment. It passes evenly, whatever becomes of the date.
+	Elapsed() time.Duration
 	// Sleep returns after d, or with ctx's error when that ends first.
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// Hook is the administrator's own word before and after a checkpoint. An error before it leaves the job alone in this round.
+// Hook is the administrator's own word before and after a checkpoint. An error before it leaves the job alone in this round. Neither may
+// take longer than it is given: it then gives up with an error.
 type Hook interface {
-	Before(ctx context.Context, job Job, why string) error
-	After(ctx context.Context, job Job, why string) error
+	Before(ctx context.Context, job Job, why string, within time.Duration) error
+	After(ctx context.Context, job Job, why string, within time.Duration) error
 }
 
 // Settings may change between rounds, never during one.
@@ -55,6 +59,7 @@ type Runner struct {
 	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
 	Last int
 
+	watch   watch
 	reader  reader
 	spare   policy.Cluster // memory that nobody else has
 	planner policy.Planner
@@ -63,7 +68,7 @@ type Runner struct {
 // Round runs one round from observation to settlement. On an error the round ended there; the report says what was done until
 // then, and the next round starts from what it finds.
 func (r *Runner) Round(ctx context.Context) (Report, error) {
-	t := &turn{Runner: r, began: r.Clock.Now()}
+	t := &turn{Runner: r, began: r.Clock.Elapsed()}
 	err := t.run(ctx)
 	return t.report, err
 }
@@ -75,16 +80,16 @@ func (r *Runner) Reuse(report Report) { r.spare = report.Snapshot }
 // turn is one round under way.
 type turn struct {
 	*Runner
-	began  time.Time
-	mark   time.Time // when the phase under way began
-	seen   []*Job    // as last observed, ascending in ID
+	began  time.Duration // on our own watch
+	mark   time.Duration // when the phase under way began
+	seen   []*Job        // as last observed, ascending in ID
 	scene  scene
 	kept   Records // of jobs that are left to Slurm for now, as they were
 	report Report
 }
 
 func (t *turn) run(ctx context.Context) error {
-	t.mark, t.report.Began, t.report.Shadow = t.began, t.began, t.Settings.Shadow
+	t.mark, t.report.Began, t.report.Shadow = t.began, t.Clock.Now(), t.Settings.Shadow
 	t.report.Phases = make([]Phase, 0, phases)
 	old, intent, err := t.Ledger.Load()
 	if err != nil {
@@ -100,7 +105,7 @@ func (t *turn) run(ctx context.Context) error {
 	if t.Settings.Shadow {
 		return t.settle(nil)
 	}
-	if err := t.Ledger.Intend(Intent{t.report.Round, t.Clock.Now(), t.report.Steps}); err != nil {
+	if err := t.Ledger.Intend(Intent{t.report.Round, t.watch.now(t.Clock), t.report.Steps}); err != nil {
 		return fmt.Errorf("write the intent down: %w", err)
 	}
 	t.phase("intend")
@@ -117,12 +122,16 @@ func (t *turn) number(intent *Intent) {
 }
 
 func (t *turn) observe(ctx context.Context, old Records) error {
-	seen, err := t.Slurm.Observe(ctx)
+	known := t.watch.set
+	seen, err := t.look(ctx, func() Records { return old })
 	if err != nil {
-		return fmt.Errorf("observe: %w", err)
+		return err
 	}
 	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
 	account(old, t.scene.tenants, seen.At)
+	if !known {
+		t.believeNoGrace(seen.At)
+	}
 	t.report.Outside = t.scene.outside
 	for _, o := range t.scene.outside {
 		if r := old.Of(o.Job); r != nil {
@@ -174,11 +183,11 @@ func (t *turn) records() Records {
 }
 
 // phases is how many a round has.
-const phases = 9
+const phases = 10
 
 // phase ends the phase under way.
 func (t *turn) phase(name string) {
-	now := t.Clock.Now()
-	t.report.Phases = append(t.report.Phases, Phase{name, now.Sub(t.mark)})
+	now := t.Clock.Elapsed()
+	t.report.Phases = append(t.report.Phases, Phase{name, now - t.mark})
 	t.mark = now
 }

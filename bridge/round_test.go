@@ -484,12 +484,12 @@ type hook struct {
 	refuse, complain error
 }
 
-func (h *hook) Before(_ context.Context, j bridge.Job, _ string) error {
+func (h *hook) Before(_ context.Context, j bridge.Job, _ string, _ time.Duration) error {
 	h.said = append(h.said, fmt.Sprintf("before %d %s", j.ID, j.State))
 	return h.refuse
 }
 
-func (h *hook) After(_ context.Context, j bridge.Job, _ string) error {
+func (h *hook) After(_ context.Context, j bridge.Job, _ string, _ time.Duration) error {
 	h.said = append(h.said, fmt.Sprintf("after %d %s on %s", j.ID, j.State, strings.Join(j.Runs.Nodes, "+")))
 	return h.complain
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -22,5 +23,30 @@ func TestAJobIsThroughWithItsLastRunASecondAfterTheSecondOfItsTeardown(t *testin
 		if got := settled(&c.job, at); got != c.want {
 			t.Errorf("a job that %s: settled %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// still is a clock that is moved by hand.
+type still struct{ passed time.Duration }
+
+func (s *still) Now() time.Time         { return noon.Add(s.passed) }
+func (s *still) Elapsed() time.Duration { return s.passed }
+
+func (s *still) Sleep(_ context.Context, d time.Duration) error {
+	s.passed += d
+	return nil
+}
+
+// Slurm's clock was set back by an hour: it would take that long until it shows a time after the requeue.
+func TestAJobWhoseRequeueIsYetToComeBySlurmsClockIsThroughAFewSecondsAfterItWasSeenSo(t *testing.T) {
+	clock := &still{passed: time.Minute}
+	a := &acting{turn: &turn{Runner: &Runner{Clock: clock}}, at: noon}
+	s, j := &step{}, &Job{State: Pending, Restarts: 1, Submitted: noon.Add(time.Hour)}
+	for after, want := range []bool{false, false, false, false, true} {
+		if got := a.through(s, j); got != want {
+			t.Errorf("%d s after it was seen to be through: settled %v", after, got)
+		}
+		clock.passed += time.Second
+		a.at = a.at.Add(time.Second)
 	}
 }

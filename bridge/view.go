@@ -127,13 +127,13 @@ func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 		j.Barred = r.barred(t, s.at)
 		return
 	}
-	j.Running, j.Started, j.Fixed = t.holds, t.Started, r.mustStay(t, s.at)
+	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at)
 }
 
 // mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.
 func (r *Runner) mustStay(t *tenant, now time.Time) bool {
 	lostWhenStopped := !t.said.word.Saves && !r.Settings.PreemptWithoutCheckpoint
-	return lostWhenStopped || t.Completing || !t.even() || now.Sub(t.Started) < deaf
+	return lostWhenStopped || t.Completing || !t.even() || now.Sub(t.since) < deaf
 }
 
 // deaf is how long a job may need from its start until its traps are set. A signal before that would end it.

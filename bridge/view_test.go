@@ -164,8 +164,8 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		{"declared none", func(t *tenant, _ *Settings) { t.said.word.Saves = false }, true},
 		{"declared none, and that is allowed", func(t *tenant, s *Settings) { t.said.word.Saves, s.PreemptWithoutCheckpoint = false, true }, false},
 		{"is being torn down", func(t *tenant, _ *Settings) { t.Completing = true }, true},
-		{"cannot hear yet", func(t *tenant, _ *Settings) { t.Started = noon.Add(-4999 * time.Millisecond) }, true},
-		{"can hear since now", func(t *tenant, _ *Settings) { t.Started = noon.Add(-5 * time.Second) }, false},
+		{"cannot hear yet", func(t *tenant, _ *Settings) { t.since = noon.Add(-4999 * time.Millisecond) }, true},
+		{"can hear since now", func(t *tenant, _ *Settings) { t.since = noon.Add(-5 * time.Second) }, false},
 		{"was given its GPUs unevenly", func(t *tenant, _ *Settings) { t.Runs.Nodes, t.Runs.PerNode.GPUs = []string{"n1", "n2"}, 2 }, true},
 		{"holds nothing that we can see", func(t *tenant, _ *Settings) { t.Runs = Allocated{} }, true},
 	} {
@@ -177,7 +177,7 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 		tn.said.word.Saves = true
 		c.change(tn, &r.Settings)
 		got := described(r, tn)
-		if got.Fixed != c.want || got.Barred != "" || got.Running == nil || !got.Started.Equal(tn.Started) {
+		if got.Fixed != c.want || got.Barred != "" || got.Running == nil || !got.Started.Equal(tn.since) {
 			t.Errorf("a job that %s: fixed %v, want %v; %+v", c.name, got.Fixed, c.want, got)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 type Clock struct {
 	turn sync.Mutex // held by whoever moves time on; events run under it
 
+	start time.Time
+
 	mu      sync.Mutex // guards what follows, never held while an event runs
 	now     time.Time
 	planned events
@@ -21,7 +23,7 @@ type Clock struct {
 }
 
 // NewClock is a clock that stands at start.
-func NewClock(start time.Time) *Clock { return &Clock{now: start} }
+func NewClock(start time.Time) *Clock { return &Clock{start: start, now: start} }
 
 // Now is the current moment.
 func (c *Clock) Now() time.Time {
@@ -29,6 +31,9 @@ func (c *Clock) Now() time.Time {
 	defer c.mu.Unlock()
 	return c.now
 }
+
+// Elapsed is the time since the start.
+func (c *Clock) Elapsed() time.Duration { return c.Now().Sub(c.start) }
 
 // At plans an event; a moment that has passed means the next time that the clock moves. The event must not sleep.
 func (c *Clock) At(moment time.Time, do func()) { c.plan(moment, do) }

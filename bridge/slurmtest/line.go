@@ -73,6 +73,7 @@ type Line struct {
 // Sleeper is the clock that a round runs on.
 type Sleeper interface {
 	Now() time.Time
+	Elapsed() time.Duration
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
@@ -115,6 +116,9 @@ func (l *Line) Requeue(ctx context.Context, job int) error {
 
 // Now implements Sleeper.
 func (l *Line) Now() time.Time { return l.clock.Now() }
+
+// Elapsed implements Sleeper.
+func (l *Line) Elapsed() time.Duration { return l.clock.Elapsed() }
 
 // Sleep implements Sleeper.
 func (l *Line) Sleep(ctx context.Context, d time.Duration) error {

@@ -28,6 +28,7 @@ const (
 	done    outcome = "done"
 	failed  outcome = "failed"
 	planned outcome = "planned" // in shadow mode nothing more happens
+	putOff  outcome = "put-off" // to a later round
 )
 
 func count(report bridge.Report) tally {
@@ -67,6 +68,8 @@ func outcomeOf(step bridge.Step, shadow bool) outcome {
 		return failed
 	case shadow:
 		return planned
+	case step.PutOff:
+		return putOff
 	}
 	return done
 }
@@ -76,10 +79,15 @@ func (t *tally) of(verb bridge.Verb) int {
 	return t.steps[stepKind{verb, done}] + t.steps[stepKind{verb, planned}]
 }
 
-func (t *tally) failures() int {
+func (t *tally) failures() int { return t.all(failed) }
+
+func (t *tally) putOff() int { return t.all(putOff) }
+
+// all is the number of steps that ended so.
+func (t *tally) all(ended outcome) int {
 	sum := 0
 	for kind, n := range t.steps {
-		if kind.outcome == failed {
+		if kind.outcome == ended {
 			sum += n
 		}
 	}

@@ -43,7 +43,7 @@ type daemon struct {
 
 	rounder  rounder
 	failures int // rounds in a row
-	// due is when the loop shows the next sign of life, in nanoseconds since the epoch.
+	// due is when the loop shows the next sign of life, in nanoseconds of the clock that nobody sets.
 	due atomic.Int64
 }
 
@@ -139,12 +139,12 @@ func lingering(parent context.Context, limit time.Duration) (context.Context, co
 
 // pause is the time from now until the next round, after one that began at began. Rounds begin with the whole periods of the
 // clock, so that they keep their hour over restarts; after one that lasted longer the next follows at once. While rounds fail
-// they are tried again sooner, after a pause that doubles.
+// they are tried again sooner, after a pause that doubles. No pause is longer than a period, whatever was done to the clock meanwhile.
 func (d *daemon) pause(began, now time.Time) time.Duration {
 	if d.failures > 0 {
 		return min(d.period, firstRetry<<min(d.failures-1, 20))
 	}
-	return max(0, began.Truncate(d.period).Add(d.period).Sub(now))
+	return min(d.period, max(0, began.Truncate(d.period).Add(d.period).Sub(now)))
 }
 
 // rest waits, and reads the configuration again when it is asked to.
@@ -177,7 +177,7 @@ func (d *daemon) reconfigure() {
 }
 
 // expect announces the next sign of life.
-func (d *daemon) expect(within time.Duration) { d.due.Store(time.Now().Add(within).UnixNano()) }
+func (d *daemon) expect(within time.Duration) { d.due.Store(int64(wall{}.Elapsed() + within)) }
 
 // alive says whether the loop still turns. Rounds that fail are a sign of life: a restart does not mend Slurm.
-func (d *daemon) alive() bool { return time.Now().UnixNano() <= d.due.Load() }
+func (d *daemon) alive() bool { return int64(wall{}.Elapsed()) <= d.due.Load() }

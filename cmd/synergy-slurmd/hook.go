@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -30,30 +31,38 @@ func (h hook) orNone() bridge.Hook {
 }
 
 // Before runs before a job is asked to save.
-func (h hook) Before(ctx context.Context, job bridge.Job, why string) error {
-	return h.run(ctx, h.before, job, why)
+func (h hook) Before(ctx context.Context, job bridge.Job, why string, within time.Duration) error {
+	return h.run(ctx, h.before, job, why, within)
 }
 
 // After runs when the job has left its nodes.
-func (h hook) After(ctx context.Context, job bridge.Job, why string) error {
-	return h.run(ctx, h.after, job, why)
+func (h hook) After(ctx context.Context, job bridge.Job, why string, within time.Duration) error {
+	return h.run(ctx, h.after, job, why, within)
 }
 
-func (h hook) run(ctx context.Context, argv []string, job bridge.Job, why string) error {
+func (h hook) run(ctx context.Context, argv []string, job bridge.Job, why string, within time.Duration) error {
 	if len(argv) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	ctx, cancel := context.WithTimeout(ctx, min(h.timeout, within))
 	defer cancel()
 	said := &tail{limit: 512}
 	program := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	program.Env = hookEnvironment(job, why)
 	program.Stdout, program.Stderr = said, said
+	alone(program)
 	program.WaitDelay = time.Second // a child of the program that keeps the output open must not keep the round
 	if err := program.Run(); err != nil {
 		return fmt.Errorf("run %s: %w: %s", argv[0], err, said)
 	}
 	return nil
+}
+
+// alone gives the program a process group of its own, and has all of it killed when its time is over: what it has started would
+// otherwise go on for ever.
+func alone(program *exec.Cmd) {
+	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	program.Cancel = func() error { return syscall.Kill(-program.Process.Pid, syscall.SIGKILL) }
 }
 
 func hookEnvironment(job bridge.Job, why string) []string {

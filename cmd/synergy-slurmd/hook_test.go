@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,14 +25,14 @@ func TestASiteWithoutProgramsHasNoHook(t *testing.T) {
 	if (hook{after: []string{"/bin/true"}}).orNone() == nil {
 		t.Error("one program is not enough")
 	}
-	if err := (hook{}).Before(t.Context(), bridge.Job{}, ""); err != nil {
+	if err := (hook{}).Before(t.Context(), bridge.Job{}, "", time.Minute); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAHookLearnsOfTheJobFromItsEnvironmentAlone(t *testing.T) {
 	job := bridge.Job{ID: 7, User: "alice", Partition: "gpu", Name: "$(reboot)", Runs: bridge.Allocated{Nodes: []string{"n1", "n2"}}}
-	said := shell(`env | grep -v ^PWD= | sort; exit 3`).Before(t.Context(), job, "job 9 goes first")
+	said := shell(`env | grep -v ^PWD= | sort; exit 3`).Before(t.Context(), job, "job 9 goes first", time.Minute)
 	for _, line := range []string{"SYNERGY_JOB_ID=7\n", "SYNERGY_JOB_USER=alice\n", "SYNERGY_JOB_PARTITION=gpu\n", "SYNERGY_JOB_NODES=n1,n2\n", "SYNERGY_REASON=job 9 goes first"} {
 		if said == nil || !strings.Contains(said.Error(), line) {
 			t.Errorf("%q is missing in %v", line, said)
@@ -41,25 +44,60 @@ func TestAHookLearnsOfTheJobFromItsEnvironmentAlone(t *testing.T) {
 }
 
 func TestAHookThatFailsSaysItsLastWords(t *testing.T) {
-	err := shell("seq 1 100000; echo disk is full >&2; exit 3").Before(t.Context(), bridge.Job{ID: 7}, "")
+	err := shell("seq 1 100000; echo disk is full >&2; exit 3").Before(t.Context(), bridge.Job{ID: 7}, "", time.Minute)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.HasSuffix(err.Error(), "disk is full") || len(err.Error()) > 700 {
 		t.Error(err)
 	}
-	if err := shell("exit 1").Before(t.Context(), bridge.Job{}, ""); !strings.HasSuffix(err.Error(), "it said nothing") {
+	if err := shell("exit 1").Before(t.Context(), bridge.Job{}, "", time.Minute); !strings.HasSuffix(err.Error(), "it said nothing") {
 		t.Error(err)
+	}
+}
+
+func TestNothingThatAHookStartedOutlivesItsTime(t *testing.T) {
+	alive := filepath.Join(t.TempDir(), "alive")
+	script := fmt.Sprintf("(trap '' TERM; while true; do echo x >>%s; sleep 0.05; done) & (sleep 1000 &) ; sleep 1000", alive)
+	began := time.Now()
+	if err := shell(script).Before(t.Context(), bridge.Job{}, "", 300*time.Millisecond); err == nil {
+		t.Error("it went well")
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it was given 0.3 s and took %s", took)
+	}
+	grown := func() int64 {
+		info, err := os.Stat(alive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	before := grown()
+	time.Sleep(500 * time.Millisecond)
+	if after := grown(); after != before {
+		t.Errorf("a child of the hook goes on writing: %d bytes, then %d", before, after)
+	}
+}
+
+func TestAHookHasNoMoreTimeThanTheRoundLeavesIt(t *testing.T) {
+	began := time.Now()
+	err := shell("sleep 1000").Before(t.Context(), bridge.Job{}, "", 50*time.Millisecond)
+	if took := time.Since(began); err == nil || took > 5*time.Second {
+		t.Errorf("of 10 s it took %s: %v", took, err)
+	}
+	if err := shell("true").Before(t.Context(), bridge.Job{}, "", 0); err == nil {
+		t.Error("it ran though no time was left")
 	}
 }
 
 func TestAHookThatHangsEndsWithItsTime(t *testing.T) {
 	h := shell("sleep 1000 & sleep 1000")
 	h.timeout = 50 * time.Millisecond
-	if err := h.Before(t.Context(), bridge.Job{}, ""); err == nil {
+	if err := h.Before(t.Context(), bridge.Job{}, "", time.Minute); err == nil {
 		t.Error("it went well")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := shell("true").Before(ctx, bridge.Job{}, ""); err == nil {
+	if err := shell("true").Before(ctx, bridge.Job{}, "", time.Minute); err == nil {
 		t.Error("it ran after the round's end")
 	}
 }

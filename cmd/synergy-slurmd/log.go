@@ -29,6 +29,7 @@ type journal struct {
 	state ailment         // of the last round
 	ill   int             // rounds that it has lasted
 	said  map[remark]bool // by the last good round
+	apart bool            // Slurm's clock and ours, in the last good round
 }
 
 // remark is a sentence about a job that no change goes with.
@@ -90,11 +91,29 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	}
 	j.recovery()
 	j.remarks(report)
+	j.clocks(report)
 	c := count(report)
 	j.log.Info().Int("round", report.Round).Float64("seconds", milliseconds(took)).Bool("shadow", report.Shadow).
 		Int("running", c.granted).Int("waiting", c.waiting).Int("outside", c.outside).
 		Int("started", c.of(bridge.Start)).Int("preempted", c.of(bridge.Preempt)).Int("renewed", c.of(bridge.Renew)).
-		Int("failed", c.failures()).Msg("round")
+		Int("failed", c.failures()).Int("put_off", c.putOff()).Msg("round")
+}
+
+// farApart is by how much two clocks may differ before a human should look.
+const farApart = 30 * time.Second
+
+// clocks says when Slurm's clock was set, and once that it and ours differ. Rounds go by Slurm's, so neither does any harm to a job.
+func (j *journal) clocks(report bridge.Report) {
+	if report.ClockStep != 0 {
+		j.log.Warn().Int("round", report.Round).Float64("seconds", milliseconds(report.ClockStep)).
+			Msg("slurm's clock was set: leases end sooner or later by as much, and are renewed")
+	}
+	apart := report.ClockAhead.Abs() > farApart
+	if apart && !j.apart {
+		j.log.Warn().Int("round", report.Round).Float64("slurm_ahead_seconds", milliseconds(report.ClockAhead)).
+			Str("remedy", "run the same time service on both hosts").Msg("slurm's clock and ours differ: rounds go by slurm's")
+	}
+	j.apart = apart
 }
 
 // audit writes one line for each step, and one for each field that it changed. Lease renewals are many and say nothing new, so

@@ -25,6 +25,7 @@ type metrics struct {
 	rounds    *prometheus.CounterVec
 	lastGood  prometheus.Gauge
 	number    prometheus.Gauge
+	ahead     prometheus.Gauge
 	jobs      *prometheus.GaugeVec
 	waiting   *prometheus.GaugeVec
 	granted   amounts
@@ -53,7 +54,7 @@ func (a amounts) set(v gres.Vector) {
 const other = "other"
 
 func phaseNames() []string {
-	return []string{"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "settle"}
+	return []string{"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "tell", "settle"}
 }
 
 func verbs() []bridge.Verb {
@@ -99,13 +100,15 @@ func (m *metrics) ofRounds(with promauto.Factory) {
 		Help: "When the last good round ended, in seconds since the epoch; 0 before the first."})
 	m.number = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_last_round_number",
 		Help: "Number of the last good round."})
+	m.ahead = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_slurm_clock_ahead_seconds",
+		Help: "By how much Slurm's clock is ahead of the daemon's."})
 	m.steps = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_steps_total",
-		Help: "What rounds did to jobs, by verb and how it ended; planned: shadow mode."}, []string{"verb", "outcome"})
+		Help: "What rounds did to jobs, by verb and how it ended; planned: shadow mode, put-off: to a later round."}, []string{"verb", "outcome"})
 	for _, o := range []outcome{done, failed} {
 		m.rounds.WithLabelValues(string(o))
 	}
 	for _, verb := range verbs() {
-		for _, o := range []outcome{done, failed, planned} {
+		for _, o := range []outcome{done, failed, planned, putOff} {
 			m.steps.WithLabelValues(string(verb), string(o))
 		}
 	}
@@ -173,6 +176,7 @@ func (m *metrics) round(report bridge.Report, took time.Duration, err error) {
 	m.rounds.WithLabelValues(string(done)).Inc()
 	m.lastGood.SetToCurrentTime()
 	m.number.Set(float64(report.Round))
+	m.ahead.Set(report.ClockAhead.Seconds())
 	m.cluster(report, c)
 }
 
