@@ -163,6 +163,9 @@ run_slurmrestd() {
     wait_for 90 slurmctld bash -c 'exec 3<>/dev/tcp/slurmctld/6817'
     rm -f /shared/slurmrestd/slurmrestd.sock
     umask 0
+    # One heap for all its threads, which is kept between two listings: without this it has grown by 300 MB with each listing of
+    # 2,000 jobs, and takes a third longer for it.
+    export MALLOC_ARENA_MAX=1 MALLOC_TRIM_THRESHOLD_=1073741824
     export SLURM_JWT=daemon SLURMRESTD_SECURITY=disable_unshare_sysv,disable_unshare_files
     as slurmrest slurmrestd -a rest_auth/jwt 0.0.0.0:6820 unix:/shared/slurmrestd/slurmrestd.sock
 }

@@ -64,15 +64,21 @@ func SetUp(t *testing.T, policy, allocator string, extra ...string) (*Cluster, *
 // Start starts the daemon, and returns once it has held a round.
 func (d *Daemon) Start(flags ...string) {
 	d.c.t.Helper()
+	d.Launch(flags...)
+	d.c.WaitFor("the daemon has held a round", func() bool {
+		out, err := d.c.Exec("login", "synergy", "curl", "-sf", "http://127.0.0.1:9817/healthz")
+		return err == nil && out != ""
+	})
+}
+
+// Launch starts the daemon.
+func (d *Daemon) Launch(flags ...string) {
+	d.c.t.Helper()
 	const run = `cd "$1"; shift; echo $$ > pid; exec /opt/synergy/bin/synergy-slurmd "$@" >> log 2>&1`
 	argv := []string{"exec", "-d", "-u", "synergy", d.c.container("login"), "sh", "-c", run, "sh", d.dir,
 		"--config", d.dir + "/config.yaml", "--round", d.Round.String(), "--slurmrestd", "http://slurmrestd:6820",
 		"--token-file", "/shared/synergy/token", "--ledger", d.dir + "/ledger"} // a flag that is said again counts as said last
 	d.c.docker(append(argv, flags...)...)
-	d.c.WaitFor("the daemon has held a round", func() bool {
-		out, err := d.c.Exec("login", "synergy", "curl", "-sf", "http://127.0.0.1:9817/healthz")
-		return err == nil && out != ""
-	})
 }
 
 // Put writes a file into the daemon's folder.
