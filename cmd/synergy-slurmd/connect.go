@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -24,6 +25,7 @@ type connector struct {
 	log     zerolog.Logger
 	metrics *metrics
 	client  *slurmrest.Client // the open one, or nil
+	bound   throttle
 }
 
 // connect opens Slurm anew, since a configuration may bound requests differently, and makes the rounds that use it.
@@ -61,6 +63,10 @@ func (c *connector) options(config Config) slurmrest.Options {
 
 func (c *connector) count(call slurmrest.Call) {
 	c.metrics.request(call.Method+" "+call.Path, call.Err, call.Took, call.Bytes)
+	if call.Method == http.MethodPost && c.bound.update(call.Took) {
+		c.log.Warn().Str("remedy", "raise rl_refill_rate and rl_bucket_size in slurm.conf, or make the lease longer and rate in the configuration lower").
+			Msg("updates take a second each: slurmctld bounds our requests (rl_enable)")
+	}
 }
 
 func (c *connector) close() {
