@@ -41,7 +41,7 @@ func (c *Client) exchange(ctx context.Context, request *http.Request, call *Call
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
 	}
-	within, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	within, cancel := context.WithTimeout(ctx, c.patience(call.Path))
 	defer cancel()
 	request = request.WithContext(within)
 	request.Header.Set("Accept", "application/json")
@@ -56,6 +56,15 @@ func (c *Client) exchange(ctx context.Context, request *http.Request, call *Call
 	defer answer.Body.Close()
 	call.Status = answer.StatusCode
 	return c.take(ctx, answer, call)
+}
+
+// patience is how long an answer to this path may take. A listing of all jobs takes slurmrestd a millisecond for each, and several
+// where it has to share its cores: with 5,000 jobs that has been longer than anything else may take.
+func (c *Client) patience(path string) time.Duration {
+	if path == allJobs {
+		return 8 * c.options.Timeout
+	}
+	return c.options.Timeout
 }
 
 // take reads an answer. Its status and content type are looked at before anything is decoded: an API version that slurmrestd

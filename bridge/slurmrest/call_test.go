@@ -261,3 +261,23 @@ func TestTheBytesOfEveryAnswerAreCountedAlsoOfABadOne(t *testing.T) {
 		t.Errorf("counted %v, want %v", counted, want)
 	}
 }
+
+func TestOnlyAListingOfAllJobsMayTakeLonger(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{Timeout: 300 * time.Millisecond})
+	slowly := func(body func() string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-time.After(600 * time.Millisecond):
+				say(w, 200, body())
+			case <-r.Context().Done():
+			}
+		}
+	}
+	fake.answers("GET", "/jobs/", slowly(func() string { return fake.listing(func(int) bool { return true }) }))
+	observe(t, client)
+	fake.answers("GET", "/jobs/state/", slowly(fake.states))
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) {
+		t.Errorf("a sweep that slow: %v, want unreachable", err)
+	}
+}

@@ -137,11 +137,14 @@ func ownID(name string) (int, error) {
 	return id, nil
 }
 
+// allJobs is the path of the full listing.
+const allJobs = "/jobs/"
+
 // readAll lists all jobs.
 func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	touched := c.beginRead(nil)
 	request, err := v0042.NewGetJobsRequest(c.base)
-	jobs, err := c.listing(ctx, "/jobs/", request, err)
+	jobs, err := c.listing(ctx, allJobs, request, err)
 	if err != nil {
 		c.touch(touched...)
 		return err

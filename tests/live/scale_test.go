@@ -57,7 +57,7 @@ var deciding = []string{"decide", "check", "diff"}
 // Held is one round, or the last one for 0. What is large in it stays in the container.
 func (d *Daemon) Held(round int) held {
 	d.c.t.Helper()
-	const page = `curl -sf http://127.0.0.1:9817/round"$1" | jq -c '{Round: .round, Began: .began, Phases: .phases,
+	const page = `set -o pipefail; curl -sf http://127.0.0.1:9817/round"$1" | jq -c '{Round: .round, Began: .began, Phases: .phases,
 		Granted: ([.plan.decisions[] | select(.grant)] | length), Waiting: ([.plan.decisions[] | select(.grant | not)] | length),
 		Renewed: ([.steps[]? | select(.verb == "renew" and .error == null)] | length),
 		Started: ([.steps[]? | select(.verb == "start" and .error == null)] | length),
@@ -68,7 +68,7 @@ func (d *Daemon) Held(round int) held {
 		path = fmt.Sprintf("/%d", round)
 	}
 	var h held
-	if err := json.Unmarshal([]byte(d.c.MustExec("login", "synergy", "sh", "-c", page, "sh", path)), &h); err != nil {
+	if err := json.Unmarshal([]byte(d.c.MustExec("login", "synergy", "bash", "-c", page, "sh", path)), &h); err != nil {
 		d.c.t.Fatalf("round %d: %v", round, err)
 	}
 	return h
@@ -92,17 +92,22 @@ func TestSixtyFourNodes(t *testing.T) {
 	stop := c.Watch()
 	d.Launch("--log-level", "warn")
 	d.waitForRounds(1)
-	first, started := d.Held(1), d.Metrics()["process_start_time_seconds"]
+	var numbers []int
+	if err := json.Unmarshal([]byte(d.Get("/rounds")), &numbers); err != nil || len(numbers) == 0 {
+		t.Fatalf("rounds %v: %v", numbers, err)
+	}
+	first, started := d.Held(slices.Min(numbers)), d.Metrics()["process_start_time_seconds"]
 	sight := first.Began.Sub(time.UnixMilli(int64(started * 1000))).Seconds()
 	decided := sight + first.took("observe") + first.took(deciding...)
 	listing := d.Metrics()
 	t.Logf("from the daemon's start to its first decision: %.1f s, of which slurmrestd's listing %.1f s (%.1f MB), beginning to look %.1f s, decide %.3f s",
 		decided, listing[`synergy_slurm_request_seconds_sum{request="GET /jobs/"}`], listing[`synergy_slurm_bytes_total{request="GET /jobs/"}`]/1e6,
 		sight, first.took(deciding...))
-	last := d.waitForRounds(scaleRounds)
+	d.waitForRounds(scaleRounds)
+	last := d.Held(0).Round
 	t.Logf("%5s | %7s %7s | %8s %8s %8s %8s | %7s %7s %7s %6s", "round", "runs", "waits", "observe", "decide", "act", "total", "renewed", "started", "stopped", "failed")
 	stopped, full := 0, 0
-	for n := 1; n <= last; n++ {
+	for n := first.Round; n <= last; n++ {
 		h := d.Held(n)
 		t.Logf("%5d | %7d %7d | %7.2fs %7.3fs %7.2fs %7.2fs | %7d %7d %7d %6d", h.Round, h.Granted, h.Waiting, h.took("observe"),
 			h.took(deciding...), h.acted(), h.total(), h.Renewed, h.Started, h.Stopped, h.Wrong)
