@@ -89,6 +89,10 @@ func TestSixtyFourNodes(t *testing.T) {
 		return posting{script: train(model, iterations, scaleSpeedup), comment: wordOf(model), cpus: 3, gpus: 1}
 	})
 	t.Logf("%d jobs submitted in %.0f s", scaleRunning+scaleWaiting, time.Since(began).Seconds())
+	before, asked := c.CPUTime("slurmrestd", "slurmrestd"), time.Now()
+	c.Get(c.Token(), "/jobs/")
+	t.Logf("a listing of all of them, asked for by itself: %.1f s, for which slurmrestd used %.1f s of CPU",
+		time.Since(asked).Seconds(), c.CPUTime("slurmrestd", "slurmrestd")-before)
 	stop := c.Watch()
 	d.Launch("--log-level", "warn")
 	d.waitForRounds(1)
