@@ -413,3 +413,51 @@ func TestSlurmrestdPassesTheSameGateAndVeto(t *testing.T) {
 	}
 	c.WaitForState(accepted.JobID, "RUNNING")
 }
+
+// While the lua is told of a heartbeat, whatever stands under that name either proves that the daemon lives, or lets everything pass.
+func TestOnlyAFreshHeartbeatGatesAndVetoes(t *testing.T) {
+	c := OpenCluster(t)
+	c.nameHeartbeat(30)
+	put := func(command string) {
+		c.MustExec("login", "synergy", "sh", "-c", "cd /shared/heartbeat; rm -rf beat; "+command)
+	}
+	put("date +%s > beat")
+	kept := c.MustSbatch("alice", sleeper, "--gres=gpu:1", profile)
+	for _, test := range []struct {
+		what, command string
+		alive         bool
+	}{
+		{"fresh", "date +%s > beat", true},
+		{"a little ahead", "date -d +20sec +%s > beat", true},
+		{"fresh, with more behind", "{ date +%s; seq 1000; } > beat", true},
+		{"missing", "true", false},
+		{"old", "date -d -40sec +%s > beat", false},
+		{"from the future", "date -d +1hour +%s > beat", false},
+		{"empty", ": > beat", false},
+		{"garbage", "echo soon > beat", false},
+		{"negative", "echo -5 > beat", false},
+		{"half a line", "printf %s $(date +%s) > beat", false},
+		{"binary", "head -c 4096 /dev/urandom > beat", false},
+		{"a number without end", "head -c 100000 /dev/zero | tr '\\0' 9 > beat", false},
+		{"huge", "truncate -s 8G beat", false},
+		{"a folder", "mkdir beat", false},
+		{"not to be read", "date +%s > beat; chmod 0 beat", false},
+		{"a link to nowhere", "ln -s nowhere beat", false},
+	} {
+		put(test.command)
+		before := time.Now()
+		_, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour", "--comment=synergy-profile=bad")
+		took := time.Since(before)
+		vetoed := c.Update("alice", kept, "StartTime=now+2hours")
+		if (err != nil) != test.alive || (vetoed != nil) != test.alive || took > 5*time.Second {
+			t.Errorf("%s: a bad word: %v, an owner's update: %v, after %s", test.what, err, vetoed, took)
+		}
+	}
+	put("true")
+	free := c.MustSbatch("alice", sleeper, "--gres=gpu:1", profile, "--begin=now+1hour")
+	if extra := c.ShowJob(free)["Extra"]; extra != "" {
+		t.Errorf("a job was gated for nobody: %s", extra)
+	}
+	put("date +%s > beat")
+	wantRefusal(t, c.Update("alice", kept, "StartTime=now+3hours"), "the begin time of a job")
+}

@@ -317,35 +317,6 @@ func oneRunAtATime(t *testing.T, c *Cluster, id JobID) {
 	}
 }
 
-func TestWithoutTheDaemonSlurmStartsEveryWaitingJob(t *testing.T) {
-	c, d := SetUp(t, "fifo", "tune")
-	lease := time.Duration(c.Setting("LEASE")) * time.Second
-	var full, waiting []JobID
-	for range 4 {
-		full = append(full, c.MustSbatch("alice", "sleep 300", word("res50"), "--gres=gpu:8", output))
-	}
-	for range 10 {
-		waiting = append(waiting, c.MustSbatch("bob", "sleep 60", word("res18"), "-c", "2", "--mem=1000", "--gres=gpu:1", output))
-	}
-	d.Start()
-	for _, id := range full {
-		c.WaitForState(id, "RUNNING")
-	}
-	time.Sleep(2 * d.Round)
-	d.Signal("KILL")
-	killed := time.Now()
-	for _, id := range full {
-		_, _ = c.Exec("login", "alice", "scancel", id.String())
-	}
-	for _, id := range waiting {
-		c.waitLong(id, "RUNNING", lease+lease/8+time.Minute)
-		if _, has := c.Allocation(id); has["cpu"] != 2 || has["mem"] != 1000 {
-			t.Errorf("job %s runs with %v, want its user's own request", id, has)
-		}
-	}
-	t.Logf("all %d run %.0f s after the daemon died, leases are %s", len(waiting), time.Since(killed).Seconds(), lease)
-}
-
 func TestAProfileThatCannotBeUsedCostsOnlyItself(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Put("profiles/garbage.json", "{")
