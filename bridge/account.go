@@ -19,6 +19,21 @@ func account(known Records, managed []*tenant, now time.Time) {
 	}
 }
 
+// creditUnseen adds the end of a run that nobody lived to see: the job ran then, was requeued and runs again.
+func (r *Record) creditUnseen(t *tenant) {
+	if t.State == Running && r.Gain > 0 && t.since.After(r.Until) {
+		r.add(t, earlier(t.Submitted, t.since).Sub(r.Until), r.Gain)
+	}
+}
+
+// add adds the service of so long.
+func (r *Record) add(t *tenant, ran time.Duration, gain float64) {
+	if ran > 0 {
+		r.Attained += float64(ran.Seconds() * float64(t.Request.GPUs))
+		r.Done += time.Duration(float64(ran) * gain)
+	}
+}
+
 // notAfter corrects what cannot be: Slurm's clock was set back while no daemon looked. A victim that was asked some time is asked again.
 func (r *Record) notAfter(now time.Time) {
 	limit := now.Add(steady)
@@ -61,19 +76,18 @@ func firstRecord(j *tenant, now time.Time) *Record {
 // credit adds the service since the record's last moment. A job that ran then and waits now ran until it was requeued, which is
 // when Slurm says it was submitted.
 func (r *Record) credit(t *tenant, now time.Time) {
+	r.creditUnseen(t)
 	from, until, gain := r.Until, now, r.Gain
 	switch {
 	case t.State == Running:
 		from, gain = later(from, t.since), t.gain
-	case r.Gain > 0:
+	case r.Gain > 0 && !t.Completing: // while it is, nobody has said when it was requeued, and it holds what it held
 		until = earlier(now, t.Submitted)
+	case r.Gain > 0:
 	default:
 		until = from
 	}
-	if ran := until.Sub(from); ran > 0 {
-		r.Attained += float64(ran.Seconds() * float64(t.Request.GPUs))
-		r.Done += time.Duration(float64(ran) * gain)
-	}
+	r.add(t, until.Sub(from), gain)
 	r.Until, r.Gain = now, gain
 	if t.State != Running {
 		r.Gain = 0

@@ -21,6 +21,8 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 		{"ran all the time", ran, Job{State: Running, Started: ago(4000)}, 1.5, 1600, 950 * time.Second},
 		{"was started in the middle", waited, Job{State: Running, Started: ago(100)}, 1.5, 1200, 650 * time.Second},
 		{"was requeued and started again", ran, Job{State: Running, Started: ago(60)}, 2, 1120, 620 * time.Second},
+		{"was requeued, and started again before anybody looked", ran, Job{State: Running, Started: ago(60), Submitted: ago(100)}, 2, 1520, 920 * time.Second},
+		{"was requeued and is being cleaned up", ran, Job{State: Pending, Completing: true, Submitted: ago(4000)}, 0, 1600, 950 * time.Second},
 		{"was requeued in the middle", ran, Job{State: Pending, Submitted: ago(100)}, 0, 1400, 800 * time.Second},
 		{"waited all the time", waited, Job{State: Pending, Submitted: ago(100)}, 0, 1000, 500 * time.Second},
 		{"was requeued, says a clock that is ahead", ran, Job{State: Pending, Submitted: ago(-60)}, 0, 1600, 950 * time.Second},

@@ -158,11 +158,16 @@ func (l *Line) begin(call Call) (numbered Call, alive bool) {
 func (l *Line) strike(call Call, moment Moment) error {
 	err := l.fault(call, moment)
 	if errors.Is(err, ErrDied) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.dead = true
+		l.Die()
 	}
 	return err
+}
+
+// Die ends the process on this line from without, as in the middle of something that is no call.
+func (l *Line) Die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
 }
 
 // Dead says whether the process on this line has died.
