@@ -311,6 +311,9 @@ func (a *acting) advance(ctx context.Context) error {
 	if err := a.each(ctx, gone, done, func(s *step) error { return a.seeOff(ctx, s) }); err != nil {
 		return err
 	}
+	if err := a.after(ctx, gone); err != nil {
+		return err
+	}
 	a.dropHopeless()
 	if err := a.each(ctx, a.startable(), sent, func(s *step) error { return a.start(ctx, s) }); err != nil {
 		return err
@@ -356,15 +359,25 @@ func (a *acting) seeOff(ctx context.Context, s *step) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// after runs the hook for the victims that were seen off: once all of them have their leases, since Slurm's own penalty may be over
+// before a hook is.
+func (a *acting) after(ctx context.Context, gone []*step) error {
 	h := a.Settings.Hook
 	if h == nil {
 		return nil
 	}
-	j.ID, j.Runs = s.Job, s.tenant.Runs
-	if err := h.After(ctx, j, s.Why, a.left()/2); err != nil {
-		s.Error = fmt.Sprintf("checkpoint hook: %v", err) // to be told, but the job has left and has its lease
-	}
-	return nil
+	off := slices.DeleteFunc(gone, func(s *step) bool { return s.stage != done })
+	return a.each(ctx, off, done, func(s *step) error {
+		j := *a.seenNow(s.Job)
+		j.ID, j.Runs = s.Job, s.tenant.Runs
+		if err := h.After(ctx, j, s.Why, a.left()/2); err != nil {
+			s.Error = fmt.Sprintf("checkpoint hook: %v", err) // to be told, but the job has left and has its lease
+		}
+		return nil
+	})
 }
 
 // blocked maps the nodes that a victim has still to leave, or will not leave, to the stage of its step.
