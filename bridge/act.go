@@ -612,5 +612,5 @@ func (l *longest) note(d time.Duration) {
 func (l *longest) get() time.Duration { return time.Duration(l.nanoseconds.Load()) }
 
 func concernsAll(err error) bool {
-	return errors.Is(err, ErrDenied) || errors.Is(err, ErrUnreachable)
+	return errors.Is(err, ErrDenied) || errors.Is(err, ErrUnreachable) || errors.Is(err, ErrNotLeader)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
@@ -19,10 +20,14 @@ import (
 // seconds, DefMemPerCPU=1000.
 type Lab interface {
 	Slurm() bridge.Slurm
+	// Tickets are those of the user as whom Slurm is driven.
+	Tickets() leader.Tickets
 	// Submit returns the ID of the job, which is cancelled when the test ends.
 	Submit(t testing.TB, job Job) int
 	// Drain closes a node to new jobs until the test ends.
 	Drain(t testing.TB, node string)
+	// Release lets a held job go, as scontrol release does.
+	Release(t testing.TB, job int)
 	// Sleep lets the time of the cluster pass.
 	Sleep(d time.Duration)
 }
@@ -38,6 +43,7 @@ const Word = "synergy-profile=resnet18.json"
 
 // Job is a submission. What it asks for says Nodes, Tasks, CPUsPerTask, Memory or MemoryPerCPU, GPUs and Pin; the rest follows.
 type Job struct {
+	Name      string // empty: any
 	Partition string // empty: Plain
 	Comment   string
 	Asks      bridge.Request
@@ -81,7 +87,7 @@ type claim struct {
 
 // Run holds a Slurm to every promise. The labs may all be the same cluster.
 func Run(t *testing.T, open func(t *testing.T) Lab) {
-	for _, claim := range slices.Concat(observing(), updating(), leasing(), preempting()) {
+	for _, claim := range slices.Concat(observing(), updating(), leasing(), preempting(), leading()) {
 		t.Run(claim.name, func(t *testing.T) {
 			t.Parallel()
 			claim.test(newBench(t, open(t)))

@@ -4,6 +4,7 @@ package conformance_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/conformance"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
@@ -32,6 +34,7 @@ func TestSlurmrestKeepsThePromises(t *testing.T) {
 type cluster struct {
 	project string
 	slurm   *slurmrest.Client
+	tickets *slurmrest.Tickets
 }
 
 const script = "../../contrib/docker-slurm/cluster.sh"
@@ -57,6 +60,7 @@ func openCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.slurm.Close)
+	c.tickets = c.slurm.Tickets(conformance.Managed)
 	return c
 }
 
@@ -99,8 +103,16 @@ func (c *cluster) run(input string, argv ...string) (string, error) {
 	return out.String(), nil
 }
 
-func (c *cluster) Slurm() bridge.Slurm   { return c.slurm }
-func (c *cluster) Sleep(d time.Duration) { time.Sleep(d) }
+func (c *cluster) Slurm() bridge.Slurm     { return c.slurm }
+func (c *cluster) Tickets() leader.Tickets { return c.tickets }
+func (c *cluster) Sleep(d time.Duration)   { time.Sleep(d) }
+
+func (c *cluster) Release(t testing.TB, job int) {
+	t.Helper()
+	if _, err := c.exec("root", "", "scontrol", "release", strconv.Itoa(job)); err != nil {
+		t.Fatal(err)
+	}
+}
 
 func (c *cluster) Drain(t testing.TB, node string) {
 	t.Helper()
@@ -136,7 +148,7 @@ func (c *cluster) Submit(t testing.TB, job conformance.Job) int {
 
 // sbatch is the command line of a submission.
 func sbatch(job conformance.Job) []string {
-	line := []string{"sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--job-name=conformance"}
+	line := []string{"sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--job-name=" + cmp.Or(job.Name, "conformance")}
 	line = append(line, options(job)...)
 	switch job.Form {
 	case conformance.Array:

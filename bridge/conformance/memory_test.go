@@ -6,6 +6,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/conformance"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -35,13 +36,15 @@ func newMemory(t *testing.T) memory {
 	return lab
 }
 
-func (m memory) Slurm() bridge.Slurm   { return m.slurm }
-func (m memory) Sleep(d time.Duration) { m.clock.Advance(d) }
+func (m memory) Slurm() bridge.Slurm           { return m.slurm }
+func (m memory) Tickets() leader.Tickets       { return m.slurm.Tickets() }
+func (m memory) Sleep(d time.Duration)         { m.clock.Advance(d) }
+func (m memory) Release(_ testing.TB, job int) { m.slurm.Release(job) }
 
 func (m memory) Submit(t testing.TB, job conformance.Job) int {
 	t.Helper()
 	spec := slurmtest.Spec{
-		User: "alice", Partition: conformance.Plain, Comment: job.Comment, Request: job.Asks,
+		Name: job.Name, User: "alice", Partition: conformance.Plain, Comment: job.Comment, Request: job.Asks,
 		Held: job.Held, NoRequeue: job.NoRequeue, After: job.After, Except: job.Except,
 		Shape: string(job.Form), Exclusive: job.Form == conformance.Exclusive,
 		Work: slurmtest.Work{Length: job.Lasts, Save: time.Second},

@@ -41,6 +41,9 @@ func (c *Client) exchange(ctx context.Context, request *http.Request, call *Call
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
 	}
+	if due, bounded := ctx.Deadline(); bounded && !time.Now().Before(due) {
+		return nil, context.DeadlineExceeded // a process that was stopped for a while may come here before its timers do
+	}
 	within, cancel := context.WithTimeout(ctx, c.patience(call.Path))
 	defer cancel()
 	request = request.WithContext(within)

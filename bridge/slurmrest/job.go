@@ -19,6 +19,7 @@ func readJob(job *v0042.JobInfo) listed {
 	read := listed{
 		words: fold(job.JobState),
 		idle:  slices.Contains(job.JobState, "SUSPENDED"),
+		ended: ended(state, job.EndTime),
 		Job: bridge.Job{
 			ID:         int(job.JobId),
 			Name:       job.Name,

@@ -154,6 +154,9 @@ func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	before := c.jobs
 	c.jobs = make(map[int]*known, len(jobs))
 	for _, job := range jobs {
+		if c.isTicket(&job) {
+			c.tickets[job.ID] = true
+		}
 		if job.State != bridge.Finished || job.Completing {
 			c.jobs[job.ID] = next(before[job.ID], job, at, touched)
 		}
@@ -203,6 +206,9 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 	job, err := c.job(ctx, id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err == nil && c.isTicket(&job) {
+		c.tickets[id] = true
+	}
 	switch {
 	case errors.Is(err, bridge.ErrGone):
 		delete(c.jobs, id)

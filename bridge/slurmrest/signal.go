@@ -47,7 +47,7 @@ func (c *Client) signal(ctx context.Context, id int, signal string) error {
 	return signalled(body)
 }
 
-// signalRequest is the only place that builds a DELETE. Without a signal, or with one that slurmrestd does not understand, that
+// signalRequest is the only place, beside the one that cancels a ticket, that builds a DELETE. Without a signal, or with one that slurmrestd does not understand, that
 // request kills the job.
 func (c *Client) signalRequest(id int, signal string) (*http.Request, error) {
 	signal = strings.TrimPrefix(signal, "SIG")

@@ -59,8 +59,9 @@ type Client struct {
 	mu        sync.Mutex // guards what follows
 	jobs      map[int]*known
 	touched   map[int]bool
-	full      time.Time // when all jobs were last listed
-	looking   bool      // an Observe is under way: it may read what is written meanwhile before or after
+	tickets   map[int]bool // jobs that were seen to be tickets, and are not known to be forgotten
+	full      time.Time    // when all jobs were last listed
+	looking   bool         // an Observe is under way: it may read what is written meanwhile before or after
 }
 
 // Open asks slurmrestd which versions of its API it has and takes the newest that is known here, unless the options name one.
@@ -80,6 +81,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		now:     time.Now,
 		jobs:    map[int]*known{},
 		touched: map[int]bool{},
+		tickets: map[int]bool{},
 	}
 	client.dialect, err = client.choose(ctx, server)
 	if err != nil {

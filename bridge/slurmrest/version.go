@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -32,6 +33,7 @@ type listed struct {
 	bridge.Job
 	words string                 // its state, as the sweep folds it
 	holds map[string]gres.Vector // by node, while it runs or is being torn down
+	ended time.Time              // when it is over
 	idle  bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
 }
 

@@ -23,6 +23,7 @@ var operations = map[string]map[string]string{
 	"/jobs/":        {"get": "get_jobs"},
 	"/jobs/state/":  {"get": "get_job_states"},
 	"/job/{job_id}": {"get": "get_job", "post": "update_job", "delete": "signal_job"},
+	"/job/submit":   {"post": "submit_job"},
 }
 
 // fields are the properties kept, by schema without its version. A schema that is not listed is kept whole.
@@ -30,25 +31,28 @@ var fields = map[string]string{
 	"job_info": `job_id name user_name partition comment extra job_state state_reason hold priority
 		array_job_id het_job_id shared batch_flag cron thread_spec contiguous dependency
 		features excluded_nodes resv_name max_nodes memory_per_tres
-		submit_time eligible_time start_time time_limit restart_cnt requeue
+		submit_time eligible_time start_time end_time time_limit restart_cnt requeue
 		node_count tasks cpus_per_task cpus minimum_cpus_per_node memory_per_node memory_per_cpu
 		tres_per_node tres_per_job tres_per_task tres_per_socket required_nodes
 		nodes gres_detail job_resources`,
 	"node": `name active_features partitions effective_cpus real_memory specialized_memory gres gres_used
 		alloc_cpus alloc_memory state`,
 	"job_desc_msg": `begin_time tasks cpus_per_task minimum_cpus minimum_cpus_per_node memory_per_node memory_per_cpu
-		required_nodes tres_per_node tres_per_job tres_per_task extra requeue`,
-	"job_res":            `nodes`,
-	"job_res_node":       `name cpus memory`,
-	"job_info_resp":      `jobs errors warnings`,
-	"nodes_resp":         `nodes errors warnings`,
-	"ping_array_resp":    `pings errors warnings`,
-	"job_post_response":  `errors warnings`,
-	"kill_job_resp":      `status errors warnings`,
-	"kill_jobs_resp_job": `error`,
-	"controller_ping":    `hostname pinged responding`,
-	"error":              `error_number error description source`,
-	"warning":            `description source`,
+		required_nodes tres_per_node tres_per_job tres_per_task extra requeue
+		name partition hold current_working_directory environment standard_output script`,
+	"job_submit_req":      `job`,
+	"job_submit_response": `job_id errors warnings`,
+	"job_res":             `nodes`,
+	"job_res_node":        `name cpus memory`,
+	"job_info_resp":       `jobs errors warnings`,
+	"nodes_resp":          `nodes errors warnings`,
+	"ping_array_resp":     `pings errors warnings`,
+	"job_post_response":   `errors warnings`,
+	"kill_job_resp":       `status errors warnings`,
+	"kill_jobs_resp_job":  `error`,
+	"controller_ping":     `hostname pinged responding`,
+	"error":               `error_number error description source`,
+	"warning":             `description source`,
 }
 
 // presenceOf says whether the properties of a schema are always there.
@@ -60,7 +64,7 @@ const (
 )
 
 // presence lists the schemas that we send.
-var presence = map[string]presenceOf{"job_desc_msg": optional}
+var presence = map[string]presenceOf{"job_desc_msg": optional, "job_submit_req": optional}
 
 type object = map[string]any
 

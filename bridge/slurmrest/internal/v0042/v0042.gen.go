@@ -50,8 +50,17 @@ type JobDescMsg struct {
 	// CpusPerTask Number of CPUs required by each task
 	CpusPerTask *int32 `json:"cpus_per_task,omitempty"`
 
+	// CurrentWorkingDirectory Working directory to use for the job
+	CurrentWorkingDirectory *string `json:"current_working_directory,omitempty"`
+
+	// Environment Environment variables to be set for the job
+	Environment *[]string `json:"environment,omitempty"`
+
 	// Extra Arbitrary string used for node filtering if extra constraints are enabled
-	Extra         *string         `json:"extra,omitempty"`
+	Extra *string `json:"extra,omitempty"`
+
+	// Hold Hold (true) or release (false) job
+	Hold          *bool           `json:"hold,omitempty"`
 	MemoryPerCpu  *OptionalNumber `json:"memory_per_cpu,omitempty"`
 	MemoryPerNode *OptionalNumber `json:"memory_per_node,omitempty"`
 
@@ -61,11 +70,23 @@ type JobDescMsg struct {
 	// MinimumCpusPerNode Minimum number of CPUs per node
 	MinimumCpusPerNode *int32 `json:"minimum_cpus_per_node,omitempty"`
 
+	// Name Job name
+	Name *string `json:"name,omitempty"`
+
+	// Partition Partition assigned to the job
+	Partition *string `json:"partition,omitempty"`
+
 	// Requeue Determines whether the job may be requeued
 	Requeue *bool `json:"requeue,omitempty"`
 
 	// RequiredNodes Comma separated list of required nodes
 	RequiredNodes *[]string `json:"required_nodes,omitempty"`
+
+	// Script Job batch script; only the first component in a HetJob is populated or honored
+	Script *string `json:"script,omitempty"`
+
+	// StandardOutput Path to stdout file
+	StandardOutput *string `json:"standard_output,omitempty"`
 
 	// Tasks Number of tasks
 	Tasks *int32 `json:"tasks,omitempty"`
@@ -101,6 +122,7 @@ type JobInfo struct {
 	// Dependency Other jobs that must meet certain criteria before this job can start
 	Dependency   string         `json:"dependency"`
 	EligibleTime OptionalNumber `json:"eligible_time"`
+	EndTime      OptionalNumber `json:"end_time"`
 
 	// ExcludedNodes Comma separated list of nodes that may not be used
 	ExcludedNodes string `json:"excluded_nodes"`
@@ -259,6 +281,23 @@ type JobStatesResp struct {
 	Warnings []Warning    `json:"warnings"`
 }
 
+// JobSubmitReq defines model for job_submit_req.
+type JobSubmitReq struct {
+	Job *JobDescMsg `json:"job,omitempty"`
+}
+
+// JobSubmitResponse defines model for job_submit_response.
+type JobSubmitResponse struct {
+	// Errors Query errors
+	Errors []Error `json:"errors"`
+
+	// JobId submitted Job ID
+	JobId int32 `json:"job_id"`
+
+	// Warnings Query warnings
+	Warnings []Warning `json:"warnings"`
+}
+
 // KillJobResp defines model for kill_job_resp.
 type KillJobResp struct {
 	// Errors Query errors
@@ -370,6 +409,9 @@ type SignalJobParams struct {
 	Flags *string `form:"flags,omitempty" json:"flags,omitempty"`
 }
 
+// SubmitJobJSONRequestBody defines body for SubmitJob for application/json ContentType.
+type SubmitJobJSONRequestBody = JobSubmitReq
+
 // UpdateJobJSONRequestBody defines body for UpdateJob for application/json ContentType.
 type UpdateJobJSONRequestBody = JobDescMsg
 
@@ -447,6 +489,20 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// SubmitJobWithBody submit new job
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /job/submit (the `SubmitJob` operationId).
+	SubmitJobWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SubmitJob submit new job
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /job/submit (the `SubmitJob` operationId).
+	SubmitJob(ctx context.Context, body SubmitJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// SignalJob cancel or signal job
 	//
 	// Corresponds with DELETE /job/{job_id} (the `SignalJob` operationId).
@@ -490,6 +546,40 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /ping/ (the `Ping` operationId).
 	Ping(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// SubmitJobWithBody submit new job
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /job/submit (the `SubmitJob` operationId).
+func (c *Client) SubmitJobWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSubmitJobRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SubmitJob submit new job
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /job/submit (the `SubmitJob` operationId).
+func (c *Client) SubmitJob(ctx context.Context, body SubmitJobJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSubmitJobRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // SignalJob cancel or signal job
@@ -614,6 +704,46 @@ func (c *Client) Ping(ctx context.Context, reqEditors ...RequestEditorFn) (*http
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// NewSubmitJobRequest calls the generic SubmitJob builder with application/json body
+func NewSubmitJobRequest(server string, body SubmitJobJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSubmitJobRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewSubmitJobRequestWithBody constructs an http.Request for the SubmitJob method, with any body, and a specified content type
+func NewSubmitJobRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/job/submit")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
 }
 
 // NewSignalJobRequest constructs an http.Request for the SignalJob method
@@ -922,6 +1052,20 @@ func WithBaseURL(baseURL string) ClientOption {
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
 
+	// SubmitJobWithBodyWithResponse submit new job
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /job/submit (the `SubmitJob` operationId).
+	SubmitJobWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitJobResponse, error)
+
+	// SubmitJobWithResponse submit new job
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /job/submit (the `SubmitJob` operationId).
+	SubmitJobWithResponse(ctx context.Context, body SubmitJobJSONRequestBody, reqEditors ...RequestEditorFn) (*SubmitJobResponse, error)
+
 	// SignalJobWithResponse cancel or signal job
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -977,6 +1121,47 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /ping/ (the `Ping` operationId).
 	PingWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*PingResponse, error)
+}
+
+type SubmitJobResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JobSubmitResponse
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SubmitJobResponse) GetJSON200() *JobSubmitResponse {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r SubmitJobResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SubmitJobResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SubmitJobResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SubmitJobResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type SignalJobResponse struct {
@@ -1266,6 +1451,32 @@ func (r PingResponse) ContentType() string {
 	return ""
 }
 
+// SubmitJobWithBodyWithResponse submit new job
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /job/submit (the `SubmitJob` operationId).
+func (c *ClientWithResponses) SubmitJobWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SubmitJobResponse, error) {
+	rsp, err := c.SubmitJobWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSubmitJobResponse(rsp)
+}
+
+// SubmitJobWithResponse submit new job
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /job/submit (the `SubmitJob` operationId).
+func (c *ClientWithResponses) SubmitJobWithResponse(ctx context.Context, body SubmitJobJSONRequestBody, reqEditors ...RequestEditorFn) (*SubmitJobResponse, error) {
+	rsp, err := c.SubmitJob(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSubmitJobResponse(rsp)
+}
+
 // SignalJobWithResponse cancel or signal job
 //
 // Returns a wrapper object for the known response body format(s).
@@ -1368,6 +1579,32 @@ func (c *ClientWithResponses) PingWithResponse(ctx context.Context, reqEditors .
 		return nil, err
 	}
 	return ParsePingResponse(rsp)
+}
+
+// ParseSubmitJobResponse parses an HTTP response from a SubmitJobWithResponse call
+func ParseSubmitJobResponse(rsp *http.Response) (*SubmitJobResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SubmitJobResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JobSubmitResponse
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseSignalJobResponse parses an HTTP response from a SignalJobWithResponse call

@@ -1,0 +1,147 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+)
+
+func leading() []claim {
+	return []claim{
+		{"ATicketWaitsHeldAndCarriesItsWords", ticketWaits},
+		{"TicketsAreNumberedInTheOrderInWhichTheyWereTaken", ticketsAscend},
+		{"ABeatReplacesTheWords", beatReplaces},
+		{"ATornTicketNeverComesBack", tornIsOver},
+		{"AReleasedTicketRunsOutAndTakesNoBeat", releasedEnds},
+		{"AUsersJobWithTheNameOfATicketIsNone", usersJobIsNone},
+		{"ATicketIsNoneOfTheJobsThatARoundMayStart", ticketIsHeld},
+	}
+}
+
+// words are somebody's. Labs are shared, so each ticket has a holder of its own.
+func (b *bench) words(beat int) leader.Words {
+	return leader.Words{Holder: b.Name(), Run: "1f", Beat: beat, TTL: 15, Leads: true}
+}
+
+// ticket takes one; it is torn when the test ends.
+func (b *bench) ticket() int {
+	b.Helper()
+	id, err := b.lab.Tickets().Take(context.Background(), b.words(1))
+	b.must(err)
+	b.Cleanup(func() { _ = b.lab.Tickets().Tear(context.Background(), id) })
+	return id
+}
+
+func (b *bench) tickets(ids ...int) []leader.Ticket {
+	b.Helper()
+	tickets, err := b.lab.Tickets().List(context.Background(), ids...)
+	b.must(err)
+	return tickets
+}
+
+// show is one ticket, which must be there.
+func (b *bench) show(id int) leader.Ticket {
+	b.Helper()
+	tickets := b.tickets(id)
+	if len(tickets) != 1 || tickets[0].ID != id {
+		b.Fatalf("ticket %d: %+v", id, tickets)
+	}
+	return tickets[0]
+}
+
+func ticketWaits(b *bench) {
+	id := b.ticket()
+	b.lab.Sleep(6 * time.Second)
+	t := b.show(id)
+	if !t.Live || t.Words != b.words(1) || t.Submitted.IsZero() || !t.Ended.IsZero() {
+		b.Errorf("got %+v", t)
+	}
+	if all := b.tickets(); !slices.Contains(all, t) {
+		b.Errorf("%+v is not among %+v", t, all)
+	}
+}
+
+func ticketsAscend(b *bench) {
+	first, second := b.ticket(), b.ticket()
+	all := b.tickets(first, second)
+	if len(all) != 2 || first >= second || all[1].Submitted.Before(all[0].Submitted) {
+		b.Errorf("%d, then %d: %+v", first, second, all)
+	}
+}
+
+func beatReplaces(b *bench) {
+	id := b.ticket()
+	for beat := 2; beat < 5; beat++ {
+		b.must(b.lab.Tickets().Beat(context.Background(), id, b.words(beat)))
+		if t := b.show(id); t.Words != b.words(beat) || !t.Live {
+			b.Errorf("after beat %d: %+v", beat, t)
+		}
+	}
+}
+
+func tornIsOver(b *bench) {
+	id := b.ticket()
+	for range 2 { // it may be said twice
+		b.must(b.lab.Tickets().Tear(context.Background(), id))
+	}
+	t := b.show(id)
+	if t.Live || t.Words != b.words(1) || t.Ended.Before(t.Submitted) {
+		b.Errorf("got %+v", t)
+	}
+	b.refusesBeats(id)
+	if t := b.show(id); t.Words != b.words(1) {
+		b.Errorf("after the beat: %+v", t)
+	}
+	if all := b.tickets(); !slices.Contains(all, t) {
+		b.Errorf("%+v is not among %+v", t, all)
+	}
+}
+
+func (b *bench) refusesBeats(id int) {
+	b.Helper()
+	err := b.lab.Tickets().Beat(context.Background(), id, b.words(9))
+	if !errors.Is(err, bridge.ErrNotPending) && !errors.Is(err, bridge.ErrGone) {
+		b.Errorf("a beat into a ticket that is over: %v", err)
+	}
+}
+
+func releasedEnds(b *bench) {
+	id := b.ticket()
+	b.lab.Release(b, id)
+	for waited := time.Duration(0); b.show(id).Live; waited += step {
+		if waited >= patience {
+			b.Fatalf("it still waits after %s", patience)
+		}
+		b.lab.Sleep(step)
+	}
+	b.until(id, "over", patience, over)
+	b.refusesBeats(id)
+}
+
+func usersJobIsNone(b *bench) {
+	id := b.lab.Submit(b, Job{Name: leader.Name, Held: true})
+	b.ticket() // so that the list is brought up to date
+	for _, t := range slices.Concat(b.tickets(), b.tickets(id)) {
+		if t.ID == id {
+			b.Errorf("got %+v", t)
+		}
+	}
+	if err := b.lab.Tickets().Beat(context.Background(), id, b.words(2)); !errors.Is(err, bridge.ErrGone) {
+		b.Errorf("a beat into it: %v", err)
+	}
+	b.must(b.lab.Tickets().Tear(context.Background(), id))
+	if job := b.job(id); job.State != bridge.Pending || job.Extra != "" {
+		b.Errorf("it was touched: %+v", job)
+	}
+}
+
+func ticketIsHeld(b *bench) {
+	job := b.job(b.ticket())
+	if job.State != bridge.Pending || !job.Held || job.Comment != "" || job.Request.GPUs != 0 {
+		b.Errorf("got %+v", job)
+	}
+}

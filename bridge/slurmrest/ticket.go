@@ -1,0 +1,238 @@
+package slurmrest
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+)
+
+// Tickets is the queue of the daemons: held jobs of the user of a client. Its requests do not wait behind those of rounds, since a
+// beat that comes late costs the lead. Which jobs are tickets it learns from the client's own listings.
+type Tickets struct {
+	client    *Client
+	line      *Client // the same Slurm, without limits
+	partition string
+}
+
+var _ leader.Tickets = (*Tickets)(nil)
+
+// Tickets are taken in that partition, where they never run.
+func (c *Client) Tickets(partition string) *Tickets {
+	line := &Client{
+		options: c.options, http: c.http, base: c.base, dialect: c.dialect, token: tokenFile{path: c.options.TokenFile},
+		slots: make(chan struct{}, c.options.Concurrent), limit: rate.NewLimiter(rate.Inf, 0), now: c.now,
+	}
+	return &Tickets{client: c, line: line, partition: partition}
+}
+
+// script is what a ticket would run if somebody released it.
+const script = "#!/bin/sh\nexit 0\n"
+
+// Take implements leader.Tickets.
+func (t *Tickets) Take(ctx context.Context, words leader.Words) (int, error) {
+	id, err := t.submit(ctx, t.ticket(words))
+	if err != nil {
+		return 0, fmt.Errorf("submit job %s to partition %s: %w", leader.Name, t.partition, err)
+	}
+	t.client.noteTicket(id)
+	return id, nil
+}
+
+// ticket is the least job that there is. It is held in the very request that makes it, so that no scheduler ever sees it free.
+func (t *Tickets) ticket(words leader.Words) v0042.JobSubmitReq {
+	name, hold, requeue, here, nowhere, one, text := leader.Name, true, false, "/", "/dev/null", 1, words.String()
+	body, environment := script, []string{"PATH=/usr/bin:/bin"} // Slurm takes no batch job without one
+	return v0042.JobSubmitReq{Job: &v0042.JobDescMsg{
+		Name: &name, Partition: &t.partition, Hold: &hold, Requeue: &requeue, Extra: &text, Tasks: positive(one),
+		CurrentWorkingDirectory: &here, StandardOutput: &nowhere, Environment: &environment, Script: &body,
+	}}
+}
+
+func (t *Tickets) submit(ctx context.Context, job v0042.JobSubmitReq) (int, error) {
+	text, err := json.Marshal(job)
+	if err != nil {
+		return 0, fmt.Errorf("write job: %w", err)
+	}
+	request, err := v0042.NewSubmitJobRequestWithBody(t.line.base, "application/json", bytes.NewReader(text))
+	body, err := t.line.call(ctx, "/job/submit", request, err)
+	if err != nil {
+		return 0, err
+	}
+	var answer v0042.JobSubmitResponse
+	if err := decode(body, &answer); err != nil {
+		return 0, err
+	}
+	if err := (complaint{answer.Errors, answer.Warnings}).failed(http.StatusOK); err != nil {
+		return 0, err
+	}
+	if answer.JobId <= 0 {
+		return 0, unheard{fmt.Errorf("answer names job %d", answer.JobId)}
+	}
+	return int(answer.JobId), nil
+}
+
+// List implements leader.Tickets. Without numbers it brings the client's knowledge of all jobs up to date, as an Observe does; the
+// tickets themselves are always read anew.
+func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
+	if len(ids) == 0 {
+		all, err := t.client.ticketsSeen(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list tickets: %w", err)
+		}
+		ids = all
+	}
+	var tickets []leader.Ticket
+	for _, id := range ids {
+		job, err := t.read(ctx, id)
+		switch {
+		case errors.Is(err, bridge.ErrGone):
+		case err != nil:
+			return nil, fmt.Errorf("read ticket %d: %w", id, err)
+		default:
+			tickets = append(tickets, shown(job))
+		}
+	}
+	return tickets, nil
+}
+
+func shown(job listed) leader.Ticket {
+	return leader.Ticket{ID: job.ID, Words: leader.ParseWords(job.Extra), Live: job.State == bridge.Pending,
+		Submitted: job.Submitted, Ended: job.ended}
+}
+
+// read reads a ticket. Another job under its number, as after a slurmctld that lost its last seconds, is none.
+func (t *Tickets) read(ctx context.Context, id int) (listed, error) {
+	job, err := t.line.job(ctx, id)
+	if err == nil && !t.client.isTicket(&job) {
+		err = bridge.ErrGone
+	}
+	if errors.Is(err, bridge.ErrGone) {
+		t.client.forgetTicket(id)
+	}
+	return job, err
+}
+
+// Beat implements leader.Tickets.
+func (t *Tickets) Beat(ctx context.Context, id int, words leader.Words) error {
+	if err := t.beat(ctx, id, words); err != nil {
+		return fmt.Errorf("renew ticket %d: %w", id, err)
+	}
+	return nil
+}
+
+func (t *Tickets) beat(ctx context.Context, id int, words leader.Words) error {
+	job, err := t.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	if job.State != bridge.Pending {
+		return fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotPending)
+	}
+	text := words.String()
+	return t.line.post(ctx, id, v0042.JobDescMsg{Extra: &text})
+}
+
+// Tear implements leader.Tickets. It kills nothing that it has not just seen to be a ticket.
+func (t *Tickets) Tear(ctx context.Context, id int) error {
+	job, err := t.read(ctx, id)
+	if err == nil && job.State != bridge.Finished {
+		err = t.cancel(ctx, id)
+	}
+	if err != nil && !errors.Is(err, bridge.ErrGone) && !errors.Is(err, bridge.ErrNotRunning) {
+		return fmt.Errorf("cancel ticket %d: %w", id, err)
+	}
+	return nil
+}
+
+// cancel sends SIGKILL to a job that waits, which ends it. The signal is named: what a DELETE without one does is not ours to rely on.
+func (t *Tickets) cancel(ctx context.Context, id int) error {
+	kill := "KILL"
+	request, err := v0042.NewSignalJobRequest(t.line.base, strconv.Itoa(id), &v0042.SignalJobParams{Signal: &kill})
+	body, err := t.line.call(ctx, "/job/{job_id}", request, err)
+	if err != nil {
+		return err
+	}
+	return signalled(body)
+}
+
+// ticketsSeen are the numbers of all tickets that were seen so far, after a look at what is new.
+func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
+	c.observing.Lock()
+	defer c.observing.Unlock()
+	if err := c.ping(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.refresh(ctx, c.now()); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.tickets)), nil
+}
+
+// isTicket says that a job has the name and is one of the daemons' own.
+func (c *Client) isTicket(job *listed) bool {
+	if job.Name != leader.Name || job.Shape != "" {
+		return false
+	}
+	user := c.options.User
+	if user == "" {
+		user = c.token.user()
+	}
+	return job.User == user && user != ""
+}
+
+func (c *Client) noteTicket(id int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tickets[id] = true
+}
+
+func (c *Client) forgetTicket(id int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.tickets, id)
+}
+
+// user is whom the token names, as far as it can be read. It proves nothing; slurmctld looks at the signature.
+func (t *tokenFile) user() string {
+	token, err := t.read()
+	parts := strings.Split(token, ".")
+	if err != nil || len(parts) != 3 {
+		return ""
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return ""
+	}
+	var claims struct {
+		User string `json:"sun"`
+	}
+	if json.Unmarshal(text, &claims) != nil {
+		return ""
+	}
+	return claims.User
+}
+
+// ended is when a job that is over ended.
+func ended(state bridge.State, end v0042.OptionalNumber) time.Time {
+	if state != bridge.Finished {
+		return time.Time{}
+	}
+	return moment(end)
+}

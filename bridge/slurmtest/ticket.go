@@ -1,0 +1,94 @@
+package slurmtest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+)
+
+// Daemons is the user whose jobs are tickets.
+const Daemons = "synergy"
+
+// Tickets is the queue of the daemons.
+type Tickets struct{ slurm *Slurm }
+
+var _ leader.Tickets = Tickets{}
+
+// Tickets are those of the user Daemons.
+func (s *Slurm) Tickets() Tickets { return Tickets{s} }
+
+// Take implements leader.Tickets.
+func (t Tickets) Take(ctx context.Context, words leader.Words) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("take a ticket: %w", err)
+	}
+	return t.slurm.Submit(Spec{Name: leader.Name, User: Daemons, Extra: words.String(), Held: true, NoRequeue: true,
+		Work: Work{Length: time.Millisecond}})
+}
+
+// List implements leader.Tickets.
+func (t Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("list tickets: %w", err)
+	}
+	t.slurm.mu.Lock()
+	defer t.slurm.mu.Unlock()
+	if len(ids) == 0 {
+		for id := range t.slurm.jobs {
+			ids = append(ids, id+1)
+		}
+	}
+	var tickets []leader.Ticket
+	for _, id := range ids {
+		if j, err := t.ticket(id); err == nil {
+			tickets = append(tickets, leader.Ticket{ID: id, Words: leader.ParseWords(j.extra), Live: j.state == bridge.Pending,
+				Submitted: j.submitted, Ended: j.history.Ended})
+		}
+	}
+	return tickets, nil
+}
+
+// ticket finds a ticket that Slurm still knows.
+func (t Tickets) ticket(id int) (*job, error) {
+	j, err := t.slurm.known(id)
+	if err != nil || j.spec.Name != leader.Name || j.spec.User != Daemons {
+		return nil, bridge.ErrGone
+	}
+	return j, nil
+}
+
+// Beat implements leader.Tickets.
+func (t Tickets) Beat(ctx context.Context, id int, words leader.Words) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("beat: %w", err)
+	}
+	t.slurm.mu.Lock()
+	defer t.slurm.mu.Unlock()
+	j, err := t.ticket(id)
+	if err == nil && j.state != bridge.Pending {
+		err = bridge.ErrNotPending
+	}
+	if err != nil {
+		return fmt.Errorf("beat: %w", err)
+	}
+	j.extra = words.String()
+	t.slurm.touch(j)
+	return nil
+}
+
+// Tear implements leader.Tickets.
+func (t Tickets) Tear(ctx context.Context, id int) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("tear: %w", err)
+	}
+	t.slurm.mu.Lock()
+	_, err := t.ticket(id)
+	t.slurm.mu.Unlock()
+	if err == nil {
+		t.slurm.Cancel(id)
+	}
+	return nil
+}
