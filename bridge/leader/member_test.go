@@ -31,7 +31,6 @@ type site struct {
 	outage  bool
 	daemons []*daemon
 	trouble []string
-	writes  int
 	changes []string // who led, as it was seen to change
 }
 

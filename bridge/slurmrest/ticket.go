@@ -57,8 +57,12 @@ func (t *Tickets) Take(ctx context.Context, words leader.Words) (int, error) {
 func (t *Tickets) ticket(words leader.Words) v0042.JobSubmitReq {
 	name, hold, requeue, here, nowhere, one, text := leader.Name, true, false, "/", "/dev/null", 1, words.String()
 	body, environment := script, []string{"PATH=/usr/bin:/bin"} // Slurm takes no batch job without one
+	partition := &t.partition
+	if t.partition == "" {
+		partition = nil // Slurm's default
+	}
 	return v0042.JobSubmitReq{Job: &v0042.JobDescMsg{
-		Name: &name, Partition: &t.partition, Hold: &hold, Requeue: &requeue, Extra: &text, Tasks: positive(one),
+		Name: &name, Partition: partition, Hold: &hold, Requeue: &requeue, Extra: &text, Tasks: positive(one),
 		CurrentWorkingDirectory: &here, StandardOutput: &nowhere, Environment: &environment, Script: &body,
 	}}
 }

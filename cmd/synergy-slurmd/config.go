@@ -55,6 +55,14 @@ func defaults(round time.Duration) Config {
 	}
 }
 
+// partition is where tickets are taken: the first managed one, or Slurm's default.
+func (c Config) partition() string {
+	if len(c.Partitions) == 0 {
+		return ""
+	}
+	return c.Partitions[0]
+}
+
 // loadConfig reads the file at path for a daemon with the given time between rounds. The error lists all problems, each with
 // its line, key, value and remedy.
 func loadConfig(path string, round time.Duration) (Config, error) {

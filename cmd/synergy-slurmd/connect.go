@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -21,30 +22,71 @@ const poll = time.Second
 // connector makes the round's view of Slurm from the flags and a configuration.
 type connector struct {
 	flags   flags
-	book    *ledger.Book
+	book    *recollection
 	log     zerolog.Logger
 	metrics *metrics
-	client  *slurmrest.Client // the open one, or nil
+	seat    *seat // nil: there is no other daemon
 	bound   throttle
+
+	mu     sync.Mutex        // rounds and the seat share the client
+	config Config            // by which the client is opened
+	client *slurmrest.Client // the open one, or nil
+	fresh  bool              // no rounder has it yet
 }
 
 // connect opens Slurm anew, since a configuration may bound requests differently, and makes the rounds that use it.
 func (c *connector) connect(ctx context.Context, config Config) (rounder, error) {
-	c.close()
-	client, err := slurmrest.Open(ctx, c.options(config))
+	client, err := c.reopen(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	c.client = client
-	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api", client.Version()).Msg("connected to slurm")
 	return &bridge.Runner{
-		Slurm:    client,
+		Slurm:    c.seat.fence(client),
 		Ledger:   c.book,
 		Clock:    wall{},
 		Profiles: library.New(config.ProfileDirs...).Lookup,
 		Settings: settings(config, c.flags),
 		Last:     c.book.LastRound(),
 	}, nil
+}
+
+// reopen opens Slurm for these bounds, unless the seat has just done so: what it has read of jobs need not be read again.
+func (c *connector) reopen(ctx context.Context, config Config) (*slurmrest.Client, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same := config.Concurrency == c.config.Concurrency && config.Rate == c.config.Rate
+	c.config = config
+	if !c.fresh || !same {
+		c.shut()
+	}
+	client, err := c.open(ctx)
+	c.fresh = false
+	return client, err
+}
+
+// open returns the open client, or a new one. It is called with mu held.
+func (c *connector) open(ctx context.Context) (*slurmrest.Client, error) {
+	if c.client != nil {
+		return c.client, nil
+	}
+	client, err := slurmrest.Open(ctx, c.options(c.config))
+	if err != nil {
+		return nil, err
+	}
+	c.client, c.fresh = client, true
+	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api", client.Version()).Msg("connected to slurm")
+	return client, nil
+}
+
+// tickets are those of the client that is open now.
+func (c *connector) tickets(ctx context.Context) (*slurmrest.Tickets, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	client, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return client.Tickets(c.config.partition()), nil
 }
 
 func (c *connector) options(config Config) slurmrest.Options {
@@ -70,6 +112,12 @@ func (c *connector) count(call slurmrest.Call) {
 }
 
 func (c *connector) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shut()
+}
+
+func (c *connector) shut() {
 	if c.client != nil {
 		c.client.Close()
 		c.client = nil

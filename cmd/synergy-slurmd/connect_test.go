@@ -73,7 +73,7 @@ func TestRoundsGoOnWhereTheLedgerEnds(t *testing.T) {
 	if err := book.Settle(nil, bridge.Report{Round: 41}); err != nil {
 		t.Fatal(err)
 	}
-	slurm := &connector{flags: f, book: book, log: zerolog.Nop(), metrics: testMetrics()}
+	slurm := &connector{flags: f, book: &recollection{Book: book}, log: zerolog.Nop(), metrics: testMetrics()}
 	defer slurm.close()
 	rounds, err := slurm.connect(t.Context(), fullConfig())
 	if err != nil {
@@ -90,7 +90,7 @@ func TestRoundsGoOnWhereTheLedgerEnds(t *testing.T) {
 
 func TestASlurmThatCannotBeOpenedLeavesNothingOpen(t *testing.T) {
 	f := fullFlags(t)
-	slurm := &connector{flags: f, log: zerolog.Nop(), metrics: testMetrics(), book: &ledger.Book{}}
+	slurm := &connector{flags: f, log: zerolog.Nop(), metrics: testMetrics(), book: &recollection{Book: &ledger.Book{}}}
 	if _, err := slurm.connect(t.Context(), fullConfig()); err != nil {
 		t.Fatal(err)
 	}

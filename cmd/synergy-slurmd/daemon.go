@@ -40,7 +40,9 @@ type daemon struct {
 	health  *health
 	manager manager
 	heart   *heart
+	seat    *seat // nil: it takes no ticket
 
+	barred   error // why it cannot even stand by
 	rounder  rounder
 	failures int // rounds in a row
 	// due is when the loop shows the next sign of life, in nanoseconds of the clock that nobody sets.
@@ -52,7 +54,12 @@ func (d *daemon) run(ctx context.Context) {
 	d.manager.ready()
 	defer d.manager.stopping()
 	defer d.feedWatchdog()()
-	for ctx.Err() == nil {
+	defer d.seat.take()()
+	for {
+		d.barred = d.await(ctx)
+		if ctx.Err() != nil {
+			return
+		}
 		began := time.Now()
 		d.turn(ctx)
 		d.rest(ctx, d.pause(began, time.Now()))
@@ -76,6 +83,8 @@ var errOnce = errors.New("the round did not end well")
 
 // once holds one round.
 func (d *daemon) once(ctx context.Context) error {
+	d.barred = d.seat.win(ctx)
+	defer d.seat.take()()
 	d.turn(ctx)
 	if d.failures > 0 {
 		return errOnce
@@ -109,6 +118,9 @@ func (d *daemon) turn(ctx context.Context) {
 var errStopped = errors.New("cut short: the daemon is stopping")
 
 func (d *daemon) round(ctx context.Context) (bridge.Report, error) {
+	if d.barred != nil {
+		return bridge.Report{}, d.barred
+	}
 	limit := d.period + overrun
 	d.expect(limit + farewell + slack)
 	ctx, cancel := lingering(ctx, limit)
@@ -157,6 +169,8 @@ func (d *daemon) rest(ctx context.Context, pause time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			return
+		case <-d.seat.news(): // after a time without a lead, or with another leader
 			return
 		case <-d.hangups:
 			d.reconfigure()

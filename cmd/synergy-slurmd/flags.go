@@ -18,6 +18,7 @@ type flags struct {
 	once        bool
 	demo        bool
 	shadow      bool
+	alone       bool
 	checkConfig bool
 	version     bool
 
@@ -115,6 +116,7 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.DurationVar(&f.round, "round", 300*time.Second, "time between rounds")
 	set.BoolVar(&f.once, "once", false, "hold one round and exit")
 	set.BoolVar(&f.shadow, "shadow", false, "decide and report, but change nothing in Slurm")
+	set.BoolVar(&f.alone, "alone", false, "take no ticket in Slurm: you promise that there is no second daemon")
 	set.BoolVar(&f.demo, "demo", false, "show rounds on a Slurm in memory, without Slurm and without a configuration, and exit")
 	set.BoolVar(&f.checkConfig, "check-config", false, "read the configuration and the profiles, say what is wrong, and exit")
 
@@ -125,7 +127,7 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for the one thing that the REST API cannot do, requeue")
 	set.BoolVar(&f.byToken, "scontrol-by-token", false, "give scontrol the token too, on a host without munge")
 
-	set.StringVar(&f.ledger, "ledger", "/var/lib/synergy/ledger", "`file` with attained service and the last reports; locked, so that a host runs one daemon")
+	set.StringVar(&f.ledger, "ledger", "/var/lib/synergy/ledger", "`file` with attained service and the last reports; locked: one daemon has it at a time")
 	set.StringVar(&f.listen, "listen", "127.0.0.1:9817", "`address` for /metrics, /healthz and /round; empty for none")
 	set.StringVar(&f.logFormat, "log-format", logJSON, "json or console")
 	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

@@ -17,6 +17,7 @@ type health struct {
 	since time.Time // of the last good round, or of the start
 	last  int       // number of the last good round; 0: none yet
 	err   error     // of the last round
+	idle  string    // behind whom it stands by; empty: it holds rounds
 }
 
 func newHealth(period time.Duration, now time.Time) *health {
@@ -33,10 +34,29 @@ func (h *health) round(number int, now time.Time, err error) {
 	}
 }
 
+// standBy notes that another daemon leads: no rounds are due.
+func (h *health) standBy(line string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.idle = line
+}
+
+// lead notes that rounds are due again.
+func (h *health) lead(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.idle != "" {
+		h.idle, h.since, h.err = "", now, nil
+	}
+}
+
 // check is nil, with a sentence about the last good round, or the reason why a human should look.
 func (h *health) check(now time.Time) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.idle != "" {
+		return h.idle, nil
+	}
 	ago := now.Sub(h.since).Round(time.Second)
 	last := fmt.Sprintf("round %d ended well %s ago", h.last, ago)
 	if h.last == 0 {

@@ -47,6 +47,7 @@ const (
 	denied      ailment = "denied"
 	late        ailment = "late"
 	stopped     ailment = "stopped"
+	outranked   ailment = "outranked"
 )
 
 // diagnose names what ails a round. Failures of no known kind are told apart by their text.
@@ -56,6 +57,8 @@ func diagnose(err error) ailment {
 		return well
 	case errors.Is(err, errStopped):
 		return stopped
+	case errors.Is(err, bridge.ErrNotLeader):
+		return outranked
 	case errors.Is(err, bridge.ErrUnreachable):
 		return unreachable
 	case errors.Is(err, bridge.ErrDenied):
@@ -73,6 +76,8 @@ func (a ailment) remedy() string {
 		return "nothing is changed meanwhile; when it lasts, leases lapse and Slurm starts waiting jobs as they were asked for"
 	case denied:
 		return "renew the token, and make the user an operator in slurmdbd"
+	case outranked:
+		return "nothing more is changed; when the other daemon is to go, stop that one"
 	case late:
 		return "the round took longer than the time between rounds: look at the phases in /metrics"
 	}

@@ -122,13 +122,19 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	}
 	defer book.Close()
 	numbers := newMetrics(sizeOf(book), running())
-	slurm := &connector{flags: f, book: book, log: log, metrics: numbers}
+	slurm := &connector{flags: f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config}
 	defer slurm.close()
 	d, err := newDaemon(f, config, log, numbers)
 	if err != nil {
 		return err
 	}
-	d.connect = slurm.connect
+	if slurm.seat, err = newSeat(f, book, queue{slurm}, log, numbers); err != nil {
+		return err
+	}
+	d.connect, d.seat = slurm.connect, slurm.seat
+	if d.seat != nil {
+		d.seat.takeover = slurm.book.expire
+	}
 	log.Info().Str("version", running()).Stringer("period", f.round).Bool("shadow", f.shadow).
 		Strs("partitions", config.Partitions).Int("last_round", book.LastRound()).Msg("started")
 	if f.once {

@@ -38,6 +38,7 @@ type metrics struct {
 	heard     *prometheus.CounterVec
 	reloads   *prometheus.CounterVec
 	reloadBad prometheus.Gauge
+	leader    prometheus.Gauge
 
 	calls bounded
 }
@@ -154,6 +155,8 @@ func (m *metrics) ofDaemon(with promauto.Factory, ledgerSize func() float64, ver
 	}
 	m.reloadBad = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_reload_failed",
 		Help: "1 while the configuration file could not be read the last time."})
+	m.leader = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_leader",
+		Help: "1 while this daemon is the one that acts; 0 while it stands by, or in shadow mode."})
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_ledger_bytes", Help: "Size of the ledger's file."}, ledgerSize)
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_build_info", Help: "Always 1; what runs is in the labels.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}}, func() float64 { return 1 })
@@ -241,6 +244,14 @@ func (m *metrics) reload(err error) {
 	}
 	m.reloads.WithLabelValues(string(done)).Inc()
 	m.reloadBad.Set(0)
+}
+
+// leads says whether this daemon is the one that acts.
+func (m *metrics) leads(now bool) {
+	m.leader.Set(0)
+	if now {
+		m.leader.Set(1)
+	}
 }
 
 // request counts one request to Slurm; outcome is empty when it was served. It may be called from several goroutines.

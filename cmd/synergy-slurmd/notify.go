@@ -43,6 +43,11 @@ func (m manager) status(report bridge.Report, err error) {
 	m.say(fmt.Sprintf("STATUS=%s: round %d: %d jobs run, %d wait", time.Now().Format(time.TimeOnly), report.Round, c.granted, c.waiting))
 }
 
+// standBy is the line of a daemon that waits for another one to die.
+func (m manager) standBy(line string) {
+	m.say(fmt.Sprintf("STATUS=%s: %s", time.Now().Format(time.TimeOnly), line))
+}
+
 // feed tells the watchdog that all is well for as long as it is, until ctx ends.
 func (m manager) feed(ctx context.Context, alive func() bool) {
 	if m.watchdog == 0 {

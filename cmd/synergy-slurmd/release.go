@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"syscall"
@@ -35,7 +36,16 @@ func handBack(args []string, stdout, stderr io.Writer) int {
 	if f.stopPost != "" && comesBack(ctx, f.stopPost, log) {
 		return exitGood
 	}
-	if err := releaseAll(ctx, f, log); err != nil {
+	err = releaseAll(ctx, f, log)
+	if f.stopPost != "" && errors.Is(err, bridge.ErrNotLeader) {
+		log.Info().Err(err).Msg("nothing is handed back: the jobs are another daemon's now")
+		return exitGood
+	}
+	if errors.Is(err, bridge.ErrNotLeader) {
+		log.Error().Err(err).Str("remedy", "that daemon would take the jobs up again: stop it, and hand back there").Msg("release refused")
+		return exitFailed
+	}
+	if err != nil {
 		log.Error().Err(err).Str("remedy", "say it again; what is not handed back starts when its lease lapses").Msg("release failed")
 		return exitFailed
 	}
@@ -50,19 +60,48 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 		return err
 	}
 	defer closed()
-	if !f.shadow {
+	client, seat, err := commandeer(ctx, f, config, book, log)
+	if !f.shadow && !errors.Is(err, bridge.ErrNotLeader) {
 		(&heart{log: log}).stop(config.Heartbeat)
 	}
-	options := (&connector{flags: f}).options(config)
-	options.OnCall = nil // nobody counts
-	client, err := slurmrest.Open(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	runner := &bridge.Runner{Slurm: client, Ledger: book, Clock: wall{}, Settings: settings(config, f), Last: book.LastRound()}
+	defer seat.take()()
+	runner := &bridge.Runner{Slurm: seat.fence(client), Ledger: book, Clock: wall{}, Settings: settings(config, f), Last: book.LastRound()}
 	report, err := runner.Release(ctx)
 	return errors.Join(err, tell(log, report))
+}
+
+// commandeer opens Slurm and leads there: what a daemon that lives had handed back, it would take up again in its next round. One that
+// is dead is waited for until that is certain.
+func commandeer(ctx context.Context, f flags, config Config, book memory, log zerolog.Logger) (*slurmrest.Client, *seat, error) {
+	options := (&connector{flags: f}).options(config)
+	options.OnCall = nil // nobody counts
+	client, err := slurmrest.Open(ctx, options)
+	if err != nil || f.shadow || f.alone {
+		return client, nil, err
+	}
+	identity, err := nameOf(book)
+	s := &seat{log: log, show: func(bool) {}, takeover: func() {}, crowned: make(chan struct{}, 1)}
+	s.member = newMember(f, identity, client.Tickets(config.partition()))
+	if err == nil {
+		err = s.win(ctx)
+	}
+	if err != nil {
+		client.Close()
+		return nil, nil, err
+	}
+	return client, s, nil
+}
+
+// nameOf is the identity in the ledger, so that the ticket of the daemon that had it is found; without a ledger it is nobody's.
+func nameOf(book memory) (string, error) {
+	if kept, is := book.(*ledger.Book); is {
+		return kept.Identity()
+	}
+	return fmt.Sprintf("release-%08x", rand.Uint32()), nil
 }
 
 // configuration is that of the file, or one that names no partitions where the file cannot be used: whoever takes the daemon away
