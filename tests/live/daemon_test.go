@@ -52,7 +52,7 @@ func SetUp(t *testing.T, policy, allocator string, extra ...string) (*Cluster, *
 	c.MustExec("login", "synergy", "sh", "-c", quicken, "sh", d.dir)
 	d.Put("config.yaml", config)
 	t.Cleanup(func() {
-		d.Signal("KILL")
+		d.Signal("TERM") // Clear waits for it
 		c.Clear()
 		if t.Failed() {
 			t.Log(c.MustExec("login", "synergy", "tail", "-n", "150", d.dir+"/log"))
@@ -123,7 +123,9 @@ func (d *Daemon) Get(path string) string {
 // Clear ends a daemon that a broken run has left, cancels every job, and waits until the nodes are empty.
 func (c *Cluster) Clear() {
 	c.t.Helper()
-	_, _ = c.Exec("login", "root", "pkill", "-KILL", "-x", "synergy-slurmd")
+	// A daemon that ends by itself gives its ticket back; after a kill the next one would wait until that is stale.
+	const end = `pkill -TERM -x synergy-slurmd; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; pkill -0 -x synergy-slurmd || exit; done; pkill -KILL -x synergy-slurmd`
+	_, _ = c.Exec("login", "root", "sh", "-c", end)
 	for _, user := range []string{"alice", "bob", "synergy"} {
 		_, _ = c.Exec("login", "root", "scancel", "--user="+user)
 	}
