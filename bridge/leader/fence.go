@@ -35,7 +35,7 @@ func (f Fence) guard(ctx context.Context, write func(context.Context) error) err
 	if !leads {
 		return bridge.ErrNotLeader
 	}
-	within, cancel := context.WithTimeout(ctx, until.Sub(f.Member.Clock.Now()))
+	within, cancel := context.WithTimeout(ctx, until-f.Member.Clock.Elapsed())
 	defer cancel()
 	err := write(within)
 	if err != nil && ctx.Err() == nil && errors.Is(within.Err(), context.DeadlineExceeded) {

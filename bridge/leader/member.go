@@ -12,12 +12,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
+// Clock is a time that passes evenly whatever becomes of the date.
+type Clock interface {
+	Elapsed() time.Duration
+	// Sleep returns after d, or with ctx's error when that ends first.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
 // Member is a daemon among those that could lead. Step is called by one goroutine, again and again; the rest by any.
 type Member struct {
 	Tickets Tickets
-	Clock   bridge.Clock // only differences of its readings mean anything
-	Holder  string       // the same after a restart on the same host, and nobody else's
-	Run     string       // another one after each restart
+	Clock   Clock
+	Holder  string // the same after a restart on the same host, and nobody else's
+	Run     string // another one after each restart
 	TTL     time.Duration
 
 	mine    Ticket        // ID 0: none
@@ -28,15 +35,16 @@ type Member struct {
 	rival   Ticket        // whom I have seen alive; ID 0: nobody
 
 	mu    sync.Mutex
-	until time.Time // when this daemon ceases to believe that it leads; zero: it does not
-	chief Ticket    // whom it stands behind; ID 0: nobody it knows of
+	until time.Duration // when this daemon ceases to believe that it leads
+	chief Ticket        // whom it stands behind; ID 0: nobody it knows of
 }
 
 // sight is how long a ticket has looked the same.
 type sight struct {
-	look  look
-	ttl   time.Duration // as the ticket said when it was last there
-	since time.Time     // zero: nothing is known since a look failed
+	look   look
+	ttl    time.Duration // as the ticket said when it was last there
+	since  time.Duration
+	broken bool // nothing is known: it was not looked at yet, or a look failed since
 }
 
 // look is what of a ticket tells a living holder from a dead one.
@@ -62,10 +70,10 @@ func (m *Member) Leads() bool {
 }
 
 // Until is the moment up to which this daemon may act, on its own clock.
-func (m *Member) Until() (time.Time, bool) {
+func (m *Member) Until() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.until, m.Clock.Now().Before(m.until)
+	return m.until, m.Clock.Elapsed() < m.until
 }
 
 // Behind is the ticket that this daemon stands behind; false when it knows of none.
@@ -75,7 +83,7 @@ func (m *Member) Behind() (Ticket, bool) {
 	return m.chief, m.chief.ID != 0
 }
 
-func (m *Member) believe(until time.Time) {
+func (m *Member) believe(until time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.until = until
@@ -83,14 +91,14 @@ func (m *Member) believe(until time.Time) {
 
 // Step makes the next move and says how long to wait until the one after it. An error is for the log: the next step tries again.
 func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
-	began := m.Clock.Now()
+	began := m.Clock.Elapsed()
 	if err := m.step(ctx); err != nil {
 		if errors.Is(err, errLost) {
 			m.forget()
 		}
 		return every(m.TTL) / 2, err
 	}
-	return max(0, m.pause()-m.Clock.Now().Sub(began)), nil
+	return max(0, m.pause()-(m.Clock.Elapsed()-began)), nil
 }
 
 // step makes sure of everybody before it leads: whoever does not lead and sees nobody ahead looks at all tickets once more, since
@@ -116,10 +124,10 @@ func (m *Member) pause() time.Duration {
 	if len(m.before) == 0 && !m.Leads() {
 		return 0
 	}
-	now := m.Clock.Now()
+	now := m.Clock.Elapsed()
 	for _, s := range m.before {
-		if !s.since.IsZero() {
-			pause = min(pause, max(time.Millisecond, s.since.Add(s.ttl).Sub(now)))
+		if !s.broken {
+			pause = min(pause, max(time.Millisecond, s.since+s.ttl-now))
 		}
 	}
 	return pause
@@ -198,7 +206,7 @@ func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 		where := place(t, m.mine)
 		doubt = doubt || where == doubtful && t.Live
 		if where != behind || t.Words.Leads && t.Live {
-			m.before[t.ID] = known[t.ID]
+			m.before[t.ID] = orNothing(known, t.ID)
 		}
 	}
 	m.name(all)
@@ -207,6 +215,14 @@ func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	}
 	m.apart = true
 	return m.Leave(ctx)
+}
+
+// orNothing is what is known of a ticket.
+func orNothing(known map[int]sight, id int) sight {
+	if seen, is := known[id]; is {
+		return seen
+	}
+	return sight{broken: true}
 }
 
 // counts says whether somebody may act by this ticket. One that was cancelled counts for as long as its holder may not have
@@ -231,11 +247,12 @@ func (m *Member) watch(ctx context.Context) error {
 	if m.mine.ID != 0 {
 		ids = append(ids, m.mine.ID)
 	}
-	began := m.Clock.Now()
+	began := m.Clock.Elapsed()
 	found, err := m.list(ctx, ids)
 	if err != nil {
 		for id, s := range m.before {
-			m.before[id] = sight{look: s.look}
+			s.broken = true
+			m.before[id] = s
 		}
 		return err
 	}
@@ -272,18 +289,18 @@ func (m *Member) sure(found []Ticket) error {
 // settle drops those ahead of whom it is certain that they do not act any more. A ticket that has looked the same for a whole time
 // to live is dead, whether it waits or not; one that waits is torn then, and looked at once more, since its holder may
 // have written into it at the last moment.
-func (m *Member) settle(ctx context.Context, began time.Time, found []Ticket) error {
+func (m *Member) settle(ctx context.Context, began time.Duration, found []Ticket) error {
 	for id, seen := range m.before {
 		t, known := find(found, id)
-		if now := (look{t.Words, known}); seen.since.IsZero() || seen.look != now {
+		if now := (look{t.Words, known}); seen.broken || seen.look != now {
 			m.meet(t, seen)
-			seen = sight{now, seen.ttl, m.Clock.Now()}
+			seen = sight{look: now, ttl: seen.ttl, since: m.Clock.Elapsed()}
 		}
 		if known || seen.ttl == 0 {
 			seen.ttl = t.Words.ttl()
 		}
 		m.before[id] = seen
-		dead := began.Sub(seen.since) >= seen.ttl
+		dead := began-seen.since >= seen.ttl
 		switch {
 		case t.Live && (dead || t.Words.Left):
 			if err := m.tear(ctx, id); err != nil {
@@ -314,7 +331,7 @@ func (m *Member) next(leads bool) Words {
 
 // meet notes a holder that is alive: its ticket looks different from before.
 func (m *Member) meet(t Ticket, before sight) {
-	if t.Live && !t.Words.Left && !before.since.IsZero() {
+	if t.Live && !t.Words.Left && !before.broken {
 		m.rival = t
 	}
 }
@@ -326,11 +343,11 @@ func (m *Member) overtaken(t Ticket) bool {
 
 // beat says that I live. Only a beat with nobody ahead lets me believe that I lead, and from the moment at which it was sent.
 func (m *Member) beat(ctx context.Context) error {
-	sent, leads := m.Clock.Now(), len(m.before) == 0
+	sent, leads := m.Clock.Elapsed(), len(m.before) == 0
 	ctx, cancel := context.WithTimeout(ctx, m.TTL/2)
 	defer cancel()
 	if !leads {
-		m.believe(time.Time{})
+		m.believe(0)
 	}
 	err := m.Tickets.Beat(ctx, m.mine.ID, m.next(leads))
 	switch {
@@ -340,7 +357,7 @@ func (m *Member) beat(ctx context.Context) error {
 		return err
 	}
 	if leads {
-		m.believe(sent.Add(trust(m.TTL)))
+		m.believe(sent + trust(m.TTL))
 	}
 	return nil
 }
@@ -377,14 +394,14 @@ func (m *Member) Win(ctx context.Context) error {
 
 // forget lets go of a ticket that is gone. The next step takes another one, at the end of the queue.
 func (m *Member) forget() {
-	m.believe(time.Time{})
+	m.believe(0)
 	m.mine = Ticket{}
 }
 
 // Leave gives the ticket back, so that a successor need not wait. It is called when this daemon acts no more, and after the last
 // Step.
 func (m *Member) Leave(ctx context.Context) error {
-	m.believe(time.Time{})
+	m.believe(0)
 	if m.mine.ID == 0 {
 		return nil
 	}

@@ -70,9 +70,9 @@ type daemon struct {
 	gone   chan struct{}
 }
 
-// Now is the daemon's own clock, which is wrong and runs at its own speed.
-func (d *daemon) Now() time.Time {
-	return time.Unix(0, 0).Add(time.Duration(float64(time.Since(d.site.began)) * d.speed))
+// Elapsed is the daemon's own clock, which runs at its own speed.
+func (d *daemon) Elapsed() time.Duration {
+	return time.Duration(float64(time.Since(d.site.began)) * d.speed)
 }
 
 func (d *daemon) Sleep(ctx context.Context, long time.Duration) error {

@@ -178,6 +178,8 @@ func (t *Tickets) cancel(ctx context.Context, id int) error {
 func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
 	c.observing.Lock()
 	defer c.observing.Unlock()
+	c.look(true)
+	defer c.look(false)
 	if err := c.ping(ctx); err != nil {
 		return nil, err
 	}

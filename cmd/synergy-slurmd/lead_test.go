@@ -32,7 +32,7 @@ func queueOf() leader.Tickets {
 func seated(tickets leader.Tickets, host string, log *bytes.Buffer) (*daemon, *roundsOf) {
 	rounds := &roundsOf{hold: atOnce}
 	d := testDaemon(rounds)
-	d.journal.log = zerolog.New(log)
+	d.journal.log = zerolog.New(zerolog.SyncWriter(log))
 	d.seat = &seat{
 		member: &leader.Member{Tickets: tickets, Clock: wall{}, Holder: host, Run: host, TTL: time.Minute},
 		log:    d.journal.log, takeover: func() {}, show: d.metrics.leads, crowned: make(chan struct{}, 1),

@@ -11,7 +11,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// newLog writes one line per event: JSON for machines, or columns for people.
+// newLog writes one line per event, rounds and the seat side by side: JSON for machines, or columns for people.
 func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
 	least, err := zerolog.ParseLevel(level)
 	if err != nil {
@@ -20,7 +20,7 @@ func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
 	if format == logConsole {
 		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.DateTime, NoColor: true}
 	}
-	return zerolog.New(out).Level(least).With().Timestamp().Logger(), nil
+	return zerolog.New(zerolog.SyncWriter(out)).Level(least).With().Timestamp().Logger(), nil
 }
 
 // journal tells the log about rounds: what was changed, line by line, and everything else only when it is news.
