@@ -35,8 +35,9 @@ type Member struct {
 	rival   Ticket        // whom I have seen alive; ID 0: nobody
 
 	mu    sync.Mutex
-	until time.Duration // when this daemon ceases to believe that it leads
-	chief Ticket        // whom it stands behind; ID 0: nobody it knows of
+	sure  bool // that it leads, until then
+	until time.Duration
+	chief Ticket // whom it stands behind; ID 0: nobody it knows of
 }
 
 // sight is how long a ticket has looked the same.
@@ -73,7 +74,7 @@ func (m *Member) Leads() bool {
 func (m *Member) Until() (time.Duration, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.until, m.Clock.Elapsed() < m.until
+	return m.until, m.sure && m.Clock.Elapsed() < m.until
 }
 
 // Behind is the ticket that this daemon stands behind; false when it knows of none.
@@ -83,10 +84,18 @@ func (m *Member) Behind() (Ticket, bool) {
 	return m.chief, m.chief.ID != 0
 }
 
+// believe lets this daemon act up to a moment.
 func (m *Member) believe(until time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.until = until
+	m.sure, m.until = true, until
+}
+
+// doubt lets it act no more.
+func (m *Member) doubt() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sure = false
 }
 
 // Step makes the next move and says how long to wait until the one after it. An error is for the log: the next step tries again.
@@ -256,7 +265,7 @@ func (m *Member) watch(ctx context.Context) error {
 		}
 		return err
 	}
-	if err := m.sure(found); err != nil {
+	if err := m.mineStill(found); err != nil {
 		return err
 	}
 	m.name(found)
@@ -273,8 +282,8 @@ func (m *Member) list(ctx context.Context, ids []int) ([]Ticket, error) {
 	return m.Tickets.List(ctx, ids...)
 }
 
-// sure finds out that my ticket is still there and nobody else writes to it.
-func (m *Member) sure(found []Ticket) error {
+// mineStill finds out that my ticket is still there and nobody else writes to it.
+func (m *Member) mineStill(found []Ticket) error {
 	if m.mine.ID == 0 {
 		return nil
 	}
@@ -347,7 +356,7 @@ func (m *Member) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.TTL/2)
 	defer cancel()
 	if !leads {
-		m.believe(0)
+		m.doubt()
 	}
 	err := m.Tickets.Beat(ctx, m.mine.ID, m.next(leads))
 	switch {
@@ -394,14 +403,14 @@ func (m *Member) Win(ctx context.Context) error {
 
 // forget lets go of a ticket that is gone. The next step takes another one, at the end of the queue.
 func (m *Member) forget() {
-	m.believe(0)
+	m.doubt()
 	m.mine = Ticket{}
 }
 
 // Leave gives the ticket back, so that a successor need not wait. It is called when this daemon acts no more, and after the last
 // Step.
 func (m *Member) Leave(ctx context.Context) error {
-	m.believe(0)
+	m.doubt()
 	if m.mine.ID == 0 {
 		return nil
 	}
