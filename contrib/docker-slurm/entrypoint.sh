@@ -155,7 +155,16 @@ run_slurmctld() {
     install_lua
     wait_for 90 accounts accounts_registered
     keep_token_fresh &
+    [[ $FAKE_CLOCK != yes ]] || fake_clock
     exec slurmctld -D -i
+}
+
+# From here on the clock is off by what stands in /run/clock, such as +120s,
+# and can be set while the process runs. Monotonic clocks are left alone: no
+# jump of a real clock moves them either.
+fake_clock() {
+    [[ -e /run/clock ]] || echo +0 >/run/clock
+    export LD_PRELOAD=/usr/\$LIB/faketime/libfaketimeMT.so.1 FAKETIME_TIMESTAMP_FILE=/run/clock FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
 }
 
 # Anyone may open the socket, as anyone may open the port: the token decides.
