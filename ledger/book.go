@@ -26,6 +26,7 @@ var (
 	ErrCorrupt = errors.New("the ledger is damaged")               // what it held is lost; SetAside makes room for a new one
 	ErrAlien   = errors.New("not a ledger")                        // somebody else's file: it must not be moved
 	ErrNewer   = errors.New("the ledger has another format")       // written by another version of the daemon
+	ErrUnkept  = errors.New("the ledger cannot be written")        // its disk is full or broken; what it held before stands
 )
 
 // format is the version of what the buckets hold. Records are decoded strictly, so any change of their fields needs a new one.
@@ -225,7 +226,7 @@ func (b *Book) Intend(intent bridge.Intent) error {
 	}
 	err = b.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(intentBucket).Put(intentKey, raw) })
 	if err != nil {
-		return fmt.Errorf("write down round %d: %w", intent.Round, err)
+		return fmt.Errorf("write down round %d: %w: %w", intent.Round, ErrUnkept, err)
 	}
 	return nil
 }
@@ -250,7 +251,7 @@ func (b *Book) Settle(records bridge.Records, report bridge.Report) error {
 		return b.file(tx.Bucket(reportsBucket), report.Round, packed)
 	})
 	if err != nil {
-		return fmt.Errorf("settle round %d: %w", report.Round, err)
+		return fmt.Errorf("settle round %d: %w: %w", report.Round, ErrUnkept, err)
 	}
 	b.last = report.Round
 	return nil

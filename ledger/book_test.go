@@ -211,6 +211,17 @@ func TestALedgerSurvivesAReopening(t *testing.T) {
 	equal(t, "the last round", book.LastRound(), 3)
 }
 
+func TestARoundIsToldWhenTheLedgerCannotBeWritten(t *testing.T) {
+	book := open(t, filepath.Join(t.TempDir(), "ledger"))
+	must(t, book.Close())
+	if err := book.Intend(intentOf(1)); !errors.Is(err, ledger.ErrUnkept) {
+		t.Errorf("the intent: %v", err)
+	}
+	if err := book.Settle(nil, reportOf(1)); !errors.Is(err, ledger.ErrUnkept) {
+		t.Errorf("the settlement: %v", err)
+	}
+}
+
 func TestOnlyItsOwnerReadsALedger(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger")
 	book := open(t, path)

@@ -155,6 +155,16 @@ func TestNoErrorAndNoCountShowsTheToken(t *testing.T) {
 	}
 }
 
+func TestAPingThatIsAnErrorSaysWhatSlurmSaid(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	fake.answers("GET", "/ping/", text(200, `{"pings":[],"errors":[{"error_number":1000,"error":"Unspecified communication error"}]}`))
+	err := client.ping(t.Context())
+	if !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(), "Unspecified communication error") {
+		t.Errorf("%v: want unreachable, in Slurm's words", err)
+	}
+}
+
 func TestEveryCallIsCountedByItsTemplate(t *testing.T) {
 	fake := startFake(t)
 	var counted []string

@@ -55,6 +55,9 @@ func (c *Client) ping(ctx context.Context) error {
 			return nil
 		}
 	}
+	if err := (complaint{answer.Errors, answer.Warnings}).failed(http.StatusOK); err != nil {
+		return unheard{err}
+	}
 	return unheard{errors.New("no controller answers a ping")}
 }
 

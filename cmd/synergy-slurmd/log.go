@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
 // newLog writes one line per event, rounds and the seat side by side: JSON for machines, or columns for people.
@@ -46,6 +47,7 @@ const (
 	unreachable ailment = "unreachable"
 	denied      ailment = "denied"
 	late        ailment = "late"
+	unkept      ailment = "unkept"
 	stopped     ailment = "stopped"
 	outranked   ailment = "outranked"
 )
@@ -63,6 +65,8 @@ func diagnose(err error) ailment {
 		return unreachable
 	case errors.Is(err, bridge.ErrDenied):
 		return denied
+	case errors.Is(err, ledger.ErrUnkept):
+		return unkept
 	case errors.Is(err, context.DeadlineExceeded):
 		return late
 	}
@@ -78,6 +82,8 @@ func (a ailment) remedy() string {
 		return "renew the token, and make the user an operator in slurmdbd"
 	case outranked:
 		return "nothing more is changed; when the other daemon is to go, stop that one"
+	case unkept:
+		return "make room on the ledger's disk, or mend it; nothing is started or stopped meanwhile"
 	case late:
 		return "the round took longer than the time between rounds: look at the phases in /metrics"
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
@@ -116,6 +118,19 @@ func TestAnotherKindOfFailureIsNews(t *testing.T) {
 	})
 	if got := strings.Count(lines, `"level":"error"`); got != 5 {
 		t.Errorf("%d errors in\n%s", got, lines)
+	}
+}
+
+// Each names its round, so that no two texts are the same.
+func TestADiskThatIsFullIsSaidOnce(t *testing.T) {
+	log := written(zerolog.InfoLevel, func(j *journal) {
+		for round := range 3 {
+			full := fmt.Errorf("write down round %d: %w: %w", round, ledger.ErrUnkept, syscall.ENOSPC)
+			j.round(bridge.Report{Round: round}, time.Second, full)
+		}
+	})
+	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "make room on the ledger's disk") {
+		t.Errorf("the log says\n%s", log)
 	}
 }
 
