@@ -203,10 +203,14 @@ func amount(value string) int {
 func (c *Cluster) Watch() (stop func() (samples int, breaches []string)) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	const loop = `while scontrol --oneliner show nodes; do sleep 0.3; done`
-	cmd := exec.CommandContext(ctx, "docker", "exec", "-u", "root", c.container("login"), "sh", "-c", loop)
+	// It goes on while slurmctld is away, and ends with its standard input.
+	const loop = `while scontrol --oneliner show nodes 2>/dev/null; read -rt 0.3; (($? > 128)); do :; done`
+	cmd := exec.CommandContext(ctx, "docker", "exec", "-i", "-u", "root", c.container("n1"), "bash", "-c", loop)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil {
 		c.t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {

@@ -271,52 +271,6 @@ func still(job string) string {
 	return regexp.MustCompile(`(LastSchedEval|Reason|Priority|AccrueTime|EligibleTime|Scheduler|SchedNodeList)=\S+`).ReplaceAllString(job, "")
 }
 
-func TestKilledInTheMiddleOfRoundsTheDaemonConverges(t *testing.T) {
-	c, d := SetUp(t, "las", "tune")
-	watched := c.Watch()
-	var ids []JobID
-	for k := range 24 {
-		model := []string{"res18", "gnmt", "alexnet", "lstm"}[k%4]
-		iterations := map[string]int{"res18": 700, "gnmt": 5000, "alexnet": 700, "lstm": 50000}[model]
-		ids = append(ids, c.MustSbatch("alice", train(model, iterations, 40), word(model), fmt.Sprintf("--gres=gpu:%d", 1+k%3), "-x", "n3,n4", output, "--open-mode=append"))
-	}
-	for k := range 6 {
-		d.Start()
-		time.Sleep(time.Duration(700+1100*k) * time.Millisecond)
-		d.Signal("KILL")
-	}
-	d.Start()
-	for _, id := range ids {
-		c.waitLong(id, "COMPLETED", 4*time.Minute)
-	}
-	for k, id := range ids {
-		oneRunAtATime(t, c, id)
-		if model := []string{"res18", "gnmt", "alexnet", "lstm"}[k%4]; !strings.Contains(c.Output(id), `"ev":"end"`) {
-			t.Errorf("job %s (%s) has not told its end", id, model)
-		}
-	}
-	samples, breaches := watched()
-	if samples == 0 || len(breaches) > 0 {
-		t.Errorf("%d samples, breaches %v", samples, breaches)
-	}
-}
-
-// oneRunAtATime says that no run of a job began before the one before it had ended.
-func oneRunAtATime(t *testing.T, c *Cluster, id JobID) {
-	t.Helper()
-	runs := strings.Fields(c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(), "--format=Start,End"))
-	for k := 1; k < len(runs); k++ {
-		_, left, _ := strings.Cut(runs[k-1], "|")
-		again, _, _ := strings.Cut(runs[k], "|")
-		if again == "Unknown" {
-			continue
-		}
-		if moment(c, again).Before(moment(c, left)) {
-			t.Errorf("job %s: runs overlap: %q", id, runs)
-		}
-	}
-}
-
 func TestAProfileThatCannotBeUsedCostsOnlyItself(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Put("profiles/garbage.json", "{")

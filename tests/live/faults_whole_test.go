@@ -1,0 +1,140 @@
+//go:build live && faults
+
+package live
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRoundsGoOnAfterEveryWayInWhichSlurmrestdMisbehaves(t *testing.T) {
+	s := setStage(t, "30s")
+	for _, mode := range []Mode{Stopped, Status, Garbage, Page, Half, Excuses} {
+		s.slurmrestd(mode, unheard(Fault{lasts: 20 * time.Second}))
+	}
+	s.slurmrestd(Hangs, unheard(Fault{lasts: 35 * time.Second}))
+	s.slurmrestd(Slow, Fault{lasts: 20 * time.Second})
+	for _, mode := range []Mode{Empty, NoJobs, NoNodes} {
+		s.slurmrestd(mode, Fault{lasts: 12 * time.Second})
+	}
+	s.done()
+}
+
+func TestRoundsGoOnAfterThePartsOfSlurmWereAway(t *testing.T) {
+	s := setStage(t, "30s")
+	s.slurmctld("restarts", 0, []string{"restart", "--time=5"}, nil)
+	s.slurmctld("is down for a minute", time.Minute, []string{"stop", "--time=5"}, []string{"start"})
+	s.slurmctld("hangs", 40*time.Second, []string{"pause"}, []string{"unpause"})
+	for _, roles := range [][]string{{"slurmdbd"}, {"slurmdbd", "mariadb"}} {
+		s.accounting(roles)
+	}
+	s.network()
+	s.done()
+}
+
+// accounting stops roles for a minute. Rounds need none of them, and jobs start meanwhile.
+func (s *stage) accounting(roles []string) {
+	each := func(verb ...string) func() {
+		return func() {
+			for _, role := range roles {
+				s.c.control(role, verb...)
+			}
+		}
+	}
+	s.try(Fault{
+		name: "accounting without " + roles[len(roles)-1], lasts: 45 * time.Second, during: s.checkManages,
+		begin: each("stop", "--time=5"), end: each("start"),
+	})
+}
+
+// network cuts the daemon's container off.
+func (s *stage) network() {
+	network := s.c.network()
+	s.try(unheard(Fault{
+		name: "the daemon is cut off", lasts: 25 * time.Second,
+		begin: func() { s.c.control("login", "network", "disconnect", network) },
+		end:   func() { s.c.control("login", "network", "connect", "--alias", "login", network) },
+	}))
+}
+
+func TestRoundsGoOnAfterWhatBefallsNodes(t *testing.T) {
+	s := setStage(t, "30s")
+	s.closed("node drained",
+		func() {
+			s.c.MustExec("login", "root", "scontrol", "update", "nodename=n1", "state=drain", "reason=test")
+		},
+		func() {})
+	s.closed("GPU lost", func() { s.gpus("0-6") }, func() { s.gpus("0-7") })
+	s.nodeKilled()
+	s.done()
+}
+
+// closed closes the node on which there is room: a job that comes then waits, and starts when the node is open again.
+func (s *stage) closed(name string, begin, end func()) {
+	var id JobID
+	s.try(Fault{
+		name: name,
+		begin: func() {
+			begin()
+			s.c.WaitFor("the node is closed", func() bool { return s.c.isClosed("n1") })
+		},
+		during: func(t *testing.T) {
+			id = s.newcomer()
+			time.Sleep(3 * s.d.Round)
+			if job := s.c.ShowJob(id); job["JobState"] != "PENDING" {
+				t.Errorf("a job for which only a closed node has room is %s", job["JobState"])
+			}
+		},
+		end: func() {
+			end()
+			s.c.MustExec("login", "root", "scontrol", "update", "nodename=n1", "state=resume")
+			s.starts(s.t, id)
+		},
+	})
+}
+
+// gpus lets slurmd on n1 find these devices, and no others.
+func (s *stage) gpus(devices string) {
+	s.c.t.Helper()
+	s.c.MustExec("n1", "root", "sh", "-c", `sed -i "s|fakegpu.*|fakegpu[$1]|" /etc/slurm/gres.conf && pkill -HUP -o -x slurmd`, "sh", devices)
+}
+
+func TestRoundsGoOnWithTheNextGoodToken(t *testing.T) {
+	s := setStage(t, "30s")
+	s.token("expired", "1007", "echo '"+s.c.expired()+"' > \"$1\"")
+	s.token("damaged", "1007", `sed -i 's/./x/30' "$1"`)
+	s.token("readable for others", "lets others read it", `chmod 644 "$1"`)
+	s.token("removed", "no such file", `rm "$1"`)
+	s.done()
+}
+
+func TestClocksThatDifferByLessThanTheLeaseDoNoHarm(t *testing.T) {
+	s := setStage(t, "10m")
+	for _, off := range []string{"+120s", "-120s"} {
+		s.try(Fault{
+			name: "slurmctld's clock is off by " + off, lasts: 25 * time.Second, during: s.checkManages,
+			begin: func() { s.clock(off) }, end: func() { s.clock("+0") },
+		})
+	}
+	s.done()
+}
+
+func (s *stage) clock(off string) {
+	s.c.t.Helper()
+	s.c.MustExec("slurmctld", "root", "sh", "-c", `echo "$1" > /run/clock`, "sh", off)
+}
+
+func TestADiskThatIsFullStopsRoundsAndNothingElse(t *testing.T) {
+	s := setStage(t, "30s", "--ledger", "/small/ledger")
+	s.try(Fault{
+		name: "the ledger's disk is full", lasts: 20 * time.Second,
+		errors: 1, says: "no space left", remedy: "make room", fails: true,
+		begin: func() { _, _ = s.c.Exec("login", "root", "dd", "if=/dev/zero", "of=/small/full", "bs=4k") },
+		end:   func() { s.c.MustExec("login", "root", "rm", "/small/full") },
+	})
+	s.done()
+}
+
+func TestKilledAHundredTimesTheDaemonLosesNothing(t *testing.T) {
+	killAtRandom(t, 100, 200)
+}
