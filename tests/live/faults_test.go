@@ -51,6 +51,7 @@ var ownRequest = []string{"-c", "2", "--mem=1000"}
 func setStage(t *testing.T, lease string, flags ...string) *stage {
 	t.Helper()
 	c, d := SetUp(t, "fifo", "tune")
+	d.Round = 3 * time.Second
 	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "lease: 30s", "lease: "+lease, 1)+"\n")
 	s := &stage{t: t, c: c, d: d, p: c.Proxy(), watched: c.Watch()}
 	for k, node := range append(c.nodes(), c.nodes()...) {
@@ -107,7 +108,7 @@ func (s *stage) try(f Fault) {
 		ended := time.Now()
 		recovered := s.awaitRound(t, f, said, ended)
 		lines := s.d.Log()[said:]
-		t.Logf("%s for %s: rounds go on %.0f s after its end; %d requests meanwhile", f.name, ended.Sub(began).Round(time.Second), recovered.Seconds(), asked)
+		t.Logf("%s for %s: rounds go on %.0f s after its end; %d requests meanwhile", f.name, ended.Sub(began).Round(time.Second), max(0, recovered.Seconds()), asked)
 		s.checkLog(t, f, lines, ended.Sub(began))
 		if f.fails && !ill {
 			t.Error("/healthz has not said that rounds fail")
@@ -341,7 +342,7 @@ func (s *stage) slurmctld(name string, lasts time.Duration, begin, end []string)
 func (s *stage) token(name, says, script string) {
 	path := s.d.dir + "/token"
 	s.try(Fault{
-		name: "token " + name, lasts: 20 * time.Second, errors: 1, says: says, remedy: "renew the token", fails: true,
+		name: "token " + name, lasts: 12 * time.Second, errors: 1, says: says, remedy: "renew the token", fails: true,
 		begin: func() { s.c.MustExec("login", "synergy", "sh", "-c", script, "sh", path) },
 		end:   func() { s.goodToken(path) },
 	})

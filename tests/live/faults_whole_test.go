@@ -10,12 +10,12 @@ import (
 func TestRoundsGoOnAfterEveryWayInWhichSlurmrestdMisbehaves(t *testing.T) {
 	s := setStage(t, "30s")
 	for _, mode := range []Mode{Stopped, Status, Garbage, Page, Half, Excuses} {
-		s.slurmrestd(mode, unheard(Fault{lasts: 20 * time.Second}))
+		s.slurmrestd(mode, unheard(Fault{lasts: 12 * time.Second}))
 	}
-	s.slurmrestd(Hangs, unheard(Fault{lasts: 35 * time.Second}))
+	s.slurmrestd(Hangs, unheard(Fault{lasts: 32 * time.Second}))
 	s.slurmrestd(Slow, Fault{lasts: 20 * time.Second})
 	for _, mode := range []Mode{Empty, NoJobs, NoNodes} {
-		s.slurmrestd(mode, Fault{lasts: 12 * time.Second})
+		s.slurmrestd(mode, Fault{lasts: 10 * time.Second})
 	}
 	s.done()
 }
@@ -25,15 +25,13 @@ func TestRoundsGoOnAfterThePartsOfSlurmWereAway(t *testing.T) {
 	s.slurmctld("restarts", 0, []string{"restart", "--time=5"}, nil)
 	s.slurmctld("is down for a minute", time.Minute, []string{"stop", "--time=5"}, []string{"start"})
 	s.slurmctld("hangs", 40*time.Second, []string{"pause"}, []string{"unpause"})
-	for _, roles := range [][]string{{"slurmdbd"}, {"slurmdbd", "mariadb"}} {
-		s.accounting(roles)
-	}
+	s.accounting("slurmdbd", "mariadb")
 	s.network()
 	s.done()
 }
 
 // accounting stops roles for a minute. Rounds need none of them, and jobs start meanwhile.
-func (s *stage) accounting(roles []string) {
+func (s *stage) accounting(roles ...string) {
 	each := func(verb ...string) func() {
 		return func() {
 			for _, role := range roles {
@@ -42,7 +40,7 @@ func (s *stage) accounting(roles []string) {
 		}
 	}
 	s.try(Fault{
-		name: "accounting without " + roles[len(roles)-1], lasts: 45 * time.Second, during: s.checkManages,
+		name: "slurmdbd and its database are down", lasts: 50 * time.Second, during: s.checkManages,
 		begin: each("stop", "--time=5"), end: each("start"),
 	})
 }
@@ -51,7 +49,7 @@ func (s *stage) accounting(roles []string) {
 func (s *stage) network() {
 	network := s.c.network()
 	s.try(unheard(Fault{
-		name: "the daemon is cut off", lasts: 25 * time.Second,
+		name: "the daemon is cut off", lasts: 20 * time.Second,
 		begin: func() { s.c.control("login", "network", "disconnect", network) },
 		end:   func() { s.c.control("login", "network", "connect", "--alias", "login", network) },
 	}))
@@ -112,7 +110,7 @@ func TestClocksThatDifferByLessThanTheLeaseDoNoHarm(t *testing.T) {
 	s := setStage(t, "10m")
 	for _, off := range []string{"+120s", "-120s"} {
 		s.try(Fault{
-			name: "slurmctld's clock is off by " + off, lasts: 25 * time.Second, during: s.checkManages,
+			name: "slurmctld's clock is off by " + off, lasts: 20 * time.Second, during: s.checkManages,
 			begin: func() { s.clock(off) }, end: func() { s.clock("+0") },
 		})
 	}
@@ -127,7 +125,7 @@ func (s *stage) clock(off string) {
 func TestADiskThatIsFullStopsRoundsAndNothingElse(t *testing.T) {
 	s := setStage(t, "30s", "--ledger", "/small/ledger")
 	s.try(Fault{
-		name: "the ledger's disk is full", lasts: 20 * time.Second,
+		name: "the ledger's disk is full", lasts: 15 * time.Second,
 		errors: 1, says: "no space left", remedy: "make room", fails: true,
 		begin: func() { _, _ = s.c.Exec("login", "root", "dd", "if=/dev/zero", "of=/small/full", "bs=4k") },
 		end:   func() { s.c.MustExec("login", "root", "rm", "/small/full") },

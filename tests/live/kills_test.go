@@ -43,7 +43,7 @@ func killAtRandom(t *testing.T, kills, jobs int) {
 	damages := map[string]int{}
 	for kill := range kills {
 		d.Launch()
-		time.Sleep(200*time.Millisecond + time.Duration(draw.Float64()*float64(4*time.Second)))
+		time.Sleep(200*time.Millisecond + time.Duration(draw.Float64()*float64(3*time.Second)))
 		d.Signal("KILL")
 		damages[d.damage(draw)]++
 		workload = c.submitKillables(draw, jobs/3+(jobs-jobs/3)*(kill+1)/kills-len(workload), workload)
