@@ -94,7 +94,7 @@ func (s *stage) closed(name string, begin, end func()) {
 // gpus lets slurmd on n1 find these devices, and no others.
 func (s *stage) gpus(devices string) {
 	s.c.t.Helper()
-	s.c.MustExec("n1", "root", "sh", "-c", `sed -i "s|fakegpu.*|fakegpu[$1]|" /etc/slurm/gres.conf && pkill -HUP -o -x slurmd`, "sh", devices)
+	s.c.MustExec("n1", "root", "sh", "-c", `sed -i "s|fakegpu.*|fakegpu[$1]|" /etc/slurm/gres.conf && pkill -HUP -o '^slurmd'`, "sh", devices)
 }
 
 func TestRoundsGoOnWithTheNextGoodToken(t *testing.T) {
