@@ -244,14 +244,28 @@ func TestOpenRefusesAURLThatNamesNoServer(t *testing.T) {
 	}
 }
 
-func TestAControllerThatIsDownCostsOnePing(t *testing.T) {
+const down = `{"pings":[{"hostname":"a","pinged":"DOWN"},{"hostname":"b","pinged":"DOWN"}]}`
+
+// Slurm takes nine seconds to say so otherwise.
+func TestAControllerThatIsDownCostsAPingAndAMomentsDoubt(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})
-	fake.answers("GET", "/ping/", text(200, `{"pings":[{"hostname":"a","pinged":"DOWN"},{"hostname":"b","pinged":"DOWN"}]}`))
+	fake.answers("GET", "/ping/", text(200, down))
+	fake.answers("GET", "/jobs/state/", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-time.After(time.Minute):
+		}
+	})
+	began := time.Now()
 	_, err := client.Observe(t.Context())
-	if !errors.Is(err, bridge.ErrUnreachable) || !slices.Equal(fake.saw(), []string{"GET /ping/"}) {
-		t.Errorf("%v: want unreachable after one ping", err)
+	if !errors.Is(err, bridge.ErrUnreachable) || errors.Is(err, bridge.ErrDenied) || !slices.Equal(fake.saw(), []string{"GET /ping/", "GET /jobs/state/"}) {
+		t.Errorf("%v: want unreachable after %q", err, fake.saw())
 	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("took %s", took)
+	}
+	fake.answers("GET", "/jobs/state/", always(200, "states.json"))
 	fake.answers("GET", "/ping/", text(200, `{"pings":[{"hostname":"a","pinged":"DOWN"},{"hostname":"b","responding":true}]}`))
 	if _, err := client.Observe(t.Context()); err != nil {
 		t.Errorf("the backup controller answers: %v", err)
@@ -263,11 +277,11 @@ func TestTheBytesOfEveryAnswerAreCountedAlsoOfABadOne(t *testing.T) {
 	var counted []int64
 	client := fake.open(t, Options{OnCall: func(c Call) { counted = append(counted, c.Bytes) }})
 	counted = nil
-	for _, with := range []http.HandlerFunc{text(200, `{"pings":[]}`), text(500, `{"errors":[{"error_number":1007}]}`), plainText(404, "nothing here"), cut} {
+	for _, with := range []http.HandlerFunc{text(200, `{"pings":[{"pinged":"UP"}]}`), text(500, `{"errors":[{"error_number":1007}]}`), plainText(404, "nothing here"), cut} {
 		fake.answers("GET", "/ping/", with)
 		_ = client.ping(t.Context())
 	}
-	if want := []int64{12, 34, 12, 0}; !slices.Equal(counted, want) {
+	if want := []int64{27, 34, 12, 0}; !slices.Equal(counted, want) {
 		t.Errorf("counted %v, want %v", counted, want)
 	}
 }
@@ -300,5 +314,16 @@ func TestOnlyAListingOfAllJobsMayTakeLonger(t *testing.T) {
 	}
 	if allowed := noted.allowed["/jobs/"]; allowed < 7*time.Hour || allowed > 8*time.Hour {
 		t.Errorf("a listing may take %v, want eight hours", allowed)
+	}
+}
+
+// With a token that has ended slurmrestd pings in vain and says that the controllers are down.
+func TestABadTokenIsNotTakenForAControllerThatIsDown(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	fake.answers("GET", "/ping/", text(200, down))
+	fake.answers("GET", "/jobs/state/", always(511, "token-bad.json"))
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrDenied) || errors.Is(err, bridge.ErrUnreachable) {
+		t.Errorf("%v: want denied", err)
 	}
 }

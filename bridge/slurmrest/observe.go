@@ -39,7 +39,7 @@ func (c *Client) Observe(ctx context.Context) (bridge.Observed, error) {
 	return c.assemble(at, nodes), nil
 }
 
-// ping says whether a controller answers. It proves nothing about the token.
+// ping says whether a controller answers.
 func (c *Client) ping(ctx context.Context) error {
 	request, err := v0042.NewPingRequest(c.base)
 	body, err := c.call(ctx, "/ping/", request, err)
@@ -55,8 +55,25 @@ func (c *Client) ping(ctx context.Context) error {
 			return nil
 		}
 	}
-	if err := (complaint{answer.Errors, answer.Warnings}).failed(http.StatusOK); err != nil {
-		return unheard{err}
+	return c.whyNone(ctx, complaint{answer.Errors, answer.Warnings}.failed(http.StatusOK))
+}
+
+// doubt is how long Slurm has to say that it is there after a ping has found no controller.
+const doubt = 3 * time.Second
+
+// whyNone tells why a ping has found no controller, with what slurmrestd said about it. With a token that is no good slurmrestd finds
+// none either; any other request then says at once that it is the token. That takes nine seconds where there is really no
+// controller, so it is not waited for.
+func (c *Client) whyNone(ctx context.Context, said error) error {
+	within, cancel := context.WithTimeout(ctx, doubt)
+	defer cancel()
+	switch _, _, err := c.sweep(within); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, bridge.ErrDenied):
+		return err
+	case said != nil:
+		return unheard{said}
 	}
 	return unheard{errors.New("no controller answers a ping")}
 }
