@@ -2,6 +2,7 @@ package slurmrest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -86,9 +87,18 @@ func (c *Client) take(ctx context.Context, answer *http.Response, call *Call) ([
 	case kind != "application/json":
 		return nil, withoutJSON(answer.StatusCode, words(string(body[:min(len(body), 400)]), "without a reason"))
 	case answer.StatusCode != http.StatusOK:
-		return nil, failureIn(answer.StatusCode, body)
+		return nil, ofQuestion(answer.Request.Method, failureIn(answer.StatusCode, body))
 	}
 	return body, nil
+}
+
+// ofQuestion judges the failure of a request by its method. There is nothing about a question that the site's lua could veto: one that
+// fails for no reason has found no controller.
+func ofQuestion(method string, err error) error {
+	if failure := (*Failure)(nil); method == http.MethodGet && errors.As(err, &failure) && failure.Number == errorUnspecified {
+		failure.Kind = bridge.ErrUnreachable
+	}
+	return err
 }
 
 // unheard tells a caller that gave up from a Slurm that did not answer.

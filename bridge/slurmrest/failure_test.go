@@ -122,6 +122,15 @@ func TestAnUnspecifiedErrorIsAVetoOnlyWhileAControllerAnswers(t *testing.T) {
 	}
 }
 
+func TestAQuestionThatFailsForNoReasonHasFoundNoController(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	fake.answers("GET", "/jobs/", text(500, complained(-1, "Unspecified error")))
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) || errors.Is(err, bridge.ErrRefused) {
+		t.Errorf("%v: want unreachable, not refused", err)
+	}
+}
+
 func TestAPinThatReachesARunningJobIsNotAPlannersMistake(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})

@@ -119,7 +119,7 @@ func TestClocksThatDifferByLessThanTheLeaseDoNoHarm(t *testing.T) {
 
 func (s *stage) clock(off string) {
 	s.c.t.Helper()
-	s.c.MustExec("slurmctld", "root", "sh", "-c", `echo "$1" > /run/clock`, "sh", off)
+	s.c.MustExec("slurmctld", "root", "sh", "-c", `echo "$1" > /run/clock.new && mv /run/clock.new /run/clock`, "sh", off)
 }
 
 func TestADiskThatIsFullStopsRoundsAndNothingElse(t *testing.T) {
