@@ -585,7 +585,9 @@ func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step
 			a.reach(s, to)
 		case errors.Is(err, errDue):
 		case concernsAll(err):
-			fatal = errors.Join(fatal, fmt.Errorf("%s job %d: %w", s.Verb, s.Job, err))
+			if fatal == nil { // what it says of one it says of all
+				fatal = fmt.Errorf("%s job %d: %w", s.Verb, s.Job, err)
+			}
 			fallthrough
 		default:
 			a.fail(s, err.Error())

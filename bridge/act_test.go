@@ -555,6 +555,32 @@ func TestWhatConcernsAllJobsEndsTheRoundAndTheNextOneGoesOn(t *testing.T) {
 	}
 }
 
+func TestARoundThatSlurmLeavesSaysSoOfOneJob(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.runner.Settings.Parallel = 8
+	for range 20 {
+		w.submit(1, model("gnmt"))
+	}
+	var sent atomic.Int32
+	several := make(chan struct{})
+	w.start(func(call slurmtest.Call, _ slurmtest.Moment) error {
+		if call.Verb != slurmtest.Update {
+			return nil
+		}
+		if sent.Add(1) == 4 {
+			close(several)
+		}
+		<-several // they fail together
+		return bridge.ErrUnreachable
+	})
+	if _, err := w.runner.Round(ctx); !errors.Is(err, bridge.ErrUnreachable) || strings.Count(err.Error(), "job ") != 1 {
+		t.Errorf("the round ended with\n%v", err)
+	}
+	if tried := sent.Load(); tried > 8 {
+		t.Errorf("%d updates were sent to a Slurm that is not there", tried)
+	}
+}
+
 func TestARoundThatIsToldToStopIsTakenUpByTheNext(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	first, second := challenge(w, model("gnmt"), saves(20*time.Second))

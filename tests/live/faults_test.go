@@ -5,6 +5,7 @@ package live
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -71,7 +72,25 @@ func setStage(t *testing.T, lease string, flags ...string) *stage {
 	for _, id := range s.running {
 		c.WaitForState(id, "RUNNING")
 	}
+	c.WaitFor("two rounds had nothing to start or stop", s.quiet)
 	return s
+}
+
+// quiet says that the last two rounds found everything as it should be.
+func (s *stage) quiet() bool {
+	rounds := 0
+	for _, line := range slices.Backward(s.d.Log()) {
+		if line["message"] != "round" {
+			continue
+		}
+		if line["started"] != 0.0 || line["preempted"] != 0.0 {
+			return false
+		}
+		if rounds++; rounds == 2 {
+			return true
+		}
+	}
+	return false
 }
 
 // done says what the watch over the nodes has seen.
@@ -121,7 +140,7 @@ func (s *stage) try(f Fault) {
 		s.full(t, ended)
 		if t.Failed() {
 			for _, line := range lines {
-				if line["message"] != "change" && line["message"] != "step" {
+				if line["verb"] != "renew" {
 					t.Log(line)
 				}
 			}
@@ -240,6 +259,7 @@ func (s *stage) full(t *testing.T, ended time.Time) {
 			s.c.WaitForState(id, "RUNNING")
 		}
 	}
+	s.c.WaitFor("the daemon has nothing to start or stop", s.quiet)
 	if waited {
 		t.Logf("all that had lost their node run again %.0f s after the fault", time.Since(ended).Seconds())
 	}
@@ -371,12 +391,12 @@ func (s *stage) nodeKilled() {
 		name: "node killed", takes: "n4",
 		begin: func() { s.c.control("n4", "kill") },
 		during: func(*testing.T) {
-			s.c.waitNode("n4", "DOWN", 2*time.Minute)
+			s.c.waitNode("n4", "DOWN", 2*time.Minute) // after SlurmdTimeout
 			time.Sleep(2 * s.d.Round)
 		},
 		end: func() {
 			s.c.control("n4", "start")
-			s.c.waitNode("n4", "IDLE", time.Minute)
+			s.c.WaitFor("the node is back", func() bool { return !strings.Contains(s.c.nodeState("n4"), "DOWN") })
 		},
 	})
 }
