@@ -55,25 +55,31 @@ func setStage(t *testing.T, lease string, flags ...string) *stage {
 	d.Round = 3 * time.Second
 	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "lease: 30s", "lease: "+lease, 1)+"\n")
 	s := &stage{t: t, c: c, d: d, p: c.Proxy(), watched: c.Watch()}
-	for k, node := range append(c.nodes(), c.nodes()...) {
-		gpus := 4
-		if k == 0 {
-			gpus = 3 // one is left, for a job that comes after the fault
-		}
-		s.running = append(s.running, c.MustSbatch("alice", train("gnmt", 10_000_000, 1), word("gnmt"),
-			fmt.Sprintf("--gres=gpu:%d", gpus), "-w", node, output, "--open-mode=append"))
-	}
+	s.goodToken(d.dir + "/token")
+	d.Start(append([]string{"--slurmrestd", s.p.URL(), "--token-file", d.dir + "/token", "--log-level", "debug"}, flags...)...)
+	s.fill()
 	for k := range stageWaiting {
 		wants := append([]string{word("res18"), "--gres=gpu:8", "-N", strconv.Itoa(1 + k%2), "--ntasks-per-node=1", output}, ownRequest...)
 		s.waiting = append(s.waiting, c.MustSbatch("bob", "sleep 600", wants...))
 	}
-	s.goodToken(d.dir + "/token")
-	d.Start(append([]string{"--slurmrestd", s.p.URL(), "--token-file", d.dir + "/token", "--log-level", "debug"}, flags...)...)
-	for _, id := range s.running {
-		c.WaitForState(id, "RUNNING")
-	}
 	c.WaitFor("two rounds had nothing to start or stop", s.quiet)
 	return s
+}
+
+// fill starts two jobs on each node. They ask for what they are given, so that nobody gains by a restart, whoever started them.
+func (s *stage) fill() {
+	s.c.t.Helper()
+	for k, node := range append(s.c.nodes(), s.c.nodes()...) {
+		gpus := 4
+		if k == 0 {
+			gpus = 3 // one is left, for a job that comes after the fault
+		}
+		s.running = append(s.running, s.c.MustSbatch("alice", train("gnmt", 10_000_000, 1), word("gnmt"), fmt.Sprintf("--gres=gpu:%d", gpus),
+			"-c", strconv.Itoa(gpus), fmt.Sprintf("--mem=%d", 20830*gpus), "-w", node, output, "--open-mode=append"))
+	}
+	for _, id := range s.running {
+		s.c.WaitForState(id, "RUNNING")
+	}
 }
 
 // quiet says that the last two rounds found everything as it should be.
