@@ -14,6 +14,7 @@ func account(known Records, managed []*tenant, now time.Time) {
 		} else {
 			t.record = firstRecord(t, now)
 		}
+		t.since = earlier(t.since, now) // no run begins later; Slurm's clock was set back since it did
 		t.record.notAfter(now)
 		t.record.credit(t, now)
 	}

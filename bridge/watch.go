@@ -23,6 +23,7 @@ func (w *watch) now(c Clock) time.Time { return w.at.Add(c.Elapsed() - w.elapsed
 // read takes over the time of a look that was taken between two moments of ours. It answers by how much Slurm's clock was set since
 // the last look.
 func (w *watch) read(at time.Time, before, after time.Duration) (step time.Duration) {
+	at = at.Round(0) // a monotonic reading would say that no clock was ever set
 	if !w.set {
 		*w = watch{true, at, before}
 		return 0

@@ -28,6 +28,9 @@ func (c *Client) Observe(ctx context.Context) (bridge.Observed, error) {
 	if err := c.ping(ctx); err != nil {
 		return bridge.Observed{}, fmt.Errorf("observe: %w", err)
 	}
+	if err := c.askTime(ctx); err != nil {
+		return bridge.Observed{}, fmt.Errorf("observe the time: %w", err)
+	}
 	at := c.now()
 	if err := c.refresh(ctx, at); err != nil {
 		return bridge.Observed{}, fmt.Errorf("observe jobs: %w", err)

@@ -53,7 +53,8 @@ type Client struct {
 	token   tokenFile
 	slots   chan struct{}
 	limit   *rate.Limiter
-	now     func() time.Time
+	clock   *timepiece
+	now     func() time.Time // Slurm's
 
 	observing sync.Mutex // one Observe at a time
 	mu        sync.Mutex // guards what follows
@@ -78,11 +79,12 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 		token:   tokenFile{path: options.TokenFile},
 		slots:   make(chan struct{}, options.Concurrent),
 		limit:   limiter(options),
-		now:     time.Now,
+		clock:   newTimepiece(),
 		jobs:    map[int]*known{},
 		touched: map[int]bool{},
 		tickets: map[int]bool{},
 	}
+	client.now = client.clock.now
 	client.dialect, err = client.choose(ctx, server)
 	if err != nil {
 		client.Close()

@@ -127,6 +127,16 @@ func TestAThousandFailuresDoNotShortenThePause(t *testing.T) {
 	}
 }
 
+// The clock was set back by hours while a round went on, or while the daemon rested.
+func TestNoPauseIsLongerThanAPeriodHoweverTheClockIsSet(t *testing.T) {
+	d, noon := testDaemon(nil), time.Date(2026, 11, 21, 12, 1, 0, 0, time.UTC)
+	for _, hours := range []time.Duration{-48, -1, 0, 1, 48} {
+		if pause := d.pause(noon, noon.Add(hours*time.Hour)); pause < 0 || pause > fiveMinutes {
+			t.Errorf("set by %d hours: the next round in %s", hours, pause)
+		}
+	}
+}
+
 func TestSlurmIsConnectedAgainUntilThatWorksAndThenKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rounds := &roundsOf{hold: atOnce}
