@@ -150,10 +150,11 @@ func (d *Daemon) Metrics() figures {
 	return f
 }
 
-// Lease makes the daemon's lease another than the tests' usual one.
-func (d *Daemon) Lease(lease time.Duration) {
+// Set gives a key of the configuration another value than is usual in the tests.
+func (d *Daemon) Set(key string, value time.Duration) {
 	d.c.t.Helper()
-	d.Put("config.yaml", regexp.MustCompile(`(?m)^lease: .*$`).ReplaceAllString(d.Read("config.yaml"), "lease: "+lease.String()))
+	line := regexp.MustCompile(`(?m)^` + key + `: .*$`)
+	d.Put("config.yaml", line.ReplaceAllString(d.Read("config.yaml"), key+": "+value.String())+"\n")
 }
 
 // CPUTime is the seconds of CPU that a process of a role has used.

@@ -103,7 +103,7 @@ func TestGentle(t *testing.T) {
 func gentle(t *testing.T, waiting int, round time.Duration) cost {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Round = round
-	d.Lease(3 * round)
+	d.Set("lease", 3*round)
 	job := posting{script: "exec sleep 3600", comment: "synergy-profile=gnmt.json synergy-checkpoint=USR1@20", cpus: 3, gpus: 1}
 	began := time.Now()
 	c.Crowd(waiting+32, func(int) posting { return job })

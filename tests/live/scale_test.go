@@ -79,7 +79,8 @@ func (d *Daemon) Held(round int) held {
 func TestSixtyFourNodes(t *testing.T) {
 	c, d := SetUp(t, "las", "tune", "rate: 200")
 	d.Round = scaleRound
-	d.Lease(3 * scaleRound)
+	d.Set("lease", 3*scaleRound)
+	d.Set("start_timeout", time.Minute) // as shipped
 	models := []string{"res18", "gnmt", "transformer", "lstm", "gnmt", "m5", "transformer", "gnmt"}
 	began := time.Now()
 	c.Crowd(scaleRunning+scaleWaiting, func(k int) posting {
