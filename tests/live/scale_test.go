@@ -26,7 +26,7 @@ type held struct {
 		Took time.Duration `json:"took_ns"`
 	}
 	Granted, Waiting                 int
-	Renewed, Started, Stopped, Wrong int
+	Renewed, Put, Started, Stopped, Wrong int
 }
 
 // took is the seconds of these phases.
@@ -59,9 +59,9 @@ func (d *Daemon) Held(round int) held {
 	d.c.t.Helper()
 	const page = `set -o pipefail; curl -sf http://127.0.0.1:9817/round"$1" | jq -c '{Round: .round, Began: .began, Phases: .phases,
 		Granted: ([.plan.decisions[] | select(.grant)] | length), Waiting: ([.plan.decisions[] | select(.grant | not)] | length),
-		Renewed: ([.steps[]? | select(.verb == "renew" and .error == null)] | length),
-		Started: ([.steps[]? | select(.verb == "start" and .error == null)] | length),
-		Stopped: ([.steps[]? | select(.verb == "preempt" and .error == null)] | length),
+		Renewed: ([.steps[]? | select(.verb == "renew" and .error == null and (.put_off | not))] | length), Put: ([.steps[]? | select(.put_off)] | length),
+		Started: ([.steps[]? | select(.verb == "start" and .error == null and (.put_off | not))] | length),
+		Stopped: ([.steps[]? | select(.verb == "preempt" and .error == null and (.put_off | not))] | length),
 		Wrong: ([.steps[]? | select(.error != null)] | length)}'`
 	path := ""
 	if round > 0 {
@@ -110,12 +110,12 @@ func TestSixtyFourNodes(t *testing.T) {
 		sight, first.took(deciding...))
 	d.waitForRounds(scaleRounds)
 	last := d.Held(0).Round
-	t.Logf("%5s | %7s %7s | %8s %8s %8s %8s | %7s %7s %7s %6s", "round", "runs", "waits", "observe", "decide", "act", "total", "renewed", "started", "stopped", "failed")
+	t.Logf("%5s | %7s %7s | %8s %8s %8s %8s | %7s %7s %7s %7s %6s", "round", "runs", "waits", "observe", "decide", "act", "total", "renewed", "put off", "started", "stopped", "failed")
 	stopped, full := 0, 0
 	for n := first.Round; n <= last; n++ {
 		h := d.Held(n)
-		t.Logf("%5d | %7d %7d | %7.2fs %7.3fs %7.2fs %7.2fs | %7d %7d %7d %6d", h.Round, h.Granted, h.Waiting, h.took("observe"),
-			h.took(deciding...), h.acted(), h.total(), h.Renewed, h.Started, h.Stopped, h.Wrong)
+		t.Logf("%5d | %7d %7d | %7.2fs %7.3fs %7.2fs %7.2fs | %7d %7d %7d %7d %6d", h.Round, h.Granted, h.Waiting, h.took("observe"),
+			h.took(deciding...), h.acted(), h.total(), h.Renewed, h.Put, h.Started, h.Stopped, h.Wrong)
 		if h.total() > scaleRound.Seconds()+15 {
 			t.Errorf("round %d took %.0f s, and the next is due every %v", n, h.total(), scaleRound)
 		}
