@@ -25,7 +25,7 @@ type held struct {
 		Name string
 		Took time.Duration `json:"took_ns"`
 	}
-	Granted, Waiting                 int
+	Granted, Waiting                      int
 	Renewed, Put, Started, Stopped, Wrong int
 }
 
