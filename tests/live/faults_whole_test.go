@@ -3,6 +3,8 @@
 package live
 
 import (
+	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -133,6 +135,24 @@ func TestADiskThatIsFullStopsRoundsAndNothingElse(t *testing.T) {
 	s.done()
 }
 
+// A daemon that has lost its ledger has lost its ticket, and waits until that is stale; so that it acts between all kills, it has none.
 func TestKilledAHundredTimesTheDaemonLosesNothing(t *testing.T) {
-	killAtRandom(t, 100, 200)
+	killAtRandom(t, 100, 200, damage, "--alone")
+}
+
+// damage does to the ledger of a daemon that is dead what a disk may do to it, one time in four.
+func damage(d *Daemon, draw *rand.Rand) string {
+	what, script := "left as it was", ""
+	switch draw.IntN(16) {
+	case 0:
+		what, script = "removed", `rm -f "$1"`
+	case 1, 2:
+		what, script = "cut short", `truncate -s "$(($(stat -c %s "$1") * $2 / 1000))" "$1"`
+	case 3:
+		what, script = "garbage at its end", `dd if=/dev/urandom of="$1" bs=1024 count=20 seek="$(($(stat -c %s "$1") / 1024 - 20))" conv=notrunc`
+	}
+	if script != "" {
+		_, _ = d.c.Exec("login", "synergy", "sh", "-c", script, "sh", d.dir+"/ledger", strconv.Itoa(draw.IntN(1000))) // there may be none yet
+	}
+	return what
 }

@@ -27,11 +27,12 @@ type killable struct {
 }
 
 func TestKilledAtRandomMomentsTheDaemonLosesNothing(t *testing.T) {
-	killAtRandom(t, 8, 24)
+	killAtRandom(t, 8, 24, func(*Daemon, *rand.Rand) string { return "left as it was" })
 }
 
-// killAtRandom kills the daemon at random moments of a workload in which many give way to others, and now and then its ledger with it.
-func killAtRandom(t *testing.T, kills, jobs int) {
+// killAtRandom kills the daemon at random moments of a workload in which many give way to others, and does something to its ledger each
+// time.
+func killAtRandom(t *testing.T, kills, jobs int, damage func(*Daemon, *rand.Rand) string, flags ...string) {
 	c, d := SetUp(t, "las", "tune")
 	d.Round = 2 * time.Second
 	watched := c.Watch()
@@ -42,14 +43,14 @@ func killAtRandom(t *testing.T, kills, jobs int) {
 	workload := c.submitKillables(draw, jobs/3, nil)
 	damages := map[string]int{}
 	for kill := range kills {
-		d.Launch()
+		d.Launch(flags...)
 		time.Sleep(200*time.Millisecond + time.Duration(draw.Float64()*float64(3*time.Second)))
 		d.Signal("KILL")
-		damages[d.damage(draw)]++
+		damages[damage(d, draw)]++
 		workload = c.submitKillables(draw, jobs/3+(jobs-jobs/3)*(kill+1)/kills-len(workload), workload)
 	}
 	left := c.unfinished()
-	d.Start()
+	d.Start(flags...)
 	t.Logf("%d kills of the daemon in %s, ledger: %v; then %d of %d jobs were left", kills, time.Since(began).Round(time.Second), damages, left, jobs)
 	if left == 0 {
 		t.Error("the jobs had ended before the last kill")
@@ -74,7 +75,7 @@ func (c *Cluster) submitKillables(draw *rand.Rand, count int, to []killable) []k
 		if draw.IntN(8) == 0 {
 			gpus, nodes = 2, 2
 		}
-		iterations := int((5 + 15*draw.Float64()) * killSpeedup * perSecond[model])
+		iterations := int((5 + 10*draw.Float64()) * killSpeedup * perSecond[model])
 		script := train(model, iterations, killSpeedup) + fmt.Sprintf(" --checkpoint-every %g --interval 1s", killInterval.Seconds()*killSpeedup)
 		id := c.MustSbatch([]string{"alice", "bob"}[draw.IntN(2)], script, word(model), fmt.Sprintf("--gres=gpu:%d", gpus),
 			"-N", strconv.Itoa(nodes), "--ntasks-per-node=1", "-c", "2", "--mem=1000", output, "--open-mode=append")
@@ -83,35 +84,17 @@ func (c *Cluster) submitKillables(draw *rand.Rand, count int, to []killable) []k
 	return to
 }
 
-// damage does to the ledger of a daemon that is dead what a disk may do to it, one time in three.
-func (d *Daemon) damage(draw *rand.Rand) string {
-	ledger := d.dir + "/ledger"
-	what, script := "left as it was", ""
-	switch draw.IntN(12) {
-	case 0:
-		what, script = "removed", `rm -f "$1"`
-	case 1, 2:
-		what, script = "cut short", `truncate -s "$(($(stat -c %s "$1") * $2 / 1000))" "$1"`
-	case 3:
-		what, script = "garbage at its end", `dd if=/dev/urandom of="$1" bs=1024 count=20 seek="$(($(stat -c %s "$1") / 1024 - 20))" conv=notrunc`
-	}
-	if script != "" {
-		_, _ = d.c.Exec("login", "synergy", "sh", "-c", script, "sh", ledger, strconv.Itoa(draw.IntN(1000))) // there may be none yet
-	}
-	return what
-}
-
 // unfinished is the number of jobs that wait or run.
 func (c *Cluster) unfinished() int {
 	c.t.Helper()
-	return len(strings.Fields(c.MustExec("login", "root", "squeue", "--noheader", "--format=%i")))
+	return len(strings.Fields(c.MustExec("login", "root", "squeue", "--noheader", "--user=alice,bob", "--format=%i")))
 }
 
 func (c *Cluster) waitEmpty(most time.Duration) {
 	c.t.Helper()
 	for end := time.Now().Add(most); c.unfinished() > 0; time.Sleep(time.Second) {
 		if time.Now().After(end) {
-			c.t.Fatalf("after %s these have not ended:\n%s", most, c.MustExec("login", "root", "squeue", "--format=%i %T %r %p %n %S"))
+			c.t.Fatalf("after %s these have not ended:\n%s", most, c.MustExec("login", "root", "squeue", "--user=alice,bob", "--format=%i %T %r %p %n %S"))
 		}
 	}
 }
