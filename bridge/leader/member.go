@@ -242,6 +242,8 @@ func (m *Member) counts(t Ticket) bool {
 		return false
 	case t.Live:
 		return true
+	case m.mine.Words.Leads:
+		return false // by my ticket I have led since, or a process before me with my name
 	}
 	return !t.Words.Left && (t.Ended.IsZero() || m.mine.Submitted.Sub(t.Ended) < t.Words.ttl())
 }

@@ -65,6 +65,7 @@ type daemon struct {
 	mu     sync.Mutex
 	paused chan struct{} // closed when the process may go on; nil: it runs
 	cut    bool
+	stops  bool // as soon as its next beat is written, before it hears of that
 	kill   context.CancelFunc
 	member *leader.Member
 	gone   chan struct{}
@@ -152,7 +153,17 @@ func (d *daemon) List(ctx context.Context, ids ...int) (all []leader.Ticket, err
 }
 
 func (d *daemon) Beat(ctx context.Context, id int, w leader.Words) error {
-	return d.ask(ctx, func(ctx context.Context) error { return d.site.slurm.Tickets().Beat(ctx, id, w) })
+	return d.ask(ctx, func(ctx context.Context) error {
+		err := d.site.slurm.Tickets().Beat(ctx, id, w)
+		d.mu.Lock()
+		stops := d.stops
+		d.stops = false
+		d.mu.Unlock()
+		if stops {
+			d.pause()
+		}
+		return err
+	})
 }
 
 func (d *daemon) Tear(ctx context.Context, id int) error {
@@ -362,6 +373,23 @@ func TestADaemonThatIsKilledAndStartedAgainOnItsHostLeadsAtOnce(t *testing.T) {
 	})
 }
 
+func TestADaemonThatTookOverAndIsKilledLeadsAgainAtOnce(t *testing.T) {
+	at(t, 2, func(t *testing.T, s *site) {
+		first, second := s.daemons[0], s.daemons[1]
+		first.start()
+		s.until(t, first, quick)
+		second.start()
+		s.pass(time.Minute)
+		first.die()
+		s.until(t, second, ttl*3/2+quick)
+		first.start() // its ticket was cancelled, and is still to be seen
+		s.pass(3 * time.Second)
+		second.die()
+		second.start()
+		s.until(t, second, quick)
+	})
+}
+
 func TestADaemonThatLeavesIsSucceededAtOnce(t *testing.T) {
 	at(t, 2, func(t *testing.T, s *site) {
 		first, second := s.daemons[0], s.daemons[1]
@@ -408,12 +436,32 @@ func TestALeaderThatWasStoppedAndFencedWritesNothingWhenItWakesUp(t *testing.T) 
 	})
 }
 
+func TestABeatIsWorthNothingToWhoHearsTooLateThatItCameThrough(t *testing.T) {
+	at(t, 2, func(t *testing.T, s *site) {
+		first, second := s.daemons[0], s.daemons[1]
+		first.start()
+		s.until(t, first, quick)
+		second.start()
+		s.pass(time.Minute)
+		first.mu.Lock()
+		first.stops = true
+		first.mu.Unlock()
+		s.until(t, second, 2*ttl)
+		first.resume()
+		for range 100 { // its next look would tell it, a moment later
+			time.Sleep(time.Millisecond)
+			s.look()
+		}
+	})
+}
+
 func TestAnOutageOfSlurmChangesNoLeader(t *testing.T) {
-	for _, long := range []time.Duration{ttl / 2, 3 * ttl, 10 * time.Minute} {
+	for i := range 24 { // each time somebody else is the first to look again
+		long := []time.Duration{ttl / 2, 3 * ttl, 10 * time.Minute}[i%3] + time.Duration(i)*700*time.Millisecond
 		at(t, 3, func(t *testing.T, s *site) {
 			for _, d := range s.daemons {
 				d.start()
-				s.until(t, s.daemons[0], quick)
+				s.pass(quick + time.Duration(i)*300*time.Millisecond)
 			}
 			s.pass(time.Minute)
 			s.changes = nil

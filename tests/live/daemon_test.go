@@ -55,7 +55,7 @@ func SetUp(t *testing.T, policy, allocator string, extra ...string) (*Cluster, *
 		d.Signal("TERM") // Clear waits for it
 		c.Clear()
 		if t.Failed() {
-			t.Log(c.MustExec("login", "synergy", "tail", "-n", "150", d.dir+"/log"))
+			t.Log(c.MustExec("login", "synergy", "sh", "-c", `tail -n 150 "$1"/log*`, "sh", d.dir))
 		}
 	})
 	return c, d
