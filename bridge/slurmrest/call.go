@@ -59,7 +59,7 @@ func (c *Client) exchange(ctx context.Context, request *http.Request, call *Call
 	}
 	defer answer.Body.Close()
 	call.Status = answer.StatusCode
-	return c.take(ctx, answer, call)
+	return c.take(ctx, answer, call, token)
 }
 
 // patience is how long an answer to this path may take. A listing of all jobs takes slurmrestd a millisecond for each, and several
@@ -73,7 +73,7 @@ func (c *Client) patience(path string) time.Duration {
 
 // take reads an answer. Its status and content type are looked at before anything is decoded: an API version that slurmrestd
 // does not have is answered in plain text.
-func (c *Client) take(ctx context.Context, answer *http.Response, call *Call) ([]byte, error) {
+func (c *Client) take(ctx context.Context, answer *http.Response, call *Call, token string) ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	body, err := io.ReadAll(io.LimitReader(answer.Body, c.options.MaxBody+1))
 	call.Bytes = int64(len(body))
@@ -82,6 +82,8 @@ func (c *Client) take(ctx context.Context, answer *http.Response, call *Call) ([
 		return nil, c.unheard(ctx, err)
 	case int64(len(body)) > c.options.MaxBody:
 		return nil, unheard{fmt.Errorf("answer has more than %d bytes", c.options.MaxBody)}
+	case repeats(body, token):
+		return nil, unheard{errRepeats}
 	case kind != "application/json" && answer.StatusCode == http.StatusOK:
 		return nil, unheard{fmt.Errorf("answer of type %q: want application/json", kind)}
 	case kind != "application/json":

@@ -165,6 +165,64 @@ func TestAPingThatIsAnErrorSaysWhatSlurmSaid(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatRepeatsTheTokenIsNotShown: something between us and slurmrestd echoes what it was sent, in every place of an answer
+// whose text enters an error.
+func TestAnAnswerThatRepeatsTheTokenIsNotShown(t *testing.T) {
+	const long = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjE3OTUzMDk2MzMsInN1biI6InN5bmVyZ3kifQ.Wf3Q0vPq7y5dYlYvK2m1xA8bN4cD6eF0gHiJkLmNoPq"
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(long), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fake := startFake(t)
+	echoes := map[string]http.HandlerFunc{
+		"plain text": plainText(500, "you sent X-SLURM-USER-TOKEN: "+long), "cut": plainText(500, strings.Repeat("x", 160)+long),
+		"in lines": plainText(403, long[:60]+"\n"+long[60:]), "as an error": text(500, `{"errors":[{"error_number":2002,"error":"`+long+`"}]}`),
+		"escaped":      text(500, `{"errors":[{"error_number":1,"description":"\u0065`+long[1:]+`"}]}`),
+		"as a warning": text(200, `{"warnings":[{"description":"Ignoring unknown field `+long+`"}]}`),
+		"as a type": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", long)
+			w.WriteHeader(200)
+		},
+		"as a number":          text(200, `{"jobs":[{"job_id":"`+long+`","state":["RUNNING"]}]}`),
+		"as a number, escaped": text(200, `{"jobs":[{"job_id":"`+long[:110]+`\u0065\u0065`+long[112:]+`","state":["RUNNING"]}]}`),
+	}
+	for name, with := range echoes {
+		client := fake.open(t, Options{TokenFile: path})
+		_, _ = client.Observe(t.Context()) // so that the next one sweeps
+		fake.answers("GET", "/jobs/state/", with)
+		fake.answers("POST", fmt.Sprintf("/job/%d", fake.jobNamed(t, "gated")), with)
+		_, err := client.Observe(t.Context())
+		_, nodes := client.nodes(t.Context())
+		said := []error{err, nodes, client.Update(t.Context(), bridge.Update{Job: fake.jobNamed(t, "gated"), Begin: time.Now()})}
+		for _, err := range said {
+			if err != nil && shows(err.Error(), long) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if said[0] == nil || said[2] == nil {
+			t.Errorf("%s: taken for a success: %v", name, said)
+		}
+	}
+}
+
+func TestWhatReadsLikeAJobAndRepeatsTheTokenIsNotObserved(t *testing.T) {
+	fake := startFake(t)
+	client := fake.open(t, Options{})
+	fake.set(fake.jobNamed(t, "gated"), "name", "of "+secret)
+	if seen, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) || len(seen.Jobs) > 0 {
+		t.Errorf("%v, %d jobs: want the answer refused", err, len(seen.Jobs))
+	}
+}
+
+func TestAScontrolThatRepeatsTheTokenIsNotShown(t *testing.T) {
+	argv, _ := fakeScontrol(t, `echo "auth: bad token $SLURM_JWT" >&2; exit 1`)
+	fake, client, _ := watched(t, Options{Scontrol: argv, ScontrolByToken: true})
+	err := client.Requeue(t.Context(), fake.jobNamed(t, "running"))
+	if !errors.Is(err, bridge.ErrRefused) || shows(err.Error(), secret) {
+		t.Errorf("%v: want a refusal without the token", err)
+	}
+}
+
 func TestEveryCallIsCountedByItsTemplate(t *testing.T) {
 	fake := startFake(t)
 	var counted []string

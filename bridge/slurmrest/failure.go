@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
@@ -113,11 +114,17 @@ type unheard struct{ cause error }
 func (u unheard) Error() string   { return "slurmrestd: " + u.cause.Error() }
 func (u unheard) Unwrap() []error { return []error{bridge.ErrUnreachable, u.cause} }
 
-// words bounds what of Slurm's text enters our errors, and keeps it on one line.
+// words bounds what of Slurm's text enters our errors, and keeps it on one line and free of what a terminal would obey.
 func words(text, instead string) string {
 	if text == "" {
 		text = instead
 	}
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > 200 {
 		text = strings.ToValidUTF8(text[:200], "") + "…"

@@ -151,4 +151,7 @@ func TestSlurmsTextIsBoundedAndOnOneLine(t *testing.T) {
 	if strings.Contains(got, "\n") || len(got) > 210 {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
+	if got := words("a\x1b[31mred\u009b0m\u202eturned\x00 \xff end", ""); got != "a [31mred 0m turned ? end" {
+		t.Errorf("%q", got)
+	}
 }

@@ -20,7 +20,8 @@ import (
 
 // Observe sweeps the states of all jobs and reads those that the sweep, or what we did since, makes doubtful. Slurm is asked first
 // whether it is there at all: a ping tells in a tenth of a second what any other request takes nine for.
-func (c *Client) Observe(ctx context.Context) (bridge.Observed, error) {
+func (c *Client) Observe(ctx context.Context) (seen bridge.Observed, failure error) {
+	defer c.discreet(&failure)
 	c.observing.Lock()
 	defer c.observing.Unlock()
 	c.look(true)

@@ -15,7 +15,8 @@ import (
 
 // Requeue runs scontrol, since slurmrestd has no such verb before v0.0.45. With Incomplete it touches no job that waits or is
 // over, so it may be said twice.
-func (c *Client) Requeue(ctx context.Context, job int) error {
+func (c *Client) Requeue(ctx context.Context, job int) (failure error) {
+	defer c.discreet(&failure)
 	if err := c.requeue(ctx, job); err != nil {
 		return fmt.Errorf("requeue job %d: %w", job, err)
 	}

@@ -17,7 +17,8 @@ import (
 var signals = []string{"USR1", "USR2", "TERM", "INT", "HUP", "QUIT", "ALRM", "CONT"}
 
 // Signal turns on the job's requeue flag first: a --no-requeue job that obeys and exits with the requeue code would be lost.
-func (c *Client) Signal(ctx context.Context, job int, signal string) error {
+func (c *Client) Signal(ctx context.Context, job int, signal string) (failure error) {
+	defer c.discreet(&failure)
 	if err := c.signal(ctx, job, signal); err != nil {
 		return fmt.Errorf("signal job %d with %s: %w", job, words(signal, "nothing"), err)
 	}

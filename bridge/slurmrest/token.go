@@ -54,6 +54,13 @@ func (t *tokenFile) read() (string, error) {
 	return t.value, nil
 }
 
+// last is the token as it was read last; empty before that.
+func (t *tokenFile) last() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.value
+}
+
 // parseToken takes a bare token, or the line that scontrol token prints.
 func parseToken(text string) (string, error) {
 	token := strings.TrimPrefix(strings.TrimSpace(text), "SLURM_JWT=")

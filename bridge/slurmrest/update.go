@@ -20,7 +20,8 @@ const atOnce = 1
 
 // Update sends the whole request in one POST and believes it when a re-read shows it: Slurm applies field by field, and what an
 // error leaves behind is not undone. Where the job is known to have that request already, one POST of the rest will do.
-func (c *Client) Update(ctx context.Context, update bridge.Update) error {
+func (c *Client) Update(ctx context.Context, update bridge.Update) (failure error) {
+	defer c.discreet(&failure)
 	renewed, err := c.renew(ctx, update)
 	if !renewed {
 		err = c.update(ctx, update)

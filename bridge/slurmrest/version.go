@@ -41,7 +41,8 @@ type listed struct {
 func dialects() []dialect { return []dialect{dialect42{}} }
 
 // choose finds the dialect that both sides speak.
-func (c *Client) choose(ctx context.Context, server string) (dialect, error) {
+func (c *Client) choose(ctx context.Context, server string) (spoken dialect, failure error) {
+	defer c.discreet(&failure)
 	if c.options.APIVersion != "" {
 		return named(c.options.APIVersion)
 	}
