@@ -56,8 +56,8 @@ func firstRecord(j *tenant, now time.Time) *Record {
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
 	}
-	if first := fromUnix(s.First); !first.IsZero() && first.Before(j.Submitted) {
-		r.First = first
+	if first := fromUnix(s.First); j.Restarts > 0 && !first.IsZero() && first.Before(j.Submitted) {
+		r.First = first // only a requeue moves the time of submission
 	}
 	if s.Own != nil {
 		r.Own = *s.Own

@@ -65,7 +65,7 @@ func ParseComment(comment string) (Word, error) {
 			continue
 		}
 		if slices.Contains(seen, name) {
-			wrong = append(wrong, fmt.Errorf("%s: said twice: say it once", name))
+			wrong = append(wrong, fmt.Errorf("%.40q: said twice: say it once", name))
 			continue
 		}
 		seen = append(seen, name)
@@ -73,12 +73,23 @@ func ParseComment(comment string) (Word, error) {
 			wrong = append(wrong, err)
 		}
 	}
-	return w, errors.Join(wrong...)
+	return w, listed(wrong)
 }
 
-// words cuts a comment at white space and commas.
+// maxWrong is how many mistakes are told: a user mends one at a time, and the text goes into a log line and into the stamp.
+const maxWrong = 3
+
+func listed(wrong []error) error {
+	if more := len(wrong) - maxWrong; more > 0 {
+		wrong = append(wrong[:maxWrong:maxWrong], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(wrong...)
+}
+
+// words cuts a comment at commas and the white space that the gate's lua knows. Any other space belongs to a word: one at which only we
+// cut would make a job managed that the gate let pass.
 func words(comment string) iter.Seq[string] {
-	return strings.FieldsFuncSeq(comment, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	return strings.FieldsFuncSeq(comment, func(r rune) bool { return strings.ContainsRune(", \t\n\v\f\r", r) })
 }
 
 func (w *Word) set(name, value string, given bool) (err error) {
@@ -91,7 +102,7 @@ func (w *Word) set(name, value string, given bool) (err error) {
 		w.Length, err = parseLength(value)
 		return err
 	}
-	return fmt.Errorf("%s: no such word: want synergy-profile, synergy-checkpoint or synergy-length", name)
+	return fmt.Errorf("%.40q: no such word: want synergy-profile, synergy-checkpoint or synergy-length", name)
 }
 
 func (w *Word) setProfile(value string) error {

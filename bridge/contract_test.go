@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 )
 
 func TestACommentSaysWhatTheContractSays(t *testing.T) {
@@ -63,6 +64,49 @@ func TestABadWordIsRefusedByNameWithARemedy(t *testing.T) {
 	} {
 		if _, err := ParseComment(comment); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v; want a sentence with %q", comment, err, want)
+		}
+	}
+}
+
+// TestWhatIsWrongWithACommentFitsALogLine: whatever a user writes, what is said about it is short and has nothing that a terminal obeys or
+// that turns the direction of writing.
+func TestWhatIsWrongWithACommentFitsALogLine(t *testing.T) {
+	const override = "\u202e"
+	for name, comment := range map[string]string{
+		"ten megabytes":                 "synergy-profile=" + strings.Repeat("x", 10<<20),
+		"hundreds of words":             strings.Repeat("synergy-a ", 400),
+		"one long word":                 "synergy-" + strings.Repeat("x", 4000),
+		"one long word twice":           strings.Repeat("synergy-"+strings.Repeat("x", 2000)+" ", 2),
+		"a word that turns the writing": "synergy-" + override + "live synergy-" + override + "live",
+		"a value that does":             "synergy-profile=" + override + " synergy-checkpoint=" + override + " synergy-length=" + override,
+		"an escape sequence":            "synergy-\x1b]0;owned\x07",
+		"one in eight bits":             "synergy-\u009b31m",
+	} {
+		_, err := ParseComment(comment)
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+			continue
+		}
+		if said := err.Error(); len(said) > 1000 || strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }) {
+			t.Errorf("%s: %d bytes: %.300q", name, len(said), said)
+		}
+	}
+}
+
+// TestOnlySpacesThatTheGateKnowsPartWords: a word that the gate's lua does not see, since it knows the spaces of ASCII alone, must not make
+// a job managed: it would have no lease, and its owner could forge its stamp.
+func TestOnlySpacesThatTheGateKnowsPartWords(t *testing.T) {
+	for _, space := range []string{"\u00a0", "\u0085", "\u1680", "\u2003", "\u2028", "\u3000", "\ufeff"} {
+		if Managed("mine" + space + "synergy-profile=res18.json") {
+			t.Errorf("after %+q a job is managed, and the gate let it pass", space)
+		}
+		if w, err := ParseComment("synergy-profile=res18.json" + space + "x"); err == nil {
+			t.Errorf("%+q ends a word: %+v", space, w)
+		}
+	}
+	for _, space := range []string{" ", ",", "\t", "\n", "\v", "\f", "\r"} {
+		if !Managed("mine" + space + "synergy-profile=res18.json") {
+			t.Errorf("after %+q a job is not managed, and the gate gave it a lease", space)
 		}
 	}
 }

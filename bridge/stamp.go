@@ -23,14 +23,15 @@ type stamp struct {
 }
 
 const (
-	stampVersion = 1   // written and understood
-	maxService   = 1e9 // seconds, thirty years: more is no account of anything
+	stampVersion = 1        // written and understood
+	maxStamp     = 16 << 10 // bytes; ours have a few hundred
+	maxService   = 1e9      // seconds, thirty years: more is no account of anything
 )
 
 // readStamp returns the stamp of a job, or the zero stamp when it has none that can be believed.
 func readStamp(j *Job) stamp {
 	var s stamp
-	if json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != stampVersion {
+	if len(j.Extra) > maxStamp || json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != stampVersion {
 		return stamp{}
 	}
 	switch {
@@ -44,6 +45,9 @@ func readStamp(j *Job) stamp {
 	}
 	if s.Own != nil && (s.Own.GPUs != j.Request.GPUs || s.Own.Tasks < 1 || s.Own.Nodes < 1) {
 		s.Own = nil
+	}
+	if s.Own != nil {
+		s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round ever changes them
 	}
 	return s
 }

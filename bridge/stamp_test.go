@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -40,13 +41,29 @@ func TestAStampIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 	}
 }
 
+func TestAStampGivesAJobNoOtherGPUsThanItAskedFor(t *testing.T) {
+	for _, own := range []string{`"gres":"gres/gpu:8"`, `"gres":""`, `"gpu_type":"h100"`} {
+		j := Job{ID: 7, Request: plainRequest(), Extra: `{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2,` + own + `}}`}
+		if got := readStamp(&j).Own; got == nil || got.GRES != j.Request.GRES || got.GPUType != j.Request.GPUType {
+			t.Errorf("%s: %+v, want GRES %s", own, got, j.Request.GRES)
+		}
+	}
+}
+
+func TestAStampOfTenMegabytesIsNotRead(t *testing.T) {
+	extra := `{"v":1,"job":7,"gpu_s":5,"why":"` + strings.Repeat("x", 10<<20) + `"}`
+	if s := readStamp(&Job{ID: 7, Extra: extra, Request: plainRequest()}); s.V != 0 {
+		t.Errorf("it says %g GPU-seconds", s.Attained)
+	}
+}
+
 func TestAStampTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 	rec := Record{
 		Job: 7, First: noon.Add(-time.Hour), Attained: 12.5, Done: 1500 * time.Millisecond, NotBefore: noon.Add(time.Hour),
 		Own: plainRequest(), Until: noon,
 	}
 	extra := stampOf(&rec, 42, "no GPU is free", "gets the proportional share").String()
-	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending}
+	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending, Restarts: 1}
 	tn := read(j)
 	if got := *firstRecord(tn, noon); utc(got) != utc(rec) {
 		t.Errorf("read back\n%s, want\n%s", utc(got), utc(rec))
