@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
@@ -69,11 +70,28 @@ func hookEnvironment(job bridge.Job, why string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"),
 		"SYNERGY_JOB_ID=" + strconv.Itoa(job.ID),
-		"SYNERGY_JOB_USER=" + job.User,
-		"SYNERGY_JOB_PARTITION=" + job.Partition,
-		"SYNERGY_JOB_NODES=" + strings.Join(job.Runs.Nodes, ","),
-		"SYNERGY_REASON=" + why,
+		"SYNERGY_JOB_USER=" + oneLine(job.User),
+		"SYNERGY_JOB_PARTITION=" + oneLine(job.Partition),
+		"SYNERGY_JOB_NODES=" + oneLine(strings.Join(job.Runs.Nodes, ",")),
+		"SYNERGY_REASON=" + oneLine(why),
 	}
+}
+
+// maxValue bounds a value: with one that is too long for the kernel no program would start.
+const maxValue = 16 << 10
+
+// oneLine keeps a value from becoming two, or none: a program reads its environment line by line, and the kernel ends a value at a NUL.
+func oneLine(text string) string {
+	text = strings.Map(printable, text)
+	return strings.ToValidUTF8(text[:min(len(text), maxValue)], "")
+}
+
+// printable is the rune, or a blank for one that a terminal would obey.
+func printable(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return ' '
+	}
+	return r
 }
 
 // tail keeps the last bytes of what is written to it: programs say at their end what went wrong.

@@ -43,6 +43,17 @@ func TestAHookLearnsOfTheJobFromItsEnvironmentAlone(t *testing.T) {
 	}
 }
 
+// TestNoTextMakesALineOfAHooksEnvironment: a program that reads its environment line by line finds each name once, and one that is given a
+// NUL or a megabyte starts all the same.
+func TestNoTextMakesALineOfAHooksEnvironment(t *testing.T) {
+	forged := "x\nSYNERGY_JOB_ID=1\x00\x1b[31m\u202e" + strings.Repeat("y", 1<<20)
+	job := bridge.Job{ID: 7, User: forged, Partition: forged, Runs: bridge.Allocated{Nodes: []string{forged}}}
+	err := shell(`env | grep -c SYNERGY_JOB_ID=7; env | grep -c ^SYNERGY; env | LC_ALL=C tr -d '[:print:]\n' | wc -c; exit 3`).Before(t.Context(), job, forged)
+	if err == nil || !strings.HasSuffix(err.Error(), ": 1\n5\n0") {
+		t.Errorf("%v: want one line with the ID, five lines of ours, and nothing unprintable", err)
+	}
+}
+
 func TestAHookThatFailsSaysItsLastWords(t *testing.T) {
 	err := shell("seq 1 100000; echo disk is full >&2; exit 3").Before(t.Context(), bridge.Job{ID: 7}, "", time.Minute)
 	var exit *exec.ExitError

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,13 +61,34 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	return guarded(mux)
 }
 
-// guarded keeps browsers from taking what users wrote into job names for anything but data.
+// guarded keeps browsers from taking what users wrote into job names for anything but data, and from fetching it for a page from
+// elsewhere whose name was pointed at this host.
 func guarded(inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Content-Security-Policy", "default-src 'none'")
+		if !meansUs(r) {
+			http.Error(w, "this address is asked for by its number, or as localhost", http.StatusMisdirectedRequest)
+			return
+		}
 		inner.ServeHTTP(w, r)
 	})
+}
+
+// meansUs says that a request over a loopback address names this host by a number or as localhost. A page from elsewhere can point its
+// own name here, and would then be let read the answer. On any other address the administrator knows by which names he asks.
+func meansUs(r *http.Request) bool {
+	address, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !known || !isLoopback(address.String()) {
+		return true
+	}
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return host == "" || host == "localhost" || net.ParseIP(host) != nil
 }
 
 func serveHealth(w http.ResponseWriter, h *health) {
@@ -96,6 +119,7 @@ const (
 	writeLimit    = time.Minute
 	idleLimit     = 2 * time.Minute
 	headerLimit   = 16 << 10
+	readers       = 32 // connections at once: more wait, so that readers cannot use up the files that rounds need
 	shutdownLimit = 3 * time.Second
 )
 
@@ -118,9 +142,57 @@ func listen(address string, handler http.Handler) (*listening, error) {
 	}
 	go func() {
 		defer close(l.stopped)
-		l.server.Serve(listener) // ends with close; an accept that fails for good shows in the monitoring as a target that is down
+		l.server.Serve(newFew(listener, readers)) // ends with close; an accept that fails for good shows in the monitoring as a target that is down
 	}()
 	return l, nil
+}
+
+// few is a listener with so many places.
+type few struct {
+	net.Listener
+	places chan struct{}
+	closed chan struct{}
+	end    func()
+}
+
+func newFew(listener net.Listener, places int) *few {
+	f := &few{Listener: listener, places: make(chan struct{}, places), closed: make(chan struct{})}
+	f.end = sync.OnceFunc(func() { close(f.closed) })
+	return f
+}
+
+// Accept waits for a place and then for somebody to take it.
+func (f *few) Accept() (net.Conn, error) {
+	select {
+	case f.places <- struct{}{}:
+	case <-f.closed:
+		return nil, net.ErrClosed
+	}
+	leave := func() { <-f.places }
+	conn, err := f.Listener.Accept()
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &placed{Conn: conn, leave: sync.OnceFunc(leave)}, nil
+}
+
+// Close ends the waiting, too.
+func (f *few) Close() error {
+	f.end()
+	return f.Listener.Close()
+}
+
+// placed is a connection that gives its place back.
+type placed struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection.
+func (p *placed) Close() error {
+	defer p.leave()
+	return p.Conn.Close()
 }
 
 // close lets running answers end, and joins the server.

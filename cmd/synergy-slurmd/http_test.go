@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // site is all pages over a ledger with two rounds.
@@ -76,8 +79,8 @@ func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
 func TestNothingCanBeWrittenOverHTTP(t *testing.T) {
 	pages, _ := site(t)
 	for _, path := range []string{"/", "/healthz", "/metrics", "/round", "/round/16", "/rounds"} {
-		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-			if answer := get(t, pages, method, path); answer.StatusCode < 400 {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"} {
+			if answer := get(t, pages, method, path); answer.StatusCode != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d", method, path, answer.StatusCode)
 			}
 		}
@@ -85,6 +88,115 @@ func TestNothingCanBeWrittenOverHTTP(t *testing.T) {
 			t.Errorf("HEAD %s: %d", path, answer.StatusCode)
 		}
 	}
+}
+
+// served is a real server with a report of that many jobs, and a ledger in a file.
+func served(t *testing.T, jobs int) (url string, book *ledger.Book) {
+	t.Helper()
+	book, err := ledger.Open(filepath.Join(t.TempDir(), "ledger"), ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := bridge.Report{Round: 1}
+	for id := range jobs {
+		report.Snapshot.Jobs = append(report.Snapshot.Jobs, policy.Job{ID: id + 1, Name: "<script>alert(1)</script>\x1b]0;owned\x07"})
+	}
+	if err := book.Settle(nil, report); err != nil {
+		t.Fatal(err)
+	}
+	server, err := listen("127.0.0.1:0", pages(newHealth(fiveMinutes, time.Now()), testMetrics().registry, book))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.close(); book.Close() })
+	return "http://" + server.server.Addr, book
+}
+
+// TestAPageFromElsewhereCannotReadWhatALoopbackAddressTells: a browser on this host believes that a name of an attacker's is here.
+func TestAPageFromElsewhereCannotReadWhatALoopbackAddressTells(t *testing.T) {
+	url, _ := served(t, 1)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	for host, want := range map[string]int{
+		"": 200, "localhost": 200, "localhost:9817": 200, "127.0.0.1": 200, "[::1]:9817": 200, "10.1.2.3:80": 200,
+		"evil.example": 421, "evil.example:9817": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421,
+	} {
+		request, err := http.NewRequest("GET", url+"/round", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		request.Header.Set("Origin", "http://evil.example")
+		answer, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := body(t, answer); answer.StatusCode != want || want != 200 && strings.Contains(text, "snapshot") {
+			t.Errorf("Host %q: %d %.80s", host, answer.StatusCode, text)
+		}
+		if answer.Header.Get("Access-Control-Allow-Origin") != "" {
+			t.Errorf("Host %q: another origin may read it", host)
+		}
+	}
+}
+
+// TestReadersThatDoNotReadHoldNoRoundUp: more of them than there are places ask for a report that fills every buffer on the way, and take
+// nothing of it. Rounds settle meanwhile.
+func TestReadersThatDoNotReadHoldNoRoundUp(t *testing.T) {
+	url, book := served(t, 20_000)
+	for range 2 * readers {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, "GET /round HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	for round := 2; round < 10; round++ {
+		began := time.Now()
+		if err := book.Settle(bridge.Records{{Job: 1}}, bridge.Report{Round: round}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("round %d settled in %s", round, took)
+		}
+	}
+}
+
+func TestNoMoreReadersAreServedThanThereArePlaces(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, accepted := newFew(listener, 2), make(chan net.Conn, 4)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for conn, err := f.Accept(); err == nil; conn, err = f.Accept() {
+			accepted <- conn
+		}
+	}()
+	for range 3 {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	first := <-accepted
+	defer (<-accepted).Close()
+	select {
+	case <-accepted:
+		t.Error("a third reader has got one of two places")
+	case <-time.After(100 * time.Millisecond):
+	}
+	first.Close()
+	first.Close() // gives one place back, not two
+	(<-accepted).Close()
+	f.Close()
+	<-done
 }
 
 func TestTheLastRoundIsTheReportThatWasSettled(t *testing.T) {

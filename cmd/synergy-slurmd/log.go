@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 
@@ -20,9 +25,37 @@ func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
 	}
 	if format == logConsole {
 		out = zerolog.ConsoleWriter{Out: out, TimeFormat: time.DateTime, NoColor: true}
+	} else {
+		out = plain{out}
 	}
 	return zerolog.New(zerolog.SyncWriter(out)).Level(least).With().Timestamp().Logger(), nil
 }
+
+// plain writes lines of JSON without what a terminal obeys. JSON itself escapes the controls of ASCII alone; those in eight bits, and what
+// turns the direction of writing, would reach whoever reads the journal.
+type plain struct{ io.Writer }
+
+func (p plain) Write(line []byte) (int, error) {
+	if !bytes.ContainsFunc(line, unseen) {
+		return p.Writer.Write(line)
+	}
+	escaped := make([]byte, 0, 2*len(line))
+	for _, r := range string(line) {
+		if !unseen(r) {
+			escaped = utf8.AppendRune(escaped, r)
+			continue
+		}
+		for _, half := range utf16.AppendRune(nil, r) {
+			escaped = fmt.Appendf(escaped, "\\u%04x", half)
+		}
+	}
+	if _, err := p.Writer.Write(escaped); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+func unseen(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 
 // journal tells the log about rounds: what was changed, line by line, and everything else only when it is news.
 type journal struct {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/rs/zerolog"
 
@@ -149,12 +151,33 @@ func TestNoTextOfAUserBreaksALineOfTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		j := &journal{log: log}
-		j.round(bridge.Report{Notes: []bridge.Note{{Job: 1, Text: "a\nlevel=error\x1b[31m forged"}}}, time.Second, nil)
-		if got := strings.Count(lines.String(), "\n"); got != 2 || strings.Contains(lines.String(), "\x1b") {
-			t.Errorf("%s: %q", format, lines.String())
+		j.round(bridge.Report{Notes: []bridge.Note{{Job: 1, Text: hostile}},
+			Steps: []bridge.Step{{Job: 1, Verb: bridge.Start, Why: hostile, Error: hostile, Changes: []bridge.Change{{Field: hostile, Old: hostile, New: hostile}}}},
+		}, time.Second, nil)
+		j.round(bridge.Report{}, time.Second, errors.New(hostile))
+		got := lines.String()
+		if strings.Count(got, "\n") != 5 || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }) {
+			t.Errorf("%s: %q", format, got)
 		}
 	}
 }
+
+func TestWhatIsEscapedInTheLogReadsBackAsItWas(t *testing.T) {
+	var lines bytes.Buffer
+	log, err := newLog(&lines, logJSON, "info")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info().Str("said", hostile+"\U000e0001é🙂").Send()
+	var line struct{ Said string }
+	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Said != strings.ToValidUTF8(hostile, "\ufffd")+"\U000e0001é🙂" {
+		t.Errorf("%v: %q", err, line.Said)
+	}
+}
+
+// hostile is a line break, a forged line, escape sequences in seven and in eight bits, a title for the terminal, a turn of the direction of
+// writing, a deletion, and no UTF-8.
+const hostile = "a\nlevel=error\x1b[31m\u009b31m\x1b]0;owned\x07 forged\u202e\u2028\x7f\xff"
 
 func TestARefusedReloadSaysWhatToMend(t *testing.T) {
 	lines := written(zerolog.InfoLevel, func(j *journal) {

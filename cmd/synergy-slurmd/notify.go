@@ -36,7 +36,7 @@ func (m manager) reloading() { m.say(sd.SdNotifyReloading + "\n" + sd.SdNotifyMo
 // status is the line that systemctl status shows.
 func (m manager) status(report bridge.Report, err error) {
 	if err != nil {
-		m.say(fmt.Sprintf("STATUS=%s: the last round failed: %v", time.Now().Format(time.TimeOnly), err))
+		m.say(fmt.Sprintf("STATUS=%s: the last round failed: %s", time.Now().Format(time.TimeOnly), oneLine(err.Error())))
 		return
 	}
 	c := count(report)
