@@ -31,7 +31,7 @@ func (r *Record) creditUnseen(t *tenant) {
 func (r *Record) add(t *tenant, ran time.Duration, gain float64) {
 	if ran > 0 {
 		r.Attained += float64(ran.Seconds() * float64(t.Request.GPUs))
-		r.Done += time.Duration(float64(ran) * gain)
+		r.Done = min(r.Done+sped(ran, gain), mostDone)
 	}
 }
 
@@ -55,6 +55,7 @@ func firstRecord(j *tenant, now time.Time) *Record {
 	r := &Record{
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
+		Audit: Audit{Found: s.Found},
 	}
 	if first := fromUnix(s.First); j.Restarts > 0 && !first.IsZero() && first.Before(j.Submitted) {
 		r.First = first // only a requeue moves the time of submission
@@ -94,7 +95,36 @@ func (r *Record) credit(t *tenant, now time.Time) {
 		r.Gain = 0
 	}
 	if t.State != Running || t.since.After(r.Asked) {
+		if !r.Asked.IsZero() && r.Runs > 0 {
+			r.Runs++ // the one that comes was asked for
+		}
 		r.Asked = time.Time{} // the run that was asked to end has ended
+	}
+	r.countReturns(t, now)
+}
+
+// mostDone bounds what is done: a profile may claim any gain, and no sum of times may overflow by it.
+const mostDone = time.Duration(maxService) * time.Second
+
+// sped is d at the given gain.
+func sped(d time.Duration, gain float64) time.Duration {
+	return time.Duration(min(float64(d)*gain, float64(mostDone)))
+}
+
+// calm is how long a run must last for the job to count as one that stays.
+const calm = 10 * time.Minute
+
+// countReturns counts how often in a row a job came back to the queue although nobody had asked it to leave: it exits with the requeue
+// code by itself, its owner requeues it, or its nodes die.
+func (r *Record) countReturns(t *tenant, now time.Time) {
+	runs := t.Restarts + 1
+	switch {
+	case r.Runs == 0:
+		r.Runs = runs
+	case runs > r.Runs:
+		r.Returned, r.ReturnedAt, r.Runs = r.Returned+runs-r.Runs, now, runs
+	case t.State == Running && now.Sub(t.since) >= calm:
+		r.Returned = 0
 	}
 }
 

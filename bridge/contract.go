@@ -101,8 +101,10 @@ func (w *Word) set(name, value string, given bool) (err error) {
 	case "synergy-length":
 		w.Length, err = parseLength(value)
 		return err
+	case progressWord:
+		return nil // ParseProgress reads it
 	}
-	return fmt.Errorf("%.40q: no such word: want synergy-profile, synergy-checkpoint or synergy-length", name)
+	return fmt.Errorf("%.40q: no such word: want synergy-profile, synergy-checkpoint, synergy-length or synergy-progress", name)
 }
 
 func (w *Word) setProfile(value string) error {

@@ -24,6 +24,7 @@ type tenant struct {
 	profile *sensitivity.Profile // nil: none that can be used
 	gain    float64              // at which it runs; 0 while it waits
 	note    string               // what its user should mend
+	doubt   string               // why its report is ignored
 
 	// record is what is remembered of it up to the observation, and while the round acts up to what was seen since.
 	record *Record
@@ -36,6 +37,10 @@ type comment struct {
 	word    Word
 	wrong   error   // with the word
 	asks    *lookup // for its profile; nil: for none that could be had
+
+	reports  bool // how far the job has come
+	progress Progress
+	unclear  error // the report
 }
 
 // lookup is what was found under the name of a profile.
@@ -103,6 +108,9 @@ func (r *Runner) readJob(j *Job, before *tenant) *tenant {
 func (r *Runner) readComment(text string) *comment {
 	c := &comment{text: text, managed: Managed(text)}
 	c.word, c.wrong = ParseComment(text)
+	if c.reports = Reports(text); c.reports {
+		c.progress, c.unclear = ParseProgress(text)
+	}
 	if c.wrong == nil && c.word.Profile != "" {
 		c.asks = r.reader.lookup(c.word.Profile)
 	}
@@ -135,12 +143,15 @@ func (t *tenant) told() bool {
 }
 
 // equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or the profile costs
-// it no more than that: it then gets the proportional share, and its user is told why.
-func (r *Runner) equip(t *tenant) {
+// it no more than that: it then gets the proportional share, and its user is told why. So does one whose profile its own speed contradicts.
+func (r *Runner) equip(t *tenant, known Records) {
 	profile, err := r.profile(t.said)
 	t.note = ""
 	if err != nil {
 		t.note = fmt.Sprintf("gets the proportional share: %v", err)
+	}
+	if found := r.found(t, known); found != nil && profile != nil {
+		profile, t.note = nil, found.String()
 	}
 	if t.hall == r.reader.hall && t.profile == profile {
 		return

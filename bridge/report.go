@@ -21,6 +21,8 @@ type Report struct {
 	// ClockAhead is by how much Slurm's clock is ahead of ours, ClockStep by how much it was set since the last round.
 	ClockAhead time.Duration `json:"clock_ahead_ns,omitempty"`
 	ClockStep  time.Duration `json:"clock_step_ns,omitempty"`
+	// Contradicting are the jobs that go without their profile because they were seen to run far below what it claims; ascending in ID.
+	Contradicting []Contradicting `json:"contradicting,omitempty"`
 	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it: this
 	// round starts from what is.
 	Interrupted *Intent `json:"interrupted,omitempty"`
@@ -36,6 +38,12 @@ type Phase struct {
 type Outside struct {
 	Job int    `json:"job"`
 	Why string `json:"why"`
+}
+
+// Contradicting is a job whose speed contradicts its profile.
+type Contradicting struct {
+	Job int `json:"job"`
+	Contradiction
 }
 
 // Note is a remark on a managed job, for its user.
@@ -90,6 +98,12 @@ type Record struct {
 	Asked     time.Time `json:"asked,omitzero"`      // when the job was asked to save and leave; zero: not, or it has left
 	NotBefore time.Time `json:"not_before,omitzero"` // the user's own begin time
 	Own       Request   `json:"own"`                 // the user's own request, as first seen
+	// Runs counts those that the job has had, as far as they were explained or counted in Returned; 0: not known. Returned counts how
+	// often in a row it came back to the queue unasked, ReturnedAt is when that was last seen.
+	Runs       int       `json:"runs,omitempty"`
+	Returned   int       `json:"returned,omitempty"`
+	ReturnedAt time.Time `json:"returned_at,omitzero"`
+	Audit      Audit     `json:"audit,omitzero"` // of what the job reports
 }
 
 // Records are what is remembered of jobs, ascending in job.

@@ -46,6 +46,9 @@ type Settings struct {
 	Parallel                 int           // calls in flight at once
 	Hook                     Hook          // nil: none
 	Shadow                   bool          // plan and report, and write nothing to Slurm
+
+	// Audit is the least time between two reports of a job's progress that are compared with its profile; 0: none are.
+	Audit time.Duration
 }
 
 // Runner runs rounds. What must be known from one to the next is observed, or in the ledger; the Runner holds no more than the number of
@@ -132,6 +135,7 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	if !known {
 		t.believeNoGrace(seen.At)
 	}
+	t.audit(&t.scene)
 	t.report.Outside = t.scene.outside
 	for _, o := range t.scene.outside {
 		if r := old.Of(o.Job); r != nil {
@@ -142,10 +146,23 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 		if tn.note != "" {
 			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.note})
 		}
+		if tn.doubt != "" {
+			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.doubt})
+		}
+		if tn.record.Returned > patient {
+			t.report.Notes = append(t.report.Notes, Note{tn.ID, comesBack})
+		}
+		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
+			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
+		}
 	}
 	t.phase("observe")
 	return nil
 }
+
+// comesBack is what the user of a job that cannot stay should know.
+const comesBack = "comes back to the queue again and again without being asked to leave, and is started less and less often: " +
+	"the requeue exit code is for a job that was asked to save"
 
 func (t *turn) decide() error {
 	t.report.Snapshot = t.snapshot(&t.scene)

@@ -20,6 +20,8 @@ type stamp struct {
 	Own      *Request `json:"own,omitempty"`
 	Why      string   `json:"why,omitempty"`  // why the job waits, or what it was given
 	Note     string   `json:"note,omitempty"` // what its user should mend
+	// Found is how its speed contradicts its profile.
+	Found *Contradiction `json:"found,omitempty"`
 }
 
 const (
@@ -42,6 +44,9 @@ func readStamp(j *Job) stamp {
 	}
 	if s.Attained < 0 || s.Attained > maxService || s.Done < 0 || s.Done > maxService {
 		s.Attained, s.Done = 0, 0
+	}
+	if s.Found != nil && !s.Found.credible() {
+		s.Found = nil
 	}
 	if s.Own != nil && (s.Own.GPUs != j.Request.GPUs || s.Own.Tasks < 1 || s.Own.Nodes < 1) {
 		s.Own = nil
@@ -67,6 +72,7 @@ func stampOf(r *Record, round int, why, note string) stamp {
 		V: stampVersion, Job: r.Job, Round: round,
 		Begin: unixOrZero(r.NotBefore), First: unixOrZero(r.First),
 		Attained: r.Attained, Done: r.Done.Seconds(), Own: &r.Own, Why: why, Note: note,
+		Found: r.Audit.Found,
 	}
 }
 

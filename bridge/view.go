@@ -32,7 +32,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		case t.alone != "":
 			s.outside = append(s.outside, Outside{t.ID, t.alone})
 		default:
-			r.equip(t)
+			r.equip(t, known)
 			s.tenants = append(s.tenants, t)
 		}
 	}
@@ -121,6 +121,7 @@ func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 	j.Nodes, j.Tasks, j.GPUType = own.Nodes, tasksPerNode(own), own.GPUType
 	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, word.Saves
+	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t)
 	j.Restarts = t.Restarts
 	if t.State != Running {
@@ -171,7 +172,7 @@ func (t *tenant) length(now time.Time) time.Duration {
 		return t.record.Done + t.TimeLimit
 	}
 	left := max(t.TimeLimit-now.Sub(t.Started), time.Second)
-	return t.record.Done + time.Duration(float64(left)*t.gain)
+	return t.record.Done + sped(left, t.gain)
 }
 
 func (r *Runner) restartCost(t *tenant) time.Duration {
@@ -183,6 +184,12 @@ func (r *Runner) restartCost(t *tenant) time.Duration {
 
 // maxBackOff bounds how many rounds a job sits out whose starts fail.
 const maxBackOff = 12
+
+// patient is how often in a row a job may come back unasked before it has to wait for its next start.
+const patient = 3
+
+// restless says how many rounds a job that came back again and again has to wait.
+func (r *Record) restless() int { return min(max(r.Returned-patient, 0), maxBackOff) }
 
 // barred says why a waiting job may not start now; empty when it may.
 func (r *Runner) barred(t *tenant, now time.Time) string {
@@ -198,6 +205,8 @@ func (r *Runner) barred(t *tenant, now time.Time) string {
 		return "its user wants it to begin later"
 	case rec.Failed > 1 && now.Before(again):
 		return fmt.Sprintf("did not start %d times in a row, is tried again later", rec.Failed)
+	case now.Before(rec.ReturnedAt.Add(time.Duration(rec.restless()) * r.Settings.Round)):
+		return fmt.Sprintf("came back to the queue %d times in a row without being asked to leave, is started again later", rec.Returned)
 	}
 	return ""
 }

@@ -42,6 +42,8 @@ type Job struct {
 	Signals  <-chan os.Signal
 	Log      Log
 	Interval time.Duration // between log lines, by the wall clock
+	// Report tells the site how many iterations are done, with each log line; nil: it is not told.
+	Report func(iterations int64) error
 }
 
 // Goal is when the job has done its work, counted over all starts.
@@ -304,6 +306,11 @@ func (r *run) tell() error {
 	if r.Store != nil {
 		if err := r.Store.Note(n); err != nil {
 			return fmt.Errorf("note progress: %w", err)
+		}
+	}
+	if r.Report != nil {
+		if err := r.Report(n); err != nil {
+			return fmt.Errorf("report progress: %w", err)
 		}
 	}
 	record := r.grantRecord("run")

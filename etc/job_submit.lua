@@ -13,6 +13,8 @@ managed partitions, leaves this file exactly as it came in.
     synergy-profile=NAME.json              opts in; the sensitivity profile
     synergy-checkpoint[=SIGNAL[@GRACE]]    saves on SIGNAL (USR1) in GRACE s (60)
     synergy-length=NUMBERs|m|h|d           expected run at the proportional share
+    synergy-progress[=ITERATIONS@EPOCH]    how far a running job has come; at
+                                           submission the bare word: it will say
 
 Words are separated by spaces or commas; words without our prefix are the user's.
 
@@ -164,8 +166,21 @@ local function our_words(comment)
     return words
 end
 
+local function is_report(word)
+    return word == "synergy-progress" or word:sub(1, 17) == "synergy-progress="
+end
+
+-- Our words but for the report, which a job may change while it runs.
+local function lasting_words(comment)
+    local words = {}
+    for _, word in ipairs(our_words(comment)) do
+        if not is_report(word) then words[#words + 1] = word end
+    end
+    return words
+end
+
 local function same_words(one, other)
-    local a, b = our_words(one), our_words(other)
+    local a, b = lasting_words(one), lasting_words(other)
     table.sort(a)
     table.sort(b)
     return table.concat(a, " ") == table.concat(b, " ")
@@ -199,7 +214,16 @@ local function check_length(value)
     end
 end
 
+local function check_progress(value)
+    if not value then return nil end
+    local iterations, epoch = value:match("^(%d+)@([1-9]%d*)$")
+    if not iterations or iterations:match("^0%d") or #iterations > 15 or #epoch > 11 or tonumber(epoch) > 2^33 then
+        return "the iterations so far, @ and the seconds since the epoch, for example synergy-progress=1200@1767268800"
+    end
+end
+
 local check_of_word = {
+    ["synergy-progress"] = check_progress,
     ["synergy-profile"] = check_profile,
     ["synergy-checkpoint"] = check_checkpoint,
     ["synergy-length"] = check_length,
@@ -215,7 +239,7 @@ local function complaint_about_word(word, seen)
     name = name or word
     local check = check_of_word[name]
     if not check then
-        return "is not a word that I know; there are synergy-profile, synergy-checkpoint and synergy-length"
+        return "is not a word that I know; there are synergy-profile, synergy-checkpoint, synergy-length and synergy-progress"
     end
     if seen[name] then return "comes after another " .. name .. "; give it once" end
     seen[name] = true
@@ -396,6 +420,9 @@ local function submit(job, partitions)
 
     local complaint = complaint_about_comment(job.comment)
     if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, complaint, ".") end
+    if job.comment:find("synergy-progress=", 1, true) then
+        return refuse(slurm.ESLURM_NOT_SUPPORTED, "synergy-progress has a value only while the job runs; submit with the bare word, or without it.")
+    end
     complaint = complaint_about_shape(job)
     if complaint then
         return refuse(slurm.ESLURM_NOT_SUPPORTED, "the daemon behind synergy-profile ", complaint, ".")
@@ -471,11 +498,14 @@ local function modify(change, job)
         return refuse(slurm.ESLURM_ACCESS_DENIED, "the ", field,
             " of a job with synergy-profile is the daemon's to choose; to change it, cancel the job and submit it anew.")
     end
+    if change.comment == nil then return slurm.SUCCESS end
     if not same_words(comment, job.comment) then
         return refuse(slurm.ESLURM_ACCESS_DENIED,
-            "the synergy words of a comment stay as they were submitted (", table.concat(our_words(job.comment), " "),
+            "the synergy words of a comment stay as they were submitted (", table.concat(lasting_words(job.comment), " "),
             "); keep them in the new comment.")
     end
+    local complaint = complaint_about_comment(comment)
+    if complaint then return refuse(slurm.ESLURM_ACCESS_DENIED, complaint, ".") end
     return slurm.SUCCESS
 end
 

@@ -6,6 +6,7 @@
 package ledger
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -29,8 +30,13 @@ var (
 	ErrUnkept  = errors.New("the ledger cannot be written")        // its disk is full or broken; what it held before stands
 )
 
-// format is the version of what the buckets hold. Records are decoded strictly, so any change of their fields needs a new one.
-const format = 1
+// format is the version of what the buckets hold. Records are decoded strictly, so any change of their fields needs a new one. Those of
+// oldest and later can be read, since they only lack fields, and become this one when they are opened: a daemon that would
+// take the new fields for damage must refuse the file instead.
+const (
+	format = 2 // 1 had no returns and no audit
+	oldest = 1
+)
 
 // Defaults for the zero values of Options.
 const (
@@ -135,7 +141,23 @@ func (b *Book) prepare() error {
 	if fresh {
 		return b.db.Update(create)
 	}
-	return b.db.View(check)
+	if err := b.db.View(check); err != nil {
+		return err
+	}
+	return b.renew()
+}
+
+// renew says that an older file has this format from now on.
+func (b *Book) renew() error {
+	current := false
+	err := b.db.View(func(tx *bolt.Tx) error {
+		current = bytes.Equal(tx.Bucket(metaBucket).Get(formatKey), number(format))
+		return nil
+	})
+	if err != nil || current {
+		return err
+	}
+	return b.db.Update(func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(formatKey, number(format)) })
 }
 
 // empty says whether nothing was ever written: the file is new, or its maker died before it came to the buckets.

@@ -46,7 +46,7 @@ func checkFormat(tx *bolt.Tx) error {
 	if meta == nil {
 		return fmt.Errorf("%w: another program's database", ErrAlien)
 	}
-	if found := meta.Get(formatKey); !bytes.Equal(found, number(format)) {
+	if found := meta.Get(formatKey); !readable(found) {
 		return fmt.Errorf("%w: %x, this daemon writes %d: run the daemon that wrote it, or move it away to start without memory of service",
 			ErrNewer, found, format)
 	}
@@ -56,6 +56,11 @@ func checkFormat(tx *bolt.Tx) error {
 		}
 	}
 	return nil
+}
+
+// readable says that this daemon can read what is in a format.
+func readable(found []byte) bool {
+	return bytes.Compare(found, number(oldest)) >= 0 && bytes.Compare(found, number(format)) <= 0 && len(found) == len(number(format))
 }
 
 func checkReports(bucket *bolt.Bucket) error {

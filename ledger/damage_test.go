@@ -128,11 +128,49 @@ func TestAnotherProgramsDatabaseIsLeftWhereItIs(t *testing.T) {
 
 func TestALedgerOfAnotherFormatIsNotGuessedAt(t *testing.T) {
 	err := rewritten(t, func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), binary.BigEndian.AppendUint64(nil, 2))
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), binary.BigEndian.AppendUint64(nil, 3))
 	})
 	if !errors.Is(err, ledger.ErrNewer) {
 		t.Error(err)
 	}
+}
+
+// TestALedgerOfTheFormatBeforeIsReadAndRenewed: its records lack what came since; a daemon that does not know that must not open it any more.
+func TestALedgerOfTheFormatBeforeIsReadAndRenewed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	book, err := ledger.Open(path, ledger.Options{})
+	must(t, err)
+	must(t, book.Close())
+	format := []byte("format")
+	inside(t, path, func(tx *bolt.Tx) error {
+		old := `{"job":5,"first":"2026-01-01T12:00:00Z","attained_gpu_s":90,"done_ns":1,"until":"2026-01-01T12:00:00Z","gain":1,"starts":2,` +
+			`"own":{"nodes":1,"tasks":1,"cpus_per_task":1,"cpus":1,"cpus_per_node":1,"gpus":1}}`
+		return errors.Join(tx.Bucket([]byte("meta")).Put(format, binary.BigEndian.AppendUint64(nil, 1)),
+			tx.Bucket([]byte("records")).Put(binary.BigEndian.AppendUint64(nil, 5), []byte(old)))
+	})
+	book, err = ledger.Open(path, ledger.Options{})
+	must(t, err)
+	records, _, err := book.Load()
+	must(t, err)
+	if r := records.Of(5); r == nil || r.Attained != 90 || r.Runs != 0 || r.Audit.Found != nil {
+		t.Errorf("read %+v", r)
+	}
+	must(t, book.Close())
+	inside(t, path, func(tx *bolt.Tx) error {
+		if now := binary.BigEndian.Uint64(tx.Bucket([]byte("meta")).Get(format)); now != 2 {
+			t.Errorf("it says format %d", now)
+		}
+		return nil
+	})
+}
+
+// inside changes a ledger's file with nobody's help.
+func inside(t *testing.T, path string, change func(*bolt.Tx) error) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	must(t, err)
+	must(t, db.Update(change))
+	must(t, db.Close())
 }
 
 func TestARecordThatSaysTooMuchIsDamage(t *testing.T) {

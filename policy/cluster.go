@@ -85,6 +85,10 @@ type Job struct {
 	// ProfileName is Profile's name for reports and for replay.
 	ProfileName string `json:"profile,omitempty"`
 
+	// Owed says that the job shall have the proportional share and nothing else: it was given what it holds for a profile that proved
+	// wrong. Where it runs with another size it is restarted for that. Profile is nil then.
+	Owed bool `json:"owed,omitempty"`
+
 	// Barred says why the job may not start in this round (a dependency, its own begin time); empty when it may.
 	Barred string `json:"barred,omitempty"`
 

@@ -20,6 +20,10 @@ func (b *board) turn(i int) {
 	switch s := &b.seats[i]; s.standing {
 	case loose:
 		b.keep(i)
+		if b.jobs[i].Owed {
+			b.fallBack(i)
+			return
+		}
 		b.claim(i)
 	case waits:
 		b.place(i)
@@ -128,7 +132,7 @@ func (b *board) reprieve() bool {
 	for again := true; again; {
 		again = false
 		for _, i := range b.stopped {
-			if s := &b.seats[i]; s.stopped && s.told.reason != Grows && b.goOn(i) {
+			if s := &b.seats[i]; s.stopped && s.told.reason != Grows && !b.jobs[i].Owed && b.goOn(i) {
 				again, reprieved = true, true
 			}
 		}

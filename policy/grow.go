@@ -262,7 +262,9 @@ func (b *board) netGain(i int, gain float64) float64 { return b.netOver(i, gain,
 func (b *board) ahead(i int) time.Duration {
 	ahead := b.c.Rules.horizon()
 	if left, was := remaining(b.jobs[i]), b.seats[i].gain; left != unknown && was > 0 {
-		ahead = min(ahead, time.Duration(float64(left)/was))
+		if end := float64(left) / was; end < float64(ahead) { // compared first: at a gain of next to nothing it is no duration
+			ahead = time.Duration(end)
+		}
 	}
 	return ahead
 }

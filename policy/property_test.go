@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand"
 	"reflect"
@@ -23,6 +24,72 @@ func paperModels(t testing.TB) []*sensitivity.Profile {
 		profiles = append(profiles, paperModel(t, name))
 	}
 	return profiles
+}
+
+// liars are profiles that claim as much as the format allows: a hundredfold with all of a server's cores, the widest range of figures
+// that can be written, with cores, with memory, with both, in a thousandth of a core.
+func liars() []*sensitivity.Profile {
+	claim := func(cores []float64, memory []gres.Memory, rows ...[]float64) *sensitivity.Profile {
+		return &sensitivity.Profile{Version: 1, Model: "liar", Batch: 1, CoresPerGPU: cores, MemoryPerGPU: memory, Throughput: rows}
+	}
+	one := []gres.Memory{1000}
+	return []*sensitivity.Profile{
+		claim([]float64{3, 24}, one, []float64{1}, []float64{100}),
+		claim([]float64{1, 2, 24}, one, []float64{1}, []float64{10}, []float64{1e4}),
+		claim([]float64{0.01, 24}, one, []float64{1e-6}, []float64{1e9}),
+		claim([]float64{0.01, 4096}, []gres.Memory{1, 64 << 20}, []float64{1e-6, 1e9}, []float64{1e-6, 1e9}),
+		claim([]float64{4096}, []gres.Memory{64 << 20}, []float64{1e9}),
+		claim([]float64{0.01}, []gres.Memory{1}, []float64{1e9}),
+		claim([]float64{0.01, 0.02, 12}, []gres.Memory{1, 500000}, []float64{1e-6, 1}, []float64{1e-3, 1e3}, []float64{1, 1e9}),
+	}
+}
+
+// TestALiarTakesNothingThatOthersAreOwed: among jobs of which some lie, every plan passes Check, no truthful job that is granted something new
+// has less than its proportional speed, no job waits because a liar wants much, and every figure of the plan is one that JSON can say.
+func TestALiarTakesNothingThatOthersAreOwed(t *testing.T) {
+	profiles := append(paperModels(t), liars()...)
+	rapid.Check(t, func(t *rapid.T) {
+		c := wild(t, profiles)
+		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
+		a := rapid.SampledFrom([]Allocator{Proportional(), Tune()}).Draw(t, "allocator")
+		plan := Decide(c, p, a)
+		if err := Check(c, plan); err != nil {
+			t.Fatalf("%s %s: %v", p.Name, a.Name, err)
+		}
+		if _, err := json.Marshal(plan); err != nil {
+			t.Fatalf("%s %s: %v", p.Name, a.Name, err)
+		}
+		for j, d := range decided(c, plan) {
+			if d.Grant == nil || unchanged(j, d) || j.Profile == nil {
+				continue
+			}
+			for _, n := range c.Nodes {
+				fair := gres.Proportional(n.Total, d.Grant.PerNode.GPUs)
+				if gain := j.Profile.Gain(d.Grant.PerNode, fair); slices.Contains(d.Grant.Nodes, n.Name) && gain < 1-1e-9 {
+					t.Fatalf("job %d: %s on %s is %g of its share", j.ID, d.Grant.PerNode, n.Name, gain)
+				}
+			}
+		}
+	})
+}
+
+// TestWhoRunsIsTheSameWhoeverLies: who runs is decided by GPUs alone, so a claim brings nobody a turn and costs nobody one.
+func TestWhoRunsIsTheSameWhoeverLies(t *testing.T) {
+	honest, lying := paperModels(t), liars()
+	rapid.Check(t, func(t *rapid.T) {
+		c := tame(t, honest, shareSize)
+		p := rapid.SampledFrom([]Policy{FIFO(), LAS(), SRTF(), SRSF(), DRF()}).Draw(t, "policy")
+		before := Decide(c, p, Tune())
+		liar := rapid.IntRange(0, len(c.Jobs)-1).Draw(t, "liar")
+		c.Jobs = slices.Clone(c.Jobs)
+		c.Jobs[liar].Profile = rapid.SampledFrom(lying).Draw(t, "claim")
+		after := Decide(c, p, Tune())
+		for i := range c.Jobs {
+			if (before.Decisions[i].Grant == nil) != (after.Decisions[i].Grant == nil) {
+				t.Fatalf("%s: job %d: %s; beside a liar %s", p.Name, c.Jobs[i].ID, before.Decisions[i].Why, after.Decisions[i].Why)
+			}
+		}
+	})
 }
 
 // everyPlanner runs a property on wild snapshots under every policy and allocator.

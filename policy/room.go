@@ -379,6 +379,34 @@ func (b *board) thanks(s shrink, id int) string {
 	return fmt.Sprintf("gives back what it held beyond its share, for job %d", id)
 }
 
+// fallBack gives running job i the proportional share where it is. What it was lent beyond that in one kind comes free, what it is short
+// of in another is there or was lent to others.
+func (b *board) fallBack(i int) {
+	s := &b.seats[i]
+	to := s.menu.owed[0]
+	if s.size == to.Size || b.stops <= 0 || !b.resizable(i) {
+		return
+	}
+	var plans []clearing
+	for _, n := range s.servers {
+		plan := clearing{server: n}
+		missing := to.Size.Minus(s.size).Minus(b.servers[n].open())
+		if !covered(missing) && !b.giveBack(&plan, missing, i) || overlap(plans, &plan) {
+			return
+		}
+		b.weigh(&plan)
+		plans = append(plans, plan)
+	}
+	if !b.affordable(plans, math.Inf(1), b.stops-1) {
+		return
+	}
+	for k := range plans {
+		b.carryOut(&plans[k], b.jobs[i].ID)
+	}
+	b.stop(i, Shrinks, "goes back to its proportional share, since its speed contradicts its profile")
+	b.reseat(i, fresh, to)
+}
+
 // claim raises running job i, if it is slower than it is owed, to the least that keeps the promise, from what is free or was lent.
 func (b *board) claim(i int) {
 	s := &b.seats[i]

@@ -95,9 +95,10 @@ func TestABombIsRefusedAtOnceInLittleMemory(t *testing.T) {
 // programs says which files of the product start another program, and which. None is a shell, and none takes a word of a user: what a hook
 // runs is the administrator's own list of arguments.
 var programs = map[string]string{
-	"bridge/slurmrest/requeue.go":  "scontrol, with the number of a job",
-	"cmd/synergy-slurmd/hook.go":   "the administrator's hook",
-	"cmd/synergy-emujob/report.go": "scontrol, as the job's own user",
+	"bridge/slurmrest/requeue.go":    "scontrol, with the number of a job",
+	"cmd/synergy-slurmd/hook.go":     "the administrator's hook",
+	"cmd/synergy-slurmd/stoppost.go": "systemctl, with words of our own",
+	"cmd/synergy-emujob/report.go":   "scontrol, as the job's own user",
 }
 
 var starters = []string{"Command", "CommandContext", "StartProcess", "Exec", "ForkExec", "Cmd"}

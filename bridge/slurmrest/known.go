@@ -1,6 +1,7 @@
 package slurmrest
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -18,8 +19,10 @@ const (
 // known is a job as it was read last.
 type known struct {
 	listed
-	at   time.Time     // when it was read
-	look time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
+	at time.Time // when it was read
+
+	reports bool          // it runs, and tells how far it has come
+	look    time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
 }
 
 // stale says that a job may differ although its state does not: it is being torn down, Slurm has not yet said why it waits, or
@@ -33,7 +36,7 @@ func (k *known) stale(at time.Time) bool {
 
 // next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
-	read := &known{listed: job, at: at}
+	read := &known{listed: job, at: at, reports: job.State == bridge.Running && bridge.Reports(job.Comment)}
 	if !read.wordless() {
 		return read
 	}
@@ -74,8 +77,27 @@ func (c *Client) doubtful(states map[int]string, at time.Time) []int {
 			doubtful = append(doubtful, id)
 		}
 	}
+	doubtful = append(doubtful, c.overdue(doubtful, at)...)
 	slices.Sort(doubtful)
 	return doubtful
+}
+
+// mostReports is how many jobs one observation reads for their reports alone: those that were read longest ago.
+const mostReports = 16
+
+// overdue lists the running jobs that may have reported since they were read, beside those that are read anyway.
+func (c *Client) overdue(already []int, at time.Time) []int {
+	if c.options.ReportsEvery <= 0 {
+		return nil
+	}
+	var overdue []int
+	for id, job := range c.jobs {
+		if job.reports && at.Sub(job.at) >= c.options.ReportsEvery && !slices.Contains(already, id) {
+			overdue = append(overdue, id)
+		}
+	}
+	slices.SortFunc(overdue, func(x, y int) int { return cmp.Or(c.jobs[x].at.Compare(c.jobs[y].at), cmp.Compare(x, y)) })
+	return overdue[:min(len(overdue), mostReports)]
 }
 
 // beginRead takes the marks off the jobs that are about to be read (nil: all): what touches them from now on marks them again.

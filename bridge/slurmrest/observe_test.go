@@ -209,6 +209,37 @@ func TestAnEditThatLeavesTheStateAloneIsSeenAtTheNextFullListing(t *testing.T) {
 	equal(t, "reads", reads(fake), []string{"GET /jobs/"})
 }
 
+// TestAReportIsSeenLongBeforeTheNextFullListing: an edit of the comment leaves the state alone, so a running job that reports is read for that.
+func TestAReportIsSeenLongBeforeTheNextFullListing(t *testing.T) {
+	fake, client, now := watched(t, Options{ReportsEvery: time.Minute})
+	id := fake.jobNamed(t, "running")
+	fake.set(id, "comment", "synergy-profile=a.json synergy-progress")
+	client.touch(id)
+	observe(t, client)
+	fake.saw()
+	fake.set(id, "comment", "synergy-profile=a.json synergy-progress=5@1767268800")
+	now.at = now.at.Add(59 * time.Second)
+	observe(t, client)
+	equal(t, "reads after 59 s", reads(fake), nil)
+	now.at = now.at.Add(time.Second)
+	if job := find(t, observe(t, client), id); !strings.HasSuffix(job.Comment, "=5@1767268800") {
+		t.Errorf("its comment is %q", job.Comment)
+	}
+	equal(t, "reads after a minute", reads(fake), []string{get(id)})
+}
+
+func TestNoMoreReportsAreReadAtOnceThanThereAreTurnsFor(t *testing.T) {
+	at := time.Unix(1767268800, 0)
+	client := &Client{options: Options{ReportsEvery: time.Minute}, jobs: map[int]*known{}}
+	for id := 1; id <= 100; id++ {
+		client.jobs[id] = &known{at: at.Add(-time.Hour - time.Duration(id)*time.Second), reports: id%2 == 0}
+	}
+	turn := client.overdue([]int{100}, at)
+	if len(turn) != mostReports || turn[0] != 98 || turn[1] != 96 {
+		t.Errorf("%v: want the %d that were read longest ago, without the one that is read anyway", turn, mostReports)
+	}
+}
+
 func TestManyChangesAreReadInOneListing(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	fake.mu.Lock()

@@ -28,6 +28,7 @@ type Options struct {
 	ScontrolByToken bool          // give scontrol the token as SLURM_JWT, where there is no munge
 	FullEvery       time.Duration // how long an edit that leaves the state alone may go unseen; default 10 minutes
 	Timeout         time.Duration // of one request; default 15 s, since slurmctld takes 9 s to be found missing. A listing of all jobs has eight times that
+	ReportsEvery    time.Duration // the same for a running job that reports its progress; 0: as for others
 	Concurrent      int           // requests in flight; default 8
 	Rate            float64       // requests per second; 0: as many as it takes
 	MaxBody         int64         // bytes of one answer; default 256 MiB, room for 25,000 jobs

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -38,6 +39,7 @@ type flags struct {
 	requeueExit                int
 	signal                     string
 	log                        string
+	report                     string
 	interval                   seconds
 
 	set *pflag.FlagSet
@@ -91,6 +93,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	f.defineCheckpoints(set)
 	set.StringVar(&f.log, "log", "-", "`file` to append JSON lines to; - is the standard output")
 	set.Var(&f.interval, "interval", "`time` between log lines, by the wall clock")
+	set.StringVar(&f.report, "report", "", "with each log line, make these `words` and the progress so far the job's comment, by scontrol; start them with a profile")
 	set.Usage = func() { fmt.Fprint(stderr, usage, set.FlagUsagesWrapped(110), usageEnd) }
 	if err := set.Parse(args); err != nil {
 		return nil, err
@@ -146,6 +149,8 @@ func (f *flags) check() error {
 		return fmt.Errorf("--speedup=%v: want more than 0, and at most 1e9", f.speedup)
 	case f.nodes < 0 || f.gpus < 0 || f.cpus < 0 || f.memory < 0:
 		return errors.New("--nodes, --gpus, --cpus and --memory: want more than 0")
+	case strings.HasPrefix(f.report, "-") || strings.ContainsFunc(f.report, unicode.IsControl):
+		return fmt.Errorf("--report=%q: want the words of a comment", f.report)
 	case f.interval <= 0:
 		return errors.New("--interval: want more than 0")
 	case f.requeueExit < 1 || f.requeueExit > 255:
@@ -175,6 +180,9 @@ func (f *flags) job(getenv func(string) string) (*emulate.Job, error) {
 		Warmup: f.cost("start-cost", f.startCost, profile.StartSeconds), Interval: time.Duration(f.interval),
 		Cost:  f.cost("checkpoint-cost", f.checkCost, profile.CheckpointSeconds),
 		Store: f.store(getenv),
+	}
+	if f.report != "" && !follows(getenv) {
+		job.Report = reporter{job: job.ID, words: f.report}.report
 	}
 	f.setWork(job)
 	return job, nil

@@ -27,6 +27,7 @@ type Config struct {
 	PreemptWithoutCheckpoint bool
 	RestartCost              time.Duration // of a job without profile
 	Hook                     hook
+	Audit                    time.Duration // between two reports of progress that are compared with the profile; 0: none are
 	StartTimeout             time.Duration // how long a started job may stay pending before its start counts as failed
 	Concurrency              int           // requests in flight
 	Rate                     float64       // requests per second
@@ -49,6 +50,7 @@ func defaults(round time.Duration) Config {
 		Rules:        policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50},
 		RestartCost:  2 * time.Minute,
 		Hook:         hook{timeout: 30 * time.Second},
+		Audit:        2 * time.Minute,
 		StartTimeout: time.Minute,
 		Concurrency:  8,
 		Rate:         100,

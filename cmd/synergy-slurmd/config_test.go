@@ -51,6 +51,7 @@ rules:
   stranded: 0.25
 preempt_without_checkpoint: true
 restart_cost: 7s
+audit_window: 9s
 checkpoint_hook:
   before: [/bin/echo, a b]
   after: [/bin/true]
@@ -68,7 +69,7 @@ heartbeat: /run/synergy/heartbeat
 		Lease: 20 * time.Minute,
 		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour, Patience: 3 * time.Hour, Stranded: 0.25},
 
-		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second,
+		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second, Audit: 9 * time.Second,
 		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
 		StartTimeout: 8 * time.Second, Concurrency: 2, Rate: 1.5, Heartbeat: "/run/synergy/heartbeat",
 	}

@@ -99,6 +99,7 @@ func (c *connector) options(config Config) slurmrest.Options {
 		ScontrolByToken: c.flags.byToken,
 		Concurrent:      config.Concurrency,
 		Rate:            config.Rate,
+		ReportsEvery:    config.Audit / 2,
 		OnCall:          c.count,
 	}
 }
@@ -135,6 +136,7 @@ func settings(config Config, f flags) bridge.Settings {
 		Lease:                    config.Lease,
 		PreemptWithoutCheckpoint: config.PreemptWithoutCheckpoint,
 		RestartCost:              config.RestartCost,
+		Audit:                    config.Audit,
 		StartTimeout:             config.StartTimeout,
 		Poll:                     poll,
 		Parallel:                 config.Concurrency,

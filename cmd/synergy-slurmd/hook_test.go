@@ -48,7 +48,7 @@ func TestAHookLearnsOfTheJobFromItsEnvironmentAlone(t *testing.T) {
 func TestNoTextMakesALineOfAHooksEnvironment(t *testing.T) {
 	forged := "x\nSYNERGY_JOB_ID=1\x00\x1b[31m\u202e" + strings.Repeat("y", 1<<20)
 	job := bridge.Job{ID: 7, User: forged, Partition: forged, Runs: bridge.Allocated{Nodes: []string{forged}}}
-	err := shell(`env | grep -c SYNERGY_JOB_ID=7; env | grep -c ^SYNERGY; env | LC_ALL=C tr -d '[:print:]\n' | wc -c; exit 3`).Before(t.Context(), job, forged)
+	err := shell(`env | grep -c SYNERGY_JOB_ID=7; env | grep -c ^SYNERGY; env | LC_ALL=C tr -d '[:print:]\n' | wc -c; exit 3`).Before(t.Context(), job, forged, time.Minute)
 	if err == nil || !strings.HasSuffix(err.Error(), ": 1\n5\n0") {
 		t.Errorf("%v: want one line with the ID, five lines of ours, and nothing unprintable", err)
 	}

@@ -119,7 +119,7 @@ const (
 	writeLimit    = time.Minute
 	idleLimit     = 2 * time.Minute
 	headerLimit   = 16 << 10
-	readers       = 32 // connections at once: more wait, so that readers cannot use up the files that rounds need
+	readers       = 8 // connections at once: more wait, so that readers cannot use up the files and the memory that rounds need
 	shutdownLimit = 3 * time.Second
 )
 

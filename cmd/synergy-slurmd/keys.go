@@ -47,6 +47,7 @@ func keys() []key {
 		{"rules.stranded", number(func(c *Config) *float64 { return &c.Rules.Stranded }, 0.001, 1)},
 		{"preempt_without_checkpoint", truth(func(c *Config) *bool { return &c.PreemptWithoutCheckpoint })},
 		{"restart_cost", duration(func(c *Config) *time.Duration { return &c.RestartCost }, 0, day)},
+		{"audit_window", duration(func(c *Config) *time.Duration { return &c.Audit }, 0, day)},
 		{"checkpoint_hook.before", command(func(c *Config) *[]string { return &c.Hook.before })},
 		{"checkpoint_hook.after", command(func(c *Config) *[]string { return &c.Hook.after })},
 		{"checkpoint_hook.timeout", duration(func(c *Config) *time.Duration { return &c.Hook.timeout }, time.Second, 10*time.Minute)},

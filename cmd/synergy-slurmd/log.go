@@ -231,9 +231,10 @@ func (j *journal) recovery() {
 // remarks says about jobs what the last round did not say.
 func (j *journal) remarks(report bridge.Report) {
 	said := make(map[remark]bool, len(report.Outside)+len(report.Notes))
+	level := zerolog.InfoLevel
 	say := func(message string, r remark) {
 		if !j.said[r] {
-			j.log.Info().Int("round", report.Round).Int("job", r.job).Str("reason", r.text).Msg(message)
+			j.log.WithLevel(level).Int("round", report.Round).Int("job", r.job).Str("reason", r.text).Msg(message)
 		}
 		said[r] = true
 	}
@@ -242,6 +243,10 @@ func (j *journal) remarks(report bridge.Report) {
 	}
 	for _, note := range report.Notes {
 		say("note", remark{note.Job, note.Text})
+	}
+	level = zerolog.WarnLevel
+	for _, found := range report.Contradicting {
+		say("contradicts its profile", remark{found.Job, found.String() + " until it ends"})
 	}
 	j.said = said
 }

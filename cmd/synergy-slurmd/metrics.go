@@ -28,6 +28,7 @@ type metrics struct {
 	ahead     prometheus.Gauge
 	jobs      *prometheus.GaugeVec
 	waiting   *prometheus.GaugeVec
+	liars     prometheus.Gauge
 	granted   amounts
 	fair      amounts
 	gain      prometheus.Gauge
@@ -123,6 +124,7 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 		Help: "Jobs with our word: granted, waiting, or left to Slurm (outside)."}, []string{"state"})
 	m.waiting = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs_waiting",
 		Help: "Waiting jobs by the reason why."}, []string{"reason"})
+	m.liars = gauge("synergy_jobs_contradicting", "Jobs that go without their profile because they ran far below what it claims.")
 	m.granted = amounts{
 		gauge("synergy_granted_gpus", "GPUs granted by the last plan."),
 		gauge("synergy_granted_cores", "Cores granted by the last plan."),
@@ -193,6 +195,7 @@ func (m *metrics) cluster(report bridge.Report, c tally) {
 		known += c.reasons[reason]
 	}
 	m.waiting.WithLabelValues(other).Set(float64(c.waiting - known))
+	m.liars.Set(float64(len(report.Contradicting)))
 	m.granted.set(c.given)
 	m.fair.set(c.fair)
 	m.gain.Set(c.gain)

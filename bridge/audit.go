@@ -1,0 +1,182 @@
+package bridge
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// Progress is how far a job says that it has come.
+type Progress struct {
+	Iterations int64     // since its first start
+	At         time.Time // by the clock of its node; zero: nothing was said
+}
+
+const (
+	progressWord = "synergy-progress"
+	maxEpoch     = 1 << 33 // seconds, the year 2242
+)
+
+var progressValue = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})@([1-9][0-9]{0,10})$`)
+
+// Reports says that a comment has the word by which a job tells how far it has come, with a value or without.
+func Reports(comment string) bool {
+	for word := range words(comment) {
+		if name, _, _ := strings.Cut(word, "="); name == progressWord {
+			return true
+		}
+	}
+	return false
+}
+
+// ParseProgress reads what a comment says about how far the job has come: nothing where the word is missing, or stands without a value to
+// announce reports. It is read apart from the other words, so that a slip in a training loop costs the report and not the profile.
+func ParseProgress(comment string) (Progress, error) {
+	if len(comment) > maxComment {
+		return Progress{}, nil // refused as a whole
+	}
+	for word := range words(comment) {
+		name, value, given := strings.Cut(word, "=")
+		if name != progressWord || !given {
+			continue
+		}
+		parts := progressValue.FindStringSubmatch(value)
+		if parts == nil {
+			return Progress{}, fmt.Errorf("%s=%.40q: ignored: want the iterations so far, @ and the seconds since the epoch", progressWord, value)
+		}
+		iterations, _ := strconv.ParseInt(parts[1], 10, 64) // as the pattern has it
+		at, _ := strconv.ParseInt(parts[2], 10, 64)
+		if at > maxEpoch {
+			return Progress{}, fmt.Errorf("%s=%.40q: ignored: want the seconds since the epoch after the @", progressWord, value)
+		}
+		return Progress{iterations, time.Unix(at, 0)}, nil
+	}
+	return Progress{}, nil
+}
+
+// Contradiction is what the audit found: a job that ran far below the speed that its profile claims for what the job held.
+type Contradiction struct {
+	Ran  float64 `json:"ran"`   // iterations a second
+	Said float64 `json:"said"`  // by the profile
+	CPUs int     `json:"cores"` // that the job held, all nodes together
+}
+
+func (c Contradiction) String() string {
+	return fmt.Sprintf("runs at %.2g iterations/s where its profile says %.2g with %d cores: gets the proportional share", c.Ran, c.Said, c.CPUs)
+}
+
+// credible keeps what a stamp says that nobody has measured out of sentences and sums.
+func (c *Contradiction) credible() bool {
+	return c.Ran >= 0 && c.Ran < c.Said && c.Said <= maxSpeed && c.CPUs > 0 && c.CPUs < 1<<20
+}
+
+// Audit is what is remembered of a job's reports: where the window under way began, and what was found.
+type Audit struct {
+	Run        time.Time      `json:"run,omitzero"` // the start of the run that the reports are of
+	Iterations int64          `json:"iterations,omitempty"`
+	At         time.Time      `json:"at,omitzero"`
+	Slow       int            `json:"slow,omitempty"`  // windows in a row that contradict the profile
+	Found      *Contradiction `json:"found,omitempty"` // holds until the job ends; never changed
+}
+
+// The rule, in docs/job-contract.md. It is meant to be hard to break by accident: another batch size, a slow disk or a validation between two
+// reports do not, a profile that promises a multiple of what comes does.
+const (
+	tooSlow    = 0.5              // of what the profile claims
+	windows    = 2                // in a row
+	enough     = 20               // iterations that the profile claims for a window: fewer tell nothing
+	maxSpeed   = 1e6              // iterations a second: nothing trains faster
+	aheadOfUs  = time.Minute      // by which the clock of a node may be
+	unexpected = "a report that " // begins what is said about one that is ignored
+)
+
+// audit compares what running jobs report with what their profiles claim. A job that is contradicted has no profile from this moment on.
+func (r *Runner) audit(s *scene) {
+	if r.Settings.Audit <= 0 {
+		return
+	}
+	for _, t := range s.tenants {
+		if t.doubt = ""; t.State != Running || !t.said.reports || t.profile == nil {
+			continue
+		}
+		if t.said.unclear != nil {
+			t.doubt = t.said.unclear.Error()
+			continue
+		}
+		t.doubt = t.record.Audit.hear(t, s.at, r.Settings.Audit)
+		if t.record.Audit.Found != nil {
+			t.distrust(t.record.Audit.Found)
+		}
+	}
+}
+
+// distrust takes a job's profile away.
+func (t *tenant) distrust(found *Contradiction) {
+	t.profile, t.note = nil, found.String()
+	if t.State == Running {
+		t.gain = t.gainNow()
+	}
+}
+
+// found is what an audit found about the job, in this daemon's life or, as its stamp says, in that of one whose ledger was lost.
+func (r *Runner) found(t *tenant, known Records) *Contradiction {
+	if r.Settings.Audit <= 0 {
+		return nil
+	}
+	if rec := known.Of(t.ID); rec != nil {
+		return rec.Audit.Found
+	}
+	return t.stamped().Found
+}
+
+// hear takes a report up, and says why it ignores one that cannot be.
+func (a *Audit) hear(t *tenant, now time.Time, least time.Duration) (doubt string) {
+	said := t.said.progress
+	if !a.Run.Equal(t.Started) {
+		*a = Audit{Run: t.Started} // another run, and maybe another size
+	}
+	switch {
+	case said.At.Before(t.Started): // of an earlier run, or nothing was said
+		return ""
+	case said.At.After(now.Add(aheadOfUs)):
+		return unexpected + "comes from the future is ignored"
+	case a.At.IsZero():
+		a.Iterations, a.At = said.Iterations, said.At
+		return ""
+	case said.Iterations < a.Iterations || said.At.Before(a.At):
+		return unexpected + "goes back is ignored: iterations are counted from the first start"
+	}
+	return a.weigh(said, t.claim(), t.Runs.PerNode.CPUs*len(t.Runs.Nodes), least)
+}
+
+// weigh ends the window when it is long enough to tell.
+func (a *Audit) weigh(said Progress, claim float64, cpus int, least time.Duration) (doubt string) {
+	took, done := said.At.Sub(a.At), said.Iterations-a.Iterations
+	if took < least || claim*took.Seconds() < enough {
+		return ""
+	}
+	ran := float64(done) / took.Seconds()
+	if ran > maxSpeed {
+		return unexpected + "tells of more iterations than can be is ignored"
+	}
+	a.Iterations, a.At = said.Iterations, said.At
+	switch {
+	case done == 0: // it did something else than train
+	case ran >= claim*tooSlow:
+		a.Slow = 0
+	default:
+		if a.Slow++; a.Slow >= windows {
+			a.Found = &Contradiction{Ran: ran, Said: min(claim, maxSpeed), CPUs: cpus}
+		}
+	}
+	return ""
+}
+
+// claim is how many iterations a second the profile promises for what the job holds.
+func (t *tenant) claim() float64 {
+	return t.profile.Rate(sensitivity.ShareOf(t.Runs.PerNode)) / float64(t.profile.Batch)
+}
