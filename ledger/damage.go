@@ -88,6 +88,7 @@ func checkPages(tx *bolt.Tx) (first error) {
 const (
 	markOffset = 16
 	mark       = 0xED0CDAED
+	metaFlag   = 4 // in that header, after the page's number
 )
 
 // resemblesLedger says whether the file at path was once written by bbolt: one of its meta pages has the mark. A file that
@@ -98,9 +99,12 @@ func resemblesLedger(path string) bool {
 	if err != nil {
 		return false
 	}
-	return marked(head) || len(bytes.Trim(head, "\x00")) == 0 ||
+	return marked(head) || len(bytes.Trim(head, "\x00")) == 0 || bytes.HasPrefix(firstHeader, head) ||
 		len(head) > os.Getpagesize() && marked(head[os.Getpagesize():])
 }
+
+// firstHeader is how every file of bbolt begins: page 0, a meta page. One that was cut before the mark has no more than that.
+var firstHeader = binary.NativeEndian.AppendUint32(append(binary.NativeEndian.AppendUint16(make([]byte, 8), metaFlag), make([]byte, 6)...), mark)
 
 func readHead(path string, length int) ([]byte, error) {
 	file, err := os.Open(path)

@@ -69,6 +69,15 @@ func TestATornLedgerIsRefusedOrWhole(t *testing.T) {
 	}
 }
 
+func TestALedgerThatWasCutAfterAFewBytesIsDamaged(t *testing.T) {
+	content := written(t)
+	for end := 1; end < 64; end++ {
+		if err := tried(t, content[:end]); !errors.Is(err, ledger.ErrCorrupt) {
+			t.Errorf("cut after %d bytes: %v", end, err)
+		}
+	}
+}
+
 func TestAPageOfGarbageNeverEndsTheProcess(t *testing.T) {
 	content := written(t)
 	refused := 0
