@@ -1,0 +1,47 @@
+package bridge
+
+import (
+	"context"
+	"time"
+)
+
+// pressing says that the lease of the step's job ends before this round does, or that nothing keeps the job from starting as it is.
+func (a *acting) pressing(s *step) bool {
+	return s.tenant.Begin.Before(a.now().Add(a.left() + a.Settings.StartTimeout))
+}
+
+// letWait says to the jobs that wait, and would not do so for long or not as their users asked for it, that they wait.
+func (a *acting) letWait(ctx context.Context) error {
+	return a.each(ctx, a.filter(func(s *step) bool {
+		return s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.pressing(s)
+	}), done, func(s *step) error {
+		if s.Verb == Release {
+			return a.write(ctx, s, releasing(s.tenant.record, a.report.Round, a.now()))
+		}
+		return a.write(ctx, s, a.leased(s))
+	})
+}
+
+// leased is the update that lets the step's job wait: its user's own request, and a lease.
+func (a *acting) leased(s *step) Update {
+	return a.waiting(s.tenant.record, a.report.Round, s.Why, s.tenant.note, a.now())
+}
+
+// tell tells jobs that wait so for as long as that, a few at a time.
+func (a *acting) tell(ctx context.Context, until time.Duration) error {
+	for len(a.untold) > 0 && a.Clock.Elapsed() < until {
+		few := a.untold[:min(max(1, a.Settings.Parallel), len(a.untold))]
+		a.untold = a.untold[len(few):]
+		if err := a.tellEach(ctx, few); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellAll tells what is left of them until the next round is due.
+func (a *acting) tellAll(ctx context.Context) error { return a.tellEach(ctx, a.untold) }
+
+func (a *acting) tellEach(ctx context.Context, steps []*step) error {
+	return a.each(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.leased(s)) })
+}

@@ -1,0 +1,117 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ask signals the victims, or stops those that have no checkpoint.
+func (a *acting) ask(ctx context.Context) error {
+	victims := a.filter(func(s *step) bool { return s.Verb == Preempt })
+	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
+	for _, s := range victims {
+		if s.stage == asked && s.tenant.record.Asked.IsZero() {
+			s.tenant.record.Asked = a.now()
+		}
+	}
+	return err
+}
+
+// askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived to
+// tell of it; one that has ended meanwhile has left.
+func (a *acting) askOne(ctx context.Context, s *step) error {
+	word := &s.tenant.said.word
+	if word.Saves && !s.tenant.record.Asked.IsZero() {
+		return nil
+	}
+	if err := a.before(ctx, s); err != nil {
+		return err
+	}
+	var err error
+	if word.Saves {
+		err = a.Slurm.Signal(ctx, s.Job, word.Signal)
+	} else {
+		err = a.Slurm.Requeue(ctx, s.Job)
+	}
+	if errors.Is(err, ErrNotRunning) || errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// before runs the hook before the job is asked. It may take half of what is left of the round, so that one that hangs leaves time
+// for all that does not depend on it.
+func (a *acting) before(ctx context.Context, s *step) error {
+	h := a.Settings.Hook
+	if h == nil {
+		return nil
+	}
+	if err := h.Before(ctx, *a.seenNow(s.Job), s.Why, a.left()/2); err != nil {
+		return fmt.Errorf("checkpoint hook: %w", err)
+	}
+	if a.left() <= 0 {
+		return errDue
+	}
+	return nil
+}
+
+// overstayed lists the victims that were asked and have not left within their grace.
+func (a *acting) overstayed() []*step {
+	return a.filter(func(s *step) bool {
+		word := &s.tenant.said.word
+		return s.stage == asked && word.Saves && a.seenNow(s.Job).State == Running &&
+			a.now().Sub(s.tenant.record.Asked) >= word.Grace
+	})
+}
+
+// departed lists the victims that run no more.
+func (a *acting) departed() []*step {
+	return a.filter(func(s *step) bool {
+		return (s.stage == asked || s.stage == forced) && a.seenNow(s.Job).State != Running
+	})
+}
+
+// closeAccount credits a victim's run up to its end.
+func (a *acting) closeAccount(s *step) {
+	j, there := a.find(s.Job)
+	if !there || j.State != Pending {
+		return
+	}
+	left := *s.tenant
+	left.Job = j
+	left.record.credit(&left, a.now())
+}
+
+// seeOff gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
+// still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing, and one
+// that somebody holds is left as it is.
+func (a *acting) seeOff(ctx context.Context, s *step) error {
+	j := *a.seenNow(s.Job)
+	if j.State == Pending {
+		err := a.write(ctx, s, a.leased(s))
+		if err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrNotPending) && !errors.Is(err, ErrHeld) {
+			return err
+		}
+	}
+	return nil
+}
+
+// after runs the hook for the victims that were seen off: once all of them have their leases, since Slurm's own penalty may be over
+// before a hook is.
+func (a *acting) after(ctx context.Context, gone []*step) error {
+	h := a.Settings.Hook
+	if h == nil {
+		return nil
+	}
+	off := slices.DeleteFunc(gone, func(s *step) bool { return s.stage != done })
+	return a.each(ctx, off, done, func(s *step) error {
+		j := *a.seenNow(s.Job)
+		j.ID, j.Runs = s.Job, s.tenant.Runs
+		if err := h.After(ctx, j, s.Why, a.left()/2); err != nil {
+			s.Error = fmt.Sprintf("checkpoint hook: %v", err) // to be told, but the job has left and has its lease
+		}
+		return nil
+	})
+}
