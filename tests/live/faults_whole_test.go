@@ -87,10 +87,16 @@ func (s *stage) closed(name string, begin, end func()) {
 		},
 		end: func() {
 			end()
-			s.c.MustExec("login", "root", "scontrol", "update", "nodename=n1", "state=resume")
+			s.c.WaitFor("the node is open again", s.resumed) // Slurm refuses while slurmd has not told it of all GPUs
 			s.starts(s.t, id)
 		},
 	})
+}
+
+// resumed resumes the node, and says whether that has come about.
+func (s *stage) resumed() bool {
+	_, _ = s.c.Exec("login", "root", "scontrol", "update", "nodename=n1", "state=resume")
+	return !s.c.isClosed("n1")
 }
 
 // gpus lets slurmd on n1 find these devices, and no others.
