@@ -116,7 +116,7 @@ func (a ailment) remedy() string {
 	case outranked:
 		return "nothing more is changed; when the other daemon is to go, stop that one"
 	case unkept:
-		return "make room on the ledger's disk, or mend it; nothing is started or stopped meanwhile"
+		return "make room on the ledger's disk, or mend it; a round whose intent cannot be written does nothing, one whose end cannot is told in the log alone"
 	case late:
 		return "the round took longer than the time between rounds: look at the phases in /metrics"
 	}
