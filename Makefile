@@ -13,7 +13,7 @@ LIVE_LEASE := 30
 
 include mk/*.mk
 
-.PHONY: help demo build test test-unit test-live lint bench bench-live fidelity fuzz clean
+.PHONY: help demo build test test-unit test-live test-live-rounds test-live-trust lint bench bench-live fidelity fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,9 +37,19 @@ lint: ## gofmt, go vet, staticcheck
 	go vet -tags live,bench,fidelity,faults ./...
 	go run $(STATICCHECK) ./...
 
-test-live: build ## the live suites on a cluster that is started and removed again
-	@tests/live/with-cluster.sh $(LIVE) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m \
+test-live: build ## the live suites on two clusters, side by side, that are started and removed again
+	@$(CLUSTER) image
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust
+
+# The live tests that mostly wait, for leases, daemons and Slurm's parts: what becomes of a cluster when something is away.
+TRUST := TestWithoutTheDaemon|TestARelease|TestACutNetwork|TestOfTwoDaemons|TestATicket|TestRoundsGoOn|TestKilled|TestManyShortJobs|TestUnderSystemd|TestTheUnit
+
+test-live-rounds: # all the others
+	@tests/live/with-cluster.sh $(LIVE) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 35m -skip '$(TRUST)' \
 		./tests/live ./bridge/slurmrest ./bridge/conformance
+
+test-live-trust:
+	@tests/live/with-cluster.sh $(LIVE)-trust $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 35m -run '$(TRUST)' ./tests/live
 
 bench: ## in-process benchmarks: Decide, decoding, Diff, simulations
 	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./sim/production ./sim/artifact ./sim/workload ./sim/trace

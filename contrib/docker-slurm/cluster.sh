@@ -166,11 +166,15 @@ TEXT
 
 # --- commands ----------------------------------------------------------------
 
-up() {
+image() {
     IMAGE=$(image_name)
+    have_image "$IMAGE" || build_image
+}
+
+up() {
+    image
     SETTINGS="$IMAGE nodes=$NODES/$PER_CONTAINER cpus=$NODE_CPUS memory=$NODE_MEMORY gpus=$NODE_GPUS lease=$LEASE token=$TOKEN_LIFESPAN age=$MIN_JOB_AGE clock=$FAKE_CLOCK"
     export IMAGE SETTINGS
-    have_image "$IMAGE" || build_image
     mkdir -p "$REPO/bin" "$REPO/etc"
     clear_the_way
     quietly "starting the containers" compose up -d --no-recreate
@@ -230,6 +234,7 @@ clean() {
 command=${1:-}
 shift || true
 case $command in
+image) image ;;
 up) up ;;
 down) down ;;
 status) status ;;
@@ -238,5 +243,5 @@ shell) shell ;;
 clean) clean ;;
 exec) run_in "$@" ;;
 rest-url) rest_url ;;
-*) die "usage: cluster.sh up|down|status|logs|shell|clean|exec ROLE USER COMMAND...|rest-url" ;;
+*) die "usage: cluster.sh image|up|down|status|logs|shell|clean|exec ROLE USER COMMAND...|rest-url" ;;
 esac
