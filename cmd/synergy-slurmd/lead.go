@@ -122,7 +122,7 @@ func (s *seat) note(err error) {
 	defer s.mu.Unlock()
 	leads := s.member.Leads()
 	behind, isBehind := s.member.Behind()
-	s.err = err
+	s.err = unheard(err)
 	s.show(leads)
 	switch {
 	case leads && !s.leads:
@@ -134,6 +134,14 @@ func (s *seat) note(err error) {
 		s.log.Info().AnErr("reason", err).Msg("standing by: slurm did not confirm the lead in time")
 	}
 	s.leads = leads
+}
+
+// unheard names a step that ran out of time for what it is: nothing was heard of Slurm. It is no round that took too long.
+func unheard(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, bridge.ErrUnreachable) {
+		return fmt.Errorf("%w: %w", err, bridge.ErrUnreachable)
+	}
+	return err
 }
 
 func (s *seat) lead() {

@@ -165,15 +165,16 @@ func TestADaemonWhoseLeadIsNotConfirmedFailsItsRoundsUntilItIs(t *testing.T) {
 	})
 }
 
-// cutting is a queue that cannot be reached at times.
+// cutting is a queue that cannot be reached at times, which is heard of in two ways.
 type cutting struct {
 	leader.Tickets
-	cut atomic.Bool
+	cut   atomic.Bool
+	asked atomic.Int64
 }
 
 func (c *cutting) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
 	if c.cut.Load() {
-		return nil, bridge.ErrUnreachable
+		return nil, []error{bridge.ErrUnreachable, context.DeadlineExceeded}[c.asked.Add(1)%2]
 	}
 	return c.Tickets.List(ctx, ids...)
 }
