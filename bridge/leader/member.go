@@ -54,8 +54,8 @@ type look struct {
 	known bool
 }
 
-// errLost is the end of a ticket by another hand.
-var errLost = errors.New("my ticket is gone")
+// ErrLost is the end of a ticket by another hand, or that Slurm does not list it any more.
+var ErrLost = errors.New("my ticket is gone")
 
 // trust is the part of the time to live for which a beat lets its sender believe that it leads. Others take it for dead after all of
 // it: what lies between is for clocks that run at different speeds, and for a write that is under way.
@@ -102,7 +102,7 @@ func (m *Member) doubt() {
 func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	began := m.Clock.Elapsed()
 	if err := m.step(ctx); err != nil {
-		if errors.Is(err, errLost) {
+		if errors.Is(err, ErrLost) {
 			m.forget()
 		}
 		return every(m.TTL) / 2, err
@@ -195,7 +195,7 @@ func (m *Member) take(ctx context.Context) (Ticket, []Ticket, error) {
 			return t, all, nil
 		}
 	}
-	return Ticket{}, nil, fmt.Errorf("ticket %d: %w", id, errLost)
+	return Ticket{}, nil, fmt.Errorf("ticket %d: %w", id, ErrLost)
 }
 
 // lineUp notes who must be gone before I lead. What was seen of them before is kept. Where the order is in doubt I go to the end:
@@ -294,7 +294,7 @@ func (m *Member) mineStill(found []Ticket) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("ticket %d: %w", m.mine.ID, errLost)
+	return fmt.Errorf("ticket %d: %w", m.mine.ID, ErrLost)
 }
 
 // settle drops those ahead of whom it is certain that they do not act any more. A ticket that has looked the same for a whole time
@@ -363,7 +363,7 @@ func (m *Member) beat(ctx context.Context) error {
 	err := m.Tickets.Beat(ctx, m.mine.ID, m.next(leads))
 	switch {
 	case errors.Is(err, bridge.ErrGone), errors.Is(err, bridge.ErrNotPending):
-		return fmt.Errorf("ticket %d: %w: %w", m.mine.ID, errLost, err)
+		return fmt.Errorf("ticket %d: %w: %w", m.mine.ID, ErrLost, err)
 	case err != nil:
 		return err
 	}

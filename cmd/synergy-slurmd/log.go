@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -83,6 +84,7 @@ const (
 	unkept      ailment = "unkept"
 	stopped     ailment = "stopped"
 	outranked   ailment = "outranked"
+	ticketless  ailment = "ticketless"
 )
 
 // diagnose names what ails a round. Failures of no known kind are told apart by their text.
@@ -92,6 +94,8 @@ func diagnose(err error) ailment {
 		return well
 	case errors.Is(err, errStopped):
 		return stopped
+	case errors.Is(err, leader.ErrLost):
+		return ticketless
 	case errors.Is(err, bridge.ErrNotLeader):
 		return outranked
 	case errors.Is(err, bridge.ErrUnreachable):
@@ -115,6 +119,8 @@ func (a ailment) remedy() string {
 		return "renew the token, and make the user an operator in slurmdbd"
 	case outranked:
 		return "nothing more is changed; when the other daemon is to go, stop that one"
+	case ticketless:
+		return "another ticket is taken; when that goes too, look who cancels jobs of the daemon's user, and whether slurmrestd lists any jobs"
 	case unkept:
 		return "make room on the ledger's disk, or mend it; a round whose intent cannot be written does nothing, one whose end cannot is told in the log alone"
 	case late:

@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -132,6 +133,18 @@ func TestADiskThatIsFullIsSaidOnce(t *testing.T) {
 		}
 	})
 	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "make room on the ledger's disk") {
+		t.Errorf("the log says\n%s", log)
+	}
+}
+
+// Each is about another ticket: one is taken after the other.
+func TestTicketsThatGoOneAfterTheOtherAreSaidOnce(t *testing.T) {
+	log := written(zerolog.InfoLevel, func(j *journal) {
+		for round := range 3 {
+			j.round(bridge.Report{}, time.Second, fmt.Errorf("ticket %d: %w", 40+round, leader.ErrLost))
+		}
+	})
+	if strings.Count(log, "\n") != 1 || !strings.Contains(log, "another ticket is taken") {
 		t.Errorf("the log says\n%s", log)
 	}
 }
