@@ -27,7 +27,7 @@ type killable struct {
 }
 
 func TestKilledAtRandomMomentsTheDaemonLosesNothing(t *testing.T) {
-	killAtRandom(t, 8, 24, func(*Daemon, *rand.Rand) string { return "left as it was" })
+	killAtRandom(t, 8, 60, func(*Daemon, *rand.Rand) string { return "left as it was" })
 }
 
 // killAtRandom kills the daemon at random moments of a workload in which many give way to others, and does something to its ledger each
