@@ -228,3 +228,33 @@ func TestATicketOutlivesARestartOfTheControllerAndIsReplacedWhenSomebodyCancelsI
 	})
 	t.Logf("its ticket was released; tickets %q", c.tickets())
 }
+
+// release says release on the twin's role, with a ledger that no daemon has, and returns its log.
+func (w twin) release() (said string, err error) {
+	w.c.t.Helper()
+	return w.c.Exec(w.role, "synergy", "sh", "-c", `cd "$1" && /opt/synergy/bin/synergy-slurmd release --config config.yaml --round "$2" --ledger ledger-release \
+  --slurmrestd http://slurmrestd:6820 --token-file /shared/synergy/token 2>&1`, "sh", w.dir, round.String())
+}
+
+func TestAReleaseFromAnotherHostNamesALivingLeaderAndFollowsALostOne(t *testing.T) {
+	c, login, backup := twins(t)
+	rounds(2)
+	backup.signal("TERM")
+	said, err := backup.release()
+	if err == nil || !strings.Contains(said, "login/") || !strings.Contains(said, "leads") {
+		t.Errorf("a release beside a living leader: %v: %s", err, said)
+	}
+	if strings.Contains(said, `"verb":"release"`) {
+		t.Errorf("it released something: %s", said)
+	}
+	c.docker("pause", c.container("login"))
+	began := time.Now()
+	said, err = backup.release()
+	if err != nil || strings.Count(said, `"verb":"release"`) == 0 {
+		t.Errorf("a release after a lost leader: %v: %s", err, said)
+	}
+	within(t, "the backlog of a lost leader is handed back", time.Since(began), 2)
+	mark := len(login.log())
+	c.revive("login")
+	login.said("round", mark) // the release has given its ticket back, so a daemon may take the jobs up again
+}
