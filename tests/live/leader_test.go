@@ -141,7 +141,8 @@ func TestOfTwoDaemonsOneActsAndTheOtherFollowsWithinTwoRounds(t *testing.T) {
 	}
 	t.Logf("done by the leader %d, by who stands by 0; tickets %q; %s", done(login.log()), c.tickets(), strings.TrimSpace(health))
 
-	t.Log("the leader's host stands still")
+	t.Log("the leader's host stands still, between two rounds: what one did before would be told after it wakes up")
+	login.said("round", len(login.log()))
 	mark, seen := len(login.log()), len(backup.log())
 	c.docker("pause", c.container("login"))
 	began := time.Now()
