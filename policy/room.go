@@ -387,17 +387,8 @@ func (b *board) fallBack(i int) {
 	if s.size == to.Size || b.stops <= 0 || !b.resizable(i) {
 		return
 	}
-	var plans []clearing
-	for _, n := range s.servers {
-		plan := clearing{server: n}
-		missing := to.Size.Minus(s.size).Minus(b.servers[n].open())
-		if !covered(missing) && !b.giveBack(&plan, missing, i) || overlap(plans, &plan) {
-			return
-		}
-		b.weigh(&plan)
-		plans = append(plans, plan)
-	}
-	if !b.affordable(plans, math.Inf(1), b.stops-1) {
+	plans, can := b.clearFor(i, to.Size)
+	if !can || !b.affordable(plans, math.Inf(1), b.stops-1) {
 		return
 	}
 	for k := range plans {
@@ -407,6 +398,21 @@ func (b *board) fallBack(i int) {
 	b.reseat(i, fresh, to)
 }
 
+// clearFor plans, on each server of running job i, how it gets to a size there from what is free or was lent. It says whether that can be.
+func (b *board) clearFor(i int, to gres.Vector) (plans []clearing, can bool) {
+	s := &b.seats[i]
+	for _, n := range s.servers {
+		plan := clearing{server: n}
+		missing := to.Minus(s.size).Minus(b.servers[n].open())
+		if !covered(missing) && !b.giveBack(&plan, missing, i) || overlap(plans, &plan) {
+			return nil, false
+		}
+		b.weigh(&plan)
+		plans = append(plans, plan)
+	}
+	return plans, true
+}
+
 // claim raises running job i, if it is slower than it is owed, to the least that keeps the promise, from what is free or was lent.
 func (b *board) claim(i int) {
 	s := &b.seats[i]
@@ -414,17 +420,8 @@ func (b *board) claim(i int) {
 		return
 	}
 	to := b.alloc.sizes(s.menu)[0]
-	var plans []clearing
-	for _, n := range s.servers {
-		plan := clearing{server: n}
-		missing := to.Size.Minus(s.size).Minus(b.servers[n].open())
-		if !covered(missing) && !b.giveBack(&plan, missing, i) || overlap(plans, &plan) {
-			return
-		}
-		b.weigh(&plan)
-		plans = append(plans, plan)
-	}
-	if net := b.netGain(i, to.Gain); net <= 0 || !b.affordable(plans, net, b.stops-1) {
+	plans, can := b.clearFor(i, to.Size)
+	if net := b.netGain(i, to.Gain); !can || net <= 0 || !b.affordable(plans, net, b.stops-1) {
 		return
 	}
 	for k := range plans {

@@ -91,19 +91,6 @@ func jobIDs(words []string) []JobID {
 	return ids
 }
 
-// Jobs is scontrol show job of all jobs, by key, as the controller's own host sees them.
-func (c *Cluster) Jobs() map[JobID]map[string]string {
-	c.t.Helper()
-	jobs := map[JobID]map[string]string{}
-	for line := range strings.Lines(c.MustExec("slurmctld", "root", "scontrol", "--oneliner", "show", "jobs")) {
-		job := fields(line)
-		if id, err := strconv.Atoi(job["JobId"]); err == nil {
-			jobs[JobID(id)] = job
-		}
-	}
-	return jobs
-}
-
 // mustWaitAsSubmitted holds that what waits is exactly what was submitted, and for how long it can be kept from starting.
 func (b *backlog) mustWaitAsSubmitted(most time.Duration) {
 	b.t.Helper()

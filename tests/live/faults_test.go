@@ -114,7 +114,7 @@ func (s *stage) try(f Fault) {
 	s.t.Run(f.name, func(t *testing.T) {
 		s.c.t, s.d.c.t = t, t
 		defer func() { s.c.t, s.d.c.t = s.t, s.t }()
-		before, said, asked := s.c.jobs(), len(s.d.Log()), s.p.Requests()
+		before, said, asked := s.c.Jobs(), len(s.d.Log()), s.p.Requests()
 		began := time.Now()
 		mended := false
 		defer func() {
@@ -238,7 +238,7 @@ func (s *stage) checkLog(t *testing.T, f Fault, lines []Line, lasted time.Durati
 // checkJobs: all are there, those that ran run on, and those that wait carry their user's request.
 func (s *stage) checkJobs(t *testing.T, f Fault, before map[JobID]map[string]string) {
 	t.Helper()
-	now := s.c.jobs()
+	now := s.c.Jobs()
 	for _, id := range s.running {
 		was, is := before[id], now[id]
 		switch {
@@ -307,19 +307,6 @@ func (s *stage) starts(t *testing.T, id JobID) {
 	}
 	_, _ = s.c.Exec("login", "root", "scancel", id.String())
 	s.c.WaitFor("the newcomer is gone", func() bool { return s.c.State(id) == "CANCELLED" })
-}
-
-// jobs is scontrol show job for all of them.
-func (c *Cluster) jobs() map[JobID]map[string]string {
-	c.t.Helper()
-	all := map[JobID]map[string]string{}
-	for text := range strings.Lines(c.MustExec("n1", "root", "scontrol", "--oneliner", "show", "jobs")) {
-		job := fields(text)
-		if id, err := strconv.Atoi(job["JobId"]); err == nil {
-			all[JobID(id)] = job
-		}
-	}
-	return all
 }
 
 // control is what docker does to a role's container, which need not run.

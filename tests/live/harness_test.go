@@ -122,6 +122,19 @@ func (c *Cluster) ShowJob(id JobID) map[string]string {
 	return fields(c.MustExec("login", "root", "scontrol", "show", "job", id.String()))
 }
 
+// Jobs is scontrol show job of all jobs, by key, asked on a node, since tests cut off or stop the other roles.
+func (c *Cluster) Jobs() map[JobID]map[string]string {
+	c.t.Helper()
+	jobs := map[JobID]map[string]string{}
+	for line := range strings.Lines(c.MustExec("n1", "root", "scontrol", "--oneliner", "show", "jobs")) {
+		job := fields(line)
+		if id, err := strconv.Atoi(job["JobId"]); err == nil {
+			jobs[JobID(id)] = job
+		}
+	}
+	return jobs
+}
+
 // ShowNode is scontrol show node, by key.
 func (c *Cluster) ShowNode(name string) map[string]string {
 	c.t.Helper()
