@@ -375,11 +375,7 @@ func TestADaemonThatIsKilledAndStartedAgainOnItsHostLeadsAtOnce(t *testing.T) {
 
 func TestADaemonThatTookOverAndIsKilledLeadsAgainAtOnce(t *testing.T) {
 	at(t, 2, func(t *testing.T, s *site) {
-		first, second := s.daemons[0], s.daemons[1]
-		first.start()
-		s.until(t, first, quick)
-		second.start()
-		s.pass(time.Minute)
+		first, second := s.settled(t)
 		first.die()
 		s.until(t, second, ttl*3/2+quick)
 		first.start() // its ticket was cancelled, and is still to be seen
@@ -390,13 +386,20 @@ func TestADaemonThatTookOverAndIsKilledLeadsAgainAtOnce(t *testing.T) {
 	})
 }
 
+// settled is a minute after two daemons started: the first leads, the second stands by.
+func (s *site) settled(t *testing.T) (first, second *daemon) {
+	t.Helper()
+	first, second = s.daemons[0], s.daemons[1]
+	first.start()
+	s.until(t, first, quick)
+	second.start()
+	s.pass(time.Minute)
+	return first, second
+}
+
 func TestADaemonThatLeavesIsSucceededAtOnce(t *testing.T) {
 	at(t, 2, func(t *testing.T, s *site) {
-		first, second := s.daemons[0], s.daemons[1]
-		first.start()
-		s.until(t, first, quick)
-		second.start()
-		s.pass(time.Minute)
+		first, second := s.settled(t)
 		member := first.member
 		first.die()
 		if err := member.Leave(t.Context()); err != nil {
@@ -415,11 +418,7 @@ func TestADaemonThatLeavesIsSucceededAtOnce(t *testing.T) {
 
 func TestALeaderThatWasStoppedAndFencedWritesNothingWhenItWakesUp(t *testing.T) {
 	at(t, 2, func(t *testing.T, s *site) {
-		first, second := s.daemons[0], s.daemons[1]
-		first.start()
-		s.until(t, first, quick)
-		second.start()
-		s.pass(time.Minute)
+		first, second := s.settled(t)
 		fence := leader.Fence{Slurm: s.slurm, Member: first.member}
 		first.pause()
 		s.until(t, second, 2*ttl)
@@ -438,11 +437,7 @@ func TestALeaderThatWasStoppedAndFencedWritesNothingWhenItWakesUp(t *testing.T) 
 
 func TestABeatIsWorthNothingToWhoHearsTooLateThatItCameThrough(t *testing.T) {
 	at(t, 2, func(t *testing.T, s *site) {
-		first, second := s.daemons[0], s.daemons[1]
-		first.start()
-		s.until(t, first, quick)
-		second.start()
-		s.pass(time.Minute)
+		first, second := s.settled(t)
 		first.mu.Lock()
 		first.stops = true
 		first.mu.Unlock()
