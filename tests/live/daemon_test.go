@@ -205,7 +205,7 @@ func (c *Cluster) Watch() (stop func() (samples int, breaches []string)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	// It goes on while slurmctld is away, and ends with its standard input.
 	const loop = `while scontrol --oneliner show nodes 2>/dev/null; read -rt 0.3; (($? > 128)); do :; done`
-	cmd := exec.CommandContext(ctx, "docker", "exec", "-i", "-u", "root", c.container("n1"), "bash", "-c", loop)
+	cmd := exec.CommandContext(ctx, "docker", "exec", "-i", "-u", "root", c.container(c.compute()), "bash", "-c", loop)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		c.t.Fatal(err)

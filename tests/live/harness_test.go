@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -281,6 +282,17 @@ func (c *Cluster) container(role string) string {
 		c.t.Fatalf("cluster %s has no running %s: make cluster-up PROJECT=%s", c.project, role, c.project)
 	}
 	return id
+}
+
+// compute is the role of the first node's container, which several nodes may share.
+func (c *Cluster) compute() string {
+	c.t.Helper()
+	roles := c.docker("ps", "--format", `{{.Label "com.docker.compose.service"}}`,
+		"--filter", "label=com.docker.compose.project="+c.project)
+	if slices.Contains(strings.Fields(roles), "nodes1") {
+		return "nodes1"
+	}
+	return "n1"
 }
 
 func (c *Cluster) docker(argv ...string) string {
