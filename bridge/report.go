@@ -23,6 +23,8 @@ type Report struct {
 	ClockStep  time.Duration `json:"clock_step_ns,omitempty"`
 	// Contradicting are the jobs that go without their profile because they were seen to run far below what it claims; ascending in ID.
 	Contradicting []Contradicting `json:"contradicting,omitempty"`
+	// Fallback says why the built-in planner decided this round in place of Settings.Planner; empty when it did not have to.
+	Fallback string `json:"fallback,omitempty"`
 	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it: this
 	// round starts from what is.
 	Interrupted *Intent `json:"interrupted,omitempty"`

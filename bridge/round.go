@@ -29,9 +29,17 @@ type Hook interface {
 	After(ctx context.Context, job Job, why string, within time.Duration) error
 }
 
+// Planner decides rounds in place of the one that is built in: a program of the site's own. It has until ctx ends, changes nothing in the
+// snapshot, and is asked about one round at a time. What it answers is checked like any plan; when it does not answer, or the plan
+// breaks a promise, the built-in one decides that round.
+type Planner interface {
+	Plan(ctx context.Context, round int, c policy.Cluster, p policy.Policy, a policy.Allocator) (policy.Plan, error)
+}
+
 // Settings may change between rounds, never during one.
 type Settings struct {
 	Partitions []string // the managed ones
+	Planner    Planner  // nil: the built-in one
 	Policy     policy.Policy
 	Allocator  policy.Allocator
 	Rules      policy.Rules
@@ -102,7 +110,7 @@ func (t *turn) run(ctx context.Context) error {
 	if err := t.observe(ctx, old); err != nil {
 		return err
 	}
-	if err := t.decide(); err != nil {
+	if err := t.decide(ctx); err != nil {
 		return err
 	}
 	if t.Settings.Shadow {
@@ -164,9 +172,11 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 const comesBack = "comes back to the queue again and again without being asked to leave, and is started less and less often: " +
 	"the requeue exit code is for a job that was asked to save"
 
-func (t *turn) decide() error {
+func (t *turn) decide(ctx context.Context) error {
 	t.report.Snapshot = t.snapshot(&t.scene)
-	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	if !t.consult(ctx) {
+		t.report.Plan = t.planner.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	}
 	t.phase("decide")
 	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
 		return fmt.Errorf("check the plan: %w", err)
@@ -175,6 +185,23 @@ func (t *turn) decide() error {
 	t.report.Steps = t.diff(&t.scene, t.report.Plan)
 	t.phase("diff")
 	return nil
+}
+
+// consult asks the site's own planner, where there is one. It says whether there is a plan that can be carried out.
+func (t *turn) consult(ctx context.Context) bool {
+	if t.Settings.Planner == nil {
+		return false
+	}
+	plan, err := t.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	if err == nil {
+		err = policy.Check(t.report.Snapshot, plan)
+	}
+	if err != nil {
+		t.report.Fallback = err.Error()
+		return false
+	}
+	t.report.Plan = plan
+	return true
 }
 
 // settle writes down what became of the round, also when acting ended with an error.

@@ -18,22 +18,47 @@ func Check(c Cluster, p Plan) error {
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		if i > 0 && d.Job < p.Decisions[i-1].Job {
-			k.breach("job %d: its decision comes after that of job %d", d.Job, p.Decisions[i-1].Job)
+			k.breach(Complete, "job %d: its decision comes after that of job %d", d.Job, p.Decisions[i-1].Job)
 		}
 		if j := k.take(d.Job); j != nil {
 			k.decision(j, d)
 		} else {
-			k.breach("job %d: decided twice, or not in the snapshot", d.Job)
+			k.breach(Complete, "job %d: decided twice, or not in the snapshot", d.Job)
 			k.void = append(k.void, i)
 		}
 	}
 	k.undecided()
 	k.capacities(p)
 	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
-		k.breach("%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
+		k.breach(Untouched, "%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
 	}
 	return errors.Join(k.breaches...)
 }
+
+// Promise is what a plan must keep, in a word.
+type Promise string
+
+// The promises.
+const (
+	Complete  Promise = "complete"  // one decision for each job, in order
+	Told      Promise = "told"      // who waits is told why
+	Whole     Promise = "whole"     // all the GPUs of a job together or none
+	Suited    Promise = "suited"    // only where and as the job can run
+	Untouched Promise = "untouched" // what must not be stopped goes on, and no more is stopped than the rules allow
+	Fair      Promise = "fair"      // nobody below the proportional share
+	Capacity  Promise = "capacity"  // no node gives away more than it has
+)
+
+// Promises are all of them.
+func Promises() []Promise { return []Promise{Complete, Told, Whole, Suited, Untouched, Fair, Capacity} }
+
+// Breach is one promise that a plan breaks. Check's error joins all of them.
+type Breach struct {
+	Promise Promise
+	what    string
+}
+
+func (b *Breach) Error() string { return b.what }
 
 // checker walks a plan once, and a second time where it gives away something that was not held before.
 type checker struct {
@@ -81,8 +106,8 @@ func (k *checker) node(name string) (int, bool) {
 	return n, known
 }
 
-func (k *checker) breach(format string, args ...any) {
-	k.breaches = append(k.breaches, fmt.Errorf(format, args...))
+func (k *checker) breach(promise Promise, format string, args ...any) {
+	k.breaches = append(k.breaches, &Breach{promise, fmt.Sprintf(format, args...)})
 }
 
 func (k *checker) decision(j *Job, d *Decision) {
@@ -126,7 +151,7 @@ func (k *checker) find(id int) (at int, known bool) {
 func (k *checker) undecided() {
 	for at, decided := range k.decided {
 		if !decided {
-			k.breach("job %d: no decision", k.job(at).ID)
+			k.breach(Complete, "job %d: no decision", k.job(at).ID)
 		}
 	}
 }
@@ -135,7 +160,7 @@ func (k *checker) undecided() {
 func (k *checker) disturb(j *Job) {
 	k.stopped++
 	if !j.mayStop(k.c) {
-		k.breach("job %d: stopped or changed, and must not be touched", j.ID)
+		k.breach(Untouched, "job %d: stopped or changed, and must not be touched", j.ID)
 	}
 }
 
@@ -146,30 +171,30 @@ func (j *Job) mayStop(c *Cluster) bool {
 
 func (k *checker) refusal(j *Job, d *Decision) {
 	if d.Why == "" || d.Reason == "" {
-		k.breach("job %d: waits without a reason", j.ID)
+		k.breach(Told, "job %d: waits without a reason", j.ID)
 	}
 }
 
 // grant checks a placement that is new, in whole or in part.
 func (k *checker) grant(j *Job, g *Placement) {
 	if j.Barred != "" {
-		k.breach("job %d: started, but %s", j.ID, j.Barred)
+		k.breach(Suited, "job %d: started, but %s", j.ID, j.Barred)
 	}
 	if len(g.Nodes) == 0 || g.PerNode.GPUs*len(g.Nodes) != j.GPUs {
-		k.breach("job %d: %d GPUs on each of %d nodes, want %d in all", j.ID, g.PerNode.GPUs, len(g.Nodes), j.GPUs)
+		k.breach(Whole, "job %d: %d GPUs on each of %d nodes, want %d in all", j.ID, g.PerNode.GPUs, len(g.Nodes), j.GPUs)
 	}
 	if j.Nodes > 0 && len(g.Nodes) != j.Nodes {
-		k.breach("job %d: %d nodes, want %d", j.ID, len(g.Nodes), j.Nodes)
+		k.breach(Whole, "job %d: %d nodes, want %d", j.ID, len(g.Nodes), j.Nodes)
 	}
 	if cores := g.PerNode.CPUs; cores < 1 || cores%max(1, j.Tasks) != 0 {
-		k.breach("job %d: %d cores cannot be divided over %d tasks", j.ID, cores, max(1, j.Tasks))
+		k.breach(Suited, "job %d: %d cores cannot be divided over %d tasks", j.ID, cores, max(1, j.Tasks))
 	}
 	if g.PerNode.Memory < 0 {
-		k.breach("job %d: %s of memory", j.ID, g.PerNode.Memory)
+		k.breach(Suited, "job %d: %s of memory", j.ID, g.PerNode.Memory)
 	}
 	for i, name := range g.Nodes {
 		if i > 0 && name <= g.Nodes[i-1] {
-			k.breach("job %d: nodes %s and %s are not in ascending order", j.ID, g.Nodes[i-1], name)
+			k.breach(Suited, "job %d: nodes %s and %s are not in ascending order", j.ID, g.Nodes[i-1], name)
 		}
 		k.grantOn(j, g, name)
 	}
@@ -178,16 +203,20 @@ func (k *checker) grant(j *Job, g *Placement) {
 func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	n, known := k.node(name)
 	if !known {
-		k.breach("job %d: node %s is not in the snapshot", j.ID, name)
+		k.breach(Suited, "job %d: node %s is not in the snapshot", j.ID, name)
 		return
 	}
 	k.tallies[n].changed = true
 	node := &k.c.Nodes[n]
 	if node.Closed != "" {
-		k.breach("job %d: node %s is closed: %s", j.ID, name, node.Closed)
+		k.breach(Suited, "job %d: node %s is closed: %s", j.ID, name, node.Closed)
 	}
 	if !suits(j, node) {
-		k.breach("job %d: node %s is not one that it asked for", j.ID, name)
+		k.breach(Suited, "job %d: node %s is not one that it asked for", j.ID, name)
+	}
+	if !g.PerNode.Fits(node.Total) || g.PerNode.GPUs < 0 { // what all grants come to might not be a number any more
+		k.breach(Capacity, "job %d: %s on node %s, which has %s", j.ID, g.PerNode, name, node.Total)
+		return
 	}
 	k.atLeastFair(j, g.PerNode, node)
 }
@@ -198,12 +227,12 @@ func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
 	fair := gres.Proportional(n.Total, size.GPUs)
 	if j.Profile == nil {
 		if !fair.Fits(size) {
-			k.breach("job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, fair)
+			k.breach(Fair, "job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, fair)
 		}
 		return
 	}
 	if gain := j.Profile.Gain(size, fair); gain < 1-rounding {
-		k.breach("job %d: %s on %s is %.3f of the proportional throughput", j.ID, size, n.Name, gain)
+		k.breach(Fair, "job %d: %s on %s is %.3f of the proportional throughput", j.ID, size, n.Name, gain)
 	}
 }
 
@@ -223,7 +252,7 @@ func (k *checker) capacities(p Plan) {
 	for n := range k.tallies {
 		t, node := &k.tallies[n], &k.c.Nodes[n]
 		if used := t.used.Plus(node.Foreign); t.changed && !used.Fits(node.Total) {
-			k.breach("node %s: %s given away, it has %s", node.Name, used, node.Total)
+			k.breach(Capacity, "node %s: %s given away, it has %s", node.Name, used, node.Total)
 		}
 	}
 }

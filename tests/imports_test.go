@@ -23,6 +23,8 @@ var inward = map[string][]string{
 	"sensitivity":         {"gres"},
 	"sensitivity/library": {"sensitivity"},
 	"policy":              {"gres", "sensitivity"},
+	"guest":               {},
+	"policy/plugin":       {"gres", "sensitivity", "policy", "guest"},
 	"bridge":              {"gres", "sensitivity", "policy"},
 	"bridge/leader":       {"bridge"},
 	"ledger":              {"bridge"},
@@ -60,6 +62,10 @@ var doors = map[string][]string{
 	"github.com/spf13/cobra":              {"cmd/synergy"},
 	"github.com/schollz/progressbar/v3":   {"cmd/synergy"},
 	"golang.org/x/sys":                    {"ledger", "sensitivity/library"},
+	"github.com/hashicorp/go-plugin":      {"guest"},
+	"github.com/hashicorp/go-hclog":       {"guest"},
+	"google.golang.org/grpc":              {"guest", "policy/plugin", "bridge/plugin"}, // and code that is generated
+	"google.golang.org/protobuf":          {"policy/plugin", "bridge/plugin"},
 }
 
 // source is one Go file that is built into the product.

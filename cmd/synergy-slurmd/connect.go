@@ -27,6 +27,7 @@ type connector struct {
 	metrics *metrics
 	seat    *seat // nil: there is no other daemon
 	bound   throttle
+	planner bridge.Planner // nil: the built-in one
 
 	mu     sync.Mutex        // rounds and the seat share the client
 	config Config            // by which the client is opened
@@ -40,12 +41,14 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 	if err != nil {
 		return nil, err
 	}
+	rules := settings(config, c.flags)
+	rules.Planner = c.planner
 	return &bridge.Runner{
 		Slurm:    c.seat.fence(client),
 		Ledger:   c.book,
 		Clock:    wall{},
 		Profiles: library.New(config.ProfileDirs...).Lookup,
-		Settings: settings(config, c.flags),
+		Settings: rules,
 		Last:     c.book.LastRound(),
 	}, nil
 }

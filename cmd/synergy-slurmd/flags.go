@@ -29,6 +29,10 @@ type flags struct {
 	scontrol   string
 	byToken    bool
 
+	planner      string
+	plannerSum   string
+	plannerLimit time.Duration
+
 	ledger    string
 	listen    string
 	stopPost  string // of release: the unit that was stopped
@@ -127,6 +131,10 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for the one thing that the REST API cannot do, requeue")
 	set.BoolVar(&f.byToken, "scontrol-by-token", false, "give scontrol the token too, on a host without munge")
 
+	set.StringVar(&f.planner, "planner-plugin", "", "`program` that plans rounds in place of the built-in planner, which stands in for it")
+	set.StringVar(&f.plannerSum, "planner-plugin-sha256", "", "its `checksum`: another program of that name is not started")
+	set.DurationVar(&f.plannerLimit, "planner-plugin-timeout", 0, "for one plan; 0 is a quarter of a round, 30s at most")
+
 	set.StringVar(&f.ledger, "ledger", "/var/lib/synergy/ledger", "`file` with attained service and the last reports; locked: one daemon has it at a time")
 	set.StringVar(&f.listen, "listen", "127.0.0.1:9817", "`address` for /metrics, /healthz and /round; empty for none")
 	set.StringVar(&f.logFormat, "log-format", logJSON, "json or console")
@@ -146,6 +154,12 @@ func (f *flags) check() error {
 	}
 	if _, _, err := net.SplitHostPort(f.listen); f.listen != "" && err != nil {
 		return fmt.Errorf("--listen %q: want an address and a port, as 127.0.0.1:9817, or nothing", f.listen)
+	}
+	if f.plannerLimit < 0 || f.plannerLimit >= f.round {
+		return fmt.Errorf("--planner-plugin-timeout %s: want less than a round of %s", f.plannerLimit, f.round)
+	}
+	if f.planner == "" && (f.plannerSum != "" || f.plannerLimit != 0) {
+		return errors.New("--planner-plugin-sha256 and --planner-plugin-timeout are of a plugin: name it with --planner-plugin")
 	}
 	if f.ledger == "" {
 		return errors.New("--ledger is empty: name a file, the daemon will make it")

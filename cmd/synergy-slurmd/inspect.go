@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
@@ -16,6 +17,9 @@ func inspect(out io.Writer, f flags, config Config) error {
 	fmt.Fprintf(out, "%s: %s, %s; rounds of %s, leases of %s, partitions %v\n",
 		f.config, config.Policy.Name, config.Allocator.Name, f.round, config.Lease, config.Partitions)
 	var problems []error
+	if f.planner != "" {
+		problems = append(problems, plugin.Inspect(f.planner, f.plannerSum))
+	}
 	for _, dir := range config.ProfileDirs {
 		good, err := inspectProfiles(dir)
 		fmt.Fprintf(out, "%s: %d profiles\n", dir, good)

@@ -122,7 +122,14 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	}
 	defer book.Close()
 	numbers := newMetrics(sizeOf(book), running())
-	slurm := &connector{flags: f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config}
+	adviser, err := newAdviser(f, log, numbers)
+	if err != nil {
+		return err
+	}
+	defer adviser.close()
+	slurm := &connector{
+		flags: f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config, planner: adviser.orNone(),
+	}
 	defer slurm.close()
 	d, err := newDaemon(f, config, log, numbers)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
 // metrics are what Prometheus reads (docs/metrics.md). No label carries a word of a user: their values come from the lists
@@ -40,6 +41,7 @@ type metrics struct {
 	reloads   *prometheus.CounterVec
 	reloadBad prometheus.Gauge
 	leader    prometheus.Gauge
+	plans     *prometheus.CounterVec // nil: the planner is the built-in one
 
 	calls bounded
 }
@@ -163,6 +165,19 @@ func (m *metrics) ofDaemon(with promauto.Factory, ledgerSize func() float64, ver
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_build_info", Help: "Always 1; what runs is in the labels.",
 		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}}, func() float64 { return 1 })
 }
+
+// ofPlanner registers what is counted of a planner plugin.
+func (m *metrics) ofPlanner(faults []plugin.Fault) {
+	m.plans = promauto.With(m.registry).NewCounterVec(prometheus.CounterOpts{Name: "synergy_planner_plugin_rounds_total",
+		Help: "Rounds by what became of the question to the planner plugin: done, or why the built-in planner stood in for it."}, []string{"outcome"})
+	m.plans.WithLabelValues(string(done))
+	for _, fault := range faults {
+		m.plans.WithLabelValues(string(fault))
+	}
+}
+
+// plan counts a question to the plugin.
+func (m *metrics) plan(outcome string) { m.plans.WithLabelValues(outcome).Inc() }
 
 // round counts one round. A failed one says nothing reliable about the cluster, but what it did, it did.
 func (m *metrics) round(report bridge.Report, took time.Duration, err error) {

@@ -75,13 +75,14 @@ It runs the planner of synergy-slurmd, which gives each job the cores and the me
 (Synergy, OSDI'22), against a Slurm in memory under a virtual clock: months of a cluster's life in seconds.`,
 		Example: `  synergy sim                          Proportional, Greedy and Tune on a small workload
   synergy sim --trace jobs.csv         a recorded workload, or a site's log
-  synergy trace inspect sacct.txt      what is in a log`,
+  synergy trace inspect sacct.txt      what is in a log
+  synergy plugin check ./mine          does a planner of your own keep the promises?`,
 		Version:       running(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand(), traceCommand())
+	root.AddCommand(simCommand(), traceCommand(), pluginCommand())
 	return root
 }
 

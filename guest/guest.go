@@ -1,0 +1,226 @@
+// Package guest runs a program of somebody else's beside the daemon and talks to it over gRPC: hashicorp/go-plugin, on a socket in a folder
+// that nobody else may enter. It proves what can be proved before the program is started (who may change the file, its checksum), tells
+// it nothing that it need not know (none of our environment), and sees to it that it ends with us. A guest that failed is ended, and
+// started again after a pause that doubles. What is said over the connection is the business of the packages that use this one.
+//
+// A guest runs as the daemon's user. What that user can read it can read: nothing here makes a program harmless that is not.
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+)
+
+// Kind is what a program is for. A program of another kind refuses to start.
+type Kind string
+
+// The kinds, in the words that host and program show each other.
+const (
+	Planner Kind = "planner"
+	Slurm   Kind = "slurm"
+)
+
+// Version is that of what is said over the connection, of all kinds together. A program that does not speak it is not used.
+const Version = 1
+
+// Cookie is the variable by which a program knows that it was started as a plugin; its value is the Kind.
+const Cookie = "SYNERGY_PLUGIN"
+
+// Program is what an administrator names.
+type Program struct {
+	Path   string // absolute
+	SHA256 string // 64 hexadecimal digits; empty: any content
+	Kind   Kind
+}
+
+// Errors that a caller may want to tell apart.
+var (
+	ErrResting = errors.New("the plugin failed and is not started again yet")
+	ErrStart   = errors.New("the plugin does not start")
+	ErrClosed  = errors.New("the plugin was ended")
+)
+
+// Limits on a guest's behaviour.
+const (
+	startLimit = 10 * time.Second // from its start to its first line
+	firstPause = time.Second      // after a failure; doubles with each one in a row
+	longest    = 10 * time.Minute
+)
+
+// Guest is a program under our care. Its methods may be called from several goroutines.
+type Guest struct {
+	program Program
+	said    *lines
+	now     func() time.Time
+
+	mu       sync.Mutex
+	process  *process // nil: none runs
+	failures int      // in a row
+	wake     time.Time
+	closed   bool
+}
+
+// New is a guest that has not been started. Each line that it writes to its standard error is told to said, cut where it is long; nil: to
+// nobody.
+func New(program Program, said func(line string)) *Guest {
+	return &Guest{program: program, said: &lines{tell: said}, now: time.Now}
+}
+
+// Conn is the connection to the running program, which is started if none runs. ErrResting: it failed, and it is too soon.
+func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closed:
+		return nil, ErrClosed
+	case g.process != nil && !g.process.client.Exited():
+		return g.process.conn, nil
+	case g.process != nil:
+		err := fmt.Errorf("%w by itself: %s", errEnded, g.said.last())
+		g.dismiss()
+		return nil, err
+	case g.now().Before(g.wake):
+		return nil, fmt.Errorf("%w: in %s", ErrResting, g.wake.Sub(g.now()).Round(time.Second))
+	}
+	p, err := g.start(ctx)
+	if err != nil {
+		g.dismiss()
+		return nil, err
+	}
+	g.process = p
+	return p.conn, nil
+}
+
+var errEnded = errors.New("the plugin ended")
+
+// Well says that the program did what was asked of it.
+func (g *Guest) Well() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failures = 0
+}
+
+// Dismiss ends a program that did not do what was asked of it. The next one is started after a pause.
+func (g *Guest) Dismiss() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dismiss()
+}
+
+func (g *Guest) dismiss() {
+	if g.process != nil {
+		g.process.end()
+		g.process = nil
+	}
+	g.wake = g.now().Add(min(longest, firstPause<<min(g.failures, 20)))
+	g.failures++
+}
+
+// Renew ends the program, so that the next one is started when it is wanted, without a pause.
+func (g *Guest) Renew() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.process != nil {
+		g.process.end()
+		g.process = nil
+	}
+	g.wake, g.failures = time.Time{}, 0
+}
+
+// LastWords is the end of what the program wrote to its standard error, in one line.
+func (g *Guest) LastWords() string { return g.said.last() }
+
+// Close ends the program for good.
+func (g *Guest) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	if g.process != nil {
+		g.process.end()
+		g.process = nil
+	}
+}
+
+func (g *Guest) start(ctx context.Context) (*process, error) {
+	limit := startLimit
+	if due, bounded := ctx.Deadline(); bounded {
+		limit = min(limit, time.Until(due))
+	}
+	if limit <= 0 {
+		return nil, context.DeadlineExceeded
+	}
+	if err := g.program.inspect(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	g.said.forget()
+	p, err := launch(g.program, limit, g.said)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: %s", ErrStart, oneLine(err), g.said.last())
+	}
+	return p, nil
+}
+
+// oneLine folds what the library says, which is a paragraph now and then.
+func oneLine(err error) error { return folded{err} }
+
+type folded struct{ error }
+
+func (f folded) Error() string { return strings.Join(strings.Fields(f.error.Error()), " ") }
+func (f folded) Unwrap() error { return f.error }
+
+// connection is all that go-plugin need know of our protocols.
+type connection struct {
+	goplugin.NetRPCUnsupportedPlugin
+	register func(grpc.ServiceRegistrar)
+}
+
+func (c connection) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
+	c.register(server)
+	return nil
+}
+
+func (connection) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return conn, nil
+}
+
+func handshake(kind Kind) goplugin.HandshakeConfig {
+	return goplugin.HandshakeConfig{ProtocolVersion: Version, MagicCookieKey: Cookie, MagicCookieValue: string(kind)}
+}
+
+// MaxMessage bounds what a program may send at once: a plan for 100,000 jobs is a tenth of it.
+const MaxMessage = 256 << 20
+
+// Serve makes this process a plugin of that kind. It returns when the host is gone, or when the process was not started as one.
+func Serve(kind Kind, register func(grpc.ServiceRegistrar)) {
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig: handshake(kind),
+		Plugins:         goplugin.PluginSet{string(kind): connection{register: register}},
+		Logger:          hclog.NewNullLogger(),
+		GRPCServer: func(options []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(options, grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage))...)
+		},
+	})
+}
+
+// within says whether a socket lies in the folder that was made for it.
+func within(address net.Addr, folder string) error {
+	if address.Network() != "unix" || filepath.Dir(filepath.Clean(address.String())) != filepath.Clean(folder) {
+		return fmt.Errorf("it listens on %s %s: want a unix socket in the folder that %s names", address.Network(), address, goplugin.EnvUnixSocketDir)
+	}
+	info, err := os.Lstat(address.String())
+	if err == nil && info.Mode().Type() != os.ModeSocket {
+		err = fmt.Errorf("%s is no socket", address)
+	}
+	return err
+}

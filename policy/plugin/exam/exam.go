@@ -1,0 +1,226 @@
+// Package exam puts a planner to the test, whoever wrote it: random snapshots go in, and each plan is held to the promises. It knows
+// nothing of how a planner is reached.
+package exam
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// Planner answers a question. Restart makes it forget whatever it knows.
+type Planner interface {
+	Ask(ctx context.Context, round int, c policy.Cluster, p policy.Policy, a policy.Allocator) (policy.Plan, error)
+	Restart()
+}
+
+// Paper is what is asked.
+type Paper struct {
+	Seed      uint64
+	Snapshots int
+	Within    time.Duration // for one plan
+	Policy    policy.Policy
+	Allocator policy.Allocator
+}
+
+// Line is the verdict on one promise.
+type Line struct {
+	Promise string
+	Means   string
+	Asked   int
+	Failed  int
+	First   string          // of the failures, with the snapshot's number; empty: none
+	Cluster *policy.Cluster // on which it failed first
+}
+
+// Verdict is the outcome.
+type Verdict struct {
+	Lines   []Line
+	Slowest time.Duration
+	Mean    time.Duration
+	Jobs    int // of the largest snapshot
+}
+
+// Passed says that every promise was kept.
+func (v Verdict) Passed() bool {
+	for _, l := range v.Lines {
+		if l.Failed > 0 || l.Asked == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// The promises beside those of policy.Check.
+const (
+	answers       = "answers"
+	inTime        = "in time"
+	deterministic = "deterministic"
+)
+
+var meanings = map[string]string{
+	answers:                  "every snapshot gets a plan that can be read",
+	inTime:                   "and gets it in time",
+	string(policy.Complete):  "one decision for each job, ascending in ID",
+	string(policy.Told):      "who waits is told why",
+	string(policy.Whole):     "a job's GPUs all together, or none of them",
+	string(policy.Suited):    "only where and as a job can run",
+	string(policy.Untouched): "what must not be stopped goes on",
+	string(policy.Fair):      "nobody below the proportional share",
+	string(policy.Capacity):  "no node gives away more than it has",
+	deterministic:            "the same snapshot gets the same plan, after a restart too",
+}
+
+// again is every how many snapshots a planner is asked anew, and apart after how many it is restarted for that.
+const (
+	again = 5
+	apart = 25
+)
+
+// Hold holds the exam. The error is ctx's.
+func Hold(ctx context.Context, planner Planner, paper Paper) (Verdict, error) {
+	h := newHearing(planner, paper)
+	for n := range paper.Snapshots {
+		if err := h.ask(ctx, n); err != nil {
+			return h.verdict, err
+		}
+	}
+	h.verdict.Mean = h.sum / time.Duration(max(1, paper.Snapshots))
+	return h.verdict, nil
+}
+
+// hearing is an exam under way.
+type hearing struct {
+	planner Planner
+	paper   Paper
+	verdict Verdict
+	lines   map[string]*Line
+	sum     time.Duration
+}
+
+func newHearing(planner Planner, paper Paper) *hearing {
+	order := []string{answers, inTime}
+	for _, p := range policy.Promises() {
+		order = append(order, string(p))
+	}
+	order = append(order, deterministic)
+	h := &hearing{planner: planner, paper: paper, lines: map[string]*Line{}}
+	h.verdict.Lines = make([]Line, len(order))
+	for i, name := range order {
+		h.verdict.Lines[i] = Line{Promise: name, Means: meanings[name]}
+		h.lines[name] = &h.verdict.Lines[i]
+	}
+	return h
+}
+
+func (h *hearing) ask(ctx context.Context, n int) error {
+	c := Snapshot(h.paper.Seed, n)
+	h.verdict.Jobs = max(h.verdict.Jobs, len(c.Jobs))
+	began := time.Now()
+	plan, err := h.planner.Ask(ctx, n+1, c, h.paper.Policy, h.paper.Allocator)
+	took := time.Since(began)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	h.sum += took
+	h.verdict.Slowest = max(h.verdict.Slowest, took)
+	h.mark(answers, n, &c, err)
+	if err != nil {
+		h.planner.Restart()
+		return nil
+	}
+	h.mark(inTime, n, &c, tooLate(took, h.paper.Within))
+	h.promises(n, &c, plan)
+	if n%again == 0 {
+		return h.repeat(ctx, n, &c, plan)
+	}
+	return nil
+}
+
+func tooLate(took, within time.Duration) error {
+	if took <= within {
+		return nil
+	}
+	return fmt.Errorf("took %s, and %s is allowed", took.Round(time.Millisecond), within)
+}
+
+// promises marks each promise, with the first breach of it.
+func (h *hearing) promises(n int, c *policy.Cluster, plan policy.Plan) {
+	first := map[policy.Promise]error{}
+	for _, breach := range breaches(policy.Check(*c, plan)) {
+		if first[breach.Promise] == nil {
+			first[breach.Promise] = breach
+		}
+	}
+	for _, p := range policy.Promises() {
+		h.mark(string(p), n, c, first[p])
+	}
+}
+
+func breaches(err error) []*policy.Breach {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return nil
+	}
+	var list []*policy.Breach
+	for _, e := range joined.Unwrap() {
+		var b *policy.Breach
+		if errors.As(e, &b) {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// repeat asks once more, and now and then somebody who has never seen anything before.
+func (h *hearing) repeat(ctx context.Context, n int, c *policy.Cluster, plan policy.Plan) error {
+	if n%apart == 0 {
+		h.planner.Restart()
+	}
+	second, err := h.planner.Ask(ctx, n+1, *c, h.paper.Policy, h.paper.Allocator)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err == nil {
+		err = differ(plan, second)
+	}
+	h.mark(deterministic, n, c, err)
+	return nil
+}
+
+func differ(a, b policy.Plan) error {
+	for i := range max(len(a.Decisions), len(b.Decisions)) {
+		if i >= len(a.Decisions) || i >= len(b.Decisions) {
+			return fmt.Errorf("%d decisions at first, then %d", len(a.Decisions), len(b.Decisions))
+		}
+		x, y := text(a.Decisions[i]), text(b.Decisions[i])
+		if !bytes.Equal(x, y) {
+			return fmt.Errorf("job %d: %s at first, then %s", a.Decisions[i].Job, x, y)
+		}
+	}
+	return nil
+}
+
+func text(d policy.Decision) []byte {
+	out, err := json.Marshal(d)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return out
+}
+
+func (h *hearing) mark(promise string, n int, c *policy.Cluster, err error) {
+	l := h.lines[promise]
+	l.Asked++
+	if err == nil {
+		return
+	}
+	if l.Failed++; l.Failed == 1 {
+		l.First, l.Cluster = fmt.Sprintf("snapshot %d: %v", n, err), c
+	}
+}

@@ -1,0 +1,157 @@
+package exam
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// Snapshot draws cluster number n of a seed: the same one whenever and wherever it is drawn. It has what a site has: servers of several
+// kinds, drained ones, foreign jobs, gangs, jobs with and without profile, lengths, checkpoints and constraints, waiting and running.
+// Small ones come first, since their breaches are easy to read.
+func Snapshot(seed uint64, n int) policy.Cluster {
+	d := &draw{rand.New(rand.NewPCG(seed, uint64(n)))}
+	nodes, jobs := 1+d.IntN(3+min(n/4, 60)), 1+d.IntN(4+min(n, 400))
+	c := policy.Cluster{Now: epoch, Rules: d.rules()}
+	for i := range nodes {
+		c.Nodes = append(c.Nodes, d.node(i))
+	}
+	profiles, free := d.profiles(), map[string]gres.Vector{}
+	for _, n := range c.Nodes {
+		free[n.Name] = n.Total.Minus(n.Foreign)
+	}
+	for id := 1; id <= jobs; id++ {
+		j := d.job(id, profiles)
+		if d.once(2) {
+			d.run(&j, c.Nodes, free)
+		}
+		c.Jobs = append(c.Jobs, j)
+	}
+	return c
+}
+
+var epoch = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// draw is a source of chance.
+type draw struct{ *rand.Rand }
+
+// once is true once in n times.
+func (d *draw) once(n int) bool { return d.IntN(n) == 0 }
+
+func one[T any](d *draw, of ...T) T { return of[d.IntN(len(of))] }
+
+func (d *draw) rules() policy.Rules {
+	return policy.Rules{
+		MinRun:         one(d, 0, 10*time.Minute),
+		MaxPreemptions: one(d, 0, 1, 3, 20),
+		MaxRestarts:    one(d, 0, 0, 2, 50),
+		Patience:       one(d, 0, time.Minute, 100*time.Hour),
+	}
+}
+
+func (d *draw) node(i int) policy.Node {
+	n := one(d,
+		policy.Node{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}},
+		policy.Node{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, GPUType: "v100"},
+		policy.Node{Total: gres.Vector{GPUs: 4, CPUs: 20, Memory: 400 * gres.Gigabyte}, GPUType: "a100", Features: []string{"ib"}},
+		policy.Node{Total: gres.Vector{GPUs: 6, CPUs: 25, Memory: 333 * gres.Gigabyte}, Features: []string{"ib", "nvme"}},
+		policy.Node{Total: gres.Vector{CPUs: 32, Memory: 128 * gres.Gigabyte}},
+	)
+	n.Name = fmt.Sprintf("n%03d", i)
+	switch d.IntN(8) {
+	case 0:
+		n.Closed = "drained: a fan"
+	case 1:
+		n.Foreign = gres.Vector{
+			GPUs: d.IntN(n.Total.GPUs + 1), CPUs: d.IntN(n.Total.CPUs + 1), Memory: gres.Memory(d.Int64N(int64(n.Total.Memory) + 1)),
+		}
+	}
+	return n
+}
+
+// profiles draws models of which some need many cores, some much memory, and some neither.
+func (d *draw) profiles() []*sensitivity.Profile {
+	list := []*sensitivity.Profile{nil}
+	for i := range 6 {
+		p := &sensitivity.Profile{
+			Version: sensitivity.Version, Model: fmt.Sprintf("model-%d", i), Task: "image", GPUType: "v100", Batch: 1 + d.IntN(256),
+			CoresPerGPU: []float64{1, 3, 6, 9, 12, 24}, MemoryPerGPU: []gres.Memory{20000, 62500, 125000, 250000},
+			CheckpointSeconds: float64(d.IntN(60)), StartSeconds: float64(d.IntN(120)),
+		}
+		cores, memory, full := 1+23*d.Float64(), 20000+180000*d.Float64(), 50+1000*d.Float64()
+		for _, c := range p.CoresPerGPU {
+			var row []float64
+			for _, m := range p.MemoryPerGPU {
+				row = append(row, full*min(1, c/cores)*(0.5+0.5*min(1, float64(m)/memory)))
+			}
+			p.Throughput = append(p.Throughput, row)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+func (d *draw) job(id int, profiles []*sensitivity.Profile) policy.Job {
+	j := policy.Job{
+		ID: 10*id + d.IntN(10), Name: one(d, "train", "", "sweep \u2603"), User: one(d, "ann", "bob", "cem"),
+		Arrival: epoch.Add(-time.Duration(d.IntN(200)) * time.Minute),
+		GPUs:    one(d, 1, 1, 1, 2, 2, 4, 8, 16), Tasks: one(d, 0, 1, 1, 2, 4), Nodes: one(d, 0, 0, 0, 1, 2),
+		Profile: one(d, profiles...), Saves: !d.once(4), Restarts: d.IntN(3),
+		Attained: float64(d.IntN(100)) * 900, Done: time.Duration(d.IntN(300)) * time.Minute,
+		Length: one(d, 0, time.Hour, 10*time.Hour), Restart: one(d, 30*time.Second, 5*time.Minute),
+	}
+	if j.Profile != nil {
+		j.ProfileName = j.Profile.Model + ".json"
+	}
+	switch d.IntN(16) {
+	case 0:
+		j.GPUType = one(d, "a100", "v100", "h100")
+	case 1:
+		j.Features = []string{"ib"}
+	case 2:
+		j.Only = []string{"n000", "n002"}
+	case 3:
+		j.Except = []string{"n001"}
+	case 4:
+		j.Barred = "it depends on job 7"
+	case 5:
+		j.Profile, j.ProfileName, j.Owed = nil, "", true
+	}
+	return j
+}
+
+// run seats the job where its proportional share, or a little more, is free.
+func (d *draw) run(j *policy.Job, nodes []policy.Node, free map[string]gres.Vector) {
+	width := max(1, j.Nodes, (j.GPUs+7)/8)
+	if j.Barred != "" || j.GPUs%width != 0 {
+		return
+	}
+	kind := nodes[d.IntN(len(nodes))].Total
+	if kind.GPUs == 0 {
+		return
+	}
+	size := gres.Proportional(kind, j.GPUs/width)
+	size.CPUs += (size.CPUs%max(1, j.Tasks) + d.IntN(2)) * max(1, j.Tasks)
+	size.CPUs -= size.CPUs % max(1, j.Tasks)
+	var on []string
+	for i := range nodes {
+		if nodes[i].Total == kind && nodes[i].Closed == "" && size.Fits(free[nodes[i].Name]) && len(on) < width {
+			on = append(on, nodes[i].Name)
+		}
+	}
+	if len(on) < width || size.CPUs < 1 {
+		return
+	}
+	for _, name := range on {
+		free[name] = free[name].Minus(size)
+	}
+	slices.Sort(on)
+	j.Running = &policy.Placement{Nodes: on, PerNode: size}
+	j.Started = epoch.Add(-time.Duration(d.IntN(120)) * time.Minute)
+	j.Fixed = !j.Saves && d.once(2)
+}

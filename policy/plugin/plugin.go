@@ -1,0 +1,144 @@
+// Package plugin lets a program of somebody else's plan rounds: once a round a snapshot goes out to it and a plan comes back, within a
+// deadline. It is for both sides, the daemon that asks (Planner) and a program in Go that answers (Serve); plannerpb/planner.proto is the protocol,
+// for programs in any language.
+//
+// A plan that comes back is trusted no more than any other: policy.Check has the last word. A program that is late, dead, of the wrong version or
+// wrong costs one round, which the caller plans by itself, and is started again after a pause.
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/synergy-slurmd/synergy-slurmd/guest"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
+)
+
+// Fault is in one word why a plugin did not plan a round.
+type Fault string
+
+// The faults.
+const (
+	Absent  Fault = "absent"  // it did not start, or of another version, or with another checksum
+	Resting Fault = "resting" // it failed before, and its pause is not over
+	Late    Fault = "late"    // it did not answer in time
+	Ended   Fault = "ended"   // it died
+	Refused Fault = "refused" // it answered with an error
+	Invalid Fault = "invalid" // it answered with a plan that cannot be used
+)
+
+// Faults are all of them, for counting.
+func Faults() []Fault { return []Fault{Absent, Resting, Late, Ended, Refused, Invalid} }
+
+// Failure is why a plugin did not plan a round.
+type Failure struct {
+	Fault Fault
+	cause error
+}
+
+func (f *Failure) Error() string { return fmt.Sprintf("planner plugin: %s: %v", f.Fault, f.cause) }
+func (f *Failure) Unwrap() error { return f.cause }
+
+// Planner asks a plugin. Its methods are for one goroutine at a time, but for Close.
+type Planner struct {
+	guest *guest.Guest
+	limit time.Duration
+}
+
+// New is a planner that has not started its program yet. An answer may take limit at most, the start of the program included. Lines
+// that it writes to its standard error are told to said; nil: to nobody.
+func New(path, sha256 string, limit time.Duration, said func(line string)) (*Planner, error) {
+	program, err := inspected(path, sha256)
+	if err != nil {
+		return nil, err
+	}
+	return &Planner{guest.New(program, said), limit}, nil
+}
+
+// Inspect says what is wrong with a program before it is started.
+func Inspect(path, sha256 string) error {
+	_, err := inspected(path, sha256)
+	return err
+}
+
+func inspected(path, sha256 string) (guest.Program, error) {
+	program := guest.Program{Path: path, SHA256: sha256, Kind: guest.Planner}
+	if err := program.Check(); err != nil {
+		return program, fmt.Errorf("planner plugin: %w", err)
+	}
+	return program, nil
+}
+
+// Close ends the program.
+func (p *Planner) Close() { p.guest.Close() }
+
+// Restart ends the program, so that the next question is put to a new one at once.
+func (p *Planner) Restart() { p.guest.Renew() }
+
+// Plan asks for a plan of this round that keeps all promises. The error is a *Failure, after which the program has been ended, unless ctx
+// itself has. The cluster is not changed.
+func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who policy.Policy, how policy.Allocator) (policy.Plan, error) {
+	plan, err := p.Ask(ctx, round, c, who, how)
+	if err == nil {
+		if err = policy.Check(c, plan); err != nil {
+			err = &Failure{Invalid, err}
+		}
+	}
+	var failure *Failure
+	if err == nil {
+		p.guest.Well()
+	} else if errors.As(err, &failure) && failure.Fault != Absent && failure.Fault != Resting {
+		p.guest.Dismiss()
+	}
+	return plan, err
+}
+
+// Ask is Plan without a look at the promises: what comes back can be shown and reckoned with, and no more is known of it. The program
+// goes on whatever it answered.
+func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who policy.Policy, how policy.Allocator) (policy.Plan, error) {
+	within, cancel := context.WithTimeout(ctx, p.limit)
+	defer cancel()
+	conn, err := p.guest.Conn(within)
+	switch {
+	case errors.Is(err, guest.ErrResting):
+		return policy.Plan{}, &Failure{Resting, err}
+	case err != nil:
+		return policy.Plan{}, &Failure{Absent, err}
+	}
+	request := &plannerpb.PlanRequest{Round: int64(round), Policy: who.Name, Allocator: how.Name, Cluster: clusterOut(&c)}
+	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, request)
+	if err != nil && ctx.Err() != nil {
+		return policy.Plan{}, ctx.Err()
+	}
+	if err != nil {
+		return policy.Plan{}, p.failure(err)
+	}
+	plan, err := planIn(&c, answer)
+	if err != nil {
+		return policy.Plan{}, &Failure{Invalid, err}
+	}
+	return plan, nil
+}
+
+// failure names what gRPC says.
+func (p *Planner) failure(err error) *Failure {
+	said := status.Convert(err)
+	switch said.Code() {
+	case codes.DeadlineExceeded, codes.Canceled:
+		return &Failure{Late, fmt.Errorf("no plan within %s", p.limit)}
+	case codes.Unavailable:
+		return &Failure{Ended, fmt.Errorf("it died: %s", p.guest.LastWords())}
+	case codes.Unimplemented:
+		return &Failure{Refused, errors.New("it serves no synergy.planner.v1.Planner")}
+	}
+	return &Failure{Refused, errors.New(oneLine(said.Message()))}
+}
+
+// oneLine keeps what a program says of itself short and printable.
+func oneLine(text string) string { return fmt.Sprintf("%.300q", text) }

@@ -1,0 +1,352 @@
+package plugin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/exam"
+)
+
+// TestMain is also the plugins that do wrong: a test copies its own program and has it behave as its name says.
+func TestMain(m *testing.M) {
+	if behave, known := misbehaviours[filepath.Base(os.Args[0])]; known {
+		behave()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// Snapshot and plan of the misbehaviours.
+func always(plan func(c policy.Cluster) policy.Plan) func() {
+	return func() {
+		plugin.Serve(func(_ context.Context, r plugin.Round) (policy.Plan, error) { return plan(r.Cluster), nil })
+	}
+}
+
+var misbehaviours = map[string]func(){
+	"good": func() { plugin.Serve(plugin.Configured()) },
+	"late": func() {
+		plugin.Serve(func(ctx context.Context, _ plugin.Round) (policy.Plan, error) {
+			time.Sleep(time.Hour)
+			return policy.Plan{}, nil
+		})
+	},
+	"dies": func() {
+		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) {
+			fmt.Fprintln(os.Stderr, "out of ideas")
+			time.Sleep(100 * time.Millisecond)
+			os.Exit(3)
+			return policy.Plan{}, nil
+		})
+	},
+	"refuses": func() {
+		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) {
+			return policy.Plan{}, errors.New("not today\x1b[2J")
+		})
+	},
+	"forgets": always(func(policy.Cluster) policy.Plan { return policy.Plan{} }),
+	"greedy": always(func(c policy.Cluster) policy.Plan {
+		var plan policy.Plan
+		for _, j := range c.Jobs {
+			plan.Decisions = append(plan.Decisions, policy.Decision{Job: j.ID, Grant: &policy.Placement{Nodes: []string{c.Nodes[0].Name}, PerNode: c.Nodes[0].Total}})
+		}
+		return plan
+	}),
+	"wraps": always(func(c policy.Cluster) policy.Plan {
+		return waiting(c, func(d *policy.Decision) {
+			d.Grant = &policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: -1 << 62, Memory: 1 << 62}}
+		})
+	}),
+	"paints": always(func(c policy.Cluster) policy.Plan {
+		return waiting(c, func(d *policy.Decision) { d.Why = "\x1b[2Jall is well" })
+	}),
+	"counts": always(func(c policy.Cluster) policy.Plan {
+		return waiting(c, func(d *policy.Decision) { d.Reason = "job \"1\"\n" })
+	}),
+	"silent": func() { time.Sleep(time.Hour) },
+	"stranger": func() {
+		fmt.Println("1|2|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/s|grpc")
+		time.Sleep(time.Hour)
+	},
+	"caller": func() {
+		fmt.Println("1|1|tcp|127.0.0.1:22|grpc")
+		time.Sleep(time.Hour)
+	},
+	"escapes": func() {
+		fmt.Println("1|1|unix|/run/other.sock|grpc")
+		time.Sleep(time.Hour)
+	},
+	"tells": func() { // what it was told
+		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) {
+			return policy.Plan{}, errors.New(strings.Join(os.Environ(), " "))
+		})
+	},
+	"breeds": func() { // a child that would outlive it
+		child := exec.Command("sleep", "3600")
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) {
+			return policy.Plan{}, fmt.Errorf("child %d", child.Process.Pid)
+		})
+	},
+}
+
+func waiting(c policy.Cluster, change func(d *policy.Decision)) policy.Plan {
+	var plan policy.Plan
+	for _, j := range c.Jobs {
+		d := policy.Decision{Job: j.ID, Reason: policy.Turn, Why: "others go first"}
+		change(&d)
+		plan.Decisions = append(plan.Decisions, d)
+	}
+	return plan
+}
+
+// small is one node and one job.
+func small() policy.Cluster {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	return policy.Cluster{
+		Now:   now,
+		Nodes: []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}}},
+		Jobs:  []policy.Job{{ID: 7, GPUs: 1, Arrival: now.Add(-time.Hour), Saves: true}},
+	}
+}
+
+// open is a planner on a copy of this program under that name.
+func open(t testing.TB, behaviour string, limit time.Duration) *plugin.Planner {
+	t.Helper()
+	planner, err := plugin.New(program(t, behaviour), "", limit, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(planner.Close)
+	return planner
+}
+
+func program(t testing.TB, behaviour string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), behaviour)
+	if err := os.Link(self, path); err != nil {
+		text, err := os.ReadFile(self)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return path
+}
+
+func ask(planner *plugin.Planner) (policy.Plan, error) {
+	return planner.Plan(context.Background(), 1, small(), policy.FIFO(), policy.Tune())
+}
+
+func TestWhateverIsWrongWithAPluginHasItsWord(t *testing.T) {
+	for behaviour, want := range map[string]struct {
+		fault plugin.Fault
+		says  string
+	}{
+		"late":     {plugin.Late, "no plan within 2s"},
+		"dies":     {plugin.Ended, "out of ideas"},
+		"refuses":  {plugin.Refused, `not today\x1b[2J`},
+		"forgets":  {plugin.Invalid, "job 7: no decision"},
+		"greedy":   {plugin.Invalid, "8 GPUs on each of 1 nodes, want 1 in all"},
+		"wraps":    {plugin.Invalid, "want amounts from 0 to 2^40"},
+		"paints":   {plugin.Invalid, "want printable characters"},
+		"counts":   {plugin.Invalid, "want one word"},
+		"silent":   {plugin.Absent, "timeout while waiting for plugin to start"},
+		"stranger": {plugin.Absent, "Plugin version: 2"},
+		"caller":   {plugin.Absent, "want a unix socket in the folder"},
+		"escapes":  {plugin.Absent, "want a unix socket in the folder"},
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+			_, err := ask(open(t, behaviour, 2*time.Second))
+			var failure *plugin.Failure
+			if !errors.As(err, &failure) || failure.Fault != want.fault || !strings.Contains(err.Error(), want.says) {
+				t.Errorf("got %v, want %s with %q", err, want.fault, want.says)
+			}
+			if err != nil && strings.ContainsAny(err.Error(), "\n\x1b") {
+				t.Errorf("%q is not fit for a log", err.Error())
+			}
+		})
+	}
+}
+
+func TestAPluginThatFailedRestsBeforeItIsStartedAgain(t *testing.T) {
+	planner := open(t, "forgets", 2*time.Second)
+	_, first := ask(planner)
+	_, second := ask(planner)
+	var failure *plugin.Failure
+	if !errors.As(first, &failure) || failure.Fault != plugin.Invalid {
+		t.Fatalf("first: %v", first)
+	}
+	if !errors.As(second, &failure) || failure.Fault != plugin.Resting {
+		t.Fatalf("at once after that: %v, want it to rest", second)
+	}
+	time.Sleep(1100 * time.Millisecond)
+	if _, third := ask(planner); !errors.As(third, &failure) || failure.Fault != plugin.Invalid {
+		t.Errorf("after its pause: %v, want it to be asked again", third)
+	}
+	time.Sleep(1100 * time.Millisecond)
+	if _, fourth := ask(planner); !errors.As(fourth, &failure) || failure.Fault != plugin.Resting {
+		t.Errorf("a second after its second failure: %v, want a longer pause", fourth)
+	}
+}
+
+func TestAPluginLearnsNothingOfOurEnvironment(t *testing.T) {
+	t.Setenv("SLURM_JWT", "a-token-that-nobody-must-see")
+	t.Setenv("HOME", "/home/synergy")
+	_, err := ask(open(t, "tells", 5*time.Second))
+	if err == nil || !strings.Contains(err.Error(), "SYNERGY_PLUGIN=planner") {
+		t.Fatalf("it says %v", err)
+	}
+	for _, secret := range []string{"SLURM_JWT", "nobody-must-see", "HOME=", "GOPATH", "USER="} {
+		if strings.Contains(err.Error(), secret) {
+			t.Errorf("it was told of %s: %v", secret, err)
+		}
+	}
+}
+
+func TestAllThatAPluginStartedEndsWithIt(t *testing.T) {
+	_, err := ask(open(t, "breeds", 5*time.Second))
+	var pid int
+	if _, scan := fmt.Sscanf(err.Error()[strings.Index(err.Error(), "child"):], "child %d", &pid); scan != nil {
+		t.Fatalf("%v: %v", err, scan)
+	}
+	for range 50 {
+		state, gone := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if gone != nil || strings.Contains(string(state), ") Z ") {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("process %d, which the plugin had started, lives on", pid)
+}
+
+func TestOnlyAProgramThatNobodyElseCanChangeIsStarted(t *testing.T) {
+	path := program(t, "good")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(path) // it may be a link to this program
+	if err := os.WriteFile(path, text, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		path, sum string
+		before    func()
+		says      string
+	}{
+		"a relative path":         {"good", "", func() {}, "not an absolute path"},
+		"no such file":            {path + "x", "", func() {}, "no such file"},
+		"a folder":                {filepath.Dir(path), "", func() {}, "no program"},
+		"a checksum that is none": {path, "12", func() {}, "64 hexadecimal digits"},
+		"another checksum":        {path, strings.Repeat("ab", 32), func() {}, "has the checksum"},
+		"writable for others":     {path, "", func() { os.Chmod(path, 0o777) }, "chmod go-w"},
+		"not to be run":           {path, "", func() { os.Chmod(path, 0o644) }, "no program"},
+	} {
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c.before()
+		if _, err := plugin.New(c.path, c.sum, time.Second, nil); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+func TestOurOwnPlannerPlansTheSameInAnotherProcess(t *testing.T) {
+	planner := open(t, "good", 10*time.Second)
+	for n := range 1000 {
+		c := exam.Snapshot(4, n)
+		p, a := policy.Policies()[n%len(policy.Policies())], policy.Allocators()[n%len(policy.Allocators())]
+		there, err := planner.Plan(context.Background(), n, c, p, a)
+		if err != nil {
+			t.Fatalf("snapshot %d, %s, %s: %v", n, p.Name, a.Name, err)
+		}
+		got, want := encoded(t, there), encoded(t, policy.Decide(c, p, a))
+		if !bytes.Equal(got, want) {
+			t.Fatalf("snapshot %d, %s, %s:\n%s\nhere:\n%s", n, p.Name, a.Name, got, want)
+		}
+	}
+}
+
+func encoded(t testing.TB, plan policy.Plan) []byte {
+	t.Helper()
+	text, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestTheExamFindsWhoBreaksWhichPromise(t *testing.T) {
+	for behaviour, want := range map[string]string{
+		"good": "", "forgets": "complete", "greedy": "capacity", "wraps": "answers", "refuses": "answers",
+	} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+			verdict, err := exam.Hold(context.Background(), open(t, behaviour, 5*time.Second), exam.Paper{
+				Seed: 1, Snapshots: 60, Within: 5 * time.Second, Policy: policy.LAS(), Allocator: policy.Tune(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			failed := map[string]string{}
+			for _, l := range verdict.Lines {
+				if l.Failed > 0 {
+					failed[l.Promise] = l.First
+				}
+			}
+			if _, found := failed[want]; want != "" && !found || want == "" && len(failed) > 0 || verdict.Passed() != (want == "") {
+				t.Errorf("passed %v, failed %v, want %q among them", verdict.Passed(), failed, want)
+			}
+		})
+	}
+}
+
+func BenchmarkCrossing(b *testing.B) {
+	c := exam.Snapshot(1, 1<<20)
+	jobs := c.Jobs
+	for len(c.Jobs) < 10_000 {
+		for _, j := range jobs {
+			j.ID, j.Running = len(c.Jobs)+100_000, nil
+			c.Jobs = append(c.Jobs, j)
+		}
+	}
+	b.Run("in process", func(b *testing.B) {
+		var planner policy.Planner
+		for b.Loop() {
+			planner.Decide(c, policy.LAS(), policy.Tune())
+		}
+	})
+	b.Run("in a plugin", func(b *testing.B) {
+		planner := open(b, "good", time.Minute)
+		for b.Loop() {
+			if _, err := planner.Ask(context.Background(), 1, c, policy.LAS(), policy.Tune()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

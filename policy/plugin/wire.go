@@ -1,0 +1,341 @@
+package plugin
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// A snapshot on its way out.
+
+func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
+	out := &plannerpb.Cluster{NowNs: timeOut(c.Now), Rules: rulesOut(c.Rules)}
+	for i := range c.Nodes {
+		out.Nodes = append(out.Nodes, nodeOut(&c.Nodes[i]))
+	}
+	places := map[*sensitivity.Profile]int64{}
+	for i := range c.Jobs {
+		j := jobOut(&c.Jobs[i])
+		if p := c.Jobs[i].Profile; p != nil {
+			if places[p] == 0 {
+				out.Profiles = append(out.Profiles, profileOut(p))
+				places[p] = int64(len(out.Profiles))
+			}
+			j.Profile = places[p]
+		}
+		out.Jobs = append(out.Jobs, j)
+	}
+	return out
+}
+
+func rulesOut(r policy.Rules) *plannerpb.Rules {
+	return &plannerpb.Rules{
+		MinRunNs: int64(r.MinRun), MaxPreemptions: int64(r.MaxPreemptions), MaxRestarts: int64(r.MaxRestarts),
+		HorizonNs: int64(r.Horizon), PatienceNs: int64(r.Patience), Stranded: r.Stranded,
+	}
+}
+
+func nodeOut(n *policy.Node) *plannerpb.Node {
+	return &plannerpb.Node{
+		Name: n.Name, GpuType: n.GPUType, Features: n.Features,
+		Total: vectorOut(n.Total), Foreign: vectorOut(n.Foreign), Closed: n.Closed,
+	}
+}
+
+func jobOut(j *policy.Job) *plannerpb.Job {
+	return &plannerpb.Job{
+		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), ArrivalNs: timeOut(j.Arrival),
+		Gpus: int64(j.GPUs), Nodes: int64(j.Nodes), TasksPerNode: int64(j.Tasks), GpuType: j.GPUType,
+		Features: j.Features, Only: j.Only, Except: j.Except, ProfileName: j.ProfileName,
+		Owed: j.Owed, Barred: j.Barred, Running: placementOut(j.Running), StartedNs: timeOut(j.Started), Restarts: int64(j.Restarts),
+		Saves: j.Saves, Fixed: j.Fixed, AttainedGpuS: j.Attained,
+		DoneNs: int64(j.Done), LengthNs: int64(j.Length), RestartNs: int64(j.Restart),
+	}
+}
+
+// valid makes a user's text one that the protocol takes: a name may be any bytes.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+func placementOut(p *policy.Placement) *plannerpb.Placement {
+	if p == nil {
+		return nil
+	}
+	return &plannerpb.Placement{Nodes: p.Nodes, PerNode: vectorOut(p.PerNode)}
+}
+
+func vectorOut(v gres.Vector) *plannerpb.Vector {
+	return &plannerpb.Vector{Gpus: int64(v.GPUs), Cpus: int64(v.CPUs), MemoryMib: int64(v.Memory)}
+}
+
+func profileOut(p *sensitivity.Profile) *plannerpb.Profile {
+	out := &plannerpb.Profile{
+		Version: int64(p.Version), Model: p.Model, Task: p.Task, GpuType: p.GPUType, Batch: int64(p.Batch), Source: p.Source,
+		CoresPerGpu: p.CoresPerGPU, CheckpointS: p.CheckpointSeconds, StartS: p.StartSeconds,
+	}
+	for _, m := range p.MemoryPerGPU {
+		out.MemoryPerGpuMib = append(out.MemoryPerGpuMib, int64(m))
+	}
+	for _, row := range p.Throughput {
+		out.ThroughputSamplesPerS = append(out.ThroughputSamplesPerS, row...)
+	}
+	return out
+}
+
+// timeOut is 0 for no time.
+func timeOut(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func timeIn(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+// A snapshot on its way in.
+
+// shelf keeps profiles under one pointer for as long as they are the same, since a planner recognizes them by it.
+type shelf map[string]*sensitivity.Profile
+
+// take is the profiles of this snapshot; others are forgotten.
+func (s *shelf) take(sent []*plannerpb.Profile) ([]*sensitivity.Profile, error) {
+	kept, list := shelf{}, make([]*sensitivity.Profile, 0, len(sent))
+	for i, p := range sent {
+		text, err := proto.MarshalOptions{Deterministic: true}.Marshal(p)
+		if err != nil {
+			return nil, err
+		}
+		profile := (*s)[string(text)]
+		if profile == nil {
+			if profile, err = profileIn(p); err != nil {
+				return nil, fmt.Errorf("profile %d: %w", i+1, err)
+			}
+		}
+		kept[string(text)] = profile
+		list = append(list, profile)
+	}
+	*s = kept
+	return list, nil
+}
+
+func profileIn(p *plannerpb.Profile) (*sensitivity.Profile, error) {
+	rows, columns := len(p.CoresPerGpu), len(p.MemoryPerGpuMib)
+	if len(p.ThroughputSamplesPerS) != rows*columns {
+		return nil, fmt.Errorf("%d throughputs: want %d, one for each of %d numbers of cores and %d memories",
+			len(p.ThroughputSamplesPerS), rows*columns, rows, columns)
+	}
+	in := &sensitivity.Profile{
+		Version: int(p.Version), Model: p.Model, Task: p.Task, GPUType: p.GpuType, Batch: int(p.Batch), Source: p.Source,
+		CoresPerGPU: p.CoresPerGpu, CheckpointSeconds: p.CheckpointS, StartSeconds: p.StartS,
+	}
+	for _, m := range p.MemoryPerGpuMib {
+		in.MemoryPerGPU = append(in.MemoryPerGPU, gres.Memory(m))
+	}
+	for row := range slices.Chunk(p.ThroughputSamplesPerS, max(1, columns)) {
+		in.Throughput = append(in.Throughput, row)
+	}
+	return in, nil
+}
+
+func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
+	profiles, err := s.take(c.GetProfiles())
+	if err != nil {
+		return policy.Cluster{}, err
+	}
+	in := policy.Cluster{Now: timeIn(c.GetNowNs()), Rules: rulesIn(c.GetRules())}
+	for _, n := range c.GetNodes() {
+		in.Nodes = append(in.Nodes, nodeIn(n))
+	}
+	for _, j := range c.GetJobs() {
+		job := jobIn(j)
+		if j.Profile < 0 || j.Profile > int64(len(profiles)) {
+			return policy.Cluster{}, fmt.Errorf("job %d: profile %d: the snapshot has %d", j.Id, j.Profile, len(profiles))
+		}
+		if j.Profile > 0 {
+			job.Profile = profiles[j.Profile-1]
+		}
+		in.Jobs = append(in.Jobs, job)
+	}
+	return in, nil
+}
+
+func rulesIn(r *plannerpb.Rules) policy.Rules {
+	return policy.Rules{
+		MinRun: time.Duration(r.GetMinRunNs()), MaxPreemptions: int(r.GetMaxPreemptions()), MaxRestarts: int(r.GetMaxRestarts()),
+		Horizon: time.Duration(r.GetHorizonNs()), Patience: time.Duration(r.GetPatienceNs()), Stranded: r.GetStranded(),
+	}
+}
+
+func nodeIn(n *plannerpb.Node) policy.Node {
+	return policy.Node{
+		Name: n.Name, GPUType: n.GpuType, Features: n.Features,
+		Total: vectorIn(n.Total), Foreign: vectorIn(n.Foreign), Closed: n.Closed,
+	}
+}
+
+func jobIn(j *plannerpb.Job) policy.Job {
+	return policy.Job{
+		ID: int(j.Id), Name: j.Name, User: j.User, Arrival: timeIn(j.ArrivalNs),
+		GPUs: int(j.Gpus), Nodes: int(j.Nodes), Tasks: int(j.TasksPerNode), GPUType: j.GpuType,
+		Features: j.Features, Only: j.Only, Except: j.Except, ProfileName: j.ProfileName,
+		Owed: j.Owed, Barred: j.Barred, Running: placementIn(j.Running), Started: timeIn(j.StartedNs), Restarts: int(j.Restarts),
+		Saves: j.Saves, Fixed: j.Fixed, Attained: j.AttainedGpuS,
+		Done: time.Duration(j.DoneNs), Length: time.Duration(j.LengthNs), Restart: time.Duration(j.RestartNs),
+	}
+}
+
+func placementIn(p *plannerpb.Placement) *policy.Placement {
+	if p == nil {
+		return nil
+	}
+	return &policy.Placement{Nodes: p.Nodes, PerNode: vectorIn(p.PerNode)}
+}
+
+func vectorIn(v *plannerpb.Vector) gres.Vector {
+	return gres.Vector{GPUs: int(v.GetGpus()), CPUs: int(v.GetCpus()), Memory: gres.Memory(v.GetMemoryMib())}
+}
+
+// A plan on its way back.
+
+func planOut(plan policy.Plan) *plannerpb.PlanResponse {
+	out := &plannerpb.PlanResponse{Decisions: make([]*plannerpb.Decision, 0, len(plan.Decisions))}
+	for i := range plan.Decisions {
+		d := &plan.Decisions[i]
+		sent := &plannerpb.Decision{
+			Job: int64(d.Job), Grant: placementOut(d.Grant), Gain: &d.Gain, Reason: string(d.Reason), Why: d.Why,
+		}
+		if d.Fair != (gres.Vector{}) {
+			sent.Fair = vectorOut(d.Fair)
+		}
+		out.Decisions = append(out.Decisions, sent)
+	}
+	return out
+}
+
+// planIn takes a plan from somebody who is not trusted. Whether it keeps the promises is Check's to say; here it is made sure that its
+// sentences can be shown and its figures be reckoned with. What a plan leaves open is worked out.
+func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error) {
+	desk := newDesk(c)
+	plan := policy.Plan{Decisions: make([]policy.Decision, 0, len(sent.GetDecisions()))}
+	for _, s := range sent.GetDecisions() {
+		d, err := desk.decision(s)
+		if err != nil {
+			return policy.Plan{}, fmt.Errorf("job %d: %w", s.GetJob(), err)
+		}
+		plan.Decisions = append(plan.Decisions, d)
+	}
+	return plan, nil
+}
+
+// desk finds what a decision is about.
+type desk struct {
+	jobs  map[int]*policy.Job
+	nodes map[string]*policy.Node
+}
+
+func newDesk(c *policy.Cluster) desk {
+	d := desk{make(map[int]*policy.Job, len(c.Jobs)), make(map[string]*policy.Node, len(c.Nodes))}
+	for i := range c.Jobs {
+		d.jobs[c.Jobs[i].ID] = &c.Jobs[i]
+	}
+	for i := range c.Nodes {
+		d.nodes[c.Nodes[i].Name] = &c.Nodes[i]
+	}
+	return d
+}
+
+func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
+	j := k.jobs[int(s.GetJob())]
+	if j == nil {
+		return policy.Decision{}, fmt.Errorf("is not in the snapshot")
+	}
+	d := policy.Decision{Job: j.ID, Reason: policy.Reason(s.GetReason()), Why: s.GetWhy(), Gain: s.GetGain(), Fair: vectorIn(s.Fair)}
+	if err := shown(&d); err != nil {
+		return d, err
+	}
+	if s.Grant == nil {
+		return d, nil
+	}
+	d.Grant = placementIn(s.Grant)
+	if err := reckonable(d.Grant, j); err != nil {
+		return d, err
+	}
+	if j.Running != nil && d.Grant.Equal(*j.Running) {
+		d.Grant = j.Running // nothing changes, and everybody sees that it is the same
+	}
+	if s.Gain == nil {
+		k.appraise(j, &d)
+	}
+	return d, nil
+}
+
+// The words of a decision go into logs, metrics and what users see of their jobs.
+var oneWord = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
+
+const maxWhy = 500 // bytes
+
+func shown(d *policy.Decision) error {
+	switch {
+	case d.Reason != "" && !oneWord.MatchString(string(d.Reason)):
+		return fmt.Errorf("reason %.40q: want one word of lower-case letters and hyphens", d.Reason)
+	case len(d.Why) > maxWhy:
+		return fmt.Errorf("why has %d bytes: want at most %d", len(d.Why), maxWhy)
+	case strings.ContainsFunc(d.Why, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return fmt.Errorf("why %.80q: want printable characters in one line", d.Why)
+	case math.IsNaN(d.Gain) || d.Gain < 0 || d.Gain > maxGain:
+		return fmt.Errorf("gain %g: want 0 to %g", d.Gain, float64(maxGain))
+	case !sound(d.Fair):
+		return fmt.Errorf("fair %v: want amounts from 0 to 2^40", d.Fair)
+	}
+	return nil
+}
+
+const (
+	maxGain   = 1e9
+	maxAmount = 1 << 40
+)
+
+// reckonable keeps sums of amounts from running over. What a job holds already it may go on holding, whatever it is.
+func reckonable(p *policy.Placement, j *policy.Job) error {
+	if j.Running != nil && p.Equal(*j.Running) {
+		return nil
+	}
+	if !sound(p.PerNode) {
+		return fmt.Errorf("grant of %v on each node: want amounts from 0 to 2^40", p.PerNode)
+	}
+	return nil
+}
+
+func sound(v gres.Vector) bool {
+	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= maxAmount
+}
+
+// appraise works out what a grant is worth.
+func (k *desk) appraise(j *policy.Job, d *policy.Decision) {
+	if len(d.Grant.Nodes) == 0 {
+		return
+	}
+	node := k.nodes[d.Grant.Nodes[0]]
+	if node == nil {
+		return // Check says so
+	}
+	d.Fair, d.Gain = gres.Proportional(node.Total, d.Grant.PerNode.GPUs), 1
+	if j.Profile != nil {
+		d.Gain = j.Profile.Gain(d.Grant.PerNode, d.Fair)
+	}
+}
