@@ -97,6 +97,7 @@ func TestABombIsRefusedAtOnceInLittleMemory(t *testing.T) {
 var programs = map[string]string{
 	"bridge/slurmrest/requeue.go":    "scontrol, with the number of a job",
 	"cmd/synergy-slurmd/hook.go":     "the administrator's hook",
+	"guest/process.go":               "the administrator's plugin, without arguments",
 	"cmd/synergy-slurmd/stoppost.go": "systemctl, with words of our own",
 	"cmd/synergy-emujob/report.go":   "scontrol, as the job's own user",
 }

@@ -83,11 +83,11 @@ func (d *draw) profiles() []*sensitivity.Profile {
 			CoresPerGPU: []float64{1, 3, 6, 9, 12, 24}, MemoryPerGPU: []gres.Memory{20000, 62500, 125000, 250000},
 			CheckpointSeconds: float64(d.IntN(60)), StartSeconds: float64(d.IntN(120)),
 		}
-		cores, memory, full := 1+23*d.Float64(), 20000+180000*d.Float64(), 50+1000*d.Float64()
+		cores, memory, full := float64(1+d.IntN(24)), float64(20000+d.IntN(180000)), float64(50+d.IntN(1000))
 		for _, c := range p.CoresPerGPU {
 			var row []float64
 			for _, m := range p.MemoryPerGPU {
-				row = append(row, full*min(1, c/cores)*(0.5+0.5*min(1, float64(m)/memory)))
+				row = append(row, full*min(1, c/cores)*(1+min(1, float64(m)/memory))/2)
 			}
 			p.Throughput = append(p.Throughput, row)
 		}
