@@ -22,8 +22,9 @@ demo: ## rounds on a Slurm in memory, as a table: no Slurm needed
 	@go run ./cmd/synergy-slurmd --demo
 
 build: ## static binaries into bin/
-	@mkdir -p bin
+	@mkdir -p bin/plugins
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/ ./contrib/plugins/...
 
 test: lint test-unit test-live ## everything: lint, unit, race, drawings, properties, scripts, and the live cluster
 

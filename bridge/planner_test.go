@@ -65,4 +65,3 @@ func greedy(c policy.Cluster) (policy.Plan, error) {
 	plan.Decisions[0].Grant = &policy.Placement{Nodes: []string{c.Nodes[0].Name}, PerNode: size}
 	return plan, err
 }
-

@@ -48,6 +48,7 @@ type Program struct {
 var (
 	ErrResting = errors.New("the plugin failed and is not started again yet")
 	ErrStart   = errors.New("the plugin does not start")
+	ErrEnded   = errors.New("the plugin has died") // since it was last used
 	ErrClosed  = errors.New("the plugin was ended")
 )
 
@@ -87,7 +88,7 @@ func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	case g.process != nil && !g.process.client.Exited():
 		return g.process.conn, nil
 	case g.process != nil:
-		err := fmt.Errorf("%w by itself: %s", errEnded, g.said.last())
+		err := fmt.Errorf("%w: %s", ErrEnded, g.said.last())
 		g.dismiss()
 		return nil, err
 	case g.now().Before(g.wake):
@@ -101,8 +102,6 @@ func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	g.process = p
 	return p.conn, nil
 }
-
-var errEnded = errors.New("the plugin ended")
 
 // Well says that the program did what was asked of it.
 func (g *Guest) Well() {

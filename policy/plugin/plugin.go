@@ -93,7 +93,7 @@ func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who pol
 	var failure *Failure
 	if err == nil {
 		p.guest.Well()
-	} else if errors.As(err, &failure) && failure.Fault != Absent && failure.Fault != Resting {
+	} else if errors.As(err, &failure) && !errors.Is(err, guest.ErrEnded) && failure.Fault != Absent && failure.Fault != Resting {
 		p.guest.Dismiss()
 	}
 	return plan, err
@@ -108,6 +108,8 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	switch {
 	case errors.Is(err, guest.ErrResting):
 		return policy.Plan{}, &Failure{Resting, err}
+	case errors.Is(err, guest.ErrEnded):
+		return policy.Plan{}, &Failure{Ended, err}
 	case err != nil:
 		return policy.Plan{}, &Failure{Absent, err}
 	}

@@ -1,6 +1,7 @@
 package plugin_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -94,6 +95,18 @@ var misbehaviours = map[string]func(){
 		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) {
 			return policy.Plan{}, errors.New(strings.Join(os.Environ(), " "))
 		})
+	},
+	"numbers": func() {
+		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) { return policy.Plan{}, fmt.Errorf("process %d", os.Getpid()) })
+	},
+	"host": func() { // a daemon that is killed: its argument is the plugin
+		planner, err := plugin.New(os.Args[1], "", 10*time.Second, nil)
+		if err != nil {
+			panic(err)
+		}
+		_, err = planner.Ask(context.Background(), 1, small(), policy.FIFO(), policy.Tune())
+		fmt.Println(err)
+		time.Sleep(time.Hour)
 	},
 	"breeds": func() { // a child that would outlive it
 		child := exec.Command("sleep", "3600")
@@ -233,14 +246,51 @@ func TestAllThatAPluginStartedEndsWithIt(t *testing.T) {
 	if _, scan := fmt.Sscanf(err.Error()[strings.Index(err.Error(), "child"):], "child %d", &pid); scan != nil {
 		t.Fatalf("%v: %v", err, scan)
 	}
+	if lives(pid) {
+		t.Errorf("process %d, which the plugin had started, lives on", pid)
+	}
+}
+
+// lives says whether a process is still there after a second.
+func lives(pid int) bool {
 	for range 50 {
 		state, gone := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if gone != nil || strings.Contains(string(state), ") Z ") {
-			return
+			return false
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Errorf("process %d, which the plugin had started, lives on", pid)
+	return true
+}
+
+func TestAPluginEndsWithADaemonThatIsKilled(t *testing.T) {
+	host := exec.Command(program(t, "host"), program(t, "numbers"))
+	out, err := host.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	at := strings.Index(line, "process")
+	if err != nil || at < 0 {
+		t.Fatalf("%q: %v", line, err)
+	}
+	var pid int
+	if _, err := fmt.Sscanf(line[at:], "process %d", &pid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err != nil {
+		t.Fatalf("the plugin is gone before its daemon: %v", err)
+	}
+	if err := host.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = host.Wait()
+	if lives(pid) {
+		t.Errorf("plugin %d lives on without its daemon", pid)
+	}
 }
 
 func TestOnlyAProgramThatNobodyElseCanChangeIsStarted(t *testing.T) {
