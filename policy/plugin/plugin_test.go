@@ -97,7 +97,9 @@ var misbehaviours = map[string]func(){
 		})
 	},
 	"numbers": func() {
-		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) { return policy.Plan{}, fmt.Errorf("process %d", os.Getpid()) })
+		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) {
+			return policy.Plan{}, fmt.Errorf("process %d", os.Getpid())
+		})
 	},
 	"host": func() { // a daemon that is killed: its argument is the plugin
 		planner, err := plugin.New(os.Args[1], "", 10*time.Second, nil)
@@ -329,7 +331,7 @@ func TestOnlyAProgramThatNobodyElseCanChangeIsStarted(t *testing.T) {
 func TestOurOwnPlannerPlansTheSameInAnotherProcess(t *testing.T) {
 	planner := open(t, "good", 10*time.Second)
 	for n := range 1000 {
-		c := exam.Snapshot(4, n)
+		c := exam.Snapshot(uint64(n/100), n%100) // small ones, many times
 		p, a := policy.Policies()[n%len(policy.Policies())], policy.Allocators()[n%len(policy.Allocators())]
 		there, err := planner.Plan(context.Background(), n, c, p, a)
 		if err != nil {

@@ -49,8 +49,8 @@ func TestOurPlannerAsAPluginDiesInARoundAndNobodyNotices(t *testing.T) {
 	killed := time.Now()
 	second := job()
 	c.WaitForState(second, "RUNNING")
-	if _, has := c.Allocation(second); has["cpu"] != 9 {
-		t.Errorf("beside a dead plugin a job holds %v, want 9 cores", has)
+	if _, has := c.Allocation(second); has["cpu"] <= 3 {
+		t.Errorf("beside a dead plugin a job holds %v, want more than its share by our own planner", has)
 	}
 	counted := d.Metrics()
 	before := counted[planned+`done"}`]
