@@ -41,14 +41,12 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 	if err != nil {
 		return nil, err
 	}
-	rules := settings(config, c.flags)
-	rules.Planner = c.planner
 	return &bridge.Runner{
 		Slurm:    c.seat.fence(client),
 		Ledger:   c.book,
 		Clock:    wall{},
 		Profiles: library.New(config.ProfileDirs...).Lookup,
-		Settings: rules,
+		Settings: settings(config, c.flags, c.planner),
 		Last:     c.book.LastRound(),
 	}, nil
 }
@@ -128,9 +126,10 @@ func (c *connector) shut() {
 	}
 }
 
-// settings are a configuration in the words of a round.
-func settings(config Config, f flags) bridge.Settings {
+// settings are a configuration in the words of a round. A nil planner is the built-in one.
+func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 	return bridge.Settings{
+		Planner:                  planner,
 		Partitions:               config.Partitions,
 		Policy:                   config.Policy,
 		Allocator:                config.Allocator,

@@ -51,7 +51,7 @@ func unset(settings any) []string {
 }
 
 func TestEverySettingReachesTheRound(t *testing.T) {
-	if names := unset(settings(fullConfig(), fullFlags(t))); len(names) > 0 {
+	if names := unset(settings(fullConfig(), fullFlags(t), &adviser{})); len(names) > 0 {
 		t.Errorf("not set: %v", names)
 	}
 }

@@ -69,7 +69,7 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	}
 	defer client.Close()
 	defer seat.take()()
-	runner := &bridge.Runner{Slurm: seat.fence(client), Ledger: book, Clock: wall{}, Settings: settings(config, f), Last: book.LastRound()}
+	runner := &bridge.Runner{Slurm: seat.fence(client), Ledger: book, Clock: wall{}, Settings: settings(config, f, nil), Last: book.LastRound()}
 	report, err := runner.Release(ctx)
 	return errors.Join(err, tell(log, report))
 }
