@@ -35,7 +35,7 @@ rules:
 `
 
 const hostFlags = `[Service]
-Environment="SYNERGY_FLAGS=--slurmrestd http://slurmrestd:6820 --round 5s"
+Environment="SYNERGY_FLAGS=--slurmrestd http://slurmrestd:6820 --round 5s --planner-plugin /usr/lib/synergy/builtin"
 `
 
 // bootHost starts a container whose first process is systemd, on the cluster's network and with its volumes. It needs the right to mount,
@@ -75,6 +75,7 @@ func (h *Host) install() {
 	h.sh("install -m 0755 /opt/synergy/bin/synergy-slurmd /usr/bin/; install -d /etc/synergy /etc/systemd/system/synergy-slurmd.service.d")
 	h.sh("cp -r /opt/synergy/etc/profiles /etc/synergy/; cp /opt/synergy/etc/synergy-slurmd.service /etc/systemd/system/")
 	h.sh("install -d -o synergy -g synergy -m 0700 /var/lib/synergy; install -o synergy -g synergy -m 0600 /shared/synergy/token /var/lib/synergy/token")
+	h.sh("install -D -m 0755 /opt/synergy/bin/plugins/builtin /usr/lib/synergy/builtin")
 	h.put("/etc/synergy/synergy-slurmd.yaml", hostConfig)
 	h.put("/etc/systemd/system/synergy-slurmd.service.d/flags.conf", hostFlags)
 	h.sh("systemctl daemon-reload")
@@ -155,6 +156,9 @@ func TestUnderSystemdTheUnitDoesAllThatAnAdministratorExpects(t *testing.T) {
 	c.WaitForState(first, "RUNNING")
 	if _, has := c.Allocation(first); has["cpu"] != 9 {
 		t.Errorf("the job holds %v, want 9 cores by its profile", has)
+	}
+	if n := h.sh(`curl -s http://127.0.0.1:9817/metrics | grep -F 'plugin_rounds_total{outcome="done"}'`); strings.HasSuffix(n, " 0") {
+		t.Errorf("a planner plugin does not work in the sandbox: %s", n)
 	}
 	c.WaitFor("systemctl status shows the round", func() bool { return strings.Contains(h.property("StatusText"), "jobs run") })
 	c.WaitFor("the heart beats", func() bool { return h.sh("ls /run/synergy") == "heartbeat" })
