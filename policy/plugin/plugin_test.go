@@ -267,6 +267,7 @@ func lives(pid int) bool {
 
 func TestAPluginEndsWithADaemonThatIsKilled(t *testing.T) {
 	host := exec.Command(program(t, "host"), program(t, "numbers"))
+	host.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // what it leaves behind
 	out, err := host.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
