@@ -103,8 +103,18 @@ func (w *Word) set(name, value string, given bool) (err error) {
 		return err
 	case progressWord:
 		return nil // ParseProgress reads it
+	case "synergy-env":
+		return checkEnv(value)
 	}
-	return fmt.Errorf("%.40q: no such word: want synergy-profile, synergy-checkpoint, synergy-length or synergy-progress", name)
+	return fmt.Errorf("%.40q: no such word: want synergy-profile, synergy-checkpoint, synergy-length, synergy-progress or synergy-env", name)
+}
+
+// checkEnv reads the word by which a job keeps its environment to itself. It is for its nodes (docs/node-setup.md); no round goes by it.
+func checkEnv(value string) error {
+	if value != "off" {
+		return fmt.Errorf("synergy-env=%.40q: want off, or no such word", value)
+	}
+	return nil
 }
 
 func (w *Word) setProfile(value string) error {

@@ -15,6 +15,8 @@ managed partitions, leaves this file exactly as it came in.
     synergy-length=NUMBERs|m|h|d           expected run at the proportional share
     synergy-progress[=ITERATIONS@EPOCH]    how far a running job has come; at
                                            submission the bare word: it will say
+    synergy-env=off                        its nodes leave the job's environment
+                                           alone
 
 Words are separated by spaces or commas; words without our prefix are the user's.
 
@@ -166,6 +168,13 @@ local function our_words(comment)
     return words
 end
 
+local function has_word(comment, name)
+    for _, word in ipairs(our_words(comment)) do
+        if word:match("^[^=]*") == name then return true end
+    end
+    return false
+end
+
 local function is_report(word)
     return word == "synergy-progress" or word:sub(1, 17) == "synergy-progress="
 end
@@ -222,7 +231,12 @@ local function check_progress(value)
     end
 end
 
+local function check_env(value)
+    if value ~= "off" then return "synergy-env=off, or no such word" end
+end
+
 local check_of_word = {
+    ["synergy-env"] = check_env,
     ["synergy-progress"] = check_progress,
     ["synergy-profile"] = check_profile,
     ["synergy-checkpoint"] = check_checkpoint,
@@ -239,7 +253,7 @@ local function complaint_about_word(word, seen)
     name = name or word
     local check = check_of_word[name]
     if not check then
-        return "is not a word that I know; there are synergy-profile, synergy-checkpoint, synergy-length and synergy-progress"
+        return "is not a word that I know; there are synergy-profile, synergy-checkpoint, synergy-length, synergy-progress and synergy-env"
     end
     if seen[name] then return "comes after another " .. name .. "; give it once" end
     seen[name] = true
@@ -413,10 +427,24 @@ local function gate(job)
     job.begin_time = math.max(own_begin, lease_end)
 end
 
+-- An option of the SPANK plugin that nobody has put into the comment, or nil. Without cli_filter.lua a user would wait in vain for what it asks.
+local function lost_option(job)
+    for _, entry in pairs(job.spank_job_env or {}) do
+        local name = entry:match("^_SLURM_SPANK_OPTION_synergy_(synergy_%w+)=")
+        name = name and name:gsub("_", "-")
+        if name and not has_word(job.comment, name) then return name end
+    end
+end
+
 local function submit(job, partitions)
-    if #our_words(job.comment) == 0 then return slurm.SUCCESS end
+    local lost = lost_option(job)
+    if #our_words(job.comment) == 0 and not lost then return slurm.SUCCESS end
     if not in_managed_partition(job.partition or default_partition(partitions)) then return slurm.SUCCESS end
     if daemon_is_away() then return slurm.SUCCESS end
+    if lost then
+        return refuse(slurm.ESLURM_NOT_SUPPORTED, "--", lost, " did not reach the comment: there is no cli_filter.lua of ours where you submit; ",
+            "say it as a word of --comment.")
+    end
 
     local complaint = complaint_about_comment(job.comment)
     if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, complaint, ".") end
