@@ -7,7 +7,8 @@ import (
 
 // stamp is what a managed job carries in its extra field, so that any later daemon, an administrator, or the user can see what
 // was asked for first and why it stands as it does. Users cannot write it where the lua is installed; where it is not, a stamp is
-// believed only as far as it is harmless: it must name the job, and its GPUs cannot differ from the job's.
+// believed only as far as it is harmless: it must name the job, and its GPUs cannot differ from the job's. Nodes know a stamp by its first
+// four fields, byte by byte (spank/words.c, etc/node/prolog.sh): they stay first, and in this order.
 type stamp struct {
 	V        int      `json:"v"`   // 1
 	Lua      int      `json:"lua"` // 1: written at submission

@@ -74,6 +74,13 @@ func TestAStampTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 	}
 }
 
+func TestAStampBeginsAsNodesKnowIt(t *testing.T) {
+	extra := stampOf(&Record{Job: 7, Own: plainRequest()}, 42, "its turn", "").String()
+	if want := `{"v":1,"lua":0,"job":7,"round":42,`; !strings.HasPrefix(extra, want) {
+		t.Errorf("begins %.60s, want %s", extra, want)
+	}
+}
+
 func TestATimeThatIsNoneIsWrittenAsNone(t *testing.T) {
 	if got := unixOrZero(time.Time{}); got != 0 {
 		t.Errorf("no time is written as %d", got)
