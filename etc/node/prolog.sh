@@ -1,0 +1,60 @@
+#!/bin/sh
+# Prolog of a node without the SPANK plugin: keeps what the tasks of a managed job need of its stamp, for task_prolog.sh.
+#
+# It runs as root, and everything in SLURM_JOB_COMMENT and SLURM_JOB_EXTRA may have been written by a user who means harm. So these are compared and
+# cut, and neither evaluated nor written anywhere: what is written is digits. A prolog that fails drains the node; this one ends well whatever happens.
+notes=/run/synergy-jobs
+
+# is_number TEXT: one to nine digits without a leading zero, and nothing else.
+is_number() {
+    case $1 in
+    '' | *[!0-9]* | 0?* | ??????????*) return 1 ;;
+    esac
+}
+
+# wants_environment COMMENT: has it our word, and not the one that switches us off? Words end where the gate and the daemon end them.
+wants_environment() {
+    set -f
+    IFS=$(printf ', \t\n\v\f\r.')
+    IFS=${IFS%.}
+    profile=no
+    for word in $1; do
+        case $word in
+        synergy-profile=*) profile=yes ;;
+        synergy-env=off) return 1 ;;
+        esac
+    done
+    [ $profile = yes ]
+}
+
+# read_stamp EXTRA sets round, which is empty in the stamp of a job that only the gate has seen.
+read_stamp() {
+    round=
+    case $1 in
+    '{"v":1,"lua":1,'*) return 0 ;;
+    '{"v":1,"lua":0,"job":'"$SLURM_JOB_ID"',"round":'*,*) ;;
+    *) return 1 ;;
+    esac
+    round=${1#'{"v":1,"lua":0,"job":'"$SLURM_JOB_ID"',"round":'}
+    round=${round%%,*}
+    is_number "$round"
+}
+
+write_note() {
+    umask 022
+    mkdir -p "$notes" || return
+    fresh=$notes/.$SLURM_JOB_ID.$$
+    {
+        echo "restarts=$restarts"
+        [ -z "$round" ] || echo "round=$round"
+    } >"$fresh" && mv -f "$fresh" "$notes/$SLURM_JOB_ID"
+}
+
+is_number "$SLURM_JOB_ID" || exit 0
+rm -f "$notes/$SLURM_JOB_ID" # of a run before, whose epilog did not come about
+restarts=$SLURM_JOB_RESTART_COUNT
+is_number "$restarts" || restarts=0
+if (wants_environment "$SLURM_JOB_COMMENT") && read_stamp "$SLURM_JOB_EXTRA"; then
+    write_note
+fi
+exit 0

@@ -1,0 +1,96 @@
+#!/bin/sh
+# TaskProlog of a node without the SPANK plugin: the same environment for the tasks of a managed job, line by line what spank/synergy.c does.
+#
+# It runs as the user, before each task. Slurm takes lines "export NAME=VALUE" and "unset NAME" from its output. What it prints is names that stand here
+# and numbers; it starts no other program.
+notes=/run/synergy-jobs
+
+# is_number TEXT: one to nine digits without a leading zero, and nothing else.
+is_number() {
+    case $1 in
+    '' | *[!0-9]* | 0?* | ??????????*) return 1 ;;
+    esac
+}
+
+is_positive() { is_number "$1" && [ "$1" -gt 0 ]; }
+
+# find_run reads the note of the job; where there is none, the job is not managed.
+find_run() {
+    round= restarts=
+    is_number "$SLURM_JOB_ID" && [ -f "$notes/$SLURM_JOB_ID" ] && [ -r "$notes/$SLURM_JOB_ID" ] || return
+    while read -r line; do
+        case $line in
+        restarts=*) restarts=${line#restarts=} ;;
+        round=*) round=${line#round=} ;;
+        *) return 1 ;;
+        esac
+    done <"$notes/$SLURM_JOB_ID"
+    [ -z "$line" ] || return # it is cut
+    is_number "$restarts" && { [ -z "$round" ] || is_number "$round"; }
+}
+
+# say NAME NUMBER; without a number the name goes: it may be that of a job around this one.
+say() {
+    if is_number "$2"; then
+        echo "export $1=$2"
+    else
+        echo "unset $1"
+    fi
+}
+
+# tasks_on_node: a managed job has as many on each of its nodes.
+tasks_on_node() {
+    tasks=${SLURM_STEP_TASKS_PER_NODE-$SLURM_TASKS_PER_NODE}
+    tasks=${tasks%%[(,]*}
+    is_positive "$tasks" || tasks=1
+}
+
+# cores_of_task: what the step says, and never more than it has here.
+cores_of_task() {
+    threads=$SLURM_CPUS_PER_TASK
+    is_positive "$threads" && [ "$threads" -le "$cores" ] && return
+    tasks_on_node
+    threads=$((cores / tasks))
+    [ "$threads" -gt 0 ] || threads=1
+}
+
+memory_on_node() {
+    memory=$SLURM_MEM_PER_NODE
+    is_positive "$memory" && return
+    memory=
+    if is_positive "$SLURM_MEM_PER_CPU"; then memory=$((SLURM_MEM_PER_CPU * cores)); fi
+}
+
+# is_ours NAME VALUE: have we set it for the batch script around this step? Then the user has not.
+is_ours() {
+    case " $SYNERGY_SET " in
+    *" $1=$2 "*) ;;
+    *) return 1 ;;
+    esac
+}
+
+# say_thread NAME GIVEN VALUE sets how many threads a task should start, unless the user has said.
+say_thread() {
+    [ -z "$2" ] || is_ours "$1" "$3" || return
+    echo "export $1=$threads"
+    ours="$ours${ours:+ }$1=$threads"
+}
+
+echo "unset SLURM_SCRIPT_CONTEXT" # Slurm means it for this script, and leaves it to the task
+find_run || exit 0
+cores=$SLURM_CPUS_ON_NODE
+is_positive "$cores" || exit 0
+cores_of_task
+memory_on_node
+ours=
+say_thread OMP_NUM_THREADS "${OMP_NUM_THREADS+given}" "$OMP_NUM_THREADS"
+say_thread MKL_NUM_THREADS "${MKL_NUM_THREADS+given}" "$MKL_NUM_THREADS"
+say_thread SRUN_CPUS_PER_TASK "${SRUN_CPUS_PER_TASK+given}" "$SRUN_CPUS_PER_TASK"
+if [ -n "$ours" ]; then echo "export SYNERGY_SET=$ours"; else echo "unset SYNERGY_SET"; fi
+is_number "$SLURM_GPUS_ON_NODE" && gpus=$SLURM_GPUS_ON_NODE || gpus=0
+say SYNERGY_CPUS "$cores"
+say SYNERGY_MEMORY_MB "$memory"
+say SYNERGY_GPUS "$gpus"
+say SYNERGY_ROUND "$round"
+say SYNERGY_RESTARTS "$restarts"
+exit 0

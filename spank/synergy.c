@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The SPANK plugin of synergy-slurmd: the words of the contract as options of sbatch, and the environment that a task of a managed job needs.
+ * It decides nothing, asks nobody, and whatever goes wrong in it, the job runs as if it were not there.
+ *
+ * Where a job is submitted, an option is checked; cli_filter.lua puts it into the comment, where gate and daemon look for it. Before the first
+ * task of a run on a node, slurmd hands us, as root, the job's comment and stamp; what tasks need of them is kept as two numbers in a file that
+ * only root writes. Each task reads that file, and the rest from what Slurm itself tells it.
+ */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What Slurm looks for in the plugin is seen from outside, and nothing else: words.c has no business in Slurm's own name space. */
+#pragma GCC visibility push(default)
+#include <slurm/spank.h>
+SPANK_PLUGIN(synergy, 1);
+#pragma GCC visibility pop
+
+#include "words.h"
+
+/* Where the notes of runs are, and whose they have to be. Tests have their own. */
+#ifndef NOTES
+#define NOTES "/run/synergy-jobs"
+#define NOTES_OWNER 0
+#endif
+
+/* --- where a job is submitted ------------------------------------------------ */
+
+typedef const char *(*check_fn)(const char *value);
+
+static int answer(const char *option, const char *value, int remote, check_fn check)
+{
+	const char *right;
+
+	if (remote) /* it was checked where it was given */
+		return ESPANK_SUCCESS;
+	if (spank_context() == S_CTX_LOCAL && getenv("SLURM_JOB_ID")) {
+		slurm_error("synergy: --%s belongs to a job and not to a step of it; give it to sbatch.", option);
+		return ESPANK_BAD_ARG;
+	}
+	right = check(value && *value ? value : NULL);
+	if (!right)
+		return ESPANK_SUCCESS;
+	slurm_error("synergy: --%s is not right; it should be %s.", option, right);
+	return ESPANK_BAD_ARG;
+}
+
+static int take_profile(int val, const char *value, int remote)
+{
+	(void)val;
+	return answer("synergy-profile", value, remote, check_profile);
+}
+
+static int take_checkpoint(int val, const char *value, int remote)
+{
+	(void)val;
+	return answer("synergy-checkpoint", value, remote, check_checkpoint);
+}
+
+static int take_length(int val, const char *value, int remote)
+{
+	(void)val;
+	return answer("synergy-length", value, remote, check_length);
+}
+
+static int take_progress(int val, const char *value, int remote)
+{
+	(void)val;
+	return answer("synergy-progress", value, remote, check_progress);
+}
+
+static int take_env(int val, const char *value, int remote)
+{
+	(void)val;
+	return answer("synergy-env", value, remote, check_env);
+}
+
+/* sbatch and salloc do not know a plugin's table of options, spank_options; what is registered, all know. */
+static struct spank_option options[] = {
+	{ "synergy-profile", "NAME.json", "let synergy-slurmd choose cores and memory by this sensitivity profile", 1, 0, take_profile },
+	{ "synergy-checkpoint", "SIGNAL@SECONDS", "the job saves on SIGNAL and leaves within SECONDS (USR1@60)", 2, 0, take_checkpoint },
+	{ "synergy-length", "2.5h", "expected length at the proportional share, in s, m, h or d", 1, 0, take_length },
+	{ "synergy-progress", NULL, "the job will report how far it has come", 0, 0, take_progress },
+	{ "synergy-env", "off", "leave the environment of the job's tasks alone", 1, 0, take_env },
+	SPANK_OPTIONS_TABLE_END
+};
+
+/*
+ * Slurm hands a job's options on to whatever is submitted from inside the job, and so a job that submits others would opt them in. An option is
+ * for the job that it was given to.
+ */
+static void forget_inherited_options(void)
+{
+	static const char *const names[] = { "profile", "checkpoint", "length", "progress", "env" };
+	char variable[96];
+	size_t k;
+
+	for (k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+		snprintf(variable, sizeof(variable), "SLURM_SPANK__SLURM_SPANK_OPTION_synergy_synergy_%s", names[k]);
+		unsetenv(variable);
+	}
+}
+
+int slurm_spank_init(spank_t spank, int argc, char **argv)
+{
+	struct spank_option *option;
+
+	(void)argc, (void)argv;
+	if (spank_context() == S_CTX_ALLOCATOR || spank_context() == S_CTX_LOCAL)
+		forget_inherited_options();
+	for (option = options; option->name; option++)
+		(void)spank_option_register(spank, option);
+	return ESPANK_SUCCESS;
+}
+
+/* --- before and after a run, as root ----------------------------------------- */
+
+/* open_notes opens the folder of the notes, or returns -1 where it is not root's alone. */
+static int open_notes(void)
+{
+	struct stat about;
+	int folder = open(NOTES, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (folder >= 0 && (fstat(folder, &about) || about.st_uid != NOTES_OWNER || (about.st_mode & 022))) {
+		close(folder);
+		return -1;
+	}
+	return folder;
+}
+
+/* write_file writes a new file and renames it, so that a task reads a whole note or none. */
+static void write_file(int folder, const char *name, const char *text, size_t length)
+{
+	char fresh[32];
+	ssize_t written;
+	int file;
+
+	snprintf(fresh, sizeof(fresh), ".%s.%ld", name, (long)getpid());
+	file = openat(folder, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+	if (file < 0)
+		return;
+	written = write(file, text, length);
+	if (fchmod(file, 0644) || close(file) || written != (ssize_t)length || renameat(folder, fresh, folder, name))
+		(void)unlinkat(folder, fresh, 0);
+}
+
+static void put_note(const char *job, const struct run *run)
+{
+	char text[NOTE_SIZE];
+	size_t length = write_note(run, text, sizeof(text));
+	int folder;
+
+	(void)mkdir(NOTES, 0755);
+	folder = open_notes();
+	if (folder < 0)
+		return;
+	if (length)
+		write_file(folder, job, text, length);
+	close(folder);
+}
+
+static void drop_note(const char *job)
+{
+	long number;
+	int folder;
+
+	if (!read_number(job, &number) || (folder = open_notes()) < 0)
+		return;
+	(void)unlinkat(folder, job, 0);
+	close(folder);
+}
+
+/* The environment of a prolog is slurmd's own: what users choose of it stands in values, or below names that begin with SPANK_. */
+int slurm_spank_job_prolog(spank_t spank, int argc, char **argv)
+{
+	const char *job = getenv("SLURM_JOB_ID");
+	struct run run = { NONE, 0 };
+
+	(void)spank, (void)argc, (void)argv;
+	drop_note(job); /* of a run before, whose epilog did not come about */
+	if (!read_managed(getenv("SLURM_JOB_COMMENT"), getenv("SLURM_JOB_EXTRA"), job, &run.round))
+		return ESPANK_SUCCESS;
+	if (!read_number(getenv("SLURM_JOB_RESTART_COUNT"), &run.restarts))
+		run.restarts = 0;
+	put_note(job, &run);
+	return ESPANK_SUCCESS;
+}
+
+int slurm_spank_job_epilog(spank_t spank, int argc, char **argv)
+{
+	(void)spank, (void)argc, (void)argv;
+	drop_note(getenv("SLURM_JOB_ID"));
+	return ESPANK_SUCCESS;
+}
+
+/* --- before each task, as the user ------------------------------------------- */
+
+/* find_run reads the note of a job; where there is none, the job is not managed. */
+static bool find_run(spank_t spank, struct run *run)
+{
+	char path[sizeof(NOTES) + 16], text[NOTE_SIZE];
+	struct stat about;
+	uint32_t job;
+	ssize_t length = -1;
+	int file;
+
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
+		return false;
+	snprintf(path, sizeof(path), NOTES "/%lu", (unsigned long)job);
+	file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (file < 0)
+		return false;
+	if (fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_uid == NOTES_OWNER)
+		length = read(file, text, sizeof(text) - 1);
+	close(file);
+	if (length <= 0)
+		return false;
+	text[length] = '\0';
+	return read_note(text, run);
+}
+
+/* number_in reads a number in the task's environment; NONE where there is none. */
+static long number_in(spank_t spank, const char *name)
+{
+	char text[16];
+	long number;
+
+	if (spank_getenv(spank, name, text, sizeof(text)) != ESPANK_SUCCESS || !read_number(text, &number))
+		return NONE;
+	return number;
+}
+
+static void say(spank_t spank, const char *name, long number)
+{
+	char text[24];
+
+	if (number == NONE) {
+		(void)spank_unsetenv(spank, name); /* it may be that of a job around this one */
+		return;
+	}
+	snprintf(text, sizeof(text), "%ld", number);
+	(void)spank_setenv(spank, name, text, 1);
+}
+
+/* tasks_on_node is how many tasks of the step run here: a managed job has as many on each of its nodes. */
+static long tasks_on_node(spank_t spank)
+{
+	char text[256];
+	long tasks;
+
+	if (spank_getenv(spank, "SLURM_STEP_TASKS_PER_NODE", text, sizeof(text)) != ESPANK_SUCCESS &&
+	    spank_getenv(spank, "SLURM_TASKS_PER_NODE", text, sizeof(text)) != ESPANK_SUCCESS)
+		return 1;
+	text[strcspn(text, "(,")] = '\0';
+	return read_number(text, &tasks) && tasks > 0 ? tasks : 1;
+}
+
+/* cores_of_task is what each task may use: what the step says, and never more than it has here. */
+static long cores_of_task(spank_t spank, long cores)
+{
+	long said = number_in(spank, "SLURM_CPUS_PER_TASK"), part = cores / tasks_on_node(spank);
+
+	if (said > 0 && said <= cores)
+		return said;
+	return part > 0 ? part : 1;
+}
+
+static long memory_on_node(spank_t spank, long cores)
+{
+	long node = number_in(spank, "SLURM_MEM_PER_NODE"), core = number_in(spank, "SLURM_MEM_PER_CPU");
+
+	if (node > 0)
+		return node;
+	return core > 0 ? core * cores : NONE;
+}
+
+/*
+ * say_threads sets how many threads a task should start, unless the user has said. What we set for a batch script reaches its steps as if the
+ * user had; so we keep a list of what is ours, SYNERGY_SET, and a step with another number of cores gets another number of threads.
+ */
+static void say_threads(spank_t spank, long cores)
+{
+	static const char *const names[] = { "OMP_NUM_THREADS", "MKL_NUM_THREADS", "SRUN_CPUS_PER_TASK" };
+	char ours[128] = "", now_ours[128] = "", value[32];
+	size_t k, length = 0;
+	spank_err_t found;
+
+	if (spank_getenv(spank, "SYNERGY_SET", ours, sizeof(ours)) != ESPANK_SUCCESS)
+		ours[0] = '\0';
+	for (k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+		found = spank_getenv(spank, names[k], value, sizeof(value));
+		if (found != ESPANK_ENV_NOEXIST && !(found == ESPANK_SUCCESS && in_list(ours, names[k], value)))
+			continue;
+		say(spank, names[k], cores);
+		length += (size_t)snprintf(now_ours + length, sizeof(now_ours) - length, "%s%s=%ld", length ? " " : "", names[k], cores);
+	}
+	if (length)
+		(void)spank_setenv(spank, "SYNERGY_SET", now_ours, 1);
+	else
+		(void)spank_unsetenv(spank, "SYNERGY_SET");
+}
+
+int slurm_spank_task_init(spank_t spank, int argc, char **argv)
+{
+	struct run run;
+	long cores, gpus;
+
+	(void)argc, (void)argv;
+	if (!find_run(spank, &run) || (cores = number_in(spank, "SLURM_CPUS_ON_NODE")) <= 0)
+		return ESPANK_SUCCESS;
+	gpus = number_in(spank, "SLURM_GPUS_ON_NODE");
+	say_threads(spank, cores_of_task(spank, cores));
+	say(spank, "SYNERGY_CPUS", cores);
+	say(spank, "SYNERGY_MEMORY_MB", memory_on_node(spank, cores));
+	say(spank, "SYNERGY_GPUS", gpus == NONE ? 0 : gpus);
+	say(spank, "SYNERGY_ROUND", run.round);
+	say(spank, "SYNERGY_RESTARTS", run.restarts);
+	return ESPANK_SUCCESS;
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The limits of the contract: bridge/contract.go has the same. */
+#define MAX_WORD 128
+#define MAX_GRACE 3600
+#define MAX_LENGTH (10L * 365 * 24 * 3600) /* seconds */
+
+static const char profile_right[] =
+	"a profile's file name such as res18.json: letters, digits, dots, dashes and underscores, no path, at most 112 characters";
+static const char checkpoint_right[] =
+	"a signal of USR1, USR2, HUP, INT and TERM, and its grace of 1 to 3600 whole seconds where 60 are not right, such as USR1@60";
+static const char length_right[] = "a number and its unit s, m, h or d, such as 2.5h, more than nothing and at most ten years";
+static const char progress_right[] = "no value: it says that the job will report";
+static const char env_right[] = "off; leave it out for on";
+
+/* The C library's own tests of characters follow the locale. */
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+static bool is_alnum(char c)
+{
+	return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+	size_t length = strlen(text), tail = strlen(end);
+
+	return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+bool read_number(const char *text, long *number)
+{
+	long n = 0;
+	size_t k;
+
+	if (!text || !is_digit(text[0]) || (text[0] == '0' && text[1]))
+		return false;
+	for (k = 0; text[k]; k++) {
+		if (k == 9 || !is_digit(text[k]))
+			return false;
+		n = n * 10 + (text[k] - '0');
+	}
+	*number = n;
+	return true;
+}
+
+const char *check_profile(const char *value)
+{
+	const char *c;
+
+	if (!value || !is_alnum(value[0]) || strlen("synergy-profile=") + strlen(value) > MAX_WORD)
+		return profile_right;
+	for (c = value; *c; c++)
+		if (!is_alnum(*c) && !strchr("._-", *c))
+			return profile_right;
+	/* The name before the ending is not empty: it begins with a letter or digit. */
+	return strstr(value, "..") || !ends_in(value, ".json") ? profile_right : NULL;
+}
+
+static bool is_signal(const char *name, size_t length)
+{
+	static const char *const signals[] = { "USR1", "USR2", "HUP", "INT", "TERM" };
+	size_t k;
+
+	for (k = 0; k < sizeof(signals) / sizeof(signals[0]); k++)
+		if (strlen(signals[k]) == length && strncmp(signals[k], name, length) == 0)
+			return true;
+	return false;
+}
+
+const char *check_checkpoint(const char *value)
+{
+	size_t length;
+	long grace;
+
+	if (!value)
+		return NULL;
+	length = strcspn(value, "@");
+	if (!is_signal(value, length))
+		return checkpoint_right;
+	if (!value[length])
+		return NULL;
+	return read_number(value + length + 1, &grace) && grace >= 1 && grace <= MAX_GRACE ? NULL : checkpoint_right;
+}
+
+static long seconds_in(char unit)
+{
+	switch (unit) {
+	case 's': return 1;
+	case 'm': return 60;
+	case 'h': return 3600;
+	case 'd': return 24 * 3600;
+	}
+	return 0;
+}
+
+/* read_digits reads one to nine digits, which may begin with zeros, and says how many. */
+static size_t read_digits(const char *text, long *number)
+{
+	size_t k;
+
+	*number = 0;
+	for (k = 0; k < 9 && is_digit(text[k]); k++)
+		*number = *number * 10 + (text[k] - '0');
+	return k;
+}
+
+const char *check_length(const char *value)
+{
+	long whole, part = 0, unit, most;
+	size_t digits, k;
+
+	if (!value || !(k = read_digits(value, &whole)))
+		return length_right;
+	if (value[k] == '.') {
+		if (!(digits = read_digits(value + k + 1, &part)))
+			return length_right;
+		k += 1 + digits;
+	}
+	unit = seconds_in(value[k]);
+	if (!unit || value[k + 1])
+		return length_right;
+	most = MAX_LENGTH / unit; /* a whole number for each unit */
+	return (whole || part) && (whole < most || (whole == most && !part)) ? NULL : length_right;
+}
+
+const char *check_progress(const char *value)
+{
+	return value ? progress_right : NULL;
+}
+
+const char *check_env(const char *value)
+{
+	return value && strcmp(value, "off") == 0 ? NULL : env_right;
+}
+
+/* Words of a comment end where the gate and the daemon end them. */
+#define BETWEEN_WORDS ", \t\n\v\f\r"
+
+static bool has_word_that_begins(const char *comment, const char *beginning)
+{
+	size_t length = strlen(beginning);
+
+	while (*(comment += strspn(comment, BETWEEN_WORDS))) {
+		if (strncmp(comment, beginning, length) == 0)
+			return true;
+		comment += strcspn(comment, BETWEEN_WORDS);
+	}
+	return false;
+}
+
+static bool has_word(const char *comment, const char *word)
+{
+	size_t length;
+
+	while (*(comment += strspn(comment, BETWEEN_WORDS))) {
+		length = strcspn(comment, BETWEEN_WORDS);
+		if (length == strlen(word) && strncmp(comment, word, length) == 0)
+			return true;
+		comment += length;
+	}
+	return false;
+}
+
+/* after returns what comes after a beginning that a text has, or NULL. */
+static const char *after(const char *text, const char *beginning)
+{
+	size_t length = strlen(beginning);
+
+	return text && strncmp(text, beginning, length) == 0 ? text + length : NULL;
+}
+
+/* read_stamp knows a stamp by how the gate and the daemon begin it, byte by byte: bridge/stamp.go promises it. The gate's is of no round. */
+static bool read_stamp(const char *extra, const char *job, long *round)
+{
+	const char *rest;
+	size_t digits;
+
+	*round = NONE;
+	if (after(extra, "{\"v\":1,\"lua\":1,"))
+		return true;
+	if (!(rest = after(extra, "{\"v\":1,\"lua\":0,\"job\":")) || !(rest = after(rest, job)) || !(rest = after(rest, ",\"round\":")))
+		return false;
+	digits = read_digits(rest, round);
+	return digits && rest[digits] == ',' && !(rest[0] == '0' && digits > 1);
+}
+
+bool read_managed(const char *comment, const char *extra, const char *job, long *round)
+{
+	long number;
+
+	return comment && extra && read_number(job, &number) && has_word_that_begins(comment, "synergy-profile=") &&
+	       !has_word(comment, "synergy-env=off") && read_stamp(extra, job, round);
+}
+
+size_t write_note(const struct run *run, char *text, size_t size)
+{
+	int length;
+
+	if (run->round == NONE)
+		length = snprintf(text, size, "restarts=%ld\n", run->restarts);
+	else
+		length = snprintf(text, size, "restarts=%ld\nround=%ld\n", run->restarts, run->round);
+	return length > 0 && (size_t)length < size ? (size_t)length : 0;
+}
+
+/* read_line takes the number of the line NAME=NUMBER, and returns what comes after the line, or NULL. */
+static const char *read_line(const char *text, const char *name, long *number)
+{
+	char digits[11];
+	size_t length;
+
+	if (!(text = after(text, name)))
+		return NULL;
+	length = strcspn(text, "\n");
+	if (text[length] != '\n' || length >= sizeof(digits))
+		return NULL;
+	memcpy(digits, text, length);
+	digits[length] = '\0';
+	return read_number(digits, number) ? text + length + 1 : NULL;
+}
+
+bool read_note(const char *text, struct run *run)
+{
+	run->round = NONE;
+	if (!(text = read_line(text, "restarts=", &run->restarts)))
+		return false;
+	return !*text || ((text = read_line(text, "round=", &run->round)) && !*text);
+}
+
+bool in_list(const char *list, const char *name, const char *value)
+{
+	size_t length = strlen(name);
+
+	while (*(list += strspn(list, " "))) {
+		size_t entry = strcspn(list, " ");
+
+		if (entry == length + 1 + strlen(value) && strncmp(list, name, length) == 0 && list[length] == '=' &&
+		    strncmp(list + length + 1, value, strlen(value)) == 0)
+			return true;
+		list += entry;
+	}
+	return false;
+}

@@ -1,0 +1,526 @@
+// Package node tests what runs on compute nodes without a Slurm: the SPANK plugin, built with sanitizers against an interface of its own, and the shell
+// scripts that do the same where there is no compiler. The live suite has both on a Slurm.
+package node
+
+import (
+	"bufio"
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// Way is one of the two ways in which a node serves its jobs: it keeps a note of a run, drops it, and makes of a task's environment what it should be.
+type Way struct {
+	name  string
+	notes string // the folder of the notes
+	run   func(verb string, env []string) ([]byte, error)
+	// task is the environment that a task has whose environment was env.
+	task func(output []byte, env map[string]string) map[string]string
+}
+
+const job = "4711"
+
+// bothWays builds the plugin, and copies the scripts, each with a folder of notes of its own.
+func bothWays(t testing.TB) []Way {
+	t.Helper()
+	return []Way{plugin(t), scripts(t)}
+}
+
+func plugin(t testing.TB) Way {
+	t.Helper()
+	dir := t.TempDir()
+	notes := filepath.Join(dir, "notes")
+	program := compile(t, filepath.Join(dir, "plugin"), notes)
+	return Way{name: "plugin", notes: notes,
+		run: func(verb string, env []string) ([]byte, error) {
+			argv := []string{verb}
+			if verb == "task" {
+				argv = append(argv, job)
+			}
+			return output(exec.Command(program, argv...), env)
+		},
+		task: func(output []byte, _ map[string]string) map[string]string {
+			return asMap(strings.Split(strings.TrimSuffix(string(output), "\x00"), "\x00"))
+		}}
+}
+
+func compile(t testing.TB, program, notes string) string {
+	t.Helper()
+	cc := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+		fmt.Sprintf("-DNOTES=%q", notes), fmt.Sprintf("-DNOTES_OWNER=%d", os.Getuid()), "-Itestdata", "-o", program,
+		"testdata/plugin.c", "../../spank/synergy.c", "../../spank/words.c")
+	if out, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, out)
+	}
+	return program
+}
+
+func scripts(t testing.TB) Way {
+	t.Helper()
+	dir := t.TempDir()
+	notes := filepath.Join(dir, "notes")
+	for _, name := range []string{"prolog", "epilog", "task_prolog"} {
+		text, err := os.ReadFile("../../etc/node/" + name + ".sh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = bytes.ReplaceAll(text, []byte("/run/synergy-jobs"), []byte(notes))
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return Way{name: "scripts", notes: notes,
+		run: func(verb string, env []string) ([]byte, error) {
+			return output(exec.Command("/bin/sh", filepath.Join(dir, map[string]string{"task": "task_prolog"}[verb]+map[string]string{"prolog": verb, "epilog": verb}[verb])), env)
+		},
+		task: applied}
+}
+
+func output(cmd *exec.Cmd, env []string) ([]byte, error) {
+	var stderr bytes.Buffer
+	cmd.Env, cmd.Stderr = append([]string{}, env...), &stderr
+	out, err := cmd.Output()
+	if err == nil && stderr.Len() > 0 {
+		err = fmt.Errorf("on standard error: %s", &stderr)
+	} else if err != nil {
+		err = fmt.Errorf("%w: %s", err, &stderr)
+	}
+	return out, err
+}
+
+// applied is what Slurm makes of a TaskProlog's output.
+func applied(output []byte, env map[string]string) map[string]string {
+	env = maps.Clone(env)
+	for line := range strings.Lines(string(output)) {
+		verb, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		name, value, _ := strings.Cut(rest, "=")
+		switch verb {
+		case "export":
+			env[name] = value
+		case "unset":
+			delete(env, name)
+		default:
+			env["a line that is neither export nor unset"] = line
+		}
+	}
+	return env
+}
+
+func asMap(env []string) map[string]string {
+	byName := map[string]string{}
+	for _, variable := range env {
+		name, value, _ := strings.Cut(variable, "=")
+		byName[name] = value
+	}
+	return byName
+}
+
+func asList(env map[string]string) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
+}
+
+// note is what the way keeps of a run that begins with this environment of the prolog; "" is nothing.
+func (w Way) note(t testing.TB, env ...string) string {
+	t.Helper()
+	if out, err := w.run("prolog", append(env, "PATH=/usr/bin:/bin")); err != nil || len(out) > 0 {
+		t.Fatalf("%s: the prolog says %q, %v", w.name, out, err)
+	}
+	text, err := os.ReadFile(filepath.Join(w.notes, job))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// environment is what a task has whose environment would be env, where the node keeps such a note; with none, the job is not managed.
+func (w Way) environment(t testing.TB, note string, env map[string]string) map[string]string {
+	t.Helper()
+	if err := os.MkdirAll(w.notes, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(w.notes, job), []byte(note), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if note == "" {
+		_ = os.Remove(filepath.Join(w.notes, job))
+	}
+	out, err := w.run("task", asList(env))
+	if err != nil {
+		t.Fatalf("%s: %v", w.name, err)
+	}
+	return w.task(out, env)
+}
+
+const (
+	comment = "SLURM_JOB_COMMENT=mine, synergy-profile=res18.json synergy-checkpoint"
+	stamp   = `SLURM_JOB_EXTRA={"v":1,"lua":0,"job":4711,"round":42,"begin":0,"why":"its turn"}`
+	id      = "SLURM_JOB_ID=" + job
+)
+
+func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
+	extra := func(text string) string { return "SLURM_JOB_EXTRA=" + text }
+	says := func(text string) string { return "SLURM_JOB_COMMENT=" + text }
+	for _, w := range bothWays(t) {
+		for _, c := range []struct {
+			name, want string
+			env        []string
+		}{
+			{"started by the daemon", "restarts=0\nround=42\n", []string{id, comment, stamp}},
+			{"restarted", "restarts=3\nround=42\n", []string{id, comment, stamp, "SLURM_JOB_RESTART_COUNT=3"}},
+			{"seen by the gate only", "restarts=0\n", []string{id, comment, extra(`{"v":1,"lua":1,"begin":0}`)}},
+			{"in the first round", "restarts=0\nround=0\n", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":0,"begin":0}`)}},
+			{"words between commas", "restarts=0\nround=42\n", []string{id, says("a,synergy-profile=a.json,b"), stamp}},
+			{"between tabs and line ends", "restarts=0\nround=42\n", []string{id, says("a\tsynergy-profile=a.json\nb"), stamp}},
+			{"hostile words beside ours", "restarts=0\nround=42\n", []string{id, says("$(touch owned) `id` * ;rm -rf / synergy-profile=a.json \x1b[31m"), stamp}},
+			{"no stamp", "", []string{id, comment}},
+			{"no comment", "", []string{id, stamp}},
+			{"no job", "", []string{comment, stamp}},
+			{"a job that is a path", "", []string{"SLURM_JOB_ID=../../../tmp/x", comment, stamp}},
+			{"switched off", "", []string{id, says("synergy-profile=a.json synergy-env=off"), stamp}},
+			{"another word that begins so", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=offers"), stamp}},
+			{"not our word", "", []string{id, says("not-synergy-profile=a.json synergy-profile"), stamp}},
+			{"the stamp of another job", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":47110,"round":42,"begin":0}`)}},
+			{"of another version", "", []string{id, comment, extra(`{"v":2,"lua":0,"job":4711,"round":42,"begin":0}`)}},
+			{"the user's own words", "", []string{id, comment, extra("run 3 of 5")}},
+			{"a round that is none", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":-1,"begin":0}`)}},
+			{"a round in octal", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":042,"begin":0}`)}},
+			{"a round without end", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":42`)}},
+			{"a round of many digits", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":` + strings.Repeat("9", 4000) + `,`)}},
+			{"a round that a shell would run", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":$(touch owned),"`)}},
+			{"restarts that are none", "restarts=0\nround=42\n", []string{id, comment, stamp, "SLURM_JOB_RESTART_COUNT=$(id)"}},
+			{"a comment of a megabyte", "restarts=0\nround=42\n", []string{id, says(strings.Repeat("x", 60_000) + " synergy-profile=a.json"), stamp}},
+		} {
+			if got := w.note(t, c.env...); got != c.want {
+				t.Errorf("%s: %s: keeps %q, want %q", w.name, c.name, got, c.want)
+			}
+			if left, _ := filepath.Glob(w.notes + "/.*"); len(left) > 0 {
+				t.Errorf("%s: %s: leaves %v", w.name, c.name, left)
+			}
+		}
+	}
+}
+
+func TestTheNoteOfARunIsGoneAfterItAndBeforeTheNext(t *testing.T) {
+	for _, w := range bothWays(t) {
+		w.note(t, id, comment, stamp)
+		if _, err := w.run("epilog", []string{id, "PATH=/usr/bin:/bin"}); err != nil {
+			t.Error(w.name, err)
+		}
+		if _, err := os.Stat(filepath.Join(w.notes, job)); err == nil {
+			t.Errorf("%s: the note outlives the epilog", w.name)
+		}
+		w.note(t, id, comment, stamp)
+		if left := w.note(t, id, "SLURM_JOB_COMMENT=synergy-profile=a.json synergy-env=off", stamp); left != "" {
+			t.Errorf("%s: a run without an epilog leaves %q to the next", w.name, left)
+		}
+	}
+}
+
+func TestAPrologThatCanKeepNoNoteEndsWell(t *testing.T) {
+	for _, w := range bothWays(t) {
+		if err := os.WriteFile(w.notes, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range []string{"prolog", "epilog"} {
+			cmd, err := w.run(verb, []string{id, comment, stamp, "PATH=/usr/bin:/bin"})
+			if err != nil && strings.Contains(err.Error(), "exit status") {
+				t.Errorf("%s: %s ends badly where no note can be kept: %s %v", w.name, verb, cmd, err)
+			}
+		}
+	}
+}
+
+// granted is the environment of a batch script of one task that holds 9 cores, 187500 MB and one GPU.
+func granted(more ...string) map[string]string {
+	env := map[string]string{"SLURM_JOB_ID": job, "SLURM_CPUS_ON_NODE": "9", "SLURM_CPUS_PER_TASK": "9", "SLURM_TASKS_PER_NODE": "1",
+		"SLURM_MEM_PER_NODE": "187500", "SLURM_GPUS_ON_NODE": "1", "HOME": "/home/alice"}
+	maps.Copy(env, asMap(more))
+	maps.DeleteFunc(env, func(_, value string) bool { return value == "-" })
+	return env
+}
+
+func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
+	const note = "restarts=1\nround=42\n"
+	ours := func(cores string) string {
+		return fmt.Sprintf("SYNERGY_SET=OMP_NUM_THREADS=%[1]s MKL_NUM_THREADS=%[1]s SRUN_CPUS_PER_TASK=%[1]s", cores)
+	}
+	threads := func(cores string) []string {
+		return []string{"OMP_NUM_THREADS=" + cores, "MKL_NUM_THREADS=" + cores, "SRUN_CPUS_PER_TASK=" + cores, ours(cores)}
+	}
+	held := []string{"SYNERGY_CPUS=9", "SYNERGY_MEMORY_MB=187500", "SYNERGY_GPUS=1", "SYNERGY_ROUND=42", "SYNERGY_RESTARTS=1"}
+	for _, w := range bothWays(t) {
+		for _, c := range []struct {
+			name, note string
+			env        map[string]string
+			want       []string // beyond env; -: not there
+		}{
+			{"a batch script", note, granted(), append(threads("9"), held...)},
+			{"only the gate has seen it", "restarts=0\n", granted(), append(threads("9"), append(held, "SYNERGY_ROUND=-", "SYNERGY_RESTARTS=0")...)},
+			{"four tasks of two cores", note, granted("SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=2", "SLURM_TASKS_PER_NODE=4"),
+				append(threads("2"), append(held, "SYNERGY_CPUS=8")...)},
+			{"without -c", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_TASKS_PER_NODE=4(x2)"), append(threads("2"), held...)},
+			{"a step of three tasks without -c", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_STEP_TASKS_PER_NODE=3,1"), append(threads("3"), held...)},
+			{"more tasks than cores", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_TASKS_PER_NODE=100"), append(threads("1"), held...)},
+			{"memory for each core", note, granted("SLURM_MEM_PER_NODE=-", "SLURM_MEM_PER_CPU=1000"), append(threads("9"), append(held, "SYNERGY_MEMORY_MB=9000")...)},
+			{"memory that nobody names", note, granted("SLURM_MEM_PER_NODE=-", "SYNERGY_MEMORY_MB=7"), append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-")...)},
+			{"no GPU in this step", note, granted("SLURM_GPUS_ON_NODE=-"), append(threads("9"), append(held, "SYNERGY_GPUS=0")...)},
+			{"the user's own threads", note, granted("OMP_NUM_THREADS=4,2"),
+				append([]string{"OMP_NUM_THREADS=4,2", "MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
+			{"all of them the user's own", note, granted("OMP_NUM_THREADS=", "MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=1"), append([]string{"SYNERGY_SET=-"}, held...)},
+			{"as many as a buffer does not hold", note, granted("OMP_NUM_THREADS=" + strings.Repeat("1,", 4000)),
+				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
+			{"a step of fewer cores", note, granted(append(threads("9"), "SLURM_CPUS_PER_TASK=2", "SLURM_CPUS_ON_NODE=4")...),
+				append(threads("2"), append(held, "SYNERGY_CPUS=4")...)},
+			{"a step whose script has set its own", note, granted(append(threads("9"), "OMP_NUM_THREADS=3", "SLURM_CPUS_PER_TASK=2")...),
+				append([]string{"MKL_NUM_THREADS=2", "SRUN_CPUS_PER_TASK=2", "SYNERGY_SET=MKL_NUM_THREADS=2 SRUN_CPUS_PER_TASK=2"}, held...)},
+			{"what it says that it has, it does not", note, granted("SLURM_CPUS_PER_TASK=999"), append(threads("9"), held...)},
+			{"hostile numbers", note, granted("SLURM_CPUS_PER_TASK=$(touch owned)", "SLURM_MEM_PER_NODE=`id`", "SLURM_GPUS_ON_NODE=1;id", "SLURM_TASKS_PER_NODE=a[$(id)]"),
+				append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-", "SYNERGY_GPUS=0")...)},
+			{"a hostile list of what is ours", note, granted("OMP_NUM_THREADS=$(id)", "SYNERGY_SET=OMP_NUM_THREADS=$(id)"), append(threads("9"), held...)},
+			{"cores in octal", note, granted("SLURM_CPUS_ON_NODE=011"), nil},
+			{"no cores", note, granted("SLURM_CPUS_ON_NODE=0"), nil},
+			{"cores that are none", note, granted("SLURM_CPUS_ON_NODE=-"), nil},
+			{"a job that is not managed", "", granted("SYNERGY_CPUS=7", "OMP_NUM_THREADS=2"), nil},
+			{"a note that is garbage", "round=42", granted(), nil},
+			{"a note with a line too many", note + "gpus=1\n", granted(), nil},
+			{"a note that a shell would run", "restarts=$(touch owned)\n", granted(), nil},
+			{"a note that is cut", "restarts=1\nround=", granted(), nil},
+		} {
+			want := maps.Clone(c.env)
+			maps.Copy(want, asMap(c.want))
+			maps.DeleteFunc(want, func(_, value string) bool { return value == "-" })
+			if got := w.environment(t, c.note, c.env); !maps.Equal(got, want) {
+				t.Errorf("%s: %s:\n got %q\nwant %q", w.name, c.name, asList(got), asList(want))
+			}
+		}
+		if _, err := os.Stat("owned"); err == nil {
+			t.Errorf("%s: a shell has read what a user wrote", w.name)
+		}
+	}
+}
+
+func TestWhatIsNoOrdinaryFileIsNoNote(t *testing.T) {
+	for _, w := range bothWays(t) {
+		path := filepath.Join(w.notes, job)
+		for kind, make := range map[string]func() error{
+			"a folder":         func() error { return os.MkdirAll(path, 0o755) },
+			"a pipe":           func() error { return exec.Command("mkfifo", path).Run() },
+			"a link to naught": func() error { return os.Symlink("/nowhere", path) },
+		} {
+			w.environment(t, "", granted())
+			if err := make(); err != nil {
+				t.Fatal(err)
+			}
+			out, err := w.run("task", asList(granted()))
+			if got := w.task(out, granted()); err != nil || !maps.Equal(got, granted()) {
+				t.Errorf("%s: %s: %v, %q", w.name, kind, err, asList(got))
+			}
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestThePluginKeepsNothingInAFolderThatOthersCanWriteTo(t *testing.T) {
+	w := plugin(t)
+	if err := os.Mkdir(w.notes, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(w.notes, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.note(t, id, comment, stamp); got != "" {
+		t.Errorf("keeps %q", got)
+	}
+}
+
+// FuzzBothWaysAreOne: whatever stands in the comment, the stamp and a task's environment, plugin and scripts make the same of it.
+func FuzzBothWaysAreOne(f *testing.F) {
+	ways := bothWays(f)
+	f.Add("synergy-profile=a.json", `{"v":1,"lua":0,"job":4711,"round":42,"begin":0}`, "1", "9", "9", "1", "187500", "9", "OMP_NUM_THREADS=9")
+	f.Add("synergy-env=off\vsynergy-profile=*", `{"v":1,"lua":1,"`, "01", "24", "0", "4(x2)", "0", "09", "OMP_NUM_THREADS=9 MKL_NUM_THREADS=1")
+	f.Fuzz(func(t *testing.T, words, extra, restarts, cores, perTask, tasks, memory, omp, set string) {
+		if strings.ContainsRune(words+extra+restarts+cores+perTask+tasks+memory+omp+set, 0) {
+			t.Skip("no environment has a zero byte")
+		}
+		var notes []string
+		var environments []map[string]string
+		for _, w := range ways {
+			notes = append(notes, w.note(t, id, "SLURM_JOB_COMMENT="+words, "SLURM_JOB_EXTRA="+extra, "SLURM_JOB_RESTART_COUNT="+restarts))
+			env := map[string]string{"SLURM_JOB_ID": job, "SLURM_CPUS_ON_NODE": cores, "SLURM_CPUS_PER_TASK": perTask, "SLURM_TASKS_PER_NODE": tasks,
+				"SLURM_MEM_PER_NODE": memory, "OMP_NUM_THREADS": omp, "SYNERGY_SET": set}
+			environments = append(environments, w.environment(t, "restarts=1\nround=42\n", env))
+		}
+		if notes[0] != notes[1] {
+			t.Errorf("the plugin keeps %q, the scripts %q", notes[0], notes[1])
+		}
+		if !maps.Equal(environments[0], environments[1]) {
+			t.Errorf("the plugin gives %q\nthe scripts %q", asList(environments[0]), asList(environments[1]))
+		}
+	})
+}
+
+// checker asks the plugin whether it would take options.
+type checker struct {
+	sync.Mutex
+	ask    io.Writer
+	answer *bufio.Reader
+}
+
+func startChecker(t testing.TB) *checker {
+	t.Helper()
+	cmd := exec.Command(compile(t, filepath.Join(t.TempDir(), "plugin"), "/nowhere"), "words")
+	ask, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = ask.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the plugin ended: %v", err)
+		}
+	})
+	return &checker{ask: ask, answer: bufio.NewReader(answer)}
+}
+
+// complaint is what the plugin says against --NAME=VALUE, "" when it takes it.
+func (c *checker) complaint(t testing.TB, name, value string) string {
+	t.Helper()
+	c.Lock()
+	defer c.Unlock()
+	if _, err := fmt.Fprintf(c.ask, "%s\x00%s\x00", name, value); err != nil {
+		t.Fatalf("--%s=%q: the plugin is gone: %v", name, value, err)
+	}
+	line, err := c.answer.ReadString('\n')
+	if err != nil {
+		t.Fatalf("--%s=%q: the plugin is gone: %v", name, value, err)
+	}
+	if line == "right\n" {
+		return ""
+	}
+	return line
+}
+
+// isWord says whether the daemon would take the word NAME=VALUE as one word.
+func isWord(name, value string) bool {
+	if strings.ContainsAny(value, ", \t\n\v\f\r") || strings.ContainsFunc(value, unicode.IsControl) {
+		return false
+	}
+	words := name + "=" + value
+	if name != "synergy-profile" {
+		words += " synergy-profile=a.json"
+	}
+	_, err := bridge.ParseComment(words)
+	return err == nil
+}
+
+var optionNames = []string{"synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-env"}
+
+func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
+	c := startChecker(f)
+	for _, value := range []string{"res18.json", "../res18.json", "a..b.json", ".json", "x.json\n", strings.Repeat("x", 107) + ".json", strings.Repeat("x", 108) + ".json",
+		"USR1", "USR1@60", "USR1@", "USR1@060", "TERM@3600", "TERM@3601", "KILL", "2.5h", "0s", "0.0s", "00.1m", "3650d", "3650.0d", "3650.1d", "3651d", "87600h",
+		"87600.000000001h", "1234567890s", ".5h", "1e3s", "5", "off", "on", "OFF", "é.json", "٣s"} {
+		for k := range optionNames {
+			f.Add(k, value)
+		}
+	}
+	f.Fuzz(func(t *testing.T, k int, value string) {
+		if k < 0 || k >= len(optionNames) || value == "" || strings.ContainsRune(value, 0) {
+			t.Skip("no option")
+		}
+		name := optionNames[k]
+		complaint := c.complaint(t, name, value)
+		if taken, right := complaint == "", isWord(name, value); taken != right {
+			t.Errorf("--%s=%q: taken %t, while its word is right: %t. %s", name, value, taken, right, complaint)
+		}
+		if strings.ContainsFunc(strings.TrimSuffix(complaint, "\n"), unicode.IsControl) {
+			t.Errorf("--%s=%q: the complaint has a control character: %q", name, value, complaint)
+		}
+	})
+}
+
+func TestAnOptionIsRefusedByNameWithARemedy(t *testing.T) {
+	c := startChecker(t)
+	for name, remedy := range map[string]string{"synergy-profile": "such as res18.json", "synergy-checkpoint": "such as USR1@60", "synergy-length": "such as 2.5h",
+		"synergy-env": "off", "synergy-progress": "no value"} {
+		complaint := c.complaint(t, name, "nonsense!")
+		if !strings.HasPrefix(complaint, "synergy: --"+name+" is not right") || !strings.Contains(complaint, remedy) {
+			t.Errorf("--%s: %q", name, complaint)
+		}
+	}
+	for _, name := range []string{"synergy-checkpoint", "synergy-progress"} {
+		if complaint := c.complaint(t, name, ""); complaint != "" {
+			t.Errorf("--%s alone: %s", name, complaint)
+		}
+	}
+}
+
+func TestAStepTakesNoOptionOfAJob(t *testing.T) {
+	program := compile(t, filepath.Join(t.TempDir(), "plugin"), "/nowhere")
+	out, _ := output(exec.Command(program, "step-option", "synergy-profile", "a.json"), []string{id})
+	if !strings.Contains(string(out), "give it to sbatch") {
+		t.Errorf("says %q", out)
+	}
+	if out, err := output(exec.Command(program, "step-option", "synergy-profile", "a.json"), nil); err != nil {
+		t.Errorf("of an interactive job it is the gate's to say: %s %v", out, err)
+	}
+}
+
+func TestThePluginLinksNothingButTheCLibraryAndShowsSlurmOnlyWhatItLooksFor(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	so := filepath.Join(t.TempDir(), "synergy.so")
+	if out, err := exec.Command("make", "-C", "../../spank", "SLURM="+here+"/testdata", "OUT="+so).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	file, err := elf.Open(so)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if needed, err := file.ImportedLibraries(); err != nil || !slices.Equal(needed, []string{"libc.so.6"}) {
+		t.Errorf("links %v, %v", needed, err)
+	}
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			shown = append(shown, s.Name)
+		}
+	}
+	slices.Sort(shown)
+	want := []string{"plugin_name", "slurm_spank_init", "slurm_spank_job_epilog", "slurm_spank_job_prolog", "slurm_spank_task_init"}
+	if !slices.Equal(shown, want) {
+		t.Errorf("shows %v, want %v", shown, want)
+	}
+}
