@@ -43,12 +43,14 @@ base_public=debian:trixie-slim
 
 have_image() { docker image inspect "$1" >/dev/null 2>&1; }
 
+# What the image is made of, below the checkout.
+inputs=(contrib/docker-slurm/{Dockerfile,conf,entrypoint.sh,healthy.sh,ready.sh} spank/{Makefile,synergy.c,words.c,words.h})
+
 # The name carries a hash of everything that goes in: unchanged inputs find
 # their image again, changed ones build a new one.
 image_name() {
     local hash
-    hash=$(cd "$here" && find Dockerfile conf entrypoint.sh healthy.sh ready.sh -type f |
-        LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-12)
+    hash=$(cd "$REPO" && find "${inputs[@]}" -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-12)
     echo "synergy-slurm:$hash"
 }
 
@@ -90,13 +92,30 @@ base_image() {
     echo "$base_here"
 }
 
+# docker_build TAG FLAGS... sends the inputs and nothing else of the checkout.
+docker_build() {
+    local tag=$1
+    shift
+    # Some engines cannot route out of a build network; the host's always can.
+    tar -C "$REPO" -c "${inputs[@]}" | docker build --network host -t "$tag" -f contrib/docker-slurm/Dockerfile \
+        --build-arg APT_MIRROR="$(host_mirror)" --build-arg APT_CONF="$(host_apt_conf)" "$@" -
+}
+
 build_image() {
     local base
     base=$(base_image)
     say "building $IMAGE on $base"
-    # Some engines cannot route out of a build network; the host's always can.
-    quietly "building $IMAGE" docker build --network host -t "$IMAGE" --build-arg BASE="$base" \
-        --build-arg APT_MIRROR="$(host_mirror)" --build-arg APT_CONF="$(host_apt_conf)" "$here"
+    quietly "building $IMAGE" docker_build "$IMAGE" --build-arg BASE="$base"
+}
+
+# The SPANK plugin for the Slurm of the cluster, built where its headers are.
+spank() { # FILE
+    local base id
+    base=$(base_image)
+    quietly "building the plugin" docker_build synergy-slurm-spank --target spank --build-arg BASE="$base"
+    id=$(docker create synergy-slurm-spank true)
+    quietly "copying the plugin" docker cp "$id:/synergy.so" "$1"
+    docker rm "$id" >/dev/null
 }
 
 # --- containers --------------------------------------------------------------
@@ -235,6 +254,7 @@ command=${1:-}
 shift || true
 case $command in
 image) image ;;
+spank) spank "$@" ;;
 up) up ;;
 down) down ;;
 status) status ;;
@@ -243,5 +263,5 @@ shell) shell ;;
 clean) clean ;;
 exec) run_in "$@" ;;
 rest-url) rest_url ;;
-*) die "usage: cluster.sh image|up|down|status|logs|shell|clean|exec ROLE USER COMMAND...|rest-url" ;;
+*) die "usage: cluster.sh image|spank FILE|up|down|status|logs|shell|clean|exec ROLE USER COMMAND...|rest-url" ;;
 esac

@@ -83,6 +83,8 @@ prepare() {
     node_lines >>/etc/slurm/slurm.conf
     render gres.conf
     render cgroup.conf
+    render plugstack.conf
+    ln -sf /opt/synergy/etc/cli_filter.lua /etc/slurm/cli_filter.lua
 }
 
 start_munge() {

@@ -8,7 +8,7 @@ slurmdbd) sacctmgr -n show cluster ;;
 slurmctld) scontrol ping | grep -q 'is UP' ;;
 slurmrestd) curl -sf --max-time 5 -H "X-SLURM-USER-TOKEN: $(cat /shared/synergy/token)" \
     --unix-socket /shared/slurmrestd/slurmrestd.sock http://localhost/slurm/v0.0.42/ping/ ;;
-slurmd) pgrep -x slurmd && munge -n ;;
+slurmd) pgrep -f '^slurmd ' && munge -n ;; # one that has read its files again is called exe
 login) munge -n ;;
 *) exit 1 ;;
 esac >/dev/null
