@@ -11,9 +11,14 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 LIVE := synergy-live
 LIVE_LEASE := 30
 
+# For go-nvml, in tests and in build-nvml: it calls the driver's library by symbols that are there only once that is open, so they have to be
+# looked up late whatever the compiler's default is. Half a hundred calls of NVML that nobody makes here are deprecated.
+export CGO_LDFLAGS := -O2 -g -Wl,-z,lazy
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+
 include mk/*.mk
 
-.PHONY: help demo build test test-unit test-live test-live-rounds test-live-trust lint bench bench-live fidelity fuzz clean
+.PHONY: help demo build build-nvml test test-unit test-gpu test-live test-live-rounds test-live-trust lint bench bench-live fidelity fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,10 +31,18 @@ build: ## static binaries into bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/plugins/ ./contrib/plugins/...
 
+build-nvml: ## bin/nvml/synergy, which sees GPUs: for the nodes that have them; needs a C compiler, and no GPU
+	@mkdir -p bin/nvml
+	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml/ ./cmd/synergy
+
 test: lint test-unit test-live ## everything: lint, unit, race, drawings, properties, scripts, and the live cluster
 
 test-unit: ## all tests that need no Slurm, with the race detector
 	go test -race ./...
+	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
+
+test-gpu: ## the inventory and the sampler on this machine's own GPUs; fails where there are none
+	go test -tags gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
 
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// Count is one term of Slurm's GRES notation: a name, a type where one was given, how many, and, where Slurm tells, which.
+// Count is one term of Slurm's GRES notation: a name, a type where one was given, how many, and, where Slurm tells, which and where.
 type Count struct {
-	Name  string // gpu, shard, …
-	Type  string // a100, …; empty where the site has no types
-	Count int
-	Index string // IDX list as Slurm prints it ("0-1,3"); empty where not given
+	Name    string // gpu, shard, …
+	Type    string // a100, …; empty where the site has no types
+	Count   int
+	Index   string // IDX list as Slurm prints it ("0-1,3"); empty where not given
+	Sockets string // S list as Slurm prints it ("0-1"), the sockets whose cores may use them; empty where not given
 }
 
 // ParseCounts reads Slurm's GRES notation in any of the forms that slurmctld prints or sbatch takes:
@@ -55,7 +56,7 @@ func splitTerms(text string) []string {
 }
 
 func parseCount(term string) (Count, error) {
-	body, index, err := cutIndex(dropNoise(strings.TrimSpace(term)))
+	body, inside, err := cutInside(dropNoise(strings.TrimSpace(term)))
 	if err != nil {
 		return Count{}, fmt.Errorf("term %q: %w", term, err)
 	}
@@ -63,7 +64,7 @@ func parseCount(term string) (Count, error) {
 	if err != nil {
 		return Count{}, fmt.Errorf("term %q: %w", term, err)
 	}
-	count := Count{Name: parts[0], Count: 1, Index: index}
+	count := Count{Name: parts[0], Count: 1, Index: listed(inside, "IDX:"), Sockets: listed(inside, "S:")}
 	if rest := parts[1:]; len(rest) > 0 {
 		if err := count.fill(rest); err != nil {
 			return Count{}, fmt.Errorf("term %q: %w", term, err)
@@ -78,9 +79,8 @@ func dropNoise(term string) string {
 	return strings.Replace(strings.Replace(term, ":(null)", "", 1), ":no_consume", "", 1)
 }
 
-// cutIndex takes the parenthesis off a term and returns the IDX list in it. A socket list (S:0-1) or a list of shares (0/4,2/4)
-// does not name devices and is dropped.
-func cutIndex(term string) (body, index string, err error) {
+// cutInside takes the parenthesis off a term and returns what is in it.
+func cutInside(term string) (body, inside string, err error) {
 	body, rest, found := strings.Cut(term, "(")
 	if !found {
 		return body, "", nil
@@ -89,10 +89,16 @@ func cutIndex(term string) (body, index string, err error) {
 	if !closed || tail != "" {
 		return "", "", fmt.Errorf("parenthesis not closed at the end")
 	}
-	if list, is := strings.CutPrefix(inside, "IDX:"); is && list != "N/A" {
-		return body, list, nil
+	return body, inside, nil
+}
+
+// listed is the list behind the prefix: IDX:0-2 lists devices, S:0-1 sockets. A list of shares, 0/4,2/4, has none and is dropped.
+func listed(inside, prefix string) string {
+	list, is := strings.CutPrefix(inside, prefix)
+	if !is || list == "N/A" {
+		return ""
 	}
-	return body, "", nil
+	return list
 }
 
 // nameParts splits name[:type][:count] after taking off the word gres, and sees to it that each part is one.

@@ -19,7 +19,7 @@ func TestEveryFormOfGresThatSlurmPrintsIsRead(t *testing.T) {
 		"gpu:8":                          {{Name: "gpu", Count: 8}},
 		"gpu:a100":                       {{Name: "gpu", Type: "a100", Count: 1}},
 		"gpu:3g.20gb":                    {{Name: "gpu", Type: "3g.20gb", Count: 1}},
-		"gpu:a100:4(S:0-1)":              {{Name: "gpu", Type: "a100", Count: 4}},
+		"gpu:a100:4(S:0-1)":              {{Name: "gpu", Type: "a100", Count: 4, Sockets: "0-1"}},
 		"gres/gpu:2":                     {{Name: "gpu", Count: 2}},
 		"gres/gpu=2":                     {{Name: "gpu", Count: 2}},
 		"gres/gpu:a100=2":                {{Name: "gpu", Type: "a100", Count: 2}},

@@ -100,6 +100,7 @@ var programs = map[string]string{
 	"guest/process.go":               "the administrator's plugin, without arguments",
 	"cmd/synergy-slurmd/stoppost.go": "systemctl, with words of our own",
 	"cmd/synergy-emujob/report.go":   "scontrol, as the job's own user",
+	"cmd/synergy/gres_check.go":      "scontrol and slurmd -G, with the name of a node",
 }
 
 var starters = []string{"Command", "CommandContext", "StartProcess", "Exec", "ForkExec", "Cmd"}

@@ -20,6 +20,8 @@ const module = "github.com/synergy-slurmd/synergy-slurmd/"
 // the spine and what is below them, and nothing on the spine imports them.
 var inward = map[string][]string{
 	"gres":                {},
+	"gres/inventory":      {"gres"},
+	"gres/nvml":           {"gres", "gres/inventory"},
 	"sensitivity":         {"gres"},
 	"sensitivity/library": {"sensitivity"},
 	"policy":              {"gres", "sensitivity"},
@@ -48,6 +50,7 @@ var inward = map[string][]string{
 // doors says which package may import each third-party module. Commands may all read flags.
 var doors = map[string][]string{
 	"go.etcd.io/bbolt":                    {"ledger"},
+	"github.com/NVIDIA/go-nvml":           {"gres/nvml"},
 	"github.com/oapi-codegen/runtime":     {"bridge/slurmrest"},
 	"golang.org/x/time":                   {"bridge/slurmrest"},
 	"github.com/rs/zerolog":               {"cmd/synergy-slurmd"},
@@ -110,7 +113,7 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
 func TestThePlannerDecidesFromItsArguments(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.pkg != "gres" && s.pkg != "sensitivity" && s.pkg != "policy" {
+		if s.pkg != "gres" && s.pkg != "gres/inventory" && s.pkg != "sensitivity" && s.pkg != "policy" {
 			continue
 		}
 		for _, path := range s.imports {

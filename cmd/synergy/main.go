@@ -1,5 +1,6 @@
-// Command synergy simulates clusters that share GPUs, cores and memory among training jobs. It turns the command line into an
-// experiment of package sim, and its outcomes into tables, files and pictures; what happens in between is the packages' business.
+// Command synergy is the tool for people: it simulates clusters that share GPUs, cores and memory among training jobs, and says what GPUs a node
+// has and whether Slurm knows. It turns the command line into an experiment of package sim, or a question to package gres/nvml, and the outcomes
+// into tables, files and pictures; what happens in between is the packages' business.
 package main
 
 import (
@@ -20,6 +21,7 @@ const (
 	exitGood   = 0
 	exitFailed = 1
 	exitUsage  = 2 // the command line or a file that it names is wrong: the same start would fail again
+	exitUnseen = 3 // what was asked about could not be looked at: no driver, no Slurm
 )
 
 // version is set by the linker.
@@ -57,6 +59,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &failure) {
 		return exitFailed
 	}
+	if errors.As(err, new(unseen)) {
+		return exitUnseen
+	}
 	return exitUsage
 }
 
@@ -65,24 +70,31 @@ type failed struct{ error }
 
 func (f failed) Unwrap() error { return f.error }
 
+// unseen is an error that says nothing of what was asked about, but that it could not be looked at.
+type unseen struct{ error }
+
+func (u unseen) Unwrap() error { return u.error }
+
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "synergy",
-		Short: "simulate clusters that share GPUs, cores and memory among training jobs",
-		Long: `synergy simulates clusters that share GPUs, cores and memory among training jobs.
+		Short: "simulate clusters that share GPUs, cores and memory among training jobs, and see what GPUs a node has",
+		Long: `synergy simulates clusters that share GPUs, cores and memory among training jobs, and sees what GPUs a node has.
 
 It runs the planner of synergy-slurmd, which gives each job the cores and the memory that its model needs
-(Synergy, OSDI'22), against a Slurm in memory under a virtual clock: months of a cluster's life in seconds.`,
+(Synergy, OSDI'22), against a Slurm in memory under a virtual clock: months of a cluster's life in seconds.
+On a node it lists the GPUs, writes the lines of Slurm's configuration that fit, and says where Slurm is wrong about them.`,
 		Example: `  synergy sim                          Proportional, Greedy and Tune on a small workload
   synergy sim --trace jobs.csv         a recorded workload, or a site's log
   synergy trace inspect sacct.txt      what is in a log
-  synergy plugin check ./mine          does a planner of your own keep the promises?`,
+  synergy plugin check ./mine          does a planner of your own keep the promises?
+  synergy gres --check                 is Slurm right about this node's GPUs?`,
 		Version:       running(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand(), traceCommand(), pluginCommand())
+	root.AddCommand(simCommand(), traceCommand(), pluginCommand(), gresCommand())
 	return root
 }
 

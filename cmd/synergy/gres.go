@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
+	"github.com/synergy-slurmd/synergy-slurmd/gres/nvml"
+)
+
+// gresOptions are the command line of synergy gres.
+type gresOptions struct {
+	layout    inventory.Layout
+	node      string
+	inventory string // a file that --json wrote, in place of this host's GPUs
+	check     bool
+	slurmd    string // a file with what slurmd -G printed
+	job       int
+	every     span
+	json      string
+}
+
+// gresCommand is what can be asked about the GPUs of a node.
+func gresCommand() *cobra.Command {
+	var o gresOptions
+	command := &cobra.Command{
+		Use:   "gres [options]",
+		Short: "say what GPUs a node has, what Slurm should know of them, and whether it does",
+		Long: `synergy gres sees the GPUs of the node that it runs on through NVIDIA's library: type, memory, UUID, PCI address, NUMA node and
+near cores, the state of MIG and of MPS. It prints the lines of gres.conf and slurm.conf that fit them. It changes nothing.
+
+With --check it compares them with what Slurm believes: slurmctld (scontrol show node), and on the node itself also slurmd, which
+reads gres.conf (slurmd -G). Each difference is one line with what is, what should be and what to do.
+
+What --json writes on one node can be read on another with --inventory, so that nodes are checked from a login host.
+With --job it shows how busy the GPUs are that a job uses on this node.
+
+The exit status is 0, 1 where Slurm is wrong about the node, 2 for a wrong command line or file, and 3 where it could not be seen: no driver, a
+build without NVML, no slurmctld. docs/node-setup.md has the JSON format and more.`,
+		Example: `  synergy gres
+  synergy gres --shards 4                                lines for GPUs that four jobs each may share
+  synergy gres --check
+  synergy gres --json=n1.json                            on the node
+  synergy gres --inventory n1.json --check               anywhere that scontrol works
+  synergy gres --job 17 --every 5s`,
+		Args:                  cobra.NoArgs,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) },
+	}
+	grouped(command, o.groups()...)
+	return command
+}
+
+func (o *gresOptions) groups() []group {
+	lines, check, job, output := newGroup("Lines"), newGroup("Check"), newGroup("Use"), newGroup("Output")
+	lines.flags.IntVar(&o.layout.Shards, "shards", 0, "divide each GPU into `N` shards, with one Type per device")
+	lines.flags.BoolVar(&o.layout.Cores, "cores", false, "put the near cores into Cores=; Slurm then keeps all other jobs off the GPU")
+	lines.flags.StringVar(&o.node, "node", "", "what Slurm calls the node (default SLURMD_NODENAME, or the host's short `name`)")
+	lines.flags.StringVar(&o.inventory, "inventory", "", "take what --json wrote into a `file`, on whatever node, and not this host's GPUs; - for the standard input")
+	check.flags.BoolVar(&o.check, "check", false, "compare with what Slurm believes")
+	check.flags.StringVar(&o.slurmd, "slurmd", "", "what slurmd -G printed on the node, in a `file` (default: slurmd is asked where the node is this one)")
+	job.flags.IntVar(&o.job, "job", 0, "show how busy the GPUs are that the job with this `ID` uses on this node")
+	job.flags.Var(&o.every, "every", "show it again and again, until interrupted")
+	output.flags.StringVar(&o.json, "json", "", "write JSON in place of the text, or to a `file`")
+	output.flags.Lookup("json").NoOptDefVal = standard
+	return []group{lines, check, job, output}
+}
+
+// validate says which options do not go together.
+func (o *gresOptions) validate() error {
+	switch {
+	case o.layout.Shards < 0 || o.layout.Shards > maxShards:
+		return fmt.Errorf("--shards = %d: want 1 to %d", o.layout.Shards, maxShards)
+	case o.node != "" && !inventory.IsNode(o.node):
+		return fmt.Errorf("--node = %.80q: want the name of one node", o.node)
+	case o.slurmd != "" && !o.check:
+		return errors.New("--slurmd: want --check, too")
+	case o.job < 0:
+		return fmt.Errorf("--job = %d: want the ID of a job", o.job)
+	case o.job > 0 && (o.check || o.inventory != ""):
+		return errors.New("--job: want no --check and no --inventory, since it looks at this node as it is")
+	case o.every > 0 && o.job == 0:
+		return errors.New("--every: want --job, too")
+	}
+	return nil
+}
+
+// maxShards is beyond what anybody would divide a GPU into.
+const maxShards = 1000
+
+func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if o.job > 0 {
+		return o.watch(ctx, stdout)
+	}
+	n, err := o.read()
+	if err != nil {
+		return err
+	}
+	if o.check {
+		return o.compare(ctx, n, stdout, stderr)
+	}
+	return o.show(n, stdout)
+}
+
+// read is the node's inventory: this host's, or one that was written elsewhere.
+func (o *gresOptions) read() (inventory.Node, error) {
+	if o.inventory == "" {
+		return o.look()
+	}
+	text, err := readFile(o.inventory)
+	if err != nil {
+		return inventory.Node{}, fmt.Errorf("--inventory: %w", err)
+	}
+	n, err := inventory.Decode(text)
+	if err != nil {
+		return inventory.Node{}, fmt.Errorf("--inventory %s: %w", o.inventory, err)
+	}
+	n.Name = cmp.Or(o.node, n.Name)
+	return n, nil
+}
+
+// look sees this host's GPUs.
+func (o *gresOptions) look() (inventory.Node, error) {
+	name, err := o.here()
+	if err != nil {
+		return inventory.Node{}, err
+	}
+	driver, err := nvml.Open(host())
+	if err != nil {
+		return inventory.Node{}, unseen{err}
+	}
+	defer driver.Close()
+	n, err := driver.Inventory(name, time.Now())
+	if err != nil {
+		return inventory.Node{}, unseen{err}
+	}
+	return n, nil
+}
+
+func host() nvml.Host { return nvml.Host{MPSPipes: os.Getenv("CUDA_MPS_PIPE_DIRECTORY")} }
+
+// here is what Slurm calls this node.
+func (o *gresOptions) here() (string, error) {
+	long, err := os.Hostname()
+	short, _, _ := strings.Cut(long, ".")
+	name := cmp.Or(o.node, os.Getenv("SLURMD_NODENAME"), short)
+	if err != nil || !inventory.IsNode(name) {
+		return "", fmt.Errorf("the host's name %.80q is no node's: say with --node what Slurm calls it", name)
+	}
+	return name, nil
+}
+
+// maxFile bounds the files that are read.
+const maxFile = 4 << 20
+
+// readFile reads a file that somebody else may have written, or the standard input.
+func readFile(path string) ([]byte, error) {
+	in := io.Reader(os.Stdin)
+	if path != standard {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, cause(err))
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, cause(err))
+	case len(text) > maxFile:
+		return nil, fmt.Errorf("%s: more than %d bytes", path, maxFile)
+	}
+	return text, nil
+}
+
+// show writes the inventory and the lines that fit it.
+func (o *gresOptions) show(n inventory.Node, stdout io.Writer) error {
+	lines, err := n.Lines(o.layout)
+	if err != nil {
+		return fmt.Errorf("--shards: %w", err)
+	}
+	if o.json == "" {
+		return done(writeNode(stdout, n, lines))
+	}
+	return save("json", o.json, stdout, func(w io.Writer) error {
+		text, err := n.Encode()
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		return err
+	})
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
+)
+
+// verdict is what --check found, as JSON.
+type verdict struct {
+	Version     int                    `json:"version"`
+	Node        string                 `json:"node"`
+	States      []string               `json:"state"`  // of the node in Slurm
+	Reason      string                 `json:"reason"` // why it is drained or down, if so
+	Differences []inventory.Difference `json:"differences"`
+}
+
+// compare writes in what Slurm is wrong about the node.
+func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
+	belief, err := askController(ctx, n.Name)
+	if err != nil {
+		return unseen{err}
+	}
+	v := verdict{inventory.Version, n.Name, belief.States, belief.Reason, inventory.Compare(n, o.layout, belief)}
+	records, blind := o.records(ctx, stderr)
+	if records != nil {
+		v.Differences = append(v.Differences, inventory.CompareRecords(n, records)...)
+	}
+	if err := o.tell(v, stdout); err != nil {
+		return err
+	}
+	if len(v.Differences) > 0 {
+		return failed{fmt.Errorf("node %s: %s between the node and what Slurm believes", n.Name, counted(len(v.Differences), "difference"))}
+	}
+	return blind
+}
+
+func (o *gresOptions) tell(v verdict, stdout io.Writer) error {
+	if o.json == "" {
+		return done(writeVerdict(stdout, v))
+	}
+	if v.Differences == nil {
+		v.Differences = []inventory.Difference{}
+	}
+	return save("json", o.json, stdout, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(v)
+	})
+}
+
+func writeVerdict(w io.Writer, v verdict) error {
+	var b strings.Builder
+	for _, d := range v.Differences {
+		fmt.Fprintln(&b, d)
+	}
+	if len(v.Differences) == 0 {
+		fmt.Fprintf(&b, "node %s: Slurm knows its GPUs as they are\n", v.Node)
+	}
+	if v.Reason != "" {
+		fmt.Fprintf(&b, "node %s is %s in Slurm: %s\n", v.Node, strings.Join(v.States, "+"), v.Reason)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// patience is how long a program of Slurm's may take. slurmd waits for device files that do not come for twenty seconds or so.
+const patience = 40 * time.Second
+
+// askController asks slurmctld about the node, by scontrol: that has found its way to it wherever a user could submit a job.
+func askController(ctx context.Context, node string) (inventory.Belief, error) {
+	stdout, stderr, err := slurm(ctx, "scontrol", "--json", "show", "node", node)
+	if err != nil {
+		return inventory.Belief{}, fmt.Errorf("scontrol show node %s: %w%s", node, err, lastWords(stdout+"\n"+stderr))
+	}
+	return inventory.ParseBelief([]byte(stdout), node)
+}
+
+// records is gres.conf as slurmd reads it: from a file, or from slurmd where the node is this one. Where there is no slurmd, nothing is compared with it. The
+// error is that it could not be read though slurmd is here; what slurmctld says is worth something without it.
+func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
+	if o.slurmd != "" {
+		text, err := readFile(o.slurmd)
+		if err != nil {
+			return nil, fmt.Errorf("--slurmd: %w", err)
+		}
+		return inventory.ParseRecords(text)
+	}
+	if o.inventory != "" {
+		return nil, nil
+	}
+	args := []string{"-G"}
+	if o.node != "" {
+		args = append(args, "-N", o.node)
+	}
+	out, log, err := slurm(ctx, "slurmd", args...)
+	if errors.Is(err, exec.ErrNotFound) {
+		fmt.Fprintln(stderr, "synergy: gres.conf was not compared: there is no slurmd here")
+		return nil, nil
+	}
+	if err != nil {
+		return nil, unseen{fmt.Errorf("gres.conf was not compared: slurmd -G: %w%s", err, lastWords(log))}
+	}
+	return inventory.ParseRecords([]byte(out + "\n" + log))
+}
+
+// slurm runs one of Slurm's own programs and gives what it wrote, as far as it is bounded.
+func slurm(ctx context.Context, name string, args ...string) (stdout, stderr string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, name, args...)
+	command.WaitDelay = time.Second
+	var out, log bounded
+	command.Stdout, command.Stderr = &out, &log
+	err = command.Run()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %v", patience)
+	}
+	return out.String(), log.String(), cmp.Or(err, out.err(), log.err())
+}
+
+// bounded keeps the first bytes of what is written, and says if there were more.
+type bounded struct {
+	bytes.Buffer
+	lost bool
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	room := min(len(p), maxFile-b.Len())
+	b.lost = b.lost || room < len(p)
+	b.Buffer.Write(p[:room])
+	return len(p), nil
+}
+
+func (b *bounded) err() error {
+	if b.lost {
+		return fmt.Errorf("wrote more than %d bytes", maxFile)
+	}
+	return nil
+}
+
+// lastWords is the last line that a program wrote, behind a colon.
+func lastWords(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if last := inventory.Printable(strings.TrimSpace(lines[len(lines)-1])); last != "" {
+		return ": " + last
+	}
+	return ""
+}

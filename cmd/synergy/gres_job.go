@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
+	"github.com/synergy-slurmd/synergy-slurmd/gres/nvml"
+)
+
+// watch shows how busy the job's GPUs are, once or until it is interrupted or the job has ended.
+func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
+	driver, err := nvml.Open(host())
+	if err != nil {
+		return unseen{err}
+	}
+	defer driver.Close()
+	sampler, err := driver.Sampler(time.Now)
+	if err != nil {
+		return unseen{err}
+	}
+	cgroup, err := host().JobCgroup(o.job)
+	if err != nil {
+		return unseen{err}
+	}
+	if o.every == 0 {
+		return o.lookOnce(sampler, cgroup, stdout)
+	}
+	return o.lookOften(ctx, sampler, cgroup, stdout)
+}
+
+func (o *gresOptions) lookOnce(sampler *nvml.Sampler, cgroup string, stdout io.Writer) error {
+	pids, err := nvml.Processes(cgroup)
+	if err != nil {
+		return unseen{err}
+	}
+	sample := sampler.OfProcesses(pids...)
+	if o.json == "" {
+		return done(writeSample(stdout, sample))
+	}
+	return save("json", o.json, stdout, func(w io.Writer) error { return writeSampleJSON(w, o.job, sample) })
+}
+
+func (o *gresOptions) lookOften(ctx context.Context, sampler *nvml.Sampler, cgroup string, stdout io.Writer) error {
+	if o.json != "" && o.json != standard {
+		return errors.New("--every: want --json without a file: each look is a line on the standard output")
+	}
+	ticker := time.NewTicker(time.Duration(o.every))
+	defer ticker.Stop()
+	for {
+		if err := o.lookOnce(sampler, cgroup, stdout); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// looked is one sample as JSON: one line.
+type looked struct {
+	Version int       `json:"version"`
+	Job     int       `json:"job"`
+	At      time.Time `json:"at"`
+	GPUs    []use     `json:"gpus"`
+}
+
+// use is one GPU of a sample. Figures are -1 where the driver does not tell them.
+type use struct {
+	Minor  int         `json:"minor"`
+	UUID   string      `json:"uuid"`
+	Busy   int         `json:"busy_percent"`
+	Memory gres.Memory `json:"memory_mib"`
+	Mine   gres.Memory `json:"job_mib"`
+	Error  string      `json:"error,omitempty"`
+}
+
+func writeSampleJSON(w io.Writer, job int, s nvml.Sample) error {
+	all := looked{inventory.Version, job, s.At, []use{}}
+	for _, r := range s.GPUs {
+		u := use{r.Minor, r.UUID, r.Busy, r.Memory, r.Mine, ""}
+		if r.Err != nil {
+			u = use{r.Minor, r.UUID, nvml.Unknown, nvml.Unknown, nvml.Unknown, r.Err.Error()}
+		}
+		all.GPUs = append(all.GPUs, u)
+	}
+	return json.NewEncoder(w).Encode(all)
+}

@@ -1,0 +1,149 @@
+package inventory
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Belief is what slurmctld has of one node.
+type Belief struct {
+	Node   string
+	GPUs   []Term
+	Shards int
+	States []string // IDLE, DRAIN, INVALID_REG, …
+	Reason string   // why an administrator or Slurm took the node out, if so
+}
+
+// Term is a number of GPUs that Slurm does not tell apart.
+type Term struct {
+	Type    string // empty where the site has no types
+	Count   int
+	Sockets Set // whose cores may use them; empty where all may
+}
+
+// answer is what scontrol --json show node says, as far as it is looked at. The field and its notation have been the same since JSON came.
+type answer struct {
+	Nodes []struct {
+		Name   string   `json:"name"`
+		Gres   string   `json:"gres"`
+		States []string `json:"state"`
+		Reason string   `json:"reason"`
+	} `json:"nodes"`
+	Errors []struct {
+		Text        string `json:"error"`
+		Description string `json:"description"`
+	} `json:"errors"`
+}
+
+// ParseBelief reads what scontrol --json show node prints of the node with this name.
+func ParseBelief(text []byte, node string) (Belief, error) {
+	var a answer
+	if err := json.Unmarshal(text, &a); err != nil {
+		return Belief{}, fmt.Errorf("scontrol's answer: %w", err)
+	}
+	for _, e := range a.Errors {
+		return Belief{}, fmt.Errorf("scontrol's answer: %s", Printable(e.Text+" "+e.Description))
+	}
+	for _, n := range a.Nodes {
+		if n.Name != node {
+			continue
+		}
+		b := Belief{Node: node, Reason: Printable(n.Reason)}
+		for _, state := range n.States {
+			b.States = append(b.States, Printable(state))
+		}
+		return b, b.count(n.Gres)
+	}
+	return Belief{}, fmt.Errorf("scontrol's answer has no node %s: --node says what Slurm calls it", node)
+}
+
+// count takes the node's GRES apart.
+func (b *Belief) count(text string) error {
+	counts, err := gres.ParseCounts(text)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", b.Node, err)
+	}
+	for _, c := range counts {
+		switch c.Name {
+		case "shard":
+			b.Shards += c.Count
+		case "gpu":
+			sockets, err := ParseSet(c.Sockets)
+			if err != nil {
+				return fmt.Errorf("node %s: gres %q: sockets: %w", b.Node, text, err)
+			}
+			b.GPUs = append(b.GPUs, Term{c.Type, c.Count, sockets})
+		}
+	}
+	return nil
+}
+
+// Record is one device of gres.conf as slurmd on the node reads it.
+type Record struct {
+	Name  string // gpu, shard
+	Type  string
+	Count int
+	Files []string // one device file, or those that make up a MIG device; none where only a number is configured
+	Cores Set      // empty where all cores may use it
+}
+
+// maxRecords bounds what is believed of one node.
+const maxRecords = 4 * maxGPUs * maxParts
+
+// record matches a line of slurmd -G, behind whatever it logs in front: Gres Name=gpu Type=a100 Count=1 Index=0 ID=7 File=/dev/nvidia0 Cores=0-11 …
+var record = regexp.MustCompile(`(?m)\bGres Name=.*$`)
+
+// ParseRecords reads what slurmd -G prints, which is the node's gres.conf as slurmd understands it. Lines that are no records are left out.
+func ParseRecords(text []byte) ([]Record, error) {
+	var all []Record
+	for _, line := range record.FindAllString(string(text), maxRecords) {
+		r, err := parseRecord(line)
+		if err != nil {
+			return nil, fmt.Errorf("slurmd -G: line %.160q: %w", line, err)
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func parseRecord(line string) (Record, error) {
+	values := map[string]string{}
+	for word := range strings.FieldsSeq(line) {
+		if key, value, is := strings.Cut(Printable(word), "="); is && value != "(null)" {
+			values[key] = value
+		}
+	}
+	count, err := strconv.ParseUint(values["Count"], 10, 31)
+	if err != nil {
+		return Record{}, fmt.Errorf("Count=%s: want a number", values["Count"])
+	}
+	cores, err := ParseSet(values["Cores"])
+	if err != nil {
+		return Record{}, fmt.Errorf("Cores=: %w", err)
+	}
+	if values["Name"] == "" {
+		return Record{}, errors.New("want a Name=")
+	}
+	r := Record{Name: values["Name"], Type: values["Type"], Count: int(count), Cores: cores}
+	if f := values["File"]; f != "" {
+		r.Files = slices.Collect(strings.SplitSeq(f, ","))
+	}
+	return r, nil
+}
+
+// minor is the number of the record's device file; a MIG device and a record without a file have none.
+func (r Record) minor() (int, bool) {
+	if len(r.Files) != 1 {
+		return 0, false
+	}
+	digits, is := strings.CutPrefix(r.Files[0], "/dev/nvidia")
+	n, err := strconv.ParseUint(digits, 10, 31)
+	return int(n), is && err == nil
+}
