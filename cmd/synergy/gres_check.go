@@ -86,8 +86,8 @@ func askController(ctx context.Context, node string) (inventory.Belief, error) {
 	return inventory.ParseBelief([]byte(stdout), node)
 }
 
-// records is gres.conf as slurmd reads it: from a file, or from slurmd where the node is this one. Where there is no slurmd, nothing is compared with it. The
-// error is that it could not be read though slurmd is here; what slurmctld says is worth something without it.
+// records is gres.conf as slurmd reads it: from a file, or from slurmd where the node is this one. Where there is no slurmd it is nil, and nothing is compared
+// with it. The error is that it could not be read though slurmd is here; what slurmctld says is worth something without it.
 func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
 	if o.slurmd != "" {
 		text, err := readFile(o.slurmd)

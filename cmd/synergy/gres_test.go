@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,33 @@ func TestWithoutSlurmThereIsASentenceAndExitStatus3(t *testing.T) {
 	stdout, stderr, code := ran("gres", "--check", "--inventory", "../../gres/inventory/testdata/dgx-a100.json")
 	if want := "synergy: scontrol show node n1: exec: \"scontrol\": executable file not found in $PATH\n"; code != exitUnseen || stdout != "" || stderr != want {
 		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// On the node itself slurmd is asked. Here a script stands for it, and no driver is needed.
+func TestSlurmdIsAskedOnTheNodeItself(t *testing.T) {
+	for _, w := range []struct{ name, script, want, stderr string }{
+		{"records", "#!/bin/sh\n[ \"$*\" = '-G -N gpu1' ] && echo 'slurmd-gpu1: Gres Name=gpu Type=a100 Count=1 File=/dev/nvidia0' >&2\n", "[{gpu a100 1 [/dev/nvidia0] }] <nil>", ""},
+		{"nothing configured", "#!/bin/sh\nexit 0\n", "[] <nil>", ""},
+		{"a file that is not there", "#!/bin/sh\necho 'slurmd: fatal: no /dev/nvidia4' >&2; exit 1\n", "[] gres.conf was not compared: slurmd -G: exit status 1: slurmd: fatal: no /dev/nvidia4", ""},
+		{"no slurmd", "", "[] <nil>", "synergy: gres.conf was not compared: there is no slurmd here\n"},
+	} {
+		folder := t.TempDir()
+		t.Setenv("PATH", folder)
+		if w.script != "" {
+			if err := os.WriteFile(filepath.Join(folder, "slurmd"), []byte(w.script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var stderr strings.Builder
+		o := gresOptions{check: true, node: "gpu1"}
+		records, err := o.records(t.Context(), &stderr)
+		if got := fmt.Sprint(records, " ", err); got != w.want || stderr.String() != w.stderr {
+			t.Errorf("%s: %s, %q; want %s, %q", w.name, got, stderr.String(), w.want, w.stderr)
+		}
+		if asked := records != nil; asked != (w.name == "records" || w.name == "nothing configured") {
+			t.Errorf("%s: compared: %v", w.name, asked)
+		}
 	}
 }
 

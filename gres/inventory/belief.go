@@ -100,9 +100,10 @@ const maxRecords = 4 * maxGPUs * maxParts
 // record matches a line of slurmd -G, behind whatever it logs in front: Gres Name=gpu Type=a100 Count=1 Index=0 ID=7 File=/dev/nvidia0 Cores=0-11 …
 var record = regexp.MustCompile(`(?m)\bGres Name=.*$`)
 
-// ParseRecords reads what slurmd -G prints, which is the node's gres.conf as slurmd understands it. Lines that are no records are left out.
+// ParseRecords reads what slurmd -G prints, which is the node's gres.conf as slurmd understands it. Lines that are no records are left out;
+// where there are none at all the list is empty and not nil, since that slurmd knows of nothing is something that it says.
 func ParseRecords(text []byte) ([]Record, error) {
-	var all []Record
+	all := []Record{}
 	for _, line := range record.FindAllString(string(text), maxRecords) {
 		r, err := parseRecord(line)
 		if err != nil {
@@ -122,11 +123,11 @@ func parseRecord(line string) (Record, error) {
 	}
 	count, err := strconv.ParseUint(values["Count"], 10, 31)
 	if err != nil {
-		return Record{}, fmt.Errorf("Count=%s: want a number", values["Count"])
+		return Record{}, fmt.Errorf("its Count=%s: want a number", values["Count"])
 	}
 	cores, err := ParseSet(values["Cores"])
 	if err != nil {
-		return Record{}, fmt.Errorf("Cores=: %w", err)
+		return Record{}, fmt.Errorf("its Cores=: %w", err)
 	}
 	if values["Name"] == "" {
 		return Record{}, errors.New("want a Name=")
