@@ -26,7 +26,7 @@ func (d *Daemon) plugin(program string, files ...string) []string {
 	return []string{"--planner-plugin", d.dir + "/" + program, "--log-level", "debug"}
 }
 
-const planned = `synergy_planner_plugin_rounds_total{outcome="`
+const pluginRounds = `synergy_planner_plugin_rounds_total{outcome="`
 
 // plugins are the processes of planner plugins.
 func (c *Cluster) plugins(name string) string {
@@ -42,8 +42,8 @@ func TestOurPlannerAsAPluginDiesInARoundAndNobodyNotices(t *testing.T) {
 	}
 	first := job()
 	c.WaitForState(first, "RUNNING")
-	if _, has := c.Allocation(first); has["cpu"] != 9 || d.Metrics()[planned+`done"}`] == 0 {
-		t.Errorf("the job holds %v, want 9 cores by the plan of the plugin: %v", has, d.Metrics()[planned+`done"}`])
+	if _, has := c.Allocation(first); has["cpu"] != 9 || d.Metrics()[pluginRounds+`done"}`] == 0 {
+		t.Errorf("the job holds %v, want 9 cores by the plan of the plugin: %v", has, d.Metrics()[pluginRounds+`done"}`])
 	}
 	c.MustExec("login", "root", "pkill", "-KILL", "-f", "^"+d.dir+"/builtin$")
 	killed := time.Now()
@@ -53,11 +53,11 @@ func TestOurPlannerAsAPluginDiesInARoundAndNobodyNotices(t *testing.T) {
 		t.Errorf("beside a dead plugin a job holds %v, want more than its share by our own planner", has)
 	}
 	counted := d.Metrics()
-	before := counted[planned+`done"}`]
-	c.WaitFor("the plugin plans again", func() bool { return d.Metrics()[planned+`done"}`] > before })
+	before := counted[pluginRounds+`done"}`]
+	c.WaitFor("the plugin plans again", func() bool { return d.Metrics()[pluginRounds+`done"}`] > before })
 	t.Logf("a job ran and the plugin planned again %.0f s after it was killed, with rounds of %v", time.Since(killed).Seconds(), d.Round)
-	if counted = d.Metrics(); counted[planned+`ended"}`] != 1 {
-		t.Errorf("counted %v ends, want 1", counted[planned+`ended"}`])
+	if counted = d.Metrics(); counted[pluginRounds+`ended"}`] != 1 {
+		t.Errorf("counted %v ends, want 1", counted[pluginRounds+`ended"}`])
 	}
 	if c.plugins("builtin") == "" {
 		t.Error("no plugin runs: the next look would prove nothing")
@@ -83,8 +83,8 @@ func TestAPlannerInPythonGivesEverybodyHisShare(t *testing.T) {
 	id := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=res18.json", "-c", "1", "--gres=gpu:2", "--output=/dev/null")
 	d.Start(append(d.plugin("fair.py", "synergy_plugin.py", "planner_pb2.py", "fair.py"), "--planner-plugin-timeout", "5s")...)
 	c.WaitForState(id, "RUNNING")
-	if _, has := c.Allocation(id); has["cpu"] != 6 || has["mem"] != 125000 || d.Metrics()[planned+`done"}`] == 0 {
-		t.Errorf("the job holds %v, want 6 cores and 125000 MB; %v rounds were planned by the plugin", has, d.Metrics()[planned+`done"}`])
+	if _, has := c.Allocation(id); has["cpu"] != 6 || has["mem"] != 125000 || d.Metrics()[pluginRounds+`done"}`] == 0 {
+		t.Errorf("the job holds %v, want 6 cores and 125000 MB; %v rounds were planned by the plugin", has, d.Metrics()[pluginRounds+`done"}`])
 	}
 	verdict, err := c.Exec("login", "synergy", "/opt/synergy/bin/synergy", "plugin", "check", "--snapshots", "40", d.dir+"/fair.py")
 	if err != nil {
