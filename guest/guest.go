@@ -117,6 +117,16 @@ func (g *Guest) Dismiss() {
 	g.dismiss()
 }
 
+// Drop is Dismiss for the program at the other end of this connection. Of several calls that one death has ended each may say so: the
+// next program is not ended for that.
+func (g *Guest) Drop(conn *grpc.ClientConn) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.process != nil && g.process.conn == conn {
+		g.dismiss()
+	}
+}
+
 func (g *Guest) dismiss() {
 	if g.process != nil {
 		g.process.end()

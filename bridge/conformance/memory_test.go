@@ -22,18 +22,23 @@ type memory struct {
 }
 
 func newMemory(t *testing.T) memory {
-	clock := slurmtest.NewClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-	server := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}
-	lab := memory{clock, slurmtest.New(clock, slurmtest.Options{
-		Nodes:    slurmtest.Rack(4, server, conformance.Managed, conformance.Plain),
-		KillWait: 10 * time.Second,
-	})}
+	clock, slurm := rack()
 	clock.AfterEach(func() {
-		if err := lab.slurm.Invariants(); err != nil {
+		if err := slurm.Invariants(); err != nil {
 			t.Error(err)
 		}
 	})
-	return lab
+	return memory{clock, slurm}
+}
+
+// rack is four servers in both partitions.
+func rack() (*slurmtest.Clock, *slurmtest.Slurm) {
+	clock := slurmtest.NewClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
+	server := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}
+	return clock, slurmtest.New(clock, slurmtest.Options{
+		Nodes:    slurmtest.Rack(4, server, conformance.Managed, conformance.Plain),
+		KillWait: 10 * time.Second,
+	})
 }
 
 func (m memory) Slurm() bridge.Slurm           { return m.slurm }
@@ -43,6 +48,15 @@ func (m memory) Release(_ testing.TB, job int) { m.slurm.Release(job) }
 
 func (m memory) Submit(t testing.TB, job conformance.Job) int {
 	t.Helper()
+	id, err := m.slurm.Submit(spec(job, m.clock.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// spec is a submission in the words of slurmtest.
+func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 	spec := slurmtest.Spec{
 		Name: job.Name, User: "alice", Partition: conformance.Plain, Comment: job.Comment, Request: job.Asks,
 		Held: job.Held, NoRequeue: job.NoRequeue, After: job.After, Except: job.Except,
@@ -53,7 +67,7 @@ func (m memory) Submit(t testing.TB, job conformance.Job) int {
 		spec.Partition = job.Partition
 	}
 	if job.Begin > 0 {
-		spec.Begin = m.clock.Now().Add(job.Begin)
+		spec.Begin = now.Add(job.Begin)
 	}
 	if spec.Partition == conformance.Managed && job.Comment == conformance.Word {
 		spec.Lease = 900 * time.Second
@@ -64,11 +78,7 @@ func (m memory) Submit(t testing.TB, job conformance.Job) int {
 	case conformance.Hangs:
 		spec.Work.OnSignal, spec.Work.OnTerm = slurmtest.Hangs, slurmtest.Hangs
 	}
-	id, err := m.slurm.Submit(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return spec
 }
 
 func (m memory) Drain(t testing.TB, node string) {

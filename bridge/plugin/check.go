@@ -1,0 +1,163 @@
+package plugin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// What a plugin says is believed, since it is the one who knows; but it must not be able to break the reckoning, or what people read. Mistakes
+// of the plugin's own make an answer void. What a user could bring about makes his own job odd, which leaves it alone, and nothing else:
+// otherwise one strange job would keep everybody's from being served.
+
+const (
+	most     = 1 << 40 // of any amount, and of a job's number
+	longName = 255     // bytes, of what administrators name
+)
+
+func nodesIn(sent []*slurmpb.Node) ([]bridge.Node, error) {
+	nodes := make([]bridge.Node, 0, len(sent))
+	for i, s := range sent {
+		n, err := nodeIn(s)
+		if err != nil {
+			return nil, fmt.Errorf("node %.80q: %w", s.GetName(), err)
+		}
+		if i > 0 && nodes[i-1].Name >= n.Name {
+			return nil, fmt.Errorf("node %.80q comes after %.80q: want ascending names, each once", n.Name, nodes[i-1].Name)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
+	n := bridge.Node{
+		Name: s.GetName(), GPUType: s.GetGpuType(), Features: s.GetFeatures(), Partitions: s.GetPartitions(),
+		Total: vectorIn(s.GetTotal()), Completing: s.GetCompleting(), Closed: plain(s.GetClosed()),
+	}
+	if n.Name == "" {
+		return n, errors.New("has no name")
+	}
+	for _, name := range slices.Concat([]string{n.Name, n.GPUType}, n.Features, n.Partitions) {
+		if len(name) > longName || strings.ContainsFunc(name, unprintable) {
+			return n, fmt.Errorf("%.80q: want at most %d bytes, all of them printable", name, longName)
+		}
+	}
+	allocated := vectorIn(s.GetAllocated())
+	for _, v := range []gres.Vector{n.Total, allocated} {
+		if !sound(v) {
+			return n, fmt.Errorf("amounts of %v: want 0 to 2^40 of each", v)
+		}
+	}
+	n.Allocated = gres.Vector{ // jobs and nodes may have been read one after the other, and a job may have left in between
+		GPUs: min(n.Total.GPUs, allocated.GPUs), CPUs: min(n.Total.CPUs, allocated.CPUs), Memory: min(n.Total.Memory, allocated.Memory),
+	}
+	return n, nil
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+func sound(v gres.Vector) bool {
+	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= most
+}
+
+func jobsIn(sent []*slurmpb.Job) ([]*bridge.Job, error) {
+	jobs := make([]*bridge.Job, 0, len(sent))
+	for i, s := range sent {
+		j, err := jobIn(s)
+		if err != nil {
+			return nil, fmt.Errorf("job %d: %w", s.GetId(), err)
+		}
+		if i > 0 && jobs[i-1].ID >= j.ID {
+			return nil, fmt.Errorf("job %d comes after %d: want ascending numbers, each once", j.ID, jobs[i-1].ID)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
+	j := &bridge.Job{
+		ID: int(s.GetId()), Name: s.GetName(), User: s.GetUser(), Partition: s.GetPartition(), Comment: s.GetComment(), Extra: s.GetExtra(),
+		Completing: s.GetCompleting(), Held: s.GetHeld(), Reason: plain(s.GetReason()), Shape: plain(s.GetShape()), Dependency: s.GetDependency(),
+		Submitted: timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()), TimeLimit: time.Duration(s.GetTimeLimitNs()),
+		Restarts: int(s.GetRestarts()), Requeue: s.GetRequeue(),
+		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(), Except: s.GetExcept(), Odd: plain(s.GetOdd()),
+	}
+	if err := number(s.GetId()); err != nil {
+		return nil, err
+	}
+	switch s.GetState() {
+	case slurmpb.State_PENDING:
+		j.State = bridge.Pending
+	case slurmpb.State_RUNNING:
+		j.State = bridge.Running
+	case slurmpb.State_FINISHED:
+		j.State = bridge.Finished
+	default:
+		return nil, fmt.Errorf("state %d: want PENDING, RUNNING or FINISHED", s.GetState())
+	}
+	for _, list := range [][]string{j.Request.Pin, j.Runs.Nodes} {
+		if !slices.IsSorted(list) {
+			return nil, fmt.Errorf("nodes %.80q: want ascending names", list)
+		}
+	}
+	bound(j)
+	return j, nil
+}
+
+func number(id int64) error {
+	if id <= 0 || id > most {
+		return errors.New("want a number from 1 to 2^40")
+	}
+	return nil
+}
+
+// bound brings the amounts of a job to where they can be reckoned with. A job with others is odd.
+func bound(j *bridge.Job) {
+	r, has := &j.Request, &j.Runs.PerNode
+	within := true
+	for _, n := range []*int{&r.Nodes, &r.Tasks, &r.CPUsPerTask, &r.CPUs, &r.CPUsPerNode, &r.GPUs, &has.GPUs, &has.CPUs, &j.Restarts} {
+		within = clamp(n) && within
+	}
+	for _, m := range []*gres.Memory{&r.Memory, &r.MemoryPerCPU, &has.Memory} {
+		n := int(*m)
+		within = clamp(&n) && within
+		*m = gres.Memory(n)
+	}
+	j.TimeLimit = max(0, j.TimeLimit)
+	if !within {
+		j.Odd = cmp.Or(j.Odd, "has amounts that cannot be reckoned with")
+	}
+}
+
+// clamp says whether the number was within bounds already.
+func clamp(n *int) bool {
+	was := *n
+	*n = min(max(was, 0), most)
+	return *n == was
+}
+
+func ticketsIn(sent []*slurmpb.Ticket) ([]leader.Ticket, error) {
+	var tickets []leader.Ticket
+	for _, s := range sent {
+		if err := number(s.GetId()); err != nil {
+			return nil, fmt.Errorf("ticket %d: %w", s.GetId(), err)
+		}
+		t := ticketIn(s)
+		// Words that are not a daemon's own are none, as everywhere: others wait longest for a holder who has said nothing.
+		t.Words = leader.ParseWords(t.Words.String())
+		t.Words.Holder, t.Words.Run = plain(t.Words.Holder), plain(t.Words.Run)
+		tickets = append(tickets, t)
+	}
+	return tickets, nil
+}

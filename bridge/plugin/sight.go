@@ -1,0 +1,136 @@
+package plugin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+)
+
+// sight is the last observation that both sides have. Its owner keeps it for as long as it may be added to; the other side names it by its
+// version. A side that has lost it, or begins anew, says or asks for all again.
+type sight struct {
+	version int64 // 0: there is none
+	nodes   []bridge.Node
+	jobs    []*bridge.Job
+}
+
+func nameOf(n bridge.Node) string { return n.Name }
+func idOf(j *bridge.Job) int      { return j.ID }
+
+// show is what to answer whoever has this version. The sight becomes that of the observation.
+func (s *sight) show(seen bridge.Observed, version int64) *slurmpb.ObserveResponse {
+	before := *s
+	if before.version == 0 { // numbers of an earlier process must not seem to be ours
+		before.version = rand.Int64N(1 << 60)
+	}
+	*s = sight{before.version + 1, seen.Nodes, seen.Jobs}
+	answer := &slurmpb.ObserveResponse{Version: s.version, AtNs: timeOut(seen.At)}
+	nodes, jobs := seen.Nodes, seen.Jobs
+	if version != 0 && version == before.version {
+		answer.Base = version
+		var gone []int
+		nodes, answer.NodesGone = differ(before.nodes, seen.Nodes, nameOf, sameNode)
+		jobs, gone = differ(before.jobs, seen.Jobs, idOf, sameJob)
+		for _, id := range gone {
+			answer.JobsGone = append(answer.JobsGone, int64(id))
+		}
+	}
+	for i := range nodes {
+		answer.Nodes = append(answer.Nodes, nodeOut(&nodes[i]))
+	}
+	for _, j := range jobs {
+		answer.Jobs = append(answer.Jobs, jobOut(j))
+	}
+	return answer
+}
+
+// differ lists what is new or different, and the keys of what is gone. Both lists are ascending.
+func differ[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T) bool) (changed []T, gone []K) {
+	for len(had) > 0 || len(has) > 0 {
+		switch {
+		case len(has) == 0 || len(had) > 0 && key(had[0]) < key(has[0]):
+			gone, had = append(gone, key(had[0])), had[1:]
+		case len(had) == 0 || key(has[0]) < key(had[0]):
+			changed, has = append(changed, has[0]), has[1:]
+		default:
+			if !same(had[0], has[0]) {
+				changed = append(changed, has[0])
+			}
+			had, has = had[1:], has[1:]
+		}
+	}
+	return changed, gone
+}
+
+// sameJob goes by the promise of bridge.Observed.
+func sameJob(a, b *bridge.Job) bool { return a == b }
+
+func sameNode(a, b bridge.Node) bool {
+	return a.Name == b.Name && a.GPUType == b.GPUType && a.Total == b.Total && a.Allocated == b.Allocated && a.Completing == b.Completing &&
+		a.Closed == b.Closed && slices.Equal(a.Features, b.Features) && slices.Equal(a.Partitions, b.Partitions)
+}
+
+// take is what an answer comes to for whoever has this sight, which becomes that of the answer. After an error it is none.
+func (s *sight) take(answer *slurmpb.ObserveResponse) (seen bridge.Observed, err error) {
+	had := *s
+	*s = sight{}
+	seen.At = timeIn(answer.GetAtNs())
+	switch base := answer.GetBase(); {
+	case seen.At.IsZero():
+		return seen, errors.New("at_ns is 0: want the time by the workload manager's clock")
+	case base != 0 && base != had.version:
+		return seen, fmt.Errorf("base %d: want the version %d that was asked about, or 0", base, had.version)
+	case base == 0 && len(answer.GetNodesGone())+len(answer.GetJobsGone()) > 0:
+		return seen, errors.New("something is gone from an answer that says all")
+	case base == 0:
+		had = sight{}
+	}
+	if seen.Nodes, err = nodesIn(answer.GetNodes()); err != nil {
+		return seen, err
+	}
+	if seen.Jobs, err = jobsIn(answer.GetJobs()); err != nil {
+		return seen, err
+	}
+	var gone []int
+	for _, id := range answer.GetJobsGone() {
+		gone = append(gone, int(id))
+	}
+	if seen.Nodes, err = merge(had.nodes, seen.Nodes, answer.GetNodesGone(), nameOf); err != nil {
+		return seen, fmt.Errorf("nodes: %w", err)
+	}
+	if seen.Jobs, err = merge(had.jobs, seen.Jobs, gone, idOf); err != nil {
+		return seen, fmt.Errorf("jobs: %w", err)
+	}
+	*s = sight{answer.GetVersion(), seen.Nodes, seen.Jobs}
+	return seen, nil
+}
+
+// merge puts what has changed in the place of what was, and leaves out what is gone. All lists are ascending. What was is not touched:
+// others have it.
+func merge[T any, K cmp.Ordered](had, changed []T, gone []K, key func(T) K) ([]T, error) {
+	if len(changed)+len(gone) == 0 {
+		return had, nil
+	}
+	merged := make([]T, 0, len(had)+len(changed))
+	for len(had) > 0 || len(changed) > 0 {
+		switch {
+		case len(had) == 0 || len(changed) > 0 && key(changed[0]) < key(had[0]):
+			merged, changed = append(merged, changed[0]), changed[1:]
+		case len(changed) > 0 && key(changed[0]) == key(had[0]):
+			merged, had, changed = append(merged, changed[0]), had[1:], changed[1:]
+		case len(gone) > 0 && gone[0] == key(had[0]):
+			had, gone = had[1:], gone[1:]
+		default:
+			merged, had = append(merged, had[0]), had[1:]
+		}
+	}
+	if len(gone) > 0 {
+		return nil, fmt.Errorf("%v is said to be gone: want ascending what was there and is not said to be different", gone[0])
+	}
+	return merged, nil
+}

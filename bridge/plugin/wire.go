@@ -1,0 +1,148 @@
+package plugin
+
+import (
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// What goes over the wire as it is, in both directions. What has to be looked at on its way in is in check.go.
+
+func nodeOut(n *bridge.Node) *slurmpb.Node {
+	return &slurmpb.Node{
+		Name: valid(n.Name), GpuType: valid(n.GPUType), Features: allValid(n.Features), Partitions: allValid(n.Partitions),
+		Total: vectorOut(n.Total), Allocated: vectorOut(n.Allocated), Completing: n.Completing, Closed: valid(n.Closed),
+	}
+}
+
+func jobOut(j *bridge.Job) *slurmpb.Job {
+	return &slurmpb.Job{
+		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), Partition: valid(j.Partition), Comment: valid(j.Comment), Extra: valid(j.Extra),
+		State: stateOut(j.State), Completing: j.Completing, Held: j.Held, Reason: valid(j.Reason), Shape: valid(j.Shape), Dependency: j.Dependency,
+		SubmittedNs: timeOut(j.Submitted), BeginNs: timeOut(j.Begin), StartedNs: timeOut(j.Started), TimeLimitNs: int64(j.TimeLimit),
+		Restarts: int64(j.Restarts), Requeue: j.Requeue,
+		Request: requestOut(&j.Request), Runs: allocatedOut(&j.Runs), Features: allValid(j.Features), Except: allValid(j.Except), Odd: valid(j.Odd),
+	}
+}
+
+func stateOut(s bridge.State) slurmpb.State {
+	switch s {
+	case bridge.Pending:
+		return slurmpb.State_PENDING
+	case bridge.Running:
+		return slurmpb.State_RUNNING
+	}
+	return slurmpb.State_FINISHED
+}
+
+func requestOut(r *bridge.Request) *slurmpb.Request {
+	return &slurmpb.Request{
+		Nodes: int64(r.Nodes), Tasks: int64(r.Tasks), CpusPerTask: int64(r.CPUsPerTask), Cpus: int64(r.CPUs), CpusPerNode: int64(r.CPUsPerNode),
+		MemoryMib: int64(r.Memory), MemoryPerCpuMib: int64(r.MemoryPerCPU),
+		Gres: valid(r.GRES), Gpus: int64(r.GPUs), GpuType: valid(r.GPUType), Pin: allValid(r.Pin),
+	}
+}
+
+func requestIn(r *slurmpb.Request) bridge.Request {
+	return bridge.Request{
+		Nodes: int(r.GetNodes()), Tasks: int(r.GetTasks()), CPUsPerTask: int(r.GetCpusPerTask()), CPUs: int(r.GetCpus()),
+		CPUsPerNode: int(r.GetCpusPerNode()), Memory: gres.Memory(r.GetMemoryMib()), MemoryPerCPU: gres.Memory(r.GetMemoryPerCpuMib()),
+		GRES: r.GetGres(), GPUs: int(r.GetGpus()), GPUType: r.GetGpuType(), Pin: r.GetPin(),
+	}
+}
+
+// allocatedOut is nil for nothing, which is what most jobs hold.
+func allocatedOut(a *bridge.Allocated) *slurmpb.Allocated {
+	if len(a.Nodes)+len(a.Devices) == 0 && a.PerNode == (gres.Vector{}) {
+		return nil
+	}
+	return &slurmpb.Allocated{Nodes: allValid(a.Nodes), PerNode: vectorOut(a.PerNode), Devices: allValid(a.Devices)}
+}
+
+func allocatedIn(a *slurmpb.Allocated) bridge.Allocated {
+	return bridge.Allocated{Nodes: a.GetNodes(), PerNode: vectorIn(a.GetPerNode()), Devices: a.GetDevices()}
+}
+
+func vectorOut(v gres.Vector) *slurmpb.Vector {
+	return &slurmpb.Vector{Gpus: int64(v.GPUs), Cpus: int64(v.CPUs), MemoryMib: int64(v.Memory)}
+}
+
+func vectorIn(v *slurmpb.Vector) gres.Vector {
+	return gres.Vector{GPUs: int(v.GetGpus()), CPUs: int(v.GetCpus()), Memory: gres.Memory(v.GetMemoryMib())}
+}
+
+func updateOut(u *bridge.Update) *slurmpb.UpdateRequest {
+	return &slurmpb.UpdateRequest{Job: int64(u.Job), BeginNs: timeOut(u.Begin), Request: requestOut(&u.Request), Extra: valid(u.Extra)}
+}
+
+func updateIn(u *slurmpb.UpdateRequest) bridge.Update {
+	return bridge.Update{Job: int(u.GetJob()), Begin: timeIn(u.GetBeginNs()), Request: requestIn(u.GetRequest()), Extra: u.GetExtra()}
+}
+
+func wordsOut(w leader.Words) *slurmpb.Words {
+	return &slurmpb.Words{
+		Holder: valid(w.Holder), Run: valid(w.Run), Beat: int64(w.Beat), TtlS: int64(w.TTL), Leads: w.Leads, Left: w.Left,
+	}
+}
+
+func wordsIn(w *slurmpb.Words) leader.Words {
+	return leader.Words{
+		Holder: w.GetHolder(), Run: w.GetRun(), Beat: int(w.GetBeat()), TTL: int(w.GetTtlS()), Leads: w.GetLeads(), Left: w.GetLeft(),
+	}
+}
+
+func ticketOut(t *leader.Ticket) *slurmpb.Ticket {
+	out := &slurmpb.Ticket{Id: int64(t.ID), Live: t.Live, SubmittedNs: timeOut(t.Submitted), EndedNs: timeOut(t.Ended)}
+	if t.Words != (leader.Words{}) {
+		out.Words = wordsOut(t.Words)
+	}
+	return out
+}
+
+func ticketIn(t *slurmpb.Ticket) leader.Ticket {
+	return leader.Ticket{
+		ID: int(t.GetId()), Words: wordsIn(t.GetWords()), Live: t.GetLive(), Submitted: timeIn(t.GetSubmittedNs()), Ended: timeIn(t.GetEndedNs()),
+	}
+}
+
+func (c Configuration) out() *slurmpb.ConfigureRequest {
+	return &slurmpb.ConfigureRequest{
+		Config: c.File, TicketPartition: valid(c.TicketPartition), Concurrent: int64(c.Concurrent), Rate: c.Rate, ReportsEveryNs: int64(c.ReportsEvery),
+	}
+}
+
+func configurationIn(r *slurmpb.ConfigureRequest) Configuration {
+	return Configuration{
+		File: r.GetConfig(), TicketPartition: r.GetTicketPartition(), Concurrent: int(r.GetConcurrent()), Rate: r.GetRate(),
+		ReportsEvery: time.Duration(r.GetReportsEveryNs()),
+	}
+}
+
+// timeOut is 0 for no time.
+func timeOut(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func timeIn(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
+
+// allValid changes nothing where nothing has to be changed, which is nearly always.
+func allValid(texts []string) []string {
+	for i, text := range texts {
+		if good := valid(text); good != text {
+			texts = append(append([]string(nil), texts[:i]...), texts[i:]...)
+			texts[i] = good
+		}
+	}
+	return texts
+}
