@@ -32,6 +32,7 @@ var inward = map[string][]string{
 	"ledger":              {"bridge"},
 	"bridge/slurmrest":    {"gres", "bridge", "bridge/leader", "bridge/slurmrest/internal"},
 	"bridge/slurmtest":    {"gres", "bridge", "bridge/leader"},
+	"bridge/plugin":       {"gres", "bridge", "bridge/leader", "guest"},
 	"bridge/conformance":  {"gres", "bridge", "bridge/leader"},
 	"emulate":             {"gres", "sensitivity"},
 	"etc/profiles":        {},

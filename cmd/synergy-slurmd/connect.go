@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
@@ -24,15 +23,15 @@ type connector struct {
 	flags   flags
 	book    *recollection
 	log     zerolog.Logger
-	metrics *metrics
-	seat    *seat // nil: there is no other daemon
+	metrics *metrics // nil: nobody counts
+	seat    *seat    // nil: there is no other daemon
 	bound   throttle
 	planner bridge.Planner // nil: the built-in one
 
-	mu     sync.Mutex        // rounds and the seat share the client
-	config Config            // by which the client is opened
-	client *slurmrest.Client // the open one, or nil
-	fresh  bool              // no rounder has it yet
+	mu     sync.Mutex // rounds and the seat share the client
+	config Config     // by which the client is opened
+	client *driven    // the open one, or nil
+	fresh  bool       // no rounder has it yet
 }
 
 // connect opens Slurm anew, since a configuration may bound requests differently, and makes the rounds that use it.
@@ -52,10 +51,10 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 }
 
 // reopen opens Slurm for these bounds, unless the seat has just done so: what it has read of jobs need not be read again.
-func (c *connector) reopen(ctx context.Context, config Config) (*slurmrest.Client, error) {
+func (c *connector) reopen(ctx context.Context, config Config) (*driven, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	same := config.Concurrency == c.config.Concurrency && config.Rate == c.config.Rate
+	same := config.Concurrency == c.config.Concurrency && config.Rate == c.config.Rate && config.partition() == c.config.partition()
 	c.config = config
 	if !c.fresh || !same {
 		c.shut()
@@ -66,51 +65,27 @@ func (c *connector) reopen(ctx context.Context, config Config) (*slurmrest.Clien
 }
 
 // open returns the open client, or a new one. It is called with mu held.
-func (c *connector) open(ctx context.Context) (*slurmrest.Client, error) {
+func (c *connector) open(ctx context.Context) (*driven, error) {
 	if c.client != nil {
 		return c.client, nil
 	}
-	client, err := slurmrest.Open(ctx, c.options(c.config))
+	client, err := c.dial(ctx, c.config)
 	if err != nil {
 		return nil, err
 	}
 	c.client, c.fresh = client, true
-	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api", client.Version()).Msg("connected to slurm")
 	return client, nil
 }
 
 // tickets are those of the client that is open now.
-func (c *connector) tickets(ctx context.Context) (*slurmrest.Tickets, error) {
+func (c *connector) tickets(ctx context.Context) (leader.Tickets, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	client, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return client.Tickets(c.config.partition()), nil
-}
-
-func (c *connector) options(config Config) slurmrest.Options {
-	return slurmrest.Options{
-		URL:             c.flags.slurmrestd,
-		User:            c.flags.user,
-		TokenFile:       c.flags.tokenFile,
-		APIVersion:      c.flags.apiVersion,
-		Scontrol:        []string{c.flags.scontrol},
-		ScontrolByToken: c.flags.byToken,
-		Concurrent:      config.Concurrency,
-		Rate:            config.Rate,
-		ReportsEvery:    config.Audit / 2,
-		OnCall:          c.count,
-	}
-}
-
-func (c *connector) count(call slurmrest.Call) {
-	c.metrics.request(call.Method+" "+call.Path, call.Err, call.Took, call.Bytes)
-	if call.Method == http.MethodPost && c.bound.update(call.Took) {
-		c.log.Warn().Str("remedy", "raise rl_refill_rate and rl_bucket_size in slurm.conf, or make the lease longer and rate in the configuration lower").
-			Msg("updates take a second each: slurmctld bounds our requests (rl_enable)")
-	}
+	return client.tickets, nil
 }
 
 func (c *connector) close() {
@@ -121,7 +96,7 @@ func (c *connector) close() {
 
 func (c *connector) shut() {
 	if c.client != nil {
-		c.client.Close()
+		c.client.close()
 		c.client = nil
 	}
 }

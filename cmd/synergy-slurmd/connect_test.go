@@ -14,7 +14,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -98,7 +97,7 @@ func TestASlurmThatCannotBeOpenedLeavesNothingOpen(t *testing.T) {
 	if _, err := slurm.connect(t.Context(), fullConfig()); err == nil {
 		t.Error("it was opened")
 	}
-	if slurm.client != (*slurmrest.Client)(nil) {
+	if slurm.client != nil {
 		t.Error("the client of before is still there")
 	}
 }

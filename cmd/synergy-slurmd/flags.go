@@ -29,6 +29,10 @@ type flags struct {
 	scontrol   string
 	byToken    bool
 
+	slurmPlugin string
+	slurmSum    string
+	slurmConfig string
+
 	planner      string
 	plannerSum   string
 	plannerLimit time.Duration
@@ -131,6 +135,10 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for the one thing that the REST API cannot do, requeue")
 	set.BoolVar(&f.byToken, "scontrol-by-token", false, "give scontrol the token too, on a host without munge")
 
+	set.StringVar(&f.slurmPlugin, "slurm-plugin", "", "`program` that drives the workload manager in place of slurmrestd; the flags above are not its business")
+	set.StringVar(&f.slurmSum, "slurm-plugin-sha256", "", "its `checksum`: another program of that name is not started")
+	set.StringVar(&f.slurmConfig, "slurm-plugin-config", "", "`file` that is handed to it as it is")
+
 	set.StringVar(&f.planner, "planner-plugin", "", "`program` that plans rounds in place of the built-in planner, which stands in for it")
 	set.StringVar(&f.plannerSum, "planner-plugin-sha256", "", "its `checksum`: another program of that name is not started")
 	set.DurationVar(&f.plannerLimit, "planner-plugin-timeout", 0, "for one plan; 0 is a quarter of a round, 30s at most")
@@ -160,6 +168,9 @@ func (f *flags) check() error {
 	}
 	if f.planner == "" && (f.plannerSum != "" || f.plannerLimit != 0) {
 		return errors.New("--planner-plugin-sha256 and --planner-plugin-timeout are of a plugin: name it with --planner-plugin")
+	}
+	if f.slurmPlugin == "" && (f.slurmSum != "" || f.slurmConfig != "") {
+		return errors.New("--slurm-plugin-sha256 and --slurm-plugin-config are of a plugin: name it with --slurm-plugin")
 	}
 	if f.ledger == "" {
 		return errors.New("--ledger is empty: name a file, the daemon will make it")

@@ -20,6 +20,7 @@ func inspect(out io.Writer, f flags, config Config) error {
 	if f.planner != "" {
 		problems = append(problems, plugin.Inspect(f.planner, f.plannerSum))
 	}
+	problems = append(problems, inspectPlugin(f))
 	for _, dir := range config.ProfileDirs {
 		good, err := inspectProfiles(dir)
 		fmt.Fprintf(out, "%s: %d profiles\n", dir, good)

@@ -116,6 +116,9 @@ func serve(f flags, config Config, stderr io.Writer) int {
 
 // hold puts the daemon together, holds its rounds, and takes it apart again.
 func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error {
+	if err := inspectPlugin(f); err != nil {
+		return err
+	}
 	book, err := openLedger(f.ledger, log)
 	if err != nil {
 		return err

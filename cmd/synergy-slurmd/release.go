@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -67,7 +66,7 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer client.close()
 	defer seat.take()()
 	runner := &bridge.Runner{Slurm: seat.fence(client), Ledger: book, Clock: wall{}, Settings: settings(config, f, nil), Last: book.LastRound()}
 	report, err := runner.Release(ctx)
@@ -76,21 +75,19 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 
 // commandeer opens Slurm and leads there: what a daemon that lives had handed back, it would take up again in its next round. One that
 // is dead is waited for until that is certain.
-func commandeer(ctx context.Context, f flags, config Config, book memory, log zerolog.Logger) (*slurmrest.Client, *seat, error) {
-	options := (&connector{flags: f}).options(config)
-	options.OnCall = nil // nobody counts
-	client, err := slurmrest.Open(ctx, options)
+func commandeer(ctx context.Context, f flags, config Config, book memory, log zerolog.Logger) (*driven, *seat, error) {
+	client, err := (&connector{flags: f, log: log}).dial(ctx, config)
 	if err != nil || f.shadow || f.alone {
 		return client, nil, err
 	}
 	identity, err := nameOf(book)
 	s := &seat{log: log, show: func(bool) {}, takeover: func() {}, crowned: make(chan struct{}, 1)}
-	s.member = newMember(f, identity, client.Tickets(config.partition()))
+	s.member = newMember(f, identity, client.tickets)
 	if err == nil {
 		err = s.win(ctx)
 	}
 	if err != nil {
-		client.Close()
+		client.close()
 		return nil, nil, err
 	}
 	return client, s, nil

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
+)
+
+// driven is an open workload manager: slurmrestd, or what a program of the site's own drives.
+type driven struct {
+	bridge.Slurm
+	tickets leader.Tickets
+	close   func()
+}
+
+// dial opens the workload manager that the flags name.
+func (c *connector) dial(ctx context.Context, config Config) (*driven, error) {
+	if c.flags.slurmPlugin != "" {
+		return c.dialPlugin(ctx, config)
+	}
+	client, err := slurmrest.Open(ctx, c.options(config))
+	if err != nil {
+		return nil, err
+	}
+	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api", client.Version()).Msg("connected to slurm")
+	return &driven{client, client.Tickets(config.partition()), client.Close}, nil
+}
+
+func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, error) {
+	options, err := c.pluginOptions(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := plugin.Open(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	c.log.Info().Str("plugin", c.flags.slurmPlugin).Str("version", client.Version()).Msg("connected to slurm")
+	return &driven{client, client, client.Close}, nil
+}
+
+func (c *connector) options(config Config) slurmrest.Options {
+	return slurmrest.Options{
+		URL:             c.flags.slurmrestd,
+		User:            c.flags.user,
+		TokenFile:       c.flags.tokenFile,
+		APIVersion:      c.flags.apiVersion,
+		Scontrol:        []string{c.flags.scontrol},
+		ScontrolByToken: c.flags.byToken,
+		Concurrent:      config.Concurrency,
+		Rate:            config.Rate,
+		ReportsEvery:    config.Audit / 2,
+		OnCall:          c.count,
+	}
+}
+
+func (c *connector) pluginOptions(config Config) (plugin.Options, error) {
+	file, err := pluginFile(c.flags.slurmConfig)
+	if err != nil {
+		return plugin.Options{}, err
+	}
+	lines := c.log.With().Str("plugin", c.flags.slurmPlugin).Logger()
+	return plugin.Options{
+		Path:   c.flags.slurmPlugin,
+		SHA256: c.flags.slurmSum,
+		Config: plugin.Configuration{
+			File: file, TicketPartition: config.partition(), Concurrent: config.Concurrency, Rate: config.Rate, ReportsEvery: config.Audit / 2,
+		},
+		OnCall: c.countPlugin,
+		Said:   func(line string) { lines.Debug().Str("line", line).Msg("slurm plugin says") },
+	}, nil
+}
+
+// pluginFile is what a plugin is configured with; nothing where no file is named. Only the plugin knows what it means.
+func pluginFile(path string) ([]byte, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("configuration of the slurm plugin: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, plugin.MaxConfig+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("configuration of the slurm plugin: %w", err)
+	case len(text) > plugin.MaxConfig:
+		return nil, fmt.Errorf("configuration of the slurm plugin: %s has more than %d bytes", path, plugin.MaxConfig)
+	}
+	return text, nil
+}
+
+// inspectPlugin says what is wrong with the program and its configuration before anything is started; nil where none is named.
+func inspectPlugin(f flags) error {
+	if f.slurmPlugin == "" {
+		return nil
+	}
+	if err := plugin.Inspect(f.slurmPlugin, f.slurmSum); err != nil {
+		return err
+	}
+	_, err := pluginFile(f.slurmConfig)
+	return err
+}
+
+func (c *connector) count(call slurmrest.Call) {
+	if c.metrics == nil {
+		return
+	}
+	c.metrics.request(call.Method+" "+call.Path, call.Err, call.Took, call.Bytes)
+	if call.Method == http.MethodPost && c.bound.update(call.Took) {
+		c.log.Warn().Str("remedy", "raise rl_refill_rate and rl_bucket_size in slurm.conf, or make the lease longer and rate in the configuration lower").
+			Msg("updates take a second each: slurmctld bounds our requests (rl_enable)")
+	}
+}
+
+func (c *connector) countPlugin(call plugin.Call) {
+	if c.metrics != nil {
+		c.metrics.request("plugin "+call.Verb, call.Err, call.Took, call.Bytes)
+	}
+}
