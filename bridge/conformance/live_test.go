@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,23 +19,32 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/conformance"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
-// The cluster of contrib/docker-slurm whose project SYNERGY_CLUSTER names. The tests are best run eight at a time (-parallel 8):
-// each of them mostly waits.
+// The cluster of contrib/docker-slurm whose project SYNERGY_CLUSTER names. Most of the time the tests wait, so that both ways to it can be
+// tried at once.
 func TestSlurmrestKeepsThePromises(t *testing.T) {
-	lab := openCluster(t)
-	t.Run("live", func(t *testing.T) {
-		conformance.Run(t, func(*testing.T) conformance.Lab { return lab })
-	})
+	here := openCluster(t)
+	there := here.throughPlugin(t)
+	for name, lab := range map[string]conformance.Lab{"here": here, "in another process": there} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conformance.Run(t, func(*testing.T) conformance.Lab { return lab })
+		})
+	}
 }
+
+// Most of the time each of them waits, however few cores there are.
+func init() { atOnce = "8" }
 
 // cluster is a lab on a real Slurm, shared by all tests.
 type cluster struct {
 	project string
-	slurm   *slurmrest.Client
-	tickets *slurmrest.Tickets
+	url     string
+	slurm   bridge.Slurm
+	tickets leader.Tickets
 }
 
 const script = "../../contrib/docker-slurm/cluster.sh"
@@ -51,17 +61,43 @@ func openCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.slurm, err = slurmrest.Open(context.Background(), slurmrest.Options{
-		URL: strings.TrimSpace(url), User: "synergy", TokenFile: c.token(t),
-		Scontrol: []string{absolute(t, script), "exec", "login", "synergy", "scontrol"},
-		Environ:  os.Environ(),
+	c.url = strings.TrimSpace(url)
+	client, err := slurmrest.Open(context.Background(), slurmrest.Options{
+		URL: c.url, User: "synergy", TokenFile: c.token(t), Scontrol: scontrol(t), Environ: os.Environ(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.slurm.Close)
-	c.tickets = c.slurm.Tickets(conformance.Managed)
+	t.Cleanup(client.Close)
+	c.slurm, c.tickets = client, client.Tickets(conformance.Managed)
 	return c
+}
+
+func scontrol(t *testing.T) []string {
+	return []string{absolute(t, script), "exec", "login", "synergy", "scontrol"}
+}
+
+// throughPlugin is the same cluster, driven by contrib/plugins/slurmrest.
+func (c *cluster) throughPlugin(t *testing.T) *cluster {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "slurmrest")
+	if out, err := exec.Command("go", "build", "-o", program, "../../contrib/plugins/slurmrest").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	config, err := json.Marshal(map[string]any{
+		"url": c.url, "user": "synergy", "token_file": c.token(t), "scontrol": scontrol(t), "environ": os.Environ(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := plugin.Open(context.Background(), plugin.Options{
+		Path: program, Config: plugin.Configuration{File: config, TicketPartition: conformance.Managed},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &cluster{project: c.project, url: c.url, slurm: client, tickets: client}
 }
 
 func absolute(t *testing.T, path string) string {

@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"flag"
 	"io"
 	"net"
 	"net/rpc"
@@ -21,10 +22,19 @@ import (
 // helper is the name under which this program is a plugin that drives a slurmtest.
 const helper = "slurmtest-plugin"
 
+// atOnce is how many tests run at a time; empty: as many as there are cores.
+var atOnce string
+
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == helper {
 		plugin.Serve(openRack)
 		return
+	}
+	flag.Parse()
+	if atOnce != "" {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }

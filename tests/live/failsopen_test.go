@@ -299,12 +299,13 @@ func (d *Daemon) Stop() {
 	})
 }
 
-// Release is the verb, with the daemon's own flags and into its log. It returns the line that sums it up.
-func (d *Daemon) Release() (Line, error) {
+// Release is the verb, with the daemon's own flags and more, into its log. It returns the line that sums it up.
+func (d *Daemon) Release(flags ...string) (Line, error) {
 	d.c.t.Helper()
 	const run = `cd "$1"; shift; /opt/synergy/bin/synergy-slurmd release "$@" 2> said; code=$?; cat said >> log; cat said >&2; exit $code`
-	_, err := d.c.Exec("login", "synergy", "sh", "-c", run, "sh", d.dir, "--config", d.dir+"/config.yaml", "--round", d.Round.String(),
-		"--slurmrestd", "http://slurmrestd:6820", "--token-file", "/shared/synergy/token", "--ledger", d.dir+"/ledger")
+	argv := []string{"sh", "-c", run, "sh", d.dir, "--config", d.dir + "/config.yaml", "--round", d.Round.String(),
+		"--slurmrestd", "http://slurmrestd:6820", "--token-file", "/shared/synergy/token", "--ledger", d.dir + "/ledger"}
+	_, err := d.c.Exec("login", "synergy", append(argv, flags...)...)
 	var summary Line
 	for _, line := range d.Log() {
 		if line["message"] == "handed back to slurm" {
