@@ -310,9 +310,7 @@ func TestAPluginThatHangsIsEndedAlsoWhenEverybodyIsImpatient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, pid)
 	for began := time.Now(); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		_, err := client.Observe(ctx)
@@ -331,6 +329,22 @@ func TestAPluginThatHangsIsEndedAlsoWhenEverybodyIsImpatient(t *testing.T) {
 	if observe(t, client); client.Version() == strconv.Itoa(pid) {
 		t.Error("the same process answers")
 	}
+}
+
+// stop returns when a process does nothing any more.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for range 200 {
+		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(state), ") T ") {
+			time.Sleep(50 * time.Millisecond) // the state is that of the first thread
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("process %d does not stop", pid)
 }
 
 func TestAPluginWithoutTicketsIsForADaemonThatIsAlone(t *testing.T) {
