@@ -11,10 +11,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 LIVE := synergy-live
 LIVE_LEASE := 30
 
-# For go-nvml, in tests and in build-nvml: it calls the driver's library by symbols that are there only once that is open, so they have to be
-# looked up late whatever the compiler's default is. Half a hundred calls of NVML that nobody makes here are deprecated.
-export CGO_LDFLAGS := -O2 -g -Wl,-z,lazy
-export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+# go-nvml calls the driver's library by symbols that are there only once that is open, so they have to be looked up late whatever the compiler's default
+# is; and half a hundred of its calls are deprecated, which nobody here makes.
+WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -Wno-deprecated-declarations'
 
 include mk/*.mk
 
@@ -33,25 +32,28 @@ build: ## static binaries into bin/
 
 build-nvml: ## bin/nvml/synergy, which sees GPUs: for the nodes that have them; needs a C compiler, and no GPU
 	@mkdir -p bin/nvml
-	CGO_ENABLED=1 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml/ ./cmd/synergy
+	$(WITH_NVML) go build -tags nvml -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml/ ./cmd/synergy
 
 test: lint test-unit test-live ## everything: lint, unit, race, drawings, properties, scripts, and the live cluster
 
 test-unit: ## all tests that need no Slurm, with the race detector
 	go test -race ./...
+	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs; fails where there are none
-	go test -tags gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
+	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
 
 lint: ## gofmt, go vet, staticcheck
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	go vet ./...
 	go vet -tags live ./...
 	go vet -tags live,bench,fidelity,faults ./...
+	$(WITH_NVML) go vet -tags nvml,gpu ./gres/nvml ./cmd/synergy
 	go run $(STATICCHECK) ./...
+	$(WITH_NVML) go run $(STATICCHECK) -tags nvml,gpu ./gres/nvml
 
-test-live: build ## the live suites on two clusters, side by side, that are started and removed again
+test-live: build build-nvml ## the live suites on two clusters, side by side, that are started and removed again
 	@$(CLUSTER) image
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust
 

@@ -24,6 +24,7 @@ type gresOptions struct {
 	check     bool
 	slurmd    string // a file with what slurmd -G printed
 	job       int
+	gpus      string // numbers, as SLURM_JOB_GPUS has them
 	every     span
 	json      string
 }
@@ -41,16 +42,17 @@ With --check it compares them with what Slurm believes: slurmctld (scontrol show
 reads gres.conf (slurmd -G). Each difference is one line with what is, what should be and what to do.
 
 What --json writes on one node can be read on another with --inventory, so that nodes are checked from a login host.
-With --job it shows how busy the GPUs are that a job uses on this node.
+With --job it shows how busy the GPUs are that a job uses on this node; with --gpus, those of the numbers that Slurm told a job.
 
 The exit status is 0, 1 where Slurm is wrong about the node, 2 for a wrong command line or file, and 3 where it could not be seen: no driver, a
-build without NVML, no slurmctld. docs/node-setup.md has the JSON format and more.`,
+build without NVIDIA's library, no slurmctld. docs/node-setup.md has the JSON format and more.`,
 		Example: `  synergy gres
   synergy gres --shards 4                                lines for GPUs that four jobs each may share
   synergy gres --check
   synergy gres --json=n1.json                            on the node
   synergy gres --inventory n1.json --check               anywhere that scontrol works
-  synergy gres --job 17 --every 5s`,
+  synergy gres --job 17 --every 5s                       until interrupted, or until the job has ended
+  synergy gres --gpus $SLURM_JOB_GPUS --json             in a job's script`,
 		Args:                  cobra.NoArgs,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) },
@@ -68,6 +70,7 @@ func (o *gresOptions) groups() []group {
 	check.flags.BoolVar(&o.check, "check", false, "compare with what Slurm believes")
 	check.flags.StringVar(&o.slurmd, "slurmd", "", "what slurmd -G printed on the node, in a `file` (default: slurmd is asked where the node is this one)")
 	job.flags.IntVar(&o.job, "job", 0, "show how busy the GPUs are that the job with this `ID` uses on this node")
+	job.flags.StringVar(&o.gpus, "gpus", "", "show how busy these GPUs are, by the `list` that a job finds in SLURM_JOB_GPUS")
 	job.flags.Var(&o.every, "every", "show it again and again, until interrupted")
 	output.flags.StringVar(&o.json, "json", "", "write JSON in place of the text, or to a `file`")
 	output.flags.Lookup("json").NoOptDefVal = standard
@@ -85,13 +88,21 @@ func (o *gresOptions) validate() error {
 		return errors.New("--slurmd: want --check, too")
 	case o.job < 0:
 		return fmt.Errorf("--job = %d: want the ID of a job", o.job)
-	case o.job > 0 && (o.check || o.inventory != ""):
-		return errors.New("--job: want no --check and no --inventory, since it looks at this node as it is")
-	case o.every > 0 && o.job == 0:
-		return errors.New("--every: want --job, too")
+	case o.job > 0 && o.gpus != "":
+		return errors.New("--job, --gpus: want one of them")
+	case o.watches() && (o.check || o.inventory != ""):
+		return errors.New("--job, --gpus: want no --check and no --inventory, since they look at this node as it is")
+	case o.every > 0 && !o.watches():
+		return errors.New("--every: want --job or --gpus, too")
+	}
+	if _, err := inventory.ParseSet(o.gpus); err != nil {
+		return fmt.Errorf("--gpus: %w", err)
 	}
 	return nil
 }
+
+// watches says that the question is how busy GPUs are.
+func (o *gresOptions) watches() bool { return o.job > 0 || o.gpus != "" }
 
 // maxShards is beyond what anybody would divide a GPU into.
 const maxShards = 1000
@@ -100,7 +111,7 @@ func (o *gresOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	if o.job > 0 {
+	if o.watches() {
 		return o.watch(ctx, stdout)
 	}
 	n, err := o.read()

@@ -12,8 +12,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/nvml"
 )
 
-// watch shows how busy the job's GPUs are, once or until it is interrupted or the job has ended.
+// look is one look at the GPUs that were asked for.
+type look func() (nvml.Sample, error)
+
+// watch shows how busy GPUs are, once or until it is interrupted or the job has ended.
 func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
+	if o.every > 0 && o.json != "" && o.json != standard {
+		return errors.New("--every: want --json without a file: each look is a line on the standard output")
+	}
 	driver, err := nvml.Open(host())
 	if err != nil {
 		return unseen{err}
@@ -23,36 +29,45 @@ func (o *gresOptions) watch(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return unseen{err}
 	}
-	cgroup, err := host().JobCgroup(o.job)
+	at, err := o.target(sampler)
 	if err != nil {
 		return unseen{err}
 	}
 	if o.every == 0 {
-		return o.lookOnce(sampler, cgroup, stdout)
+		return o.once(at, stdout)
 	}
-	return o.lookOften(ctx, sampler, cgroup, stdout)
+	return o.often(ctx, at, stdout)
 }
 
-func (o *gresOptions) lookOnce(sampler *nvml.Sampler, cgroup string, stdout io.Writer) error {
-	pids, err := nvml.Processes(cgroup)
+// target is at what to look: the GPUs with these numbers, or those that the job's processes use each time.
+func (o *gresOptions) target(sampler *nvml.Sampler) (look, error) {
+	if o.gpus != "" {
+		minors, err := inventory.ParseSet(o.gpus)
+		return func() (nvml.Sample, error) { return sampler.OfDevices(minors...), nil }, err
+	}
+	cgroup, err := host().JobCgroup(o.job)
+	return func() (nvml.Sample, error) {
+		pids, err := nvml.Processes(cgroup)
+		return sampler.OfProcesses(pids...), err
+	}, err
+}
+
+func (o *gresOptions) once(at look, stdout io.Writer) error {
+	sample, err := at()
 	if err != nil {
 		return unseen{err}
 	}
-	sample := sampler.OfProcesses(pids...)
 	if o.json == "" {
 		return done(writeSample(stdout, sample))
 	}
 	return save("json", o.json, stdout, func(w io.Writer) error { return writeSampleJSON(w, o.job, sample) })
 }
 
-func (o *gresOptions) lookOften(ctx context.Context, sampler *nvml.Sampler, cgroup string, stdout io.Writer) error {
-	if o.json != "" && o.json != standard {
-		return errors.New("--every: want --json without a file: each look is a line on the standard output")
-	}
+func (o *gresOptions) often(ctx context.Context, at look, stdout io.Writer) error {
 	ticker := time.NewTicker(time.Duration(o.every))
 	defer ticker.Stop()
 	for {
-		if err := o.lookOnce(sampler, cgroup, stdout); err != nil {
+		if err := o.once(at, stdout); err != nil {
 			return err
 		}
 		select {
@@ -66,7 +81,7 @@ func (o *gresOptions) lookOften(ctx context.Context, sampler *nvml.Sampler, cgro
 // looked is one sample as JSON: one line.
 type looked struct {
 	Version int       `json:"version"`
-	Job     int       `json:"job"`
+	Job     int       `json:"job,omitempty"`
 	At      time.Time `json:"at"`
 	GPUs    []use     `json:"gpus"`
 }

@@ -30,10 +30,10 @@ func TestWithoutADriverThereIsASentenceAndExitStatus3(t *testing.T) {
 	if _, err := os.Stat("/dev/nvidia0"); err == nil {
 		return
 	}
-	for _, args := range [][]string{{"gres"}, {"gres", "--check"}, {"gres", "--json"}, {"gres", "--job", "17"}} {
+	for _, args := range [][]string{{"gres"}, {"gres", "--check"}, {"gres", "--json"}, {"gres", "--job", "17"}, {"gres", "--gpus", "0,2", "--every", "5s"}} {
 		stdout, stderr, code := ran(args...)
 		if code != exitUnseen || stdout != "" || strings.Count(stderr, "\n") != 1 ||
-			!strings.Contains(stderr, "no NVIDIA driver on this host") && !strings.Contains(stderr, "compiled without cgo") {
+			!strings.Contains(stderr, "no NVIDIA driver on this host") && !strings.Contains(stderr, "compiled without NVIDIA's library") {
 			t.Errorf("%v: exit status %d\n%s%s", args, code, stdout, stderr)
 		}
 	}

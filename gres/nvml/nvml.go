@@ -1,7 +1,7 @@
 // Package nvml sees the GPUs of the host that it runs on, through NVIDIA's management library: what is there, and how busy it is. It only reads.
 //
-// The library is C and is opened when the program runs. A program that was compiled without cgo has no way to it, and one on a host without a
-// driver finds none; both are told by Open, in a sentence. Which cores are near a GPU is the kernel's to say, and is read from sysfs.
+// The library is C and is opened when the program runs. Only a program that was compiled with cgo and the tag nvml has a way to it, and on a host without
+// a driver that finds none; both are told by Open, in a sentence. Which cores are near a GPU is the kernel's to say, and is read from sysfs.
 package nvml
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
 )
 
-// library is NVML as far as this package needs it. Its one implementation that sees GPUs is compiled with cgo only.
+// library is NVML as far as this package needs it. Its one implementation that sees GPUs is in door.go.
 type library interface {
 	versions() (driver, library string)
 	devices() ([]device, []inventory.Unreadable, error)

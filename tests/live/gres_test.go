@@ -34,9 +34,14 @@ func (c *Cluster) gres(role, user, inventory string, args ...string) (string, er
 
 func TestWithoutADriverSynergyGresSaysSo(t *testing.T) {
 	c := OpenCluster(t)
-	out, err := c.Exec("n1", "root", synergy, "gres")
-	if err == nil || out != "" || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "synergy: this build of synergy cannot see GPUs: it was compiled without cgo") {
-		t.Errorf("%q, %v", out, err)
+	for program, want := range map[string]string{
+		synergy:                         "synergy: this build of synergy cannot see GPUs: it is compiled without NVIDIA's library",
+		"/opt/synergy/bin/nvml/synergy": "synergy: no NVIDIA driver on this host: libnvidia-ml.so.1 is not to be found; it comes with the driver",
+	} {
+		out, err := c.Exec("n1", "root", program, "gres")
+		if err == nil || out != "" || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %q, %v; want %s", program, out, err, want)
+		}
 	}
 }
 
