@@ -19,20 +19,25 @@ import (
 type verdict struct {
 	Version     int                    `json:"version"`
 	Node        string                 `json:"node"`
-	States      []string               `json:"state"`  // of the node in Slurm
-	Reason      string                 `json:"reason"` // why it is drained or down, if so
+	States      []string               `json:"state"`   // of the node in Slurm
+	Reason      string                 `json:"reason"`  // why it is drained or down, if so
+	Sources     []string               `json:"sources"` // who was asked: slurmctld, and slurmd where that was possible
 	Differences []inventory.Difference `json:"differences"`
 }
 
-// compare writes in what Slurm is wrong about the node.
+// compare writes in what Slurm is wrong about the node. Where slurmd is here and cannot read its gres.conf, what slurmctld says is worth something all the same.
 func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
+	records, blind := o.records(ctx, stderr)
+	if blind != nil && !errors.As(blind, new(unseen)) {
+		return blind
+	}
 	belief, err := askController(ctx, n.Name)
 	if err != nil {
 		return unseen{err}
 	}
-	v := verdict{inventory.Version, n.Name, belief.States, belief.Reason, inventory.Compare(n, o.layout, belief)}
-	records, blind := o.records(ctx, stderr)
+	v := verdict{inventory.Version, n.Name, belief.States, belief.Reason, []string{"slurmctld"}, inventory.Compare(n, o.layout, belief)}
 	if records != nil {
+		v.Sources = append(v.Sources, "slurmd")
 		v.Differences = append(v.Differences, inventory.CompareRecords(n, records)...)
 	}
 	if err := o.tell(v, stdout); err != nil {
@@ -65,13 +70,21 @@ func writeVerdict(w io.Writer, v verdict) error {
 		fmt.Fprintln(&b, d)
 	}
 	if len(v.Differences) == 0 {
-		fmt.Fprintf(&b, "node %s: Slurm knows its GPUs as they are\n", v.Node)
+		fmt.Fprintf(&b, "node %s: its GPUs are as %s\n", v.Node, asked(v.Sources))
 	}
 	if v.Reason != "" {
 		fmt.Fprintf(&b, "node %s is %s in Slurm: %s\n", v.Node, strings.Join(v.States, "+"), v.Reason)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// asked says whose word it was, as the end of a sentence.
+func asked(sources []string) string {
+	if len(sources) == 1 {
+		return sources[0] + " has them"
+	}
+	return strings.Join(sources, " and ") + " have them"
 }
 
 // patience is how long a program of Slurm's may take. slurmd waits for device files that do not come for twenty seconds or so.
@@ -87,14 +100,18 @@ func askController(ctx context.Context, node string) (inventory.Belief, error) {
 }
 
 // records is gres.conf as slurmd reads it: from a file, or from slurmd where the node is this one. Where there is no slurmd it is nil, and nothing is compared
-// with it. The error is that it could not be read though slurmd is here; what slurmctld says is worth something without it.
+// with it.
 func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
 	if o.slurmd != "" {
 		text, err := readFile(o.slurmd)
 		if err != nil {
 			return nil, fmt.Errorf("--slurmd: %w", err)
 		}
-		return inventory.ParseRecords(text)
+		records, err := inventory.ParseRecords(text)
+		if err != nil {
+			return nil, fmt.Errorf("--slurmd %s: %w", o.slurmd, err)
+		}
+		return records, nil
 	}
 	if o.inventory != "" {
 		return nil, nil
@@ -111,7 +128,11 @@ func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventor
 	if err != nil {
 		return nil, unseen{fmt.Errorf("gres.conf was not compared: slurmd -G: %w%s", err, lastWords(log))}
 	}
-	return inventory.ParseRecords([]byte(out + "\n" + log))
+	records, err := inventory.ParseRecords([]byte(out + "\n" + log))
+	if err != nil {
+		return nil, unseen{fmt.Errorf("gres.conf was not compared: %w", err)}
+	}
+	return records, nil
 }
 
 // slurm runs one of Slurm's own programs and gives what it wrote, as far as it is bounded.

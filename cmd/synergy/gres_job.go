@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -63,11 +64,16 @@ func (o *gresOptions) once(at look, stdout io.Writer) error {
 	return save("json", o.json, stdout, func(w io.Writer) error { return writeSampleJSON(w, o.job, sample) })
 }
 
+// often looks again and again. A job whose control group was there and is gone has ended.
 func (o *gresOptions) often(ctx context.Context, at look, stdout io.Writer) error {
 	ticker := time.NewTicker(time.Duration(o.every))
 	defer ticker.Stop()
-	for {
-		if err := o.once(at, stdout); err != nil {
+	for looks := 0; ; looks++ {
+		err := o.once(at, stdout)
+		if looks > 0 && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		select {

@@ -105,6 +105,30 @@ GPU  busy  memory     of the job  UUID
 	}
 }
 
+func TestAJobIsWatchedUntilItHasEnded(t *testing.T) {
+	job := t.TempDir()
+	for _, w := range []struct {
+		name   string
+		looks  int
+		failed bool
+	}{{"a job of two looks", 2, false}, {"a job that has ended before", 0, true}} {
+		done := 0
+		at := func() (nvml.Sample, error) {
+			if done == w.looks {
+				job = filepath.Join(job, "gone")
+			}
+			done++
+			_, err := nvml.Processes(job)
+			return nvml.Sample{}, err
+		}
+		var out strings.Builder
+		o := gresOptions{json: standard, every: span(time.Millisecond)}
+		if err := o.often(t.Context(), at, &out); (err != nil) != w.failed || strings.Count(out.String(), "\n") != w.looks {
+			t.Errorf("%s: %v\n%s", w.name, err, out.String())
+		}
+	}
+}
+
 func TestWhatAProgramWritesIsBounded(t *testing.T) {
 	var b bounded
 	for range maxFile/1000 + 1 {

@@ -49,7 +49,7 @@ func TestSlurmctldIsRightAboutANodeAsItIs(t *testing.T) {
 	c := OpenCluster(t)
 	for _, where := range [][2]string{{"n1", "root"}, {"login", "alice"}} { // anybody may ask, from anywhere
 		out, err := c.gres(where[0], where[1], inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), "--check")
-		if err != nil || out != "node n1: Slurm knows its GPUs as they are" {
+		if err != nil || out != "node n1: its GPUs are as slurmctld has them" {
 			t.Errorf("%s on %s: %q, %v", where[1], where[0], out, err)
 		}
 	}
@@ -70,7 +70,7 @@ func TestSlurmctldsMistakesAreTold(t *testing.T) {
 		{"two models", strings.Replace(inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), `"a100","name":"NVIDIA A100-SXM4-40GB"`, `"h100","name":"NVIDIA H100 NVL"`, 1), nil, 1,
 			"wrong-type: slurmctld has 8 GPUs without a type; want a type, since they differ: GPU 0 h100, GPU 1 a100,"},
 		{"no such node", inventory("n99", "NVIDIA A100-SXM4-40GB", "a100", 8), nil, 3, "has no node n99: --node says what Slurm calls it"},
-		{"another name", inventory("n99", "NVIDIA A100-SXM4-40GB", "a100", 8), []string{"--node", "n2"}, 0, "node n2: Slurm knows its GPUs as they are"},
+		{"another name", inventory("n99", "NVIDIA A100-SXM4-40GB", "a100", 8), []string{"--node", "n2"}, 0, "node n2: its GPUs are as slurmctld has them"},
 	} {
 		out, err := c.gres("n1", "root", w.inventory, append(w.args, "--check")...)
 		status := 0
@@ -131,7 +131,7 @@ func TestSlurmdTakesTheLinesThatArePrinted(t *testing.T) {
 			t.Errorf("%v: slurmd says\n%s\nwant %s", w.args, said, w.want)
 		}
 		out, err := c.gres("n1", "root", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), "--check", "--slurmd", gresFolder+"/slurmd-G.txt")
-		if err != nil || out != "node n1: Slurm knows its GPUs as they are" {
+		if err != nil || out != "node n1: its GPUs are as slurmctld and slurmd have them" {
 			t.Errorf("%v: %s, %v", w.args, out, err)
 		}
 	}
