@@ -100,7 +100,7 @@ func (c *comparison) types() []Difference {
 	for i := range c.claims {
 		k := &c.claims[i]
 		wrong := min(k.surplus, len(c.free))
-		if wrong > 0 && k.Type != "" {
+		if wrong > 0 { // those without a type have taken what there is
 			all = append(all, c.differs(WrongType, fmt.Sprintf("%d × gpu:%s", wrong, k.Type), labels(c.free[:wrong])))
 			c.free, k.surplus = c.free[wrong:], k.surplus-wrong
 		}

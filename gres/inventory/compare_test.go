@@ -71,6 +71,38 @@ func TestSlurmctldIsToldWhereItIsWrong(t *testing.T) {
 	}
 }
 
+func TestATypeThatIsFoundInANameChoosesBeforeNone(t *testing.T) {
+	n := recorded(t, "dgx-a100")
+	n.GPUs[7].Name, n.GPUs[7].Type = "NVIDIA H100 NVL", "h100"
+	if got := told(inventory.Compare(n, inventory.Layout{}, believed(t, n, "gpu:1,gpu:A100:7"))); got != "" {
+		t.Error(got)
+	}
+}
+
+func TestWhereNearCoresAreNotKnownNoneAreWrong(t *testing.T) {
+	n := recorded(t, "dgx-a100")
+	n.GPUs[7].Near = inventory.Near{}
+	if got := told(inventory.Compare(n, inventory.Layout{}, believed(t, n, "gpu:a100:8(S:1)"))); got != "" {
+		t.Error(got)
+	}
+	n.GPUs = n.GPUs[7:]
+	bound := inventory.Record{Name: "gpu", Type: "a100", Count: 1, Files: []string{"/dev/nvidia7"}, Cores: inventory.SetOf(0, 1)}
+	if got := told(inventory.CompareRecords(n, []inventory.Record{bound})); got != "" {
+		t.Error(got)
+	}
+}
+
+func TestThePartsOfACutGPUAreLeftToSlurmd(t *testing.T) {
+	n := recorded(t, "dgx-a100-mig")
+	n.GPUs = n.GPUs[1:2]
+	part := inventory.Record{Name: "gpu", Type: "a100_3g.20gb", Count: 1, Files: []string{"/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22"}}
+	for _, records := range [][]inventory.Record{nil, {part}} {
+		if got := told(inventory.CompareRecords(n, records)); got != "" {
+			t.Error(got)
+		}
+	}
+}
+
 func TestTheRemedyIsTheLineToSet(t *testing.T) {
 	n := recorded(t, "dgx-a100")
 	got := inventory.Compare(n, inventory.Layout{}, believed(t, n, "gpu:a100:7"))[0].Remedy
@@ -115,7 +147,7 @@ func TestGresConfIsToldWhereItIsWrong(t *testing.T) {
 		want    string
 	}{
 		{[]inventory.Record{gpu("b200", "/dev/nvidia3", ""), gpu("", "/dev/nvidia4", "56-111")}, ""},
-		{[]inventory.Record{gpu("g3", "/dev/nvidia3", ""), gpu("g4", "/dev/nvidia4", ""), {Name: "shard", Type: "g3", Count: 4, Files: []string{"/dev/nvidia3"}}}, ""},
+		{[]inventory.Record{gpu("g3", "/dev/nvidia3", ""), gpu("g4", "/dev/nvidia4", ""), {Name: "shard", Type: "g3", Count: 4, Files: []string{"/dev/nvidia3"}}, {Name: "nic", Count: 1, Files: []string{"/dev/nvidia9"}}}, ""},
 		{[]inventory.Record{gpu("b200", "/dev/nvidia3", "56-111"), gpu("b200", "/dev/nvidia4", "56-111")}, "wrong-cores: slurmd has Cores=56-111 for /dev/nvidia3; want 0-55, or no Cores= at all"},
 		{[]inventory.Record{gpu("b200", "/dev/nvidia3", "")}, "missing: slurmd has no line for /dev/nvidia4; want GPU 4 b200"},
 		{[]inventory.Record{gpu("h100", "/dev/nvidia3", ""), gpu("g3", "/dev/nvidia4", "")}, "wrong-type: slurmd has Type=h100 for /dev/nvidia3; want b200 (NVIDIA B200)\n" +

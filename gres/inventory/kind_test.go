@@ -36,6 +36,7 @@ func TestGPUsAreCalledAsSitesCallThem(t *testing.T) {
 		"Tesla T4":                                     "t4",
 		"NVIDIA TITAN RTX":                             "nvidia_titan_rtx",
 		"TITAN Xp":                                     "titan_xp",
+		"NVIDIA SXM5 Engineering Sample":               "nvidia_sxm5_engineering_sample",
 		"3090":                                         "gpu",
 		"4k":                                           "gpu",
 		"":                                             "gpu",

@@ -136,6 +136,9 @@ func TestEveryDeviceStandsInOneLineAndIsCountedOnce(t *testing.T) {
 		}
 		files := map[string]int{}
 		for _, line := range lines.GresConf {
+			if strings.HasSuffix(line, "=") {
+				t.Fatalf("%s: with nothing behind it", line)
+			}
 			for _, r := range readLine(t, line) {
 				files[r.Name+r.Files[0]]++
 			}

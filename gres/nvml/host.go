@@ -101,7 +101,7 @@ func (h Host) near(address string, all topology) (numa int, near inventory.Near)
 	}
 	device := filepath.Join("sys/bus/pci/devices", address)
 	numa, err := strconv.Atoi(h.line(device, "numa_node"))
-	if err != nil || numa < 0 {
+	if err != nil {
 		numa = -1
 	}
 	near.CPUs, err = inventory.ParseSet(h.line(device, "local_cpulist"))

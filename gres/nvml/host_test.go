@@ -102,7 +102,9 @@ func TestWhatTheKernelDoesNotSayIsNotKnown(t *testing.T) {
 		}
 	}
 	h := dgxA100.host(t)
-	if numa, near := h.near("../../../etc", h.topology()); numa != -1 || near.CPUs != nil {
+	write(t, h.Root, "sys/bus/etc/numa_node", "1")
+	write(t, h.Root, "sys/bus/etc/local_cpulist", "0-3")
+	if numa, near := h.near("../../etc", h.topology()); numa != -1 || near.CPUs != nil {
 		t.Errorf("what is no address has NUMA node %d, %v", numa, near)
 	}
 }
@@ -134,6 +136,7 @@ func TestAJobsProcessesAreFoundInEitherVersionOfControlGroups(t *testing.T) {
 		write(t, root, folder+"/cgroup.procs", "")
 		write(t, root, folder+"/step_batch/user/task_0/cgroup.procs", "101\n102")
 		write(t, root, folder+"/step_0/user/task_1/cgroup.procs", "0\nx\n103")
+		write(t, root, folder+"/step_0/cgroup.threads", "104")
 		write(t, root, filepath.Dir(folder)+"/job_171/step_0/cgroup.procs", "999")
 		h := Host{Root: root}
 		found, err := h.JobCgroup(17)
