@@ -60,10 +60,19 @@ func write(t *testing.T, root, path, text string) {
 }
 
 func TestCoresAreCountedAsSlurmCountsThemAndNotAsLinuxNumbersCPUs(t *testing.T) {
-	h := dgxA100.host(t)
-	numa, near := h.near("0000:bd:00.0", h.topology())
-	if numa != 5 || near.CPUs.String() != "80-95,208-223" || near.Cores.String() != "80-95" || near.Sockets.String() != "1" {
-		t.Errorf("NUMA node %d, CPUs %s, cores %s, sockets %s", numa, near.CPUs, near.Cores, near.Sockets)
+	for _, w := range []struct {
+		machine
+		address, want string
+	}{
+		{dgxA100, "0000:bd:00.0", "NUMA node 5, CPUs 80-95,208-223, cores 80-95, socket 1"},
+		{dgxB200, "0000:61:00.0", "NUMA node 0, CPUs 0-55,112-167, cores 0-55, socket 0"},
+		{dgxB200, "0000:df:00.0", "NUMA node 1, CPUs 56-111,168-223, cores 56-111, socket 1"},
+	} {
+		h := w.host(t)
+		numa, near := h.near(w.address, h.topology())
+		if got := fmt.Sprintf("NUMA node %d, CPUs %s, cores %s, socket %s", numa, near.CPUs, near.Cores, near.Sockets); got != w.want {
+			t.Errorf("%s: %s; want %s", w.address, got, w.want)
+		}
 	}
 }
 
