@@ -88,7 +88,7 @@ func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	case g.process != nil && !g.process.client.Exited():
 		return g.process.conn, nil
 	case g.process != nil:
-		err := fmt.Errorf("%w: %s", ErrEnded, g.said.last())
+		err := fmt.Errorf("%w: %s", ErrEnded, g.process.ending(g.said))
 		g.dismiss()
 		return nil, err
 	case g.now().Before(g.wake):
@@ -147,8 +147,15 @@ func (g *Guest) Renew() {
 	g.wake, g.failures = time.Time{}, 0
 }
 
-// LastWords is the end of what the program wrote to its standard error, in one line.
-func (g *Guest) LastWords() string { return g.said.last() }
+// LastWords is how the program ended, if it has, and what it wrote to its standard error, in one line.
+func (g *Guest) LastWords() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.process == nil {
+		return g.said.words()
+	}
+	return g.process.ending(g.said)
+}
 
 // Close ends the program for good.
 func (g *Guest) Close() {
@@ -175,18 +182,22 @@ func (g *Guest) start(ctx context.Context) (*process, error) {
 	g.said.forget()
 	p, err := launch(g.program, limit, g.said)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w: %s", ErrStart, oneLine(err), g.said.last())
+		return nil, fmt.Errorf("%w: %w; %s", ErrStart, firstLine(err), g.said.words())
 	}
 	return p, nil
 }
 
-// oneLine folds what the library says, which is a paragraph now and then.
-func oneLine(err error) error { return folded{err} }
+// firstLine leaves of what the library says the line that says what happened; a paragraph of guesses comes after it now and then.
+func firstLine(err error) error { return short{err} }
 
-type folded struct{ error }
+type short struct{ error }
 
-func (f folded) Error() string { return strings.Join(strings.Fields(f.error.Error()), " ") }
-func (f folded) Unwrap() error { return f.error }
+func (s short) Error() string {
+	line, _, _ := strings.Cut(s.error.Error(), "\n")
+	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(strings.ToValidUTF8(line, "?")), " "))
+}
+
+func (s short) Unwrap() error { return s.error }
 
 // connection is all that go-plugin need know of our protocols.
 type connection struct {

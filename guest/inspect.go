@@ -50,7 +50,7 @@ func ours(path string) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
-		return fmt.Errorf("%s is no program that can be run", path)
+		return fmt.Errorf("%s is no program that can be run: want an ordinary file, and chmod +x", path)
 	}
 	for _, place := range []string{path, filepath.Dir(path)} {
 		if err := safe(place); err != nil {

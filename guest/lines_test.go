@@ -18,10 +18,15 @@ func TestWhatAProgramWritesIsCutIntoLinesAndBounded(t *testing.T) {
 	if want := []string{"one", "two", strings.Repeat("x", longLine)}; !slices.Equal(told, want) {
 		t.Errorf("told %.200q", told)
 	}
-	if last := l.last(); len(last) > lastKept || !strings.HasSuffix(last, "y ? end") {
-		t.Errorf("the last words are %d bytes: %.20q…", len(last), last)
+	words := l.words()
+	if len(words) > firstKept+lastKept+30 || !strings.HasPrefix(words, "it wrote: one two xxx") || !strings.HasSuffix(words, "y ? end") {
+		t.Errorf("kept %d bytes: %.40q … %.20q", len(words), words, words[len(words)-20:])
 	}
-	if l.forget(); l.last() != "it said nothing" {
-		t.Errorf("after forgetting: %q", l.last())
+	if l.forget(); l.words() != "it wrote nothing to its standard error" {
+		t.Errorf("after forgetting: %q", l.words())
+	}
+	fmt.Fprint(l, "panic: \x1b[2Jno\n")
+	if got := l.words(); got != "it wrote: panic: [2Jno" {
+		t.Errorf("not fit for a log: %q", got)
 	}
 }

@@ -51,10 +51,15 @@ func ParsePolicy(name string) (Policy, error) {
 }
 
 // By is a policy of one's own: the job with the smallest key goes first, equal keys by arrival, then by ID. A waiting job takes the place
-// of a running one as soon as its key is smaller, within the rules; a key that has restarts in mind is smaller for a job that runs.
+// of a running one as soon as its key is smaller, within the rules; a key that has restarts in mind is smaller for a job that runs. Whoever has no number as key goes last.
 func By(name string, key func(c *Cluster, j *Job) float64) Policy {
 	return Policy{name,
-		func(i int, v *view) float64 { return key(v.c, v.jobs[i]) },
+		func(i int, v *view) float64 {
+			if k := key(v.c, v.jobs[i]); !math.IsNaN(k) {
+				return k
+			}
+			return math.Inf(1)
+		},
 		func(int, *view) float64 { return 0 },
 	}
 }

@@ -166,6 +166,9 @@ func (f *flags) check() error {
 	if f.plannerLimit < 0 || f.plannerLimit >= f.round {
 		return fmt.Errorf("--planner-plugin-timeout %s: want less than a round of %s", f.plannerLimit, f.round)
 	}
+	if f.demo && f.planner != "" {
+		return errors.New("--demo shows the built-in planner: leave --planner-plugin out, and try a plugin with synergy plugin check")
+	}
 	if f.planner == "" && (f.plannerSum != "" || f.plannerLimit != 0) {
 		return errors.New("--planner-plugin-sha256 and --planner-plugin-timeout are of a plugin: name it with --planner-plugin")
 	}

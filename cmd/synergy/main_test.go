@@ -7,7 +7,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"synergy": main, "plugin-good": goodPlugin, "plugin-greedy": greedyPlugin})
+	testscript.Main(m, map[string]func(){"synergy": main, "plugin-good": goodPlugin, "plugin-greedy": greedyPlugin, "plugin-late": latePlugin})
 }
 
 // The scripts are what a person at a terminal meets: command lines, exit codes, messages, tables and files.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,11 +28,10 @@ func pluginCommand() *cobra.Command {
 
 // examination is what the flags of plugin check say.
 type examination struct {
-	seed      uint64
-	snapshots int
-	within    time.Duration
+	paper     exam.Paper
 	policy    string
 	allocator string
+	only      string
 	sum       string
 	verbose   bool
 	save      string
@@ -45,59 +43,84 @@ func pluginCheckCommand() *cobra.Command {
 		Use:   "check [flags] PROGRAM",
 		Short: "hold a planner plugin to the promises",
 		Long: `check starts a planner plugin as the daemon would, shows it random snapshots of clusters, and says which promises
-its plans keep. The exit status is 0 when it keeps all of them, and 1 when it does not.`,
+its plans keep. The exit status is 0 when it keeps all of them, and 1 when it does not. Whether its order of jobs is
+the one that you want is not asked.`,
 		Example: `  synergy plugin check ./mine
-  synergy plugin check --snapshots 1000 --verbose --save broken.json ./mine`,
+  synergy plugin check --snapshots 1000 --verbose --save broken.json ./mine
+  synergy plugin check --only broken.json --verbose ./mine`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return e.run(c, args[0]) },
 	}
 	what, how := newGroup("What is asked"), newGroup("How it is judged")
-	what.flags.IntVar(&e.snapshots, "snapshots", 200, "number of clusters; the first are the smallest")
-	what.flags.Uint64Var(&e.seed, "seed", 1, "of the clusters: the same seed gives the same ones")
+	what.flags.IntVar(&e.paper.Snapshots, "snapshots", 200, "number of clusters; the first are the smallest")
+	what.flags.Uint64Var(&e.paper.Seed, "seed", 1, "of the clusters: the same seed gives the same ones")
+	what.flags.StringVar(&e.only, "only", "", "nothing but the cluster in this `file`, which --save wrote")
 	what.flags.StringVar(&e.policy, "policy", "las", "as if this were configured")
 	what.flags.StringVar(&e.allocator, "allocator", "tune", "as if this were configured")
-	how.flags.DurationVar(&e.within, "within", 30*time.Second, "for one plan")
+	how.flags.DurationVar(&e.paper.Within, "within", 5*time.Second, "for one plan")
 	how.flags.StringVar(&e.sum, "sha256", "", "the program's `checksum`")
 	how.flags.BoolVar(&e.verbose, "verbose", false, "show what the plugin writes to its standard error")
-	how.flags.StringVar(&e.save, "save", "", "`file` for the first cluster on which a promise was broken, as JSON")
+	how.flags.StringVar(&e.save, "save", "", "`file` for the first cluster on which a promise was broken: the question as JSON")
 	grouped(command, what, how)
 	return command
 }
 
 func (e *examination) run(c *cobra.Command, path string) error {
-	paper := exam.Paper{Seed: e.seed, Snapshots: e.snapshots, Within: e.within}
-	var err error
-	if paper.Policy, err = policy.ParsePolicy(e.policy); err != nil {
-		return fmt.Errorf("--policy: %w", err)
-	}
-	if paper.Allocator, err = policy.ParseAllocator(e.allocator); err != nil {
-		return fmt.Errorf("--allocator: %w", err)
-	}
-	if e.snapshots < 1 || e.within <= 0 {
-		return fmt.Errorf("--snapshots %d --within %s: want at least one snapshot and some time", e.snapshots, e.within)
-	}
-	if path, err = filepath.Abs(path); err != nil {
+	if err := e.read(); err != nil {
 		return err
 	}
-	planner, err := plugin.New(path, e.sum, e.within, e.listener(c.ErrOrStderr()))
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	said := c.ErrOrStderr()
+	planner, err := plugin.New(path, e.sum, 2*e.paper.Within, e.listener(said))
 	if err != nil {
 		return err
 	}
 	defer planner.Close()
-	verdict, err := exam.Hold(c.Context(), planner, paper)
-	if err != nil {
+	if isTerminal(said) {
+		e.paper.Seen = func(asked int) { fmt.Fprintf(said, "\r%d of %d\r", asked, e.paper.Snapshots) }
+	}
+	verdict, interrupted := exam.Hold(c.Context(), planner, e.paper)
+	if err := errors.Join(pronounce(c.OutOrStdout(), verdict, e.paper.Snapshots), e.keep(verdict)); err != nil {
 		return failed{err}
 	}
-	if err := pronounce(c.OutOrStdout(), verdict); err != nil {
-		return failed{err}
+	switch {
+	case interrupted != nil:
+		return failed{interrupted}
+	case !verdict.Passed() && verdict.First() == nil && e.only != "":
+		return nil // one cluster does not put everything to the test
+	case !verdict.Passed():
+		return failed{errors.New("the plugin breaks a promise")}
 	}
-	if verdict.Passed() {
+	return nil
+}
+
+// read takes over what the flags name.
+func (e *examination) read() (err error) {
+	if e.paper.Policy, err = policy.ParsePolicy(e.policy); err != nil {
+		return fmt.Errorf("--policy: %w", err)
+	}
+	if e.paper.Allocator, err = policy.ParseAllocator(e.allocator); err != nil {
+		return fmt.Errorf("--allocator: %w", err)
+	}
+	if e.paper.Snapshots < 1 || e.paper.Within <= 0 {
+		return fmt.Errorf("--snapshots %d --within %s: want at least one snapshot and some time", e.paper.Snapshots, e.paper.Within)
+	}
+	if e.only == "" {
 		return nil
 	}
-	if err := e.keep(verdict); err != nil {
-		return failed{err}
+	text, err := os.ReadFile(e.only)
+	if err != nil {
+		return fmt.Errorf("--only: %w", err)
 	}
-	return failed{errors.New("the plugin breaks a promise")}
+	cluster, err := plugin.Read(text)
+	if err != nil {
+		return fmt.Errorf("--only %s: %w", e.only, err)
+	}
+	e.paper.Only, e.paper.Snapshots = &cluster, 1
+	return nil
 }
 
 func (e *examination) listener(out io.Writer) func(string) {
@@ -108,25 +131,31 @@ func (e *examination) listener(out io.Writer) func(string) {
 }
 
 // pronounce prints the verdict as a table.
-func pronounce(out io.Writer, v exam.Verdict) error {
+func pronounce(out io.Writer, v exam.Verdict, wanted int) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, l := range v.Lines {
-		word := "kept"
 		switch {
 		case l.Failed > 0:
-			word = "BROKEN"
+			fmt.Fprintf(table, "BROKEN\t%s\t%s\t%d of %d times\n", l.Promise, l.Means, l.Failed, l.Asked)
 		case l.Asked == 0:
-			word = "UNSEEN"
+			fmt.Fprintf(table, "UNSEEN\t%s\t%s\tnever asked\n", l.Promise, l.Means)
+		default:
+			fmt.Fprintf(table, "kept\t%s\t%s\t%d times\n", l.Promise, l.Means, l.Asked)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d of %d\n", word, l.Promise, l.Means, l.Asked-l.Failed, l.Asked)
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	for _, l := range v.Lines {
-		if l.Failed > 0 {
-			fmt.Fprintf(out, "\n%s: %.500s\n", l.Promise, l.First)
+		if l.First != nil {
+			fmt.Fprintf(out, "\n%s: snapshot %d: %.1000s\n", l.Promise, l.First.Number, l.First.Wrong)
 		}
+	}
+	if v.Asked < wanted {
+		fmt.Fprintf(out, "\n%d of %d snapshots were asked\n", v.Asked, wanted)
+	}
+	if v.Planned == 0 {
+		return nil
 	}
 	_, err := fmt.Fprintf(out, "\na plan took %s, the slowest %s, with up to %d jobs\n", tidy(v.Mean), tidy(v.Slowest), v.Jobs)
 	return err
@@ -136,18 +165,13 @@ func tidy(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond)
 
 // keep writes the first cluster that a promise was broken on.
 func (e *examination) keep(v exam.Verdict) error {
-	if e.save == "" {
+	first := v.First()
+	if e.save == "" || first == nil {
 		return nil
 	}
-	for _, l := range v.Lines {
-		if l.Cluster == nil {
-			continue
-		}
-		text, err := json.MarshalIndent(l.Cluster, "", "  ")
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(e.save, append(text, '\n'), 0o644)
+	text, err := plugin.Written(first.Number+1, first.Cluster, e.paper.Policy, e.paper.Allocator)
+	if err != nil {
+		return err
 	}
-	return nil
+	return os.WriteFile(e.save, append(text, '\n'), 0o644)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -19,6 +20,13 @@ func TestPluginCheck(t *testing.T) {
 }
 
 func goodPlugin() { plugin.Serve(plugin.Configured()) }
+
+func latePlugin() {
+	plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) {
+		time.Sleep(time.Hour)
+		return policy.Plan{}, nil
+	})
+}
 
 // greedyPlugin gives every job a whole node.
 func greedyPlugin() {

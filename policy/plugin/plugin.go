@@ -113,8 +113,7 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	case err != nil:
 		return policy.Plan{}, &Failure{Absent, err}
 	}
-	request := &plannerpb.PlanRequest{Round: int64(round), Policy: who.Name, Allocator: how.Name, Cluster: clusterOut(&c)}
-	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, request)
+	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, question(round, &c, who, how))
 	if err != nil && ctx.Err() != nil {
 		return policy.Plan{}, ctx.Err()
 	}

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import threading
+import traceback
 from concurrent import futures
 
 import grpc
@@ -31,12 +32,15 @@ def serve(decide):
 
     def plan(request, context):
         with one_at_a_time:
-            return decide(request)
+            try:
+                return decide(request).SerializeToString()
+            except Exception as wrong:
+                traceback.print_exc()  # gRPC would keep it to itself
+                context.abort(grpc.StatusCode.INTERNAL, f"{type(wrong).__name__}: {wrong}")
 
     method = grpc.unary_unary_rpc_method_handler(
         plan,
         request_deserializer=planner_pb2.PlanRequest.FromString,
-        response_serializer=planner_pb2.PlanResponse.SerializeToString,
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("synergy.planner.v1.Planner", {"Plan": method}),))
     folder = os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or tempfile.mkdtemp()

@@ -23,7 +23,9 @@ type Planner interface {
 type Paper struct {
 	Seed      uint64
 	Snapshots int
-	Within    time.Duration // for one plan
+	Within    time.Duration   // for one plan; the planner itself gives up at twice that
+	Only      *policy.Cluster // this one in place of those of the seed
+	Seen      func(asked int) // after each snapshot; nil: nobody looks
 	Policy    policy.Policy
 	Allocator policy.Allocator
 }
@@ -34,19 +36,27 @@ type Line struct {
 	Means   string
 	Asked   int
 	Failed  int
-	First   string          // of the failures, with the snapshot's number; empty: none
-	Cluster *policy.Cluster // on which it failed first
+	First   *Case // of the failures; nil: none
+}
+
+// Case is a snapshot that a promise was broken on.
+type Case struct {
+	Number  int
+	Cluster policy.Cluster
+	Wrong   error
 }
 
 // Verdict is the outcome.
 type Verdict struct {
 	Lines   []Line
-	Slowest time.Duration
+	Asked   int           // snapshots
+	Planned int           // those that got a plan
+	Slowest time.Duration // of these
 	Mean    time.Duration
-	Jobs    int // of the largest snapshot
+	Jobs    int // of the largest
 }
 
-// Passed says that every promise was kept.
+// Passed says that every promise was kept, and that each was put to the test.
 func (v Verdict) Passed() bool {
 	for _, l := range v.Lines {
 		if l.Failed > 0 || l.Asked == 0 {
@@ -54,6 +64,17 @@ func (v Verdict) Passed() bool {
 		}
 	}
 	return true
+}
+
+// First is the first case of all; nil: no promise was broken.
+func (v Verdict) First() *Case {
+	var first *Case
+	for _, l := range v.Lines {
+		if l.First != nil && (first == nil || l.First.Number < first.Number) {
+			first = l.First
+		}
+	}
+	return first
 }
 
 // The promises beside those of policy.Check.
@@ -82,15 +103,23 @@ const (
 	apart = 25
 )
 
-// Hold holds the exam. The error is ctx's.
+// patience is after how many snapshots in a row without a plan no more are asked: one that never answers would take hours.
+const patience = 3
+
+// Hold holds the exam. The error is ctx's; the verdict then is on what was asked until then.
 func Hold(ctx context.Context, planner Planner, paper Paper) (Verdict, error) {
 	h := newHearing(planner, paper)
 	for n := range paper.Snapshots {
 		if err := h.ask(ctx, n); err != nil {
 			return h.verdict, err
 		}
+		if h.verdict.Asked++; paper.Seen != nil {
+			paper.Seen(h.verdict.Asked)
+		}
+		if h.silent == patience {
+			break
+		}
 	}
-	h.verdict.Mean = h.sum / time.Duration(max(1, paper.Snapshots))
 	return h.verdict, nil
 }
 
@@ -101,6 +130,7 @@ type hearing struct {
 	verdict Verdict
 	lines   map[string]*Line
 	sum     time.Duration
+	silent  int // snapshots in a row
 }
 
 func newHearing(planner Planner, paper Paper) *hearing {
@@ -120,6 +150,9 @@ func newHearing(planner Planner, paper Paper) *hearing {
 
 func (h *hearing) ask(ctx context.Context, n int) error {
 	c := Snapshot(h.paper.Seed, n)
+	if h.paper.Only != nil {
+		c = *h.paper.Only
+	}
 	h.verdict.Jobs = max(h.verdict.Jobs, len(c.Jobs))
 	began := time.Now()
 	plan, err := h.planner.Ask(ctx, n+1, c, h.paper.Policy, h.paper.Allocator)
@@ -127,19 +160,29 @@ func (h *hearing) ask(ctx context.Context, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	h.sum += took
-	h.verdict.Slowest = max(h.verdict.Slowest, took)
-	h.mark(answers, n, &c, err)
+	if err == nil || took > h.paper.Within {
+		h.mark(inTime, n, c, tooLate(took, h.paper.Within))
+	}
+	h.mark(answers, n, c, err)
 	if err != nil {
+		h.silent++
 		h.planner.Restart()
 		return nil
 	}
-	h.mark(inTime, n, &c, tooLate(took, h.paper.Within))
-	h.promises(n, &c, plan)
+	h.silent = 0
+	h.time(took)
+	h.promises(n, c, plan)
 	if n%again == 0 {
-		return h.repeat(ctx, n, &c, plan)
+		return h.repeat(ctx, n, c, plan)
 	}
 	return nil
+}
+
+func (h *hearing) time(took time.Duration) {
+	v := &h.verdict
+	v.Planned++
+	h.sum += took
+	v.Slowest, v.Mean = max(v.Slowest, took), h.sum/time.Duration(v.Planned)
 }
 
 func tooLate(took, within time.Duration) error {
@@ -150,9 +193,9 @@ func tooLate(took, within time.Duration) error {
 }
 
 // promises marks each promise, with the first breach of it.
-func (h *hearing) promises(n int, c *policy.Cluster, plan policy.Plan) {
+func (h *hearing) promises(n int, c policy.Cluster, plan policy.Plan) {
 	first := map[policy.Promise]error{}
-	for _, breach := range breaches(policy.Check(*c, plan)) {
+	for _, breach := range breaches(policy.Check(c, plan)) {
 		if first[breach.Promise] == nil {
 			first[breach.Promise] = breach
 		}
@@ -178,11 +221,11 @@ func breaches(err error) []*policy.Breach {
 }
 
 // repeat asks once more, and now and then somebody who has never seen anything before.
-func (h *hearing) repeat(ctx context.Context, n int, c *policy.Cluster, plan policy.Plan) error {
+func (h *hearing) repeat(ctx context.Context, n int, c policy.Cluster, plan policy.Plan) error {
 	if n%apart == 0 {
 		h.planner.Restart()
 	}
-	second, err := h.planner.Ask(ctx, n+1, *c, h.paper.Policy, h.paper.Allocator)
+	second, err := h.planner.Ask(ctx, n+1, c, h.paper.Policy, h.paper.Allocator)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -214,13 +257,13 @@ func text(d policy.Decision) []byte {
 	return out
 }
 
-func (h *hearing) mark(promise string, n int, c *policy.Cluster, err error) {
+func (h *hearing) mark(promise string, n int, c policy.Cluster, err error) {
 	l := h.lines[promise]
 	l.Asked++
 	if err == nil {
 		return
 	}
 	if l.Failed++; l.Failed == 1 {
-		l.First, l.Cluster = fmt.Sprintf("snapshot %d: %v", n, err), c
+		l.First = &Case{n, c, err}
 	}
 }

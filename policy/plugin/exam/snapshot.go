@@ -12,7 +12,7 @@ import (
 )
 
 // Snapshot draws cluster number n of a seed: the same one whenever and wherever it is drawn. It has what a site has: servers of several
-// kinds, drained ones, foreign jobs, gangs, jobs with and without profile, lengths, checkpoints and constraints, waiting and running.
+// kinds, drained ones, one that has gone, foreign jobs, gangs, jobs with and without profile, lengths, checkpoints and constraints, waiting and running.
 // Small ones come first, since their breaches are easy to read.
 func Snapshot(seed uint64, n int) policy.Cluster {
 	d := &draw{rand.New(rand.NewPCG(seed, uint64(n)))}
@@ -31,6 +31,9 @@ func Snapshot(seed uint64, n int) policy.Cluster {
 			d.run(&j, c.Nodes, free)
 		}
 		c.Jobs = append(c.Jobs, j)
+	}
+	if len(c.Nodes) > 1 && d.once(10) { // a node that has gone; what runs there may go on
+		c.Nodes = c.Nodes[:len(c.Nodes)-1]
 	}
 	return c
 }
