@@ -41,12 +41,12 @@ func (c *Cluster) reconfigure(node string) {
 }
 
 // StartAs starts a waiting job as a round would.
-func (c *Cluster) StartAs(id JobID, round, tasks, cpusPerTask, memory int, node string) {
+func (c *Cluster) StartAs(id JobID, round, tasks, cpusPerTask, memory int, nodes ...string) {
 	c.t.Helper()
 	c.WaitFor("job "+id.String()+" is started", func() bool {
 		answer := c.Post(c.Token(), "/job/"+id.String(), map[string]any{
 			"begin_time": 1, "tasks": tasks, "cpus_per_task": cpusPerTask, "minimum_cpus": tasks * cpusPerTask, "minimum_cpus_per_node": cpusPerTask,
-			"memory_per_node": map[string]any{"set": true, "number": memory}, "required_nodes": []string{node},
+			"memory_per_node": map[string]any{"set": true, "number": memory}, "required_nodes": nodes,
 			"extra": fmt.Sprintf(`{"v":1,"lua":0,"job":%s,"round":%d,"begin":0,"first":0,"gpu_s":0,"done_s":0,"why":"its turn"}`, id, round),
 		})
 		return answer.Status == http.StatusOK && answer.Refusal() == 0
@@ -127,6 +127,23 @@ func TestTasksAreToldWhatTheyHoldByPluginAndByScripts(t *testing.T) {
 			}
 		}
 		c.WaitFor("nothing is left on "+node, func() bool { return c.MustExec(node, "root", "ls", "-A", "/run/synergy-jobs") == "" })
+	}
+}
+
+// TestTheTasksOfAJobAreToldTheSameOnEachOfItsNodes has one job on a node with the plugin and on one with the scripts.
+func TestTheTasksOfAJobAreToldTheSameOnEachOfItsNodes(t *testing.T) {
+	c := OpenCluster(t)
+	c.Clear()
+	c.Serve("n2", "", byScripts)
+	const script = `tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }; export -f tell; srun bash -c 'tell $SLURMD_NODENAME > /shared/out/'$SLURM_JOB_ID-'$SLURMD_NODENAME'`
+	id := c.MustSbatch("alice", script, "--synergy-profile=res18.json", "--gres=gpu:1", "-N2", "--ntasks-per-node=2", output)
+	c.StartAs(id, 42, 4, 3, 50_000, "n1", "n2")
+	c.WaitForState(id, "COMPLETED")
+	for _, node := range []string{"n1", "n2"} {
+		got := oursIn(told(c.MustExec("login", "alice", "cat", "/shared/out/"+id.String()+"-"+node))[node])
+		if want := "3 3 3 6 50000 1 42 0"; got != want {
+			t.Errorf("%s has %s = %s, want %s", node, strings.Join(ours, " "), got, want)
+		}
 	}
 }
 

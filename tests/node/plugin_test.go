@@ -71,6 +71,9 @@ func scripts(t testing.TB) Way {
 	t.Helper()
 	dir := t.TempDir()
 	notes := filepath.Join(dir, "notes")
+	if err := os.WriteFile(filepath.Join(dir, "synergy-env=off"), nil, 0o644); err != nil { // for a * in a comment to find
+		t.Fatal(err)
+	}
 	for _, name := range []string{"prolog", "epilog", "task_prolog"} {
 		text, err := os.ReadFile("../../etc/node/" + name + ".sh")
 		if err != nil {
@@ -83,7 +86,10 @@ func scripts(t testing.TB) Way {
 	}
 	return Way{name: "scripts", notes: notes,
 		run: func(verb string, env []string) ([]byte, error) {
-			return output(exec.Command("/bin/sh", filepath.Join(dir, map[string]string{"task": "task_prolog"}[verb]+map[string]string{"prolog": verb, "epilog": verb}[verb])), env)
+			script := map[string]string{"prolog": "prolog", "epilog": "epilog", "task": "task_prolog"}[verb]
+			cmd := exec.Command("/bin/sh", filepath.Join(dir, script))
+			cmd.Dir = dir
+			return output(cmd, env)
 		},
 		task: applied}
 }
@@ -193,6 +199,8 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 			{"no job", "", []string{comment, stamp}},
 			{"a job that is a path", "", []string{"SLURM_JOB_ID=../../../tmp/x", comment, stamp}},
 			{"switched off", "", []string{id, says("synergy-profile=a.json synergy-env=off"), stamp}},
+			{"a word that is shorter", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=o"), stamp}},
+			{"a pattern that a shell would fill in", "restarts=0\nround=42\n", []string{id, says("* synergy-profile=a.json"), stamp}},
 			{"another word that begins so", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=offers"), stamp}},
 			{"not our word", "", []string{id, says("not-synergy-profile=a.json synergy-profile"), stamp}},
 			{"the stamp of another job", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":47110,"round":42,"begin":0}`)}},
@@ -204,7 +212,8 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 			{"a round of many digits", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":` + strings.Repeat("9", 4000) + `,`)}},
 			{"a round that a shell would run", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":$(touch owned),"`)}},
 			{"restarts that are none", "restarts=0\nround=42\n", []string{id, comment, stamp, "SLURM_JOB_RESTART_COUNT=$(id)"}},
-			{"a comment of a megabyte", "restarts=0\nround=42\n", []string{id, says(strings.Repeat("x", 60_000) + " synergy-profile=a.json"), stamp}},
+			{"restarts of ten digits", "restarts=0\nround=42\n", []string{id, comment, stamp, "SLURM_JOB_RESTART_COUNT=1234567890"}},
+			{"a comment of 60 kB", "restarts=0\nround=42\n", []string{id, says(strings.Repeat("x", 60_000) + " synergy-profile=a.json"), stamp}},
 		} {
 			if got := w.note(t, c.env...); got != c.want {
 				t.Errorf("%s: %s: keeps %q, want %q", w.name, c.name, got, c.want)
@@ -293,6 +302,9 @@ func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
 			{"hostile numbers", note, granted("SLURM_CPUS_PER_TASK=$(touch owned)", "SLURM_MEM_PER_NODE=`id`", "SLURM_GPUS_ON_NODE=1;id", "SLURM_TASKS_PER_NODE=a[$(id)]"),
 				append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-", "SYNERGY_GPUS=0")...)},
 			{"a hostile list of what is ours", note, granted("OMP_NUM_THREADS=$(id)", "SYNERGY_SET=OMP_NUM_THREADS=$(id)"), append(threads("9"), held...)},
+			{"a list of what is ours that begins alike", note, granted("OMP_NUM_THREADS=9", "SYNERGY_SET=OMP_NUM_THREADS=99"),
+				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
+			{"cores of ten digits", note, granted("SLURM_CPUS_ON_NODE=1234567890"), nil},
 			{"cores in octal", note, granted("SLURM_CPUS_ON_NODE=011"), nil},
 			{"no cores", note, granted("SLURM_CPUS_ON_NODE=0"), nil},
 			{"cores that are none", note, granted("SLURM_CPUS_ON_NODE=-"), nil},
@@ -322,6 +334,18 @@ func TestWhatIsNoOrdinaryFileIsNoNote(t *testing.T) {
 			"a folder":         func() error { return os.MkdirAll(path, 0o755) },
 			"a pipe":           func() error { return exec.Command("mkfifo", path).Run() },
 			"a link to naught": func() error { return os.Symlink("/nowhere", path) },
+			"a pipe with something in it": func() error {
+				if err := exec.Command("mkfifo", path).Run(); err != nil {
+					return err
+				}
+				pipe, err := os.OpenFile(path, os.O_RDWR, 0)
+				if err != nil {
+					return err
+				}
+				t.Cleanup(func() { pipe.Close() })
+				_, err = pipe.WriteString("restarts=1\nround=42\n")
+				return err
+			},
 		} {
 			w.environment(t, "", granted())
 			if err := make(); err != nil {
@@ -387,6 +411,7 @@ type checker struct {
 func startChecker(t testing.TB) *checker {
 	t.Helper()
 	cmd := exec.Command(compile(t, filepath.Join(t.TempDir(), "plugin"), "/nowhere"), "words")
+	cmd.Env = []string{id} // jobs submit jobs
 	ask, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
