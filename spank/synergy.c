@@ -31,62 +31,42 @@ SPANK_PLUGIN(synergy, 1);
 
 /* --- where a job is submitted ------------------------------------------------ */
 
-typedef const char *(*check_fn)(const char *value);
+enum { PROFILE, CHECKPOINT, LENGTH, PROGRESS, ENV, WORDS };
 
-static int answer(const char *option, const char *value, int remote, check_fn check)
+static const struct word {
+	const char *name; /* after synergy- */
+	const char *(*check)(const char *value);
+} words[WORDS] = {
+	[PROFILE] = { "profile", check_profile },    [CHECKPOINT] = { "checkpoint", check_checkpoint },
+	[LENGTH] = { "length", check_length },       [PROGRESS] = { "progress", check_progress },
+	[ENV] = { "env", check_env },
+};
+
+static int take(int number, const char *value, int remote)
 {
+	const struct word *word = &words[number];
 	const char *right;
 
 	if (remote) /* it was checked where it was given */
 		return ESPANK_SUCCESS;
 	if (spank_context() == S_CTX_LOCAL && getenv("SLURM_JOB_ID")) {
-		slurm_error("synergy: --%s belongs to a job and not to a step of it; give it to sbatch.", option);
+		slurm_error("synergy: --synergy-%s belongs to a job and not to a step of it; give it to sbatch.", word->name);
 		return ESPANK_BAD_ARG;
 	}
-	right = check(value && *value ? value : NULL);
+	right = word->check(value && *value ? value : NULL);
 	if (!right)
 		return ESPANK_SUCCESS;
-	slurm_error("synergy: --%s is not right; it should be %s.", option, right);
+	slurm_error("synergy: --synergy-%s is not right; it should be %s.", word->name, right);
 	return ESPANK_BAD_ARG;
-}
-
-static int take_profile(int val, const char *value, int remote)
-{
-	(void)val;
-	return answer("synergy-profile", value, remote, check_profile);
-}
-
-static int take_checkpoint(int val, const char *value, int remote)
-{
-	(void)val;
-	return answer("synergy-checkpoint", value, remote, check_checkpoint);
-}
-
-static int take_length(int val, const char *value, int remote)
-{
-	(void)val;
-	return answer("synergy-length", value, remote, check_length);
-}
-
-static int take_progress(int val, const char *value, int remote)
-{
-	(void)val;
-	return answer("synergy-progress", value, remote, check_progress);
-}
-
-static int take_env(int val, const char *value, int remote)
-{
-	(void)val;
-	return answer("synergy-env", value, remote, check_env);
 }
 
 /* sbatch and salloc do not know a plugin's table of options, spank_options; what is registered, all know. */
 static struct spank_option options[] = {
-	{ "synergy-profile", "NAME.json", "let synergy-slurmd choose cores and memory by this sensitivity profile", 1, 0, take_profile },
-	{ "synergy-checkpoint", "SIGNAL@SECONDS", "the job saves on SIGNAL and leaves within SECONDS (USR1@60)", 2, 0, take_checkpoint },
-	{ "synergy-length", "2.5h", "expected length at the proportional share, in s, m, h or d", 1, 0, take_length },
-	{ "synergy-progress", NULL, "the job will report how far it has come", 0, 0, take_progress },
-	{ "synergy-env", "off", "leave the environment of the job's tasks alone", 1, 0, take_env },
+	{ "synergy-profile", "NAME.json", "let synergy-slurmd choose cores and memory by this sensitivity profile", 1, PROFILE, take },
+	{ "synergy-checkpoint", "SIGNAL@SECONDS", "the job saves on SIGNAL and leaves within SECONDS (USR1@60)", 2, CHECKPOINT, take },
+	{ "synergy-length", "2.5h", "expected length at the proportional share, in s, m, h or d", 1, LENGTH, take },
+	{ "synergy-progress", NULL, "the job will report how far it has come", 0, PROGRESS, take },
+	{ "synergy-env", "off", "leave the environment of the job's tasks alone", 1, ENV, take },
 	SPANK_OPTIONS_TABLE_END
 };
 
@@ -96,12 +76,11 @@ static struct spank_option options[] = {
  */
 static void forget_inherited_options(void)
 {
-	static const char *const names[] = { "profile", "checkpoint", "length", "progress", "env" };
 	char variable[96];
 	size_t k;
 
-	for (k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
-		snprintf(variable, sizeof(variable), "SLURM_SPANK__SLURM_SPANK_OPTION_synergy_synergy_%s", names[k]);
+	for (k = 0; k < WORDS; k++) {
+		snprintf(variable, sizeof(variable), "SLURM_SPANK__SLURM_SPANK_OPTION_synergy_synergy_%s", words[k].name);
 		unsetenv(variable);
 	}
 }
@@ -250,12 +229,12 @@ static void say(spank_t spank, const char *name, long number)
 /* tasks_on_node is how many tasks of the step run here: a managed job has as many on each of its nodes. */
 static long tasks_on_node(spank_t spank)
 {
-	char text[256];
+	char text[64] = "";
 	long tasks;
 
-	if (spank_getenv(spank, "SLURM_STEP_TASKS_PER_NODE", text, sizeof(text)) != ESPANK_SUCCESS &&
-	    spank_getenv(spank, "SLURM_TASKS_PER_NODE", text, sizeof(text)) != ESPANK_SUCCESS)
-		return 1;
+	if (spank_getenv(spank, "SLURM_STEP_TASKS_PER_NODE", text, sizeof(text)) == ESPANK_ENV_NOEXIST)
+		(void)spank_getenv(spank, "SLURM_TASKS_PER_NODE", text, sizeof(text));
+	text[sizeof(text) - 1] = '\0'; /* the list of a large job is cut; its first number is what we want */
 	text[strcspn(text, "(,")] = '\0';
 	return read_number(text, &tasks) && tasks > 0 ? tasks : 1;
 }
@@ -276,7 +255,7 @@ static long memory_on_node(spank_t spank, long cores)
 
 	if (node > 0)
 		return node;
-	return core > 0 ? core * cores : NONE;
+	return core > 0 && core <= MAX_NUMBER / cores ? core * cores : NONE;
 }
 
 /*
@@ -289,12 +268,13 @@ static void say_threads(spank_t spank, long cores)
 	char ours[128] = "", now_ours[128] = "", value[32];
 	size_t k, length = 0;
 	spank_err_t found;
+	long number;
 
 	if (spank_getenv(spank, "SYNERGY_SET", ours, sizeof(ours)) != ESPANK_SUCCESS)
 		ours[0] = '\0';
 	for (k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
 		found = spank_getenv(spank, names[k], value, sizeof(value));
-		if (found != ESPANK_ENV_NOEXIST && !(found == ESPANK_SUCCESS && in_list(ours, names[k], value)))
+		if (found != ESPANK_ENV_NOEXIST && !(found == ESPANK_SUCCESS && read_number(value, &number) && in_list(ours, names[k], value)))
 			continue;
 		say(spank, names[k], cores);
 		length += (size_t)snprintf(now_ours + length, sizeof(now_ours) - length, "%s%s=%ld", length ? " " : "", names[k], cores);

@@ -20,6 +20,7 @@ const char *check_progress(const char *value);
 const char *check_env(const char *value);
 
 /* read_number reads one to nine digits without a leading zero, and nothing else. */
+#define MAX_NUMBER 999999999L
 bool read_number(const char *text, long *number);
 
 /* run is what one run of a job has of the daemon's: NONE is "not known". */

@@ -63,6 +63,7 @@ memory_on_node() {
 
 # is_ours NAME VALUE: have we set it for the batch script around this step? Then the user has not.
 is_ours() {
+    is_number "$2" || return
     case " $SYNERGY_SET " in
     *" $1=$2 "*) ;;
     *) return 1 ;;

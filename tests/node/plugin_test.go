@@ -18,6 +18,8 @@ import (
 	"testing"
 	"unicode"
 
+	"pgregory.net/rapid"
+
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
@@ -285,8 +287,10 @@ func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
 				append(threads("2"), append(held, "SYNERGY_CPUS=8")...)},
 			{"without -c", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_TASKS_PER_NODE=4(x2)"), append(threads("2"), held...)},
 			{"a step of three tasks without -c", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_STEP_TASKS_PER_NODE=3,1"), append(threads("3"), held...)},
+			{"a step on very many nodes", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_STEP_TASKS_PER_NODE=3"+strings.Repeat(",2,3", 1000)), append(threads("3"), held...)},
 			{"more tasks than cores", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_TASKS_PER_NODE=100"), append(threads("1"), held...)},
 			{"memory for each core", note, granted("SLURM_MEM_PER_NODE=-", "SLURM_MEM_PER_CPU=1000"), append(threads("9"), append(held, "SYNERGY_MEMORY_MB=9000")...)},
+			{"memory beyond all bounds", note, granted("SLURM_MEM_PER_NODE=-", "SLURM_MEM_PER_CPU=999999999"), append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-")...)},
 			{"memory that nobody names", note, granted("SLURM_MEM_PER_NODE=-", "SYNERGY_MEMORY_MB=7"), append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-")...)},
 			{"no GPU in this step", note, granted("SLURM_GPUS_ON_NODE=-"), append(threads("9"), append(held, "SYNERGY_GPUS=0")...)},
 			{"the user's own threads", note, granted("OMP_NUM_THREADS=4,2"),
@@ -301,7 +305,8 @@ func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
 			{"what it says that it has, it does not", note, granted("SLURM_CPUS_PER_TASK=999"), append(threads("9"), held...)},
 			{"hostile numbers", note, granted("SLURM_CPUS_PER_TASK=$(touch owned)", "SLURM_MEM_PER_NODE=`id`", "SLURM_GPUS_ON_NODE=1;id", "SLURM_TASKS_PER_NODE=a[$(id)]"),
 				append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-", "SYNERGY_GPUS=0")...)},
-			{"a hostile list of what is ours", note, granted("OMP_NUM_THREADS=$(id)", "SYNERGY_SET=OMP_NUM_THREADS=$(id)"), append(threads("9"), held...)},
+			{"a hostile list of what is ours", note, granted("OMP_NUM_THREADS=$(id)", "SYNERGY_SET=OMP_NUM_THREADS=$(id)"),
+				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
 			{"a list of what is ours that begins alike", note, granted("OMP_NUM_THREADS=9", "SYNERGY_SET=OMP_NUM_THREADS=99"),
 				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
 			{"cores of ten digits", note, granted("SLURM_CPUS_ON_NODE=1234567890"), nil},
@@ -375,28 +380,36 @@ func TestThePluginKeepsNothingInAFolderThatOthersCanWriteTo(t *testing.T) {
 	}
 }
 
-// FuzzBothWaysAreOne: whatever stands in the comment, the stamp and a task's environment, plugin and scripts make the same of it.
-func FuzzBothWaysAreOne(f *testing.F) {
-	ways := bothWays(f)
-	f.Add("synergy-profile=a.json", `{"v":1,"lua":0,"job":4711,"round":42,"begin":0}`, "1", "9", "9", "1", "187500", "9", "OMP_NUM_THREADS=9")
-	f.Add("synergy-env=off\vsynergy-profile=*", `{"v":1,"lua":1,"`, "01", "24", "0", "4(x2)", "0", "09", "OMP_NUM_THREADS=9 MKL_NUM_THREADS=1")
-	f.Fuzz(func(t *testing.T, words, extra, restarts, cores, perTask, tasks, memory, omp, set string) {
-		if strings.ContainsRune(words+extra+restarts+cores+perTask+tasks+memory+omp+set, 0) {
-			t.Skip("no environment has a zero byte")
+// Pieces of what users and Slurm write, right and wrong, of which the property draws.
+var (
+	pieces = []string{"synergy-profile=a.json", "synergy-profile=", "synergy-env=off", "synergy-env=o", "synergy-env=offset", "xsynergy-profile=a", " ", ",", "\t", "\n",
+		"\v", "\f", "\r", "\u00a0", "*", "mine", "$(id)", "`id`", "\x1b[31m", "'", "\"", "\\"}
+	starts  = []string{`{"v":1,"lua":0,"job":4711,"round":`, `{"v":1,"lua":1,`, `{"v":1,"lua":1}`, `{"v":1,"lua":0,"job":471,"round":`, `{"v":1,"lua":0,"job":4711`, ` {"v":1,"lua":1,`, ""}
+	numbers = []string{"0", "1", "2", "9", "24", "187500", "999999999", "1000000000", "01", "-1", "+1", " 1", "1 ", "1e3", "0x9", "", "9,2", "4(x2)", "3,1", "$(id)", "9\n", "٣", "unset"}
+)
+
+// TestBothWaysMakeTheSameOfEverything: whatever stands in the comment, the stamp and a task's environment, plugin and scripts make the same of it.
+func TestBothWaysMakeTheSameOfEverything(t *testing.T) {
+	ways := bothWays(t)
+	number := rapid.SampledFrom(numbers)
+	rapid.Check(t, func(r *rapid.T) {
+		words := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 6).Draw(r, "comment"), "")
+		extra := rapid.SampledFrom(starts).Draw(r, "stamp") + number.Draw(r, "round") + rapid.SampledFrom([]string{",", `,"begin":0}`, "}", ""}).Draw(r, "rest")
+		prolog := []string{id, "SLURM_JOB_COMMENT=" + words, "SLURM_JOB_EXTRA=" + extra, "SLURM_JOB_RESTART_COUNT=" + number.Draw(r, "restarts")}
+		env := map[string]string{"SLURM_JOB_ID": job}
+		for _, name := range []string{"SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_MEM_PER_NODE",
+			"SLURM_MEM_PER_CPU", "SLURM_GPUS_ON_NODE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"} {
+			if rapid.Bool().Draw(r, name+" is there") {
+				env[name] = number.Draw(r, name)
+			}
 		}
-		var notes []string
-		var environments []map[string]string
-		for _, w := range ways {
-			notes = append(notes, w.note(t, id, "SLURM_JOB_COMMENT="+words, "SLURM_JOB_EXTRA="+extra, "SLURM_JOB_RESTART_COUNT="+restarts))
-			env := map[string]string{"SLURM_JOB_ID": job, "SLURM_CPUS_ON_NODE": cores, "SLURM_CPUS_PER_TASK": perTask, "SLURM_TASKS_PER_NODE": tasks,
-				"SLURM_MEM_PER_NODE": memory, "OMP_NUM_THREADS": omp, "SYNERGY_SET": set}
-			environments = append(environments, w.environment(t, "restarts=1\nround=42\n", env))
+		env["SYNERGY_SET"] = "OMP_NUM_THREADS=" + number.Draw(r, "ours") + " MKL_NUM_THREADS=" + number.Draw(r, "ours too")
+		a, b := ways[0], ways[1]
+		if one, other := a.note(t, prolog...), b.note(t, prolog...); one != other {
+			r.Errorf("the %s keeps %q, the %s %q", a.name, one, b.name, other)
 		}
-		if notes[0] != notes[1] {
-			t.Errorf("the plugin keeps %q, the scripts %q", notes[0], notes[1])
-		}
-		if !maps.Equal(environments[0], environments[1]) {
-			t.Errorf("the plugin gives %q\nthe scripts %q", asList(environments[0]), asList(environments[1]))
+		if one, other := a.environment(t, "restarts=1\nround=42\n", env), b.environment(t, "restarts=1\nround=42\n", env); !maps.Equal(one, other) {
+			r.Errorf("the %s gives %q\nthe %s %q", a.name, asList(one), b.name, asList(other))
 		}
 	})
 }
