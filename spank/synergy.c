@@ -134,7 +134,8 @@ static void put_note(const char *job, const struct run *run)
 	size_t length = write_note(run, text, sizeof(text));
 	int folder;
 
-	(void)mkdir(NOTES, 0755);
+	if (mkdir(NOTES, 0755) == 0)
+		(void)chmod(NOTES, 0755); /* slurmd's umask is the site's */
 	folder = open_notes();
 	if (folder < 0)
 		return;

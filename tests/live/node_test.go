@@ -35,6 +35,7 @@ func (c *Cluster) Serve(node, plugstack, lines string) {
 func (c *Cluster) reconfigure(node string) {
 	c.t.Helper()
 	before := c.ShowNode(node)["SlurmdStartTime"]
+	c.WaitFor("another second has begun", func() bool { return c.MustExec(node, "root", "date", "+%FT%T") != before })
 	c.MustExec(node, "root", "pkill", "-HUP", "-f", "^slurmd ")
 	c.WaitFor("slurmd on "+node+" has begun anew", func() bool { return c.ShowNode(node)["SlurmdStartTime"] != before })
 	c.WaitFor("node "+node+" is idle", func() bool { return c.ShowNode(node)["State"] == "IDLE" })
@@ -228,18 +229,21 @@ func TestAJobRunsWhateverIsWrongOnItsNode(t *testing.T) {
 		{"a folder where nothing can be written", "rm -rf /run/synergy-jobs; ln -s /proc/1 /run/synergy-jobs"},
 		{"notes that cannot be read", "mkdir -p /run/synergy-jobs; chmod 0 /run/synergy-jobs"},
 	} {
+		jobs := map[string]JobID{}
 		for _, node := range []string{"n1", "n2"} {
 			put(node, restore)
 			put(node, broken.breaks)
-			id := c.MustSbatch("alice", "srun echo ran; echo told of $SYNERGY_CPUS", "--comment=synergy-profile=res18.json", "--gres=gpu:1", output)
-			c.StartAs(id, 42, 1, 2, 2000, node)
+			jobs[node] = c.MustSbatch("alice", "srun echo ran; echo told of $SYNERGY_CPUS", "--comment=synergy-profile=res18.json", "--gres=gpu:1", output)
+			c.StartAs(jobs[node], 42, 1, 2, 2000, node)
+		}
+		for node, id := range jobs {
 			c.WaitForState(id, "COMPLETED")
 			t.Logf("%s: %s: %q", node, broken.name, c.Output(id))
 			if out := c.Output(id); !strings.Contains(out, "ran\n") {
 				t.Errorf("%s: %s: says %q", node, broken.name, out)
 			}
 			if state := c.ShowNode(node)["State"]; strings.Contains(state, "DRAIN") {
-				t.Errorf("%s is %s", node, state)
+				t.Errorf("%s: %s: the node is %s", node, broken.name, state)
 			}
 		}
 	}

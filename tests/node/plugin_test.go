@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"unicode"
 
@@ -239,6 +240,18 @@ func TestTheNoteOfARunIsGoneAfterItAndBeforeTheNext(t *testing.T) {
 		w.note(t, id, comment, stamp)
 		if left := w.note(t, id, "SLURM_JOB_COMMENT=synergy-profile=a.json synergy-env=off", stamp); left != "" {
 			t.Errorf("%s: a run without an epilog leaves %q to the next", w.name, left)
+		}
+	}
+}
+
+func TestTasksCanReadANoteWhateverTheUmask(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	for _, w := range bothWays(t) {
+		w.note(t, id, comment, stamp)
+		for path, want := range map[string]os.FileMode{w.notes: 0o755, filepath.Join(w.notes, job): 0o644} {
+			if about, err := os.Stat(path); err != nil || about.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v: want mode %o", w.name, about, err, want)
+			}
 		}
 	}
 }
