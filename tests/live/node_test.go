@@ -225,6 +225,8 @@ func TestAJobRunsWhateverIsWrongOnItsNode(t *testing.T) {
 	for _, broken := range []struct{ name, breaks string }{
 		{"no plugin", "mv /usr/local/lib/slurm/synergy.so /usr/local/lib/slurm/kept.so"},
 		{"a plugin that is none", "cd /usr/local/lib/slurm; cp synergy.so kept.so; rm synergy.so; echo garbage > synergy.so"},
+		{"a plugin for the Slurm before", `cd /usr/local/lib/slurm; cp synergy.so kept.so; rm synergy.so; ` +
+			`python3 -c 'so = open("kept.so", "rb").read(); old = so.replace(b"\x0b\x18\0", b"\x05\x18\0"); assert old != so; open("synergy.so", "wb").write(old)'`},
 		{"a file where the notes should be", "rm -rf /run/synergy-jobs; echo > /run/synergy-jobs"},
 		{"a folder where nothing can be written", "rm -rf /run/synergy-jobs; ln -s /proc/1 /run/synergy-jobs"},
 		{"notes that cannot be read", "mkdir -p /run/synergy-jobs; chmod 0 /run/synergy-jobs"},
