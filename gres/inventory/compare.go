@@ -147,7 +147,8 @@ func (c *comparison) counts() []Difference {
 
 func (t Term) name() string { return strings.TrimSuffix("gpu:"+t.Type, ":") }
 
-// cores compares the sockets that Slurm binds GPUs to. Where it binds none, there is nothing to be wrong: all jobs may use them.
+// cores compares the sockets that Slurm binds GPUs to. Where it binds none, or to more than the near ones, there is nothing to be wrong: the jobs that are near may
+// use them. Once it has known cores, slurmctld keeps them when they are left out, and takes others (seen on 24.11).
 func (c *comparison) cores() []Difference {
 	var all []Difference
 	for _, k := range c.claims {
@@ -156,9 +157,9 @@ func (c *comparison) cores() []Difference {
 			near = append(near, u.gpu.Near.Sockets)
 		}
 		want := union(near...)
-		if len(k.Sockets) > 0 && len(want) > 0 && !slices.Equal(k.Sockets, want) {
+		if len(k.Sockets) > 0 && !k.Sockets.covers(want) {
 			d := c.differs(WrongCore, fmt.Sprintf("%s bound to socket %s", k.name(), k.Sockets), "socket "+want.String())
-			d.Remedy = "Correct Cores= of its lines in gres.conf, or leave it out; then scontrol reconfigure"
+			d.Remedy = "Correct Cores= of its lines in gres.conf, with all cores where nothing should be bound, since without Cores= slurmctld keeps what it had; then scontrol reconfigure"
 			all = append(all, d)
 		}
 	}
@@ -222,7 +223,7 @@ func compareRecord(n Node, g GPU, r Record) []Difference {
 	if u := (unit{gpu: g, names: []string{underscored(g.Name), g.Type}}); !u.may(r.Type) {
 		all = append(all, differsInFile(n, WrongType, fmt.Sprintf("Type=%s for %s", r.Type, g.File()), fmt.Sprintf("%s (%s)", g.Type, g.Name)))
 	}
-	if len(r.Cores) > 0 && len(g.Near.Cores) > 0 && !slices.Equal(r.Cores, g.Near.Cores) {
+	if len(r.Cores) > 0 && !r.Cores.covers(g.Near.Cores) {
 		all = append(all, differsInFile(n, WrongCore, fmt.Sprintf("Cores=%s for %s", r.Cores, g.File()), fmt.Sprintf("%s, or no Cores= at all", g.Near.Cores)))
 	}
 	return all

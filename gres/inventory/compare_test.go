@@ -55,6 +55,7 @@ func TestSlurmctldIsToldWhereItIsWrong(t *testing.T) {
 		{"dgx-a100", "gpu:h100:1,gpu:a100:6", inventory.Layout{}, "wrong-type: slurmctld has 1 × gpu:h100; want GPU 6 a100\n" +
 			"missing: slurmctld has 7 GPUs; want 1 more: GPU 7 a100"},
 		{"dgx-b200", "gpu:b200:8(S:0)", inventory.Layout{}, "wrong-cores: slurmctld has gpu:b200 bound to socket 0; want socket 0-1"},
+		{"dgx-b200", "gpu:g0:1(S:0-1),gpu:b200:7(S:0-1)", inventory.Layout{}, ""},
 		{"dgx-b200", "gpu:g0:1(S:1),gpu:b200:7(S:0-1)", inventory.Layout{}, "wrong-cores: slurmctld has gpu:g0 bound to socket 1; want socket 0"},
 		{"dgx-a100", strings.Replace(eight, "g7", "g8", 1), inventory.Layout{}, "wrong-type: slurmctld has 1 × gpu:g8; want GPU 7 a100"},
 		{"dgx-a100", eight + ",shard:16", inventory.Layout{Shards: 4}, "wrong-shards: slurmctld has 16 shards; want 32"},
@@ -147,8 +148,10 @@ func TestGresConfIsToldWhereItIsWrong(t *testing.T) {
 		want    string
 	}{
 		{[]inventory.Record{gpu("b200", "/dev/nvidia3", ""), gpu("", "/dev/nvidia4", "56-111")}, ""},
+		{[]inventory.Record{gpu("b200", "/dev/nvidia3", "0-111"), gpu("b200", "/dev/nvidia4", "55-111")}, ""},
 		{[]inventory.Record{gpu("g3", "/dev/nvidia3", ""), gpu("g4", "/dev/nvidia4", ""), {Name: "shard", Type: "g3", Count: 4, Files: []string{"/dev/nvidia3"}}, {Name: "nic", Count: 1, Files: []string{"/dev/nvidia9"}}}, ""},
 		{[]inventory.Record{gpu("b200", "/dev/nvidia3", "56-111"), gpu("b200", "/dev/nvidia4", "56-111")}, "wrong-cores: slurmd has Cores=56-111 for /dev/nvidia3; want 0-55, or no Cores= at all"},
+		{[]inventory.Record{gpu("b200", "/dev/nvidia3", "1-111"), gpu("b200", "/dev/nvidia4", "")}, "wrong-cores: slurmd has Cores=1-111 for /dev/nvidia3; want 0-55, or no Cores= at all"},
 		{[]inventory.Record{gpu("b200", "/dev/nvidia3", "")}, "missing: slurmd has no line for /dev/nvidia4; want GPU 4 b200"},
 		{[]inventory.Record{gpu("h100", "/dev/nvidia3", ""), gpu("g3", "/dev/nvidia4", "")}, "wrong-type: slurmd has Type=h100 for /dev/nvidia3; want b200 (NVIDIA B200)\n" +
 			"wrong-type: slurmd has Type=g3 for /dev/nvidia4; want b200 (NVIDIA B200)"},

@@ -93,6 +93,11 @@ func (s *Set) UnmarshalText(text []byte) error {
 	return err
 }
 
+// covers says whether all of these numbers are in s.
+func (s Set) covers(these Set) bool {
+	return !slices.ContainsFunc(these, func(n int) bool { return !slices.Contains(s, n) })
+}
+
 // union has the numbers of all sets; it is empty where one of them is, since what is not known adds up to nothing that is.
 func union(sets ...Set) Set {
 	var all []int
