@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"io"
 	"net"
@@ -139,7 +140,11 @@ func newDistant(t *testing.T, program string) distant {
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	socket := filepath.Join(folder, "world")
-	client, err := plugin.Open(t.Context(), plugin.Options{Path: program, Config: plugin.Configuration{File: []byte(socket)}})
+	options := plugin.Options{Path: program, Config: plugin.Configuration{File: []byte(socket)}}
+	client, err := plugin.Open(t.Context(), options)
+	for attempt := 1; errors.Is(err, bridge.ErrUnreachable) && attempt < 5; attempt++ { // a machine that has much else to do
+		client, err = plugin.Open(t.Context(), options)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

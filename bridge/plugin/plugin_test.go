@@ -54,6 +54,7 @@ var behaviours = map[string]func(){
 			return plugin.Driven{}, nil
 		})
 	},
+	"crowd": crowded(0), "crowd-hundredth": crowded(100), "crowd-all": crowded(1),
 	"lonely": with(func(d *plugin.Driven) { d.Tickets = nil }),
 	"deaf":   with(func(d *plugin.Driven) { d.Slurm = deaf{d.Slurm} }),
 	"dies":   with(func(d *plugin.Driven) { d.Slurm = dying{d.Slurm} }),
