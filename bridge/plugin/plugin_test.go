@@ -332,6 +332,21 @@ func TestAPluginThatHangsIsEndedAlsoWhenEverybodyIsImpatient(t *testing.T) {
 	}
 }
 
+func TestTimeInWhichNobodyAskedIsNotHeldAgainstAPlugin(t *testing.T) {
+	client := open(t, "deaf", within(500*time.Millisecond))
+	before := client.Version()
+	observe(t, client)
+	time.Sleep(700 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := client.Requeue(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("got %v", err)
+	}
+	if observe(t, client); client.Version() != before {
+		t.Error("another process answers")
+	}
+}
+
 // stop returns when a process does nothing any more.
 func stop(t *testing.T, pid int) {
 	t.Helper()
