@@ -68,7 +68,7 @@ test-live-trust:
 	@tests/live/with-cluster.sh $(LIVE)-trust $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 35m -run '$(TRUST)' ./tests/live
 
 bench: ## in-process benchmarks: Decide, decoding, Diff, simulations
-	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./sim/production ./sim/artifact ./sim/workload ./sim/trace
+	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./bridge/plugin ./sim/production ./sim/artifact ./sim/workload ./sim/trace
 
 bench-live: build ## 60 emulated jobs under Slurm alone and under synergy-slurmd, on the same cluster
 	@tests/live/with-cluster.sh synergy-bench 600 go test -tags live,bench -count=1 -v -timeout 60m -run TestBench ./tests/live
