@@ -36,7 +36,10 @@ func TestKilledInTheMiddleOfRoundsAPluginThatDrivesSlurmLosesNothing(t *testing.
 	workload := c.submitKillables(draw, jobs/2, nil)
 	for range kills {
 		time.Sleep(2*time.Second + time.Duration(draw.Float64()*float64(d.Round)))
-		c.MustExec("login", "root", "pkill", "-KILL", "-f", "^"+d.dir+"/slurmrest$")
+		c.WaitFor("a plugin that can be killed", func() bool { // after the last kill it rests for a while
+			_, err := c.Exec("login", "root", "pkill", "-KILL", "-f", "^"+d.dir+"/slurmrest$")
+			return err == nil
+		})
 		workload = c.submitKillables(draw, jobs/2/kills, workload)
 	}
 	left := c.unfinished()
