@@ -8,6 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -173,6 +175,35 @@ func TestAnOldDriverIsNotAskedWhatItDoesNotKnow(t *testing.T) {
 	n := seen(t, s, dgxA100)
 	if g := n.GPUs[0]; g.MIG.Mode != inventory.MIGUnsupported || g.MPSClients != Unknown {
 		t.Errorf("MIG %s, %d MPS clients", g.MIG.Mode, g.MPSClients)
+	}
+}
+
+// What go-nvml's mock leaves out: a library is opened, by its file, and lacks most of what a newer one has.
+func TestTheLibraryOfAnOldDriverIsOpenedAndRead(t *testing.T) {
+	library := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, "testdata/driver418.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	d := entered(t, nvml.New(nvml.WithLibraryPath(library)), Host{Root: t.TempDir()})
+	defer d.Close()
+	n, err := d.Inventory("n1", noon())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range n.GPUs {
+		got = append(got, fmt.Sprint(g.Index, g.Minor, " ", g.Type, " ", g.UUID, " ", int64(g.Memory), " ", g.PCI, " ", g.ComputeMode, " ", g.MIG.Mode, g.MPSClients))
+	}
+	want := "1 0 v100 GPU-0 32768 0000:1b:00.0 exclusive-process unsupported-1; 0 1 v100 GPU-1 32768 0000:1a:00.0 exclusive-process unsupported-1"
+	if strings.Join(got, "; ") != want || n.Driver != "418.226.00" || fmt.Sprint(n.Unreadable) != "[{2 GPU is lost}]" {
+		t.Errorf("driver %s, unreadable %v, %s; want %s", n.Driver, n.Unreadable, strings.Join(got, "; "), want)
+	}
+	samples, err := d.Sampler(noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := drawn(samples.OfDevices(1)); got != "1 GPU-1 42% 0/5" {
+		t.Error(got)
 	}
 }
 
