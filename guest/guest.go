@@ -47,6 +47,7 @@ type Program struct {
 // Errors that a caller may want to tell apart.
 var (
 	ErrResting = errors.New("the plugin failed and is not started again yet")
+	ErrNotYet  = errors.New("the plugin is still starting")
 	ErrStart   = errors.New("the plugin does not start")
 	ErrEnded   = errors.New("the plugin has died") // since it was last used
 	ErrClosed  = errors.New("the plugin was ended")
@@ -54,7 +55,7 @@ var (
 
 // Limits on a guest's behaviour.
 const (
-	startLimit = 10 * time.Second // from its start to its first line
+	startLimit = 10 * time.Second // from its start until it can be asked, however many rounds that takes
 	firstPause = time.Second      // after a failure; doubles with each one in a row
 	longest    = 10 * time.Minute
 )
@@ -67,6 +68,7 @@ type Guest struct {
 
 	mu       sync.Mutex
 	process  *process // nil: none runs
+	birth    *birth   // of the one that is starting; nil: none is
 	failures int      // in a row
 	wake     time.Time
 	closed   bool
@@ -80,27 +82,81 @@ func New(program Program, said func(line string)) *Guest {
 
 // Conn is the connection to the running program, which is started if none runs. ErrResting: it failed, and it is too soon.
 func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
+	conn, b, err := g.running()
+	if b == nil {
+		return conn, err
+	}
+	select {
+	case <-b.done:
+		return g.born(b)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w; %s", ErrNotYet, g.said.words())
+	}
+}
+
+// running is the connection to the program that runs, or the start that is under way.
+func (g *Guest) running() (*grpc.ClientConn, *birth, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.closed:
-		return nil, ErrClosed
+		return nil, nil, ErrClosed
 	case g.process != nil && !g.process.client.Exited():
-		return g.process.conn, nil
+		return g.process.conn, nil, nil
 	case g.process != nil:
 		err := fmt.Errorf("%w: %s", ErrEnded, g.process.ending(g.said))
 		g.dismiss()
-		return nil, err
-	case g.now().Before(g.wake):
-		return nil, fmt.Errorf("%w: in %s", ErrResting, g.wake.Sub(g.now()).Round(time.Second))
+		return nil, nil, err
+	case g.birth == nil && g.now().Before(g.wake):
+		return nil, nil, fmt.Errorf("%w: in %s", ErrResting, g.wake.Sub(g.now()).Round(time.Second))
+	case g.birth == nil:
+		if err := g.begin(); err != nil {
+			g.dismiss()
+			return nil, nil, err
+		}
 	}
-	p, err := g.start(ctx)
+	return nil, g.birth, nil
+}
+
+// birth is a start under way. It goes on when nobody waits for it any more.
+type birth struct {
+	process *process
+	done    chan struct{}
+	err     error // once it is done
+}
+
+// begin starts the program, if it is one that may be started.
+func (g *Guest) begin() error {
+	path, err := g.program.inspect()
 	if err != nil {
-		g.dismiss()
-		return nil, err
+		return fmt.Errorf("%w: %w", ErrStart, err)
 	}
-	g.process = p
-	return p.conn, nil
+	g.said.forget()
+	b := &birth{process: prepare(path, g.program.Kind, g.said), done: make(chan struct{})}
+	g.birth = b
+	go func() { // Close ends the process, and waits for this
+		defer close(b.done)
+		b.err = b.process.launch(g.program.Kind)
+	}()
+	return nil
+}
+
+// born takes over what became of a start, unless another caller has. Where the program has been ended since, the connection says so.
+func (g *Guest) born(b *birth) (*grpc.ClientConn, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.birth == b {
+		g.birth = nil
+		if b.err != nil {
+			g.dismiss()
+		} else {
+			g.process = b.process
+		}
+	}
+	if b.err != nil {
+		return nil, fmt.Errorf("%w: %w; %s", ErrStart, firstLine(b.err), g.said.words())
+	}
+	return b.process.conn, nil
 }
 
 // Well says that the program did what was asked of it.
@@ -128,10 +184,7 @@ func (g *Guest) Drop(conn *grpc.ClientConn) {
 }
 
 func (g *Guest) dismiss() {
-	if g.process != nil {
-		g.process.end()
-		g.process = nil
-	}
+	g.end()
 	g.wake = g.now().Add(min(longest, firstPause<<min(g.failures, 20)))
 	g.failures++
 }
@@ -140,10 +193,7 @@ func (g *Guest) dismiss() {
 func (g *Guest) Renew() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.process != nil {
-		g.process.end()
-		g.process = nil
-	}
+	g.end()
 	g.wake, g.failures = time.Time{}, 0
 }
 
@@ -162,29 +212,23 @@ func (g *Guest) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+	g.end()
+}
+
+// end leaves no program, neither one that runs nor one that is starting.
+func (g *Guest) end() {
+	if b := g.birth; b != nil {
+		_ = b.process.child.Kill(context.Background())
+		<-b.done
+		if b.err == nil {
+			b.process.end()
+		}
+		g.birth = nil
+	}
 	if g.process != nil {
 		g.process.end()
 		g.process = nil
 	}
-}
-
-func (g *Guest) start(ctx context.Context) (*process, error) {
-	limit := startLimit
-	if due, bounded := ctx.Deadline(); bounded {
-		limit = min(limit, time.Until(due))
-	}
-	if limit <= 0 {
-		return nil, context.DeadlineExceeded
-	}
-	if err := g.program.inspect(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStart, err)
-	}
-	g.said.forget()
-	p, err := launch(g.program, limit, g.said)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w; %s", ErrStart, firstLine(err), g.said.words())
-	}
-	return p, nil
 }
 
 // firstLine leaves of what the library says the line that says what happened; a paragraph of guesses comes after it now and then.
@@ -194,7 +238,7 @@ type short struct{ error }
 
 func (s short) Error() string {
 	line, _, _ := strings.Cut(s.error.Error(), "\n")
-	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(strings.ToValidUTF8(line, "?")), " "))
+	return fmt.Sprintf("%.300s", printable(line))
 }
 
 func (s short) Unwrap() error { return s.error }

@@ -64,17 +64,21 @@ func (l *lines) words() string {
 	if l.more {
 		said += " … "
 	}
-	said = strings.ToValidUTF8(said+string(l.tail), "?")
-	said = strings.Map(func(r rune) rune {
+	if said = printable(said + string(l.tail)); said == "" {
+		return "it wrote nothing to its standard error"
+	}
+	return "it wrote: " + said
+}
+
+// printable is a text in one line without what a terminal obeys.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, said)
-	if said = strings.Join(strings.Fields(said), " "); said == "" {
-		return "it wrote nothing to its standard error"
-	}
-	return "it wrote: " + said
+	}, strings.ToValidUTF8(text, "?"))
+	return strings.Join(strings.Fields(text), " ")
 }
 
 func (l *lines) forget() {

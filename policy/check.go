@@ -12,7 +12,8 @@ import (
 // Check refuses a plan that breaks a promise, whoever made it: it leaves a job without its one decision, splits a gang, starts
 // something on a node that is closed or that the job cannot use, touches a job that must not be touched or more jobs than the
 // rules allow, puts a job below its proportional throughput, or gives away more than a node has. What runs already and stays as
-// it is, is not the plan's doing and is only counted. The error names every breach.
+// it is, is not the plan's doing and is only counted. The error names the first breaches of each
+// promise, and how many more there are.
 func Check(c Cluster, p Plan) error {
 	k := newChecker(&c)
 	for i := range p.Decisions {
@@ -24,7 +25,6 @@ func Check(c Cluster, p Plan) error {
 			k.decision(j, d)
 		} else {
 			k.breach(Complete, "job %d: decided twice, or not in the snapshot", d.Job)
-			k.void = append(k.void, i)
 		}
 	}
 	k.undecided()
@@ -32,6 +32,7 @@ func Check(c Cluster, p Plan) error {
 	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
 		k.breach(Untouched, "%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
 	}
+	k.others()
 	return errors.Join(k.breaches...)
 }
 
@@ -66,10 +67,10 @@ type checker struct {
 	sorted   []*Job // ascending in ID; nil where the snapshot has them so
 	decided  []bool
 	next     int            // the job that is expected to be decided next
-	void     []int          // decisions for no job
 	stopped  int            // running jobs that do not go on as they were
 	nodes    map[string]int // by name; made when the first is asked for
 	tallies  []tally        // of each node
+	counts   map[Promise]int
 	breaches []error
 }
 
@@ -106,8 +107,26 @@ func (k *checker) node(name string) (int, bool) {
 	return n, known
 }
 
+// breach notes a breach: of each promise the first few, since somebody is to read them.
 func (k *checker) breach(promise Promise, format string, args ...any) {
-	k.breaches = append(k.breaches, &Breach{promise, fmt.Sprintf(format, args...)})
+	if k.counts == nil {
+		k.counts = map[Promise]int{}
+	}
+	if k.counts[promise]++; k.counts[promise] <= told {
+		k.breaches = append(k.breaches, &Breach{promise, fmt.Sprintf(format, args...)})
+	}
+}
+
+// told is how many breaches of a promise are told.
+const told = 5
+
+// others says how many more there are.
+func (k *checker) others() {
+	for _, promise := range Promises() {
+		if more := k.counts[promise] - told; more > 0 {
+			k.breaches = append(k.breaches, &Breach{promise, fmt.Sprintf("%s: %d more", promise, more)})
+		}
+	}
 }
 
 func (k *checker) decision(j *Job, d *Decision) {
@@ -245,7 +264,7 @@ func (k *checker) capacities(p Plan) {
 		return
 	}
 	for i := range p.Decisions {
-		if g := p.Decisions[i].Grant; g != nil && !slices.Contains(k.void, i) {
+		if g := p.Decisions[i].Grant; g != nil {
 			k.count(g)
 		}
 	}

@@ -65,7 +65,7 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd"},
 	"github.com/spf13/cobra":              {"cmd/synergy"},
 	"github.com/schollz/progressbar/v3":   {"cmd/synergy"},
-	"golang.org/x/sys":                    {"ledger", "sensitivity/library"},
+	"golang.org/x/sys":                    {"ledger", "sensitivity/library", "guest"},
 	"github.com/hashicorp/go-plugin":      {"guest"},
 	"github.com/hashicorp/go-hclog":       {"guest"},
 	"google.golang.org/grpc":              {"guest", "policy/plugin", "bridge/plugin"}, // and code that is generated

@@ -125,10 +125,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	}
 	defer book.Close()
 	numbers := newMetrics(sizeOf(book), running())
-	adviser, err := newAdviser(f, log, numbers)
-	if err != nil {
-		return err
-	}
+	adviser := newAdviser(f, log, numbers)
 	defer adviser.close()
 	slurm := &connector{
 		flags: f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config, planner: adviser.orNone(),

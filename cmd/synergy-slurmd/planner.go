@@ -30,21 +30,21 @@ const (
 )
 
 // newAdviser is the planner that the flags name; nil when they name none.
-func newAdviser(f flags, log zerolog.Logger, numbers *metrics) (*adviser, error) {
+func newAdviser(f flags, log zerolog.Logger, numbers *metrics) *adviser {
 	if f.planner == "" {
-		return nil, nil
+		return nil
 	}
 	limit := f.plannerLimit
 	if limit == 0 {
 		limit = min(planMost, f.round/planPart)
 	}
 	lines := log.With().Str("plugin", f.planner).Logger()
-	planner, err := plugin.New(f.planner, f.plannerSum, limit, func(line string) { lines.Debug().Str("line", line).Msg("planner plugin says") })
-	if err != nil {
-		return nil, err
+	if err := plugin.Inspect(f.planner, f.plannerSum); err != nil {
+		log.Error().Err(err).Str("remedy", "mend it: it is looked at again before each start").Msg("the built-in planner plans for now")
 	}
 	numbers.ofPlanner(plugin.Faults())
-	return &adviser{planner: planner, log: log, count: numbers.plan}, nil
+	planner := plugin.New(f.planner, f.plannerSum, limit, func(line string) { lines.Debug().Str("line", line).Msg("planner plugin says") })
+	return &adviser{planner: planner, log: log, count: numbers.plan}
 }
 
 // orNone is the planner as rounds know it.

@@ -74,10 +74,10 @@ func (e *examination) run(c *cobra.Command, path string) error {
 		return err
 	}
 	said := c.ErrOrStderr()
-	planner, err := plugin.New(path, e.sum, 2*e.paper.Within, e.listener(said))
-	if err != nil {
+	if err := plugin.Inspect(path, e.sum); err != nil {
 		return err
 	}
+	planner := plugin.New(path, e.sum, 2*e.paper.Within, e.listener(said))
 	defer planner.Close()
 	if isTerminal(said) {
 		e.paper.Seen = func(asked int) { fmt.Fprintf(said, "\r%d of %d\r", asked, e.paper.Snapshots) }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -51,28 +52,23 @@ type Planner struct {
 	limit time.Duration
 }
 
-// New is a planner that has not started its program yet. An answer may take limit at most, the start of the program included. Lines
+// New is a planner that has not started its program yet. An answer may take limit at most; a program that needs longer to start is there for
+// a later question. Lines
 // that it writes to its standard error are told to said; nil: to nobody.
-func New(path, sha256 string, limit time.Duration, said func(line string)) (*Planner, error) {
-	program, err := inspected(path, sha256)
-	if err != nil {
-		return nil, err
-	}
-	return &Planner{guest.New(program, said), limit}, nil
+func New(path, sha256 string, limit time.Duration, said func(line string)) *Planner {
+	return &Planner{guest.New(program(path, sha256), said), limit}
 }
 
 // Inspect says what is wrong with a program before it is started.
 func Inspect(path, sha256 string) error {
-	_, err := inspected(path, sha256)
-	return err
+	if err := program(path, sha256).Check(); err != nil {
+		return fmt.Errorf("planner plugin: %w", err)
+	}
+	return nil
 }
 
-func inspected(path, sha256 string) (guest.Program, error) {
-	program := guest.Program{Path: path, SHA256: sha256, Kind: guest.Planner}
-	if err := program.Check(); err != nil {
-		return program, fmt.Errorf("planner plugin: %w", err)
-	}
-	return program, nil
+func program(path, sha256 string) guest.Program {
+	return guest.Program{Path: path, SHA256: sha256, Kind: guest.Planner}
 }
 
 // Close ends the program.
@@ -113,7 +109,7 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	case err != nil:
 		return policy.Plan{}, &Failure{Absent, err}
 	}
-	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, question(round, &c, who, how))
+	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, question(round, &c, who, how), grpc.MaxCallRecvMsgSize(largest(&c)))
 	if err != nil && ctx.Err() != nil {
 		return policy.Plan{}, ctx.Err()
 	}
@@ -127,6 +123,15 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	return plan, nil
 }
 
+// largest is how many bytes a plan can need: a kilobyte for the words of each decision, and a name for each node of a grant.
+func largest(c *policy.Cluster) int {
+	size := 64 << 10
+	for i := range c.Jobs {
+		size += 1<<10 + 256*min(c.Jobs[i].GPUs, len(c.Nodes))
+	}
+	return min(size, guest.MaxMessage)
+}
+
 // failure names what gRPC says.
 func (p *Planner) failure(err error) *Failure {
 	said := status.Convert(err)
@@ -135,6 +140,8 @@ func (p *Planner) failure(err error) *Failure {
 		return &Failure{Late, fmt.Errorf("no plan within %s", p.limit)}
 	case codes.Unavailable:
 		return &Failure{Ended, fmt.Errorf("it died: %s", p.guest.LastWords())}
+	case codes.ResourceExhausted:
+		return &Failure{Invalid, errors.New("its answer is larger than any plan for this snapshot: " + oneLine(said.Message()))}
 	case codes.Unimplemented:
 		return &Failure{Refused, errors.New("it serves no synergy.planner.v1.Planner")}
 	}

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -79,6 +82,56 @@ var misbehaviours = map[string]func(){
 		return waiting(c, func(d *policy.Decision) { d.Reason = "job \"1\"\n" })
 	}),
 	"silent": func() { time.Sleep(time.Hour) },
+	"slow": func() { // to start
+		time.Sleep(1500 * time.Millisecond)
+		plugin.Serve(plugin.Configured())
+	},
+	"stops": func() { // itself, once it listens
+		listener, err := net.Listen("unix", os.Getenv("PLUGIN_UNIX_SOCKET_DIR")+"/s")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("1|1|unix|" + listener.Addr().String() + "|grpc")
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	},
+	"escapee": func() { // a child in a session of its own keeps the output open
+		child := exec.Command("sleep", "20")
+		child.Stdout, child.Stderr, child.SysProcAttr = os.Stdout, os.Stderr, &syscall.SysProcAttr{Setsid: true}
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		plugin.Serve(func(context.Context, plugin.Round) (policy.Plan, error) { return policy.Plan{}, nil })
+	},
+	"repeats": always(func(c policy.Cluster) policy.Plan {
+		plan := waiting(c, func(*policy.Decision) {})
+		for range 100_000 {
+			plan.Decisions = append(plan.Decisions, plan.Decisions[0])
+		}
+		return plan
+	}),
+	"names": always(func(c policy.Cluster) policy.Plan {
+		return waiting(c, func(d *policy.Decision) {
+			d.Grant = &policy.Placement{Nodes: []string{"\x1b[2Jevil"}, PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
+		})
+	}),
+	"spreads": always(func(c policy.Cluster) policy.Plan {
+		return waiting(c, func(d *policy.Decision) {
+			d.Grant = &policy.Placement{Nodes: slices.Repeat([]string{"n1"}, 1000), PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
+		})
+	}),
+	"boasts": always(func(c policy.Cluster) policy.Plan {
+		return waiting(c, func(d *policy.Decision) {
+			d.Gain, d.Grant = 1e9, &policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
+		})
+	}),
+	"waits": always(func(c policy.Cluster) policy.Plan { return waiting(c, func(*policy.Decision) {}) }),
+	"changes": func() { // its mind
+		asked := 0
+		plugin.Serve(func(_ context.Context, r plugin.Round) (policy.Plan, error) {
+			asked++
+			return waiting(r.Cluster, func(d *policy.Decision) { d.Why = fmt.Sprint(asked, " were here before") }), nil
+		})
+	},
 	"stranger": func() {
 		fmt.Println("1|2|unix|" + os.Getenv("PLUGIN_UNIX_SOCKET_DIR") + "/s|grpc")
 		time.Sleep(time.Hour)
@@ -102,11 +155,8 @@ var misbehaviours = map[string]func(){
 		})
 	},
 	"host": func() { // a daemon that is killed: its argument is the plugin
-		planner, err := plugin.New(os.Args[1], "", 10*time.Second, nil)
-		if err != nil {
-			panic(err)
-		}
-		_, err = planner.Ask(context.Background(), 1, small(), policy.FIFO(), policy.Tune())
+		planner := plugin.New(os.Args[1], "", 10*time.Second, nil)
+		_, err := planner.Ask(context.Background(), 1, small(), policy.FIFO(), policy.Tune())
 		fmt.Println(err)
 		time.Sleep(time.Hour)
 	},
@@ -144,10 +194,7 @@ func small() policy.Cluster {
 // open is a planner on a copy of this program under that name.
 func open(t testing.TB, behaviour string, limit time.Duration) *plugin.Planner {
 	t.Helper()
-	planner, err := plugin.New(program(t, behaviour), "", limit, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	planner := plugin.New(program(t, behaviour), "", limit, nil)
 	t.Cleanup(planner.Close)
 	return planner
 }
@@ -188,7 +235,11 @@ func TestWhateverIsWrongWithAPluginHasItsWord(t *testing.T) {
 		"wraps":    {plugin.Invalid, "want amounts from 0 to 2^40"},
 		"paints":   {plugin.Invalid, "want printable characters"},
 		"counts":   {plugin.Invalid, "want one word"},
-		"silent":   {plugin.Absent, "timeout while waiting for plugin to start"},
+		"silent":   {plugin.Absent, "still starting"},
+		"stops":    {plugin.Absent, "still starting"},
+		"repeats":  {plugin.Invalid, "larger than any plan"},
+		"names":    {plugin.Invalid, `node "\x1b[2Jevil" is not in the snapshot`},
+		"spreads":  {plugin.Invalid, "grant on 1000 nodes"},
 		"stranger": {plugin.Absent, "Plugin version: 2"},
 		"caller":   {plugin.Absent, "want a unix socket in the folder"},
 		"escapes":  {plugin.Absent, "want a unix socket in the folder"},
@@ -204,6 +255,69 @@ func TestWhateverIsWrongWithAPluginHasItsWord(t *testing.T) {
 				t.Errorf("%q is not fit for a log", err.Error())
 			}
 		})
+	}
+}
+
+func TestAPluginThatIsSlowToStartIsThereForALaterRound(t *testing.T) {
+	planner := open(t, "slow", 200*time.Millisecond)
+	_, err := ask(planner)
+	var failure *plugin.Failure
+	if !errors.As(err, &failure) || failure.Fault != plugin.Absent {
+		t.Fatalf("the first round: %v, want it to be told that the plugin is still starting", err)
+	}
+	for range 50 {
+		if _, err = ask(planner); err == nil {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Errorf("it has never planned: %v", err)
+}
+
+func TestNobodyWaitsForWhatAPluginHasLeftBehind(t *testing.T) {
+	planner := open(t, "escapee", 5*time.Second)
+	began := time.Now()
+	_, err := ask(planner)
+	planner.Close()
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("a round and the end took %s: %v", took, err)
+	}
+}
+
+func TestAPluginCannotHaveTheDaemonCallSomebodyElse(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	called := make(chan struct{})
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			conn.Close()
+			close(called)
+		}
+	}()
+	path := filepath.Join(t.TempDir(), "pointer")
+	line := fmt.Sprintf("#!/bin/sh\necho '1|1|tcp|%s|grpc'\nsleep 60\n", listener.Addr())
+	if err := os.WriteFile(path, []byte(line), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	planner := plugin.New(path, "", 3*time.Second, nil)
+	defer planner.Close()
+	if _, err := ask(planner); err == nil || !strings.Contains(err.Error(), "want a unix socket") {
+		t.Errorf("got %v", err)
+	}
+	select {
+	case <-called:
+		t.Error("somebody was called at an address that a plugin had named")
+	case <-time.After(300 * time.Millisecond):
+	}
+}
+
+func TestWhatANewGrantIsWorthIsNotForAPluginToSay(t *testing.T) {
+	plan, err := ask(open(t, "boasts", 5*time.Second))
+	if err != nil || plan.Decisions[0].Gain != 1 || plan.Decisions[0].Fair.CPUs != 3 {
+		t.Errorf("%+v, %v: want a gain of 1 over a share of 3 cores", plan, err)
 	}
 }
 
@@ -306,24 +420,31 @@ func TestOnlyAProgramThatNobodyElseCanChangeIsStarted(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	loose := filepath.Join(t.TempDir(), "loose")
+	turned := filepath.Join(loose, "good")
+	if err := errors.Join(os.Mkdir(loose, 0o700), os.Chmod(loose, 0o777), os.Symlink(path, turned)); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		path, sum string
 		before    func()
 		says      string
 	}{
-		"a relative path":         {"good", "", func() {}, "not an absolute path"},
-		"no such file":            {path + "x", "", func() {}, "no such file"},
-		"a folder":                {filepath.Dir(path), "", func() {}, "no program"},
-		"a checksum that is none": {path, "12", func() {}, "64 hexadecimal digits"},
-		"another checksum":        {path, strings.Repeat("ab", 32), func() {}, "has the checksum"},
-		"writable for others":     {path, "", func() { os.Chmod(path, 0o777) }, "chmod go-w"},
-		"not to be run":           {path, "", func() { os.Chmod(path, 0o644) }, "no program"},
+		"a relative path":             {"good", "", func() {}, "not an absolute path"},
+		"no such file":                {path + "x", "", func() {}, "no such file"},
+		"a folder":                    {filepath.Dir(path), "", func() {}, "no program"},
+		"a checksum that is none":     {path, "12", func() {}, "64 hexadecimal digits"},
+		"another checksum":            {path, strings.Repeat("ab", 32), func() {}, "has the checksum"},
+		"writable for others":         {path, "", func() { os.Chmod(path, 0o777) }, "chmod go-w"},
+		"writable and sticky":         {path, "", func() { os.Chmod(path, 0o777|os.ModeSticky) }, "chmod go-w"},
+		"a link that others can turn": {turned, "", func() {}, "chmod go-w"},
+		"not to be run":               {path, "", func() { os.Chmod(path, 0o644) }, "no program"},
 	} {
 		if err := os.Chmod(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		c.before()
-		if _, err := plugin.New(c.path, c.sum, time.Second, nil); err == nil || !strings.Contains(err.Error(), c.says) {
+		if err := plugin.Inspect(c.path, c.sum); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
@@ -357,6 +478,7 @@ func encoded(t testing.TB, plan policy.Plan) []byte {
 func TestTheExamFindsWhoBreaksWhichPromise(t *testing.T) {
 	for behaviour, want := range map[string]string{
 		"good": "", "forgets": "complete", "greedy": "capacity", "wraps": "answers", "refuses": "answers", "late": "in time",
+		"changes": "deterministic",
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
@@ -376,6 +498,20 @@ func TestTheExamFindsWhoBreaksWhichPromise(t *testing.T) {
 				t.Errorf("passed %v, failed %v, want %q among them", verdict.Passed(), failed, want)
 			}
 		})
+	}
+}
+
+func TestAPlannerThatGrantsNothingHasNotKeptWhatWasNeverPutToTheTest(t *testing.T) {
+	verdict, err := exam.Hold(context.Background(), open(t, "waits", 5*time.Second), exam.Paper{
+		Seed: 1, Snapshots: 10, Within: 5 * time.Second, Policy: policy.LAS(), Allocator: policy.Tune(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range verdict.Lines {
+		if l.Promise == string(policy.Fair) && l.Asked > 0 || verdict.Passed() {
+			t.Errorf("%s was asked %d times, passed %v", l.Promise, l.Asked, verdict.Passed())
+		}
 	}
 }
 

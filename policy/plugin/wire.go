@@ -230,6 +230,9 @@ func planOut(plan policy.Plan) *plannerpb.PlanResponse {
 // planIn takes a plan from somebody who is not trusted. Whether it keeps the promises is Check's to say; here it is made sure that its
 // sentences can be shown and its figures be reckoned with. What a plan leaves open is worked out.
 func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error) {
+	if n := len(sent.GetDecisions()); n > len(c.Jobs) {
+		return policy.Plan{}, fmt.Errorf("%d decisions: want one for each of %d jobs", n, len(c.Jobs))
+	}
 	desk := newDesk(c)
 	plan := policy.Plan{Decisions: make([]policy.Decision, 0, len(sent.GetDecisions()))}
 	for _, s := range sent.GetDecisions() {
@@ -271,17 +274,34 @@ func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	if s.Grant == nil {
 		return d, nil
 	}
+	if err := k.known(s.Grant.Nodes, j); err != nil {
+		return d, err
+	}
 	d.Grant = placementIn(s.Grant)
 	if err := reckonable(d.Grant, j); err != nil {
 		return d, err
 	}
-	if j.Running != nil && d.Grant.Equal(*j.Running) {
+	same := j.Running != nil && d.Grant.Equal(*j.Running)
+	if same {
 		d.Grant = j.Running // nothing changes, and everybody sees that it is the same
 	}
-	if s.Gain == nil {
-		k.appraise(j, &d)
+	if !same || s.Gain == nil {
+		k.appraise(j, &d) // what a new grant is worth is told to the job's owner: that is not for a plugin to say
 	}
 	return d, nil
+}
+
+// known keeps names that nobody has out of what follows: those of the snapshot, and of what the job holds already, are the ones there are.
+func (k *desk) known(names []string, j *policy.Job) error {
+	if most := len(k.nodes) + j.GPUs; len(names) > most {
+		return fmt.Errorf("grant on %d nodes: there are %d", len(names), len(k.nodes))
+	}
+	for _, name := range names {
+		if k.nodes[name] == nil && (j.Running == nil || !slices.Contains(j.Running.Nodes, name)) {
+			return fmt.Errorf("node %.80q is not in the snapshot", name)
+		}
+	}
+	return nil
 }
 
 // The words of a decision go into logs, metrics and what users see of their jobs.

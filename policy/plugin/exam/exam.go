@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -172,7 +173,7 @@ func (h *hearing) ask(ctx context.Context, n int) error {
 	h.silent = 0
 	h.time(took)
 	h.promises(n, c, plan)
-	if n%again == 0 {
+	if last := n == h.paper.Snapshots-1; last || n%again == again-1 {
 		return h.repeat(ctx, n, c, plan)
 	}
 	return nil
@@ -200,9 +201,27 @@ func (h *hearing) promises(n int, c policy.Cluster, plan policy.Plan) {
 			first[breach.Promise] = breach
 		}
 	}
+	starts := starting(c, plan)
 	for _, p := range policy.Promises() {
-		h.mark(string(p), n, c, first[p])
+		if starts || first[p] != nil || !slices.Contains(ofGrants, p) {
+			h.mark(string(p), n, c, first[p])
+		}
 	}
+}
+
+// ofGrants are promises that only a new grant can break: a planner that grants nothing keeps them without having been put to the test.
+var ofGrants = []policy.Promise{policy.Whole, policy.Suited, policy.Fair, policy.Capacity}
+
+// starting says whether a plan gives anybody something new.
+func starting(c policy.Cluster, plan policy.Plan) bool {
+	runs := map[int]*policy.Placement{}
+	for i := range c.Jobs {
+		runs[c.Jobs[i].ID] = c.Jobs[i].Running
+	}
+	return slices.ContainsFunc(plan.Decisions, func(d policy.Decision) bool {
+		was := runs[d.Job]
+		return d.Grant != nil && (was == nil || !d.Grant.Equal(*was))
+	})
 }
 
 func breaches(err error) []*policy.Breach {
@@ -222,14 +241,16 @@ func breaches(err error) []*policy.Breach {
 
 // repeat asks once more, and now and then somebody who has never seen anything before.
 func (h *hearing) repeat(ctx context.Context, n int, c policy.Cluster, plan policy.Plan) error {
-	if n%apart == 0 {
+	if n == h.paper.Snapshots-1 || n%apart == apart-1 {
 		h.planner.Restart()
 	}
 	second, err := h.planner.Ask(ctx, n+1, c, h.paper.Policy, h.paper.Allocator)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err == nil {
+	if err != nil {
+		h.planner.Restart()
+	} else {
 		err = differ(plan, second)
 	}
 	h.mark(deterministic, n, c, err)

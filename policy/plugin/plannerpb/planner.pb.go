@@ -858,7 +858,7 @@ type Decision struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           int64                  `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
 	Grant         *Placement             `protobuf:"bytes,2,opt,name=grant,proto3" json:"grant,omitempty"`       // for a job that runs and shall go on: what it holds. Unset: it waits, or is stopped
-	Gain          *float64               `protobuf:"fixed64,3,opt,name=gain,proto3,oneof" json:"gain,omitempty"` // throughput over that of the proportional share; unset: worked out by the daemon
+	Gain          *float64               `protobuf:"fixed64,3,opt,name=gain,proto3,oneof" json:"gain,omitempty"` // throughput over that of the proportional share, of a job that goes on as it is; unset, and for all others: worked out by the daemon
 	Fair          *Vector                `protobuf:"bytes,4,opt,name=fair,proto3" json:"fair,omitempty"`         // that share on one of its nodes; unset: none, or worked out by the daemon when gain is unset
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`     // one lower-case word for counting, as turn, gang or gives-way; empty with a grant
 	Why           string                 `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`           // a sentence for the user of a job that waits or is stopped
