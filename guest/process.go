@@ -119,21 +119,22 @@ func (p *process) connect(kind Kind) error {
 // dialing is how a program is called, for so long at first. What go-plugin says to it by itself is small, and what it has for plugins that
 // call back is closed: nobody of ours does.
 func dialing(patience time.Duration) []grpc.DialOption {
-	const small = 1 << 20
 	return []grpc.DialOption{
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(small), grpc.MaxCallSendMsgSize(MaxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{BaseDelay: patience, MaxDelay: patience}, MinConnectTimeout: patience,
 		}),
-		grpc.WithChainStreamInterceptor(withoutBroker),
+		grpc.WithChainStreamInterceptor(confined),
 	}
 }
 
-func withoutBroker(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// confined is for the streams, which are go-plugin's own: ours are single calls.
+func confined(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if strings.HasPrefix(method, "/plugin.GRPCBroker/") {
 		return nil, status.Error(codes.Unimplemented, "no calls back")
 	}
-	return streamer(ctx, desc, conn, method, opts...)
+	const small = 1 << 20
+	return streamer(ctx, desc, conn, method, append(opts, grpc.MaxCallRecvMsgSize(small))...)
 }
 
 // ending says how the process ended, if it has or is about to, and what it wrote.

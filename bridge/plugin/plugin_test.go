@@ -161,7 +161,7 @@ func TestAProgramThatCannotBeUsedSaysWhyAtOnce(t *testing.T) {
 		is   error
 	}{
 		"planner":   {"the plugin does not start", bridge.ErrUnreachable}, // it is of another kind
-		"silent":    {"timeout while waiting for plugin to start", bridge.ErrUnreachable},
+		"silent":    {"still starting", bridge.ErrUnreachable},
 		"choosy":    {`configuration "3": want more permission denied`, bridge.ErrDenied},
 		"empty":     {"has opened nothing", nil},
 		"hesitates": {"no answer in time", bridge.ErrUnreachable},
