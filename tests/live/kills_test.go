@@ -57,7 +57,9 @@ func killAtRandom(t *testing.T, kills, jobs int, damage func(*Daemon, *rand.Rand
 	}
 	c.waitEmpty(6 * time.Minute)
 	t.Logf("all have ended after %s", time.Since(began).Round(time.Second))
-	checkKillables(t, c, workload, began)
+	if checkKillables(t, c, workload, began) == 0 {
+		t.Error("nobody gave way to anybody")
+	}
 	samples, breaches := watched()
 	t.Logf("%d samples of the nodes", samples)
 	if samples == 0 || len(breaches) > 0 {
@@ -112,12 +114,12 @@ type fate struct {
 type span struct{ from, to time.Time }
 
 // checkKillables: every job completed once, no two of its runs overlap, and it did what it was told to, less at most an interval for
-// each time that it was stopped.
-func checkKillables(t *testing.T, c *Cluster, workload []killable, began time.Time) {
+// each time that it was stopped. It answers how often one was.
+func checkKillables(t *testing.T, c *Cluster, workload []killable, began time.Time) (preempted int) {
 	t.Helper()
 	fates := c.accounts(began, workload)
 	c.trained(fates)
-	var preempted, lost, restarts int
+	var lost, restarts int
 	for _, job := range workload {
 		o := fates[job.id]
 		switch {
@@ -139,9 +141,7 @@ func checkKillables(t *testing.T, c *Cluster, workload []killable, began time.Ti
 		preempted, lost, restarts = preempted+o.requeued, lost+o.lost, restarts+o.starts-1
 	}
 	t.Logf("%d jobs completed; %d preemptions, %d restarts, %d iterations done twice", len(workload), preempted, restarts, lost)
-	if preempted == 0 {
-		t.Error("nobody gave way to anybody")
-	}
+	return preempted
 }
 
 // accounts reads from accounting how each run of each job ended. It is asked until no run is open: the daemon of accounting is told late.
