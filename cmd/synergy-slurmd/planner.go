@@ -64,6 +64,12 @@ func (a *adviser) close() {
 // Plan implements bridge.Planner.
 func (a *adviser) Plan(ctx context.Context, round int, c policy.Cluster, p policy.Policy, how policy.Allocator) (policy.Plan, error) {
 	plan, err := a.planner.Plan(ctx, round, c, p, how)
+	a.note(round, err)
+	return plan, err
+}
+
+// note tells what became of a round's question.
+func (a *adviser) note(round int, err error) {
 	var failure *plugin.Failure
 	switch {
 	case errors.As(err, &failure):
@@ -76,7 +82,6 @@ func (a *adviser) Plan(ctx context.Context, round int, c policy.Cluster, p polic
 		}
 		a.fault = ""
 	}
-	return plan, err
 }
 
 // fail says what is new. A plugin that rests has failed before.

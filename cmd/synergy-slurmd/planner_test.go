@@ -38,7 +38,12 @@ func TestAPluginThatFailsIsToldOnceAndCountedEachTime(t *testing.T) {
 	if n := strings.Count(out.String(), "plans in its place"); n != 1 {
 		t.Errorf("told %d times: %s", n, out.String())
 	}
-	for outcome, want := range map[string]float64{"absent": 2, "resting": 1, "done": 0} {
+	a.note(3, nil)
+	a.note(4, nil)
+	if n := strings.Count(out.String(), "plans again"); n != 1 {
+		t.Errorf("told %d times that it plans again: %s", n, out.String())
+	}
+	for outcome, want := range map[string]float64{"absent": 2, "resting": 1, "done": 2} {
 		if got := testutil.ToFloat64(numbers.plans.WithLabelValues(outcome)); got != want {
 			t.Errorf("%s: counted %v, want %v", outcome, got, want)
 		}

@@ -125,6 +125,14 @@ var misbehaviours = map[string]func(){
 		})
 	}),
 	"waits": always(func(c policy.Cluster) policy.Plan { return waiting(c, func(*policy.Decision) {}) }),
+	"moody": func() { // as a file beside it says
+		plugin.Serve(func(_ context.Context, r plugin.Round) (policy.Plan, error) {
+			if _, err := os.Stat(os.Args[0] + ".mood"); err == nil {
+				return policy.Plan{}, nil
+			}
+			return waiting(r.Cluster, func(*policy.Decision) {}), nil
+		})
+	},
 	"changes": func() { // its mind
 		asked := 0
 		plugin.Serve(func(_ context.Context, r plugin.Round) (policy.Plan, error) {
@@ -342,6 +350,41 @@ func TestAPluginThatFailedRestsBeforeItIsStartedAgain(t *testing.T) {
 	}
 }
 
+func TestARoundThatIsPlannedWellForgetsTheFailuresBeforeIt(t *testing.T) {
+	path := program(t, "moody")
+	planner := plugin.New(path, "", 2*time.Second, nil)
+	defer planner.Close()
+	fault := func() plugin.Fault {
+		_, err := ask(planner)
+		var failure *plugin.Failure
+		errors.As(err, &failure)
+		if failure == nil {
+			return ""
+		}
+		return failure.Fault
+	}
+	mood := func(bad string) {
+		os.Remove(path + ".mood")
+		if bad != "" {
+			if err := os.WriteFile(path+".mood", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const pause = 1100 * time.Millisecond // the first one
+	mood("bad")
+	first := fault()
+	mood("")
+	time.Sleep(pause)
+	second := fault()
+	mood("bad")
+	third := fault()
+	time.Sleep(pause)
+	if fourth := fault(); first != plugin.Invalid || second != "" || third != plugin.Invalid || fourth != plugin.Invalid {
+		t.Errorf("%q, %q, %q, %q: want the last one asked after the shortest pause, since the second went well", first, second, third, fourth)
+	}
+}
+
 func TestAPluginLearnsNothingOfOurEnvironment(t *testing.T) {
 	t.Setenv("SLURM_JWT", "a-token-that-nobody-must-see")
 	t.Setenv("HOME", "/home/synergy")
@@ -424,6 +467,13 @@ func TestOnlyAProgramThatNobodyElseCanChangeIsStarted(t *testing.T) {
 	turned := filepath.Join(loose, "good")
 	if err := errors.Join(os.Mkdir(loose, 0o700), os.Chmod(loose, 0o777), os.Symlink(path, turned)); err != nil {
 		t.Fatal(err)
+	}
+	foreign := filepath.Join(t.TempDir(), "good")
+	if err := errors.Join(os.WriteFile(foreign, text, 0o755), os.Chown(foreign, os.Geteuid()+1, -1)); err != nil && os.Geteuid() == 0 {
+		t.Fatal(err)
+	}
+	if err := plugin.Inspect(foreign, ""); os.Geteuid() == 0 && (err == nil || !strings.Contains(err.Error(), "neither root's nor ours")) {
+		t.Errorf("somebody else's program: %v", err)
 	}
 	for name, c := range map[string]struct {
 		path, sum string
