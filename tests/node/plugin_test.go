@@ -502,7 +502,7 @@ func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, k int, value string) {
 		if k < 0 || k >= len(optionNames) || value == "" || strings.ContainsRune(value, 0) {
-			t.Skip("no option")
+			return // no option
 		}
 		name := optionNames[k]
 		complaint := c.complaint(t, name, value)
