@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/rpc"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/guest/guesttest"
 )
 
 // A plugin that drives a Slurm dies in every call of an eventful round in turn, before and after Slurm has heard of it. The Slurm is that of the
@@ -206,29 +206,8 @@ func (w *world) back() {
 	}
 }
 
-func relayProgram(t *testing.T) string {
-	t.Helper()
-	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer self.Close()
-	path := filepath.Join(t.TempDir(), relayName)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(file, self); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func TestAPluginThatDiesAtAnyCallLosesNoJob(t *testing.T) {
-	program := relayProgram(t)
+	program := guesttest.Copy(t, relayName)
 	whole := newWorld(t, 2, small)
 	stage(whole)
 	far := whole.startBehind(program, 0, slurmtest.Before)
@@ -258,18 +237,7 @@ func relayDiesOnce(t *testing.T, program string, n int, moment slurmtest.Moment)
 	far.sturdy = true
 	far.mu.Unlock()
 	w.back()
-	w.round()
-	w.mustBeAsSubmitted()
-	w.slurm.Resume("n2")
-	for k := 0; w.slurm.Active() > 0; k++ {
-		if k > 60 {
-			t.Fatalf("jobs left after %d rounds", k)
-		}
-		w.rounds(1)
-		w.mustBeAsSubmitted()
-	}
-	w.mustHaveCompleted(ids)
-	w.mustKeepAll(ids...)
+	w.mustEndWell(ids)
 	if far.calls <= n {
 		t.Errorf("%d calls, and the relay was to die at %d", far.calls, n)
 	}

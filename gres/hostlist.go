@@ -142,3 +142,21 @@ func hostNumber(text string) (int, error) {
 	}
 	return int(n), nil
 }
+
+// FormatRanges writes ascending numbers as Slurm writes CPUs, cores and devices, as short as it goes: 0 1 3 is 0-1,3.
+func FormatRanges(numbers []int) string {
+	var parts []string
+	for first := 0; first < len(numbers); {
+		last := first
+		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(numbers[first])
+		if last > first {
+			part += "-" + strconv.Itoa(numbers[last])
+		}
+		parts = append(parts, part)
+		first = last + 1
+	}
+	return strings.Join(parts, ",")
+}

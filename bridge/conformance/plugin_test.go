@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"io"
 	"net"
 	"net/rpc"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/guest/guesttest"
 )
 
 // helper is the name under which this program is a plugin that drives a slurmtest.
@@ -41,29 +41,8 @@ func TestMain(m *testing.M) {
 }
 
 func TestSlurmtestInAnotherProcessKeepsThePromises(t *testing.T) {
-	program := copyOfSelf(t)
+	program := guesttest.Copy(t, helper)
 	conformance.Run(t, func(t *testing.T) conformance.Lab { return newDistant(t, program) })
-}
-
-func copyOfSelf(t testing.TB) string {
-	t.Helper()
-	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer self.Close()
-	path := filepath.Join(t.TempDir(), helper)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.Copy(file, self); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // openRack is the plugin: a cluster in memory, and beside what the daemon may ask of it a socket for what users and time do. Its configuration

@@ -21,6 +21,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/guest/guesttest"
 	planning "github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
@@ -108,29 +109,9 @@ func (a absurd) Observe(ctx context.Context) (bridge.Observed, error) {
 	return seen, err
 }
 
-func program(t testing.TB, behaviour string) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), behaviour)
-	if os.Link(self, path) == nil {
-		return path
-	}
-	text, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, text, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 func open(t testing.TB, behaviour string, change ...func(*plugin.Options)) *plugin.Client {
 	t.Helper()
-	options := plugin.Options{Path: program(t, behaviour), Config: plugin.Configuration{File: []byte("3")}}
+	options := plugin.Options{Path: guesttest.Copy(t, behaviour), Config: plugin.Configuration{File: []byte("3")}}
 	for _, f := range change {
 		f(&options)
 	}
@@ -169,7 +150,7 @@ func TestAProgramThatCannotBeUsedSaysWhyAtOnce(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 			_, err := plugin.Open(context.Background(), plugin.Options{
-				Path: program(t, behaviour), Config: plugin.Configuration{File: []byte("3")}, Timeout: 2 * time.Second,
+				Path: guesttest.Copy(t, behaviour), Config: plugin.Configuration{File: []byte("3")}, Timeout: 2 * time.Second,
 			})
 			if err == nil || !strings.Contains(err.Error(), want.says) || want.is != nil && !errors.Is(err, want.is) {
 				t.Fatalf("got %v, want %q", err, want.says)
@@ -183,7 +164,7 @@ func TestAProgramThatCannotBeUsedSaysWhyAtOnce(t *testing.T) {
 
 func TestAConfigurationIsNoFileOfAnySize(t *testing.T) {
 	_, err := plugin.Open(context.Background(), plugin.Options{
-		Path: program(t, "good"), Config: plugin.Configuration{File: make([]byte, plugin.MaxConfig+1)},
+		Path: guesttest.Copy(t, "good"), Config: plugin.Configuration{File: make([]byte, plugin.MaxConfig+1)},
 	})
 	if err == nil || !strings.Contains(err.Error(), "want at most 1048576") {
 		t.Errorf("got %v", err)

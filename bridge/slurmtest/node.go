@@ -3,7 +3,6 @@ package slurmtest
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -85,23 +84,5 @@ func (n *node) take(j *job, amount gres.Vector) {
 // notation is how Slurm prints the GPUs of a job on a node: gpu:a100:3(IDX:0-1,3).
 func notation(gpuType string, devices []int) string {
 	count := gres.Count{Name: "gpu", Type: gpuType, Count: len(devices)}
-	return fmt.Sprintf("%s(IDX:%s)", strings.TrimPrefix(count.String(), "gres/"), ranges(devices))
-}
-
-// ranges compresses ascending numbers: 0 1 3 is 0-1,3.
-func ranges(numbers []int) string {
-	var parts []string
-	for first := 0; first < len(numbers); {
-		last := first
-		for last+1 < len(numbers) && numbers[last+1] == numbers[last]+1 {
-			last++
-		}
-		part := strconv.Itoa(numbers[first])
-		if last > first {
-			part += "-" + strconv.Itoa(numbers[last])
-		}
-		parts = append(parts, part)
-		first = last + 1
-	}
-	return strings.Join(parts, ",")
+	return fmt.Sprintf("%s(IDX:%s)", strings.TrimPrefix(count.String(), "gres/"), gres.FormatRanges(devices))
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // most bounds the numbers in a set; Linux itself stops at 8192 CPUs.
@@ -66,22 +68,7 @@ func number(text string) (int, error) {
 }
 
 // String writes ranges as short as they go: 0-3,8.
-func (s Set) String() string {
-	var parts []string
-	for i := 0; i < len(s); {
-		end := i
-		for end+1 < len(s) && s[end+1] == s[end]+1 {
-			end++
-		}
-		part := strconv.Itoa(s[i])
-		if end > i {
-			part += "-" + strconv.Itoa(s[end])
-		}
-		parts = append(parts, part)
-		i = end + 1
-	}
-	return strings.Join(parts, ",")
-}
+func (s Set) String() string { return gres.FormatRanges(s) }
 
 // MarshalText is String, so that JSON has "0-3,8".
 func (s Set) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

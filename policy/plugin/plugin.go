@@ -53,8 +53,7 @@ type Planner struct {
 }
 
 // New is a planner that has not started its program yet. An answer may take limit at most; a program that needs longer to start is there for
-// a later question. Lines
-// that it writes to its standard error are told to said; nil: to nobody.
+// a later question. Lines that it writes to its standard error are told to said; nil: to nobody.
 func New(path, sha256 string, limit time.Duration, said func(line string)) *Planner {
 	return &Planner{guest.New(program(path, sha256), said), limit}
 }

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/guest/guesttest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/exam"
@@ -202,28 +203,9 @@ func small() policy.Cluster {
 // open is a planner on a copy of this program under that name.
 func open(t testing.TB, behaviour string, limit time.Duration) *plugin.Planner {
 	t.Helper()
-	planner := plugin.New(program(t, behaviour), "", limit, nil)
+	planner := plugin.New(guesttest.Copy(t, behaviour), "", limit, nil)
 	t.Cleanup(planner.Close)
 	return planner
-}
-
-func program(t testing.TB, behaviour string) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), behaviour)
-	if err := os.Link(self, path); err != nil {
-		text, err := os.ReadFile(self)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, text, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return path
 }
 
 func ask(planner *plugin.Planner) (policy.Plan, error) {
@@ -351,7 +333,7 @@ func TestAPluginThatFailedRestsBeforeItIsStartedAgain(t *testing.T) {
 }
 
 func TestARoundThatIsPlannedWellForgetsTheFailuresBeforeIt(t *testing.T) {
-	path := program(t, "moody")
+	path := guesttest.Copy(t, "moody")
 	planner := plugin.New(path, "", 2*time.Second, nil)
 	defer planner.Close()
 	fault := func() plugin.Fault {
@@ -423,7 +405,7 @@ func lives(pid int) bool {
 }
 
 func TestAPluginEndsWithADaemonThatIsKilled(t *testing.T) {
-	host := exec.Command(program(t, "host"), program(t, "numbers"))
+	host := exec.Command(guesttest.Copy(t, "host"), guesttest.Copy(t, "numbers"))
 	host.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // what it leaves behind
 	out, err := host.StdoutPipe()
 	if err != nil {
@@ -454,7 +436,7 @@ func TestAPluginEndsWithADaemonThatIsKilled(t *testing.T) {
 }
 
 func TestOnlyAProgramThatNobodyElseCanChangeIsStarted(t *testing.T) {
-	path := program(t, "good")
+	path := guesttest.Copy(t, "good")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
