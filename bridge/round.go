@@ -174,20 +174,28 @@ const comesBack = "comes back to the queue again and again without being asked t
 
 func (t *turn) decide(ctx context.Context) error {
 	t.report.Snapshot = t.snapshot(&t.scene)
-	if !t.consult(ctx) {
-		t.report.Plan = t.planner.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	if t.consult(ctx) {
+		t.phase("decide")
+	} else if err := t.plan(); err != nil {
+		return err
 	}
-	t.phase("decide")
-	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
-		return fmt.Errorf("check the plan: %w", err)
-	}
-	t.phase("check")
 	t.report.Steps = t.diff(&t.scene, t.report.Plan)
 	t.phase("diff")
 	return nil
 }
 
-// consult asks the site's own planner, where there is one. It says whether there is a plan that can be carried out.
+// plan asks the built-in planner.
+func (t *turn) plan() error {
+	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	t.phase("decide")
+	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
+		return fmt.Errorf("check the plan: %w", err)
+	}
+	t.phase("check")
+	return nil
+}
+
+// consult asks the site's own planner, where there is one. It says whether there is a plan that keeps all promises.
 func (t *turn) consult(ctx context.Context) bool {
 	if t.Settings.Planner == nil {
 		return false
