@@ -164,7 +164,7 @@ func (s *seat) position() (line string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.member.Leads():
+	case s.leads && s.member.Leads(): // a lead counts once note has told of it: its news would else come after the round that it is for
 		return "", nil
 	case s.err != nil:
 		return "", s.err
@@ -184,6 +184,14 @@ func (s *seat) news() <-chan struct{} {
 	return s.crowned
 }
 
+// heard takes the news of a lead back, where somebody acts on it already.
+func (s *seat) heard() {
+	select {
+	case <-s.crowned:
+	default:
+	}
+}
+
 // await returns when this daemon may act, with nil, or cannot even stand by. While it stands by it follows reloads, is well, and
 // holds no rounds.
 func (d *daemon) await(ctx context.Context) error {
@@ -195,6 +203,7 @@ func (d *daemon) await(ctx context.Context) error {
 	for ctx.Err() == nil {
 		line, err := d.seat.position()
 		if line == "" {
+			d.seat.heard()
 			d.health.lead(time.Now())
 			return err
 		}

@@ -126,6 +126,24 @@ func TestADaemonThatStopsGivesItsTicketBack(t *testing.T) {
 	})
 }
 
+func TestALeadCountsOnceItsNewsIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, rounds := seated(queueOf(), "first", new(bytes.Buffer))
+		if err := d.seat.member.Win(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := d.seat.position(); line == "" || err != nil {
+			t.Errorf("it leads before anybody was told: %q %v", line, err)
+		}
+		d.seat.note(nil)
+		if line, err := d.seat.position(); line != "" || err != nil {
+			t.Errorf("it does not lead: %q %v", line, err)
+		}
+		runFor(t, d, 4*time.Minute)
+		wantOffsets(t, rounds.began, "0s") // and the news is no reason for a second round
+	})
+}
+
 func TestOneRoundIsRefusedWhileAnotherDaemonLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tickets := queueOf()
