@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -42,8 +43,8 @@ func (p Program) inspect() (path string, err error) {
 	return path, err
 }
 
-// ours says that a program, the folder that it lies in, and that of the link by which it was named, can be changed by root and ourselves
-// alone: whoever could change them could do all that the daemon can.
+// ours says that a program, and every folder and link on the way to it from the root, can be changed by root and ourselves alone: whoever
+// could change one of them could do all that the daemon can.
 func ours(named, path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -52,7 +53,11 @@ func ours(named, path string) error {
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0:
 		return fmt.Errorf("%s is no program that can be run: want an ordinary file, and chmod +x", path)
 	}
-	for _, place := range []string{path, filepath.Dir(path), filepath.Dir(named)} {
+	places, err := onTheWay(named)
+	if err != nil {
+		return err
+	}
+	for _, place := range places {
 		if err := safe(place); err != nil {
 			return err
 		}
@@ -60,8 +65,45 @@ func ours(named, path string) error {
 	return nil
 }
 
+// maxLinks is how many links may lead to a program, as for the kernel.
+const maxLinks = 40
+
+// onTheWay lists what has to be passed to come to an absolute path: each folder from the root on, each link and where that leads, and the
+// file itself. Behind a link .. is the parent of where that leads, so no path is made shorter by its text alone.
+func onTheWay(path string) (places []string, err error) {
+	at, rest, links := "/", steps(path), 0
+	places = []string{at}
+	for len(rest) > 0 {
+		place := filepath.Join(at, rest[0])
+		rest = rest[1:]
+		places = append(places, place)
+		info, err := os.Lstat(place)
+		if err != nil {
+			return nil, err
+		}
+		if info.Mode().Type() != os.ModeSymlink {
+			at = place
+			continue
+		}
+		target, err := os.Readlink(place)
+		if links++; err != nil || links > maxLinks {
+			return nil, errors.Join(fmt.Errorf("%s leads through too many links", path), err)
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(steps(target), rest...)
+	}
+	return places, nil
+}
+
+// steps are the names in a path, .. among them.
+func steps(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(name string) bool { return name == "" || name == "." })
+}
+
 func safe(place string) error {
-	info, err := os.Stat(place)
+	info, err := os.Lstat(place)
 	if err != nil {
 		return err
 	}
@@ -69,7 +111,7 @@ func safe(place string) error {
 	switch {
 	case !known:
 		return errors.New("this system does not say whose a file is")
-	case info.Mode().Perm()&0o022 != 0 && !(info.IsDir() && info.Mode()&os.ModeSticky != 0):
+	case info.Mode().Perm()&0o022 != 0 && info.Mode().Type() != os.ModeSymlink && !(info.IsDir() && info.Mode()&os.ModeSticky != 0):
 		return fmt.Errorf("%s can be changed by others: chmod go-w it", place)
 	case owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
 		return fmt.Errorf("%s is neither root's nor ours", place)

@@ -156,18 +156,22 @@ func TestTenProblemsAreListedAndTheRestCounted(t *testing.T) {
 }
 
 func TestAMeasurementThatFallsWithinNoiseIsLifted(t *testing.T) {
-	text := strings.Replace(small, "[10, 60]", "[9.9, 35]", 1)
-	p, err := sensitivity.Parse([]byte(text))
-	if err != nil || !reflect.DeepEqual(p.Throughput[2], []float64{10, 35.5}) {
-		t.Fatalf("%v, %v", p, err)
+	for _, row := range []string{"[9.9, 35]", "[9.67, 34.4]"} { // by 1 %, and by 3.3 % as two runs of a minute do
+		p, err := sensitivity.Parse([]byte(strings.Replace(small, "[10, 60]", row, 1)))
+		if err != nil || !reflect.DeepEqual(p.Throughput[2], []float64{10, 35.5}) {
+			t.Errorf("%s: %v, %v", row, p, err)
+		}
+	}
+	if _, err := sensitivity.Parse([]byte(strings.Replace(small, "[10, 60]", "[9.4, 60]", 1))); err == nil {
+		t.Error("a fall by 6 % is taken for noise")
 	}
 }
 
 // Each step down is within noise of the one before it, but not of the first.
 func TestNoiseDoesNotAddUp(t *testing.T) {
 	text := strings.Replace(small, "[10, 20]", "[10, 100]", 1)
-	text = strings.Replace(text, "[10, 35.5]", "[10, 98.5]", 1)
-	_, err := sensitivity.Parse([]byte(strings.Replace(text, "[10, 60]", "[10, 97]", 1)))
+	text = strings.Replace(text, "[10, 35.5]", "[10, 96]", 1)
+	_, err := sensitivity.Parse([]byte(strings.Replace(text, "[10, 60]", "[10, 93]", 1)))
 	if err == nil || !strings.Contains(err.Error(), "want no less than the 100 with fewer cores") {
 		t.Errorf("%v", err)
 	}

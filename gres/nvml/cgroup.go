@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -14,6 +15,7 @@ import (
 const maxProcesses = 1 << 16
 
 // JobCgroup is the folder of the control group that Slurm keeps a job's processes of this host in, for version 2 and for version 1 of control groups.
+// Slurm 26.05 names it not by the job's number, unless cgroup.conf has CgroupJobIdPaths=yes.
 func (h Host) JobCgroup(job int) (string, error) {
 	name := "job_" + strconv.Itoa(job)
 	for _, pattern := range []string{
@@ -25,7 +27,38 @@ func (h Host) JobCgroup(job int) (string, error) {
 			return found[0], nil
 		}
 	}
+	if found := h.cgroupOfStepd(job); found != "" {
+		return found, nil
+	}
 	return "", fmt.Errorf("job %d has no control group on this host: it does not run here, or Slurm runs without ProctrackType=proctrack/cgroup", job)
+}
+
+// cgroupOfStepd finds a job's control group by the slurmstepd in it, which says in its title whose steps it minds. Only Slurm's own processes
+// are in the group below a step that is asked: a user may call his as he likes.
+func (h Host) cgroupOfStepd(job int) string {
+	for _, scope := range []string{"sys/fs/cgroup/system.slice/*slurmstepd.scope/", "sys/fs/cgroup/*slurmstepd.scope/"} {
+		lists, err := filepath.Glob(h.path(scope + "s*/step_*/slurm/cgroup.procs"))
+		if err != nil {
+			continue
+		}
+		for _, list := range lists {
+			if slices.ContainsFunc(processesIn(list), func(pid int) bool { return h.minds(pid, job) }) {
+				return filepath.Dir(filepath.Dir(filepath.Dir(list)))
+			}
+		}
+	}
+	return ""
+}
+
+// minds says that a process is a slurmstepd of the job: slurmstepd: [17.batch].
+func (h Host) minds(pid, job int) bool {
+	title, err := os.ReadFile(h.path("proc/" + strconv.Itoa(pid) + "/cmdline"))
+	if err != nil {
+		return false
+	}
+	_, of, stepd := strings.Cut(string(title), "slurmstepd: [")
+	rest, same := strings.CutPrefix(of, strconv.Itoa(job))
+	return stepd && same && strings.IndexAny(rest, ".+") == 0
 }
 
 // Processes are the IDs of all processes in a control group and in those below it, as the host numbers them. What ends meanwhile is left out.

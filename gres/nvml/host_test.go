@@ -135,6 +135,42 @@ func TestAnMPSDaemonIsSeenByItsPipe(t *testing.T) {
 	}
 }
 
+// As Slurm 26.05 has it: a unique name, and slurmstepd in a group of its own below each step.
+func TestAJobsProcessesAreFoundWhereSlurmDoesNotNameTheirGroupByTheJob(t *testing.T) {
+	root := t.TempDir()
+	scope := "sys/fs/cgroup/system.slice/slurmstepd.scope/"
+	for folder, step := range map[string]struct {
+		pid, title, user string
+	}{
+		"s6VSM81Z5BT500/step_batch":  {"201", "slurmstepd: [17.batch]\x00\x00", "301\n302"},
+		"s6VSM81Z5BT500/step_0":      {"202", "slurmstepd: [17.0]\x00", "303"},
+		"s6VSM81Z587G00/step_batch":  {"203", "slurmstepd: [171.batch]\x00", "304"},
+		"s6VSM81Z58BP00/step_extern": {"204", "slurmstepd: [18+1.extern]\x00", "305"},
+		"system/step_batch":          {"205", "slurmstepd infinity\x00", "306"},
+	} {
+		write(t, root, scope+folder+"/slurm/cgroup.procs", step.pid)
+		write(t, root, scope+folder+"/user/task_0/cgroup.procs", step.user)
+		write(t, root, "proc/"+step.pid+"/cmdline", step.title)
+	}
+	write(t, root, "proc/304/cmdline", "slurmstepd: [19.batch]\x00") // a user's
+	h := Host{Root: root}
+	for job, want := range map[int]string{17: "201-202,301-303", 171: "203,304", 18: "204,305"} {
+		found, err := h.JobCgroup(job)
+		if err != nil {
+			t.Errorf("job %d: %v", job, err)
+			continue
+		}
+		if pids, err := Processes(found); err != nil || inventory.SetOf(pids...).String() != want {
+			t.Errorf("job %d: %v, %v, want %s", job, pids, err, want)
+		}
+	}
+	for _, job := range []int{1, 7, 19, 205} {
+		if found, err := h.JobCgroup(job); err == nil {
+			t.Errorf("job %d, which is not here, was found in %s", job, found)
+		}
+	}
+}
+
 func TestAJobsProcessesAreFoundInEitherVersionOfControlGroups(t *testing.T) {
 	for name, folder := range map[string]string{
 		"version 2":                "sys/fs/cgroup/system.slice/slurmstepd.scope/job_17",
