@@ -17,7 +17,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test test-unit test-gpu test-live test-live-rounds test-live-trust lint bench bench-live fidelity fuzz clean
+.PHONY: help demo build build-nvml test test-unit test-gpu test-live test-live-rounds test-live-trust test-live-next lint bench bench-live fidelity fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,9 +53,9 @@ lint: ## gofmt, go vet, staticcheck
 	go run $(STATICCHECK) ./...
 	$(WITH_NVML) go run $(STATICCHECK) -tags nvml,gpu ./gres/nvml
 
-test-live: build build-nvml ## the live suites on two clusters, side by side, that are started and removed again
+test-live: build build-nvml ## the live suites on two clusters, side by side, that are started and removed again; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next)
 
 # The live tests that mostly wait, for leases, daemons and Slurm's parts: what becomes of a cluster when something is away.
 TRUST := TestWithoutTheDaemon|TestARelease|TestACutNetwork|TestOfTwoDaemons|TestATicket|TestRoundsGoOn|TestKilled|TestManyShortJobs|TestUnderSystemd|TestTheUnit
@@ -66,6 +66,14 @@ test-live-rounds: # all the others
 
 test-live-trust:
 	@tests/live/with-cluster.sh $(LIVE)-trust $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 35m -run '$(TRUST)' ./tests/live
+
+# What differs between Slurms, on the newest: every promise over both versions of the API, jobs that are taken from and go on, environments, plugins of
+# others. It begins when one of the two above has ended, so most of it costs no time.
+NEXT := TestANewcomerTakesItsTurn|TestAJobThatIsNotManaged|TestAPluginForAnother
+
+test-live-next:
+	@SLURM=26.05 tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \
+		./bridge/conformance ./tests/live
 
 bench: ## in-process benchmarks: Decide, decoding, Diff, simulations
 	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./bridge/plugin ./sim/production ./sim/artifact ./sim/workload ./sim/trace

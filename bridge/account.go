@@ -4,14 +4,9 @@ import "time"
 
 // account gives every managed job its record, the one that is known or a first one, and brings it up to the moment of the observation:
 // service is credited up to now.
-func account(known Records, managed []*tenant, now time.Time) {
+func account(managed []*tenant, now time.Time) {
 	for _, t := range managed {
-		for len(known) > 0 && known[0].Job < t.ID {
-			known = known[1:]
-		}
-		if len(known) > 0 && known[0].Job == t.ID {
-			t.record = known[0]
-		} else {
+		if t.record == nil {
 			t.record = firstRecord(t, now)
 		}
 		t.since = earlier(t.since, now) // no run begins later; Slurm's clock was set back since it did
@@ -44,6 +39,9 @@ func (r *Record) notAfter(now time.Time) {
 	if r.FailedAt.After(limit) {
 		r.FailedAt = now
 	}
+	if r.Refused.At.After(limit) {
+		r.Refused.At = now
+	}
 	if r.Asked.After(limit) {
 		r.Asked = time.Time{}
 	}
@@ -55,7 +53,7 @@ func firstRecord(j *tenant, now time.Time) *Record {
 	r := &Record{
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
-		Audit: Audit{Found: s.Found},
+		Audit: Audit{Found: s.Found}, Explicit: s.Explicit,
 	}
 	if first := fromUnix(s.First); j.Restarts > 0 && !first.IsZero() && first.Before(j.Submitted) {
 		r.First = first // only a requeue moves the time of submission

@@ -61,8 +61,8 @@ func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
 		{"a new job whose user said when", Job{State: Pending, Begin: noon.Add(time.Hour)},
 			Record{First: submitted, Until: noon, NotBefore: noon.Add(time.Hour), Own: granted}},
 		{"a new job whose time has come", Job{State: Pending, Begin: noon.Add(-time.Hour)}, Record{First: submitted, Until: noon, Own: granted}},
-		{"a new job with a lease", Job{State: Pending, Begin: noon.Add(time.Hour), Extra: `{"v":1,"lua":1,"begin":0}`},
-			Record{First: submitted, Until: noon, Own: granted}},
+		{"a new job with a lease", Job{State: Pending, Begin: noon.Add(time.Hour), Extra: `{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`},
+			Record{First: submitted, Until: noon, Own: granted, Explicit: Explicit{Told: true, Memory: true, Steps: true}}},
 		{"one that was here before", Job{State: Pending, Restarts: 1, Begin: noon.Add(time.Minute), Extra: stamped},
 			Record{First: noon.Add(-24 * time.Hour), Until: noon, Attained: 90, Done: 30 * time.Second, NotBefore: noon.Add(5 * time.Hour), Own: own}},
 		{"one that was never requeued and says it came earlier", Job{State: Pending, Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, 1)},
@@ -102,7 +102,8 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 		c.rec.Job = c.job.ID
 		tenants := []*tenant{read(c.job)}
 		tenants[0].gain = 1
-		account(Records{&c.rec}, tenants, noon)
+		tenants[0].record = &c.rec
+		account(tenants, noon)
 		if got := tenants[0].record; !got.Asked.Equal(c.want) {
 			t.Errorf("a job that %s was asked at %s, want %s", c.name, got.Asked, c.want)
 		}
@@ -111,9 +112,13 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 
 func TestEveryJobHasItsOwnRecord(t *testing.T) {
 	known := Records{{Job: 1, Starts: 1}, {Job: 2, Starts: 2}, {Job: 4, Starts: 4}, {Job: 6, Starts: 6}}
-	tenants := []*tenant{read(Job{ID: 2, State: Running}), read(Job{ID: 3}), read(Job{ID: 4}), read(Job{ID: 5, State: Running}), read(Job{ID: 6})}
-	account(known, tenants, noon)
-	for _, tn := range tenants {
+	var jobs []*Job
+	for id := 2; id <= 6; id++ {
+		jobs = append(jobs, &Job{ID: id, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()})
+	}
+	s := viewer().sort(Observed{At: noon, Jobs: jobs}, known)
+	account(s.tenants, noon)
+	for _, tn := range s.tenants {
 		starts := tn.ID
 		if tn.ID%2 == 1 {
 			starts = 0 // it is new

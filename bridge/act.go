@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -22,11 +21,17 @@ func (t *turn) act(ctx context.Context) error {
 		return err
 	}
 	t.phase("ask")
-	if err := a.follow(ctx); err != nil {
+	err := a.follow(ctx)
+	a.mournVictims()
+	if err != nil {
 		return err
 	}
 	t.phase("follow")
-	err := a.tellAll(ctx)
+	if err := a.armAll(ctx); err != nil {
+		return err
+	}
+	t.phase("arm")
+	err = a.tellEach(ctx, a.untold) // what is left of them, until the next round is due
 	t.phase("tell")
 	return err
 }
@@ -34,10 +39,9 @@ func (t *turn) act(ctx context.Context) error {
 // acting is the state of one act.
 type acting struct {
 	*turn
-	steps  []step
+	sight
+	steps  steps
 	untold []*step       // those that can wait to be told that they wait, the most urgent first
-	at     time.Time     // of the last look
-	nodes  []Node        // as last seen, ascending in name
 	until  time.Duration // when the next round is due
 	update longest       // of the updates so far
 	gaze   time.Duration // the longest of the looks so far
@@ -45,8 +49,8 @@ type acting struct {
 
 func newActing(t *turn) *acting {
 	a := &acting{
-		turn: t, at: t.scene.at, nodes: t.scene.nodes, until: t.began + t.Settings.Round,
-		steps: make([]step, len(t.report.Steps)),
+		turn: t, sight: sight{at: t.scene.at, jobs: t.seen, nodes: t.scene.nodes}, until: t.began + t.span(),
+		steps: make(steps, len(t.report.Steps)),
 	}
 	for k := range a.steps {
 		s := &a.steps[k]
@@ -56,20 +60,28 @@ func newActing(t *turn) *acting {
 			s.from = s.tenant.Runs.Nodes
 		}
 	}
-	a.untold = a.filter(func(s *step) bool { return s.Verb == Renew && !a.pressing(s) })
+	a.untold = a.steps.filter(func(s *step) bool { return s.Verb == Renew && !a.pressing(s) })
 	slices.SortStableFunc(a.untold, func(x, y *step) int { return x.tenant.Begin.Compare(y.tenant.Begin) })
 	return a
+}
+
+// span is how long the round may take.
+func (t *turn) span() time.Duration {
+	if t.small {
+		return min(2*smallStart, t.Settings.Round)
+	}
+	return t.Settings.Round
 }
 
 // left is the time until the next round is due.
 func (a *acting) left() time.Duration { return a.until - a.Clock.Elapsed() }
 
 // now is Slurm's time.
-func (a *acting) now() time.Time { return a.watch.now(a.Clock) }
+func (t *turn) now() time.Time { return t.watch.now(t.Clock) }
 
 // putOff notes what was not begun: a later round does it. What was begun and not seen through is said to be so.
 func (a *acting) putOff() {
-	for _, s := range a.filter((*step).open) {
+	for _, s := range a.steps.filter((*step).open) {
 		if s.stage == begun {
 			s.PutOff = true
 		} else {
@@ -78,28 +90,13 @@ func (a *acting) putOff() {
 	}
 }
 
-// seenNow is the job as last seen; the zero job where it is not there any more.
-func (a *acting) seenNow(job int) *Job {
-	j, _ := a.find(job)
-	return j
-}
-
-// find also tells whether the job is there.
-func (a *acting) find(job int) (*Job, bool) {
-	k, found := sort.Find(len(a.seen), func(k int) int { return job - a.seen[k].ID })
-	if !found {
-		return &Job{}, false
-	}
-	return a.seen[k], true
-}
-
 // follow looks again and again until every step has come to its end.
 func (a *acting) follow(ctx context.Context) error {
 	for {
 		if err := a.advance(ctx); err != nil {
 			return err
 		}
-		if !a.anyOpen() {
+		if !a.steps.anyOpen() {
 			return nil
 		}
 		if a.left() <= 0 {
@@ -129,15 +126,6 @@ func (a *acting) pause(ctx context.Context) error {
 	return nil
 }
 
-func (a *acting) anyOpen() bool {
-	for k := range a.steps {
-		if s := &a.steps[k]; s.open() && s.Verb != Renew {
-			return true
-		}
-	}
-	return false
-}
-
 // look observes the jobs and nodes anew.
 func (a *acting) look(ctx context.Context) error {
 	began := a.Clock.Elapsed()
@@ -145,8 +133,8 @@ func (a *acting) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.gaze = max(a.gaze, a.Clock.Elapsed()-began)
-	a.at, a.seen, a.nodes = seen.At, seen.Jobs, seen.Nodes
+	a.looked, a.gaze = began, max(a.gaze, a.Clock.Elapsed()-began)
+	a.at, a.jobs, a.nodes = seen.At, seen.Jobs, seen.Nodes
 	return nil
 }
 
@@ -177,8 +165,8 @@ func (a *acting) advance(ctx context.Context) error {
 // giveUp ends the round because the next one is due. Victims that are still saving go on doing so; the next round knows that
 // they were asked.
 func (a *acting) giveUp(ctx context.Context) error {
-	err := a.takeBack(ctx, a.filter(func(s *step) bool { return s.stage == sent }))
-	for _, s := range a.filter(func(s *step) bool { return s.open() && s.Verb != Renew }) {
+	err := a.takeBack(ctx, a.steps.filter(func(s *step) bool { return s.stage == sent }))
+	for _, s := range a.steps.filter(func(s *step) bool { return s.open() && s.Verb != Renew && s.Verb != Arm }) {
 		a.fail(s, "not done before the next round was due")
 	}
 	return err

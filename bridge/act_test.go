@@ -284,7 +284,7 @@ func TestTheHookIsToldWhoLeftWhereAlsoOfAJobThatIsOver(t *testing.T) {
 		return nil
 	}))
 	w.round()
-	if want := []string{"before 1 RUNNING", "after 1  on n1"}; !slices.Equal(h.said, want) {
+	if want := []string{"before 1 RUNNING", "after 1 FINISHED on n1"}; !slices.Equal(h.said, want) {
 		t.Errorf("said %q, want %q", h.said, want)
 	}
 	w.mustRun(second, "n1", 1)
@@ -402,6 +402,9 @@ func TestAJobWhoseStartsFailIsTriedLessAndLessOften(t *testing.T) {
 	}
 }
 
+// tooLate is what is said of a start on a node that was drained in the same moment.
+const tooLate = "did not start within 20s (ReqNodeNotAvail: the node is down, drained or reserved for others)"
+
 func TestAFailedStartIsTakenBackLongBeforeTheRoundIsOver(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	first, second := challenge(w, model("gnmt"))
@@ -411,13 +414,13 @@ func TestAFailedStartIsTakenBackLongBeforeTheRoundIsOver(t *testing.T) {
 	}))
 	began := w.clock.Now()
 	report := w.round()
-	if s := step(t, report, second, bridge.Start); s.Error != "did not start within 20s" || s.Took != 23*time.Second {
+	if s := step(t, report, second, bridge.Start); s.Error != tooLate || s.Took != 23*time.Second {
 		t.Errorf("start on a drained node, after a victim that had left after 3 s: %+v", s)
 	}
 	if took := w.clock.Now().Sub(began); took > 30*time.Second {
 		t.Errorf("known after %s", took)
 	}
-	if extra := w.job(second).Extra; !strings.Contains(extra, "did not start, is tried again") {
+	if extra := w.job(second).Extra; !strings.Contains(extra, tooLate+"; it is tried again") {
 		t.Errorf("its user is told %s", extra)
 	}
 	w.mustBeAsSubmitted()
@@ -475,7 +478,7 @@ func TestAStartThatComesAboutWhileItIsTakenBackStands(t *testing.T) {
 		}
 		return nil
 	})
-	if s := step(t, w.rounds(1), id, bridge.Start); s.Error != "did not start within 20s" {
+	if s := step(t, w.rounds(1), id, bridge.Start); s.Error != tooLate {
 		t.Errorf("start: %+v", s)
 	}
 	w.mustRun(id, "n1", 9)

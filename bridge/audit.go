@@ -123,12 +123,12 @@ func (t *tenant) distrust(found *Contradiction) {
 }
 
 // found is what an audit found about the job, in this daemon's life or, as its stamp says, in that of one whose ledger was lost.
-func (r *Runner) found(t *tenant, known Records) *Contradiction {
+func (r *Runner) found(t *tenant) *Contradiction {
 	if r.Settings.Audit <= 0 {
 		return nil
 	}
-	if rec := known.Of(t.ID); rec != nil {
-		return rec.Audit.Found
+	if t.record != nil {
+		return t.record.Audit.Found
 	}
 	return t.stamped().Found
 }

@@ -18,7 +18,7 @@ func BenchmarkDiff(b *testing.B) {
 			r := benchRunner()
 			seen := benchObserved(servers)
 			s := r.sort(seen, nil)
-			account(nil, s.tenants, seen.At)
+			account(s.tenants, seen.At)
 			var records Records
 			for _, tn := range s.tenants {
 				records = append(records, tn.record)
@@ -28,7 +28,7 @@ func BenchmarkDiff(b *testing.B) {
 			b.ResetTimer()
 			for b.Loop() {
 				s := r.sort(seen, records)
-				account(records, s.tenants, seen.At)
+				account(s.tenants, seen.At)
 				r.snapshot(&s)
 				r.diff(&s, plan)
 			}

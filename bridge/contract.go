@@ -20,6 +20,8 @@ type Word struct {
 	Signal  string        // that asks it to save and leave: USR1, …
 	Grace   time.Duration // from the signal until it is stopped by force
 	Length  time.Duration // expected length at the proportional share; 0: not said
+	Cores   Claim         // on the cores that its user asked for
+	Memory  Claim         // on the memory that its user asked for
 }
 
 // What a comment may hold, and the defaults of the checkpoint word.
@@ -105,8 +107,14 @@ func (w *Word) set(name, value string, given bool) (err error) {
 		return nil // ParseProgress reads it
 	case "synergy-env":
 		return checkEnv(value)
+	case "synergy-cores":
+		w.Cores, err = parseClaim(name, value)
+		return err
+	case "synergy-memory":
+		w.Memory, err = parseClaim(name, value)
+		return err
 	}
-	return fmt.Errorf("%.40q: no such word: want synergy-profile, synergy-checkpoint, synergy-length, synergy-progress or synergy-env", name)
+	return fmt.Errorf("%.40q: no such word: want synergy-profile, -checkpoint, -length, -progress, -env, -cores or -memory", name)
 }
 
 // checkEnv reads the word by which a job keeps its environment to itself. It is for its nodes (docs/node-setup.md); no round goes by it.
@@ -115,6 +123,16 @@ func checkEnv(value string) error {
 		return fmt.Errorf("synergy-env=%.40q: want off, or no such word", value)
 	}
 	return nil
+}
+
+func parseClaim(name, value string) (Claim, error) {
+	switch value {
+	case "keep":
+		return Keeps, nil
+	case "give":
+		return Gives, nil
+	}
+	return Unsaid, fmt.Errorf("%s=%.40q: want keep, not to run with less than was asked for, or give, to leave that to the profile", name, value)
 }
 
 func (w *Word) setProfile(value string) error {

@@ -21,6 +21,8 @@ func TestACommentSaysWhatTheContractSays(t *testing.T) {
 		"synergy-profile=res18.json synergy-length=90s":                      {Profile: "res18.json", Length: 90 * time.Second},
 		"synergy-profile=res18.json synergy-length=2.5h":                     {Profile: "res18.json", Length: 150 * time.Minute},
 		"synergy-profile=res18.json synergy-env=off":                         plain,
+		"synergy-profile=res18.json synergy-cores=keep":                      {Profile: "res18.json", Cores: Keeps},
+		"synergy-memory=give,synergy-profile=res18.json synergy-cores=give":  {Profile: "res18.json", Cores: Gives, Memory: Gives},
 		"synergy-profile=a-b_c.1.json synergy-length=3d":                     {Profile: "a-b_c.1.json", Length: 72 * time.Hour},
 		"synergy-profile=" + strings.Repeat("x", maxWord-21) + ".json":       {Profile: strings.Repeat("x", maxWord-21) + ".json"},
 		"nothing of ours synergyprofile=x, not-synergy-profile=res18.json x": {},
@@ -45,6 +47,10 @@ func TestABadWordIsRefusedByNameWithARemedy(t *testing.T) {
 		"synergy-profile=a.json synergy-speed=9":                    "no such word",
 		"synergy-profile=a.json synergy-env":                        "want off",
 		"synergy-profile=a.json synergy-env=on":                     "want off",
+		"synergy-profile=a.json synergy-cores":                      "want keep",
+		"synergy-profile=a.json synergy-cores=Keep":                 "want keep",
+		"synergy-profile=a.json synergy-memory=no":                  "want keep",
+		"synergy-memory=keep synergy-memory=keep":                   "twice",
 		"synergy-checkpoint=":                                       "one of USR1",
 		"synergy-checkpoint=KILL":                                   "one of USR1",
 		"synergy-checkpoint=usr1":                                   "one of USR1",
@@ -121,6 +127,14 @@ func TestOnlyTheProfileWordOptsIn(t *testing.T) {
 	} {
 		if got := Managed(comment); got != want {
 			t.Errorf("%q: managed %v, want %v", comment, got, want)
+		}
+	}
+}
+
+func TestAUsersWordGoesBeforeTheSites(t *testing.T) {
+	for _, site := range []bool{false, true} {
+		if Unsaid.Or(site) != site || !Keeps.Or(site) || Gives.Or(site) {
+			t.Errorf("where the site says %t: %t, %t, %t", site, Unsaid.Or(site), Keeps.Or(site), Gives.Or(site))
 		}
 	}
 }

@@ -146,7 +146,7 @@ func TestTheStageOfTheCrashTestsHasAllThatARoundCanDo(t *testing.T) {
 	}
 	for _, want := range []string{
 		"renew after a stop false, ", "preempt after a stop true, ", "start after a stop true, ", "start after a stop false, ",
-		"start after a stop false, did not start within 20s",
+		"start after a stop false, " + tooLate,
 	} {
 		if !seen[want] {
 			t.Errorf("no %q in the round that is killed: %v", want, seen)

@@ -14,9 +14,14 @@ import (
 // diff turns a plan into the steps that lead from what is to what was decided, in the order in which a round takes them. A job
 // that is as it should be has no step.
 func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
-	var release, restore, preempt, start []Step
-	for _, t := range s.lost {
-		release = append(release, Step{Job: t.ID, Verb: Release, Why: "no longer carries our word"})
+	var release, restore, preempt, start, arm []Step
+	for _, t := range s.debtors {
+		if t.standing(s.at) != returning {
+			continue
+		}
+		if step := t.handBack(s.at, handedBack); step != nil {
+			release = append(release, *step)
+		}
 	}
 	for i, t := range s.tenants {
 		d := &plan.Decisions[i] // in one order, as the plan was checked to be
@@ -28,25 +33,39 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 				start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: d.Why})
 			}
 		case d.Grant != nil:
-			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: granted(d)})
+			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: t.granted(d)})
+		case s.isNext(t):
+			if next := s.ahead[t.ID]; !t.armedAs(next, s.at) {
+				arm = append(arm, Step{Job: t.ID, Verb: Arm, Grant: &policy.Placement{PerNode: next.PerNode}, Why: d.Why})
+			}
 		default:
 			if verb := r.keepWaiting(t, s.at); verb != "" {
 				restore = append(restore, Step{Job: t.ID, Verb: verb, Why: d.Why})
 			}
 		}
 	}
-	return slices.Concat(release, restore, preempt, start)
+	return slices.Concat(release, restore, preempt, start, arm)
+}
+
+func (s *scene) isNext(t *tenant) bool {
+	_, next := s.ahead[t.ID]
+	return next
 }
 
 func unchanged(t *tenant, d *policy.Decision) bool {
 	return d.Grant != nil && (d.Grant == t.holds || d.Grant.Equal(*t.holds))
 }
 
-func granted(d *policy.Decision) string {
+// granted says why a job starts, and at which speed. Who could not be asked to give back is told that this is what he is given for it.
+func (t *tenant) granted(d *policy.Decision) string {
 	if d.Gain == 0 {
 		return "its turn"
 	}
-	return fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
+	why := fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
+	if t.profile != nil && !t.saves() {
+		why += "; without synergy-checkpoint it is lent no more than others can do without"
+	}
+	return why
 }
 
 // keepWaiting renews a lease that is half over, or not one that we would give, tells a job that is new why it waits, and gives one that carries anything but its
@@ -100,13 +119,24 @@ func starting(rec *Record, g policy.Placement, round int, why, note string, now 
 
 // sized is the user's own request with what a round grants: cores in equal parts for the tasks, memory on each node, the nodes.
 func sized(own *Request, g policy.Placement) Request {
+	q := resized(own, len(g.Nodes), g.PerNode)
+	q.Pin = g.Nodes
+	return q
+}
+
+// resized is the same without the choice of nodes.
+// What follows the GPUs is Slurm's to reckon: such a request stays as it is.
+func resized(own *Request, nodes int, perNode gres.Vector) Request {
 	q := *own
-	tasks := tasksPerNode(own)
-	q.CPUsPerTask = g.PerNode.CPUs / tasks
-	q.CPUs = g.PerNode.CPUs * len(g.Nodes)
-	q.CPUsPerNode = q.CPUsPerTask
-	q.Memory, q.MemoryPerCPU = g.PerNode.Memory, 0
-	q.Nodes, q.Pin = len(g.Nodes), g.Nodes
+	q.Nodes = nodes
+	if own.CPUsPerGPU == 0 {
+		q.CPUsPerTask = perNode.CPUs / tasksPerNode(own)
+		q.CPUs = perNode.CPUs * nodes
+		q.CPUsPerNode = q.CPUsPerTask
+	}
+	if own.MemoryPerGPU == 0 {
+		q.Memory, q.MemoryPerCPU = perNode.Memory, 0
+	}
 	return q
 }
 

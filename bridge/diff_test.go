@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,7 +151,7 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 		return read(Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}})
 	}
 	waiting := func(id int) *tenant { return read(Job{ID: id, State: Pending}) }
-	s := scene{at: noon, tenants: []*tenant{waiting(1), running(2), running(3), waiting(4), waiting(6)}, lost: []*tenant{{Job: &Job{ID: 5}}}}
+	s := scene{at: noon, tenants: []*tenant{waiting(1), running(2), running(3), waiting(4), waiting(6)}, debtors: []*tenant{waiting(5), running(7)}}
 	plan := policy.Plan{Decisions: []policy.Decision{
 		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"}, {Job: 4, Why: "no GPU is free"},
 		{Job: 6, Grant: grant},
@@ -160,7 +161,7 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %d: %s", s.Verb, s.Job, s.Why))
 	}
 	want := []string{
-		"release 5: no longer carries our word", "renew 4: no GPU is free", "preempt 2: grows", "preempt 3: gives way",
+		"release 5: handed back to Slurm", "renew 4: no GPU is free", "preempt 2: grows", "preempt 3: gives way",
 		"start 1: its turn, at 1.20× the proportional speed", "start 2: grows", "start 6: its turn",
 	}
 	if !slices.Equal(got, want) {
@@ -188,6 +189,26 @@ func TestRequestsAreTheSameExactlyWhenNothingWouldBeWritten(t *testing.T) {
 			if same := len(requestChanges(nil, &a, &b)) == 0; sameRequest(&a, &b) != same {
 				t.Errorf("%s and %s: the same %t, and %d fields would be written", name, other, !same, len(requestChanges(nil, &a, &b)))
 			}
+		}
+	}
+}
+
+func TestAJobWithoutACheckpointIsToldWhatThatCostsIt(t *testing.T) {
+	d := &policy.Decision{Job: 7, Gain: 1}
+	for _, c := range []struct {
+		saves, profile, lost bool
+		told                 bool
+	}{{profile: true, told: true}, {profile: true, saves: true}, {profile: true, saves: true, lost: true, told: true}, {}} {
+		tn := read(Job{ID: 7, State: Pending})
+		tn.said.word.Saves = c.saves
+		if c.profile {
+			tn.profile = steep(t)
+		}
+		if c.lost {
+			tn.record.Lost = NoTrap
+		}
+		if why := tn.granted(d); strings.Contains(why, "without synergy-checkpoint") != c.told {
+			t.Errorf("%+v: %q", c, why)
 		}
 	}
 }

@@ -28,13 +28,39 @@ type Slurm interface {
 	Requeue(ctx context.Context, job int) error
 }
 
+// Watcher says at the cost of one small request whether a look is worth its while. A workload manager need not have one.
+type Watcher interface {
+	// Quiet says that nothing is known to have happened to any job since the last observation. What happens to nodes it need not notice.
+	Quiet(ctx context.Context) (bool, error)
+}
+
 // Observed is the state of the cluster at one moment.
 type Observed struct {
 	At    time.Time // by Slurm's clock, as all times of jobs are
 	Nodes []Node    // ascending in name; none changes once it has been handed out
 	// Jobs are the pending, running and completing ones of every partition, ascending in ID. None changes once it has been handed out:
 	// the same pointer as in an earlier look says that nothing about the job is different.
+	//
+	// Those that carry our word (Managed) are told for some time after their end too, as Finished and with their End, so that who asked
+	// one to leave learns how it left.
 	Jobs []*Job
+	// Reservations are those that are active or to come, ascending in name.
+	Reservations []Reservation
+}
+
+// Reservation keeps nodes for some time from jobs that were not submitted to it.
+type Reservation struct {
+	Name  string
+	From  time.Time
+	To    time.Time // zero: for good
+	Nodes []string  // ascending
+}
+
+// End is how a job ended, or its last run.
+type End struct {
+	State  string // in Slurm's word: COMPLETED, FAILED, CANCELLED, TIMEOUT, …
+	Code   int    // exit code of the batch script
+	Signal int    // that killed it; 0: none
 }
 
 // Node is a node as Slurm knows it.
@@ -79,8 +105,15 @@ type Job struct {
 	Begin     time.Time // not before this time, while pending; zero: at once
 	Started   time.Time // of the current run, while running
 	TimeLimit time.Duration
+	Deadline  time.Time // by which it must have ended; zero: none
 	Restarts  int
 	Requeue   bool // Slurm would put it back after a requeue exit
+
+	Priority    int64  // Slurm's own, the larger first
+	QOS         string // empty where the site has no accounting
+	Account     string
+	Reservation string // it was submitted to; empty: none
+	End         End    // of a Finished job
 
 	Request  Request   // what it asks for
 	Runs     Allocated // what it holds, while running
@@ -98,8 +131,11 @@ type Request struct {
 	CPUsPerNode  int         `json:"cpus_per_node"`         // minimum on each node
 	Memory       gres.Memory `json:"memory,omitempty"`      // on each node, MiB; 0 with MemoryPerCPU or for the partition's default
 	MemoryPerCPU gres.Memory `json:"mem_per_cpu,omitempty"` // MiB
-	GRES         string      `json:"gres,omitempty"`        // on each node, as Slurm prints it: gres/gpu:2
-	GPUs         int         `json:"gpus"`                  // all nodes together
+	// CPUsPerGPU and MemoryPerGPU (MiB) are amounts that follow the GPUs wherever these go: a round gives exactly that.
+	CPUsPerGPU   int         `json:"cpus_per_gpu,omitempty"`
+	MemoryPerGPU gres.Memory `json:"mem_per_gpu,omitempty"`
+	GRES         string      `json:"gres,omitempty"` // on each node, as Slurm prints it: gres/gpu:2
+	GPUs         int         `json:"gpus"`           // all nodes together
 	GPUType      string      `json:"gpu_type,omitempty"`
 	Pin          []string    `json:"pin,omitempty"` // required nodes, ascending; empty: any
 }

@@ -144,13 +144,13 @@ func (t *tenant) told() bool {
 
 // equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or the profile costs
 // it no more than that: it then gets the proportional share, and its user is told why. So does one whose profile its own speed contradicts.
-func (r *Runner) equip(t *tenant, known Records) {
+func (r *Runner) equip(t *tenant) {
 	profile, err := r.profile(t.said)
 	t.note = ""
 	if err != nil {
 		t.note = fmt.Sprintf("gets the proportional share: %v", err)
 	}
-	if found := r.found(t, known); found != nil && profile != nil {
+	if found := r.found(t); found != nil && profile != nil {
 		profile, t.note = nil, found.String()
 	}
 	if t.hall == r.reader.hall && t.profile == profile {

@@ -163,7 +163,7 @@ func (s *site) find(name string) (*sensitivity.Profile, error) {
 type told struct {
 	snapshot policy.Cluster
 	outside  []Outside
-	lost     []int
+	debtors  []int
 	notes    []string
 	gains    []float64
 	steps    []Step
@@ -174,10 +174,10 @@ func (s *site) look(r *Runner) (t told) {
 	r.Settings = s.settings
 	records := Records{{Job: 2}, {Job: 3, Gain: 1}}
 	sc := r.sort(Observed{At: noon, Nodes: s.nodes, Jobs: s.jobs}, records)
-	account(records, sc.tenants, sc.at)
+	account(sc.tenants, sc.at)
 	t.snapshot, t.outside = r.snapshot(&sc), sc.outside
-	for _, tn := range sc.lost {
-		t.lost = append(t.lost, tn.ID)
+	for _, tn := range sc.debtors {
+		t.debtors = append(t.debtors, tn.ID)
 	}
 	plan := policy.Plan{}
 	for _, tn := range sc.tenants {

@@ -30,6 +30,7 @@ func (r *Runner) Release(ctx context.Context) (Report, error) {
 	if l.known, l.intent, err = r.Ledger.Load(); err != nil {
 		return l.report, fmt.Errorf("read the ledger: %w", err)
 	}
+	l.known = debts(l.known, l.intent)
 	return l.report, l.run(ctx)
 }
 
@@ -75,7 +76,9 @@ func (l *leaving) pass(ctx context.Context) (coming bool, err error) {
 // sort sorts the waiting jobs by whose business they are. Tenants are those that are to be handed back.
 func (l *leaving) sort(seen Observed) scene {
 	s := scene{at: seen.At}
+	debts := cursor{l.known}
 	for _, t := range l.read(seen.Jobs) {
+		t.record = debts.of(t.ID)
 		switch {
 		case t.State != Pending || !l.had(t):
 		case leftAlone(t.Job) != "" && (t.Held || t.Shape != "" || t.said.managed):
@@ -84,13 +87,13 @@ func (l *leaving) sort(seen Observed) scene {
 			s.tenants = append(s.tenants, t)
 		}
 	}
-	account(l.known, s.tenants, seen.At)
+	account(s.tenants, seen.At)
 	return s
 }
 
 // had says that a job is ours, or was: one that has lost our word is known by its record.
 func (l *leaving) had(t *tenant) bool {
-	recorded := l.known.Of(t.ID) != nil
+	recorded := t.record != nil
 	if len(l.Settings.Partitions) > 0 {
 		return recorded || t.said.managed && l.manages(t.Partition)
 	}
@@ -101,23 +104,14 @@ func (l *leaving) had(t *tenant) bool {
 func (l *leaving) steps(s *scene) []Step {
 	var steps []Step
 	for _, t := range s.tenants {
-		switch {
-		case l.tried[t.ID]:
-		case !settled(t.Job, s.at):
-			// Slurm would put its own penalty in place of a begin time that is over, or kill a job that starts this early.
-			if !sameRequest(&t.Request, &t.record.Own) || !t.Begin.After(s.at) {
-				steps = append(steps, Step{Job: t.ID, Verb: Restore, Why: "its last run is still being cleaned up"})
-			}
-		case !t.free(s.at):
-			steps = append(steps, Step{Job: t.ID, Verb: Release, Why: handedBack})
+		if l.tried[t.ID] {
+			continue
+		}
+		if step := t.handBack(s.at, handedBack); step != nil {
+			steps = append(steps, *step)
 		}
 	}
 	return steps
-}
-
-// free says that a job is Slurm's to start as its user asked for it, and that it says so.
-func (t *tenant) free(now time.Time) bool {
-	return sameRequest(&t.Request, &t.record.Own) && !t.Begin.After(later(t.record.NotBefore, now)) && t.stamped().Why == handedBack
 }
 
 // onTheirWay lists the jobs that can be handed back soon: their last run is still being cleaned up, or they were asked to save and
@@ -161,8 +155,8 @@ func (l *leaving) note(steps []Step) {
 // not tried.
 func (a *acting) handBack(ctx context.Context) error {
 	a.until = math.MaxInt64
-	err := a.each(ctx, a.filter((*step).open), done, func(s *step) error { return a.handBackOne(ctx, s) })
-	for _, s := range a.filter((*step).open) {
+	err := a.each(ctx, a.steps.filter((*step).open), done, func(s *step) error { return a.handBackOne(ctx, s) })
+	for _, s := range a.steps.filter((*step).open) {
 		a.fail(s, err.Error()) // nothing else leaves one open
 	}
 	return err

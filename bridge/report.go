@@ -14,17 +14,22 @@ type Report struct {
 	Phases   []Phase        `json:"phases"` // in the order of the round
 	Snapshot policy.Cluster `json:"snapshot"`
 	Plan     policy.Plan    `json:"plan"`
-	Steps    []Step         `json:"steps"`   // in the order in which they were begun
-	Outside  []Outside      `json:"outside"` // jobs with our word that the round leaves to Slurm, and why; ascending in ID
-	Notes    []Note         `json:"notes"`   // what a user should know of a job that is managed: an unknown profile, …
-	Shadow   bool           `json:"shadow"`  // nothing was written
+	Steps    []Step         `json:"steps"`           // in the order in which they were begun
+	Outside  []Outside      `json:"outside"`         // jobs with our word that the round leaves to Slurm, and why; ascending in ID
+	Notes    []Note         `json:"notes"`           // what a user should know of a job that is managed: an unknown profile, …
+	Shadow   bool           `json:"shadow"`          // nothing was written
+	Small    bool           `json:"small,omitempty"` // a small round, after the round of that number
 	// ClockAhead is by how much Slurm's clock is ahead of ours, ClockStep by how much it was set since the last round.
 	ClockAhead time.Duration `json:"clock_ahead_ns,omitempty"`
 	ClockStep  time.Duration `json:"clock_step_ns,omitempty"`
 	// Contradicting are the jobs that go without their profile because they were seen to run far below what it claims; ascending in ID.
 	Contradicting []Contradicting `json:"contradicting,omitempty"`
+	// Lost are the jobs that did not come back after they were asked to save and leave.
+	Lost []Loss `json:"lost,omitempty"`
 	// Fallback says why the built-in planner decided this round in place of Settings.Planner; empty when it did not have to.
 	Fallback string `json:"fallback,omitempty"`
+	// LimitsGap says why the site's limits are not known as they are now, and what is done meanwhile; empty when they are.
+	LimitsGap string `json:"limits_gap,omitempty"`
 	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it: this
 	// round starts from what is.
 	Interrupted *Intent `json:"interrupted,omitempty"`
@@ -32,7 +37,7 @@ type Report struct {
 
 // Phase is how long one part of the round took.
 type Phase struct {
-	Name string        `json:"name"` // observe, decide, check, diff, intend, lease, ask, follow, tell, settle
+	Name string        `json:"name"` // observe, decide, check, diff, intend, lease, ask, follow, arm, tell, settle
 	Took time.Duration `json:"took_ns"`
 }
 
@@ -64,13 +69,14 @@ const (
 	Renew   Verb = "renew"   // the lease of a waiting job is prolonged
 	Start   Verb = "start"   // sized, pinned, begun and seen to run
 	Release Verb = "release" // handed back to Slurm for good
+	Arm     Verb = "arm"     // sized and eligible on any node: Slurm starts it as soon as that is free
 )
 
 // Step is one outcome that a round wants for one job, and what became of it.
 type Step struct {
 	Job     int               `json:"job"`
 	Verb    Verb              `json:"verb"`
-	Grant   *policy.Placement `json:"grant,omitempty"` // of a start
+	Grant   *policy.Placement `json:"grant,omitempty"` // of a start; of an armed job its size alone
 	Why     string            `json:"why"`
 	Changes []Change          `json:"changes,omitempty"` // what was written, field by field
 	Took    time.Duration     `json:"took_ns,omitempty"`
@@ -97,9 +103,12 @@ type Record struct {
 	// Failed counts starts in a row that did not come about, FailedAt is when the last one was given up.
 	Failed    int       `json:"failed,omitempty"`
 	FailedAt  time.Time `json:"failed_at,omitzero"`
+	Refused   Refusal   `json:"refused,omitzero"`    // by Slurm, when it was to start last
 	Asked     time.Time `json:"asked,omitzero"`      // when the job was asked to save and leave; zero: not, or it has left
+	Lost      Cause     `json:"lost,omitempty"`      // it was asked, and Slurm told that it ended for good: it is not asked again
 	NotBefore time.Time `json:"not_before,omitzero"` // the user's own begin time
 	Own       Request   `json:"own"`                 // the user's own request, as first seen
+	Explicit  Explicit  `json:"explicit,omitzero"`   // what of it he asked for in so many words
 	// Runs counts those that the job has had, as far as they were explained or counted in Returned; 0: not known. Returned counts how
 	// often in a row it came back to the queue unasked, ReturnedAt is when that was last seen.
 	Runs       int       `json:"runs,omitempty"`
@@ -125,6 +134,8 @@ type Intent struct {
 	Round int       `json:"round"`
 	At    time.Time `json:"at"` // by Slurm's clock
 	Steps []Step    `json:"steps"`
+	// Debts are the records of the jobs that the round is the first to change: should it die, they stand among the others.
+	Debts Records `json:"debts,omitempty"`
 }
 
 // Ledger remembers what Slurm does not, over a crash at any point. The package ledger keeps it in a file; Memory forgets it with

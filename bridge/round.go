@@ -1,11 +1,9 @@
 package bridge
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -46,6 +44,9 @@ type Settings struct {
 	Round      time.Duration // from the start of one round to the next
 	Lease      time.Duration // how long a waiting job is kept from starting by itself; at least two rounds
 
+	// Ahead is how many jobs are armed at a time: eligible for Slurm's own scheduler, with the size that they are to have; 0: none.
+	Ahead int
+
 	// PreemptWithoutCheckpoint allows jobs to be stopped that declared no checkpoint. They lose what they have done.
 	PreemptWithoutCheckpoint bool
 	RestartCost              time.Duration // of a job without profile
@@ -54,6 +55,8 @@ type Settings struct {
 	Parallel                 int           // calls in flight at once
 	Hook                     Hook          // nil: none
 	Shadow                   bool          // plan and report, and write nothing to Slurm
+
+	Keep Keep // of what users ask for in so many words
 
 	// Audit is the least time between two reports of a job's progress that are compared with its profile; 0: none are.
 	Audit time.Duration
@@ -64,16 +67,21 @@ type Settings struct {
 type Runner struct {
 	Slurm    Slurm
 	Ledger   Ledger
+	Watcher  Watcher // nil: each small round looks by itself
 	Clock    Clock
 	Profiles func(name string) (*sensitivity.Profile, error) // by the name in the comment
 	Settings Settings
+	Almanac  *Almanac // of the site's limits; nil: there are none
 	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
 	Last int
 
 	watch   watch
 	reader  reader
+	last    uint64         // the moment of the last small round
+	looked  time.Duration  // when it looked
 	spare   policy.Cluster // memory that nobody else has
 	planner policy.Planner
+	line    policy.Planner // says who is next
 }
 
 // Round runs one round from observation to settlement. On an error the round ended there; the report says what was done until
@@ -91,36 +99,56 @@ func (r *Runner) Reuse(report Report) { r.spare = report.Snapshot }
 // turn is one round under way.
 type turn struct {
 	*Runner
-	began  time.Duration // on our own watch
-	mark   time.Duration // when the phase under way began
-	seen   []*Job        // as last observed, ascending in ID
-	scene  scene
-	kept   Records // of jobs that are left to Slurm for now, as they were
-	report Report
+	began    time.Duration // on our own watch
+	mark     time.Duration // when the phase under way began
+	seen     []*Job        // as last observed, ascending in ID
+	scene    scene
+	refusals refusals // of jobs that wait
+	small    bool     // nobody is stopped, and nobody waited for long
+	report   Report
+}
+
+// begin begins the report.
+func (t *turn) begin() {
+	t.mark, t.report.Began, t.report.Shadow, t.report.Small = t.began, t.Clock.Now(), t.Settings.Shadow, t.small
+	t.report.Phases = make([]Phase, 0, phases)
 }
 
 func (t *turn) run(ctx context.Context) error {
-	t.mark, t.report.Began, t.report.Shadow = t.began, t.Clock.Now(), t.Settings.Shadow
-	t.report.Phases = make([]Phase, 0, phases)
-	old, intent, err := t.Ledger.Load()
+	t.begin()
+	settled, intent, err := t.Ledger.Load()
 	if err != nil {
 		return fmt.Errorf("read the ledger: %w", err)
 	}
 	t.number(intent)
-	if err := t.observe(ctx, old); err != nil {
+	if err := t.observe(ctx, debts(settled, intent)); err != nil {
 		return err
 	}
 	if err := t.decide(ctx); err != nil {
 		return err
 	}
+	return t.carryOut(ctx, settled)
+}
+
+// carryOut writes the steps down, takes them and settles.
+func (t *turn) carryOut(ctx context.Context, settled Records) error {
 	if t.Settings.Shadow {
 		return t.settle(nil)
 	}
-	if err := t.Ledger.Intend(Intent{t.report.Round, t.watch.now(t.Clock), t.report.Steps}); err != nil {
-		return fmt.Errorf("write the intent down: %w", err)
+	if err := t.intend(settled); err != nil {
+		return err
 	}
 	t.phase("intend")
 	return t.settle(t.act(ctx))
+}
+
+// intend writes down what the round is about to do, and the debts that it makes.
+func (t *turn) intend(settled Records) error {
+	intent := Intent{Round: t.report.Round, At: t.watch.now(t.Clock), Steps: t.report.Steps, Debts: t.incurred(settled)}
+	if err := t.Ledger.Intend(intent); err != nil {
+		return fmt.Errorf("write the intent down: %w", err)
+	}
+	return nil
 }
 
 // number counts rounds up. One that died after it had written its intent down has had its number.
@@ -139,23 +167,22 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 		return err
 	}
 	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
-	account(old, t.scene.tenants, seen.At)
+	account(t.scene.tenants, seen.At)
 	if !known {
 		t.believeNoGrace(seen.At)
 	}
 	t.audit(&t.scene)
+	t.mourn(t.scene.debtors)
 	t.report.Outside = t.scene.outside
-	for _, o := range t.scene.outside {
-		if r := old.Of(o.Job); r != nil {
-			t.kept = append(t.kept, r) // the job may be ours again when nobody holds it any more
-		}
-	}
 	for _, tn := range t.scene.tenants {
 		if tn.note != "" {
 			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.note})
 		}
 		if tn.doubt != "" {
 			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.doubt})
+		}
+		if tn.record.Lost != "" {
+			t.report.Notes = append(t.report.Notes, Note{tn.ID, notAskedAgain})
 		}
 		if tn.record.Returned > patient {
 			t.report.Notes = append(t.report.Notes, Note{tn.ID, comesBack})
@@ -164,9 +191,14 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
 		}
 	}
+	t.consultAlmanac(ctx)
+	t.refusals = t.refusalsOf(&t.scene)
 	t.phase("observe")
 	return nil
 }
+
+// notAskedAgain is what the user of a job should know that ended when it was asked to save, and was requeued by hand.
+const notAskedAgain = "ended for good when it was last asked to save, and is not asked again: it runs until it ends, whatever its word says"
 
 // comesBack is what the user of a job that cannot stay should know.
 const comesBack = "comes back to the queue again and again without being asked to leave, and is started less and less often: " +
@@ -174,14 +206,48 @@ const comesBack = "comes back to the queue again and again without being asked t
 
 func (t *turn) decide(ctx context.Context) error {
 	t.report.Snapshot = t.snapshot(&t.scene)
-	if t.consult(ctx) {
-		t.phase("decide")
-	} else if err := t.plan(); err != nil {
+	t.limit(&t.report.Snapshot)
+	if t.small {
+		freeze(&t.report.Snapshot)
+	}
+	if err := t.careful(ctx); err != nil {
 		return err
 	}
-	t.report.Steps = t.diff(&t.scene, t.report.Plan)
+	t.scene.ahead = t.aheadOf(t.report.Plan)
+	if t.report.Steps = t.diff(&t.scene, t.report.Plan); t.small {
+		t.report.Steps = smallSteps(&t.scene, t.report.Steps)
+	}
+	t.scene.pardon(t.report.Steps)
 	t.phase("diff")
 	return nil
+}
+
+// careful makes a plan that stops nobody for a start that Slurm may refuse, and nobody whose place others would take.
+func (t *turn) careful(ctx context.Context) error {
+	t.holdBack()
+	t.keepUsedUp()
+	if err := t.planned(ctx); err != nil {
+		return err
+	}
+	if err := t.passOn(ctx); err != nil {
+		return err
+	}
+	if t.daring() {
+		t.holdProbes()
+		if err := t.planned(ctx); err != nil {
+			return err
+		}
+	}
+	return t.uncontended(ctx)
+}
+
+// planned makes the plan, by the site's own planner or the built-in one.
+func (t *turn) planned(ctx context.Context) error {
+	if t.consult(ctx) {
+		t.phase("decide")
+		return nil
+	}
+	return t.plan()
 }
 
 // plan asks the built-in planner.
@@ -221,21 +287,8 @@ func (t *turn) settle(acted error) error {
 	return acted
 }
 
-// records are what is to be remembered. Jobs that are handed back are forgotten.
-func (t *turn) records() Records {
-	records := make(Records, 0, len(t.scene.tenants)+len(t.kept))
-	for _, tn := range t.scene.tenants {
-		records = append(records, tn.record)
-	}
-	if len(t.kept) > 0 {
-		records = append(records, t.kept...)
-		slices.SortFunc(records, func(a, b *Record) int { return cmp.Compare(a.Job, b.Job) })
-	}
-	return records
-}
-
 // phases is how many a round has.
-const phases = 10
+const phases = 11
 
 // phase ends the phase under way.
 func (t *turn) phase(name string) {

@@ -19,8 +19,14 @@ type stamp struct {
 	Attained float64  `json:"gpu_s"` // service so far, GPU-seconds
 	Done     float64  `json:"done_s"`
 	Own      *Request `json:"own,omitempty"`
-	Why      string   `json:"why,omitempty"`  // why the job waits, or what it was given
-	Note     string   `json:"note,omitempty"` // what its user should mend
+	Why      string   `json:"why,omitempty"`     // why the job waits, or what it was given
+	Note     string   `json:"note,omitempty"`    // what its user should mend
+	Explicit Explicit `json:"explicit,omitzero"` // what of Own was asked for in so many words
+	// Mem, CPUs, Time and Steps are the gate's words for that: 1 where it was.
+	Mem   int `json:"mem,omitempty"`
+	CPUs  int `json:"cpus,omitempty"`
+	Time  int `json:"time,omitempty"`
+	Steps int `json:"steps,omitempty"`
 	// Found is how its speed contradicts its profile.
 	Found *Contradiction `json:"found,omitempty"`
 }
@@ -39,7 +45,8 @@ func readStamp(j *Job) stamp {
 	}
 	switch {
 	case s.Lua == 1:
-		return stamp{V: s.V, Lua: 1, Begin: s.Begin} // the lua says no more, and cannot know the job
+		// The lua says no more, and cannot know the job.
+		return stamp{V: s.V, Lua: 1, Begin: s.Begin, Explicit: Explicit{true, s.Mem == 1, s.CPUs == 1, s.Time == 1, s.Steps == 1}}
 	case s.Job != j.ID:
 		return stamp{}
 	}
@@ -72,7 +79,7 @@ func stampOf(r *Record, round int, why, note string) stamp {
 	return stamp{
 		V: stampVersion, Job: r.Job, Round: round,
 		Begin: unixOrZero(r.NotBefore), First: unixOrZero(r.First),
-		Attained: r.Attained, Done: r.Done.Seconds(), Own: &r.Own, Why: why, Note: note,
+		Attained: r.Attained, Done: r.Done.Seconds(), Own: &r.Own, Explicit: r.Explicit, Why: why, Note: note,
 		Found: r.Audit.Found,
 	}
 }

@@ -1,41 +1,22 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sort"
-	"strings"
 	"time"
 )
 
-// blocked maps the nodes that a victim has still to leave, or will not leave, to the stage of its step.
-func (a *acting) blocked() map[string]stage {
-	var nodes map[string]stage // most rounds have no victims
-	for k := range a.steps {
-		s := &a.steps[k]
-		if s.Verb != Preempt || s.stage == done {
-			continue
-		}
-		if nodes == nil {
-			nodes = map[string]stage{}
-		}
-		for _, n := range s.from {
-			nodes[n] = max(nodes[n], s.stage)
-		}
-	}
-	return nodes
-}
-
 // dropHopeless gives up the starts whose place a victim will not leave, or whose own last run was not stopped.
 func (a *acting) dropHopeless() {
-	stay := a.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == failed })
+	stay := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == failed })
 	if len(stay) == 0 {
 		return
 	}
-	nodes := a.blocked()
-	for _, s := range a.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun }) {
+	nodes := a.steps.blocked()
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun }) {
 		runsOn := slices.ContainsFunc(stay, func(other *step) bool { return other.Job == s.Job })
 		if runsOn || slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return nodes[n] == failed }) {
 			a.fail(s, "its place was not freed")
@@ -49,8 +30,8 @@ func (a *acting) startable() []*step {
 	if a.left() <= a.retreat() {
 		return nil
 	}
-	nodes := a.blocked()
-	return a.filter(func(s *step) bool {
+	nodes := a.steps.blocked()
+	return a.steps.filter(func(s *step) bool {
 		if s.Verb != Start || s.stage != begun {
 			return false
 		}
@@ -62,12 +43,6 @@ func (a *acting) startable() []*step {
 			return busy || a.completing(n)
 		})
 	})
-}
-
-// completing says that something is being torn down on a node.
-func (a *acting) completing(name string) bool {
-	k, found := sort.Find(len(a.nodes), func(k int) int { return strings.Compare(name, a.nodes[k].Name) })
-	return found && a.nodes[k].Completing
 }
 
 // settled says that a job is through with its last run at a moment. Slurm takes one that starts in the very second in which that was torn
@@ -91,34 +66,51 @@ func (a *acting) through(s *step, j *Job) bool {
 
 func (a *acting) start(ctx context.Context, s *step) error {
 	u := starting(s.tenant.record, *s.Grant, a.report.Round, s.Why, s.tenant.note, a.now())
-	return a.write(ctx, s, u)
+	err := a.write(ctx, s, u)
+	if errors.Is(err, ErrNotPending) && s.tenant.armed(a.scene.at) {
+		return nil // it was eligible, and Slurm has just started it by itself
+	}
+	return err
 }
 
 // verify closes the starts that came about, and takes back those that did not in time.
 func (a *acting) verify(ctx context.Context) error {
-	for _, s := range a.filter(func(s *step) bool { return s.stage == sent }) {
+	for _, s := range a.steps.filter(func(s *step) bool { return s.stage == sent }) {
 		if j, there := a.find(s.Job); s.since < a.Clock.Elapsed() && (!there || j.State != Pending) {
 			a.started(s)
 		}
 	}
 	out := a.left() <= a.retreat()
-	late := a.filter(func(s *step) bool {
-		return s.stage == sent && (out || a.Clock.Elapsed()-s.since >= a.Settings.StartTimeout)
+	late := a.steps.filter(func(s *step) bool {
+		return s.stage == sent && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "")
 	})
 	return a.takeBack(ctx, late)
 }
 
+// patience is how long a start may take.
+func (t *turn) patience() time.Duration {
+	if t.small {
+		return min(smallStart, t.Settings.StartTimeout)
+	}
+	return t.Settings.StartTimeout
+}
+
 func (a *acting) started(s *step) {
 	a.reach(s, done)
+	a.accept(s)
 	r := s.tenant.record
 	r.Starts, r.Failed, r.FailedAt = r.Starts+1, 0, time.Time{}
 }
 
 // takeBack gives jobs that did not start their user's own request and a lease again.
 func (a *acting) takeBack(ctx context.Context, late []*step) error {
+	why := make(map[*step]string, len(late))
+	for _, s := range late {
+		why[s] = a.whyLate(s)
+	}
 	err := a.each(ctx, late, failed, func(s *step) error {
 		u := a.leased(s)
-		u.Extra = stampOf(s.tenant.record, a.report.Round, "did not start, is tried again", s.tenant.note).String()
+		u.Extra = stampOf(s.tenant.record, a.report.Round, why[s]+"; it is tried again", s.tenant.note).String()
 		err := a.write(ctx, s, u)
 		if errors.Is(err, ErrNotPending) {
 			return nil // it has started after all: the next round sees it run
@@ -129,13 +121,27 @@ func (a *acting) takeBack(ctx context.Context, late []*step) error {
 		if s.stage == sent {
 			continue // there was no time to
 		}
+		if reason := word(a.seenNow(s.Job).Reason); why[s] == refused(reason) {
+			a.refuse(s, reason)
+			continue
+		}
 		r := s.tenant.record
 		r.Failed, r.FailedAt = r.Failed+1, a.now()
-		if s.Error == "" {
-			s.Error = fmt.Sprintf("did not start within %s", a.Settings.StartTimeout)
-		}
+		s.Error = cmp.Or(s.Error, why[s])
 	}
 	return err
+}
+
+// whyLate says why a start is taken back: Slurm's reason where it refuses it, or else how long it was waited for.
+func (a *acting) whyLate(s *step) string {
+	if reason := a.refusal(s); reason != "" {
+		return refused(reason)
+	}
+	why := fmt.Sprintf("did not start within %s", (a.Clock.Elapsed() - s.since).Round(100*time.Millisecond))
+	if reason := word(a.seenNow(s.Job).Reason); passing[reason] != "" {
+		why += fmt.Sprintf(" (%s: %s)", reason, passing[reason])
+	}
+	return why
 }
 
 // retreat is the time that it may take to take back the starts that are on their way, and one more: as long as the slowest calls so

@@ -31,11 +31,53 @@ type step struct {
 	from   []string      // nodes that a victim leaves
 }
 
+// steps are those of a round. Pointers into the list stay good: it never grows.
+type steps []step
+
+// filter lists those for which keep is true.
+func (list steps) filter(keep func(*step) bool) []*step {
+	var kept []*step
+	for k := range list {
+		if s := &list[k]; keep(s) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// anyOpen says that somebody is still to be stopped, started or restored.
+func (list steps) anyOpen() bool {
+	for k := range list {
+		if s := &list[k]; s.open() && s.Verb != Renew && s.Verb != Arm {
+			return true
+		}
+	}
+	return false
+}
+
+// blocked maps the nodes that a victim has still to leave, or will not leave, to the stage of its step.
+func (list steps) blocked() map[string]stage {
+	var nodes map[string]stage // most rounds have no victims
+	for k := range list {
+		s := &list[k]
+		if s.Verb != Preempt || s.stage == done {
+			continue
+		}
+		if nodes == nil {
+			nodes = map[string]stage{}
+		}
+		for _, n := range s.from {
+			nodes[n] = max(nodes[n], s.stage)
+		}
+	}
+	return nodes
+}
+
 func (s *step) open() bool { return s.stage != done && s.stage != failed }
 
 // find is the job that a step is for: managed, or no longer so.
 func (s *scene) find(job int) *tenant {
-	for _, list := range [][]*tenant{s.tenants, s.lost} {
+	for _, list := range [][]*tenant{s.tenants, s.debtors} {
 		if k, found := sort.Find(len(list), func(k int) int { return job - list[k].ID }); found {
 			return list[k]
 		}
@@ -52,16 +94,6 @@ func (a *acting) reach(s *step, to stage) {
 	now := a.Clock.Elapsed()
 	s.Took += now - s.since
 	s.stage, s.since = to, now
-}
-
-func (a *acting) filter(keep func(*step) bool) []*step {
-	var kept []*step
-	for k := range a.steps {
-		if s := &a.steps[k]; keep(s) {
-			kept = append(kept, s)
-		}
-	}
-	return kept
 }
 
 // write says an update and notes in the step what it changed.

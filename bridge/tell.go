@@ -12,7 +12,7 @@ func (a *acting) pressing(s *step) bool {
 
 // letWait says to the jobs that wait, and would not do so for long or not as their users asked for it, that they wait.
 func (a *acting) letWait(ctx context.Context) error {
-	return a.each(ctx, a.filter(func(s *step) bool {
+	return a.each(ctx, a.steps.filter(func(s *step) bool {
 		return s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.pressing(s)
 	}), done, func(s *step) error {
 		if s.Verb == Release {
@@ -23,8 +23,8 @@ func (a *acting) letWait(ctx context.Context) error {
 }
 
 // leased is the update that lets the step's job wait: its user's own request, and a lease.
-func (a *acting) leased(s *step) Update {
-	return a.waiting(s.tenant.record, a.report.Round, s.Why, s.tenant.note, a.now())
+func (t *turn) leased(s *step) Update {
+	return t.waiting(s.tenant.record, t.report.Round, s.Why, s.tenant.note, t.now())
 }
 
 // tell tells jobs that wait so for as long as that, a few at a time.
@@ -38,9 +38,6 @@ func (a *acting) tell(ctx context.Context, until time.Duration) error {
 	}
 	return nil
 }
-
-// tellAll tells what is left of them until the next round is due.
-func (a *acting) tellAll(ctx context.Context) error { return a.tellEach(ctx, a.untold) }
 
 func (a *acting) tellEach(ctx context.Context, steps []*step) error {
 	return a.each(ctx, steps, done, func(s *step) error { return a.write(ctx, s, a.leased(s)) })

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // ask signals the victims, or stops those that have no checkpoint.
 func (a *acting) ask(ctx context.Context) error {
-	victims := a.filter(func(s *step) bool { return s.Verb == Preempt })
+	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt })
 	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
 	for _, s := range victims {
 		if s.stage == asked && s.tenant.record.Asked.IsZero() {
@@ -22,15 +23,15 @@ func (a *acting) ask(ctx context.Context) error {
 // askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived to
 // tell of it; one that has ended meanwhile has left.
 func (a *acting) askOne(ctx context.Context, s *step) error {
-	word := &s.tenant.said.word
-	if word.Saves && !s.tenant.record.Asked.IsZero() {
+	word, saves := &s.tenant.said.word, s.tenant.saves()
+	if saves && !s.tenant.record.Asked.IsZero() {
 		return nil
 	}
 	if err := a.before(ctx, s); err != nil {
 		return err
 	}
 	var err error
-	if word.Saves {
+	if saves {
 		err = a.Slurm.Signal(ctx, s.Job, word.Signal)
 	} else {
 		err = a.Slurm.Requeue(ctx, s.Job)
@@ -39,6 +40,20 @@ func (a *acting) askOne(ctx context.Context, s *step) error {
 		return nil
 	}
 	return err
+}
+
+// pardon forgets that jobs were asked to leave which this round lets go on, and whose grace is over: they did not heed the signal. One of
+// them that is picked again later is asked again, and has all of its grace.
+func (s *scene) pardon(steps []Step) {
+	for _, t := range s.tenants {
+		asked := t.record.Asked
+		if asked.IsZero() || s.at.Sub(asked) < t.said.word.Grace {
+			continue
+		}
+		if !slices.ContainsFunc(steps, func(step Step) bool { return step.Job == t.ID && step.Verb == Preempt }) {
+			t.record.Asked = time.Time{}
+		}
+	}
 }
 
 // before runs the hook before the job is asked. It may take half of what is left of the round, so that one that hangs leaves time
@@ -59,16 +74,16 @@ func (a *acting) before(ctx context.Context, s *step) error {
 
 // overstayed lists the victims that were asked and have not left within their grace.
 func (a *acting) overstayed() []*step {
-	return a.filter(func(s *step) bool {
+	return a.steps.filter(func(s *step) bool {
 		word := &s.tenant.said.word
-		return s.stage == asked && word.Saves && a.seenNow(s.Job).State == Running &&
+		return s.stage == asked && s.tenant.saves() && a.seenNow(s.Job).State == Running &&
 			a.now().Sub(s.tenant.record.Asked) >= word.Grace
 	})
 }
 
 // departed lists the victims that run no more.
 func (a *acting) departed() []*step {
-	return a.filter(func(s *step) bool {
+	return a.steps.filter(func(s *step) bool {
 		return (s.stage == asked || s.stage == forced) && a.seenNow(s.Job).State != Running
 	})
 }

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -13,34 +14,59 @@ type scene struct {
 	at      time.Time
 	nodes   []Node // as observed, ascending in name
 	hall    *hall
-	tenants []*tenant // managed, ascending in ID
-	outside []Outside // with our word, but left to Slurm
-	lost    []*tenant // pending, without our word now, though it once had it
+	tenants []*tenant           // managed, ascending in ID
+	debtors []*tenant           // deferred or returning ones with a record, ascending in ID
+	outside []Outside           // with our word, but left to Slurm
+	rivals  []contender         // what others wait for
+	leaving map[string]bool     // nodes on which jobs of ours are being torn down
+	ahead   map[int]policy.Next // the jobs that are to be armed
+
+	reservations []Reservation
+	reserved     map[string][]policy.Reservation // by node, ascending in their beginning
 }
 
-// sort sorts an observation. known says of which jobs there is a record.
+// sort sorts an observation. known are the debts so far.
 func (r *Runner) sort(seen Observed, known Records) scene {
 	r.reader.sight++
 	s := scene{at: seen.At, nodes: seen.Nodes, hall: r.enter(seen.Nodes), tenants: make([]*tenant, 0, len(seen.Jobs))}
+	debts := cursor{known}
 	for _, t := range r.read(seen.Jobs) {
-		switch {
-		case !t.ours && t.mayBeLost():
-			if t.record = known.Of(t.ID); t.record != nil {
-				s.lost = append(s.lost, t)
-			}
-		case !t.ours:
-		case t.alone != "":
-			s.outside = append(s.outside, Outside{t.ID, t.alone})
-		default:
-			r.equip(t, known)
+		t.record = debts.of(t.ID)
+		switch t.standing(seen.At) {
+		case managed:
+			r.equip(t)
 			s.tenants = append(s.tenants, t)
+		case deferred, returning:
+			s.setAside(t)
+		}
+		if t.ours && t.Completing {
+			s.leaves(t)
 		}
 	}
+	s.rivals = contenders(r.reader.jobs, &s)
+	s.reserve(seen.Reservations)
 	return s
 }
 
-// mayBeLost says that a round could hand the job back to Slurm, if it ever had it.
-func (t *tenant) mayBeLost() bool { return t.State == Pending && !t.Held && t.Shape == "" }
+// leaves notes the nodes that a job of ours is leaving.
+func (s *scene) leaves(t *tenant) {
+	if s.leaving == nil {
+		s.leaving = map[string]bool{}
+	}
+	for _, n := range t.Runs.Nodes {
+		s.leaving[n] = true
+	}
+}
+
+// setAside takes note of a job that no plan decides on.
+func (s *scene) setAside(t *tenant) {
+	if t.ours {
+		s.outside = append(s.outside, Outside{t.ID, t.alone})
+	}
+	if t.record != nil {
+		s.debtors = append(s.debtors, t)
+	}
+}
 
 // leftAlone says why a round does not touch a job that carries our word; empty when it does.
 func leftAlone(j *Job) string {
@@ -52,6 +78,8 @@ func leftAlone(j *Job) string {
 		return "held"
 	case j.Odd != "":
 		return j.Odd
+	case strings.Contains(j.Reservation, ","):
+		return "names several reservations, of which Slurm chooses one"
 	case j.Request.GPUs < 1:
 		return "asks for no GPU"
 	case j.Request.Nodes < 1 || j.Request.GPUs%j.Request.Nodes != 0:
@@ -76,11 +104,13 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 		Now: s.at, Rules: r.Settings.Rules,
 		Jobs: blank(r.spare.Jobs, len(s.tenants)), Nodes: blank(r.spare.Nodes, len(s.hall.managed)),
 	}
+	c.Rules.Round = r.Settings.Round
 	r.spare = policy.Cluster{}
 	for place, i := range s.hall.managed {
 		n := &s.nodes[i]
 		c.Nodes[place] = policy.Node{
 			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed, Foreign: n.Allocated,
+			Reserved: s.reserved[n.Name],
 		}
 	}
 	for i, t := range s.tenants {
@@ -120,22 +150,26 @@ func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
 	j.Nodes, j.Tasks, j.GPUType = own.Nodes, tasksPerNode(own), own.GPUType
 	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
-	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, word.Saves
+	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, t.saves()
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t)
-	j.Restarts = t.Restarts
+	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
+	r.claim(t, j)
 	if t.State != Running {
-		j.Barred = r.barred(t, s.at)
+		j.Barred = r.barred(t, s)
 		return
 	}
-	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at)
+	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.contended(t)
 }
 
 // mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.
 func (r *Runner) mustStay(t *tenant, now time.Time) bool {
-	lostWhenStopped := !t.said.word.Saves && !r.Settings.PreemptWithoutCheckpoint
+	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
 	return lostWhenStopped || t.Completing || !t.even() || now.Sub(t.since) < deaf
 }
+
+// saves says that a job can be asked to save and leave: it declared that, and was not lost when it was last asked.
+func (t *tenant) saves() bool { return t.said.word.Saves && t.record.Lost == "" }
 
 // deaf is how long a job may need from its start until its traps are set. A signal before that would end it.
 const deaf = 5 * time.Second
@@ -154,10 +188,14 @@ func tasksPerNode(own *Request) int {
 
 // only lists the nodes that a job can use at all: those that its user named, or those of its partition where there are others.
 func (s *scene) only(t *tenant) []string {
+	in := s.hall.parts[t.Partition]
 	if pin := t.record.Own.Pin; len(pin) > 0 {
-		return pin
+		in = pin
 	}
-	return s.hall.parts[t.Partition]
+	if t.Reservation == "" {
+		return in
+	}
+	return s.reservedFor(t.Reservation, in)
 }
 
 // length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer, and a job
@@ -191,20 +229,31 @@ const patient = 3
 // restless says how many rounds a job that came back again and again has to wait.
 func (r *Record) restless() int { return min(max(r.Returned-patient, 0), maxBackOff) }
 
-// barred says why a waiting job may not start now; empty when it may.
-func (r *Runner) barred(t *tenant, now time.Time) string {
-	rec := t.record
+// failing says that a job's starts have failed, and that it is not to be started by us for a while; empty when it may.
+func (r *Runner) failing(rec *Record, now time.Time) string {
 	rounds := min(rec.Failed-1, maxBackOff)
 	again := rec.FailedAt.Add(time.Duration(max(rounds, 0)) * r.Settings.Round)
+	if rec.Failed > 1 && now.Before(again) {
+		return fmt.Sprintf("did not start %d times in a row, is tried again later", rec.Failed)
+	}
+	return ""
+}
+
+// barred says why a waiting job may not start now; empty when it may.
+func (r *Runner) barred(t *tenant, s *scene) string {
+	rec, now := t.record, s.at
+	failing := r.failing(rec, now)
 	switch {
 	case t.Dependency:
 		return "waits for another job"
+	case t.Reservation != "" && !s.hasBegun(t.Reservation):
+		return fmt.Sprintf("waits for its reservation %.40q to begin", t.Reservation)
 	case t.Completing:
 		return "its last run is still being cleaned up"
 	case rec.NotBefore.After(now):
 		return "its user wants it to begin later"
-	case rec.Failed > 1 && now.Before(again):
-		return fmt.Sprintf("did not start %d times in a row, is tried again later", rec.Failed)
+	case failing != "":
+		return failing
 	case now.Before(rec.ReturnedAt.Add(time.Duration(rec.restless()) * r.Settings.Round)):
 		return fmt.Sprintf("came back to the queue %d times in a row without being asked to leave, is started again later", rec.Returned)
 	}

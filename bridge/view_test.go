@@ -29,34 +29,40 @@ func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Job)
-		want   string // ours, lost, nothing, or the reason
+		want   string // ours, returning, kept on record, nothing, or the reason
 	}{
 		{"a plain one", func(*Job) {}, ours},
-		{"one that is over", func(j *Job) { j.State = Finished }, ""},
+		{"one that is over, as long as Slurm tells of it", func(j *Job) { j.State = Finished }, "kept"},
+		{"one that is over and was never ours", func(j *Job) { j.State, j.ID = Finished, 8 }, ""},
 		{"without our word", func(j *Job) { j.Comment, j.ID = "mine", 8 }, ""},
-		{"that lost our word", func(j *Job) { j.Comment = "mine" }, "lost"},
-		{"that lost our word and runs", func(j *Job) { j.Comment, j.State = "mine", Running }, ""},
-		{"that lost our word and is held", func(j *Job) { j.Comment, j.Held = "mine", true }, ""},
-		{"that lost our word and is no plain job", func(j *Job) { j.Comment, j.Shape = "mine", "an array" }, ""},
-		{"that was moved out of our partitions", func(j *Job) { j.Partition = "other" }, "lost"},
+		{"that lost our word", func(j *Job) { j.Comment = "mine" }, "returning"},
+		{"that lost our word and runs", func(j *Job) { j.Comment, j.State = "mine", Running }, "kept"},
+		{"that lost our word and is held", func(j *Job) { j.Comment, j.Held = "mine", true }, "kept"},
+		{"that lost our word and is no plain job", func(j *Job) { j.Comment, j.Shape = "mine", "an array" }, "kept"},
+		{"that was moved out of our partitions", func(j *Job) { j.Partition = "other" }, "returning"},
 		{"of another partition", func(j *Job) { j.Partition, j.ID = "other", 8 }, ""},
-		{"an array", func(j *Job) { j.Shape, j.Held = "an array", true }, "an array"},
-		{"a held one", func(j *Job) { j.Held = true }, "held"},
-		{"an odd one", func(j *Job) { j.Odd = "features joined by |" }, "features joined by |"},
-		{"without GPU", func(j *Job) { j.Request.GPUs = 0 }, "asks for no GPU"},
-		{"on no nodes", func(j *Job) { j.Request.Nodes = 0 }, "2 GPUs cannot be divided equally over 0 nodes"},
-		{"an uneven gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 3, 2 }, "3 GPUs cannot be divided equally over 2 nodes"},
+		{"an array", func(j *Job) { j.Shape, j.Held = "an array", true }, "kept: an array"},
+		{"a held one", func(j *Job) { j.Held = true }, "kept: held"},
+		{"an odd one", func(j *Job) { j.Odd = "features joined by |" }, "kept: features joined by |"},
+		{"without GPU", func(j *Job) { j.Request.GPUs = 0 }, "kept: asks for no GPU"},
+		{"on no nodes", func(j *Job) { j.Request.Nodes = 0 }, "kept: 2 GPUs cannot be divided equally over 0 nodes"},
+		{"an uneven gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 3, 2 }, "kept: 3 GPUs cannot be divided equally over 2 nodes"},
 		{"an even gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 4, 2 }, ours},
-		{"named more nodes than it needs", func(j *Job) { j.Request.Pin = []string{"n1", "n2"} }, "names 2 nodes and asks for 1"},
+		{"named more nodes than it needs", func(j *Job) { j.Request.Pin = []string{"n1", "n2"} }, "kept: names 2 nodes and asks for 1"},
 		{"named its node", func(j *Job) { j.Request.Pin = []string{"n1"} }, ours},
 		{"runs, having named more nodes", func(j *Job) { j.Request.Pin, j.State = []string{"n1", "n2"}, Running }, ours},
 	} {
 		j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=res18.json", State: Pending, Request: plainRequest()}
 		c.change(&j)
 		s := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, known)
-		got := strings.Repeat(ours, len(s.tenants)) + strings.Repeat("lost", len(s.lost))
+		got := strings.Repeat(ours, len(s.tenants))
+		for _, tn := range s.debtors {
+			if got = "kept"; tn.standing(noon) == returning {
+				got = "returning"
+			}
+		}
 		for _, o := range s.outside {
-			got += o.Why
+			got += ": " + o.Why
 		}
 		if got != c.want {
 			t.Errorf("a job %s is %q, want %q", c.name, got, c.want)
@@ -86,7 +92,7 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)}, "did not start 100 times in a row, is tried again later"},
 		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
-		if got := viewer().barred(&tenant{Job: &c.job, record: &c.rec}, noon); got != c.want {
+		if got := viewer().barred(&tenant{Job: &c.job, record: &c.rec}, &scene{at: noon}); got != c.want {
 			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -114,7 +120,7 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 		r := viewer()
 		seen := Observed{At: noon, Jobs: c.jobs, Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
 		s := r.sort(seen, nil)
-		account(nil, s.tenants, noon)
+		account(s.tenants, noon)
 		if got := r.snapshot(&s).Nodes[0].Foreign; got != c.want {
 			t.Errorf("held by %s: foreign %s, want %s", c.name, got, c.want)
 		}
@@ -146,7 +152,7 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
 		j.Request.Pin = c.pin
 		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []*Job{&j}}, nil)
-		account(nil, s.tenants, noon)
+		account(s.tenants, noon)
 		cluster := r.snapshot(&s)
 		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.hall.names, " ")); got != c.want {
 			t.Errorf("%s of %v, named %v: %s, want %s", c.partition, c.partitions, c.pin, got, c.want)
@@ -185,7 +191,7 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 
 func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	tn := read(Job{
-		ID: 7, Name: "train", User: "ann", State: Pending, TimeLimit: 3 * time.Hour, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
+		ID: 7, Name: "train", User: "ann", State: Pending, TimeLimit: 3 * time.Hour, Priority: 71, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
 	})
 	tn.said.word = Word{Profile: "x.json", Length: time.Hour, Saves: true}
 	tn.record = &Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
@@ -193,6 +199,7 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	want := policy.Job{
 		ID: 7, Name: "train", User: "ann", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100", Features: []string{"ib"}, Except: []string{"n3"},
 		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour, Restart: 45 * time.Second,
+		TimeLimit: 3 * time.Hour, Priority: 71,
 	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("told\n%+v, want\n%+v", got, want)
@@ -264,5 +271,22 @@ func TestTheNotesOfAJobNameWhatIsWrongWithItsProfile(t *testing.T) {
 	tenants := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, nil).tenants
 	if want := "gets the proportional share: not found"; !slices.ContainsFunc(tenants, func(t *tenant) bool { return t.note == want }) {
 		t.Errorf("note %q, want %q", tenants[0].note, want)
+	}
+}
+
+func TestWhatAUserAskedForIsCountedOnEachNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		own  Request
+		want gres.Vector
+	}{
+		"cores and memory":   {Request{Nodes: 1, Tasks: 1, CPUsPerTask: 4, CPUs: 4, Memory: 9000, GPUs: 1}, gres.Vector{GPUs: 1, CPUs: 4, Memory: 9000}},
+		"two nodes":          {Request{Nodes: 2, Tasks: 4, CPUsPerTask: 3, CPUs: 12, Memory: 9000, GPUs: 4}, gres.Vector{GPUs: 2, CPUs: 6, Memory: 9000}},
+		"memory by the core": {Request{Nodes: 1, Tasks: 2, CPUsPerTask: 4, CPUs: 8, MemoryPerCPU: 1000, GPUs: 1}, gres.Vector{GPUs: 1, CPUs: 8, Memory: 8000}},
+		"both by the GPU":    {Request{Nodes: 2, Tasks: 2, CPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 10_000, GPUs: 8}, gres.Vector{GPUs: 4, CPUs: 12, Memory: 40_000}},
+		"nothing":            {Request{GPUs: 1}, gres.Vector{GPUs: 1}},
+	} {
+		if got := c.own.perNode(); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -11,7 +11,7 @@ A command without such an option leaves this file exactly as it came in. A mista
 comment is refused with a sentence, everything else passes.
 ]==]
 
-local names = { "synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-progress", "synergy-env" }
+local names = { "synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-progress", "synergy-env", "synergy-cores", "synergy-memory" }
 
 -- Slurm says "set" and "unset" of an option that has no value; neither is a value that the plugin would have let pass.
 local function word_of(name, value)

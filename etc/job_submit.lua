@@ -17,6 +17,8 @@ managed partitions, leaves this file exactly as it came in.
                                            submission the bare word: it will say
     synergy-env=off                        its nodes leave the job's environment
                                            alone
+    synergy-cores=keep|give                whether what the user asked for in cores,
+    synergy-memory=keep|give               or in memory, is the least that it runs with
 
 Words are separated by spaces or commas; words without our prefix are the user's.
 
@@ -29,6 +31,10 @@ pass through here.
 
 Not seen by this file, because Slurm 24.11 does not show it to lua: --core-spec
 (Slurm itself drops it unless AllowSpecResourcesUsage is set) and --deadline.
+
+What the user asked for in so many words goes into the job's stamp, since nobody
+can tell it later from Slurm's defaults: memory, cores, a time limit, and steps in
+the script whose size is a number.
 
 Where the settings name a heartbeat of the daemon, and it is stale, everything
 passes as if there were no daemon: no check, no gate, no veto.
@@ -45,6 +51,8 @@ local defaults = {
     trusted_uids = {},
     heartbeat_file = "",
     heartbeat_seconds = 900,
+    profiles_file = "",
+    hints = true,
 }
 
 -- Slurm's ways to say "not given"; which one depends on the field's width.
@@ -125,23 +133,27 @@ local is_trusted = trusted(settings.trusted_uids)
 
 -------------------------------------------------------------------- heartbeat
 
--- The first line of the file, or nil. It is short: no more than that is read,
--- whatever stands under that name. (Opening a FIFO would wait for its writer, and
--- nothing in Lua can tell beforehand; so its folder must be in good hands.)
-local function first_line(path)
-    local file = io.open(path)
+-- The beginning of the file, or nil. No more than that is read, whatever stands
+-- under that name. (Opening a FIFO would wait for its writer, and nothing in Lua
+-- can tell beforehand; so its folder must be in good hands.)
+local function beginning(path, bytes)
+    local file = path ~= "" and io.open(path)
     if not file then return nil end
-    local text = file:read(24)
+    local text = file:read(bytes)
     file:close()
-    return text and text:match("^(%d+)\n")
+    return text
 end
 
--- A time stamp from the future is no sign of life either, beyond what clocks
--- differ by.
+-- Whether a file of the daemon's, whose first line is the time at which it was
+-- written, is of now. A time from the future is no sign of life either, beyond
+-- what clocks differ by.
+local function is_fresh(text)
+    local beat = text and tonumber(text:match("^(%d+)\n") or "")
+    return beat ~= nil and math.abs(os.time() - beat) <= settings.heartbeat_seconds
+end
+
 local function is_away()
-    if settings.heartbeat_file == "" then return false end
-    local beat = tonumber(first_line(settings.heartbeat_file) or "")
-    return not beat or math.abs(os.time() - beat) > settings.heartbeat_seconds
+    return settings.heartbeat_file ~= "" and not is_fresh(beginning(settings.heartbeat_file, 24))
 end
 
 local was_away = false
@@ -159,20 +171,54 @@ end
 
 ------------------------------------------------------------------------ words
 
+-- Of a longer comment no word is looked at but our first: it is refused, if there
+-- is one, and slurmctld stands still until it is.
+local function looked_at(comment)
+    comment = comment or ""
+    if #comment <= MAX_COMMENT then return comment end
+    return comment:find("synergy-", 1, true) and (" " .. comment):match("[%s,](synergy%-[^%s,]*)") or ""
+end
+
 -- Our words in the order in which they stand.
 local function our_words(comment)
     local words = {}
-    for word in (comment or ""):gmatch("[^%s,]+") do
+    for word in looked_at(comment):gmatch("[^%s,]+") do
         if word:sub(1, 8) == "synergy-" then words[#words + 1] = word end
     end
     return words
 end
 
-local function has_word(comment, name)
-    for _, word in ipairs(our_words(comment)) do
-        if word:match("^[^=]*") == name then return true end
+local OUR_NAMES = {
+    "synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-progress", "synergy-env", "synergy-cores", "synergy-memory",
+}
+
+-- What is left of a name without case, dashes and the like: by that a word that
+-- was meant for us is known.
+local function bare(name)
+    return (name:gsub("[^%w]", ""):lower())
+end
+
+local name_of_bare = {}
+for _, name in ipairs(OUR_NAMES) do name_of_bare[bare(name)] = name end
+
+-- The first word that is one of ours but for how it is written, and how it
+-- should be: synergy_profile=…, Synergy-Profile=…, with a dash of a word processor.
+local function misspelt(comment)
+    for word in looked_at(comment):gmatch("[^%s,]+") do
+        local name, rest = word:match("^([^=:]*)(.*)$")
+        local right = #name <= 60 and name_of_bare[bare(name)]
+        if right and right ~= name then return word, right .. rest:gsub("^:", "=") end
     end
-    return false
+end
+
+-- The names of our words, each with its first value; false where it has none.
+local function our_values(comment)
+    local values = {}
+    for _, word in ipairs(our_words(comment)) do
+        local name, value = word:match("^([^=]*)=?(.*)$")
+        if values[name] == nil then values[name] = value ~= "" and value end
+    end
+    return values
 end
 
 local function is_report(word)
@@ -197,7 +243,7 @@ end
 
 -- Each check of a value returns nil, or what would be right.
 local function check_profile(value, word)
-    local right = "a profile's file name, for example synergy-profile=resnet18.json, "
+    local right = "a profile's file name, for example synergy-profile=res18.json, "
         .. "of letters, digits, dots, dashes and underscores, without a path, "
         .. "and the whole word no longer than " .. MAX_WORD .. " characters"
     if #word > MAX_WORD then return right end
@@ -235,8 +281,17 @@ local function check_env(value)
     if value ~= "off" then return "synergy-env=off, or no such word" end
 end
 
+local function check_keeping(value, word)
+    local name = word:match("^[^=]*")
+    if value ~= "keep" and value ~= "give" then
+        return name .. "=keep, not to run with less than you ask for, or " .. name .. "=give, to leave that to the profile"
+    end
+end
+
 local check_of_word = {
     ["synergy-env"] = check_env,
+    ["synergy-cores"] = check_keeping,
+    ["synergy-memory"] = check_keeping,
     ["synergy-progress"] = check_progress,
     ["synergy-profile"] = check_profile,
     ["synergy-checkpoint"] = check_checkpoint,
@@ -253,7 +308,7 @@ local function complaint_about_word(word, seen)
     name = name or word
     local check = check_of_word[name]
     if not check then
-        return "is not a word that I know; there are synergy-profile, synergy-checkpoint, synergy-length, synergy-progress and synergy-env"
+        return "is not a word that I know; there are " .. table.concat(OUR_NAMES, ", ")
     end
     if seen[name] then return "comes after another " .. name .. "; give it once" end
     seen[name] = true
@@ -276,6 +331,79 @@ local function complaint_about_comment(comment)
     if not seen["synergy-profile"] then
         return "the comment has a synergy word but no synergy-profile=NAME.json; add it, or drop the others"
     end
+end
+
+--------------------------------------------------------------------- profiles
+
+-- Bounds of the list, and of the search for what may have been meant: so many
+-- pairs of letters are compared, which takes 20 ms. slurmctld stands still meanwhile.
+local MAX_LIST, MAX_PAIRS, MAX_MEANT = 256 * 1024, 30000, 3
+
+-- The names of the profiles that there are, as the daemon wrote them after its
+-- last round, or nil where there is no list of now: then any name passes.
+local function profile_names()
+    local text = beginning(settings.profiles_file, MAX_LIST + 1)
+    if not is_fresh(text) or #text > MAX_LIST then return nil end
+    local names = {}
+    for name in text:sub(text:find("\n") + 1):gmatch("[^\n]+") do names[#names + 1] = name end
+    return names
+end
+
+-- How many letters have to be changed, added, left out or exchanged with their
+-- neighbour to make one name the other.
+local function distance(a, b)
+    local before, row = {}, {}
+    for j = 0, #b do row[j] = j end
+    for i = 1, #a do
+        local older = before
+        before, row = row, { [0] = i }
+        for j = 1, #b do
+            local changed = a:byte(i) == b:byte(j) and 0 or 1
+            row[j] = math.min(before[j] + 1, row[j - 1] + 1, before[j - 1] + changed)
+            if i > 1 and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
+                row[j] = math.min(row[j], older[j - 2] + 1)
+            end
+        end
+    end
+    return row[#b]
+end
+
+-- Those of the names that may be worth comparing, with the same first letter first:
+-- most slips come later.
+local function candidates(wanted, names, far)
+    local first, others = {}, {}
+    for _, name in ipairs(names) do
+        if math.abs(#name - #wanted) <= far then
+            local list = name:sub(1, 1):lower() == wanted:sub(1, 1):lower() and first or others
+            list[#list + 1] = name
+        end
+    end
+    for _, name in ipairs(others) do first[#first + 1] = name end
+    return first
+end
+
+-- The names that are nearest to one that there is not, the nearest first.
+local function nearest(wanted, names)
+    local far, near, left = math.max(2, math.floor(#wanted / 3)), {}, MAX_PAIRS
+    for _, name in ipairs(candidates(wanted, names, far)) do
+        left = left - #wanted * #name
+        if left < 0 then break end
+        local d = distance(wanted:lower(), name:lower())
+        if d <= far then near[#near + 1] = { d, name } end
+    end
+    table.sort(near, function(x, y) return x[1] < y[1] or (x[1] == y[1] and x[2] < y[2]) end)
+    local found = {}
+    for k = 1, math.min(#near, MAX_MEANT) do found[k] = near[k][2] end
+    return found
+end
+
+local function complaint_about_profile(comment)
+    local wanted, names = our_values(comment)["synergy-profile"], profile_names()
+    if not wanted or not names or set_of(names)[wanted] then return nil end
+    local meant = nearest(wanted, names)
+    if #meant > 0 then return "there is no profile " .. shortened(wanted) .. "; did you mean " .. table.concat(meant, ", ") .. "?" end
+    if #names == 0 then return "there is no profile " .. shortened(wanted) .. ", nor any other; ask your administrator." end
+    return "there is no profile " .. shortened(wanted) .. "; there are " .. #names .. ", such as " .. names[1] .. "."
 end
 
 ------------------------------------------------------------------- partitions
@@ -327,6 +455,46 @@ local function is_alternative_constraint(job)
     return false
 end
 
+-- How many nodes a list as n[1-3,7],m2 names, or nil where it is not that simple.
+-- A range of more than that is no list that somebody means.
+local MOST_NODES = 100000
+
+local function count_range(inside)
+    local count = 0
+    for entry in inside:gmatch("[^,]+") do
+        local from, to = entry:match("^(%d+)%-(%d+)$")
+        local more = from and tonumber(to) - tonumber(from) + 1 or entry:match("^%d+$") and 1
+        if not more or more < 1 or more > MOST_NODES then return nil end
+        count = count + more
+    end
+    return count
+end
+
+-- One name, or the names that one pair of brackets makes.
+local function count_names(entry)
+    local before, inside, behind = entry:match("^([^%[%]]*)%[([^%[%]]*)%]([^%[%]]*)$")
+    if inside then return (before .. behind):match("^[%w._-]*$") and count_range(inside) end
+    return entry:match("^[%w._-]+$") and 1
+end
+
+local function count_nodes(list)
+    local count, at = 0, 1
+    while at <= #list do
+        local stop = list:find("[,%[]", at)
+        if stop and list:sub(stop, stop) == "[" then stop = list:find(",", list:find("]", stop, true) or stop, true) end
+        local more = count_names(list:sub(at, (stop or #list + 1) - 1))
+        if not more then return nil end
+        count, at = count + more, (stop or #list) + 1
+    end
+    return count
+end
+
+-- The daemon pins a job to all the nodes that its user named, or to some of its own.
+local function names_another_number_of_nodes(job)
+    local named = job.req_nodes and job.req_nodes ~= "" and count_nodes(job.req_nodes)
+    return named and given(job.min_nodes) and named ~= job.min_nodes
+end
+
 local function is_in_several_partitions(job)
     local _, all = count_partitions(job.partition)
     return all > 1
@@ -349,6 +517,8 @@ local refused_shapes = {
     { function(job) return job.contiguous == 1 end,
         "chooses the nodes, so --contiguous cannot be kept; leave it out" },
     { is_range_of_nodes, "needs a fixed number of nodes; give one number, for example -N 2" },
+    { names_another_number_of_nodes,
+        "needs as many nodes named by -w as asked for by -N; name as many, or keep it off the others by -x" },
     { asks_for_whole_memory,
         "chooses the job's memory, so --mem=0 cannot be kept; name an amount, or leave it out" },
     { is_alternative_constraint,
@@ -369,6 +539,14 @@ local function gpu_entries(tres)
     return entries
 end
 
+-- The first thing of a TRES text that is neither a GPU nor counted in another way.
+local function other_gres(tres)
+    for entry in (tres or ""):gmatch("[^,]+") do
+        local name, amount = entry:match("^gres[/:]([%w_.-]+)(.*)$")
+        if name and name ~= "gpu" and not amount:match("[:=]0+$") then return name end
+    end
+end
+
 local function on_one_node(job)
     return not given(job.min_nodes) or job.min_nodes <= 1
 end
@@ -383,10 +561,15 @@ local function complaint_about_gpus(job)
     if all == 0 then return "takes jobs with GPUs only; ask for some, for example --gres=gpu:1, or leave the word out" end
     if socket > 0 then return "does not know --gpus-per-socket; say --gpus-per-node" end
     if all > 1 then return "needs the GPUs said once and of one kind; keep one of --gres, --gpus, --gpus-per-node, --gpus-per-task" end
+    local other = other_gres(job.tres_per_node) or other_gres(job.tres_per_job) or other_gres(job.tres_per_task)
+    if other then return "counts cores, memory and GPUs, and not " .. shortened(other) .. "; leave it out" end
     if on_one_node(job) or node > 0 then return nil end
     if whole > 0 then return "cannot tell how --gpus is split over several nodes; say --gpus-per-node" end
     if not given(job.ntasks_per_node) then
         return "cannot tell how many tasks, and so GPUs, go to each node; add --ntasks-per-node, or say --gpus-per-node"
+    end
+    if given(job.num_tasks) and job.num_tasks ~= job.min_nodes * job.ntasks_per_node then
+        return "gives each node as many GPUs, and so tasks; ask for " .. job.min_nodes .. " times --ntasks-per-node tasks, or leave -n out"
     end
 end
 
@@ -397,15 +580,157 @@ local function complaint_about_shape(job)
     return complaint_about_gpus(job)
 end
 
+------------------------------------------------------------------ what is asked
+
+-- What of a script is looked at, so that a hostile one costs no more time than
+-- another: its beginning, of the lines with srun so many bytes in all, and so many
+-- of each.
+local MAX_SCRIPT, MAX_LINES, MAX_LINE = 256 * 1024, 32 * 1024, 1024
+
+-- The short options of srun that have a value, and the long ones that have none:
+-- where its options end and the program begins, and with it options of others.
+local VALUED = "ABbCcDdeFGiJLMmNnopqrStTWwx"
+local BARE = {}
+for name in ("allow-run-on-jobs contiguous disable-status exact exclusive external help hold immediate interactive kill-on-bad-exit label "
+    .. "multi-prog no-kill no-allocate no-requeue nonblock oom-kill-step overcommit overlap oversubscribe parsable preserve-env pty quiet "
+    .. "quit-on-interrupt reboot send-libs sockets-per-node-any spread-job unbuffered usage use-min-nodes verbose version whole"):gmatch("[^%s]+") do
+    BARE[name] = true
+end
+
+-- Sizes of a step, each with the most that fits in any job: a task has one core,
+-- and --mem=0 is what the job has.
+local STEP_SIZES = {
+    c = 1, ["cpus-per-task"] = 1, ["cpus-per-gpu"] = 1, mincpus = 1, ["ntasks-per-gpu"] = 1,
+    n = "tasks", ntasks = "tasks", ["ntasks-per-node"] = "tasks",
+    mem = 0, ["mem-per-cpu"] = 0, ["mem-per-gpu"] = 0,
+}
+
+-- Whether the option asks for more than any job has, in a number that stands there.
+-- What a variable says follows the job, or cannot be known.
+local function is_literal_size(name, value, tasks)
+    local most = STEP_SIZES[name]
+    local number = most and tonumber((value or ""):match("^(%d+)[KMGTkmgt]?[Bb]?$"))
+    if most == "tasks" then most = tasks end
+    return number ~= nil and number > most
+end
+
+-- The option of a word as -c4, -c or -lc4: the first letters of it may be options
+-- without a value.
+local function short_option(word)
+    local name, value = word:sub(2, 2), word:sub(3)
+    while value ~= "" and not VALUED:find(name, 1, true) do
+        name, value = value:sub(1, 1), value:sub(2)
+    end
+    return name, value, value ~= "" or name == "" or not VALUED:find(name, 1, true)
+end
+
+-- Whether the words behind an srun, up to the end of its options, size its step. A
+-- variable among them may be options, too.
+-- What was read from a word on once, for another srun in the same line, is not read again.
+local function sizes_a_step(words, at, tasks, read)
+    while words[at] and words[at]:find("^[-$]") and not read[at] do
+        local word = words[at]
+        read[at] = true
+        local name, value = word:match("^%-%-([^=]+)=?(.*)$")
+        local attached = name and word:find("=", 1, true)
+        if word:sub(1, 1) == "$" then
+            attached = true
+        elseif not name then
+            name, value, attached = short_option(word)
+        elseif BARE[name] then
+            attached = true
+        end
+        if not attached then
+            at = at + 1
+            value = words[at]
+        end
+        if is_literal_size(name, value, tasks) then return true end
+        at = at + 1
+    end
+    return false
+end
+
+-- The line up to a comment. A quote that is not closed goes on in the next line:
+-- then all of this one counts.
+local function without_comment(line)
+    local at, quote = 1, nil
+    while true do
+        local i = quote == "'" and line:find("'", at, true) or quote == '"' and line:find('[\\"]', at) or not quote and line:find("[\"'#\\]", at)
+        if not i then return line end
+        local c = line:sub(i, i)
+        if c == "\\" then
+            i = i + 1
+        elseif quote then
+            quote = nil
+        elseif c ~= "#" then
+            quote = c
+        elseif i == 1 or line:sub(i - 1, i - 1):find("[%s;&|()]") then
+            return line:sub(1, i - 1)
+        end
+        at = i + 1
+    end
+end
+
+local function has_sized_step(line, tasks)
+    local words, read = {}, {}
+    for word in line:gsub("[\"']", ""):gsub("[;&|()`]", " ; "):gmatch("[^%s]+") do words[#words + 1] = word end
+    for at, word in ipairs(words) do
+        if (word == "srun" or word:find("[/=]srun$")) and sizes_a_step(words, at + 1, tasks, read) then return true end
+    end
+    return false
+end
+
+-- Whether the script runs a step whose size is a number: such a step fails, or
+-- waits for ever, in a job that was given less. A text that is handed to another
+-- program, between quotes or behind <<, counts as if it were run: to be wrong
+-- costs cores then, and the other way the run. First the line as if what it puts
+-- in by $(…) were a variable, so that no option behind it is lost, then all of it.
+local function sizes_its_steps(job)
+    local script, left = job.script:sub(1, MAX_SCRIPT):gsub("\\\r?\n", " "), MAX_LINES
+    local tasks = given(job.num_tasks) and job.num_tasks or 1
+    for line in script:gmatch("[^\r\n]+") do
+        if left > 0 and line:find("srun", 1, true) then
+            line = without_comment(line:sub(1, math.min(MAX_LINE, left)))
+            left = left - #line - 1
+            if has_sized_step(line:gsub("%$%b()", "$"):gsub("`[^`]*`", "$"), tasks) or has_sized_step(line, tasks) then return true end
+        end
+    end
+    return false
+end
+
+local function names_its_cpus(job)
+    return given(job.cpus_per_task) or given(job.pn_min_cpus) or job.cpus_per_tres ~= nil
+end
+
+local function names_its_memory(job)
+    return given(job.min_mem_per_node) or given(job.min_mem_per_cpu) or job.mem_per_tres ~= nil
+end
+
+-- Each with its key in the stamp, in the order in which they stand there.
+local asked_for = {
+    { "mem", names_its_memory },
+    { "cpus", names_its_cpus },
+    { "time", function(job) return given(job.time_limit) and job.time_limit ~= slurm.INFINITE end },
+    { "steps", sizes_its_steps },
+}
+
+-- The stamp of a job as it came in. A script that cannot be read for an error of
+-- ours costs what it would have said, and not the gate.
+local function stamp_of(job)
+    local stamp = string.format('{"v":1,"lua":1,"begin":%d', job.begin_time or 0)
+    for _, row in ipairs(asked_for) do
+        local ran, asked = pcall(row[2], job)
+        if not ran then slurm.log_error("synergy: whether a job asks for its %s is not known: %s", row[1], tostring(asked)) end
+        if ran and asked then stamp = stamp .. ',"' .. row[1] .. '":1' end
+    end
+    return stamp .. "}"
+end
+
 ----------------------------------------------------------------------- submit
 
 local function refuse(code, ...)
     slurm.log_user("%s", "synergy: " .. table.concat({ ... }))
     return code
-end
-
-local function names_its_cpus(job)
-    return given(job.cpus_per_task) or given(job.pn_min_cpus) or job.cpus_per_tres ~= nil
 end
 
 -- Slurm keeps SLURM_CPUS_PER_TASK right at every start, but only in a job that
@@ -421,29 +746,41 @@ end
 local function gate(job)
     local own_begin = job.begin_time or 0
     local lease_end = os.time() + settings.lease_seconds
-    local stamp = string.format('{"v":1,"lua":1,"begin":%d}', own_begin)
+    job.extra = stamp_of(job)
     if not names_its_cpus(job) then name_its_cpus(job) end
-    job.extra = stamp
     job.begin_time = math.max(own_begin, lease_end)
 end
 
 -- An option of the SPANK plugin that nobody has put into the comment, or nil. Without cli_filter.lua a user would wait in vain for what it asks.
 local function lost_option(job)
+    local said = our_values(job.comment)
     for _, entry in pairs(job.spank_job_env or {}) do
         local name = entry:match("^_SLURM_SPANK_OPTION_synergy_(synergy_%w+)=")
         name = name and name:gsub("_", "-")
-        if name and not has_word(job.comment, name) then return name end
+        if name and said[name] == nil then return name end
+    end
+end
+
+-- One line about what leaving a word out costs; the job is taken all the same.
+local function hint(job)
+    if settings.hints and our_values(job.comment)["synergy-checkpoint"] == nil then
+        slurm.log_user("%s", "synergy: without synergy-checkpoint this job can never be asked to give back, so it gets little more than its proportional "
+            .. "share of cores and memory; add the word if it saves on a signal.")
     end
 end
 
 local function submit(job, partitions)
     local lost = lost_option(job)
-    if #our_words(job.comment) == 0 and not lost then return slurm.SUCCESS end
+    local wrong, right = misspelt(job.comment)
+    if #our_words(job.comment) == 0 and not lost and not wrong then return slurm.SUCCESS end
     if not in_managed_partition(job.partition or default_partition(partitions)) then return slurm.SUCCESS end
     if daemon_is_away() then return slurm.SUCCESS end
     if lost then
         return refuse(slurm.ESLURM_NOT_SUPPORTED, "--", lost, " did not reach the comment: there is no cli_filter.lua of ours where you submit; ",
             "say it as a word of --comment.")
+    end
+    if wrong then
+        return refuse(slurm.ESLURM_NOT_SUPPORTED, "the word ", shortened(wrong), " is not written right; it should be ", shortened(right), ".")
     end
 
     local complaint = complaint_about_comment(job.comment)
@@ -451,11 +788,14 @@ local function submit(job, partitions)
     if job.comment:find("synergy-progress=", 1, true) then
         return refuse(slurm.ESLURM_NOT_SUPPORTED, "synergy-progress has a value only while the job runs; submit with the bare word, or without it.")
     end
+    complaint = complaint_about_profile(job.comment)
+    if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, complaint) end
     complaint = complaint_about_shape(job)
     if complaint then
         return refuse(slurm.ESLURM_NOT_SUPPORTED, "the daemon behind synergy-profile ", complaint, ".")
     end
     gate(job)
+    hint(job)
     return slurm.SUCCESS
 end
 

@@ -25,4 +25,15 @@ return {
     -- are a good age.
     heartbeat_file = "",
     heartbeat_seconds = 900,
+
+    -- The list of profiles that the daemon writes after each good round
+    -- (profiles_file in synergy-slurmd.yaml). With it a job that names a profile
+    -- that there is not is refused at once, with the nearest names. A list that
+    -- is missing, or older than heartbeat_seconds, refuses nobody. What holds for
+    -- the heartbeat's folder holds for this one's.
+    profiles_file = "",
+
+    -- Whether a user who declares no checkpoint is told in one line what that
+    -- costs.
+    hints = true,
 }

@@ -34,7 +34,7 @@ var (
 // oldest and later can be read, since they only lack fields, and become this one when they are opened: a daemon that would
 // take the new fields for damage must refuse the file instead.
 const (
-	format = 2 // 1 had no returns and no audit
+	format = 3 // 2 had no debts with the intent and no losses, 1 no returns and no audit
 	oldest = 1
 )
 
@@ -254,7 +254,7 @@ func (b *Book) Intend(intent bridge.Intent) error {
 }
 
 // Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing. Jobs that are not
-// among the records are forgotten.
+// among the records are forgotten. Reports of small rounds are not kept: hundreds of them may lie between two rounds.
 func (b *Book) Settle(records bridge.Records, report bridge.Report) error {
 	if err := inOrder(records); err != nil {
 		return fmt.Errorf("settle round %d: %w", report.Round, err)
@@ -269,6 +269,9 @@ func (b *Book) Settle(records bridge.Records, report bridge.Report) error {
 		}
 		if err := tx.Bucket(intentBucket).Delete(intentKey); err != nil {
 			return err
+		}
+		if report.Small {
+			return nil
 		}
 		return b.file(tx.Bucket(reportsBucket), report.Round, packed)
 	})

@@ -283,6 +283,7 @@ func drawRecord(t *rapid.T) *bridge.Record {
 		Until:    moment.Draw(t, "until"),
 		Starts:   rapid.Int().Draw(t, "starts"),
 		Failed:   rapid.Int().Draw(t, "failed"),
+		Refused:  bridge.Refusal{Reason: rapid.String().Draw(t, "refused"), Times: rapid.Int().Draw(t, "times")},
 		Own:      rapid.Custom(drawRequest).Draw(t, "own"),
 	}
 }

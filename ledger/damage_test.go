@@ -137,7 +137,7 @@ func TestAnotherProgramsDatabaseIsLeftWhereItIs(t *testing.T) {
 
 func TestALedgerOfAnotherFormatIsNotGuessedAt(t *testing.T) {
 	err := rewritten(t, func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), binary.BigEndian.AppendUint64(nil, 3))
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), binary.BigEndian.AppendUint64(nil, 4))
 	})
 	if !errors.Is(err, ledger.ErrNewer) {
 		t.Error(err)
@@ -166,7 +166,7 @@ func TestALedgerOfTheFormatBeforeIsReadAndRenewed(t *testing.T) {
 	}
 	must(t, book.Close())
 	inside(t, path, func(tx *bolt.Tx) error {
-		if now := binary.BigEndian.Uint64(tx.Bucket([]byte("meta")).Get(format)); now != 2 {
+		if now := binary.BigEndian.Uint64(tx.Bucket([]byte("meta")).Get(format)); now != 3 {
 			t.Errorf("it says format %d", now)
 		}
 		return nil

@@ -54,6 +54,9 @@ func (m *Memory) Settle(records bridge.Records, report bridge.Report) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.records, m.intent = copyRecords(records), nil
+	if report.Small {
+		return nil
+	}
 	m.reports = append(m.reports, report)
 	m.reports = m.reports[max(0, len(m.reports)-m.kept()):]
 	return nil

@@ -3,13 +3,14 @@
 PROJECT ?= synergy
 NODES ?= 4
 LEASE ?= 900
-export PROJECT NODES LEASE
+SLURM ?= 24.11
+export PROJECT NODES LEASE SLURM
 
 CLUSTER := contrib/docker-slurm/cluster.sh
 
 .PHONY: cluster-up cluster-down cluster-status cluster-logs shell
 
-cluster-up: ## start the cluster and wait until jobs can run
+cluster-up: ## start the cluster and wait until jobs can run; SLURM=24.11 or 26.05
 	@$(CLUSTER) up
 
 cluster-down: ## remove the cluster: containers, volumes, network

@@ -14,12 +14,13 @@ import (
 type board struct {
 	c       *Cluster
 	alloc   Allocator
-	jobs    []*Job   // ascending in ID
-	ids     []int    // of the jobs
-	servers []server // ascending in name
-	seats   []seat   // of each job
-	order   []int    // jobs in turn
-	rank    []int    // the turn of each job
+	jobs    []*Job              // ascending in ID
+	ids     []int               // of the jobs
+	servers []server            // ascending in name
+	seats   []seat              // of each job
+	order   []int               // jobs in turn
+	rank    []int               // the turn of each job
+	stake   func(i int) float64 // of the policy
 	hall
 	past
 	menus menus
@@ -44,8 +45,12 @@ type board struct {
 	grown   set   // servers on which nobody gains by growing, as they stand
 	traded  set   // servers on which nobody gains by a trade, as they stand
 
-	stranded  int // GPUs that are free but cannot be given their proportional share
-	mayStrand int // how many jobs that cannot be asked to give back may strand
+	seasons   seasons
+	purses    []purse   // of the cluster's quotas
+	idle      int       // GPUs that are free on open servers
+	interest  *interest // in free GPUs; nil until it is asked for
+	stranded  int       // GPUs that are free but cannot be given their proportional share
+	mayStrand int       // how many jobs that cannot be asked to give back may strand
 
 	scratch
 }
@@ -71,6 +76,7 @@ type server struct {
 	wished  gres.Vector
 	foreign gres.Vector // see Node
 	lost    int         // see stranded
+	idle    int         // GPUs that are free, if it is open
 	jobs    []int       // those on it that are not fixed, ascending
 }
 
@@ -92,9 +98,10 @@ const (
 type limit uint8
 
 const (
-	none   limit = iota
-	byRule       // the rules do not allow to stop more
-	byCost       // the restarts would cost more than the place is worth
+	none    limit = iota
+	byRule        // the rules do not allow to stop more
+	byCost        // the restarts would cost more than the place is worth
+	byQuota       // its quotas leave it nothing, whatever servers have left
 	limits
 )
 
@@ -125,6 +132,9 @@ func (b *board) vacate(i int) { b.book(i, -1) }
 func (b *board) book(i, sign int) {
 	s := &b.seats[i]
 	held := s.size.Times(sign)
+	if len(s.kind.quotas) > 0 && len(s.servers) > 0 {
+		b.charge(i, billFor(len(s.servers), s.size), sign)
+	}
 	for _, n := range s.servers {
 		sv := &b.servers[n]
 		if s.standing == loose {
@@ -132,13 +142,21 @@ func (b *board) book(i, sign int) {
 		} else {
 			sv.free = sv.free.Minus(held)
 		}
-		b.stranded -= sv.lost
-		sv.lost = sv.stranded()
-		b.stranded += sv.lost
+		b.count(sv)
 		b.list(sv, i, sign)
 		b.reshelve(n)
 		b.disturbed(n)
 	}
+}
+
+// count keeps the sums over the servers.
+func (b *board) count(sv *server) {
+	b.stranded, b.idle = b.stranded-sv.lost, b.idle-sv.idle
+	sv.lost, sv.idle = sv.stranded(), 0
+	if sv.Closed == "" {
+		sv.idle = max(0, sv.open().GPUs)
+	}
+	b.stranded, b.idle = b.stranded+sv.lost, b.idle+sv.idle
 }
 
 // disturbed notes that server n does not stand as it did, nor, for gangs across it, their other servers.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,9 +12,12 @@ import (
 
 // Check refuses a plan that breaks a promise, whoever made it: it leaves a job without its one decision, splits a gang, starts
 // something on a node that is closed or that the job cannot use, touches a job that must not be touched or more jobs than the
-// rules allow, puts a job below its proportional throughput, or gives away more than a node has. What runs already and stays as
+// rules allow, puts a job below its proportional throughput or what its user asked for, or above what the site allows, or gives away more than a node has. What runs already and stays as
 // it is, is not the plan's doing and is only counted. The error names the first breaches of each
 // promise, and how many more there are.
+//
+// It shares no line with the planner, whose mistakes it is there to find: of this package it uses what cluster.go exports and
+// nothing else, and nobody uses what is here.
 func Check(c Cluster, p Plan) error {
 	k := newChecker(&c)
 	for i := range p.Decisions {
@@ -29,6 +33,7 @@ func Check(c Cluster, p Plan) error {
 	}
 	k.undecided()
 	k.capacities(p)
+	k.overdrawn()
 	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
 		k.breach(Untouched, "%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
 	}
@@ -47,11 +52,15 @@ const (
 	Suited    Promise = "suited"    // only where and as the job can run
 	Untouched Promise = "untouched" // what must not be stopped goes on, and no more is stopped than the rules allow
 	Fair      Promise = "fair"      // nobody below the proportional share
+	Asked     Promise = "asked"     // nobody below what its user asked for, nor slower than its user reckoned
+	Allowed   Promise = "allowed"   // nobody above what the site allows, nor a group of jobs above what its quotas leave
 	Capacity  Promise = "capacity"  // no node gives away more than it has
 )
 
 // Promises are all of them.
-func Promises() []Promise { return []Promise{Complete, Told, Whole, Suited, Untouched, Fair, Capacity} }
+func Promises() []Promise {
+	return []Promise{Complete, Told, Whole, Suited, Untouched, Fair, Asked, Allowed, Capacity}
+}
 
 // Breach is one promise that a plan breaks. Check's error joins all of them.
 type Breach struct {
@@ -70,6 +79,7 @@ type checker struct {
 	stopped  int            // running jobs that do not go on as they were
 	nodes    map[string]int // by name; made when the first is asked for
 	tallies  []tally        // of each node
+	held     []held         // of each quota; nil: no job has one
 	counts   map[Promise]int
 	breaches []error
 }
@@ -82,10 +92,21 @@ type tally struct {
 
 func newChecker(c *Cluster) *checker {
 	k := &checker{c: c, decided: make([]bool, len(c.Jobs))}
-	if !inOrder(c.Jobs) {
-		k.sorted = byID(nil, c.Jobs)
+	for i := 1; i < len(c.Jobs); i++ {
+		if c.Jobs[i].ID < c.Jobs[i-1].ID {
+			k.sort()
+			break
+		}
 	}
 	return k
+}
+
+// sort lists the jobs in the order in which they are to be decided.
+func (k *checker) sort() {
+	for i := range k.c.Jobs {
+		k.sorted = append(k.sorted, &k.c.Jobs[i])
+	}
+	slices.SortStableFunc(k.sorted, func(x, y *Job) int { return cmp.Compare(x.ID, y.ID) })
 }
 
 func (k *checker) job(at int) *Job {
@@ -130,21 +151,25 @@ func (k *checker) others() {
 }
 
 func (k *checker) decision(j *Job, d *Decision) {
-	if j.goesOn(d.Grant) {
+	k.charge(j, d.Grant)
+	if left(j, d.Grant) {
 		return
 	}
 	if j.Running != nil {
 		k.disturb(j)
 	}
 	if d.Grant == nil {
+		if j.Running != nil {
+			k.backInTime(j)
+		}
 		k.refusal(j, d)
 		return
 	}
 	k.grant(j, d.Grant)
 }
 
-// goesOn says whether job j runs and is granted what it has.
-func (j *Job) goesOn(grant *Placement) bool {
+// left says whether job j runs and is granted what it has.
+func left(j *Job, grant *Placement) bool {
 	return j.Running != nil && grant != nil && (grant == j.Running || grant.Equal(*j.Running))
 }
 
@@ -178,14 +203,11 @@ func (k *checker) undecided() {
 // disturb checks that a running job may be stopped.
 func (k *checker) disturb(j *Job) {
 	k.stopped++
-	if !j.mayStop(k.c) {
+	rules := k.c.Rules
+	young, worn := k.c.Now.Sub(j.Started) < rules.MinRun, rules.MaxRestarts > 0 && j.Restarts >= rules.MaxRestarts
+	if j.Fixed || young || worn {
 		k.breach(Untouched, "job %d: stopped or changed, and must not be touched", j.ID)
 	}
-}
-
-// mayStop says whether the rules let running job j be stopped in this round.
-func (j *Job) mayStop(c *Cluster) bool {
-	return !j.Fixed && c.Now.Sub(j.Started) >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts)
 }
 
 func (k *checker) refusal(j *Job, d *Decision) {
@@ -230,29 +252,85 @@ func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	if node.Closed != "" {
 		k.breach(Suited, "job %d: node %s is closed: %s", j.ID, name, node.Closed)
 	}
-	if !suits(j, node) {
+	if !askedFor(j, node) {
 		k.breach(Suited, "job %d: node %s is not one that it asked for", j.ID, name)
 	}
 	if !g.PerNode.Fits(node.Total) || g.PerNode.GPUs < 0 { // what all grants come to might not be a number any more
 		k.breach(Capacity, "job %d: %s on node %s, which has %s", j.ID, g.PerNode, name, node.Total)
 		return
 	}
+	k.inTime(j, node)
 	k.atLeastFair(j, g.PerNode, node)
+	k.atLeastAsked(j, g.PerNode, node)
+	k.atMostAllowed(j, g.PerNode)
 }
 
-// atLeastFair checks the promise: nobody is slower than under the proportional share. A job without profile must have the share
-// itself, since nobody knows what less would do to it.
+// askedFor says whether a node is one on which job j wants to run, open or not.
+func askedFor(j *Job, n *Node) bool {
+	lacks := func(feature string) bool { return !slices.Contains(n.Features, feature) }
+	switch {
+	case j.GPUType != "" && j.GPUType != n.GPUType, slices.ContainsFunc(j.Features, lacks), slices.Contains(j.Except, n.Name):
+		return false
+	}
+	return len(j.Only) == 0 || slices.Contains(j.Only, n.Name)
+}
+
+// atLeastFair checks the promise: nobody is slower than under the proportional share, as far as the site allows it that. A job without profile
+// must have the share itself, since nobody knows what less would do to it.
 func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
 	fair := gres.Proportional(n.Total, size.GPUs)
+	due := allowed(j, fair)
 	if j.Profile == nil {
-		if !fair.Fits(size) {
-			k.breach(Fair, "job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, fair)
+		if !due.Fits(size) {
+			k.breach(Fair, "job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, due)
 		}
 		return
 	}
-	if gain := j.Profile.Gain(size, fair); gain < 1-rounding {
+	least := 1.0
+	if due != fair {
+		least = min(1, j.Profile.Gain(due, fair))
+	}
+	if gain := j.Profile.Gain(size, fair); gain < least-rounding {
 		k.breach(Fair, "job %d: %s on %s is %.3f of the proportional throughput", j.ID, size, n.Name, gain)
 	}
+}
+
+// atLeastAsked checks that a job has what its user asked for, and is no slower than its user reckoned, as far as the site allows that.
+func (k *checker) atLeastAsked(j *Job, size gres.Vector, n *Node) {
+	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
+		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs, j.Floor.Memory)
+	}
+	if j.Pace.CPUs == 0 && j.Pace.Memory == 0 {
+		return
+	}
+	fair := gres.Proportional(n.Total, size.GPUs)
+	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs), Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
+	slower := j.Profile == nil && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
+	if j.Profile != nil {
+		slower = j.Profile.Gain(size, fair) < j.Profile.Gain(pace, fair)*(1-rounding)
+	}
+	if slower {
+		k.breach(Asked, "job %d: %s on %s is slower than %s, which its user reckoned with", j.ID, size, n.Name, pace)
+	}
+}
+
+// atMostAllowed checks that a job has no more than the site lets it have on a node.
+func (k *checker) atMostAllowed(j *Job, size gres.Vector) {
+	cores, memory := j.Ceiling.CPUs, j.Ceiling.Memory
+	if cores > 0 && size.CPUs > cores || memory > 0 && size.Memory > memory {
+		k.breach(Allowed, "job %d: %s on each node, and the site allows it %d cores and %s", j.ID, size, cores, memory)
+	}
+}
+
+// allowed is as much of an amount as a job may have on a node, in cores that its tasks can share.
+func allowed(j *Job, v gres.Vector) gres.Vector {
+	if most := j.Ceiling.CPUs; most > 0 {
+		v.CPUs = min(v.CPUs, most-most%max(1, j.Tasks))
+	}
+	if most := j.Ceiling.Memory; most > 0 {
+		v.Memory = min(v.Memory, most)
+	}
+	return v
 }
 
 // rounding is the relative error that interpolation may make.
@@ -282,9 +360,4 @@ func (k *checker) count(g *Placement) {
 			k.tallies[n].used = k.tallies[n].used.Plus(g.PerNode)
 		}
 	}
-}
-
-// Equal says whether two placements are the same nodes with the same amounts. Nodes are in ascending order in both.
-func (p Placement) Equal(q Placement) bool {
-	return p.PerNode == q.PerNode && slices.Equal(p.Nodes, q.Nodes)
 }

@@ -17,6 +17,7 @@ func soundRound(t *testing.T) (Cluster, Plan) {
 	p := paperModel(t, "res18")
 	c.Nodes[3].Closed, c.Nodes[3].GPUType = "drained", "a100"
 	c.Rules = Rules{MaxPreemptions: 2, MinRun: time.Minute}
+	c.Quotas = []Quota{{"ml", -1, -1, -1, -1, -1}, {"nlp", -1, -1, -1, -1, -1}}
 	c.Jobs = []Job{
 		{ID: 1, GPUs: 1, Profile: p, Running: &Placement{[]string{"n0000"}, share(1)}},
 		{ID: 2, GPUs: 2, Profile: p, Running: &Placement{[]string{"n0000"}, share(2)}, Tasks: 2},
@@ -91,6 +92,58 @@ var breaches = []struct {
 		"job 2: gpu=2 cpu=4 mem=125G on n0001 is 0.720 of the proportional throughput"},
 	{"less than the share without profile", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.PerNode.Memory-- },
 		"job 4: gpu=2 cpu=6 mem=124.999G on n0000 is less than the proportional share gpu=2 cpu=6 mem=125G"},
+	{"less cores than asked for", func(c *Cluster, _ *Plan) { c.Jobs[1].Floor.CPUs = 7 },
+		"job 2: gpu=2 cpu=6 mem=125G on n0001, and its user asked for 7 cores and 0G"},
+	{"less memory than asked for", func(c *Cluster, _ *Plan) { c.Jobs[3].Floor.Memory = 126000 },
+		"job 4: gpu=2 cpu=6 mem=125G on n0000, and its user asked for 0 cores and 126G"},
+	{"slower than reckoned", func(c *Cluster, _ *Plan) { c.Jobs[1].Pace.CPUs = 8 },
+		"job 2: gpu=2 cpu=6 mem=125G on n0001 is slower than gpu=2 cpu=8 mem=125G, which its user reckoned with"},
+	{"slower than reckoned, as far as anybody knows", func(c *Cluster, _ *Plan) { c.Jobs[3].Pace.Memory = 130000 },
+		"job 4: gpu=2 cpu=6 mem=125G on n0000 is slower than gpu=2 cpu=6 mem=130G, which its user reckoned with"},
+	{"more cores than allowed", func(c *Cluster, _ *Plan) { c.Jobs[3].Ceiling.CPUs = 5 },
+		"job 4: gpu=2 cpu=6 mem=125G on each node, and the site allows it 5 cores and 0G"},
+	{"more memory than allowed", func(c *Cluster, _ *Plan) { c.Jobs[3].Ceiling.Memory = 100000 },
+		"job 4: gpu=2 cpu=6 mem=125G on each node, and the site allows it 0 cores and 100G"},
+	{"less than the share under a ceiling", func(c *Cluster, p *Plan) {
+		c.Jobs[3].Ceiling, p.Decisions[3].Grant.PerNode.CPUs = gres.Vector{CPUs: 5}, 4
+	}, "job 4: gpu=2 cpu=4 mem=125G on n0000 is less than the proportional share gpu=2 cpu=5 mem=125G"},
+	{"slower than under its ceiling", func(c *Cluster, p *Plan) {
+		c.Jobs[1].Ceiling, p.Decisions[1].Grant.PerNode.CPUs = gres.Vector{CPUs: 5}, 2
+	}, "job 2: gpu=2 cpu=2 mem=125G on n0001 is 0.370 of the proportional throughput"},
+	{"more GPUs than a quota leaves", func(c *Cluster, _ *Plan) {
+		c.Quotas[0].GPUs, c.Jobs[0].Quotas, c.Jobs[3].Quotas = 4, []int{0}, []int{0}
+	}, "ml: 5 GPUs given away, it leaves 4"},
+	{"more jobs than a quota leaves", func(c *Cluster, _ *Plan) {
+		c.Quotas[1].Jobs, c.Jobs[3].Quotas, c.Jobs[6].Quotas = 1, []int{0, 1}, []int{1}
+	}, "nlp: 2 jobs given away, it leaves 1"},
+	{"more nodes than a quota leaves", func(c *Cluster, _ *Plan) { c.Quotas[0].Nodes, c.Jobs[3].Quotas = 1, []int{0} },
+		"ml: 2 nodes given away, it leaves 1"},
+	{"more cores than a quota leaves", func(c *Cluster, _ *Plan) { c.Quotas[0].CPUs, c.Jobs[3].Quotas = 11, []int{0} },
+		"ml: 12 cores given away, it leaves 11"},
+	{"more memory than a quota leaves", func(c *Cluster, _ *Plan) { c.Quotas[0].Memory, c.Jobs[3].Quotas = 200000, []int{0} },
+		"ml: 250000 MiB of memory given away, it leaves 200000"},
+	{"another size under a quota that is overdrawn", func(c *Cluster, _ *Plan) {
+		c.Quotas[0].GPUs, c.Jobs[1].Quotas, c.Jobs[5].Quotas, c.Jobs[6].Quotas = 3, []int{0}, []int{0}, []int{0}
+	}, "ml: 4 GPUs given away, it leaves 3"},
+	{"a run into a reservation", func(c *Cluster, _ *Plan) {
+		c.Nodes[1].Reserved, c.Jobs[1].TimeLimit = []Reservation{{"maint", epoch.Add(time.Hour), time.Time{}}}, time.Hour
+		c.Jobs[3].TimeLimit = 61 * time.Minute
+	}, "job 4: node n0001 is in reservation maint from 2026-01-01 13:00:00, before which it does not end"},
+	{"a start within a reservation", func(c *Cluster, _ *Plan) {
+		c.Nodes[1].Reserved, c.Jobs[1].Reservation = []Reservation{{"maint", epoch.Add(-time.Hour), epoch.Add(time.Hour)}}, "maint"
+		c.Jobs[3].TimeLimit = time.Second
+	}, "job 4: node n0001 is in reservation maint from 2026-01-01 11:00:00, before which it does not end"},
+	{"a start within a reservation by one that was submitted to another", func(c *Cluster, _ *Plan) {
+		c.Nodes[1].Reserved, c.Jobs[1].Reservation = []Reservation{{"maint", epoch.Add(-time.Hour), epoch.Add(time.Hour)}}, "maint"
+		c.Jobs[3].Reservation = "course"
+	}, "job 4: node n0001 is in reservation maint from 2026-01-01 11:00:00, before which it does not end"},
+	{"a job stopped that cannot come back", func(c *Cluster, _ *Plan) {
+		for i := range c.Nodes {
+			c.Nodes[i].Reserved = []Reservation{{"maint", epoch.Add(70 * time.Minute), time.Time{}}}
+			c.Jobs[i].TimeLimit = time.Hour
+		}
+		c.Jobs[2].Restart = time.Second
+	}, "job 3: stopped, and reservation maint begins before it could have run again"},
 	{"cores that tasks cannot share", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.CPUs = 7 },
 		"job 2: 7 cores cannot be divided over 2 tasks"},
 	{"no cores", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.CPUs = 0 }, "job 2: 0 cores cannot be divided over 2 tasks"},
@@ -109,6 +162,38 @@ func TestCheckRefusesEveryBreachByName(t *testing.T) {
 				t.Errorf("got %v\nwant %s", err, b.want)
 			}
 		})
+	}
+}
+
+func TestCheckTakesNoMoreThanTheSiteAllowsForWhatIsOwed(t *testing.T) {
+	c, p := soundRound(t)
+	c.Jobs[1].Ceiling, c.Jobs[3].Ceiling = gres.Vector{CPUs: 5, Memory: 100000}, gres.Vector{CPUs: 4, Memory: 100000}
+	c.Jobs[1].Pace, c.Jobs[3].Pace = gres.Vector{CPUs: 12, Memory: 400000}, gres.Vector{CPUs: 12}
+	p.Decisions[1].Grant.PerNode = gres.Vector{GPUs: 2, CPUs: 4, Memory: 100000} // its two tasks cannot share five
+	p.Decisions[3].Grant.PerNode = gres.Vector{GPUs: 2, CPUs: 4, Memory: 100000}
+	if err := Check(c, p); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCheckLeavesAQuotaAloneThatIsOverdrawnByWhatRuns(t *testing.T) {
+	c, p := soundRound(t)
+	c.Quotas[0].GPUs, c.Jobs[0].Quotas, c.Jobs[2].Quotas, c.Jobs[6].Quotas = 1, []int{0}, []int{0}, []int{0}
+	if err := Check(c, p); err != nil {
+		t.Errorf("jobs 1 and 7 ran before, and job 3 ends: %v", err)
+	}
+}
+
+func TestCheckLetsRunWhoEndsInTimeOrOwnsTheReservationOrComesAfterIt(t *testing.T) {
+	c, p := soundRound(t)
+	past := Reservation{"past", epoch.Add(-time.Hour), epoch}
+	for i := range c.Nodes {
+		c.Nodes[i].Reserved = []Reservation{past, {"maint", epoch.Add(70 * time.Minute), time.Time{}}}
+	}
+	c.Jobs[1].TimeLimit, c.Jobs[2].TimeLimit, c.Jobs[2].Restart = 70*time.Minute, 59*time.Minute, time.Minute
+	c.Jobs[3].Reservation = "maint"
+	if err := Check(c, p); err != nil {
+		t.Error(err)
 	}
 }
 

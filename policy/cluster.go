@@ -5,6 +5,7 @@ package policy
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -17,6 +18,30 @@ type Cluster struct {
 	Nodes []Node    `json:"nodes"`
 	Jobs  []Job     `json:"jobs"` // every managed job, waiting or running
 	Rules Rules     `json:"rules"`
+	// Quotas are the site's limits on what groups of jobs may hold together: associations, QOS. Job.Quotas are numbers of this list.
+	Quotas []Quota `json:"quotas,omitempty"`
+}
+
+// Quota bounds what the jobs of a group may hold together, as a QOS or an association does. Amounts are what is left to the jobs
+// of the snapshot, running and granted ones alike: the site's number less what the group's other jobs hold, at least 0.
+// Unbounded stands where the site has no number.
+type Quota struct {
+	Name   string      `json:"name"` // for people: "GrpTRES of account ml"
+	Jobs   int         `json:"jobs"`
+	Nodes  int         `json:"nodes"` // of each job, added up
+	GPUs   int         `json:"gpus"`
+	CPUs   int         `json:"cpus"`
+	Memory gres.Memory `json:"memory"` // MiB
+}
+
+// Unbounded is an amount of a Quota that is none.
+const Unbounded = -1
+
+// Reservation is a time in which a node belongs to others than the jobs of the queue: maintenance, a course, a group's own days.
+type Reservation struct {
+	Name string    `json:"name"`
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"` // zero: for good
 }
 
 // Rules are the administrator's limits on what a plan may do. The zero value forbids nothing.
@@ -33,8 +58,14 @@ type Rules struct {
 	// Patience is how long a job may be passed over before nodes are kept free for it; 0 is DefaultPatience.
 	Patience time.Duration `json:"patience_ns"`
 	// Stranded is the share of the cluster's GPUs, from 0 to 1, that jobs which cannot be asked to give back may leave without
-	// their proportional share of cores and memory; 0 is DefaultStranded.
+	// their proportional share of cores and memory in any case; 0 is DefaultStranded. Beyond that such a job has what is idle if it gains more by
+	// it than is expected to be lost: a GPU that is left without its share counts for the part of the time, until the job ends by its Length or
+	// TimeLimit, in which somebody would have had it. Those who wait would have it at once; after them as many GPUs are asked for, evenly, as by the
+	// jobs that came within the last Horizon; and GPUs that have their share are taken first. So a job that ends soon may have nearly all that is
+	// idle, and one of which nobody knows when it ends leaves their share to as many GPUs as are asked for in a Horizon.
 	Stranded float64 `json:"stranded"`
+	// Round is how long it is until the next round; 0 is DefaultRound.
+	Round time.Duration `json:"round_ns,omitempty"`
 }
 
 // Defaults for the zero values of Rules.
@@ -42,14 +73,14 @@ const (
 	DefaultHorizon  = time.Hour
 	DefaultPatience = time.Hour
 	DefaultStranded = 0.1
+	DefaultRound    = 5 * time.Minute
 )
 
 func (r Rules) horizon() time.Duration { return cmp.Or(r.Horizon, DefaultHorizon) }
 
 func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, DefaultPatience) }
 
-// allowAfter says whether a job may be stopped that has been restarted so often.
-func (r Rules) allowAfter(restarts int) bool { return r.MaxRestarts == 0 || restarts < r.MaxRestarts }
+func (r Rules) round() time.Duration { return cmp.Or(r.Round, DefaultRound) }
 
 func (r Rules) stranded() float64 { return cmp.Or(r.Stranded, DefaultStranded) }
 
@@ -63,6 +94,9 @@ type Node struct {
 	Foreign gres.Vector `json:"foreign"`
 	// Closed says why no job may be started here (drained, down, …); empty when it is open. What runs there may go on.
 	Closed string `json:"closed,omitempty"`
+	// Reserved are the reservations that the node is or will be in, ascending in From. A job may run here only as long as its time limit
+	// ends before those that are not its own begin.
+	Reserved []Reservation `json:"reserved,omitempty"`
 }
 
 // Job is one managed job. Its GPU count is fixed; cores and memory are the planner's to choose.
@@ -80,6 +114,24 @@ type Job struct {
 	Features []string `json:"features,omitempty"` // a node must have all of them
 	Only     []string `json:"only,omitempty"`     // nodes the user named; empty: any
 	Except   []string `json:"except,omitempty"`   // nodes the user excluded
+	// Floor is what its user asked for and must have on each node, whatever its profile says; zero in a field: nothing. Cores are rounded up to
+	// whole ones for each task. A run that holds less, as one may that began before its floor was known, is not restarted for that.
+	Floor gres.Vector `json:"floor,omitzero"`
+	// Pace are amounts on each node with which a run was reckoned, such as those of the user's request where it has a time limit: the job
+	// is never slower than with these, as far as the ceiling allows; a field that is zero is as in the share. Zero: nobody reckoned. Without a
+	// profile it is as good as a floor.
+	Pace gres.Vector `json:"pace,omitzero"`
+	// Ceiling is the most that the site allows it on each node; zero in a field: no bound. It is stronger than the share: a job
+	// under a ceiling is owed the smaller of both. A floor above it is a job that cannot run.
+	Ceiling gres.Vector `json:"ceiling,omitzero"`
+	// Quotas are the numbers, in Cluster.Quotas, of those that it counts against; ascending.
+	Quotas []int `json:"quotas,omitempty"`
+	// Priority is Slurm's own, the larger first; what the policy slurm goes by.
+	Priority int64 `json:"priority,omitempty"`
+	// TimeLimit is after which a run is ended; 0: never.
+	TimeLimit time.Duration `json:"time_limit_ns,omitempty"`
+	// Reservation is the one that it was submitted to; empty: none. Only then names the nodes of it.
+	Reservation string `json:"reservation,omitempty"`
 	// Profile is nil when the job has none that can be used: it then gets exactly the proportional share.
 	Profile *sensitivity.Profile `json:"-"`
 	// ProfileName is Profile's name for reports and for replay.
@@ -118,6 +170,11 @@ type Placement struct {
 // Total is the sum over the placement's nodes.
 func (p Placement) Total() gres.Vector { return p.PerNode.Times(len(p.Nodes)) }
 
+// Equal says whether two placements are the same nodes with the same amounts. Nodes are in ascending order in both.
+func (p Placement) Equal(q Placement) bool {
+	return p.PerNode == q.PerNode && slices.Equal(p.Nodes, q.Nodes)
+}
+
 // Plan is the outcome of a round: exactly one decision for every job of the snapshot, ascending in ID.
 type Plan struct {
 	Decisions []Decision `json:"decisions"`
@@ -150,7 +207,10 @@ const (
 	Cores    Reason = "cores"     // GPUs are free, but not the cores that go with them
 	RAM      Reason = "memory"    // GPUs are free, but not the memory that goes with them
 	HeldBack Reason = "held-back" // what is free is kept for a job that has waited too long
-	Limit    Reason = "limit"     // it could run if another job were stopped, which the rules do not allow now
+	// InReservation: a reservation begins on the nodes that could hold it before its time limit ends, or has begun.
+	InReservation Reason = "reserved"
+	InQuota       Reason = "quota" // the jobs of a group hold all that the site leaves them
+	Limit         Reason = "limit" // it could run if another job were stopped, which the rules do not allow now
 )
 
 // The reasons why a running job is stopped or restarted.

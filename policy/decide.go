@@ -31,7 +31,7 @@ func (b *board) turn(i int) {
 }
 
 // place finds a place for job i. The first in turn that has been passed over for too long has nodes kept for it, and no cost of
-// restarts keeps it from its turn.
+// restarts keeps it from its turn. To a job that only its quotas keep waiting nodes are of no use.
 func (b *board) place(i int) {
 	if b.jobs[i].Barred != "" || b.seatSomewhere(i) {
 		return
@@ -46,22 +46,36 @@ type denial struct {
 	freed int // it holds as long as nothing has been freed since
 	limit limit
 	due   float64 // what the place was worth to the job that was denied; where it is worth more, cost is no limit
+	firm  bool    // it was to one that stays for good, and may be kept off where others are not
+}
+
+// denied says whether others of its kind have looked for a place for job i in vain since something was freed.
+func (b *board) denied(i int) bool {
+	d := &b.seats[i].kind.denial
+	return d.freed == b.freed && (!d.firm || b.staysForGood(i))
 }
 
 func (b *board) seatSomewhere(i int) bool {
 	s := &b.seats[i]
-	if d := &s.kind.denial; d.freed == b.freed && (d.limit != byCost || b.due(i) <= d.due) {
+	if d := &s.kind.denial; b.denied(i) && (d.limit != byCost || b.due(i) <= d.due) {
 		s.limit = d.limit
 		return false
 	}
 	due := b.due(i)
+	if p, _ := b.pinched(s.kind); p != nil {
+		if slices.ContainsFunc(s.kind.ways, func(w way) bool { return b.repay(i, w) }) {
+			return true
+		}
+		s.limit, s.kind.denial = byQuota, denial{b.freed, byQuota, due, false}
+		return false
+	}
 	b.limit = none
 	for _, w := range s.kind.ways {
 		if b.settleIn(i, w) || b.makeRoom(i, w) {
 			return true
 		}
 	}
-	s.limit, s.kind.denial = b.limit, denial{b.freed, b.limit, due}
+	s.limit, s.kind.denial = b.limit, denial{b.freed, b.limit, due, b.staysForGood(i)}
 	return false
 }
 
@@ -81,19 +95,26 @@ func (b *board) due(i int) float64 {
 // settleIn seats job i where it disturbs nobody: on the fullest nodes that will do, so that whole nodes stay whole.
 func (b *board) settleIn(i int, w way) bool {
 	k := b.seats[i].kind
+	servers := b.roomFor(i, w, func(size gres.Vector) bool { return b.affords(k, w.nodes, size) })
+	if servers == nil {
+		return false
+	}
+	b.seatAt(i, servers, b.least(i, w, servers[0]))
+	return true
+}
+
+// roomFor finds servers with room for job i, with sizes that it may have; nil where there are none.
+func (b *board) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
+	k := b.seats[i].kind
 	found := gathering{nodes: w.nodes}
 	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
-		if !b.bars(k, n) && b.least(i, w, n).Size.Fits(b.servers[n].open()) {
+		if least := b.least(i, w, n).Size; !b.bars(i, n) && least.Fits(b.servers[n].open()) && may(least) {
 			found.add(b.servers[n].shape, n)
 		}
 		return found.servers == nil
 	})
-	if found.servers == nil {
-		return false
-	}
 	slices.Sort(found.servers)
-	b.seatAt(i, found.servers, b.least(i, w, found.servers[0]))
-	return true
+	return found.servers
 }
 
 // gathering collects servers of each shape until there are enough of one.
@@ -144,7 +165,7 @@ func (b *board) reprieve() bool {
 func (b *board) goOn(i int) bool {
 	j, now := b.jobs[i], b.seats[i]
 	b.vacate(i)
-	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) {
+	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) && (len(now.kind.quotas) == 0 || b.mayReturn(i)) {
 		s := &b.seats[i]
 		s.standing, s.servers, s.size, s.gain = kept, was, j.Running.PerNode, now.was
 		s.menu = b.menu(s.kind, s.size.GPUs, was[0])
@@ -175,11 +196,11 @@ func (b *board) backfill() {
 	b.filled = b.freed
 	for _, i := range b.order {
 		s := &b.seats[i]
-		if s.standing != waits || s.kind.denial.freed == b.freed || b.jobs[i].Barred != "" {
+		if s.standing != waits || b.denied(i) || b.jobs[i].Barred != "" {
 			continue
 		}
 		if !slices.ContainsFunc(s.kind.ways, func(w way) bool { return b.settleIn(i, w) }) {
-			s.kind.denial.freed = b.freed
+			s.kind.denial.freed, s.kind.denial.firm = b.freed, b.staysForGood(i)
 		}
 	}
 }

@@ -25,8 +25,11 @@ var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //
 //	plan fifo tune
 //	rules min-run=60 preemptions=1 horizon=3600 patience=600
+//	node n2 gpu=8 cpu=24 mem=500 reserved=maint:4200:86400,course:-60:
+//	quota GrpTRES_of_account_ml jobs=4 nodes=4 gpu=8 cpu=24 mem=500
 //	node n1 gpu=8 cpu=24 mem=500 type=a100 closed=drained foreign=gpu:1,cpu:3,mem:62.5 features=ib
 //	job 1 gpu=1 user=ann profile=res18 runs=n1:9:62.5 since=600 saves restart=30 attained=600 length=7200 done=300 arrival=-900
+//	job 2 gpu=1 floor=4:100 pace=9:0 ceiling=12:200 priority=3 quotas=0 limit=3600 reservation=maint
 type drawing struct {
 	cluster   Cluster
 	policy    Policy
@@ -56,7 +59,7 @@ func TestEveryReasonIsDrawn(t *testing.T) {
 			drawn[decision.Reason] = true
 		}
 	}
-	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, Limit, GivesWay, Shrinks, Grows, Starts} {
+	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit, GivesWay, Shrinks, Grows, Starts} {
 		if !drawn[r] {
 			t.Errorf("no drawing shows %s", r)
 		}
@@ -145,10 +148,12 @@ func parseDrawing(t *testing.T, text string) drawing {
 			d.cluster.Rules = parseRules(t, words[1:])
 		case "node":
 			d.cluster.Nodes = append(d.cluster.Nodes, parseNode(t, words[1:]))
+		case "quota":
+			d.cluster.Quotas = append(d.cluster.Quotas, parseQuota(t, words[1:]))
 		case "job":
 			d.cluster.Jobs = append(d.cluster.Jobs, parseJob(t, words[1:]))
 		default:
-			t.Fatalf("drawing: %q: want plan, rules, node or job", lines.Text())
+			t.Fatalf("drawing: %q: want plan, rules, quota, node or job", lines.Text())
 		}
 	}
 	return d
@@ -183,6 +188,8 @@ func parseRules(t *testing.T, words []string) Rules {
 			r.Horizon = seconds(t, value)
 		case "patience":
 			r.Patience = seconds(t, value)
+		case "round":
+			r.Round = seconds(t, value)
 		case "stranded":
 			r.Stranded = number(t, value)
 		default:
@@ -209,6 +216,10 @@ func parseNode(t *testing.T, words []string) Node {
 			n.GPUType = value
 		case "closed":
 			n.Closed = value
+		case "reserved":
+			for _, part := range strings.Split(value, ",") {
+				n.Reserved = append(n.Reserved, parseReservation(t, part))
+			}
 		case "features":
 			n.Features = strings.Split(value, ",")
 		default:
@@ -216,6 +227,30 @@ func parseNode(t *testing.T, words []string) Node {
 		}
 	}
 	return n
+}
+
+// parseQuota leaves unbounded what is not named.
+func parseQuota(t *testing.T, words []string) Quota {
+	t.Helper()
+	q := Quota{strings.ReplaceAll(words[0], "_", " "), Unbounded, Unbounded, Unbounded, Unbounded, Unbounded}
+	for _, word := range words[1:] {
+		key, value, _ := strings.Cut(word, "=")
+		var v gres.Vector
+		switch key {
+		case "jobs":
+			q.Jobs = int(number(t, value))
+		case "nodes":
+			q.Nodes = int(number(t, value))
+		case "gpu":
+			q.GPUs = int(number(t, value))
+		case "cpu":
+			q.CPUs = int(number(t, value))
+		default:
+			setAmount(t, &v, key, value)
+			q.Memory = v.Memory
+		}
+	}
+	return q
 }
 
 func setAmount(t *testing.T, v *gres.Vector, key, value string) {
@@ -280,6 +315,8 @@ func setJob(t *testing.T, j *Job, key, value string) {
 		j.Saves = true
 	case "fixed":
 		j.Fixed = true
+	case "owed":
+		j.Owed = true
 	case "restarts":
 		j.Restarts = int(number(t, value))
 	case "since":
@@ -294,6 +331,22 @@ func setJob(t *testing.T, j *Job, key, value string) {
 		j.Length = seconds(t, value)
 	case "done":
 		j.Done = seconds(t, value)
+	case "quotas":
+		for _, word := range strings.Split(value, ",") {
+			j.Quotas = append(j.Quotas, int(number(t, word)))
+		}
+	case "limit":
+		j.TimeLimit = seconds(t, value)
+	case "reservation":
+		j.Reservation = value
+	case "floor":
+		j.Floor = amounts(t, value)
+	case "pace":
+		j.Pace = amounts(t, value)
+	case "ceiling":
+		j.Ceiling = amounts(t, value)
+	case "priority":
+		j.Priority = int64(number(t, value))
 	default:
 		t.Fatalf("job: %q", key)
 	}
@@ -311,6 +364,33 @@ func parsePlacement(t *testing.T, gpus int, text string) *Placement {
 	setAmount(t, &p.PerNode, "cpu", parts[1])
 	setAmount(t, &p.PerNode, "mem", parts[2])
 	return &p
+}
+
+// parseReservation reads maint:4200:86400, when it begins and ends in seconds from now; no end is for good.
+func parseReservation(t *testing.T, text string) Reservation {
+	t.Helper()
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		t.Fatalf("reserved: %q: want name:from:to", text)
+	}
+	r := Reservation{Name: parts[0], From: epoch.Add(seconds(t, parts[1]))}
+	if parts[2] != "" {
+		r.To = epoch.Add(seconds(t, parts[2]))
+	}
+	return r
+}
+
+// amounts reads 9:62.5, cores and GB on each node.
+func amounts(t *testing.T, text string) gres.Vector {
+	t.Helper()
+	cores, memory, both := strings.Cut(text, ":")
+	if !both {
+		t.Fatalf("amounts: %q: want cores:GB", text)
+	}
+	var v gres.Vector
+	setAmount(t, &v, "cpu", cores)
+	setAmount(t, &v, "mem", memory)
+	return v
 }
 
 func seconds(t *testing.T, text string) time.Duration {

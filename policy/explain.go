@@ -37,6 +37,9 @@ func (b *board) reasonFor(i int) *answer {
 	if why := b.jobs[i].Barred; why != "" {
 		return &answer{Barred, why}
 	}
+	if out := b.shutOut(i); out != nil {
+		return out
+	}
 	s := &b.seats[i]
 	told := &s.kind.told[s.limit]
 	if told.reason == "" {
@@ -48,7 +51,10 @@ func (b *board) reasonFor(i int) *answer {
 // lacks finds out what is missing for job i.
 func (b *board) lacks(i int) answer {
 	j, k := b.jobs[i], b.seats[i].kind
-	if len(k.ways) == 0 {
+	switch {
+	case k.never != "":
+		return answer{Shape, k.never}
+	case len(k.ways) == 0:
 		return answer{Shape, noWay(j, k.zone.largest)}
 	}
 	w, f := k.ways[0], b.fitOf(k)
@@ -58,23 +64,38 @@ func (b *board) lacks(i int) answer {
 		return answer{Shape, f.tooFew(j, w)}
 	case f.count-closed < w.nodes:
 		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), f.shut(closed, w), b.lastClosed(f))}
-	case b.seats[i].limit == byRule:
+	}
+	if p, needs := b.pinched(k); p != nil {
+		return answer{InQuota, p.emptied(needs)}
+	}
+	switch b.seats[i].limit {
+	case byRule:
 		return answer{Limit, "would fit in the place of others, but the rules allow no more jobs to be stopped in this round"}
-	case b.seats[i].limit == byCost:
+	case byCost:
 		return answer{Limit, "would fit in the place of others, but their restarts would cost more than it would gain"}
 	}
-	if free := b.freeIn(k.zone); free < j.GPUs {
+	if free := b.freeFor(k); free < j.GPUs {
 		return k.turn(free)
 	}
-	c := b.survey(k, w)
+	c := b.survey(i, w)
 	switch {
 	case c.enough < w.nodes:
 		return answer{Gang, c.scattered(w)}
+	case c.purse != nil:
+		return answer{InQuota, c.purse.emptied(c.needs)}
 	case c.barred > 0:
-		return answer{HeldBack, fmt.Sprintf("what is free is kept for job %d, which has waited too long; "+
-			"only a job that declares a checkpoint may use it meanwhile", b.jobs[b.reserved.job].ID)}
+		return answer{HeldBack, b.heldFor(i)}
 	}
 	return c.starved(w)
+}
+
+// heldFor tells job i for whom nodes are kept, and who may use them meanwhile.
+func (b *board) heldFor(i int) string {
+	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.reserved.job].ID)
+	if b.staysForGood(i) {
+		return why
+	}
+	return why + "; only a job that declares a checkpoint may use it meanwhile"
 }
 
 // turn is the answer to jobs of kind k where too few GPUs are free. It is kept from round to round: most wait for just that.
@@ -97,6 +118,20 @@ func (b *board) freeIn(z *zone) int {
 		}
 	}
 	return z.free
+}
+
+// freeFor counts the GPUs that are free where jobs of kind k may be started.
+func (b *board) freeFor(k *kind) int {
+	free := b.freeIn(k.zone)
+	if k.shut == nil {
+		return free
+	}
+	for n := range b.servers {
+		if sv := &b.servers[n]; sv.Closed == "" && k.shutTo(n) && k.zone.servers.has(n) {
+			free -= max(sv.open().GPUs, 0)
+		}
+	}
+	return free
 }
 
 func noWay(j *Job, largest int) string {
@@ -146,34 +181,42 @@ func (b *board) lastClosed(f *fit) string {
 
 // survey is what the open nodes that could hold a part of a job have left.
 type survey struct {
-	free   int // GPUs that are free in the whole zone
-	most   int // on one node
-	enough int // nodes where GPUs enough are free
-	barred int // of those, the ones that are kept for another job
+	free   int    // GPUs that are free in the whole zone
+	most   int    // on one node
+	enough int    // nodes where GPUs enough are free
+	barred int    // of those, the ones that are kept for another job
+	purse  *purse // the quota that leaves too little for the last of those that have room
+	needs  bill
 	short  *server
 	lack   gres.Vector // what is missing there
 }
 
-func (b *board) survey(k *kind, w way) survey {
-	c := survey{free: b.freeIn(k.zone)}
+func (b *board) survey(i int, w way) survey {
+	k := b.seats[i].kind
+	c := survey{free: b.freeFor(k)}
 	for n := range b.servers {
-		if sv := &b.servers[n]; sv.Closed == "" && k.zone.servers.has(n) {
+		if sv := &b.servers[n]; sv.Closed == "" && k.zone.servers.has(n) && !k.shutTo(n) {
 			c.most = max(c.most, sv.open().GPUs)
 			if k.fit.able.has(n) {
-				b.inspect(&c, k, w, n)
+				b.inspect(&c, i, w, n)
 			}
 		}
 	}
 	return c
 }
 
-// inspect adds an open server that could hold a part of a job of kind k.
-func (b *board) inspect(c *survey, k *kind, w way, n int) {
-	sv := &b.servers[n]
-	lack := b.leastOf(k, w, n).Size.Minus(sv.open())
+// inspect adds an open server that could hold a part of job i.
+func (b *board) inspect(c *survey, i int, w way, n int) {
+	sv, k := &b.servers[n], b.seats[i].kind
+	least := b.leastOf(k, w, n).Size
+	lack := least.Minus(sv.open())
 	switch {
 	case lack.GPUs > 0:
-	case covered(lack) && b.bars(k, n):
+	case covered(lack) && !b.affords(k, w.nodes, least):
+		c.enough++
+		c.needs = billFor(w.nodes, least)
+		c.purse = b.short(k, c.needs)
+	case covered(lack) && b.yields(i, n):
 		c.enough++
 		c.barred++
 	case covered(lack):

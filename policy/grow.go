@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
@@ -41,7 +42,7 @@ func (b *board) grow() bool {
 		slices.SortFunc(all, func(x, y growth) int { return cmp.Or(cmp.Compare(y.net, x.net), cmp.Compare(x.job, y.job)) })
 		for _, g := range all {
 			s := &b.seats[g.job]
-			if b.sizable(g.job) && g.to.Gain > s.gain && b.allHave(s.servers, g.to.Size.Minus(s.size)) {
+			if b.sizable(g.job) && g.to.Gain > s.gain && b.mayHave(g.job, g.to.Size.Minus(s.size)) {
 				b.resize(g.job, g.to)
 				grown = true
 			}
@@ -94,7 +95,7 @@ func (b *board) bestTrade(n int) (growth, clearing) {
 		for _, o := range above(s) {
 			missing := o.Size.Minus(s.size).Minus(b.servers[n].open())
 			plan.shrinks = plan.shrinks[:0]
-			if b.netOver(i, o.Gain, ahead) <= best.net || !b.giveBack(&plan, missing, i) {
+			if !b.affordsMore(i, o.Size.Minus(s.size)) || b.netOver(i, o.Gain, ahead) <= best.net || !b.giveBack(&plan, missing, i) {
 				continue
 			}
 			net := b.netTrade(i, o, plan)
@@ -108,6 +109,9 @@ func (b *board) bestTrade(n int) (growth, clearing) {
 			best, how = growth{i, o, net}, plan
 			how.shrinks = slices.Clone(plan.shrinks)
 		}
+	}
+	if b.counted(n) {
+		b.traded.drop(n)
 	}
 	b.trial = plan.shrinks[:0]
 	return best, how
@@ -151,7 +155,7 @@ func (b *board) growths() []growth {
 		}
 		if g := b.bestGrowth(n); g.net > trifle {
 			all = append(all, g)
-		} else if b.stops > 0 {
+		} else if b.stops > 0 && !b.counted(n) {
 			b.grown.add(n)
 		}
 	}
@@ -169,7 +173,7 @@ func (b *board) bestGrowth(n int) growth {
 			continue
 		}
 		for _, o := range above(s) {
-			if !b.allHave(s.servers, o.Size.Minus(s.size)) {
+			if !b.mayHave(i, o.Size.Minus(s.size)) {
 				continue
 			}
 			if net := b.netGain(i, o.Gain); net > best.net {
@@ -178,6 +182,11 @@ func (b *board) bestGrowth(n int) growth {
 		}
 	}
 	return best
+}
+
+// mayHave says whether its servers and its quotas leave job i so much more on each node.
+func (b *board) mayHave(i int, more gres.Vector) bool {
+	return b.allHave(b.seats[i].servers, more) && b.affordsMore(i, more)
 }
 
 // sizable says whether the size of job i is free to choose, or a restart of it is within the rules.
@@ -245,7 +254,8 @@ func (b *board) betterPlace(i int) (server int, to sensitivity.Option) {
 	s := &b.seats[i]
 	b.now.from(s.size.GPUs, s.kind.zone.servers.and(b.roomy).and(b.calm), func(n int) bool {
 		for _, o := range b.menu(s.kind, s.size.GPUs, n).options {
-			if net := b.netGain(i, o.Gain); net > best*(1+tie) && n != s.servers[0] && o.Size.Fits(b.servers[n].open()) {
+			if net := b.netGain(i, o.Gain); net > best*(1+tie) && n != s.servers[0] && !s.kind.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
+				b.affordsMore(i, o.Size.Minus(s.size)) {
 				server, to, best = n, o, net
 			}
 		}

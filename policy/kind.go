@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -11,12 +12,16 @@ import (
 // the next finds none either, until somebody gives something back.
 type kind struct {
 	kindKey
+	quotas   []int  // see Job.Quotas
+	never    string // why no size is possible, on whatever server
 	ways     []way
 	menus    []servedMenu
 	fit      *fit   // see fitOf
 	busy     answer // see turn
 	busyWith int
 	round    int // the following are of this round
+	shut     set // servers on which no such job may be started now, since a reservation begins before it ends; nil: none
+	soon     set // and on which none may be once others have made room for it
 	denial   denial
 	told     [limits]answer // why they wait
 }
@@ -27,6 +32,9 @@ type kindKey struct {
 	tasks   int  // on each node
 	nodes   int  // 0: any number
 	lends   bool // see Job.lends
+	terms   terms
+	purses  string // the kind's quotas, in a word
+	season  season // of the round in which it was last met
 	zone    *zone
 }
 
@@ -86,24 +94,40 @@ func newCrowd() crowd { return crowd{kinds: map[kindKey]*kind{}, zones: map[zone
 
 // kindOf finds the kind of a job, most likely that of its last seat.
 func (b *board) kindOf(j *Job, was *seat) *kind {
-	if was != nil && was.kind.has(j, b.c.Rules, b.round) {
+	if was != nil && was.kind.season == b.seasonOf(j) && was.kind.has(j, b.c.Rules, b.round) {
 		b.meet(was.kind)
 		return was.kind
 	}
-	key := kindKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.lends(b.c.Rules), b.zoneOf(j)}
+	key := kindKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.lends(b.c.Rules), termsOf(j), wordFor(j.Quotas), b.seasonOf(j), b.zoneOf(j)}
 	k, known := b.kinds[key]
 	if !known {
-		k = &kind{kindKey: key, ways: waysOf(j, key.zone.largest)}
+		k = newKind(key, j)
 		b.kinds[key] = k
 	}
 	b.meet(k)
 	return k
 }
 
-// has says whether job j is of kind k.
+func newKind(key kindKey, j *Job) *kind {
+	k := &kind{kindKey: key, quotas: slices.Clone(j.Quotas), never: key.terms.contradict(key.tasks)}
+	if k.never == "" {
+		k.ways = waysOf(j, key.zone.largest)
+	}
+	return k
+}
+
+// has says whether job j is of kind k, but for its season.
 func (k *kind) has(j *Job, rules Rules, round int) bool {
 	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes && k.lends == j.lends(rules) &&
-		k.zone.has(j, round)
+		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.zone.has(j, round)
+}
+
+// wordFor tells lists of numbers apart; empty for none.
+func wordFor(numbers []int) string {
+	if len(numbers) == 0 {
+		return ""
+	}
+	return fmt.Sprint(numbers)
 }
 
 // lends says whether job j can be asked to give back what the round lends it: it saves, and the run that would begin now is not the
@@ -116,6 +140,9 @@ func (j *Job) lends(rules Rules) bool {
 	return j.Saves && rules.allowAfter(restarts)
 }
 
+// allowAfter says whether a job may be stopped that has been restarted so often.
+func (r Rules) allowAfter(restarts int) bool { return r.MaxRestarts == 0 || restarts < r.MaxRestarts }
+
 // has says whether job j has the constraints of zone z.
 func (z *zone) has(j *Job, round int) bool {
 	return z.gpuType == j.GPUType && z.features.are(j.Features, round) && z.only.are(j.Only, round) && z.except.are(j.Except, round)
@@ -127,6 +154,7 @@ func (b *board) meet(k *kind) {
 		return
 	}
 	k.round, k.denial, k.told = b.round, denial{freed: -1}, [limits]answer{}
+	k.shut, k.soon = b.shutTo(stretch{k.season.own, k.season.now}), b.shutTo(stretch{k.season.own, k.season.soon})
 	if z := k.zone; z.round != b.round {
 		z.round, z.number = b.round, b.numbered
 		b.numbered++
@@ -231,7 +259,7 @@ func (b *board) menu(k *kind, gpus, n int) *menu {
 			return m.menu
 		}
 	}
-	m := b.menus.of(menuKey{k.profile, gpus, k.tasks, b.servers[n].Total})
+	m := b.menus.of(menuKey{k.profile, gpus, k.tasks, b.servers[n].Total, k.terms})
 	k.menus = append(k.menus, servedMenu{gpus, shape, m})
 	return m
 }

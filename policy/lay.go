@@ -26,6 +26,8 @@ func (b *board) lay(c *Cluster, p Policy, a Allocator) {
 		b.stops = c.Rules.MaxPreemptions
 	}
 	b.setUp()
+	b.lookAhead()
+	b.openPurses()
 	b.welcome()
 	b.shelve()
 	b.takeTurns(p)
@@ -124,13 +126,12 @@ func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 // shelve sorts the servers by what the seats leave.
 func (b *board) shelve() {
-	b.stranded = 0
+	b.stranded, b.idle, b.interest = 0, 0, nil
 	clear(b.stirred)
 	clear(b.closed)
 	for n := range b.servers {
 		sv := &b.servers[n]
-		sv.lost = sv.stranded()
-		b.stranded += sv.lost
+		b.count(sv)
 		if b.dirty.has(n) {
 			b.disturbed(n)
 		}
@@ -145,7 +146,8 @@ func (b *board) shelve() {
 }
 
 // seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on a node
-// which has left the cluster is not touched, since nobody knows what it holds.
+// which has left the cluster is not touched, since nobody knows what it holds, nor one that could not be
+// started again.
 func (b *board) seatRunning(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
 	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
@@ -154,8 +156,11 @@ func (b *board) seatRunning(i int, was *seat) {
 		s.gain = s.gainAsIn(was, j)
 	}
 	s.was, s.barred, s.left, s.restart = s.gain, j.Barred != "", remaining(j), j.Restart
-	if j.mayStop(b.c) && len(s.servers) == len(j.Running.Nodes) {
+	if j.mayStop(b.c) && s.kind.never == "" && len(s.servers) == len(j.Running.Nodes) && b.mayComeBack(i, s.kind) {
 		s.standing = loose
+	}
+	if len(s.kind.quotas) > 0 {
+		b.charge(i, billFor(len(j.Running.Nodes), s.size), 1)
 	}
 	for _, n := range s.servers {
 		if s.standing == fixed {
@@ -165,6 +170,11 @@ func (b *board) seatRunning(i int, was *seat) {
 		b.servers[n].loose = b.servers[n].loose.Plus(s.size) // loose amounts are inside free: they are there for whoever goes first
 		b.servers[n].jobs = append(b.servers[n].jobs, i)
 	}
+}
+
+// mayStop says whether the rules let running job j be stopped in this round.
+func (j *Job) mayStop(c *Cluster) bool {
+	return !j.Fixed && c.Now.Sub(j.Started) >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts)
 }
 
 // standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not worth a restart

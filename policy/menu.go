@@ -11,10 +11,10 @@ import (
 )
 
 // menu is what a job can be given on one kind of server: sizes that keep the promise, ascending in gain. The first asks for no
-// more than the proportional share, so that where the shares of all fit, the least sizes of all fit; the last is the demand.
+// more than is owed, so that where the shares of all fit, the least sizes of all fit, but for jobs with a floor above theirs; the last is the demand.
 type menu struct {
 	fair    gres.Vector          // the proportional share
-	owed    []sensitivity.Option // fair, in whole cores for each task; one
+	owed    []sensitivity.Option // fair, in whole cores for each task and within the job's terms; one
 	options []sensitivity.Option // at least one
 }
 
@@ -26,6 +26,7 @@ type menuKey struct {
 	gpus    int // on one node
 	tasks   int // on one node
 	total   gres.Vector
+	terms   terms
 }
 
 // menus computes each menu once: ten thousand jobs of ten models share a few dozen.
@@ -44,7 +45,10 @@ func newMenu(key menuKey) *menu {
 	fair := gres.Proportional(key.total, key.gpus)
 	owed := sensitivity.Option{Size: wholeTasks(fair, key.tasks), Gain: 1}
 	m := &menu{fair: fair, owed: []sensitivity.Option{owed}, options: []sensitivity.Option{owed}}
-	if key.profile == nil {
+	switch {
+	case key.terms != terms{}:
+		return m.within(key)
+	case key.profile == nil:
 		return m
 	}
 	m.owed[0].Gain = key.profile.Gain(owed.Size, fair)
@@ -74,10 +78,15 @@ func inWholeTasks(options []sensitivity.Option, key menuKey, fair gres.Vector) [
 			whole = append(whole, sensitivity.Option{Size: size, Gain: key.profile.Gain(size, fair)})
 		}
 	}
-	slices.SortStableFunc(whole, func(x, y sensitivity.Option) int { return cmp.Compare(x.Gain, y.Gain) })
+	return worthwhile(whole)
+}
+
+// worthwhile leaves out the sizes than which another is as fast with no more of anything; the others ascend in gain.
+func worthwhile(options []sensitivity.Option) []sensitivity.Option {
+	slices.SortStableFunc(options, func(x, y sensitivity.Option) int { return cmp.Compare(x.Gain, y.Gain) })
 	var kept []sensitivity.Option
-	for i, o := range whole {
-		if !slices.ContainsFunc(whole[i+1:], func(p sensitivity.Option) bool { return p.Size.Fits(o.Size) }) {
+	for i, o := range options {
+		if !slices.ContainsFunc(options[i+1:], func(p sensitivity.Option) bool { return p.Size.Fits(o.Size) }) {
 			kept = append(kept, o)
 		}
 	}

@@ -36,7 +36,9 @@ func (b *board) view() *view {
 func (v *view) loss(i int) float64 { return v.jobs[i].restartLoss(v.c.Now).Seconds() }
 
 // Policies are the ones that can be named in a configuration.
-func Policies() []Policy { return []Policy{FIFO(), SRTF(), SRSF(), LAS(), FTF(), DRF(), Tetris()} }
+func Policies() []Policy {
+	return []Policy{FIFO(), SRTF(), SRSF(), LAS(), FTF(), DRF(), Tetris(), Slurm()}
+}
 
 // ParsePolicy finds a policy by its name, whatever the case. The error lists the names.
 func ParsePolicy(name string) (Policy, error) {
@@ -50,9 +52,13 @@ func ParsePolicy(name string) (Policy, error) {
 	return Policy{}, fmt.Errorf("policy %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// By is a policy of one's own: the job with the smallest key goes first, equal keys by arrival, then by ID. A waiting job takes the place
-// of a running one as soon as its key is smaller, within the rules; a key that has restarts in mind is smaller for a job that runs. Whoever has no number as key goes last.
-func By(name string, key func(c *Cluster, j *Job) float64) Policy {
+// By is a policy of one's own: the job with the smallest key goes first, equal keys by arrival, then by ID. stake is what one restart of a
+// running job is worth in the key's unit: a waiting job takes its place, within the rules, when its key is smaller by more than that, and never where
+// the stake is infinite. Jobs that wait are asked, too, for what it would be worth if they ran. nil is a policy to which restarts are worth nothing. Whoever has no number as key goes last.
+func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
+	if stake == nil {
+		stake = func(*Cluster, *Job) float64 { return 0 }
+	}
 	return Policy{name,
 		func(i int, v *view) float64 {
 			if k := key(v.c, v.jobs[i]); !math.IsNaN(k) {
@@ -60,8 +66,22 @@ func By(name string, key func(c *Cluster, j *Job) float64) Policy {
 			}
 			return math.Inf(1)
 		},
-		func(int, *view) float64 { return 0 },
+		func(i int, v *view) float64 {
+			if s := stake(v.c, v.jobs[i]); s > 0 { // written so that NaN is nothing
+				return s
+			}
+			return 0
+		},
 	}
+}
+
+// Slurm goes by Slurm's own priority, the larger first: whatever the site has made of age, fair share, QOS and nice stays in force. Who runs
+// stays, since Slurm alone would not stop it either; that what it was lent is taken back, or that it moves for its own good, is no question of turns.
+func Slurm() Policy {
+	return By("slurm",
+		func(_ *Cluster, j *Job) float64 { return -float64(j.Priority) },
+		func(*Cluster, *Job) float64 { return math.Inf(1) },
+	)
 }
 
 // FIFO is first come, first served.
@@ -147,10 +167,11 @@ func remainingOrHalf(j *Job) time.Duration {
 func (b *board) takeTurns(p Policy) {
 	v := b.view()
 	b.line.begin(b.jobs)
+	b.stake = func(i int) float64 { return p.stake(i, v) }
 	for _, i := range b.expected() {
 		key := p.key(i, v)
 		if b.jobs[i].Running != nil {
-			key -= p.stake(i, v)
+			key = lessStake(key, b.stake(i))
 		}
 		b.line.add(entry{key, i})
 	}
@@ -160,6 +181,14 @@ func (b *board) takeTurns(p Policy) {
 		b.rank[i] = at
 	}
 	b.tail = len(b.order)
+}
+
+// lessStake is what a running job is ordered by. One that nobody may displace goes before all who wait, also where its key is that of who goes last.
+func lessStake(key, stake float64) float64 {
+	if math.IsInf(stake, 1) {
+		return math.Inf(-1)
+	}
+	return key - stake
 }
 
 // expected is the order of the last round, and then those who have come since.

@@ -77,19 +77,32 @@ func someTimeLater(t *rapid.T, c Cluster, profiles []*sensitivity.Profile) Clust
 	if len(c.Nodes) > 0 && rapid.IntRange(0, 2).Draw(t, "a node changes") == 0 {
 		changeNode(t, &c.Nodes[rapid.IntRange(0, len(c.Nodes)-1).Draw(t, "node")])
 	}
+	if c.Quotas != nil && rapid.IntRange(0, 2).Draw(t, "a quota changes") == 0 {
+		c.Quotas = []Quota{wildQuota(t, "one"), c.Quotas[1]}
+	}
 	c.Jobs = slices.DeleteFunc(c.Jobs, func(Job) bool { return rapid.IntRange(0, 7).Draw(t, "ends") == 0 })
 	next := 1
 	for _, j := range c.Jobs {
 		next = max(next, j.ID+1)
 	}
 	for id := range rapid.IntRange(0, 4).Draw(t, "newcomers") {
-		c.Jobs = append(c.Jobs, wildJob(t, next+id, profiles))
+		j := wildJob(t, next+id, profiles)
+		if c.Quotas != nil {
+			j.Quotas = wildQuotas(t)
+		}
+		c.Jobs = append(c.Jobs, j)
 	}
 	return c
 }
 
 func changeJob(t *rapid.T, j *Job, profiles []*sensitivity.Profile) {
-	switch rapid.IntRange(0, 8).Draw(t, "what") {
+	switch rapid.IntRange(0, 11).Draw(t, "what") {
+	case 11:
+		j.TimeLimit = time.Hour
+	case 10:
+		j.Quotas = wildQuotas(t)
+	case 9:
+		j.Floor, j.Ceiling = wildAmounts(t, "floor"), wildAmounts(t, "ceiling")
 	case 0:
 		j.Profile = rapid.SampledFrom(profiles).Draw(t, "profile")
 	case 1:
@@ -118,7 +131,9 @@ func changeJob(t *rapid.T, j *Job, profiles []*sensitivity.Profile) {
 }
 
 func changeNode(t *rapid.T, n *Node) {
-	switch rapid.IntRange(0, 4).Draw(t, "what") {
+	switch rapid.IntRange(0, 5).Draw(t, "what") {
+	case 5:
+		n.Reserved = wildReservations(t)
 	case 0:
 		n.Closed = "drained"
 	case 1:
@@ -159,6 +174,13 @@ func TestAPlannerNoticesWhatHasChanged(t *testing.T) {
 		{"a job runs with less", func(c *Cluster) { c.Jobs[4].Running.PerNode.CPUs = 6 }},
 		{"a job runs elsewhere", func(c *Cluster) { c.Jobs[4].Running.Nodes[0] = "n1" }},
 		{"a job runs where nobody knows", func(c *Cluster) { c.Jobs[4].Running.Nodes[0] = "gone" }},
+		{"a job has a floor", func(c *Cluster) { c.Jobs[0].Floor.Memory = 400000 }},
+		{"a job has a pace", func(c *Cluster) { c.Jobs[3].Pace.CPUs = 20 }},
+		{"a job has a ceiling", func(c *Cluster) { c.Jobs[0].Ceiling.CPUs = 4 }},
+		{"a job counts against a quota", func(c *Cluster) { c.Jobs[0].Quotas = []int{1} }},
+		{"a job counts against another quota", func(c *Cluster) { c.Jobs[3].Quotas[0] = 1 }},
+		{"a quota leaves less", func(c *Cluster) { c.Quotas[0].Jobs = 0 }},
+		{"a node is reserved", func(c *Cluster) { c.Nodes[1].Reserved = []Reservation{{Name: "maint", From: epoch.Add(time.Hour)}} }},
 		{"a job does not save any more", func(c *Cluster) { c.Jobs[3].Saves = false }},
 		{"a job saves", func(c *Cluster) { c.Jobs[2].Saves = true }},
 		{"who came first has gone", func(c *Cluster) { c.Jobs = c.Jobs[1:] }},
@@ -166,11 +188,12 @@ func TestAPlannerNoticesWhatHasChanged(t *testing.T) {
 	} {
 		before := func() Cluster {
 			c := paperCluster(2)
+			c.Quotas = []Quota{{"one", 9, 9, 9, 99, 9e5}, {"two", 0, 0, 0, 0, 0}}
 			c.Nodes[0].Name, c.Nodes[1].Name, c.Nodes[1].Features = "n0", "n1", []string{"ib"}
 			c.Nodes[0].Foreign.GPUs, c.Nodes[1].Foreign.GPUs = 3, 1
 			c.Jobs = []Job{
 				{ID: 1, GPUs: 2, Profile: image}, {ID: 2, GPUs: 2, Features: []string{"ib"}}, {ID: 3, GPUs: 1, Except: []string{"n0"}},
-				{ID: 4, GPUs: 1, Only: []string{"n1"}, Saves: true}, {ID: 5, GPUs: 2, Profile: image, Saves: true, Restart: time.Second},
+				{ID: 4, GPUs: 1, Only: []string{"n1"}, Saves: true, Quotas: []int{0}}, {ID: 5, GPUs: 2, Profile: image, Saves: true, Restart: time.Second},
 				{ID: 6, GPUs: 8}, {ID: 7, GPUs: 1, Saves: true}, {ID: 8, GPUs: 2, Nodes: 2, Saves: true}, {ID: 9, GPUs: 1, Saves: true},
 			}
 			for i := range c.Jobs {
@@ -218,6 +241,35 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 		{"a closed node", func(c *Cluster) { c.Nodes[0].Closed = "drained" }, func(c *Cluster) { c.Nodes[0].Closed = "" }},
 		{"foreign jobs", func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 21 }, func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 0 }},
 		{"a small node", func(c *Cluster) { c.Nodes[0].Total.CPUs = 3 }, func(c *Cluster) { c.Nodes[0].Total.CPUs = 24 }},
+		{
+			"maintenance", func(c *Cluster) {
+				c.Nodes[0].Reserved = []Reservation{{"maint", epoch.Add(time.Hour), epoch.Add(2 * time.Hour)}}
+			},
+			func(c *Cluster) { c.Now = c.Now.Add(2 * time.Hour) },
+		},
+		{
+			"a reservation, after which as many begin as before",
+			func(c *Cluster) {
+				c.Jobs[0].Only, c.Jobs[0].TimeLimit = nil, 30*time.Minute
+				c.Nodes[0].Reserved = []Reservation{{"maint", epoch.Add(10 * time.Minute), epoch.Add(20 * time.Minute)}}
+				c.Nodes[1].Reserved = []Reservation{{"course", epoch.Add(80 * time.Minute), time.Time{}}}
+			},
+			func(c *Cluster) { c.Now = c.Now.Add(time.Hour) },
+		},
+		{"a quota", func(c *Cluster) { c.Quotas = []Quota{{"q", 1, 1, 1, 3, 62500}}; c.Jobs[0].Quotas = []int{0} },
+			func(c *Cluster) { c.Quotas[0].CPUs = 24 }},
+		{
+			"a quota, for what a neighbour would give",
+			func(c *Cluster) {
+				c.Nodes[0].Total.CPUs = 6
+				c.Quotas = []Quota{{"q", 1, 1, 1, 3, 62500}}
+				c.Jobs[0].Quotas = []int{0}
+				c.Jobs = append(c.Jobs, Job{
+					ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, share}, Profile: paperModel(t, "gnmt"), Saves: true,
+				})
+			},
+			func(c *Cluster) { c.Quotas[0].CPUs = 24 },
+		},
 		{
 			"a neighbour",
 			func(c *Cluster) {

@@ -65,7 +65,8 @@ func TestALiarTakesNothingThatOthersAreOwed(t *testing.T) {
 			}
 			for _, n := range c.Nodes {
 				fair := gres.Proportional(n.Total, d.Grant.PerNode.GPUs)
-				if gain := j.Profile.Gain(d.Grant.PerNode, fair); slices.Contains(d.Grant.Nodes, n.Name) && gain < 1-1e-9 {
+				least := min(1, j.Profile.Gain(underCeiling(j, fair), fair))
+				if gain := j.Profile.Gain(d.Grant.PerNode, fair); slices.Contains(d.Grant.Nodes, n.Name) && gain < least-1e-9 {
 					t.Fatalf("job %d: %s on %s is %g of its share", j.ID, d.Grant.PerNode, n.Name, gain)
 				}
 			}
@@ -197,7 +198,7 @@ func TestNobodyIsSlowerThanUnderTheProportionalShare(t *testing.T) {
 				continue
 			}
 			for _, n := range c.Nodes {
-				fair := gres.Proportional(n.Total, d.Grant.PerNode.GPUs)
+				fair := underCeiling(j, gres.Proportional(n.Total, d.Grant.PerNode.GPUs))
 				if slices.Contains(d.Grant.Nodes, n.Name) &&
 					j.Profile.Rate(sensitivity.ShareOf(d.Grant.PerNode)) < j.Profile.Rate(sensitivity.ShareOf(fair))*(1-1e-9) {
 					t.Fatalf("job %d: %s on %s is slower than with %s", j.ID, d.Grant.PerNode, n.Name, fair)
@@ -205,6 +206,130 @@ func TestNobodyIsSlowerThanUnderTheProportionalShare(t *testing.T) {
 			}
 		}
 	})
+}
+
+// underCeiling is what is left of an amount under a job's ceiling, in cores that its tasks can share.
+func underCeiling(j *Job, v gres.Vector) gres.Vector {
+	if most := j.Ceiling.CPUs; most > 0 && v.CPUs > most-most%max(1, j.Tasks) {
+		v.CPUs = most - most%max(1, j.Tasks)
+	}
+	if most := j.Ceiling.Memory; most > 0 && v.Memory > most {
+		v.Memory = most
+	}
+	return v
+}
+
+// inNewHands goes through what a plan newly grants, node by node.
+func inNewHands(c Cluster, plan Plan, look func(j *Job, size gres.Vector, n Node)) {
+	for j, d := range decided(c, plan) {
+		if d.Grant == nil || unchanged(j, d) {
+			continue
+		}
+		for _, n := range c.Nodes {
+			if slices.Contains(d.Grant.Nodes, n.Name) {
+				look(j, d.Grant.PerNode, n)
+			}
+		}
+	}
+}
+
+func TestNobodyHasLessThanItsUserAskedForOrMoreThanTheSiteAllows(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		inNewHands(c, plan, func(j *Job, size gres.Vector, n Node) {
+			if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
+				t.Fatalf("job %d: %s, its floor is %s", j.ID, size, j.Floor)
+			}
+			if most := j.Ceiling; most.CPUs > 0 && size.CPUs > most.CPUs || most.Memory > 0 && size.Memory > most.Memory {
+				t.Fatalf("job %d: %s, its ceiling is %s", j.ID, size, most)
+			}
+		})
+	})
+}
+
+func TestNoQuotaIsOverdrawnByWhatIsGranted(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		for q, quota := range c.Quotas {
+			var jobs, nodes int
+			var sum gres.Vector
+			anew := false
+			for j, d := range decided(c, plan) {
+				if d.Grant == nil || !slices.Contains(j.Quotas, q) {
+					continue
+				}
+				jobs, nodes, sum = jobs+1, nodes+len(d.Grant.Nodes), sum.Plus(d.Grant.Total())
+				anew = anew || !unchanged(j, d)
+			}
+			over := func(used, most int) bool { return most != Unbounded && used > most }
+			if anew && (over(jobs, quota.Jobs) || over(nodes, quota.Nodes) || over(sum.GPUs, quota.GPUs) || over(sum.CPUs, quota.CPUs) ||
+				over(int(sum.Memory), int(quota.Memory))) {
+				t.Fatalf("%d jobs on %d nodes with %s, the quota leaves %+v\n%s----\n%s", jobs, nodes, sum, quota, sketch(c), drawPlan(c, plan))
+			}
+		}
+	})
+}
+
+func TestNobodyIsStartedWhereAReservationBeginsBeforeItEnds(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		inNewHands(c, plan, func(j *Job, _ gres.Vector, n Node) {
+			for _, r := range n.Reserved {
+				if r.Name != j.Reservation && (r.To.IsZero() || r.To.After(c.Now)) &&
+					(j.TimeLimit == 0 || c.Now.Add(j.TimeLimit).After(r.From)) {
+					t.Fatalf("job %d on %s: %+v", j.ID, n.Name, r)
+				}
+			}
+		})
+	})
+}
+
+// A pace with both amounts and no ceiling is a rate that the job must not fall below, on whatever node.
+func TestNobodyIsSlowerThanItsUserReckoned(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		inNewHands(c, plan, func(j *Job, size gres.Vector, n Node) {
+			if j.Ceiling != (gres.Vector{}) || j.Pace.CPUs == 0 || j.Pace.Memory == 0 {
+				return
+			}
+			pace := j.Pace
+			pace.GPUs = size.GPUs
+			if j.Profile == nil && !pace.Fits(size) || j.Profile != nil &&
+				j.Profile.Rate(sensitivity.ShareOf(size)) < j.Profile.Rate(sensitivity.ShareOf(pace))*(1-1e-8) {
+				t.Fatalf("job %d: %s on %s is slower than %s", j.ID, size, n.Name, pace)
+			}
+		})
+	})
+}
+
+// Slurm alone would not stop a job for one with a larger priority.
+func TestUnderSlurmsOrderWhoRunsGoesOnAndPriorityDecidesWhoStarts(t *testing.T) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := wild(t, profiles)
+		for i := range c.Jobs {
+			c.Jobs[i].Priority = rapid.Int64Range(0, 3).Draw(t, "priority")
+		}
+		a := rapid.SampledFrom(Allocators()).Draw(t, "allocator")
+		plan := Decide(c, Slurm(), a)
+		for j, d := range decided(c, plan) {
+			if j.Running != nil && d.Grant == nil {
+				t.Fatalf("job %d: %s", j.ID, d.Why)
+			}
+			if j.Running == nil && d.Grant == nil && slices.ContainsFunc(c.Jobs, func(o Job) bool {
+				return alike(j, &o) && o.Priority < j.Priority && plan.Decisions[o.ID-1].Grant != nil
+			}) {
+				t.Fatalf("job %d waits (%s), and one like it with less priority starts", j.ID, d.Why)
+			}
+		}
+	})
+}
+
+// alike says whether two jobs that wait differ in nothing that decides where they can run.
+func alike(j, o *Job) bool {
+	terms := func(j *Job) Job {
+		return Job{GPUs: j.GPUs, Nodes: j.Nodes, Tasks: j.Tasks, GPUType: j.GPUType, Features: j.Features, Only: j.Only, Except: j.Except,
+			Profile: j.Profile, Barred: j.Barred, Running: j.Running, Saves: j.Saves, Restarts: j.Restarts,
+			Floor: j.Floor, Pace: j.Pace, Ceiling: j.Ceiling, Quotas: j.Quotas,
+			TimeLimit: j.TimeLimit, Reservation: j.Reservation}
+	}
+	return j.Running == nil && o.Running == nil && reflect.DeepEqual(terms(j), terms(o))
 }
 
 func TestEveryJobHasOneDecisionAndOneReason(t *testing.T) {
@@ -333,13 +458,14 @@ func TestTheSnapshotIsNotTouched(t *testing.T) {
 }
 
 func deepCopy(c Cluster) Cluster {
-	c.Nodes, c.Jobs = slices.Clone(c.Nodes), slices.Clone(c.Jobs)
+	c.Nodes, c.Jobs, c.Quotas = slices.Clone(c.Nodes), slices.Clone(c.Jobs), slices.Clone(c.Quotas)
 	for i := range c.Nodes {
-		c.Nodes[i].Features = slices.Clone(c.Nodes[i].Features)
+		c.Nodes[i].Features, c.Nodes[i].Reserved = slices.Clone(c.Nodes[i].Features), slices.Clone(c.Nodes[i].Reserved)
 	}
 	for i := range c.Jobs {
 		j := &c.Jobs[i]
 		j.Features, j.Only, j.Except = slices.Clone(j.Features), slices.Clone(j.Only), slices.Clone(j.Except)
+		j.Quotas = slices.Clone(j.Quotas)
 		if j.Running != nil {
 			p := Placement{slices.Clone(j.Running.Nodes), j.Running.PerNode}
 			j.Running = &p

@@ -29,9 +29,20 @@ func wild(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 	for i := range rapid.IntRange(0, 6).Draw(t, "nodes") {
 		c.Nodes = append(c.Nodes, wildNode(t, i))
 	}
+	if rapid.Bool().Draw(t, "limits") {
+		c.Quotas = []Quota{wildQuota(t, "one"), wildQuota(t, "two")}
+	}
+	if rapid.Bool().Draw(t, "reservations") {
+		for i := range c.Nodes {
+			c.Nodes[i].Reserved = wildReservations(t)
+		}
+	}
 	free := freeOn(c.Nodes)
 	for id := range rapid.IntRange(0, 20).Draw(t, "jobs") {
 		j := wildJob(t, id+1, profiles)
+		if c.Quotas != nil {
+			j.Quotas = wildQuotas(t)
+		}
 		if rapid.Bool().Draw(t, "runs") {
 			run(t, &j, c.Nodes, free, oddSize)
 		}
@@ -51,6 +62,7 @@ func wildRules(t *rapid.T) Rules {
 		MaxPreemptions: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "max preemptions"),
 		MaxRestarts:    rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "max restarts"),
 		Patience:       rapid.SampledFrom([]time.Duration{0, time.Minute, 1000 * time.Hour}).Draw(t, "patience"),
+		Round:          rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "round"),
 		Stranded:       rapid.SampledFrom([]float64{0, 1}).Draw(t, "stranded"),
 	}
 }
@@ -78,6 +90,12 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	j.Tasks = rapid.SampledFrom([]int{0, 1, 1, 2, 4, 5}).Draw(t, "tasks")
 	j.Fixed = !j.Saves && rapid.Bool().Draw(t, "fixed")
 	j.Restarts = rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "restarts")
+	j.TimeLimit = time.Duration(rapid.SampledFrom([]int{0, 5, 30, 60, 61, 100}).Draw(t, "limit")) * time.Minute
+	j.Reservation = rapid.SampledFrom([]string{"", "", "", "maint", "course", "other"}).Draw(t, "reservation")
+	j.Priority = rapid.Int64Range(0, 3).Draw(t, "priority")
+	if rapid.IntRange(0, 2).Draw(t, "terms") == 0 {
+		j.Floor, j.Pace, j.Ceiling = wildAmounts(t, "floor"), wildAmounts(t, "pace"), wildAmounts(t, "ceiling")
+	}
 	switch rapid.IntRange(0, 11).Draw(t, "constraint") {
 	case 0:
 		j.GPUType = rapid.SampledFrom([]string{"a100", "v100", "h100"}).Draw(t, "type")
@@ -91,6 +109,51 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 		j.Barred = "it depends on another job"
 	}
 	return j
+}
+
+// wildReservations are past, under way, soon or later, ascending.
+func wildReservations(t *rapid.T) []Reservation {
+	maint := Reservation{"maint", epoch.Add(time.Duration(rapid.IntRange(-2, 12).Draw(t, "from")) * 10 * time.Minute), time.Time{}}
+	if rapid.Bool().Draw(t, "ends") {
+		maint.To = maint.From.Add(time.Duration(rapid.IntRange(1, 3).Draw(t, "for")) * 10 * time.Minute)
+	}
+	course := Reservation{"course", epoch.Add(time.Hour), epoch.Add(2 * time.Hour)}
+	switch rapid.IntRange(0, 5).Draw(t, "reserved") {
+	case 0, 1:
+		return []Reservation{maint}
+	case 2:
+		return []Reservation{course}
+	case 3:
+		if maint.From.Before(course.From) {
+			return []Reservation{maint, course}
+		}
+		return []Reservation{course, maint}
+	}
+	return nil
+}
+
+// wildQuota leaves little of one thing or several.
+func wildQuota(t *rapid.T, name string) Quota {
+	few := func(what string, most int) int {
+		return max(Unbounded, rapid.IntRange(-2*most, most).Draw(t, what)) // most often none
+	}
+	q := Quota{name, few("jobs", 5), few("nodes", 6), few("GPUs", 10), few("cores", 40), Unbounded}
+	if rapid.IntRange(0, 2).Draw(t, "little memory") == 0 {
+		q.Memory = gres.Memory(rapid.IntRange(0, 600).Draw(t, "memory")) * gres.Gigabyte
+	}
+	return q
+}
+
+func wildQuotas(t *rapid.T) []int {
+	return rapid.SampledFrom([][]int{nil, nil, {0}, {1}, {0, 1}}).Draw(t, "quotas")
+}
+
+// wildAmounts are cores and memory on a node, or nothing of one or both.
+func wildAmounts(t *rapid.T, what string) gres.Vector {
+	return gres.Vector{
+		CPUs:   rapid.SampledFrom([]int{0, 0, 0, 1, 3, 5, 9, 16, 30}).Draw(t, what+" cores"),
+		Memory: rapid.SampledFrom([]gres.Memory{0, 0, 0, 10, 63, 100, 200, 600}).Draw(t, what+" memory") * gres.Gigabyte,
+	}
 }
 
 // tameJob draws a job without constraints that saves.
@@ -164,7 +227,7 @@ func oddSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
 
 // fineSize is one that Tune may have given.
 func fineSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
-	return rapid.SampledFrom(menus{}.of(menuKey{j.Profile, gpus, max(1, j.Tasks), n.Total}).options).Draw(t, "size").Size
+	return rapid.SampledFrom(menus{}.of(menuKey{j.Profile, gpus, max(1, j.Tasks), n.Total, termsOf(j)}).options).Draw(t, "size").Size
 }
 
 // shareSize is the proportional one.

@@ -2,8 +2,11 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // reservation keeps nodes for a job that has been passed over for too long: what starts there meanwhile must be able to give
@@ -13,12 +16,27 @@ type reservation struct {
 	servers set
 }
 
-// bars says whether jobs of kind k must be kept off server n for the sake of another.
-func (b *board) bars(k *kind, n int) bool {
-	return b.reserved != nil && !k.lends && b.reserved.servers.has(n)
+// bars says whether job i must be kept off server n for the sake of another, or since a reservation begins there before it would have ended.
+func (b *board) bars(i, n int) bool {
+	if b.seats[i].kind.shutTo(n) {
+		return true
+	}
+	return b.yields(i, n)
 }
 
-// reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it did.
+// yields says whether job i must be kept off server n for the sake of another: it could not be asked to give way, or never would.
+func (b *board) yields(i, n int) bool {
+	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
+		return false
+	}
+	return !b.seats[i].kind.lends || b.staysForGood(i)
+}
+
+// staysForGood says that job i, once it runs, gives its place to nobody.
+func (b *board) staysForGood(i int) bool { return math.IsInf(b.stake(i), 1) }
+
+// reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it did. None are kept on which
+// its quotas would not let it be.
 func (b *board) reserve(i int) bool {
 	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() {
 		return false
@@ -41,18 +59,34 @@ func (b *board) waited(j *Job) time.Duration {
 	return b.c.Now.Sub(j.Arrival) - served
 }
 
+// mayLiveOn says whether server n, if it were empty, would do for job i now, and its quotas.
+func (b *board) mayLiveOn(i int, w way, n int) bool {
+	least := b.least(i, w, n).Size
+	return !b.seats[i].kind.shutTo(n) && least.Fits(b.servers[n].Total) && b.affords(b.seats[i].kind, w.nodes, least)
+}
+
+// comparePlenty puts servers first that have more of the cores and memory that job i needs beyond its share. To others GPUs are what counts.
+func (b *board) comparePlenty(i int, w way, x, y int) int {
+	if b.seats[i].kind.terms == (terms{}) {
+		return 0
+	}
+	lack := func(n int) gres.Vector { return b.least(i, w, n).Size.Minus(b.servers[n].free).Max(gres.Vector{}) }
+	v, u := lack(x), lack(y)
+	return cmp.Or(cmp.Compare(v.GPUs, u.GPUs), cmp.Compare(v.CPUs, u.CPUs), cmp.Compare(v.Memory, u.Memory))
+}
+
 // soonest picks the nodes that lack the fewest GPUs for job i.
 func (b *board) soonest(i int, w way) []int {
 	z := b.seats[i].kind.zone
 	var able []int
 	for n := range b.servers {
 		sv := &b.servers[n]
-		if z.servers.has(n) && sv.Closed == "" && sv.Total.GPUs >= w.gpus && b.least(i, w, n).Size.Fits(sv.Total) {
+		if z.servers.has(n) && sv.Closed == "" && sv.Total.GPUs >= w.gpus && b.mayLiveOn(i, w, n) {
 			able = append(able, n)
 		}
 	}
 	slices.SortStableFunc(able, func(x, y int) int {
-		return cmp.Compare(b.servers[y].free.GPUs, b.servers[x].free.GPUs)
+		return cmp.Or(b.comparePlenty(i, w, x, y), cmp.Compare(b.servers[y].free.GPUs, b.servers[x].free.GPUs))
 	})
 	found := gathering{nodes: w.nodes}
 	for _, n := range able {

@@ -52,7 +52,7 @@ func (b *board) makeRoom(i int, w way) bool {
 func (b *board) givers(all []clearing, i int, w way) []clearing {
 	k := b.seats[i].kind
 	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
-		if b.bars(k, n) {
+		if b.bars(i, n) {
 			return true
 		}
 		if plan, can := b.clearServer(i, n, w, 0); can {
@@ -70,7 +70,7 @@ const tries = 16
 func (b *board) leavers(all []clearing, i int, w way) []clearing {
 	k, most := b.seats[i].kind, len(all)+max(tries, 4*w.nodes)
 	b.lastFirst(i, func(n int) bool {
-		if !k.zone.servers.has(n) || b.servers[n].Closed != "" || b.bars(k, n) || b.servers[n].free.GPUs < w.gpus {
+		if !k.zone.servers.has(n) || b.servers[n].Closed != "" || b.bars(i, n) || b.servers[n].free.GPUs < w.gpus {
 			return true
 		}
 		if plan, can := b.clearServer(i, n, w, math.MaxInt); can && len(plan.leaves) > 0 {
@@ -185,6 +185,9 @@ func (b *board) clearServer(i, n int, w way, most int) (clearing, bool) {
 	sv := &b.servers[n]
 	need := b.least(i, w, n).Size
 	plan := clearing{server: n}
+	if k := b.seats[i].kind; k.shutSoon(n) || !b.affords(k, w.nodes, need) {
+		return plan, false
+	}
 	left := sv.open()
 	for !need.Fits(left) {
 		if need.GPUs <= left.GPUs && b.giveBack(&plan, need.Minus(left), i) {
@@ -244,7 +247,12 @@ func (b *board) nextToLeave(sv *server, gone []int) int {
 // giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that lose least by
 // it for what they give.
 func (b *board) giveBack(plan *clearing, missing gres.Vector, i int) bool {
-	able := b.able(plan, missing, i)
+	return b.giveBackFrom(b.servers[plan.server].jobs, plan, missing, i)
+}
+
+// giveBackFrom is giveBack by some of those jobs.
+func (b *board) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector, i int) bool {
+	able := b.able(jobs, plan, missing, i)
 	left := missing
 	for k := range able {
 		s := b.shrunk(able[k].job, left)
@@ -260,10 +268,10 @@ func (b *board) giveBack(plan *clearing, missing gres.Vector, i int) bool {
 	return false
 }
 
-// able lists how far the jobs on the plan's server that may be asked can shrink.
-func (b *board) able(plan *clearing, missing gres.Vector, i int) []shrink {
+// able lists how far those of the jobs that may be asked can shrink.
+func (b *board) able(jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
 	able := b.asked[:0]
-	for _, v := range b.servers[plan.server].jobs {
+	for _, v := range jobs {
 		if v == i || slices.Contains(plan.leaves, v) {
 			continue
 		}
@@ -298,15 +306,15 @@ func (b *board) shrunk(v int, missing gres.Vector) shrink {
 }
 
 // resizable says whether running job i may be restarted where it is with another size: it saves, it could be started there today,
-// and all its nodes are of one shape.
+// its quotas are not overdrawn, and all its nodes are of one shape.
 func (b *board) resizable(i int) bool {
 	j, s := b.jobs[i], &b.seats[i]
-	if !b.saves(i) || j.Barred != "" || s.size.GPUs*len(s.servers) != j.GPUs || j.Nodes > 0 && len(s.servers) != j.Nodes {
+	if !b.saves(i) || j.Barred != "" || !b.affordsMore(i, gres.Vector{}) || s.size.GPUs*len(s.servers) != j.GPUs || j.Nodes > 0 && len(s.servers) != j.Nodes {
 		return false
 	}
 	for _, n := range s.servers {
 		sv := &b.servers[n]
-		if sv.Closed != "" || sv.shape != b.servers[s.servers[0]].shape || !s.kind.zone.servers.has(n) ||
+		if sv.Closed != "" || s.kind.shutTo(n) || sv.shape != b.servers[s.servers[0]].shape || !s.kind.zone.servers.has(n) ||
 			!(gres.Vector{}).Fits(sv.open()) {
 			return false
 		}
@@ -384,7 +392,7 @@ func (b *board) thanks(s shrink, id int) string {
 func (b *board) fallBack(i int) {
 	s := &b.seats[i]
 	to := s.menu.owed[0]
-	if s.size == to.Size || b.stops <= 0 || !b.resizable(i) {
+	if s.size == to.Size || b.stops <= 0 || !b.resizable(i) || !b.affordsMore(i, to.Size.Minus(s.size)) {
 		return
 	}
 	plans, can := b.clearFor(i, to.Size)
@@ -421,7 +429,7 @@ func (b *board) claim(i int) {
 	}
 	to := b.alloc.sizes(s.menu)[0]
 	plans, can := b.clearFor(i, to.Size)
-	if net := b.netGain(i, to.Gain); !can || net <= 0 || !b.affordable(plans, net, b.stops-1) {
+	if net := b.netGain(i, to.Gain); !can || !b.affordsMore(i, to.Size.Minus(s.size)) || net <= 0 || !b.affordable(plans, net, b.stops-1) {
 		return
 	}
 	for k := range plans {

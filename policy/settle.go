@@ -41,13 +41,16 @@ func (b *board) movers() []int {
 	return movers
 }
 
+// helpless are the reasons of jobs that could not use a server if one came free.
+var helpless = []Reason{Barred, Shape, Closed, InReservation, InQuota}
+
 // calmDown finds the servers that no job could use which waits for GPUs.
 func (b *board) calmDown() {
 	for n := range b.servers {
 		b.calm.add(n)
 	}
 	for i := range b.seats {
-		if s := &b.seats[i]; s.standing == waits && s.told.reason != Barred && s.told.reason != Shape && s.told.reason != Closed {
+		if s := &b.seats[i]; s.standing == waits && !slices.Contains(helpless, s.told.reason) {
 			if b.calm.without(s.kind.zone.servers); !b.calm.any() {
 				return
 			}
@@ -73,7 +76,8 @@ func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 func (b *board) comparePlaces(x, y int) int {
 	s, t := &b.seats[x], &b.seats[y]
 	return cmp.Or(cmp.Compare(t.size.GPUs, s.size.GPUs), cmp.Compare(b.servers[s.servers[0]].shape, b.servers[t.servers[0]].shape),
-		cmp.Compare(s.kind.zone.number, t.kind.zone.number), cmp.Compare(s.kind.tasks, t.kind.tasks), compareBool(s.kind.lends, t.kind.lends))
+		cmp.Compare(s.kind.zone.number, t.kind.zone.number), cmp.Compare(s.kind.tasks, t.kind.tasks),
+		cmp.Compare(s.kind.season.own, t.kind.season.own), cmp.Compare(s.kind.season.now, t.kind.season.now), compareBool(s.kind.lends, t.kind.lends))
 }
 
 func compareBool(x, y bool) int {
@@ -199,7 +203,7 @@ func (b *board) bestFor(i int) int {
 	var least gres.Vector
 	b.now.from(w.gpus, k.zone.servers.and(b.roomy).and(b.calm), func(n int) bool {
 		sv := &b.servers[n]
-		if b.bars(k, n) || !b.least(i, w, n).Size.Fits(sv.open()) {
+		if least := b.least(i, w, n).Size; b.bars(i, n) || !least.Fits(sv.open()) || !b.affords(k, 1, least) {
 			return true
 		}
 		left := sv.open().Minus(sv.wished).Minus(b.wishOf(b.menu(k, w.gpus, n)))

@@ -12,6 +12,18 @@ func sketch(c Cluster) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "rules min-run=%g preemptions=%d patience=%g stranded=%g\n", c.Rules.MinRun.Seconds(), c.Rules.MaxPreemptions,
 		c.Rules.Patience.Seconds(), c.Rules.Stranded)
+	for _, q := range c.Quotas {
+		fmt.Fprintf(&out, "quota %s", strings.ReplaceAll(q.Name, " ", "_"))
+		for i, n := range []int{q.Jobs, q.Nodes, q.GPUs, q.CPUs} {
+			if n != Unbounded {
+				fmt.Fprintf(&out, " %s=%d", []string{"jobs", "nodes", "gpu", "cpu"}[i], n)
+			}
+		}
+		if q.Memory != Unbounded {
+			fmt.Fprintf(&out, " mem=%g", gigabytes(q.Memory))
+		}
+		fmt.Fprintln(&out)
+	}
 	for _, n := range c.Nodes {
 		fmt.Fprintf(&out, "node %s gpu=%d cpu=%d mem=%g", n.Name, n.Total.GPUs, n.Total.CPUs, gigabytes(n.Total.Memory))
 		if n.Foreign != (gres.Vector{}) {
@@ -20,6 +32,15 @@ func sketch(c Cluster) string {
 		word(&out, "type", n.GPUType)
 		word(&out, "closed", n.Closed)
 		word(&out, "features", strings.Join(n.Features, ","))
+		var reserved []string
+		for _, r := range n.Reserved {
+			to := ""
+			if !r.To.IsZero() {
+				to = fmt.Sprint(r.To.Sub(c.Now).Seconds())
+			}
+			reserved = append(reserved, fmt.Sprintf("%s:%g:%s", r.Name, r.From.Sub(c.Now).Seconds(), to))
+		}
+		word(&out, "reserved", strings.Join(reserved, ","))
 		fmt.Fprintln(&out)
 	}
 	for i := range c.Jobs {
@@ -44,6 +65,18 @@ func sketchJob(out *strings.Builder, c Cluster, j *Job) {
 	word(out, "only", strings.Join(j.Only, ","))
 	word(out, "except", strings.Join(j.Except, ","))
 	word(out, "barred", strings.ReplaceAll(j.Barred, " ", "_"))
+	for _, term := range []struct {
+		key string
+		v   gres.Vector
+	}{{"floor", j.Floor}, {"pace", j.Pace}, {"ceiling", j.Ceiling}} {
+		if term.v != (gres.Vector{}) {
+			fmt.Fprintf(out, " %s=%d:%g", term.key, term.v.CPUs, gigabytes(term.v.Memory))
+		}
+	}
+	count("limit", j.TimeLimit.Seconds())
+	word(out, "reservation", j.Reservation)
+	count("priority", float64(j.Priority))
+	word(out, "quotas", strings.ReplaceAll(strings.Trim(fmt.Sprint(j.Quotas), "[]"), " ", ","))
 	if r := j.Running; r != nil {
 		fmt.Fprintf(out, " runs=%s:%d:%g since=%g", strings.Join(r.Nodes, "+"), r.PerNode.CPUs, gigabytes(r.PerNode.Memory),
 			c.Now.Sub(j.Started).Seconds())
@@ -53,6 +86,9 @@ func sketchJob(out *strings.Builder, c Cluster, j *Job) {
 	}
 	if j.Fixed {
 		out.WriteString(" fixed")
+	}
+	if j.Owed {
+		out.WriteString(" owed")
 	}
 	fmt.Fprintf(out, " arrival=%g restart=%g", j.Arrival.Sub(c.Now).Seconds(), j.Restart.Seconds())
 	count("attained", j.Attained)

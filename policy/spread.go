@@ -67,7 +67,7 @@ func (b *board) takeStep(n int) bool {
 				continue
 			}
 			value := (o.Gain - s.gain) * float64(s.size.GPUs) / price(more, left)
-			if value > best*(1+tie) && b.mayTake(i, more) {
+			if value > best*(1+tie) && b.affordsMore(i, more) && b.mayTake(i, o) {
 				job, best, to = i, value, o
 			}
 		}
@@ -102,22 +102,6 @@ func price(more, left gres.Vector) float64 {
 	return math.Max(p, 1e-6)
 }
 
-// mayTake says whether job i may take more than its least. A job that can be asked to give back always may. One that cannot may
-// only as long as it leaves enough of the cluster's GPUs with their proportional share for those who come next.
-func (b *board) mayTake(i int, more gres.Vector) bool {
-	if b.seats[i].kind.lends {
-		return true
-	}
-	after := b.stranded
-	for _, n := range b.seats[i].servers {
-		sv := b.servers[n]
-		after -= sv.stranded()
-		sv.free = sv.free.Minus(more)
-		after += sv.stranded()
-	}
-	return after <= b.stranded || after <= b.mayStrand
-}
-
 // widen gives every gang that starts the best size that all its nodes have.
 func (b *board) widen() {
 	for _, i := range b.fresh() {
@@ -132,7 +116,7 @@ func (b *board) widenOne(i int) {
 	options := above(s)
 	for k := len(options) - 1; k >= 0; k-- {
 		more := options[k].Size.Minus(s.size)
-		if b.allHave(s.servers, more) && b.mayTake(i, more) {
+		if b.mayHave(i, more) && b.mayTake(i, options[k]) {
 			b.reseat(i, fresh, options[k])
 			return
 		}

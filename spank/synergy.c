@@ -31,7 +31,7 @@ SPANK_PLUGIN(synergy, 1);
 
 /* --- where a job is submitted ------------------------------------------------ */
 
-enum { PROFILE, CHECKPOINT, LENGTH, PROGRESS, ENV, WORDS };
+enum { PROFILE, CHECKPOINT, LENGTH, PROGRESS, ENV, CORES, MEMORY, WORDS };
 
 static const struct word {
 	const char *name; /* after synergy- */
@@ -39,7 +39,8 @@ static const struct word {
 } words[WORDS] = {
 	[PROFILE] = { "profile", check_profile },    [CHECKPOINT] = { "checkpoint", check_checkpoint },
 	[LENGTH] = { "length", check_length },       [PROGRESS] = { "progress", check_progress },
-	[ENV] = { "env", check_env },
+	[ENV] = { "env", check_env },                [CORES] = { "cores", check_keeping },
+	[MEMORY] = { "memory", check_keeping },
 };
 
 static int take(int number, const char *value, int remote)
@@ -66,6 +67,8 @@ static struct spank_option options[] = {
 	{ "synergy-checkpoint", "SIGNAL@SECONDS", "the job saves on SIGNAL and leaves within SECONDS (USR1@60)", 2, CHECKPOINT, take },
 	{ "synergy-length", "2.5h", "expected length at the proportional share, in s, m, h or d", 1, LENGTH, take },
 	{ "synergy-progress", NULL, "the job will report how far it has come", 0, PROGRESS, take },
+	{ "synergy-cores", "keep|give", "not to run with fewer cores than asked for, or to leave that to the profile", 1, CORES, take },
+	{ "synergy-memory", "keep|give", "the same for memory", 1, MEMORY, take },
 	{ "synergy-env", "off", "leave the environment of the job's tasks alone", 1, ENV, take },
 	SPANK_OPTIONS_TABLE_END
 };

@@ -15,6 +15,7 @@ static const char checkpoint_right[] =
 	"a signal of USR1, USR2, HUP, INT and TERM, and its grace of 1 to 3600 whole seconds where 60 are not right, such as USR1@60";
 static const char length_right[] = "a number and its unit s, m, h or d, such as 2.5h, more than nothing and at most ten years";
 static const char progress_right[] = "no value: it says that the job will report";
+static const char keeping_right[] = "keep, not to run with less than is asked for, or give, to leave that to the profile";
 static const char env_right[] = "off; leave it out for on";
 
 /* The C library's own tests of characters follow the locale. */
@@ -139,6 +140,11 @@ const char *check_progress(const char *value)
 const char *check_env(const char *value)
 {
 	return value && strcmp(value, "off") == 0 ? NULL : env_right;
+}
+
+const char *check_keeping(const char *value)
+{
+	return value && (strcmp(value, "keep") == 0 || strcmp(value, "give") == 0) ? NULL : keeping_right;
 }
 
 /* Words of a comment end where the gate and the daemon end them. */

@@ -24,6 +24,8 @@ type Lab interface {
 	Tickets() leader.Tickets
 	// Submit returns the ID of the job, which is cancelled when the test ends.
 	Submit(t testing.TB, job Job) int
+	// Reserve keeps a node for a while for the jobs that are submitted to the reservation, which is gone when the test ends and the jobs are.
+	Reserve(t testing.TB, reservation Reservation)
 	// Drain closes a node to new jobs until the test ends.
 	Drain(t testing.TB, node string)
 	// Release lets a held job go, as scontrol release does.
@@ -39,7 +41,7 @@ const (
 )
 
 // Word is the comment with which a user opts in.
-const Word = "synergy-profile=resnet18.json"
+const Word = "synergy-profile=res18.json"
 
 // Job is a submission. What it asks for says Nodes, Tasks, CPUsPerTask, Memory or MemoryPerCPU, GPUs and Pin; the rest follows.
 type Job struct {
@@ -55,6 +57,27 @@ type Job struct {
 	Held      bool
 	After     int // a job that must end first; 0: none
 	Except    []string
+
+	Limit       time.Duration // whole minutes; 0: none
+	Deadline    time.Duration // from now; 0: none
+	Priority    int64         // as an operator sets it; 0: as the site likes
+	QOS         string        // empty: the default
+	Account     string
+	Reservation string
+}
+
+// A user's account and quality of service in a lab.
+const (
+	Account = "users"
+	QOS     = "normal"
+)
+
+// Reservation is one of a single node.
+type Reservation struct {
+	Name  string
+	Node  string
+	In    time.Duration // until it begins
+	Lasts time.Duration // whole minutes
 }
 
 // Behaviour is what a job does about signals.

@@ -23,18 +23,24 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
-// The cluster of contrib/docker-slurm whose project SYNERGY_CLUSTER names. Most of the time the tests wait, so that both ways to it can be
+// The cluster of contrib/docker-slurm whose project SYNERGY_CLUSTER names. Most of the time the tests wait, so that all ways to it can be
 // tried at once.
 func TestSlurmrestKeepsThePromises(t *testing.T) {
 	here := openCluster(t)
-	there := here.throughPlugin(t)
-	for name, lab := range map[string]conformance.Lab{"here": here, "in another process": there} {
+	labs := map[string]conformance.Lab{"here": here, "in another process": here.throughPlugin(t)}
+	if here.version != oldest {
+		labs["over "+oldest] = here.over(t, oldest)
+	}
+	for name, lab := range labs {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conformance.Run(t, func(*testing.T) conformance.Lab { return lab })
 		})
 	}
 }
+
+// oldest is the API version that every Slurm up to 26.05 serves, and the only one that is spoken without a requeue.
+const oldest = "v0.0.42"
 
 // Most of the time each of them waits, however few cores there are.
 func init() { atOnce = "8" }
@@ -43,6 +49,7 @@ func init() { atOnce = "8" }
 type cluster struct {
 	project string
 	url     string
+	version string // of the API
 	slurm   bridge.Slurm
 	tickets leader.Tickets
 }
@@ -62,18 +69,31 @@ func openCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c.url = strings.TrimSpace(url)
-	client, err := slurmrest.Open(context.Background(), slurmrest.Options{
-		URL: c.url, User: "synergy", TokenFile: c.token(t), Scontrol: scontrol(t), Environ: os.Environ(),
-	})
+	return c.over(t, "")
+}
+
+// over is the same cluster, driven over that version of the API, or over the newest.
+func (c *cluster) over(t *testing.T, version string) *cluster {
+	t.Helper()
+	options := slurmrest.Options{
+		URL: c.url, User: "synergy", TokenFile: c.token(t), Scontrol: scontrol(t, version), Environ: os.Environ(), APIVersion: version,
+	}
+	client, err := slurmrest.Open(context.Background(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	c.slurm, c.tickets = client, client.Tickets(conformance.Managed)
-	return c
+	if version == "" && client.Version() == oldest {
+		return c.over(t, oldest)
+	}
+	return &cluster{project: c.project, url: c.url, version: client.Version(), slurm: client, tickets: client.Tickets(conformance.Managed)}
 }
 
-func scontrol(t *testing.T) []string {
+// scontrol is how it is run where the API has no requeue; elsewhere there is none.
+func scontrol(t *testing.T, version string) []string {
+	if version != oldest {
+		return []string{"/nonexistent/scontrol"}
+	}
 	return []string{absolute(t, script), "exec", "login", "synergy", "scontrol"}
 }
 
@@ -85,7 +105,7 @@ func (c *cluster) throughPlugin(t *testing.T) *cluster {
 		t.Fatalf("%v: %s", err, out)
 	}
 	config, err := json.Marshal(map[string]any{
-		"url": c.url, "user": "synergy", "token_file": c.token(t), "scontrol": scontrol(t), "environ": os.Environ(),
+		"url": c.url, "user": "synergy", "token_file": c.token(t), "scontrol": scontrol(t, c.version), "environ": os.Environ(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +117,7 @@ func (c *cluster) throughPlugin(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return &cluster{project: c.project, url: c.url, slurm: client, tickets: client}
+	return &cluster{project: c.project, url: c.url, version: c.version, slurm: client, tickets: client}
 }
 
 func absolute(t *testing.T, path string) string {
@@ -150,6 +170,20 @@ func (c *cluster) Release(t testing.TB, job int) {
 	}
 }
 
+// Reserve lets it overlap with others, since all labs on a cluster reserve the same.
+func (c *cluster) Reserve(t testing.TB, r conformance.Reservation) {
+	t.Helper()
+	if _, err := c.exec("root", "", "scontrol", "create", "reservation", "reservationname="+r.Name, "nodes="+r.Node, "users=alice", "flags=overlap",
+		fmt.Sprintf("starttime=now+%d", int(r.In.Seconds())), fmt.Sprintf("duration=%d", int(r.Lasts.Minutes()))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := c.exec("root", "", "scontrol", "delete", "reservation="+r.Name); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func (c *cluster) Drain(t testing.TB, node string) {
 	t.Helper()
 	if _, err := c.exec("root", "", "scontrol", "update", "nodename="+node, "state=drain", "reason=conformance"); err != nil {
@@ -169,7 +203,7 @@ func (c *cluster) Submit(t testing.TB, job conformance.Job) int {
 	if job.Form == conformance.Interactive {
 		answer, err = c.exec("alice", "", "sh", "-c", "salloc --no-shell --partition=plain 2>&1 | grep -o '[0-9]*$' | tail -n 1")
 	} else {
-		answer, err = c.exec("alice", "#!/bin/bash\n"+body(job)+"\n", sbatch(job)...)
+		answer, err = c.exec(submitter(job), "#!/bin/bash\n"+body(job)+"\n", sbatch(job)...)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +214,14 @@ func (c *cluster) Submit(t testing.TB, job conformance.Job) int {
 	}
 	t.Cleanup(func() { _, _ = c.exec("alice", "", "scancel", strconv.Itoa(id)) })
 	return id
+}
+
+// submitter is who hands a job of alice's in: only an operator sets priorities.
+func submitter(job conformance.Job) string {
+	if job.Priority > 0 {
+		return "root"
+	}
+	return "alice"
 }
 
 // sbatch is the command line of a submission.
@@ -212,6 +254,10 @@ func options(job conformance.Job) []string {
 		{"--cpus-per-task", asks.CPUsPerTask},
 		{"--mem", int(asks.Memory)},
 		{"--mem-per-cpu", int(asks.MemoryPerCPU)},
+		{"--cpus-per-gpu", asks.CPUsPerGPU},
+		{"--mem-per-gpu", int(asks.MemoryPerGPU)},
+		{"--time", int(job.Limit.Minutes())},
+		{"--priority", int(job.Priority)},
 	} {
 		if number.value > 0 {
 			line = append(line, fmt.Sprintf("%s=%d", number.option, number.value))
@@ -243,6 +289,17 @@ func words(job conformance.Job) []string {
 	}
 	if job.Held {
 		line = append(line, "--hold")
+	}
+	if job.Deadline > 0 {
+		line = append(line, fmt.Sprintf("--deadline=now+%d", int(job.Deadline.Seconds())))
+	}
+	for option, text := range map[string]string{"--qos=": job.QOS, "--account=": job.Account, "--reservation=": job.Reservation} {
+		if text != "" {
+			line = append(line, option+text)
+		}
+	}
+	if job.Priority > 0 {
+		line = append(line, "--uid=alice", "--gid=alice")
 	}
 	if job.After > 0 {
 		line = append(line, fmt.Sprintf("--dependency=afterany:%d", job.After))

@@ -59,6 +59,7 @@ func (m memory) Submit(t testing.TB, job conformance.Job) int {
 func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 	spec := slurmtest.Spec{
 		Name: job.Name, User: "alice", Partition: conformance.Plain, Comment: job.Comment, Request: job.Asks,
+		TimeLimit: job.Limit, Priority: job.Priority, QOS: job.QOS, Account: job.Account, Reservation: job.Reservation,
 		Held: job.Held, NoRequeue: job.NoRequeue, After: job.After, Except: job.Except,
 		Shape: string(job.Form), Exclusive: job.Form == conformance.Exclusive,
 		Work: slurmtest.Work{Length: job.Lasts, Save: time.Second},
@@ -68,6 +69,9 @@ func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 	}
 	if job.Begin > 0 {
 		spec.Begin = now.Add(job.Begin)
+	}
+	if job.Deadline > 0 {
+		spec.Deadline = now.Add(job.Deadline)
 	}
 	if spec.Partition == conformance.Managed && job.Comment == conformance.Word {
 		spec.Lease = 900 * time.Second
@@ -79,6 +83,16 @@ func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 		spec.Work.OnSignal, spec.Work.OnTerm = slurmtest.Hangs, slurmtest.Hangs
 	}
 	return spec
+}
+
+func (m memory) Reserve(t testing.TB, r conformance.Reservation) {
+	m.slurm.Reserve(reservation(r, m.clock.Now()))
+	t.Cleanup(func() { m.slurm.Unreserve(r.Name) })
+}
+
+// reservation is one in the words of slurmtest.
+func reservation(r conformance.Reservation, now time.Time) bridge.Reservation {
+	return bridge.Reservation{Name: r.Name, From: now.Add(r.In), To: now.Add(r.In + r.Lasts), Nodes: []string{r.Node}}
 }
 
 func (m memory) Drain(t testing.TB, node string) {

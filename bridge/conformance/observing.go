@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -17,12 +19,16 @@ func observing() []claim {
 		{"WhatWasSeenOfAJobStaysAsItWas", sightsStay},
 		{"ARunningJobShowsWhatItHolds", showsWhatItHolds},
 		{"AForeignJobCountsOnItsNode", foreignCounts},
+		{"AGPUCountsOnceOnItsNode", gpusCountOnce},
 		{"WhatARoundMustNotTouchHasAShape", hasShape},
 		{"AHeldJobIsHeld", heldIsHeld},
 		{"AJobThatWaitsForAnotherSaysSo", dependencyShows},
 		{"AnExcludedNodeIsSeen", exceptIsSeen},
 		{"ADrainedNodeIsClosed", drainedIsClosed},
 		{"AFinishedJobIsNotSeen", finishedIsNotSeen},
+		{"AJobWithOurWordIsSeenAfterItsEndAndTellsHowItEnded", endIsTold},
+		{"WhatASiteGoesByInItsQueueIsTold", queueIsTold},
+		{"AReservationIsToldAndSoIsWhoWasSubmittedToIt", reservationIsTold},
 	}
 }
 
@@ -48,6 +54,13 @@ func carriesItsRequest(b *bench) {
 			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, MemoryPerCPU: 512, GRES: "gres/gpu:1", GPUs: 1},
 		},
 		{
+			"amounts that follow the GPUs",
+			bridge.Request{GPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 2000},
+			bridge.Request{
+				Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 6, CPUsPerNode: 1, CPUsPerGPU: 3, MemoryPerGPU: 2000, GRES: "gres/gpu:2", GPUs: 2,
+			},
+		},
+		{
 			"several tasks",
 			bridge.Request{Tasks: 4, CPUsPerTask: 2, Memory: 4000, GPUs: 1},
 			bridge.Request{Nodes: 1, Tasks: 4, CPUsPerTask: 2, CPUs: 8, CPUsPerNode: 2, Memory: 4000, GRES: "gres/gpu:1", GPUs: 1},
@@ -63,8 +76,8 @@ func carriesItsRequest(b *bench) {
 			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000, GRES: "gres/gpu:1", GPUs: 1, Pin: pin},
 		},
 	} {
-		if job := b.waits(Job{Asks: c.asks}); !same(job.Request, c.want) {
-			b.Errorf("%s: got %+v, want %+v", c.name, job.Request, c.want)
+		if job := b.waits(Job{Asks: c.asks}); !same(job.Request, c.want) || job.Odd != "" {
+			b.Errorf("%s: got %+v, odd %q, want %+v", c.name, job.Request, job.Odd, c.want)
 		}
 	}
 }
@@ -127,6 +140,27 @@ func foreignCounts(b *bench) {
 	}
 }
 
+// gpusCountOnce waits for a moment at which nothing comes or goes: jobs and nodes are read one after the other.
+func gpusCountOnce(b *bench) {
+	name := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 2}}).Runs.Nodes[0]
+	counted, held := 0, -1
+	for waited := time.Duration(0); counted != held && waited < soon; waited += step {
+		observed := b.observe()
+		held = 0
+		for _, job := range observed.Jobs {
+			if slices.Contains(job.Runs.Nodes, name) {
+				held += job.Runs.PerNode.GPUs
+			}
+		}
+		at := slices.IndexFunc(observed.Nodes, func(n bridge.Node) bool { return n.Name == name })
+		counted = observed.Nodes[at].Allocated.GPUs
+		b.lab.Sleep(step)
+	}
+	if counted != held {
+		b.Errorf("node %s counts %d GPUs, the jobs on it hold %d", name, counted, held)
+	}
+}
+
 func hasShape(b *bench) {
 	for _, form := range []Form{Array, Het, Exclusive, Interactive} {
 		id := b.lab.Submit(b, Job{Form: form, Begin: later})
@@ -184,8 +218,85 @@ func finishedIsNotSeen(b *bench) {
 	job := b.runs(Job{Lasts: time.Second})
 	b.until(job.ID, "over", patience, over)
 	for _, other := range b.observe().Jobs {
-		if other.State == bridge.Finished && !other.Completing {
+		if other.State == bridge.Finished && !other.Completing && !bridge.Managed(other.Comment) {
 			b.Errorf("job %d is over and seen", other.ID)
 		}
 	}
+}
+
+func endIsTold(b *bench) {
+	for _, c := range []struct {
+		name string
+		job  Job
+		ends func(id int) error
+		want bridge.End
+	}{
+		{"by itself", Job{Lasts: time.Second}, func(int) error { return nil }, bridge.End{State: "COMPLETED"}},
+		{"of a signal that it has no trap for", Job{}, b.asks, bridge.End{State: "FAILED", Signal: 10}},
+	} {
+		c.job.Comment = Word // in the partition where that means nothing
+		id := b.runs(c.job).ID
+		b.must(c.ends(id))
+		job := b.until(id, "over "+c.name, patience, told)
+		if job.End != c.want || job.Comment != Word {
+			b.Errorf("%s: %+v, want the end %+v", c.name, job, c.want)
+		}
+		first := handedOut(b.observe(), id)
+		b.lab.Sleep(4 * time.Second)
+		if handedOut(b.observe(), id) != first {
+			b.Errorf("%s: nothing happens to it any more, and it is told of anew", c.name)
+		}
+	}
+}
+
+func told(job bridge.Job, at time.Time) bool { return over(job, at) && job.End.State != "" }
+
+// asks sends a signal to a job that is past its start.
+func (b *bench) asks(id int) error {
+	b.lab.Sleep(2 * time.Second)
+	return b.slurm.Signal(context.Background(), id, "USR1")
+}
+
+func queueIsTold(b *bench) {
+	at := b.observe().At
+	job := b.waits(Job{Priority: 12345, QOS: QOS, Account: Account, Limit: 30 * time.Minute, Deadline: 5 * time.Hour})
+	if job.Priority != 12345 || job.QOS != QOS || job.Account != Account || job.TimeLimit != 30*time.Minute || job.Reservation != "" {
+		b.Errorf("got %+v", job)
+	}
+	if off := job.Deadline.Sub(at) - 5*time.Hour; off < -time.Minute || off > time.Minute {
+		b.Errorf("must have ended by %s, want five hours after %s", job.Deadline, at)
+	}
+	if job := b.waits(Job{}); job.TimeLimit != 0 || !job.Deadline.IsZero() {
+		b.Errorf("a job without a limit has %s until %s", job.TimeLimit, job.Deadline)
+	}
+}
+
+// reservationIsTold reserves a time that no job of other tests is still there to see.
+func reservationIsTold(b *bench) {
+	nodes, at := b.nodes(2), b.observe().At
+	want := Reservation{Name: fmt.Sprintf("conformance%d", at.UnixNano()), Node: nodes[1], In: 400 * 24 * time.Hour, Lasts: time.Hour}
+	b.lab.Reserve(b, want)
+	job := b.until(b.lab.Submit(b, Job{Reservation: want.Name, Limit: time.Minute}), "pending", soon, pending)
+	if job.Reservation != want.Name || job.Odd != "" {
+		b.Errorf("it was submitted to %s: %+v", want.Name, job)
+	}
+	got := b.reservation(want.Name)
+	if off := got.From.Sub(at) - want.In; off.Abs() > time.Minute || got.To.Sub(got.From) != want.Lasts || !slices.Equal(got.Nodes, nodes[1:]) {
+		b.Errorf("got %+v, want %+v at %s", got, want, at)
+	}
+}
+
+// reservation waits until one is told.
+func (b *bench) reservation(name string) bridge.Reservation {
+	b.Helper()
+	for waited := time.Duration(0); waited < patience; waited += time.Second {
+		for _, r := range b.observe().Reservations {
+			if r.Name == name {
+				return r
+			}
+		}
+		b.lab.Sleep(time.Second)
+	}
+	b.Fatalf("reservation %s is not told after %s", name, patience)
+	return bridge.Reservation{}
 }

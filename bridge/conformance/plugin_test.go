@@ -101,6 +101,12 @@ func (w *World) Drain(node string, _ *int) error { w.slurm.Drain(node); return n
 // Resume opens it again.
 func (w *World) Resume(node string, _ *int) error { w.slurm.Resume(node); return nil }
 
+// Reserve makes a reservation.
+func (w *World) Reserve(r conformance.Reservation, _ *int) error {
+	w.slurm.Reserve(reservation(r, w.clock.Now()))
+	return nil
+}
+
 // Release lets a held job go.
 func (w *World) Release(job int, _ *int) error { w.slurm.Release(job); return nil }
 
@@ -151,6 +157,8 @@ func (d distant) do(t testing.TB, what string, with any) int {
 func (d distant) Sleep(passes time.Duration)                   { d.do(d.t, "Pass", passes) }
 func (d distant) Release(t testing.TB, job int)                { d.do(t, "Release", job) }
 func (d distant) Submit(t testing.TB, job conformance.Job) int { return d.do(t, "Submit", job) }
+
+func (d distant) Reserve(t testing.TB, r conformance.Reservation) { d.do(t, "Reserve", r) }
 
 func (d distant) Drain(t testing.TB, node string) {
 	d.do(t, "Drain", node)

@@ -14,6 +14,7 @@ func updating() []claim {
 	return []claim{
 		{"AnUpdateRunsTheJobWithExactlyThatThereAndAtOnce", runsWithExactlyThat},
 		{"AGangRunsWithTheSameOnEachOfItsNodes", gangRuns},
+		{"AmountsThatFollowTheGPUsAreGivenAndNeverChanged", paceIsKept},
 		{"AJobSizedPerNodeCanHaveItsMemoryPerCPUBack", memoryPerCPUBack},
 		{"WhatAnUpdateSaysIsRead", updateIsRead},
 		{"AnEmptyPinClearsThePin", emptyPinClears},
@@ -80,6 +81,24 @@ func runsWithExactlyThat(b *bench) {
 		if runs.PerNode != c.want || !slices.Equal(runs.Nodes, pin) {
 			b.Errorf("%s: %s on %v, want %s on %v", c.name, runs.PerNode, runs.Nodes, c.want, pin)
 		}
+	}
+}
+
+func paceIsKept(b *bench) {
+	job := b.waits(Job{Asks: bridge.Request{GPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 2000}})
+	for what, change := range map[string]func(*bridge.Request){
+		"CPUs for each GPU":   func(r *bridge.Request) { r.CPUsPerGPU = 4 },
+		"memory for each GPU": func(r *bridge.Request) { r.MemoryPerGPU = 0; r.Memory = 1000 },
+	} {
+		if err := b.update(job, b.in(later), change); !errors.Is(err, bridge.ErrRefused) {
+			b.Errorf("other %s: got %v, want ErrRefused", what, err)
+		}
+	}
+	pin := b.nodes(2)[1:]
+	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { r.Pin = pin }))
+	runs := b.until(job.ID, "running", soon, running).Runs
+	if want := (gres.Vector{GPUs: 2, CPUs: 6, Memory: 4000}); runs.PerNode != want || !slices.Equal(runs.Nodes, pin) {
+		b.Errorf("%s on %v, want %s on %v", runs.PerNode, runs.Nodes, want, pin)
 	}
 }
 

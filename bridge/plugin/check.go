@@ -92,6 +92,8 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 		Submitted: timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()), TimeLimit: time.Duration(s.GetTimeLimitNs()),
 		Restarts: int(s.GetRestarts()), Requeue: s.GetRequeue(),
 		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(), Except: s.GetExcept(), Odd: plain(s.GetOdd()),
+		Priority: s.GetPriority(), QOS: plain(s.GetQos()), Account: plain(s.GetAccount()), Reservation: plain(s.GetReservation()),
+		Deadline: timeIn(s.GetDeadlineNs()), End: endIn(s.GetEnd()),
 	}
 	if err := number(s.GetId()); err != nil {
 		return nil, err
@@ -115,6 +117,34 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 	return j, nil
 }
 
+// endIn is how a job ended, in words and numbers that can be shown.
+func endIn(s *slurmpb.End) bridge.End {
+	e := bridge.End{State: plain(s.GetState()), Code: int(s.GetCode()), Signal: int(s.GetSignal())}
+	clamp(&e.Code)
+	clamp(&e.Signal)
+	return e
+}
+
+func reservationsIn(sent []*slurmpb.Reservation) ([]bridge.Reservation, error) {
+	var reservations []bridge.Reservation
+	for i, s := range sent {
+		r := bridge.Reservation{Name: s.GetName(), From: timeIn(s.GetFromNs()), To: timeIn(s.GetToNs()), Nodes: s.GetNodes()}
+		for _, name := range append([]string{r.Name}, r.Nodes...) {
+			if name == "" || len(name) > longName || strings.ContainsFunc(name, unprintable) {
+				return nil, fmt.Errorf("reservation %.80q: %.80q: want 1 to %d bytes, all of them printable", r.Name, name, longName)
+			}
+		}
+		switch {
+		case i > 0 && reservations[i-1].Name >= r.Name:
+			return nil, fmt.Errorf("reservation %.80q comes after %.80q: want ascending names, each once", r.Name, reservations[i-1].Name)
+		case !slices.IsSorted(r.Nodes):
+			return nil, fmt.Errorf("reservation %.80q: nodes %.80q: want ascending names", r.Name, r.Nodes)
+		}
+		reservations = append(reservations, r)
+	}
+	return reservations, nil
+}
+
 func number(id int64) error {
 	if id <= 0 || id > most {
 		return errors.New("want a number from 1 to 2^40")
@@ -126,10 +156,10 @@ func number(id int64) error {
 func bound(j *bridge.Job) {
 	r, has := &j.Request, &j.Runs.PerNode
 	within := true
-	for _, n := range []*int{&r.Nodes, &r.Tasks, &r.CPUsPerTask, &r.CPUs, &r.CPUsPerNode, &r.GPUs, &has.GPUs, &has.CPUs, &j.Restarts} {
+	for _, n := range []*int{&r.Nodes, &r.Tasks, &r.CPUsPerTask, &r.CPUs, &r.CPUsPerNode, &r.CPUsPerGPU, &r.GPUs, &has.GPUs, &has.CPUs, &j.Restarts} {
 		within = clamp(n) && within
 	}
-	for _, m := range []*gres.Memory{&r.Memory, &r.MemoryPerCPU, &has.Memory} {
+	for _, m := range []*gres.Memory{&r.Memory, &r.MemoryPerCPU, &r.MemoryPerGPU, &has.Memory} {
 		n := int(*m)
 		within = clamp(&n) && within
 		*m = gres.Memory(n)

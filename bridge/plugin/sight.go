@@ -46,6 +46,9 @@ func (s *sight) show(seen bridge.Observed, version int64) *slurmpb.ObserveRespon
 	for _, j := range jobs {
 		answer.Jobs = append(answer.Jobs, jobOut(j))
 	}
+	for i := range seen.Reservations {
+		answer.Reservations = append(answer.Reservations, reservationOut(&seen.Reservations[i]))
+	}
 	return answer
 }
 
@@ -94,6 +97,9 @@ func (s *sight) take(answer *slurmpb.ObserveResponse) (seen bridge.Observed, err
 		return seen, err
 	}
 	if seen.Jobs, err = jobsIn(answer.GetJobs()); err != nil {
+		return seen, err
+	}
+	if seen.Reservations, err = reservationsIn(answer.GetReservations()); err != nil {
 		return seen, err
 	}
 	var gone []int

@@ -176,12 +176,16 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 		"a job in a new state":        {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{{Id: 1, State: 9}}}, "state 9: want PENDING"},
 		"a pin out of order": {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{{Id: 1, State: slurmpb.State_PENDING,
 			Request: &slurmpb.Request{Pin: []string{"n2", "n1"}}}}}, "want ascending names"},
-		"nodes out of order":   {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n2"), node("n1")}}, `"n1" comes after "n2"`},
-		"a node twice":         {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n2"), node("n2")}}, `"n2" comes after "n2"`},
-		"a node without name":  {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("")}}, "has no name"},
-		"a node that paints":   {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n\x1b[2J")}}, "printable"},
-		"a node with a novel":  {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node(strings.Repeat("n", 256))}}, "at most 255 bytes"},
-		"less than nothing":    {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{{Name: "n", Total: &slurmpb.Vector{Cpus: -1}}}}, "want 0 to 2^40"},
+		"nodes out of order":         {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n2"), node("n1")}}, `"n1" comes after "n2"`},
+		"a node twice":               {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n2"), node("n2")}}, `"n2" comes after "n2"`},
+		"a node without name":        {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("")}}, "has no name"},
+		"a node that paints":         {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n\x1b[2J")}}, "printable"},
+		"a node with a novel":        {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node(strings.Repeat("n", 256))}}, "at most 255 bytes"},
+		"less than nothing":          {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{{Name: "n", Total: &slurmpb.Vector{Cpus: -1}}}}, "want 0 to 2^40"},
+		"a reservation without name": {&slurmpb.ObserveResponse{AtNs: 1, Reservations: []*slurmpb.Reservation{{}}}, "want 1 to 255 bytes"},
+		"a reservation twice":        {&slurmpb.ObserveResponse{AtNs: 1, Reservations: []*slurmpb.Reservation{{Name: "r"}, {Name: "r"}}}, `"r" comes after "r"`},
+		"a reservation of nodes out of order": {&slurmpb.ObserveResponse{AtNs: 1, Reservations: []*slurmpb.Reservation{
+			{Name: "r", Nodes: []string{"n2", "n1"}}}}, "want ascending names"},
 		"more than can be had": {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{{Name: "n", Allocated: &slurmpb.Vector{Gpus: 1 << 41}}}}, "want 0 to 2^40"},
 	} {
 		client := had

@@ -25,7 +25,20 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 		SubmittedNs: timeOut(j.Submitted), BeginNs: timeOut(j.Begin), StartedNs: timeOut(j.Started), TimeLimitNs: int64(j.TimeLimit),
 		Restarts: int64(j.Restarts), Requeue: j.Requeue,
 		Request: requestOut(&j.Request), Runs: allocatedOut(&j.Runs), Features: allValid(j.Features), Except: allValid(j.Except), Odd: valid(j.Odd),
+		Priority: j.Priority, Qos: valid(j.QOS), Account: valid(j.Account), Reservation: valid(j.Reservation), DeadlineNs: timeOut(j.Deadline), End: endOut(&j.End),
 	}
+}
+
+// endOut is nil for a job that has not ended, as most have not.
+func endOut(e *bridge.End) *slurmpb.End {
+	if *e == (bridge.End{}) {
+		return nil
+	}
+	return &slurmpb.End{State: valid(e.State), Code: int64(e.Code), Signal: int64(e.Signal)}
+}
+
+func reservationOut(r *bridge.Reservation) *slurmpb.Reservation {
+	return &slurmpb.Reservation{Name: valid(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To), Nodes: allValid(r.Nodes)}
 }
 
 func stateOut(s bridge.State) slurmpb.State {
@@ -43,6 +56,7 @@ func requestOut(r *bridge.Request) *slurmpb.Request {
 		Nodes: int64(r.Nodes), Tasks: int64(r.Tasks), CpusPerTask: int64(r.CPUsPerTask), Cpus: int64(r.CPUs), CpusPerNode: int64(r.CPUsPerNode),
 		MemoryMib: int64(r.Memory), MemoryPerCpuMib: int64(r.MemoryPerCPU),
 		Gres: valid(r.GRES), Gpus: int64(r.GPUs), GpuType: valid(r.GPUType), Pin: allValid(r.Pin),
+		CpusPerGpu: int64(r.CPUsPerGPU), MemoryPerGpuMib: int64(r.MemoryPerGPU),
 	}
 }
 
@@ -51,6 +65,7 @@ func requestIn(r *slurmpb.Request) bridge.Request {
 		Nodes: int(r.GetNodes()), Tasks: int(r.GetTasks()), CPUsPerTask: int(r.GetCpusPerTask()), CPUs: int(r.GetCpus()),
 		CPUsPerNode: int(r.GetCpusPerNode()), Memory: gres.Memory(r.GetMemoryMib()), MemoryPerCPU: gres.Memory(r.GetMemoryPerCpuMib()),
 		GRES: r.GetGres(), GPUs: int(r.GetGpus()), GPUType: r.GetGpuType(), Pin: r.GetPin(),
+		CPUsPerGPU: int(r.GetCpusPerGpu()), MemoryPerGPU: gres.Memory(r.GetMemoryPerGpuMib()),
 	}
 }
 

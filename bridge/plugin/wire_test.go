@@ -73,6 +73,12 @@ func TestEveryFieldCrosses(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeSame(t, got, node)
+	reservation := filled[bridge.Reservation](t)
+	reservations, err := reservationsIn([]*slurmpb.Reservation{reservationOut(&reservation)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeSame(t, reservations, []bridge.Reservation{reservation})
 	update := filled[bridge.Update](t)
 	mustBeSame(t, updateIn(updateOut(&update)), update)
 	words := filled[leader.Words](t)

@@ -10,78 +10,104 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // call sends one request and returns the body of a success. At most Concurrent of them are in flight, and a request waits for
 // its turn before its time begins to count. The path is as the document writes it, for counters.
-func (c *Client) call(ctx context.Context, path string, request *http.Request, err error) ([]byte, error) {
+func (l *link) call(ctx context.Context, path string, request *http.Request, err error) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build request: %w", err)
 	}
-	if err := c.limit.Wait(ctx); err != nil {
+	if err := l.limit.Wait(ctx); err != nil {
 		return nil, err
 	}
 	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	began, counted := time.Now(), Call{Method: request.Method, Path: path}
-	body, err := c.exchange(ctx, request, &counted)
-	if c.options.OnCall != nil {
+	body, err := l.exchange(ctx, request, &counted)
+	if l.options.OnCall != nil {
 		counted.Took, counted.Err = time.Since(began), kindWord(err)
-		c.options.OnCall(counted)
+		l.options.OnCall(counted)
 	}
 	return body, err
 }
 
+// ask sends a request of the API's and reads the answer.
+func ask[T any](ctx context.Context, l *link, call wire.Call[T]) (T, error) {
+	value, said, err := hear(ctx, l, call)
+	if err == nil {
+		err = failed(http.StatusOK, said)
+	}
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return value, nil
+}
+
+// hear is ask without judging what is said beside a success.
+func hear[T any](ctx context.Context, l *link, call wire.Call[T]) (value T, said wire.Complaint, err error) {
+	body, err := l.call(ctx, call.Path, call.Request, call.Err)
+	if err != nil {
+		return value, said, err
+	}
+	if value, said, err = call.Read(body); err != nil {
+		return value, said, unheard{fmt.Errorf("read answer: %w", err)}
+	}
+	return value, said, nil
+}
+
 // exchange sends the request, and notes in the call what was heard.
-func (c *Client) exchange(ctx context.Context, request *http.Request, call *Call) ([]byte, error) {
-	token, err := c.token.read()
+func (l *link) exchange(ctx context.Context, request *http.Request, call *Call) ([]byte, error) {
+	token, err := l.token.read()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
 	}
 	if due, bounded := ctx.Deadline(); bounded && !time.Now().Before(due) {
 		return nil, context.DeadlineExceeded // a process that was stopped for a while may come here before its timers do
 	}
-	within, cancel := context.WithTimeout(ctx, c.patience(call.Path))
+	within, cancel := context.WithTimeout(ctx, l.patience(call.Path))
 	defer cancel()
 	request = request.WithContext(within)
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("X-SLURM-USER-TOKEN", token)
-	if c.options.User != "" {
-		request.Header.Set("X-SLURM-USER-NAME", c.options.User)
+	if l.options.User != "" {
+		request.Header.Set("X-SLURM-USER-NAME", l.options.User)
 	}
-	answer, err := c.http.Do(request)
+	answer, err := l.http.Do(request)
 	if err != nil {
-		return nil, c.unheard(ctx, err)
+		return nil, l.unheard(ctx, err)
 	}
 	defer answer.Body.Close()
 	call.Status = answer.StatusCode
-	return c.take(ctx, answer, call, token)
+	return l.take(ctx, answer, call, token)
 }
 
 // patience is how long an answer to this path may take. A listing of all jobs takes slurmrestd a millisecond for each, and several
-// where it has to share its cores: with 5,000 jobs that has been longer than anything else may take.
-func (c *Client) patience(path string) time.Duration {
-	if path == allJobs {
-		return 8 * c.options.Timeout
+// where it has to share its cores: with 5,000 jobs that has been longer than anything else may take. So may one of all associations.
+func (l *link) patience(path string) time.Duration {
+	if path == allJobs || path == wire.AllAssociations {
+		return 8 * l.options.Timeout
 	}
-	return c.options.Timeout
+	return l.options.Timeout
 }
 
 // take reads an answer. Its status and content type are looked at before anything is decoded: an API version that slurmrestd
 // does not have is answered in plain text.
-func (c *Client) take(ctx context.Context, answer *http.Response, call *Call, token string) ([]byte, error) {
+func (l *link) take(ctx context.Context, answer *http.Response, call *Call, token string) ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	body, err := io.ReadAll(io.LimitReader(answer.Body, c.options.MaxBody+1))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, l.options.MaxBody+1))
 	call.Bytes = int64(len(body))
 	switch {
 	case err != nil:
-		return nil, c.unheard(ctx, err)
-	case int64(len(body)) > c.options.MaxBody:
-		return nil, unheard{fmt.Errorf("answer has more than %d bytes", c.options.MaxBody)}
+		return nil, l.unheard(ctx, err)
+	case int64(len(body)) > l.options.MaxBody:
+		return nil, unheard{fmt.Errorf("answer has more than %d bytes", l.options.MaxBody)}
 	case repeats(body, token):
 		return nil, unheard{errRepeats}
 	case kind != "application/json" && answer.StatusCode == http.StatusOK:
@@ -89,7 +115,7 @@ func (c *Client) take(ctx context.Context, answer *http.Response, call *Call, to
 	case kind != "application/json":
 		return nil, withoutJSON(answer.StatusCode, words(string(body[:min(len(body), 400)]), "without a reason"))
 	case answer.StatusCode != http.StatusOK:
-		return nil, ofQuestion(answer.Request.Method, failureIn(answer.StatusCode, body))
+		return nil, ofQuestion(answer.Request.Method, l.failureIn(answer.StatusCode, body))
 	}
 	return body, nil
 }
@@ -104,7 +130,7 @@ func ofQuestion(method string, err error) error {
 }
 
 // unheard tells a caller that gave up from a Slurm that did not answer.
-func (c *Client) unheard(ctx context.Context, err error) error {
+func (l *link) unheard(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

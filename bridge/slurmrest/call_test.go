@@ -281,7 +281,7 @@ func TestOpenTakesTheNewestVersionThatBothSidesKnow(t *testing.T) {
 	}
 	fake.answers("GET", "/openapi/v3", text(200, `{"paths":{"/slurm/v0.0.38/jobs":{},"/slurm/v0.0.40/jobs/":{}}}`))
 	_, err := Open(t.Context(), Options{URL: fake.URL, TokenFile: tokenIn(t)})
-	if err == nil || !strings.Contains(err.Error(), "slurmrestd has v0.0.38 v0.0.40, known here are v0.0.42") {
+	if err == nil || !strings.Contains(err.Error(), "slurmrestd has v0.0.38 v0.0.40, known here are v0.0.45 v0.0.42") {
 		t.Errorf("%v: want both sides' versions", err)
 	}
 	if client, err := Open(t.Context(), Options{URL: fake.URL, TokenFile: tokenIn(t), APIVersion: "v0.0.42"}); err != nil {
@@ -354,12 +354,12 @@ type deadlines struct {
 func (d *deadlines) RoundTrip(request *http.Request) (*http.Response, error) {
 	at, _ := request.Context().Deadline()
 	d.mu.Lock()
-	d.allowed[strings.TrimPrefix(request.URL.Path, prefix)] = time.Until(at)
+	d.allowed[strings.TrimPrefix(request.URL.Path, "/slurm/v0.0.42")] = time.Until(at)
 	d.mu.Unlock()
 	return d.RoundTripper.RoundTrip(request)
 }
 
-func TestOnlyAListingOfAllJobsMayTakeLonger(t *testing.T) {
+func TestOnlyListingsOfAllJobsOrAssociationsMayTakeLonger(t *testing.T) {
 	client := startFake(t).open(t, Options{Timeout: time.Hour})
 	noted := &deadlines{RoundTripper: client.http.Transport, allowed: map[string]time.Duration{}}
 	client.http.Transport = noted
@@ -372,6 +372,9 @@ func TestOnlyAListingOfAllJobsMayTakeLonger(t *testing.T) {
 	}
 	if allowed := noted.allowed["/jobs/"]; allowed < 7*time.Hour || allowed > 8*time.Hour {
 		t.Errorf("a listing may take %v, want eight hours", allowed)
+	}
+	if allowed := client.patience("/slurmdb/associations/"); allowed != 8*time.Hour {
+		t.Errorf("a listing of associations may take %v, want eight hours", allowed)
 	}
 }
 

@@ -2,9 +2,7 @@ package slurmrest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
@@ -53,40 +51,15 @@ func (c *Client) askTime(ctx context.Context) error {
 		return nil
 	}
 	before := time.Since(c.clock.began)
-	request, err := http.NewRequest(http.MethodGet, c.base+"diag/", nil)
-	body, err := c.call(ctx, "/diag/", request, err)
+	second, err := ask(ctx, c.link, c.api.Time())
 	switch {
 	case errors.Is(err, bridge.ErrUnreachable), errors.Is(err, bridge.ErrDenied), ctx.Err() != nil:
 		return err
 	case err != nil:
 		return nil
 	}
-	if second := requestTime(body); second > 0 {
+	if second > 0 {
 		c.clock.take(time.Unix(second, 0), before, time.Since(c.clock.began))
 	}
 	return nil
-}
-
-// requestTime is the second in which the controller answered; 0 when it does not say so. It is a number, or an object with one.
-func requestTime(body []byte) int64 {
-	var answer struct {
-		Statistics struct {
-			RequestTime json.RawMessage `json:"req_time"`
-		} `json:"statistics"`
-	}
-	if json.Unmarshal(body, &answer) != nil {
-		return 0
-	}
-	var plain int64
-	if json.Unmarshal(answer.Statistics.RequestTime, &plain) == nil {
-		return plain
-	}
-	var wrapped struct {
-		Set    bool  `json:"set"`
-		Number int64 `json:"number"`
-	}
-	if json.Unmarshal(answer.Statistics.RequestTime, &wrapped) != nil || !wrapped.Set {
-		return 0
-	}
-	return wrapped.Number
 }

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // draw writes a job on two lines, the way testdata/jobs.txt has it.
@@ -28,7 +29,7 @@ func draw(job listed) string {
 	}
 	for _, text := range []struct{ name, value string }{
 		{"reason", job.Reason}, {"shape", job.Shape}, {"odd", job.Odd}, {"except", strings.Join(job.Except, ",")},
-		{"runs", strings.Join(job.Runs.Nodes, ",")}, {"devices", strings.Join(job.Runs.Devices, " ")},
+		{"end", ending(job.End)}, {"runs", strings.Join(job.Runs.Nodes, ",")}, {"devices", strings.Join(job.Runs.Devices, " ")},
 	} {
 		if text.value != "" {
 			line += fmt.Sprintf(" %s=%q", text.name, text.value)
@@ -44,8 +45,16 @@ func draw(job listed) string {
 	return line + "\n\t" + string(request) + "\n"
 }
 
+// ending is how a job ended, as sacct prints it.
+func ending(end bridge.End) string {
+	if end.State == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s %d:%d", end.State, end.Code, end.Signal)
+}
+
 func TestEveryRecordedShapeOfJobIsReadAsItWasSubmitted(t *testing.T) {
-	jobs, err := dialect42{}.jobs(recorded(t, "jobs.json"))
+	jobs, err := readJobs(recorded(t, "jobs.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +107,7 @@ func TestANodeIsClosedByEveryWordThatIsNotKnownToBeHarmless(t *testing.T) {
 		{"IDLE DRAIN", "DRAIN"},
 		{"IDLE CLOUD POWERED_DOWN", "POWERED_DOWN"},
 		{"DOWN NOT_RESPONDING", "DOWN+NOT_RESPONDING"},
-		{"IDLE MAINTENANCE RESERVED", "MAINTENANCE+RESERVED"},
+		{"IDLE MAINTENANCE RESERVED", "MAINTENANCE"},
 		{"MIXED SOMETHING_NEW", "SOMETHING_NEW"},
 		{"COMPLETING", "UNKNOWN"},
 		{"", "UNKNOWN"},
@@ -123,10 +132,16 @@ func TestANodesGPUsAreThoseThatNobodyElseHolds(t *testing.T) {
 		{"gpu:g0:1,gpu:g1:1,shard:g0:4,shard:g1:4", "gpu:g0:0(IDX:N/A),gpu:g1:1(IDX:1),shard:g0:2(2/4),shard:g1:0(0/4)", 2, 2, "", ""},
 		{"gpu:2,shard:8", "gpu:(null):0(IDX:N/A),shard:5(IDX:0-1)", 2, 2, "", ""}, // 22.05 does not tell the device
 		{"", "", 0, 0, "", ""},
-		{"gpu:2,shard:8", "gpu:2,shard:8(4/4,4/4)", 2, 2, "", ""}, // never more than there are
+		{"gpu:2,shard:8", "gpu:2,shard:8(4/4,4/4)", 2, 2, "", ""},                                   // never more than there are
+		{"gpu:8,shard:32", "gpu:2(IDX:0-1),shard:0(-/4,-/4,0/4,0/4,0/4,0/4,0/4,0/4)", 8, 2, "", ""}, // 26.05
+		{"gpu:8,shard:32", "gpu:1(IDX:1),shard:3(3/4,-/4,0/4,0/4,0/4,0/4,0/4,0/4)", 8, 2, "", ""},
+		{"gpu:2,mps:200", "gpu:(null):0(IDX:N/A),mps:(null):50(50/100,0/100)", 2, 1, "", ""},
+		{"gpu:2,mps:200", "gpu:(null):1(IDX:0),mps:(null):50(0/100,50/100)", 2, 2, "", ""},
+		{"gpu:2,mps:200", "gpu:0,mps:101", 2, 2, "", ""},
+		{"gpu:4,mps:200,shard:8", "gpu:1(IDX:0),mps:10(0/50,10/50,0/50,0/50),shard:1(0/2,0/2,1/2,0/2)", 4, 3, "", ""},
 		{"gpu:many", "gpu:0(", 0, 0, "", "GRES_NOT_UNDERSTOOD"},
 	} {
-		read := readNode(&v0042.Node{Name: "n1", State: []string{"MIXED"}, Gres: c.gres, GresUsed: c.used})
+		read := readNode(&wire.Node{Name: "n1", State: []string{"MIXED"}, GRES: c.gres, GRESUsed: c.used})
 		if read.Total.GPUs != c.gpus || read.Allocated.GPUs != c.held || read.GPUType != c.gpuType || read.Closed != c.closed {
 			t.Errorf("%s used %s: read %+v", c.gres, c.used, read)
 		}
@@ -134,7 +149,7 @@ func TestANodesGPUsAreThoseThatNobodyElseHolds(t *testing.T) {
 }
 
 func TestMemoryThatTheSystemKeepsIsNobodys(t *testing.T) {
-	read := readNode(&v0042.Node{State: []string{"IDLE"}, RealMemory: 500000, SpecializedMemory: 8000, EffectiveCpus: 22})
+	read := readNode(&wire.Node{State: []string{"IDLE"}, Memory: 500000, Specialized: 8000, CPUs: 22})
 	if read.Total.Memory != 492000 || read.Total.CPUs != 22 {
 		t.Errorf("total %v: want 22 CPUs and 492000 MiB", read.Total)
 	}
@@ -168,10 +183,10 @@ func TestStatesAreToldByMembershipNotEquality(t *testing.T) {
 // A job that Slurm parks because no node can hold its size has priority 0 like a held one. Were it called held, the round would
 // leave it alone, and nobody would ever free it.
 func TestAJobThatSlurmParkedIsNotHeld(t *testing.T) {
-	zero := v0042.OptionalNumber{Set: true}
+	zero := wire.Number{Set: true}
 	for _, c := range []struct {
 		reason   string
-		priority v0042.OptionalNumber
+		priority wire.Number
 		want     bool
 	}{
 		{"JobHeldUser", zero, true},
@@ -179,10 +194,10 @@ func TestAJobThatSlurmParkedIsNotHeld(t *testing.T) {
 		{"job_requeued_in_held_state", zero, true},
 		{"None", zero, true},
 		{"BadConstraints", zero, false},
-		{"BeginTime", v0042.OptionalNumber{Set: true, Number: 4294901757}, false},
-		{"BeginTime", v0042.OptionalNumber{}, false},
+		{"BeginTime", wire.Number{Set: true, Number: 4294901757}, false},
+		{"BeginTime", wire.Number{}, false},
 	} {
-		job := readJob(&v0042.JobInfo{JobState: []string{"PENDING"}, StateReason: c.reason, Priority: c.priority})
+		job := readJob(&wire.Job{State: []string{"PENDING"}, Reason: c.reason, Priority: c.priority})
 		if job.Held != c.want {
 			t.Errorf("%s at priority %+v: held %v, want %v", c.reason, c.priority, job.Held, c.want)
 		}
@@ -190,23 +205,28 @@ func TestAJobThatSlurmParkedIsNotHeld(t *testing.T) {
 }
 
 func TestARequestThatARoundCannotHonourIsOdd(t *testing.T) {
-	ordinary := v0042.JobInfo{JobState: []string{"PENDING"}, BatchFlag: true, ThreadSpec: ordinarySpec, Features: "a&b"}
+	ordinary := wire.Job{State: []string{"PENDING"}, Batch: true, ThreadSpec: ordinarySpec, Features: "a&b"}
 	if job := readJob(&ordinary); job.Odd != "" || job.Shape != "" || !slices.Equal(job.Features, []string{"a", "b"}) {
 		t.Fatalf("an ordinary job is odd: %+v", job)
 	}
+	spread := ordinary
+	spread.Nodes, spread.Tasks, spread.MaxNodes = wire.Number{Set: true, Number: 1}, wire.Number{Set: true, Number: 2}, wire.Number{Set: true, Number: 2}
+	if job := readJob(&spread); job.Odd != "" {
+		t.Errorf("two tasks, which 26.05 bounds to two nodes, are odd: %q", job.Odd)
+	}
 	for _, c := range []struct {
 		odd  string
-		make func(*v0042.JobInfo)
+		make func(*wire.Job)
 	}{
-		{`asks for features "a|b"`, func(j *v0042.JobInfo) { j.Features = "a|b" }},
-		{"asks for memory per GPU", func(j *v0042.JobInfo) { j.MemoryPerTres = "gres/gpu:4000" }},
-		{"asks for GPUs per socket", func(j *v0042.JobInfo) { j.TresPerSocket = "gres/gpu:1" }},
-		{"asks for shard", func(j *v0042.JobInfo) { j.TresPerNode = "gres/shard:2" }},
-		{"asks for GPUs of several types", func(j *v0042.JobInfo) { j.TresPerNode = "gres/gpu:a:1,gres/gpu:b:1" }},
-		{"runs in reservation weekend", func(j *v0042.JobInfo) { j.ResvName = "weekend" }},
-		{"asks for 0 to 3 nodes", func(j *v0042.JobInfo) { j.MaxNodes = v0042.OptionalNumber{Set: true, Number: 3} }},
-		{`node list "n[1": `, func(j *v0042.JobInfo) { j.RequiredNodes = "n[1" }},
-		{`gres "gres/gpu:a:b:c": `, func(j *v0042.JobInfo) { j.TresPerJob = "gres/gpu:a:b:c" }},
+		{`asks for features "a|b"`, func(j *wire.Job) { j.Features = "a|b" }},
+		{"asks for memory by gres/license:4000", func(j *wire.Job) { j.MemoryPerGRES = "gres/license:4000" }},
+		{"asks for CPUs by gres/gpu:a:1,gres/gpu:b:2", func(j *wire.Job) { j.CPUsPerGRES = "gres/gpu:a:1,gres/gpu:b:2" }},
+		{"asks for GPUs per socket", func(j *wire.Job) { j.PerSocket = "gres/gpu:1" }},
+		{"asks for shard", func(j *wire.Job) { j.PerNode = "gres/shard:2" }},
+		{"asks for GPUs of several types", func(j *wire.Job) { j.PerNode = "gres/gpu:a:1,gres/gpu:b:1" }},
+		{"asks for 0 to 3 nodes", func(j *wire.Job) { j.MaxNodes = wire.Number{Set: true, Number: 3} }},
+		{`node list "n[1": `, func(j *wire.Job) { j.RequiredNodes = "n[1" }},
+		{`gres "gres/gpu:a:b:c": `, func(j *wire.Job) { j.PerJob = "gres/gpu:a:b:c" }},
 	} {
 		job := ordinary
 		c.make(&job)
@@ -219,19 +239,19 @@ func TestARequestThatARoundCannotHonourIsOdd(t *testing.T) {
 func TestAJobThatARoundMustNotTouchSaysWhy(t *testing.T) {
 	for _, c := range []struct {
 		word string
-		make func(*v0042.JobInfo)
+		make func(*wire.Job)
 	}{
-		{"array", func(j *v0042.JobInfo) { j.ArrayJobId.Number = 5 }},
-		{"het job", func(j *v0042.JobInfo) { j.HetJobId.Number = 5 }},
-		{"exclusive", func(j *v0042.JobInfo) { j.Shared = []string{"none"} }},
-		{"exclusive", func(j *v0042.JobInfo) { j.Shared = []string{"user"} }},
-		{"scrontab", func(j *v0042.JobInfo) { j.Cron = "@daily" }},
-		{"interactive", func(j *v0042.JobInfo) { j.BatchFlag = false }},
-		{"core specialization", func(j *v0042.JobInfo) { j.ThreadSpec = 2 }},
-		{"contiguous", func(j *v0042.JobInfo) { j.Contiguous = true }},
-		{"suspended", func(j *v0042.JobInfo) { j.JobState = []string{"SUSPENDED"} }},
+		{"array", func(j *wire.Job) { j.ArrayJob = 5 }},
+		{"het job", func(j *wire.Job) { j.HetJob = 5 }},
+		{"exclusive", func(j *wire.Job) { j.Exclusive = []string{"node"} }},
+		{"exclusive", func(j *wire.Job) { j.Exclusive = []string{"user"} }},
+		{"scrontab", func(j *wire.Job) { j.Cron = "@daily" }},
+		{"interactive", func(j *wire.Job) { j.Batch = false }},
+		{"core specialization", func(j *wire.Job) { j.ThreadSpec = 2 }},
+		{"contiguous", func(j *wire.Job) { j.Contiguous = true }},
+		{"suspended", func(j *wire.Job) { j.State = []string{"SUSPENDED"} }},
 	} {
-		job := v0042.JobInfo{JobState: []string{"PENDING"}, BatchFlag: true, ThreadSpec: ordinarySpec}
+		job := wire.Job{State: []string{"PENDING"}, Batch: true, ThreadSpec: ordinarySpec}
 		c.make(&job)
 		if got := readJob(&job).Shape; !strings.HasPrefix(got, c.word+": ") {
 			t.Errorf("shape %q, want %s and why", got, c.word)
@@ -240,13 +260,62 @@ func TestAJobThatARoundMustNotTouchSaysWhy(t *testing.T) {
 }
 
 func TestANumberThatIsNotSetOrHasNoBoundIsZero(t *testing.T) {
-	for _, n := range []v0042.OptionalNumber{{Number: 7}, {Infinite: true}, {Set: true, Infinite: true, Number: 7}} {
-		if got := counted(n); got != 0 {
+	for _, n := range []wire.Number{{Number: 7}, {Infinite: true}, {Set: true, Infinite: true, Number: 7}} {
+		if got := n.Count(); got != 0 {
 			t.Errorf("%+v: %d", n, got)
 		}
 	}
-	if got := counted(v0042.OptionalNumber{Set: true, Number: 4294967294}); got != 4294967294 {
+	if got := (wire.Number{Set: true, Number: 4294967294}).Count(); got != 4294967294 {
 		t.Errorf("Slurm's largest number reads %d", got)
+	}
+}
+
+// Slurm has a limit as a number of 32 bits, in minutes: the largest are centuries.
+func TestALimitThatNobodyLivesToSeeIsStillALimit(t *testing.T) {
+	for _, c := range []struct {
+		minutes wire.Number
+		want    time.Duration
+	}{
+		{wire.Number{Set: true, Number: 90}, 90 * time.Minute},
+		{wire.Number{Set: true, Number: 200_000_000}, endless},
+		{wire.Number{Set: true, Number: 4294967294}, endless},
+		{wire.Number{Set: true, Number: 1 << 62}, endless},
+		{wire.Number{Infinite: true}, 0},
+	} {
+		if got := readJob(&wire.Job{TimeLimit: c.minutes}).TimeLimit; got != c.want {
+			t.Errorf("%+v minutes: %s, want %s", c.minutes, got, c.want)
+		}
+	}
+	if time.Duration(endless)+endless < endless {
+		t.Error("two such limits are no time any more")
+	}
+}
+
+// Slurm writes the amount of one GPU where that of a node stands otherwise.
+func TestAmountsThatFollowTheGPUsAreToldAsSuch(t *testing.T) {
+	job := readJob(&wire.Job{
+		State: []string{"PENDING"}, PerNode: "gres/gpu:2", CPUsPerGRES: "gres/gpu:3", MemoryPerGRES: "gres/gpu:2048",
+		MemoryPerNode: wire.Number{Set: true, Number: 2048},
+	})
+	if r := job.Request; r.CPUsPerGPU != 3 || r.MemoryPerGPU != 2048 || r.Memory != 0 || job.Odd != "" {
+		t.Errorf("got %+v, odd %q", r, job.Odd)
+	}
+}
+
+func TestHowAJobEndedIsOneWordAndItsExitCode(t *testing.T) {
+	number := func(n int64) wire.Number { return wire.Number{Set: true, Number: n} }
+	job := wire.Job{State: []string{"FAILED", "COMPLETING"}}
+	job.ExitCode = number(98)
+	if got, want := readJob(&job).End, (bridge.End{State: "FAILED", Code: 98}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	job.State, job.ExitCode, job.ExitSignal = []string{"TIMEOUT"}, wire.Number{}, number(15)
+	if got, want := readJob(&job).End, (bridge.End{State: "TIMEOUT", Signal: 15}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	job.State = []string{"RUNNING"}
+	if got := readJob(&job).End; got != (bridge.End{}) {
+		t.Errorf("a job that runs has ended: %+v", got)
 	}
 }
 

@@ -2,14 +2,13 @@ package slurmrest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // Failure is a request that slurmrestd or slurmctld did not serve. It wraps the error that a round branches on.
@@ -64,21 +63,15 @@ func kindOf(number int) error {
 	return bridge.ErrRefused
 }
 
-// complaint is what every answer of slurmrestd carries.
-type complaint struct {
-	Errors   []v0042.Error   `json:"errors"`
-	Warnings []v0042.Warning `json:"warnings"`
-}
-
 // failed is the failure that an answer with this status tells of, or nil. An HTTP 200 may carry errors, and a warning that a
 // field was ignored means that what we asked for was not done.
-func (c complaint) failed(status int) error {
-	for _, e := range c.Errors {
-		return &Failure{Status: status, Number: int(e.ErrorNumber), Text: words(e.Error, e.Description), Kind: kindOf(int(e.ErrorNumber))}
+func failed(status int, said wire.Complaint) error {
+	for _, e := range said.Errors {
+		return refusal(status, e)
 	}
-	for _, w := range c.Warnings {
-		if strings.Contains(w.Description, "Ignoring unknown field") {
-			return &Failure{Status: status, Text: words(w.Description, ""), Kind: bridge.ErrRefused}
+	for _, warning := range said.Warnings {
+		if strings.Contains(warning, "Ignoring unknown field") {
+			return &Failure{Status: status, Text: words(warning, ""), Kind: bridge.ErrRefused}
 		}
 	}
 	if status != 200 {
@@ -87,13 +80,22 @@ func (c complaint) failed(status int) error {
 	return nil
 }
 
+// refusal judges an error by its number, and where that says nothing by the status: 502 to 504 are of a slurmrestd that found no controller.
+func refusal(status int, e wire.Error) *Failure {
+	failure := &Failure{Status: status, Number: e.Number, Text: words(e.Text, e.Description), Kind: kindOf(e.Number)}
+	if failure.Kind == bridge.ErrRefused && status >= 502 && status <= 504 {
+		failure.Kind = bridge.ErrUnreachable
+	}
+	return failure
+}
+
 // failureIn reads the failure out of the body of an answer that is not a success.
-func failureIn(status int, body []byte) error {
-	var said complaint
-	if err := json.Unmarshal(body, &said); err != nil {
+func (l *link) failureIn(status int, body []byte) error {
+	said, err := l.api.Complaint(body)
+	if err != nil {
 		return withoutJSON(status, "with a body that is not JSON")
 	}
-	return said.failed(status)
+	return failed(status, said)
 }
 
 // withoutJSON judges an answer by its status alone: slurmrestd's own refusals are plain text, and a proxy may answer for it.

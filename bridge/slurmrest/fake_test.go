@@ -25,16 +25,29 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fakeSlurmrestd struct {
 	*httptest.Server
 
-	mu       sync.Mutex
-	jobs     map[int]map[string]any
-	calls    []string                    // method, path and query, in the order in which they came
-	bodies   []string                    // of the POSTs
-	instead  map[string]http.HandlerFunc // by method and path, in place of the recorded answer
-	inFlight int
-	most     int // requests in flight at once
+	mu           sync.Mutex
+	jobs         map[int]map[string]any
+	calls        []string                    // method, path and query, in the order in which they came
+	bodies       []string                    // of the POSTs
+	instead      map[string]http.HandlerFunc // by method and path, in place of the recorded answer
+	reservations int                         // how often they were asked for
+	newest       string                      // API version; empty: v0.0.42
+	inFlight     int
+	most         int // requests in flight at once
 }
 
-const prefix = "/slurm/v0.0.42"
+// below is the path below an API version that the fake has. Of a newer one it tells no jobs, since what v0.0.45 of a 26.05.5 tells of them is
+// not all that is needed.
+func (f *fakeSlurmrestd) below(path string) (rest string, known bool) {
+	if rest, known = strings.CutPrefix(path, "/slurm/v0.0.42"); known && f.newest == "" {
+		return rest, true
+	}
+	if rest, known = strings.CutPrefix(path, "/slurm/v0.0.44"); known && f.newest != "" {
+		return rest, strings.HasPrefix(rest, "/job")
+	}
+	rest, known = strings.CutPrefix(path, "/slurm/"+f.newest)
+	return rest, known && f.newest != "" && rest != "/jobs/"
+}
 
 func startFake(t *testing.T) *fakeSlurmrestd {
 	t.Helper()
@@ -115,9 +128,11 @@ func (f *fakeSlurmrestd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		with(w, r)
 		return
 	}
-	path, known := strings.CutPrefix(r.URL.Path, prefix)
+	path, known := f.below(r.URL.Path)
 	id, _ := strconv.Atoi(strings.TrimPrefix(path, "/job/"))
 	switch {
+	case r.URL.Path == "/openapi/v3" && f.newest != "":
+		say(w, 200, `{"paths":{"/slurm/v0.0.42/jobs/":{},"/slurm/v0.0.44/jobs/":{},"/slurm/`+f.newest+`/jobs/":{}}}`)
 	case r.URL.Path == "/openapi/v3":
 		say(w, 200, `{"paths":{"/slurm/v0.0.40/jobs/":{},"/slurm/v0.0.42/jobs/":{},"/slurmdb/v0.0.42/jobs/":{}}}`)
 	case !known:
@@ -126,10 +141,14 @@ func (f *fakeSlurmrestd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		sayFile(w, 200, "ping.json")
 	case path == "/diag/":
 		say(w, 200, fmt.Sprintf(`{"statistics":{"req_time":{"set":true,"infinite":false,"number":%d}}}`, time.Now().Unix()))
+	case path == "/reservations/":
+		sayFile(w, 200, "reservations.json")
 	case path == "/nodes/":
 		sayFile(w, 200, "nodes.json")
 	case path == "/jobs/":
 		say(w, 200, f.listing(func(int) bool { return true }))
+	case path == "/jobs/requeue":
+		f.requeue(w, r)
 	case path == "/jobs/state/":
 		say(w, 200, f.states())
 	case r.Method == "DELETE":
@@ -144,12 +163,16 @@ func (f *fakeSlurmrestd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fakeSlurmrestd) enter(r *http.Request) http.HandlerFunc {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	path := strings.TrimPrefix(r.URL.Path, prefix)
+	path, _ := f.below(r.URL.Path)
 	call := r.Method + " " + path
 	if r.URL.RawQuery != "" {
 		call += "?" + r.URL.RawQuery
 	}
-	if path != "/diag/" { // the time is asked when it is due, beside everything else
+	switch path {
+	case "/diag/": // the time is asked when it is due, beside everything else
+	case "/reservations/": // and so are they
+		f.reservations++
+	default:
 		f.calls = append(f.calls, call)
 	}
 	f.inFlight++
@@ -202,6 +225,18 @@ func (f *fakeSlurmrestd) one(w http.ResponseWriter, id int) {
 		return
 	}
 	say(w, 200, f.listing(func(other int) bool { return other == id }))
+}
+
+// requeue is what a POST of jobs to be requeued does.
+func (f *fakeSlurmrestd) requeue(w http.ResponseWriter, r *http.Request) {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bodies = append(f.bodies, string(text))
+	say(w, 200, `{"status":[],"errors":[],"warnings":[]}`)
 }
 
 // apply does to a job what Slurm does with an update.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // Whatever comes as an answer, reading it ends in jobs and nodes that hold together, or in an error.
@@ -18,26 +19,29 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte(`{"jobs":[{"job_id":1,"job_state":["RUNNING"],"gres_detail":["gpu:(null"],"job_resources":{"nodes":{"allocation":[{},{}]}}}]}`))
 	f.Add([]byte(`{"nodes":[{"gres":"gpu:1","gres_used":"shard:((1/1),gpu:-1"}]}`))
 	f.Add([]byte(`{"jobs":[{"job_id":"1","state":["PENDING"]},{"job_id":"_"}]}`))
+	api := v0042.API("")
+	client := &link{api: api}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		jobs, err := dialect42{}.jobs(body)
+		jobs, err := readJobs(body)
 		for _, job := range jobs {
 			if err != nil || len(job.Runs.Nodes) > 0 && job.State != bridge.Running && !job.Completing {
 				t.Errorf("%v: job %+v holds nodes", err, job)
 			}
 		}
-		nodes, err := dialect42{}.nodes(body)
-		for _, node := range nodes {
+		nodes, _, err := api.Nodes().Read(body)
+		for i := range nodes {
+			node := readNode(&nodes[i])
 			if err != nil || node.Allocated.GPUs > node.Total.GPUs {
 				t.Errorf("%v: node %+v holds more GPUs than it has", err, node)
 			}
 		}
-		if states, err := readStates(body); err == nil {
-			_, _ = foldStates(states)
+		if states, _, err := api.States().Read(body); err == nil {
+			_, _ = foldStates(states, map[int]bool{1: true})
 		}
-		if failureIn(500, body) == nil {
+		if client.failureIn(500, body) == nil {
 			t.Error("a failed request is a success")
 		}
-		_ = signalled(body)
+		_, _, _ = api.Signal(1, "USR1", wire.Script).Read(body)
 	})
 }
 

@@ -9,41 +9,59 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
+// listed is a job as an answer told it: what the round sees, and what only this package needs.
+type listed struct {
+	bridge.Job
+	words string                 // its state, as the sweep folds it
+	holds map[string]gres.Vector // by node, while it runs or is being torn down
+	ended time.Time              // when it is over
+	idle  bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
+}
+
 // readJob tells a job in the round's words.
-func readJob(job *v0042.JobInfo) listed {
-	state := state(job.JobState)
+func readJob(job *wire.Job) listed {
+	state := state(job.State)
 	read := listed{
-		words: fold(job.JobState),
-		idle:  slices.Contains(job.JobState, "SUSPENDED"),
-		ended: ended(state, job.EndTime),
+		words: fold(job.State),
+		idle:  slices.Contains(job.State, "SUSPENDED"),
+		ended: ended(state, job.Ended),
 		Job: bridge.Job{
-			ID:         int(job.JobId),
+			ID:         job.ID,
 			Name:       job.Name,
-			User:       job.UserName,
+			User:       job.User,
 			Partition:  job.Partition,
 			Comment:    job.Comment,
 			Extra:      job.Extra,
 			State:      state,
-			Completing: completing(job.JobState),
+			Completing: completing(job.State),
 			Held:       state == bridge.Pending && held(job),
-			Reason:     reason(job.StateReason),
+			Reason:     reason(job.Reason),
 			Shape:      shape(job),
 			Dependency: job.Dependency != "",
-			Submitted:  moment(job.SubmitTime),
-			TimeLimit:  time.Duration(counted(job.TimeLimit)) * time.Minute,
-			Restarts:   int(job.RestartCnt),
+			Submitted:  moment(job.Submitted),
+			TimeLimit:  limit(job.TimeLimit),
+			Deadline:   moment(job.Deadline),
+			Restarts:   job.Restarts,
 			Requeue:    job.Requeue,
+
+			Priority:    int64(job.Priority.Count()),
+			QOS:         job.QOS,
+			Account:     job.Account,
+			Reservation: job.Reservation,
 		},
+	}
+	if state == bridge.Finished {
+		read.End = end(job)
 	}
 	if state == bridge.Pending {
 		read.Begin = begin(job)
 	}
 	if state == bridge.Running {
-		read.Started = moment(job.StartTime)
+		read.Started = moment(job.Started)
 	}
 	read.request(job)
 	read.holding(job)
@@ -76,11 +94,32 @@ func fold(words []string) string {
 
 // held says that somebody wants this job to wait. A job that Slurm parked because no node can hold its size has priority 0 too,
 // but nobody's word: the next update frees it.
-func held(job *v0042.JobInfo) bool {
-	if strings.HasPrefix(job.StateReason, "JobHeld") {
+func held(job *wire.Job) bool {
+	if strings.HasPrefix(job.Reason, "JobHeld") {
 		return true
 	}
-	return job.Priority.Set && job.Priority.Number == 0 && job.StateReason != "BadConstraints"
+	return job.Priority.Set && job.Priority.Number == 0 && job.Reason != "BadConstraints"
+}
+
+// endless is the longest time limit that is told: sums of such times are still times, and nothing runs as long.
+const endless = 100 * 365 * 24 * time.Hour
+
+// limit is a number of minutes as a duration; 0 where there is no limit.
+func limit(n wire.Number) time.Duration {
+	return time.Duration(min(max(0, n.Count()), int(endless/time.Minute))) * time.Minute
+}
+
+// afterEnd are the words of a state that stand beside the one that says how a job ended.
+var afterEnd = []string{"COMPLETING", "STAGE_OUT", "POWER_UP_NODE", "RECONFIG_FAIL", "REVOKED", "RESIZING", "SIGNALING", "SPECIAL_EXIT", "UPDATE_DB"}
+
+// end is how a job ended, or its last run.
+func end(job *wire.Job) bridge.End {
+	words := slices.DeleteFunc(slices.Clone(job.State), func(word string) bool { return slices.Contains(afterEnd, word) })
+	return bridge.End{
+		State:  strings.Join(words, "+"),
+		Code:   job.ExitCode.Count(),
+		Signal: job.ExitSignal.Count(),
+	}
 }
 
 func reason(text string) string {
@@ -92,15 +131,15 @@ func reason(text string) string {
 
 // begin is the begin time, which no answer has under that name. The start time will not do: backfill writes there when it expects
 // the job to start. Where nobody set a begin time, the job became eligible when it was submitted.
-func begin(job *v0042.JobInfo) time.Time {
-	if counted(job.EligibleTime) <= counted(job.SubmitTime) {
+func begin(job *wire.Job) time.Time {
+	if job.Eligible.Count() <= job.Submitted.Count() {
 		return time.Time{}
 	}
-	return moment(job.EligibleTime)
+	return moment(job.Eligible)
 }
 
-func moment(n v0042.OptionalNumber) time.Time {
-	if counted(n) == 0 {
+func moment(n wire.Number) time.Time {
+	if n.Count() == 0 {
 		return time.Time{}
 	}
 	return time.Unix(n.Number, 0)
@@ -110,41 +149,45 @@ func moment(n v0042.OptionalNumber) time.Time {
 const ordinarySpec = 32766
 
 // shape says why a job is none that a round can size, start and requeue by itself.
-func shape(job *v0042.JobInfo) string {
+func shape(job *wire.Job) string {
 	switch {
-	case job.ArrayJobId.Number > 0:
+	case job.ArrayJob > 0:
 		return "array: an update changes all of its waiting tasks alike"
-	case job.HetJobId.Number > 0:
+	case job.HetJob > 0:
 		return "het job: its components start together"
-	case slices.Contains(job.Shared, "none"):
+	case slices.Contains(job.Exclusive, "node"):
 		return "exclusive: it gets whole nodes, whatever its size"
-	case slices.Contains(job.Shared, "user"), slices.Contains(job.Shared, "mcs"), slices.Contains(job.Shared, "topo"):
+	case len(job.Exclusive) > 0:
 		return "exclusive: it keeps others off its nodes"
 	case job.Cron != "":
 		return "scrontab: Slurm refuses to update it"
-	case !job.BatchFlag:
+	case !job.Batch:
 		return "interactive: it cannot be requeued"
 	case job.ThreadSpec != ordinarySpec:
 		return "core specialization: it gets whole nodes, whatever its size"
 	case job.Contiguous:
 		return "contiguous: its nodes cannot be chosen one by one"
-	case slices.Contains(job.JobState, "SUSPENDED"):
+	case slices.Contains(job.State, "SUSPENDED"):
 		return "suspended: an operator has stopped it"
 	}
 	return ""
 }
 
 // request fills in what the job asks for. What a round could not give it, or not give it back, makes it odd.
-func (l *listed) request(job *v0042.JobInfo) {
+func (l *listed) request(job *wire.Job) {
 	l.Request = bridge.Request{
-		Nodes:        counted(job.NodeCount),
-		Tasks:        counted(job.Tasks),
-		CPUsPerTask:  counted(job.CpusPerTask),
-		CPUs:         counted(job.Cpus),
-		CPUsPerNode:  counted(job.MinimumCpusPerNode),
-		Memory:       memory(job.MemoryPerNode),
-		MemoryPerCPU: memory(job.MemoryPerCpu),
-		GRES:         job.TresPerNode,
+		Nodes:        job.Nodes.Count(),
+		Tasks:        job.Tasks.Count(),
+		CPUsPerTask:  job.CPUsPerTask.Count(),
+		CPUs:         job.CPUs.Count(),
+		CPUsPerNode:  job.CPUsPerNode.Count(),
+		Memory:       gres.Memory(job.MemoryPerNode.Count()),
+		MemoryPerCPU: gres.Memory(job.MemoryPerCPU.Count()),
+		GRES:         job.PerNode,
+	}
+	l.Request.CPUsPerGPU = l.perGPU("CPUs", job.CPUsPerGRES)
+	if l.Request.MemoryPerGPU = gres.Memory(l.perGPU("memory", job.MemoryPerGRES)); l.Request.MemoryPerGPU > 0 {
+		l.Request.Memory, l.Request.MemoryPerCPU = 0, 0 // what stands there is the amount of one GPU
 	}
 	l.note(oddity(job))
 	l.note(l.gpus(job))
@@ -152,32 +195,44 @@ func (l *listed) request(job *v0042.JobInfo) {
 	l.Features = l.features(job.Features)
 }
 
+// perGPU reads an amount that follows a job's GPUs, written gres/gpu:3.
+func (l *listed) perGPU(of, text string) int {
+	counts, err := gres.ParseCounts(text)
+	if err != nil {
+		l.note(err.Error())
+		return 0
+	}
+	n, _ := gres.GPUs(counts)
+	if len(counts) > 1 || n == 0 && text != "" {
+		l.note(fmt.Sprintf("asks for %s by %s", of, words(text, "")))
+	}
+	return n
+}
+
 // note keeps the first oddity.
 func (l *listed) note(odd string) { l.Odd = cmp.Or(l.Odd, odd) }
 
-func oddity(job *v0042.JobInfo) string {
-	switch most := counted(job.MaxNodes); {
-	case most > counted(job.NodeCount) && state(job.JobState) == bridge.Pending:
-		return fmt.Sprintf("asks for %d to %d nodes", counted(job.NodeCount), most)
-	case job.MemoryPerTres != "":
-		return "asks for memory per GPU"
-	case job.TresPerSocket != "":
+// oddity says what of a request cannot be honoured. As many nodes as tasks are no range that anybody asked for: so Slurm 26.05 bounds a job
+// whose user named a number of tasks and none of nodes, where older ones say nothing.
+func oddity(job *wire.Job) string {
+	switch most := job.MaxNodes.Count(); {
+	case most > job.Nodes.Count() && most != job.Tasks.Count() && state(job.State) == bridge.Pending:
+		return fmt.Sprintf("asks for %d to %d nodes", job.Nodes.Count(), most)
+	case job.PerSocket != "":
 		return "asks for GPUs per socket"
-	case job.ResvName != "":
-		return "runs in reservation " + job.ResvName
 	}
 	return ""
 }
 
 // gpus counts the GPUs in whichever way the user asked for them.
-func (l *listed) gpus(job *v0042.JobInfo) (odd string) {
+func (l *listed) gpus(job *wire.Job) (odd string) {
 	ways := []struct {
 		text  string
 		times int
 	}{
-		{job.TresPerJob, 1},
-		{job.TresPerNode, l.Request.Nodes},
-		{job.TresPerTask, l.Request.Tasks},
+		{job.PerJob, 1},
+		{job.PerNode, l.Request.Nodes},
+		{job.PerTask, l.Request.Tasks},
 	}
 	for _, way := range ways {
 		counts, err := gres.ParseCounts(way.text)
@@ -238,16 +293,16 @@ func (l *listed) features(text string) []string {
 }
 
 // holding fills in what the job has, as long as it runs or is being torn down.
-func (l *listed) holding(job *v0042.JobInfo) {
+func (l *listed) holding(job *wire.Job) {
 	if l.State != bridge.Running && !l.Completing {
 		return
 	}
-	gpusOn := gpusHeld(job.GresDetail, l.Request)
-	l.holds = make(map[string]gres.Vector, len(job.JobResources.Nodes.Allocation))
-	for i, node := range job.JobResources.Nodes.Allocation {
-		l.holds[node.Name] = gres.Vector{
-			CPUs:   int(node.Cpus.Count),
-			Memory: gres.Memory(node.Memory.Allocated),
+	gpusOn := gpusHeld(job.Devices, l.Request)
+	l.holds = make(map[string]gres.Vector, len(job.Holds))
+	for i, node := range job.Holds {
+		l.holds[node.Node] = gres.Vector{
+			CPUs:   node.CPUs,
+			Memory: gres.Memory(node.Memory),
 			GPUs:   gpusOn(i),
 		}
 	}
@@ -255,7 +310,7 @@ func (l *listed) holding(job *v0042.JobInfo) {
 		l.Runs.PerNode = l.Runs.PerNode.Max(has)
 	}
 	l.Runs.Nodes = slices.Sorted(maps.Keys(l.holds))
-	l.Runs.Devices = job.GresDetail
+	l.Runs.Devices = job.Devices
 }
 
 // gpusHeld tells the GPUs on each node of an allocation. Slurm no longer says which once the job is being torn down; then each

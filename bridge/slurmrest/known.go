@@ -2,6 +2,9 @@ package slurmrest
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -28,7 +31,7 @@ type known struct {
 // stale says that a job may differ although its state does not: it is being torn down, Slurm has not yet said why it waits, or
 // its begin time has come.
 func (k *known) stale(at time.Time) bool {
-	if k.Completing || k.look > 0 && at.Sub(k.at) >= k.look {
+	if k.Completing || k.look > 0 && elapsed(k.at, at, k.look) {
 		return true
 	}
 	return k.State == bridge.Pending && k.Begin.After(k.at) && !k.Begin.After(at)
@@ -58,58 +61,202 @@ func (k *known) wordless() bool {
 	return k.Reason == "" || k.Reason == "BeginTime" && !k.Begin.After(k.at)
 }
 
-// forgetOthers drops the jobs that the sweep no longer has: they are gone or over.
-func (c *Client) forgetOthers(states map[int]string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.jobs, func(id int, _ *known) bool { return states[id] == "" })
-	maps.DeleteFunc(c.touched, func(id int, _ bool) bool { return states[id] == "" })
+// tells says that a job is told of: it is not over, or it carries our word, and whoever asked it to leave learns how it left.
+func (l *listed) tells() bool {
+	return l.State != bridge.Finished || l.Completing || bridge.Managed(l.Comment)
+}
+
+// followed are the jobs that are told of even when they are over, once they were seen before that.
+func (m *memory) followed() map[int]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var followed map[int]bool
+	for id, job := range m.jobs {
+		if !bridge.Managed(job.Comment) {
+			continue
+		}
+		if followed == nil {
+			followed = make(map[int]bool, len(m.jobs))
+		}
+		followed[id] = true
+	}
+	return followed
+}
+
+// forgetOthers drops the jobs that the sweep no longer has: they are gone, or over and nobody's business.
+func (m *memory) forgetOthers(states map[int]string, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := len(m.jobs)
+	maps.DeleteFunc(m.jobs, func(id int, _ *known) bool { return states[id] == "" })
+	if len(m.jobs) < before {
+		m.moved = at
+	}
+	maps.DeleteFunc(m.touched, func(id int, _ bool) bool { return states[id] == "" })
 }
 
 // doubtful lists the jobs that may differ from what is known of them, ascending.
-func (c *Client) doubtful(states map[int]string, at time.Time) []int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (m *memory) doubtful(states map[int]string, at time.Time) []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var doubtful []int
 	for id, swept := range states {
-		job := c.jobs[id]
-		if job == nil || job.words != swept || c.touched[id] || job.stale(at) {
+		job := m.jobs[id]
+		if job == nil || job.words != swept || m.touched[id] || job.stale(at) {
 			doubtful = append(doubtful, id)
 		}
 	}
-	doubtful = append(doubtful, c.overdue(doubtful, at)...)
+	if len(doubtful) > 0 {
+		m.moved = at
+	}
+	slices.Sort(doubtful)
+	for _, more := range [][]int{m.overdue(doubtful, at), m.freed(doubtful, at)} {
+		doubtful = append(doubtful, more...)
+	}
 	slices.Sort(doubtful)
 	return doubtful
+}
+
+// Quiet sweeps the states, and compares them with what is known.
+func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
+	defer c.discreet(&failure)
+	c.observing.Lock()
+	defer c.observing.Unlock()
+	at := c.now()
+	if elapsed(c.full, at, c.options.FullEvery) {
+		return false, nil
+	}
+	states, _, err := c.sweep(ctx)
+	if err != nil {
+		return false, fmt.Errorf("sweep: %w", err)
+	}
+	if c.lacks(states) {
+		return false, nil
+	}
+	return c.asBefore(ctx, c.doubtful(states, at), at)
+}
+
+// asBefore says that these jobs look as they did. Those that are held or wait for others, of which no state tells, are read for that, a few at a
+// time; of any other there is news.
+func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, error) {
+	if len(ids) > mostHeld+mostDependent {
+		return false, nil
+	}
+	for _, id := range ids {
+		if !c.secretive(id, at) {
+			return false, nil
+		}
+		job, err := c.job(ctx, id)
+		if err != nil && !errors.Is(err, bridge.ErrGone) {
+			return false, fmt.Errorf("read job %d: %w", id, err)
+		}
+		if err != nil || !c.confirm(job, at) {
+			c.touch(id)
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// secretive says that a job is doubtful for no other reason than that its state would not tell if it were free to start.
+func (m *memory) secretive(id int, at time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	job := m.jobs[id]
+	return job != nil && (job.Held || job.Dependency) && !m.touched[id] && !job.stale(at)
+}
+
+// confirm notes that a waiting job was read again, and says whether it looks as it did.
+func (m *memory) confirm(job listed, at time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	was := m.jobs[job.ID]
+	if was == nil || was.words != job.words || was.Held != job.Held || was.Dependency != job.Dependency || was.Reason != job.Reason {
+		return false
+	}
+	again := *was // what was handed out stays as it is
+	again.at = at
+	m.jobs[job.ID] = &again
+	return true
+}
+
+// lacks says that a job that is known is in a sweep no more.
+func (m *memory) lacks(states map[int]string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.jobs {
+		if states[id] == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// No state tells that a hold was released, or that what a job waited for has come about. So jobs of ours that are held are read in turn, a few
+// with each look, and those that wait for another job whenever some job has moved, for as long as slurmctld may need to find out what that
+// means for them.
+const (
+	mostHeld       = 2
+	mostDependent  = 16
+	findsOutWithin = 15 * time.Second
+)
+
+// freed lists the waiting jobs that may be free to start since they were read, beside those that are read anyway.
+func (m *memory) freed(already []int, at time.Time) []int {
+	var held, dependent []int
+	for id, job := range m.jobs {
+		if job.State != bridge.Pending || !bridge.Managed(job.Comment) || among(already, id) {
+			continue
+		}
+		switch {
+		case job.Held:
+			held = append(held, id)
+		case job.Dependency && !elapsed(m.moved, at, findsOutWithin):
+			dependent = append(dependent, id)
+		}
+	}
+	return append(m.oldest(held, mostHeld), m.oldest(dependent, mostDependent)...)
+}
+
+// among says that a job is in an ascending list.
+func among(ids []int, id int) bool {
+	_, found := slices.BinarySearch(ids, id)
+	return found
+}
+
+// oldest are the jobs of a list that were read longest ago, at most so many.
+func (m *memory) oldest(ids []int, most int) []int {
+	slices.SortFunc(ids, func(x, y int) int { return cmp.Or(m.jobs[x].at.Compare(m.jobs[y].at), cmp.Compare(x, y)) })
+	return ids[:min(len(ids), most)]
 }
 
 // mostReports is how many jobs one observation reads for their reports alone: those that were read longest ago.
 const mostReports = 16
 
 // overdue lists the running jobs that may have reported since they were read, beside those that are read anyway.
-func (c *Client) overdue(already []int, at time.Time) []int {
-	if c.options.ReportsEvery <= 0 {
+func (m *memory) overdue(already []int, at time.Time) []int {
+	if m.reportsEvery <= 0 {
 		return nil
 	}
 	var overdue []int
-	for id, job := range c.jobs {
-		if job.reports && at.Sub(job.at) >= c.options.ReportsEvery && !slices.Contains(already, id) {
+	for id, job := range m.jobs {
+		if job.reports && elapsed(job.at, at, m.reportsEvery) && !among(already, id) {
 			overdue = append(overdue, id)
 		}
 	}
-	slices.SortFunc(overdue, func(x, y int) int { return cmp.Or(c.jobs[x].at.Compare(c.jobs[y].at), cmp.Compare(x, y)) })
-	return overdue[:min(len(overdue), mostReports)]
+	return m.oldest(overdue, mostReports)
 }
 
 // beginRead takes the marks off the jobs that are about to be read (nil: all): what touches them from now on marks them again.
 // It returns those that had one, ascending.
-func (c *Client) beginRead(ids []int) []int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (m *memory) beginRead(ids []int) []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var touched []int
-	for id := range c.touched {
+	for id := range m.touched {
 		if _, about := slices.BinarySearch(ids, id); about || ids == nil {
 			touched = append(touched, id)
-			delete(c.touched, id)
+			delete(m.touched, id)
 		}
 	}
 	slices.Sort(touched)
@@ -117,17 +264,17 @@ func (c *Client) beginRead(ids []int) []int {
 }
 
 // look notes that an Observe begins or ends.
-func (c *Client) look(begins bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.looking = begins
+func (m *memory) look(begins bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.looking = begins
 }
 
 // touch marks jobs as different from what is known of them.
-func (c *Client) touch(ids ...int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (m *memory) touch(ids ...int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, id := range ids {
-		c.touched[id] = true
+		m.touched[id] = true
 	}
 }

@@ -5,38 +5,39 @@ import (
 	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // open are the base states in which Slurm starts jobs on a node.
 var open = []string{"IDLE", "MIXED", "ALLOCATED"}
 
-// harmless are the flags beside which it still does. Any other word closes the node: a newer Slurm's too.
-var harmless = []string{"COMPLETING", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "UNDRAIN", "RESUME", "PERFCTRS", "NET"}
+// harmless are the flags beside which it still does; whom a reservation that is active lets in is said by the reservation. Any other word
+// closes the node: a newer Slurm's too.
+var harmless = []string{"COMPLETING", "RESERVED", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "UNDRAIN", "RESUME", "PERFCTRS", "NET"}
 
-func readNode(node *v0042.Node) bridge.Node {
+func readNode(node *wire.Node) bridge.Node {
 	read := bridge.Node{
 		Name:       node.Name,
-		Features:   node.ActiveFeatures,
+		Features:   node.Features,
 		Partitions: node.Partitions,
 		Total: gres.Vector{
-			CPUs:   int(node.EffectiveCpus),
-			Memory: gres.Memory(node.RealMemory - node.SpecializedMemory),
+			CPUs:   node.CPUs,
+			Memory: gres.Memory(node.Memory - node.Specialized),
 		},
-		Allocated:  gres.Vector{CPUs: int(node.AllocCpus), Memory: gres.Memory(node.AllocMemory)},
+		Allocated:  gres.Vector{CPUs: node.AllocatedCPUs, Memory: gres.Memory(node.AllocatedMB)},
 		Completing: slices.Contains(node.State, "COMPLETING"),
 		Closed:     closed(node.State),
 	}
-	has, err := gres.ParseCounts(node.Gres)
-	used, usedErr := gres.ParseCounts(node.GresUsed)
+	has, err := gres.ParseCounts(node.GRES)
+	used, usedErr := gres.ParseCounts(node.GRESUsed)
 	if err != nil || usedErr != nil {
 		read.Closed = "GRES_NOT_UNDERSTOOD" // nothing is placed where the GPUs cannot be counted
 		return read
 	}
 	read.Total.GPUs, read.GPUType = gres.GPUs(has)
 	whole, _ := gres.GPUs(used)
-	read.Allocated.GPUs = min(read.Total.GPUs, whole+sharedGPUs(node.GresUsed, has, used))
+	read.Allocated.GPUs = min(read.Total.GPUs, whole+sharedGPUs(node.GRESUsed, has, used))
 	return read
 }
 
@@ -57,44 +58,55 @@ func closed(state []string) string {
 	return strings.Join(words, "+")
 }
 
-// sharedGPUs counts the GPUs of which a shard is in use: Slurm gives none of them away whole. It tells the shards in use by
-// device, as in shard:3(3/4,0/4); where it does not, they are taken to be packed.
+// sharing are the GRES by which a GPU is given away in parts. Slurm gives none away whole of which a part is in use.
+var sharing = []string{"shard", "mps"}
+
+// sharedGPUs counts the GPUs of which a part is in use.
 func sharedGPUs(text string, has, used []gres.Count) int {
-	text = strings.ReplaceAll(text, ":(null)", "")
-	gpus, told := 0, false
+	text, gpus := strings.ReplaceAll(text, ":(null)", ""), 0
+	for _, name := range sharing {
+		inUse, told := partsByDevice(text, name)
+		if !told {
+			inUse = packed(amount(used, name), amount(has, name), has)
+		}
+		gpus += inUse
+	}
+	return gpus
+}
+
+// partsByDevice counts the GPUs of which a part is in use, where Slurm tells it by device, as in shard:3(3/4,0/4). Of one that is given away
+// whole Slurm 26.05 says -/4 and older ones 0/4; it is counted where GPUs are.
+func partsByDevice(text, name string) (gpus int, told bool) {
 	for {
-		_, rest, found := strings.Cut(text, "shard:")
+		_, rest, found := strings.Cut(text, name+":")
 		if !found {
-			break
+			return gpus, told
 		}
 		devices, tail, _ := strings.Cut(rest, ")")
 		_, devices, _ = strings.Cut(devices, "(")
 		for _, device := range strings.Split(devices, ",") {
 			inUse, _, byDevice := strings.Cut(device, "/")
 			told = told || byDevice
-			if byDevice && inUse != "0" {
+			if byDevice && inUse != "0" && inUse != "-" {
 				gpus++
 			}
 		}
 		text = tail
 	}
-	if told {
-		return gpus
-	}
-	return packed(shards(used), shards(has), has)
 }
 
-func shards(counts []gres.Count) int {
+// amount is how many of that name there are.
+func amount(counts []gres.Count, name string) int {
 	n := 0
 	for _, c := range counts {
-		if c.Name == "shard" {
+		if c.Name == name {
 			n += c.Count
 		}
 	}
 	return n
 }
 
-// packed is how many GPUs so many shards fill, at least.
+// packed is how many GPUs so many parts fill, at least: where Slurm does not say which are in use they are taken to be packed.
 func packed(used, all int, has []gres.Count) int {
 	gpus, _ := gres.GPUs(has)
 	if all == 0 || gpus == 0 {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
@@ -40,26 +40,22 @@ func (c *Client) Observe(ctx context.Context) (seen bridge.Observed, failure err
 	if err != nil {
 		return bridge.Observed{}, fmt.Errorf("observe nodes: %w", err)
 	}
+	if err := c.askReservations(ctx, at); err != nil {
+		return bridge.Observed{}, fmt.Errorf("observe reservations: %w", err)
+	}
 	return c.assemble(at, nodes), nil
 }
 
 // ping says whether a controller answers.
 func (c *Client) ping(ctx context.Context) error {
-	request, err := v0042.NewPingRequest(c.base)
-	body, err := c.call(ctx, "/ping/", request, err)
+	controllers, said, err := hear(ctx, c.link, c.api.Ping())
 	if err != nil {
 		return err
 	}
-	var answer v0042.PingArrayResp
-	if err := decode(body, &answer); err != nil {
-		return err
+	if slices.ContainsFunc(controllers, func(controller wire.Controller) bool { return controller.Answers }) {
+		return nil
 	}
-	for _, controller := range answer.Pings {
-		if controller.Responding || controller.Pinged == "UP" { // v0.0.45 has only the former
-			return nil
-		}
-	}
-	return c.whyNone(ctx, complaint{answer.Errors, answer.Warnings}.failed(http.StatusOK))
+	return c.whyNone(ctx, failed(http.StatusOK, said))
 }
 
 // doubt is how long Slurm has to say that it is there after a ping has found no controller.
@@ -84,14 +80,14 @@ func (c *Client) whyNone(ctx context.Context, said error) error {
 
 // refresh brings what is known of the jobs up to date.
 func (c *Client) refresh(ctx context.Context, at time.Time) error {
-	if c.full.IsZero() || at.Sub(c.full) >= c.options.FullEvery {
+	if elapsed(c.full, at, c.options.FullEvery) {
 		return c.readAll(ctx, at)
 	}
 	states, swept, err := c.sweep(ctx)
 	if err != nil {
 		return err
 	}
-	c.forgetOthers(states)
+	c.forgetOthers(states, at)
 	doubtful := c.doubtful(states, at)
 	if listingPays(len(doubtful), swept) {
 		return c.readAll(ctx, at)
@@ -99,46 +95,53 @@ func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	return c.readEach(ctx, doubtful, at)
 }
 
+// back is by how much Slurm's clock may seem to go back without having been set.
+const back = 2 * time.Second
+
+// elapsed says that so long has passed since a moment of Slurm's. When its clock was set back nobody knows how long ago that was.
+func elapsed(since, at time.Time, atLeast time.Duration) bool {
+	passed := at.Sub(since)
+	return since.IsZero() || passed >= atLeast || passed < -back
+}
+
 // listingPays says whether one full listing is cheaper than single reads. slurmrestd takes 2 ms for a single read and 1 ms for
 // each job of a listing, finished ones included.
 func listingPays(doubtful, swept int) bool { return doubtful > 16 && doubtful > swept/2 }
 
-// sweep returns the state of every job that waits, runs or is being torn down, folded, by ID, and how many entries Slurm had in
-// all.
+// sweep returns the state of every job that waits, runs or is being torn down, and of those that are over and followed, folded, by ID,
+// and how many entries Slurm had in all.
 func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, err error) {
-	request, err := v0042.NewGetJobStatesRequest(c.base)
-	body, err := c.call(ctx, "/jobs/state/", request, err)
+	jobs, err := ask(ctx, c.link, c.api.States())
 	if err != nil {
 		return nil, 0, err
 	}
-	jobs, err := readStates(body)
-	if err != nil {
-		return nil, 0, err
-	}
-	states, err = foldStates(jobs)
+	states, err = foldStates(jobs, c.followed())
 	return states, len(jobs), err
 }
 
-func readStates(body []byte) ([]v0042.JobStateOf, error) {
-	var answer v0042.JobStatesResp
-	if err := decode(body, &answer); err != nil {
-		return nil, err
-	}
-	return answer.Jobs, complaint{answer.Errors, answer.Warnings}.failed(http.StatusOK)
-}
-
-// foldStates joins the entries of one ID: each waiting task of an array has its own.
-func foldStates(swept []v0042.JobStateOf) (map[int]string, error) {
-	words := make(map[int][]string, len(swept))
+// foldStates joins the entries of one ID: each waiting task of an array has its own. Of those that are over only the followed ones
+// count.
+func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, error) {
+	words, ended := make(map[int][]string, len(swept)), map[int][]string{}
 	for _, job := range swept {
-		if over(job.State) {
+		isOver := over(job.Words)
+		if isOver && len(followed) == 0 {
 			continue
 		}
-		id, err := ownID(job.JobId)
-		if err != nil {
+		id, err := ownID(job.Job)
+		switch {
+		case err != nil:
 			return nil, err
+		case !isOver:
+			words[id] = append(words[id], job.Words...)
+		case followed[id]:
+			ended[id] = append(ended[id], job.Words...)
 		}
-		words[id] = append(words[id], job.State...)
+	}
+	for id, each := range ended {
+		if words[id] == nil { // nothing of it lives
+			words[id] = each
+		}
 	}
 	states := make(map[int]string, len(words))
 	for id, each := range words {
@@ -167,8 +170,7 @@ const allJobs = "/jobs/"
 // readAll lists all jobs.
 func (c *Client) readAll(ctx context.Context, at time.Time) error {
 	touched := c.beginRead(nil)
-	request, err := v0042.NewGetJobsRequest(c.base)
-	jobs, err := c.listing(ctx, allJobs, request, err)
+	jobs, err := c.listing(ctx, c.api.Jobs())
 	if err != nil {
 		c.touch(touched...)
 		return err
@@ -181,7 +183,7 @@ func (c *Client) readAll(ctx context.Context, at time.Time) error {
 		if c.isTicket(&job) {
 			c.tickets[job.ID] = true
 		}
-		if job.State != bridge.Finished || job.Completing {
+		if job.tells() {
 			c.jobs[job.ID] = next(before[job.ID], job, at, touched)
 		}
 	}
@@ -239,7 +241,7 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 		return nil
 	case err != nil:
 		return fmt.Errorf("job %d: %w", id, err)
-	case job.State == bridge.Finished && !job.Completing:
+	case !job.tells():
 		delete(c.jobs, id)
 		return nil
 	}
@@ -248,9 +250,8 @@ func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []in
 }
 
 // job reads one job. Slurm answers for the master of an array with its tasks as well.
-func (c *Client) job(ctx context.Context, id int) (listed, error) {
-	request, err := v0042.NewGetJobRequest(c.base, strconv.Itoa(id))
-	jobs, err := c.listing(ctx, "/job/{job_id}", request, err)
+func (l *link) job(ctx context.Context, id int) (listed, error) {
+	jobs, err := l.listing(ctx, l.api.Job(id))
 	if err != nil {
 		return listed{}, err
 	}
@@ -262,28 +263,67 @@ func (c *Client) job(ctx context.Context, id int) (listed, error) {
 	return listed{}, bridge.ErrGone
 }
 
-func (c *Client) listing(ctx context.Context, path string, request *http.Request, err error) ([]listed, error) {
-	body, err := c.call(ctx, path, request, err)
+func (l *link) listing(ctx context.Context, call wire.Call[[]wire.Job]) ([]listed, error) {
+	told, err := ask(ctx, l, call)
 	if err != nil {
 		return nil, err
 	}
-	return c.dialect.jobs(body)
+	jobs := make([]listed, len(told))
+	for i := range told {
+		jobs[i] = readJob(&told[i])
+	}
+	return jobs, nil
 }
 
 func (c *Client) nodes(ctx context.Context) ([]bridge.Node, error) {
-	request, err := v0042.NewGetNodesRequest(c.base)
-	body, err := c.call(ctx, "/nodes/", request, err)
+	told, err := ask(ctx, c.link, c.api.Nodes())
 	if err != nil {
 		return nil, err
 	}
-	return c.dialect.nodes(body)
+	nodes := make([]bridge.Node, len(told))
+	for i := range told {
+		nodes[i] = readNode(&told[i])
+	}
+	return nodes, nil
+}
+
+// reservationsEvery is how old what is told of reservations may be: they are made by hand, mostly long before they begin.
+const reservationsEvery = 30 * time.Second
+
+// askReservations brings what is known of reservations up to date, if that is old. The list that has been handed out stays as it is.
+func (c *Client) askReservations(ctx context.Context, at time.Time) error {
+	if !elapsed(c.reserved, at, reservationsEvery) {
+		return nil
+	}
+	told, err := ask(ctx, c.link, c.api.Reservations())
+	if err != nil {
+		return err
+	}
+	reservations := make([]bridge.Reservation, len(told))
+	for i := range told {
+		if reservations[i], err = readReservation(&told[i]); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(reservations, func(a, b bridge.Reservation) int { return cmp.Compare(a.Name, b.Name) })
+	c.reservations, c.reserved = reservations, at
+	return nil
+}
+
+func readReservation(r *wire.Reservation) (bridge.Reservation, error) {
+	nodes, err := gres.ParseHosts(r.Nodes)
+	if err != nil {
+		return bridge.Reservation{}, unheard{fmt.Errorf("reservation %s: %w", words(r.Name, "without a name"), err)}
+	}
+	slices.Sort(nodes)
+	return bridge.Reservation{Name: r.Name, From: moment(r.From), To: moment(r.To), Nodes: nodes}, nil
 }
 
 // assemble puts jobs and nodes together, in order.
 func (c *Client) assemble(at time.Time, nodes []bridge.Node) bridge.Observed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	observed := bridge.Observed{At: at, Nodes: nodes, Jobs: make([]*bridge.Job, 0, len(c.jobs))}
+	observed := bridge.Observed{At: at, Nodes: nodes, Jobs: make([]*bridge.Job, 0, len(c.jobs)), Reservations: c.reservations}
 	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
 		observed.Jobs = append(observed.Jobs, &c.jobs[id].Job)
 	}
@@ -298,9 +338,9 @@ func (c *Client) assemble(at time.Time, nodes []bridge.Node) bridge.Observed {
 
 // uncounted is what jobs still hold on each node although Slurm says otherwise: it gives back everything of a job the moment its
 // teardown begins, and the CPUs of a job that an operator suspends.
-func (c *Client) uncounted() map[string]gres.Vector {
+func (m *memory) uncounted() map[string]gres.Vector {
 	held := map[string]gres.Vector{}
-	for _, job := range c.jobs {
+	for _, job := range m.jobs {
 		for node, has := range job.holds {
 			switch {
 			case job.Completing:

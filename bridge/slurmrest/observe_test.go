@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // clock stands still until it is told otherwise.
@@ -77,8 +80,8 @@ func TestTheFirstObservationListsEverythingOnce(t *testing.T) {
 	for _, job := range seen.Jobs {
 		ids = append(ids, job.ID)
 	}
-	if len(ids) != 21 || !slices.IsSorted(ids) || slices.Contains(ids, fake.jobNamed(t, "finished")) || !slices.Contains(ids, fake.jobNamed(t, "cancelled")) {
-		t.Errorf("jobs %v: want the 21 that wait, run or are in teardown, ascending", ids)
+	if len(ids) != 22 || !slices.IsSorted(ids) || slices.Contains(ids, fake.jobNamed(t, "finished")) || !slices.Contains(ids, fake.jobNamed(t, "cancelled")) {
+		t.Errorf("jobs %v: want the 21 that wait, run or are in teardown and the one with our word that is over, ascending", ids)
 	}
 }
 
@@ -86,8 +89,8 @@ func TestAClusterWhereNothingHappensIsOnlySwept(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	before := observe(t, client)
 	equal(t, "calls", fake.saw(), []string{"GET /ping/", "GET /jobs/state/", "GET /nodes/"})
-	if len(before.Jobs) != 19 {
-		t.Errorf("%d jobs from memory: want 19", len(before.Jobs))
+	if len(before.Jobs) != 20 {
+		t.Errorf("%d jobs from memory: want 20", len(before.Jobs))
 	}
 }
 
@@ -127,6 +130,72 @@ func TestAFinishedJobDropsOutUnread(t *testing.T) {
 	if slices.ContainsFunc(seen.Jobs, func(j *bridge.Job) bool { return j.ID == id }) {
 		t.Error("is observed")
 	}
+}
+
+func TestAJobWithOurWordIsReadOnceMoreWhenItIsOverAndToldUntilSlurmForgetsIt(t *testing.T) {
+	fake, client, now := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	fake.set(id, "job_state", []string{"FAILED"})
+	fake.set(id, "exit_code", map[string]any{"signal": map[string]any{"id": map[string]any{"set": true, "number": 10}}})
+	want := bridge.End{State: "FAILED", Signal: 10}
+	for range 3 {
+		if job := find(t, observe(t, client), id); job.State != bridge.Finished || job.End != want || job.Completing {
+			t.Errorf("read as %+v, want its end %+v", job, want)
+		}
+		now.at = now.at.Add(time.Minute)
+	}
+	equal(t, "reads", reads(fake), []string{get(id)})
+	now.at = now.at.Add(client.options.FullEvery)
+	find(t, observe(t, client), id)
+	fake.mu.Lock()
+	delete(fake.jobs, id)
+	fake.mu.Unlock()
+	if seen := observe(t, client); slices.ContainsFunc(seen.Jobs, func(j *bridge.Job) bool { return j.ID == id }) {
+		t.Error("is observed after Slurm has forgotten it")
+	}
+}
+
+func TestWhatIsLeftOfAnArrayDoesNotEndWithItsFirstTask(t *testing.T) {
+	swept := []wire.State{{Job: "7_1", Words: []string{"COMPLETED"}}, {Job: "7_[2-4]", Words: []string{"PENDING"}}, {Job: "8", Words: []string{"FAILED"}},
+		{Job: "9", Words: []string{"FAILED"}}}
+	states, err := foldStates(swept, map[int]bool{7: true, 8: true})
+	if want := map[int]string{7: "PENDING", 8: "FAILED"}; err != nil || !maps.Equal(states, want) {
+		t.Errorf("%v, %v: want %v", states, err, want)
+	}
+}
+
+func TestReservationsAreToldAndAskedForTwiceAMinute(t *testing.T) {
+	fake, client, now := watched(t, Options{})
+	want := []bridge.Reservation{
+		{Name: "maintenance", From: time.Unix(1799107200, 0), To: time.Unix(1830643200, 0), Nodes: []string{"n1", "n2"}},
+		{Name: "weekend", From: time.Unix(1798848000, 0), To: time.Unix(1799020800, 0), Nodes: []string{"n2"}},
+	}
+	for range 61 {
+		if got := observe(t, client).Reservations; !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		now.at = now.at.Add(time.Second)
+	}
+	if fake.reservations != 3 {
+		t.Errorf("asked %d times in a minute: want at its beginning, in its middle and at its end", fake.reservations)
+	}
+}
+
+func TestASlurmWhoseClockIsSetBackIsLookedAtAnew(t *testing.T) {
+	fake, client, now := watched(t, Options{ReportsEvery: time.Minute})
+	id := fake.jobNamed(t, "gated")
+	fake.set(id, "comment", "")
+	now.at = now.at.Add(-18 * time.Hour)
+	if job := find(t, observe(t, client), id); job.Comment != "" {
+		t.Error("an edit from before the clock was set is not seen")
+	}
+	equal(t, "reads", reads(fake), []string{"GET /jobs/"})
+	if fake.reservations != 2 {
+		t.Errorf("reservations were asked for %d times: want at the beginning and when the clock was set", fake.reservations)
+	}
+	now.at = now.at.Add(client.options.FullEvery)
+	observe(t, client)
+	equal(t, "reads", reads(fake), []string{"GET /jobs/"})
 }
 
 func TestAJobThatVanishesBetweenSweepAndReadIsGone(t *testing.T) {
@@ -230,7 +299,7 @@ func TestAReportIsSeenLongBeforeTheNextFullListing(t *testing.T) {
 
 func TestNoMoreReportsAreReadAtOnceThanThereAreTurnsFor(t *testing.T) {
 	at := time.Unix(1767268800, 0)
-	client := &Client{options: Options{ReportsEvery: time.Minute}, jobs: map[int]*known{}}
+	client := &memory{reportsEvery: time.Minute, jobs: map[int]*known{}}
 	for id := 1; id <= 100; id++ {
 		client.jobs[id] = &known{at: at.Add(-time.Hour - time.Duration(id)*time.Second), reports: id%2 == 0}
 	}
@@ -330,5 +399,103 @@ func TestACancelledObservationStops(t *testing.T) {
 	cancel()
 	if _, err := client.Observe(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v: want cancelled", err)
+	}
+}
+
+// No sweep tells that a hold was released or a dependency met.
+func TestAReleasedHoldAndAMetDependencyAreSeenWithoutAFullListing(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	held, dependent := fake.jobNamed(t, "held"), fake.jobNamed(t, "dependent")
+	for _, id := range []int{held, dependent} {
+		fake.set(id, "comment", "synergy-profile=a.json")
+	}
+	client.full = time.Time{} // the comments are news
+	observe(t, client)
+	fake.saw()
+	clock.at = clock.at.Add(20 * time.Second)
+	observe(t, client)
+	if calls := reads(fake); !slices.Contains(calls, get(held)) || slices.Contains(calls, get(dependent)) {
+		t.Errorf("read %v with nothing new, want the held job %d and not %d", calls, held, dependent)
+	}
+	fake.set(held, "state_reason", "None")
+	fake.set(held, "priority", map[string]any{"set": true, "number": 1})
+	fake.set(fake.jobNamed(t, "running"), "job_state", []string{"COMPLETED"})
+	fake.set(dependent, "dependency", "")
+	seen := observe(t, client)
+	if job := find(t, seen, held); job.Held {
+		t.Error("a hold that was released is not seen")
+	}
+	if job := find(t, seen, dependent); job.Dependency {
+		t.Error("a dependency that was met when another job ended is not seen")
+	}
+}
+
+func TestAQuietClusterCostsOneRequestAndAnyNewsIsNoted(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	quiet := func() bool {
+		t.Helper()
+		is, err := client.Quiet(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return is
+	}
+	if !quiet() {
+		t.Error("nothing has happened, and it is not quiet")
+	}
+	equal(t, "requests", fake.saw(), []string{"GET /jobs/state/"})
+	id := fake.jobNamed(t, "gated")
+	fake.set(id, "job_state", []string{"RUNNING"})
+	if quiet() {
+		t.Error("a job has started, and it is quiet")
+	}
+	observe(t, client)
+	fake.mu.Lock()
+	delete(fake.jobs, id)
+	fake.mu.Unlock()
+	if quiet() {
+		t.Error("a job has gone, and it is quiet")
+	}
+}
+
+func TestOfManyHeldJobsAFewAreReadInTurn(t *testing.T) {
+	began := time.Unix(1767268800, 0)
+	c := &memory{jobs: map[int]*known{}}
+	for id := range 10 {
+		c.jobs[id+1] = &known{listed: listed{Job: bridge.Job{ID: id + 1, State: bridge.Pending, Held: true, Comment: "synergy-profile=a.json"}}, at: began.Add(-time.Duration(id) * time.Second)}
+	}
+	for _, want := range [][]int{{10, 9}, {8, 7}} {
+		got := c.freed(nil, began)
+		if !slices.Equal(got, want) {
+			t.Fatalf("read %v, want %v", got, want)
+		}
+		for _, id := range got {
+			c.jobs[id].at = began.Add(time.Second)
+		}
+	}
+}
+
+// A job of ours that is held for days must not make of every second a look.
+func TestAHeldJobIsReadAndLeavesItQuietUntilItIsReleased(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	held := fake.jobNamed(t, "held")
+	fake.set(held, "comment", "synergy-profile=a.json")
+	client.full = time.Time{} // the comment is news
+	observe(t, client)
+	fake.saw()
+	for range 3 {
+		clock.at = clock.at.Add(2 * time.Second)
+		if quiet, err := client.Quiet(t.Context()); !quiet || err != nil {
+			t.Errorf("quiet %v, %v, with a job that goes on being held", quiet, err)
+		}
+		equal(t, "requests", fake.saw(), []string{"GET /jobs/state/", get(held)})
+	}
+	fake.set(held, "state_reason", "None")
+	fake.set(held, "priority", map[string]any{"set": true, "number": 1})
+	if quiet, err := client.Quiet(t.Context()); quiet || err != nil {
+		t.Errorf("quiet %v, %v, and a hold was released", quiet, err)
+	}
+	if job := find(t, observe(t, client), held); job.Held {
+		t.Error("then a look does not see it")
 	}
 }

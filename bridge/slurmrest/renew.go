@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // renew says an update that moves nothing but the begin time and the stamp. That is what nearly all updates are, so it costs one
@@ -19,7 +20,7 @@ func (c *Client) renew(ctx context.Context, update bridge.Update) (renewed bool,
 		return false, nil
 	}
 	begin := c.begin(update.Begin)
-	err = c.post(ctx, update.Job, c.dialect.renewal(update, begin))
+	err = c.post(ctx, update.Job, wire.Change{Begin: &begin, Extra: &update.Extra})
 	if err == nil {
 		c.wrote(job, update, begin)
 		return true, nil
@@ -47,14 +48,14 @@ func (c *Client) unchanged(update bridge.Update) *known {
 }
 
 // wrote notes what Slurm has taken over. A job that has been read since, or is being read, is read again.
-func (c *Client) wrote(job *known, update bridge.Update, begin int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.looking || c.jobs[update.Job] != job {
-		c.touched[update.Job] = true
+func (m *memory) wrote(job *known, update bridge.Update, begin int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.looking || m.jobs[update.Job] != job {
+		m.touched[update.Job] = true
 		return
 	}
 	after := *job // what was handed out stays as it is
 	after.Begin, after.Extra = time.Unix(begin, 0), update.Extra
-	c.jobs[update.Job] = &after
+	m.jobs[update.Job] = &after
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Requeue runs scontrol, since slurmrestd has no such verb before v0.0.45. With Incomplete it touches no job that waits or is
-// over, so it may be said twice.
+// Requeue asks slurmrestd, or runs scontrol where its API has no such verb, as before v0.0.45. Either touches no job that waits or is over,
+// so it may be said twice.
 func (c *Client) Requeue(ctx context.Context, job int) (failure error) {
 	defer c.discreet(&failure)
 	if err := c.requeue(ctx, job); err != nil {
@@ -35,10 +35,17 @@ func (c *Client) requeue(ctx context.Context, id int) error {
 	if err := c.requeueable(ctx, job); err != nil {
 		return err
 	}
-	if err := c.scontrol(ctx, "requeue", "Incomplete", strconv.Itoa(id)); err != nil {
+	if err := c.sendBack(ctx, id); err != nil {
 		return c.notRequeued(ctx, id, err)
 	}
 	return nil
+}
+
+func (c *Client) sendBack(ctx context.Context, id int) error {
+	if c.api.Requeue == nil {
+		return c.scontrol(ctx, "requeue", "Incomplete", strconv.Itoa(id))
+	}
+	return c.act(ctx, c.api.Requeue(id))
 }
 
 // notRequeued tells a refusal from a job that left meanwhile.
@@ -55,15 +62,21 @@ func (c *Client) notRequeued(ctx context.Context, id int, refusal error) error {
 	return refusal
 }
 
-// scontrol runs without a shell, with nothing of our environment but what the options name.
-func (c *Client) scontrol(ctx context.Context, arguments ...string) (err error) {
-	within, cancel := context.WithTimeout(ctx, c.options.Timeout)
+// scontrol is scontrolSays where nothing is asked.
+func (l *link) scontrol(ctx context.Context, arguments ...string) error {
+	_, err := l.scontrolSays(ctx, arguments...)
+	return err
+}
+
+// scontrolSays runs it without a shell, with nothing of our environment but what the options name.
+func (l *link) scontrolSays(ctx context.Context, arguments ...string) (text string, err error) {
+	within, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
-	argv := append(append([]string{}, c.options.Scontrol...), arguments...)
+	argv := append(append([]string{}, l.options.Scontrol...), arguments...)
 	command := exec.CommandContext(within, argv[0], argv[1:]...)
-	command.Env, err = c.environment()
+	command.Env, err = l.environment()
 	if err != nil {
-		return err
+		return "", err
 	}
 	command.WaitDelay = time.Second
 	var said bytes.Buffer
@@ -71,25 +84,25 @@ func (c *Client) scontrol(ctx context.Context, arguments ...string) (err error) 
 	err = command.Run()
 	switch {
 	case err == nil:
-		return nil
+		return said.String(), nil
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return "", ctx.Err()
 	case within.Err() != nil:
-		return fmt.Errorf("scontrol: no end within %v: %w", c.options.Timeout, bridge.ErrUnreachable)
+		return "", fmt.Errorf("scontrol: no end within %v: %w", l.options.Timeout, bridge.ErrUnreachable)
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return fmt.Errorf("scontrol: %s: %w", words(said.String(), exit.String()), bridge.ErrRefused)
+		return "", fmt.Errorf("scontrol: %s: %w", words(said.String(), exit.String()), bridge.ErrRefused)
 	}
-	return fmt.Errorf("scontrol: %w", err)
+	return "", fmt.Errorf("scontrol: %w", err)
 }
 
 // environment is what scontrol is started with.
-func (c *Client) environment() ([]string, error) {
-	environment := append([]string{}, c.options.Environ...)
-	if !c.options.ScontrolByToken {
+func (l *link) environment() ([]string, error) {
+	environment := append([]string{}, l.options.Environ...)
+	if !l.options.ScontrolByToken {
 		return environment, nil
 	}
-	token, err := c.token.read()
+	token, err := l.token.read()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
 	}

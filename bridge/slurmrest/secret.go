@@ -38,8 +38,8 @@ func (h hidden) Unwrap() error { return h.cause }
 
 // discreet keeps the error that leaves the package from showing the token, wherever in it an answer's text has come to stand. What a round
 // branches on stays.
-func (c *Client) discreet(err *error) {
-	if *err != nil && shows((*err).Error(), c.token.last()) {
+func (l *link) discreet(err *error) {
+	if *err != nil && shows((*err).Error(), l.token.last()) {
 		*err = hidden{*err}
 	}
 }

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // signals are those that a script can trap and answer by saving. KILL and STOP cannot be trapped and are nobody's request to
@@ -26,7 +25,7 @@ func (c *Client) Signal(ctx context.Context, job int, signal string) (failure er
 }
 
 func (c *Client) signal(ctx context.Context, id int, signal string) error {
-	request, err := c.signalRequest(id, signal)
+	call, err := c.signalCall(id, signal)
 	if err != nil {
 		return err
 	}
@@ -41,39 +40,31 @@ func (c *Client) signal(ctx context.Context, id int, signal string) error {
 	if err := c.requeueable(ctx, job); err != nil {
 		return err
 	}
-	body, err := c.call(ctx, "/job/{job_id}", request, nil)
+	return c.act(ctx, call)
+}
+
+// signalCall is the only place, beside those that cancel a ticket and the job of a rehearsal, that builds a DELETE. Without a signal, or with one
+// that slurmrestd does not understand, that request kills the job.
+func (c *Client) signalCall(id int, signal string) (wire.Call[[]wire.Error], error) {
+	signal = strings.TrimPrefix(signal, "SIG")
+	if !slices.Contains(signals, signal) {
+		return wire.Call[[]wire.Error]{}, fmt.Errorf("want one of %s: %w", strings.Join(signals, " "), bridge.ErrRefused)
+	}
+	if id <= 0 {
+		return wire.Call[[]wire.Error]{}, fmt.Errorf("want a job ID above 0: %w", bridge.ErrRefused)
+	}
+	return c.api.Signal(id, signal, wire.Script), nil
+}
+
+// act does what has an outcome for each job: HTTP 200 and no errors, with a refusal in a status of its own.
+func (l *link) act(ctx context.Context, call wire.Call[[]wire.Error]) error {
+	outcomes, err := ask(ctx, l, call)
 	if err != nil {
 		return err
 	}
-	return signalled(body)
-}
-
-// signalRequest is the only place, beside the one that cancels a ticket, that builds a DELETE. Without a signal, or with one that slurmrestd does not understand, that
-// request kills the job.
-func (c *Client) signalRequest(id int, signal string) (*http.Request, error) {
-	signal = strings.TrimPrefix(signal, "SIG")
-	if !slices.Contains(signals, signal) {
-		return nil, fmt.Errorf("want one of %s: %w", strings.Join(signals, " "), bridge.ErrRefused)
-	}
-	if id <= 0 {
-		return nil, fmt.Errorf("want a job ID above 0: %w", bridge.ErrRefused)
-	}
-	script := "BATCH_JOB"
-	return v0042.NewSignalJobRequest(c.base, strconv.Itoa(id), &v0042.SignalJobParams{Signal: &signal, Flags: &script})
-}
-
-// signalled reads the answer to a signal: HTTP 200 and no errors, with the refusal in a status of its own.
-func signalled(body []byte) error {
-	var answer v0042.KillJobResp
-	if err := decode(body, &answer); err != nil {
-		return err
-	}
-	if err := (complaint{answer.Errors, answer.Warnings}).failed(http.StatusOK); err != nil {
-		return err
-	}
-	for _, status := range answer.Status {
-		if number := int(status.Error.Code); number != 0 {
-			return &Failure{http.StatusOK, number, words(status.Error.String, status.Error.Message), kindOf(number)}
+	for _, outcome := range outcomes {
+		if outcome.Number != 0 {
+			return refusal(http.StatusOK, outcome)
 		}
 	}
 	return nil
@@ -85,7 +76,7 @@ func (c *Client) requeueable(ctx context.Context, job listed) error {
 		return nil
 	}
 	on := true
-	if err := c.post(ctx, job.ID, v0042.JobDescMsg{Requeue: &on}); err != nil {
+	if err := c.post(ctx, job.ID, wire.Change{Requeue: &on}); err != nil {
 		return fmt.Errorf("make it requeueable: %w", err)
 	}
 	return nil

@@ -1,5 +1,5 @@
 // Package slurmrest drives a real Slurm: it is the port bridge.Slurm over slurmrestd, and over scontrol for the one verb that
-// slurmrestd lacks. It is the only place that knows an API version; no type of slurmrestd leaves it. It decides nothing,
+// slurmrestd may lack. No type of slurmrestd's leaves it, and only the packages below know an API version. It decides nothing,
 // repeats nothing that may have been done, and refuses to send a signal that it does not know, since a DELETE without one is a
 // kill.
 package slurmrest
@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // Options tell where Slurm is, as whom to speak and how much to ask of it. URL and TokenFile are needed, the rest has defaults.
@@ -22,7 +25,7 @@ type Options struct {
 	URL             string        // http://host:6820 or unix:/run/slurmrestd.sock
 	User            string        // sent as X-SLURM-USER-NAME; empty: whoever the token names
 	TokenFile       string        // a JWT, readable by its owner alone; read anew when it changes
-	APIVersion      string        // v0.0.42; empty: the newest that both sides know
+	APIVersion      string        // v0.0.45; empty: the newest that both sides know
 	Scontrol        []string      // the command and its first arguments; default scontrol
 	Environ         []string      // what scontrol is started with; default PATH and, where it is set, SLURM_CONF
 	ScontrolByToken bool          // give scontrol the token as SLURM_JWT, where there is no munge
@@ -47,23 +50,38 @@ type Call struct {
 
 // Client is a bridge.Slurm. Its methods may be called from several goroutines, for different jobs.
 type Client struct {
+	*link
+	*memory
+	clock *timepiece
+
+	observing    sync.Mutex           // one Observe at a time; guards the next two
+	reservations []bridge.Reservation // as they were last read
+	reserved     time.Time            // when that was
+}
+
+// link is the way to slurmrestd and scontrol: it says things, within the bounds of the options, and understands the answers. It knows nothing from one to
+// the next.
+type link struct {
 	options Options
 	http    *http.Client
-	base    string // with the API version behind it
-	dialect dialect
+	api     wire.API
 	token   tokenFile
 	slots   chan struct{}
 	limit   *rate.Limiter
-	clock   *timepiece
 	now     func() time.Time // Slurm's
+}
 
-	observing sync.Mutex // one Observe at a time
-	mu        sync.Mutex // guards what follows
-	jobs      map[int]*known
-	touched   map[int]bool
-	tickets   map[int]bool // jobs that were seen to be tickets, and are not known to be forgotten
-	full      time.Time    // when all jobs were last listed
-	looking   bool         // an Observe is under way: it may read what is written meanwhile before or after
+// memory is what is known of the jobs: as they were read, and which of them may look otherwise by now.
+type memory struct {
+	reportsEvery time.Duration // see Options
+
+	mu      sync.Mutex // guards what follows
+	jobs    map[int]*known
+	touched map[int]bool
+	tickets map[int]bool // jobs that were seen to be tickets, and are not known to be forgotten
+	full    time.Time    // when all jobs were last listed, by Slurm's clock as all times here
+	moved   time.Time    // when a job last began, ended or changed its state
+	looking bool         // an Observe is under way: it may read what is written meanwhile before or after
 }
 
 // Open asks slurmrestd which versions of its API it has and takes the newest that is known here, unless the options name one.
@@ -74,32 +92,34 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	clock := newTimepiece()
 	client := &Client{
-		options: options,
-		http:    &http.Client{Transport: transport, CheckRedirect: stayHere},
-		token:   tokenFile{path: options.TokenFile},
-		slots:   make(chan struct{}, options.Concurrent),
-		limit:   limiter(options),
-		clock:   newTimepiece(),
-		jobs:    map[int]*known{},
-		touched: map[int]bool{},
-		tickets: map[int]bool{},
+		link: &link{
+			options: options,
+			http:    &http.Client{Transport: transport, CheckRedirect: stayHere},
+			token:   tokenFile{path: options.TokenFile},
+			slots:   make(chan struct{}, options.Concurrent),
+			limit:   limiter(options),
+			now:     clock.now,
+		},
+		memory: &memory{
+			reportsEvery: options.ReportsEvery, jobs: map[int]*known{}, touched: map[int]bool{}, tickets: map[int]bool{},
+		},
+		clock: clock,
 	}
-	client.now = client.clock.now
-	client.dialect, err = client.choose(ctx, server)
+	client.api, err = client.choose(ctx, server)
 	if err != nil {
 		client.Close()
 		return nil, fmt.Errorf("open slurmrestd at %s: %w", options.URL, err)
 	}
-	client.base = server + "/slurm/" + client.dialect.version() + "/"
 	return client, nil
 }
 
 // Close lets go of the connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (l *link) Close() { l.http.CloseIdleConnections() }
 
 // Version is the API version that is spoken.
-func (c *Client) Version() string { return c.dialect.version() }
+func (l *link) Version() string { return l.api.Name }
 
 func (o Options) withDefaults() Options {
 	if len(o.Scontrol) == 0 {

@@ -1,16 +1,13 @@
 package slurmrest
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,14 +15,14 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // Tickets is the queue of the daemons: held jobs of the user of a client. Its requests do not wait behind those of rounds, since a
 // beat that comes late costs the lead. Which jobs are tickets it learns from the client's own listings.
 type Tickets struct {
 	client    *Client
-	line      *Client // the same Slurm, without limits
+	line      *link // to the same Slurm, without limits
 	partition string
 }
 
@@ -33,8 +30,8 @@ var _ leader.Tickets = (*Tickets)(nil)
 
 // Tickets are taken in that partition, where they never run.
 func (c *Client) Tickets(partition string) *Tickets {
-	line := &Client{
-		options: c.options, http: c.http, base: c.base, dialect: c.dialect, token: tokenFile{path: c.options.TokenFile},
+	line := &link{
+		options: c.options, http: c.http, api: c.api, token: tokenFile{path: c.options.TokenFile},
 		slots: make(chan struct{}, c.options.Concurrent), limit: rate.NewLimiter(rate.Inf, 0), now: c.now,
 	}
 	return &Tickets{client: c, line: line, partition: partition}
@@ -54,40 +51,23 @@ func (t *Tickets) Take(ctx context.Context, words leader.Words) (int, error) {
 }
 
 // ticket is the least job that there is. It is held in the very request that makes it, so that no scheduler ever sees it free.
-func (t *Tickets) ticket(words leader.Words) v0042.JobSubmitReq {
-	name, hold, requeue, here, nowhere, one, text := leader.Name, true, false, "/", "/dev/null", 1, words.String()
-	body, environment := script, []string{"PATH=/usr/bin:/bin"} // Slurm takes no batch job without one
-	partition := &t.partition
-	if t.partition == "" {
-		partition = nil // Slurm's default
+func (t *Tickets) ticket(words leader.Words) wire.Submission {
+	return wire.Submission{
+		Name: leader.Name, Partition: t.partition, Extra: words.String(), Held: true, Requeue: false,
+		Folder: "/", Output: "/dev/null", Script: script,
+		Environment: []string{"PATH=/usr/bin:/bin"}, // Slurm takes no batch job without one
 	}
-	return v0042.JobSubmitReq{Job: &v0042.JobDescMsg{
-		Name: &name, Partition: partition, Hold: &hold, Requeue: &requeue, Extra: &text, Tasks: positive(one),
-		CurrentWorkingDirectory: &here, StandardOutput: &nowhere, Environment: &environment, Script: &body,
-	}}
 }
 
-func (t *Tickets) submit(ctx context.Context, job v0042.JobSubmitReq) (int, error) {
-	text, err := json.Marshal(job)
-	if err != nil {
-		return 0, fmt.Errorf("write job: %w", err)
-	}
-	request, err := v0042.NewSubmitJobRequestWithBody(t.line.base, "application/json", bytes.NewReader(text))
-	body, err := t.line.call(ctx, "/job/submit", request, err)
+func (t *Tickets) submit(ctx context.Context, job wire.Submission) (int, error) {
+	id, err := ask(ctx, t.line, t.line.api.Submit(job))
 	if err != nil {
 		return 0, err
 	}
-	var answer v0042.JobSubmitResponse
-	if err := decode(body, &answer); err != nil {
-		return 0, err
+	if id <= 0 {
+		return 0, unheard{fmt.Errorf("answer names job %d", id)}
 	}
-	if err := (complaint{answer.Errors, answer.Warnings}).failed(http.StatusOK); err != nil {
-		return 0, err
-	}
-	if answer.JobId <= 0 {
-		return 0, unheard{fmt.Errorf("answer names job %d", answer.JobId)}
-	}
-	return int(answer.JobId), nil
+	return id, nil
 }
 
 // List implements leader.Tickets. Without numbers it brings the client's knowledge of all jobs up to date, as an Observe does; the
@@ -148,7 +128,7 @@ func (t *Tickets) beat(ctx context.Context, id int, words leader.Words) error {
 		return fmt.Errorf("it is %s: %w", job.words, bridge.ErrNotPending)
 	}
 	text := words.String()
-	return t.line.post(ctx, id, v0042.JobDescMsg{Extra: &text})
+	return t.line.post(ctx, id, wire.Change{Extra: &text})
 }
 
 // Tear implements leader.Tickets. It kills nothing that it has not just seen to be a ticket.
@@ -165,13 +145,7 @@ func (t *Tickets) Tear(ctx context.Context, id int) error {
 
 // cancel sends SIGKILL to a job that waits, which ends it. The signal is named: what a DELETE without one does is not ours to rely on.
 func (t *Tickets) cancel(ctx context.Context, id int) error {
-	kill := "KILL"
-	request, err := v0042.NewSignalJobRequest(t.line.base, strconv.Itoa(id), &v0042.SignalJobParams{Signal: &kill})
-	body, err := t.line.call(ctx, "/job/{job_id}", request, err)
-	if err != nil {
-		return err
-	}
-	return signalled(body)
+	return t.line.act(ctx, t.line.api.Signal(id, "KILL", wire.All))
 }
 
 // ticketsSeen are the numbers of all tickets that were seen so far, after a look at what is new.
@@ -203,16 +177,16 @@ func (c *Client) isTicket(job *listed) bool {
 	return job.User == user && user != ""
 }
 
-func (c *Client) noteTicket(id int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.tickets[id] = true
+func (m *memory) noteTicket(id int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tickets[id] = true
 }
 
-func (c *Client) forgetTicket(id int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.tickets, id)
+func (m *memory) forgetTicket(id int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.tickets, id)
 }
 
 // user is whom the token names, as far as it can be read. It proves nothing; slurmctld looks at the signature.
@@ -236,7 +210,7 @@ func (t *tokenFile) user() string {
 }
 
 // ended is when a job that is over ended.
-func ended(state bridge.State, end v0042.OptionalNumber) time.Time {
+func ended(state bridge.State, end wire.Number) time.Time {
 	if state != bridge.Finished {
 		return time.Time{}
 	}

@@ -1,18 +1,15 @@
 package slurmrest
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // atOnce is the begin time that means now: any moment of the past does, save for 0, which means "unchanged".
@@ -38,8 +35,11 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 	if err != nil {
 		return err
 	}
+	if err := keepsPace(before.Request, update.Request); err != nil {
+		return err
+	}
 	begin := c.begin(update.Begin)
-	if err := c.post(ctx, update.Job, c.dialect.update(update, before.Request, begin)); err != nil {
+	if err := c.post(ctx, update.Job, change(update, before.Request, begin)); err != nil {
 		return c.explain(ctx, update.Job, err)
 	}
 	after, err := c.job(ctx, update.Job)
@@ -49,9 +49,20 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 	return differs(update, begin, after)
 }
 
+// keepsPace refuses to change amounts that follow the GPUs. Slurm 24.11 takes an amount by node beside them, and gives that while it shows both.
+func keepsPace(has, wants bridge.Request) error {
+	switch {
+	case wants.CPUsPerGPU != has.CPUsPerGPU:
+		return fmt.Errorf("%d CPUs for each GPU where it has %d: %w", wants.CPUsPerGPU, has.CPUsPerGPU, bridge.ErrRefused)
+	case wants.MemoryPerGPU != has.MemoryPerGPU:
+		return fmt.Errorf("%d MiB for each GPU where it has %d: %w", wants.MemoryPerGPU, has.MemoryPerGPU, bridge.ErrRefused)
+	}
+	return nil
+}
+
 // begin is the begin time in Slurm's words.
-func (c *Client) begin(begin time.Time) int64 {
-	if !begin.After(c.now()) {
+func (l *link) begin(begin time.Time) int64 {
+	if !begin.After(l.now()) {
 		return atOnce
 	}
 	return begin.Unix()
@@ -72,22 +83,50 @@ func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 	return job, nil
 }
 
+// change says the request, cores and memory each as a whole or not at all: where the job has them already they are left out, since slurmctld
+// holds a job no more to limits on what an operator has written, be it what was there before. So is the GRES, since a job that asks for GPUs in
+// another way than by node takes none by node (error 2072), and what follows the GPUs.
+func change(wanted bridge.Update, before bridge.Request, begin int64) wire.Change {
+	request := wanted.Request
+	c := wire.Change{Begin: &begin, RequiredNodes: &request.Pin, Extra: &wanted.Extra}
+	if request.CPUsPerGPU == 0 && !sameCores(request, before) {
+		c.Tasks, c.CPUsPerTask = positive(request.Tasks), positive(request.CPUsPerTask)
+		c.CPUs, c.CPUsPerNode = positive(request.CPUs), positive(request.CPUsPerNode)
+	}
+	switch {
+	case request.MemoryPerGPU > 0, request.Memory == before.Memory && request.MemoryPerCPU == before.MemoryPerCPU:
+	case request.MemoryPerCPU > 0:
+		c.MemoryPerCPU = amount64(request.MemoryPerCPU) // and Slurm forgets the memory per node
+	default:
+		c.MemoryPerNode = amount64(request.Memory)
+	}
+	if request.GRES != before.GRES {
+		c.GRES = &request.GRES
+	}
+	return c
+}
+
+func sameCores(a, b bridge.Request) bool {
+	return a.Tasks == b.Tasks && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs && a.CPUsPerNode == b.CPUsPerNode
+}
+
+// positive leaves out what nobody can ask for: no CPUs, no tasks.
+func positive(n int) *int {
+	if n <= 0 {
+		return nil
+	}
+	return &n
+}
+
+func amount64(m gres.Memory) *int64 {
+	n := int64(m)
+	return &n
+}
+
 // post sends an update of one job.
-func (c *Client) post(ctx context.Context, id int, message any) error {
-	text, err := json.Marshal(message)
-	if err != nil {
-		return fmt.Errorf("write update: %w", err)
-	}
-	request, err := v0042.NewUpdateJobRequestWithBody(c.base, strconv.Itoa(id), "application/json", bytes.NewReader(text))
-	body, err := c.call(ctx, "/job/{job_id}", request, err)
-	if err != nil {
-		return err
-	}
-	var answer complaint
-	if err := decode(body, &answer); err != nil {
-		return err
-	}
-	return answer.failed(http.StatusOK)
+func (l *link) post(ctx context.Context, id int, change wire.Change) error {
+	_, err := ask(ctx, l, l.api.Update(id, change))
+	return err
 }
 
 // explain finds out what lies behind a refusal that Slurm words as it words others: a pin sent to a job that has just started is
@@ -124,6 +163,8 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"CPUs per task", unsaid(want.CPUsPerTask, has.CPUsPerTask), has.CPUsPerTask},
 		{"CPUs", !waits || after.Completing || unsaid(want.CPUs, has.CPUs), has.CPUs},
 		{"CPUs per node", unsaid(want.CPUsPerNode, has.CPUsPerNode), has.CPUsPerNode},
+		{"CPUs per GPU", want.CPUsPerGPU == has.CPUsPerGPU, has.CPUsPerGPU},
+		{"memory per GPU", want.MemoryPerGPU == has.MemoryPerGPU, has.MemoryPerGPU},
 		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
 		{"memory", want.MemoryPerCPU > 0 || want.Memory == has.Memory, has.Memory},
 		{"GRES", want.GRES == has.GRES, has.GRES},

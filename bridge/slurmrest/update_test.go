@@ -62,6 +62,28 @@ func TestAJobThatAsksForGPUsInAnotherWayKeepsIt(t *testing.T) {
 	}
 }
 
+// What follows a job's GPUs is not the round's to size: an amount by node beside it would be a second answer to the same question.
+func TestAmountsThatFollowTheGPUsAreLeftAsTheyAre(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	fake.set(id, "cpus_per_tres", "gres/gpu:3")
+	fake.set(id, "memory_per_tres", "gres/gpu:2048")
+	client.touch(id)
+	request := find(t, observe(t, client), id).Request
+	request.Pin = []string{"n3"}
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fake.lastBody(), `{"begin_time":{"infinite":false,"number":1,"set":true},"extra":"","required_nodes":["n3"]}`; got != want {
+		t.Errorf("sent %s, want %s", got, want)
+	}
+	request.CPUsPerGPU = 4
+	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request})
+	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(fmt.Sprint(err), "4 CPUs for each GPU where it has 3") || len(fake.bodies) != 1 {
+		t.Errorf("another pace: %v after %d updates, want it refused and nothing sent", err, len(fake.bodies))
+	}
+}
+
 func TestAnUpdateIsBelievedOnlyWhenARereadShowsIt(t *testing.T) {
 	request := bridge.Request{Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 5000, GRES: "gres/gpu:1", Pin: []string{"n2", "n1"}}
 	number := func(n int) map[string]any { return map[string]any{"set": true, "number": n} }

@@ -8,80 +8,66 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0045"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// dialect is one version of slurmrestd's API: what its answers mean, and how an update is said. Paths and parameters are the
-// same from v0.0.40 on.
-type dialect interface {
-	version() string
-	// jobs reads a listing of jobs, or of one.
-	jobs(body []byte) ([]listed, error)
-	// nodes reads the listing of nodes.
-	nodes(body []byte) ([]bridge.Node, error)
-	// update is the body that makes a job's request this one; before is what the job asks for now.
-	update(wanted bridge.Update, before bridge.Request, begin int64) any
-	// renewal is the body that moves only when the job may begin, and its stamp.
-	renewal(wanted bridge.Update, begin int64) any
-}
+// version is one of slurmrestd's API, for the slurmrestd at an address.
+type version func(server string) wire.API
 
-// listed is a job as an answer told it: what the round sees, and what only this package needs.
-type listed struct {
-	bridge.Job
-	words string                 // its state, as the sweep folds it
-	holds map[string]gres.Vector // by node, while it runs or is being torn down
-	ended time.Time              // when it is over
-	idle  bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
-}
+// versions are those that are known here, newest first.
+func versions() []version { return []version{v0045.API, v0042.API} }
 
-// dialects are the versions that are known here, newest first.
-func dialects() []dialect { return []dialect{dialect42{}} }
-
-// choose finds the dialect that both sides speak.
-func (c *Client) choose(ctx context.Context, server string) (spoken dialect, failure error) {
-	defer c.discreet(&failure)
-	if c.options.APIVersion != "" {
-		return named(c.options.APIVersion)
+// choose finds the version that both sides speak.
+func (l *link) choose(ctx context.Context, server string) (spoken wire.API, failure error) {
+	defer l.discreet(&failure)
+	if l.options.APIVersion != "" {
+		return named(l.options.APIVersion, server)
 	}
 	request, err := http.NewRequest(http.MethodGet, server+"/openapi/v3", nil)
-	body, err := c.call(ctx, "/openapi/v3", request, err)
+	body, err := l.call(ctx, "/openapi/v3", request, err)
 	if err != nil {
-		return nil, fmt.Errorf("ask for API versions: %w", err)
+		return wire.API{}, fmt.Errorf("ask for API versions: %w", err)
 	}
 	var document struct {
 		Paths map[string]json.RawMessage `json:"paths"`
 	}
 	if err := json.Unmarshal(body, &document); err != nil {
-		return nil, fmt.Errorf("read API versions: %w", unheard{err})
+		return wire.API{}, fmt.Errorf("read API versions: %w", unheard{err})
 	}
 	offered := versionsIn(slices.Collect(maps.Keys(document.Paths)))
-	for _, known := range dialects() {
-		if slices.Contains(offered, known.version()) {
-			return known, nil
+	for _, known := range versions() {
+		if api := known(server); served(api, offered) {
+			return api, nil
 		}
 	}
-	return nil, fmt.Errorf("no common API version: slurmrestd has %s, known here are %s: %w",
+	return wire.API{}, fmt.Errorf("no common API version: slurmrestd has %s, known here are %s: %w",
 		strings.Join(offered, " "), strings.Join(knownVersions(), " "), bridge.ErrRefused)
 }
 
-func named(version string) (dialect, error) {
-	for _, known := range dialects() {
-		if known.version() == version {
-			return known, nil
+// served says that all of what a version is spoken by is offered.
+func served(api wire.API, offered []string) bool {
+	return !slices.ContainsFunc(api.By, func(version string) bool { return !slices.Contains(offered, version) })
+}
+
+func named(name, server string) (wire.API, error) {
+	for _, known := range versions() {
+		if api := known(server); api.Name == name {
+			return api, nil
 		}
 	}
-	return nil, fmt.Errorf("API version %q: known here are %s", version, strings.Join(knownVersions(), " "))
+	return wire.API{}, fmt.Errorf("API version %q: known here are %s", name, strings.Join(knownVersions(), " "))
 }
 
 func knownVersions() []string {
-	var versions []string
-	for _, known := range dialects() {
-		versions = append(versions, known.version())
+	var names []string
+	for _, known := range versions() {
+		names = append(names, known("").Name)
 	}
-	return versions
+	return names
 }
 
 // versionsIn lists the versions whose slurmctld part the paths show, ascending.

@@ -32,6 +32,9 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 	case j.held:
 		return bridge.ErrHeld
 	}
+	if err := keepsPace(j.request, update.Request); err != nil {
+		return err
+	}
 	defer s.touch(j) // also after a refusal
 	for _, name := range update.Request.Pin {
 		if _, found := s.byName[name]; !found {
@@ -39,8 +42,21 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 		}
 	}
 	j.request, j.begin, j.extra = update.Request, update.Begin, update.Extra
+	j.leased = update.Begin
 	j.request.Pin = slices.Sorted(slices.Values(update.Request.Pin))
 	return s.servable(j)
+}
+
+// keepsPace refuses to change amounts that follow the GPUs, and to size a job by node that has such.
+func keepsPace(has, wants bridge.Request) error {
+	sized := wants.Tasks != has.Tasks || wants.CPUsPerTask != has.CPUsPerTask || wants.CPUs != has.CPUs || wants.CPUsPerNode != has.CPUsPerNode
+	switch {
+	case wants.CPUsPerGPU != has.CPUsPerGPU, has.CPUsPerGPU > 0 && sized:
+		return fmt.Errorf("%w: %d CPUs for each GPU: they cannot be changed", bridge.ErrRefused, has.CPUsPerGPU)
+	case wants.MemoryPerGPU != has.MemoryPerGPU, has.MemoryPerGPU > 0 && wants.Memory+wants.MemoryPerCPU > 0:
+		return fmt.Errorf("%w: %d MiB for each GPU: they cannot be changed", bridge.ErrRefused, has.MemoryPerGPU)
+	}
+	return nil
 }
 
 // servable refuses a CPU count that no node has, and all the same the job has it now. Memory and GPUs are not asked here: the
@@ -59,13 +75,13 @@ func (s *Slurm) servable(j *job) error {
 func (s *Slurm) Signal(ctx context.Context, id int, signal string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.signal(ctx, id); err != nil {
+	if err := s.signal(ctx, id, signal); err != nil {
 		return fmt.Errorf("signal job %d %s: %w", id, signal, err)
 	}
 	return nil
 }
 
-func (s *Slurm) signal(ctx context.Context, id int) error {
+func (s *Slurm) signal(ctx context.Context, id int, signal string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -78,7 +94,7 @@ func (s *Slurm) signal(ctx context.Context, id int) error {
 	}
 	j.requeue = true
 	s.changed(j)
-	s.deliver(j)
+	s.deliver(j, signal)
 	return nil
 }
 

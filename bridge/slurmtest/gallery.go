@@ -1,6 +1,7 @@
 package slurmtest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -9,8 +10,8 @@ import (
 // gallery is what was observed last. It is shown again as long as it is right; what has been handed out is never changed.
 type gallery struct {
 	nodes []bridge.Node
-	jobs  []*bridge.Job // of alive; nil: at least one is there, is gone or looks different since
-	until time.Time     // when the first begin time that is shown has come; zero: none is shown
+	jobs  []*bridge.Job // of alive and past; nil: at least one is there, is gone or looks different since
+	until time.Time     // when the first begin time that is shown has come, or the first job of past is forgotten; zero: there is none
 }
 
 func (g *gallery) lastsUntil(begin time.Time) {
@@ -28,8 +29,9 @@ func (s *Slurm) pictures(now time.Time) []*bridge.Job {
 	if s.gallery.jobs != nil {
 		return s.gallery.jobs
 	}
-	jobs := make([]*bridge.Job, len(s.alive))
-	for k, j := range s.alive {
+	exhibited := s.exhibited()
+	jobs := make([]*bridge.Job, len(exhibited))
+	for k, j := range exhibited {
 		if j.shown == nil {
 			j.shown = s.show(j, now)
 		}
@@ -39,12 +41,45 @@ func (s *Slurm) pictures(now time.Time) []*bridge.Job {
 	return jobs
 }
 
-// expire takes the pictures down of jobs whose begin time has come.
+// exhibited are the jobs that are shown, ascending in ID: those that live, and those with our word that are over.
+func (s *Slurm) exhibited() []*job {
+	if len(s.past) == 0 {
+		return s.alive
+	}
+	return slices.SortedFunc(slices.Values(slices.Concat(s.alive, s.past)), byID)
+}
+
+// remember keeps a job that is over and carries our word in sight, for as long as Slurm knows it.
+func (s *Slurm) remember(j *job) {
+	if s.options.Ended == nil && bridge.Managed(j.spec.Comment) {
+		s.past = append(s.past, j)
+		s.gallery.lastsUntil(s.forgotten(j))
+	}
+}
+
+// forgotten is when Slurm knows nothing any more of a job that is over.
+func (s *Slurm) forgotten(j *job) time.Time { return j.history.Ended.Add(s.options.MinJobAge) }
+
+// forget drops the jobs of past whose time has come.
+func (s *Slurm) forget(now time.Time) {
+	s.past = slices.DeleteFunc(s.past, func(j *job) bool {
+		left := now.Before(s.forgotten(j))
+		if left {
+			s.gallery.lastsUntil(s.forgotten(j))
+		} else {
+			s.gallery.jobs = nil
+		}
+		return !left
+	})
+}
+
+// expire takes the pictures down of jobs whose begin time has come, and those of jobs that Slurm has forgotten.
 func (s *Slurm) expire(now time.Time) {
 	if s.gallery.until.IsZero() || now.Before(s.gallery.until) {
 		return
 	}
 	s.gallery.until = time.Time{}
+	s.forget(now)
 	for _, j := range s.alive {
 		switch {
 		case j.shown == nil || j.shown.Begin.IsZero():

@@ -92,10 +92,11 @@ func (j *job) invariants() error {
 func (s *Slurm) exhibits() error {
 	now := s.clock.Now()
 	s.expire(now)
-	if listed := s.gallery.jobs; listed != nil && len(listed) != len(s.alive) {
-		return fmt.Errorf("%d jobs are shown of %d", len(listed), len(s.alive))
+	exhibited := s.exhibited()
+	if listed := s.gallery.jobs; listed != nil && len(listed) != len(exhibited) {
+		return fmt.Errorf("%d jobs are shown of %d", len(listed), len(exhibited))
 	}
-	for k, j := range s.alive {
+	for k, j := range exhibited {
 		if s.gallery.jobs != nil && s.gallery.jobs[k] != j.shown {
 			return fmt.Errorf("job %d: its picture is not the one that is shown", j.id)
 		}
@@ -121,6 +122,21 @@ func (s *Slurm) Altered() []int {
 		}
 	}
 	return altered
+}
+
+// Owing are the living jobs that still carry what an update gave them, ascending: a size or a pin other than their user's, or a begin
+// time to come. Whoever wrote that has to know of it.
+func (s *Slurm) Owing() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.Now()
+	var owing []int
+	for _, j := range s.alive {
+		if !j.gone() && (!same(j.request, j.own) || j.begin.After(now) && j.begin.Equal(j.leased)) {
+			owing = append(owing, j.id)
+		}
+	}
+	return owing
 }
 
 func same(a, b bridge.Request) bool {

@@ -23,15 +23,21 @@ type Spec struct {
 	Lease     time.Duration
 	Begin     time.Time // the user's own --begin
 	TimeLimit time.Duration
-	Features  []string
-	Except    []string // nodes it excludes
-	After     int      // a job that must end first; 0: none
-	Held      bool
-	NoRequeue bool
-	Exclusive bool   // gets its nodes whole, whatever it asked for
-	Shape     string // array, interactive, …; empty for a plain batch job
-	Odd       string
-	Work      Work
+	Deadline  time.Time // is told, and ends nothing here
+	// Priority is Slurm's own: the scheduler takes the larger first, and equal ones in the order of their IDs.
+	Priority    int64
+	QOS         string
+	Account     string
+	Reservation string // which it is submitted to
+	Features    []string
+	Except      []string // nodes it excludes
+	After       int      // a job that must end first; 0: none
+	Held        bool
+	NoRequeue   bool
+	Exclusive   bool   // gets its nodes whole, whatever it asked for
+	Shape       string // array, interactive, …; empty for a plain batch job
+	Odd         string
+	Work        Work
 }
 
 // Work is how a job behaves once it runs. The zero value runs at any size until it is cancelled, and dies of every signal.
@@ -110,6 +116,7 @@ type job struct {
 	state      bridge.State
 	completing bool
 	held       bool
+	priority   int64
 	waits      bool // for spec.After
 	requeue    bool
 	queued     bool   // in Slurm.queue
@@ -119,19 +126,27 @@ type job struct {
 	shown *bridge.Job // as it was observed last; nil: it looks different since
 
 	begin     time.Time
-	wake      *event // the planned look at begin; nil: none
+	leased    time.Time // the begin time that the last update gave
+	wake      *event    // the planned look at begin; nil: none
 	submitted time.Time
 	freed     time.Time // when its last run was torn down
 	restarts  int
 
 	run     *allocation // while it holds nodes
 	end     End         // of the run that is being torn down, or of the job
+	exit    exit        // of that run's batch script
 	life    int         // counts starts and stops: an event of an earlier life is void
 	done    time.Duration
 	safe    time.Duration // of done, what a kill leaves
 	saves   time.Time     // when the save under way will be done; zero: none
 	history History
 }
+
+// exit is how a batch script came to its end.
+type exit struct{ code, signal int }
+
+// requeueCode is the exit code that puts a job back into the queue (RequeueExit).
+const requeueCode = 98
 
 // allocation is what a job holds.
 type allocation struct {
@@ -146,6 +161,9 @@ type allocation struct {
 
 func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 
+// byTurn is the order in which the scheduler takes the queue.
+func byTurn(a, b *job) int { return cmp.Or(cmp.Compare(b.priority, a.priority), byID(a, b)) }
+
 // gone says that nothing is left of the job but its history.
 func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
 
@@ -157,6 +175,8 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
 	seen.Submitted, seen.TimeLimit, seen.Restarts, seen.Requeue = j.submitted, j.spec.TimeLimit, j.restarts, j.requeue
 	seen.Request, seen.Features, seen.Except = j.request, j.spec.Features, j.spec.Except
+	seen.Deadline, seen.Priority, seen.QOS, seen.Account = j.spec.Deadline, j.priority, j.spec.QOS, j.spec.Account
+	seen.Reservation = j.spec.Reservation
 	switch j.state {
 	case bridge.Pending:
 		seen.Reason = s.reason(j, now)
@@ -166,6 +186,8 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 		}
 	case bridge.Running:
 		seen.Started, seen.Runs = j.run.started, j.run.seen
+	case bridge.Finished:
+		seen.End = bridge.End{State: string(j.end), Code: j.exit.code, Signal: j.exit.signal}
 	}
 	if j.completing {
 		tearing(j, seen)
@@ -201,10 +223,9 @@ func (s *Slurm) complete(r bridge.Request) (bridge.Request, error) {
 	r.Nodes = max(r.Nodes, len(r.Pin), 1)
 	r.Tasks = cmp.Or(r.Tasks, r.Nodes)
 	r.CPUsPerTask = cmp.Or(r.CPUsPerTask, 1)
-	r.CPUs = cmp.Or(r.CPUs, r.Tasks*r.CPUsPerTask)
 	r.CPUsPerNode = cmp.Or(r.CPUsPerNode, r.CPUsPerTask)
 	r.Pin = slices.Sorted(slices.Values(r.Pin))
-	if r.Memory == 0 {
+	if r.Memory == 0 && r.MemoryPerGPU == 0 {
 		r.MemoryPerCPU = cmp.Or(r.MemoryPerCPU, s.options.MemoryPerCPU)
 	}
 	if r.GRES == "" && r.GPUs > 0 {
@@ -216,6 +237,7 @@ func (s *Slurm) complete(r bridge.Request) (bridge.Request, error) {
 	}
 	perNode, gpuType := gres.GPUs(counts)
 	r.GPUs, r.GPUType = perNode*r.Nodes, gpuType
+	r.CPUs = cmp.Or(r.CPUs, max(r.Tasks*r.CPUsPerTask, r.GPUs*r.CPUsPerGPU))
 	return r, nil
 }
 
@@ -227,6 +249,8 @@ func (s *Slurm) perNode(r bridge.Request) gres.Vector {
 		Memory: r.Memory,
 	}
 	switch {
+	case r.MemoryPerGPU != 0:
+		v.Memory = r.MemoryPerGPU * gres.Memory(v.GPUs)
 	case r.Memory != 0:
 	case r.MemoryPerCPU != 0:
 		v.Memory = r.MemoryPerCPU * gres.Memory(v.CPUs)

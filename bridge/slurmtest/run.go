@@ -1,6 +1,7 @@
 package slurmtest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -34,7 +35,7 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	if j.restarts > 0 {
 		j.run.since = j.run.since.Add(work.Restart)
 	}
-	j.state, j.blocked = bridge.Running, ""
+	j.state, j.blocked, j.exit = bridge.Running, "", exit{}
 	j.life++
 	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, Devices: devices, PerNode: perNode})
 	s.consider(j)
@@ -90,6 +91,7 @@ func (s *Slurm) finish(j *job) {
 	j.done = j.spec.Work.Length
 	j.safe = j.done
 	if j.spec.Work.Fails {
+		j.exit.code = 1
 		s.leave(j, Failed, s.options.Teardown)
 		return
 	}
@@ -111,8 +113,11 @@ func (j *job) progress(now time.Time) {
 	j.run.since = now
 }
 
+// numbers are those of the signals that the port sends.
+var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
+
 // deliver is a signal that reaches the batch script.
-func (s *Slurm) deliver(j *job) {
+func (s *Slurm) deliver(j *job, signal string) {
 	reaction := j.reaction(j.spec.Work.OnSignal, s.clock.Now())
 	switch {
 	case !j.saves.IsZero(), reaction == Hangs: // the trap runs already, or it does nothing
@@ -120,6 +125,7 @@ func (s *Slurm) deliver(j *job) {
 		s.save(j)
 	default:
 		j.progress(s.clock.Now())
+		j.exit.signal = numbers[strings.TrimPrefix(signal, "SIG")]
 		s.leave(j, Failed, s.options.Teardown)
 	}
 }
@@ -146,6 +152,7 @@ func (s *Slurm) save(j *job) {
 // saved is the exit with the requeue code: without the requeue flag it is an ordinary failure, and the job is lost.
 func (s *Slurm) saved(j *job) {
 	j.safe = j.done
+	j.exit.code = requeueCode
 	if j.requeue {
 		s.leave(j, Requeued, s.options.Teardown)
 	} else {
@@ -247,6 +254,7 @@ func (s *Slurm) retire(j *job) {
 	}
 	delete(s.afters, j.id)
 	j.spec.Work.Rate = nil // it may hold on to a profile
+	s.remember(j)
 	if s.options.Ended != nil {
 		s.jobs[j.id-1] = entry{ended: j.history.Ended, end: j.end}
 		s.options.Ended(j.told())

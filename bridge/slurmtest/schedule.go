@@ -57,16 +57,24 @@ func (s *Slurm) consider(j *job) {
 		s.lookAtBegin(j)
 		waiting = false
 	}
-	if waiting == j.queued {
+	switch {
+	case !waiting:
+		s.leaveQueue(j)
+	case !j.queued:
+		j.queued = true
+		at, _ := slices.BinarySearchFunc(s.queue, j, byTurn)
+		s.queue = slices.Insert(s.queue, at, j)
+	}
+}
+
+// leaveQueue takes the job out of the queue, if it is in there.
+func (s *Slurm) leaveQueue(j *job) {
+	if !j.queued {
 		return
 	}
-	j.queued = waiting
-	at, _ := slices.BinarySearchFunc(s.queue, j, byID)
-	if waiting {
-		s.queue = slices.Insert(s.queue, at, j)
-	} else {
-		s.queue = slices.Delete(s.queue, at, at+1)
-	}
+	j.queued = false
+	at, _ := slices.BinarySearchFunc(s.queue, j, byTurn)
+	s.queue = slices.Delete(s.queue, at, at+1)
 }
 
 // lookAtBegin plans to consider the job when its begin time has come. A lease that is renewed again and again leaves one such
@@ -129,7 +137,7 @@ type shape struct {
 
 // shapeOf also tells whether the shape is all: the job is not choosy about its nodes.
 func (s *Slurm) shapeOf(j *job) (shape, bool) {
-	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except) == 0 && !j.spec.Exclusive
+	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except)+len(s.reservations) == 0 && !j.spec.Exclusive
 	return shape{j.spec.Partition, s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
 }
 
@@ -193,18 +201,28 @@ func (s *Slurm) candidates(j *job) []*node {
 
 // choose finds the nodes on which the job can start now, or says why there are none.
 func (s *Slurm) choose(j *job, perNode gres.Vector) (chosen []*node, why string) {
-	pinned := min(len(j.request.Pin), j.request.Nodes)
+	pinned, kept := min(len(j.request.Pin), j.request.Nodes), 0
 	for i, n := range s.candidates(j) {
 		if len(chosen) == j.request.Nodes {
 			break
 		}
-		if ready(n, j, perNode) {
+		fits, free := ready(n, j, perNode), s.reservedFor(n, j)
+		switch {
+		case fits && free:
 			chosen = append(chosen, n)
-		} else if i < pinned && len(j.request.Pin) <= j.request.Nodes {
+		case i < pinned && len(j.request.Pin) <= j.request.Nodes:
 			return nil, refusal(n)
+		case fits:
+			kept++
 		}
 	}
-	if len(chosen) < j.request.Nodes {
+	switch {
+	case len(chosen) == j.request.Nodes:
+	case j.spec.Reservation != "":
+		return nil, "Reservation"
+	case len(chosen)+kept >= j.request.Nodes:
+		return nil, "ReqNodeNotAvail, Reserved for maintenance"
+	default:
 		return nil, "Resources"
 	}
 	slices.SortFunc(chosen, func(a, b *node) int { return strings.Compare(a.fixed.Name, b.fixed.Name) })

@@ -2,8 +2,8 @@
 // requeues and refuses the way slurmctld 24.11 was seen to, under a virtual clock. The suite in bridge/conformance holds it to
 // that. Tests, the demonstration and the simulator run on it.
 //
-// It is deterministic and it is no simulator of Slurm's scheduling quality: jobs are taken in the order of their IDs and
-// whatever fits starts, without priorities, reservations or quality of service. It enforces nothing on a node and knows one
+// It is deterministic and it is no simulator of Slurm's scheduling quality: jobs are taken in the order of their priorities and IDs, and
+// whatever fits starts, without quality of service or a plan for the next one. Reservations keep their nodes. It enforces nothing on a node and knows one
 // size on all nodes of a job. Faults are not its own: a Line breaks the connection to it.
 package slurmtest
 
@@ -75,12 +75,15 @@ type Slurm struct {
 	jobs    []entry        // all ever; the job's ID is its index + 1
 	alive   []*job         // ascending in ID: waiting, running or completing; may hold ended ones until swept
 	ended   int            // how many of alive have ended
-	queue   []*job         // ascending in ID: what the scheduler may start
+	past    []*job         // over, with our word, and still told of
+	queue   []*job         // in the scheduler's order: what it may start
 	afters  map[int][]*job // who waits for the end of a job
 	awaited bool           // a scheduler pass is planned
 	passes  int
 	silent  []*job // those that no pass has looked at since they were changed
 	gallery gallery
+
+	reservations []bridge.Reservation // active or to come, ascending in name; never changed, only replaced
 }
 
 // entry is a job, or what is left of one whose history was handed over.
@@ -116,7 +119,7 @@ func (s *Slurm) Observe(ctx context.Context) (bridge.Observed, error) {
 	defer s.mu.Unlock()
 	s.sweep()
 	now := s.clock.Now()
-	return bridge.Observed{At: now, Nodes: s.servers(), Jobs: s.pictures(now)}, nil
+	return bridge.Observed{At: now, Nodes: s.servers(), Jobs: s.pictures(now), Reservations: s.reservations}, nil
 }
 
 // sweep takes ended jobs out of alive.

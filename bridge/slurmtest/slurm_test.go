@@ -734,3 +734,73 @@ func TestInvariantsSeeABookedAmountThatNobodyHolds(t *testing.T) {
 		*j.run = run
 	}
 }
+
+func TestTheSchedulerTakesTheLargerPriorityFirst(t *testing.T) {
+	s := newSite(t, Options{Nodes: Rack(1, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "plain")})
+	small, first, second, late := s.submit(Spec{Request: gpus(8), Priority: 1}), s.submit(Spec{Request: gpus(8), Priority: 5}),
+		s.submit(Spec{Request: gpus(8), Priority: 5}), s.submit(Spec{Request: gpus(8), Priority: 2})
+	s.SetPriority(late, 9)
+	for _, next := range []int{late, first, second, small} {
+		s.clock.Advance(3 * time.Second)
+		if j := s.job(next); j.State != bridge.Running {
+			t.Fatalf("job %d at priority %d is %s", next, j.Priority, j.State)
+		}
+		s.Cancel(next)
+	}
+}
+
+func TestAJobWithOurWordIsShownAfterItsEndUntilSlurmForgetsIt(t *testing.T) {
+	s := newSite(t, Options{MinJobAge: time.Minute})
+	ours := s.submit(Spec{Comment: "synergy-profile=a.json", Work: Work{Length: time.Second, Fails: true}})
+	other := s.submit(Spec{Work: Work{Length: time.Second}})
+	for _, c := range []struct {
+		after time.Duration
+		want  []int
+	}{{10 * time.Second, []int{ours}}, {40 * time.Second, []int{ours}}, {20 * time.Second, nil}} {
+		s.clock.Advance(c.after)
+		seen, err := s.Observe(context.Background())
+		s.must(err)
+		var ids []int
+		for _, j := range seen.Jobs {
+			if ids = append(ids, j.ID); j.End != (bridge.End{State: "FAILED", Code: 1}) {
+				t.Errorf("ended as %+v", j.End)
+			}
+		}
+		if !slices.Equal(ids, c.want) {
+			t.Errorf("%s after the start jobs %v are shown, want %v of %d and %d", s.clock.Elapsed(), ids, c.want, ours, other)
+		}
+	}
+}
+
+func TestAReservationKeepsItsNodesForItsOwnJobs(t *testing.T) {
+	s := newSite(t, Options{Nodes: Rack(1, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "plain")})
+	s.Reserve(bridge.Reservation{Name: "course", From: noon.Add(time.Hour), To: noon.Add(2 * time.Hour), Nodes: []string{"n1"}})
+	short, long := s.submit(Spec{TimeLimit: 30 * time.Minute}), s.submit(Spec{TimeLimit: 2 * time.Hour})
+	endless, own := s.submit(Spec{}), s.submit(Spec{Reservation: "course", TimeLimit: time.Minute})
+	if _, err := s.Submit(Spec{Reservation: "nosuch"}); !errors.Is(err, bridge.ErrRefused) {
+		t.Errorf("submitted to a reservation that there is not: %v", err)
+	}
+	s.clock.Advance(time.Minute)
+	if got := s.states(short, long, endless, own); !slices.Equal(got, []bridge.State{bridge.Running, bridge.Pending, bridge.Pending, bridge.Pending}) {
+		t.Errorf("before it begins: %v", got)
+	}
+	if long, own := s.job(long), s.job(own); long.Reason != "ReqNodeNotAvail, Reserved for maintenance" || own.Reason != "Reservation" {
+		t.Errorf("they wait for %q and %q", long.Reason, own.Reason)
+	}
+	s.clock.Advance(time.Hour)
+	if got := s.states(long, endless, own); !slices.Equal(got, []bridge.State{bridge.Pending, bridge.Pending, bridge.Running}) {
+		t.Errorf("after it has begun: %v", got)
+	}
+	seen, err := s.Observe(context.Background())
+	s.must(err)
+	if len(seen.Reservations) != 1 || seen.Nodes[0].Closed != "" {
+		t.Errorf("reservations %v, the node is closed for %q", seen.Reservations, seen.Nodes[0].Closed)
+	}
+	s.clock.Advance(time.Hour)
+	if got := s.states(long, endless); !slices.Equal(got, []bridge.State{bridge.Running, bridge.Running}) {
+		t.Errorf("after its end: %v", got)
+	}
+	if seen, err := s.Observe(context.Background()); err != nil || len(seen.Reservations) != 0 || seen.Nodes[0].Closed != "" {
+		t.Errorf("after its end reservations %v are told, the node is closed for %q: %v", seen.Reservations, seen.Nodes[0].Closed, err)
+	}
+}

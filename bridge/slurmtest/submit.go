@@ -19,6 +19,9 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 		return 0, fmt.Errorf("submit %q: %w", spec.Name, err)
 	}
 	spec.Request = request
+	if spec.Reservation != "" && s.reservation(spec.Reservation) == nil {
+		return 0, fmt.Errorf("submit %q: %w: reservation %q: requested reservation is invalid", spec.Name, bridge.ErrRefused, spec.Reservation)
+	}
 	j := s.newJob(spec)
 	if err := s.possible(j); err != nil {
 		return 0, fmt.Errorf("submit %q: %w", spec.Name, err)
@@ -36,7 +39,7 @@ func (s *Slurm) newJob(spec Spec) *job {
 	id := len(s.jobs) + 1
 	j := &job{
 		id: id, spec: spec, own: spec.Request, request: spec.Request, extra: spec.Extra,
-		state: bridge.Pending, held: spec.Held, requeue: !spec.NoRequeue,
+		state: bridge.Pending, held: spec.Held, priority: spec.Priority, requeue: !spec.NoRequeue,
 		begin: spec.Begin, submitted: now,
 		history: History{Job: id, Name: spec.Name, Submitted: now},
 	}
@@ -92,8 +95,16 @@ func (s *Slurm) Kill(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j, err := s.known(id); err == nil && j.state == bridge.Running {
-		s.deliver(j)
+		s.deliver(j, "USR1")
 	}
+}
+
+// SetPriority is scontrol update priority=.
+func (s *Slurm) SetPriority(id int, priority int64) {
+	s.edit(id, func(j *job) {
+		s.leaveQueue(j)
+		j.priority = priority
+	})
 }
 
 // Hold is scontrol hold.

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
@@ -23,6 +24,9 @@ type Config struct {
 	// may fail without any job slipping through.
 	Lease time.Duration
 	Rules policy.Rules
+	Ahead int // jobs that wait eligible with the size that they are to have; 0: none
+
+	Keep bridge.Keep // of what users ask for in so many words
 
 	PreemptWithoutCheckpoint bool
 	RestartCost              time.Duration // of a job without profile
@@ -32,6 +36,7 @@ type Config struct {
 	Concurrency              int           // requests in flight
 	Rate                     float64       // requests per second
 	Heartbeat                string        // absolute; the file that tells job_submit.lua of a good round; empty: none
+	ProfilesFile             string        // absolute; the file that tells job_submit.lua which profiles there are; empty: none
 }
 
 // A lease must outlast a round that failed and the restart of the daemon.
@@ -43,11 +48,13 @@ const (
 
 func defaults(round time.Duration) Config {
 	return Config{
-		Policy:       policy.LAS(),
+		Policy:       policy.Slurm(),
 		Allocator:    policy.Tune(),
 		ProfileDirs:  []string{"/etc/synergy/profiles"},
 		Lease:        max(leaseDefault, leaseRounds*round),
 		Rules:        policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50},
+		Ahead:        32,
+		Keep:         bridge.Keep{Memory: true, Steps: true},
 		RestartCost:  2 * time.Minute,
 		Hook:         hook{timeout: 30 * time.Second},
 		Audit:        2 * time.Minute,

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
@@ -42,6 +43,7 @@ profile_dirs:
   - /a
   - /b
 lease: 20m
+ahead: 7
 rules:
   min_run: 1m
   max_preemptions: 3
@@ -60,18 +62,24 @@ start_timeout: 8s
 concurrency: 2
 rate: 1.5
 heartbeat: /run/synergy/heartbeat
+profiles_file: /run/synergy/profiles
+keep:
+  cores: true
+  memory: false
+  steps: false
 `), fiveMinutes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Config{
 		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(), ProfileDirs: []string{"/a", "/b"},
-		Lease: 20 * time.Minute,
+		Lease: 20 * time.Minute, Ahead: 7,
 		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour, Patience: 3 * time.Hour, Stranded: 0.25},
 
 		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second, Audit: 9 * time.Second,
 		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
 		StartTimeout: 8 * time.Second, Concurrency: 2, Rate: 1.5, Heartbeat: "/run/synergy/heartbeat",
+		ProfilesFile: "/run/synergy/profiles", Keep: bridge.Keep{Cores: true},
 	}
 	if describe(config) != describe(want) {
 		t.Errorf("it is\n%s, want\n%s", describe(config), describe(want))
@@ -82,7 +90,7 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 	for text, want := range map[string]string{
 		"partitions: [a]\npolcy: las":               `^line 2: polcy: unknown key: want one of partitions, policy, .*rules, .*rate$`,
 		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, max_restarts, horizon, patience, stranded$`,
-		"partitions: [a]\npolicy: lifo":             `^line 2: policy: .*"lifo": want one of fifo, srtf, srsf, las, ftf, drf, tetris$`,
+		"partitions: [a]\npolicy: lifo":             `^line 2: policy: .*"lifo": want one of fifo, srtf, srsf, las, ftf, drf, tetris, slurm$`,
 		"partitions: [a]\nallocator: all":           `^line 2: allocator: .*"all": want one of proportional, greedy, tune`,
 		"partitions: [a]\npolicy: [las]":            `^line 2: policy: want one value, not a list`,
 		"partitions: [a]\npolicy: &x las":           ``,
@@ -106,6 +114,9 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 		"partitions: [a]\nconcurrency: 0":           `^line 2: concurrency: "0": want a whole number from 1 to 64$`,
 		"partitions: [a]\nconcurrency: 2.5":         `^line 2: concurrency: "2.5": want a whole number`,
 		"partitions: [a]\nheartbeat: here":          `^line 2: heartbeat: "here" is not an absolute path`,
+		"partitions: [a]\nprofiles_file: here":      `^line 2: profiles_file: "here" is not an absolute path`,
+		"partitions: [a]\nkeep: {core: true}":       `^line 2: keep\.core: unknown key: want one of cores, memory, steps$`,
+		"partitions: [a]\nkeep: {steps: 1}":         `^line 2: keep\.steps: "1": want true or false$`,
 		"partitions: [a]\nrate: fast":               `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
 
 		"partitions: [a]\npreempt_without_checkpoint: yes":       `^line 2: preempt_without_checkpoint: "yes": want true or false$`,
@@ -155,7 +166,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, shown)
 	}
-	full.Hook.before, full.Hook.after, full.Heartbeat = nil, nil, "" // the example's programs and file
+	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile = nil, nil, "", "" // the example's programs and files
 	full.Rules.Horizon, full.Rules.Patience, full.Rules.Stranded = theDefaults(t, full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
@@ -27,6 +30,7 @@ type connector struct {
 	seat    *seat    // nil: there is no other daemon
 	bound   throttle
 	planner bridge.Planner // nil: the built-in one
+	almanac bridge.Almanac // outlives the rounder of a configuration
 
 	mu     sync.Mutex // rounds and the seat share the client
 	config Config     // by which the client is opened
@@ -43,11 +47,54 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 	return &bridge.Runner{
 		Slurm:    c.seat.fence(client),
 		Ledger:   c.book,
+		Watcher:  client.watcher,
 		Clock:    wall{},
-		Profiles: library.New(config.ProfileDirs...).Lookup,
+		Profiles: c.shelves(config.ProfileDirs).lookup,
 		Settings: settings(config, c.flags, c.planner),
+		Almanac:  c.consult(client.limits),
 		Last:     c.book.LastRound(),
 	}, nil
+}
+
+// shelves are the profile folders.
+type shelves struct {
+	dirs []string
+	*library.Library
+}
+
+// shelves are those of a configuration. A folder that cannot be read is told at once, since no job can tell it: all that its user hears of is
+// a profile that nobody has.
+func (c *connector) shelves(dirs []string) shelves {
+	for _, dir := range dirs {
+		if _, err := os.ReadDir(dir); err != nil {
+			c.log.Warn().Err(err).Str("remedy", "put the profiles there, readable for the daemon's user, or name another folder as profile_dirs").
+				Msg("a profile folder cannot be read: jobs get the proportional share where no other folder has their profile")
+		}
+	}
+	return shelves{dirs, library.New(dirs...)}
+}
+
+// lookup finds a profile. Where there is no folder to look into that is said in its stead, in the same words of every job.
+func (s shelves) lookup(name string) (*sensitivity.Profile, error) {
+	profile, err := s.Lookup(name)
+	if !errors.Is(err, library.ErrNoProfile) {
+		return profile, err
+	}
+	for _, dir := range s.dirs {
+		if _, gone := os.Stat(dir); gone == nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("no folder with profiles can be read: %s", strings.Join(s.dirs, ", "))
+}
+
+// consult makes the almanac one of these limits; nil: there are none to be told of.
+func (c *connector) consult(source bridge.Limits) *bridge.Almanac {
+	if source == nil {
+		return nil
+	}
+	c.almanac.Source = source
+	return &c.almanac
 }
 
 // reopen opens Slurm for these bounds, unless the seat has just done so: what it has read of jobs need not be read again.
@@ -111,6 +158,8 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		Rules:                    config.Rules,
 		Round:                    f.round,
 		Lease:                    config.Lease,
+		Ahead:                    config.Ahead,
+		Keep:                     config.Keep,
 		PreemptWithoutCheckpoint: config.PreemptWithoutCheckpoint,
 		RestartCost:              config.RestartCost,
 		Audit:                    config.Audit,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
 // fullConfig sets everything that a configuration can set.
@@ -110,5 +112,23 @@ func TestASleepEndsWithItsTimeOrItsContext(t *testing.T) {
 	cancel()
 	if err := (wall{}).Sleep(ctx, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+func TestAMissingProfileFolderIsToldOnceAndInTheSameWordsOfEveryJob(t *testing.T) {
+	var lines bytes.Buffer
+	c, missing, there := &connector{log: zerolog.New(&lines)}, filepath.Join(t.TempDir(), "none"), t.TempDir()
+	both := c.shelves([]string{missing, there})
+	if strings.Count(lines.String(), missing) != 1 || !strings.Contains(lines.String(), "put the profiles there") {
+		t.Errorf("the log says\n%s", &lines)
+	}
+	if _, err := both.lookup("a.json"); !errors.Is(err, library.ErrNoProfile) {
+		t.Errorf("in a folder that is there: %v", err)
+	}
+	one := c.shelves([]string{missing})
+	_, first := one.lookup("a.json")
+	_, second := one.lookup("b.json")
+	if first == nil || second == nil || first.Error() != second.Error() || !strings.Contains(first.Error(), "no folder with profiles can be read: "+missing) {
+		t.Errorf("%v; %v", first, second)
 	}
 }

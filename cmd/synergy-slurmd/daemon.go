@@ -14,6 +14,7 @@ import (
 // rounder holds one round after the other; bridge.Runner is the real one.
 type rounder interface {
 	Round(ctx context.Context) (bridge.Report, error)
+	SmallRound(ctx context.Context) (report bridge.Report, held bool, err error)
 }
 
 // Limits on the daemon's patience.
@@ -22,12 +23,14 @@ const (
 	overrun    = time.Minute      // by which a round may be late; it ends by itself when the next is due
 	farewell   = 20 * time.Second // that a round has to end by itself when the daemon is stopped
 	slack      = 30 * time.Second // by which the loop may be late before the watchdog is no longer fed
+	smallLimit = time.Minute      // of a small round; it ends by itself within half a minute
 )
 
 // daemon holds rounds until it is told to stop. It runs one at a time, and everything that it tells the outside it tells
 // between two of them.
 type daemon struct {
 	period time.Duration
+	watch  time.Duration // between two looks for a small round; 0: none is held
 	config Config
 	// connect makes the rounder for a configuration. It is called for the first round, after each reload, and again as long as
 	// it fails.
@@ -44,7 +47,8 @@ type daemon struct {
 
 	barred   error // why it cannot even stand by
 	rounder  rounder
-	failures int // rounds in a row
+	failures int  // rounds in a row
+	blind    bool // a small round has failed since the last round
 	// due is when the loop shows the next sign of life, in nanoseconds of the clock that nobody sets.
 	due atomic.Int64
 }
@@ -100,7 +104,7 @@ func (d *daemon) turn(ctx context.Context) {
 		err = errStopped
 	}
 	if err == nil {
-		d.failures = 0
+		d.failures, d.blind = 0, false
 	} else {
 		d.failures++
 	}
@@ -110,7 +114,7 @@ func (d *daemon) turn(ctx context.Context) {
 	d.journal.round(report, took, err)
 	d.manager.status(report, err)
 	if err == nil {
-		d.heart.beat(d.config.Heartbeat, time.Now())
+		d.heart.beat(d.config, time.Now())
 	}
 }
 
@@ -159,22 +163,55 @@ func (d *daemon) pause(began, now time.Time) time.Duration {
 	return min(d.period, max(0, began.Truncate(d.period).Add(d.period).Sub(now)))
 }
 
-// rest waits, and reads the configuration again when it is asked to.
+// rest waits, holds small rounds meanwhile, and reads the configuration again when it is asked to.
 func (d *daemon) rest(ctx context.Context, pause time.Duration) {
 	d.expect(pause + slack)
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
+	looks, stop := d.looks()
+	defer stop()
+	until := wall{}.Elapsed() + pause
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 			return
+		case <-looks:
+			d.between(ctx)
+			d.expect(max(0, until-wall{}.Elapsed()) + slack)
 		case <-d.seat.news(): // after a time without a lead, or with another leader
 			return
 		case <-d.hangups:
 			d.reconfigure()
 		}
+	}
+}
+
+// looks tells when to look for a small round; never, where they bring nothing.
+func (d *daemon) looks() (times <-chan time.Time, stop func()) {
+	if d.watch <= 0 || d.watch >= d.period {
+		return nil, func() {}
+	}
+	ticker := time.NewTicker(d.watch)
+	return ticker.C, ticker.Stop
+}
+
+// between holds a small round, if there is anything for one. After one that failed none is held until a round has ended well: what is wrong
+// is that round's to say, and it has the patience for it.
+func (d *daemon) between(ctx context.Context) {
+	if d.rounder == nil || d.barred != nil || d.failures > 0 || d.blind {
+		return
+	}
+	d.expect(smallLimit + farewell + slack)
+	within, cancel := lingering(ctx, smallLimit)
+	defer cancel()
+	began := time.Now()
+	report, held, err := d.rounder.SmallRound(within)
+	d.blind = err != nil
+	d.metrics.smallRound(report, held, err)
+	if held || err != nil {
+		d.journal.smallRound(report, time.Since(began), err)
 	}
 }
 

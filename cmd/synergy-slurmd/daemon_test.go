@@ -22,7 +22,17 @@ import (
 // roundsOf is a rounder that does what it is told and remembers when.
 type roundsOf struct {
 	hold  func(ctx context.Context, number int) error
+	small func() error // nil: a small round that finds nothing
 	began []time.Time
+	looks []time.Time
+}
+
+func (r *roundsOf) SmallRound(context.Context) (bridge.Report, bool, error) {
+	r.looks = append(r.looks, time.Now())
+	if r.small == nil {
+		return bridge.Report{Small: true}, false, nil
+	}
+	return bridge.Report{Small: true}, true, r.small()
 }
 
 func (r *roundsOf) Round(ctx context.Context) (bridge.Report, error) {
@@ -367,4 +377,40 @@ func TestARoundThatIsCutShortByTheStopIsNoFailureOfSlurm(t *testing.T) {
 	if d.journal.state != stopped {
 		t.Errorf("it was diagnosed as %q", d.journal.state)
 	}
+}
+
+func TestBetweenRoundsTheDaemonLooksEveryTwoSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rounds := &roundsOf{hold: atOnce}
+		d := testDaemon(rounds)
+		d.watch = 2 * time.Second
+		runFor(t, d, 2*fiveMinutes-time.Second)
+		if len(rounds.looks) < 290 || len(rounds.began) > 3 {
+			t.Errorf("%d looks and %d rounds in ten minutes, want one each two seconds beside the rounds", len(rounds.looks), len(rounds.began))
+		}
+	})
+}
+
+func TestAfterASmallRoundThatFailedNoneIsHeldUntilARoundEndsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rounds := &roundsOf{hold: atOnce, small: func() error { return bridge.ErrUnreachable }}
+		d := testDaemon(rounds)
+		d.watch = 2 * time.Second
+		runFor(t, d, 2*fiveMinutes-time.Second)
+		if len(rounds.looks) != len(rounds.began) {
+			t.Errorf("%d looks that failed beside %d rounds, want one after each round", len(rounds.looks), len(rounds.began))
+		}
+	})
+}
+
+func TestNoSmallRoundIsHeldWhileRoundsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rounds := &roundsOf{hold: func(context.Context, int) error { return bridge.ErrUnreachable }}
+		d := testDaemon(rounds)
+		d.watch = time.Second
+		runFor(t, d, fiveMinutes)
+		if len(rounds.looks) > 0 {
+			t.Errorf("%d looks while Slurm is away", len(rounds.looks))
+		}
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -15,11 +17,14 @@ import (
 type flags struct {
 	config      string
 	round       time.Duration
+	watch       time.Duration
 	once        bool
 	demo        bool
 	shadow      bool
 	alone       bool
 	checkConfig bool
+	preflight   bool
+	asJSON      bool
 	version     bool
 
 	slurmrestd string
@@ -40,6 +45,7 @@ type flags struct {
 	ledger    string
 	listen    string
 	stopPost  string // of release: the unit that was stopped
+	ifDead    bool   // of release: only where no daemon leads
 	logFormat string
 	logLevel  string
 }
@@ -92,11 +98,15 @@ func parseRelease(args []string, out io.Writer) (flags, error) {
 	set := newFlagSet(out, usageRelease)
 	f.define(set)
 	set.StringVar(&f.stopPost, "stop-post", "", "for ExecStopPost: do nothing when systemd is about to start this `unit` again")
+	set.BoolVar(&f.ifDead, "if-dead", false, "for a timer: do nothing, and exit with 0, while a daemon lives")
 	if err := parse(set, args); err != nil {
 		return flags{}, err
 	}
-	if f.once || f.demo || f.checkConfig || f.version {
-		return flags{}, errors.New("release goes with none of --once, --demo, --check-config, --version")
+	if f.ifDead && f.alone {
+		return flags{}, errors.New("--if-dead asks whether a daemon lives, which shows by its ticket: leave --alone out")
+	}
+	if f.once || f.demo || f.checkConfig || f.preflight || f.version {
+		return flags{}, errors.New("release goes with none of --once, --demo, --check-config, --check, --version")
 	}
 	return f, f.check()
 }
@@ -122,17 +132,21 @@ func parse(set *pflag.FlagSet, args []string) error {
 func (f *flags) define(set *pflag.FlagSet) {
 	set.StringVar(&f.config, "config", "/etc/synergy/synergy-slurmd.yaml", "configuration `file`; SIGHUP reads it again")
 	set.DurationVar(&f.round, "round", 300*time.Second, "time between rounds")
+	set.DurationVar(&f.watch, "watch", time.Second, "time between looks for what may start before the next round; 0 for none")
 	set.BoolVar(&f.once, "once", false, "hold one round and exit")
 	set.BoolVar(&f.shadow, "shadow", false, "decide and report, but change nothing in Slurm")
 	set.BoolVar(&f.alone, "alone", false, "take no ticket in Slurm: you promise that there is no second daemon")
 	set.BoolVar(&f.demo, "demo", false, "show rounds on a Slurm in memory, without Slurm and without a configuration, and exit")
 	set.BoolVar(&f.checkConfig, "check-config", false, "read the configuration and the profiles, say what is wrong, and exit")
 
+	set.BoolVar(&f.preflight, "check", false, "say whether Slurm and this host are ready for the daemon, line by line with the remedy, and exit")
+	set.BoolVar(&f.asJSON, "json", false, "with --check: the lines as JSON")
+
 	set.StringVar(&f.slurmrestd, "slurmrestd", "http://127.0.0.1:6820", "`URL` of slurmrestd, http://… or unix:/…")
 	set.StringVar(&f.user, "user", "synergy", "Slurm `user` to act as, an operator")
 	set.StringVar(&f.tokenFile, "token-file", "/var/lib/synergy/token", "`file` with that user's JSON web token, readable by its owner only")
 	set.StringVar(&f.apiVersion, "api-version", "", "`version` of the REST API, as v0.0.42; empty takes the newest known to both sides")
-	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for the one thing that the REST API cannot do, requeue")
+	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for the one thing that the REST API cannot do before v0.0.45, requeue")
 	set.BoolVar(&f.byToken, "scontrol-by-token", false, "give scontrol the token too, on a host without munge")
 
 	set.StringVar(&f.slurmPlugin, "slurm-plugin", "", "`program` that drives the workload manager in place of slurmrestd; the flags above are not its business")
@@ -154,6 +168,9 @@ func (f *flags) check() error {
 	if f.round < time.Second || f.round > day {
 		return fmt.Errorf("--round %s is out of range: want 1s to 24h, 5m is usual", f.round)
 	}
+	if f.watch < 0 || f.watch > 0 && f.watch < 100*time.Millisecond {
+		return fmt.Errorf("--watch %s is out of range: want 100ms or more, 1s is usual, or 0 for no looks between rounds", f.watch)
+	}
 	if f.logFormat != logJSON && f.logFormat != logConsole {
 		return fmt.Errorf("--log-format %q: want json or console", f.logFormat)
 	}
@@ -162,6 +179,9 @@ func (f *flags) check() error {
 	}
 	if _, _, err := net.SplitHostPort(f.listen); f.listen != "" && err != nil {
 		return fmt.Errorf("--listen %q: want an address and a port, as 127.0.0.1:9817, or nothing", f.listen)
+	}
+	if err := checkURL(f.slurmrestd); f.slurmPlugin == "" && err != nil {
+		return err
 	}
 	if f.plannerLimit < 0 || f.plannerLimit >= f.round {
 		return fmt.Errorf("--planner-plugin-timeout %s: want less than a round of %s", f.plannerLimit, f.round)
@@ -175,10 +195,34 @@ func (f *flags) check() error {
 	if f.slurmPlugin == "" && (f.slurmSum != "" || f.slurmConfig != "") {
 		return errors.New("--slurm-plugin-sha256 and --slurm-plugin-config are of a plugin: name it with --slurm-plugin")
 	}
+	if f.asJSON && !f.preflight {
+		return errors.New("--json is of --check: say that too")
+	}
+	if f.preflight && (f.once || f.demo || f.checkConfig) {
+		return errors.New("--check goes with none of --once, --demo, --check-config")
+	}
 	if f.ledger == "" {
 		return errors.New("--ledger is empty: name a file, the daemon will make it")
 	}
 	return nil
+}
+
+// checkURL says what is wrong with the address of slurmrestd. A host and a port alone read like a URL whose scheme is the host.
+func checkURL(address string) error {
+	if path, isSocket := strings.CutPrefix(address, "unix:"); isSocket {
+		if strings.TrimPrefix(path, "//") == "" {
+			return fmt.Errorf("--slurmrestd %q: names no socket: want unix:/run/slurmrestd.sock", address)
+		}
+		return nil
+	}
+	parsed, err := url.Parse(address)
+	if err == nil && parsed.Host != "" && (parsed.Scheme == "http" || parsed.Scheme == "https") {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err == nil {
+		return fmt.Errorf("--slurmrestd %q: has no scheme: want http://%s", address, address)
+	}
+	return fmt.Errorf("--slurmrestd %q: want http://host:6820 or unix:/path", address)
 }
 
 // isLoopback says whether only this host can reach the address.

@@ -58,7 +58,7 @@ func TestAHeartbeatIsReadableForAllWhateverTheUmask(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	path := filepath.Join(t.TempDir(), "heartbeat")
-	if err := pulse(path, time.Now()); err != nil {
+	if err := pulse(path, time.Now(), ""); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(path)
@@ -86,7 +86,7 @@ func TestAHeartbeatIsNotWrittenThroughALinkOrAPipe(t *testing.T) {
 		if err := put(); err != nil {
 			t.Fatal(err)
 		}
-		if err := pulse(path, time.Now()); err != nil {
+		if err := pulse(path, time.Now(), ""); err != nil {
 			t.Error(err)
 		}
 		if text, _ := os.ReadFile(victim); string(text) != "mine" {
@@ -101,7 +101,7 @@ func TestAHeartbeatThatCannotBeWrittenIsToldOnceAndEndsNoRound(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	path := filepath.Join(dir, "heartbeat")
 	for range 3 {
-		h.beat(path, time.Now())
+		h.beat(Config{Heartbeat: path}, time.Now())
 	}
 	if n := strings.Count(log.String(), "no heartbeat"); n != 1 {
 		t.Errorf("told %d times:\n%s", n, log.String())
@@ -109,16 +109,99 @@ func TestAHeartbeatThatCannotBeWrittenIsToldOnceAndEndsNoRound(t *testing.T) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	h.beat(path, time.Now())
-	h.stop(path)
+	h.beat(Config{Heartbeat: path}, time.Now())
+	h.stop(Config{Heartbeat: path})
 	if _, err := os.Stat(path); err == nil || !strings.Contains(log.String(), "written again") {
 		t.Errorf("still there: %v; %s", err, log.String())
 	}
 	if err := os.MkdirAll(filepath.Join(path, "in it"), 0o700); err != nil { // a name that no file can take
 		t.Fatal(err)
 	}
-	h.beat(path, time.Now())
+	h.beat(Config{Heartbeat: path}, time.Now())
 	if n := strings.Count(log.String(), "no heartbeat"); n != 2 {
 		t.Errorf("told %d times:\n%s", n, log.String())
+	}
+}
+
+// listed is what the gate is told of the profiles in these folders.
+func listed(t *testing.T, h *heart, dirs ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "profiles")
+	h.beat(Config{ProfilesFile: path, ProfileDirs: dirs}, time.Unix(1767268800, 0))
+	text, _ := os.ReadFile(path) // none: no text
+	return string(text)
+}
+
+func TestTheGateIsToldEachProfileThatCanBeUsedAndNoOther(t *testing.T) {
+	one, other := t.TempDir(), t.TempDir()
+	good, err := os.ReadFile("../../etc/profiles/res18.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{
+		one + "/res18.json": string(good), other + "/gnmt.json": string(good), other + "/res18.json": string(good),
+		one + "/broken.json": "{", one + "/notes.txt": string(good), one + "/.hidden.json": string(good), one + "/a\nb.json": string(good),
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := &heart{log: zerolog.Nop()}
+	if got := listed(t, h, one, other); got != "1767268800\ngnmt.json\nres18.json\n" {
+		t.Errorf("told %q", got)
+	}
+	if err := os.Remove(other + "/gnmt.json"); err != nil {
+		t.Fatal(err)
+	}
+	if got := listed(t, h, one, other); got != "1767268800\nres18.json\n" {
+		t.Errorf("one that has gone: told %q", got)
+	}
+}
+
+func TestWhereAFolderCannotBeReadTheGateIsToldNothing(t *testing.T) {
+	var log bytes.Buffer
+	h := &heart{log: zerolog.New(&log)}
+	for range 3 {
+		if got := listed(t, h, t.TempDir(), "/no/such"); got != "" {
+			t.Errorf("told %q: jobs would be refused for profiles that are there", got)
+		}
+	}
+	if n := strings.Count(log.String(), "the gate lets any name pass"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, log.String())
+	}
+}
+
+// The gate reads 256 KiB of the file and believes none that is longer.
+func TestTheGateIsToldNoListThatItDoesNotRead(t *testing.T) {
+	dir := t.TempDir()
+	good, err := os.ReadFile("../../etc/profiles/res18.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := filepath.Join(dir, fmt.Sprintf("%0122d.json", 0))
+	if err := os.WriteFile(first, good, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	add := func(from, to int) {
+		for k := from; k < to; k++ {
+			if err := os.Link(first, filepath.Join(dir, fmt.Sprintf("%0122d.json", k))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	h := &heart{log: zerolog.Nop()}
+	add(1, 2047)
+	if got := listed(t, h, dir); len(got) != 11+2047*128 {
+		t.Errorf("told %d bytes of 2047 names", len(got))
+	}
+	add(2047, 2048)
+	if got := listed(t, h, dir); len(got) > 256<<10 {
+		t.Errorf("told %d bytes", len(got))
+	}
+}
+
+func TestADaemonInTheShadowTellsTheGateNothing(t *testing.T) {
+	if got := listed(t, &heart{log: zerolog.Nop(), silent: true}, t.TempDir()); got != "" {
+		t.Errorf("told %q", got)
 	}
 }

@@ -40,16 +40,17 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, h) })
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /round", func(w http.ResponseWriter, _ *http.Request) {
+	desk := make(chan struct{}, readers)
+	mux.Handle("GET /metrics", inTurn(desk, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
+	mux.Handle("GET /round", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
 		serveJSON(w, report, err)
-	})
-	mux.HandleFunc("GET /rounds", func(w http.ResponseWriter, _ *http.Request) {
+	}))
+	mux.Handle("GET /rounds", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
 		rounds, err := reports.Rounds()
 		serveJSON(w, append([]int{}, rounds...), err)
-	})
-	mux.HandleFunc("GET /round/{number}", func(w http.ResponseWriter, r *http.Request) {
+	}))
+	mux.Handle("GET /round/{number}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.Atoi(r.PathValue("number"))
 		if err != nil {
 			http.Error(w, "want the number of a round, as /round/17", http.StatusBadRequest)
@@ -57,8 +58,25 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 		}
 		report, err := reports.Report(number)
 		serveJSON(w, report, err)
-	})
+	}))
 	return guarded(mux)
+}
+
+// inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health and the index need none: whoever watches the
+// daemon is answered whoever else reads.
+func inTurn(desk chan struct{}, page http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case desk <- struct{}{}:
+			defer func() { <-desk }()
+			if r.Context().Err() == nil { // who has gone meanwhile is written nothing
+				page(w, r)
+			}
+		case <-r.Context().Done():
+		case <-time.After(readLimit):
+			http.Error(w, "too many read at once: try again", http.StatusServiceUnavailable)
+		}
+	})
 }
 
 // guarded keeps browsers from taking what users wrote into job names for anything but data, and from fetching it for a page from
@@ -117,9 +135,9 @@ func serveJSON[T bridge.Report | []int](w http.ResponseWriter, value T, err erro
 const (
 	readLimit     = 10 * time.Second
 	writeLimit    = time.Minute
-	idleLimit     = 2 * time.Minute
 	headerLimit   = 16 << 10
-	readers       = 8 // connections at once: more wait, so that readers cannot use up the files and the memory that rounds need
+	readers       = 8  // pages of size at once: more wait, so that readers cannot use up the memory that rounds need
+	connections   = 64 // at once: more wait, so that readers cannot use up the files that rounds need
 	shutdownLimit = 3 * time.Second
 )
 
@@ -137,12 +155,13 @@ func listen(address string, handler http.Handler) (*listening, error) {
 	}
 	l := &listening{
 		server: &http.Server{Addr: listener.Addr().String(), Handler: handler, ReadTimeout: readLimit, ReadHeaderTimeout: readLimit,
-			WriteTimeout: writeLimit, IdleTimeout: idleLimit, MaxHeaderBytes: headerLimit},
+			WriteTimeout: writeLimit, MaxHeaderBytes: headerLimit},
 		stopped: make(chan struct{}),
 	}
+	l.server.SetKeepAlivesEnabled(false) // who has read and stays would keep others out
 	go func() {
 		defer close(l.stopped)
-		l.server.Serve(newFew(listener, readers)) // ends with close; an accept that fails for good shows in the monitoring as a target that is down
+		l.server.Serve(newFew(listener, connections)) // ends with close; an accept that fails for good shows in the monitoring as a target that is down
 	}()
 	return l, nil
 }

@@ -165,6 +165,69 @@ func TestReadersThatDoNotReadHoldNoRoundUp(t *testing.T) {
 	}
 }
 
+// answers says within what time /healthz does.
+func answers(t *testing.T, url string) {
+	t.Helper()
+	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get(url + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+}
+
+// stayers are so many connections that have each asked for the page, and go on being there.
+func stayers(t *testing.T, url, page string, number int) []net.Conn {
+	t.Helper()
+	var conns []net.Conn
+	for range number {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		if _, err := io.WriteString(conn, "GET "+page+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+func TestReadersThatStayAfterTheirAnswerKeepNobodyFromHealth(t *testing.T) {
+	url, _ := served(t, 1)
+	for _, conn := range stayers(t, url, "/healthz", 2*connections) {
+		if n, err := conn.Read(make([]byte, 16)); n == 0 {
+			t.Fatal(err)
+		}
+	}
+	answers(t, url)
+}
+
+// slowArchive has a last report as soon as it is told to.
+type slowArchive struct {
+	ledger.Memory
+	ready chan struct{}
+}
+
+func (a *slowArchive) Latest() (bridge.Report, error) {
+	<-a.ready
+	return bridge.Report{}, nil
+}
+
+func TestReadersOfReportsKeepNobodyFromHealth(t *testing.T) {
+	archive := &slowArchive{ready: make(chan struct{})}
+	server, err := listen("127.0.0.1:0", pages(newHealth(fiveMinutes, time.Now()), testMetrics().registry, archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.close)
+	t.Cleanup(func() { close(archive.ready) })
+	stayers(t, "http://"+server.server.Addr, "/round", 2*readers)
+	time.Sleep(100 * time.Millisecond)
+	answers(t, "http://"+server.server.Addr)
+}
+
 func TestNoMoreReadersAreServedThanThereArePlaces(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -5,47 +5,136 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/preflight"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
-// inspect tells an administrator what the daemon would do with a configuration, and what is wrong with the profiles that it
-// names. The daemon itself starts without them: a job whose profile cannot be read gets the proportional share.
+// inspect tells an administrator what the daemon would do with a configuration, and what of it this host cannot serve. The daemon itself
+// starts without some of that: a job whose profile cannot be read gets the proportional share.
 func inspect(out io.Writer, f flags, config Config) error {
 	fmt.Fprintf(out, "%s: %s, %s; rounds of %s, leases of %s, partitions %v\n",
 		f.config, config.Policy.Name, config.Allocator.Name, f.round, config.Lease, config.Partitions)
-	var problems []error
-	if f.planner != "" {
-		problems = append(problems, plugin.Inspect(f.planner, f.plannerSum))
+	facts := preflight.Facts{Wanted: wanted(f, config), Here: here(f, config)}
+	facts.Here.Writable = nil // a configuration may be looked at by whom and where the daemon does not run
+	if facts.Here.Scontrol.Why != "" && !strings.Contains(f.scontrol, "/") {
+		facts.Here.Scontrol = preflight.Program{}
 	}
-	problems = append(problems, inspectPlugin(f))
-	for _, dir := range config.ProfileDirs {
-		good, err := inspectProfiles(dir)
-		fmt.Fprintf(out, "%s: %d profiles\n", dir, good)
-		problems = append(problems, err)
+	var problems []error
+	for _, line := range preflight.Local(facts) {
+		if line.Verdict == preflight.Fail {
+			problems = append(problems, fmt.Errorf("%s: %s: %s", line.Check, line.Text, line.Remedy))
+			continue
+		}
+		fmt.Fprintln(out, line)
 	}
 	return errors.Join(problems...)
 }
 
-// inspectProfiles counts the good profiles of a directory and lists what is wrong with the others.
-func inspectProfiles(dir string) (good int, err error) {
+// wanted is the configuration in the words of the preflight.
+func wanted(f flags, config Config) preflight.Wanted {
+	return preflight.Wanted{User: f.user, Partitions: config.Partitions, Lease: config.Lease, Rate: config.Rate,
+		Heartbeat: config.Heartbeat, ProfilesFile: config.ProfilesFile, Plugin: f.slurmPlugin}
+}
+
+// here is what this host has of what the daemon needs.
+func here(f flags, config Config) preflight.Here {
+	h := preflight.Here{Programs: programs(f, config), Scontrol: scontrolHere(f)}
+	for _, dir := range config.ProfileDirs {
+		h.Profiles = append(h.Profiles, folderOf(dir))
+	}
+	for _, file := range []struct{ name, path string }{
+		{"ledger", f.ledger}, {"heartbeat", config.Heartbeat}, {"profiles_file", config.ProfilesFile},
+	} {
+		if file.path != "" {
+			h.Writable = append(h.Writable, placeOf(file.name, filepath.Dir(file.path)))
+		}
+	}
+	return h
+}
+
+// folderOf counts the good profiles of a folder and lists what is wrong with the others.
+func folderOf(dir string) preflight.Folder {
+	folder := preflight.Folder{Path: dir}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return 0, fmt.Errorf("profile_dirs: %w", err)
+		folder.Why = err.Error()
+		return folder
 	}
 	shelf := library.New(dir)
-	var problems []error
 	for _, entry := range entries {
 		if filepath.Ext(entry.Name()) != ".json" {
 			continue
 		}
 		if _, err := shelf.Lookup(entry.Name()); err != nil {
-			problems = append(problems, err)
+			folder.Wrong = append(folder.Wrong, err.Error())
 			continue
 		}
-		good++
+		folder.Names = append(folder.Names, entry.Name())
 	}
-	return good, errors.Join(problems...)
+	return folder
+}
+
+// programs are those of the site's own that the daemon runs.
+func programs(f flags, config Config) (found []preflight.Program) {
+	add := func(name, path string, err error) {
+		program := preflight.Program{Name: name, Path: path}
+		if err != nil {
+			program.Why = err.Error()
+		}
+		found = append(found, program)
+	}
+	if argv := config.Hook.before; len(argv) > 0 {
+		_, err := exec.LookPath(argv[0])
+		add("checkpoint_hook.before", argv[0], err)
+	}
+	if argv := config.Hook.after; len(argv) > 0 {
+		_, err := exec.LookPath(argv[0])
+		add("checkpoint_hook.after", argv[0], err)
+	}
+	if f.planner != "" {
+		add("--planner-plugin", f.planner, plugin.Inspect(f.planner, f.plannerSum))
+	}
+	if f.slurmPlugin != "" {
+		add("--slurm-plugin", f.slurmPlugin, inspectPlugin(f))
+	}
+	return found
+}
+
+// scontrolHere is the one program that a requeue takes; the zero one where a plugin drives the workload manager.
+func scontrolHere(f flags) preflight.Program {
+	if f.slurmPlugin != "" {
+		return preflight.Program{}
+	}
+	path, err := exec.LookPath(f.scontrol)
+	if err != nil {
+		return preflight.Program{Name: "scontrol", Path: f.scontrol, Why: err.Error()}
+	}
+	return preflight.Program{Name: "scontrol", Path: path}
+}
+
+// madeByUnit are the folders that synergy-slurmd.service makes when it starts the daemon.
+var madeByUnit = map[string]bool{"/run/synergy": true, "/var/lib/synergy": true}
+
+// writable is access(2)'s question whether this process may write.
+const writable = 0x2
+
+// placeOf says whether this process can write to a folder.
+func placeOf(name, dir string) preflight.Place {
+	place := preflight.Place{Name: name, Path: dir, Made: madeByUnit[dir]}
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		place.Why = err.Error()
+	case !info.IsDir():
+		place.Why, place.Made = dir+" is no folder", false
+	case syscall.Access(dir, writable) != nil:
+		place.Why, place.Made = dir+" cannot be written to by whoever asks: run this as the daemon's user", false
+	}
+	return place
 }

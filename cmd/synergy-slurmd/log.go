@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sort"
 	"time"
 	"unicode"
 	"unicode/utf16"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // newLog writes one line per event, rounds and the seat side by side: JSON for machines, or columns for people.
@@ -61,10 +64,12 @@ func unseen(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 // journal tells the log about rounds: what was changed, line by line, and everything else only when it is news.
 type journal struct {
 	log   zerolog.Logger
-	state ailment         // of the last round
-	ill   int             // rounds that it has lasted
-	said  map[remark]bool // by the last good round
-	apart bool            // Slurm's clock and ours, in the last good round
+	state ailment               // of the last round
+	ill   int                   // rounds that it has lasted
+	said  map[remark]bool       // by the last good round
+	waits map[int]policy.Reason // of each job that waited in the last good round
+	apart bool                  // Slurm's clock and ours, in the last good round
+	gap   bool                  // in what is known of the site's limits, in the last good round
 }
 
 // remark is a sentence about a job that no change goes with.
@@ -80,6 +85,7 @@ const (
 	well        ailment = ""
 	unreachable ailment = "unreachable"
 	denied      ailment = "denied"
+	vetoed      ailment = "vetoed"
 	late        ailment = "late"
 	unkept      ailment = "unkept"
 	stopped     ailment = "stopped"
@@ -100,6 +106,8 @@ func diagnose(err error) ailment {
 		return outranked
 	case errors.Is(err, bridge.ErrUnreachable):
 		return unreachable
+	case mayNot(err):
+		return vetoed
 	case errors.Is(err, bridge.ErrDenied):
 		return denied
 	case errors.Is(err, ledger.ErrUnkept):
@@ -110,13 +118,24 @@ func diagnose(err error) ailment {
 	return ailment(err.Error())
 }
 
+// accessDenied is Slurm's ESLURM_ACCESS_DENIED. A token that is no good has another number.
+const accessDenied = 2002
+
+// mayNot says that Slurm believed the token and refused what was asked: our user has no right to it, or the gate does not trust him.
+func mayNot(err error) bool {
+	var failure *slurmrest.Failure
+	return errors.As(err, &failure) && failure.Number == accessDenied
+}
+
 // remedies are what an administrator can do.
 func (a ailment) remedy() string {
 	switch a {
 	case unreachable:
 		return "nothing is changed meanwhile; when it lasts, leases lapse and Slurm starts waiting jobs as they were asked for"
 	case denied:
-		return "renew the token, and make the user an operator in slurmdbd"
+		return "renew the token, as a file that only the daemon's user can read"
+	case vetoed:
+		return "the token is good: name the uid of the daemon's user in trusted_uids of synergy_settings.lua, and make him an operator in slurmdbd"
 	case outranked:
 		return "nothing more is changed; when the other daemon is to go, stop that one"
 	case ticketless:
@@ -135,18 +154,35 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 		j.log.Warn().Int("round", i.Round).Time("at", i.At).Int("steps", len(i.Steps)).Msg("this round was cut short; its steps are in /round")
 	}
 	j.audit(report)
+	j.losses(report)
 	if err != nil {
 		j.failure(report.Round, err)
 		return
 	}
 	j.recovery()
 	j.remarks(report)
+	j.reasons(report)
 	j.clocks(report)
+	j.limits(report)
 	c := count(report)
 	j.log.Info().Int("round", report.Round).Float64("seconds", milliseconds(took)).Bool("shadow", report.Shadow).
 		Int("running", c.granted).Int("waiting", c.waiting).Int("outside", c.outside).
 		Int("started", c.of(bridge.Start)).Int("preempted", c.of(bridge.Preempt)).Int("renewed", c.of(bridge.Renew)).
 		Int("failed", c.failures()).Int("put_off", c.putOff()).Msg("round")
+}
+
+// smallRound writes down what a small round did. That it failed is said by the next round, if it is still so.
+func (j *journal) smallRound(report bridge.Report, took time.Duration, err error) {
+	j.audit(report)
+	j.losses(report)
+	j.clocks(report)
+	if err != nil {
+		j.log.Debug().Int("after_round", report.Round).Err(err).Msg("small round failed")
+		return
+	}
+	c := count(report)
+	j.log.Info().Int("after_round", report.Round).Float64("seconds", milliseconds(took)).Bool("shadow", report.Shadow).
+		Int("started", c.of(bridge.Start)).Int("failed", c.failures()).Msg("small round")
 }
 
 // farApart is by how much two clocks may differ before a human should look.
@@ -164,6 +200,19 @@ func (j *journal) clocks(report bridge.Report) {
 			Str("remedy", "run the same time service on both hosts").Msg("slurm's clock and ours differ: rounds go by slurm's")
 	}
 	j.apart = apart
+}
+
+// limits says once that the site's limits cannot be read, and once that they can again.
+func (j *journal) limits(report bridge.Report) {
+	gap := report.LimitsGap != ""
+	switch {
+	case gap && !j.gap:
+		j.log.Warn().Int("round", report.Round).Str("error", report.LimitsGap).
+			Str("remedy", "look whether slurmdbd runs, and slurmrestd serves its part with the daemon's token").Msg("the site's limits are not known")
+	case !gap && j.gap:
+		j.log.Info().Int("round", report.Round).Msg("the site's limits are known again")
+	}
+	j.gap = gap
 }
 
 // audit writes one line for each step, and one for each field that it changed. Lease renewals are many and say nothing new, so
@@ -185,6 +234,15 @@ func (j *journal) audit(report bridge.Report) {
 	}
 }
 
+// losses says which jobs did not come back that were asked to, and what is likely wrong with them. No round would ever say it again.
+func (j *journal) losses(report bridge.Report) {
+	for _, loss := range report.Lost {
+		j.log.Warn().Int("round", report.Round).Int("job", loss.Job).Str("user", loss.User).Str("profile", loss.Profile).
+			Str("state", loss.End.State).Int("exit_code", loss.End.Code).Int("signal", loss.End.Signal).
+			Str("cause", string(loss.Cause)).Str("reason", loss.Why).Msg("lost")
+	}
+}
+
 func levelOf(step bridge.Step) zerolog.Level {
 	switch {
 	case step.Error != "":
@@ -197,8 +255,55 @@ func levelOf(step bridge.Step) zerolog.Level {
 
 // step begins a line about a step.
 func (j *journal) step(level zerolog.Level, report bridge.Report, step bridge.Step) *zerolog.Event {
-	return j.log.WithLevel(level).Int("round", report.Round).Int("job", step.Job).Str("verb", string(step.Verb)).
-		Str("reason", step.Why).Bool("shadow", report.Shadow)
+	line := j.log.WithLevel(level).Int("round", report.Round).Int("job", step.Job)
+	return whose(line, report, step.Job).Str("verb", string(step.Verb)).Str("reason", step.Why).Bool("shadow", report.Shadow)
+}
+
+// whose adds to a line about a job whose it is, and which profile it names, as far as the round knows.
+func whose(line *zerolog.Event, report bridge.Report, job int) *zerolog.Event {
+	if j := seenIn(report, job); j != nil {
+		line.Str("user", j.User).Str("profile", j.ProfileName)
+	}
+	return line
+}
+
+// seenIn is a job as the round saw it; nil where it is none of those that it plans.
+func seenIn(report bridge.Report, job int) *policy.Job {
+	jobs := report.Snapshot.Jobs
+	k, found := sort.Find(len(jobs), func(k int) int { return job - jobs[k].ID })
+	if !found {
+		return nil
+	}
+	return &jobs[k]
+}
+
+// remarkLines bounds the remarks of one round: the words in them are users'.
+const remarkLines = 200
+
+// waitLines bounds how many jobs of one round are told of that wait for another reason than before: a flood of them is one event.
+const waitLines = 50
+
+// reasons says of each job why it waits, once, and again when it waits for another reason. That the words change, since other nodes are
+// full, is no news.
+func (j *journal) reasons(report bridge.Report) {
+	waits, news := make(map[int]policy.Reason), 0
+	for _, d := range report.Plan.Decisions {
+		if job := seenIn(report, d.Job); d.Grant != nil || job != nil && job.Running != nil {
+			continue // a job that is stopped has a step that says why
+		}
+		waits[d.Job] = d.Reason
+		if before, waited := j.waits[d.Job]; waited && before == d.Reason {
+			continue
+		}
+		if news++; news <= waitLines {
+			line := j.log.Info().Int("round", report.Round).Int("job", d.Job)
+			whose(line, report, d.Job).Str("waits_for", string(d.Reason)).Str("reason", d.Why).Msg("waits")
+		}
+	}
+	if more := news - waitLines; more > 0 {
+		j.log.Info().Int("round", report.Round).Int("jobs", more).Msg("more jobs wait for another reason than before: each is in /round")
+	}
+	j.waits = waits
 }
 
 // milliseconds is d in seconds, without digits that nobody measured.
@@ -207,12 +312,12 @@ func milliseconds(d time.Duration) float64 { return d.Round(time.Millisecond).Se
 // failure says what went wrong, loudly when it is new.
 func (j *journal) failure(round int, err error) {
 	kind := diagnose(err)
-	level := zerolog.ErrorLevel
+	level, message := zerolog.ErrorLevel, "round failed"
 	switch {
 	case kind == stopped:
-		level = zerolog.InfoLevel
+		level, message = zerolog.InfoLevel, "round cut short"
 	case kind == j.state:
-		level = zerolog.DebugLevel
+		level, message = zerolog.DebugLevel, "round not well yet"
 	}
 	if kind == j.state {
 		j.ill++
@@ -223,7 +328,7 @@ func (j *journal) failure(round int, err error) {
 	if remedy := kind.remedy(); remedy != "" {
 		line = line.Str("remedy", remedy)
 	}
-	line.Msg("round failed")
+	line.Msg(message)
 }
 
 // recovery says once that rounds end well again.
@@ -237,24 +342,77 @@ func (j *journal) recovery() {
 // remarks says about jobs what the last round did not say.
 func (j *journal) remarks(report bridge.Report) {
 	said := make(map[remark]bool, len(report.Outside)+len(report.Notes))
-	level := zerolog.InfoLevel
-	say := func(message string, r remark) {
-		if !j.said[r] {
-			j.log.WithLevel(level).Int("round", report.Round).Int("job", r.job).Str("reason", r.text).Msg(message)
+	var news newsOf
+	say := func(level zerolog.Level, message string, r remark) {
+		if !j.said[r] && !said[r] {
+			news.add(level, message, r)
 		}
 		said[r] = true
 	}
 	for _, outside := range report.Outside {
-		say("left to slurm", remark{outside.Job, outside.Why})
+		say(zerolog.InfoLevel, "left to slurm", remark{outside.Job, outside.Why})
 	}
 	for _, note := range report.Notes {
-		say("note", remark{note.Job, note.Text})
+		say(zerolog.InfoLevel, "note", remark{note.Job, note.Text})
 	}
-	level = zerolog.WarnLevel
 	for _, found := range report.Contradicting {
-		say("contradicts its profile", remark{found.Job, found.String() + " until it ends"})
+		say(zerolog.WarnLevel, "contradicts its profile", remark{found.Job, found.String() + " until it ends"})
+	}
+	for k, n := range news.all {
+		if k == remarkLines {
+			j.log.Info().Int("round", report.Round).Int("remarks", len(news.all)-k).Msg("more remarks on jobs: each is in /round")
+			break
+		}
+		n.tell(j.log, report)
 	}
 	j.said = said
+}
+
+// news is one sentence that is new about some jobs.
+type news struct {
+	level   zerolog.Level
+	message string
+	text    string
+	jobs    []int
+}
+
+// newsOf are those of a round, in the order in which they came up.
+type newsOf struct {
+	all []*news
+	by  map[[2]string]*news // message and text
+}
+
+// add adds a remark to the sentence that it repeats, or as a new one: there may be as many sentences as jobs.
+func (o *newsOf) add(level zerolog.Level, message string, r remark) {
+	key := [2]string{message, r.text}
+	n := o.by[key]
+	if n == nil {
+		if n = (&news{level: level, message: message, text: r.text}); o.by == nil {
+			o.by = make(map[[2]string]*news)
+		}
+		o.by[key], o.all = n, append(o.all, n)
+	}
+	n.jobs = append(n.jobs, r.job)
+}
+
+// Of how many jobs one sentence is said one by one, and how many are named where it is said of all together.
+const (
+	oneByOne  = 3
+	mentioned = 20
+)
+
+// tell says a sentence of each of its jobs, or once where there are many: what holds for all of them, as a folder that is missing, is the
+// site's concern and not theirs.
+func (n *news) tell(log zerolog.Logger, report bridge.Report) {
+	if len(n.jobs) > oneByOne {
+		log.WithLevel(n.level).Int("round", report.Round).Int("count", len(n.jobs)).Ints("jobs", n.jobs[:min(len(n.jobs), mentioned)]).
+			Str("reason", n.text).Msg(n.message)
+		return
+	}
+	for _, job := range n.jobs {
+		line := log.WithLevel(n.level).Int("round", report.Round).Int("job", job)
+		whose(line, report, job).Str("reason", n.text).Msg(n.message)
+	}
 }
 
 // reload says what became of a new configuration.

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -34,7 +37,7 @@ func busyReport() bridge.Report {
 				{Name: "n1", Total: gres.Vector{GPUs: 8}, Foreign: gres.Vector{GPUs: 1}},
 				{Name: "n2", Total: gres.Vector{GPUs: 8}, Closed: "DRAIN"},
 			},
-			Jobs: []policy.Job{{ID: 12, Running: grant}},
+			Jobs: []policy.Job{{ID: 12, User: "alice", ProfileName: "res18.json", Running: grant}},
 		},
 		Plan: policy.Plan{Decisions: []policy.Decision{
 			{Job: 12, Grant: grant, Gain: 1.5, Fair: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125_000}},
@@ -90,6 +93,113 @@ func TestWhatWasSaidAboutAJobIsNotSaidAgainUntilItIsNews(t *testing.T) {
 		if got := strings.Count(lines, text); got != times {
 			t.Errorf("%q is said %d times in\n%s", text, got, lines)
 		}
+	}
+}
+
+// waiting is a round in which these jobs wait, each for its reason.
+func waiting(reasons map[int]policy.Reason, words string) bridge.Report {
+	var report bridge.Report
+	for _, id := range slices.Sorted(maps.Keys(reasons)) {
+		report.Snapshot.Jobs = append(report.Snapshot.Jobs, policy.Job{ID: id, User: "alice", ProfileName: "gnmt.json"})
+		report.Plan.Decisions = append(report.Plan.Decisions, policy.Decision{Job: id, Reason: reasons[id], Why: words})
+	}
+	return report
+}
+
+func TestWhyAJobWaitsIsSaidWhenTheReasonChangesAndNotWhenTheWordsDo(t *testing.T) {
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		for _, words := range []string{"4 GPUs are free", "3 GPUs are free", "2 GPUs are free"} {
+			j.round(waiting(map[int]policy.Reason{7: policy.Gang}, words), time.Second, nil)
+		}
+		j.round(waiting(map[int]policy.Reason{7: policy.Turn}, "its turn comes later"), time.Second, nil)
+		j.round(bridge.Report{}, time.Second, nil)
+		j.round(waiting(map[int]policy.Reason{7: policy.Turn}, "once more"), time.Second, nil)
+	})
+	if got := strings.Count(lines, `"message":"waits"`); got != 3 {
+		t.Errorf("said %d times in\n%s", got, lines)
+	}
+	if want := `"job":7,"user":"alice","profile":"gnmt.json","waits_for":"gang","reason":"4 GPUs are free","message":"waits"`; !strings.Contains(lines, want) {
+		t.Errorf("%s is not in\n%s", want, lines)
+	}
+}
+
+func TestAFloodOfWaitingJobsIsNoFloodOfLines(t *testing.T) {
+	many := make(map[int]policy.Reason)
+	for id := range 2000 {
+		many[id+1] = policy.Turn
+	}
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		for range 3 {
+			j.round(waiting(many, "later"), time.Second, nil)
+		}
+	})
+	if got := strings.Count(lines, "\n"); got != waitLines+1+3 || !strings.Contains(lines, `"jobs":1950`) {
+		t.Errorf("%d lines:\n%.2000s", got, lines)
+	}
+}
+
+func TestAStoppedJobDoesNotWait(t *testing.T) {
+	report := waiting(map[int]policy.Reason{7: policy.GivesWay}, "job 8 goes first")
+	report.Snapshot.Jobs[0].Running = &policy.Placement{}
+	if lines := written(zerolog.InfoLevel, func(j *journal) { j.round(report, time.Second, nil) }); strings.Contains(lines, `"waits"`) {
+		t.Errorf("the log says\n%s", lines)
+	}
+}
+
+func TestWhatHoldsForManyJobsIsSaidOnce(t *testing.T) {
+	report := bridge.Report{}
+	for id := range 76 {
+		report.Notes = append(report.Notes, bridge.Note{Job: id + 1, Text: "no folder with profiles can be read: /etc/synergy/profiles"})
+	}
+	report.Notes = append(report.Notes, bridge.Note{Job: 99, Text: "another thing"})
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		for range 3 {
+			j.round(report, time.Second, nil)
+		}
+	})
+	if strings.Count(lines, `"message":"note"`) != 2 || !strings.Contains(lines, `"count":76`) || !strings.Contains(lines, `"job":99`) {
+		t.Errorf("the log says\n%s", lines)
+	}
+}
+
+// BenchmarkRemarks is one round's remarks on 40,000 jobs: the same sentence for all, and one for each, since users' words stand in them. Compare
+// the two.
+func BenchmarkRemarks(b *testing.B) {
+	for _, sentences := range []int{1, 40_000} {
+		var r bridge.Report
+		for id := range 40_000 {
+			r.Notes = append(r.Notes, bridge.Note{Job: id + 1, Text: fmt.Sprintf("thing %06d", id%sentences)})
+		}
+		b.Run(fmt.Sprintf("%d sentences", sentences), func(b *testing.B) {
+			for b.Loop() {
+				(&journal{log: zerolog.Nop()}).remarks(r)
+			}
+		})
+	}
+}
+
+func TestARefusalByRightAndNotByTokenNamesTheGateAndTheOperator(t *testing.T) {
+	for number, want := range map[int]string{1007: "renew the token", 2002: "trusted_uids"} {
+		lines := written(zerolog.InfoLevel, func(j *journal) {
+			j.round(bridge.Report{}, time.Second, fmt.Errorf("restore job 7: %w", &slurmrest.Failure{Status: 500, Number: number, Kind: bridge.ErrDenied}))
+		})
+		if !strings.Contains(lines, want) || want != "renew the token" && strings.Contains(lines, "renew the token") {
+			t.Errorf("error %d: the log says\n%s", number, lines)
+		}
+	}
+}
+
+// Who looks for failures by their words finds each once: neither its repetitions, nor the end of a round that is cut short by a stop.
+func TestOnlyAFailureIsCalledOne(t *testing.T) {
+	lines := written(zerolog.DebugLevel, func(j *journal) {
+		for range 9 {
+			j.round(bridge.Report{}, time.Second, fmt.Errorf("observe: %w", bridge.ErrUnreachable))
+		}
+		j.round(bridge.Report{}, time.Second, nil)
+		j.round(bridge.Report{}, time.Second, errStopped)
+	})
+	if got := strings.Count(lines, "round failed"); got != 1 {
+		t.Errorf("%d lines have the words in\n%s", got, lines)
 	}
 }
 
@@ -199,5 +309,28 @@ func TestARefusedReloadSaysWhatToMend(t *testing.T) {
 	})
 	if !strings.Contains(lines, "line 2: lease: soon") || !strings.Contains(lines, "stays as it was") || !strings.Contains(lines, "reloaded") {
 		t.Errorf("the log is\n%s", lines)
+	}
+}
+
+func TestThatLimitsAreNotKnownIsSaidOnceAndThatTheyAreAgain(t *testing.T) {
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		for _, gap := range []string{"slurmdbd is away", "slurmdbd is away", "something else", "", ""} {
+			j.limits(bridge.Report{Round: 1, LimitsGap: gap})
+		}
+	})
+	if strings.Count(lines, "limits are not known") != 1 || strings.Count(lines, "known again") != 1 || !strings.Contains(lines, "slurmdbd is away") {
+		t.Error(lines)
+	}
+}
+
+func TestAFloodOfRemarksIsCutAndCounted(t *testing.T) {
+	report := bridge.Report{Round: 1}
+	for id := range 1000 {
+		report.Notes = append(report.Notes, bridge.Note{Job: id + 1, Text: fmt.Sprintf("a word that only job %d has", id+1)})
+	}
+	var out bytes.Buffer
+	(&journal{log: zerolog.New(&out)}).remarks(report)
+	if lines := strings.Count(out.String(), "\n"); lines != remarkLines+1 || !strings.Contains(out.String(), `"remarks":800`) {
+		t.Errorf("%d lines, want %d and one that counts the other 800", lines, remarkLines)
 	}
 }

@@ -58,6 +58,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return complain(stderr, err)
 	case f.checkConfig:
 		return exitGood
+	case f.preflight:
+		return look(f, config, stdout, stderr)
 	}
 	return serve(f, config, stderr)
 }
@@ -157,6 +159,7 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 	}
 	return &daemon{
 		period:  f.round,
+		watch:   f.watch,
 		config:  config,
 		reload:  func() (Config, error) { return loadConfig(f.config, f.round) },
 		journal: &journal{log: log},

@@ -35,6 +35,8 @@ type metrics struct {
 	gain      prometheus.Gauge
 	gpus      *prometheus.GaugeVec
 	steps     *prometheus.CounterVec
+	lost      *prometheus.CounterVec
+	smalls    *prometheus.CounterVec
 	requests  *prometheus.CounterVec
 	answers   *prometheus.HistogramVec
 	heard     *prometheus.CounterVec
@@ -58,17 +60,17 @@ func (a amounts) set(v gres.Vector) {
 const other = "other"
 
 func phaseNames() []string {
-	return []string{"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "tell", "settle"}
+	return []string{"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "arm", "tell", "settle"}
 }
 
 func verbs() []bridge.Verb {
-	return []bridge.Verb{bridge.Preempt, bridge.Restore, bridge.Renew, bridge.Start, bridge.Release}
+	return []bridge.Verb{bridge.Preempt, bridge.Restore, bridge.Renew, bridge.Start, bridge.Release, bridge.Arm}
 }
 
 // waitReasons are the reasons for which a job can wait; a stopped one waits because it gives way.
 func waitReasons() []policy.Reason {
 	return []policy.Reason{policy.Barred, policy.Shape, policy.Closed, policy.Turn, policy.Gang, policy.Cores, policy.RAM,
-		policy.HeldBack, policy.Limit, policy.GivesWay, policy.Shrinks}
+		policy.HeldBack, policy.InReservation, policy.InQuota, policy.Limit, policy.GivesWay, policy.Shrinks}
 }
 
 // within is word if it is on the list.
@@ -108,6 +110,16 @@ func (m *metrics) ofRounds(with promauto.Factory) {
 		Help: "By how much Slurm's clock is ahead of the daemon's."})
 	m.steps = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_steps_total",
 		Help: "What rounds did to jobs, by verb and how it ended; planned: shadow mode, put-off: to a later round."}, []string{"verb", "outcome"})
+	m.smalls = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_small_rounds_total",
+		Help: "Looks between two rounds, by what came of them: done, failed, or idle."}, []string{"outcome"})
+	for _, o := range []string{string(done), string(failed), idle} {
+		m.smalls.WithLabelValues(o)
+	}
+	m.lost = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_jobs_lost_total",
+		Help: "Jobs that ended for good when they were asked to save and leave, by the likely cause."}, []string{"cause"})
+	for _, cause := range bridge.Causes() {
+		m.lost.WithLabelValues(string(cause))
+	}
 	for _, o := range []outcome{done, failed} {
 		m.rounds.WithLabelValues(string(o))
 	}
@@ -176,15 +188,41 @@ func (m *metrics) ofPlanner(faults []plugin.Fault) {
 	}
 }
 
+// smallRound counts a look between two rounds, and what came of it.
+func (m *metrics) smallRound(report bridge.Report, held bool, err error) {
+	switch {
+	case err != nil:
+		m.smalls.WithLabelValues(string(failed)).Inc()
+	case held:
+		m.smalls.WithLabelValues(string(done)).Inc()
+	default:
+		m.smalls.WithLabelValues(idle).Inc()
+	}
+	m.did(report)
+	if held && err == nil {
+		m.cluster(report, count(report))
+	}
+}
+
+// idle is a small round that had nothing to do.
+const idle = "idle"
+
+// did counts what was done to jobs.
+func (m *metrics) did(report bridge.Report) {
+	for kind, n := range count(report).steps {
+		m.steps.WithLabelValues(within(verbs(), kind.verb), string(kind.outcome)).Add(float64(n))
+	}
+	for _, loss := range report.Lost {
+		m.lost.WithLabelValues(within(bridge.Causes(), loss.Cause)).Inc()
+	}
+}
+
 // plan counts a question to the plugin.
 func (m *metrics) plan(outcome string) { m.plans.WithLabelValues(outcome).Inc() }
 
 // round counts one round. A failed one says nothing reliable about the cluster, but what it did, it did.
 func (m *metrics) round(report bridge.Report, took time.Duration, err error) {
-	c := count(report)
-	for kind, n := range c.steps {
-		m.steps.WithLabelValues(within(verbs(), kind.verb), string(kind.outcome)).Add(float64(n))
-	}
+	m.did(report)
 	for _, phase := range report.Phases {
 		m.phases.WithLabelValues(within(phaseNames(), phase.Name)).Observe(phase.Took.Seconds())
 	}
@@ -197,7 +235,7 @@ func (m *metrics) round(report bridge.Report, took time.Duration, err error) {
 	m.lastGood.SetToCurrentTime()
 	m.number.Set(float64(report.Round))
 	m.ahead.Set(report.ClockAhead.Seconds())
-	m.cluster(report, c)
+	m.cluster(report, count(report))
 }
 
 func (m *metrics) cluster(report bridge.Report, c tally) {

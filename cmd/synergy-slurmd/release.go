@@ -36,6 +36,10 @@ func handBack(args []string, stdout, stderr io.Writer) int {
 		return exitGood
 	}
 	err = releaseAll(ctx, f, log)
+	if f.ifDead && (errors.Is(err, bridge.ErrNotLeader) || errors.Is(err, ledger.ErrLocked)) {
+		log.Debug().Err(err).Msg("nothing is handed back: a daemon lives")
+		return exitGood
+	}
 	if f.stopPost != "" && errors.Is(err, bridge.ErrNotLeader) {
 		log.Info().Err(err).Msg("nothing is handed back: the jobs are another daemon's now")
 		return exitGood
@@ -61,7 +65,7 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	defer closed()
 	client, seat, err := commandeer(ctx, f, config, book, log)
 	if !f.shadow && !errors.Is(err, bridge.ErrNotLeader) {
-		(&heart{log: log}).stop(config.Heartbeat)
+		(&heart{log: log}).stop(config)
 	}
 	if err != nil {
 		return err

@@ -24,6 +24,11 @@ func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 	for i := range c.Nodes {
 		out.Nodes = append(out.Nodes, nodeOut(&c.Nodes[i]))
 	}
+	for _, q := range c.Quotas {
+		out.Quotas = append(out.Quotas, &plannerpb.Quota{
+			Name: valid(q.Name), Jobs: int64(q.Jobs), Nodes: int64(q.Nodes), Gpus: int64(q.GPUs), Cpus: int64(q.CPUs), MemoryMib: int64(q.Memory),
+		})
+	}
 	places := map[*sensitivity.Profile]int64{}
 	for i := range c.Jobs {
 		j := jobOut(&c.Jobs[i])
@@ -42,15 +47,23 @@ func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 func rulesOut(r policy.Rules) *plannerpb.Rules {
 	return &plannerpb.Rules{
 		MinRunNs: int64(r.MinRun), MaxPreemptions: int64(r.MaxPreemptions), MaxRestarts: int64(r.MaxRestarts),
-		HorizonNs: int64(r.Horizon), PatienceNs: int64(r.Patience), Stranded: r.Stranded,
+		HorizonNs: int64(r.Horizon), PatienceNs: int64(r.Patience), Stranded: r.Stranded, RoundNs: int64(r.Round),
 	}
 }
 
 func nodeOut(n *policy.Node) *plannerpb.Node {
 	return &plannerpb.Node{
 		Name: n.Name, GpuType: n.GPUType, Features: n.Features,
-		Total: vectorOut(n.Total), Foreign: vectorOut(n.Foreign), Closed: n.Closed,
+		Total: vectorOut(n.Total), Foreign: vectorOut(n.Foreign), Closed: n.Closed, Reserved: reservedOut(n.Reserved),
 	}
+}
+
+func reservedOut(list []policy.Reservation) []*plannerpb.Reservation {
+	var out []*plannerpb.Reservation
+	for _, r := range list {
+		out = append(out, &plannerpb.Reservation{Name: valid(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To)})
+	}
+	return out
 }
 
 func jobOut(j *policy.Job) *plannerpb.Job {
@@ -61,7 +74,25 @@ func jobOut(j *policy.Job) *plannerpb.Job {
 		Owed: j.Owed, Barred: j.Barred, Running: placementOut(j.Running), StartedNs: timeOut(j.Started), Restarts: int64(j.Restarts),
 		Saves: j.Saves, Fixed: j.Fixed, AttainedGpuS: j.Attained,
 		DoneNs: int64(j.Done), LengthNs: int64(j.Length), RestartNs: int64(j.Restart),
+		Floor: termOut(j.Floor), Pace: termOut(j.Pace), Ceiling: termOut(j.Ceiling), Quotas: numbers[int64](j.Quotas),
+		Priority: j.Priority, TimeLimitNs: int64(j.TimeLimit), Reservation: valid(j.Reservation),
 	}
+}
+
+// termOut leaves out what says nothing, as most terms do.
+func termOut(v gres.Vector) *plannerpb.Vector {
+	if v == (gres.Vector{}) {
+		return nil
+	}
+	return vectorOut(v)
+}
+
+func numbers[To, From int | int64](list []From) []To {
+	var out []To
+	for _, n := range list {
+		out = append(out, To(n))
+	}
+	return out
 }
 
 // valid makes a user's text one that the protocol takes: a name may be any bytes.
@@ -161,6 +192,11 @@ func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 	for _, n := range c.GetNodes() {
 		in.Nodes = append(in.Nodes, nodeIn(n))
 	}
+	for _, q := range c.GetQuotas() {
+		in.Quotas = append(in.Quotas, policy.Quota{
+			Name: q.Name, Jobs: int(q.Jobs), Nodes: int(q.Nodes), GPUs: int(q.Gpus), CPUs: int(q.Cpus), Memory: gres.Memory(q.MemoryMib),
+		})
+	}
 	for _, j := range c.GetJobs() {
 		job := jobIn(j)
 		if j.Profile < 0 || j.Profile > int64(len(profiles)) {
@@ -168,6 +204,11 @@ func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 		}
 		if j.Profile > 0 {
 			job.Profile = profiles[j.Profile-1]
+		}
+		for _, q := range job.Quotas {
+			if q < 0 || q >= len(in.Quotas) {
+				return policy.Cluster{}, fmt.Errorf("job %d: quota %d: the snapshot has %d", j.Id, q, len(in.Quotas))
+			}
 		}
 		in.Jobs = append(in.Jobs, job)
 	}
@@ -177,15 +218,23 @@ func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 func rulesIn(r *plannerpb.Rules) policy.Rules {
 	return policy.Rules{
 		MinRun: time.Duration(r.GetMinRunNs()), MaxPreemptions: int(r.GetMaxPreemptions()), MaxRestarts: int(r.GetMaxRestarts()),
-		Horizon: time.Duration(r.GetHorizonNs()), Patience: time.Duration(r.GetPatienceNs()), Stranded: r.GetStranded(),
+		Horizon: time.Duration(r.GetHorizonNs()), Patience: time.Duration(r.GetPatienceNs()), Stranded: r.GetStranded(), Round: time.Duration(r.GetRoundNs()),
 	}
 }
 
 func nodeIn(n *plannerpb.Node) policy.Node {
 	return policy.Node{
 		Name: n.Name, GPUType: n.GpuType, Features: n.Features,
-		Total: vectorIn(n.Total), Foreign: vectorIn(n.Foreign), Closed: n.Closed,
+		Total: vectorIn(n.Total), Foreign: vectorIn(n.Foreign), Closed: n.Closed, Reserved: reservedIn(n.Reserved),
 	}
+}
+
+func reservedIn(list []*plannerpb.Reservation) []policy.Reservation {
+	var in []policy.Reservation
+	for _, r := range list {
+		in = append(in, policy.Reservation{Name: r.Name, From: timeIn(r.FromNs), To: timeIn(r.ToNs)})
+	}
+	return in
 }
 
 func jobIn(j *plannerpb.Job) policy.Job {
@@ -196,6 +245,8 @@ func jobIn(j *plannerpb.Job) policy.Job {
 		Owed: j.Owed, Barred: j.Barred, Running: placementIn(j.Running), Started: timeIn(j.StartedNs), Restarts: int(j.Restarts),
 		Saves: j.Saves, Fixed: j.Fixed, Attained: j.AttainedGpuS,
 		Done: time.Duration(j.DoneNs), Length: time.Duration(j.LengthNs), Restart: time.Duration(j.RestartNs),
+		Floor: vectorIn(j.Floor), Pace: vectorIn(j.Pace), Ceiling: vectorIn(j.Ceiling), Quotas: numbers[int](j.Quotas),
+		Priority: j.Priority, TimeLimit: time.Duration(j.TimeLimitNs), Reservation: j.Reservation,
 	}
 }
 

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
 // FuzzPlan takes whatever a plugin may send. What is taken over must be fit to be checked, printed and added up.
@@ -52,4 +55,66 @@ func FuzzPlan(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A field that is not sent is one that a plugin plans without, and nobody notices.
+func TestEveryFieldOfASnapshotReachesAPlugin(t *testing.T) {
+	var c policy.Cluster
+	fill(t, reflect.ValueOf(&c).Elem(), "Cluster", new(int64))
+	c.Jobs[0].Quotas = []int{0}
+	var s shelf
+	got, err := s.cluster(clusterOut(&c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, c) {
+		t.Errorf("got  %+v\nwant %+v", got, c)
+	}
+}
+
+func TestASnapshotWithAQuotaThatThereIsNotIsRefused(t *testing.T) {
+	c := policy.Cluster{Quotas: []policy.Quota{{Name: "ml"}}, Jobs: []policy.Job{{ID: 7, Quotas: []int{0, 1}}}}
+	var s shelf
+	if _, err := s.cluster(clusterOut(&c)); err == nil || err.Error() != "job 7: quota 1: the snapshot has 1" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// fill gives every field a value of its own.
+func fill(t *testing.T, v reflect.Value, path string, last *int64) {
+	t.Helper()
+	*last++
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(time.Unix(*last, 0).UTC()))
+		return
+	case *sensitivity.Profile:
+		v.Set(reflect.ValueOf(&sensitivity.Profile{
+			Version: 1, Model: "m", Task: "image", GPUType: "v100", Batch: 3, Source: "s", CoresPerGPU: []float64{1, 2}, CheckpointSeconds: 4,
+			StartSeconds: 5, MemoryPerGPU: []gres.Memory{1000}, Throughput: [][]float64{{1}, {2}},
+		}))
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i), path+"."+v.Type().Field(i).Name, last)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0), path, last)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), path, last)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(*last)
+	case reflect.Float64:
+		v.SetFloat(float64(*last))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.String:
+		v.SetString(fmt.Sprint("text ", *last))
+	default:
+		t.Fatalf("%s is a %s, of which this test knows nothing", path, v.Type())
+	}
 }

@@ -101,7 +101,7 @@ const (
 	State_STATE_UNSPECIFIED State = 0
 	State_PENDING           State = 1
 	State_RUNNING           State = 2
-	State_FINISHED          State = 3 // while it is completing; otherwise it is not observed any more
+	State_FINISHED          State = 3 // while it is completing, and one that carries our word (synergy-profile) for as long as it is remembered
 )
 
 // Enum value maps for State.
@@ -383,6 +383,7 @@ type ObserveResponse struct {
 	NodesGone     []string               `protobuf:"bytes,6,rep,name=nodes_gone,json=nodesGone,proto3" json:"nodes_gone,omitempty"`      // ascending; only with a base
 	Jobs          []*Job                 `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"`                                 // ascending in ID; with a base those that are new or different
 	JobsGone      []int64                `protobuf:"varint,8,rep,packed,name=jobs_gone,json=jobsGone,proto3" json:"jobs_gone,omitempty"` // ascending; only with a base
+	Reservations  []*Reservation         `protobuf:"bytes,9,rep,name=reservations,proto3" json:"reservations,omitempty"`                 // ascending in name: always all that are active or to come
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +474,13 @@ func (x *ObserveResponse) GetJobsGone() []int64 {
 	return nil
 }
 
+func (x *ObserveResponse) GetReservations() []*Reservation {
+	if x != nil {
+		return x.Reservations
+	}
+	return nil
+}
+
 // Vector is an amount of each resource.
 type Vector struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -534,6 +542,75 @@ func (x *Vector) GetMemoryMib() int64 {
 	return 0
 }
 
+// Reservation keeps nodes for some time from jobs that were not submitted to it.
+type Reservation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	FromNs        int64                  `protobuf:"varint,2,opt,name=from_ns,json=fromNs,proto3" json:"from_ns,omitempty"`
+	ToNs          int64                  `protobuf:"varint,3,opt,name=to_ns,json=toNs,proto3" json:"to_ns,omitempty"` // 0: for good
+	Nodes         []string               `protobuf:"bytes,4,rep,name=nodes,proto3" json:"nodes,omitempty"`            // ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reservation) Reset() {
+	*x = Reservation{}
+	mi := &file_slurm_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reservation) ProtoMessage() {}
+
+func (x *Reservation) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Reservation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Reservation) GetFromNs() int64 {
+	if x != nil {
+		return x.FromNs
+	}
+	return 0
+}
+
+func (x *Reservation) GetToNs() int64 {
+	if x != nil {
+		return x.ToNs
+	}
+	return 0
+}
+
+func (x *Reservation) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
 type Node struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -550,7 +627,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_slurm_proto_msgTypes[6]
+	mi := &file_slurm_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +639,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[6]
+	mi := &file_slurm_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +652,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{6}
+	return file_slurm_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Node) GetName() string {
@@ -655,17 +732,23 @@ type Job struct {
 	Restarts      int64                  `protobuf:"varint,17,opt,name=restarts,proto3" json:"restarts,omitempty"`
 	Requeue       bool                   `protobuf:"varint,18,opt,name=requeue,proto3" json:"requeue,omitempty"` // it would be put back after an exit with the requeue code
 	Request       *Request               `protobuf:"bytes,19,opt,name=request,proto3" json:"request,omitempty"`
-	Runs          *Allocated             `protobuf:"bytes,20,opt,name=runs,proto3" json:"runs,omitempty"`         // what it holds, while running
-	Features      []string               `protobuf:"bytes,21,rep,name=features,proto3" json:"features,omitempty"` // node features that it asks for, all of them
-	Except        []string               `protobuf:"bytes,22,rep,name=except,proto3" json:"except,omitempty"`     // nodes that it excludes
-	Odd           string                 `protobuf:"bytes,23,opt,name=odd,proto3" json:"odd,omitempty"`           // what in its request a round cannot honour; empty when it can
+	Runs          *Allocated             `protobuf:"bytes,20,opt,name=runs,proto3" json:"runs,omitempty"`          // what it holds, while running
+	Features      []string               `protobuf:"bytes,21,rep,name=features,proto3" json:"features,omitempty"`  // node features that it asks for, all of them
+	Except        []string               `protobuf:"bytes,22,rep,name=except,proto3" json:"except,omitempty"`      // nodes that it excludes
+	Odd           string                 `protobuf:"bytes,23,opt,name=odd,proto3" json:"odd,omitempty"`            // what in its request a round cannot honour; empty when it can
+	Priority      int64                  `protobuf:"varint,24,opt,name=priority,proto3" json:"priority,omitempty"` // by the workload manager, the larger first
+	Qos           string                 `protobuf:"bytes,25,opt,name=qos,proto3" json:"qos,omitempty"`
+	Account       string                 `protobuf:"bytes,26,opt,name=account,proto3" json:"account,omitempty"`
+	Reservation   string                 `protobuf:"bytes,27,opt,name=reservation,proto3" json:"reservation,omitempty"`                  // it was submitted to
+	DeadlineNs    int64                  `protobuf:"varint,28,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // by which it must have ended; 0: none
+	End           *End                   `protobuf:"bytes,29,opt,name=end,proto3" json:"end,omitempty"`                                  // of a FINISHED job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_slurm_proto_msgTypes[7]
+	mi := &file_slurm_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -677,7 +760,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[7]
+	mi := &file_slurm_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -690,7 +773,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{7}
+	return file_slurm_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Job) GetId() int64 {
@@ -854,6 +937,109 @@ func (x *Job) GetOdd() string {
 	return ""
 }
 
+func (x *Job) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Job) GetQos() string {
+	if x != nil {
+		return x.Qos
+	}
+	return ""
+}
+
+func (x *Job) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *Job) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
+func (x *Job) GetDeadlineNs() int64 {
+	if x != nil {
+		return x.DeadlineNs
+	}
+	return 0
+}
+
+func (x *Job) GetEnd() *End {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+// End is how a job ended, or its last run.
+type End struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`    // in Slurm's words: COMPLETED, FAILED, CANCELLED, TIMEOUT, …
+	Code          int64                  `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`     // exit code of the batch script
+	Signal        int64                  `protobuf:"varint,3,opt,name=signal,proto3" json:"signal,omitempty"` // that killed it; 0: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *End) Reset() {
+	*x = End{}
+	mi := &file_slurm_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *End) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*End) ProtoMessage() {}
+
+func (x *End) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use End.ProtoReflect.Descriptor instead.
+func (*End) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *End) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *End) GetCode() int64 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *End) GetSignal() int64 {
+	if x != nil {
+		return x.Signal
+	}
+	return 0
+}
+
 // Request is what a job asks for.
 type Request struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -867,14 +1053,16 @@ type Request struct {
 	Gres            string                 `protobuf:"bytes,8,opt,name=gres,proto3" json:"gres,omitempty"`  // on each node, as Slurm prints it: gres/gpu:2. The daemon hands it back as it got it
 	Gpus            int64                  `protobuf:"varint,9,opt,name=gpus,proto3" json:"gpus,omitempty"` // all nodes together
 	GpuType         string                 `protobuf:"bytes,10,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
-	Pin             []string               `protobuf:"bytes,11,rep,name=pin,proto3" json:"pin,omitempty"` // required nodes, ascending; empty: any
+	Pin             []string               `protobuf:"bytes,11,rep,name=pin,proto3" json:"pin,omitempty"`                                                     // required nodes, ascending; empty: any
+	CpusPerGpu      int64                  `protobuf:"varint,12,opt,name=cpus_per_gpu,json=cpusPerGpu,proto3" json:"cpus_per_gpu,omitempty"`                  // CPUs that follow the GPUs wherever these go; an update never changes them
+	MemoryPerGpuMib int64                  `protobuf:"varint,13,opt,name=memory_per_gpu_mib,json=memoryPerGpuMib,proto3" json:"memory_per_gpu_mib,omitempty"` // the same of memory
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_slurm_proto_msgTypes[8]
+	mi := &file_slurm_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -886,7 +1074,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[8]
+	mi := &file_slurm_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -899,7 +1087,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{8}
+	return file_slurm_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Request) GetNodes() int64 {
@@ -979,6 +1167,20 @@ func (x *Request) GetPin() []string {
 	return nil
 }
 
+func (x *Request) GetCpusPerGpu() int64 {
+	if x != nil {
+		return x.CpusPerGpu
+	}
+	return 0
+}
+
+func (x *Request) GetMemoryPerGpuMib() int64 {
+	if x != nil {
+		return x.MemoryPerGpuMib
+	}
+	return 0
+}
+
 // Allocated is what a running job holds: where nodes gave different amounts, the largest of each.
 type Allocated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -991,7 +1193,7 @@ type Allocated struct {
 
 func (x *Allocated) Reset() {
 	*x = Allocated{}
-	mi := &file_slurm_proto_msgTypes[9]
+	mi := &file_slurm_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1205,7 @@ func (x *Allocated) String() string {
 func (*Allocated) ProtoMessage() {}
 
 func (x *Allocated) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[9]
+	mi := &file_slurm_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1218,7 @@ func (x *Allocated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocated.ProtoReflect.Descriptor instead.
 func (*Allocated) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{9}
+	return file_slurm_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Allocated) GetNodes() []string {
@@ -1052,7 +1254,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_slurm_proto_msgTypes[10]
+	mi := &file_slurm_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1266,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[10]
+	mi := &file_slurm_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1279,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{10}
+	return file_slurm_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *UpdateRequest) GetJob() int64 {
@@ -1118,7 +1320,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_slurm_proto_msgTypes[11]
+	mi := &file_slurm_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1332,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[11]
+	mi := &file_slurm_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1345,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{11}
+	return file_slurm_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SignalRequest) GetJob() int64 {
@@ -1169,7 +1371,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_slurm_proto_msgTypes[12]
+	mi := &file_slurm_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1181,7 +1383,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[12]
+	mi := &file_slurm_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1194,7 +1396,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{12}
+	return file_slurm_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RequeueRequest) GetJob() int64 {
@@ -1213,7 +1415,7 @@ type DoneResponse struct {
 
 func (x *DoneResponse) Reset() {
 	*x = DoneResponse{}
-	mi := &file_slurm_proto_msgTypes[13]
+	mi := &file_slurm_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1427,7 @@ func (x *DoneResponse) String() string {
 func (*DoneResponse) ProtoMessage() {}
 
 func (x *DoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[13]
+	mi := &file_slurm_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1440,7 @@ func (x *DoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneResponse.ProtoReflect.Descriptor instead.
 func (*DoneResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{13}
+	return file_slurm_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DoneResponse) GetFailure() *Failure {
@@ -1263,7 +1465,7 @@ type Words struct {
 
 func (x *Words) Reset() {
 	*x = Words{}
-	mi := &file_slurm_proto_msgTypes[14]
+	mi := &file_slurm_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1477,7 @@ func (x *Words) String() string {
 func (*Words) ProtoMessage() {}
 
 func (x *Words) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[14]
+	mi := &file_slurm_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1490,7 @@ func (x *Words) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Words.ProtoReflect.Descriptor instead.
 func (*Words) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{14}
+	return file_slurm_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Words) GetHolder() string {
@@ -1346,7 +1548,7 @@ type Ticket struct {
 
 func (x *Ticket) Reset() {
 	*x = Ticket{}
-	mi := &file_slurm_proto_msgTypes[15]
+	mi := &file_slurm_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1560,7 @@ func (x *Ticket) String() string {
 func (*Ticket) ProtoMessage() {}
 
 func (x *Ticket) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[15]
+	mi := &file_slurm_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1573,7 @@ func (x *Ticket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ticket.ProtoReflect.Descriptor instead.
 func (*Ticket) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{15}
+	return file_slurm_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Ticket) GetId() int64 {
@@ -1418,7 +1620,7 @@ type TakeRequest struct {
 
 func (x *TakeRequest) Reset() {
 	*x = TakeRequest{}
-	mi := &file_slurm_proto_msgTypes[16]
+	mi := &file_slurm_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1632,7 @@ func (x *TakeRequest) String() string {
 func (*TakeRequest) ProtoMessage() {}
 
 func (x *TakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[16]
+	mi := &file_slurm_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1645,7 @@ func (x *TakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeRequest.ProtoReflect.Descriptor instead.
 func (*TakeRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{16}
+	return file_slurm_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TakeRequest) GetWords() *Words {
@@ -1463,7 +1665,7 @@ type TakeResponse struct {
 
 func (x *TakeResponse) Reset() {
 	*x = TakeResponse{}
-	mi := &file_slurm_proto_msgTypes[17]
+	mi := &file_slurm_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1677,7 @@ func (x *TakeResponse) String() string {
 func (*TakeResponse) ProtoMessage() {}
 
 func (x *TakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[17]
+	mi := &file_slurm_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1690,7 @@ func (x *TakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse.ProtoReflect.Descriptor instead.
 func (*TakeResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{17}
+	return file_slurm_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TakeResponse) GetFailure() *Failure {
@@ -1514,7 +1716,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_slurm_proto_msgTypes[18]
+	mi := &file_slurm_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1728,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[18]
+	mi := &file_slurm_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1741,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{18}
+	return file_slurm_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRequest) GetIds() []int64 {
@@ -1559,7 +1761,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1773,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1786,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{19}
+	return file_slurm_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListResponse) GetFailure() *Failure {
@@ -1611,7 +1813,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1825,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1838,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{20}
+	return file_slurm_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BeatRequest) GetId() int64 {
@@ -1662,7 +1864,7 @@ type TearRequest struct {
 
 func (x *TearRequest) Reset() {
 	*x = TearRequest{}
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1876,7 @@ func (x *TearRequest) String() string {
 func (*TearRequest) ProtoMessage() {}
 
 func (x *TearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +1889,7 @@ func (x *TearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TearRequest.ProtoReflect.Descriptor instead.
 func (*TearRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{21}
+	return file_slurm_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TearRequest) GetId() int64 {
@@ -1717,7 +1919,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\afailure\x18\x01 \x01(\v2\x19.synergy.slurm.v1.FailureR\afailure\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\"*\n" +
 	"\x0eObserveRequest\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x03R\aversion\"\x9e\x02\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\"\xe1\x02\n" +
 	"\x0fObserveResponse\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.synergy.slurm.v1.FailureR\afailure\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x03R\aversion\x12\x12\n" +
@@ -1727,12 +1929,18 @@ const file_slurm_proto_rawDesc = "" +
 	"\n" +
 	"nodes_gone\x18\x06 \x03(\tR\tnodesGone\x12)\n" +
 	"\x04jobs\x18\a \x03(\v2\x15.synergy.slurm.v1.JobR\x04jobs\x12\x1b\n" +
-	"\tjobs_gone\x18\b \x03(\x03R\bjobsGone\"O\n" +
+	"\tjobs_gone\x18\b \x03(\x03R\bjobsGone\x12A\n" +
+	"\freservations\x18\t \x03(\v2\x1d.synergy.slurm.v1.ReservationR\freservations\"O\n" +
 	"\x06Vector\x12\x12\n" +
 	"\x04gpus\x18\x01 \x01(\x03R\x04gpus\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x1d\n" +
 	"\n" +
-	"memory_mib\x18\x03 \x01(\x03R\tmemoryMib\"\x91\x02\n" +
+	"memory_mib\x18\x03 \x01(\x03R\tmemoryMib\"e\n" +
+	"\vReservation\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\afrom_ns\x18\x02 \x01(\x03R\x06fromNs\x12\x13\n" +
+	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\x12\x14\n" +
+	"\x05nodes\x18\x04 \x03(\tR\x05nodes\"\x91\x02\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bgpu_type\x18\x02 \x01(\tR\agpuType\x12\x1a\n" +
@@ -1745,7 +1953,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\n" +
 	"completing\x18\a \x01(\bR\n" +
 	"completing\x12\x16\n" +
-	"\x06closed\x18\b \x01(\tR\x06closed\"\x9f\x05\n" +
+	"\x06closed\x18\b \x01(\tR\x06closed\"\xd3\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1775,7 +1983,18 @@ const file_slurm_proto_rawDesc = "" +
 	"\x04runs\x18\x14 \x01(\v2\x1b.synergy.slurm.v1.AllocatedR\x04runs\x12\x1a\n" +
 	"\bfeatures\x18\x15 \x03(\tR\bfeatures\x12\x16\n" +
 	"\x06except\x18\x16 \x03(\tR\x06except\x12\x10\n" +
-	"\x03odd\x18\x17 \x01(\tR\x03odd\"\xb2\x02\n" +
+	"\x03odd\x18\x17 \x01(\tR\x03odd\x12\x1a\n" +
+	"\bpriority\x18\x18 \x01(\x03R\bpriority\x12\x10\n" +
+	"\x03qos\x18\x19 \x01(\tR\x03qos\x12\x18\n" +
+	"\aaccount\x18\x1a \x01(\tR\aaccount\x12 \n" +
+	"\vreservation\x18\x1b \x01(\tR\vreservation\x12\x1f\n" +
+	"\vdeadline_ns\x18\x1c \x01(\x03R\n" +
+	"deadlineNs\x12'\n" +
+	"\x03end\x18\x1d \x01(\v2\x15.synergy.slurm.v1.EndR\x03end\"G\n" +
+	"\x03End\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
+	"\x06signal\x18\x03 \x01(\x03R\x06signal\"\x81\x03\n" +
 	"\aRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\x03R\x05nodes\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\"\n" +
@@ -1789,7 +2008,10 @@ const file_slurm_proto_rawDesc = "" +
 	"\x04gpus\x18\t \x01(\x03R\x04gpus\x12\x19\n" +
 	"\bgpu_type\x18\n" +
 	" \x01(\tR\agpuType\x12\x10\n" +
-	"\x03pin\x18\v \x03(\tR\x03pin\"p\n" +
+	"\x03pin\x18\v \x03(\tR\x03pin\x12 \n" +
+	"\fcpus_per_gpu\x18\f \x01(\x03R\n" +
+	"cpusPerGpu\x12+\n" +
+	"\x12memory_per_gpu_mib\x18\r \x01(\x03R\x0fmemoryPerGpuMib\"p\n" +
 	"\tAllocated\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x123\n" +
 	"\bper_node\x18\x02 \x01(\v2\x18.synergy.slurm.v1.VectorR\aperNode\x12\x18\n" +
@@ -1874,7 +2096,7 @@ func file_slurm_proto_rawDescGZIP() []byte {
 }
 
 var file_slurm_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_slurm_proto_goTypes = []any{
 	(Kind)(0),                 // 0: synergy.slurm.v1.Kind
 	(State)(0),                // 1: synergy.slurm.v1.State
@@ -1884,66 +2106,70 @@ var file_slurm_proto_goTypes = []any{
 	(*ObserveRequest)(nil),    // 5: synergy.slurm.v1.ObserveRequest
 	(*ObserveResponse)(nil),   // 6: synergy.slurm.v1.ObserveResponse
 	(*Vector)(nil),            // 7: synergy.slurm.v1.Vector
-	(*Node)(nil),              // 8: synergy.slurm.v1.Node
-	(*Job)(nil),               // 9: synergy.slurm.v1.Job
-	(*Request)(nil),           // 10: synergy.slurm.v1.Request
-	(*Allocated)(nil),         // 11: synergy.slurm.v1.Allocated
-	(*UpdateRequest)(nil),     // 12: synergy.slurm.v1.UpdateRequest
-	(*SignalRequest)(nil),     // 13: synergy.slurm.v1.SignalRequest
-	(*RequeueRequest)(nil),    // 14: synergy.slurm.v1.RequeueRequest
-	(*DoneResponse)(nil),      // 15: synergy.slurm.v1.DoneResponse
-	(*Words)(nil),             // 16: synergy.slurm.v1.Words
-	(*Ticket)(nil),            // 17: synergy.slurm.v1.Ticket
-	(*TakeRequest)(nil),       // 18: synergy.slurm.v1.TakeRequest
-	(*TakeResponse)(nil),      // 19: synergy.slurm.v1.TakeResponse
-	(*ListRequest)(nil),       // 20: synergy.slurm.v1.ListRequest
-	(*ListResponse)(nil),      // 21: synergy.slurm.v1.ListResponse
-	(*BeatRequest)(nil),       // 22: synergy.slurm.v1.BeatRequest
-	(*TearRequest)(nil),       // 23: synergy.slurm.v1.TearRequest
+	(*Reservation)(nil),       // 8: synergy.slurm.v1.Reservation
+	(*Node)(nil),              // 9: synergy.slurm.v1.Node
+	(*Job)(nil),               // 10: synergy.slurm.v1.Job
+	(*End)(nil),               // 11: synergy.slurm.v1.End
+	(*Request)(nil),           // 12: synergy.slurm.v1.Request
+	(*Allocated)(nil),         // 13: synergy.slurm.v1.Allocated
+	(*UpdateRequest)(nil),     // 14: synergy.slurm.v1.UpdateRequest
+	(*SignalRequest)(nil),     // 15: synergy.slurm.v1.SignalRequest
+	(*RequeueRequest)(nil),    // 16: synergy.slurm.v1.RequeueRequest
+	(*DoneResponse)(nil),      // 17: synergy.slurm.v1.DoneResponse
+	(*Words)(nil),             // 18: synergy.slurm.v1.Words
+	(*Ticket)(nil),            // 19: synergy.slurm.v1.Ticket
+	(*TakeRequest)(nil),       // 20: synergy.slurm.v1.TakeRequest
+	(*TakeResponse)(nil),      // 21: synergy.slurm.v1.TakeResponse
+	(*ListRequest)(nil),       // 22: synergy.slurm.v1.ListRequest
+	(*ListResponse)(nil),      // 23: synergy.slurm.v1.ListResponse
+	(*BeatRequest)(nil),       // 24: synergy.slurm.v1.BeatRequest
+	(*TearRequest)(nil),       // 25: synergy.slurm.v1.TearRequest
 }
 var file_slurm_proto_depIdxs = []int32{
 	0,  // 0: synergy.slurm.v1.Failure.kinds:type_name -> synergy.slurm.v1.Kind
 	2,  // 1: synergy.slurm.v1.ConfigureResponse.failure:type_name -> synergy.slurm.v1.Failure
 	2,  // 2: synergy.slurm.v1.ObserveResponse.failure:type_name -> synergy.slurm.v1.Failure
-	8,  // 3: synergy.slurm.v1.ObserveResponse.nodes:type_name -> synergy.slurm.v1.Node
-	9,  // 4: synergy.slurm.v1.ObserveResponse.jobs:type_name -> synergy.slurm.v1.Job
-	7,  // 5: synergy.slurm.v1.Node.total:type_name -> synergy.slurm.v1.Vector
-	7,  // 6: synergy.slurm.v1.Node.allocated:type_name -> synergy.slurm.v1.Vector
-	1,  // 7: synergy.slurm.v1.Job.state:type_name -> synergy.slurm.v1.State
-	10, // 8: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
-	11, // 9: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
-	7,  // 10: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
-	10, // 11: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
-	2,  // 12: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
-	16, // 13: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
-	16, // 14: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
-	2,  // 15: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
-	2,  // 16: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
-	17, // 17: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
-	16, // 18: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
-	3,  // 19: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
-	5,  // 20: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
-	12, // 21: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
-	13, // 22: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
-	14, // 23: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
-	18, // 24: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
-	20, // 25: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
-	22, // 26: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
-	23, // 27: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
-	4,  // 28: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
-	6,  // 29: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
-	15, // 30: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
-	15, // 31: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
-	15, // 32: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
-	19, // 33: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
-	21, // 34: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
-	15, // 35: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
-	15, // 36: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	9,  // 3: synergy.slurm.v1.ObserveResponse.nodes:type_name -> synergy.slurm.v1.Node
+	10, // 4: synergy.slurm.v1.ObserveResponse.jobs:type_name -> synergy.slurm.v1.Job
+	8,  // 5: synergy.slurm.v1.ObserveResponse.reservations:type_name -> synergy.slurm.v1.Reservation
+	7,  // 6: synergy.slurm.v1.Node.total:type_name -> synergy.slurm.v1.Vector
+	7,  // 7: synergy.slurm.v1.Node.allocated:type_name -> synergy.slurm.v1.Vector
+	1,  // 8: synergy.slurm.v1.Job.state:type_name -> synergy.slurm.v1.State
+	12, // 9: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
+	13, // 10: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
+	11, // 11: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
+	7,  // 12: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
+	12, // 13: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
+	2,  // 14: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
+	18, // 15: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
+	18, // 16: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
+	2,  // 17: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
+	2,  // 18: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
+	19, // 19: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
+	18, // 20: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
+	3,  // 21: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
+	5,  // 22: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
+	14, // 23: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
+	15, // 24: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
+	16, // 25: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
+	20, // 26: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
+	22, // 27: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
+	24, // 28: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
+	25, // 29: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
+	4,  // 30: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
+	6,  // 31: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
+	17, // 32: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
+	17, // 33: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
+	17, // 34: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
+	21, // 35: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
+	23, // 36: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
+	17, // 37: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
+	17, // 38: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_slurm_proto_init() }
@@ -1957,7 +2183,7 @@ func file_slurm_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slurm_proto_rawDesc), len(file_slurm_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -7,12 +7,8 @@ import (
 )
 
 func main() {
-	smallest := policy.By("smallest", func(_ *policy.Cluster, j *policy.Job) float64 {
-		hours := j.Attained / 3600
-		if j.Running != nil {
-			hours-- // a restart has to be worth it
-		}
-		return 1000*float64(j.GPUs) + hours
-	})
+	smallest := policy.By("smallest",
+		func(_ *policy.Cluster, j *policy.Job) float64 { return 1000*float64(j.GPUs) + j.Attained/3600 },
+		func(_ *policy.Cluster, j *policy.Job) float64 { return 1 }) // an hour: a restart has to be worth it
 	plugin.Serve(plugin.Ordered(smallest, policy.Tune()))
 }

@@ -94,6 +94,8 @@ var meanings = map[string]string{
 	string(policy.Suited):    "only where and as a job can run",
 	string(policy.Untouched): "what must not be stopped goes on",
 	string(policy.Fair):      "nobody below the proportional share",
+	string(policy.Asked):     "nobody below what its user asked for",
+	string(policy.Allowed):   "nobody above what the site allows",
 	string(policy.Capacity):  "no node gives away more than it has",
 	deterministic:            "the same snapshot gets the same plan, after a restart too",
 }
@@ -210,7 +212,7 @@ func (h *hearing) promises(n int, c policy.Cluster, plan policy.Plan) {
 }
 
 // ofGrants are promises that only a new grant can break: a planner that grants nothing keeps them without having been put to the test.
-var ofGrants = []policy.Promise{policy.Whole, policy.Suited, policy.Fair, policy.Capacity}
+var ofGrants = []policy.Promise{policy.Whole, policy.Suited, policy.Fair, policy.Asked, policy.Allowed, policy.Capacity}
 
 // starting says whether a plan gives anybody something new.
 func starting(c policy.Cluster, plan policy.Plan) bool {

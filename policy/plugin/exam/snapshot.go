@@ -21,6 +21,9 @@ func Snapshot(seed uint64, n int) policy.Cluster {
 	for i := range nodes {
 		c.Nodes = append(c.Nodes, d.node(i))
 	}
+	for _, name := range []string{"GrpTRES of account ml", "MaxTRESPerUser of QOS small"} {
+		c.Quotas = append(c.Quotas, d.quota(name))
+	}
 	profiles, free := d.profiles(), map[string]gres.Vector{}
 	for _, n := range c.Nodes {
 		free[n.Name] = n.Total.Minus(n.Foreign)
@@ -66,6 +69,10 @@ func (d *draw) node(i int) policy.Node {
 		policy.Node{Total: gres.Vector{CPUs: 32, Memory: 128 * gres.Gigabyte}},
 	)
 	n.Name = fmt.Sprintf("n%03d", i)
+	if d.once(3) {
+		from := epoch.Add(time.Duration(d.IntN(14)-2) * 10 * time.Minute)
+		n.Reserved = []policy.Reservation{{Name: one(d, "maint", "course"), From: from, To: from.Add(time.Hour)}}
+	}
 	switch d.IntN(8) {
 	case 0:
 		n.Closed = "drained: a fan"
@@ -111,6 +118,11 @@ func (d *draw) job(id int, profiles []*sensitivity.Profile) policy.Job {
 	if j.Profile != nil {
 		j.ProfileName = j.Profile.Model + ".json"
 	}
+	j.TimeLimit, j.Reservation = one(d, 0, 10*time.Minute, time.Hour, 2*time.Hour), one(d, "", "", "", "maint")
+	j.Priority, j.Quotas = d.Int64N(4), one(d, nil, nil, []int{0}, []int{1}, []int{0, 1})
+	if d.once(3) {
+		j.Floor, j.Pace, j.Ceiling = d.amounts(1, 4, 9, 30), d.amounts(2, 6, 12), d.amounts(2, 5, 10, 24)
+	}
 	switch d.IntN(16) {
 	case 0:
 		j.GPUType = one(d, "a100", "v100", "h100")
@@ -126,6 +138,30 @@ func (d *draw) job(id int, profiles []*sensitivity.Profile) policy.Job {
 		j.Profile, j.ProfileName, j.Owed = nil, "", true
 	}
 	return j
+}
+
+// quota leaves little of some things, and does not bound the others.
+func (d *draw) quota(name string) policy.Quota {
+	q := policy.Quota{
+		Name: name, Jobs: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)), Nodes: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
+		GPUs: one(d, policy.Unbounded, d.IntN(30)), CPUs: one(d, policy.Unbounded, d.IntN(90)), Memory: policy.Unbounded,
+	}
+	if d.once(4) {
+		q.Memory = gres.Memory(d.IntN(900)) * gres.Gigabyte
+	}
+	return q
+}
+
+// amounts are some of these cores, or some memory, or both, or neither.
+func (d *draw) amounts(cores ...int) gres.Vector {
+	var v gres.Vector
+	if d.once(2) {
+		v.CPUs = one(d, cores...)
+	}
+	if d.once(3) {
+		v.Memory = one(d, gres.Memory(20), 80, 200, 450) * gres.Gigabyte
+	}
+	return v
 }
 
 // run seats the job where its proportional share, or a little more, is free.

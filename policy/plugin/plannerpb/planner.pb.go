@@ -103,6 +103,7 @@ type Cluster struct {
 	Jobs          []*Job                 `protobuf:"bytes,3,rep,name=jobs,proto3" json:"jobs,omitempty"`         // every managed job, waiting or running
 	Profiles      []*Profile             `protobuf:"bytes,4,rep,name=profiles,proto3" json:"profiles,omitempty"` // jobs name them by their place in this list
 	Rules         *Rules                 `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"`
+	Quotas        []*Quota               `protobuf:"bytes,6,rep,name=quotas,proto3" json:"quotas,omitempty"` // what groups of jobs may hold together. A plan that gives a group more is refused
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -172,6 +173,159 @@ func (x *Cluster) GetRules() *Rules {
 	return nil
 }
 
+func (x *Cluster) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+// Quota is what is left to the jobs of a group, those that run and those that are granted something alike. -1 is no bound.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // for people
+	Jobs          int64                  `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Nodes         int64                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"` // of each job, added up
+	Gpus          int64                  `protobuf:"varint,4,opt,name=gpus,proto3" json:"gpus,omitempty"`
+	Cpus          int64                  `protobuf:"varint,5,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	MemoryMib     int64                  `protobuf:"varint,6,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_planner_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_planner_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_planner_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Quota) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Quota) GetJobs() int64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Quota) GetNodes() int64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *Quota) GetGpus() int64 {
+	if x != nil {
+		return x.Gpus
+	}
+	return 0
+}
+
+func (x *Quota) GetCpus() int64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *Quota) GetMemoryMib() int64 {
+	if x != nil {
+		return x.MemoryMib
+	}
+	return 0
+}
+
+// Reservation is a time in which a node belongs to others. A job may be started there if it ends before, or if it is the job's own.
+type Reservation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	FromNs        int64                  `protobuf:"varint,2,opt,name=from_ns,json=fromNs,proto3" json:"from_ns,omitempty"`
+	ToNs          int64                  `protobuf:"varint,3,opt,name=to_ns,json=toNs,proto3" json:"to_ns,omitempty"` // 0: for good
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reservation) Reset() {
+	*x = Reservation{}
+	mi := &file_planner_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reservation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reservation) ProtoMessage() {}
+
+func (x *Reservation) ProtoReflect() protoreflect.Message {
+	mi := &file_planner_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
+func (*Reservation) Descriptor() ([]byte, []int) {
+	return file_planner_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Reservation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Reservation) GetFromNs() int64 {
+	if x != nil {
+		return x.FromNs
+	}
+	return 0
+}
+
+func (x *Reservation) GetToNs() int64 {
+	if x != nil {
+		return x.ToNs
+	}
+	return 0
+}
+
 // Rules are the administrator's limits. A plan that breaks one is refused.
 type Rules struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -181,13 +335,14 @@ type Rules struct {
 	HorizonNs      int64                  `protobuf:"varint,4,opt,name=horizon_ns,json=horizonNs,proto3" json:"horizon_ns,omitempty"`                // how far ahead a gain may be counted; 0: an hour
 	PatienceNs     int64                  `protobuf:"varint,5,opt,name=patience_ns,json=patienceNs,proto3" json:"patience_ns,omitempty"`             // how long a job may be passed over before nodes are kept for it; 0: an hour
 	Stranded       float64                `protobuf:"fixed64,6,opt,name=stranded,proto3" json:"stranded,omitempty"`                                  // share of the GPUs that may go without their share of cores; 0: 0.1
+	RoundNs        int64                  `protobuf:"varint,7,opt,name=round_ns,json=roundNs,proto3" json:"round_ns,omitempty"`                      // time between two rounds; 0: five minutes
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_planner_proto_msgTypes[2]
+	mi := &file_planner_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -199,7 +354,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[2]
+	mi := &file_planner_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -212,7 +367,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{2}
+	return file_planner_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Rules) GetMinRunNs() int64 {
@@ -257,6 +412,13 @@ func (x *Rules) GetStranded() float64 {
 	return 0
 }
 
+func (x *Rules) GetRoundNs() int64 {
+	if x != nil {
+		return x.RoundNs
+	}
+	return 0
+}
+
 // Vector is an amount of each resource.
 type Vector struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -269,7 +431,7 @@ type Vector struct {
 
 func (x *Vector) Reset() {
 	*x = Vector{}
-	mi := &file_planner_proto_msgTypes[3]
+	mi := &file_planner_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -281,7 +443,7 @@ func (x *Vector) String() string {
 func (*Vector) ProtoMessage() {}
 
 func (x *Vector) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[3]
+	mi := &file_planner_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -294,7 +456,7 @@ func (x *Vector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vector.ProtoReflect.Descriptor instead.
 func (*Vector) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{3}
+	return file_planner_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Vector) GetGpus() int64 {
@@ -324,15 +486,16 @@ type Node struct {
 	GpuType       string                 `protobuf:"bytes,2,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`
 	Features      []string               `protobuf:"bytes,3,rep,name=features,proto3" json:"features,omitempty"`
 	Total         *Vector                `protobuf:"bytes,4,opt,name=total,proto3" json:"total,omitempty"`
-	Foreign       *Vector                `protobuf:"bytes,5,opt,name=foreign,proto3" json:"foreign,omitempty"` // held by jobs that are not in the list
-	Closed        string                 `protobuf:"bytes,6,opt,name=closed,proto3" json:"closed,omitempty"`   // why nothing may be started here; empty: it is open
+	Foreign       *Vector                `protobuf:"bytes,5,opt,name=foreign,proto3" json:"foreign,omitempty"`   // held by jobs that are not in the list
+	Closed        string                 `protobuf:"bytes,6,opt,name=closed,proto3" json:"closed,omitempty"`     // why nothing may be started here; empty: it is open
+	Reserved      []*Reservation         `protobuf:"bytes,7,rep,name=reserved,proto3" json:"reserved,omitempty"` // by when they begin
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_planner_proto_msgTypes[4]
+	mi := &file_planner_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -344,7 +507,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[4]
+	mi := &file_planner_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -357,7 +520,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{4}
+	return file_planner_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Node) GetName() string {
@@ -402,6 +565,13 @@ func (x *Node) GetClosed() string {
 	return ""
 }
 
+func (x *Node) GetReserved() []*Reservation {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -428,13 +598,20 @@ type Job struct {
 	DoneNs        int64                  `protobuf:"varint,22,opt,name=done_ns,json=doneNs,proto3" json:"done_ns,omitempty"`                      // progress, in time at the proportional share
 	LengthNs      int64                  `protobuf:"varint,23,opt,name=length_ns,json=lengthNs,proto3" json:"length_ns,omitempty"`                // expected length at the proportional share; 0: unknown
 	RestartNs     int64                  `protobuf:"varint,24,opt,name=restart_ns,json=restartNs,proto3" json:"restart_ns,omitempty"`             // what a checkpoint and a restart cost it
+	Floor         *Vector                `protobuf:"bytes,25,opt,name=floor,proto3" json:"floor,omitempty"`                                       // on each node, whatever its profile says: no grant has less
+	Pace          *Vector                `protobuf:"bytes,26,opt,name=pace,proto3" json:"pace,omitempty"`                                         // on each node: no grant is slower than this would be, as far as the ceiling allows; without a profile it is a floor
+	Ceiling       *Vector                `protobuf:"bytes,27,opt,name=ceiling,proto3" json:"ceiling,omitempty"`                                   // on each node: no grant has more. A field that is 0 is no bound
+	Quotas        []int64                `protobuf:"varint,28,rep,packed,name=quotas,proto3" json:"quotas,omitempty"`                             // those that it counts against: 0 is the first of the cluster's
+	Priority      int64                  `protobuf:"varint,29,opt,name=priority,proto3" json:"priority,omitempty"`                                // Slurm's own, the larger first
+	TimeLimitNs   int64                  `protobuf:"varint,30,opt,name=time_limit_ns,json=timeLimitNs,proto3" json:"time_limit_ns,omitempty"`     // after which a run is ended; 0: never
+	Reservation   string                 `protobuf:"bytes,31,opt,name=reservation,proto3" json:"reservation,omitempty"`                           // that it was submitted to; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_planner_proto_msgTypes[5]
+	mi := &file_planner_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -446,7 +623,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[5]
+	mi := &file_planner_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -459,7 +636,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{5}
+	return file_planner_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Job) GetId() int64 {
@@ -630,6 +807,55 @@ func (x *Job) GetRestartNs() int64 {
 	return 0
 }
 
+func (x *Job) GetFloor() *Vector {
+	if x != nil {
+		return x.Floor
+	}
+	return nil
+}
+
+func (x *Job) GetPace() *Vector {
+	if x != nil {
+		return x.Pace
+	}
+	return nil
+}
+
+func (x *Job) GetCeiling() *Vector {
+	if x != nil {
+		return x.Ceiling
+	}
+	return nil
+}
+
+func (x *Job) GetQuotas() []int64 {
+	if x != nil {
+		return x.Quotas
+	}
+	return nil
+}
+
+func (x *Job) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Job) GetTimeLimitNs() int64 {
+	if x != nil {
+		return x.TimeLimitNs
+	}
+	return 0
+}
+
+func (x *Job) GetReservation() string {
+	if x != nil {
+		return x.Reservation
+	}
+	return ""
+}
+
 // Placement is where a job runs and with how much: the same amounts on each of its nodes.
 type Placement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -641,7 +867,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_planner_proto_msgTypes[6]
+	mi := &file_planner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +879,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[6]
+	mi := &file_planner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +892,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{6}
+	return file_planner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Placement) GetNodes() []string {
@@ -703,7 +929,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_planner_proto_msgTypes[7]
+	mi := &file_planner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +941,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[7]
+	mi := &file_planner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +954,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{7}
+	return file_planner_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Profile) GetModel() string {
@@ -818,7 +1044,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_planner_proto_msgTypes[8]
+	mi := &file_planner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +1056,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[8]
+	mi := &file_planner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +1069,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{8}
+	return file_planner_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlanResponse) GetDecisions() []*Decision {
@@ -868,7 +1094,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_planner_proto_msgTypes[9]
+	mi := &file_planner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -880,7 +1106,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[9]
+	mi := &file_planner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -893,7 +1119,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{9}
+	return file_planner_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Decision) GetJob() int64 {
@@ -947,13 +1173,26 @@ const file_planner_proto_rawDesc = "" +
 	"\x05round\x18\x01 \x01(\x03R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x1c\n" +
 	"\tallocator\x18\x03 \x01(\tR\tallocator\x125\n" +
-	"\acluster\x18\x04 \x01(\v2\x1b.synergy.planner.v1.ClusterR\acluster\"\xe7\x01\n" +
+	"\acluster\x18\x04 \x01(\v2\x1b.synergy.planner.v1.ClusterR\acluster\"\x9a\x02\n" +
 	"\aCluster\x12\x15\n" +
 	"\x06now_ns\x18\x01 \x01(\x03R\x05nowNs\x12.\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x18.synergy.planner.v1.NodeR\x05nodes\x12+\n" +
 	"\x04jobs\x18\x03 \x03(\v2\x17.synergy.planner.v1.JobR\x04jobs\x127\n" +
 	"\bprofiles\x18\x04 \x03(\v2\x1b.synergy.planner.v1.ProfileR\bprofiles\x12/\n" +
-	"\x05rules\x18\x05 \x01(\v2\x19.synergy.planner.v1.RulesR\x05rules\"\xcd\x01\n" +
+	"\x05rules\x18\x05 \x01(\v2\x19.synergy.planner.v1.RulesR\x05rules\x121\n" +
+	"\x06quotas\x18\x06 \x03(\v2\x19.synergy.planner.v1.QuotaR\x06quotas\"\x8c\x01\n" +
+	"\x05Quota\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04jobs\x18\x02 \x01(\x03R\x04jobs\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\x03R\x05nodes\x12\x12\n" +
+	"\x04gpus\x18\x04 \x01(\x03R\x04gpus\x12\x12\n" +
+	"\x04cpus\x18\x05 \x01(\x03R\x04cpus\x12\x1d\n" +
+	"\n" +
+	"memory_mib\x18\x06 \x01(\x03R\tmemoryMib\"O\n" +
+	"\vReservation\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\afrom_ns\x18\x02 \x01(\x03R\x06fromNs\x12\x13\n" +
+	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\"\xe8\x01\n" +
 	"\x05Rules\x12\x1c\n" +
 	"\n" +
 	"min_run_ns\x18\x01 \x01(\x03R\bminRunNs\x12'\n" +
@@ -963,19 +1202,21 @@ const file_planner_proto_rawDesc = "" +
 	"horizon_ns\x18\x04 \x01(\x03R\thorizonNs\x12\x1f\n" +
 	"\vpatience_ns\x18\x05 \x01(\x03R\n" +
 	"patienceNs\x12\x1a\n" +
-	"\bstranded\x18\x06 \x01(\x01R\bstranded\"O\n" +
+	"\bstranded\x18\x06 \x01(\x01R\bstranded\x12\x19\n" +
+	"\bround_ns\x18\a \x01(\x03R\aroundNs\"O\n" +
 	"\x06Vector\x12\x12\n" +
 	"\x04gpus\x18\x01 \x01(\x03R\x04gpus\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x1d\n" +
 	"\n" +
-	"memory_mib\x18\x03 \x01(\x03R\tmemoryMib\"\xd1\x01\n" +
+	"memory_mib\x18\x03 \x01(\x03R\tmemoryMib\"\x8e\x02\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bgpu_type\x18\x02 \x01(\tR\agpuType\x12\x1a\n" +
 	"\bfeatures\x18\x03 \x03(\tR\bfeatures\x120\n" +
 	"\x05total\x18\x04 \x01(\v2\x1a.synergy.planner.v1.VectorR\x05total\x124\n" +
 	"\aforeign\x18\x05 \x01(\v2\x1a.synergy.planner.v1.VectorR\aforeign\x12\x16\n" +
-	"\x06closed\x18\x06 \x01(\tR\x06closed\"\x93\x05\n" +
+	"\x06closed\x18\x06 \x01(\tR\x06closed\x12;\n" +
+	"\breserved\x18\a \x03(\v2\x1f.synergy.planner.v1.ReservationR\breserved\"\xa5\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1004,7 +1245,14 @@ const file_planner_proto_rawDesc = "" +
 	"\adone_ns\x18\x16 \x01(\x03R\x06doneNs\x12\x1b\n" +
 	"\tlength_ns\x18\x17 \x01(\x03R\blengthNs\x12\x1d\n" +
 	"\n" +
-	"restart_ns\x18\x18 \x01(\x03R\trestartNs\"X\n" +
+	"restart_ns\x18\x18 \x01(\x03R\trestartNs\x120\n" +
+	"\x05floor\x18\x19 \x01(\v2\x1a.synergy.planner.v1.VectorR\x05floor\x12.\n" +
+	"\x04pace\x18\x1a \x01(\v2\x1a.synergy.planner.v1.VectorR\x04pace\x124\n" +
+	"\aceiling\x18\x1b \x01(\v2\x1a.synergy.planner.v1.VectorR\aceiling\x12\x16\n" +
+	"\x06quotas\x18\x1c \x03(\x03R\x06quotas\x12\x1a\n" +
+	"\bpriority\x18\x1d \x01(\x03R\bpriority\x12\"\n" +
+	"\rtime_limit_ns\x18\x1e \x01(\x03R\vtimeLimitNs\x12 \n" +
+	"\vreservation\x18\x1f \x01(\tR\vreservation\"X\n" +
 	"\tPlacement\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x125\n" +
 	"\bper_node\x18\x02 \x01(\v2\x1a.synergy.planner.v1.VectorR\aperNode\"\xdc\x02\n" +
@@ -1046,39 +1294,46 @@ func file_planner_proto_rawDescGZIP() []byte {
 	return file_planner_proto_rawDescData
 }
 
-var file_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_planner_proto_goTypes = []any{
 	(*PlanRequest)(nil),  // 0: synergy.planner.v1.PlanRequest
 	(*Cluster)(nil),      // 1: synergy.planner.v1.Cluster
-	(*Rules)(nil),        // 2: synergy.planner.v1.Rules
-	(*Vector)(nil),       // 3: synergy.planner.v1.Vector
-	(*Node)(nil),         // 4: synergy.planner.v1.Node
-	(*Job)(nil),          // 5: synergy.planner.v1.Job
-	(*Placement)(nil),    // 6: synergy.planner.v1.Placement
-	(*Profile)(nil),      // 7: synergy.planner.v1.Profile
-	(*PlanResponse)(nil), // 8: synergy.planner.v1.PlanResponse
-	(*Decision)(nil),     // 9: synergy.planner.v1.Decision
+	(*Quota)(nil),        // 2: synergy.planner.v1.Quota
+	(*Reservation)(nil),  // 3: synergy.planner.v1.Reservation
+	(*Rules)(nil),        // 4: synergy.planner.v1.Rules
+	(*Vector)(nil),       // 5: synergy.planner.v1.Vector
+	(*Node)(nil),         // 6: synergy.planner.v1.Node
+	(*Job)(nil),          // 7: synergy.planner.v1.Job
+	(*Placement)(nil),    // 8: synergy.planner.v1.Placement
+	(*Profile)(nil),      // 9: synergy.planner.v1.Profile
+	(*PlanResponse)(nil), // 10: synergy.planner.v1.PlanResponse
+	(*Decision)(nil),     // 11: synergy.planner.v1.Decision
 }
 var file_planner_proto_depIdxs = []int32{
 	1,  // 0: synergy.planner.v1.PlanRequest.cluster:type_name -> synergy.planner.v1.Cluster
-	4,  // 1: synergy.planner.v1.Cluster.nodes:type_name -> synergy.planner.v1.Node
-	5,  // 2: synergy.planner.v1.Cluster.jobs:type_name -> synergy.planner.v1.Job
-	7,  // 3: synergy.planner.v1.Cluster.profiles:type_name -> synergy.planner.v1.Profile
-	2,  // 4: synergy.planner.v1.Cluster.rules:type_name -> synergy.planner.v1.Rules
-	3,  // 5: synergy.planner.v1.Node.total:type_name -> synergy.planner.v1.Vector
-	3,  // 6: synergy.planner.v1.Node.foreign:type_name -> synergy.planner.v1.Vector
-	6,  // 7: synergy.planner.v1.Job.running:type_name -> synergy.planner.v1.Placement
-	3,  // 8: synergy.planner.v1.Placement.per_node:type_name -> synergy.planner.v1.Vector
-	9,  // 9: synergy.planner.v1.PlanResponse.decisions:type_name -> synergy.planner.v1.Decision
-	6,  // 10: synergy.planner.v1.Decision.grant:type_name -> synergy.planner.v1.Placement
-	3,  // 11: synergy.planner.v1.Decision.fair:type_name -> synergy.planner.v1.Vector
-	0,  // 12: synergy.planner.v1.Planner.Plan:input_type -> synergy.planner.v1.PlanRequest
-	8,  // 13: synergy.planner.v1.Planner.Plan:output_type -> synergy.planner.v1.PlanResponse
-	13, // [13:14] is the sub-list for method output_type
-	12, // [12:13] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	6,  // 1: synergy.planner.v1.Cluster.nodes:type_name -> synergy.planner.v1.Node
+	7,  // 2: synergy.planner.v1.Cluster.jobs:type_name -> synergy.planner.v1.Job
+	9,  // 3: synergy.planner.v1.Cluster.profiles:type_name -> synergy.planner.v1.Profile
+	4,  // 4: synergy.planner.v1.Cluster.rules:type_name -> synergy.planner.v1.Rules
+	2,  // 5: synergy.planner.v1.Cluster.quotas:type_name -> synergy.planner.v1.Quota
+	5,  // 6: synergy.planner.v1.Node.total:type_name -> synergy.planner.v1.Vector
+	5,  // 7: synergy.planner.v1.Node.foreign:type_name -> synergy.planner.v1.Vector
+	3,  // 8: synergy.planner.v1.Node.reserved:type_name -> synergy.planner.v1.Reservation
+	8,  // 9: synergy.planner.v1.Job.running:type_name -> synergy.planner.v1.Placement
+	5,  // 10: synergy.planner.v1.Job.floor:type_name -> synergy.planner.v1.Vector
+	5,  // 11: synergy.planner.v1.Job.pace:type_name -> synergy.planner.v1.Vector
+	5,  // 12: synergy.planner.v1.Job.ceiling:type_name -> synergy.planner.v1.Vector
+	5,  // 13: synergy.planner.v1.Placement.per_node:type_name -> synergy.planner.v1.Vector
+	11, // 14: synergy.planner.v1.PlanResponse.decisions:type_name -> synergy.planner.v1.Decision
+	8,  // 15: synergy.planner.v1.Decision.grant:type_name -> synergy.planner.v1.Placement
+	5,  // 16: synergy.planner.v1.Decision.fair:type_name -> synergy.planner.v1.Vector
+	0,  // 17: synergy.planner.v1.Planner.Plan:input_type -> synergy.planner.v1.PlanRequest
+	10, // 18: synergy.planner.v1.Planner.Plan:output_type -> synergy.planner.v1.PlanResponse
+	18, // [18:19] is the sub-list for method output_type
+	17, // [17:18] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_planner_proto_init() }
@@ -1086,14 +1341,14 @@ func file_planner_proto_init() {
 	if File_planner_proto != nil {
 		return
 	}
-	file_planner_proto_msgTypes[9].OneofWrappers = []any{}
+	file_planner_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_planner_proto_rawDesc), len(file_planner_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -12,25 +12,45 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 )
 
 // operations are what the client calls: path under /slurm/VERSION, and method to the name that its Go function gets.
 var operations = map[string]map[string]string{
-	"/ping/":        {"get": "ping"},
-	"/nodes/":       {"get": "get_nodes"},
-	"/jobs/":        {"get": "get_jobs"},
-	"/jobs/state/":  {"get": "get_job_states"},
-	"/job/{job_id}": {"get": "get_job", "post": "update_job", "delete": "signal_job"},
-	"/job/submit":   {"post": "submit_job"},
+	"/ping/":         {"get": "ping"},
+	"/nodes/":        {"get": "get_nodes"},
+	"/jobs/":         {"get": "get_jobs"},
+	"/jobs/state/":   {"get": "get_job_states"},
+	"/job/{job_id}":  {"get": "get_job", "post": "update_job", "delete": "signal_job"},
+	"/diag/":         {"get": "get_diag"},
+	"/job/submit":    {"post": "submit_job"},
+	"/reservations/": {"get": "get_reservations"},
+}
+
+// later are those that not every version has, by the first that does.
+var later = map[string]map[string]map[string]string{
+	"v0.0.45": {"/jobs/requeue": {"post": "requeue_jobs"}},
+}
+
+// operationsOf are the operations of a version.
+func operationsOf(version string) map[string]map[string]string {
+	all := maps.Clone(operations)
+	for first, added := range later {
+		if version >= first {
+			maps.Copy(all, added)
+		}
+	}
+	return all
 }
 
 // fields are the properties kept, by schema without its version. A schema that is not listed is kept whole.
 var fields = map[string]string{
 	"job_info": `job_id name user_name partition comment extra job_state state_reason hold priority
 		array_job_id het_job_id shared batch_flag cron thread_spec contiguous dependency
-		features excluded_nodes resv_name max_nodes memory_per_tres
+		features excluded_nodes resv_name max_nodes cpus_per_tres memory_per_tres
+		qos account deadline exit_code
 		submit_time eligible_time start_time end_time time_limit restart_cnt requeue
 		node_count tasks cpus_per_task cpus minimum_cpus_per_node memory_per_node memory_per_cpu
 		tres_per_node tres_per_job tres_per_task tres_per_socket required_nodes
@@ -38,21 +58,29 @@ var fields = map[string]string{
 	"node": `name active_features partitions effective_cpus real_memory specialized_memory gres gres_used
 		alloc_cpus alloc_memory state`,
 	"job_desc_msg": `begin_time tasks cpus_per_task minimum_cpus minimum_cpus_per_node memory_per_node memory_per_cpu
-		required_nodes tres_per_node tres_per_job tres_per_task extra requeue
+		required_nodes tres_per_node tres_per_job tres_per_task extra comment requeue
 		name partition hold current_working_directory environment standard_output script`,
-	"job_submit_req":      `job`,
-	"job_submit_response": `job_id errors warnings`,
-	"job_res":             `nodes`,
-	"job_res_node":        `name cpus memory`,
-	"job_info_resp":       `jobs errors warnings`,
-	"nodes_resp":          `nodes errors warnings`,
-	"ping_array_resp":     `pings errors warnings`,
-	"job_post_response":   `errors warnings`,
-	"kill_job_resp":       `status errors warnings`,
-	"kill_jobs_resp_job":  `error`,
-	"controller_ping":     `hostname pinged responding`,
-	"error":               `error_number error description source`,
-	"warning":             `description source`,
+	"process_exit_code_verbose":    `return_code signal`,
+	"reservation_resp":             `reservations errors warnings`,
+	"reservation_info":             `name start_time end_time node_list`,
+	"jobs_requeue_query":           `flags jobs`,
+	"jobs_requeue_resp":            `status errors warnings`,
+	"job_array_response_msg_entry": `error error_code`,
+	"diag_resp":                    `statistics errors warnings`,
+	"stats_msg":                    `req_time`,
+	"job_submit_req":               `job`,
+	"job_submit_response":          `job_id errors warnings`,
+	"job_res":                      `nodes`,
+	"job_res_node":                 `name cpus memory`,
+	"job_info_resp":                `jobs errors warnings`,
+	"nodes_resp":                   `nodes errors warnings`,
+	"ping_array_resp":              `pings errors warnings`,
+	"job_post_response":            `errors warnings`,
+	"kill_job_resp":                `status errors warnings`,
+	"kill_jobs_resp_job":           `error`,
+	"controller_ping":              `hostname pinged responding`,
+	"error":                        `error_number error description source`,
+	"warning":                      `description source`,
 }
 
 // presenceOf says whether the properties of a schema are always there.
@@ -64,7 +92,7 @@ const (
 )
 
 // presence lists the schemas that we send.
-var presence = map[string]presenceOf{"job_desc_msg": optional, "job_submit_req": optional}
+var presence = map[string]presenceOf{"jobs_requeue_query": optional, "job_desc_msg": optional, "job_submit_req": optional}
 
 type object = map[string]any
 

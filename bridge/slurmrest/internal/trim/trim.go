@@ -54,7 +54,7 @@ func record(properties object, required []string) object {
 
 func (t *trimmer) document() (object, error) {
 	paths := object{}
-	for path, methods := range operations {
+	for path, methods := range operationsOf(t.version) {
 		kept := object{}
 		for method, name := range methods {
 			operation, err := t.operation(path, method, name)

@@ -28,6 +28,16 @@ type ControllerPing struct {
 	Responding bool `json:"responding"`
 }
 
+// DiagResp defines model for diag_resp.
+type DiagResp struct {
+	// Errors Query errors
+	Errors     []Error  `json:"errors"`
+	Statistics StatsMsg `json:"statistics"`
+
+	// Warnings Query warnings
+	Warnings []Warning `json:"warnings"`
+}
+
 // Error defines model for error.
 type Error struct {
 	// Description Long form error description
@@ -46,6 +56,9 @@ type Error struct {
 // JobDescMsg defines model for job_desc_msg.
 type JobDescMsg struct {
 	BeginTime *OptionalNumber `json:"begin_time,omitempty"`
+
+	// Comment Arbitrary comment made by user
+	Comment *string `json:"comment,omitempty"`
 
 	// CpusPerTask Number of CPUs required by each task
 	CpusPerTask *int32 `json:"cpus_per_task,omitempty"`
@@ -103,6 +116,8 @@ type JobDescMsg struct {
 
 // JobInfo defines model for job_info.
 type JobInfo struct {
+	// Account Account associated with the job
+	Account    string         `json:"account"`
 	ArrayJobId OptionalNumber `json:"array_job_id"`
 
 	// BatchFlag True if batch job
@@ -116,8 +131,12 @@ type JobInfo struct {
 	Cpus        OptionalNumber `json:"cpus"`
 	CpusPerTask OptionalNumber `json:"cpus_per_task"`
 
+	// CpusPerTres Semicolon delimited list of TRES=# values indicating how many CPUs should be allocated for each specified TRES (currently only used for gres/gpu)
+	CpusPerTres string `json:"cpus_per_tres"`
+
 	// Cron Time specification for scrontab job
-	Cron string `json:"cron"`
+	Cron     string         `json:"cron"`
+	Deadline OptionalNumber `json:"deadline"`
 
 	// Dependency Other jobs that must meet certain criteria before this job can start
 	Dependency   string         `json:"dependency"`
@@ -125,7 +144,8 @@ type JobInfo struct {
 	EndTime      OptionalNumber `json:"end_time"`
 
 	// ExcludedNodes Comma separated list of nodes that may not be used
-	ExcludedNodes string `json:"excluded_nodes"`
+	ExcludedNodes string                 `json:"excluded_nodes"`
+	ExitCode      ProcessExitCodeVerbose `json:"exit_code"`
 
 	// Extra Arbitrary string used for node filtering if extra constraints are enabled
 	Extra string `json:"extra"`
@@ -164,6 +184,9 @@ type JobInfo struct {
 	// Partition Partition assigned to the job
 	Partition string         `json:"partition"`
 	Priority  OptionalNumber `json:"priority"`
+
+	// Qos Quality of Service assigned to the job, if pending the QOS requested
+	Qos string `json:"qos"`
 
 	// Requeue Determines whether the job may be requeued
 	Requeue bool `json:"requeue"`
@@ -391,6 +414,46 @@ type PingArrayResp struct {
 	Warnings []Warning `json:"warnings"`
 }
 
+// ProcessExitCodeVerbose defines model for process_exit_code_verbose.
+type ProcessExitCodeVerbose struct {
+	ReturnCode OptionalNumber `json:"return_code"`
+	Signal     struct {
+		Id OptionalNumber `json:"id"`
+
+		// Name Signal sent to process (name)
+		Name string `json:"name"`
+	} `json:"signal"`
+}
+
+// ReservationInfo defines model for reservation_info.
+type ReservationInfo struct {
+	EndTime OptionalNumber `json:"end_time"`
+
+	// Name ReservationName
+	Name string `json:"name"`
+
+	// NodeList Nodes
+	NodeList  string         `json:"node_list"`
+	StartTime OptionalNumber `json:"start_time"`
+}
+
+// ReservationResp defines model for reservation_resp.
+type ReservationResp struct {
+	// Errors Query errors
+	Errors []Error `json:"errors"`
+
+	// Reservations List of reservations
+	Reservations []ReservationInfo `json:"reservations"`
+
+	// Warnings Query warnings
+	Warnings []Warning `json:"warnings"`
+}
+
+// StatsMsg defines model for stats_msg.
+type StatsMsg struct {
+	ReqTime OptionalNumber `json:"req_time"`
+}
+
 // Warning defines model for warning.
 type Warning struct {
 	// Description Long form warning description
@@ -489,6 +552,11 @@ func WithRequestEditorFn(fn RequestEditorFn) ClientOption {
 // The interface specification for the client above.
 type ClientInterface interface {
 
+	// GetDiag get diagnostics
+	//
+	// Corresponds with GET /diag/ (the `GetDiag` operationId).
+	GetDiag(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// SubmitJobWithBody submit new job
 	//
 	// Takes any type of body and a specified content type.
@@ -546,6 +614,26 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /ping/ (the `Ping` operationId).
 	Ping(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetReservations get all reservation info
+	//
+	// Corresponds with GET /reservations/ (the `GetReservations` operationId).
+	GetReservations(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+}
+
+// GetDiag get diagnostics
+//
+// Corresponds with GET /diag/ (the `GetDiag` operationId).
+func (c *Client) GetDiag(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDiagRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
 }
 
 // SubmitJobWithBody submit new job
@@ -704,6 +792,48 @@ func (c *Client) Ping(ctx context.Context, reqEditors ...RequestEditorFn) (*http
 		return nil, err
 	}
 	return c.Client.Do(req)
+}
+
+// GetReservations get all reservation info
+//
+// Corresponds with GET /reservations/ (the `GetReservations` operationId).
+func (c *Client) GetReservations(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetReservationsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// NewGetDiagRequest constructs an http.Request for the GetDiag method
+func NewGetDiagRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/diag/")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
 }
 
 // NewSubmitJobRequest calls the generic SubmitJob builder with application/json body
@@ -1008,6 +1138,33 @@ func NewPingRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewGetReservationsRequest constructs an http.Request for the GetReservations method
+func NewGetReservationsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/reservations/")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 func (c *Client) applyEditors(ctx context.Context, req *http.Request, additionalEditors []RequestEditorFn) error {
 	for _, r := range c.RequestEditors {
 		if err := r(ctx, req); err != nil {
@@ -1051,6 +1208,13 @@ func WithBaseURL(baseURL string) ClientOption {
 
 // ClientWithResponsesInterface is the interface specification for the client with responses above.
 type ClientWithResponsesInterface interface {
+
+	// GetDiagWithResponse get diagnostics
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /diag/ (the `GetDiag` operationId).
+	GetDiagWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDiagResponse, error)
 
 	// SubmitJobWithBodyWithResponse submit new job
 	//
@@ -1121,6 +1285,54 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /ping/ (the `Ping` operationId).
 	PingWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*PingResponse, error)
+
+	// GetReservationsWithResponse get all reservation info
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /reservations/ (the `GetReservations` operationId).
+	GetReservationsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReservationsResponse, error)
+}
+
+type GetDiagResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DiagResp
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDiagResponse) GetJSON200() *DiagResp {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDiagResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDiagResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDiagResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDiagResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
 }
 
 type SubmitJobResponse struct {
@@ -1451,6 +1663,60 @@ func (r PingResponse) ContentType() string {
 	return ""
 }
 
+type GetReservationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReservationResp
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetReservationsResponse) GetJSON200() *ReservationResp {
+	return r.JSON200
+}
+
+// GetBody returns the raw response body bytes
+func (r GetReservationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetReservationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetReservationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetReservationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetDiagWithResponse get diagnostics
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /diag/ (the `GetDiag` operationId).
+func (c *ClientWithResponses) GetDiagWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDiagResponse, error) {
+	rsp, err := c.GetDiag(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDiagResponse(rsp)
+}
+
 // SubmitJobWithBodyWithResponse submit new job
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -1579,6 +1845,45 @@ func (c *ClientWithResponses) PingWithResponse(ctx context.Context, reqEditors .
 		return nil, err
 	}
 	return ParsePingResponse(rsp)
+}
+
+// GetReservationsWithResponse get all reservation info
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /reservations/ (the `GetReservations` operationId).
+func (c *ClientWithResponses) GetReservationsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReservationsResponse, error) {
+	rsp, err := c.GetReservations(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetReservationsResponse(rsp)
+}
+
+// ParseGetDiagResponse parses an HTTP response from a GetDiagWithResponse call
+func ParseGetDiagResponse(rsp *http.Response) (*GetDiagResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDiagResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DiagResp
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
 }
 
 // ParseSubmitJobResponse parses an HTTP response from a SubmitJobWithResponse call
@@ -1779,6 +2084,32 @@ func ParsePingResponse(rsp *http.Response) (*PingResponse, error) {
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest PingArrayResp
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetReservationsResponse parses an HTTP response from a GetReservationsWithResponse call
+func ParseGetReservationsResponse(rsp *http.Response) (*GetReservationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetReservationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReservationResp
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,107 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// A job that waits under a lease is invisible to Slurm's scheduler, and whoever comes later and is visible runs first. So the jobs whose turn
+// is next are armed: eligible, on any node, with the size that they are to have. Slurm's order and limits then hold for them as for anybody,
+// backfill reserves for them, and the moment that so much is free they run, without us. Where less than that comes free a small round starts
+// them with less. All others keep their leases, since the plan may still choose when, where and with how much they run.
+//
+// An armed job carries a size that is not its user's. That is a debt like any other, and it fails open: the size fits nodes that there are,
+// and no node is named.
+
+// aheadOf lists the jobs that are to be armed, by ID: the first in line that nothing but room keeps from running, and those that are armed
+// already and not far behind. While victims leave there are none: whoever is eligible would take what is freed for another.
+func (t *turn) aheadOf(plan policy.Plan) map[int]policy.Next {
+	most := t.Settings.Ahead
+	if most <= 0 || len(t.victims()) > 0 {
+		return nil
+	}
+	ahead := map[int]policy.Next{}
+	snapshot, failing := t.withFailing()
+	place := 0 // in line
+	for next := range t.line.Ahead(snapshot, t.Settings.Policy, t.Settings.Allocator) {
+		if !failing[next.Job] && !wantsRoom(plan, next.Job) {
+			continue
+		}
+		if place++; place > 2*most {
+			break
+		}
+		if place <= most || t.scene.find(next.Job).armed(t.scene.at) {
+			ahead[next.Job] = next
+		}
+	}
+	return ahead
+}
+
+// withFailing is the snapshot in which jobs are not barred for starts of ours that failed, and who these are. Slurm may know better why, a job of
+// somebody else's that goes first say; being eligible they keep their place, and start when Slurm lets them.
+func (t *turn) withFailing() (policy.Cluster, map[int]bool) {
+	c := t.report.Snapshot
+	var failing map[int]bool // most rounds have none
+	for i, tn := range t.scene.tenants {
+		why := t.failing(tn.record, t.scene.at)
+		if why == "" || c.Jobs[i].Barred != why {
+			continue
+		}
+		if failing == nil {
+			failing, c.Jobs = map[int]bool{}, slices.Clone(c.Jobs)
+		}
+		failing[tn.ID], c.Jobs[i].Barred = true, ""
+	}
+	return c, failing
+}
+
+// wantsRoom says that a job waits for room alone. One that waits for its site's limits, its dependency or a node that is down gains nothing
+// by being eligible with another size.
+func wantsRoom(plan policy.Plan, job int) bool {
+	k, found := slices.BinarySearchFunc(plan.Decisions, job, func(d policy.Decision, id int) int { return d.Job - id })
+	if !found || plan.Decisions[k].Grant != nil {
+		return false
+	}
+	switch plan.Decisions[k].Reason {
+	case policy.Turn, policy.Gang, policy.Cores, policy.RAM, policy.HeldBack, policy.Limit:
+		return true
+	}
+	return false
+}
+
+// armed says that a waiting job is eligible with another size than its user's.
+func (t *tenant) armed(now time.Time) bool {
+	return t.State == Pending && !t.Begin.After(now) && !sameRequest(&t.Request, &t.record.Own)
+}
+
+// armedAs says that a waiting job is armed with that size.
+func (t *tenant) armedAs(next policy.Next, now time.Time) bool {
+	want := resized(&t.record.Own, next.Nodes, next.PerNode)
+	return !t.Begin.After(now) && sameRequest(&t.Request, &want) && t.told()
+}
+
+// arming is the update that arms a job.
+func arming(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) Update {
+	return Update{
+		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(&rec.Own, nodes, g.PerNode),
+		Extra: stampOf(rec, round, why, note).String(),
+	}
+}
+
+// armAll arms those whose turn is next, when everything else is done: what was to start has started. One that Slurm has started or somebody
+// has taken hold of meanwhile needs nothing.
+func (a *acting) armAll(ctx context.Context) error {
+	return a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done, func(s *step) error {
+		rec := s.tenant.record
+		u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.tenant.note, a.now())
+		err := a.write(ctx, s, u)
+		if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
+			return nil
+		}
+		return err
+	})
+}

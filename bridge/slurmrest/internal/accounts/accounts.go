@@ -1,0 +1,321 @@
+// Package accounts is what of slurmrestd's API tells of a site rather than of its jobs: partitions, associations and QOS with their limits, and
+// what is judged before the daemon is switched on. It is the same from v0.0.42 to v0.0.45, so it is written once and not generated; it keeps
+// little of answers that have 2 kB for each user.
+package accounts
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/limits"
+)
+
+// Speak lets an API ask the slurmrestd at an address for limits.
+func Speak(api wire.API, server string) wire.API {
+	ctld, dbd := server+"/slurm/"+api.Name, server+"/slurmdb/"+api.Name
+	api.Partitions = func() wire.Call[wire.Partitions] { return get(ctld+"/partitions/", "/partitions/", partitions) }
+	api.Associations = func(cluster string) wire.Call[[]limits.Association] {
+		return get(dbd+"/associations/?cluster="+url.QueryEscape(cluster), wire.AllAssociations, associations(cluster))
+	}
+	api.Level = func(user string) wire.Call[string] {
+		return get(dbd+"/user/"+url.PathEscape(user), "/slurmdb/user/{name}", level)
+	}
+	api.Threads = func() wire.Call[int] { return get(ctld+"/nodes/", "/nodes/", threads) }
+	api.QOS = func() wire.Call[[]limits.QOS] { return get(dbd+"/qos/", "/slurmdb/qos/", services) }
+	return api
+}
+
+// complaint is what every answer carries beside what it says.
+type complaint struct {
+	Errors []struct {
+		Number      int    `json:"error_number"`
+		Text        string `json:"error"`
+		Description string `json:"description"`
+	} `json:"errors"`
+	Warnings []struct {
+		Description string `json:"description"`
+	} `json:"warnings"`
+}
+
+func (c *complaint) said() (all wire.Complaint) {
+	for _, e := range c.Errors {
+		all.Errors = append(all.Errors, wire.Error{Number: e.Number, Text: e.Text, Description: e.Description})
+	}
+	for _, w := range c.Warnings {
+		all.Warnings = append(all.Warnings, w.Description)
+	}
+	return all
+}
+
+// get is a question and how its answer is read.
+func get[A, T any](address, path string, told func(*A) (T, wire.Complaint)) wire.Call[T] {
+	request, err := http.NewRequest(http.MethodGet, address, nil)
+	return wire.Call[T]{Path: path, Request: request, Err: err, Read: func(body []byte) (T, wire.Complaint, error) {
+		var answer A
+		if err := json.Unmarshal(body, &answer); err != nil {
+			var none T
+			return none, wire.Complaint{}, err
+		}
+		value, said := told(&answer)
+		return value, said, nil
+	}}
+}
+
+// optional is a number that may be none.
+type optional struct {
+	Set      bool    `json:"set"`
+	Infinite bool    `json:"infinite"`
+	Number   float64 `json:"number"`
+}
+
+func (o optional) bounds() bool { return o.Set && !o.Infinite && o.Number >= 0 }
+
+func (o optional) orZero() int {
+	if !o.bounds() {
+		return 0
+	}
+	return int(min(o.Number, mostCount))
+}
+
+// mostCount bounds what is believed of a number: none that can be counted is larger, and sums of them do not overflow.
+const mostCount = 1 << 40
+
+type partitionList struct {
+	complaint
+	Meta struct {
+		Plugin struct {
+			Storage string `json:"accounting_storage"`
+		} `json:"plugin"`
+		Slurm struct {
+			Cluster string `json:"cluster"`
+			Release string `json:"release"`
+		} `json:"slurm"`
+	} `json:"meta"`
+	Partitions []struct {
+		Name string `json:"name"`
+		QOS  struct {
+			Assigned string `json:"assigned"`
+		} `json:"qos"`
+		TRES struct {
+			Configured string `json:"configured"`
+		} `json:"tres"`
+		Maximums struct {
+			CPUs   optional `json:"cpus_per_node"`
+			Memory optional `json:"partition_memory_per_node"`
+		} `json:"maximums"`
+	} `json:"partitions"`
+}
+
+func partitions(a *partitionList) (wire.Partitions, wire.Complaint) {
+	told := wire.Partitions{Cluster: a.Meta.Slurm.Cluster, Storage: a.Meta.Plugin.Storage, Release: a.Meta.Slurm.Release}
+	for _, p := range a.Partitions {
+		told.Limits = append(told.Limits, limits.Partition{
+			Name: p.Name, QOS: p.QOS.Assigned, MaxCPUs: p.Maximums.CPUs.orZero(), MaxMemory: gres.Memory(p.Maximums.Memory.orZero()),
+		})
+		told.GPUs = append(told.GPUs, gpusIn(p.TRES.Configured))
+	}
+	return told, a.said()
+}
+
+// gpusIn reads cpu=48,mem=1000000M,gres/gpu=16,gres/gpu:a100=16. Where GPUs are not accounted for, it has none.
+func gpusIn(tres string) int {
+	for entry := range strings.SplitSeq(tres, ",") {
+		if amount, is := strings.CutPrefix(entry, "gres/gpu="); is {
+			n, _ := strconv.Atoi(amount) // not a number: none
+			return n
+		}
+	}
+	return 0
+}
+
+type userList struct {
+	complaint
+	Users []struct {
+		Level []string `json:"administrator_level"`
+	} `json:"users"`
+}
+
+func level(a *userList) (string, wire.Complaint) {
+	if len(a.Users) == 0 || len(a.Users[0].Level) == 0 {
+		return "", a.said()
+	}
+	return a.Users[0].Level[0], a.said()
+}
+
+type nodeList struct {
+	complaint
+	Nodes []struct {
+		Threads int `json:"threads"`
+	} `json:"nodes"`
+}
+
+func threads(a *nodeList) (most int, said wire.Complaint) {
+	for _, node := range a.Nodes {
+		most = max(most, node.Threads)
+	}
+	return most, a.said()
+}
+
+// counted TRES of a limit.
+type tresList []struct {
+	Type  string `json:"type"`
+	Name  string `json:"name"`
+	Count int64  `json:"count"`
+}
+
+// as lists limits of a kind.
+func (t tresList) as(kind limits.Kind) []limits.Limit {
+	var list []limits.Limit
+	for _, each := range t {
+		name := each.Type
+		if each.Name != "" {
+			name += "/" + each.Name
+		}
+		if each.Count >= 0 {
+			list = append(list, limits.Limit{Kind: kind, TRES: name, Most: min(each.Count, mostCount)})
+		}
+	}
+	return list
+}
+
+// jobs is a limit on a number of jobs.
+func (o optional) jobs(kind limits.Kind) []limits.Limit {
+	if !o.bounds() {
+		return nil
+	}
+	return []limits.Limit{{Kind: kind, Most: int64(o.orZero())}}
+}
+
+type associationList struct {
+	complaint
+	Associations []association `json:"associations"`
+}
+
+// associations reads those of a cluster.
+func associations(cluster string) func(*associationList) ([]limits.Association, wire.Complaint) {
+	return func(a *associationList) ([]limits.Association, wire.Complaint) {
+		var told []limits.Association
+		for i := range a.Associations {
+			if each := &a.Associations[i]; each.Cluster == cluster {
+				told = append(told, each.read())
+			}
+		}
+		return told, a.said()
+	}
+}
+
+type association struct {
+	Account   string `json:"account"`
+	Parent    string `json:"parent_account"`
+	User      string `json:"user"`
+	Partition string `json:"partition"`
+	Cluster   string `json:"cluster"`
+	Max       struct {
+		Jobs struct {
+			Active optional `json:"active"` // MaxJobs
+			Per    struct {
+				Count optional `json:"count"` // GrpJobs
+			} `json:"per"`
+		} `json:"jobs"`
+		TRES struct {
+			Total tresList `json:"total"` // GrpTRES
+			Group struct {
+				Minutes tresList `json:"minutes"`
+			} `json:"group"`
+			Minutes struct {
+				Per struct {
+					Job tresList `json:"job"`
+				} `json:"per"`
+			} `json:"minutes"`
+			Per struct {
+				Job  tresList `json:"job"`
+				Node tresList `json:"node"`
+			} `json:"per"`
+		} `json:"tres"`
+	} `json:"max"`
+}
+
+func (a *association) read() limits.Association {
+	tres := &a.Max.TRES
+	return limits.Association{
+		Account: a.Account, Parent: a.Parent, User: a.User, Partition: a.Partition,
+		Limits: slices.Concat(
+			tres.Total.as(limits.GrpTRES), a.Max.Jobs.Per.Count.jobs(limits.GrpJobs), tres.Group.Minutes.as(limits.GrpTRESMins),
+			tres.Per.Job.as(limits.MaxTRESPerJob), tres.Per.Node.as(limits.MaxTRESPerNode), tres.Minutes.Per.Job.as(limits.MaxTRESMinsPerJob),
+			a.Max.Jobs.Active.jobs(limits.MaxJobs),
+		),
+	}
+}
+
+type serviceList struct {
+	complaint
+	QOS []service `json:"qos"`
+}
+
+func services(a *serviceList) ([]limits.QOS, wire.Complaint) {
+	var told []limits.QOS
+	for i := range a.QOS {
+		told = append(told, a.QOS[i].read())
+	}
+	return told, a.said()
+}
+
+type service struct {
+	Name   string   `json:"name"`
+	Flags  []string `json:"flags"`
+	Limits struct {
+		Factor optional `json:"factor"`
+		Max    struct {
+			Active struct {
+				Count optional `json:"count"` // GrpJobs
+			} `json:"active_jobs"`
+			Jobs struct {
+				Active struct {
+					Per struct {
+						Account optional `json:"account"`
+						User    optional `json:"user"`
+					} `json:"per"`
+				} `json:"active_jobs"`
+			} `json:"jobs"`
+			TRES struct {
+				Total   tresList `json:"total"`
+				Minutes struct {
+					Total tresList `json:"total"`
+					Per   struct {
+						Job tresList `json:"job"`
+					} `json:"per"`
+				} `json:"minutes"`
+				Per struct {
+					Account tresList `json:"account"`
+					Job     tresList `json:"job"`
+					Node    tresList `json:"node"`
+					User    tresList `json:"user"`
+				} `json:"per"`
+			} `json:"tres"`
+		} `json:"max"`
+	} `json:"limits"`
+}
+
+func (s *service) read() limits.QOS {
+	most := &s.Limits.Max
+	q := limits.QOS{
+		Name: s.Name, OverPartition: slices.Contains(s.Flags, "OVERRIDE_PARTITION_QOS"), Relative: slices.Contains(s.Flags, "RELATIVE"),
+		Limits: slices.Concat(
+			most.TRES.Total.as(limits.GrpTRES), most.Active.Count.jobs(limits.GrpJobs), most.TRES.Minutes.Total.as(limits.GrpTRESMins),
+			most.TRES.Per.Job.as(limits.MaxTRESPerJob), most.TRES.Per.Node.as(limits.MaxTRESPerNode),
+			most.TRES.Minutes.Per.Job.as(limits.MaxTRESMinsPerJob),
+			most.TRES.Per.User.as(limits.MaxTRESPerUser), most.TRES.Per.Account.as(limits.MaxTRESPerAccount),
+			most.Jobs.Active.Per.User.jobs(limits.MaxJobsPerUser), most.Jobs.Active.Per.Account.jobs(limits.MaxJobsPerAccount),
+		),
+	}
+	if s.Limits.Factor.bounds() {
+		q.Factor = s.Limits.Factor.Number
+	}
+	return q
+}

@@ -1,0 +1,92 @@
+package v0042
+
+import "github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
+
+func job(j *JobInfo) wire.Job {
+	return wire.Job{
+		ID: int(j.JobId), ArrayJob: number(j.ArrayJobId).Count(), HetJob: number(j.HetJobId).Count(),
+		Name: j.Name, User: j.UserName, Partition: j.Partition, Comment: j.Comment, Extra: j.Extra,
+		QOS: j.Qos, Account: j.Account, Reservation: j.ResvName,
+		State: j.JobState, Reason: j.StateReason, Dependency: j.Dependency,
+		Batch: j.BatchFlag, Requeue: j.Requeue, Contiguous: j.Contiguous, Cron: j.Cron,
+		ThreadSpec: int(j.ThreadSpec), Restarts: int(j.RestartCnt), Exclusive: exclusive(j.Shared),
+		Priority: number(j.Priority), Submitted: number(j.SubmitTime), Eligible: number(j.EligibleTime),
+		Started: number(j.StartTime), Ended: number(j.EndTime), Deadline: number(j.Deadline), TimeLimit: number(j.TimeLimit),
+		Nodes: number(j.NodeCount), MaxNodes: number(j.MaxNodes),
+		Tasks: number(j.Tasks), CPUsPerTask: number(j.CpusPerTask), CPUs: number(j.Cpus), CPUsPerNode: number(j.MinimumCpusPerNode),
+		MemoryPerNode: number(j.MemoryPerNode), MemoryPerCPU: number(j.MemoryPerCpu),
+		PerJob: j.TresPerJob, PerNode: j.TresPerNode, PerTask: j.TresPerTask, PerSocket: j.TresPerSocket,
+		CPUsPerGRES: j.CpusPerTres, MemoryPerGRES: j.MemoryPerTres,
+		RequiredNodes: j.RequiredNodes, ExcludedNodes: j.ExcludedNodes, Features: j.Features,
+		ExitCode: number(j.ExitCode.ReturnCode), ExitSignal: number(j.ExitCode.Signal.Id),
+		Holds: each(j.JobResources.Nodes.Allocation, func(n *JobResNode) wire.Held {
+			return wire.Held{Node: n.Name, CPUs: int(n.Cpus.Count), Memory: n.Memory.Allocated}
+		}),
+		Devices: j.GresDetail,
+	}
+}
+
+// exclusive is whom a job keeps off its nodes: this version says it among how it shares them.
+func exclusive(shared []string) []string {
+	var off []string
+	for _, word := range shared {
+		switch word {
+		case "none":
+			off = append(off, "node")
+		case "user", "mcs", "topo":
+			off = append(off, word)
+		}
+	}
+	return off
+}
+
+func node(n *Node) wire.Node {
+	return wire.Node{
+		Name: n.Name, Features: n.ActiveFeatures, Partitions: n.Partitions, State: n.State,
+		CPUs: int(n.EffectiveCpus), AllocatedCPUs: int(n.AllocCpus),
+		Memory: n.RealMemory, Specialized: n.SpecializedMemory, AllocatedMB: n.AllocMemory,
+		GRES: n.Gres, GRESUsed: n.GresUsed,
+	}
+}
+
+// description is an update. A list of no nodes changes nothing, and the job would keep those that it has: none are one empty name.
+func description(c wire.Change) JobDescMsg {
+	if c.RequiredNodes != nil && len(*c.RequiredNodes) == 0 {
+		c.RequiredNodes = &[]string{""}
+	}
+	return JobDescMsg{
+		BeginTime: some(c.Begin), Tasks: short(c.Tasks), CpusPerTask: short(c.CPUsPerTask),
+		MinimumCpus: short(c.CPUs), MinimumCpusPerNode: short(c.CPUsPerNode),
+		MemoryPerNode: some(c.MemoryPerNode), MemoryPerCpu: some(c.MemoryPerCPU),
+		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, Extra: c.Extra, Requeue: c.Requeue,
+	}
+}
+
+func submission(s wire.Submission) JobSubmitReq {
+	one := int32(1)
+	described := JobDescMsg{
+		Name: &s.Name, Hold: &s.Held, Requeue: &s.Requeue, Extra: &s.Extra, Tasks: &one,
+		CurrentWorkingDirectory: &s.Folder, StandardOutput: &s.Output, Environment: &s.Environment, Script: &s.Script,
+	}
+	for field, value := range map[**string]*string{&described.Partition: &s.Partition, &described.Comment: &s.Comment, &described.TresPerNode: &s.GRES} {
+		if *value != "" {
+			*field = value
+		}
+	}
+	return JobSubmitReq{Job: &described}
+}
+
+func some(n *int64) *OptionalNumber {
+	if n == nil {
+		return nil
+	}
+	return &OptionalNumber{Set: true, Number: *n}
+}
+
+func short(n *int) *int32 {
+	if n == nil {
+		return nil
+	}
+	n32 := int32(*n)
+	return &n32
+}

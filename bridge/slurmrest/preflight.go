@@ -1,0 +1,140 @@
+package slurmrest
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
+)
+
+// What an administrator wants to know before the daemon is started, and no round asks. Questions change nothing; a rehearsal submits a job,
+// held, and takes it back.
+
+// ReadToken says whose the token in that file is and when it ends, as far as it says so itself; only Slurm can say whether it is good.
+func ReadToken(path string) (user string, ends time.Time, err error) {
+	file := tokenFile{path: path}
+	token, err := file.read()
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	var claims struct {
+		User string  `json:"sun"`
+		Ends float64 `json:"exp"`
+	}
+	if parts := strings.Split(token, "."); len(parts) == 3 {
+		text, _ := base64.RawURLEncoding.DecodeString(parts[1]) // no such text: it says nothing
+		_ = json.Unmarshal(text, &claims)
+	}
+	if claims.Ends > 0 && claims.Ends < 1<<40 {
+		ends = time.Unix(int64(claims.Ends), 0)
+	}
+	return words(claims.User, ""), ends, nil
+}
+
+// Partition is one as its cluster has it.
+type Partition struct {
+	Name string
+	GPUs int // of its nodes together
+}
+
+// Partitions are those of the cluster, ascending in name, and the release of Slurm that answers.
+func (c *Client) Partitions(ctx context.Context) (all []Partition, release string, failure error) {
+	defer c.discreet(&failure)
+	told, err := ask(ctx, c.link, c.api.Partitions())
+	if err != nil {
+		return nil, "", fmt.Errorf("list partitions: %w", err)
+	}
+	for i, p := range told.Limits {
+		all = append(all, Partition{Name: words(p.Name, "without a name"), GPUs: told.GPUs[i]})
+	}
+	slices.SortFunc(all, func(a, b Partition) int { return strings.Compare(a.Name, b.Name) })
+	return all, words(told.Release, ""), nil
+}
+
+// ThreadsPerCore is the largest number of threads that a core of any node has.
+func (c *Client) ThreadsPerCore(ctx context.Context) (most int, failure error) {
+	defer c.discreet(&failure)
+	if most, failure = ask(ctx, c.link, c.api.Threads()); failure != nil {
+		return 0, fmt.Errorf("list nodes: %w", failure)
+	}
+	return most, nil
+}
+
+// Level is the user's administrator level in slurmdbd, in Slurm's word: None, Operator, Administrator.
+func (c *Client) Level(ctx context.Context, user string) (level string, failure error) {
+	defer c.discreet(&failure)
+	level, err := ask(ctx, c.link, c.api.Level(user))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("ask slurmdbd for user %s: %w", user, err)
+	case level == "":
+		return "", fmt.Errorf("slurmdbd knows no user %s", user)
+	}
+	return words(level, "None"), nil
+}
+
+// Rehearsal is what became of a job that was submitted with our word, held, and taken back.
+type Rehearsal struct {
+	Refused error         // it was not accepted; ErrRefused by the gate or by Slurm
+	Stamped bool          // it came out with the gate's stamp: the gate manages this partition
+	Lease   time.Duration // from its submission to its begin time; 0: none
+	Update  error         // of what a round changes of other users' jobs and an owner may not: nil, the gate trusts us
+	Left    int           // the number of a job that could not be taken back; 0: none
+}
+
+// RehearsalName is what such a job is called. It is held from the request on that makes it, and would do nothing.
+const RehearsalName = "synergy-check"
+
+// Rehearse submits such a job to the partition, with this comment. The error says that Slurm could not be asked.
+func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Rehearsal, failure error) {
+	defer c.discreet(&failure)
+	submitted := c.now()
+	id, err := c.submitHeld(ctx, partition, comment)
+	if errors.Is(err, bridge.ErrUnreachable) || ctx.Err() != nil {
+		return r, fmt.Errorf("submit a held job to partition %s: %w", partition, err)
+	}
+	if err != nil {
+		return Rehearsal{Refused: err}, nil
+	}
+	defer func() { r.Left = c.takeBack(ctx, id) }()
+	job, err := c.job(ctx, id)
+	if err != nil {
+		return r, fmt.Errorf("read job %d: %w", id, err)
+	}
+	r.Stamped = strings.HasPrefix(job.Extra, `{"v":1,"lua":1`)
+	if !job.Begin.IsZero() {
+		r.Lease = max(0, job.Begin.Sub(submitted))
+	}
+	if _, err := ask(ctx, c.link, c.api.Update(id, wire.Change{Extra: &job.Extra})); r.Stamped && err != nil {
+		r.Update = err
+	}
+	return r, nil
+}
+
+func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int, error) {
+	id, err := ask(ctx, c.link, c.api.Submit(wire.Submission{
+		Name: RehearsalName, Partition: partition, Comment: comment, GRES: "gres/gpu:1", Held: true,
+		Folder: "/", Output: "/dev/null", Environment: []string{"PATH=/usr/bin:/bin"}, Script: script,
+	}))
+	if err == nil && id <= 0 {
+		err = unheard{fmt.Errorf("answer names job %d", id)}
+	}
+	return id, err
+}
+
+// takeBack cancels the job, also when whoever asked has gone: it returns its number where that did not work.
+func (c *Client) takeBack(ctx context.Context, id int) int {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.Timeout)
+	defer cancel()
+	if _, err := ask(ctx, c.link, c.api.Signal(id, "KILL", wire.All)); err != nil && !errors.Is(err, bridge.ErrGone) {
+		return id
+	}
+	return 0
+}

@@ -1,0 +1,382 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
+	"github.com/synergy-slurmd/synergy-slurmd/preflight"
+)
+
+// lookLimit bounds the whole of it: an administrator waits.
+const lookLimit = 2 * time.Minute
+
+// look says whether Slurm and this host are ready for the daemon.
+func look(f flags, config Config, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	lines := preflight.All(gather(ctx, f, config))
+	if err := showLines(stdout, f, lines); err != nil {
+		fmt.Fprintln(stderr, "synergy-slurmd:", err)
+		return exitFailed
+	}
+	if !preflight.Ready(lines) {
+		return exitFailed
+	}
+	return exitGood
+}
+
+func showLines(out io.Writer, f flags, lines []preflight.Line) error {
+	if f.asJSON {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(lines)
+	}
+	counts := map[preflight.Verdict]int{}
+	for _, line := range lines {
+		counts[line.Verdict]++
+		if _, err := fmt.Fprintln(out, oneLine(line.String())); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "%d ok, %d warn, %d fail, %d skip\n", counts[preflight.OK], counts[preflight.Warn], counts[preflight.Fail], counts[preflight.Skip])
+	return err
+}
+
+// gather finds out what there is to know. It changes nothing in Slurm but for the held jobs of a rehearsal, which it takes back.
+func gather(ctx context.Context, f flags, config Config) preflight.Facts {
+	facts := preflight.Facts{Wanted: wanted(f, config), Here: here(f, config)}
+	facts.Scontrol = configOf(ctx, f)
+	folder := slurmFolder(facts.Scontrol.Value)
+	facts.Settings, facts.Options = settingsIn(folder), pluginIn(folder)
+	if f.slurmPlugin != "" {
+		askPlugin(ctx, &facts, f, config)
+		return facts
+	}
+	facts.Token = tokenOf(f)
+	askSlurm(ctx, &facts, f, config)
+	return facts
+}
+
+// known is a fact, or the error as why it is none.
+func known[T any](value T, err error) preflight.Known[T] {
+	if err != nil {
+		return preflight.Unknown[T](err.Error())
+	}
+	return preflight.Known[T]{Value: value}
+}
+
+func tokenOf(f flags) preflight.Known[preflight.Token] {
+	user, ends, err := slurmrest.ReadToken(f.tokenFile)
+	token := preflight.Token{User: user}
+	if !ends.IsZero() {
+		token.Left = time.Until(ends)
+	}
+	return known(token, err)
+}
+
+// askPlugin asks what a workload manager tells that a plugin drives; the rest only its plugin can know.
+func askPlugin(ctx context.Context, facts *preflight.Facts, f flags, config Config) {
+	const its = "a plugin drives the workload manager"
+	facts.Level = preflight.Unknown[string](its)
+	facts.Gates = preflight.Unknown[map[string]preflight.Gate](its)
+	facts.Threads = preflight.Unknown[int](its)
+	facts.Scontrol = preflight.Unknown[map[string]string](its)
+	client, err := (&connector{flags: f, log: zerolog.Nop()}).dialPlugin(ctx, config)
+	if err != nil {
+		facts.Slurm, facts.Partitions = preflight.Unknown[preflight.Slurm](err.Error()), preflight.Unknown[map[string]int](its)
+		return
+	}
+	defer client.close()
+	all, err := client.Observe(ctx)
+	facts.Slurm, facts.Partitions = seen(all, err), known(gpusBehind(all), err)
+}
+
+// askSlurm asks slurmrestd. Where it does not answer at all, nothing that depends on it is known.
+func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Config) {
+	client, err := slurmrest.Open(ctx, (&connector{flags: f}).options(config))
+	if err == nil {
+		defer client.Close()
+		facts.Slurm = seen(client.Observe(ctx))
+	} else {
+		facts.Slurm = preflight.Unknown[preflight.Slurm](err.Error())
+	}
+	if facts.Slurm.Why != "" {
+		const silent = "Slurm did not answer"
+		facts.Level, facts.Partitions = preflight.Unknown[string](silent), preflight.Unknown[map[string]int](silent)
+		facts.Gates, facts.Threads = preflight.Unknown[map[string]preflight.Gate](silent), preflight.Unknown[int](silent)
+		return
+	}
+	facts.Wanted.Requeues = client.Version() >= requeues
+	facts.Level = known(client.Level(ctx, f.user))
+	facts.Threads = known(client.ThreadsPerCore(ctx))
+	partitions, release, err := client.Partitions(ctx)
+	facts.Slurm.Value.API, facts.Slurm.Value.Release = client.Version(), release
+	facts.Partitions = known(gpusOf(partitions), err)
+	facts.Gates = rehearse(ctx, client, facts, f)
+}
+
+// requeues is the first version of the API that requeues jobs.
+const requeues = "v0.0.45"
+
+// seen is the answer to a real question, which takes a good token.
+func seen(all bridge.Observed, err error) preflight.Known[preflight.Slurm] {
+	answer := preflight.Slurm{Nodes: len(all.Nodes), Ahead: time.Until(all.At)}
+	for _, job := range all.Jobs {
+		if job.State != bridge.Finished {
+			answer.Jobs++
+		}
+	}
+	return known(answer, err)
+}
+
+// gpusBehind are the partitions that nodes are in, each with its GPUs.
+func gpusBehind(all bridge.Observed) map[string]int {
+	gpus := make(map[string]int)
+	for _, node := range all.Nodes {
+		for _, name := range node.Partitions {
+			gpus[name] += node.Total.GPUs
+		}
+	}
+	return gpus
+}
+
+func gpusOf(partitions []slurmrest.Partition) map[string]int {
+	all := make(map[string]int)
+	for _, p := range partitions {
+		all[p.Name] = p.GPUs
+	}
+	return all
+}
+
+// trials bounds how many partitions beside our own the gate is tried in.
+const trials = 30
+
+// rehearse tries the gate in each partition of the cluster: those that are ours have to be gated, the others must not be.
+func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Facts, f flags) preflight.Known[map[string]preflight.Gate] {
+	switch {
+	case f.shadow:
+		return preflight.Unknown[map[string]preflight.Gate]("--shadow changes nothing, and a trial submits a held job")
+	case f.alone:
+		return preflight.Unknown[map[string]preflight.Gate]("--alone: the daemon's user submits no jobs")
+	}
+	gates := make(map[string]preflight.Gate)
+	for _, name := range tried(facts) {
+		r, err := client.Rehearse(ctx, name, rehearsed(facts))
+		switch {
+		case err != nil && r.Left != 0:
+			err = fmt.Errorf("%w: the held job %d of this check is still there: scancel %[2]d", err, r.Left)
+		case err != nil:
+			err = fmt.Errorf("%w: should a held job %s be there, scancel it", err, slurmrest.RehearsalName)
+		}
+		if err != nil {
+			return preflight.Unknown[map[string]preflight.Gate](err.Error())
+		}
+		gates[name] = gateOf(r, isAway(facts))
+	}
+	return preflight.Known[map[string]preflight.Gate]{Value: gates}
+}
+
+// tried are our partitions that there are, and some of the others.
+func tried(facts *preflight.Facts) (ours []string) {
+	var others []string
+	for name := range facts.Partitions.Value {
+		if slices.Contains(facts.Wanted.Partitions, name) {
+			ours = append(ours, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	slices.Sort(ours)
+	slices.Sort(others)
+	return append(ours, others[:min(len(others), trials)]...)
+}
+
+// rehearsed is a comment that the gate takes.
+func rehearsed(facts *preflight.Facts) string {
+	name := "check.json"
+	for _, folder := range facts.Here.Profiles {
+		if len(folder.Names) > 0 {
+			name = folder.Names[0]
+			break
+		}
+	}
+	return "synergy-profile=" + name + " synergy-checkpoint"
+}
+
+// notSupported is Slurm's ESLURM_NOT_SUPPORTED, as which the gate refuses.
+const notSupported = 2036
+
+func gateOf(r slurmrest.Rehearsal, away bool) preflight.Gate {
+	g := preflight.Gate{Stamped: r.Stamped, Lease: r.Lease, Left: r.Left, Away: away}
+	if failure := (*slurmrest.Failure)(nil); errors.As(r.Refused, &failure) {
+		g.Lua = failure.Number == notSupported
+	}
+	if r.Refused != nil {
+		g.Refused = r.Refused.Error()
+	}
+	if r.Update != nil {
+		g.Untrusted = r.Update.Error()
+	}
+	return g
+}
+
+// staleAfter is the age of a heartbeat from which on the gate lets everything pass, as shipped.
+const staleAfter = 15 * time.Minute
+
+// isAway says that the gate looks for a heartbeat, and finds none of now.
+func isAway(facts *preflight.Facts) bool {
+	path := facts.Settings.Value.Heartbeat
+	if facts.Settings.Why != "" {
+		path = facts.Wanted.Heartbeat
+	}
+	if path == "" {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err != nil || time.Since(info.ModTime()) > staleAfter
+}
+
+// maxConfig bounds what scontrol says.
+const maxConfig = 1 << 20
+
+// configOf is slurm.conf as scontrol tells it, with nothing of our environment but what scontrol needs.
+func configOf(ctx context.Context, f flags) preflight.Known[map[string]string] {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	program := exec.CommandContext(ctx, f.scontrol, "show", "config")
+	program.Env = []string{"PATH=" + os.Getenv("PATH")}
+	if conf, set := os.LookupEnv("SLURM_CONF"); set {
+		program.Env = append(program.Env, "SLURM_CONF="+conf)
+	}
+	if f.byToken {
+		if token, err := os.ReadFile(f.tokenFile); err == nil {
+			program.Env = append(program.Env, "SLURM_JWT="+strings.TrimPrefix(strings.TrimSpace(string(token)), "SLURM_JWT="))
+		}
+	}
+	said := &tail{limit: 200}
+	program.Stderr, program.WaitDelay = said, time.Second
+	alone(program)
+	text, err := program.Output()
+	if err != nil {
+		return preflight.Unknown[map[string]string](oneLine(fmt.Sprintf("%s show config: %v: %s", f.scontrol, err, said)))
+	}
+	return preflight.Known[map[string]string]{Value: pairs(text[:min(len(text), maxConfig)])}
+}
+
+// pairs reads lines as KillWait   = 10 sec.
+func pairs(text []byte) map[string]string {
+	all := make(map[string]string)
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		if key, value, is := strings.Cut(lines.Text(), "="); is {
+			all[strings.TrimSpace(key)] = oneLine(strings.TrimSpace(value))
+		}
+	}
+	return all
+}
+
+// slurmFolder is where slurm.conf lies.
+func slurmFolder(config map[string]string) string {
+	for _, path := range []string{os.Getenv("SLURM_CONF"), config["SLURM_CONF"]} {
+		if filepath.IsAbs(path) {
+			return filepath.Dir(path)
+		}
+	}
+	return "/etc/slurm"
+}
+
+// maxSettings bounds a file of settings.
+const maxSettings = 64 << 10
+
+// settingsIn reads those of the gate, where this is slurmctld's host.
+func settingsIn(folder string) preflight.Known[preflight.Settings] {
+	path := filepath.Join(folder, "synergy_settings.lua")
+	text, err := readSome(path, maxSettings)
+	if err != nil {
+		return preflight.Unknown[preflight.Settings]("not on this host: " + err.Error())
+	}
+	return known(parseSettings(path, string(text)))
+}
+
+func readSome(path string, bytes int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, bytes))
+}
+
+var (
+	luaComment = regexp.MustCompile(`--[^\n]*`)
+	luaText    = regexp.MustCompile(`["']([^"'\n]*)["']`)
+	luaKey     = regexp.MustCompile(`\b(managed_partitions|heartbeat_file|profiles_file)\s*=`)
+	luaPair    = regexp.MustCompile(`\b(\w+)\s*=\s*(\{[^{}]*\}|"[^"\n]*"|'[^'\n]*')[ \t]*(?:[,;}\n]|return\b|$)`)
+	luaList    = regexp.MustCompile(`^\{\s*(?:(?:"[^"\n]*"|'[^'\n]*')\s*(?:[,;]\s*|\}$))*\}?$`)
+)
+
+// parseSettings reads the values that are written out. Where a program works one out, nothing is known. A key that is not there has its default.
+func parseSettings(path, text string) (preflight.Settings, error) {
+	s := preflight.Settings{Path: path, Partitions: []string{"synergy"}}
+	text = luaComment.ReplaceAllString(text, "")
+	worked := make(map[string]bool)
+	for _, key := range luaKey.FindAllStringSubmatch(text, -1) {
+		worked[key[1]] = true
+	}
+	for _, pair := range luaPair.FindAllStringSubmatch(text, -1) {
+		if pair[2][0] != '{' || luaList.MatchString(pair[2]) {
+			delete(worked, pair[1])
+		}
+		var texts []string
+		for _, found := range luaText.FindAllStringSubmatch(pair[2], -1) {
+			texts = append(texts, found[1])
+		}
+		switch key := pair[1]; {
+		case key == "managed_partitions":
+			s.Partitions = texts
+		case key == "heartbeat_file" && len(texts) == 1:
+			s.Heartbeat = texts[0]
+		case key == "profiles_file" && len(texts) == 1:
+			s.ProfilesFile = texts[0]
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(worked)) {
+		return s, fmt.Errorf("%s works %s out, which is not known from here", path, key)
+	}
+	return s, nil
+}
+
+// plugged is a line of plugstack.conf that is no comment.
+var plugged = regexp.MustCompile(`(?m)^[^#\n]*synergy\.so`)
+
+// pluginIn says whether the SPANK plugin is set up on this host.
+func pluginIn(folder string) preflight.Known[bool] {
+	paths, _ := filepath.Glob(filepath.Join(folder, "plugstack.conf.d", "*")) // the pattern is right
+	for _, path := range append(paths, filepath.Join(folder, "plugstack.conf")) {
+		text, err := readSome(path, maxSettings)
+		if err == nil && plugged.Match(text) {
+			return preflight.Known[bool]{Value: true}
+		}
+	}
+	return preflight.Known[bool]{}
+}

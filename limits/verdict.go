@@ -1,0 +1,273 @@
+package limits
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// Judge says what the site allows each managed job, and what all of them together. jobs are all of the cluster, ascending in ID: the
+// others count by what they hold.
+func (b *Book) Judge(jobs []Job) Verdict {
+	var v Verdict
+	where, pools := places{b, map[kin]*place{}}, map[poolKey]*pool{}
+	for i := range jobs {
+		if j := &jobs[i]; j.Managed {
+			v.Terms = append(v.Terms, where.terms(j, len(v.Terms), pools))
+		}
+	}
+	if len(pools) > 0 {
+		where.fill(pools, jobs)
+		v.share(pools)
+	}
+	return v
+}
+
+// poolKey is one number that jobs share.
+type poolKey struct {
+	of   group
+	kind Kind
+	tres string
+}
+
+// pool is what a group may hold of one TRES.
+type pool struct {
+	poolKey
+	most    int64
+	members []int // numbers of terms, ascending
+	others  usage // what those hold that are not members
+}
+
+// usage adds up what jobs hold.
+type usage struct {
+	n  int64
+	on map[string]bool // nodes; each counts once, as in Slurm
+}
+
+// terms are what binds a job by itself. The pools that it shares with others are noted with its number.
+func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
+	t := Terms{Job: j.ID}
+	if p := p.partitions[j.Partition]; p != nil {
+		t.lower(gres.Vector{CPUs: p.MaxCPUs, Memory: p.MaxMemory})
+	}
+	if !p.enforced {
+		return t
+	}
+	at := p.of(j)
+	if at.relative {
+		t.modest(j)
+		return t
+	}
+	for _, bound := range at.bindings {
+		if !counts(bound.TRES, j) {
+			continue
+		}
+		switch bound.Kind {
+		case MaxTRESPerJob, MaxTRESPerNode, MaxTRESMinsPerJob, GrpTRESMins:
+			t.bind(bound, j)
+		default:
+			join(pools, bound, number)
+		}
+	}
+	return t
+}
+
+// join makes a job one of those that share a limit.
+func join(pools map[poolKey]*pool, l binding, number int) {
+	key := poolKey{l.of, l.Kind, l.TRES}
+	p := pools[key]
+	if p == nil {
+		p = &pool{poolKey: key, most: l.Most}
+		pools[key] = p
+	}
+	p.most = min(p.most, l.Most) // a LimitFactor gives the jobs of one QOS another number
+	p.members = append(p.members, number)
+}
+
+// bind takes a limit on the job alone into account.
+func (t *Terms) bind(l binding, j *Job) {
+	n := int64(max(1, j.Nodes))
+	switch {
+	case l.Kind == GrpTRESMins, l.Kind == MaxTRESMinsPerJob && j.TimeLimit <= 0:
+		if l.TRES == cores || l.TRES == memory {
+			t.modest(j)
+		}
+		return
+	case l.Kind == MaxTRESMinsPerJob:
+		l.Most /= max(1, int64((j.TimeLimit+time.Minute-1)/time.Minute))
+	case l.Kind == MaxTRESPerNode:
+		l.Most *= n
+	}
+	switch l.TRES {
+	case cores:
+		t.lower(gres.Vector{CPUs: whole(l.Most / n)})
+	case memory:
+		t.lower(gres.Vector{Memory: gres.Memory(l.Most / n)})
+	}
+	if least := needs(l.TRES, j, n); l.Most < least {
+		t.Never = cmp.Or(t.Never, fmt.Sprintf("%s of %s allows %s, it needs %s", l.Kind, l.of, amount(l.TRES, l.Most), amount(l.TRES, least)))
+	}
+}
+
+// needs is the least of a TRES with which a job of n nodes can run.
+func needs(tres string, j *Job, n int64) int64 {
+	switch {
+	case tres == cores, tres == memory, tres == nodes:
+		return n
+	case tres == gpus, strings.HasPrefix(tres, ofType):
+		return int64(j.GPUs)
+	}
+	return 0
+}
+
+// amount is so much of a TRES, for people.
+func amount(tres string, n int64) string {
+	switch {
+	case tres == cores:
+		return fmt.Sprintf("%d cores", n)
+	case tres == memory:
+		return fmt.Sprintf("%d MB", n)
+	case tres == nodes:
+		return fmt.Sprintf("%d nodes", n)
+	case tres == gpus:
+		return fmt.Sprintf("%d GPUs", n)
+	}
+	return fmt.Sprintf("%d of %s", n, tres)
+}
+
+// fill adds up what other jobs hold in the groups of the pools.
+func (p places) fill(pools map[poolKey]*pool, jobs []Job) {
+	of := map[group][]*pool{}
+	for _, shared := range pools {
+		of[shared.of] = append(of[shared.of], shared)
+	}
+	number := -1
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Managed {
+			number++
+		}
+		if !j.Running {
+			continue
+		}
+		for _, g := range p.of(j).groups {
+			for _, shared := range of[g] {
+				if _, member := slices.BinarySearch(shared.members, number); !j.Managed || !member {
+					shared.others.add(shared.tres, j)
+				}
+			}
+		}
+	}
+}
+
+// add adds what a job holds of a TRES.
+func (u *usage) add(tres string, j *Job) {
+	switch {
+	case tres == running:
+		u.n++
+	case tres == cores:
+		u.n += int64(j.Holds.CPUs)
+	case tres == memory:
+		u.n += int64(j.Holds.Memory)
+	case tres == gpus, strings.HasPrefix(tres, ofType) && tres[len(ofType):] == j.Type:
+		u.n += int64(j.Holds.GPUs)
+	case tres == nodes:
+		u.seat(j.On)
+	}
+}
+
+func (u *usage) seat(on []string) {
+	if u.on == nil {
+		u.on = map[string]bool{}
+	}
+	for _, node := range on {
+		u.on[node] = true
+	}
+	u.n = int64(len(u.on))
+}
+
+// share makes quotas of the pools. Those of one kind and group with the same members are one quota; types of GPUs have their own.
+func (v *Verdict) share(pools map[poolKey]*pool) {
+	var last *pool
+	for _, p := range sorted(pools) {
+		if !p.counted() {
+			continue
+		}
+		if last == nil || !last.together(p) {
+			v.Quotas = append(v.Quotas, boundless(p))
+			for _, number := range p.members {
+				t := &v.Terms[number]
+				t.Quotas = append(t.Quotas, len(v.Quotas)-1)
+			}
+		}
+		last = p
+		p.leave(&v.Quotas[len(v.Quotas)-1])
+	}
+}
+
+// sorted lists pools so that those that go together stand together.
+func sorted(pools map[poolKey]*pool) []*pool {
+	list := make([]*pool, 0, len(pools))
+	for _, p := range pools {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(x, y *pool) int {
+		return cmp.Or(
+			cmp.Compare(x.of.qos, y.of.qos), cmp.Compare(x.of.account, y.of.account), cmp.Compare(x.of.user, y.of.user),
+			cmp.Compare(x.of.partition, y.of.partition), cmp.Compare(x.kind, y.kind), slices.Compare(x.members, y.members),
+			cmp.Compare(x.tres, y.tres),
+		)
+	})
+	return list
+}
+
+// counted says that the pool's TRES is one that quotas have.
+func (p *pool) counted() bool {
+	switch p.tres {
+	case running, cores, memory, nodes, gpus:
+		return true
+	}
+	return p.typed()
+}
+
+func (p *pool) typed() bool { return strings.HasPrefix(p.tres, ofType) }
+
+// together says that two pools, of which p is the earlier, can be one quota.
+func (p *pool) together(q *pool) bool {
+	return p.of == q.of && p.kind == q.kind && !p.typed() && !q.typed() && slices.Equal(p.members, q.members)
+}
+
+func boundless(p *pool) policy.Quota {
+	const none = policy.Unbounded
+	name := fmt.Sprintf("%s of %s", p.kind, p.of)
+	if p.typed() {
+		name = fmt.Sprintf("%s=%s of %s", p.kind, p.tres, p.of)
+	}
+	return policy.Quota{Name: name, Jobs: none, Nodes: none, GPUs: none, CPUs: none, Memory: none}
+}
+
+// leave writes into a quota what of the pool is left to its members.
+func (p *pool) leave(q *policy.Quota) {
+	left := max(0, p.most-p.others.n)
+	switch p.tres {
+	case running:
+		q.Jobs = whole(left)
+	case cores:
+		q.CPUs = whole(left)
+	case memory:
+		q.Memory = gres.Memory(left)
+	case nodes:
+		q.Nodes = whole(left)
+	default:
+		q.GPUs = whole(left)
+	}
+}
+
+// whole is a count of Slurm's, which may be larger than any that there is.
+func whole(n int64) int { return int(min(n, math.MaxInt32)) }

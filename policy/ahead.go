@@ -1,0 +1,116 @@
+package policy
+
+import (
+	"iter"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// Next is a waiting job whose turn comes before that of the others, and what it would be given where nobody else is.
+type Next struct {
+	Job     int
+	Nodes   int
+	PerNode gres.Vector // on each of so many nodes
+}
+
+// Ahead names, in the policy's order, the waiting jobs that could run if there were room, as many as are asked for: none that is barred, none for
+// which there are not servers enough, open or not, that could ever hold it and that no reservation keeps from it, none to which its quotas leave
+// too little, and none under a quota of cores or memory: Slurm starts these by itself, and keeps no such limit on sizes that an operator has
+// written. A job that can be asked to give back is to be given its demand; any other no more than its share, as much of that as it can use, since
+// it may not leave others without theirs; but none less than it needs to be no slower than it is owed, on whatever server it could be started
+// on with that. The cluster is not changed. The sequence is for one walk, before the planner is asked for anything else.
+func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
+	return func(yield func(Next) bool) {
+		b := &pl.board
+		b.lay(&c, p, a)
+		for _, i := range b.order {
+			if b.seats[i].standing != waits || b.jobs[i].Barred != "" || rationed(&c, b.jobs[i]) {
+				continue
+			}
+			if next, could := b.next(i); could && !yield(next) {
+				return
+			}
+		}
+	}
+}
+
+// rationed says that a job counts against a quota of cores or memory.
+func rationed(c *Cluster, j *Job) bool {
+	return slices.ContainsFunc(j.Quotas, func(k int) bool {
+		return c.Quotas[k].CPUs != Unbounded || c.Quotas[k].Memory != Unbounded
+	})
+}
+
+// next is what waiting job i would be given on servers that are its own. What keeps one of a kind keeps all of them.
+func (b *board) next(i int) (next Next, could bool) {
+	k := b.seats[i].kind
+	if k.denial.freed == b.freed || len(k.ways) == 0 {
+		return Next{}, false
+	}
+	n, could := b.serverFor(k)
+	if !could {
+		k.denial.freed = b.freed
+		return Next{}, false
+	}
+	w := k.ways[0]
+	size := b.anywhere(k, b.wished(k, b.menu(k, w.gpus, n)))
+	size.GPUs = w.gpus
+	return Next{b.ids[i], w.nodes, size}, true
+}
+
+// serverFor finds a server that could hold a part of a job of kind k, one that is open where there is one, if there are enough of them.
+func (b *board) serverFor(k *kind) (n int, found bool) {
+	able := slices.Clone(b.fitOf(k).able)
+	if k.shut != nil {
+		able.without(k.shut)
+	}
+	if able.shared(able) < k.ways[0].nodes {
+		return 0, false
+	}
+	if p, _ := b.pinched(k); p != nil {
+		return 0, false
+	}
+	open := slices.Clone(able)
+	if open.without(b.closed); open.any() {
+		able = open
+	}
+	for !able.has(n) {
+		n++
+	}
+	return n, true
+}
+
+// anywhere raises a size until a job of kind k has its least with it on whatever server it could be started on: it is Slurm that chooses one.
+func (b *board) anywhere(k *kind, size gres.Vector) gres.Vector {
+	w, able := k.ways[0], b.fitOf(k).able
+	for again := true; again; {
+		again = false
+		for n := range b.servers {
+			if !able.has(n) || !size.Fits(b.servers[n].Total) {
+				continue
+			}
+			options := b.menu(k, w.gpus, n).options
+			if !slices.ContainsFunc(options, func(o sensitivity.Option) bool { return o.Size.Fits(size) }) {
+				size, again = size.Max(options[0].Size), true
+			}
+		}
+	}
+	return size
+}
+
+// wished is what a job of kind k would be given of a menu if nobody else were there.
+func (b *board) wished(k *kind, m *menu) gres.Vector {
+	sizes := b.alloc.sizes(m)
+	if k.lends {
+		return sizes[len(sizes)-1].Size
+	}
+	within := sizes[0].Size
+	for _, o := range sizes {
+		if o.Size.Fits(m.owed[0].Size) {
+			within = o.Size
+		}
+	}
+	return within
+}

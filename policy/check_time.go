@@ -1,0 +1,52 @@
+package policy
+
+import (
+	"cmp"
+	"time"
+)
+
+// inTime checks that a job which is started on a node ends before others have the node.
+func (k *checker) inTime(j *Job, n *Node) {
+	if r := meets(j, n, k.c.Now); r != nil {
+		k.breach(Suited, "job %d: node %s is in reservation %s from %s, before which it does not end", j.ID, n.Name, r.Name,
+			r.From.Format(time.DateTime))
+	}
+}
+
+// meets finds the reservation of a node into which a run of job j would get that begins at such a time; nil: none.
+func meets(j *Job, n *Node, start time.Time) *Reservation {
+	for i := range n.Reserved {
+		r := &n.Reserved[i]
+		if j.Reservation != "" && j.Reservation == r.Name {
+			continue
+		}
+		gone := !r.To.IsZero() && !start.Before(r.To)
+		free := j.TimeLimit > 0 && !start.Add(j.TimeLimit).After(r.From)
+		if !gone && !free {
+			return r
+		}
+	}
+	return nil
+}
+
+// backInTime checks that a job which is stopped and granted nothing can be started again before reservations keep it away, on as many nodes as it needs
+// at least: when it has saved, a round later, when it is decided anew, and with a round to spare.
+func (k *checker) backInTime(j *Job) {
+	start := k.c.Now.Add(j.Restart).Add(2 * cmp.Or(k.c.Rules.Round, DefaultRound))
+	open, kept := 0, ""
+	for i := range k.c.Nodes {
+		n := &k.c.Nodes[i]
+		if n.Total.GPUs == 0 || !askedFor(j, n) {
+			continue
+		}
+		// a reservation that is over by then has begun now: it counts, since the job is not to wait for its end
+		if r := cmp.Or(meets(j, n, start), meets(j, n, k.c.Now)); r != nil {
+			kept = r.Name
+		} else if n.Closed == "" {
+			open++
+		}
+	}
+	if kept != "" && open < max(1, j.Nodes) {
+		k.breach(Untouched, "job %d: stopped, and reservation %s begins before it could have run again", j.ID, kept)
+	}
+}

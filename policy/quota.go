@@ -1,0 +1,222 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// purse is a quota during the round: what its jobs hold that run or are granted something, and what is left of it.
+type purse struct {
+	*Quota
+	left bill
+}
+
+// bill is what jobs hold, as quotas count it.
+type bill struct {
+	jobs, nodes int
+	amount      gres.Vector
+}
+
+// billFor is what one job holds with a size on each of so many nodes.
+func billFor(nodes int, size gres.Vector) bill { return bill{1, nodes, size.Times(nodes)} }
+
+func (x bill) plus(y bill, times int) bill {
+	return bill{x.jobs + times*y.jobs, x.nodes + times*y.nodes, x.amount.Plus(y.amount.Times(times))}
+}
+
+// covered says that nothing is overdrawn.
+func (x bill) covered() bool { return x.jobs >= 0 && x.nodes >= 0 && (gres.Vector{}).Fits(x.amount) }
+
+// openPurses makes the purses of the round, before anybody is seated.
+func (b *board) openPurses() {
+	b.purses = b.purses[:0]
+	for i := range b.c.Quotas {
+		q := &b.c.Quotas[i]
+		b.purses = append(b.purses, purse{q, bill{limitOf(q.Jobs), limitOf(q.Nodes), gres.Vector{
+			GPUs: limitOf(q.GPUs), CPUs: limitOf(q.CPUs), Memory: gres.Memory(limitOf(int(q.Memory))),
+		}}})
+	}
+}
+
+// limitOf is a number of a quota; one that is none is so large that nothing uses it up.
+func limitOf(n int) int {
+	if n == Unbounded {
+		return math.MaxInt / 2
+	}
+	return n
+}
+
+// charge books what job i holds, or takes that back.
+func (b *board) charge(i int, held bill, times int) {
+	for _, q := range b.seats[i].kind.quotas {
+		if q < len(b.purses) {
+			b.purses[q].left = b.purses[q].left.plus(held, -times)
+		}
+	}
+}
+
+// short finds the first quota of jobs of kind k that does not leave so much more; nil where all do.
+func (b *board) short(k *kind, more bill) *purse {
+	for _, q := range k.quotas {
+		if q < len(b.purses) && !b.purses[q].left.plus(more, -1).covered() {
+			return &b.purses[q]
+		}
+	}
+	return nil
+}
+
+// affords says whether the quotas of jobs of kind k leave one more of them its size on each of so many nodes.
+func (b *board) affords(k *kind, nodes int, size gres.Vector) bool {
+	return len(k.quotas) == 0 || b.short(k, billFor(nodes, size)) == nil
+}
+
+// affordsMore says whether its quotas let job i, which has a seat, have more on each of its nodes, or what it has once again: where others have
+// overdrawn them, it would not be started with anything.
+func (b *board) affordsMore(i int, more gres.Vector) bool {
+	s := &b.seats[i]
+	return len(s.kind.quotas) == 0 || b.short(s.kind, bill{amount: more.Times(len(s.servers))}) == nil
+}
+
+// mayReturn says whether its quotas let stopped job i, which has no seat now, go on as it was. Where they are overdrawn it may, as long as
+// nobody else has been granted anything of them.
+func (b *board) mayReturn(i int) bool {
+	k, was := b.seats[i].kind, b.jobs[i].Running
+	if b.affords(k, len(was.Nodes), was.PerNode) {
+		return true
+	}
+	for v := range b.seats {
+		s := &b.seats[v]
+		anew := v != i && (s.standing == fresh || s.standing == kept && s.stopped)
+		if anew && slices.ContainsFunc(s.kind.quotas, func(q int) bool { return slices.Contains(k.quotas, q) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// pinched says whether it is quotas that keep jobs of kind k waiting, whatever servers have left, and which.
+func (b *board) pinched(k *kind) (*purse, bill) {
+	if len(k.quotas) == 0 || len(k.ways) == 0 {
+		return nil, bill{}
+	}
+	var which *purse
+	var needs bill
+	for _, w := range k.ways {
+		for n := range b.servers {
+			if !k.zone.servers.has(n) || b.servers[n].Total.GPUs < w.gpus {
+				continue
+			}
+			least := billFor(w.nodes, b.leastOf(k, w, n).Size)
+			p := b.short(k, least)
+			if p == nil {
+				return nil, bill{}
+			}
+			if which == nil {
+				which, needs = p, least
+			}
+		}
+	}
+	return which, needs
+}
+
+// repay seats job i, which only its quotas' cores or memory keep waiting, where there is room: others of the same quotas give back what they
+// hold beyond their least, wherever they run.
+func (b *board) repay(i int, w way) bool {
+	k := b.seats[i].kind
+	servers := b.roomFor(i, w, func(size gres.Vector) bool {
+		due := billFor(w.nodes, size)
+		due.amount.CPUs, due.amount.Memory = math.MinInt/4, math.MinInt64/4
+		return b.short(k, due) == nil
+	})
+	if servers == nil || slices.ContainsFunc(servers, k.shutSoon) {
+		return false
+	}
+	least := b.least(i, w, servers[0])
+	plan := clearing{server: servers[0]}
+	missing, lenders := b.lacking(k, billFor(w.nodes, least.Size))
+	if !b.giveBackFrom(lenders, &plan, missing, i) || !b.affordable([]clearing{plan}, b.due(i), b.stops) {
+		return false
+	}
+	b.carryOut(&plan, b.jobs[i].ID)
+	b.seatAt(i, servers, least)
+	return true
+}
+
+// lacking is how much more cores and memory one more job needs than its quotas leave, and who counts against all that are short.
+func (b *board) lacking(k *kind, needs bill) (missing gres.Vector, lenders []int) {
+	var short []int
+	for _, q := range k.quotas {
+		if q >= len(b.purses) {
+			continue
+		}
+		if left := b.purses[q].left.plus(needs, -1); !left.covered() {
+			short, missing = append(short, q), missing.Max(gres.Vector{}.Minus(left.amount))
+		}
+	}
+	missing.GPUs = 0
+	for v := range b.seats {
+		s := &b.seats[v]
+		shares := func(q int) bool { return slices.Contains(s.kind.quotas, q) }
+		if s.standing != waits && s.standing != fixed && !slices.ContainsFunc(short, func(q int) bool { return !shares(q) }) {
+			lenders = append(lenders, v)
+		}
+	}
+	return missing, lenders
+}
+
+// sparesQuota says whether job i, which cannot be asked to give back, leaves its quotas the share of the GPUs that others may still take from them.
+func (b *board) sparesQuota(i int, more gres.Vector) bool {
+	s := &b.seats[i]
+	for _, q := range s.kind.quotas {
+		if q >= len(b.purses) {
+			continue
+		}
+		left := b.purses[q].left
+		rest := left.amount.Minus(more.Times(len(s.servers)))
+		if gpus := min(left.amount.GPUs, b.idle); !b.proportion(gpus).Fits(gres.Vector{GPUs: gpus, CPUs: rest.CPUs, Memory: rest.Memory}) {
+			return false
+		}
+	}
+	return true
+}
+
+// proportion is the share of so many GPUs of the whole cluster.
+func (b *board) proportion(gpus int) gres.Vector {
+	if gpus <= 0 {
+		return gres.Vector{}
+	}
+	return gres.Proportional(b.total, gpus)
+}
+
+// counted says whether a job on server n has quotas: what they leave changes from round to round, so that nothing is known of it for long.
+func (b *board) counted(n int) bool {
+	return len(b.purses) > 0 && slices.ContainsFunc(b.servers[n].jobs, func(i int) bool { return len(b.seats[i].kind.quotas) > 0 })
+}
+
+// emptied says what of a quota is taken.
+func (p *purse) emptied(needs bill) string {
+	left, most := p.left, p.Quota
+	switch {
+	case left.jobs < needs.jobs:
+		return fmt.Sprintf("%s: %d of %d jobs run", p.Name, most.Jobs-left.jobs, most.Jobs)
+	case left.nodes < needs.nodes:
+		return taken(p.Name, most.Nodes, left.nodes, needs.nodes, "node")
+	case left.amount.GPUs < needs.amount.GPUs:
+		return taken(p.Name, most.GPUs, left.amount.GPUs, needs.amount.GPUs, "GPU")
+	case left.amount.CPUs < needs.amount.CPUs:
+		return taken(p.Name, most.CPUs, left.amount.CPUs, needs.amount.CPUs, "core")
+	}
+	return fmt.Sprintf("%s: %s of %s of memory are taken, it needs %s", p.Name, most.Memory-left.amount.Memory, most.Memory, needs.amount.Memory)
+}
+
+// taken says how many of a quota's things are: "GrpTRES of account ml: 6 of 8 GPUs are taken, it needs 4".
+func taken(name string, most, left, needs int, thing string) string {
+	text := fmt.Sprintf("%s: %d of %d %ss are taken", name, most-left, most, thing)
+	if left > 0 {
+		text += fmt.Sprintf(", it needs %d", needs)
+	}
+	return text
+}

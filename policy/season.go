@@ -1,0 +1,191 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+)
+
+// seasons say, during a round, where whose time limit ends after a reservation begins.
+type seasons struct {
+	any     bool                // some server is or will be reserved
+	begins  []time.Time         // of the reservations to come, each once, ascending
+	shut    map[stretch]set     // servers on which none may begin
+	returns map[comingBack]bool // see mayComeBack
+}
+
+// season is what jobs have in common that may be started on the same servers, as far as reservations go.
+type season struct {
+	own  string // reservation
+	now  int    // crossed by a run that begins now, see stretch
+	soon int    // crossed by one that begins when others have made room for it, a round later
+}
+
+// stretch is a run of which nothing is known but when it ends.
+type stretch struct {
+	own     string // reservation
+	crossed int    // so many of the reservations to come begin before it would end
+}
+
+// comingBack is what decides whether a job could be started again.
+type comingBack struct {
+	kind    *kind
+	crossed int
+}
+
+// lookAhead finds the reservations of the round.
+func (b *board) lookAhead() {
+	before := b.seasons.any
+	b.seasons = seasons{}
+	for n := range b.servers {
+		for _, r := range b.servers[n].Reserved {
+			b.seasons.any = true
+			if r.From.After(b.c.Now) {
+				b.seasons.begins = append(b.seasons.begins, r.From)
+			}
+		}
+	}
+	if before || b.seasons.any { // what could not be done in the last round may be possible now, as time goes by
+		clear(b.grown)
+		clear(b.traded)
+	}
+	if !b.seasons.any {
+		return
+	}
+	slices.SortFunc(b.seasons.begins, time.Time.Compare)
+	b.seasons.begins = slices.CompactFunc(b.seasons.begins, time.Time.Equal)
+	b.seasons.shut, b.seasons.returns = map[stretch]set{}, map[comingBack]bool{}
+}
+
+// seasonOf is the season of job j.
+func (b *board) seasonOf(j *Job) season {
+	if !b.seasons.any {
+		return season{}
+	}
+	return season{j.Reservation, b.crossed(j, 0), b.crossed(j, b.c.Rules.round())}
+}
+
+// crossed counts the reservations to come that begin before job j would end if it were started after a delay.
+func (b *board) crossed(j *Job, delay time.Duration) int {
+	begins := b.seasons.begins
+	if j.TimeLimit == 0 {
+		return len(begins)
+	}
+	end := b.c.Now.Add(delay).Add(j.TimeLimit)
+	return sort.Search(len(begins), func(at int) bool { return !begins[at].Before(end) })
+}
+
+// shutTo lists the servers on which such a run may not begin; nil: none.
+func (b *board) shutTo(s stretch) set {
+	if !b.seasons.any {
+		return nil
+	}
+	shut, known := b.seasons.shut[s]
+	if !known {
+		shut = newSet(len(b.servers))
+		for n := range b.servers {
+			if b.inTheWay(n, s) != nil {
+				shut.add(n)
+			}
+		}
+		b.seasons.shut[s] = shut
+	}
+	return shut
+}
+
+// inTheWay finds the first reservation of server n that a run would meet; nil: there is none.
+func (b *board) inTheWay(n int, s stretch) *Reservation {
+	list := b.servers[n].Reserved
+	for i := range list {
+		r := &list[i]
+		over := !r.To.IsZero() && !r.To.After(b.c.Now)
+		begun := !r.From.After(b.c.Now)
+		crossed := s.crossed > 0 && !r.From.After(b.seasons.begins[s.crossed-1])
+		if !over && (begun || crossed) && (s.own == "" || r.Name != s.own) {
+			return r
+		}
+	}
+	return nil
+}
+
+// shutTo says whether a reservation keeps jobs of kind k off server n.
+func (k *kind) shutTo(n int) bool { return k.shut != nil && k.shut.has(n) }
+
+// shutSoon says whether a reservation would keep jobs of kind k off server n by the time that others have made room there.
+func (k *kind) shutSoon(n int) bool { return k.soon != nil && k.soon.has(n) }
+
+// mayComeBack says whether running job i of kind k, if it were stopped, could be started again before reservations keep it from all servers that
+// suit it, with a round to spare beside the one until it is decided again: what is stopped an hour before maintenance comes back when that is over.
+func (b *board) mayComeBack(i int, k *kind) bool {
+	if !b.seasons.any {
+		return true
+	}
+	j := b.jobs[i]
+	s := stretch{j.Reservation, b.crossed(j, j.Restart+2*b.c.Rules.round())}
+	key := comingBack{k, s.crossed}
+	may, known := b.seasons.returns[key]
+	if !known {
+		shut := b.shutTo(s)
+		may = !shut.meets(k.zone.servers) || slices.ContainsFunc(k.ways, func(w way) bool { return b.wide(k, w, shut) >= w.nodes })
+		b.seasons.returns[key] = may
+	}
+	return may
+}
+
+// wide counts the open servers with GPUs enough for jobs of kind k that are not shut.
+func (b *board) wide(k *kind, w way, shut set) int {
+	count := 0
+	for n := range b.servers {
+		if sv := &b.servers[n]; sv.Closed == "" && sv.Total.GPUs >= w.gpus && k.zone.servers.has(n) && !shut.has(n) {
+			count++
+		}
+	}
+	return count
+}
+
+// shutOut is the answer to job i if reservations keep it from too many of the servers that could hold it; nil if they do not.
+func (b *board) shutOut(i int) *answer {
+	k := b.seats[i].kind
+	if k.shut == nil || len(k.ways) == 0 {
+		return nil
+	}
+	able, w := b.fitOf(k).able, k.ways[0]
+	open := slices.Clone(able)
+	open.without(b.closed)
+	if open.shared(open) < w.nodes { // closed ones are the reason
+		return nil
+	}
+	shut := open.and(k.shut)
+	open.without(k.shut)
+	if open.shared(open) >= w.nodes {
+		return nil
+	}
+	return &answer{InReservation, b.runsInto(i, shut)}
+}
+
+// runsInto says which reservation it is that job i would run into on those servers: the last to begin of those that are first on theirs, since
+// that is the one before which there is most time.
+func (b *board) runsInto(i int, shut set) string {
+	var last *Reservation
+	at := 0
+	for n := range b.servers {
+		if !shut.has(n) {
+			continue
+		}
+		if r := b.inTheWay(n, stretch{b.jobs[i].Reservation, b.seats[i].kind.season.now}); last == nil || cmp.Or(r.From.Compare(last.From), cmp.Compare(last.Name, r.Name)) > 0 {
+			last, at = r, n
+		}
+	}
+	j, begins := b.jobs[i], last.From.Format(time.DateTime)
+	switch {
+	case !last.From.After(b.c.Now) && last.To.IsZero():
+		return fmt.Sprintf("%s is in reservation %s for good", b.servers[at].Name, last.Name)
+	case !last.From.After(b.c.Now):
+		return fmt.Sprintf("%s is in reservation %s until %s", b.servers[at].Name, last.Name, last.To.Format(time.DateTime))
+	case j.TimeLimit == 0:
+		return fmt.Sprintf("has no time limit, and reservation %s begins at %s", last.Name, begins)
+	}
+	return fmt.Sprintf("its time limit of %s ends after reservation %s begins at %s", j.TimeLimit, last.Name, begins)
+}

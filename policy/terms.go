@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// terms bound what a job may be given on each node, whatever its profile says: what its user asked for and reckoned with, and what the site
+// allows. The zero value bounds nothing.
+type terms struct{ floor, pace, ceiling gres.Vector }
+
+func termsOf(j *Job) terms {
+	t := terms{j.Floor, j.Pace, j.Ceiling}
+	t.floor.GPUs, t.pace.GPUs, t.ceiling.GPUs = 0, 0, 0 // the count of GPUs is fixed
+	return t
+}
+
+// least is the floor, in whole cores for each task.
+func (t terms) least(tasks int) gres.Vector { return wholeTasks(t.floor, tasks) }
+
+// most is the ceiling, in whole cores for each task; a resource that has none is unbounded.
+func (t terms) most(tasks int) gres.Vector {
+	most := gres.Vector{GPUs: math.MaxInt, CPUs: math.MaxInt, Memory: math.MaxInt64}
+	if t.ceiling.CPUs > 0 {
+		most.CPUs = t.ceiling.CPUs / tasks * tasks
+	}
+	if t.ceiling.Memory > 0 {
+		most.Memory = t.ceiling.Memory
+	}
+	return most
+}
+
+// contradict says what is wrong with terms under which no size is possible; empty where one is.
+func (t terms) contradict(tasks int) string {
+	least, most := t.least(tasks).Max(gres.Vector{CPUs: tasks}), t.most(tasks)
+	switch {
+	case least.CPUs > most.CPUs:
+		return fmt.Sprintf("needs %s on each node, and the site allows it %d", count(least.CPUs, "core"), t.ceiling.CPUs)
+	case least.Memory > most.Memory:
+		return fmt.Sprintf("needs %s of memory on each node, and the site allows it %s", least.Memory, most.Memory)
+	}
+	return ""
+}
+
+// within puts the menu under the terms of its key.
+func (m *menu) within(key menuKey) *menu {
+	most := key.terms.most(key.tasks)
+	owed := atMost(wholeTasks(m.fair, key.tasks), most).Max(key.terms.least(key.tasks))
+	pace := atMost(wholeTasks(key.terms.pace, key.tasks), most)
+	if key.profile == nil {
+		m.owed[0].Size = owed.Max(pace)
+		m.options = m.owed
+		return m
+	}
+	gain := func(size gres.Vector) float64 { return key.profile.Gain(size, m.fair) }
+	due := math.Min(1, gain(atMost(m.fair, most)))
+	need := math.Max(due, gain(atMost(key.terms.paceBeside(m.fair), most)))
+	if gain(owed) < need {
+		owed = m.faster(owed, pace, key, need, gain)
+	}
+	m.owed[0] = sensitivity.Option{Size: owed, Gain: gain(owed)}
+	m.options = fromShare(m.sizes(key, need, gain), m.owed[0])
+	return m
+}
+
+// paceBeside is the pace with the share in place of what nobody reckoned with; nothing where nobody reckoned at all.
+func (t terms) paceBeside(fair gres.Vector) gres.Vector {
+	pace := t.pace
+	if pace == (gres.Vector{}) {
+		return pace
+	}
+	pace.GPUs = fair.GPUs
+	if pace.CPUs == 0 {
+		pace.CPUs = fair.CPUs
+	}
+	if pace.Memory == 0 {
+		pace.Memory = fair.Memory
+	}
+	return pace
+}
+
+// faster raises what is owed to the pace: as far as the server goes, where that is as fast, and beyond it where nothing on the server is.
+func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain func(gres.Vector) float64) gres.Vector {
+	total := key.total
+	total.CPUs = total.CPUs / key.tasks * key.tasks
+	if here := owed.Max(atMost(pace, total)); gain(here) >= need {
+		return here
+	}
+	return owed.Max(pace)
+}
+
+// sizes are those that are as fast as need be and within the terms.
+func (m *menu) sizes(key menuKey, need float64, gain func(gres.Vector) float64) []sensitivity.Option {
+	least, most := key.terms.least(key.tasks), atMost(key.total, key.terms.most(key.tasks))
+	tried := key.profile.Options(atMost(m.fair, most), most)
+	var sizes []sensitivity.Option
+	for _, o := range append(tried, m.owed[0]) {
+		size := wholeTasks(o.Size.Max(least), key.tasks)
+		if g := gain(size); size.Fits(most) && g >= need {
+			sizes = append(sizes, sensitivity.Option{Size: size, Gain: g})
+		}
+	}
+	return worthwhile(sizes)
+}
+
+// atMost takes the smaller of each component.
+func atMost(v, w gres.Vector) gres.Vector {
+	return gres.Vector{GPUs: min(v.GPUs, w.GPUs), CPUs: min(v.CPUs, w.CPUs), Memory: min(v.Memory, w.Memory)}
+}

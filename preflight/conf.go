@@ -1,0 +1,237 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// slurmConf are the checks of slurm.conf, as scontrol show config tells it.
+var slurmConf = []check{
+	{"slurm.conf", told},
+	conf("JobSubmitPlugins", jobSubmit),
+	conf("RequeueExit", requeueExit),
+	conf("JobRequeue", jobRequeue),
+	conf("KillWait", killWait),
+	conf("CompleteWait", completeWait),
+	conf("MinJobAge", minJobAge),
+	conf("SelectType", selectType),
+	conf("SelectTypeParameters", selectParameters),
+	conf("SchedulerType", schedulerType),
+	conf("SchedulerParameters", schedulerParameters),
+	conf("SlurmctldParameters", rateLimit),
+	conf("PreemptMode", preemptMode),
+	conf("PriorityType", priority),
+	conf("AccountingStorageEnforce", limits),
+	conf("AccountingStoreFlags", storeFlags),
+}
+
+// conf is the check of one key, which is skipped where its value is not known. The value is empty where Slurm says (null).
+func conf(key string, judge func(value string, f *Facts) finding) check {
+	return check{key, func(f *Facts) []finding {
+		value, told := f.Scontrol.Value[key]
+		switch {
+		case f.Scontrol.Why != "":
+			return nil // which is told once for all
+		case !told:
+			return []finding{skip("scontrol show config does not tell it")}
+		case value == "(null)":
+			value = ""
+		}
+		return []finding{judge(value, f)}
+	}}
+}
+
+// told says why nothing of slurm.conf is known.
+func told(f *Facts) []finding {
+	if f.Scontrol.Why == "" {
+		return nil
+	}
+	return []finding{skip("not looked at: %s", f.Scontrol.Why)}
+}
+
+// number reads the first word of a value, as 10 of "10 sec".
+func number(value string) (int, bool) {
+	first, _, _ := strings.Cut(value, " ")
+	n, err := strconv.Atoi(first)
+	return n, err == nil
+}
+
+func jobSubmit(value string, _ *Facts) finding {
+	if !hasPlugin(value, "job_submit", "lua") {
+		return fail("JobSubmitPlugins=lua, and job_submit.lua beside slurm.conf: "+
+			"without the gate Slurm starts jobs before the daemon has seen them", "is %s", orElse(value, "empty"))
+	}
+	return ok("%s", value)
+}
+
+// savedExit is the exit code of the contract: "I have saved, run me again".
+const savedExit = 98
+
+func requeueExit(value string, _ *Facts) finding {
+	if !slices.ContainsFunc(strings.Split(value, ","), func(entry string) bool { return inRange(strings.TrimSpace(entry), savedExit) }) {
+		return fail(fmt.Sprintf("RequeueExit=%d, and scontrol reconfigure: a job that saves and leaves would count as failed, and its run be lost", savedExit),
+			"is %s", orElse(value, "empty"))
+	}
+	return ok("%s", value)
+}
+
+// inRange says whether an entry as 98 or 90-99 has the code.
+func inRange(entry string, code int) bool {
+	from, to, isRange := strings.Cut(entry, "-")
+	low, err := strconv.Atoi(from)
+	if err != nil {
+		return false
+	}
+	high := low
+	if isRange {
+		if high, err = strconv.Atoi(to); err != nil {
+			return false
+		}
+	}
+	return low <= code && code <= high
+}
+
+func jobRequeue(value string, _ *Facts) finding {
+	if value != "1" {
+		return warn("JobRequeue=1, or expect one request more for each job that is asked to save", "is %s: jobs are submitted as not to be requeued", orElse(value, "empty"))
+	}
+	return ok("%s", value)
+}
+
+// Bounds of KillWait, in seconds.
+const killWaitLeast, killWaitMost = 30, 600
+
+func killWait(value string, _ *Facts) finding {
+	switch seconds, read := number(value); {
+	case !read:
+		return skip("%q is no time", value)
+	case seconds < killWaitLeast:
+		return warn("KillWait=60", "%d s is all that a job has that does not leave in its grace, before it is killed", seconds)
+	case seconds > killWaitMost:
+		return warn("lower it: nodes of a job that ignores SIGTERM are blocked for so long, for everybody", "is %d s", seconds)
+	default:
+		return ok("%d s", seconds)
+	}
+}
+
+func completeWait(value string, _ *Facts) finding {
+	if seconds, read := number(value); read && seconds > 0 {
+		return warn("CompleteWait=0: starts wait for other jobs' ends otherwise", "is %d s", seconds)
+	}
+	return ok("0")
+}
+
+// minJobAgeLeast is, in seconds, for how long Slurm must remember a job that has ended, so that a round learns how.
+const minJobAgeLeast = 60
+
+func minJobAge(value string, _ *Facts) finding {
+	if seconds, read := number(value); read && seconds > 0 && seconds < minJobAgeLeast {
+		return warn("MinJobAge=300, or at least a round", "Slurm forgets ended jobs after %d s: how a job left is not learnt", seconds)
+	}
+	return ok("%s", value)
+}
+
+func selectType(value string, _ *Facts) finding {
+	if !strings.HasPrefix(value, "select/cons_tres") {
+		return fail("SelectType=select/cons_tres", "%s gives out whole nodes, or knows no GPUs", orElse(value, "empty"))
+	}
+	return ok("%s", value)
+}
+
+func selectParameters(value string, f *Facts) finding {
+	upper := strings.ToUpper(value)
+	switch {
+	case !strings.Contains(upper, "MEMORY"):
+		return warn("SelectTypeParameters=CR_Core_Memory or CR_CPU_Memory", "%s: Slurm gives out no memory, so what jobs are given of it binds nobody", orElse(value, "empty"))
+	case strings.Contains(upper, "CR_CORE") && f.Threads.Why == "" && f.Threads.Value > 1:
+		return warn("CR_CPU_Memory, or ThreadsPerCore=1: Slurm rounds what jobs are given up to whole cores", "%s on nodes with %d threads a core", value, f.Threads.Value)
+	}
+	return ok("%s", value)
+}
+
+func schedulerType(value string, _ *Facts) finding {
+	if value != "sched/backfill" {
+		return warn("SchedulerType=sched/backfill", "%s: a job that waits for room keeps all behind it from starting", orElse(value, "empty"))
+	}
+	return ok("%s", value)
+}
+
+// batchDelayMost is, in seconds, how long Slurm may hold a batch job back before a start is noticeably late.
+const batchDelayMost = 10
+
+func schedulerParameters(value string, _ *Facts) finding {
+	for entry := range strings.SplitSeq(value, ",") {
+		name, amount, _ := strings.Cut(strings.TrimSpace(entry), "=")
+		seconds, _ := strconv.Atoi(amount) // not a number: 0
+		switch {
+		case name == "batch_sched_delay" && seconds > batchDelayMost:
+			return warn("batch_sched_delay=3, which is Slurm's default", "batch jobs are held back for %d s: every start is as late", seconds)
+		case name == "defer" || name == "defer_batch":
+			return warn("leave it out unless slurmctld is overloaded", "%s: a job starts at the next pass of the scheduler, not when it is updated", name)
+		}
+	}
+	return ok("%s", orElse(value, "defaults"))
+}
+
+// Slurm's own defaults of rl_enable: how many requests are let through more, and after how many seconds each.
+const refillDefault, periodDefault = 2, 1
+
+func rateLimit(value string, f *Facts) finding {
+	refill, period, limited := float64(refillDefault), float64(periodDefault), false
+	for entry := range strings.SplitSeq(value, ",") {
+		name, amount, _ := strings.Cut(strings.TrimSpace(entry), "=")
+		switch x, err := strconv.ParseFloat(amount, 64); {
+		case name == "rl_enable":
+			limited = true
+		case name == "rl_refill_rate" && err == nil:
+			refill = x
+		case name == "rl_refill_period" && err == nil && x > 0:
+			period = x
+		}
+	}
+	refill /= period
+	if limited && refill < f.Wanted.Rate {
+		return warn("raise rl_refill_rate and rl_bucket_size, and leave rl_refill_period out, or set rate in the configuration below them and make the lease longer",
+			"rl_enable lets through %g requests a second, and rate is %g: each one beyond takes a second", refill, f.Wanted.Rate)
+	}
+	return ok("%s", orElse(value, "no bound on requests"))
+}
+
+func preemptMode(value string, _ *Facts) finding {
+	if value != "OFF" && value != "" {
+		return warn("see that what Slurm may preempt are not the managed jobs: it does not ask them to save, and the daemon plans with what they hold",
+			"%s: Slurm stops jobs by itself", value)
+	}
+	return ok("%s", value)
+}
+
+func priority(value string, f *Facts) finding {
+	weight, _ := number(f.Scontrol.Value["PriorityWeightAge"])
+	always := has(f.Scontrol.Value["PriorityFlags"], "ACCRUE_ALWAYS")
+	if strings.HasSuffix(value, "multifactor") && weight > 0 && !always {
+		return warn("PriorityFlags=ACCRUE_ALWAYS", "a job gathers age only while it may start, and so none under a lease, while PriorityWeightAge is %d", weight)
+	}
+	return ok("%s", value)
+}
+
+func limits(value string, _ *Facts) finding {
+	if value == "" || value == "none" || value == "0" {
+		return ok("nothing is enforced: limits of associations and QOS bind nobody")
+	}
+	return ok("%s", value)
+}
+
+func storeFlags(value string, _ *Facts) finding {
+	var missing []string
+	for _, flag := range []string{"job_comment", "job_extra"} {
+		if !has(value, flag) {
+			missing = append(missing, flag)
+		}
+	}
+	if len(missing) > 0 {
+		return warn("AccountingStoreFlags=job_comment,job_extra", "accounting keeps no %s: afterwards nobody can see what a job asked for, and what it was given and why", strings.Join(missing, " and no "))
+	}
+	return ok("%s", value)
+}
