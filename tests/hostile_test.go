@@ -99,6 +99,7 @@ var programs = map[string]string{
 	"cmd/synergy-slurmd/hook.go":     "the administrator's hook",
 	"guest/process.go":               "the administrator's plugin, without arguments",
 	"guest/child.go":                 "the same",
+	"cmd/synergy-slurmd/look.go":     "scontrol show config",
 	"cmd/synergy-slurmd/stoppost.go": "systemctl, with words of our own",
 	"cmd/synergy-emujob/report.go":   "scontrol, as the job's own user",
 	"cmd/synergy/gres_check.go":      "scontrol and slurmd -G, with the name of a node",

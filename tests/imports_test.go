@@ -25,12 +25,14 @@ var inward = map[string][]string{
 	"sensitivity":         {"gres"},
 	"sensitivity/library": {"sensitivity"},
 	"policy":              {"gres", "sensitivity"},
+	"limits":              {"gres", "policy"},
 	"guest":               {},
+	"preflight":           {},
 	"policy/plugin":       {"gres", "sensitivity", "policy", "guest"},
-	"bridge":              {"gres", "sensitivity", "policy"},
+	"bridge":              {"gres", "sensitivity", "policy", "limits"},
 	"bridge/leader":       {"bridge"},
 	"ledger":              {"bridge"},
-	"bridge/slurmrest":    {"gres", "bridge", "bridge/leader", "bridge/slurmrest/internal"},
+	"bridge/slurmrest":    {"gres", "limits", "bridge", "bridge/leader", "bridge/slurmrest/internal"},
 	"bridge/slurmtest":    {"gres", "bridge", "bridge/leader"},
 	"bridge/plugin":       {"gres", "bridge", "bridge/leader", "guest"},
 	"bridge/conformance":  {"gres", "bridge", "bridge/leader"},
@@ -114,7 +116,7 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
 func TestThePlannerDecidesFromItsArguments(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.pkg != "gres" && s.pkg != "gres/inventory" && s.pkg != "sensitivity" && s.pkg != "policy" {
+		if s.pkg != "gres" && s.pkg != "gres/inventory" && s.pkg != "sensitivity" && s.pkg != "policy" && s.pkg != "limits" && s.pkg != "preflight" {
 			continue
 		}
 		for _, path := range s.imports {

@@ -15,6 +15,7 @@ LEASE=${LEASE:-900}
 TOKEN_LIFESPAN=${TOKEN_LIFESPAN:-3600}
 MIN_JOB_AGE=${MIN_JOB_AGE:-3600}
 FAKE_CLOCK=${FAKE_CLOCK:-no}
+SLURM=${SLURM:-24.11}
 export REPO PROJECT NODES PER_CONTAINER NODE_CPUS NODE_MEMORY NODE_GPUS LEASE TOKEN_LIFESPAN MIN_JOB_AGE FAKE_CLOCK
 
 say() { echo "cluster $PROJECT: $*"; }
@@ -38,8 +39,14 @@ quietly() {
 
 # --- image -------------------------------------------------------------------
 
-base_here=synergy-slurm-base:trixie
-base_public=debian:trixie-slim
+# Each Slurm is that of a Debian release.
+case $SLURM in
+24.11) suite=trixie ;;
+26.05) suite=forky ;;
+*) die "SLURM=$SLURM: want 24.11 or 26.05" ;;
+esac
+base_here=synergy-slurm-base:$suite
+base_public=debian:$suite-slim
 
 have_image() { docker image inspect "$1" >/dev/null 2>&1; }
 
@@ -51,7 +58,7 @@ inputs=(contrib/docker-slurm/{Dockerfile,conf,entrypoint.sh,healthy.sh,ready.sh}
 image_name() {
     local hash
     hash=$(cd "$REPO" && find "${inputs[@]}" -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-12)
-    echo "synergy-slurm:$hash"
+    echo "synergy-slurm:$SLURM-$hash"
 }
 
 # The host's own Debian mirror, empty when the host is not Debian.
@@ -77,7 +84,8 @@ debootstrap_base() {
     say "no $base_public to be had: making the base with debootstrap"
     command -v debootstrap >/dev/null || quietly "installing debootstrap" install_debootstrap
     root=$(mktemp -d)
-    quietly debootstrap debootstrap --variant=minbase trixie "$root" "$(host_mirror)"
+    # A debootstrap that is older than the release has no script of that name; all since Debian 9 are alike.
+    quietly debootstrap debootstrap --variant=minbase "$suite" "$root" "$(host_mirror)" /usr/share/debootstrap/scripts/sid
     rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
     tar -C "$root" -c . | docker import - "$base_here" >/dev/null
     rm -rf "$root"
@@ -98,7 +106,7 @@ docker_build() {
     shift
     # Some engines cannot route out of a build network; the host's always can.
     tar -C "$REPO" -c "${inputs[@]}" | docker build --network host -t "$tag" -f contrib/docker-slurm/Dockerfile \
-        --build-arg APT_MIRROR="$(host_mirror)" --build-arg APT_CONF="$(host_apt_conf)" "$@" -
+        --build-arg SUITE="$suite" --build-arg APT_MIRROR="$(host_mirror)" --build-arg APT_CONF="$(host_apt_conf)" "$@" -
 }
 
 build_image() {
@@ -175,7 +183,7 @@ wait_until_ready() {
 
 summary() {
     cat <<TEXT
-cluster $PROJECT is up: $NODES nodes (n1-n$NODES), each $NODE_CPUS CPUs, $NODE_MEMORY MB, $NODE_GPUS GPUs
+cluster $PROJECT is up: Slurm $SLURM, $NODES nodes (n1-n$NODES), each $NODE_CPUS CPUs, $NODE_MEMORY MB, $NODE_GPUS GPUs
   REST    $(rest_url)   token of user synergy: /shared/synergy/token in any role
   shell   make shell PROJECT=$PROJECT          (alice on the login role)
   submit  sbatch --gres=gpu:1 --comment=synergy-profile=NAME.json job.sh

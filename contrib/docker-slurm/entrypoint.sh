@@ -67,6 +67,7 @@ make_shared_folders() {
     done
     install -d -m 1777 /shared/ckpt /shared/out
     install -d -o synergy -g synergy -m 0700 /shared/synergy
+    install -d -o synergy -g synergy -m 0755 /shared/gate # what the daemon writes for job_submit.lua
     install -d -o slurmrest -g slurmrest -m 0755 /shared/slurmrestd
 }
 

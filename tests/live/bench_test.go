@@ -15,6 +15,7 @@ type outcome struct {
 	completion []float64
 	makespan   float64
 	starts     int
+	idle       int // GPU-seconds that idled while a job waited that could have used them
 }
 
 func (o outcome) mean() float64 {
@@ -44,12 +45,12 @@ func TestBenchSlurmAloneAgainstFIFOAndTune(t *testing.T) {
 	d.Start()
 	ours := c.run(jobs, func(j planned) []string { return []string{"-c", fmt.Sprint(3 * j.gpus), word(j.model)} })
 	t.Logf("%d jobs on 32 GPUs, arriving over %.0f s; the same jobs, the same cluster, one after the other", len(jobs), benchSpan)
-	t.Logf("%-34s %10s %10s %10s %8s", "", "mean s", "median s", "makespan s", "starts")
+	t.Logf("%-34s %10s %10s %10s %8s %18s", "", "mean s", "median s", "makespan s", "starts", "idle GPU-s, wanted")
 	for _, row := range []struct {
 		name string
 		outcome
 	}{{"Slurm alone, proportional requests", alone}, {"synergy-slurmd, FIFO × Tune", ours}} {
-		t.Logf("%-34s %10.1f %10.1f %10.1f %8d", row.name, row.mean(), row.median(), row.makespan, row.starts)
+		t.Logf("%-34s %10.1f %10.1f %10.1f %8d %18d", row.name, row.mean(), row.median(), row.makespan, row.starts, row.idle)
 	}
 	t.Logf("%-34s %10.2f %10.2f %10.2f", "ratio, Slurm alone / synergy", alone.mean()/ours.mean(), alone.median()/ours.median(), alone.makespan/ours.makespan)
 	byModel(t, jobs, alone, ours)
@@ -91,11 +92,14 @@ func (c *Cluster) run(jobs []planned, args func(planned) []string) outcome {
 		c.waitLong(id, "COMPLETED", 20*time.Minute)
 	}
 	var o outcome
+	wants := make([]demand, len(jobs))
 	for k, id := range ids {
 		end, starts := c.ended(id)
+		wants[k] = demand{submitted[k], jobs[k].gpus, c.spells(id)}
 		o.completion = append(o.completion, end.Sub(submitted[k]).Seconds())
 		o.makespan = max(o.makespan, end.Sub(began).Seconds())
 		o.starts += starts
 	}
+	o.idle = idleGPUSeconds(wants, c.nodes(), 8)
 	return o
 }

@@ -33,6 +33,7 @@ allocator: %s
 profile_dirs: [%s/profiles]
 lease: %s
 start_timeout: 15s
+ahead: 0
 rules:
   min_run: 0s
 `

@@ -211,7 +211,7 @@ func (s *stage) checkLog(t *testing.T, f Fault, lines []Line, lasted time.Durati
 		if line["level"] == "error" {
 			loud = append(loud, line)
 		}
-		if line["message"] == "round failed" {
+		if line["message"] == "round failed" || line["message"] == "round not well yet" {
 			tried++
 		}
 	}

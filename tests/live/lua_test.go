@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	profile = "--comment=synergy-profile=resnet18.json"
+	profile = "--comment=synergy-profile=res18.json"
 	sleeper = "sleep 300"
 
 	accessDenied = 2002 // ESLURM_ACCESS_DENIED

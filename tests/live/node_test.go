@@ -162,7 +162,7 @@ func TestTheTasksOfAJobAreToldTheRoundThatStartedIt(t *testing.T) {
 }
 
 // differs are the variables in which two runs of one script differ by themselves.
-var differs = []string{"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TASK_PID", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT",
+var differs = []string{"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_TASK_PID", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT",
 	"SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST", "SLURMD_NODENAME", "SLURM_TOPOLOGY_ADDR", "HOSTNAME",
 	"SLURM_JOB_PARTITION", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}
 
@@ -225,8 +225,9 @@ func TestAJobRunsWhateverIsWrongOnItsNode(t *testing.T) {
 	for _, broken := range []struct{ name, breaks string }{
 		{"no plugin", "mv /usr/local/lib/slurm/synergy.so /usr/local/lib/slurm/kept.so"},
 		{"a plugin that is none", "cd /usr/local/lib/slurm; cp synergy.so kept.so; rm synergy.so; echo garbage > synergy.so"},
-		{"a plugin for the Slurm before", `cd /usr/local/lib/slurm; cp synergy.so kept.so; rm synergy.so; ` +
-			`python3 -c 'so = open("kept.so", "rb").read(); old = so.replace(b"\x0b\x18\0", b"\x05\x18\0"); assert old != so; open("synergy.so", "wb").write(old)'`},
+		{"a plugin for an older Slurm", `cd /usr/local/lib/slurm; cp synergy.so kept.so; rm synergy.so; ` +
+			`slurmd -V | python3 -c 'year, month = map(int, input().split()[1].split(".")[:2]); so = open("kept.so", "rb").read(); ` +
+			`old = so.replace(bytes([month, year, 0]), bytes([month, year - 1, 0])); assert old != so; open("synergy.so", "wb").write(old)'`},
 		{"a file where the notes should be", "rm -rf /run/synergy-jobs; echo > /run/synergy-jobs"},
 		{"a folder where nothing can be written", "rm -rf /run/synergy-jobs; ln -s /proc/1 /run/synergy-jobs"},
 		{"notes that cannot be read", "mkdir -p /run/synergy-jobs; chmod 0 /run/synergy-jobs"},
@@ -280,6 +281,7 @@ func TestOptionsMeanWhatTheirWordsMean(t *testing.T) {
 		"--synergy-profile=res18.json": "synergy-profile=res18.json",
 		"--synergy-profile=res18.json --synergy-checkpoint=USR1@60 --comment=mine,too":                                 "mine,too synergy-profile=res18.json synergy-checkpoint=USR1@60",
 		"--synergy-profile=res18.json --synergy-checkpoint --synergy-length=2.5h --synergy-progress --synergy-env=off": "synergy-profile=res18.json synergy-checkpoint synergy-length=2.5h synergy-progress synergy-env=off",
+		"--synergy-profile=res18.json --synergy-cores=keep --synergy-memory=give":                                      "synergy-profile=res18.json synergy-cores=keep synergy-memory=give",
 		"--synergy-checkpoint=TERM@5 --comment=synergy-profile=res18.json":                                             "synergy-profile=res18.json synergy-checkpoint=TERM@5",
 		"--synergy-profile=res18.json --comment=synergy-profile=res18.json":                                            "synergy-profile=res18.json",
 		"--comment=synergy-profile=res18.json":                                                                         "synergy-profile=res18.json",
@@ -305,6 +307,7 @@ func TestAnOptionThatIsWrongIsRefusedAtOnce(t *testing.T) {
 		"--synergy-profile=../x.json":                                                         "--synergy-profile is not right; it should be a profile's file name",
 		"--synergy-profile=res18.json --synergy-checkpoint=KILL":                              "--synergy-checkpoint is not right; it should be a signal",
 		"--synergy-profile=res18.json --synergy-length=soon":                                  "--synergy-length is not right; it should be a number",
+		"--synergy-profile=res18.json --synergy-cores=no":                                     "--synergy-cores is not right; it should be keep",
 		"--synergy-profile=res18.json --synergy-env=no":                                       "--synergy-env is not right; it should be off",
 		"--synergy-profile=res18.json --comment=synergy-profile=gnmt.json":                    "says otherwise than synergy-profile=gnmt.json in the comment",
 		"--synergy-profile=res18.json --synergy-checkpoint --comment=synergy-checkpoint=USR2": "says otherwise than synergy-checkpoint=USR2",

@@ -28,6 +28,7 @@ const hostConfig = `partitions: [synergy]
 policy: las
 lease: 10m
 restart_cost: 0s
+ahead: 0
 start_timeout: 15s
 heartbeat: /run/synergy/heartbeat
 rules:

@@ -193,6 +193,7 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 			{"started by the daemon", "restarts=0\nround=42\n", []string{id, comment, stamp}},
 			{"restarted", "restarts=3\nround=42\n", []string{id, comment, stamp, "SLURM_JOB_RESTART_COUNT=3"}},
 			{"seen by the gate only", "restarts=0\n", []string{id, comment, extra(`{"v":1,"lua":1,"begin":0}`)}},
+			{"seen by the gate, with what was asked for", "restarts=0\n", []string{id, comment, extra(`{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`)}},
 			{"in the first round", "restarts=0\nround=0\n", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":0,"begin":0}`)}},
 			{"words between commas", "restarts=0\nround=42\n", []string{id, says("a,synergy-profile=a.json,b"), stamp}},
 			{"between tabs and line ends", "restarts=0\nround=42\n", []string{id, says("a\tsynergy-profile=a.json\nb"), stamp}},
@@ -489,13 +490,13 @@ func isWord(name, value string) bool {
 	return err == nil
 }
 
-var optionNames = []string{"synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-env"}
+var optionNames = []string{"synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-env", "synergy-cores", "synergy-memory"}
 
 func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 	c := startChecker(f)
 	for _, value := range []string{"res18.json", "../res18.json", "a..b.json", ".json", "x.json\n", strings.Repeat("x", 107) + ".json", strings.Repeat("x", 108) + ".json",
 		"USR1", "USR1@60", "USR1@", "USR1@060", "TERM@3600", "TERM@3601", "KILL", "2.5h", "0s", "0.0s", "00.1m", "3650d", "3650.0d", "3650.1d", "3651d", "87600h",
-		"87600.000000001h", "1234567890s", ".5h", "1e3s", "5", "off", "on", "OFF", "é.json", "٣s"} {
+		"87600.000000001h", "1234567890s", ".5h", "1e3s", "5", "off", "on", "OFF", "keep", "give", "Keep", "keep ", "kee", "é.json", "٣s"} {
 		for k := range optionNames {
 			f.Add(k, value)
 		}
@@ -518,7 +519,7 @@ func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 func TestAnOptionIsRefusedByNameWithARemedy(t *testing.T) {
 	c := startChecker(t)
 	for name, remedy := range map[string]string{"synergy-profile": "such as res18.json", "synergy-checkpoint": "such as USR1@60", "synergy-length": "such as 2.5h",
-		"synergy-env": "off", "synergy-progress": "no value"} {
+		"synergy-env": "off", "synergy-progress": "no value", "synergy-cores": "keep", "synergy-memory": "give"} {
 		complaint := c.complaint(t, name, "nonsense!")
 		if !strings.HasPrefix(complaint, "synergy: --"+name+" is not right") || !strings.Contains(complaint, remedy) {
 			t.Errorf("--%s: %q", name, complaint)
@@ -548,7 +549,7 @@ func TestThePluginLinksNothingButTheCLibraryAndShowsSlurmOnlyWhatItLooksFor(t *t
 		t.Fatal(err)
 	}
 	so := filepath.Join(t.TempDir(), "synergy.so")
-	if out, err := exec.Command("make", "-C", "../../spank", "SLURM="+here+"/testdata", "OUT="+so).CombinedOutput(); err != nil {
+	if out, err := exec.Command("make", "-C", "../../spank", "HEADERS="+here+"/testdata", "OUT="+so).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	file, err := elf.Open(so)
