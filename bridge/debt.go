@@ -20,13 +20,16 @@ import (
 //	    └──────────── returning ◀─ partition ─ deferred
 //	                      ▲         lost          │
 //	                      └───────────────────────┘ it waits, and nobody holds it
+//
+// A job with our word that no plan can decide on, for its shape say, is handed back as well, with its record made from the gate's stamp: it was
+// accepted, and would wait out a lease for nothing.
 type standing int
 
 const (
 	stranger  standing = iota // Slurm's alone: nothing of ours is on it
 	managed                   // the plan decides on it
 	deferred                  // with our word or a debt, and not to be touched now: it is held, or runs without our word, …
-	returning                 // not ours any more, and waits with what we wrote: to be handed back
+	returning                 // not ours any more, or not ours to plan, and waits with what we or the gate wrote: to be handed back
 )
 
 // standing is how a round stands to the job at a moment. Its record is nil where there is no debt.
@@ -34,6 +37,8 @@ func (t *tenant) standing(now time.Time) standing {
 	switch {
 	case t.ours && t.alone == "":
 		return managed
+	case t.ours && t.parked(now):
+		return returning
 	case t.ours:
 		return deferred
 	case t.record == nil, t.State == Running && sameRequest(&t.Request, &t.record.Own):
@@ -44,6 +49,17 @@ func (t *tenant) standing(now time.Time) standing {
 		return stranger
 	}
 	return returning
+}
+
+// parked says that a job with our word, on which no plan decides, waits for a lease or with another size than its user's.
+func (t *tenant) parked(now time.Time) bool {
+	if t.State != Pending || t.Held {
+		return false
+	}
+	if t.record != nil {
+		return !t.free(now)
+	}
+	return t.stamped().V != 0 && t.Begin.After(later(fromUnix(t.stamped().Begin), now))
 }
 
 // free says that a job is Slurm's to start as its user asked for it, and that it says so.

@@ -140,10 +140,10 @@ func resized(own *Request, nodes int, perNode gres.Vector) Request {
 	return q
 }
 
-// releasing is the update that hands a job back to Slurm for good.
-func releasing(rec *Record, round int, now time.Time) Update {
+// releasing is the update that hands a job back to Slurm for good. The note says why, where that is for its user to mend.
+func releasing(rec *Record, round int, note string, now time.Time) Update {
 	return Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own,
-		Extra: stampOf(rec, round, handedBack, "").String()}
+		Extra: stampOf(rec, round, handedBack, note).String()}
 }
 
 // requestChanges adds the fields in which two requests differ, in the words of the audit.

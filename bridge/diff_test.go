@@ -137,7 +137,7 @@ func TestNoUpdateBeginsAJobBeforeItsUserSaid(t *testing.T) {
 		if got := r.waiting(rec, 1, "", "", noon).Begin; !got.Equal(c.wait) {
 			t.Errorf("%s: waits until %s, want %s", c.name, got, c.wait)
 		}
-		if got := releasing(rec, 1, noon).Begin; !got.Equal(c.let) {
+		if got := releasing(rec, 1, "", noon).Begin; !got.Equal(c.let) {
 			t.Errorf("%s: handed back to begin at %s, want %s", c.name, got, c.let)
 		}
 	}

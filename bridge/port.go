@@ -34,6 +34,12 @@ type Watcher interface {
 	Quiet(ctx context.Context) (bool, error)
 }
 
+// Splitter gives tasks of an array that wait jobs of their own, which carry all that the job of the array does. Only then can each be sized and
+// placed by itself. A task that has one, or that there is not any more, is left alone. A workload manager need not be able to.
+type Splitter interface {
+	Split(ctx context.Context, array int, tasks []int) error
+}
+
 // Observed is the state of the cluster at one moment.
 type Observed struct {
 	At    time.Time // by Slurm's clock, as all times of jobs are
@@ -100,6 +106,11 @@ type Job struct {
 	Reason     string // Slurm's own word for why it waits; empty just after an update
 	Shape      string // why a round must not touch it: array, het job, exclusive, interactive, …; empty for a plain batch job
 	Dependency bool   // it waits for another job
+
+	Array  int   // the array of which it is a task, or which it stands for; 0: none
+	Task   int   // its index there, where it is one task
+	Tasks  []int // indices of the tasks that it stands for, ascending, or the first of them: they have no jobs of their own yet; empty: it is one task
+	AtOnce int   // how many tasks of its array may run at once; 0: all
 
 	Submitted time.Time // of the current run: every requeue moves it
 	Begin     time.Time // not before this time, while pending; zero: at once

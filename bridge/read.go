@@ -92,9 +92,7 @@ func (r *Runner) readJob(j *Job, before *tenant) *tenant {
 	if before.stamp != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs {
 		t.stamp = before.stamp
 	}
-	if t.ours = j.State != Finished && t.said.managed && r.manages(j.Partition); t.ours {
-		t.alone = leftAlone(j)
-	}
+	t.ours = j.State != Finished && t.said.managed && r.manages(j.Partition)
 	if j.State == Running {
 		t.since = j.Started
 		if before.Job != nil && before.State == Running && before.Started.Equal(j.Started) {

@@ -81,7 +81,7 @@ func (l *leaving) sort(seen Observed) scene {
 		t.record = debts.of(t.ID)
 		switch {
 		case t.State != Pending || !l.had(t):
-		case leftAlone(t.Job) != "" && (t.Held || t.Shape != "" || t.said.managed):
+		case leftAlone(t.Job) != "" && !t.parked(seen.At):
 			s.outside = append(s.outside, Outside{t.ID, leftAlone(t.Job)})
 		default:
 			s.tenants = append(s.tenants, t)
@@ -164,7 +164,7 @@ func (a *acting) handBack(ctx context.Context) error {
 
 // handBackOne says one update. A job that has started or ended meanwhile, or that somebody now holds, needs none.
 func (a *acting) handBackOne(ctx context.Context, s *step) error {
-	u := releasing(s.tenant.record, a.report.Round, a.now())
+	u := releasing(s.tenant.record, a.report.Round, s.tenant.alone, a.now())
 	if s.Verb == Restore {
 		u = a.leased(s)
 	}

@@ -67,7 +67,8 @@ type Settings struct {
 type Runner struct {
 	Slurm    Slurm
 	Ledger   Ledger
-	Watcher  Watcher // nil: each small round looks by itself
+	Watcher  Watcher  // nil: each small round looks by itself
+	Splitter Splitter // nil: arrays are left to Slurm
 	Clock    Clock
 	Profiles func(name string) (*sensitivity.Profile, error) // by the name in the comment
 	Settings Settings
@@ -77,9 +78,10 @@ type Runner struct {
 
 	watch   watch
 	reader  reader
-	last    uint64         // the moment of the last small round
-	looked  time.Duration  // when it looked
-	spare   policy.Cluster // memory that nobody else has
+	last    uint64          // the moment of the last small round
+	looked  time.Duration   // when it looked
+	spare   policy.Cluster  // memory that nobody else has
+	unsplit map[int]unsplit // by array
 	planner policy.Planner
 	line    policy.Planner // says who is next
 }
@@ -162,14 +164,18 @@ func (t *turn) number(intent *Intent) {
 
 func (t *turn) observe(ctx context.Context, old Records) error {
 	known := t.watch.set
-	seen, err := t.look(ctx, func() Records { return old })
+	if err := t.meet(ctx, old); err != nil {
+		return err
+	}
+	anew, err := t.split(ctx)
+	if err == nil && anew {
+		err = t.meet(ctx, old)
+	}
 	if err != nil {
 		return err
 	}
-	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
-	account(t.scene.tenants, seen.At)
 	if !known {
-		t.believeNoGrace(seen.At)
+		t.believeNoGrace(t.scene.at)
 	}
 	t.audit(&t.scene)
 	t.mourn(t.scene.debtors)
@@ -194,6 +200,17 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	t.consultAlmanac(ctx)
 	t.refusals = t.refusalsOf(&t.scene)
 	t.phase("observe")
+	return nil
+}
+
+// meet looks, and brings the records up to what it sees.
+func (t *turn) meet(ctx context.Context, old Records) error {
+	seen, err := t.look(ctx, func() Records { return old })
+	if err != nil {
+		return err
+	}
+	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
+	account(t.scene.tenants, seen.At)
 	return nil
 }
 

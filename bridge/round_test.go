@@ -70,7 +70,7 @@ func (w *world) start(fault slurmtest.Fault) {
 		return fault(c, at)
 	})
 	w.runner = &bridge.Runner{
-		Slurm: w.line, Ledger: mortal{w.book, w.line}, Clock: w.line, Profiles: w.profile, Settings: w.runner.Settings,
+		Slurm: w.line, Splitter: w.line, Ledger: mortal{w.book, w.line}, Clock: w.line, Profiles: w.profile, Settings: w.runner.Settings,
 	}
 }
 
@@ -345,8 +345,8 @@ func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
 		w.submit(1, "", none, func(s *slurmtest.Spec) { s.Begin = epoch.Add(time.Hour) }),
 		w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Partition = "other" }),
 		w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Held = true }),
-		w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Shape = "an array" }),
-		w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Odd = "features joined by |" }),
+		w.submit(1, model("res18"), none, func(s *slurmtest.Spec) { s.Shape, s.Begin = "a het job", epoch.Add(time.Hour) }),
+		w.submit(1, model("res18"), none, func(s *slurmtest.Spec) { s.Odd, s.Begin = "features joined by |", epoch.Add(time.Hour) }),
 	}
 	before := make([]bridge.Job, len(ids))
 	for k, id := range ids {
@@ -362,7 +362,27 @@ func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
 		t.Errorf("%d updates", n)
 	}
 	if got := len(report.Outside); got != 3 {
-		t.Errorf("%d jobs outside with a reason, want the held, the array and the odd one: %+v", got, report.Outside)
+		t.Errorf("%d jobs outside with a reason, want the held, the het and the odd one: %+v", got, report.Outside)
+	}
+}
+
+func TestAJobThatWasAcceptedAndCannotBePlannedIsSlurmsAtOnce(t *testing.T) {
+	w := newWorld(t, 1, server)
+	het := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Shape = "a het job" })
+	odd := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Odd, s.Begin = "features joined by |", epoch.Add(time.Hour) })
+	w.round()
+	if j := w.job(het); j.Begin.After(w.clock.Now()) || !strings.Contains(j.Extra, "a het job") {
+		t.Errorf("it waits for a lease: %+v", j)
+	}
+	if j := w.job(odd); !j.Begin.Equal(epoch.Add(time.Hour)) {
+		t.Errorf("it does not begin when its user wanted: %+v", j)
+	}
+	w.clock.Advance(5 * time.Second)
+	w.mustRun(het, "n1", 1)
+	updates := w.line.Count(slurmtest.Update)
+	w.rounds(2)
+	if n := w.line.Count(slurmtest.Update) - updates; n != 0 {
+		t.Errorf("%d more updates", n)
 	}
 }
 

@@ -16,7 +16,7 @@ func (a *acting) letWait(ctx context.Context) error {
 		return s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.pressing(s)
 	}), done, func(s *step) error {
 		if s.Verb == Release {
-			return a.write(ctx, s, releasing(s.tenant.record, a.report.Round, a.now()))
+			return a.write(ctx, s, releasing(s.tenant.record, a.report.Round, s.tenant.alone, a.now()))
 		}
 		return a.write(ctx, s, a.leased(s))
 	})

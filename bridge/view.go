@@ -32,11 +32,19 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 	debts := cursor{known}
 	for _, t := range r.read(seen.Jobs) {
 		t.record = debts.of(t.ID)
+		if t.ours {
+			t.alone = r.leftAlone(t.Job)
+		}
 		switch t.standing(seen.At) {
 		case managed:
 			r.equip(t)
 			s.tenants = append(s.tenants, t)
-		case deferred, returning:
+		case returning:
+			if t.record == nil {
+				t.record = firstRecord(t, seen.At)
+			}
+			s.setAside(t)
+		case deferred:
 			s.setAside(t)
 		}
 		if t.ours && t.Completing {
@@ -244,6 +252,8 @@ func (r *Runner) barred(t *tenant, s *scene) string {
 	rec, now := t.record, s.at
 	failing := r.failing(rec, now)
 	switch {
+	case t.standsForTasks():
+		return "its tasks get jobs of their own as their turn comes"
 	case t.Dependency:
 		return "waits for another job"
 	case t.Reservation != "" && !s.hasBegun(t.Reservation):

@@ -505,8 +505,6 @@ local refused_shapes = {
     { is_in_several_partitions, "takes jobs of one partition only; name just the one" },
     { function(job) return job.script == nil end,
         "takes batch jobs only, because an interactive one cannot be requeued; use sbatch, or leave the word out" },
-    { function(job) return job.array_inx ~= nil end,
-        "takes no job arrays; submit the tasks one by one, for example in a loop" },
     { function(job) return given(job.het_job_offset) end,
         "takes no heterogeneous jobs; submit without ':' parts" },
     { function(job) return job.cron_job == true end,

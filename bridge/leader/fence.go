@@ -29,6 +29,17 @@ func (f Fence) Requeue(ctx context.Context, job int) error {
 	return f.guard(ctx, func(ctx context.Context) error { return f.Slurm.Requeue(ctx, job) })
 }
 
+// FencedSplitter is the same for a workload manager that splits arrays.
+type FencedSplitter struct {
+	bridge.Splitter
+	Fence Fence
+}
+
+// Split implements bridge.Splitter.
+func (f FencedSplitter) Split(ctx context.Context, array int, tasks []int) error {
+	return f.Fence.guard(ctx, func(ctx context.Context) error { return f.Splitter.Split(ctx, array, tasks) })
+}
+
 // guard makes a write end with the daemon's belief that it leads: one that takes several requests sends none after that.
 func (f Fence) guard(ctx context.Context, write func(context.Context) error) error {
 	until, leads := f.Member.Until()

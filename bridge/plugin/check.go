@@ -98,6 +98,9 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 	if err := number(s.GetId()); err != nil {
 		return nil, err
 	}
+	if err := partIn(j, s.GetPart()); err != nil {
+		return nil, err
+	}
 	switch s.GetState() {
 	case slurmpb.State_PENDING:
 		j.State = bridge.Pending
@@ -115,6 +118,28 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 	}
 	bound(j)
 	return j, nil
+}
+
+// partIn fills in what a job has of an array. One that stands for several tasks has the array's number.
+func partIn(j *bridge.Job, s *slurmpb.Part) error {
+	if s == nil {
+		return nil
+	}
+	j.Array, j.Task, j.Tasks, j.AtOnce = int(s.GetArray()), int(s.GetTask()), narrow(s.GetTasks()), int(s.GetAtOnce())
+	for _, n := range append([]int64{s.GetTask(), s.GetAtOnce()}, s.GetTasks()...) {
+		if n < 0 || n > most {
+			return fmt.Errorf("array %d: number %d: want 0 to 2^40", s.GetArray(), n)
+		}
+	}
+	switch {
+	case number(s.GetArray()) != nil:
+		return fmt.Errorf("array %d: %w", s.GetArray(), number(s.GetArray()))
+	case !slices.IsSorted(j.Tasks):
+		return fmt.Errorf("array %d: want ascending tasks", j.Array)
+	case len(j.Tasks) > 0 && j.ID != j.Array:
+		return fmt.Errorf("job %d stands for tasks of array %d: want the array's number", j.ID, j.Array)
+	}
+	return nil
 }
 
 // endIn is how a job ended, in words and numbers that can be shown.

@@ -8,6 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 var (
@@ -69,6 +72,20 @@ func (c *Client) Requeue(ctx context.Context, job int) error {
 	})
 	return doing(fmt.Sprintf("requeue job %d", job), err)
 }
+
+// Split implements bridge.Splitter. A program that does not is one that refuses it.
+func (c *Client) Split(ctx context.Context, array int, tasks []int) error {
+	err := c.ask(ctx, "split", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
+		done, err := slurm.Split(ctx, &slurmpb.SplitRequest{Array: int64(array), Tasks: wide(tasks)})
+		if status.Code(err) == codes.Unimplemented {
+			return &slurmpb.DoneResponse{Failure: failureOut(errNoSplits)}, nil
+		}
+		return done, err
+	})
+	return doing(fmt.Sprintf("split array %d", array), err)
+}
+
+var errNoSplits = fmt.Errorf("it gives tasks of arrays no jobs of their own: %w", bridge.ErrRefused)
 
 // Take implements leader.Tickets.
 func (c *Client) Take(ctx context.Context, words leader.Words) (int, error) {

@@ -124,6 +124,17 @@ func (s *service) Requeue(ctx context.Context, r *slurmpb.RequeueRequest) (*slur
 	return s.do(func(slurm bridge.Slurm) error { return slurm.Requeue(ctx, int(r.GetJob())) })
 }
 
+// Split implements slurmpb.SlurmServer.
+func (s *service) Split(ctx context.Context, r *slurmpb.SplitRequest) (*slurmpb.DoneResponse, error) {
+	return s.do(func(slurm bridge.Slurm) error {
+		splits, can := slurm.(bridge.Splitter)
+		if !can {
+			return errNoSplits
+		}
+		return splits.Split(ctx, int(r.GetArray()), narrow(r.GetTasks()))
+	})
+}
+
 func (s *service) do(verb func(bridge.Slurm) error) (*slurmpb.DoneResponse, error) {
 	slurm, err := s.slurm()
 	if err == nil {

@@ -26,7 +26,32 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 		Restarts: int64(j.Restarts), Requeue: j.Requeue,
 		Request: requestOut(&j.Request), Runs: allocatedOut(&j.Runs), Features: allValid(j.Features), Except: allValid(j.Except), Odd: valid(j.Odd),
 		Priority: j.Priority, Qos: valid(j.QOS), Account: valid(j.Account), Reservation: valid(j.Reservation), DeadlineNs: timeOut(j.Deadline), End: endOut(&j.End),
+		Part: partOut(j),
 	}
+}
+
+// partOut is nil for a job that belongs to no array.
+func partOut(j *bridge.Job) *slurmpb.Part {
+	if j.Array == 0 {
+		return nil
+	}
+	return &slurmpb.Part{Array: int64(j.Array), Task: int64(j.Task), Tasks: wide(j.Tasks), AtOnce: int64(j.AtOnce)}
+}
+
+func wide(numbers []int) []int64 {
+	var all []int64
+	for _, n := range numbers {
+		all = append(all, int64(n))
+	}
+	return all
+}
+
+func narrow(numbers []int64) []int {
+	var all []int
+	for _, n := range numbers {
+		all = append(all, int(n))
+	}
+	return all
 }
 
 // endOut is nil for a job that has not ended, as most have not.

@@ -27,6 +27,9 @@ func draw(job listed) string {
 	if !job.Begin.IsZero() {
 		line += fmt.Sprintf(" begin=+%d", job.Begin.Unix()-job.Submitted.Unix())
 	}
+	if job.Array != 0 {
+		line += fmt.Sprintf(" array=%d task=%d tasks=%v at once=%d", job.Array, job.Task, job.Tasks, job.AtOnce)
+	}
 	for _, text := range []struct{ name, value string }{
 		{"reason", job.Reason}, {"shape", job.Shape}, {"odd", job.Odd}, {"except", strings.Join(job.Except, ",")},
 		{"end", ending(job.End)}, {"runs", strings.Join(job.Runs.Nodes, ",")}, {"devices", strings.Join(job.Runs.Devices, " ")},
@@ -226,6 +229,7 @@ func TestARequestThatARoundCannotHonourIsOdd(t *testing.T) {
 		{"asks for GPUs of several types", func(j *wire.Job) { j.PerNode = "gres/gpu:a:1,gres/gpu:b:1" }},
 		{"asks for 0 to 3 nodes", func(j *wire.Job) { j.MaxNodes = wire.Number{Set: true, Number: 3} }},
 		{`node list "n[1": `, func(j *wire.Job) { j.RequiredNodes = "n[1" }},
+		{`names tasks "x" of an array: `, func(j *wire.Job) { j.ArrayJob, j.ArrayTasks = 5, "x" }},
 		{`gres "gres/gpu:a:b:c": `, func(j *wire.Job) { j.PerJob = "gres/gpu:a:b:c" }},
 	} {
 		job := ordinary
@@ -241,7 +245,6 @@ func TestAJobThatARoundMustNotTouchSaysWhy(t *testing.T) {
 		word string
 		make func(*wire.Job)
 	}{
-		{"array", func(j *wire.Job) { j.ArrayJob = 5 }},
 		{"het job", func(j *wire.Job) { j.HetJob = 5 }},
 		{"exclusive", func(j *wire.Job) { j.Exclusive = []string{"node"} }},
 		{"exclusive", func(j *wire.Job) { j.Exclusive = []string{"user"} }},

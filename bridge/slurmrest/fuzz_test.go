@@ -41,7 +41,7 @@ func FuzzAnswers(f *testing.F) {
 		if client.failureIn(500, body) == nil {
 			t.Error("a failed request is a success")
 		}
-		_, _, _ = api.Signal(1, "USR1", wire.Script).Read(body)
+		_, _, _ = api.Signal("1", "USR1", wire.Script).Read(body)
 	})
 }
 

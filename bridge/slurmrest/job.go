@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,9 +64,40 @@ func readJob(job *wire.Job) listed {
 	if state == bridge.Running {
 		read.Started = moment(job.Started)
 	}
+	read.array(job)
 	read.request(job)
 	read.holding(job)
 	return read
+}
+
+// array fills in which tasks of an array a job is. Until a task starts or is changed by itself it has no job of its own, and one record, which has
+// the array's number, stands for all that are left. The last of them keeps that number.
+func (l *listed) array(job *wire.Job) {
+	if job.ArrayJob == 0 {
+		return
+	}
+	l.Array, l.Task, l.AtOnce = job.ArrayJob, job.ArrayTask.Count(), job.ArrayMost.Count()
+	if job.ArrayTask.Set {
+		return
+	}
+	tasks, err := parseTasks(job.ArrayTasks)
+	switch {
+	case err != nil:
+		l.note(err.Error())
+	case len(tasks) == 1:
+		l.Task = tasks[0]
+	default:
+		l.Tasks = tasks
+	}
+}
+
+// address is a job's name in a request to signal or requeue it. The last task of an array has the array's own number, by which Slurm would
+// understand all tasks.
+func (l *listed) address() string {
+	if l.Array == 0 {
+		return strconv.Itoa(l.ID)
+	}
+	return fmt.Sprintf("%d_%d", l.Array, l.Task)
 }
 
 // state is the base state; a word that is not known here is a state that is over.
@@ -151,8 +183,6 @@ const ordinarySpec = 32766
 // shape says why a job is none that a round can size, start and requeue by itself.
 func shape(job *wire.Job) string {
 	switch {
-	case job.ArrayJob > 0:
-		return "array: an update changes all of its waiting tasks alike"
 	case job.HetJob > 0:
 		return "het job: its components start together"
 	case slices.Contains(job.Exclusive, "node"):

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -102,7 +104,7 @@ func (m *memory) doubtful(states map[int]string, at time.Time) []int {
 	var doubtful []int
 	for id, swept := range states {
 		job := m.jobs[id]
-		if job == nil || job.words != swept || m.touched[id] || job.stale(at) {
+		if job == nil || !m.looksAs(job, swept) || m.touched[id] || job.stale(at) {
 			doubtful = append(doubtful, id)
 		}
 	}
@@ -115,6 +117,24 @@ func (m *memory) doubtful(states map[int]string, at time.Time) []int {
 	}
 	slices.Sort(doubtful)
 	return doubtful
+}
+
+// looksAs says that a sweep tells nothing new of a job: it has the same state, and stands for as many tasks as when it was read.
+func (m *memory) looksAs(job *known, swept string) bool {
+	words, tasks, several := strings.Cut(swept, "*")
+	return job.words == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
+}
+
+// count notes for how many tasks the jobs of arrays stand that have just been read.
+func (m *memory) count(states map[int]string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.tasks)
+	for id, swept := range states {
+		if _, tasks, several := strings.Cut(swept, "*"); several {
+			m.tasks[id] = tasks
+		}
+	}
 }
 
 // Quiet sweeps the states, and compares them with what is known.

@@ -90,9 +90,14 @@ func (c *Client) refresh(ctx context.Context, at time.Time) error {
 	c.forgetOthers(states, at)
 	doubtful := c.doubtful(states, at)
 	if listingPays(len(doubtful), swept) {
-		return c.readAll(ctx, at)
+		err = c.readAll(ctx, at)
+	} else {
+		err = c.readEach(ctx, doubtful, at)
 	}
-	return c.readEach(ctx, doubtful, at)
+	if err == nil {
+		c.count(states)
+	}
+	return err
 }
 
 // back is by how much Slurm's clock may seem to go back without having been set.
@@ -119,10 +124,10 @@ func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, e
 	return states, len(jobs), err
 }
 
-// foldStates joins the entries of one ID: each waiting task of an array has its own. Of those that are over only the followed ones
-// count.
+// foldStates joins the entries of one ID: each task of an array that has no job of its own has an entry under the array's, and how many they are
+// is told behind a star. Of those that are over only the followed ones count.
 func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, error) {
-	words, ended := make(map[int][]string, len(swept)), map[int][]string{}
+	words, entries, ended := make(map[int][]string, len(swept)), map[int]int{}, map[int][]string{}
 	for _, job := range swept {
 		isOver := over(job.Words)
 		if isOver && len(followed) == 0 {
@@ -133,9 +138,10 @@ func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, erro
 		case err != nil:
 			return nil, err
 		case !isOver:
-			words[id] = append(words[id], job.Words...)
+			words[id] = joined(words[id], job.Words)
+			entries[id]++
 		case followed[id]:
-			ended[id] = append(ended[id], job.Words...)
+			ended[id] = joined(ended[id], job.Words)
 		}
 	}
 	for id, each := range ended {
@@ -146,8 +152,24 @@ func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, erro
 	states := make(map[int]string, len(words))
 	for id, each := range words {
 		states[id] = fold(each)
+		if entries[id] > 1 {
+			states[id] += fmt.Sprintf("*%d", entries[id])
+		}
 	}
 	return states, nil
+}
+
+// joined adds the words that are not in the list yet: an array of ten thousand tasks says the same word so often.
+func joined(list, more []string) []string {
+	if list == nil {
+		return slices.Clone(more)
+	}
+	for _, word := range more {
+		if !slices.Contains(list, word) {
+			list = append(list, word)
+		}
+	}
+	return list
 }
 
 // ownID is the job's own number at the beginning of a sweep's name for it: 17, 9_1 for a task of an array that got the number 9,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -133,7 +134,7 @@ func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int
 func (c *Client) takeBack(ctx context.Context, id int) int {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.Timeout)
 	defer cancel()
-	if _, err := ask(ctx, c.link, c.api.Signal(id, "KILL", wire.All)); err != nil && !errors.Is(err, bridge.ErrGone) {
+	if _, err := ask(ctx, c.link, c.api.Signal(strconv.Itoa(id), "KILL", wire.All)); err != nil && !errors.Is(err, bridge.ErrGone) {
 		return id
 	}
 	return 0

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -35,17 +34,17 @@ func (c *Client) requeue(ctx context.Context, id int) error {
 	if err := c.requeueable(ctx, job); err != nil {
 		return err
 	}
-	if err := c.sendBack(ctx, id); err != nil {
+	if err := c.sendBack(ctx, job.address()); err != nil {
 		return c.notRequeued(ctx, id, err)
 	}
 	return nil
 }
 
-func (c *Client) sendBack(ctx context.Context, id int) error {
+func (c *Client) sendBack(ctx context.Context, job string) error {
 	if c.api.Requeue == nil {
-		return c.scontrol(ctx, "requeue", "Incomplete", strconv.Itoa(id))
+		return c.scontrol(ctx, "requeue", "Incomplete", job)
 	}
-	return c.act(ctx, c.api.Requeue(id))
+	return c.act(ctx, c.api.Requeue(job))
 }
 
 // notRequeued tells a refusal from a job that left meanwhile.

@@ -25,8 +25,7 @@ func (c *Client) Signal(ctx context.Context, job int, signal string) (failure er
 }
 
 func (c *Client) signal(ctx context.Context, id int, signal string) error {
-	call, err := c.signalCall(id, signal)
-	if err != nil {
+	if err := trappable(id, signal); err != nil {
 		return err
 	}
 	job, err := c.job(ctx, id)
@@ -40,20 +39,19 @@ func (c *Client) signal(ctx context.Context, id int, signal string) error {
 	if err := c.requeueable(ctx, job); err != nil {
 		return err
 	}
-	return c.act(ctx, call)
+	return c.act(ctx, c.api.Signal(job.address(), strings.TrimPrefix(signal, "SIG"), wire.Script))
 }
 
-// signalCall is the only place, beside those that cancel a ticket and the job of a rehearsal, that builds a DELETE. Without a signal, or with one
-// that slurmrestd does not understand, that request kills the job.
-func (c *Client) signalCall(id int, signal string) (wire.Call[[]wire.Error], error) {
-	signal = strings.TrimPrefix(signal, "SIG")
-	if !slices.Contains(signals, signal) {
-		return wire.Call[[]wire.Error]{}, fmt.Errorf("want one of %s: %w", strings.Join(signals, " "), bridge.ErrRefused)
+// trappable refuses what is no request to save: without a signal, or with one that slurmrestd does not understand, a DELETE kills the job. No other
+// place builds one, beside those that cancel a ticket and the job of a rehearsal.
+func trappable(id int, signal string) error {
+	if !slices.Contains(signals, strings.TrimPrefix(signal, "SIG")) {
+		return fmt.Errorf("want one of %s: %w", strings.Join(signals, " "), bridge.ErrRefused)
 	}
 	if id <= 0 {
-		return wire.Call[[]wire.Error]{}, fmt.Errorf("want a job ID above 0: %w", bridge.ErrRefused)
+		return fmt.Errorf("want a job ID above 0: %w", bridge.ErrRefused)
 	}
-	return c.api.Signal(id, signal, wire.Script), nil
+	return nil
 }
 
 // act does what has an outcome for each job: HTTP 200 and no errors, with a refusal in a status of its own.

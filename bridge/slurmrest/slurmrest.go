@@ -78,10 +78,11 @@ type memory struct {
 	mu      sync.Mutex // guards what follows
 	jobs    map[int]*known
 	touched map[int]bool
-	tickets map[int]bool // jobs that were seen to be tickets, and are not known to be forgotten
-	full    time.Time    // when all jobs were last listed, by Slurm's clock as all times here
-	moved   time.Time    // when a job last began, ended or changed its state
-	looking bool         // an Observe is under way: it may read what is written meanwhile before or after
+	tasks   map[int]string // for how many tasks the jobs of arrays stand
+	tickets map[int]bool   // jobs that were seen to be tickets, and are not known to be forgotten
+	full    time.Time      // when all jobs were last listed, by Slurm's clock as all times here
+	moved   time.Time      // when a job last began, ended or changed its state
+	looking bool           // an Observe is under way: it may read what is written meanwhile before or after
 }
 
 // Open asks slurmrestd which versions of its API it has and takes the newest that is known here, unless the options name one.
@@ -103,7 +104,7 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 			now:     clock.now,
 		},
 		memory: &memory{
-			reportsEvery: options.ReportsEvery, jobs: map[int]*known{}, touched: map[int]bool{}, tickets: map[int]bool{},
+			reportsEvery: options.ReportsEvery, jobs: map[int]*known{}, touched: map[int]bool{}, tasks: map[int]string{}, tickets: map[int]bool{},
 		},
 		clock: clock,
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -145,7 +146,7 @@ func (t *Tickets) Tear(ctx context.Context, id int) error {
 
 // cancel sends SIGKILL to a job that waits, which ends it. The signal is named: what a DELETE without one does is not ours to rely on.
 func (t *Tickets) cancel(ctx context.Context, id int) error {
-	return t.line.act(ctx, t.line.api.Signal(id, "KILL", wire.All))
+	return t.line.act(ctx, t.line.api.Signal(strconv.Itoa(id), "KILL", wire.All))
 }
 
 // ticketsSeen are the numbers of all tickets that were seen so far, after a look at what is new.
@@ -167,7 +168,7 @@ func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
 
 // isTicket says that a job has the name and is one of the daemons' own.
 func (c *Client) isTicket(job *listed) bool {
-	if job.Name != leader.Name || job.Shape != "" {
+	if job.Name != leader.Name || job.Shape != "" || job.Array != 0 {
 		return false
 	}
 	user := c.options.User

@@ -83,12 +83,15 @@ func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 	return job, nil
 }
 
-// change says the request, cores and memory each as a whole or not at all: where the job has them already they are left out, since slurmctld
+// change says the request, nodes, cores and memory each as a whole or not at all: where the job has them already they are left out, since slurmctld
 // holds a job no more to limits on what an operator has written, be it what was there before. So is the GRES, since a job that asks for GPUs in
 // another way than by node takes none by node (error 2072), and what follows the GPUs.
 func change(wanted bridge.Update, before bridge.Request, begin int64) wire.Change {
 	request := wanted.Request
-	c := wire.Change{Begin: &begin, RequiredNodes: &request.Pin, Extra: &wanted.Extra}
+	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}
+	if !slices.Equal(slices.Sorted(slices.Values(request.Pin)), before.Pin) {
+		c.RequiredNodes = &request.Pin
+	}
 	if request.CPUsPerGPU == 0 && !sameCores(request, before) {
 		c.Tasks, c.CPUsPerTask = positive(request.Tasks), positive(request.CPUsPerTask)
 		c.CPUs, c.CPUsPerNode = positive(request.CPUs), positive(request.CPUsPerNode)

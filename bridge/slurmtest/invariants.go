@@ -139,6 +139,14 @@ func (s *Slurm) Owing() []int {
 	return owing
 }
 
+// Leased are those of the owing ones that carry nothing but a begin time to come, ascending.
+func (s *Slurm) Leased() []int {
+	owing := s.Owing()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(owing, func(id int) bool { return !same(s.jobs[id-1].request, s.jobs[id-1].own) })
+}
+
 func same(a, b bridge.Request) bool {
 	return slices.Equal(a.Pin, b.Pin) && fmt.Sprintf("%+v", unpinned(a)) == fmt.Sprintf("%+v", unpinned(b))
 }

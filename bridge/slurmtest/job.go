@@ -34,8 +34,10 @@ type Spec struct {
 	After       int      // a job that must end first; 0: none
 	Held        bool
 	NoRequeue   bool
+	Tasks       []int  // indices of an array, ascending; empty: it is none
+	AtOnce      int    // how many of them may run at once; 0: all
 	Exclusive   bool   // gets its nodes whole, whatever it asked for
-	Shape       string // array, interactive, …; empty for a plain batch job
+	Shape       string // het, interactive, …; empty for a plain batch job
 	Odd         string
 	Work        Work
 }
@@ -107,7 +109,8 @@ const (
 
 // job is a job of the controller.
 type job struct {
-	id      int
+	id int
+	part
 	spec    Spec
 	own     bridge.Request // as submitted
 	request bridge.Request // as it is now
@@ -177,6 +180,7 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	seen.Request, seen.Features, seen.Except = j.request, j.spec.Features, j.spec.Except
 	seen.Deadline, seen.Priority, seen.QOS, seen.Account = j.spec.Deadline, j.priority, j.spec.QOS, j.spec.Account
 	seen.Reservation = j.spec.Reservation
+	seen.Array, seen.Task, seen.Tasks, seen.AtOnce = j.array, j.task, j.tasks, j.atOnce
 	switch j.state {
 	case bridge.Pending:
 		seen.Reason = s.reason(j, now)

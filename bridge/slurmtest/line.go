@@ -21,6 +21,7 @@ const (
 	Update  Verb = "update"
 	Signal  Verb = "signal"
 	Requeue Verb = "requeue"
+	Split   Verb = "split"
 )
 
 // Call is one call over a line.

@@ -113,6 +113,9 @@ func (s *Slurm) pass() {
 			continue
 		}
 		why := s.try(j)
+		for why == "" && j.state == bridge.Pending { // an array, of which a task has started
+			why = s.try(j)
+		}
 		if why == "" {
 			continue
 		}
@@ -147,8 +150,14 @@ func (s *Slurm) try(j *job) (why string) {
 	if why := s.hopeless(j, perNode); why != "" {
 		return why
 	}
+	if s.enough(j) {
+		return "JobArrayTaskLimit"
+	}
 	nodes, why := s.choose(j, perNode)
 	if why == "" {
+		if len(j.tasks) > 0 {
+			j = s.splitOff(j, j.tasks[0])
+		}
 		s.start(j, nodes, perNode)
 	}
 	return why

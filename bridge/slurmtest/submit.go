@@ -42,6 +42,7 @@ func (s *Slurm) newJob(spec Spec) *job {
 		state: bridge.Pending, held: spec.Held, priority: spec.Priority, requeue: !spec.NoRequeue,
 		begin: spec.Begin, submitted: now,
 		history: History{Job: id, Name: spec.Name, Submitted: now},
+		part:    partOf(id, &spec),
 	}
 	if spec.Lease > 0 {
 		j.extra = stamp(spec)

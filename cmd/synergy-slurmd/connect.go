@@ -48,6 +48,7 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 		Slurm:    c.seat.fence(client),
 		Ledger:   c.book,
 		Watcher:  client.watcher,
+		Splitter: c.seat.fenceSplitter(client.splits),
 		Clock:    wall{},
 		Profiles: c.shelves(config.ProfileDirs).lookup,
 		Settings: settings(config, c.flags, c.planner),

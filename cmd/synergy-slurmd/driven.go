@@ -17,8 +17,9 @@ import (
 type driven struct {
 	bridge.Slurm
 	tickets leader.Tickets
-	limits  bridge.Limits  // nil: it tells of none
-	watcher bridge.Watcher // nil: it has none
+	limits  bridge.Limits   // nil: it tells of none
+	watcher bridge.Watcher  // nil: it has none
+	splits  bridge.Splitter // nil: it splits no arrays
 	close   func()
 }
 
@@ -32,7 +33,7 @@ func (c *connector) dial(ctx context.Context, config Config) (*driven, error) {
 		return nil, err
 	}
 	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api", client.Version()).Msg("connected to slurm")
-	return &driven{client, client.Tickets(config.partition()), client, client, client.Close}, nil
+	return &driven{client, client.Tickets(config.partition()), client, client, client, client.Close}, nil
 }
 
 func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, error) {
@@ -45,7 +46,7 @@ func (c *connector) dialPlugin(ctx context.Context, config Config) (*driven, err
 		return nil, err
 	}
 	c.log.Info().Str("plugin", c.flags.slurmPlugin).Str("version", client.Version()).Msg("connected to slurm")
-	return &driven{client, client, nil, nil, client.Close}, nil
+	return &driven{client, client, nil, nil, client, client.Close}, nil
 }
 
 func (c *connector) options(config Config) slurmrest.Options {

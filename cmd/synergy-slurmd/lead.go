@@ -72,6 +72,14 @@ func (s *seat) fence(slurm bridge.Slurm) bridge.Slurm {
 	return leader.Fence{Slurm: slurm, Member: s.member}
 }
 
+// fenceSplitter is the same for who splits arrays.
+func (s *seat) fenceSplitter(splits bridge.Splitter) bridge.Splitter {
+	if s == nil || splits == nil {
+		return splits
+	}
+	return leader.FencedSplitter{Splitter: splits, Fence: leader.Fence{Member: s.member}}
+}
+
 // take begins to step, and returns the function that ends it and gives the ticket back.
 func (s *seat) take() (leave func()) {
 	if s == nil {

@@ -723,7 +723,7 @@ type Job struct {
 	Completing    bool                   `protobuf:"varint,8,opt,name=completing,proto3" json:"completing,omitempty"` // still being torn down, after its end or between two runs
 	Held          bool                   `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`                                 // the workload manager's own word for why it waits
-	Shape         string                 `protobuf:"bytes,11,opt,name=shape,proto3" json:"shape,omitempty"`                                   // why a round must not touch it: array, exclusive, interactive, …; empty for a plain batch job
+	Shape         string                 `protobuf:"bytes,11,opt,name=shape,proto3" json:"shape,omitempty"`                                   // why a round must not touch it: het, exclusive, interactive, …; empty for a plain batch job
 	Dependency    bool                   `protobuf:"varint,12,opt,name=dependency,proto3" json:"dependency,omitempty"`                        // it waits for another job
 	SubmittedNs   int64                  `protobuf:"varint,13,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"`   // of the current run: every requeue moves it
 	BeginNs       int64                  `protobuf:"varint,14,opt,name=begin_ns,json=beginNs,proto3" json:"begin_ns,omitempty"`               // not before this time, while pending; 0: at once
@@ -742,6 +742,7 @@ type Job struct {
 	Reservation   string                 `protobuf:"bytes,27,opt,name=reservation,proto3" json:"reservation,omitempty"`                  // it was submitted to
 	DeadlineNs    int64                  `protobuf:"varint,28,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // by which it must have ended; 0: none
 	End           *End                   `protobuf:"bytes,29,opt,name=end,proto3" json:"end,omitempty"`                                  // of a FINISHED job
+	Part          *Part                  `protobuf:"bytes,30,opt,name=part,proto3" json:"part,omitempty"`                                // what it has of an array; none where it belongs to none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -979,6 +980,82 @@ func (x *Job) GetEnd() *End {
 	return nil
 }
 
+func (x *Job) GetPart() *Part {
+	if x != nil {
+		return x.Part
+	}
+	return nil
+}
+
+// Part is what a job has of an array: one task, or all that have no jobs of their own yet.
+type Part struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Array         int64                  `protobuf:"varint,1,opt,name=array,proto3" json:"array,omitempty"`                 // the array's number, which is that of the job that stands for several tasks
+	Task          int64                  `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`                   // the index of the one task
+	Tasks         []int64                `protobuf:"varint,3,rep,packed,name=tasks,proto3" json:"tasks,omitempty"`          // the indices of several, ascending, or the first of them; empty: it is one task
+	AtOnce        int64                  `protobuf:"varint,4,opt,name=at_once,json=atOnce,proto3" json:"at_once,omitempty"` // how many tasks of the array may run at once; 0: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Part) Reset() {
+	*x = Part{}
+	mi := &file_slurm_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Part) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Part) ProtoMessage() {}
+
+func (x *Part) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Part.ProtoReflect.Descriptor instead.
+func (*Part) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Part) GetArray() int64 {
+	if x != nil {
+		return x.Array
+	}
+	return 0
+}
+
+func (x *Part) GetTask() int64 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *Part) GetTasks() []int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *Part) GetAtOnce() int64 {
+	if x != nil {
+		return x.AtOnce
+	}
+	return 0
+}
+
 // End is how a job ended, or its last run.
 type End struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -991,7 +1068,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_slurm_proto_msgTypes[9]
+	mi := &file_slurm_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1080,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[9]
+	mi := &file_slurm_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1093,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{9}
+	return file_slurm_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *End) GetState() string {
@@ -1062,7 +1139,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_slurm_proto_msgTypes[10]
+	mi := &file_slurm_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1151,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[10]
+	mi := &file_slurm_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1164,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{10}
+	return file_slurm_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Request) GetNodes() int64 {
@@ -1193,7 +1270,7 @@ type Allocated struct {
 
 func (x *Allocated) Reset() {
 	*x = Allocated{}
-	mi := &file_slurm_proto_msgTypes[11]
+	mi := &file_slurm_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1282,7 @@ func (x *Allocated) String() string {
 func (*Allocated) ProtoMessage() {}
 
 func (x *Allocated) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[11]
+	mi := &file_slurm_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1295,7 @@ func (x *Allocated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocated.ProtoReflect.Descriptor instead.
 func (*Allocated) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{11}
+	return file_slurm_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Allocated) GetNodes() []string {
@@ -1254,7 +1331,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_slurm_proto_msgTypes[12]
+	mi := &file_slurm_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1343,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[12]
+	mi := &file_slurm_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1356,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{12}
+	return file_slurm_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *UpdateRequest) GetJob() int64 {
@@ -1320,7 +1397,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_slurm_proto_msgTypes[13]
+	mi := &file_slurm_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1332,7 +1409,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[13]
+	mi := &file_slurm_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1345,7 +1422,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{13}
+	return file_slurm_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SignalRequest) GetJob() int64 {
@@ -1371,7 +1448,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_slurm_proto_msgTypes[14]
+	mi := &file_slurm_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1460,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[14]
+	mi := &file_slurm_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1473,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{14}
+	return file_slurm_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RequeueRequest) GetJob() int64 {
@@ -1404,6 +1481,58 @@ func (x *RequeueRequest) GetJob() int64 {
 		return x.Job
 	}
 	return 0
+}
+
+type SplitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Array         int64                  `protobuf:"varint,1,opt,name=array,proto3" json:"array,omitempty"`
+	Tasks         []int64                `protobuf:"varint,2,rep,packed,name=tasks,proto3" json:"tasks,omitempty"` // indices, ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SplitRequest) Reset() {
+	*x = SplitRequest{}
+	mi := &file_slurm_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SplitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SplitRequest) ProtoMessage() {}
+
+func (x *SplitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
+func (*SplitRequest) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SplitRequest) GetArray() int64 {
+	if x != nil {
+		return x.Array
+	}
+	return 0
+}
+
+func (x *SplitRequest) GetTasks() []int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
 }
 
 type DoneResponse struct {
@@ -1415,7 +1544,7 @@ type DoneResponse struct {
 
 func (x *DoneResponse) Reset() {
 	*x = DoneResponse{}
-	mi := &file_slurm_proto_msgTypes[15]
+	mi := &file_slurm_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1427,7 +1556,7 @@ func (x *DoneResponse) String() string {
 func (*DoneResponse) ProtoMessage() {}
 
 func (x *DoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[15]
+	mi := &file_slurm_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1440,7 +1569,7 @@ func (x *DoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneResponse.ProtoReflect.Descriptor instead.
 func (*DoneResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{15}
+	return file_slurm_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DoneResponse) GetFailure() *Failure {
@@ -1465,7 +1594,7 @@ type Words struct {
 
 func (x *Words) Reset() {
 	*x = Words{}
-	mi := &file_slurm_proto_msgTypes[16]
+	mi := &file_slurm_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1606,7 @@ func (x *Words) String() string {
 func (*Words) ProtoMessage() {}
 
 func (x *Words) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[16]
+	mi := &file_slurm_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1619,7 @@ func (x *Words) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Words.ProtoReflect.Descriptor instead.
 func (*Words) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{16}
+	return file_slurm_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Words) GetHolder() string {
@@ -1548,7 +1677,7 @@ type Ticket struct {
 
 func (x *Ticket) Reset() {
 	*x = Ticket{}
-	mi := &file_slurm_proto_msgTypes[17]
+	mi := &file_slurm_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1560,7 +1689,7 @@ func (x *Ticket) String() string {
 func (*Ticket) ProtoMessage() {}
 
 func (x *Ticket) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[17]
+	mi := &file_slurm_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1573,7 +1702,7 @@ func (x *Ticket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ticket.ProtoReflect.Descriptor instead.
 func (*Ticket) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{17}
+	return file_slurm_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Ticket) GetId() int64 {
@@ -1620,7 +1749,7 @@ type TakeRequest struct {
 
 func (x *TakeRequest) Reset() {
 	*x = TakeRequest{}
-	mi := &file_slurm_proto_msgTypes[18]
+	mi := &file_slurm_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1761,7 @@ func (x *TakeRequest) String() string {
 func (*TakeRequest) ProtoMessage() {}
 
 func (x *TakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[18]
+	mi := &file_slurm_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1774,7 @@ func (x *TakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeRequest.ProtoReflect.Descriptor instead.
 func (*TakeRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{18}
+	return file_slurm_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TakeRequest) GetWords() *Words {
@@ -1665,7 +1794,7 @@ type TakeResponse struct {
 
 func (x *TakeResponse) Reset() {
 	*x = TakeResponse{}
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1806,7 @@ func (x *TakeResponse) String() string {
 func (*TakeResponse) ProtoMessage() {}
 
 func (x *TakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1819,7 @@ func (x *TakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse.ProtoReflect.Descriptor instead.
 func (*TakeResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{19}
+	return file_slurm_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TakeResponse) GetFailure() *Failure {
@@ -1716,7 +1845,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1857,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1870,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{20}
+	return file_slurm_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListRequest) GetIds() []int64 {
@@ -1761,7 +1890,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1773,7 +1902,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1786,7 +1915,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{21}
+	return file_slurm_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListResponse) GetFailure() *Failure {
@@ -1813,7 +1942,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_slurm_proto_msgTypes[22]
+	mi := &file_slurm_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1825,7 +1954,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[22]
+	mi := &file_slurm_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1838,7 +1967,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{22}
+	return file_slurm_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *BeatRequest) GetId() int64 {
@@ -1864,7 +1993,7 @@ type TearRequest struct {
 
 func (x *TearRequest) Reset() {
 	*x = TearRequest{}
-	mi := &file_slurm_proto_msgTypes[23]
+	mi := &file_slurm_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +2005,7 @@ func (x *TearRequest) String() string {
 func (*TearRequest) ProtoMessage() {}
 
 func (x *TearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[23]
+	mi := &file_slurm_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +2018,7 @@ func (x *TearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TearRequest.ProtoReflect.Descriptor instead.
 func (*TearRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{23}
+	return file_slurm_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TearRequest) GetId() int64 {
@@ -1953,7 +2082,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\n" +
 	"completing\x18\a \x01(\bR\n" +
 	"completing\x12\x16\n" +
-	"\x06closed\x18\b \x01(\tR\x06closed\"\xd3\x06\n" +
+	"\x06closed\x18\b \x01(\tR\x06closed\"\xff\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1990,7 +2119,13 @@ const file_slurm_proto_rawDesc = "" +
 	"\vreservation\x18\x1b \x01(\tR\vreservation\x12\x1f\n" +
 	"\vdeadline_ns\x18\x1c \x01(\x03R\n" +
 	"deadlineNs\x12'\n" +
-	"\x03end\x18\x1d \x01(\v2\x15.synergy.slurm.v1.EndR\x03end\"G\n" +
+	"\x03end\x18\x1d \x01(\v2\x15.synergy.slurm.v1.EndR\x03end\x12*\n" +
+	"\x04part\x18\x1e \x01(\v2\x16.synergy.slurm.v1.PartR\x04part\"_\n" +
+	"\x04Part\x12\x14\n" +
+	"\x05array\x18\x01 \x01(\x03R\x05array\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\x03R\x04task\x12\x14\n" +
+	"\x05tasks\x18\x03 \x03(\x03R\x05tasks\x12\x17\n" +
+	"\aat_once\x18\x04 \x01(\x03R\x06atOnce\"G\n" +
 	"\x03End\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
@@ -2025,7 +2160,10 @@ const file_slurm_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x03R\x03job\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\tR\x06signal\"\"\n" +
 	"\x0eRequeueRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\x03R\x03job\"C\n" +
+	"\x03job\x18\x01 \x01(\x03R\x03job\":\n" +
+	"\fSplitRequest\x12\x14\n" +
+	"\x05array\x18\x01 \x01(\x03R\x05array\x12\x14\n" +
+	"\x05tasks\x18\x02 \x03(\x03R\x05tasks\"C\n" +
 	"\fDoneResponse\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.synergy.slurm.v1.FailureR\afailure\"\x84\x01\n" +
 	"\x05Words\x12\x16\n" +
@@ -2071,13 +2209,14 @@ const file_slurm_proto_rawDesc = "" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +
 	"\aRUNNING\x10\x02\x12\f\n" +
-	"\bFINISHED\x10\x032\xac\x05\n" +
+	"\bFINISHED\x10\x032\xf5\x05\n" +
 	"\x05Slurm\x12T\n" +
 	"\tConfigure\x12\".synergy.slurm.v1.ConfigureRequest\x1a#.synergy.slurm.v1.ConfigureResponse\x12N\n" +
 	"\aObserve\x12 .synergy.slurm.v1.ObserveRequest\x1a!.synergy.slurm.v1.ObserveResponse\x12I\n" +
 	"\x06Update\x12\x1f.synergy.slurm.v1.UpdateRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12I\n" +
 	"\x06Signal\x12\x1f.synergy.slurm.v1.SignalRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12K\n" +
-	"\aRequeue\x12 .synergy.slurm.v1.RequeueRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12E\n" +
+	"\aRequeue\x12 .synergy.slurm.v1.RequeueRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12G\n" +
+	"\x05Split\x12\x1e.synergy.slurm.v1.SplitRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12E\n" +
 	"\x04Take\x12\x1d.synergy.slurm.v1.TakeRequest\x1a\x1e.synergy.slurm.v1.TakeResponse\x12E\n" +
 	"\x04List\x12\x1d.synergy.slurm.v1.ListRequest\x1a\x1e.synergy.slurm.v1.ListResponse\x12E\n" +
 	"\x04Beat\x12\x1d.synergy.slurm.v1.BeatRequest\x1a\x1e.synergy.slurm.v1.DoneResponse\x12E\n" +
@@ -2096,7 +2235,7 @@ func file_slurm_proto_rawDescGZIP() []byte {
 }
 
 var file_slurm_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_slurm_proto_goTypes = []any{
 	(Kind)(0),                 // 0: synergy.slurm.v1.Kind
 	(State)(0),                // 1: synergy.slurm.v1.State
@@ -2109,21 +2248,23 @@ var file_slurm_proto_goTypes = []any{
 	(*Reservation)(nil),       // 8: synergy.slurm.v1.Reservation
 	(*Node)(nil),              // 9: synergy.slurm.v1.Node
 	(*Job)(nil),               // 10: synergy.slurm.v1.Job
-	(*End)(nil),               // 11: synergy.slurm.v1.End
-	(*Request)(nil),           // 12: synergy.slurm.v1.Request
-	(*Allocated)(nil),         // 13: synergy.slurm.v1.Allocated
-	(*UpdateRequest)(nil),     // 14: synergy.slurm.v1.UpdateRequest
-	(*SignalRequest)(nil),     // 15: synergy.slurm.v1.SignalRequest
-	(*RequeueRequest)(nil),    // 16: synergy.slurm.v1.RequeueRequest
-	(*DoneResponse)(nil),      // 17: synergy.slurm.v1.DoneResponse
-	(*Words)(nil),             // 18: synergy.slurm.v1.Words
-	(*Ticket)(nil),            // 19: synergy.slurm.v1.Ticket
-	(*TakeRequest)(nil),       // 20: synergy.slurm.v1.TakeRequest
-	(*TakeResponse)(nil),      // 21: synergy.slurm.v1.TakeResponse
-	(*ListRequest)(nil),       // 22: synergy.slurm.v1.ListRequest
-	(*ListResponse)(nil),      // 23: synergy.slurm.v1.ListResponse
-	(*BeatRequest)(nil),       // 24: synergy.slurm.v1.BeatRequest
-	(*TearRequest)(nil),       // 25: synergy.slurm.v1.TearRequest
+	(*Part)(nil),              // 11: synergy.slurm.v1.Part
+	(*End)(nil),               // 12: synergy.slurm.v1.End
+	(*Request)(nil),           // 13: synergy.slurm.v1.Request
+	(*Allocated)(nil),         // 14: synergy.slurm.v1.Allocated
+	(*UpdateRequest)(nil),     // 15: synergy.slurm.v1.UpdateRequest
+	(*SignalRequest)(nil),     // 16: synergy.slurm.v1.SignalRequest
+	(*RequeueRequest)(nil),    // 17: synergy.slurm.v1.RequeueRequest
+	(*SplitRequest)(nil),      // 18: synergy.slurm.v1.SplitRequest
+	(*DoneResponse)(nil),      // 19: synergy.slurm.v1.DoneResponse
+	(*Words)(nil),             // 20: synergy.slurm.v1.Words
+	(*Ticket)(nil),            // 21: synergy.slurm.v1.Ticket
+	(*TakeRequest)(nil),       // 22: synergy.slurm.v1.TakeRequest
+	(*TakeResponse)(nil),      // 23: synergy.slurm.v1.TakeResponse
+	(*ListRequest)(nil),       // 24: synergy.slurm.v1.ListRequest
+	(*ListResponse)(nil),      // 25: synergy.slurm.v1.ListResponse
+	(*BeatRequest)(nil),       // 26: synergy.slurm.v1.BeatRequest
+	(*TearRequest)(nil),       // 27: synergy.slurm.v1.TearRequest
 }
 var file_slurm_proto_depIdxs = []int32{
 	0,  // 0: synergy.slurm.v1.Failure.kinds:type_name -> synergy.slurm.v1.Kind
@@ -2135,41 +2276,44 @@ var file_slurm_proto_depIdxs = []int32{
 	7,  // 6: synergy.slurm.v1.Node.total:type_name -> synergy.slurm.v1.Vector
 	7,  // 7: synergy.slurm.v1.Node.allocated:type_name -> synergy.slurm.v1.Vector
 	1,  // 8: synergy.slurm.v1.Job.state:type_name -> synergy.slurm.v1.State
-	12, // 9: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
-	13, // 10: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
-	11, // 11: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
-	7,  // 12: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
-	12, // 13: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
-	2,  // 14: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
-	18, // 15: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
-	18, // 16: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
-	2,  // 17: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
-	2,  // 18: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
-	19, // 19: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
-	18, // 20: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
-	3,  // 21: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
-	5,  // 22: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
-	14, // 23: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
-	15, // 24: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
-	16, // 25: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
-	20, // 26: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
-	22, // 27: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
-	24, // 28: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
-	25, // 29: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
-	4,  // 30: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
-	6,  // 31: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
-	17, // 32: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
-	17, // 33: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
-	17, // 34: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
-	21, // 35: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
-	23, // 36: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
-	17, // 37: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
-	17, // 38: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
-	30, // [30:39] is the sub-list for method output_type
-	21, // [21:30] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	13, // 9: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
+	14, // 10: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
+	12, // 11: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
+	11, // 12: synergy.slurm.v1.Job.part:type_name -> synergy.slurm.v1.Part
+	7,  // 13: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
+	13, // 14: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
+	2,  // 15: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
+	20, // 16: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
+	20, // 17: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
+	2,  // 18: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
+	2,  // 19: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
+	21, // 20: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
+	20, // 21: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
+	3,  // 22: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
+	5,  // 23: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
+	15, // 24: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
+	16, // 25: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
+	17, // 26: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
+	18, // 27: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
+	22, // 28: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
+	24, // 29: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
+	26, // 30: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
+	27, // 31: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
+	4,  // 32: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
+	6,  // 33: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
+	19, // 34: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
+	19, // 35: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
+	19, // 36: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
+	19, // 37: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
+	23, // 38: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
+	25, // 39: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
+	19, // 40: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
+	19, // 41: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
+	32, // [32:42] is the sub-list for method output_type
+	22, // [22:32] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_slurm_proto_init() }
@@ -2183,7 +2327,7 @@ func file_slurm_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slurm_proto_rawDesc), len(file_slurm_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

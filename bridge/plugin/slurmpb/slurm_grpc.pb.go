@@ -30,6 +30,7 @@ const (
 	Slurm_Update_FullMethodName    = "/synergy.slurm.v1.Slurm/Update"
 	Slurm_Signal_FullMethodName    = "/synergy.slurm.v1.Slurm/Signal"
 	Slurm_Requeue_FullMethodName   = "/synergy.slurm.v1.Slurm/Requeue"
+	Slurm_Split_FullMethodName     = "/synergy.slurm.v1.Slurm/Split"
 	Slurm_Take_FullMethodName      = "/synergy.slurm.v1.Slurm/Take"
 	Slurm_List_FullMethodName      = "/synergy.slurm.v1.Slurm/List"
 	Slurm_Beat_FullMethodName      = "/synergy.slurm.v1.Slurm/Beat"
@@ -55,6 +56,9 @@ type SlurmClient interface {
 	Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*DoneResponse, error)
 	// Requeue stops a running job and puts it back into the queue. A job that is already pending is left alone.
 	Requeue(ctx context.Context, in *RequeueRequest, opts ...grpc.CallOption) (*DoneResponse, error)
+	// Split gives tasks of an array that wait jobs of their own, which carry all that the array's job does. One that has a job, or that there is
+	// not any more, is left alone. Where this is not implemented arrays are left to the workload manager.
+	Split(ctx context.Context, in *SplitRequest, opts ...grpc.CallOption) (*DoneResponse, error)
 	// Take makes a ticket: something with a number, higher than those of all before it, that is only ever cancelled. It may be anything that
 	// every daemon sees; in Slurm it is a held job.
 	Take(ctx context.Context, in *TakeRequest, opts ...grpc.CallOption) (*TakeResponse, error)
@@ -125,6 +129,16 @@ func (c *slurmClient) Requeue(ctx context.Context, in *RequeueRequest, opts ...g
 	return out, nil
 }
 
+func (c *slurmClient) Split(ctx context.Context, in *SplitRequest, opts ...grpc.CallOption) (*DoneResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DoneResponse)
+	err := c.cc.Invoke(ctx, Slurm_Split_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *slurmClient) Take(ctx context.Context, in *TakeRequest, opts ...grpc.CallOption) (*TakeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TakeResponse)
@@ -184,6 +198,9 @@ type SlurmServer interface {
 	Signal(context.Context, *SignalRequest) (*DoneResponse, error)
 	// Requeue stops a running job and puts it back into the queue. A job that is already pending is left alone.
 	Requeue(context.Context, *RequeueRequest) (*DoneResponse, error)
+	// Split gives tasks of an array that wait jobs of their own, which carry all that the array's job does. One that has a job, or that there is
+	// not any more, is left alone. Where this is not implemented arrays are left to the workload manager.
+	Split(context.Context, *SplitRequest) (*DoneResponse, error)
 	// Take makes a ticket: something with a number, higher than those of all before it, that is only ever cancelled. It may be anything that
 	// every daemon sees; in Slurm it is a held job.
 	Take(context.Context, *TakeRequest) (*TakeResponse, error)
@@ -218,6 +235,9 @@ func (UnimplementedSlurmServer) Signal(context.Context, *SignalRequest) (*DoneRe
 }
 func (UnimplementedSlurmServer) Requeue(context.Context, *RequeueRequest) (*DoneResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Requeue not implemented")
+}
+func (UnimplementedSlurmServer) Split(context.Context, *SplitRequest) (*DoneResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Split not implemented")
 }
 func (UnimplementedSlurmServer) Take(context.Context, *TakeRequest) (*TakeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Take not implemented")
@@ -342,6 +362,24 @@ func _Slurm_Requeue_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Slurm_Split_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SplitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SlurmServer).Split(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Slurm_Split_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SlurmServer).Split(ctx, req.(*SplitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Slurm_Take_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TakeRequest)
 	if err := dec(in); err != nil {
@@ -440,6 +478,10 @@ var Slurm_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Requeue",
 			Handler:    _Slurm_Requeue_Handler,
+		},
+		{
+			MethodName: "Split",
+			Handler:    _Slurm_Split_Handler,
 		},
 		{
 			MethodName: "Take",

@@ -142,8 +142,8 @@ func (s speaker) submit(job wire.Submission) wire.Call[int] {
 // flags are how a signal says whom it reaches.
 var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.All: nil}
 
-func (s speaker) signal(id int, signal string, to wire.Target) wire.Call[[]wire.Error] {
-	request, err := NewSignalJobRequest(string(s), strconv.Itoa(id), &SignalJobParams{Signal: &signal, Flags: flags[to]})
+func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Error] {
+	request, err := NewSignalJobRequest(string(s), job, &SignalJobParams{Signal: &signal, Flags: flags[to]})
 	return call("/job/{job_id}", request, err, func(a *KillJobResp) ([]wire.Error, []Error, []Warning) {
 		return each(a.Status, func(k *KillJobsRespJob) wire.Error {
 			return wire.Error{Number: int(k.Error.Code), Text: k.Error.String, Description: k.Error.Message}

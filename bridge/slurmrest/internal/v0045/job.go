@@ -5,6 +5,7 @@ import "github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 func job(j *JobInfo) wire.Job {
 	return wire.Job{
 		ID: int(j.JobId), ArrayJob: number(j.ArrayJobId).Count(), HetJob: number(j.HetJobId).Count(),
+		ArrayTask: number(j.ArrayTaskId), ArrayMost: number(j.ArrayMaxTasks), ArrayTasks: j.ArrayTaskString,
 		Name: j.Name, User: j.UserName, Partition: j.Partition, Comment: j.Comment, Extra: j.Extra,
 		QOS: j.Qos, Account: j.Account, Reservation: j.ResvName,
 		State: j.JobState, Reason: j.StateReason, Dependency: j.Dependency,

@@ -123,8 +123,13 @@ type JobDescMsg struct {
 // JobInfo defines model for job_info.
 type JobInfo struct {
 	// Account Account associated with the job
-	Account    string         `json:"account"`
-	ArrayJobId OptionalNumber `json:"array_job_id"`
+	Account       string         `json:"account"`
+	ArrayJobId    OptionalNumber `json:"array_job_id"`
+	ArrayMaxTasks OptionalNumber `json:"array_max_tasks"`
+	ArrayTaskId   OptionalNumber `json:"array_task_id"`
+
+	// ArrayTaskString String expression of task IDs in this record
+	ArrayTaskString string `json:"array_task_string"`
 
 	// BatchFlag True if batch job
 	BatchFlag bool `json:"batch_flag"`

@@ -143,8 +143,8 @@ func (s speaker) submit(job wire.Submission) wire.Call[int] {
 // flags are how a signal says whom it reaches.
 var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.All: nil}
 
-func (s speaker) signal(id int, signal string, to wire.Target) wire.Call[[]wire.Error] {
-	request, err := NewSignalJobRequest(s.here, strconv.Itoa(id), &SignalJobParams{Signal: &signal, Flags: flags[to]})
+func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Error] {
+	request, err := NewSignalJobRequest(s.here, job, &SignalJobParams{Signal: &signal, Flags: flags[to]})
 	return call("/job/{job_id}", request, err, func(a *KillJobResp) ([]wire.Error, []Error, []Warning) {
 		return each(a.Status, func(k *KillJobsRespJob) wire.Error {
 			return wire.Error{Number: int(k.Error.Code), Text: k.Error.String, Description: k.Error.Message}
@@ -153,8 +153,8 @@ func (s speaker) signal(id int, signal string, to wire.Target) wire.Call[[]wire.
 }
 
 // requeue touches no job that waits or is over, so it may be said twice. There is a GET that does the same, which a proxy might repeat.
-func (s speaker) requeue(id int) wire.Call[[]wire.Error] {
-	text, err := wire.JSON(JobsRequeueQuery{Flags: &[]string{"Incomplete"}, Jobs: &[]string{strconv.Itoa(id)}})
+func (s speaker) requeue(job string) wire.Call[[]wire.Error] {
+	text, err := wire.JSON(JobsRequeueQuery{Flags: &[]string{"Incomplete"}, Jobs: &[]string{job}})
 	if err != nil {
 		return wire.Call[[]wire.Error]{Err: err}
 	}

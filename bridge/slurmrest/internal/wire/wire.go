@@ -32,10 +32,11 @@ type API struct {
 	Level        func(user string) Call[string] // administrator level in slurmdbd: None, Operator, Administrator; empty: no such user
 	Threads      func() Call[int]               // the most that a core of any node has
 
-	Update  func(id int, change Change) Call[Done]
-	Submit  func(job Submission) Call[int] // the job's number; 0: it was not said
-	Signal  func(id int, signal string, to Target) Call[[]Error]
-	Requeue func(id int) Call[[]Error] // of a job that waits or is over nothing becomes
+	Update func(id int, change Change) Call[Done]
+	Submit func(job Submission) Call[int] // the job's number; 0: it was not said
+	// Signal and Requeue take a job by its name (Job.Address).
+	Signal  func(job, signal string, to Target) Call[[]Error]
+	Requeue func(job string) Call[[]Error] // of a job that waits or is over nothing becomes
 
 	// Complaint reads what an answer that is no success has to say.
 	Complaint func(body []byte) (Complaint, error)
@@ -92,6 +93,8 @@ type State struct {
 // Job is a job. Times are seconds since the epoch, the time limit is in minutes, amounts of memory are in MiB.
 type Job struct {
 	ID, ArrayJob, HetJob                   int
+	ArrayTask, ArrayMost                   Number // its index, where it is one task; how many may run at once
+	ArrayTasks                             string // the indices that a record stands for: 4-100%5, cut off by ... where they are many
 	Name, User, Partition, Comment, Extra  string
 	QOS, Account, Reservation              string
 	State                                  []string

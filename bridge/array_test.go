@@ -1,0 +1,277 @@
+package bridge_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+)
+
+// tasks makes a job an array of so many tasks, of which so many may run at once (0: all).
+func tasks(n, atOnce int) func(*slurmtest.Spec) {
+	return func(s *slurmtest.Spec) {
+		s.AtOnce = atOnce
+		for task := range n {
+			s.Tasks = append(s.Tasks, task+1)
+		}
+	}
+}
+
+// sweepNow lists the tasks of an array that have jobs of their own by their state, and counts those that have none.
+func (w *world) sweepNow(array int) (waiting, running []bridge.Job, rest int) {
+	w.t.Helper()
+	seen, err := w.slurm.Observe(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, j := range seen.Jobs {
+		switch {
+		case j.Array != array:
+		case len(j.Tasks) > 0:
+			rest = len(j.Tasks)
+		case j.State == bridge.Pending:
+			waiting = append(waiting, *j)
+		case j.State == bridge.Running:
+			running = append(running, *j)
+		}
+	}
+	return waiting, running, rest
+}
+
+func TestEachTaskOfAnArrayIsSizedByItself(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.submit(4, model("gnmt"), forAges)
+	array := w.submit(1, model("res18"), tasks(6, 0), length(20*time.Minute))
+	w.rounds(1)
+	waiting, running, rest := w.sweepNow(array)
+	if len(running) != 4 || len(waiting)+rest != 2 {
+		t.Fatalf("%d run, %d wait with a job of their own, %d without: %+v", len(running), len(waiting), rest, running)
+	}
+	cores := 0
+	for _, j := range running {
+		cores += j.Runs.PerNode.CPUs
+	}
+	if cores != 20 { // gnmt leaves all but four of them
+		t.Errorf("the tasks have %d cores in all", cores)
+	}
+	w.rounds(12)
+	seen := map[int]bool{}
+	for id := array; id < array+6; id++ {
+		h, _ := w.slurm.History(id)
+		if h.End != slurmtest.Completed || len(h.Runs) != 1 || seen[h.Job] {
+			t.Errorf("task's job %d: %+v", id, h)
+		}
+		seen[h.Job] = true
+	}
+	if _, more := w.slurm.History(array + 6); more {
+		t.Error("there is a job more than tasks")
+	}
+}
+
+func TestNoMoreTasksOfAnArrayRunAtOnceThanItAllowsAndNoStartIsRefusedForIt(t *testing.T) {
+	w := newWorld(t, 2, server)
+	array := w.submit(1, model("res18"), tasks(9, 3), length(4*time.Minute))
+	other := w.submit(2, model("gnmt"), forAges)
+	for range 12 {
+		report := w.round()
+		if _, running, _ := w.sweepNow(array); len(running) > 3 {
+			t.Fatalf("%d tasks run", len(running))
+		}
+		for _, s := range report.Steps {
+			if s.Error != "" {
+				t.Errorf("round %d: %s of job %d: %s", report.Round, s.Verb, s.Job, s.Error)
+			}
+		}
+		for range 30 {
+			w.sleep(10 * time.Second)
+			w.small()
+		}
+	}
+	if _, running, rest := w.sweepNow(array); rest != 0 || len(running) != 0 {
+		t.Errorf("%d tasks are left, %d run", rest, len(running))
+	}
+	if j := w.job(other); j.State != bridge.Running {
+		t.Errorf("the other job: %+v", j)
+	}
+}
+
+func TestAnArrayOfTenThousandTasksIsNoMoreToARoundThanTheClusterHoldsOfIt(t *testing.T) {
+	w := newWorld(t, 4, server)
+	w.runner.Settings.Ahead = 8
+	array := w.submit(1, model("res18"), tasks(10000, 0), forAges)
+	late := w.submit(1, model("gnmt"), func(s *slurmtest.Spec) { s.Priority = 10 })
+	w.rounds(1)
+	for range 5 {
+		calls := len(w.line.Calls())
+		w.rounds(1)
+		if n := len(w.line.Calls()) - calls; n > 50 {
+			t.Errorf("a round of %d calls", n)
+		}
+	}
+	waiting, running, rest := w.sweepNow(array)
+	if len(running) != 31 || len(waiting) > 32+8 || len(waiting)+len(running)+rest != 10000 {
+		t.Errorf("%d run, %d wait with a job of their own, %d without", len(running), len(waiting), rest)
+	}
+	if j := w.job(late); j.State != bridge.Running {
+		t.Errorf("a job of a larger priority waits behind the array: %+v", j)
+	}
+}
+
+func TestSeveralArraysShareWhatTheClusterCanHold(t *testing.T) {
+	w := newWorld(t, 1, server)
+	var arrays []int
+	for k := range 20 {
+		arrays = append(arrays, w.submit(1, model("res18"), tasks(500, 0), forAges, func(s *slurmtest.Spec) { s.Priority = int64(k) }))
+	}
+	report := w.rounds(2)
+	if n := len(report.Snapshot.Jobs); n > 20+8+20+8 {
+		t.Errorf("the planner is asked about %d jobs", n)
+	}
+	for _, array := range arrays {
+		if waiting, running, _ := w.sweepNow(array); len(waiting)+len(running) == 0 {
+			t.Errorf("no task of array %d is known to the planner", array)
+		}
+	}
+}
+
+func TestAnArrayThatCannotBeSplitIsSlurmsAtOnce(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		if c.Verb == slurmtest.Split && at == slurmtest.Before {
+			return fmt.Errorf("scontrol: no such file: %w", bridge.ErrRefused)
+		}
+		return nil
+	})
+	array := w.submit(1, model("res18"), tasks(4, 2), length(2*time.Minute))
+	report := w.round()
+	if len(report.Outside) != 1 || !strings.Contains(report.Outside[0].Why, "no such file") {
+		t.Errorf("outside: %+v", report.Outside)
+	}
+	w.sleep(10 * time.Second)
+	if _, running, _ := w.sweepNow(array); len(running) != 2 || running[0].Runs.PerNode.CPUs != 1 {
+		t.Errorf("Slurm runs %+v", running)
+	}
+	w.rounds(2)
+	if n := w.line.Count(slurmtest.Split); n != 1 {
+		t.Errorf("tried %d times", n)
+	}
+}
+
+func TestAnArrayIsLeftAsItIsWhileItIsHeldOrWaitsForAnotherJob(t *testing.T) {
+	w := newWorld(t, 1, server)
+	first := w.submit(8, model("gnmt"), forAges)
+	held := w.submit(1, model("res18"), tasks(3, 0), func(s *slurmtest.Spec) { s.Held = true })
+	after := w.submit(1, model("res18"), tasks(3, 0), func(s *slurmtest.Spec) { s.After = first })
+	later := w.submit(1, model("res18"), tasks(3, 0), func(s *slurmtest.Spec) { s.Begin = epoch.Add(time.Hour) })
+	w.rounds(2)
+	for _, array := range []int{held, after, later} {
+		if _, _, rest := w.sweepNow(array); rest != 3 {
+			t.Errorf("array %d was split", array)
+		}
+	}
+	w.slurm.Release(held)
+	w.slurm.Cancel(first)
+	w.rounds(2)
+	for _, array := range []int{held, after} {
+		if _, running, _ := w.sweepNow(array); len(running) == 0 {
+			t.Errorf("no task of array %d runs", array)
+		}
+	}
+}
+
+func TestAReleasedArrayIsSlurmsWithAllItsTasks(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.runner.Settings.Ahead = 4
+	array := w.submit(1, model("res18"), tasks(20, 0), forAges)
+	w.rounds(1)
+	waiting, _, rest := w.sweepNow(array)
+	if len(waiting) == 0 || rest == 0 {
+		t.Fatalf("%d wait with a job of their own, %d without", len(waiting), rest)
+	}
+	w.mustRelease()
+	waiting, _, _ = w.sweepNow(array)
+	for _, j := range append(waiting, w.job(array)) {
+		if j.Begin.After(w.clock.Now()) || j.Request.CPUs != 1 || len(j.Request.Pin) > 0 {
+			t.Errorf("after the release: %+v", j)
+		}
+	}
+}
+
+func TestATaskKeepsWhatTheGateSaidOfItsArray(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.runner.Settings.Keep.Memory = true
+	first := w.submit(8, model("gnmt"), length(7*time.Minute))
+	array := w.submit(1, model("gnmt"), tasks(2, 0), forAges, func(s *slurmtest.Spec) {
+		s.Lease, s.Begin, s.After = 0, epoch.Add(900*time.Second), first
+		s.Extra, s.Request.Memory = `{"v":1,"lua":1,"begin":0,"mem":1}`, 200_000
+	})
+	w.rounds(3) // the first writes its own stamp over the gate's, before the array is split
+	_, running, _ := w.sweepNow(array)
+	if len(running) != 2 {
+		t.Fatalf("%d tasks run", len(running))
+	}
+	for _, j := range running {
+		if j.Runs.PerNode.Memory < 200_000 || j.Runs.PerNode.CPUs > 3 {
+			t.Errorf("task %d holds %s", j.Task, j.Runs.PerNode)
+		}
+		if r := w.record(j.ID); !r.Explicit.Told || !r.Explicit.Memory || !r.NotBefore.IsZero() {
+			t.Errorf("task %d: %+v", j.Task, r)
+		}
+	}
+}
+
+func TestATasksStampIsItsOwnOrItsArraysAndNobodyElses(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.submit(8, model("gnmt"), forAges)
+	array := w.submit(1, model("res18"), tasks(3, 0), forAges)
+	w.rounds(1)
+	forged := w.job(array).Extra
+	if !strings.Contains(forged, `"own"`) {
+		t.Fatalf("stamp: %s", forged)
+	}
+	stranger := w.submit(2, model("res18"), forAges, func(s *slurmtest.Spec) { s.Extra, s.Lease = forged, 0 })
+	w.rounds(1)
+	if r := w.record(stranger); r.Own.GPUs != 2 || r.Explicit.Told {
+		t.Errorf("it lives by another job's stamp: %+v", r)
+	}
+}
+
+func TestADaemonThatDiesWhileItSplitsLosesNoTask(t *testing.T) {
+	for _, moment := range []slurmtest.Moment{slurmtest.Before, slurmtest.After} {
+		w := newWorld(t, 1, server)
+		array := w.submit(1, model("res18"), tasks(10, 4), length(3*time.Minute))
+		w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+			if c.Verb == slurmtest.Split && at == moment {
+				return slurmtest.ErrDied
+			}
+			return nil
+		})
+		if _, err := w.runner.Round(ctx); !errors.Is(err, slurmtest.ErrDied) {
+			t.Fatalf("%s: %v", moment, err)
+		}
+		w.start(nil)
+		w.rounds(8)
+		waiting, running, rest := w.sweepNow(array)
+		if len(waiting)+len(running)+rest != 0 {
+			t.Errorf("%s: %d wait, %d run, %d have no job", moment, len(waiting), len(running), rest)
+		}
+		if ended := w.ended(array, 10); ended != 10 {
+			t.Errorf("%s: %d tasks completed", moment, ended)
+		}
+	}
+}
+
+// ended counts the completed ones of so many jobs from the first on.
+func (w *world) ended(first, number int) (n int) {
+	for id := first; id < first+number; id++ {
+		if h, _ := w.slurm.History(id); h.End == slurmtest.Completed && !slices.ContainsFunc(h.Runs, func(r slurmtest.Run) bool { return r.Stop.IsZero() }) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,100 @@
+package slurmrest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// mostTasks is how many tasks of an array are told: far more than start at once.
+const mostTasks = 1024
+
+// parseTasks reads the indices of tasks as Slurm lists them, 1,3-7,10-20:5%4, ascending. Where the list is long Slurm cuts it off by "...", and of
+// more than mostTasks only so many are told.
+func parseTasks(text string) ([]int, error) {
+	list, _, _ := strings.Cut(text, "%")
+	var tasks []int
+	for _, part := range strings.Split(list, ",") {
+		if part == "..." && len(tasks) > 0 {
+			break
+		}
+		run, err := parseRun(part)
+		if err != nil || len(tasks) > 0 && run.first <= tasks[len(tasks)-1] {
+			return nil, fmt.Errorf("names tasks %q of an array: want ascending numbers and ranges", words(text, "none"))
+		}
+		for task := run.first; task <= run.last && len(tasks) < mostTasks; task += run.step {
+			tasks = append(tasks, task)
+		}
+	}
+	return tasks, nil
+}
+
+// run is a range of tasks.
+type run struct{ first, last, step int }
+
+// parseRun reads 7, 3-7 or 10-20:5.
+func parseRun(text string) (r run, err error) {
+	ends, step, stepped := strings.Cut(text, ":")
+	first, last, ranged := strings.Cut(ends, "-")
+	r.step = 1
+	if r.first, err = index(first); err != nil {
+		return r, err
+	}
+	if r.last = r.first; ranged {
+		if r.last, err = index(last); err != nil {
+			return r, err
+		}
+	}
+	if stepped {
+		if r.step, err = index(step); err != nil {
+			return r, err
+		}
+	}
+	if r.last < r.first || r.step < 1 || stepped && !ranged {
+		return r, strconv.ErrRange
+	}
+	return r, nil
+}
+
+// index is a number that a task may have: Slurm allows four million.
+func index(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	return int(n), err
+}
+
+var _ bridge.Splitter = (*Client)(nil)
+
+// Split implements bridge.Splitter. No API of slurmrestd's takes a single task, so scontrol says once more what these tasks carry, and Slurm gives
+// each a job of its own to note it in. That says nothing new: whatever stops it half way leaves tasks as they were.
+func (c *Client) Split(ctx context.Context, array int, tasks []int) (failure error) {
+	defer c.discreet(&failure)
+	if err := c.split(ctx, array, tasks); err != nil {
+		return fmt.Errorf("split %d tasks of array %d: %w", len(tasks), array, err)
+	}
+	return nil
+}
+
+func (c *Client) split(ctx context.Context, array int, tasks []int) error {
+	job, err := c.pending(ctx, array)
+	if err != nil {
+		return err
+	}
+	var own []string // still without a job of their own
+	for _, task := range tasks {
+		if slices.Contains(job.Tasks, task) {
+			own = append(own, strconv.Itoa(task))
+		}
+	}
+	if len(own) == 0 {
+		return nil
+	}
+	if len(own) == len(job.Tasks) { // an update of all that are left changes their record, and splits nothing; the last one keeps that
+		own = own[:len(own)-1]
+	}
+	defer c.touch(array)
+	return c.scontrol(ctx, "update", fmt.Sprintf("JobId=%d_[%s]", array, strings.Join(own, ",")), "Extra="+job.Extra)
+}
