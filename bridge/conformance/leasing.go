@@ -50,8 +50,8 @@ func lapsedLetsGo(b *bench) {
 func renewedKeeps(b *bench) {
 	job := b.waits(Job{})
 	for range 3 {
-		b.must(b.update(job, b.in(4*time.Second), func(*bridge.Request) {}))
-		b.lab.Sleep(2 * time.Second)
+		b.must(b.update(job, b.in(8*time.Second), func(*bridge.Request) {}))
+		b.lab.Sleep(3 * time.Second) // three of them last longer than one lease, and a slow update has five seconds
 	}
 	if got := b.job(job.ID); got.State != bridge.Pending {
 		b.Errorf("got %+v", got)

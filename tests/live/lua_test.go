@@ -227,7 +227,6 @@ func TestAShapeThatTheDaemonCannotDriveIsRefusedWithASentence(t *testing.T) {
 		{"--gres=gpu:1 --gpus=1", "needs the GPUs said once"},
 		{"--gpus=4 -N 2", "cannot tell how --gpus is split"},
 		{"--gpus-per-task=1 -N 2 -n 4", "add --ntasks-per-node"},
-		{"--gres=gpu:1 --array=0-3", "takes no job arrays"},
 		{"--gres=gpu:1 --exclusive", "--exclusive cannot be kept"},
 		{"--gres=gpu:1 --exclusive=user", "--exclusive cannot be kept"},
 		{"--gres=gpu:1 --contiguous", "--contiguous cannot be kept"},

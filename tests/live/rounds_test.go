@@ -252,7 +252,7 @@ func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
 	for what, id := range alone {
 		before[what] = still(c.MustExec("login", "root", "scontrol", "show", "job", id.String()))
 	}
-	for _, shape := range []string{"--array=1-3", "--exclusive"} {
+	for _, shape := range []string{"--contiguous", "--exclusive"} {
 		if _, err := c.Sbatch("alice", "sleep 1", word("res18"), "--gres=gpu:1", shape); err == nil || !strings.Contains(err.Error(), "synergy") {
 			t.Errorf("%s with our word: %v, want a sentence", shape, err)
 		}
