@@ -3,6 +3,7 @@ package slurmrest
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -153,5 +154,29 @@ func TestAnArrayIsReadAgainWhenItsTasksHaveBecomeFewer(t *testing.T) {
 		if got := look(c.left); len(got) != c.want {
 			t.Errorf("%s: %v are read", c.when, got)
 		}
+	}
+}
+
+func TestBeingWatchedTakesSlurmrestdATenthOfItsTimeAtMost(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	states := fake.states()
+	fake.answers("GET", "/jobs/state/", func(w http.ResponseWriter, _ *http.Request) {
+		clock.at = clock.at.Add(300 * time.Millisecond)
+		say(w, 200, states)
+	})
+	sweeps := 0
+	for range 60 {
+		if quiet, err := client.Quiet(t.Context()); err != nil || !quiet {
+			t.Fatal(quiet, err)
+		}
+		sweeps += len(fake.saw())
+		clock.at = clock.at.Add(time.Second)
+	}
+	if sweeps < 10 || sweeps > 20 {
+		t.Errorf("%d sweeps of 0.3 s each in 60 s", sweeps)
+	}
+	clock.at = clock.at.Add(-time.Hour) // Slurm's clock is set
+	if quiet, err := client.Quiet(t.Context()); err != nil || quiet {
+		t.Errorf("all is taken to be quiet after the clock was set: %v", err)
 	}
 }

@@ -146,15 +146,27 @@ func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
 	if elapsed(c.full, at, c.options.FullEvery) {
 		return false, nil
 	}
+	if !elapsed(c.swept, at, c.spare) {
+		return true, nil // nothing is known, and to know costs too much
+	}
 	states, _, err := c.sweep(ctx)
 	if err != nil {
 		return false, fmt.Errorf("sweep: %w", err)
 	}
+	c.swept = c.now()
+	c.spare = min(watchShare*c.swept.Sub(at), mostSpared)
 	if c.lacks(states) {
 		return false, nil
 	}
 	return c.asBefore(ctx, c.doubtful(states, at), at)
 }
+
+// A sweep of ten thousand tasks of arrays takes slurmrestd half a second. So that it is not kept busy by being watched, so many times as long passes
+// until the next one, at most so long.
+const (
+	watchShare = 10
+	mostSpared = 10 * time.Second
+)
 
 // asBefore says that these jobs look as they did. Those that are held or wait for others, of which no state tells, are read for that, a few at a
 // time; of any other there is news.

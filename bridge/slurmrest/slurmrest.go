@@ -54,9 +54,11 @@ type Client struct {
 	*memory
 	clock *timepiece
 
-	observing    sync.Mutex           // one Observe at a time; guards the next two
+	observing    sync.Mutex           // one Observe at a time; guards what follows
 	reservations []bridge.Reservation // as they were last read
 	reserved     time.Time            // when that was
+	swept        time.Time            // when Quiet last swept
+	spare        time.Duration        // for which it sweeps no more after that
 }
 
 // link is the way to slurmrestd and scontrol: it says things, within the bounds of the options, and understands the answers. It knows nothing from one to
