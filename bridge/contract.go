@@ -17,7 +17,7 @@ import (
 type Word struct {
 	Profile string        // file name of the sensitivity profile
 	Saves   bool          // the job declared a checkpoint
-	Signal  string        // that asks it to save and leave: USR1, …
+	Signal  Signal        // that asks it to save and leave
 	Grace   time.Duration // from the signal until it is stopped by force
 	Length  time.Duration // expected length at the proportional share; 0: not said
 	Cores   Claim         // on the cores that its user asked for
@@ -143,9 +143,13 @@ func (w *Word) setProfile(value string) error {
 	return nil
 }
 
-// setCheckpoint reads SIGNAL, SIGNAL@GRACE, or nothing for USR1@60.
+// setCheckpoint reads SIGNAL, SIGNAL@GRACE, either with /steps behind it, or nothing for USR1@60.
 func (w *Word) setCheckpoint(value string, given bool) error {
-	signal, seconds, timed := strings.Cut(value, "@")
+	timing, to, aimed := strings.Cut(value, "/")
+	if aimed && Target(to) != Steps {
+		return fmt.Errorf("synergy-checkpoint=%.40q: want /steps at its end, for a signal to the tasks of srun, or nothing, for one to the batch script", value)
+	}
+	signal, seconds, timed := strings.Cut(timing, "@")
 	if !given {
 		signal = "USR1"
 	}
@@ -160,7 +164,7 @@ func (w *Word) setCheckpoint(value string, given bool) error {
 		}
 		grace = time.Duration(n) * time.Second
 	}
-	w.Saves, w.Signal, w.Grace = true, signal, grace
+	w.Saves, w.Signal, w.Grace = true, Signal{signal, Target(to)}, grace
 	return nil
 }
 

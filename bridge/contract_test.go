@@ -10,7 +10,10 @@ import (
 func TestACommentSaysWhatTheContractSays(t *testing.T) {
 	plain := Word{Profile: "res18.json"}
 	asks := func(signal string, grace time.Duration) Word {
-		return Word{Profile: "res18.json", Saves: true, Signal: signal, Grace: grace}
+		return Word{Profile: "res18.json", Saves: true, Signal: Signal{Name: signal}, Grace: grace}
+	}
+	asksSteps := func(signal string, grace time.Duration) Word {
+		return Word{Profile: "res18.json", Saves: true, Signal: Signal{signal, Steps}, Grace: grace}
 	}
 	for comment, want := range map[string]Word{
 		"synergy-profile=res18.json":                                         plain,
@@ -18,6 +21,8 @@ func TestACommentSaysWhatTheContractSays(t *testing.T) {
 		"synergy-profile=res18.json synergy-checkpoint":                      asks("USR1", time.Minute),
 		"synergy-profile=res18.json,synergy-checkpoint=USR2":                 asks("USR2", time.Minute),
 		"synergy-checkpoint=HUP@3600 synergy-profile=res18.json":             asks("HUP", time.Hour),
+		"synergy-profile=res18.json synergy-checkpoint=USR1@60/steps":        asksSteps("USR1", time.Minute),
+		"synergy-checkpoint=USR2/steps,synergy-profile=res18.json":           asksSteps("USR2", time.Minute),
 		"synergy-profile=res18.json synergy-length=90s":                      {Profile: "res18.json", Length: 90 * time.Second},
 		"synergy-profile=res18.json synergy-length=2.5h":                     {Profile: "res18.json", Length: 150 * time.Minute},
 		"synergy-profile=res18.json synergy-env=off":                         plain,
@@ -59,6 +64,16 @@ func TestABadWordIsRefusedByNameWithARemedy(t *testing.T) {
 		"synergy-checkpoint=USR1@060":                               "whole seconds",
 		"synergy-checkpoint=USR1@+60":                               "whole seconds",
 		"synergy-checkpoint=USR1@3601":                              "whole seconds",
+		"synergy-checkpoint=/steps":                                 "one of USR1",
+		"synergy-checkpoint=@60/steps":                              "one of USR1",
+		"synergy-checkpoint=USR1@/steps":                            "whole seconds",
+		"synergy-checkpoint=USR1@0/steps":                           "whole seconds",
+		"synergy-checkpoint=USR1@60/":                               "want /steps at its end",
+		"synergy-checkpoint=USR1/":                                  "want /steps at its end",
+		"synergy-checkpoint=USR1/script":                            "want /steps at its end",
+		"synergy-checkpoint=USR1/Steps":                             "want /steps at its end",
+		"synergy-checkpoint=USR1/steps@60":                          "want /steps at its end",
+		"synergy-checkpoint=USR1@60/steps/steps":                    "want /steps at its end",
 		"synergy-length=":                                           "a number and a unit",
 		"synergy-length=90":                                         "a number and a unit",
 		"synergy-length=-5m":                                        "a number and a unit",
@@ -141,13 +156,14 @@ func TestAUsersWordGoesBeforeTheSites(t *testing.T) {
 
 func FuzzParseComment(f *testing.F) {
 	f.Add("synergy-profile=res18.json synergy-checkpoint=USR1@60 synergy-length=2h")
+	f.Add("synergy-profile=res18.json synergy-checkpoint=USR2/steps")
 	f.Add("synergy-profile=../../x.json,\x00")
 	f.Fuzz(func(t *testing.T, comment string) {
 		w, err := ParseComment(comment)
 		if strings.Contains(w.Profile, "..") || strings.ContainsAny(w.Profile, "/\\\x00\n") || len(w.Profile) > maxWord {
 			t.Errorf("%q yields the profile name %q", comment, w.Profile)
 		}
-		if w.Saves && (!signals[w.Signal] || w.Grace < time.Second || w.Grace > time.Hour) {
+		if w.Saves && (!signals[w.Signal.Name] || w.Signal.To != Script && w.Signal.To != Steps || w.Grace < time.Second || w.Grace > time.Hour) {
 			t.Errorf("%q yields the checkpoint %s@%s", comment, w.Signal, w.Grace)
 		}
 		if err == nil && w.Length < 0 {

@@ -60,6 +60,15 @@ var scenarios = []scenario{
 		w.submit(4, model("gnmt")+" synergy-length=1h", forAges, pinned("n1"))
 		return nil
 	}},
+	{name: "preempts whom its steps requeue", verb: bridge.Preempt, set: func(w *world) slurmtest.Fault {
+		w.runner.Settings.Policy = policy.SRTF()
+		w.submit(4, stepped+" synergy-length=10h", forAges, requeuesItself, pinned("n1"))
+		w.submit(4, stepped+" synergy-length=9h", forAges, requeuesItself, pinned("n2"), saves(7*time.Second))
+		w.rounds(2)
+		w.submit(4, model("gnmt")+" synergy-length=1h", forAges, pinned("n1"))
+		w.submit(4, model("gnmt")+" synergy-length=1h", forAges, pinned("n2"))
+		return nil
+	}},
 	{name: "restores", verb: bridge.Restore, set: func(w *world) slurmtest.Fault {
 		w.submit(4, model("res50"), forAges, pinned("n1"))
 		w.submit(4, model("res50"), forAges, pinned("n2"))

@@ -8,7 +8,7 @@ import (
 func TestHowAJobEndedThatWasAskedToSaveSaysWhatIsWrongWithIt(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		signal string
+		signal string // for the batch script, or with /steps behind it
 		end    End
 		want   Cause // empty: nothing is held against it
 		says   string
@@ -20,6 +20,9 @@ func TestHowAJobEndedThatWasAskedToSaveSaysWhatIsWrongWithIt(t *testing.T) {
 		{"with the requeue code, for good", "USR1", End{State: "FAILED", Code: 98}, NoRequeueExit, "RequeueExit=98"},
 		{"that failed", "USR1", End{State: "FAILED", Code: 1}, SaveFailed, "exit code 1"},
 		{"killed for its memory while it saved", "USR1", End{State: "OUT_OF_MEMORY", Signal: 9}, SaveFailed, "signal 9"},
+		{"whose tasks were killed", "USR1/steps", End{State: "FAILED", Code: 138}, NoTrap, "USR1/steps, which it had declared as its signal to save: nothing in the tasks"},
+		{"that could not requeue itself", "USR2/steps", End{State: "FAILED", Code: 255}, SaveFailed, "scontrol requeue"},
+		{"whose tasks ended well", "USR1/steps", End{State: "COMPLETED"}, ExitZero, "scontrol requeue"},
 		{"that its user cancelled", "USR1", End{State: "CANCELLED", Signal: 15}, "", ""},
 		{"that its user cancelled, where TERM asks", "TERM", End{State: "CANCELLED", Signal: 15}, "", ""},
 		{"at its time limit", "USR1", End{State: "TIMEOUT"}, "", ""},
@@ -29,7 +32,8 @@ func TestHowAJobEndedThatWasAskedToSaveSaysWhatIsWrongWithIt(t *testing.T) {
 		{"at its deadline", "USR1", End{State: "DEADLINE"}, "", ""},
 		{"of which Slurm says nothing", "USR1", End{}, "", ""},
 	} {
-		cause, why, lost := judge(c.signal, c.end)
+		name, to, _ := strings.Cut(c.signal, "/")
+		cause, why, lost := judge(Signal{name, Target(to)}, c.end)
 		if cause != c.want || lost != (c.want != "") || !strings.Contains(why, c.says) {
 			t.Errorf("a job %s: %q, lost %v: %s; want %q", c.name, cause, lost, why, c.want)
 		}

@@ -21,12 +21,34 @@ type Slurm interface {
 	// somebody holds it, and it was left as it is; an update that moves only the begin time and the stamp of a job that goes on
 	// waiting may have done so before the hold is noticed, and lifts none.
 	Update(ctx context.Context, update Update) error
-	// Signal sends a signal to the batch script of a running job, after making sure that its exit with the requeue code
-	// will requeue it. A job that is not running answers ErrNotRunning.
-	Signal(ctx context.Context, job int, signal string) error
+	// Signal sends a signal to a running job, after making sure that its exit with the requeue code, or its own requeue, puts it back
+	// into the queue. A job that is not running answers ErrNotRunning. One that has no steps does not notice a signal to them.
+	Signal(ctx context.Context, job int, signal Signal) error
 	// Requeue stops a running job and puts it back into the queue. A job that is already pending is left alone.
 	Requeue(ctx context.Context, job int) error
 }
+
+// Signal is a signal, and whom in a job it reaches.
+type Signal struct {
+	Name string // USR1, …
+	To   Target
+}
+
+func (s Signal) String() string {
+	if s.To == Script {
+		return s.Name
+	}
+	return s.Name + "/" + string(s.To)
+}
+
+// Target is whom in a job a signal reaches.
+type Target string
+
+// The targets. A batch script that is spared may be one that would die of the signal.
+const (
+	Script Target = ""      // the batch script alone
+	Steps  Target = "steps" // the tasks of all steps, and not the batch script
+)
 
 // Watcher says at the cost of one small request whether a look is worth its while. A workload manager need not have one.
 type Watcher interface {

@@ -49,7 +49,7 @@ type (
 		Verb   slurmtest.Verb
 		Job    int
 		Update bridge.Update
-		Signal string
+		Signal bridge.Signal
 	}
 	Answered struct {
 		Seen bridge.Observed
@@ -86,7 +86,7 @@ func (r relay) Update(_ context.Context, u bridge.Update) error {
 	return err
 }
 
-func (r relay) Signal(_ context.Context, job int, signal string) error {
+func (r relay) Signal(_ context.Context, job int, signal bridge.Signal) error {
 	_, err := r.say(Asked{Verb: slurmtest.Signal, Job: job, Signal: signal})
 	return err
 }

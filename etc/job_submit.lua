@@ -11,7 +11,9 @@ Everything else is left alone: a job without a `synergy-` word, or outside the
 managed partitions, leaves this file exactly as it came in.
 
     synergy-profile=NAME.json              opts in; the sensitivity profile
-    synergy-checkpoint[=SIGNAL[@GRACE]]    saves on SIGNAL (USR1) in GRACE s (60)
+    synergy-checkpoint[=SIGNAL[@GRACE][/steps]]
+                                           saves on SIGNAL (USR1) in GRACE s (60);
+                                           /steps: its tasks do, not its script
     synergy-length=NUMBERs|m|h|d           expected run at the proportional share
     synergy-progress[=ITERATIONS@EPOCH]    how far a running job has come; at
                                            submission the bare word: it will say
@@ -254,11 +256,13 @@ end
 
 local function check_checkpoint(value)
     if not value then return nil end
-    local signal, grace = value:match("^(%u+%d?)@([1-9]%d*)$")
-    signal = signal or value
+    local timing = value:match("^(.*)/steps$") or value
+    local signal, grace = timing:match("^(%u+%d?)@([1-9]%d*)$")
+    signal = signal or timing
     if not SIGNALS[signal] or tonumber(grace or 1) > MAX_GRACE then
         return "synergy-checkpoint, or a signal of USR1, USR2, HUP, INT and TERM with a grace of 1 to "
-            .. MAX_GRACE .. " whole seconds, for example synergy-checkpoint=USR1@60"
+            .. MAX_GRACE .. " whole seconds, and /steps where the tasks of srun are to have it and not the script, "
+            .. "for example synergy-checkpoint=USR1@60 or synergy-checkpoint=USR1@60/steps"
     end
 end
 

@@ -12,7 +12,8 @@
 static const char profile_right[] =
 	"a profile's file name such as res18.json: letters, digits, dots, dashes and underscores, no path, at most 112 characters";
 static const char checkpoint_right[] =
-	"a signal of USR1, USR2, HUP, INT and TERM, and its grace of 1 to 3600 whole seconds where 60 are not right, such as USR1@60";
+	"a signal of USR1, USR2, HUP, INT and TERM, its grace of 1 to 3600 whole seconds where 60 are not right, "
+	"and /steps where the tasks of srun are to have it and not the script, such as USR1@60 or USR1@60/steps";
 static const char length_right[] = "a number and its unit s, m, h or d, such as 2.5h, more than nothing and at most ten years";
 static const char progress_right[] = "no value: it says that the job will report";
 static const char keeping_right[] = "keep, not to run with less than is asked for, or give, to leave that to the profile";
@@ -76,19 +77,34 @@ static bool is_signal(const char *name, size_t length)
 	return false;
 }
 
+/* is_grace reads the seconds in the first bytes of a text. */
+static bool is_grace(const char *text, size_t length)
+{
+	char seconds[8];
+	long grace;
+
+	if (length >= sizeof(seconds))
+		return false;
+	memcpy(seconds, text, length);
+	seconds[length] = '\0';
+	return read_number(seconds, &grace) && grace >= 1 && grace <= MAX_GRACE;
+}
+
 const char *check_checkpoint(const char *value)
 {
-	size_t length;
-	long grace;
+	size_t all, length;
 
 	if (!value)
 		return NULL;
-	length = strcspn(value, "@");
+	all = strlen(value);
+	if (ends_in(value, "/steps"))
+		all -= strlen("/steps");
+	length = strcspn(value, "@/");
 	if (!is_signal(value, length))
 		return checkpoint_right;
-	if (!value[length])
+	if (length == all)
 		return NULL;
-	return read_number(value + length + 1, &grace) && grace >= 1 && grace <= MAX_GRACE ? NULL : checkpoint_right;
+	return value[length] == '@' && is_grace(value + length + 1, all - length - 1) ? NULL : checkpoint_right;
 }
 
 static long seconds_in(char unit)

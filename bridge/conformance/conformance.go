@@ -88,6 +88,7 @@ const (
 	Obeys Behaviour = ""      // dies of any signal
 	Saves Behaviour = "saves" // exits with the requeue code a second after USR1
 	Hangs Behaviour = "hangs" // ignores SIGTERM
+	Steps Behaviour = "steps" // its batch script dies of any signal; the only task of its step requeues the job a second after USR1
 )
 
 // Form is the way in which a job is submitted.

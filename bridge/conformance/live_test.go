@@ -316,6 +316,8 @@ func body(job conformance.Job) string {
 	switch job.Does {
 	case conformance.Saves:
 		return "trap 'sleep 1; exit 98' USR1 TERM\nsleep " + lasts + " & wait"
+	case conformance.Steps:
+		return `srun --ntasks=1 bash -c 'trap "sleep 1; scontrol requeue $SLURM_JOB_ID" USR1; while :; do sleep 0.2; done'`
 	case conformance.Hangs:
 		return "trap '' USR1 TERM\nwhile :; do sleep 1; done"
 	}

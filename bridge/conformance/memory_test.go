@@ -76,7 +76,9 @@ func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 	if spec.Partition == conformance.Managed && job.Comment == conformance.Word {
 		spec.Lease = 900 * time.Second
 	}
-	switch job.Does {
+	switch spec.Work.OnSteps = slurmtest.Hangs; job.Does {
+	case conformance.Steps:
+		spec.Work.OnSteps = slurmtest.Requeues
 	case conformance.Saves:
 		spec.Work.OnSignal, spec.Work.OnTerm = slurmtest.Saves, slurmtest.Saves
 	case conformance.Hangs:

@@ -254,7 +254,7 @@ func told(job bridge.Job, at time.Time) bool { return over(job, at) && job.End.S
 // asks sends a signal to a job that is past its start.
 func (b *bench) asks(id int) error {
 	b.lab.Sleep(2 * time.Second)
-	return b.slurm.Signal(context.Background(), id, "USR1")
+	return b.slurm.Signal(context.Background(), id, usr1)
 }
 
 func queueIsTold(b *bench) {

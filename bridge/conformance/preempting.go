@@ -15,6 +15,9 @@ func preempting() []claim {
 		{"ASignalledJobSavesAndIsBackInTheQueue", signalledComesBack},
 		{"ASignalledJobWithoutRequeueComesBackAsWell", withoutRequeueComesBack},
 		{"ASignalKillsAJobThatDoesNotExpectIt", signalKills},
+		{"ASignalForTheStepsSparesTheScriptAndAJobThatRequeuesItselfIsBackOnce", stepsComeBack},
+		{"ASignalForTheScriptDoesNotReachTheSteps", scriptAlone},
+		{"AJobWithoutStepsDoesNotNoticeASignalForThem", withoutSteps},
 		{"AWaitingJobIsNotSignalled", waitingIsNotSignalled},
 		{"ARequeuedJobWaitsOutThePenaltyIfLeftAlone", requeuedWaits},
 		{"AJobWithoutRequeueIsRequeuedAllTheSame", requeuesWithout},
@@ -36,8 +39,14 @@ func (b *bench) trapped() { b.lab.Sleep(3 * time.Second) }
 
 func (b *bench) signal(id int) {
 	b.Helper()
-	b.must(b.slurm.Signal(context.Background(), id, "USR1"))
+	b.must(b.slurm.Signal(context.Background(), id, usr1))
 }
+
+// The signals of the tests.
+var (
+	usr1    = bridge.Signal{Name: "USR1"}
+	toSteps = bridge.Signal{Name: "USR1", To: bridge.Steps}
+)
 
 func (b *bench) requeue(id int) {
 	b.Helper()
@@ -81,9 +90,38 @@ func signalKills(b *bench) {
 	b.until(job.ID, "over", soon, over)
 }
 
+// stepsComeBack is asked for without the requeue flag: without that nobody may requeue it, itself included.
+func stepsComeBack(b *bench) {
+	job := b.runs(Job{Asks: one(nil), Does: Steps, NoRequeue: true})
+	b.trapped()
+	b.must(b.slurm.Signal(context.Background(), job.ID, toSteps))
+	b.until(job.ID, "on its way back", soon, func(j bridge.Job, _ time.Time) bool { return j.State == bridge.Pending })
+	b.requeue(job.ID) // as one whose grace has ended meanwhile
+	if after := b.until(job.ID, "back", patience, back); after.Restarts != 1 {
+		b.Errorf("it has been restarted %d times, want once", after.Restarts)
+	}
+}
+
+func scriptAlone(b *bench) {
+	job := b.runs(Job{Asks: one(nil), Does: Steps})
+	b.trapped()
+	b.signal(job.ID)
+	b.until(job.ID, "over", soon, over)
+}
+
+func withoutSteps(b *bench) {
+	job := b.runs(Job{Asks: one(nil)})
+	b.trapped()
+	b.must(b.slurm.Signal(context.Background(), job.ID, toSteps))
+	b.lab.Sleep(3 * time.Second)
+	if state := b.job(job.ID).State; state != bridge.Running {
+		b.Errorf("it is %s", state)
+	}
+}
+
 func waitingIsNotSignalled(b *bench) {
 	job := b.waits(Job{Does: Saves})
-	if err := b.slurm.Signal(context.Background(), job.ID, "USR1"); !errors.Is(err, bridge.ErrNotRunning) {
+	if err := b.slurm.Signal(context.Background(), job.ID, usr1); !errors.Is(err, bridge.ErrNotRunning) {
 		b.Errorf("got %v, want ErrNotRunning", err)
 	}
 }

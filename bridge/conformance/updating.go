@@ -194,7 +194,7 @@ func finishedIsNotPending(b *bench) {
 	if err := b.update(job, b.in(later), func(*bridge.Request) {}); !errors.Is(err, bridge.ErrNotPending) {
 		b.Errorf("update: got %v, want ErrNotPending", err)
 	}
-	if err := b.slurm.Signal(context.Background(), job.ID, "USR1"); !errors.Is(err, bridge.ErrNotRunning) {
+	if err := b.slurm.Signal(context.Background(), job.ID, usr1); !errors.Is(err, bridge.ErrNotRunning) {
 		b.Errorf("signal: got %v, want ErrNotRunning", err)
 	}
 }
@@ -205,7 +205,7 @@ func unknownIsGone(b *bench) {
 	request := bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000}
 	for _, err := range []error{
 		b.slurm.Update(ctx, bridge.Update{Job: nobody, Begin: b.in(later), Request: request}),
-		b.slurm.Signal(ctx, nobody, "USR1"),
+		b.slurm.Signal(ctx, nobody, usr1),
 		b.slurm.Requeue(ctx, nobody),
 	} {
 		if !errors.Is(err, bridge.ErrGone) {

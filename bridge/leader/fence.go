@@ -20,7 +20,7 @@ func (f Fence) Update(ctx context.Context, update bridge.Update) error {
 }
 
 // Signal implements bridge.Slurm.
-func (f Fence) Signal(ctx context.Context, job int, signal string) error {
+func (f Fence) Signal(ctx context.Context, job int, signal bridge.Signal) error {
 	return f.guard(ctx, func(ctx context.Context) error { return f.Slurm.Signal(ctx, job, signal) })
 }
 

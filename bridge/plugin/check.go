@@ -142,6 +142,17 @@ func partIn(j *bridge.Job, s *slurmpb.Part) error {
 	return nil
 }
 
+// targetIn refuses a target that is not known: a signal for somebody else may kill the batch script.
+func targetIn(sent slurmpb.Target) (bridge.Target, error) {
+	switch sent {
+	case slurmpb.Target_SCRIPT:
+		return bridge.Script, nil
+	case slurmpb.Target_STEPS:
+		return bridge.Steps, nil
+	}
+	return "", fmt.Errorf("target %d: want SCRIPT or STEPS: %w", sent, bridge.ErrRefused)
+}
+
 // endIn is how a job ended, in words and numbers that can be shown.
 func endIn(s *slurmpb.End) bridge.End {
 	e := bridge.End{State: plain(s.GetState()), Code: int(s.GetCode()), Signal: int(s.GetSignal())}

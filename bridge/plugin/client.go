@@ -57,12 +57,24 @@ func (c *Client) Update(ctx context.Context, update bridge.Update) error {
 	return doing(fmt.Sprintf("update job %d", update.Job), err)
 }
 
-// Signal implements bridge.Slurm.
-func (c *Client) Signal(ctx context.Context, job int, signal string) error {
+// Signal implements bridge.Slurm. A program that says of itself that it knows no targets would signal the batch script, and perhaps kill it.
+func (c *Client) Signal(ctx context.Context, job int, signal bridge.Signal) error {
 	err := c.ask(ctx, "signal", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
-		return slurm.Signal(ctx, &slurmpb.SignalRequest{Job: int64(job), Signal: signal})
+		if signal.To != bridge.Script && !c.aims() {
+			return &slurmpb.DoneResponse{Failure: failureOut(errCannotAim)}, nil
+		}
+		return slurm.Signal(ctx, &slurmpb.SignalRequest{Job: int64(job), Signal: signal.Name, To: targetOut(signal.To)})
 	})
-	return doing(fmt.Sprintf("signal job %d", job), err)
+	return doing(fmt.Sprintf("signal job %d with %s", job, signal), err)
+}
+
+var errCannotAim = fmt.Errorf("the plugin cannot signal the steps of a job and spare its batch script: %w", bridge.ErrRefused)
+
+// aims says that the program that was configured last knows whom a signal is to reach.
+func (c *Client) aims() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.intro.GetAims()
 }
 
 // Requeue implements bridge.Slurm.

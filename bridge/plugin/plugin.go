@@ -55,11 +55,11 @@ type Client struct {
 	looking chan struct{} // the same for an Observe
 	sight   sight         // of the last one
 
-	mu      sync.Mutex // guards what follows
-	conn    *grpc.ClientConn
-	ready   bool // the program at its other end has been configured
-	version string
-	pulse   pulse
+	mu    sync.Mutex // guards what follows
+	conn  *grpc.ClientConn
+	ready bool                       // the program at its other end has been configured
+	intro *slurmpb.ConfigureResponse // what the program said of itself; nil: nothing yet
+	pulse pulse
 }
 
 // Inspect says what is wrong with a program before it is started.
@@ -105,7 +105,7 @@ func (c *Client) Close() { c.guest.Close() }
 func (c *Client) Version() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.version
+	return plain(c.intro.GetVersion())
 }
 
 // enter waits for room.
@@ -132,13 +132,13 @@ func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) 
 	if c.meet(conn) {
 		return conn, nil
 	}
-	version, err := c.configure(ctx, within, conn)
+	intro, err := c.configure(ctx, within, conn)
 	if err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ready, c.version = true, version
+	c.ready, c.intro = true, intro
 	return conn, nil
 }
 
@@ -152,18 +152,17 @@ func (c *Client) meet(conn *grpc.ClientConn) bool {
 	return c.ready
 }
 
-func (c *Client) configure(ctx, within context.Context, conn *grpc.ClientConn) (version string, err error) {
+func (c *Client) configure(ctx, within context.Context, conn *grpc.ClientConn) (intro *slurmpb.ConfigureResponse, err error) {
 	got, err := c.counted("configure", func() (answer, error) {
 		return c.hear(ctx, within, conn, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
-			sent, err := slurm.Configure(ctx, c.options.Config.out())
-			version = plain(sent.GetVersion())
-			return sent, err
+			intro, err = slurm.Configure(ctx, c.options.Config.out())
+			return intro, err
 		})
 	})
 	if err == nil {
 		err = failureIn(got.GetFailure())
 	}
-	return version, err
+	return intro, err
 }
 
 // answer is what every call comes back with.

@@ -15,12 +15,15 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/guest"
 	"github.com/synergy-slurmd/synergy-slurmd/guest/guesttest"
 	planning "github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
@@ -40,6 +43,9 @@ var behaviours = map[string]func(){
 		planning.Serve(planning.Configured())
 	},
 	"silent": func() { time.Sleep(time.Hour) },
+	"older": func() {
+		guest.Serve(guest.Slurm, func(server grpc.ServiceRegistrar) { slurmpb.RegisterSlurmServer(server, older{}) })
+	},
 	"choosy": func() {
 		plugin.Serve(func(_ context.Context, c plugin.Configuration) (plugin.Driven, error) {
 			return plugin.Driven{}, fmt.Errorf("configuration %q: want more\n%w", c.File, bridge.ErrDenied)
@@ -85,6 +91,30 @@ func cluster(_ context.Context, c plugin.Configuration) (plugin.Driven, error) {
 		_, _ = slurm.Submit(slurmtest.Spec{Name: "job", User: "alice", Lease: time.Hour, Request: bridge.Request{GPUs: 1}})
 	}
 	return plugin.Driven{Slurm: slurm, Tickets: slurm.Tickets(), Version: strconv.Itoa(os.Getpid())}, err
+}
+
+// older was written before signals had targets: it signals batch scripts.
+type older struct {
+	slurmpb.UnimplementedSlurmServer
+}
+
+func (older) Configure(context.Context, *slurmpb.ConfigureRequest) (*slurmpb.ConfigureResponse, error) {
+	return &slurmpb.ConfigureResponse{Version: "older"}, nil
+}
+
+func (older) Signal(context.Context, *slurmpb.SignalRequest) (*slurmpb.DoneResponse, error) {
+	return &slurmpb.DoneResponse{}, nil
+}
+
+func TestAPluginThatKnowsNoTargetsIsNotAskedToSignalSteps(t *testing.T) {
+	client := open(t, "older")
+	if err := client.Signal(t.Context(), 1, bridge.Signal{Name: "USR1"}); err != nil {
+		t.Error(err)
+	}
+	err := client.Signal(t.Context(), 1, bridge.Signal{Name: "USR1", To: bridge.Steps})
+	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "spare its batch script") {
+		t.Errorf("%v, want a refusal that says why", err)
+	}
 }
 
 type deaf struct{ bridge.Slurm }

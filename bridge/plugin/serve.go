@@ -70,7 +70,7 @@ func (s *service) Configure(ctx context.Context, r *slurmpb.ConfigureRequest) (*
 	if err == nil {
 		s.driven = driven
 	}
-	return &slurmpb.ConfigureResponse{Failure: failureOut(err), Version: valid(driven.Version)}, nil
+	return &slurmpb.ConfigureResponse{Failure: failureOut(err), Version: valid(driven.Version), Aims: true}, nil
 }
 
 func (s *service) slurm() (bridge.Slurm, error) {
@@ -116,7 +116,13 @@ func (s *service) Update(ctx context.Context, r *slurmpb.UpdateRequest) (*slurmp
 
 // Signal implements slurmpb.SlurmServer.
 func (s *service) Signal(ctx context.Context, r *slurmpb.SignalRequest) (*slurmpb.DoneResponse, error) {
-	return s.do(func(slurm bridge.Slurm) error { return slurm.Signal(ctx, int(r.GetJob()), r.GetSignal()) })
+	return s.do(func(slurm bridge.Slurm) error {
+		to, err := targetIn(r.GetTo())
+		if err != nil {
+			return err
+		}
+		return slurm.Signal(ctx, int(r.GetJob()), bridge.Signal{Name: r.GetSignal(), To: to})
+	})
 }
 
 // Requeue implements slurmpb.SlurmServer.

@@ -66,6 +66,13 @@ func reservationOut(r *bridge.Reservation) *slurmpb.Reservation {
 	return &slurmpb.Reservation{Name: valid(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To), Nodes: allValid(r.Nodes)}
 }
 
+func targetOut(t bridge.Target) slurmpb.Target {
+	if t == bridge.Steps {
+		return slurmpb.Target_STEPS
+	}
+	return slurmpb.Target_SCRIPT
+}
+
 func stateOut(s bridge.State) slurmpb.State {
 	switch s {
 	case bridge.Pending:

@@ -160,3 +160,14 @@ func TestTextsOfAnyBytesCross(t *testing.T) {
 		t.Errorf("%v: got %+v of %+v", err, got, job)
 	}
 }
+
+func TestATargetCrossesAndOneThatIsNotKnownIsRefused(t *testing.T) {
+	for _, to := range []bridge.Target{bridge.Script, bridge.Steps} {
+		if got, err := targetIn(targetOut(to)); got != to || err != nil {
+			t.Errorf("%q came over as %q, %v", to, got, err)
+		}
+	}
+	if _, err := targetIn(7); !errors.Is(err, bridge.ErrRefused) {
+		t.Errorf("target 7: %v, want it refused: whom would it reach?", err)
+	}
+}

@@ -77,7 +77,7 @@ func TestTheLastTaskOfAnArrayIsNotTakenForAllOfThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "arguments", lines(t, log), []string{"requeue", "Incomplete", fmt.Sprintf("%d_0", id)})
-	if err := client.Signal(t.Context(), id, "USR1"); err != nil {
+	if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR1"}); err != nil {
 		t.Fatal(err)
 	}
 	if saw := fake.saw(); !strings.Contains(saw[len(saw)-1], fmt.Sprintf("/job/%d_0", id)) {

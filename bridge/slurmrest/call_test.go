@@ -232,7 +232,7 @@ func TestEveryCallIsCountedByItsTemplate(t *testing.T) {
 	_ = client.ping(t.Context())
 	_, _ = client.job(t.Context(), fake.jobNamed(t, "held"))
 	_, _ = client.job(t.Context(), 999999)
-	_ = client.signal(t.Context(), fake.jobNamed(t, "running"), "USR1")
+	_ = client.signal(t.Context(), fake.jobNamed(t, "running"), usr1)
 	equal(t, "counted", counted, []string{
 		"GET /openapi/v3 200", "GET /ping/ 200", "GET /job/{job_id} 200", "GET /job/{job_id} 404 gone",
 		"GET /job/{job_id} 200", "DELETE /job/{job_id} 200",

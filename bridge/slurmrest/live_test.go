@@ -153,7 +153,7 @@ func TestAJobThatIsAskedToSaveComesBackToTheQueue(t *testing.T) {
 	id := on.submit(t, "trap 'exit 98' USR1\nsleep 100 & wait", "--no-requeue")
 	see(t, client, id, "to run", runs)
 	time.Sleep(time.Second) // the shell sets its trap
-	if err := client.Signal(t.Context(), id, "USR1"); err != nil {
+	if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR1"}); err != nil {
 		t.Fatal(err)
 	}
 	job := see(t, client, id, "to wait again", waits)

@@ -11,20 +11,21 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// signals are those that a script can trap and answer by saving. KILL and STOP cannot be trapped and are nobody's request to
-// save.
+// signals are those that a script or a task can catch and answer by saving. KILL and STOP cannot be caught and are nobody's request
+// to save.
 var signals = []string{"USR1", "USR2", "TERM", "INT", "HUP", "QUIT", "ALRM", "CONT"}
 
-// Signal turns on the job's requeue flag first: a --no-requeue job that obeys and exits with the requeue code would be lost.
-func (c *Client) Signal(ctx context.Context, job int, signal string) (failure error) {
+// Signal turns on the job's requeue flag first: a --no-requeue job that obeys and exits with the requeue code would be lost, and one that
+// requeues itself would be refused.
+func (c *Client) Signal(ctx context.Context, job int, signal bridge.Signal) (failure error) {
 	defer c.discreet(&failure)
 	if err := c.signal(ctx, job, signal); err != nil {
-		return fmt.Errorf("signal job %d with %s: %w", job, words(signal, "nothing"), err)
+		return fmt.Errorf("signal job %d with %s: %w", job, words(signal.String(), "nothing"), err)
 	}
 	return nil
 }
 
-func (c *Client) signal(ctx context.Context, id int, signal string) error {
+func (c *Client) signal(ctx context.Context, id int, signal bridge.Signal) error {
 	if err := trappable(id, signal); err != nil {
 		return err
 	}
@@ -39,20 +40,26 @@ func (c *Client) signal(ctx context.Context, id int, signal string) error {
 	if err := c.requeueable(ctx, job); err != nil {
 		return err
 	}
-	return c.act(ctx, c.api.Signal(job.address(), strings.TrimPrefix(signal, "SIG"), wire.Script))
+	return c.act(ctx, c.api.Signal(job.address(), strings.TrimPrefix(signal.Name, "SIG"), targets[signal.To]))
 }
 
 // trappable refuses what is no request to save: without a signal, or with one that slurmrestd does not understand, a DELETE kills the job. No other
 // place builds one, beside those that cancel a ticket and the job of a rehearsal.
-func trappable(id int, signal string) error {
-	if !slices.Contains(signals, strings.TrimPrefix(signal, "SIG")) {
+func trappable(id int, signal bridge.Signal) error {
+	_, known := targets[signal.To]
+	switch {
+	case !slices.Contains(signals, strings.TrimPrefix(signal.Name, "SIG")):
 		return fmt.Errorf("want one of %s: %w", strings.Join(signals, " "), bridge.ErrRefused)
-	}
-	if id <= 0 {
+	case !known:
+		return fmt.Errorf("want it for the batch script or for the steps: %w", bridge.ErrRefused)
+	case id <= 0:
 		return fmt.Errorf("want a job ID above 0: %w", bridge.ErrRefused)
 	}
 	return nil
 }
+
+// targets are whom the port may aim at. What is not here has no flag, and a signal without one reaches everybody.
+var targets = map[bridge.Target]wire.Target{bridge.Script: wire.Script, bridge.Steps: wire.Steps}
 
 // act does what has an outcome for each job: HTTP 200 and no errors, with a refusal in a status of its own.
 func (l *link) act(ctx context.Context, call wire.Call[[]wire.Error]) error {

@@ -17,10 +17,38 @@ func TestASignalReachesTheBatchScriptOfARunningJob(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
 	for _, name := range []string{"USR1", "SIGUSR1"} {
-		if err := client.Signal(t.Context(), id, name); err != nil {
+		if err := client.Signal(t.Context(), id, bridge.Signal{Name: name}); err != nil {
 			t.Fatal(err)
 		}
 		equal(t, name, fake.saw(), []string{get(id), fmt.Sprintf("DELETE /job/%d?signal=USR1&flags=BATCH_JOB", id)})
+	}
+}
+
+var usr1 = bridge.Signal{Name: "USR1"}
+
+func TestASignalForTheStepsSparesTheBatchScript(t *testing.T) {
+	old, oldest, _ := watched(t, Options{})
+	new, newest := newer(t)
+	for fake, client := range map[*fakeSlurmrestd]*Client{old: oldest, new: newest} {
+		id := fake.jobNamed(t, "running")
+		if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR2", To: bridge.Steps}); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, client.Version(), fake.saw(), []string{get(id), fmt.Sprintf("DELETE /job/%d?signal=USR2&flags=FULL_STEPS_ONLY", id)})
+	}
+}
+
+// A DELETE without flags reaches everybody in the job.
+func TestASignalForNobodyThatIsKnownIsNeverSent(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	id := fake.jobNamed(t, "running")
+	for _, to := range []bridge.Target{"all", "Steps", " "} {
+		if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR1", To: to}); !errors.Is(err, bridge.ErrRefused) {
+			t.Errorf("to %q: %v, want refused", to, err)
+		}
+	}
+	if calls := fake.saw(); len(calls) > 0 {
+		t.Errorf("%q were sent", calls)
 	}
 }
 
@@ -29,11 +57,11 @@ func TestADeleteWithoutAKnownSignalIsNeverSent(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
 	for _, name := range []string{"", " ", "SIG", "KILL", "9", "usr1", "USR1 ", "USR1&signal=KILL", "STOP", "USR3"} {
-		if err := client.Signal(t.Context(), id, name); !errors.Is(err, bridge.ErrRefused) {
+		if err := client.Signal(t.Context(), id, bridge.Signal{Name: name}); !errors.Is(err, bridge.ErrRefused) {
 			t.Errorf("%q: %v, want refused", name, err)
 		}
 	}
-	if err := client.Signal(t.Context(), 0, "USR1"); !errors.Is(err, bridge.ErrRefused) {
+	if err := client.Signal(t.Context(), 0, usr1); !errors.Is(err, bridge.ErrRefused) {
 		t.Errorf("job 0: %v, want refused", err)
 	}
 	if calls := fake.saw(); len(calls) > 0 {
@@ -45,7 +73,7 @@ func TestANoRequeueJobIsMadeRequeueableBeforeItIsAsked(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
 	fake.set(id, "requeue", false)
-	if err := client.Signal(t.Context(), id, "USR1"); err != nil {
+	if err := client.Signal(t.Context(), id, usr1); err != nil {
 		t.Fatal(err)
 	}
 	path := fmt.Sprintf("/job/%d", id)
@@ -56,7 +84,7 @@ func TestANoRequeueJobIsMadeRequeueableBeforeItIsAsked(t *testing.T) {
 	fake.set(id, "requeue", false)
 	fake.answers("POST", path, always(500, "update-denied.json"))
 	fake.saw()
-	if err := client.Signal(t.Context(), id, "USR1"); !errors.Is(err, bridge.ErrDenied) {
+	if err := client.Signal(t.Context(), id, usr1); !errors.Is(err, bridge.ErrDenied) {
 		t.Errorf("%v: want denied", err)
 	}
 	if calls := fake.saw(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "DELETE") }) {
@@ -68,11 +96,11 @@ func TestOnlyARunningJobIsSignalled(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})
 	for _, name := range []string{"gated", "held", "cancelled", "requeued", "suspended", "finished"} {
-		if err := client.Signal(t.Context(), fake.jobNamed(t, name), "USR1"); !errors.Is(err, bridge.ErrNotRunning) {
+		if err := client.Signal(t.Context(), fake.jobNamed(t, name), usr1); !errors.Is(err, bridge.ErrNotRunning) {
 			t.Errorf("%s: %v, want not running", name, err)
 		}
 	}
-	if err := client.Signal(t.Context(), 999999, "USR1"); !errors.Is(err, bridge.ErrGone) {
+	if err := client.Signal(t.Context(), 999999, usr1); !errors.Is(err, bridge.ErrGone) {
 		t.Errorf("%v: want gone", err)
 	}
 	if calls := fake.saw(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "DELETE") }) {
@@ -85,7 +113,7 @@ func TestARefusedSignalIsNotTakenForASuccess(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
 	fake.answers("DELETE", fmt.Sprintf("/job/%d", id), always(200, "signal-pending.json"))
-	err := client.Signal(t.Context(), id, "USR1")
+	err := client.Signal(t.Context(), id, usr1)
 	if !errors.Is(err, bridge.ErrNotRunning) || !strings.HasSuffix(err.Error(), "200 error 2020 Job can not be altered now, try again later") {
 		t.Errorf("%v: want not running, in Slurm's words", err)
 	}

@@ -72,7 +72,7 @@ func (s *Slurm) servable(j *job) error {
 }
 
 // Signal implements bridge.Slurm.
-func (s *Slurm) Signal(ctx context.Context, id int, signal string) error {
+func (s *Slurm) Signal(ctx context.Context, id int, signal bridge.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.signal(ctx, id, signal); err != nil {
@@ -81,7 +81,7 @@ func (s *Slurm) Signal(ctx context.Context, id int, signal string) error {
 	return nil
 }
 
-func (s *Slurm) signal(ctx context.Context, id int, signal string) error {
+func (s *Slurm) signal(ctx context.Context, id int, signal bridge.Signal) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -42,7 +42,8 @@ type Spec struct {
 	Work        Work
 }
 
-// Work is how a job behaves once it runs. The zero value runs at any size until it is cancelled, and dies of every signal.
+// Work is how a job behaves once it runs. The zero value runs at any size until it is cancelled, and dies of every signal, whomever that
+// is for.
 type Work struct {
 	Length  time.Duration // at rate 1; 0: without end
 	Launch  time.Duration // passes at the beginning of every run, before anything is done
@@ -50,7 +51,8 @@ type Work struct {
 	// Rate is how many seconds of Length pass in a second with what the job was given; nil: 1. It must be a function of its
 	// argument alone.
 	Rate     func(bridge.Allocated) float64
-	OnSignal Reaction
+	OnSignal Reaction      // of the batch script
+	OnSteps  Reaction      // of the tasks of its steps; Hangs is a job that has none, too
 	OnTerm   Reaction      // within KillWait; what has not saved by then is killed
 	Ready    time.Duration // from the start of a run until its traps are set: a signal before that kills it
 	Save     time.Duration
@@ -63,11 +65,13 @@ type Work struct {
 // Reaction is what a job does when a signal reaches it.
 type Reaction string
 
-// What a job may do about a signal. Saves takes Work.Save and exits with the requeue code.
+// What a job may do about a signal. Saves takes Work.Save and exits with the requeue code. Requeues takes as long and then says scontrol
+// requeue of itself: refused to a job without the requeue flag, which goes on.
 const (
-	Dies  Reaction = ""
-	Saves Reaction = "saves"
-	Hangs Reaction = "hangs"
+	Dies     Reaction = ""
+	Saves    Reaction = "saves"
+	Hangs    Reaction = "hangs"
+	Requeues Reaction = "requeues"
 )
 
 // History is the accounting record of a job: all that remains of it after its end.

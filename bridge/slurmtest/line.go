@@ -30,7 +30,7 @@ type Call struct {
 	Verb   Verb
 	Job    int // 0: observe
 	Update bridge.Update
-	Signal string
+	Signal bridge.Signal
 }
 
 // Moment is when a fault strikes: before Slurm hears of the call, or after it has done what was asked.
@@ -106,7 +106,7 @@ func (l *Line) Update(ctx context.Context, update bridge.Update) error {
 }
 
 // Signal implements bridge.Slurm.
-func (l *Line) Signal(ctx context.Context, job int, signal string) error {
+func (l *Line) Signal(ctx context.Context, job int, signal bridge.Signal) error {
 	return l.say(Call{Verb: Signal, Job: job, Signal: signal}, func() error { return l.slurm.Signal(ctx, job, signal) })
 }
 

@@ -116,16 +116,23 @@ func (j *job) progress(now time.Time) {
 // numbers are those of the signals that the port sends.
 var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
 
-// deliver is a signal that reaches the batch script.
-func (s *Slurm) deliver(j *job, signal string) {
-	reaction := j.reaction(j.spec.Work.OnSignal, s.clock.Now())
+// deliver is a signal that reaches the batch script, or the steps. Whose steps die of it ends with what srun makes of that.
+func (s *Slurm) deliver(j *job, signal bridge.Signal) {
+	reaction, number := j.spec.Work.OnSignal, numbers[strings.TrimPrefix(signal.Name, "SIG")]
+	end := exit{signal: number}
+	if signal.To == bridge.Steps {
+		reaction, end = j.spec.Work.OnSteps, exit{code: 128 + number}
+	}
+	reaction = j.reaction(reaction, s.clock.Now())
 	switch {
 	case !j.saves.IsZero(), reaction == Hangs: // the trap runs already, or it does nothing
 	case reaction == Saves:
-		s.save(j)
+		s.save(j, (*Slurm).saved)
+	case reaction == Requeues:
+		s.save(j, (*Slurm).requeuesItself)
 	default:
 		j.progress(s.clock.Now())
-		j.exit.signal = numbers[strings.TrimPrefix(signal, "SIG")]
+		j.exit = end
 		s.leave(j, Failed, s.options.Teardown)
 	}
 }
@@ -138,15 +145,15 @@ func (j *job) reaction(ready Reaction, now time.Time) Reaction {
 	return ready
 }
 
-// save stops the work and writes a checkpoint, after which the job exits with the requeue code.
-func (s *Slurm) save(j *job) {
+// save stops the work and writes a checkpoint, after which the job does something.
+func (s *Slurm) save(j *job, then func(*Slurm, *job)) {
 	now := s.clock.Now()
 	j.progress(now)
 	j.run.rate = 0
 	j.saves = now.Add(j.spec.Work.Save)
 	j.life++ // its planned end is void
 	s.planEnd(j)
-	s.later(j.spec.Work.Save, j, (*Slurm).saved)
+	s.later(j.spec.Work.Save, j, then)
 }
 
 // saved is the exit with the requeue code: without the requeue flag it is an ordinary failure, and the job is lost.
@@ -158,6 +165,20 @@ func (s *Slurm) saved(j *job) {
 	} else {
 		s.leave(j, Failed, s.options.Teardown)
 	}
+}
+
+// requeuesItself is scontrol requeue by the job, which is told to terminate then. Refused it goes on where it was.
+func (s *Slurm) requeuesItself(j *job) {
+	now := s.clock.Now()
+	j.safe = j.done
+	if !j.requeue {
+		j.saves, j.run.since, j.run.rate = zero, now, rate(j)
+		j.life++
+		s.planEnd(j)
+		return
+	}
+	j.saves = now // there is nothing more to save
+	s.terminate(j, Requeued)
 }
 
 // timeOut is the end of the time limit.

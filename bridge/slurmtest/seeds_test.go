@@ -25,7 +25,7 @@ func (c *chaos) step() {
 	case 3:
 		c.Cancel(id)
 	case 4:
-		_ = c.Slurm.Signal(ctx, id, "USR1")
+		_ = c.Slurm.Signal(ctx, id, bridge.Signal{Name: "USR1"})
 	case 5:
 		_ = c.Slurm.Requeue(ctx, id)
 	case 6:

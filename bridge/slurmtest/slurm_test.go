@@ -344,7 +344,9 @@ func TestASavedJobLosesNothingAndAKilledOneGoesBackToItsCheckpoint(t *testing.T)
 	}
 }
 
-func ask(s *site, id int) error   { return s.Slurm.Signal(context.Background(), id, "USR1") }
+func ask(s *site, id int) error {
+	return s.Slurm.Signal(context.Background(), id, bridge.Signal{Name: "USR1"})
+}
 func force(s *site, id int) error { return s.Slurm.Requeue(context.Background(), id) }
 
 func TestARunIsAsLongAsItsRateMakesIt(t *testing.T) {

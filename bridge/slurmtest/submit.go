@@ -96,7 +96,7 @@ func (s *Slurm) Kill(id int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j, err := s.known(id); err == nil && j.state == bridge.Running {
-		s.deliver(j, "USR1")
+		s.deliver(j, bridge.Signal{Name: "USR1"})
 	}
 }
 

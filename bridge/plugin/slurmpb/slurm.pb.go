@@ -147,6 +147,53 @@ func (State) EnumDescriptor() ([]byte, []int) {
 	return file_slurm_proto_rawDescGZIP(), []int{1}
 }
 
+// Target is whom in a job a signal reaches.
+type Target int32
+
+const (
+	Target_SCRIPT Target = 0 // the batch script alone
+	Target_STEPS  Target = 1 // the tasks of all steps, and not the batch script, which may be one that would die of it
+)
+
+// Enum value maps for Target.
+var (
+	Target_name = map[int32]string{
+		0: "SCRIPT",
+		1: "STEPS",
+	}
+	Target_value = map[string]int32{
+		"SCRIPT": 0,
+		"STEPS":  1,
+	}
+)
+
+func (x Target) Enum() *Target {
+	p := new(Target)
+	*p = x
+	return p
+}
+
+func (x Target) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Target) Descriptor() protoreflect.EnumDescriptor {
+	return file_slurm_proto_enumTypes[2].Descriptor()
+}
+
+func (Target) Type() protoreflect.EnumType {
+	return &file_slurm_proto_enumTypes[2]
+}
+
+func (x Target) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Target.Descriptor instead.
+func (Target) EnumDescriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{2}
+}
+
 // Failure is why something was not done. An answer without one says that it was.
 type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -280,6 +327,7 @@ type ConfigureResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Failure       *Failure               `protobuf:"bytes,1,opt,name=failure,proto3" json:"failure,omitempty"`
 	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"` // for logs: what drives what
+	Aims          bool                   `protobuf:"varint,3,opt,name=aims,proto3" json:"aims,omitempty"`      // it knows SignalRequest.to; one that does not is never asked to signal steps
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -326,6 +374,13 @@ func (x *ConfigureResponse) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *ConfigureResponse) GetAims() bool {
+	if x != nil {
+		return x.Aims
+	}
+	return false
 }
 
 type ObserveRequest struct {
@@ -1391,6 +1446,7 @@ type SignalRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           int64                  `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
 	Signal        string                 `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"` // USR1
+	To            Target                 `protobuf:"varint,3,opt,name=to,proto3,enum=synergy.slurm.v1.Target" json:"to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1437,6 +1493,13 @@ func (x *SignalRequest) GetSignal() string {
 		return x.Signal
 	}
 	return ""
+}
+
+func (x *SignalRequest) GetTo() Target {
+	if x != nil {
+		return x.To
+	}
+	return Target_SCRIPT
 }
 
 type RequeueRequest struct {
@@ -2043,10 +2106,11 @@ const file_slurm_proto_rawDesc = "" +
 	"concurrent\x18\x03 \x01(\x03R\n" +
 	"concurrent\x12\x12\n" +
 	"\x04rate\x18\x04 \x01(\x01R\x04rate\x12(\n" +
-	"\x10reports_every_ns\x18\x05 \x01(\x03R\x0ereportsEveryNs\"b\n" +
+	"\x10reports_every_ns\x18\x05 \x01(\x03R\x0ereportsEveryNs\"v\n" +
 	"\x11ConfigureResponse\x123\n" +
 	"\afailure\x18\x01 \x01(\v2\x19.synergy.slurm.v1.FailureR\afailure\x12\x18\n" +
-	"\aversion\x18\x02 \x01(\tR\aversion\"*\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
+	"\x04aims\x18\x03 \x01(\bR\x04aims\"*\n" +
 	"\x0eObserveRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\"\xe1\x02\n" +
 	"\x0fObserveResponse\x123\n" +
@@ -2155,10 +2219,11 @@ const file_slurm_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\x03R\x03job\x12\x19\n" +
 	"\bbegin_ns\x18\x02 \x01(\x03R\abeginNs\x123\n" +
 	"\arequest\x18\x03 \x01(\v2\x19.synergy.slurm.v1.RequestR\arequest\x12\x14\n" +
-	"\x05extra\x18\x04 \x01(\tR\x05extra\"9\n" +
+	"\x05extra\x18\x04 \x01(\tR\x05extra\"c\n" +
 	"\rSignalRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x03R\x03job\x12\x16\n" +
-	"\x06signal\x18\x02 \x01(\tR\x06signal\"\"\n" +
+	"\x06signal\x18\x02 \x01(\tR\x06signal\x12(\n" +
+	"\x02to\x18\x03 \x01(\x0e2\x18.synergy.slurm.v1.TargetR\x02to\"\"\n" +
 	"\x0eRequeueRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x03R\x03job\":\n" +
 	"\fSplitRequest\x12\x14\n" +
@@ -2209,7 +2274,11 @@ const file_slurm_proto_rawDesc = "" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\v\n" +
 	"\aPENDING\x10\x01\x12\v\n" +
 	"\aRUNNING\x10\x02\x12\f\n" +
-	"\bFINISHED\x10\x032\xf5\x05\n" +
+	"\bFINISHED\x10\x03*\x1f\n" +
+	"\x06Target\x12\n" +
+	"\n" +
+	"\x06SCRIPT\x10\x00\x12\t\n" +
+	"\x05STEPS\x10\x012\xf5\x05\n" +
 	"\x05Slurm\x12T\n" +
 	"\tConfigure\x12\".synergy.slurm.v1.ConfigureRequest\x1a#.synergy.slurm.v1.ConfigureResponse\x12N\n" +
 	"\aObserve\x12 .synergy.slurm.v1.ObserveRequest\x1a!.synergy.slurm.v1.ObserveResponse\x12I\n" +
@@ -2234,86 +2303,88 @@ func file_slurm_proto_rawDescGZIP() []byte {
 	return file_slurm_proto_rawDescData
 }
 
-var file_slurm_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_slurm_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_slurm_proto_goTypes = []any{
 	(Kind)(0),                 // 0: synergy.slurm.v1.Kind
 	(State)(0),                // 1: synergy.slurm.v1.State
-	(*Failure)(nil),           // 2: synergy.slurm.v1.Failure
-	(*ConfigureRequest)(nil),  // 3: synergy.slurm.v1.ConfigureRequest
-	(*ConfigureResponse)(nil), // 4: synergy.slurm.v1.ConfigureResponse
-	(*ObserveRequest)(nil),    // 5: synergy.slurm.v1.ObserveRequest
-	(*ObserveResponse)(nil),   // 6: synergy.slurm.v1.ObserveResponse
-	(*Vector)(nil),            // 7: synergy.slurm.v1.Vector
-	(*Reservation)(nil),       // 8: synergy.slurm.v1.Reservation
-	(*Node)(nil),              // 9: synergy.slurm.v1.Node
-	(*Job)(nil),               // 10: synergy.slurm.v1.Job
-	(*Part)(nil),              // 11: synergy.slurm.v1.Part
-	(*End)(nil),               // 12: synergy.slurm.v1.End
-	(*Request)(nil),           // 13: synergy.slurm.v1.Request
-	(*Allocated)(nil),         // 14: synergy.slurm.v1.Allocated
-	(*UpdateRequest)(nil),     // 15: synergy.slurm.v1.UpdateRequest
-	(*SignalRequest)(nil),     // 16: synergy.slurm.v1.SignalRequest
-	(*RequeueRequest)(nil),    // 17: synergy.slurm.v1.RequeueRequest
-	(*SplitRequest)(nil),      // 18: synergy.slurm.v1.SplitRequest
-	(*DoneResponse)(nil),      // 19: synergy.slurm.v1.DoneResponse
-	(*Words)(nil),             // 20: synergy.slurm.v1.Words
-	(*Ticket)(nil),            // 21: synergy.slurm.v1.Ticket
-	(*TakeRequest)(nil),       // 22: synergy.slurm.v1.TakeRequest
-	(*TakeResponse)(nil),      // 23: synergy.slurm.v1.TakeResponse
-	(*ListRequest)(nil),       // 24: synergy.slurm.v1.ListRequest
-	(*ListResponse)(nil),      // 25: synergy.slurm.v1.ListResponse
-	(*BeatRequest)(nil),       // 26: synergy.slurm.v1.BeatRequest
-	(*TearRequest)(nil),       // 27: synergy.slurm.v1.TearRequest
+	(Target)(0),               // 2: synergy.slurm.v1.Target
+	(*Failure)(nil),           // 3: synergy.slurm.v1.Failure
+	(*ConfigureRequest)(nil),  // 4: synergy.slurm.v1.ConfigureRequest
+	(*ConfigureResponse)(nil), // 5: synergy.slurm.v1.ConfigureResponse
+	(*ObserveRequest)(nil),    // 6: synergy.slurm.v1.ObserveRequest
+	(*ObserveResponse)(nil),   // 7: synergy.slurm.v1.ObserveResponse
+	(*Vector)(nil),            // 8: synergy.slurm.v1.Vector
+	(*Reservation)(nil),       // 9: synergy.slurm.v1.Reservation
+	(*Node)(nil),              // 10: synergy.slurm.v1.Node
+	(*Job)(nil),               // 11: synergy.slurm.v1.Job
+	(*Part)(nil),              // 12: synergy.slurm.v1.Part
+	(*End)(nil),               // 13: synergy.slurm.v1.End
+	(*Request)(nil),           // 14: synergy.slurm.v1.Request
+	(*Allocated)(nil),         // 15: synergy.slurm.v1.Allocated
+	(*UpdateRequest)(nil),     // 16: synergy.slurm.v1.UpdateRequest
+	(*SignalRequest)(nil),     // 17: synergy.slurm.v1.SignalRequest
+	(*RequeueRequest)(nil),    // 18: synergy.slurm.v1.RequeueRequest
+	(*SplitRequest)(nil),      // 19: synergy.slurm.v1.SplitRequest
+	(*DoneResponse)(nil),      // 20: synergy.slurm.v1.DoneResponse
+	(*Words)(nil),             // 21: synergy.slurm.v1.Words
+	(*Ticket)(nil),            // 22: synergy.slurm.v1.Ticket
+	(*TakeRequest)(nil),       // 23: synergy.slurm.v1.TakeRequest
+	(*TakeResponse)(nil),      // 24: synergy.slurm.v1.TakeResponse
+	(*ListRequest)(nil),       // 25: synergy.slurm.v1.ListRequest
+	(*ListResponse)(nil),      // 26: synergy.slurm.v1.ListResponse
+	(*BeatRequest)(nil),       // 27: synergy.slurm.v1.BeatRequest
+	(*TearRequest)(nil),       // 28: synergy.slurm.v1.TearRequest
 }
 var file_slurm_proto_depIdxs = []int32{
 	0,  // 0: synergy.slurm.v1.Failure.kinds:type_name -> synergy.slurm.v1.Kind
-	2,  // 1: synergy.slurm.v1.ConfigureResponse.failure:type_name -> synergy.slurm.v1.Failure
-	2,  // 2: synergy.slurm.v1.ObserveResponse.failure:type_name -> synergy.slurm.v1.Failure
-	9,  // 3: synergy.slurm.v1.ObserveResponse.nodes:type_name -> synergy.slurm.v1.Node
-	10, // 4: synergy.slurm.v1.ObserveResponse.jobs:type_name -> synergy.slurm.v1.Job
-	8,  // 5: synergy.slurm.v1.ObserveResponse.reservations:type_name -> synergy.slurm.v1.Reservation
-	7,  // 6: synergy.slurm.v1.Node.total:type_name -> synergy.slurm.v1.Vector
-	7,  // 7: synergy.slurm.v1.Node.allocated:type_name -> synergy.slurm.v1.Vector
+	3,  // 1: synergy.slurm.v1.ConfigureResponse.failure:type_name -> synergy.slurm.v1.Failure
+	3,  // 2: synergy.slurm.v1.ObserveResponse.failure:type_name -> synergy.slurm.v1.Failure
+	10, // 3: synergy.slurm.v1.ObserveResponse.nodes:type_name -> synergy.slurm.v1.Node
+	11, // 4: synergy.slurm.v1.ObserveResponse.jobs:type_name -> synergy.slurm.v1.Job
+	9,  // 5: synergy.slurm.v1.ObserveResponse.reservations:type_name -> synergy.slurm.v1.Reservation
+	8,  // 6: synergy.slurm.v1.Node.total:type_name -> synergy.slurm.v1.Vector
+	8,  // 7: synergy.slurm.v1.Node.allocated:type_name -> synergy.slurm.v1.Vector
 	1,  // 8: synergy.slurm.v1.Job.state:type_name -> synergy.slurm.v1.State
-	13, // 9: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
-	14, // 10: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
-	12, // 11: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
-	11, // 12: synergy.slurm.v1.Job.part:type_name -> synergy.slurm.v1.Part
-	7,  // 13: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
-	13, // 14: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
-	2,  // 15: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
-	20, // 16: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
-	20, // 17: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
-	2,  // 18: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
-	2,  // 19: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
-	21, // 20: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
-	20, // 21: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
-	3,  // 22: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
-	5,  // 23: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
-	15, // 24: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
-	16, // 25: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
-	17, // 26: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
-	18, // 27: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
-	22, // 28: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
-	24, // 29: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
-	26, // 30: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
-	27, // 31: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
-	4,  // 32: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
-	6,  // 33: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
-	19, // 34: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
-	19, // 35: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
-	19, // 36: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
-	19, // 37: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
-	23, // 38: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
-	25, // 39: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
-	19, // 40: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
-	19, // 41: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
-	32, // [32:42] is the sub-list for method output_type
-	22, // [22:32] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	14, // 9: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
+	15, // 10: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
+	13, // 11: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
+	12, // 12: synergy.slurm.v1.Job.part:type_name -> synergy.slurm.v1.Part
+	8,  // 13: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
+	14, // 14: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
+	2,  // 15: synergy.slurm.v1.SignalRequest.to:type_name -> synergy.slurm.v1.Target
+	3,  // 16: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
+	21, // 17: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
+	21, // 18: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
+	3,  // 19: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
+	3,  // 20: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
+	22, // 21: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
+	21, // 22: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
+	4,  // 23: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
+	6,  // 24: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
+	16, // 25: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
+	17, // 26: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
+	18, // 27: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
+	19, // 28: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
+	23, // 29: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
+	25, // 30: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
+	27, // 31: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
+	28, // 32: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
+	5,  // 33: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
+	7,  // 34: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
+	20, // 35: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
+	20, // 36: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
+	20, // 37: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
+	20, // 38: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
+	24, // 39: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
+	26, // 40: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
+	20, // 41: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
+	20, // 42: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
+	33, // [33:43] is the sub-list for method output_type
+	23, // [23:33] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_slurm_proto_init() }
@@ -2326,7 +2397,7 @@ func file_slurm_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slurm_proto_rawDesc), len(file_slurm_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,

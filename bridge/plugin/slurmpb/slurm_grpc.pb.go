@@ -52,7 +52,8 @@ type SlurmClient interface {
 	// Update makes the request of a pending job exactly this, all of it or with a failure after which it is observed again. NOT_PENDING: it
 	// has started or ended meanwhile. HELD: somebody holds it, and it was left as it is.
 	Update(ctx context.Context, in *UpdateRequest, opts ...grpc.CallOption) (*DoneResponse, error)
-	// Signal sends a signal to the batch script of a running job, whose exit with the requeue code then requeues it. NOT_RUNNING: it is not.
+	// Signal sends a signal to the batch script of a running job, or to the tasks of all its steps and not to the script. Its exit with the
+	// requeue code, or its own requeue, then puts it back into the queue. NOT_RUNNING: it does not run.
 	Signal(ctx context.Context, in *SignalRequest, opts ...grpc.CallOption) (*DoneResponse, error)
 	// Requeue stops a running job and puts it back into the queue. A job that is already pending is left alone.
 	Requeue(ctx context.Context, in *RequeueRequest, opts ...grpc.CallOption) (*DoneResponse, error)
@@ -194,7 +195,8 @@ type SlurmServer interface {
 	// Update makes the request of a pending job exactly this, all of it or with a failure after which it is observed again. NOT_PENDING: it
 	// has started or ended meanwhile. HELD: somebody holds it, and it was left as it is.
 	Update(context.Context, *UpdateRequest) (*DoneResponse, error)
-	// Signal sends a signal to the batch script of a running job, whose exit with the requeue code then requeues it. NOT_RUNNING: it is not.
+	// Signal sends a signal to the batch script of a running job, or to the tasks of all its steps and not to the script. Its exit with the
+	// requeue code, or its own requeue, then puts it back into the queue. NOT_RUNNING: it does not run.
 	Signal(context.Context, *SignalRequest) (*DoneResponse, error)
 	// Requeue stops a running job and puts it back into the queue. A job that is already pending is left alone.
 	Requeue(context.Context, *RequeueRequest) (*DoneResponse, error)

@@ -141,7 +141,7 @@ func (s speaker) submit(job wire.Submission) wire.Call[int] {
 }
 
 // flags are how a signal says whom it reaches.
-var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.All: nil}
+var flags = map[wire.Target]*string{wire.Script: text("BATCH_JOB"), wire.Steps: text("FULL_STEPS_ONLY"), wire.All: nil}
 
 func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Error] {
 	request, err := NewSignalJobRequest(s.here, job, &SignalJobParams{Signal: &signal, Flags: flags[to]})

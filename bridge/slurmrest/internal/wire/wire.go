@@ -177,6 +177,7 @@ type Target string
 // The targets.
 const (
 	Script Target = "the batch script alone"
+	Steps  Target = "all steps but the batch script"
 	All    Target = "the batch script and all steps"
 )
 
