@@ -62,7 +62,7 @@ func (t *tenant) granted(d *policy.Decision) string {
 		return "its turn"
 	}
 	why := fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
-	if t.profile != nil && !t.saves() {
+	if t.profile != nil && !t.saves() && !t.Interactive {
 		why += "; without synergy-checkpoint it is lent no more than others can do without"
 	}
 	return why

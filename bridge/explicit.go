@@ -40,12 +40,19 @@ func (q *Request) perNode() gres.Vector {
 	return v
 }
 
+// countsTasks says that its cores decide how many tasks run: an srun with -c and without -n starts as many as fit into what the job was given,
+// typed at the terminal or in the session of an salloc. Nobody knows whether -c was typed where no gate has seen the job.
+func (t *tenant) countsTasks() bool {
+	return t.Interactive && (t.record.Explicit.CPUs || !t.record.Explicit.Told)
+}
+
 // claim tells the planner what of its user's request a job must have. Without a profile that is all of it: nobody knows what less would do.
 // With one, explicit memory is a floor, since too little kills; cores may be given away, unless the user, the site or a script that names
-// them says otherwise. What follows the GPUs (--cpus-per-gpu, --mem-per-gpu) is given exactly.
+// them says otherwise. What follows the GPUs (--cpus-per-gpu, --mem-per-gpu) is given exactly. The steps of an interactive job are typed with what
+// was asked for in mind: it has no less of anything, and exactly the cores that were named.
 func (r *Runner) claim(t *tenant, j *policy.Job) {
 	own, said, word, keep := t.record.Own.perNode(), t.record.explicit(), &t.said.word, r.Settings.Keep
-	steps := said.Steps && keep.Steps
+	steps := said.Steps && keep.Steps || t.Interactive
 	if t.profile == nil || word.Cores.Or(said.CPUs && keep.Cores || steps) {
 		j.Floor.CPUs = own.CPUs
 	}
@@ -55,7 +62,7 @@ func (r *Runner) claim(t *tenant, j *policy.Job) {
 	if said.Time && said.CPUs && t.TimeLimit > 0 && word.Cores != Gives {
 		j.Pace = gres.Vector{CPUs: own.CPUs, Memory: own.Memory} // its time limit was reckoned with these
 	}
-	if t.record.Own.CPUsPerGPU > 0 {
+	if t.record.Own.CPUsPerGPU > 0 || t.countsTasks() {
 		j.Floor.CPUs, j.Ceiling.CPUs = own.CPUs, own.CPUs
 	}
 	if t.record.Own.MemoryPerGPU > 0 {

@@ -9,6 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
+func interactive(tn *tenant) { tn.Job.Interactive = true }
+
 // Each of these jobs asks for twelve cores and 200 GB on its one node of eight GPUs, in some way; the claim is what the planner is told of it.
 func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 	all := gres.Vector{CPUs: 12, Memory: 200000}
@@ -47,6 +49,11 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 			policy.Job{Floor: cores, Ceiling: cores}},
 		{"memory for each GPU", told, shipped, func(tn *tenant) { tn.record.Own.MemoryPerGPU, tn.record.Own.GPUs = 50000, 4 },
 			policy.Job{Floor: memory, Ceiling: memory}},
+		{"nothing at a terminal", told, Keep{}, interactive, policy.Job{Floor: all}},
+		{"cores at a terminal", said(func(e *Explicit) { e.CPUs = true }), Keep{}, interactive, policy.Job{Floor: all, Ceiling: cores}},
+		{"cores at a terminal, and gives them away", said(func(e *Explicit) { e.CPUs = true }), Keep{},
+			func(tn *tenant) { tn.Interactive, tn.said.word.Cores = true, Gives }, policy.Job{Floor: all, Ceiling: cores}},
+		{"at a terminal, and nobody knows what", Explicit{}, shipped, interactive, policy.Job{Floor: all, Ceiling: cores}},
 		{"memory for each core", said(func(e *Explicit) { e.Memory = true }), shipped, func(tn *tenant) {
 			tn.record.Own.Memory, tn.record.Own.MemoryPerCPU, tn.record.Own.CPUsPerTask, tn.record.Own.CPUsPerNode, tn.record.Own.CPUs = 0, 20000, 10, 10, 10
 		}, policy.Job{Floor: memory}},

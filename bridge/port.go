@@ -126,13 +126,17 @@ type Job struct {
 	Completing bool   // still being torn down, after its end or between two runs
 	Held       bool   // priority 0: by the user or an administrator
 	Reason     string // Slurm's own word for why it waits; empty just after an update
-	Shape      string // why a round must not touch it: array, het job, exclusive, interactive, …; empty for a plain batch job
+	Shape      string // why a round must not touch it: het job, exclusive, …; empty for a plain batch job and an interactive one
 	Dependency bool   // it waits for another job
 
 	Array  int   // the array of which it is a task, or which it stands for; 0: none
 	Task   int   // its index there, where it is one task
 	Tasks  []int // indices of the tasks that it stands for, ascending, or the first of them: they have no jobs of their own yet; empty: it is one task
 	AtOnce int   // how many tasks of its array may run at once; 0: all
+
+	// Interactive: somebody waits at a terminal (srun, salloc). It has no script to signal and cannot be requeued: it is sized at its start and
+	// never moved, and ends with its node.
+	Interactive bool
 
 	Submitted time.Time // of the current run: every requeue moves it
 	Begin     time.Time // not before this time, while pending; zero: at once

@@ -173,11 +173,11 @@ func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 // mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.
 func (r *Runner) mustStay(t *tenant, now time.Time) bool {
 	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
-	return lostWhenStopped || t.Completing || !t.even() || now.Sub(t.since) < deaf
+	return t.Interactive || lostWhenStopped || t.Completing || !t.even() || now.Sub(t.since) < deaf
 }
 
-// saves says that a job can be asked to save and leave: it declared that, and was not lost when it was last asked.
-func (t *tenant) saves() bool { return t.said.word.Saves && t.record.Lost == "" }
+// saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can be requeued.
+func (t *tenant) saves() bool { return t.said.word.Saves && t.record.Lost == "" && !t.Interactive }
 
 // deaf is how long a job may need from its start until its traps are set. A signal before that would end it.
 const deaf = 5 * time.Second

@@ -438,6 +438,11 @@ local function given(value)
     return value ~= nil and value ~= NO_VAL and value ~= NO_VAL16
 end
 
+-- srun and salloc: somebody waits for it at a terminal, and Slurm cannot requeue it.
+local function is_interactive(job)
+    return job.script == nil
+end
+
 local function is_range_of_nodes(job)
     return given(job.min_nodes) and given(job.max_nodes) and job.min_nodes ~= job.max_nodes
 end
@@ -507,8 +512,8 @@ end
 -- What the daemon cannot size or restart. Each line: when, and what to do.
 local refused_shapes = {
     { is_in_several_partitions, "takes jobs of one partition only; name just the one" },
-    { function(job) return job.script == nil end,
-        "takes batch jobs only, because an interactive one cannot be requeued; use sbatch, or leave the word out" },
+    { function(job) return is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] ~= nil end,
+        "never asks an interactive job to give way, since Slurm cannot requeue it; leave synergy-checkpoint out, or use sbatch" },
     { function(job) return given(job.het_job_offset) end,
         "takes no heterogeneous jobs; submit without ':' parts" },
     { function(job) return job.cron_job == true end,
@@ -688,6 +693,7 @@ end
 -- costs cores then, and the other way the run. First the line as if what it puts
 -- in by $(…) were a variable, so that no option behind it is lost, then all of it.
 local function sizes_its_steps(job)
+    if is_interactive(job) then return false end -- the daemon knows that they are sized by what the user types
     local script, left = job.script:sub(1, MAX_SCRIPT):gsub("\\\r?\n", " "), MAX_LINES
     local tasks = given(job.num_tasks) and job.num_tasks or 1
     for line in script:gmatch("[^\r\n]+") do
@@ -743,14 +749,21 @@ local function name_its_cpus(job)
     job.environment["SLURM_CPUS_PER_TASK"] = "1"
 end
 
+-- srun and salloc with -I: it starts in this very moment or not at all, so no
+-- daemon can be waited for. (-I5 is seen by srun alone, which then gives up.)
+local function is_immediate(job)
+    return job.immediate == 1
+end
+
 -- The user's own begin time goes into the stamp, because the field itself is
 -- ours from here on; whatever the user wrote into the stamp's place is dropped.
+-- The environment of an interactive job is its terminal's.
 local function gate(job)
     local own_begin = job.begin_time or 0
     local lease_end = os.time() + settings.lease_seconds
     job.extra = stamp_of(job)
-    if not names_its_cpus(job) then name_its_cpus(job) end
-    job.begin_time = math.max(own_begin, lease_end)
+    if not is_interactive(job) and not names_its_cpus(job) then name_its_cpus(job) end
+    if not is_immediate(job) then job.begin_time = math.max(own_begin, lease_end) end
 end
 
 -- An option of the SPANK plugin that nobody has put into the comment, or nil. Without cli_filter.lua a user would wait in vain for what it asks.
@@ -765,7 +778,10 @@ end
 
 -- One line about what leaving a word out costs; the job is taken all the same.
 local function hint(job)
-    if settings.hints and our_values(job.comment)["synergy-checkpoint"] == nil then
+    if not settings.hints then return end
+    if is_immediate(job) then
+        slurm.log_user("%s", "synergy: with --immediate there is no time to size this job, so it gets what you ask for; leave the option out to have it sized.")
+    elseif not is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] == nil then
         slurm.log_user("%s", "synergy: without synergy-checkpoint this job can never be asked to give back, so it gets little more than its proportional "
             .. "share of cores and memory; add the word if it saves on a signal.")
     end

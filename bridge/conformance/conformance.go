@@ -94,7 +94,7 @@ const (
 // Form is the way in which a job is submitted.
 type Form string
 
-// The forms; all but a plain batch job are marked with a Shape. Only a batch job need obey Begin, Lasts and Does.
+// The forms. An interactive job is marked as one, all others but a plain batch job with a Shape. Only a batch job need obey Begin, Lasts and Does.
 const (
 	Batch       Form = ""
 	Array       Form = "array"

@@ -61,8 +61,11 @@ func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 		Name: job.Name, User: "alice", Partition: conformance.Plain, Comment: job.Comment, Request: job.Asks,
 		TimeLimit: job.Limit, Priority: job.Priority, QOS: job.QOS, Account: job.Account, Reservation: job.Reservation,
 		Held: job.Held, NoRequeue: job.NoRequeue, After: job.After, Except: job.Except,
-		Shape: string(job.Form), Exclusive: job.Form == conformance.Exclusive,
+		Exclusive: job.Form == conformance.Exclusive, Interactive: job.Form == conformance.Interactive,
 		Work: slurmtest.Work{Length: job.Lasts, Save: time.Second},
+	}
+	if !spec.Interactive {
+		spec.Shape = string(job.Form)
 	}
 	if job.Partition != "" {
 		spec.Partition = job.Partition

@@ -21,6 +21,7 @@ func observing() []claim {
 		{"AForeignJobCountsOnItsNode", foreignCounts},
 		{"AGPUCountsOnceOnItsNode", gpusCountOnce},
 		{"WhatARoundMustNotTouchHasAShape", hasShape},
+		{"AnInteractiveJobSaysSo", interactiveSaysSo},
 		{"AHeldJobIsHeld", heldIsHeld},
 		{"AJobThatWaitsForAnotherSaysSo", dependencyShows},
 		{"AnExcludedNodeIsSeen", exceptIsSeen},
@@ -162,11 +163,21 @@ func gpusCountOnce(b *bench) {
 }
 
 func hasShape(b *bench) {
-	for _, form := range []Form{Array, Het, Exclusive, Interactive} {
+	for _, form := range []Form{Array, Het, Exclusive} {
 		id := b.lab.Submit(b, Job{Form: form, Begin: later})
 		if job := b.until(id, "seen", soon, alive); job.Shape == "" {
 			b.Errorf("%s: no shape: %+v", form, job)
 		}
+	}
+}
+
+func interactiveSaysSo(b *bench) {
+	id := b.lab.Submit(b, Job{Form: Interactive})
+	if job := b.until(id, "running", soon, running); !job.Interactive || job.Shape != "" {
+		b.Errorf("got %+v", job)
+	}
+	if job := b.runs(Job{}); job.Interactive {
+		b.Errorf("a batch job is taken for an interactive one: %+v", job)
 	}
 }
 

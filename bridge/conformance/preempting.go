@@ -19,6 +19,7 @@ func preempting() []claim {
 		{"ASignalForTheScriptDoesNotReachTheSteps", scriptAlone},
 		{"AJobWithoutStepsDoesNotNoticeASignalForThem", withoutSteps},
 		{"AWaitingJobIsNotSignalled", waitingIsNotSignalled},
+		{"AnInteractiveJobIsNeitherSignalledNorRequeued", interactiveStays},
 		{"ARequeuedJobWaitsOutThePenaltyIfLeftAlone", requeuedWaits},
 		{"AJobWithoutRequeueIsRequeuedAllTheSame", requeuesWithout},
 		{"RequeueingAWaitingJobIsNothing", requeueIsIdempotent},
@@ -80,6 +81,23 @@ func withoutRequeueComesBack(b *bench) {
 	b.signal(job.ID)
 	if after := b.until(job.ID, "back", soon, back); after.Restarts != 1 || !after.Requeue {
 		b.Errorf("got %+v", after)
+	}
+}
+
+// interactiveStays: it could not be requeued after either, and would be lost.
+func interactiveStays(b *bench) {
+	job := b.until(b.lab.Submit(b, Job{Form: Interactive}), "running", soon, running)
+	for what, err := range map[string]error{
+		"a signal":  b.slurm.Signal(context.Background(), job.ID, bridge.Signal{Name: "USR1"}),
+		"a requeue": b.slurm.Requeue(context.Background(), job.ID),
+	} {
+		if !errors.Is(err, bridge.ErrRefused) {
+			b.Errorf("%s: %v, want refused", what, err)
+		}
+	}
+	b.lab.Sleep(2 * time.Second)
+	if now := b.job(job.ID); now.State != bridge.Running || now.Restarts != 0 {
+		b.Errorf("afterwards it is %+v", now)
 	}
 }
 

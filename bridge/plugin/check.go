@@ -90,7 +90,7 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 		ID: int(s.GetId()), Name: s.GetName(), User: s.GetUser(), Partition: s.GetPartition(), Comment: s.GetComment(), Extra: s.GetExtra(),
 		Completing: s.GetCompleting(), Held: s.GetHeld(), Reason: plain(s.GetReason()), Shape: plain(s.GetShape()), Dependency: s.GetDependency(),
 		Submitted: timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()), TimeLimit: time.Duration(s.GetTimeLimitNs()),
-		Restarts: int(s.GetRestarts()), Requeue: s.GetRequeue(),
+		Restarts: int(s.GetRestarts()), Requeue: s.GetRequeue(), Interactive: s.GetInteractive(),
 		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(), Except: s.GetExcept(), Odd: plain(s.GetOdd()),
 		Priority: s.GetPriority(), QOS: plain(s.GetQos()), Account: plain(s.GetAccount()), Reservation: plain(s.GetReservation()),
 		Deadline: timeIn(s.GetDeadlineNs()), End: endIn(s.GetEnd()),

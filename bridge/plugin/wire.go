@@ -23,7 +23,7 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), Partition: valid(j.Partition), Comment: valid(j.Comment), Extra: valid(j.Extra),
 		State: stateOut(j.State), Completing: j.Completing, Held: j.Held, Reason: valid(j.Reason), Shape: valid(j.Shape), Dependency: j.Dependency,
 		SubmittedNs: timeOut(j.Submitted), BeginNs: timeOut(j.Begin), StartedNs: timeOut(j.Started), TimeLimitNs: int64(j.TimeLimit),
-		Restarts: int64(j.Restarts), Requeue: j.Requeue,
+		Restarts: int64(j.Restarts), Requeue: j.Requeue, Interactive: j.Interactive,
 		Request: requestOut(&j.Request), Runs: allocatedOut(&j.Runs), Features: allValid(j.Features), Except: allValid(j.Except), Odd: valid(j.Odd),
 		Priority: j.Priority, Qos: valid(j.QOS), Account: valid(j.Account), Reservation: valid(j.Reservation), DeadlineNs: timeOut(j.Deadline), End: endOut(&j.End),
 		Part: partOut(j),

@@ -19,7 +19,7 @@ func draw(job listed) string {
 	for _, flag := range []struct {
 		name string
 		on   bool
-	}{{"completing", job.Completing}, {"held", job.Held}, {"dependency", job.Dependency}, {"no-requeue", !job.Job.Requeue}} {
+	}{{"completing", job.Completing}, {"held", job.Held}, {"dependency", job.Dependency}, {"interactive", job.Interactive}, {"no-requeue", !job.Job.Requeue}} {
 		if flag.on {
 			line += " " + flag.name
 		}
@@ -249,7 +249,6 @@ func TestAJobThatARoundMustNotTouchSaysWhy(t *testing.T) {
 		{"exclusive", func(j *wire.Job) { j.Exclusive = []string{"node"} }},
 		{"exclusive", func(j *wire.Job) { j.Exclusive = []string{"user"} }},
 		{"scrontab", func(j *wire.Job) { j.Cron = "@daily" }},
-		{"interactive", func(j *wire.Job) { j.Batch = false }},
 		{"core specialization", func(j *wire.Job) { j.ThreadSpec = 2 }},
 		{"contiguous", func(j *wire.Job) { j.Contiguous = true }},
 		{"suspended", func(j *wire.Job) { j.State = []string{"SUSPENDED"} }},

@@ -43,11 +43,14 @@ func readJob(job *wire.Job) listed {
 			Reason:     reason(job.Reason),
 			Shape:      shape(job),
 			Dependency: job.Dependency != "",
-			Submitted:  moment(job.Submitted),
-			TimeLimit:  limit(job.TimeLimit),
-			Deadline:   moment(job.Deadline),
-			Restarts:   job.Restarts,
-			Requeue:    job.Requeue,
+
+			Interactive: !job.Batch,
+
+			Submitted: moment(job.Submitted),
+			TimeLimit: limit(job.TimeLimit),
+			Deadline:  moment(job.Deadline),
+			Restarts:  job.Restarts,
+			Requeue:   job.Requeue,
 
 			Priority:    int64(job.Priority.Count()),
 			QOS:         job.QOS,
@@ -191,8 +194,6 @@ func shape(job *wire.Job) string {
 		return "exclusive: it keeps others off its nodes"
 	case job.Cron != "":
 		return "scrontab: Slurm refuses to update it"
-	case !job.Batch:
-		return "interactive: it cannot be requeued"
 	case job.ThreadSpec != ordinarySpec:
 		return "core specialization: it gets whole nodes, whatever its size"
 	case job.Contiguous:

@@ -77,6 +77,9 @@ func (l *link) act(ctx context.Context, call wire.Call[[]wire.Error]) error {
 
 // requeueable makes sure that Slurm puts the job back into the queue after a requeue exit, or when asked to.
 func (c *Client) requeueable(ctx context.Context, job listed) error {
+	if job.Interactive {
+		return fmt.Errorf("it is interactive: %w", bridge.ErrRefused)
+	}
 	if job.Job.Requeue {
 		return nil
 	}

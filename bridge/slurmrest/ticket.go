@@ -168,7 +168,7 @@ func (c *Client) ticketsSeen(ctx context.Context) ([]int, error) {
 
 // isTicket says that a job has the name and is one of the daemons' own.
 func (c *Client) isTicket(job *listed) bool {
-	if job.Name != leader.Name || job.Shape != "" || job.Array != 0 {
+	if job.Name != leader.Name || job.Shape != "" || job.Interactive || job.Array != 0 {
 		return false
 	}
 	user := c.options.User

@@ -60,12 +60,12 @@ func keepsPace(has, wants bridge.Request) error {
 	return nil
 }
 
-// begin is the begin time in Slurm's words.
+// begin is the begin time in Slurm's words, which are whole seconds: the one under way has begun.
 func (l *link) begin(begin time.Time) int64 {
-	if !begin.After(l.now()) {
-		return atOnce
+	if second := begin.Unix(); second > l.now().Unix() {
+		return second
 	}
-	return begin.Unix()
+	return atOnce
 }
 
 // pending reads a job that waits. It is read anew however well it is known: sending sizes to a job that has started would mean

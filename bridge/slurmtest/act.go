@@ -71,6 +71,9 @@ func (s *Slurm) servable(j *job) error {
 	return fmt.Errorf("%w: %d CPUs on a node: requested node configuration is not available", bridge.ErrRefused, cpus)
 }
 
+// errInteractive: only batch jobs are requeued.
+var errInteractive = fmt.Errorf("%w: only batch jobs are accepted or processed", bridge.ErrRefused)
+
 // Signal implements bridge.Slurm.
 func (s *Slurm) Signal(ctx context.Context, id int, signal bridge.Signal) error {
 	s.mu.Lock()
@@ -89,8 +92,11 @@ func (s *Slurm) signal(ctx context.Context, id int, signal bridge.Signal) error 
 	if err != nil {
 		return err
 	}
-	if j.state != bridge.Running {
+	switch {
+	case j.state != bridge.Running:
 		return bridge.ErrNotRunning
+	case j.spec.Interactive:
+		return errInteractive
 	}
 	j.requeue = true
 	s.changed(j)
@@ -120,6 +126,8 @@ func (s *Slurm) requeueRunning(ctx context.Context, id int) error {
 		return nil
 	case j.state == bridge.Finished:
 		return bridge.ErrNotRunning
+	case j.spec.Interactive:
+		return errInteractive
 	}
 	j.requeue = true
 	s.terminate(j, Requeued)

@@ -37,7 +37,8 @@ type Spec struct {
 	Tasks       []int  // indices of an array, ascending; empty: it is none
 	AtOnce      int    // how many of them may run at once; 0: all
 	Exclusive   bool   // gets its nodes whole, whatever it asked for
-	Shape       string // het, interactive, …; empty for a plain batch job
+	Shape       string // het, exclusive, …; empty for a plain batch job
+	Interactive bool   // srun or salloc: it is never requeued, and takes no signal of ours
 	Odd         string
 	Work        Work
 }
@@ -180,6 +181,7 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.spec.Partition
 	seen.Comment, seen.Extra, seen.Shape, seen.Odd = j.spec.Comment, j.extra, j.spec.Shape, j.spec.Odd
 	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
+	seen.Interactive = j.spec.Interactive
 	seen.Submitted, seen.TimeLimit, seen.Restarts, seen.Requeue = j.submitted, j.spec.TimeLimit, j.restarts, j.requeue
 	seen.Request, seen.Features, seen.Except = j.request, j.spec.Features, j.spec.Except
 	seen.Deadline, seen.Priority, seen.QOS, seen.Account = j.spec.Deadline, j.priority, j.spec.QOS, j.spec.Account

@@ -39,7 +39,7 @@ func (s *Slurm) newJob(spec Spec) *job {
 	id := len(s.jobs) + 1
 	j := &job{
 		id: id, spec: spec, own: spec.Request, request: spec.Request, extra: spec.Extra,
-		state: bridge.Pending, held: spec.Held, priority: spec.Priority, requeue: !spec.NoRequeue,
+		state: bridge.Pending, held: spec.Held, priority: spec.Priority, requeue: !spec.NoRequeue && !spec.Interactive,
 		begin: spec.Begin, submitted: now,
 		history: History{Job: id, Name: spec.Name, Submitted: now},
 		part:    partOf(id, &spec),

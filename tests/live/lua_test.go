@@ -251,14 +251,6 @@ func TestAShapeThatTheDaemonCannotDriveIsRefusedWithASentence(t *testing.T) {
 	}
 }
 
-func TestAnInteractiveJobIsRefused(t *testing.T) {
-	c := OpenCluster(t)
-	for _, command := range []string{"srun", "salloc"} {
-		_, err := c.Exec("login", "alice", command, "--gres=gpu:1", profile, "true")
-		wantRefusal(t, err, "takes batch jobs only")
-	}
-}
-
 // scrontab shows no sentence of ours: Slurm drops it on that path.
 func TestAScrontabJobIsRefused(t *testing.T) {
 	c := OpenCluster(t)

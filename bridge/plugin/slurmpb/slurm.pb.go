@@ -778,7 +778,7 @@ type Job struct {
 	Completing    bool                   `protobuf:"varint,8,opt,name=completing,proto3" json:"completing,omitempty"` // still being torn down, after its end or between two runs
 	Held          bool                   `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`                                 // the workload manager's own word for why it waits
-	Shape         string                 `protobuf:"bytes,11,opt,name=shape,proto3" json:"shape,omitempty"`                                   // why a round must not touch it: het, exclusive, interactive, …; empty for a plain batch job
+	Shape         string                 `protobuf:"bytes,11,opt,name=shape,proto3" json:"shape,omitempty"`                                   // why a round must not touch it: het, exclusive, …; empty for a plain batch job and an interactive one
 	Dependency    bool                   `protobuf:"varint,12,opt,name=dependency,proto3" json:"dependency,omitempty"`                        // it waits for another job
 	SubmittedNs   int64                  `protobuf:"varint,13,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"`   // of the current run: every requeue moves it
 	BeginNs       int64                  `protobuf:"varint,14,opt,name=begin_ns,json=beginNs,proto3" json:"begin_ns,omitempty"`               // not before this time, while pending; 0: at once
@@ -798,6 +798,7 @@ type Job struct {
 	DeadlineNs    int64                  `protobuf:"varint,28,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // by which it must have ended; 0: none
 	End           *End                   `protobuf:"bytes,29,opt,name=end,proto3" json:"end,omitempty"`                                  // of a FINISHED job
 	Part          *Part                  `protobuf:"bytes,30,opt,name=part,proto3" json:"part,omitempty"`                                // what it has of an array; none where it belongs to none
+	Interactive   bool                   `protobuf:"varint,31,opt,name=interactive,proto3" json:"interactive,omitempty"`                 // it cannot be requeued: it is sized at its start and left alone then. A plugin that gives it a shape keeps daemons off it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1040,6 +1041,13 @@ func (x *Job) GetPart() *Part {
 		return x.Part
 	}
 	return nil
+}
+
+func (x *Job) GetInteractive() bool {
+	if x != nil {
+		return x.Interactive
+	}
+	return false
 }
 
 // Part is what a job has of an array: one task, or all that have no jobs of their own yet.
@@ -2146,7 +2154,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\n" +
 	"completing\x18\a \x01(\bR\n" +
 	"completing\x12\x16\n" +
-	"\x06closed\x18\b \x01(\tR\x06closed\"\xff\x06\n" +
+	"\x06closed\x18\b \x01(\tR\x06closed\"\xa1\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2184,7 +2192,8 @@ const file_slurm_proto_rawDesc = "" +
 	"\vdeadline_ns\x18\x1c \x01(\x03R\n" +
 	"deadlineNs\x12'\n" +
 	"\x03end\x18\x1d \x01(\v2\x15.synergy.slurm.v1.EndR\x03end\x12*\n" +
-	"\x04part\x18\x1e \x01(\v2\x16.synergy.slurm.v1.PartR\x04part\"_\n" +
+	"\x04part\x18\x1e \x01(\v2\x16.synergy.slurm.v1.PartR\x04part\x12 \n" +
+	"\vinteractive\x18\x1f \x01(\bR\vinteractive\"_\n" +
 	"\x04Part\x12\x14\n" +
 	"\x05array\x18\x01 \x01(\x03R\x05array\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\x03R\x04task\x12\x14\n" +
