@@ -317,8 +317,8 @@ func TestAnOptionThatIsWrongIsRefusedAtOnce(t *testing.T) {
 		wantRefusal(t, err, sentence)
 	}
 	for _, command := range []string{"srun", "salloc"} {
-		_, err := c.Exec("login", "alice", command, "--synergy-profile=res18.json", "--gres=gpu:1", "true")
-		wantRefusal(t, err, "takes batch jobs only")
+		_, err := c.Exec("login", "alice", command, "--synergy-profile=res18.json", "--synergy-checkpoint", "--gres=gpu:1", "true")
+		wantRefusal(t, err, "never asks an interactive job to give way")
 	}
 }
 
