@@ -116,7 +116,9 @@ func TestTheLastTaskThatIsAskedToSaveIsTheOnlyOne(t *testing.T) {
 		own, _ := c.tasksOf(array)
 		return running(own) == 2
 	})
-	show := func(task int) map[string]string { return fields(c.MustExec("login", "alice", "scontrol", "-o", "show", "job", fmt.Sprintf("%s_%d", array, task))) }
+	show := func(task int) map[string]string {
+		return fields(c.MustExec("login", "alice", "scontrol", "-o", "show", "job", fmt.Sprintf("%s_%d", array, task)))
+	}
 	if last := show(2); last["JobId"] != array.String() {
 		t.Fatalf("the last task is job %s, the array %s", last["JobId"], array)
 	}
