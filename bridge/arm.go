@@ -81,6 +81,7 @@ func (t *tenant) armed(now time.Time) bool {
 // armedAs says that a waiting job is armed with that size.
 func (t *tenant) armedAs(next policy.Next, now time.Time) bool {
 	want := resized(&t.record.Own, next.Nodes, next.PerNode)
+	want.Partition = t.listed()
 	return !t.Begin.After(now) && sameRequest(&t.Request, &want) && t.told()
 }
 
@@ -98,6 +99,7 @@ func (a *acting) armAll(ctx context.Context) error {
 	return a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done, func(s *step) error {
 		rec := s.tenant.record
 		u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.tenant.note, a.now())
+		u.Request.Partition = s.tenant.listed()
 		err := a.write(ctx, s, u)
 		if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
 			return nil

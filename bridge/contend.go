@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -48,9 +49,19 @@ func (t *tenant) contender() contender {
 	return contender{t.Partition, t.Request.GPUType, t.Request.perNode()}
 }
 
+// isOf says that a node is in a partition of theirs.
+func (c *contender) isOf(n *Node) bool {
+	for part := range strings.SplitSeq(c.partition, ",") {
+		if slices.Contains(n.Partitions, part) {
+			return true
+		}
+	}
+	return false
+}
+
 // wants says that a contender could run on a node if so much more of it were free.
 func (c *contender) wants(n *Node, freed gres.Vector) bool {
-	return slices.Contains(n.Partitions, c.partition) && (c.gpuType == "" || c.gpuType == n.GPUType) &&
+	return c.isOf(n) && (c.gpuType == "" || c.gpuType == n.GPUType) &&
 		c.perNode.Fits(n.Total.Minus(n.Allocated).Plus(freed))
 }
 

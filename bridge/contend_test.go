@@ -19,6 +19,7 @@ func TestNobodyIsStoppedForAPlaceThatOthersWouldTakeOnceAllHaveLeft(t *testing.T
 	}{
 		{"one place is enough for it", func(*slurmtest.Spec) {}, 2, 0},
 		{"two places are", func(*slurmtest.Spec) {}, 4, 0},
+		{"two places are, and it may start in several partitions", func(s *slurmtest.Spec) { s.Partition = "elsewhere,other" }, 4, 0},
 		{"two places are not", func(*slurmtest.Spec) {}, 6, 2},
 		{"it may not have them", func(s *slurmtest.Spec) { s.Held = true }, 4, 2},
 		{"it begins later", func(s *slurmtest.Spec) { s.Begin = epoch.Add(24 * time.Hour) }, 4, 2},

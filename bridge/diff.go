@@ -84,10 +84,15 @@ func (r *Runner) keepWaiting(t *tenant, now time.Time) Verb {
 // would outlast the daemon by as much.
 const tooLong = time.Minute
 
-// sameRequest compares what an update writes.
+// sameRequest compares what a job has with what an update writes.
 func sameRequest(a, b *Request) bool {
 	return a.sameMemory(b) && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs &&
-		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin)
+		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin) && b.allows(a)
+}
+
+// allows says that a request is for the partitions that this one names, if it names any.
+func (q *Request) allows(other *Request) bool {
+	return q.Partition == "" || SamePartitions(q.Partition, other.Partition)
 }
 
 // waiting is the update that lets a job wait: its user's own request, and a lease.
@@ -151,7 +156,7 @@ func requestChanges(changes []Change, old, to *Request) []Change {
 	if sameRequest(old, to) {
 		return changes
 	}
-	changes = slices.Grow(changes, 7) // room for all of them, and for the begin time
+	changes = slices.Grow(changes, 8) // room for all of them, and for the begin time
 	add := func(field, a, b string) {
 		if a != b {
 			changes = append(changes, Change{field, a, b})
@@ -165,6 +170,9 @@ func requestChanges(changes []Change, old, to *Request) []Change {
 	}
 	add("nodes", strconv.Itoa(old.Nodes), strconv.Itoa(to.Nodes))
 	add("required_nodes", strings.Join(old.Pin, ","), strings.Join(to.Pin, ","))
+	if !to.allows(old) {
+		add("partition", old.Partition, to.Partition)
+	}
 	return changes
 }
 

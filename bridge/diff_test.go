@@ -180,6 +180,9 @@ func TestRequestsAreTheSameExactlyWhenNothingWouldBeWritten(t *testing.T) {
 		"nodes":           func(q *Request) { q.Nodes++ },
 		"a pin":           func(q *Request) { q.Pin = []string{"n1"} },
 		"another pin":     func(q *Request) { q.Pin = []string{"n2"} },
+		"partitions":      func(q *Request) { q.Partition = "gpu,big" },
+		"the same ones":   func(q *Request) { q.Partition = "big,gpu" },
+		"one of them":     func(q *Request) { q.Partition = "gpu" },
 	}
 	for name, change := range changes {
 		for other, also := range changes {
@@ -189,6 +192,20 @@ func TestRequestsAreTheSameExactlyWhenNothingWouldBeWritten(t *testing.T) {
 			if same := len(requestChanges(nil, &a, &b)) == 0; sameRequest(&a, &b) != same {
 				t.Errorf("%s and %s: the same %t, and %d fields would be written", name, other, !same, len(requestChanges(nil, &a, &b)))
 			}
+		}
+	}
+}
+
+// What a job has stands first, and what it is to have second: without a partition it stays where it is.
+func TestAListOfPartitionsIsTheSameInAnyOrder(t *testing.T) {
+	for _, c := range []struct {
+		has, wants string
+		same       bool
+	}{{"", "", true}, {"a,b", "a,b", true}, {"b,a", "a,b", true}, {"", "a,b", false}, {"a", "a,b", false}, {"a,b", "a", false}, {"a,b", "", true}, {"a,b", "a,c", false}} {
+		has, wants := plainRequest(), plainRequest()
+		has.Partition, wants.Partition = c.has, c.wants
+		if sameRequest(&has, &wants) != c.same {
+			t.Errorf("in %q, to be in %q: the same is %t", c.has, c.wants, !c.same)
 		}
 	}
 }

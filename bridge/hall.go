@@ -62,10 +62,6 @@ func (h *hall) of(partition string) []string {
 	return in
 }
 
-func (r *Runner) manages(partition string) bool {
-	return slices.Contains(r.Settings.Partitions, partition)
-}
-
 // elsewhere is the place of a node that is not in the hall.
 const elsewhere = -1
 

@@ -110,6 +110,10 @@ func (t *turn) limit(c *policy.Cluster) {
 	c.Quotas = v.Quotas
 	for i := range v.Terms {
 		impose(&v.Terms[i], &c.Jobs[i])
+		if tn := t.scene.tenants[i]; len(v.Terms[i].Shut) > 0 {
+			tn.shut = append(tn.shut, v.Terms[i].Shut...)
+			c.Jobs[i].Only = t.scene.only(tn)
+		}
 	}
 }
 
@@ -164,6 +168,10 @@ func (t *turn) limited() []limits.Job {
 		if len(ours) > 0 && ours[0].ID == j.ID {
 			jobs[i].Managed, jobs[i].Asks = true, ours[0].record.Own.perNode()
 			jobs[i].Asks.GPUs = 0 // its GPUs no round changes
+			if ours[0].chooses() {
+				jobs[i].Choice = ours[0].open()
+				jobs[i].Partition = jobs[i].Choice[0]
+			}
 			ours = ours[1:]
 		}
 	}

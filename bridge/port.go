@@ -118,7 +118,7 @@ type Job struct {
 	ID        int
 	Name      string
 	User      string
-	Partition string
+	Partition string // several, joined by commas, while it may start in any of them
 	Comment   string
 	Extra     string // our stamp, or whatever a user wrote there
 
@@ -175,6 +175,9 @@ type Request struct {
 	GPUs         int         `json:"gpus"`           // all nodes together
 	GPUType      string      `json:"gpu_type,omitempty"`
 	Pin          []string    `json:"pin,omitempty"` // required nodes, ascending; empty: any
+	// Partition is the partitions in which it may start, joined by commas, where there are several. In an update also one of them; empty: it
+	// stays where it is.
+	Partition string `json:"partition,omitempty"`
 }
 
 // Allocated is what a running job holds. Amounts are the same on every node of a job that a round started; where Slurm

@@ -26,6 +26,8 @@ type tenant struct {
 	note    string               // what its user should mend
 	doubt   string               // why its report is ignored
 
+	shut []string // of the partitions that it may start in those which it must not, in the round under way
+
 	// record is what is remembered of it up to the observation, and while the round acts up to what was seen since.
 	record *Record
 }

@@ -242,6 +242,10 @@ func (a *acting) refusal(s *step) string {
 
 // refuse notes that Slurm refused a start, and puts off those like it that have not been begun.
 func (a *acting) refuse(s *step, reason string) {
+	if part := a.scene.startsIn(s.tenant, s.Grant.Nodes); s.tenant.avoid(part, reason, a.now()) {
+		s.Error = refused(reason) + ", in partition " + part
+		return
+	}
 	f := &s.tenant.record.Refused
 	f.Reason, f.At, f.Times = reason, a.now(), 1
 	if p := a.refusals.of(s.tenant); p != nil {

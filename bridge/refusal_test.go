@@ -21,6 +21,7 @@ type strict struct {
 	reason string
 	jobs   []int
 	most   int
+	in     string // the only partition in which it is that strict; empty: all
 
 	mu      sync.Mutex
 	refused map[int]bool
@@ -46,6 +47,9 @@ func (s *strict) Update(ctx context.Context, u bridge.Update) error {
 	}
 	delete(s.refused, u.Job)
 	starts := !u.Begin.After(seen.At)
+	if s.in != "" && u.Request.Partition != s.in {
+		return s.Slurm.Update(ctx, u)
+	}
 	if s.taken[u.Job] = starts && held < s.most; starts {
 		s.tries++
 	}

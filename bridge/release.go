@@ -79,6 +79,7 @@ func (l *leaving) sort(seen Observed) scene {
 	debts := cursor{l.known}
 	for _, t := range l.read(seen.Jobs) {
 		t.record = debts.of(t.ID)
+		t.record.follow(t.Job)
 		switch {
 		case t.State != Pending || !l.had(t):
 		case leftAlone(t.Job) != "" && !t.parked(seen.At):

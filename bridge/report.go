@@ -104,6 +104,7 @@ type Record struct {
 	Failed    int       `json:"failed,omitempty"`
 	FailedAt  time.Time `json:"failed_at,omitzero"`
 	Refused   Refusal   `json:"refused,omitzero"`    // by Slurm, when it was to start last
+	Avoids    []Avoided `json:"avoids,omitempty"`    // partitions of several that refused it
 	Asked     time.Time `json:"asked,omitzero"`      // when the job was asked to save and leave; zero: not, or it has left
 	Lost      Cause     `json:"lost,omitempty"`      // it was asked, and Slurm told that it ended for good: it is not asked again
 	NotBefore time.Time `json:"not_before,omitzero"` // the user's own begin time

@@ -64,6 +64,7 @@ func readStamp(j *Job) stamp {
 	}
 	if s.Own != nil {
 		s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round ever changes them
+		s.Own.Partition = j.Request.Partition                         // an operator may move a job to where its user may not be
 	}
 	return s
 }

@@ -66,6 +66,7 @@ func (a *acting) through(s *step, j *Job) bool {
 
 func (a *acting) start(ctx context.Context, s *step) error {
 	u := starting(s.tenant.record, *s.Grant, a.report.Round, s.Why, s.tenant.note, a.now())
+	u.Request.Partition = a.scene.startsIn(s.tenant, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
 	if errors.Is(err, ErrNotPending) && s.tenant.armed(a.scene.at) {
 		return nil // it was eligible, and Slurm has just started it by itself

@@ -32,6 +32,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 	debts := cursor{known}
 	for _, t := range r.read(seen.Jobs) {
 		t.record = debts.of(t.ID)
+		t.record.follow(t.Job)
 		if t.ours {
 			t.alone = r.leftAlone(t.Job)
 		}
@@ -155,6 +156,7 @@ func (t *tenant) takeOff(nodes []policy.Node) {
 // describe tells the planner what it must know of a tenant.
 func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 	rec, own, word := t.record, &t.record.Own, &t.said.word
+	t.shut = rec.avoided(s.at)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
 	j.Nodes, j.Tasks, j.GPUType = own.Nodes, tasksPerNode(own), own.GPUType
 	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
@@ -194,9 +196,9 @@ func tasksPerNode(own *Request) int {
 	return max(1, (own.Tasks+own.Nodes-1)/own.Nodes)
 }
 
-// only lists the nodes that a job can use at all: those that its user named, or those of its partition where there are others.
+// only lists the nodes that a job can use at all: those that its user named, or those of its partitions where there are others.
 func (s *scene) only(t *tenant) []string {
-	in := s.hall.parts[t.Partition]
+	in := s.within(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {
 		in = pin
 	}

@@ -63,6 +63,9 @@ func (r *Record) shift(step time.Duration) {
 			*at = at.Add(step)
 		}
 	}
+	for k := range r.Avoids {
+		r.Avoids[k].Until = r.Avoids[k].Until.Add(step)
+	}
 }
 
 // shift notes that the runs known so far began by another clock than Slurm's is now.

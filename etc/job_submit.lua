@@ -504,14 +504,23 @@ local function names_another_number_of_nodes(job)
     return named and given(job.min_nodes) and named ~= job.min_nodes
 end
 
-local function is_in_several_partitions(job)
-    local _, all = count_partitions(job.partition)
-    return all > 1
+local function is_in_others_partitions(job)
+    local managed, all = count_partitions(job.partition)
+    return managed < all
+end
+
+local function only_in_managed_ones(job)
+    local managed = {}
+    for name in job.partition:gmatch("[^,%s]+") do
+        if managed_partition[name] then managed[#managed + 1] = name end
+    end
+    return "takes jobs of managed partitions only, and of yours these are " .. shortened(table.concat(managed, ","))
+        .. "; name no others, or leave the word out"
 end
 
 -- What the daemon cannot size or restart. Each line: when, and what to do.
 local refused_shapes = {
-    { is_in_several_partitions, "takes jobs of one partition only; name just the one" },
+    { is_in_others_partitions, only_in_managed_ones },
     { function(job) return is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] ~= nil end,
         "never asks an interactive job to give way, since Slurm cannot requeue it; leave synergy-checkpoint out, or use sbatch" },
     { function(job) return given(job.het_job_offset) end,
@@ -582,7 +591,8 @@ end
 
 local function complaint_about_shape(job)
     for _, shape in ipairs(refused_shapes) do
-        if shape[1](job) then return shape[2] end
+        local sentence = shape[2]
+        if shape[1](job) then return type(sentence) == "function" and sentence(job) or sentence end
     end
     return complaint_about_gpus(job)
 end

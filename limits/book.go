@@ -97,6 +97,8 @@ type place struct {
 type places struct {
 	*Book
 	known map[kin]*place
+	jobs  []Job             // of the moment
+	sums  map[poolKey]int64 // what running ones hold, as far as it was asked for; of each group and TRES
 }
 
 func (p places) of(j *Job) *place {

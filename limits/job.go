@@ -14,6 +14,7 @@ type Job struct {
 	Account   string
 	QOS       string
 	Partition string
+	Choice    []string      // of partitions, in which it may start; of a job that has one or runs: none
 	TimeLimit time.Duration // 0: none
 
 	Managed bool        // its size is ours to choose; any other job only counts
@@ -33,6 +34,7 @@ type Terms struct {
 	Job     int
 	Ceiling gres.Vector // on each node; zero in a field: no bound
 	Quotas  []int       // numbers in Verdict.Quotas, ascending
+	Shut    []string    // those of its partitions in which it must not start now; never all
 	Never   string      // the limit under which it cannot start as it is, in words; empty: it may
 }
 

@@ -16,7 +16,7 @@ import (
 // others count by what they hold.
 func (b *Book) Judge(jobs []Job) Verdict {
 	var v Verdict
-	where, pools := places{b, map[kin]*place{}}, map[poolKey]*pool{}
+	where, pools := places{b, map[kin]*place{}, jobs, map[poolKey]int64{}}, map[poolKey]*pool{}
 	for i := range jobs {
 		if j := &jobs[i]; j.Managed {
 			v.Terms = append(v.Terms, where.terms(j, len(v.Terms), pools))
@@ -50,19 +50,36 @@ type usage struct {
 	on map[string]bool // nodes; each counts once, as in Slurm
 }
 
-// terms are what binds a job by itself. The pools that it shares with others are noted with its number.
+// terms are what binds a job by itself, in whichever of its partitions it starts. The pools that it shares with others are noted with its number.
 func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
 	t := Terms{Job: j.ID}
+	share := func(b binding) { join(pools, b, number) }
+	if len(j.Choice) < 2 {
+		p.bindAll(&t, j, share)
+		return t
+	}
+	open, shut, never := p.choose(j)
+	for _, part := range open {
+		in := Terms{}
+		p.bindAll(&in, j.in(part), share)
+		t.tighten(in)
+	}
+	t.Shut, t.Never = shut, never
+	return t
+}
+
+// bindAll takes all limits of a job in its partition into account, and hands those on that it shares with others.
+func (p places) bindAll(t *Terms, j *Job, share func(binding)) {
 	if p := p.partitions[j.Partition]; p != nil {
 		t.lower(gres.Vector{CPUs: p.MaxCPUs, Memory: p.MaxMemory})
 	}
 	if !p.enforced {
-		return t
+		return
 	}
 	at := p.of(j)
 	if at.relative {
 		t.modest(j)
-		return t
+		return
 	}
 	for _, bound := range at.bindings {
 		if !counts(bound.TRES, j) {
@@ -72,10 +89,9 @@ func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
 		case MaxTRESPerJob, MaxTRESPerNode, MaxTRESMinsPerJob, GrpTRESMins:
 			t.bind(bound, j)
 		default:
-			join(pools, bound, number)
+			share(bound)
 		}
 	}
-	return t
 }
 
 // join makes a job one of those that share a limit.
@@ -86,8 +102,10 @@ func join(pools map[poolKey]*pool, l binding, number int) {
 		p = &pool{poolKey: key, most: l.Most}
 		pools[key] = p
 	}
-	p.most = min(p.most, l.Most) // a LimitFactor gives the jobs of one QOS another number
-	p.members = append(p.members, number)
+	p.most = min(p.most, l.Most)                                 // a LimitFactor gives the jobs of one QOS another number
+	if n := len(p.members); n == 0 || p.members[n-1] != number { // one of several partitions may share it in each
+		p.members = append(p.members, number)
+	}
 }
 
 // bind takes a limit on the job alone into account.

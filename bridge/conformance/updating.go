@@ -18,6 +18,7 @@ func updating() []claim {
 		{"AJobSizedPerNodeCanHaveItsMemoryPerCPUBack", memoryPerCPUBack},
 		{"WhatAnUpdateSaysIsRead", updateIsRead},
 		{"AnEmptyPinClearsThePin", emptyPinClears},
+		{"AJobOfSeveralPartitionsRunsInTheOneThatAnUpdateNames", runsInTheOneNamed},
 		{"AnUpdateSaidTwiceChangesNothing", twiceIsOnce},
 		{"ARunningJobIsNotUpdated", runningIsNotUpdated},
 		{"AFinishedJobIsNotPending", finishedIsNotPending},
@@ -26,6 +27,26 @@ func updating() []claim {
 		{"CPUsThatNoNodeHasAreRefusedAndTheOwnRequestHeals", impossibleCPUs},
 		{"AnUnknownNodeIsRefused", unknownNode},
 		{"MemoryThatNoNodeHasIsHealedByTheNextUpdate", impossibleMemory},
+	}
+}
+
+// runsInTheOneNamed names the second: Slurm would try the first one first.
+func runsInTheOneNamed(b *bench) {
+	pin := b.nodes(1)
+	both := Plain + "," + Managed
+	job := b.waits(Job{Partition: both, Asks: one(nil), Does: Saves})
+	if !bridge.SamePartitions(job.Partition, both) || job.Request.Partition != job.Partition {
+		b.Errorf("submitted to %s it is in %s and asks for %s", both, job.Partition, job.Request.Partition)
+	}
+	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { r.Pin, r.Partition = pin, Managed }))
+	if runs := b.until(job.ID, "running", soon, running); runs.Partition != Managed || runs.Request.Partition != "" {
+		b.Errorf("it runs in %s and asks for %s, want %s", runs.Partition, runs.Request.Partition, Managed)
+	}
+	b.requeue(job.ID)
+	b.until(job.ID, "back", soon, back)
+	b.must(b.update(job, b.observe().At.Add(later), func(r *bridge.Request) { r.Partition = both }))
+	if again := b.until(job.ID, "pending", soon, pending); !bridge.SamePartitions(again.Partition, both) {
+		b.Errorf("it waits in %s, want %s", again.Partition, both)
 	}
 }
 

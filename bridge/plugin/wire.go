@@ -88,7 +88,7 @@ func requestOut(r *bridge.Request) *slurmpb.Request {
 		Nodes: int64(r.Nodes), Tasks: int64(r.Tasks), CpusPerTask: int64(r.CPUsPerTask), Cpus: int64(r.CPUs), CpusPerNode: int64(r.CPUsPerNode),
 		MemoryMib: int64(r.Memory), MemoryPerCpuMib: int64(r.MemoryPerCPU),
 		Gres: valid(r.GRES), Gpus: int64(r.GPUs), GpuType: valid(r.GPUType), Pin: allValid(r.Pin),
-		CpusPerGpu: int64(r.CPUsPerGPU), MemoryPerGpuMib: int64(r.MemoryPerGPU),
+		CpusPerGpu: int64(r.CPUsPerGPU), MemoryPerGpuMib: int64(r.MemoryPerGPU), Partition: valid(r.Partition),
 	}
 }
 
@@ -97,7 +97,7 @@ func requestIn(r *slurmpb.Request) bridge.Request {
 		Nodes: int(r.GetNodes()), Tasks: int(r.GetTasks()), CPUsPerTask: int(r.GetCpusPerTask()), CPUs: int(r.GetCpus()),
 		CPUsPerNode: int(r.GetCpusPerNode()), Memory: gres.Memory(r.GetMemoryMib()), MemoryPerCPU: gres.Memory(r.GetMemoryPerCpuMib()),
 		GRES: r.GetGres(), GPUs: int(r.GetGpus()), GPUType: r.GetGpuType(), Pin: r.GetPin(),
-		CPUsPerGPU: int(r.GetCpusPerGpu()), MemoryPerGPU: gres.Memory(r.GetMemoryPerGpuMib()),
+		CPUsPerGPU: int(r.GetCpusPerGpu()), MemoryPerGPU: gres.Memory(r.GetMemoryPerGpuMib()), Partition: r.GetPartition(),
 	}
 }
 

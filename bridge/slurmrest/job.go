@@ -215,6 +215,7 @@ func (l *listed) request(job *wire.Job) {
 		Memory:       gres.Memory(job.MemoryPerNode.Count()),
 		MemoryPerCPU: gres.Memory(job.MemoryPerCPU.Count()),
 		GRES:         job.PerNode,
+		Partition:    bridge.Several(job.Partition),
 	}
 	l.Request.CPUsPerGPU = l.perGPU("CPUs", job.CPUsPerGRES)
 	if l.Request.MemoryPerGPU = gres.Memory(l.perGPU("memory", job.MemoryPerGRES)); l.Request.MemoryPerGPU > 0 {

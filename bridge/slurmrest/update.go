@@ -39,7 +39,7 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 		return err
 	}
 	begin := c.begin(update.Begin)
-	if err := c.post(ctx, update.Job, change(update, before.Request, begin)); err != nil {
+	if err := c.post(ctx, update.Job, change(update, before, begin)); err != nil {
 		return c.explain(ctx, update.Job, err)
 	}
 	after, err := c.job(ctx, update.Job)
@@ -86,8 +86,8 @@ func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 // change says the request, nodes, cores and memory each as a whole or not at all: where the job has them already they are left out, since slurmctld
 // holds a job no more to limits on what an operator has written, be it what was there before. So is the GRES, since a job that asks for GPUs in
 // another way than by node takes none by node (error 2072), and what follows the GPUs.
-func change(wanted bridge.Update, before bridge.Request, begin int64) wire.Change {
-	request := wanted.Request
+func change(wanted bridge.Update, job listed, begin int64) wire.Change {
+	request, before := wanted.Request, job.Request
 	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}
 	if !slices.Equal(slices.Sorted(slices.Values(request.Pin)), before.Pin) {
 		c.RequiredNodes = &request.Pin
@@ -106,7 +106,15 @@ func change(wanted bridge.Update, before bridge.Request, begin int64) wire.Chang
 	if request.GRES != before.GRES {
 		c.GRES = &request.GRES
 	}
+	if !isIn(request.Partition, job) {
+		c.Partition = &request.Partition
+	}
 	return c
+}
+
+// isIn says that a job is in these partitions; in none that are named it is wherever it is.
+func isIn(partitions string, job listed) bool {
+	return partitions == "" || bridge.SamePartitions(partitions, job.Partition)
 }
 
 func sameCores(a, b bridge.Request) bool {
@@ -171,6 +179,7 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
 		{"memory", want.MemoryPerCPU > 0 || want.Memory == has.Memory, has.Memory},
 		{"GRES", want.GRES == has.GRES, has.GRES},
+		{"partition", !waits || isIn(want.Partition, after), after.Partition},
 		{"nodes", slices.Equal(slices.Sorted(slices.Values(want.Pin)), has.Pin), has.Pin},
 	} {
 		if !value.same {

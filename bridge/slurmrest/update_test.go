@@ -52,6 +52,35 @@ func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
 	}
 }
 
+func TestAJobOfSeveralPartitionsIsNarrowedToOneAndGivenAllBack(t *testing.T) {
+	for _, open := range []func(*testing.T) (*fakeSlurmrestd, *Client){
+		func(t *testing.T) (*fakeSlurmrestd, *Client) {
+			fake, client, _ := watched(t, Options{})
+			return fake, client
+		}, newer,
+	} {
+		fake, client := open(t)
+		id := fake.jobNamed(t, "gated")
+		fake.set(id, "partition", "synergy,big")
+		client.touch(id)
+		request := find(t, observe(t, client), id).Request
+		if request.Partition != "synergy,big" {
+			t.Fatalf("asks for %+v", request)
+		}
+		for _, c := range []struct{ partition, sent string }{
+			{"big,synergy", ""}, {"big", `"partition":"big"`}, {"big", ""}, {"", ""}, {"synergy,big", `"partition":"synergy,big"`},
+		} {
+			request.Partition = c.partition
+			if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1, 0), Request: request}); err != nil {
+				t.Errorf("to %q: %v", c.partition, err)
+			}
+			if body := fake.lastBody(); !strings.Contains(body, c.sent) || c.sent == "" && strings.Contains(body, "partition") {
+				t.Errorf("to %q: sent %s, want %s", c.partition, body, c.sent)
+			}
+		}
+	}
+}
+
 // A job that asked with --gpus has no GRES by node, and sending one would be refused (error 2072).
 func TestAJobThatAsksForGPUsInAnotherWayKeepsIt(t *testing.T) {
 	fake, client, clock := watched(t, Options{})

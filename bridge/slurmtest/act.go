@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
@@ -44,6 +45,9 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 	j.request, j.begin, j.extra = update.Request, update.Begin, update.Extra
 	j.leased = update.Begin
 	j.request.Pin = slices.Sorted(slices.Values(update.Request.Pin))
+	if update.Request.Partition != "" {
+		j.parts = strings.Split(update.Request.Partition, ",")
+	}
 	return s.servable(j)
 }
 

@@ -3,6 +3,7 @@ package slurmtest
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -119,6 +120,8 @@ type job struct {
 	spec    Spec
 	own     bridge.Request // as submitted
 	request bridge.Request // as it is now
+	parts   []string       // in which it may start, in the order in which they are tried
+	in      string         // the one that a pass tries, or in which it runs; empty: none
 	extra   string
 
 	state      bridge.State
@@ -172,18 +175,35 @@ func byID(a, b *job) int { return cmp.Compare(a.id, b.id) }
 // byTurn is the order in which the scheduler takes the queue.
 func byTurn(a, b *job) int { return cmp.Or(cmp.Compare(b.priority, a.priority), byID(a, b)) }
 
+// partition is what is told: all that it may start in, or the one that it has started in.
+func (j *job) partition() string {
+	if j.state != bridge.Pending {
+		return j.in
+	}
+	return strings.Join(j.parts, ",")
+}
+
+// isTriedIn says that the job may run in a partition, as far as it is tried now.
+func (j *job) isTriedIn(partition string) bool {
+	if j.in != "" {
+		return partition == j.in
+	}
+	return slices.Contains(j.parts, partition)
+}
+
 // gone says that nothing is left of the job but its history.
 func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
 
 // show is a new picture of the job.
 func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	seen := &bridge.Job{}
-	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.spec.Partition
+	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.partition()
 	seen.Comment, seen.Extra, seen.Shape, seen.Odd = j.spec.Comment, j.extra, j.spec.Shape, j.spec.Odd
 	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
 	seen.Interactive = j.spec.Interactive
 	seen.Submitted, seen.TimeLimit, seen.Restarts, seen.Requeue = j.submitted, j.spec.TimeLimit, j.restarts, j.requeue
 	seen.Request, seen.Features, seen.Except = j.request, j.spec.Features, j.spec.Except
+	seen.Request.Partition = bridge.Several(seen.Partition)
 	seen.Deadline, seen.Priority, seen.QOS, seen.Account = j.spec.Deadline, j.priority, j.spec.QOS, j.spec.Account
 	seen.Reservation = j.spec.Reservation
 	seen.Array, seen.Task, seen.Tasks, seen.AtOnce = j.array, j.task, j.tasks, j.atOnce

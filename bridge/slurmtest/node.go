@@ -41,7 +41,7 @@ func (n *node) open() bool { return n.closed == "" && n.completing == 0 }
 
 // serves says whether the job could run here when the node is empty, as far as anything but amounts goes.
 func (n *node) serves(j *job) bool {
-	if !slices.Contains(n.fixed.Partitions, j.spec.Partition) || slices.Contains(j.spec.Except, n.fixed.Name) {
+	if !slices.ContainsFunc(n.fixed.Partitions, j.isTriedIn) || slices.Contains(j.spec.Except, n.fixed.Name) {
 		return false
 	}
 	if j.request.GPUType != "" && j.request.GPUType != n.fixed.GPUType {

@@ -1,6 +1,7 @@
 package slurmtest
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -224,6 +225,7 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	j.state = bridge.Finished
 	if end == Requeued {
 		j.state = bridge.Pending
+		j.queueUp()
 		j.restarts++
 		s.keepSilent(j)
 	}
@@ -232,6 +234,20 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	}
 	j.life++
 	s.later(teardown, j, (*Slurm).freed)
+}
+
+// queueUp puts the job back into all of its partitions, the one that it was in first.
+func (j *job) queueUp() {
+	slices.SortStableFunc(j.parts, func(a, b string) int {
+		switch j.in {
+		case a:
+			return -1
+		case b:
+			return 1
+		}
+		return 0
+	})
+	j.in = ""
 }
 
 // freed is the end of the teardown: the nodes are free, and a requeued job is back in the queue.

@@ -122,11 +122,11 @@ func (s *Slurm) pass() {
 		if plain {
 			tooBig = append(tooBig, asked)
 		}
-		if why == "Resources" && slices.Contains(blocked, j.spec.Partition) && len(j.request.Pin) == 0 {
+		if why == "Resources" && slices.Contains(blocked, j.partition()) && len(j.request.Pin) == 0 {
 			why = "Priority"
 		}
 		s.block(j, why)
-		blocked = append(blocked, j.spec.Partition)
+		blocked = append(blocked, j.partition())
 	}
 }
 
@@ -141,11 +141,27 @@ type shape struct {
 // shapeOf also tells whether the shape is all: the job is not choosy about its nodes.
 func (s *Slurm) shapeOf(j *job) (shape, bool) {
 	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except)+len(s.reservations) == 0 && !j.spec.Exclusive
-	return shape{j.spec.Partition, s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
+	return shape{j.partition(), s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
 }
 
-// try starts the job if it fits, or says why not.
+// try starts the job in the first of its partitions in which it fits, or says why not. A pass keeps the nodes that a job names from everybody
+// once they did not do in one partition, from the job itself in the next as well: what backfill would do about that later is not done here.
 func (s *Slurm) try(j *job) (why string) {
+	parts := j.parts
+	if len(j.request.Pin) > 0 {
+		parts = parts[:1]
+	}
+	for _, j.in = range parts {
+		if why = s.tryIn(j); why == "" {
+			return ""
+		}
+	}
+	j.in = ""
+	return why
+}
+
+// tryIn does so in the partition that is tried.
+func (s *Slurm) tryIn(j *job) (why string) {
 	perNode := s.perNode(j.request)
 	if why := s.hopeless(j, perNode); why != "" {
 		return why

@@ -3,6 +3,7 @@ package slurmtest
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
@@ -40,7 +41,7 @@ func (s *Slurm) newJob(spec Spec) *job {
 	j := &job{
 		id: id, spec: spec, own: spec.Request, request: spec.Request, extra: spec.Extra,
 		state: bridge.Pending, held: spec.Held, priority: spec.Priority, requeue: !spec.NoRequeue && !spec.Interactive,
-		begin: spec.Begin, submitted: now,
+		begin: spec.Begin, submitted: now, parts: strings.Split(spec.Partition, ","),
 		history: History{Job: id, Name: spec.Name, Submitted: now},
 		part:    partOf(id, &spec),
 	}
@@ -121,6 +122,11 @@ func (s *Slurm) SetComment(id int, comment string) {
 
 // SetExtra is scontrol update extra=.
 func (s *Slurm) SetExtra(id int, extra string) { s.edit(id, func(j *job) { j.extra = extra }) }
+
+// Move is scontrol update partition=.
+func (s *Slurm) Move(id int, partition string) {
+	s.edit(id, func(j *job) { j.parts = strings.Split(partition, ",") })
+}
 
 // edit changes a job that lives, and has the scheduler look at it.
 func (s *Slurm) edit(id int, change func(*job)) {

@@ -237,7 +237,7 @@ func TestAShapeThatTheDaemonCannotDriveIsRefusedWithASentence(t *testing.T) {
 		{"--gres=gpu:1 --exclusive", "--exclusive cannot be kept"},
 		{"--gres=gpu:1 --exclusive=user", "--exclusive cannot be kept"},
 		{"--gres=gpu:1 --contiguous", "--contiguous cannot be kept"},
-		{"--gres=gpu:1 -p plain,synergy", "one partition only"},
+		{"--gres=gpu:1 -p plain,synergy", "of managed partitions only, and of yours these are synergy;"},
 		{"--gres=gpu:1 -N 1-2", "needs a fixed number of nodes"},
 		{"--gres=gpu:1 --mem=0", "--mem=0 cannot be kept"},
 		{"--gres=gpu:1 --mem-per-cpu=0", "--mem=0 cannot be kept"},

@@ -771,7 +771,7 @@ type Job struct {
 	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
-	Partition     string                 `protobuf:"bytes,4,opt,name=partition,proto3" json:"partition,omitempty"`
+	Partition     string                 `protobuf:"bytes,4,opt,name=partition,proto3" json:"partition,omitempty"` // several, joined by commas, while it may start in any of them
 	Comment       string                 `protobuf:"bytes,5,opt,name=comment,proto3" json:"comment,omitempty"`
 	Extra         string                 `protobuf:"bytes,6,opt,name=extra,proto3" json:"extra,omitempty"` // as the last update wrote it, or whatever a user wrote there
 	State         State                  `protobuf:"varint,7,opt,name=state,proto3,enum=synergy.slurm.v1.State" json:"state,omitempty"`
@@ -1196,6 +1196,7 @@ type Request struct {
 	Pin             []string               `protobuf:"bytes,11,rep,name=pin,proto3" json:"pin,omitempty"`                                                     // required nodes, ascending; empty: any
 	CpusPerGpu      int64                  `protobuf:"varint,12,opt,name=cpus_per_gpu,json=cpusPerGpu,proto3" json:"cpus_per_gpu,omitempty"`                  // CPUs that follow the GPUs wherever these go; an update never changes them
 	MemoryPerGpuMib int64                  `protobuf:"varint,13,opt,name=memory_per_gpu_mib,json=memoryPerGpuMib,proto3" json:"memory_per_gpu_mib,omitempty"` // the same of memory
+	Partition       string                 `protobuf:"bytes,14,opt,name=partition,proto3" json:"partition,omitempty"`                                         // where it may start, if there are several: joined by commas. In an update also one of them; empty: where it is
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1319,6 +1320,13 @@ func (x *Request) GetMemoryPerGpuMib() int64 {
 		return x.MemoryPerGpuMib
 	}
 	return 0
+}
+
+func (x *Request) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
 }
 
 // Allocated is what a running job holds: where nodes gave different amounts, the largest of each.
@@ -2202,7 +2210,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\x03End\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
-	"\x06signal\x18\x03 \x01(\x03R\x06signal\"\x81\x03\n" +
+	"\x06signal\x18\x03 \x01(\x03R\x06signal\"\x9f\x03\n" +
 	"\aRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\x03R\x05nodes\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\"\n" +
@@ -2219,7 +2227,8 @@ const file_slurm_proto_rawDesc = "" +
 	"\x03pin\x18\v \x03(\tR\x03pin\x12 \n" +
 	"\fcpus_per_gpu\x18\f \x01(\x03R\n" +
 	"cpusPerGpu\x12+\n" +
-	"\x12memory_per_gpu_mib\x18\r \x01(\x03R\x0fmemoryPerGpuMib\"p\n" +
+	"\x12memory_per_gpu_mib\x18\r \x01(\x03R\x0fmemoryPerGpuMib\x12\x1c\n" +
+	"\tpartition\x18\x0e \x01(\tR\tpartition\"p\n" +
 	"\tAllocated\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x123\n" +
 	"\bper_node\x18\x02 \x01(\v2\x18.synergy.slurm.v1.VectorR\aperNode\x12\x18\n" +

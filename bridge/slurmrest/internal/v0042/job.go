@@ -59,7 +59,7 @@ func description(c wire.Change) JobDescMsg {
 		BeginTime: some(c.Begin), Tasks: short(c.Tasks), CpusPerTask: short(c.CPUsPerTask),
 		MinimumCpus: short(c.CPUs), MinimumCpusPerNode: short(c.CPUsPerNode),
 		MemoryPerNode: some(c.MemoryPerNode), MemoryPerCpu: some(c.MemoryPerCPU),
-		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, Extra: c.Extra, Requeue: c.Requeue,
+		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, Extra: c.Extra, Requeue: c.Requeue, Partition: c.Partition,
 	}
 }
 

@@ -158,7 +158,7 @@ type Change struct {
 	Tasks, CPUsPerTask, CPUs, CPUsPerNode *int
 	MemoryPerNode, MemoryPerCPU           *int64 // MiB
 	RequiredNodes                         *[]string
-	GRES, Extra                           *string
+	GRES, Extra, Partition                *string
 	Requeue                               *bool
 }
 

@@ -1,0 +1,96 @@
+//go:build live
+
+package live
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// SetUpHalves is SetUp with two managed partitions in place of the one: left has the first node, and Slurm tries it first; right has the second.
+func SetUpHalves(t *testing.T) (*Cluster, *Daemon) {
+	t.Helper()
+	c, d := SetUp(t, "fifo", "tune")
+	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "partitions: [synergy]", "partitions: [left, right]", 1))
+	c.MustExec("login", "root", "scontrol", "create", "partitionname=left", "nodes=n1", "state=up", "prioritytier=10")
+	c.MustExec("login", "root", "scontrol", "create", "partitionname=right", "nodes=n2", "state=up", "prioritytier=5")
+	c.settings(`managed_partitions = { "left", "right" },`)
+	t.Cleanup(func() {
+		d.Signal("TERM")
+		c.Clear()
+		c.settings("")
+		_, _ = c.Exec("login", "root", "scontrol", "delete", "partitionname=left")
+		_, _ = c.Exec("login", "root", "scontrol", "delete", "partitionname=right")
+	})
+	return c, d
+}
+
+// partitionsOf lists the partitions of a job in the order of the alphabet.
+func (c *Cluster) partitionsOf(id JobID) string {
+	c.t.Helper()
+	names := strings.Split(c.ShowJob(id)["Partition"], ",")
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+func TestAJobOfSeveralPartitionsRunsWhereThereIsRoomAndComesBackToAll(t *testing.T) {
+	c, d := SetUpHalves(t)
+	filler := c.MustSbatch("bob", "sleep 600", "-p", "left", "--gres=gpu:8")
+	c.WaitForState(filler, "RUNNING")
+	d.Start()
+	id := c.MustSbatch("alice", "sleep 600", "-p", "left,right", "--gres=gpu:8", word("res18"), "--open-mode=append", output)
+	c.WaitForState(id, "RUNNING")
+	c.WaitFor("the daemon has told that it named the one, which backfill would have had to find", func() bool {
+		return slices.ContainsFunc(d.Log(), func(line Line) bool { return line["field"] == "partition" && line["new"] == "right" })
+	})
+	if nodes, _ := c.Allocation(id); nodes != "n2" || c.partitionsOf(id) != "right" {
+		t.Errorf("it runs in %s on %s", c.partitionsOf(id), nodes)
+	}
+	t.Cleanup(func() { _, _ = c.Exec("login", "root", "scontrol", "update", "nodename=n2", "state=resume") })
+	c.MustExec("login", "root", "scontrol", "update", "nodename=n2", "state=drain", "reason=test")
+	c.MustExec("login", "root", "scontrol", "requeue", id.String())
+	c.WaitFor("it waits for all of its partitions", func() bool {
+		job := c.ShowJob(id)
+		return job["JobState"] == "PENDING" && c.partitionsOf(id) == "left,right" && job["ReqNodeList"] == "(null)"
+	})
+	c.MustExec("login", "root", "scancel", filler.String())
+	c.WaitForState(id, "RUNNING")
+	if nodes, _ := c.Allocation(id); nodes != "n1" || c.partitionsOf(id) != "left" {
+		t.Errorf("after that it runs in %s on %s", c.partitionsOf(id), nodes)
+	}
+}
+
+func TestAPartitionThatRefusesAJobDoesNotKeepItFromTheOther(t *testing.T) {
+	c, d := SetUpHalves(t)
+	c.MustExec("login", "root", "scontrol", "update", "partitionname=right", "maxtime=10")
+	filler := c.MustSbatch("bob", "sleep 600", "-p", "left", "--gres=gpu:8")
+	c.WaitForState(filler, "RUNNING")
+	d.Start()
+	id := c.MustSbatch("alice", "sleep 600", "-p", "left,right", "--time=60", "--gres=gpu:8", profile)
+	time.Sleep(3 * d.Round)
+	if job := c.ShowJob(id); job["JobState"] != "PENDING" || c.partitionsOf(id) != "left,right" {
+		t.Errorf("right has a shorter limit, left is full: %s in %s", job["JobState"], job["Partition"])
+	}
+	c.MustExec("login", "root", "scancel", filler.String())
+	c.WaitForState(id, "RUNNING")
+	if got := c.partitionsOf(id); got != "left" {
+		t.Errorf("it runs in %s", got)
+	}
+}
+
+func TestOnlyJobsWhosePartitionsAreAllManagedAreTaken(t *testing.T) {
+	c, _ := SetUpHalves(t)
+	_, err := c.Sbatch("alice", sleeper, "-p", "left,plain,right", "--gres=gpu:1", profile)
+	wantRefusal(t, err, "of yours these are left,right; name no others")
+	gated := c.MustSbatch("alice", sleeper, "-p", "right,left", "--gres=gpu:1", profile)
+	if extra := c.ShowJob(gated)["Extra"]; extra != asks() {
+		t.Errorf("the stamp is %s", extra)
+	}
+	wantRefusal(t, c.Update("alice", gated, "Partition=right"), "the partition of a job")
+	free := c.MustSbatch("alice", sleeper, "-p", "synergy,plain", "--gres=gpu:1", profile)
+	if extra := c.ShowJob(free)["Extra"]; extra != "" {
+		t.Errorf("none of its partitions is managed, and it has the stamp %s", extra)
+	}
+}
