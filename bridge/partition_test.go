@@ -150,3 +150,39 @@ func TestNoLimitOfThePartitionThatItStartsInIsExceeded(t *testing.T) {
 		t.Errorf("its user has all that gpu leaves him, and big is full: %s in %s, told %s", j.State, j.Partition, j.Extra)
 	}
 }
+
+// Whose turn is next waits in all of its partitions but the one that refused it, and Slurm starts it by itself.
+func TestAnArmedJobMayStartInEachOfItsPartitions(t *testing.T) {
+	for _, refuses := range []string{"", "gpu"} {
+		w := halves(t, 1)
+		w.runner.Settings.Ahead = 2
+		inGPU, inBig := w.submit(8, "synergy-profile=res18.json"), w.submit(8, "synergy-profile=res18.json", func(s *slurmtest.Spec) { s.Partition = "big" })
+		w.rounds(1)
+		want, ends, runsOn := "gpu,big", inGPU, "gpu n1"
+		if refuses != "" {
+			want, ends, runsOn = "big", inBig, "big n2"
+		}
+		id := w.submit(8, "synergy-profile=res18.json", inBoth)
+		w.rounds(1)
+		if refuses != "" {
+			records, _, err := w.book.Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			records.Of(id).Avoids = []bridge.Avoided{{Partition: refuses, Until: epoch.Add(24 * time.Hour)}}
+			if err := w.book.Settle(records, bridge.Report{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.rounds(2)
+		j := w.job(id)
+		if !bridge.SamePartitions(j.Partition, want) || j.Begin.After(w.clock.Now()) || len(j.Request.Pin) != 0 {
+			t.Errorf("%q refuses: it waits in %s until %s", refuses, j.Partition, j.Begin)
+		}
+		w.slurm.Cancel(ends)
+		w.sleep(time.Minute)
+		if j := w.job(id); j.State != bridge.Running || j.Partition+" "+strings.Join(j.Runs.Nodes, "+") != runsOn {
+			t.Errorf("%q refuses: it is %s in %s on %v, want %s", refuses, j.State, j.Partition, j.Runs.Nodes, runsOn)
+		}
+	}
+}

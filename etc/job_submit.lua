@@ -447,6 +447,11 @@ local function is_range_of_nodes(job)
     return given(job.min_nodes) and given(job.max_nodes) and job.min_nodes ~= job.max_nodes
 end
 
+local function one_of_the_range(job)
+    return string.format("cannot choose among %d to %d nodes; say -N %d for the most of them, -N %d to start the soonest, or leave the word out",
+        job.min_nodes, job.max_nodes, job.max_nodes, job.min_nodes)
+end
+
 local function is_exclusive(job)
     return job.shared == slurm.JOB_SHARED_NONE
         or job.shared == slurm.JOB_SHARED_USER
@@ -532,7 +537,7 @@ local refused_shapes = {
         "cannot keep --core-spec and --thread-spec; leave them out" },
     { function(job) return job.contiguous == 1 end,
         "chooses the nodes, so --contiguous cannot be kept; leave it out" },
-    { is_range_of_nodes, "needs a fixed number of nodes; give one number, for example -N 2" },
+    { is_range_of_nodes, one_of_the_range },
     { names_another_number_of_nodes,
         "needs as many nodes named by -w as asked for by -N; name as many, or keep it off the others by -x" },
     { asks_for_whole_memory,

@@ -238,7 +238,7 @@ func TestAShapeThatTheDaemonCannotDriveIsRefusedWithASentence(t *testing.T) {
 		{"--gres=gpu:1 --exclusive=user", "--exclusive cannot be kept"},
 		{"--gres=gpu:1 --contiguous", "--contiguous cannot be kept"},
 		{"--gres=gpu:1 -p plain,synergy", "of managed partitions only, and of yours these are synergy;"},
-		{"--gres=gpu:1 -N 1-2", "needs a fixed number of nodes"},
+		{"--gres=gpu:1 -N 1-2", "cannot choose among 1 to 2 nodes; say -N 2 for the most of them"},
 		{"--gres=gpu:1 --mem=0", "--mem=0 cannot be kept"},
 		{"--gres=gpu:1 --mem-per-cpu=0", "--mem=0 cannot be kept"},
 		{"--gres=gpu:1 -C hopper|nvlink", "plain feature names joined by &"},
