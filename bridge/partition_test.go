@@ -156,7 +156,8 @@ func TestAnArmedJobMayStartInEachOfItsPartitions(t *testing.T) {
 	for _, refuses := range []string{"", "gpu"} {
 		w := halves(t, 1)
 		w.runner.Settings.Ahead = 2
-		inGPU, inBig := w.submit(8, "synergy-profile=res18.json"), w.submit(8, "synergy-profile=res18.json", func(s *slurmtest.Spec) { s.Partition = "big" })
+		inGPU := w.submit(8, "synergy-profile=res18.json")
+		inBig := w.submit(8, "synergy-profile=res18.json", func(s *slurmtest.Spec) { s.Partition = "big" })
 		w.rounds(1)
 		want, ends, runsOn := "gpu,big", inGPU, "gpu n1"
 		if refuses != "" {

@@ -795,7 +795,8 @@ end
 local function hint(job)
     if not settings.hints then return end
     if is_immediate(job) then
-        slurm.log_user("%s", "synergy: with --immediate there is no time to size this job, so it gets what you ask for; leave the option out to have it sized.")
+        slurm.log_user("%s", "synergy: with --immediate there is no time to size this job, so it gets what you ask for; "
+            .. "leave the option out to have it sized.")
     elseif not is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] == nil then
         slurm.log_user("%s", "synergy: without synergy-checkpoint this job can never be asked to give back, so it gets little more than its proportional "
             .. "share of cores and memory; add the word if it saves on a signal.")

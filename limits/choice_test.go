@@ -25,7 +25,9 @@ func TestAPartitionInWhichAJobCanNeverStartIsShutToIt(t *testing.T) {
 		t.Errorf("two GPUs, of which short allows one: %+v", got)
 	}
 	j := waits(1, "alice", wide(1, 2), func(j *Job) { j.Choice = []string{"short", "short2"} })
-	b = site(qos("part", Limit{MaxTRESPerJob, "gres/gpu", 1}), func(s *Site) { s.Partitions = append(s.Partitions, Partition{Name: "short2", QOS: "part"}) })
+	b = site(qos("part", Limit{MaxTRESPerJob, "gres/gpu", 1}), func(s *Site) {
+		s.Partitions = append(s.Partitions, Partition{Name: "short2", QOS: "part"})
+	})
 	if got := b.Judge([]Job{j}).Terms[0]; !strings.Contains(got.Never, "allows 1 GPUs, it needs 2 GPUs") || len(got.Shut) != 0 {
 		t.Errorf("neither allows two GPUs: %+v", got)
 	}
@@ -43,7 +45,8 @@ func TestAPartitionWhoseLimitIsUsedUpIsShutAsLongAsAnotherIsLeft(t *testing.T) {
 		{"one of two GPUs", Limit{MaxTRESPerUser, "gres/gpu", 2}, []Job{waits(1, "alice", in("short"), runs("n1", 3))}, nil, 1},
 		{"another user's", Limit{MaxTRESPerUser, "gres/gpu", 2}, []Job{waits(1, "bob", in("short"), wide(1, 2), runs("n1", 3))}, nil, 1},
 		{"in the other partition", Limit{MaxTRESPerUser, "gres/gpu", 2}, []Job{waits(1, "alice", wide(1, 2), runs("n1", 3))}, nil, 1},
-		{"others of the QOS, not ours", Limit{GrpTRES, "gres/gpu", 2}, []Job{waits(1, "bob", in("short"), wide(1, 2), runs("n1", 3), foreign)}, []string{"short"}, 0},
+		{"others of the QOS, not ours", Limit{GrpTRES, "gres/gpu", 2},
+			[]Job{waits(1, "bob", in("short"), wide(1, 2), runs("n1", 3), foreign)}, []string{"short"}, 0},
 		{"one of one job", Limit{MaxJobsPerUser, "", 1}, []Job{waits(1, "alice", in("short"), runs("n1", 3))}, []string{"short"}, 0},
 		{"a node of one", Limit{GrpTRES, "node", 1}, []Job{waits(1, "bob", in("short"), runs("n1", 3))}, []string{"short"}, 0},
 	} {

@@ -19,7 +19,10 @@ func draw(job listed) string {
 	for _, flag := range []struct {
 		name string
 		on   bool
-	}{{"completing", job.Completing}, {"held", job.Held}, {"dependency", job.Dependency}, {"interactive", job.Interactive}, {"no-requeue", !job.Job.Requeue}} {
+	}{
+		{"completing", job.Completing}, {"held", job.Held}, {"dependency", job.Dependency}, {"interactive", job.Interactive},
+		{"no-requeue", !job.Job.Requeue},
+	} {
 		if flag.on {
 			line += " " + flag.name
 		}
