@@ -105,6 +105,9 @@ func (a *acting) follow(ctx context.Context) error {
 		if err := a.pause(ctx); err != nil {
 			return err
 		}
+		if a.left() < 0 { // the last word to who waits took longer than there was: a look would be a second call beyond the end
+			return a.giveUp(ctx)
+		}
 		if err := a.look(ctx); err != nil {
 			return err
 		}
