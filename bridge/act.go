@@ -56,13 +56,24 @@ func newActing(t *turn) *acting {
 		s := &a.steps[k]
 		s.Step, s.since = &t.report.Steps[k], t.Clock.Elapsed()
 		s.tenant = t.scene.find(s.Job)
-		if s.Verb == Preempt {
+		s.expires = s.Verb == Preempt && t.scene.expiring[s.Job]
+		s.aside = s.expires && t.Settings.Watched
+		if s.Verb == Preempt && !s.expires {
 			s.from = s.tenant.Runs.Nodes
 		}
 	}
 	a.untold = a.steps.filter(func(s *step) bool { return s.Verb == Renew && !a.pressing(s) })
 	slices.SortStableFunc(a.untold, func(x, y *step) int { return x.tenant.Begin.Compare(y.tenant.Begin) })
 	return a
+}
+
+// foresight is how far ahead a round looks at what time limits will demand before it is over: no small one can be held meanwhile. A small one
+// is over soon.
+func (t *turn) foresight() time.Duration {
+	if t.small || t.Settings.Shadow || !t.Settings.Watched {
+		return 0
+	}
+	return t.span()
 }
 
 // span is how long the round may take.
@@ -79,14 +90,24 @@ func (a *acting) left() time.Duration { return a.until - a.Clock.Elapsed() }
 // now is Slurm's time.
 func (t *turn) now() time.Time { return t.watch.now(t.Clock) }
 
-// putOff notes what was not begun: a later round does it. What was begun and not seen through is said to be so.
+// putOff notes what was not begun: a later round does it. What was begun and not seen through is said to be so, unless no round waits for it.
+// What was foreseen and whose moment has not come is no step of this round.
 func (a *acting) putOff() {
+	early := map[int]bool{}
 	for _, s := range a.steps.filter((*step).open) {
-		if s.stage == begun {
+		switch {
+		case s.stage == begun && !a.isTime(s):
+			early[s.Job] = true
+		case s.stage == begun:
 			s.PutOff = true
-		} else {
+		case s.aside:
+			a.reach(s, done)
+		default:
 			a.fail(s, "the round ended before it was done")
 		}
+	}
+	if len(early) > 0 {
+		a.report.Steps = slices.DeleteFunc(a.report.Steps, func(s Step) bool { return s.Verb == Preempt && early[s.Job] })
 	}
 }
 
@@ -143,6 +164,9 @@ func (a *acting) look(ctx context.Context) error {
 
 // advance takes every step as far as it can go now: victims first, since they free what the starts need.
 func (a *acting) advance(ctx context.Context) error {
+	if err := a.ask(ctx); err != nil {
+		return err
+	}
 	err := a.each(ctx, a.overstayed(), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
 	if err != nil {
 		return err
@@ -169,7 +193,7 @@ func (a *acting) advance(ctx context.Context) error {
 // they were asked.
 func (a *acting) giveUp(ctx context.Context) error {
 	err := a.takeBack(ctx, a.steps.filter(func(s *step) bool { return s.stage == sent }))
-	for _, s := range a.steps.filter(func(s *step) bool { return s.open() && s.Verb != Renew && s.Verb != Arm }) {
+	for _, s := range a.steps.filter(func(s *step) bool { return s.open() && s.Verb != Renew && s.Verb != Arm && !s.aside }) {
 		a.fail(s, "not done before the next round was due")
 	}
 	return err

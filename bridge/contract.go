@@ -147,7 +147,8 @@ func (w *Word) setProfile(value string) error {
 func (w *Word) setCheckpoint(value string, given bool) error {
 	timing, to, aimed := strings.Cut(value, "/")
 	if aimed && Target(to) != Steps {
-		return fmt.Errorf("synergy-checkpoint=%.40q: want /steps at its end, for a signal to the tasks of srun, or nothing, for one to the batch script", value)
+		return fmt.Errorf("synergy-checkpoint=%.40q: want /steps at its end, for a signal to the tasks of srun, or nothing, for one to the batch script",
+			value)
 	}
 	signal, seconds, timed := strings.Cut(timing, "@")
 	if !given {

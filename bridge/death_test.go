@@ -69,6 +69,13 @@ var scenarios = []scenario{
 		w.submit(4, model("gnmt")+" synergy-length=1h", forAges, pinned("n2"))
 		return nil
 	}},
+	{name: "saves before a time limit", verb: bridge.Preempt, hook: true, set: func(w *world) slurmtest.Fault {
+		w.runner.Settings.SaveAtLimit = true
+		w.submit(4, model("gnmt"), forAges, withLimit(944*time.Second), pinned("n1")) // 599 s until it is asked
+		w.submit(4, stepped, forAges, requeuesItself, withLimit(20*time.Minute), pinned("n2"))
+		w.rounds(2)
+		return nil
+	}},
 	{name: "restores", verb: bridge.Restore, set: func(w *world) slurmtest.Fault {
 		w.submit(4, model("res50"), forAges, pinned("n1"))
 		w.submit(4, model("res50"), forAges, pinned("n2"))

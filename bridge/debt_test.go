@@ -1,7 +1,9 @@
 package bridge_test
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -176,6 +178,43 @@ func TestAVictimThatSavesIsNoLoss(t *testing.T) {
 			t.Errorf("lost %+v", lost)
 		}
 		w.sleep(20 * time.Second)
+	}
+}
+
+// slowly is a Slurm whose nodes take long to clean up: until they have, a job that exited with the requeue code is shown as failed.
+type slowly struct {
+	bridge.Slurm
+	job   int
+	looks int // in which it is still being torn down
+}
+
+func (s *slowly) Observe(ctx context.Context) (bridge.Observed, error) {
+	seen, err := s.Slurm.Observe(ctx)
+	seen.Jobs = slices.Clone(seen.Jobs)
+	for k, j := range seen.Jobs {
+		if j.ID == s.job && j.State == bridge.Pending && s.looks > 0 {
+			s.looks--
+			torn := *j
+			torn.State, torn.Completing, torn.End = bridge.Finished, true, bridge.End{State: "FAILED", Code: bridge.RequeueExit}
+			seen.Jobs[k] = &torn
+		}
+	}
+	return seen, err
+}
+
+func TestAVictimWhoseLastRunIsStillTornDownIsNotLost(t *testing.T) {
+	for _, looks := range []int{1, 3} {
+		w := newWorld(t, 1, oneGPU)
+		first, _ := challenge(w, model("gnmt"))
+		w.runner.Slurm = &slowly{w.line, first, looks}
+		for range 3 {
+			if report := w.rounds(1); len(report.Lost) > 0 {
+				t.Errorf("seen to be torn down %d times: lost %+v", looks, report.Lost)
+			}
+		}
+		if r := w.record(first); r.Returned != 0 || r.Lost != "" || !r.Asked.IsZero() {
+			t.Errorf("seen to be torn down %d times: returned unasked %d times, lost %q, asked %s", looks, r.Returned, r.Lost, r.Asked)
+		}
 	}
 }
 

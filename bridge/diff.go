@@ -27,6 +27,9 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 		d := &plan.Decisions[i] // in one order, as the plan was checked to be
 		switch {
 		case t.State == Running && unchanged(t, d):
+			if s.expiring[t.ID] {
+				preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: timeComes})
+			}
 		case t.State == Running:
 			preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: d.Why})
 			if d.Grant != nil {

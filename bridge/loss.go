@@ -78,8 +78,8 @@ func wayBack(to Target) string {
 func (t *turn) mourn(jobs []*tenant) {
 	for _, tn := range jobs {
 		r := tn.record
-		if r == nil || r.Asked.IsZero() || r.Lost != "" || tn.State != Finished {
-			continue
+		if r == nil || r.Asked.IsZero() || r.Lost != "" || tn.State != Finished || tn.Completing {
+			continue // Slurm requeues one that exits with the requeue code when its last run is torn down, and shows it as failed until then
 		}
 		word := &tn.said.word
 		cause, why, lost := judge(word.Signal, tn.End)

@@ -20,7 +20,7 @@ func TestHowAJobEndedThatWasAskedToSaveSaysWhatIsWrongWithIt(t *testing.T) {
 		{"with the requeue code, for good", "USR1", End{State: "FAILED", Code: 98}, NoRequeueExit, "RequeueExit=98"},
 		{"that failed", "USR1", End{State: "FAILED", Code: 1}, SaveFailed, "exit code 1"},
 		{"killed for its memory while it saved", "USR1", End{State: "OUT_OF_MEMORY", Signal: 9}, SaveFailed, "signal 9"},
-		{"whose tasks were killed", "USR1/steps", End{State: "FAILED", Code: 138}, NoTrap, "USR1/steps, which it had declared as its signal to save: nothing in the tasks"},
+		{"whose tasks were killed", "USR1/steps", End{State: "FAILED", Code: 138}, NoTrap, "nothing in the tasks of its steps"},
 		{"that could not requeue itself", "USR2/steps", End{State: "FAILED", Code: 255}, SaveFailed, "scontrol requeue"},
 		{"whose tasks ended well", "USR1/steps", End{State: "COMPLETED"}, ExitZero, "scontrol requeue"},
 		{"that its user cancelled", "USR1", End{State: "CANCELLED", Signal: 15}, "", ""},

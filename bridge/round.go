@@ -58,6 +58,10 @@ type Settings struct {
 
 	Keep Keep // of what users ask for in so many words
 
+	// SaveAtLimit asks jobs that declared a checkpoint to save and leave before their time limits end them. Watched says that small rounds are
+	// held every few seconds, which then see to that; otherwise rounds do it, a round ahead.
+	SaveAtLimit, Watched bool
+
 	// Audit is the least time between two reports of a job's progress that are compared with its profile; 0: none are.
 	Audit time.Duration
 }
@@ -80,6 +84,7 @@ type Runner struct {
 	reader  reader
 	last    uint64          // the moment of the last small round
 	looked  time.Duration   // when it looked
+	alarm   time.Duration   // when it has to look whatever a watcher says; 0: never
 	spare   policy.Cluster  // memory that nobody else has
 	unsplit map[int]unsplit // by array
 	planner policy.Planner
@@ -179,20 +184,10 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	}
 	t.audit(&t.scene)
 	t.mourn(t.scene.debtors)
+	t.alarm = t.nextExpiry(&t.scene)
 	t.report.Outside = t.scene.outside
 	for _, tn := range t.scene.tenants {
-		if tn.note != "" {
-			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.note})
-		}
-		if tn.doubt != "" {
-			t.report.Notes = append(t.report.Notes, Note{tn.ID, tn.doubt})
-		}
-		if tn.record.Lost != "" {
-			t.report.Notes = append(t.report.Notes, Note{tn.ID, notAskedAgain})
-		}
-		if tn.record.Returned > patient {
-			t.report.Notes = append(t.report.Notes, Note{tn.ID, comesBack})
-		}
+		t.report.Notes = t.appendNotes(t.report.Notes, tn)
 		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
 			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
 		}
@@ -214,6 +209,26 @@ func (t *turn) meet(ctx context.Context, old Records) error {
 	return nil
 }
 
+// appendNotes adds what the user of a job should know.
+func (r *Runner) appendNotes(notes []Note, t *tenant) []Note {
+	if t.note != "" {
+		notes = append(notes, Note{t.ID, t.note})
+	}
+	if t.doubt != "" {
+		notes = append(notes, Note{t.ID, t.doubt})
+	}
+	if t.record.Lost != "" {
+		notes = append(notes, Note{t.ID, notAskedAgain})
+	}
+	if t.record.Returned > patient {
+		notes = append(notes, Note{t.ID, comesBack})
+	}
+	if r.Settings.SaveAtLimit && t.saves() && r.cramped(t) {
+		notes = append(notes, Note{t.ID, r.crampedNote(t)})
+	}
+	return notes
+}
+
 // notAskedAgain is what the user of a job should know that ended when it was asked to save, and was requeued by hand.
 const notAskedAgain = "ended for good when it was last asked to save, and is not asked again: it runs until it ends, whatever its word says"
 
@@ -231,6 +246,9 @@ func (t *turn) decide(ctx context.Context) error {
 		return err
 	}
 	t.scene.ahead = t.aheadOf(t.report.Plan)
+	if t.Settings.Watched || !t.small {
+		t.scene.expiring = t.expiring(&t.scene, t.report.Plan, t.foresight())
+	}
 	if t.report.Steps = t.diff(&t.scene, t.report.Plan); t.small {
 		t.report.Steps = smallSteps(&t.scene, t.report.Steps)
 	}

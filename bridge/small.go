@@ -64,7 +64,8 @@ func (t *turn) runSmall(ctx context.Context) (held bool, err error) {
 
 // quiet says that there is no need to look.
 func (t *turn) quiet(ctx context.Context) (bool, error) {
-	if t.Watcher == nil || t.looked == 0 || t.Clock.Elapsed()-t.looked >= lookAnyway {
+	now := t.Clock.Elapsed()
+	if t.Watcher == nil || t.looked == 0 || now-t.looked >= lookAnyway || t.alarm != 0 && now >= t.alarm {
 		return false, nil
 	}
 	quiet, err := t.Watcher.Quiet(ctx)
@@ -74,14 +75,17 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 	return quiet, nil
 }
 
-// moment is all that may let a job start that could not: who waits, whether it may start, and what each node has free. Two moments that differ
-// have different numbers, as good as certainly.
+// moment is all that may let a job start that could not: who waits, whether it may start, and what each node has free; and whose time limit comes.
+// Two moments that differ have different numbers, as good as certainly.
 func (t *turn) moment() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	for _, tn := range t.scene.tenants {
 		if tn.State == Pending {
 			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mayStart(tn), tn.told())
+		}
+		if at := t.expires(tn); t.Settings.Watched && !at.IsZero() && !at.After(t.scene.at) {
+			fmt.Fprintf(&h, "%d %d;", tn.ID, t.tries())
 		}
 	}
 	for _, tn := range t.scene.debtors {
@@ -94,6 +98,17 @@ func (t *turn) moment() uint64 {
 	return h.Sum64()
 }
 
+// tries counts up now and then: what did not succeed about a time limit is tried again, as long as there is time.
+func (t *turn) tries() int64 {
+	if t.Settings.Shadow {
+		return 0
+	}
+	return t.scene.at.Unix() / int64(tryAgain/time.Second)
+}
+
+// tryAgain is after how long.
+const tryAgain = 5 * time.Second
+
 var seed = maphash.MakeSeed()
 
 // freeze lets every running job of the snapshot stay as it is.
@@ -105,7 +120,8 @@ func freeze(c *policy.Cluster) {
 	}
 }
 
-// smallSteps are those of a plan that a small round takes: starts, what is to be taken back, and a few words to newcomers.
+// smallSteps are those of a plan that a small round takes: starts, what is to be taken back, whom its time limit comes for, and a few words to
+// newcomers.
 func smallSteps(s *scene, steps []Step) []Step {
 	told := 0
 	return slices.DeleteFunc(steps, func(step Step) bool {

@@ -28,7 +28,10 @@ type step struct {
 	stage  stage
 	since  time.Duration // when the stage was reached
 	quiet  time.Duration // when the job was first seen to be through with its last run; 0: not yet
-	from   []string      // nodes that a victim leaves
+	from   []string      // nodes that a victim leaves, and that somebody may wait for
+
+	expires bool // its time limit is why it is asked
+	aside   bool // and no round waits for it
 }
 
 // steps are those of a round. Pointers into the list stay good: it never grows.
@@ -45,10 +48,10 @@ func (list steps) filter(keep func(*step) bool) []*step {
 	return kept
 }
 
-// anyOpen says that somebody is still to be stopped, started or restored.
+// anyOpen says that somebody is still to be stopped, started or restored for whom the round waits.
 func (list steps) anyOpen() bool {
 	for k := range list {
-		if s := &list[k]; s.open() && s.Verb != Renew && s.Verb != Arm {
+		if s := &list[k]; s.open() && s.Verb != Renew && s.Verb != Arm && !s.aside {
 			return true
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// ask signals the victims, or stops those that have no checkpoint.
+// ask signals the victims whose moment has come, or stops those that have no checkpoint.
 func (a *acting) ask(ctx context.Context) error {
-	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt })
+	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && a.isTime(s) })
 	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
 	for _, s := range victims {
 		if s.stage == asked && s.tenant.record.Asked.IsZero() {
@@ -72,12 +72,12 @@ func (a *acting) before(ctx context.Context, s *step) error {
 	return nil
 }
 
-// overstayed lists the victims that were asked and have not left within their grace.
+// overstayed lists the victims that were asked and have not left within their grace, or before their time limit ends them for good.
 func (a *acting) overstayed() []*step {
 	return a.steps.filter(func(s *step) bool {
 		word := &s.tenant.said.word
 		return s.stage == asked && s.tenant.saves() && a.seenNow(s.Job).State == Running &&
-			a.now().Sub(s.tenant.record.Asked) >= word.Grace
+			(a.now().Sub(s.tenant.record.Asked) >= word.Grace || a.outOfTime(s))
 	})
 }
 

@@ -21,6 +21,8 @@ type scene struct {
 	leaving map[string]bool     // nodes on which jobs of ours are being torn down
 	ahead   map[int]policy.Next // the jobs that are to be armed
 
+	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
+
 	reservations []Reservation
 	reserved     map[string][]policy.Reservation // by node, ascending in their beginning
 }

@@ -227,3 +227,23 @@ func TestTheBeginTimeZeroIsNeverSent(t *testing.T) {
 		}
 	}
 }
+
+// Who reckons with Slurm's time may be some milliseconds ahead of us. Sent as the second that it is in, the begin time would have passed when it
+// is read back, and the update seem to be refused.
+func TestABeginTimeInThisSecondMeansAtOnce(t *testing.T) {
+	_, client, _ := watched(t, Options{})
+	for range 20 { // a second may end between the two readings
+		now := client.now()
+		got := client.begin(now.Truncate(time.Second).Add(999 * time.Millisecond))
+		if client.now().Unix() != now.Unix() {
+			continue
+		}
+		if got != atOnce {
+			t.Errorf("it is %d, want at once", got)
+		}
+		if next := now.Truncate(time.Second).Add(time.Second); client.begin(next) == atOnce && client.now().Unix() == now.Unix() {
+			t.Error("the next second is taken for this one")
+		}
+		return
+	}
+}

@@ -77,12 +77,16 @@ func rate(j *job) float64 {
 // planEnd plans the time limit and, where the job makes progress, its own end.
 func (s *Slurm) planEnd(j *job) {
 	now, work := s.clock.Now(), j.spec.Work
-	if limit := j.spec.TimeLimit; limit > 0 {
-		s.later(j.run.started.Add(limit).Sub(now), j, (*Slurm).timeOut)
-	}
+	s.planLimit(j)
 	if work.Length > 0 && j.run.rate > 0 {
 		left := time.Duration(float64(work.Length-j.done)/j.run.rate) + 1 // rounded up: at the end nothing is left
 		s.later(j.run.since.Add(left).Sub(now), j, (*Slurm).finish)
+	}
+}
+
+func (s *Slurm) planLimit(j *job) {
+	if limit := j.spec.TimeLimit; limit > 0 {
+		s.later(j.run.started.Add(limit).Sub(s.clock.Now()), j, (*Slurm).timeOut)
 	}
 }
 
@@ -182,8 +186,12 @@ func (s *Slurm) requeuesItself(j *job) {
 	s.terminate(j, Requeued)
 }
 
-// timeOut is the end of the time limit.
-func (s *Slurm) timeOut(j *job) { s.terminate(j, TimedOut) }
+// timeOut is the end of the time limit, unless that was changed since.
+func (s *Slurm) timeOut(j *job) {
+	if limit := j.spec.TimeLimit; limit > 0 && !s.clock.Now().Before(j.run.started.Add(limit)) {
+		s.terminate(j, TimedOut)
+	}
+}
 
 // terminate is SIGTERM and, after KillWait, SIGKILL.
 func (s *Slurm) terminate(j *job, end End) {

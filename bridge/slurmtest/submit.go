@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
@@ -106,6 +107,16 @@ func (s *Slurm) SetPriority(id int, priority int64) {
 	s.edit(id, func(j *job) {
 		s.leaveQueue(j)
 		j.priority = priority
+	})
+}
+
+// SetTimeLimit is scontrol update timelimit=; 0: none.
+func (s *Slurm) SetTimeLimit(id int, limit time.Duration) {
+	s.edit(id, func(j *job) {
+		j.spec.TimeLimit = limit
+		if j.state == bridge.Running {
+			s.planLimit(j)
+		}
 	})
 }
 

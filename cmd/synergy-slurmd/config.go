@@ -29,6 +29,7 @@ type Config struct {
 	Keep bridge.Keep // of what users ask for in so many words
 
 	PreemptWithoutCheckpoint bool
+	SaveAtLimit              bool          // ask jobs with a checkpoint before their time limits end them
 	RestartCost              time.Duration // of a job without profile
 	Hook                     hook
 	Audit                    time.Duration // between two reports of progress that are compared with the profile; 0: none are
@@ -55,6 +56,7 @@ func defaults(round time.Duration) Config {
 		Rules:        policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50},
 		Ahead:        32,
 		Keep:         bridge.Keep{Memory: true, Steps: true},
+		SaveAtLimit:  true,
 		RestartCost:  2 * time.Minute,
 		Hook:         hook{timeout: 30 * time.Second},
 		Audit:        2 * time.Minute,

@@ -52,6 +52,7 @@ rules:
   patience: 3h
   stranded: 0.25
 preempt_without_checkpoint: true
+save_at_limit: false
 restart_cost: 7s
 audit_window: 9s
 checkpoint_hook:

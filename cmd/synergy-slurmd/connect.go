@@ -162,6 +162,8 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		Ahead:                    config.Ahead,
 		Keep:                     config.Keep,
 		PreemptWithoutCheckpoint: config.PreemptWithoutCheckpoint,
+		SaveAtLimit:              config.SaveAtLimit,
+		Watched:                  f.watches(),
 		RestartCost:              config.RestartCost,
 		Audit:                    config.Audit,
 		StartTimeout:             config.StartTimeout,

@@ -35,7 +35,7 @@ func fullFlags(t *testing.T) flags {
 	if err := os.WriteFile(token, []byte("token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return flags{round: fiveMinutes, shadow: true, slurmrestd: refusing(t), user: "synergy", tokenFile: token, apiVersion: "v0.0.42",
+	return flags{round: fiveMinutes, watch: time.Second, shadow: true, slurmrestd: refusing(t), user: "synergy", tokenFile: token, apiVersion: "v0.0.42",
 		scontrol: "/bin/false", byToken: true, ledger: filepath.Join(dir, "ledger")}
 }
 
@@ -54,6 +54,17 @@ func unset(settings any) []string {
 func TestEverySettingReachesTheRound(t *testing.T) {
 	if names := unset(settings(fullConfig(), fullFlags(t), &adviser{})); len(names) > 0 {
 		t.Errorf("not set: %v", names)
+	}
+}
+
+func TestSmallRoundsSeeToTimeLimitsWhereTheyAreHeldOftenEnough(t *testing.T) {
+	for watch, want := range map[time.Duration]bool{0: false, time.Second: true, 5 * time.Second: true, 6 * time.Second: false} {
+		if s := settings(defaults(fiveMinutes), flags{round: fiveMinutes, watch: watch}, nil); !s.SaveAtLimit || s.Watched != want {
+			t.Errorf("--watch %s: they do %t, want %t; save_at_limit %t", watch, s.Watched, want, s.SaveAtLimit)
+		}
+	}
+	if settings(defaults(time.Second), flags{round: time.Second, watch: time.Second}, nil).Watched {
+		t.Error("none is held between rounds that follow one another as fast")
 	}
 }
 

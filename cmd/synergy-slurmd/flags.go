@@ -164,6 +164,11 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 }
 
+// watches says that small rounds are held, and so often that one of them is in time for what cannot wait for the next round.
+func (f *flags) watches() bool { return f.watch > 0 && f.watch < f.round && f.watch <= often }
+
+const often = 5 * time.Second
+
 func (f *flags) check() error {
 	if f.round < time.Second || f.round > day {
 		return fmt.Errorf("--round %s is out of range: want 1s to 24h, 5m is usual", f.round)

@@ -27,7 +27,7 @@ def save():
     return subprocess.call("scontrol requeue " + job, shell=True)
 
 %s
-while n < 400:
+while n < %d:
     time.sleep(0.1)
     n += 1
 print("rank", rank, "trained to", n, flush=True)
@@ -51,14 +51,14 @@ const submitit = `def usr2(signum, frame):
 signal.signal(signal.SIGUSR2, usr2)
 signal.signal(signal.SIGTERM, lambda signum, frame: print("bypassing SIGTERM", flush=True))`
 
-// submitSteps submits a job of two tasks on a whole node, whose batch script catches nothing.
-func (c *Cluster) submitSteps(trainer, node, word string, args ...string) JobID {
+// submitSteps submits a job of two tasks, whose batch script catches nothing, for so many tenths of a second.
+func (c *Cluster) submitSteps(trainer string, length int, node, word string, args ...string) JobID {
 	c.t.Helper()
 	name := fmt.Sprintf("/shared/out/steps-%s.py", node)
-	if _, err := c.ExecInput("login", "alice", fmt.Sprintf(tasks, trainer), "tee", name); err != nil {
+	if _, err := c.ExecInput("login", "alice", fmt.Sprintf(tasks, trainer, length), "tee", name); err != nil {
 		c.t.Fatal(err)
 	}
-	return c.MustSbatch("alice", "srun python3 "+name, append([]string{"-w", node, "--gres=gpu:8", "--ntasks-per-node=2", output, "--open-mode=append",
+	return c.MustSbatch("alice", "srun python3 "+name, append([]string{"-w", node, "--ntasks-per-node=2", output, "--open-mode=append",
 		"--comment=synergy-profile=gnmt.json synergy-checkpoint=" + word}, args...)...)
 }
 
@@ -66,7 +66,8 @@ func (c *Cluster) submitSteps(trainer, node, word string, args ...string) JobID 
 func TestAJobWhoseTasksRequeueItGivesWayAndGoesOnFromItsFile(t *testing.T) {
 	c, d := SetUp(t, "las", "tune")
 	d.Start()
-	victims := map[string]JobID{"n1": c.submitSteps(lightning, "n1", "USR1@20/steps"), "n2": c.submitSteps(submitit, "n2", "USR2@20/steps")}
+	victims := map[string]JobID{"n1": c.submitSteps(lightning, 400, "n1", "USR1@20/steps", "--gres=gpu:8"),
+		"n2": c.submitSteps(submitit, 400, "n2", "USR2@20/steps", "--gres=gpu:8")}
 	for _, id := range victims {
 		c.WaitForState(id, "RUNNING")
 		c.WaitFor("its tasks have begun", func() bool { return c.says(id, "goes on at 0") == 2 })
@@ -108,5 +109,48 @@ func (c *Cluster) mustHaveGoneOn(id JobID) {
 	if restarts := c.ShowJob(id)["Restarts"]; n == 0 || restarts != "1" || strings.Count(out, fmt.Sprintf("goes on at %d\n", n)) != 2 ||
 		strings.Count(out, "trained to 400") != 2 {
 		c.t.Errorf("job %s saved at %d and was restarted %s times, want once, and both tasks to go on from there to the end:\n%s", id, n, restarts, out)
+	}
+}
+
+// TestAJobThatIsLongerThanItsTimeLimitIsAskedBeforeItAndGoesOn: three jobs with a limit of a minute and the work of more, one whose batch script
+// saves, one whose tasks do, and one that does not heed the signal.
+func TestAJobThatIsLongerThanItsTimeLimitIsAskedBeforeItAndGoesOn(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	d.Start()
+	const limit, checkpoint = "--time=1", "--comment=synergy-profile=gnmt.json synergy-checkpoint=USR1@10"
+	const iterations = 28000 // 84 s at 333 in a second; Slurm looks at time limits every half minute
+	script := c.MustSbatch("alice", train("gnmt", iterations, 40), checkpoint, limit, "--gres=gpu:1", output, "--open-mode=append")
+	deaf := c.MustSbatch("alice", "trap '' USR1\nwhile :; do sleep 1; done", checkpoint, limit, "--gres=gpu:1", output)
+	steps := c.submitSteps(lightning, 950, "n2", "USR1@10/steps", limit, "--gres=gpu:1")
+	c.waitLong(deaf, "RUNNING", time.Minute)
+	c.WaitFor("the deaf one is requeued by force", func() bool { return c.ShowJob(deaf)["Restarts"] == "1" })
+	if state := c.State(deaf); state == "TIMEOUT" {
+		t.Error("its time limit has ended it")
+	}
+	_, _ = c.Exec("login", "alice", "scancel", deaf.String())
+	for _, id := range []JobID{script, steps} {
+		c.waitLong(id, "COMPLETED", 4*time.Minute)
+		if restarts := c.ShowJob(id)["Restarts"]; restarts != "2" && restarts != "3" {
+			t.Errorf("job %s was restarted %s times, want two or three", id, restarts)
+		}
+	}
+	conserved(t, c, script, iterations)
+	out := c.Output(steps)
+	for _, saved := range regexp.MustCompile(`saved at (\d+)`).FindAllStringSubmatch(out, -1) {
+		if strings.Count(out, "goes on at "+saved[1]+"\n") != 2 {
+			t.Errorf("saved at %s, and did not go on from there:\n%s", saved[1], out)
+		}
+	}
+	asked := 0
+	for _, line := range d.Log() {
+		if line["message"] == "step" && line["reason"] == "its time limit comes" {
+			asked++
+		}
+		if line["message"] == "lost" {
+			t.Errorf("%v", line)
+		}
+	}
+	if asked < 6 { // two of each at least, of the deaf one the signal and the force
+		t.Errorf("%d steps for time limits", asked)
 	}
 }

@@ -495,8 +495,10 @@ var optionNames = []string{"synergy-profile", "synergy-checkpoint", "synergy-len
 func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 	c := startChecker(f)
 	for _, value := range []string{"res18.json", "../res18.json", "a..b.json", ".json", "x.json\n", strings.Repeat("x", 107) + ".json", strings.Repeat("x", 108) + ".json",
-		"USR1", "USR1@60", "USR1@", "USR1@060", "TERM@3600", "TERM@3601", "KILL", "USR1@60/steps", "USR2/steps", "HUP@3601/steps", "INT@/steps",
-		"/steps", "@60/steps", "USR1/", "USR1/Steps", "USR1/steps@60", "USR1/steps/steps", "USR1@60/", "USR1@60/steps ", "USR1@99999999/steps", "2.5h", "0s", "0.0s", "00.1m", "3650d", "3650.0d", "3650.1d", "3651d", "87600h",
+		"USR1", "USR1@60", "USR1@", "USR1@060", "TERM@3600", "TERM@3601", "KILL",
+		"USR1@60/steps", "USR2/steps", "HUP@3601/steps", "INT@/steps", "/steps", "@60/steps", "USR1/",
+		"USR1/Steps", "USR1/steps@60", "USR1/steps/steps", "USR1@60/", "USR1@60/steps ",
+		"USR1@99999999/steps", "2.5h", "0s", "0.0s", "00.1m", "3650d", "3650.0d", "3650.1d", "3651d", "87600h",
 		"87600.000000001h", "1234567890s", ".5h", "1e3s", "5", "off", "on", "OFF", "keep", "give", "Keep", "keep ", "kee", "é.json", "٣s"} {
 		for k := range optionNames {
 			f.Add(k, value)
