@@ -19,7 +19,7 @@ func parseTasks(text string) ([]int, error) {
 	list, _, _ := strings.Cut(text, "%")
 	var tasks []int
 	for _, part := range strings.Split(list, ",") {
-		if part == "..." && len(tasks) > 0 {
+		if part == "..." && len(tasks) > 1 { // of one it could not be told from the last task
 			break
 		}
 		run, err := parseRun(part)

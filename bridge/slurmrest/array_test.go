@@ -26,7 +26,7 @@ func TestTheTasksOfAnArrayAreReadAsSlurmListsThem(t *testing.T) {
 		{"10-20:5%4", []int{10, 15, 20}},
 		{"1,3,5,...", []int{1, 3, 5}},
 		{"1,3,...%2", []int{1, 3}},
-		{"", nil}, {"...", nil}, {"a", nil}, {"3-1", nil}, {"1,1", nil}, {"5,2", nil}, {"1-", nil}, {"-1", nil}, {"1-4:0", nil}, {"4:2", nil},
+		{"", nil}, {"...", nil}, {"5,...", nil}, {"a", nil}, {"3-1", nil}, {"1,1", nil}, {"5,2", nil}, {"1-", nil}, {"-1", nil}, {"1-4:0", nil}, {"4:2", nil},
 		{"99999999999999999999", nil},
 	} {
 		got, err := parseTasks(c.text)
