@@ -81,8 +81,9 @@ func (t *tenant) armed(now time.Time) bool {
 // armedAs says that a waiting job is armed with that size.
 func (t *tenant) armedAs(next policy.Next, now time.Time) bool {
 	want := resized(&t.record.Own, next.Nodes, next.PerNode)
-	want.Partition = t.listed()
-	return !t.Begin.After(now) && sameRequest(&t.Request, &want) && t.told()
+	want.Partition = Several(t.listed())
+	in := t.listed() == "" || SamePartitions(t.Partition, t.listed())
+	return !t.Begin.After(now) && in && sameRequest(&t.Request, &want) && t.told()
 }
 
 // arming is the update that arms a job.

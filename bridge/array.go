@@ -16,13 +16,18 @@ import (
 // mostSplit is how many tasks get jobs of their own at a time: slurmctld does nothing else meanwhile. The next round goes on.
 const mostSplit = 256
 
-// splitAgain is how long after a failure an array is tried again. Until then it is Slurm's.
-const splitAgain = 10 * time.Minute
+// How long after a first failure an array is tried again, and after a second one in a row. From the second on it is Slurm's until then: a task that
+// was cancelled in that moment, or a controller that restarts, is no reason to give an array away.
+const (
+	splitSoon  = 3 * time.Second
+	splitAgain = 10 * time.Minute
+)
 
 // unsplit is an array whose tasks could not be given jobs of their own.
 type unsplit struct {
-	why   string
-	again time.Duration // not to be tried before, on our own watch
+	why      string
+	failures int           // in a row
+	again    time.Duration // not to be tried before, on our own watch
 }
 
 // standsForTasks says that a job is the record of several tasks.
@@ -36,14 +41,14 @@ func (r *Runner) leftAlone(j *Job) string {
 	if r.Splitter == nil {
 		return "is an array, and nothing here gives its tasks jobs of their own"
 	}
-	if failed, found := r.unsplit[j.ID]; found && r.Clock.Elapsed() < failed.again {
+	if failed := r.unsplit[j.ID]; failed.failures > 1 && r.Clock.Elapsed() < failed.again {
 		return failed.why
 	}
 	return ""
 }
 
 // split gives tasks of arrays jobs of their own, as many as may soon start, and says whether there are new jobs to look at. An array for which
-// that fails is left to Slurm.
+// that fails is left to Slurm, however it fails: one user's array must not end the rounds of all. Should Slurm itself be away, the next call tells.
 func (t *turn) split(ctx context.Context) (anew bool, err error) {
 	if t.Settings.Shadow || t.Splitter == nil {
 		return false, nil
@@ -52,8 +57,9 @@ func (t *turn) split(ctx context.Context) (anew bool, err error) {
 		err := t.Splitter.Split(ctx, array.ID, array.tasks)
 		switch {
 		case err == nil:
+			delete(t.unsplit, array.ID)
 			anew = true
-		case concernsAll(err), ctx.Err() != nil:
+		case errors.Is(err, ErrNotLeader), ctx.Err() != nil:
 			return anew, fmt.Errorf("give tasks of array %d jobs of their own: %w", array.ID, err)
 		case errors.Is(err, ErrNotPending), errors.Is(err, ErrGone), errors.Is(err, ErrHeld): // it has changed: another look tells how
 		default:
@@ -68,14 +74,18 @@ func (r *Runner) giveUpOn(array int, err error) {
 	if r.unsplit == nil {
 		r.unsplit = map[int]unsplit{}
 	}
-	r.unsplit[array] = unsplit{fmt.Sprintf("is an array whose tasks cannot be given jobs of their own: %v", err), r.Clock.Elapsed() + splitAgain}
+	failed := unsplit{fmt.Sprintf("is an array whose tasks cannot be given jobs of their own: %v", err), r.unsplit[array].failures + 1, r.Clock.Elapsed()}
+	if failed.again += splitSoon; failed.failures > 1 {
+		failed.again += splitAgain
+	}
+	r.unsplit[array] = failed
 }
 
 // sweep is an array, and the tasks of it that are to have jobs of their own.
 type sweep struct {
 	*tenant
 	tasks  []int
-	active int // tasks that have jobs of their own and are not over
+	active int // tasks with jobs of their own that run, or wait and may start
 	idle   int // of these, those that wait
 }
 
@@ -96,6 +106,9 @@ func (t *turn) due() []sweep {
 		gpus := max(1, s.Request.GPUs)
 		most := max(1, (room+gpus-1)/gpus+t.Settings.Ahead)
 		n := min(most-s.idle, len(s.Tasks), mostSplit)
+		if s.idle > most/2 { // enough: to split off one for each that starts would read the array again each time
+			n = 0
+		}
 		if s.AtOnce > 0 {
 			n = min(n, s.AtOnce-s.active)
 		}
@@ -108,11 +121,13 @@ func (t *turn) due() []sweep {
 	return due
 }
 
-// sweeps are the managed arrays that have tasks without jobs of their own and may start, ascending in ID.
+// sweeps are the managed arrays that have tasks without jobs of their own and may start, ascending in ID. A task that is held, or may not start for
+// another reason of its own, stands in nobody's way: to Slurm too only those that run count for %N.
 func (t *turn) sweeps() []sweep {
 	var all []sweep
 	for _, tn := range t.scene.tenants {
-		if tn.standsForTasks() && tn.State == Pending && !tn.Dependency && !tn.record.NotBefore.After(t.scene.at) {
+		soon := t.Clock.Elapsed() < t.unsplit[tn.ID].again
+		if tn.standsForTasks() && tn.State == Pending && !tn.Dependency && !tn.record.NotBefore.After(t.scene.at) && !soon {
 			all = append(all, sweep{tenant: tn})
 		}
 	}
@@ -124,12 +139,24 @@ func (t *turn) sweeps() []sweep {
 		at[all[k].Array] = &all[k]
 	}
 	for _, j := range t.seen {
-		if s := at[j.Array]; s != nil && !j.standsForTasks() && (j.State != Finished || j.Completing) {
-			s.active++
-			if j.State == Pending {
-				s.idle++
-			}
+		s := at[j.Array]
+		if s == nil || j.standsForTasks() {
+			continue
 		}
+		waits := j.State == Pending && !j.Completing
+		switch {
+		case waits && !t.mayGoOn(j), j.State == Finished && !j.Completing:
+			continue
+		case waits:
+			s.idle++
+		}
+		s.active++
 	}
 	return all
+}
+
+// mayGoOn says that a waiting job is managed and not barred.
+func (t *turn) mayGoOn(j *Job) bool {
+	tn := t.scene.find(j.ID)
+	return tn != nil && tn.standing(t.scene.at) == managed && t.barred(tn, &t.scene) == ""
 }

@@ -139,7 +139,7 @@ func TestSeveralArraysShareWhatTheClusterCanHold(t *testing.T) {
 	}
 }
 
-func TestAnArrayThatCannotBeSplitIsSlurmsAtOnce(t *testing.T) {
+func TestAnArrayThatCannotBeSplitIsSlurmsWithinSeconds(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 		if c.Verb == slurmtest.Split && at == slurmtest.Before {
@@ -148,7 +148,9 @@ func TestAnArrayThatCannotBeSplitIsSlurmsAtOnce(t *testing.T) {
 		return nil
 	})
 	array := w.submit(1, model("res18"), tasks(4, 2), length(2*time.Minute))
-	report := w.round()
+	w.round()
+	w.sleep(5 * time.Second)
+	report, _ := w.small()
 	if len(report.Outside) != 1 || !strings.Contains(report.Outside[0].Why, "no such file") {
 		t.Errorf("outside: %+v", report.Outside)
 	}
@@ -157,7 +159,7 @@ func TestAnArrayThatCannotBeSplitIsSlurmsAtOnce(t *testing.T) {
 		t.Errorf("Slurm runs %+v", running)
 	}
 	w.rounds(2)
-	if n := w.line.Count(slurmtest.Split); n != 1 {
+	if n := w.line.Count(slurmtest.Split); n != 2 {
 		t.Errorf("tried %d times", n)
 	}
 }
@@ -241,6 +243,18 @@ func TestATasksStampIsItsOwnOrItsArraysAndNobodyElses(t *testing.T) {
 	}
 }
 
+func TestAStampWithoutAJobsNumberIsNotBelieved(t *testing.T) {
+	w := newWorld(t, 1, server)
+	id := w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) {
+		s.Lease, s.Begin = 0, epoch.Add(900*time.Second)
+		s.Extra = `{"v":1,"begin":0,"own":{"tasks":1,"nodes":1,"gpus":1,"cpus":24,"cpus_per_task":24,"cpus_per_node":24,"memory":490000}}`
+	})
+	w.rounds(1)
+	if r := w.record(id); r.Own.CPUs != 1 {
+		t.Errorf("its request is taken to be %+v", r.Own)
+	}
+}
+
 func TestADaemonThatDiesWhileItSplitsLosesNoTask(t *testing.T) {
 	for _, moment := range []slurmtest.Moment{slurmtest.Before, slurmtest.After} {
 		w := newWorld(t, 1, server)
@@ -274,4 +288,79 @@ func (w *world) ended(first, number int) (n int) {
 		}
 	}
 	return n
+}
+
+func TestOneUsersArrayEndsNobodysRounds(t *testing.T) {
+	w := newWorld(t, 2, server)
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		if c.Verb == slurmtest.Split && at == slurmtest.Before {
+			return fmt.Errorf("scontrol: no end within 15s: %w", bridge.ErrUnreachable)
+		}
+		return nil
+	})
+	other := w.submit(1, model("alexnet"), forAges)
+	array := w.submit(1, model("res18"), tasks(4, 0), forAges)
+	w.rounds(2)
+	if j := w.job(other); j.State != bridge.Running || j.Runs.PerNode.CPUs < 3 {
+		t.Errorf("another user's job: %+v", j)
+	}
+	if _, running, _ := w.sweepNow(array); len(running) != 4 {
+		t.Errorf("of the array, which is Slurm's now, %d tasks run", len(running))
+	}
+}
+
+func TestATaskThatIsGoneGivesNoArrayAway(t *testing.T) {
+	w := newWorld(t, 1, server)
+	failed := false
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		if c.Verb == slurmtest.Split && at == slurmtest.Before && !failed {
+			failed = true
+			return fmt.Errorf("scontrol: Invalid job id specified: %w", bridge.ErrRefused)
+		}
+		return nil
+	})
+	array := w.submit(1, model("res18"), tasks(6, 0), forAges)
+	w.rounds(1)
+	for range 2 {
+		w.sleep(5 * time.Second)
+		w.small()
+	}
+	if _, running, _ := w.sweepNow(array); len(running) != 6 || running[0].Runs.PerNode.CPUs == 1 {
+		t.Errorf("%d tasks run: %+v", len(running), running)
+	}
+}
+
+func TestHeldTasksKeepNoOtherTaskFromStarting(t *testing.T) {
+	for _, c := range []struct{ tasks, atOnce int }{{6, 2}, {30, 0}} {
+		w := newWorld(t, 1, server)
+		w.submit(8, model("gnmt"), length(10*time.Minute))
+		array := w.submit(1, model("res18"), tasks(c.tasks, c.atOnce), length(3*time.Minute))
+		w.rounds(1)
+		held, _, _ := w.sweepNow(array)
+		for _, j := range held {
+			w.slurm.Hold(j.ID)
+		}
+		w.rounds(20)
+		waiting, running, rest := w.sweepNow(array)
+		if len(held) == 0 || len(waiting) != len(held) || len(running)+rest != 0 {
+			t.Errorf("%d at once: %d are held; %d wait, %d run, %d have no job of their own", c.atOnce, len(held), len(waiting), len(running), rest)
+		}
+	}
+}
+
+func TestWhatWasHandedBackMayBeDelayedByAnybody(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.submit(8, model("gnmt"), forAges)
+	odd := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Odd = "features joined by |" })
+	w.rounds(1)
+	until, j := w.clock.Now().Add(12*time.Hour), w.job(odd)
+	if err := w.slurm.Update(ctx, bridge.Update{Job: odd, Begin: until, Request: j.Request, Extra: j.Extra}); err != nil {
+		t.Fatal(err)
+	}
+	w.sleep(10 * time.Second)
+	w.small()
+	w.rounds(1)
+	if j := w.job(odd); !j.Begin.Equal(until) {
+		t.Errorf("an administrator delayed it to %s, now it begins at %s", until, j.Begin)
+	}
 }

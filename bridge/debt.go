@@ -56,8 +56,8 @@ func (t *tenant) parked(now time.Time) bool {
 	if t.State != Pending || t.Held {
 		return false
 	}
-	if t.record != nil {
-		return !t.free(now)
+	if t.record != nil { // one that says that it was handed back, with its own request, is Slurm's: a later begin is somebody else's will
+		return t.stamped().Why != handedBack || !sameRequest(&t.Request, &t.record.Own)
 	}
 	return t.stamped().V != 0 && t.Begin.After(later(fromUnix(t.stamped().Begin), now))
 }

@@ -53,7 +53,12 @@ func (t *tenant) lastRun() bool {
 }
 
 // limit is when Slurm ends the run, by its own clock: when that is set the limit comes sooner or later.
-func (t *tenant) limit() time.Time { return t.Started.Add(t.TimeLimit) }
+func (t *tenant) limit() time.Time {
+	if !t.Ends.IsZero() {
+		return t.Ends
+	}
+	return t.Started.Add(t.TimeLimit)
+}
 
 // expires is when something has to be done next about a job's time limit: to ask it, or to stop it. Zero: nothing.
 func (r *Runner) expires(t *tenant) time.Time {

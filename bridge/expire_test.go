@@ -1,7 +1,9 @@
 package bridge_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,6 +243,37 @@ func TestALongRoundAsksWhoseTimeLimitComesInTheMiddleOfIt(t *testing.T) {
 	w.mustBeAsSubmitted()
 	if past, _ := w.slurm.History(victim); past.Restarts != 1 {
 		t.Errorf("the victim was restarted %d times", past.Restarts)
+	}
+}
+
+// stretched is a Slurm that has moved the end of a job's run, as it does for time in which that was suspended.
+type stretched struct {
+	bridge.Slurm
+	job int
+	by  time.Duration
+}
+
+func (s stretched) Observe(ctx context.Context) (bridge.Observed, error) {
+	seen, err := s.Slurm.Observe(ctx)
+	seen.Jobs = slices.Clone(seen.Jobs)
+	for k, j := range seen.Jobs {
+		if j.ID == s.job && j.State == bridge.Running {
+			moved := *j
+			moved.Ends = moved.Ends.Add(s.by)
+			seen.Jobs[k] = &moved
+		}
+	}
+	return seen, err
+}
+
+func TestTimeInWhichAJobWasSuspendedIsNoneOfItsLimit(t *testing.T) {
+	w := gentle(t, 1, true)
+	id := w.submit(1, "synergy-profile=res18.json synergy-checkpoint=USR1@120", withLimit(2*time.Hour), forAges)
+	w.pass(10 * time.Minute)
+	w.runner.Slurm = stretched{w.runner.Slurm, id, 3 * time.Hour}
+	w.pass(3 * time.Hour)
+	if n := w.line.Count(slurmtest.Signal) + w.line.Count(slurmtest.Requeue); n > 0 {
+		t.Errorf("it was asked or stopped %d times, two hours before its limit", n)
 	}
 }
 

@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -185,5 +186,47 @@ func TestAnArmedJobMayStartInEachOfItsPartitions(t *testing.T) {
 		if j := w.job(id); j.State != bridge.Running || j.Partition+" "+strings.Join(j.Runs.Nodes, "+") != runsOn {
 			t.Errorf("%q refuses: it is %s in %s on %v, want %s", refuses, j.State, j.Partition, j.Runs.Nodes, runsOn)
 		}
+	}
+}
+
+func TestAPartitionThatTakesNoJobsIsLeftForTheOther(t *testing.T) {
+	w := halves(t, 1)
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		if c.Verb == slurmtest.Update && at == slurmtest.Before && c.Update.Request.Partition == "gpu" {
+			return fmt.Errorf("slurmrestd: 500 error 2015 partition not available: %w", bridge.ErrRefused)
+		}
+		return nil
+	})
+	id := w.submit(8, model("res18"), inBoth)
+	w.rounds(3)
+	w.mustRunIn(id, "big", "n2")
+}
+
+func TestAJobThatIsArmedInOneOfItsPartitionsIsArmedOnce(t *testing.T) {
+	w := halves(t, 1)
+	w.runner.Settings.Ahead = 2
+	w.submit(8, "synergy-profile=res18.json", forAges)
+	w.submit(8, "synergy-profile=res18.json", forAges, func(s *slurmtest.Spec) { s.Partition = "big" })
+	w.rounds(1)
+	id := w.submit(8, "synergy-profile=res18.json", forAges, inBoth)
+	w.rounds(1)
+	records, _, err := w.book.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records.Of(id).Avoids = []bridge.Avoided{{Partition: "gpu", Until: epoch.Add(24 * time.Hour)}}
+	if err := w.book.Settle(records, bridge.Report{}); err != nil {
+		t.Fatal(err)
+	}
+	armed := 0
+	for range 5 {
+		for _, s := range w.rounds(1).Steps {
+			if s.Job == id && s.Verb == bridge.Arm {
+				armed++
+			}
+		}
+	}
+	if armed > 1 {
+		t.Errorf("it is armed %d times in five rounds", armed)
 	}
 }

@@ -142,6 +142,7 @@ type Job struct {
 	Begin     time.Time // not before this time, while pending; zero: at once
 	Started   time.Time // of the current run, while running
 	TimeLimit time.Duration
+	Ends      time.Time // when its time limit ends the run, while running: time in which it was suspended does not count; zero: not told, or never
 	Deadline  time.Time // by which it must have ended; zero: none
 	Restarts  int
 	Requeue   bool // Slurm would put it back after a requeue exit

@@ -47,7 +47,7 @@ func readStamp(j *Job) stamp {
 	case s.Lua == 1:
 		// The lua says no more, and cannot know the job.
 		return stamp{V: s.V, Lua: 1, Begin: s.Begin, Explicit: Explicit{true, s.Mem == 1, s.CPUs == 1, s.Time == 1, s.Steps == 1}}
-	case s.Job == j.Array && s.Job != j.ID && s.Own != nil && s.Own.GPUs == j.Request.GPUs:
+	case j.Array != 0 && s.Job == j.Array && s.Job != j.ID && s.Own != nil && s.Own.GPUs == j.Request.GPUs:
 		// A task of an array has got a job of its own, and what the array's said of its user's request holds for it.
 		s = stamp{V: s.V, Job: s.Job, Begin: s.Begin, First: s.First, Own: s.Own, Explicit: s.Explicit}
 	case s.Job != j.ID:

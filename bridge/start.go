@@ -71,6 +71,12 @@ func (a *acting) start(ctx context.Context, s *step) error {
 	if errors.Is(err, ErrNotPending) && s.tenant.armed(a.scene.at) {
 		return nil // it was eligible, and Slurm has just started it by itself
 	}
+	if part := u.Request.Partition; part != "" && errors.Is(err, ErrRefused) { // it may be drained: another one may not be
+		if !s.tenant.avoid(part, "", a.now()) {
+			r := s.tenant.record
+			r.Failed, r.FailedAt = r.Failed+1, a.now()
+		}
+	}
 	return err
 }
 

@@ -93,7 +93,7 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 		Restarts: int(s.GetRestarts()), Requeue: s.GetRequeue(), Interactive: s.GetInteractive(),
 		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(), Except: s.GetExcept(), Odd: plain(s.GetOdd()),
 		Priority: s.GetPriority(), QOS: plain(s.GetQos()), Account: plain(s.GetAccount()), Reservation: plain(s.GetReservation()),
-		Deadline: timeIn(s.GetDeadlineNs()), End: endIn(s.GetEnd()),
+		Deadline: timeIn(s.GetDeadlineNs()), Ends: timeIn(s.GetEndsNs()), End: endIn(s.GetEnd()),
 	}
 	if err := number(s.GetId()); err != nil {
 		return nil, err

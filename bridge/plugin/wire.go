@@ -25,7 +25,7 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 		SubmittedNs: timeOut(j.Submitted), BeginNs: timeOut(j.Begin), StartedNs: timeOut(j.Started), TimeLimitNs: int64(j.TimeLimit),
 		Restarts: int64(j.Restarts), Requeue: j.Requeue, Interactive: j.Interactive,
 		Request: requestOut(&j.Request), Runs: allocatedOut(&j.Runs), Features: allValid(j.Features), Except: allValid(j.Except), Odd: valid(j.Odd),
-		Priority: j.Priority, Qos: valid(j.QOS), Account: valid(j.Account), Reservation: valid(j.Reservation), DeadlineNs: timeOut(j.Deadline), End: endOut(&j.End),
+		Priority: j.Priority, Qos: valid(j.QOS), Account: valid(j.Account), Reservation: valid(j.Reservation), DeadlineNs: timeOut(j.Deadline), EndsNs: timeOut(j.Ends), End: endOut(&j.End),
 		Part: partOut(j),
 	}
 }

@@ -2,6 +2,7 @@ package slurmrest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -96,5 +97,23 @@ func (c *Client) split(ctx context.Context, array int, tasks []int) error {
 		own = own[:len(own)-1]
 	}
 	defer c.touch(array)
-	return c.scontrol(ctx, "update", fmt.Sprintf("JobId=%d_[%s]", array, strings.Join(own, ",")), "Extra="+job.Extra)
+	err = c.scontrol(ctx, "update", fmt.Sprintf("JobId=%d_[%s]", array, strings.Join(own, ",")), "Extra="+job.Extra)
+	if !errors.Is(err, bridge.ErrRefused) {
+		return err
+	}
+	return c.notSplit(ctx, job, err)
+}
+
+// notSplit tells a refusal from one of a few tasks, such as were cancelled meanwhile: Slurm then splits off the others all the same.
+func (c *Client) notSplit(ctx context.Context, before listed, refusal error) error {
+	after, err := c.job(ctx, before.ID)
+	switch {
+	case errors.Is(err, bridge.ErrGone):
+		return err
+	case err != nil:
+		return fmt.Errorf("%v: then read it: %w", refusal, err)
+	case !slices.Equal(after.Tasks, before.Tasks):
+		return nil
+	}
+	return refusal
 }

@@ -126,6 +126,21 @@ func TestAnArrayThatIsHeldGoneOrRefusedIsNotSplit(t *testing.T) {
 	}
 }
 
+func TestATaskThatIsCancelledMeanwhileIsNoRefusalOfTheOthers(t *testing.T) {
+	argv, _ := fakeScontrol(t, "exit 1")
+	fake, client, _ := watched(t, Options{Scontrol: argv})
+	reads := 0
+	fake.answers("GET", "/job/83", func(w http.ResponseWriter, _ *http.Request) {
+		if reads++; reads == 2 {
+			fake.set(83, "array_task_string", "4")
+		}
+		fake.one(w, 83)
+	})
+	if err := client.Split(t.Context(), 83, []int{2, 3}); err != nil {
+		t.Errorf("the others were split off: %v", err)
+	}
+}
+
 func TestAnArrayIsReadAgainWhenItsTasksHaveBecomeFewer(t *testing.T) {
 	entries := func(tasks ...int) (list []wire.State) {
 		for _, task := range tasks {

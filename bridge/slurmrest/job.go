@@ -66,6 +66,9 @@ func readJob(job *wire.Job) listed {
 	}
 	if state == bridge.Running {
 		read.Started = moment(job.Started)
+		if read.TimeLimit > 0 {
+			read.Ends = moment(job.Ended)
+		}
 	}
 	read.array(job)
 	read.request(job)

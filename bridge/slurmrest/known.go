@@ -27,6 +27,7 @@ type known struct {
 	at time.Time // when it was read
 
 	reports bool          // it runs, and tells how far it has come
+	near    time.Duration // so long before its time limit it is read anew and anew, since no state tells that the limit was changed; 0: never
 	look    time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
 }
 
@@ -36,12 +37,31 @@ func (k *known) stale(at time.Time) bool {
 	if k.Completing || k.look > 0 && elapsed(k.at, at, k.look) {
 		return true
 	}
+	if k.near > 0 && !at.Add(k.near).Before(k.Ends) && elapsed(k.at, at, limitEvery) {
+		return true
+	}
 	return k.State == bridge.Pending && k.Begin.After(k.at) && !k.Begin.After(at)
+}
+
+// limitEvery is how old may be what is known of a job whose time limit is near: it is asked to save before it, and not if somebody has raised it.
+const limitEvery = 10 * time.Second
+
+// nearLimit is how long before its limit a job is asked to save at the earliest, where small rounds look, and as long again; 0: it is never asked.
+func nearLimit(job *listed) time.Duration {
+	if job.State != bridge.Running || job.Ends.IsZero() {
+		return 0
+	}
+	word, _ := bridge.ParseComment(job.Comment)
+	if !word.Saves {
+		return 0
+	}
+	return 2*word.Grace + time.Minute
 }
 
 // next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
 	read := &known{listed: job, at: at, reports: job.State == bridge.Running && bridge.Reports(job.Comment)}
+	read.near = nearLimit(&read.listed)
 	if !read.wordless() {
 		return read
 	}

@@ -476,6 +476,30 @@ func TestOfManyHeldJobsAFewAreReadInTurn(t *testing.T) {
 }
 
 // A job of ours that is held for days must not make of every second a look.
+func TestATimeLimitThatIsRaisedShortlyBeforeItComesIsSeen(t *testing.T) {
+	fake, client, clock := watched(t, Options{})
+	id := fake.jobNamed(t, "running")
+	ends := func(in time.Duration) {
+		fake.set(id, "comment", "synergy-profile=res18.json synergy-checkpoint=USR1@60")
+		fake.set(id, "time_limit", map[string]any{"set": true, "number": 600})
+		fake.set(id, "end_time", map[string]any{"set": true, "number": clock.at.Add(in).Unix()})
+	}
+	ends(2 * time.Minute)
+	client.touch(id)
+	observe(t, client)
+	clock.at = clock.at.Add(15 * time.Second)
+	ends(24 * time.Hour)
+	if j := find(t, observe(t, client), id); !j.Ends.Equal(clock.at.Add(24 * time.Hour)) {
+		t.Errorf("it is believed to end at %s", j.Ends)
+	}
+	fake.saw()
+	clock.at = clock.at.Add(15 * time.Second)
+	observe(t, client)
+	if more := reads(fake); slices.Contains(more, fmt.Sprintf("GET /job/%d", id)) {
+		t.Errorf("it is read again although its limit is far: %s", more)
+	}
+}
+
 func TestAHeldJobIsReadAndLeavesItQuietUntilItIsReleased(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	held := fake.jobNamed(t, "held")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -39,7 +40,13 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 		return err
 	}
 	begin := c.begin(update.Begin)
-	if err := c.post(ctx, update.Job, change(update, before, begin)); err != nil {
+	err = c.post(ctx, update.Job, change(update, before, begin))
+	if bridge.Several(update.Request.Partition) != "" && errors.Is(err, bridge.ErrRefused) {
+		// One of the partitions may be gone, and Slurm then takes nothing of the update. The rest is worth more than the list.
+		update.Request.Partition = ""
+		err = c.post(ctx, update.Job, change(update, before, begin))
+	}
+	if err != nil {
 		return c.explain(ctx, update.Job, err)
 	}
 	after, err := c.job(ctx, update.Job)
@@ -117,6 +124,19 @@ func isIn(partitions string, job listed) bool {
 	return partitions == "" || bridge.SamePartitions(partitions, job.Partition)
 }
 
+// isAmong says that a job is in some of these partitions: of a list Slurm drops silently those that are closed.
+func isAmong(list string, job listed) bool {
+	if bridge.Several(list) == "" {
+		return isIn(list, job)
+	}
+	for part := range strings.SplitSeq(job.Partition, ",") {
+		if !slices.Contains(strings.Split(list, ","), part) {
+			return false
+		}
+	}
+	return true
+}
+
 func sameCores(a, b bridge.Request) bool {
 	return a.Tasks == b.Tasks && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs && a.CPUsPerNode == b.CPUsPerNode
 }
@@ -179,7 +199,7 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
 		{"memory", want.MemoryPerCPU > 0 || want.Memory == has.Memory, has.Memory},
 		{"GRES", want.GRES == has.GRES, has.GRES},
-		{"partition", !waits || isIn(want.Partition, after), after.Partition},
+		{"partition", !waits || isAmong(want.Partition, after), after.Partition},
 		{"nodes", slices.Equal(slices.Sorted(slices.Values(want.Pin)), has.Pin), has.Pin},
 	} {
 		if !value.same {

@@ -216,6 +216,9 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 		}
 	case bridge.Running:
 		seen.Started, seen.Runs = j.run.started, j.run.seen
+		if j.spec.TimeLimit > 0 {
+			seen.Ends = j.run.started.Add(j.spec.TimeLimit)
+		}
 	case bridge.Finished:
 		seen.End = bridge.End{State: string(j.end), Code: j.exit.code, Signal: j.exit.signal}
 	}

@@ -798,6 +798,7 @@ type Job struct {
 	DeadlineNs    int64                  `protobuf:"varint,28,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // by which it must have ended; 0: none
 	End           *End                   `protobuf:"bytes,29,opt,name=end,proto3" json:"end,omitempty"`                                  // of a FINISHED job
 	Part          *Part                  `protobuf:"bytes,30,opt,name=part,proto3" json:"part,omitempty"`                                // what it has of an array; none where it belongs to none
+	EndsNs        int64                  `protobuf:"varint,32,opt,name=ends_ns,json=endsNs,proto3" json:"ends_ns,omitempty"`             // when its time limit ends the run, while running; 0: not told, or never
 	Interactive   bool                   `protobuf:"varint,31,opt,name=interactive,proto3" json:"interactive,omitempty"`                 // it cannot be requeued: it is sized at its start and left alone then. A plugin that gives it a shape keeps daemons off it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1041,6 +1042,13 @@ func (x *Job) GetPart() *Part {
 		return x.Part
 	}
 	return nil
+}
+
+func (x *Job) GetEndsNs() int64 {
+	if x != nil {
+		return x.EndsNs
+	}
+	return 0
 }
 
 func (x *Job) GetInteractive() bool {
@@ -2162,7 +2170,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\n" +
 	"completing\x18\a \x01(\bR\n" +
 	"completing\x12\x16\n" +
-	"\x06closed\x18\b \x01(\tR\x06closed\"\xa1\a\n" +
+	"\x06closed\x18\b \x01(\tR\x06closed\"\xba\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2200,7 +2208,8 @@ const file_slurm_proto_rawDesc = "" +
 	"\vdeadline_ns\x18\x1c \x01(\x03R\n" +
 	"deadlineNs\x12'\n" +
 	"\x03end\x18\x1d \x01(\v2\x15.synergy.slurm.v1.EndR\x03end\x12*\n" +
-	"\x04part\x18\x1e \x01(\v2\x16.synergy.slurm.v1.PartR\x04part\x12 \n" +
+	"\x04part\x18\x1e \x01(\v2\x16.synergy.slurm.v1.PartR\x04part\x12\x17\n" +
+	"\aends_ns\x18  \x01(\x03R\x06endsNs\x12 \n" +
 	"\vinteractive\x18\x1f \x01(\bR\vinteractive\"_\n" +
 	"\x04Part\x12\x14\n" +
 	"\x05array\x18\x01 \x01(\x03R\x05array\x12\x12\n" +
