@@ -69,7 +69,7 @@ test-live-trust:
 
 # What differs between Slurms, on the newest: every promise over both versions of the API, jobs that are taken from and go on, environments, plugins of
 # others. It begins when one of the two above has ended, so most of it costs no time.
-NEXT := TestANewcomerTakesItsTurn|TestAJobThatIsNotManaged|TestAPluginForAnother
+NEXT := TestANewcomerTakesItsTurn|TestTheLastTask|TestAJobThatIsNotManaged|TestAPluginForAnother
 
 test-live-next:
 	@SLURM=26.05 tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \

@@ -97,7 +97,7 @@ type Form string
 // The forms. An interactive job is marked as one, all others but a plain batch job with a Shape. Only a batch job need obey Begin, Lasts and Does.
 const (
 	Batch       Form = ""
-	Array       Form = "array"
+	Array       Form = "array" // of the tasks 1 and 2
 	Het         Form = "het"
 	Exclusive   Form = "exclusive"
 	Interactive Form = "interactive"

@@ -64,7 +64,11 @@ func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 		Exclusive: job.Form == conformance.Exclusive, Interactive: job.Form == conformance.Interactive,
 		Work: slurmtest.Work{Length: job.Lasts, Save: time.Second},
 	}
-	if !spec.Interactive {
+	switch job.Form {
+	case conformance.Interactive:
+	case conformance.Array:
+		spec.Tasks = []int{1, 2}
+	default:
 		spec.Shape = string(job.Form)
 	}
 	if job.Partition != "" {

@@ -22,6 +22,7 @@ func observing() []claim {
 		{"AGPUCountsOnceOnItsNode", gpusCountOnce},
 		{"WhatARoundMustNotTouchHasAShape", hasShape},
 		{"AnInteractiveJobSaysSo", interactiveSaysSo},
+		{"ATaskThatIsSplitOffItsArrayIsAJobOfItsOwn", splitOff},
 		{"AHeldJobIsHeld", heldIsHeld},
 		{"AJobThatWaitsForAnotherSaysSo", dependencyShows},
 		{"AnExcludedNodeIsSeen", exceptIsSeen},
@@ -163,10 +164,37 @@ func gpusCountOnce(b *bench) {
 }
 
 func hasShape(b *bench) {
-	for _, form := range []Form{Array, Het, Exclusive} {
+	for _, form := range []Form{Het, Exclusive} {
 		id := b.lab.Submit(b, Job{Form: form, Begin: later})
 		if job := b.until(id, "seen", soon, alive); job.Shape == "" {
 			b.Errorf("%s: no shape: %+v", form, job)
+		}
+	}
+}
+
+func splitOff(b *bench) {
+	array := b.lab.Submit(b, Job{Form: Array, Begin: later, Asks: bridge.Request{GPUs: 1}})
+	stands := func(job bridge.Job, _ time.Time) bool { return job.Array == array && slices.Equal(job.Tasks, []int{1, 2}) }
+	whole := b.until(array, "an array of two tasks", soon, stands)
+	splits, can := b.slurm.(bridge.Splitter)
+	if !can {
+		return // rounds leave arrays to it
+	}
+	b.must(splits.Split(context.Background(), array, []int{1}))
+	b.must(splits.Split(context.Background(), array, []int{1})) // said twice it changes nothing
+	rest := b.until(array, "the last task", soon, func(job bridge.Job, _ time.Time) bool { return len(job.Tasks) == 0 && job.Task == 2 })
+	var own []bridge.Job
+	for _, job := range b.observe().Jobs {
+		if job.Array == array && job.ID != array {
+			own = append(own, *job)
+		}
+	}
+	if len(own) != 1 || own[0].Task != 1 || len(own[0].Tasks) > 0 || own[0].State != bridge.Pending {
+		b.Fatalf("split off: %+v", own)
+	}
+	for _, job := range []bridge.Job{own[0], rest} {
+		if !reflect.DeepEqual(job.Request, whole.Request) || job.Extra != whole.Extra || !job.Begin.Equal(whole.Begin) {
+			b.Errorf("task %d: got %+v, the array had %+v", job.Task, job, whole)
 		}
 	}
 }
