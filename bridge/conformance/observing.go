@@ -174,7 +174,9 @@ func hasShape(b *bench) {
 
 func splitOff(b *bench) {
 	array := b.lab.Submit(b, Job{Form: Array, Begin: later, Asks: bridge.Request{GPUs: 1}})
-	stands := func(job bridge.Job, _ time.Time) bool { return job.Array == array && slices.Equal(job.Tasks, []int{1, 2}) }
+	stands := func(job bridge.Job, _ time.Time) bool {
+		return job.Array == array && slices.Equal(job.Tasks, []int{1, 2})
+	}
 	whole := b.until(array, "an array of two tasks", soon, stands)
 	splits, can := b.slurm.(bridge.Splitter)
 	if !can {
