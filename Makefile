@@ -57,8 +57,8 @@ test-live: build build-nvml ## the live suites on two clusters, side by side, th
 	@$(CLUSTER) image
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next)
 
-# The live tests that mostly wait, for leases, daemons and Slurm's parts: what becomes of a cluster when something is away.
-TRUST := TestWithoutTheDaemon|TestARelease|TestACutNetwork|TestOfTwoDaemons|TestATicket|TestRoundsGoOn|TestKilled|TestManyShortJobs|TestUnderSystemd|TestTheUnit
+# The live tests that mostly wait, for leases, daemons, Slurm's parts and jobs: what becomes of a cluster when something is away, and a few to even out the two.
+TRUST := TestWithoutTheDaemon|TestARelease|TestACutNetwork|TestOfTwoDaemons|TestATicket|TestRoundsGoOn|TestKilled|TestManyShortJobs|TestUnderSystemd|TestTheUnit|TestAJobWhoseTasksRequeueIt|TestAJobOfSeveralPartitions|TestAPartitionThatRefuses|TestOnlyJobsWhosePartitions
 
 test-live-rounds: # all the others
 	@tests/live/with-cluster.sh $(LIVE) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 35m -skip '$(TRUST)' \

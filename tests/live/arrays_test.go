@@ -128,14 +128,3 @@ func TestTheLastTaskThatIsAskedToSaveIsTheOnlyOne(t *testing.T) {
 		t.Errorf("the last task was restarted %s times, the other %s times", last, first)
 	}
 }
-
-// Without a daemon an array waits for its lease, and then it is Slurm's.
-func TestAnArrayFailsOpen(t *testing.T) {
-	c := OpenCluster(t)
-	c.Clear()
-	array := c.MustSbatch("alice", "sleep 1", "--comment=synergy-profile=res18.json", "-c", "1", "--gres=gpu:1", "--array=1-4", output)
-	if own, rest := c.tasksOf(array); len(own) != 0 || rest != 4 {
-		t.Fatalf("at first %d tasks have jobs of their own, %d wait without", len(own), rest)
-	}
-	c.waitLong(array, "COMPLETED", 3*time.Minute)
-}
