@@ -146,7 +146,7 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.StringVar(&f.user, "user", "synergy", "Slurm `user` to act as, an operator")
 	set.StringVar(&f.tokenFile, "token-file", "/var/lib/synergy/token", "`file` with that user's JSON web token, readable by its owner only")
 	set.StringVar(&f.apiVersion, "api-version", "", "`version` of the REST API, as v0.0.42; empty takes the newest known to both sides")
-	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for the one thing that the REST API cannot do before v0.0.45, requeue")
+	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for what the REST API cannot do: split arrays and, before v0.0.45, requeue")
 	set.BoolVar(&f.byToken, "scontrol-by-token", false, "give scontrol the token too, on a host without munge")
 
 	set.StringVar(&f.slurmPlugin, "slurm-plugin", "", "`program` that drives the workload manager in place of slurmrestd; the flags above are not its business")

@@ -106,7 +106,7 @@ func programs(f flags, config Config) (found []preflight.Program) {
 	return found
 }
 
-// scontrolHere is the one program that a requeue takes; the zero one where a plugin drives the workload manager.
+// scontrolHere is the one program that requeues and arrays take; the zero one where a plugin drives the workload manager.
 func scontrolHere(f flags) preflight.Program {
 	if f.slurmPlugin != "" {
 		return preflight.Program{}
