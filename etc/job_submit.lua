@@ -901,6 +901,7 @@ local function modify(change, job)
             " of a job with synergy-profile is the daemon's to choose; to change it, cancel the job and submit it anew.")
     end
     if change.comment == nil then return slurm.SUCCESS end
+    if #comment > MAX_COMMENT then return refuse(slurm.ESLURM_ACCESS_DENIED, complaint_about_comment(comment), ".") end
     if not same_words(comment, job.comment) then
         return refuse(slurm.ESLURM_ACCESS_DENIED,
             "the synergy words of a comment stay as they were submitted (", table.concat(lasting_words(job.comment), " "),
