@@ -142,19 +142,31 @@ func (s *scene) within(t *tenant) []string {
 	if len(open) > 1 && t.record.Own.Nodes > 1 {
 		open = []string{s.roomiest(t, open)}
 	}
+	if len(open) == 1 {
+		return s.hall.parts[open[0]]
+	}
+	list := strings.Join(open, ",")
+	if s.unions == nil {
+		s.unions = map[string][]string{}
+	}
+	if _, known := s.unions[list]; !known {
+		s.unions[list] = s.union(open)
+	}
+	return s.unions[list]
+}
+
+// union lists the nodes of these partitions; nil: any managed one.
+func (s *scene) union(partitions []string) []string {
 	var union []string
-	for _, part := range open {
+	for _, part := range partitions {
 		in := s.hall.parts[part]
 		if in == nil {
 			return nil
 		}
 		union = append(union, in...)
 	}
-	if len(open) > 1 {
-		slices.Sort(union)
-		union = slices.Compact(union)
-	}
-	return union
+	slices.Sort(union)
+	return slices.Compact(union)
 }
 
 func (s *scene) roomiest(t *tenant, open []string) string {

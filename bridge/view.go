@@ -23,6 +23,7 @@ type scene struct {
 
 	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
 
+	unions       map[string][]string // the nodes of several partitions together, by their list
 	reservations []Reservation
 	reserved     map[string][]policy.Reservation // by node, ascending in their beginning
 }
