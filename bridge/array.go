@@ -47,9 +47,12 @@ func (r *Runner) leftAlone(j *Job) string {
 	return ""
 }
 
+// splitting is the part of a turn that knows of arrays.
+type splitting struct{ *turn }
+
 // split gives tasks of arrays jobs of their own, as many as may soon start, and says whether there are new jobs to look at. An array for which
 // that fails is left to Slurm, however it fails: one user's array must not end the rounds of all. Should Slurm itself be away, the next call tells.
-func (t *turn) split(ctx context.Context) (anew bool, err error) {
+func (t splitting) split(ctx context.Context) (anew bool, err error) {
 	if t.Settings.Shadow || t.Splitter == nil {
 		return false, nil
 	}
@@ -91,7 +94,7 @@ type sweep struct {
 
 // due lists the arrays of which more tasks could start than have jobs of their own. Those that Slurm would start first come first: what the
 // cluster can hold bounds them all together, and each has at least one task that the planner knows.
-func (t *turn) due() []sweep {
+func (t splitting) due() []sweep {
 	all := t.sweeps()
 	if len(all) == 0 {
 		return nil
@@ -123,7 +126,7 @@ func (t *turn) due() []sweep {
 
 // sweeps are the managed arrays that have tasks without jobs of their own and may start, ascending in ID. A task that is held, or may not start for
 // another reason of its own, stands in nobody's way: to Slurm too only those that run count for %N.
-func (t *turn) sweeps() []sweep {
+func (t splitting) sweeps() []sweep {
 	var all []sweep
 	for _, tn := range t.scene.tenants {
 		soon := t.Clock.Elapsed() < t.unsplit[tn.ID].again
@@ -156,7 +159,7 @@ func (t *turn) sweeps() []sweep {
 }
 
 // mayGoOn says that a waiting job is managed and not barred.
-func (t *turn) mayGoOn(j *Job) bool {
+func (t splitting) mayGoOn(j *Job) bool {
 	tn := t.scene.find(j.ID)
 	return tn != nil && tn.standing(t.scene.at) == managed && t.barred(tn, &t.scene) == ""
 }

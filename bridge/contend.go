@@ -88,7 +88,7 @@ const replans = 3
 
 // uncontended makes the plan anew as long as what its victims leave together could be taken by others, although what each of them leaves could
 // not: those stay.
-func (t *turn) uncontended(ctx context.Context) error {
+func (t caution) uncontended(ctx context.Context) error {
 	for n := 1; len(t.scene.rivals) > 0 && t.keepContended(); n++ {
 		if n > replans {
 			freeze(&t.report.Snapshot)
@@ -101,7 +101,7 @@ func (t *turn) uncontended(ctx context.Context) error {
 }
 
 // keepContended lets the victims stay whose nodes others could use when all have left. It says whether there are any.
-func (t *turn) keepContended() (any bool) {
+func (t caution) keepContended() (any bool) {
 	freed := make([]gres.Vector, len(t.scene.hall.managed))
 	victims := t.victims()
 	for _, i := range victims {

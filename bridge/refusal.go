@@ -138,7 +138,7 @@ func (t *turn) mayStart(tn *tenant) bool {
 }
 
 // keepUsedUp lets those go on that would be refused if they had to start again: what is used up over time does not come back when they stop.
-func (t *turn) keepUsedUp() {
+func (t caution) keepUsedUp() {
 	if t.refusals == nil {
 		return
 	}
@@ -154,7 +154,7 @@ func (t *turn) keepUsedUp() {
 
 // passOn makes the plan anew where one is to be tried that the plan has no place for: of those like it one is tried that has a place. Otherwise
 // a job that finds no room would keep all of them waiting.
-func (t *turn) passOn(ctx context.Context) error {
+func (t caution) passOn(ctx context.Context) error {
 	stuck := map[*probing]*tenant{} // and who is tried instead
 	for i, tn := range t.scene.tenants {
 		p := t.refusals.of(tn)
@@ -184,7 +184,7 @@ func (t *turn) passOn(ctx context.Context) error {
 }
 
 // unbar lets a plan start all those that are barred as like refused ones.
-func (t *turn) unbar(kinds map[*probing]*tenant) {
+func (t caution) unbar(kinds map[*probing]*tenant) {
 	for i, tn := range t.scene.tenants {
 		if _, is := kinds[t.refusals.of(tn)]; is && tn.State == Pending {
 			if j := &t.report.Snapshot.Jobs[i]; j.Barred == t.refusals.bars(tn, t.scene.at) {
@@ -195,12 +195,12 @@ func (t *turn) unbar(kinds map[*probing]*tenant) {
 }
 
 // holdBack bars the jobs that are like refused ones, but for those whose turn it is to be tried.
-func (t *turn) holdBack() {
+func (t caution) holdBack() {
 	t.barEach(func(tn *tenant) string { return t.refusals.bars(tn, t.scene.at) })
 }
 
 // holdProbes bars those, too.
-func (t *turn) holdProbes() {
+func (t caution) holdProbes() {
 	t.barEach(func(tn *tenant) string {
 		if p := t.refusals.of(tn); p != nil {
 			return refused(p.reason) + "; it is tried again when nobody has to give way"
@@ -209,7 +209,7 @@ func (t *turn) holdProbes() {
 	})
 }
 
-func (t *turn) barEach(why func(*tenant) string) {
+func (t caution) barEach(why func(*tenant) string) {
 	if t.refusals == nil {
 		return
 	}
@@ -221,7 +221,7 @@ func (t *turn) barEach(why func(*tenant) string) {
 }
 
 // daring says that a plan tries a job that was refused and stops another: perhaps for that one, and then for nothing.
-func (t *turn) daring() bool {
+func (t caution) daring() bool {
 	for i, tn := range t.scene.tenants {
 		if tn.State == Pending && t.report.Plan.Decisions[i].Grant != nil && t.refusals.of(tn) != nil {
 			return len(t.victims()) > 0

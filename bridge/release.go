@@ -156,22 +156,15 @@ func (l *leaving) note(steps []Step) {
 // not tried.
 func (a *acting) handBack(ctx context.Context) error {
 	a.until = math.MaxInt64
-	err := a.each(ctx, a.steps.filter((*step).open), done, func(s *step) error { return a.handBackOne(ctx, s) })
+	err := a.each(ctx, a.steps.filter((*step).open), done, func(s *step) error {
+		err := a.write(ctx, s, a.letting(s))
+		if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
+			return nil // it has started or ended meanwhile, or somebody now holds it
+		}
+		return err
+	})
 	for _, s := range a.steps.filter((*step).open) {
 		a.fail(s, err.Error()) // nothing else leaves one open
-	}
-	return err
-}
-
-// handBackOne says one update. A job that has started or ended meanwhile, or that somebody now holds, needs none.
-func (a *acting) handBackOne(ctx context.Context, s *step) error {
-	u := releasing(s.tenant.record, a.report.Round, s.tenant.alone, a.now())
-	if s.Verb == Restore {
-		u = a.leased(s)
-	}
-	err := a.write(ctx, s, u)
-	if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
-		return nil
 	}
 	return err
 }

@@ -172,7 +172,7 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	if err := t.meet(ctx, old); err != nil {
 		return err
 	}
-	anew, err := t.split(ctx)
+	anew, err := splitting{t}.split(ctx)
 	if err == nil && anew {
 		err = t.meet(ctx, old)
 	}
@@ -242,7 +242,7 @@ func (t *turn) decide(ctx context.Context) error {
 	if t.small {
 		freeze(&t.report.Snapshot)
 	}
-	if err := t.careful(ctx); err != nil {
+	if err := (caution{t}).careful(ctx); err != nil {
 		return err
 	}
 	t.scene.ahead = t.aheadOf(t.report.Plan)
@@ -257,8 +257,11 @@ func (t *turn) decide(ctx context.Context) error {
 	return nil
 }
 
+// caution is the part of a turn that makes plans until one is safe to act on.
+type caution struct{ *turn }
+
 // careful makes a plan that stops nobody for a start that Slurm may refuse, and nobody whose place others would take.
-func (t *turn) careful(ctx context.Context) error {
+func (t caution) careful(ctx context.Context) error {
 	t.holdBack()
 	t.keepUsedUp()
 	if err := t.planned(ctx); err != nil {

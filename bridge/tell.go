@@ -14,12 +14,15 @@ func (a *acting) pressing(s *step) bool {
 func (a *acting) letWait(ctx context.Context) error {
 	return a.each(ctx, a.steps.filter(func(s *step) bool {
 		return s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.pressing(s)
-	}), done, func(s *step) error {
-		if s.Verb == Release {
-			return a.write(ctx, s, releasing(s.tenant.record, a.report.Round, s.tenant.alone, a.now()))
-		}
-		return a.write(ctx, s, a.leased(s))
-	})
+	}), done, func(s *step) error { return a.write(ctx, s, a.letting(s)) })
+}
+
+// letting is the update that hands the step's job back to Slurm, or lets it wait.
+func (t *turn) letting(s *step) Update {
+	if s.Verb == Release {
+		return releasing(s.tenant.record, t.report.Round, s.tenant.alone, t.now())
+	}
+	return t.leased(s)
 }
 
 // leased is the update that lets the step's job wait: its user's own request, and a lease.
