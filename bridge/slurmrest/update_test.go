@@ -1,8 +1,10 @@
 package slurmrest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -245,5 +247,31 @@ func TestABeginTimeInThisSecondMeansAtOnce(t *testing.T) {
 			t.Error("the next second is taken for this one")
 		}
 		return
+	}
+}
+
+// A partition of a user's list is deleted while his job runs in another. Slurm then refuses the whole update that names it.
+func TestAPartitionThatIsGoneKeepsNoJobFromItsOwnRequest(t *testing.T) {
+	fake, client, _ := watched(t, Options{})
+	id := fake.jobNamed(t, "gated")
+	request := find(t, observe(t, client), id).Request
+	request.Partition, request.Pin = "synergy,gone", []string{"n2"}
+	fake.answers("POST", fmt.Sprintf("/job/%d", id), func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(string(body), "gone") {
+			say(w, 500, `{"errors":[{"error_number":2000,"error":"Invalid partition name specified","description":"Job update requested failed"}]}`)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		fake.apply(w, r, id)
+	})
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1795254500, 0), Request: request, Extra: "stamp"}); err != nil {
+		t.Fatal(err)
+	}
+	if j := find(t, observe(t, client), id); j.Extra != "stamp" || !slices.Equal(j.Request.Pin, []string{"n2"}) {
+		t.Errorf("got %+v", j)
 	}
 }
