@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 )
 
 // Report is what one round saw, decided and did. The round neither logs nor counts: its caller does, from this.
@@ -28,6 +29,9 @@ type Report struct {
 	Lost []Loss `json:"lost,omitempty"`
 	// Fallback says why the built-in planner decided this round in place of Settings.Planner; empty when it did not have to.
 	Fallback string `json:"fallback,omitempty"`
+	// Certificate says how good the plan is, whoever made it; nil in small rounds, where Settings.Certify is off, and in
+	// the reports of versions before.
+	Certificate *bound.Certificate `json:"certificate,omitempty"`
 	// LimitsGap says why the site's limits are not known as they are now, and what is done meanwhile; empty when they are.
 	LimitsGap string `json:"limits_gap,omitempty"`
 	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it: this
@@ -37,7 +41,7 @@ type Report struct {
 
 // Phase is how long one part of the round took.
 type Phase struct {
-	Name string        `json:"name"` // observe, decide, check, diff, intend, lease, ask, follow, arm, tell, settle
+	Name string        `json:"name"` // observe, decide, check, certify, diff, intend, lease, ask, follow, arm, tell, settle
 	Took time.Duration `json:"took_ns"`
 }
 

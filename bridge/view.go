@@ -20,6 +20,8 @@ type scene struct {
 	rivals  []contender         // what others wait for
 	leaving map[string]bool     // nodes on which jobs of ours are being torn down
 	ahead   map[int]policy.Next // the jobs that are to be armed
+	arms    bool                // somebody may be
+	behind  map[int]bool        // the jobs that are to be armed with what the plan grants them
 
 	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
 
@@ -107,7 +109,11 @@ func (t *tenant) gainNow() float64 {
 	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere || t.Runs.PerNode.GPUs == 0 {
 		return 1
 	}
-	return t.profile.Gain(t.Runs.PerNode, gres.Proportional(t.hall.total(t.on[0]), t.Runs.PerNode.GPUs))
+	p := policy.ProfileOn(t.profile, t.hall.gpuType(t.on[0]))
+	if p == nil {
+		return 1
+	}
+	return p.Gain(t.Runs.PerNode, gres.Proportional(t.hall.total(t.on[0]), t.Runs.PerNode.GPUs))
 }
 
 // snapshot turns a scene into what the planner decides on.

@@ -16,6 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 )
 
 var (
@@ -103,6 +104,22 @@ func TestANewLedgerKnowsNothing(t *testing.T) {
 			t.Errorf("the last report: %v", err)
 		}
 		equal(t, "the last round", l.LastRound(), 0)
+	})
+}
+
+func TestHowGoodAPlanWasIsKeptAndAReportThatDoesNotSayItIsReadAllTheSame(t *testing.T) {
+	onEach(t, func(t *testing.T, l shelf) {
+		must(t, l.Settle(recordsOf(1), reportOf(1)))
+		certified := reportOf(2)
+		certified.Certificate = &bound.Certificate{Value: 2, Bound: 2.5, Method: bound.ByConfigurations}
+		must(t, l.Settle(recordsOf(1), certified))
+		before, err := l.Report(1)
+		must(t, err)
+		after, err := l.Report(2)
+		must(t, err)
+		if before.Certificate != nil || after.Certificate == nil || after.Certificate.Ratio() != 0.8 {
+			t.Errorf("round 1: %v, round 2: %v", before.Certificate, after.Certificate)
+		}
 	})
 }
 

@@ -26,7 +26,7 @@ func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 		b := &pl.board
 		b.lay(&c, p, a)
 		for _, i := range b.order {
-			if b.seats[i].standing != waits || b.jobs[i].Barred != "" || rationed(&c, b.jobs[i]) {
+			if b.seats[i].standing != waits || b.jobs[i].Barred != "" || c.Rationed(b.jobs[i]) {
 				continue
 			}
 			if next, could := b.next(i); could && !yield(next) {
@@ -36,8 +36,8 @@ func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	}
 }
 
-// rationed says that a job counts against a quota of cores or memory.
-func rationed(c *Cluster, j *Job) bool {
+// Rationed says that a job of the snapshot counts against a quota of cores or memory, so that it is not to wait with a size of ours.
+func (c *Cluster) Rationed(j *Job) bool {
 	return slices.ContainsFunc(j.Quotas, func(k int) bool {
 		return c.Quotas[k].CPUs != Unbounded || c.Quotas[k].Memory != Unbounded
 	})
@@ -57,6 +57,9 @@ func (b *board) next(i int) (next Next, could bool) {
 	w := k.ways[0]
 	size := b.anywhere(k, b.wished(k, b.menu(k, w.gpus, n)))
 	size.GPUs = w.gpus
+	if !b.fitsSome(k, size) {
+		return Next{}, false
+	}
 	return Next{b.ids[i], w.nodes, size}, true
 }
 
@@ -82,13 +85,24 @@ func (b *board) serverFor(k *kind) (n int, found bool) {
 	return n, true
 }
 
-// anywhere raises a size until a job of kind k has its least with it on whatever server it could be started on: it is Slurm that chooses one.
+// fitsSome says whether a size is no more than a server has that could hold a part of a job of kind k.
+func (b *board) fitsSome(k *kind, size gres.Vector) bool {
+	able := b.fitOf(k).able
+	for n := range b.servers {
+		if able.has(n) && size.Fits(b.servers[n].Total) {
+			return true
+		}
+	}
+	return false
+}
+
+// anywhere raises a size until a job of kind k has its least with it on whatever server Slurm could start it on, or does not fit there.
 func (b *board) anywhere(k *kind, size gres.Vector) gres.Vector {
-	w, able := k.ways[0], b.fitOf(k).able
+	w := k.ways[0]
 	for again := true; again; {
 		again = false
 		for n := range b.servers {
-			if !able.has(n) || !size.Fits(b.servers[n].Total) {
+			if !k.zone.servers.has(n) || !size.Fits(b.servers[n].Total) {
 				continue
 			}
 			options := b.menu(k, w.gpus, n).options

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // scales are the sizes at which rounds are timed: jobs, and servers of eight GPUs. There is a fifth more work than GPUs.
@@ -170,4 +172,31 @@ func steady(b *testing.B, c Cluster, p Policy, a Allocator) Cluster {
 	}
 	slices.SortFunc(after.Jobs, func(x, y Job) int { return cmp.Compare(x.ID, y.ID) })
 	return after
+}
+
+// BenchmarkWorst times plans of snapshots in which what is usually shared is not: nodes that are all unlike, with single jobs and with gangs that
+// are out of patience.
+func BenchmarkWorst(b *testing.B) {
+	unlike := func(nodes, jobs int, gpus []int, age time.Duration) Cluster {
+		c := paperCluster(nodes)
+		for i := range c.Nodes {
+			c.Nodes[i].Total.Memory += gres.Memory(i)
+		}
+		c.Jobs = mix(b, jobs, 20, 70, gpus)
+		for i := range c.Jobs {
+			c.Jobs[i].Arrival = epoch.Add(-age)
+		}
+		return c
+	}
+	for _, w := range []struct {
+		name string
+		c    Cluster
+	}{
+		{"512-shapes-5000-jobs", unlike(512, 5000, manyGPUs, 0)},
+		{"1000-shapes-8000-jobs", unlike(1000, 8000, oneGPU, 0)},
+		{"4096-shapes-4000-jobs", unlike(4096, 4000, oneGPU, 0)},
+		{"2048-shapes-500-gangs", unlike(2048, 500, []int{16}, 2*time.Hour)},
+	} {
+		b.Run(w.name, func(b *testing.B) { benchDecide(b, w.c, FIFO(), Tune()) })
+	}
 }

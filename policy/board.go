@@ -63,6 +63,12 @@ type scratch struct {
 	seen  set        // lastFirst
 	asked []shrink   // able
 	trial []shrink   // bestTrade
+	late  []int      // findOverdue
+
+	tenures struct {
+		round int
+		of    []tenure
+	}
 }
 
 // server is a node during the round.
@@ -113,11 +119,12 @@ type seat struct {
 	servers  []int       // ascending
 	size     gres.Vector // on each server
 	gain     float64
-	was      float64 // the gain of a running job as the round found it
+	was      float64 // the speed of a running job as the round found it
 	standing standing
 	limit    limit         // of a job that waits
 	stopped  bool          // a running job that does not go on as it was
 	cleared  bool          // others were stopped so that it fits just here
+	overdue  bool          // see findOverdue
 	barred   bool          // this and the following of a running job, see standsAs
 	left     time.Duration // see remaining
 	restart  time.Duration
@@ -277,10 +284,21 @@ func (b *board) restartCost(i int) float64 {
 	if !b.restarts(i) {
 		return 0
 	}
-	return worth(b.jobs[i], b.seats[i].gain, b.jobs[i].restartLoss(b.c.Now))
+	return worth(b.jobs[i], b.seats[i].speed(), b.jobs[i].restartLoss(b.c.Now))
 }
 
-// worth is what running for d with a gain is worth, in GPU-seconds at the proportional speed.
-func worth(j *Job, gain float64, d time.Duration) float64 {
-	return float64(gain * d.Seconds() * float64(j.GPUs))
+// speed is the throughput of a seat relative to that with the share of the reference server, in which seats on all servers are compared.
+func (s *seat) speed() float64 {
+	if s.menu == nil {
+		return s.gain
+	}
+	return s.gain * s.menu.unit
+}
+
+// growing says that a running job restarts to be faster.
+func (s *seat) growing() bool { return s.stopped && s.told.reason == Grows }
+
+// worth is what running for d with a speed is worth, in GPU-seconds at the proportional speed of the reference server.
+func worth(j *Job, speed float64, d time.Duration) float64 {
+	return float64(speed * d.Seconds() * float64(j.GPUs))
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strings"
+	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -276,11 +278,11 @@ func askedFor(j *Job, n *Node) bool {
 }
 
 // atLeastFair checks the promise: nobody is slower than under the proportional share, as far as the site allows it that. A job without profile
-// must have the share itself, since nobody knows what less would do to it.
+// must have the share itself, since nobody knows what less would do to it, and so must one whose profile is of another GPU.
 func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
 	fair := gres.Proportional(n.Total, size.GPUs)
 	due := allowed(j, fair)
-	if j.Profile == nil {
+	if j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType) {
 		if !due.Fits(size) {
 			k.breach(Fair, "job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, due)
 		}
@@ -295,6 +297,19 @@ func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
 	}
 }
 
+// elsewhere says whether a profile was measured on another GPU than a node has: both have a name, and neither's words are all in the other's.
+func elsewhere(measured, has string) bool {
+	if measured == "" || has == "" || strings.EqualFold(measured, has) {
+		return false
+	}
+	apart := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	m, h := strings.FieldsFunc(strings.ToLower(measured), apart), strings.FieldsFunc(strings.ToLower(has), apart)
+	lacks := func(some, all []string) bool {
+		return len(some) == 0 || slices.ContainsFunc(some, func(w string) bool { return !slices.Contains(all, w) })
+	}
+	return lacks(m, h) && lacks(h, m)
+}
+
 // atLeastAsked checks that a job has what its user asked for, and is no slower than its user reckoned, as far as the site allows that.
 func (k *checker) atLeastAsked(j *Job, size gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
@@ -305,8 +320,9 @@ func (k *checker) atLeastAsked(j *Job, size gres.Vector, n *Node) {
 	}
 	fair := gres.Proportional(n.Total, size.GPUs)
 	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs), Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
-	slower := j.Profile == nil && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
-	if j.Profile != nil {
+	silent := j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType)
+	slower := silent && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
+	if !silent {
 		slower = j.Profile.Gain(size, fair) < j.Profile.Gain(pace, fair)*(1-rounding)
 	}
 	if slower {

@@ -37,6 +37,21 @@ type Quota struct {
 // Unbounded is an amount of a Quota that is none.
 const Unbounded = -1
 
+// Less is what the quota leaves when one more job holds so much on each of so many nodes; never less than nothing.
+func (q Quota) Less(nodes int, perNode gres.Vector) Quota {
+	held := perNode.Times(nodes)
+	q.Jobs, q.Nodes = less(q.Jobs, 1), less(q.Nodes, nodes)
+	q.GPUs, q.CPUs, q.Memory = less(q.GPUs, held.GPUs), less(q.CPUs, held.CPUs), less(q.Memory, held.Memory)
+	return q
+}
+
+func less[N int | gres.Memory](bound, held N) N {
+	if bound == Unbounded {
+		return bound
+	}
+	return max(0, bound-held)
+}
+
 // Reservation is a time in which a node belongs to others than the jobs of the queue: maintenance, a course, a group's own days.
 type Reservation struct {
 	Name string    `json:"name"`
@@ -126,7 +141,8 @@ type Job struct {
 	Ceiling gres.Vector `json:"ceiling,omitzero"`
 	// Quotas are the numbers, in Cluster.Quotas, of those that it counts against; ascending.
 	Quotas []int `json:"quotas,omitempty"`
-	// Priority is Slurm's own, the larger first; what the policy slurm goes by.
+	// Priority is Slurm's own order, the larger first: the tier of the job's partition in the bits above 32, and its priority. It is what the
+	// policy slurm goes by.
 	Priority int64 `json:"priority,omitempty"`
 	// TimeLimit is after which a run is ended; 0: never.
 	TimeLimit time.Duration `json:"time_limit_ns,omitempty"`
@@ -190,7 +206,7 @@ type Decision struct {
 	Fair gres.Vector `json:"fair,omitzero"`
 	// Reason is Why in one word of a fixed set, for counting; empty when the job is granted what it had.
 	Reason Reason `json:"reason,omitempty"`
-	// Why says in words why a job waits, or why a running one is changed or stopped.
+	// Why says in words why a job waits, or why a running one is changed or stopped; of one that starts, what its profile does not say.
 	Why string `json:"why,omitempty"`
 }
 
@@ -211,6 +227,8 @@ const (
 	InReservation Reason = "reserved"
 	InQuota       Reason = "quota" // the jobs of a group hold all that the site leaves them
 	Limit         Reason = "limit" // it could run if another job were stopped, which the rules do not allow now
+	// Clearing: it is out of patience, and its nodes are emptied for it over several rounds. What is idle on them meanwhile is nobody else's.
+	Clearing Reason = "clearing"
 )
 
 // The reasons why a running job is stopped or restarted.

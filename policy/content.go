@@ -22,7 +22,7 @@ func (m *Contentment) Of(c *Cluster, plan Plan) bool {
 		}
 	}
 	for i := range c.Jobs {
-		if plan.Decisions[i].Gain < m.fastest(&c.Jobs[i], c.Nodes[0].Total) {
+		if plan.Decisions[i].Gain < m.fastest(&c.Jobs[i], &c.Nodes[0]) {
 			return false
 		}
 	}
@@ -37,7 +37,7 @@ func goesOn(j *Job, d *Decision) bool {
 // equalServers says whether all servers are alike, open, and not held by anybody else.
 func equalServers(nodes []Node) bool {
 	for i := range nodes {
-		if n := &nodes[i]; n.Closed != "" || n.Foreign != (gres.Vector{}) || n.Total != nodes[0].Total {
+		if n := &nodes[i]; n.Closed != "" || n.Foreign != (gres.Vector{}) || n.Total != nodes[0].Total || n.GPUType != nodes[0].GPUType {
 			return false
 		}
 	}
@@ -52,14 +52,15 @@ type seatOf struct {
 }
 
 // fastest is the highest gain that a running job could have on such a server; 0 for one of which nothing is known.
-func (m *Contentment) fastest(j *Job, server gres.Vector) float64 {
-	if j.Profile == nil {
+func (m *Contentment) fastest(j *Job, n *Node) float64 {
+	p, server := ProfileOn(j.Profile, n.GPUType), n.Total
+	if p == nil {
 		return 0
 	}
-	key := seatOf{j.Profile, j.Running.PerNode.GPUs, server}
+	key := seatOf{p, j.Running.PerNode.GPUs, server}
 	gain, known := m.most[key]
 	if !known {
-		gain = j.Profile.Demand(gres.Proportional(server, key.gpus), server).Gain
+		gain = p.Demand(gres.Proportional(server, key.gpus), server).Gain
 		m.remember(key, gain)
 	}
 	return gain

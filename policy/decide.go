@@ -36,9 +36,14 @@ func (b *board) place(i int) {
 	if b.jobs[i].Barred != "" || b.seatSomewhere(i) {
 		return
 	}
-	if b.reserve(i) && b.seats[i].limit == byCost && b.seatSomewhere(i) {
-		clear(b.reserved.servers)
+	if !b.reserve(i) {
+		return
 	}
+	if b.seats[i].limit == byCost && b.seatSomewhere(i) {
+		clear(b.reserved.servers)
+		return
+	}
+	b.clearNodes()
 }
 
 // denial is what the search for a place for one kind of job came to. Others of this kind are denied without another search.
@@ -108,6 +113,9 @@ func (b *board) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
 	k := b.seats[i].kind
 	found := gathering{nodes: w.nodes}
 	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
+		if b.lonely(w, n) {
+			return true
+		}
 		if least := b.least(i, w, n).Size; !b.bars(i, n) && least.Fits(b.servers[n].open()) && may(least) {
 			found.add(b.servers[n].shape, n)
 		}
@@ -116,6 +124,9 @@ func (b *board) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
 	slices.Sort(found.servers)
 	return found.servers
 }
+
+// lonely says that there are too few servers like n for a gang.
+func (b *board) lonely(w way, n int) bool { return b.equals[b.servers[n].shape] < w.nodes }
 
 // gathering collects servers of each shape until there are enough of one.
 type gathering struct {
@@ -167,8 +178,9 @@ func (b *board) goOn(i int) bool {
 	b.vacate(i)
 	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) && (len(now.kind.quotas) == 0 || b.mayReturn(i)) {
 		s := &b.seats[i]
-		s.standing, s.servers, s.size, s.gain = kept, was, j.Running.PerNode, now.was
+		s.standing, s.servers, s.size = kept, was, j.Running.PerNode
 		s.menu = b.menu(s.kind, s.size.GPUs, was[0])
+		s.gain = s.menu.gainOf(s.size)
 		s.stopped, s.cleared, s.told = false, false, nil
 		b.occupy(i)
 		b.stops++
@@ -237,9 +249,11 @@ func (b *board) decide(i int, d *Decision) {
 	}
 	switch {
 	case j.Running == nil:
-		d.Reason, d.Why = Starts, ""
+		d.Reason, d.Why = Starts, b.unmeasured(i)
 	case d.Grant == j.Running || d.Grant.Equal(*j.Running):
 		d.Grant, d.Reason, d.Why = j.Running, "", ""
+	case d.Reason == Grows && s.speed() <= s.was:
+		d.Reason, d.Why = Shrinks, "gives back what others are owed or gain more by"
 	case d.Reason == Grows:
 		d.Why = b.faster(i, *d.Grant)
 	}

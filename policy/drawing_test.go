@@ -59,7 +59,7 @@ func TestEveryReasonIsDrawn(t *testing.T) {
 			drawn[decision.Reason] = true
 		}
 	}
-	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit, GivesWay, Shrinks, Grows, Starts} {
+	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit, Clearing, GivesWay, Shrinks, Grows, Starts} {
 		if !drawn[r] {
 			t.Errorf("no drawing shows %s", r)
 		}
@@ -122,6 +122,9 @@ func drawDecision(c Cluster, d Decision) string {
 		return fmt.Sprintf("job %d stays %s", d.Job, drawGrant(d))
 	case was != nil:
 		return fmt.Sprintf("job %d moves -> %s: %s", d.Job, drawGrant(d), d.Why)
+	}
+	if d.Why != "" {
+		return fmt.Sprintf("job %d -> %s: %s", d.Job, drawGrant(d), d.Why)
 	}
 	return fmt.Sprintf("job %d -> %s", d.Job, drawGrant(d))
 }

@@ -30,7 +30,7 @@ func (b *board) faster(i int, to Placement) string {
 	if !slices.Equal(j.Running.Nodes, to.Nodes) {
 		verb = "moves"
 	}
-	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.gain/s.was)
+	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.speed()/s.was)
 }
 
 func (b *board) reasonFor(i int) *answer {
@@ -39,6 +39,9 @@ func (b *board) reasonFor(i int) *answer {
 	}
 	if out := b.shutOut(i); out != nil {
 		return out
+	}
+	if r := b.reserved; r != nil && r.job == i && r.kept > 0 {
+		return b.clearingFor(i)
 	}
 	s := &b.seats[i]
 	told := &s.kind.told[s.limit]
@@ -74,7 +77,10 @@ func (b *board) lacks(i int) answer {
 	case byCost:
 		return answer{Limit, "would fit in the place of others, but their restarts would cost more than it would gain"}
 	}
-	if free := b.freeFor(k); free < j.GPUs {
+	switch free := b.freeFor(k); {
+	case free < j.GPUs && b.reserved != nil && b.reserved.kept > 0 && free+b.reserved.kept >= j.GPUs:
+		return answer{HeldBack, b.heldFor(i)}
+	case free < j.GPUs:
 		return k.turn(free)
 	}
 	c := b.survey(i, w)
@@ -92,10 +98,16 @@ func (b *board) lacks(i int) answer {
 // heldFor tells job i for whom nodes are kept, and who may use them meanwhile.
 func (b *board) heldFor(i int) string {
 	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.reserved.job].ID)
-	if b.staysForGood(i) {
+	if b.reserved.closed || b.staysForGood(i) {
 		return why
 	}
 	return why + "; only a job that declares a checkpoint may use it meanwhile"
+}
+
+// clearingFor tells job i how far the nodes are that are cleared for it.
+func (b *board) clearingFor(i int) *answer {
+	return &answer{Clearing, fmt.Sprintf("%s of the %d that it needs; as many jobs leave the rest in each round as the rules allow",
+		are(b.reserved.kept, "GPU")+" kept for it", b.jobs[i].GPUs)}
 }
 
 // turn is the answer to jobs of kind k where too few GPUs are free. It is kept from round to round: most wait for just that.
@@ -158,10 +170,11 @@ func (b *board) fitOf(k *kind) *fit {
 	for n := range b.servers {
 		if sv := &b.servers[n]; k.zone.servers.has(n) && sv.Total.GPUs >= k.ways[0].gpus {
 			f.wide++
-			f.need = b.leastOf(k, k.ways[0], n).Size
-			if f.need.Fits(sv.Total) {
+			if b.holdsLeast(k, k.ways[0], n) {
 				f.able.add(n)
 				f.count++
+			} else {
+				f.need = b.leastOf(k, k.ways[0], n).Size
 			}
 		}
 	}

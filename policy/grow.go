@@ -253,8 +253,12 @@ func (b *board) betterPlace(i int) (server int, to sensitivity.Option) {
 	best, seen := trifle, 0
 	s := &b.seats[i]
 	b.now.from(s.size.GPUs, s.kind.zone.servers.and(b.roomy).and(b.calm), func(n int) bool {
-		for _, o := range b.menu(s.kind, s.size.GPUs, n).options {
-			if net := b.netGain(i, o.Gain); net > best*(1+tie) && n != s.servers[0] && !s.kind.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
+		m := b.menu(s.kind, s.size.GPUs, n)
+		for _, o := range m.options {
+			if m.profile != s.menu.profile {
+				break // of one of the two nobody knows how fast the job is there
+			}
+			if net := b.netGain(i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+tie) && n != s.servers[0] && !s.kind.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
 				b.affordsMore(i, o.Size.Minus(s.size)) {
 				server, to, best = n, o, net
 			}
@@ -279,11 +283,13 @@ func (b *board) ahead(i int) time.Duration {
 	return ahead
 }
 
+// netOver is netGain over a time of one's own. The gain is relative to the share of where the job is.
 func (b *board) netOver(i int, gain float64, ahead time.Duration) float64 {
 	j := b.jobs[i]
-	net := worth(j, gain-b.seats[i].gain, ahead)
+	unit := b.seats[i].menu.unit
+	net := worth(j, (gain-b.seats[i].gain)*unit, ahead)
 	if b.restarts(i) {
-		net -= worth(j, gain, min(ahead, j.restartLoss(b.c.Now)))
+		net -= worth(j, gain*unit, min(ahead, j.restartLoss(b.c.Now)))
 	}
 	return net
 }

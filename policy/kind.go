@@ -15,7 +15,7 @@ type kind struct {
 	quotas   []int  // see Job.Quotas
 	never    string // why no size is possible, on whatever server
 	ways     []way
-	menus    []servedMenu
+	menus    map[place]*menu
 	fit      *fit   // see fitOf
 	busy     answer // see turn
 	busyWith int
@@ -23,6 +23,9 @@ type kind struct {
 	shut     set // servers on which no such job may be started now, since a reservation begins before it ends; nil: none
 	soon     set // and on which none may be once others have made room for it
 	denial   denial
+	apart    bool           // there are not nodes enough of one shape to keep for it, see soonest
+	asked    int            // the round of the following
+	could    bool           // see couldRun
 	told     [limits]answer // why they wait
 }
 
@@ -38,11 +41,8 @@ type kindKey struct {
 	zone    *zone
 }
 
-// servedMenu is a menu of a kind with so many GPUs on a server of one shape.
-type servedMenu struct {
-	gpus, shape int
-	*menu
-}
+// place is so many GPUs on a server of one shape.
+type place struct{ gpus, shape int }
 
 // zone is the servers that jobs with the same constraints may use, open or not.
 type zone struct {
@@ -153,7 +153,7 @@ func (b *board) meet(k *kind) {
 	if k.round == b.round {
 		return
 	}
-	k.round, k.denial, k.told = b.round, denial{freed: -1}, [limits]answer{}
+	k.round, k.denial, k.told, k.apart = b.round, denial{freed: -1}, [limits]answer{}, false
 	k.shut, k.soon = b.shutTo(stretch{k.season.own, k.season.now}), b.shutTo(stretch{k.season.own, k.season.soon})
 	if z := k.zone; z.round != b.round {
 		z.round, z.number = b.round, b.numbered
@@ -253,20 +253,31 @@ func divisors(gpus, most int) []int {
 
 // menu is what a job of kind k with so many GPUs on server n can be given there.
 func (b *board) menu(k *kind, gpus, n int) *menu {
-	shape := b.servers[n].shape
-	for i := range k.menus {
-		if m := &k.menus[i]; m.gpus == gpus && m.shape == shape {
-			return m.menu
-		}
+	at := place{gpus, b.servers[n].shape}
+	if m, known := k.menus[at]; known {
+		return m
 	}
-	m := b.menus.of(menuKey{k.profile, gpus, k.tasks, b.servers[n].Total, k.terms})
-	k.menus = append(k.menus, servedMenu{gpus, shape, m})
+	m := b.menus.of(menuKey{ProfileOn(k.profile, b.servers[n].GPUType), gpus, k.tasks, b.servers[n].Total, k.terms, b.reference})
+	if k.menus == nil {
+		k.menus = map[place]*menu{}
+	}
+	k.menus[at] = m
 	return m
 }
 
 // least is the smallest size with which job i may be started on server n.
 func (b *board) least(i int, w way, n int) sensitivity.Option {
 	return b.leastOf(b.seats[i].kind, w, n)
+}
+
+// holdsLeast says whether server n, if it were empty, has the least of a job of kind k. That is no more than the share, so for a job without terms
+// of its own the menu need not be worked out.
+func (b *board) holdsLeast(k *kind, w way, n int) bool {
+	total := b.servers[n].Total
+	if k.terms == (terms{}) && wholeTasks(gres.Proportional(total, w.gpus), k.tasks).Fits(total) {
+		return true
+	}
+	return b.leastOf(k, w, n).Size.Fits(total)
 }
 
 func (b *board) leastOf(k *kind, w way, n int) sensitivity.Option {

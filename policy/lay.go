@@ -153,9 +153,9 @@ func (b *board) seatRunning(i int, was *seat) {
 	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
 	if len(s.servers) > 0 {
 		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
-		s.gain = s.gainAsIn(was, j)
+		s.gain = s.gainAsIn(was)
 	}
-	s.was, s.barred, s.left, s.restart = s.gain, j.Barred != "", remaining(j), j.Restart
+	s.was, s.barred, s.left, s.restart = s.speed(), j.Barred != "", remaining(j), j.Restart
 	if j.mayStop(b.c) && s.kind.never == "" && len(s.servers) == len(j.Running.Nodes) && b.mayComeBack(i, s.kind) {
 		s.standing = loose
 	}
@@ -185,12 +185,12 @@ func (s *seat) standsAs(was *seat) bool {
 		s.barred == was.barred && s.restart == was.restart && s.left <= was.left
 }
 
-// gainAsIn is the gain with which running job j sits: that of its last seat where that was the same.
-func (s *seat) gainAsIn(was *seat, j *Job) float64 {
+// gainAsIn is the gain with which a running job sits: that of its last seat where that was the same.
+func (s *seat) gainAsIn(was *seat) float64 {
 	if was != nil && was.menu == s.menu && was.size == s.size {
 		return was.gain
 	}
-	return s.menu.gainOf(j.Profile, s.size)
+	return s.menu.gainOf(s.size)
 }
 
 // found finds the nodes of a placement by name, most likely where the last seat was.

@@ -16,6 +16,10 @@ type menu struct {
 	fair    gres.Vector          // the proportional share
 	owed    []sensitivity.Option // fair, in whole cores for each task and within the job's terms; one
 	options []sensitivity.Option // at least one
+	profile *sensitivity.Profile // nil where there is none that says anything about such servers
+	// unit is the throughput with the share, relative to that with the share of the reference server: speeds are compared in it, since
+	// gains are relative to shares that differ from server to server.
+	unit float64
 }
 
 func (m *menu) demand() sensitivity.Option { return m.options[len(m.options)-1] }
@@ -27,6 +31,8 @@ type menuKey struct {
 	tasks   int // on one node
 	total   gres.Vector
 	terms   terms
+	// reference is the server in terms of whose share speeds are compared.
+	reference gres.Vector
 }
 
 // menus computes each menu once: ten thousand jobs of ten models share a few dozen.
@@ -44,7 +50,10 @@ func (ms menus) of(key menuKey) *menu {
 func newMenu(key menuKey) *menu {
 	fair := gres.Proportional(key.total, key.gpus)
 	owed := sensitivity.Option{Size: wholeTasks(fair, key.tasks), Gain: 1}
-	m := &menu{fair: fair, owed: []sensitivity.Option{owed}, options: []sensitivity.Option{owed}}
+	m := &menu{fair: fair, owed: []sensitivity.Option{owed}, options: []sensitivity.Option{owed}, profile: key.profile, unit: 1}
+	if key.profile != nil {
+		m.unit = unitOf(key.profile, fair, gres.Proportional(key.reference, key.gpus))
+	}
 	switch {
 	case key.terms != terms{}:
 		return m.within(key)
@@ -54,6 +63,18 @@ func newMenu(key menuKey) *menu {
 	m.owed[0].Gain = key.profile.Gain(owed.Size, fair)
 	m.options = fromShare(inWholeTasks(key.profile.Options(fair, key.total), key, fair), m.owed[0])
 	return m
+}
+
+// unitOf is the throughput with one share relative to that with another; 1 where they are equal, or one of them is nothing.
+func unitOf(p *sensitivity.Profile, fair, reference gres.Vector) float64 {
+	if fair == reference {
+		return 1
+	}
+	here, there := p.Rate(sensitivity.ShareOf(fair)), p.Rate(sensitivity.ShareOf(reference))
+	if here == 0 || there == 0 {
+		return 1
+	}
+	return here / there
 }
 
 // fromShare leaves out the options before the first that asks for no more than is owed. There is one unless the share itself, in
@@ -99,11 +120,11 @@ func wholeTasks(v gres.Vector, tasks int) gres.Vector {
 }
 
 // gainOf is the gain of a size that need not be on the menu, such as the one that a running job holds.
-func (m *menu) gainOf(p *sensitivity.Profile, size gres.Vector) float64 {
-	if p == nil {
+func (m *menu) gainOf(size gres.Vector) float64 {
+	if m.profile == nil {
 		return 1
 	}
-	return p.Gain(size, m.fair)
+	return m.profile.Gain(size, m.fair)
 }
 
 // Allocator says how much a job gets.

@@ -109,25 +109,53 @@ func SRSF() Policy {
 	}
 }
 
-// LAS is least attained service first, in GPU-seconds (Tiresias, NSDI'19). It needs no lengths.
+// LAS is least attained service first, in GPU-seconds, by discrete queues (Tiresias, NSDI'19, §3.2): the first is of jobs with less than firstQueue
+// says, and each holds what has attained up to twice as much as the one before. It needs no lengths. Within a queue who runs goes on, and who
+// waits comes in the order of arrival: by the bare service two jobs would take each other's place for ever.
 func LAS() Policy {
 	return Policy{"las",
-		func(i int, v *view) float64 { return v.jobs[i].Attained },
-		func(i int, v *view) float64 { return v.loss(i) * float64(v.jobs[i].GPUs) },
+		func(i int, v *view) float64 {
+			first := firstQueue(v.c)
+			if v.jobs[i].Attained < first {
+				return 0
+			}
+			return levelOf(v.jobs[i].Attained/first, 1) * first
+		},
+		func(i int, v *view) float64 { return float64(v.loss(i)*float64(v.jobs[i].GPUs)) + 1 },
 	}
 }
 
+// firstQueue is the service, in GPU-seconds, until which a newcomer goes before everybody who has had more: three quarters of what a job of one GPU
+// gets in a round, or in five minutes where the rounds' length is not known.
+func firstQueue(c *Cluster) float64 {
+	round := c.Rules.Round
+	if round <= 0 {
+		round = 5 * time.Minute
+	}
+	return 0.75 * round.Seconds()
+}
+
+// levelOf rounds a number down to a power of two, or to one of so many even steps on the way to the next one; exactly, on every machine.
+func levelOf(x float64, steps int) float64 {
+	part, power := math.Frexp(x) // part is at least a half
+	return math.Ldexp(math.Floor(part*float64(2*steps))/float64(2*steps), power)
+}
+
 // FTF is finish-time fairness (Themis, NSDI'20): the job with the largest ρ goes first, its expected finish time in the shared
-// cluster over that on a private 1/n of it. A job of unknown length is taken to be half done.
+// cluster over that on a private 1/n of it, in steps of a third to a half. Within a step who runs goes on: by the bare ρ, which rises for
+// who waits alone, two jobs would take each other's place for ever. A job of unknown length is taken to be half done.
 func FTF() Policy {
 	return Policy{"ftf",
 		func(i int, v *view) float64 {
 			elapsed := v.c.Now.Sub(v.jobs[i].Arrival)
-			return -(elapsed + remainingOrHalf(v.jobs[i])).Seconds() / v.alone(i)
+			return -levelOf((elapsed+remainingOrHalf(v.jobs[i])).Seconds()/v.alone(i), 2)
 		},
-		func(i int, v *view) float64 { return v.loss(i) / v.alone(i) },
+		func(i int, v *view) float64 { return v.loss(i)/v.alone(i) + sliver },
 	}
 }
+
+// sliver is enough of ρ for who runs to go before who waits on the same step, and less than any step of a job that waits for a while.
+const sliver = 1e-9
 
 // alone is how long job i would take, in seconds, on a private 1/n share of the cluster's GPUs, n being the number of jobs.
 func (v *view) alone(i int) float64 {
@@ -168,10 +196,14 @@ func (b *board) takeTurns(p Policy) {
 	v := b.view()
 	b.line.begin(b.jobs)
 	b.stake = func(i int) float64 { return p.stake(i, v) }
+	b.findOverdue()
 	for _, i := range b.expected() {
 		key := p.key(i, v)
 		if b.jobs[i].Running != nil {
 			key = lessStake(key, b.stake(i))
+		}
+		if b.seats[i].overdue {
+			key = math.Inf(-1)
 		}
 		b.line.add(entry{key, i})
 	}

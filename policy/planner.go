@@ -35,6 +35,9 @@ type hall struct {
 	alone   []int          // every server, so that a part of this is a list of one
 	largest int            // GPUs of the largest server
 	total   gres.Vector    // of all servers
+	// reference is the server in terms of whose share speeds are compared: of the shape that has most GPUs, the first of them.
+	reference gres.Vector
+	equals    []int // how many servers there are of each shape
 	crowd
 }
 
@@ -77,7 +80,7 @@ func (b *board) shapeUp() {
 		total   gres.Vector
 		gpuType string
 	}
-	numbers := map[shape]int{}
+	numbers, gpus := map[shape]int{}, map[gres.Vector]int{}
 	for i := range b.hall.nodes {
 		n := &b.hall.nodes[i]
 		s := shape{n.Total, n.GPUType}
@@ -85,6 +88,16 @@ func (b *board) shapeUp() {
 			numbers[s] = len(numbers)
 		}
 		b.servers[i].shape = numbers[s]
+		if numbers[s] == len(b.equals) {
+			b.equals = append(b.equals, 0)
+		}
+		b.equals[numbers[s]]++
+		gpus[s.total] += n.Total.GPUs
+	}
+	for i := range b.hall.nodes {
+		if total := b.hall.nodes[i].Total; b.reference == (gres.Vector{}) || gpus[total] > gpus[b.reference] {
+			b.reference = total
+		}
 	}
 }
 

@@ -227,7 +227,7 @@ func oddSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
 
 // fineSize is one that Tune may have given.
 func fineSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
-	return rapid.SampledFrom(menus{}.of(menuKey{j.Profile, gpus, max(1, j.Tasks), n.Total, termsOf(j)}).options).Draw(t, "size").Size
+	return rapid.SampledFrom(menus{}.of(menuKey{ProfileOn(j.Profile, n.GPUType), gpus, max(1, j.Tasks), n.Total, termsOf(j), n.Total}).options).Draw(t, "size").Size
 }
 
 // shareSize is the proportional one.

@@ -13,7 +13,11 @@ import (
 // way again.
 type reservation struct {
 	job     int
+	way     way
+	nodes   []int // its servers, in the order in which they were chosen
 	servers set
+	closed  bool // to everybody else: they are being cleared, see clearNodes
+	kept    int  // GPUs that are idle on them meanwhile
 }
 
 // bars says whether job i must be kept off server n for the sake of another, or since a reservation begins there before it would have ended.
@@ -29,7 +33,7 @@ func (b *board) yields(i, n int) bool {
 	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
 		return false
 	}
-	return !b.seats[i].kind.lends || b.staysForGood(i)
+	return b.reserved.closed || !b.seats[i].kind.lends || b.staysForGood(i)
 }
 
 // staysForGood says that job i, once it runs, gives its place to nobody.
@@ -38,18 +42,19 @@ func (b *board) staysForGood(i int) bool { return math.IsInf(b.stake(i), 1) }
 // reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it did. None are kept on which
 // its quotas would not let it be.
 func (b *board) reserve(i int) bool {
-	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() {
+	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() || b.seats[i].kind.apart {
 		return false
 	}
 	for _, w := range b.seats[i].kind.ways {
 		if servers := b.soonest(i, w); servers != nil {
-			b.reserved = &reservation{i, newSet(len(b.servers))}
+			b.reserved = &reservation{job: i, way: w, nodes: servers, servers: newSet(len(b.servers))}
 			for _, n := range servers {
 				b.reserved.servers.add(n)
 			}
 			return true
 		}
 	}
+	b.seats[i].kind.apart = true
 	return false
 }
 
@@ -61,8 +66,8 @@ func (b *board) waited(j *Job) time.Duration {
 
 // mayLiveOn says whether server n, if it were empty, would do for job i now, and its quotas.
 func (b *board) mayLiveOn(i int, w way, n int) bool {
-	least := b.least(i, w, n).Size
-	return !b.seats[i].kind.shutTo(n) && least.Fits(b.servers[n].Total) && b.affords(b.seats[i].kind, w.nodes, least)
+	k := b.seats[i].kind
+	return !b.lonely(w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) && (len(k.quotas) == 0 || b.affords(k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
 // comparePlenty puts servers first that have more of the cores and memory that job i needs beyond its share. To others GPUs are what counts.
@@ -75,7 +80,7 @@ func (b *board) comparePlenty(i int, w way, x, y int) int {
 	return cmp.Or(cmp.Compare(v.GPUs, u.GPUs), cmp.Compare(v.CPUs, u.CPUs), cmp.Compare(v.Memory, u.Memory))
 }
 
-// soonest picks the nodes that lack the fewest GPUs for job i.
+// soonest picks the nodes on which job i could start first.
 func (b *board) soonest(i int, w way) []int {
 	z := b.seats[i].kind.zone
 	var able []int
@@ -85,9 +90,7 @@ func (b *board) soonest(i int, w way) []int {
 			able = append(able, n)
 		}
 	}
-	slices.SortStableFunc(able, func(x, y int) int {
-		return cmp.Or(b.comparePlenty(i, w, x, y), cmp.Compare(b.servers[y].free.GPUs, b.servers[x].free.GPUs))
-	})
+	slices.SortStableFunc(able, func(x, y int) int { return cmp.Or(b.comparePlenty(i, w, x, y), b.compareWaits(w, x, y)) })
 	found := gathering{nodes: w.nodes}
 	for _, n := range able {
 		if found.add(b.servers[n].shape, n); found.servers != nil {

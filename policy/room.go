@@ -183,8 +183,11 @@ func contradicts(c, p *clearing) bool {
 // clearServer plans how job i could be fitted on server n with no more than so many jobs leaving. The last in turn leaves first.
 func (b *board) clearServer(i, n int, w way, most int) (clearing, bool) {
 	sv := &b.servers[n]
-	need := b.least(i, w, n).Size
 	plan := clearing{server: n}
+	if b.lonely(w, n) {
+		return plan, false
+	}
+	need := b.least(i, w, n).Size
 	if k := b.seats[i].kind; k.shutSoon(n) || !b.affords(k, w.nodes, need) {
 		return plan, false
 	}
@@ -255,7 +258,7 @@ func (b *board) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector, i 
 	able := b.able(jobs, plan, missing, i)
 	left := missing
 	for k := range able {
-		s := b.shrunk(able[k].job, left)
+		s := b.shrunk(able[k].job, left, i)
 		if s.freed == (gres.Vector{}) {
 			continue // others have freed what it could
 		}
@@ -275,7 +278,7 @@ func (b *board) able(jobs []int, plan *clearing, missing gres.Vector, i int) []s
 		if v == i || slices.Contains(plan.leaves, v) {
 			continue
 		}
-		if s := b.shrunk(v, missing); s.freed != (gres.Vector{}) && b.resizable(v) {
+		if s := b.shrunk(v, missing, i); s.freed != (gres.Vector{}) && b.resizable(v) {
 			s.loss = -b.netOver(v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed, missing)
 			able = append(able, s)
 		}
@@ -287,14 +290,19 @@ func (b *board) able(jobs []int, plan *clearing, missing gres.Vector, i int) []s
 
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
 
-// shrunk is the largest size of running job v that frees what is missing, or the one that frees most of it.
-func (b *board) shrunk(v int, missing gres.Vector) shrink {
+// shrunk is the largest size of running job v that frees what is missing for job i, or the one that frees most of it. Who restarts to be
+// faster becomes slower than it was for one that is owed a place, and not so that another grows.
+func (b *board) shrunk(v int, missing gres.Vector, i int) shrink {
 	s := &b.seats[v]
+	slowest := 0.0
+	if s.growing() && b.seats[i].standing != waits {
+		slowest = s.was
+	}
 	best := shrink{job: v}
 	sizes := b.alloc.sizes(s.menu)
 	for k := len(sizes) - 1; k >= 0; k-- {
 		less := s.size.Minus(sizes[k].Size)
-		if less.CPUs < 0 || less.Memory < 0 {
+		if less.CPUs < 0 || less.Memory < 0 || sizes[k].Gain*s.menu.unit < slowest {
 			continue
 		}
 		freed := gres.Vector{CPUs: min(less.CPUs, max(missing.CPUs, 0)), Memory: min(less.Memory, max(missing.Memory, 0))}

@@ -30,11 +30,11 @@ func (b *board) settle() {
 	}
 }
 
-// movers are the jobs whose server is still open to choice.
+// movers are the jobs whose server is still open to choice. That of one which restarts to be faster there is not.
 func (b *board) movers() []int {
 	var movers []int
 	for _, i := range b.fresh() {
-		if s := &b.seats[i]; s.standing == fresh && len(s.servers) == 1 && !s.cleared {
+		if s := &b.seats[i]; s.standing == fresh && len(s.servers) == 1 && !s.cleared && !s.growing() {
 			movers = append(movers, i)
 		}
 	}

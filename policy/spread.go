@@ -66,7 +66,7 @@ func (b *board) takeStep(n int) bool {
 			if !more.Fits(left) {
 				continue
 			}
-			value := (o.Gain - s.gain) * float64(s.size.GPUs) / price(more, left)
+			value := (o.Gain - s.gain) * s.menu.unit * float64(s.size.GPUs) / price(more, left)
 			if value > best*(1+tie) && b.affordsMore(i, more) && b.mayTake(i, o) {
 				job, best, to = i, value, o
 			}

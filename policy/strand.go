@@ -29,7 +29,7 @@ func (b *board) mayTake(i int, to sensitivity.Option) bool {
 	if after <= b.stranded || after <= b.mayStrand {
 		return true
 	}
-	return (to.Gain-s.gain)*float64(b.jobs[i].GPUs) > b.missed(after, b.holds(i, to.Gain))
+	return (to.Gain-s.gain)*s.menu.unit*float64(b.jobs[i].GPUs) > b.missed(after, b.holds(i, to.Gain))
 }
 
 // holds is for how many horizons job i is expected to hold what it is given now; infinite where nobody knows when it ends.

@@ -147,6 +147,7 @@ func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished
 		Slurm:     e.Site.Slurm,
 		AtRounds:  e.Site.AtRounds,
 		Detail:    e.Detail,
+		Certify:   e.Site.Certify,
 		Progress:  tell,
 	})
 }

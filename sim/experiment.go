@@ -63,6 +63,7 @@ type Site struct {
 	Rules    policy.Rules
 	Slurm    production.Delays
 	AtRounds bool // jobs end with the round, as in the artifact
+	Certify  bool // rounds that are kept say how good their plans are; see package policy/bound
 }
 
 // Run simulates every workload under every schedule: all schedules of the first workload, in the order in which they stand, then those

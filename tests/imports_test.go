@@ -25,11 +25,13 @@ var inward = map[string][]string{
 	"sensitivity":         {"gres"},
 	"sensitivity/library": {"sensitivity"},
 	"policy":              {"gres", "sensitivity"},
+	"policy/bound":        {"gres", "sensitivity", "policy"},
+	"policy/snapshot":     {"gres", "sensitivity", "policy"},
 	"limits":              {"gres", "policy"},
 	"guest":               {},
 	"preflight":           {},
 	"policy/plugin":       {"gres", "sensitivity", "policy", "guest"},
-	"bridge":              {"gres", "sensitivity", "policy", "limits"},
+	"bridge":              {"gres", "sensitivity", "policy", "policy/bound", "limits"},
 	"bridge/leader":       {"bridge"},
 	"ledger":              {"bridge"},
 	"bridge/slurmrest":    {"gres", "limits", "bridge", "bridge/leader", "bridge/slurmrest/internal"},
@@ -113,10 +115,15 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 	}
 }
 
+// pure packages have no clock, no chance and no files.
+var pure = []string{
+	"gres", "gres/inventory", "sensitivity", "policy", "policy/bound", "policy/snapshot", "limits", "preflight",
+}
+
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
 func TestThePlannerDecidesFromItsArguments(t *testing.T) {
 	for _, s := range sources(t) {
-		if s.pkg != "gres" && s.pkg != "gres/inventory" && s.pkg != "sensitivity" && s.pkg != "policy" && s.pkg != "limits" && s.pkg != "preflight" {
+		if !slices.Contains(pure, s.pkg) {
 			continue
 		}
 		for _, path := range s.imports {

@@ -165,8 +165,11 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	j.clocks(report)
 	j.limits(report)
 	c := count(report)
-	j.log.Info().Int("round", report.Round).Float64("seconds", milliseconds(took)).Bool("shadow", report.Shadow).
-		Int("running", c.granted).Int("waiting", c.waiting).Int("outside", c.outside).
+	line := j.log.Info().Int("round", report.Round).Float64("seconds", milliseconds(took)).Bool("shadow", report.Shadow)
+	if report.Certificate != nil {
+		line = line.Stringer("plan", report.Certificate)
+	}
+	line.Int("running", c.granted).Int("waiting", c.waiting).Int("outside", c.outside).
 		Int("started", c.of(bridge.Start)).Int("preempted", c.of(bridge.Preempt)).Int("renewed", c.of(bridge.Renew)).
 		Int("failed", c.failures()).Int("put_off", c.putOff()).Msg("round")
 }

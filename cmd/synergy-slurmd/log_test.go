@@ -24,6 +24,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 )
 
 // busyReport is a round in which something of everything happened.
@@ -70,6 +71,17 @@ func TestEveryChangedFieldIsOneLineOfTheLog(t *testing.T) {
 	got := written(zerolog.InfoLevel, func(j *journal) { j.round(busyReport(), 2*time.Second, nil) })
 	if got != string(want) {
 		t.Errorf("the log is\n%s, want\n%s", got, want)
+	}
+}
+
+func TestARoundSaysInOneSentenceHowGoodItsPlanIs(t *testing.T) {
+	report := busyReport()
+	report.Certificate = &bound.Certificate{Value: 118.4, Bound: 119, Core: 0.004, Stranded: bound.Stranded{Cores: 3}}
+	lines := written(zerolog.InfoLevel, func(j *journal) { j.round(report, time.Second, nil) })
+	const want = `"plan":"value 118.4 of at most 119.0 (99.4 %); one more core a node is worth 0.4 %, one more GB nothing; ` +
+		`3 GPUs stranded for want of cores","running":`
+	if !strings.Contains(lines, want) {
+		t.Errorf("there is no %s in\n%s", want, lines)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
@@ -33,6 +34,7 @@ type metrics struct {
 	granted   amounts
 	fair      amounts
 	gain      prometheus.Gauge
+	certified certified
 	gpus      *prometheus.GaugeVec
 	steps     *prometheus.CounterVec
 	lost      *prometheus.CounterVec
@@ -57,10 +59,30 @@ func (a amounts) set(v gres.Vector) {
 	a.memory.Set(float64(v.Memory) * (1 << 20))
 }
 
+// certified are gauges for how good the last plan is.
+type certified struct {
+	value, bound, ratio, core, gigabyte prometheus.Gauge
+	stranded                            *prometheus.GaugeVec
+}
+
+// set leaves the gauges as they are where the round has no certificate, as small ones.
+func (c certified) set(cert *bound.Certificate) {
+	if cert == nil {
+		return
+	}
+	c.value.Set(cert.Value)
+	c.bound.Set(cert.Bound)
+	c.ratio.Set(cert.Ratio())
+	c.core.Set(cert.Core)
+	c.gigabyte.Set(cert.Gigabyte)
+	c.stranded.WithLabelValues("cores").Set(float64(cert.Stranded.Cores))
+	c.stranded.WithLabelValues("memory").Set(float64(cert.Stranded.Memory))
+}
+
 const other = "other"
 
 func phaseNames() []string {
-	return []string{"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "arm", "tell", "settle"}
+	return []string{"observe", "decide", "check", "certify", "diff", "intend", "lease", "ask", "follow", "arm", "tell", "settle"}
 }
 
 func verbs() []bridge.Verb {
@@ -70,7 +92,7 @@ func verbs() []bridge.Verb {
 // waitReasons are the reasons for which a job can wait; a stopped one waits because it gives way.
 func waitReasons() []policy.Reason {
 	return []policy.Reason{policy.Barred, policy.Shape, policy.Closed, policy.Turn, policy.Gang, policy.Cores, policy.RAM,
-		policy.HeldBack, policy.InReservation, policy.InQuota, policy.Limit, policy.GivesWay, policy.Shrinks}
+		policy.HeldBack, policy.InReservation, policy.InQuota, policy.Limit, policy.Clearing, policy.GivesWay, policy.Shrinks}
 }
 
 // within is word if it is on the list.
@@ -150,6 +172,16 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 		gauge("synergy_proportional_memory_bytes", "Memory that the granted jobs would have by their GPUs alone."),
 	}
 	m.gain = gauge("synergy_gain_ratio", "Expected throughput of the granted jobs over that of the proportional share, mean over their GPUs.")
+	m.certified = certified{
+		gauge("synergy_plan_value", "Worth of the last plan: GPUs of the granted jobs times their expected throughput "+
+			"over that with a GPU's share of the cluster."),
+		gauge("synergy_plan_bound", "Proven upper bound on what any plan for the same jobs could be worth."),
+		gauge("synergy_plan_ratio", "Value of the last plan over its bound, 0 to 1."),
+		gauge("synergy_plan_core_worth_ratio", "What one more core on every node would be worth, over the bound."),
+		gauge("synergy_plan_gigabyte_worth_ratio", "What one more GB of memory on every node would be worth, over the bound."),
+		with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_gpus_stranded",
+			Help: "GPUs that are free and that waiting jobs could use but for want of cores, or of memory."}, []string{"lacking"}),
+	}
 	m.gpus = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_gpus",
 		Help: "GPUs of the managed nodes by use: granted, foreign (jobs that are not ours), closed (free on closed nodes), free."}, []string{"use"})
 }
@@ -252,6 +284,7 @@ func (m *metrics) cluster(report bridge.Report, c tally) {
 	m.granted.set(c.given)
 	m.fair.set(c.fair)
 	m.gain.Set(c.gain)
+	m.certified.set(report.Certificate)
 	for use, gpus := range usesOf(report.Snapshot, c.given.GPUs) {
 		m.gpus.WithLabelValues(use).Set(float64(gpus))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 )
 
 func testMetrics() *metrics { return newMetrics(func() float64 { return 4096 }, "1.2.3") }
@@ -54,6 +55,27 @@ synergy_gpus{use="granted"} 4
 # TYPE synergy_last_round_number gauge
 synergy_last_round_number 17
 `, "synergy_jobs", "synergy_granted_cores", "synergy_proportional_cores", "synergy_granted_memory_bytes", "synergy_gain_ratio", "synergy_gpus", "synergy_last_round_number")
+}
+
+func TestHowGoodAPlanIsShowsUntilTheNextOneThatSaysSo(t *testing.T) {
+	m := testMetrics()
+	report := busyReport()
+	report.Certificate = &bound.Certificate{
+		Value: 9, Bound: 12, Core: 0.5, Gigabyte: 0.25, Stranded: bound.Stranded{Cores: 3, Memory: 2},
+	}
+	m.round(report, time.Second, nil)
+	m.smallRound(busyReport(), true, nil)
+	for name, pair := range map[string][2]float64{
+		"value": {testutil.ToFloat64(m.certified.value), 9}, "bound": {testutil.ToFloat64(m.certified.bound), 12},
+		"ratio": {testutil.ToFloat64(m.certified.ratio), 0.75}, "core": {testutil.ToFloat64(m.certified.core), 0.5},
+		"GB":                 {testutil.ToFloat64(m.certified.gigabyte), 0.25},
+		"stranded by cores":  {testutil.ToFloat64(m.certified.stranded.WithLabelValues("cores")), 3},
+		"stranded by memory": {testutil.ToFloat64(m.certified.stranded.WithLabelValues("memory")), 2},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: %g, want %g", name, pair[0], pair[1])
+		}
+	}
 }
 
 func TestAReasonOfNoKnownKindCountsAsOther(t *testing.T) {

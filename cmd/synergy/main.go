@@ -87,6 +87,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 		Example: `  synergy sim                          Proportional, Greedy and Tune on a small workload
   synergy sim --trace jobs.csv         a recorded workload, or a site's log
   synergy trace inspect sacct.txt      what is in a log
+  synergy plan round.json              one saved round planned anew, and how good a plan of it can be
   synergy plugin check ./mine          does a planner of your own keep the promises?
   synergy gres --check                 is Slurm right about this node's GPUs?`,
 		Version:       running(),
@@ -94,7 +95,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand(), traceCommand(), pluginCommand(), gresCommand())
+	root.AddCommand(simCommand(), traceCommand(), planCommand(), pluginCommand(), gresCommand())
 	return root
 }
 

@@ -20,7 +20,7 @@ var logOptions = []string{"format", "gpu-limit", "keep", "submitted", "compress"
 var (
 	productionOnly = []string{
 		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "patience", "stranded",
-		"scheduler-delay", "teardown", "launch",
+		"scheduler-delay", "teardown", "launch", "certify",
 	}
 	artifactOnly = []string{"placement", "prioritize", "strict"}
 )
@@ -105,6 +105,9 @@ func (o *options) misfitOutput() error {
 		case value == standard && name != "json":
 			return fmt.Errorf("--%s -: only --json knows the standard streams: want the name of a file", name)
 		}
+	}
+	if o.output.certify && o.output.rounds == "" {
+		return errors.New("--certify: is about the rounds in a file: name it with --rounds-out")
 	}
 	return o.misfitPaths()
 }

@@ -77,7 +77,7 @@ type referenceOptions struct{ prioritize, strict bool }
 // output is what is done with the outcomes.
 type output struct {
 	json, jobs, rounds, report, record string
-	quiet, wall                        bool
+	quiet, wall, certify               bool
 	parallel                           int
 }
 
@@ -209,6 +209,8 @@ func (o *options) outputGroup() group {
 	g.flags.StringVar(&o.output.json, "json", "", "write all figures and settings as JSON to `FILE`, or with - in place of the table")
 	g.flags.StringVar(&o.output.jobs, "jobs-out", "", "write what became of each job to `FILE`, as CSV")
 	g.flags.StringVar(&o.output.rounds, "rounds-out", "", "write the cluster after each round to `FILE`, as CSV")
+	g.flags.BoolVar(&o.output.certify, "certify", false,
+		"in --rounds-out, also what each plan is worth and the most that one for the same jobs could be")
 	g.flags.StringVar(&o.output.record, "record", "", "write the jobs that were drawn to `FILE`, for --trace")
 	g.flags.StringVar(&o.output.report, "report", "", "write a page with all figures, and its pictures, to `folder`")
 	g.flags.BoolVar(&o.output.wall, "wall", false, "write how long simulations took, too, which is never twice the same; a terminal shows it anyway")

@@ -163,6 +163,6 @@ func (o *options) daemon(g ground) (sim.Site, error) {
 		Slurm: production.Delays{
 			Scheduler: time.Duration(p.schedulerDelay), Teardown: time.Duration(p.teardown), Launch: time.Duration(p.launch),
 		},
-		AtRounds: p.ends == endsInRounds,
+		AtRounds: p.ends == endsInRounds, Certify: o.output.certify,
 	}, nil
 }

@@ -406,7 +406,7 @@ func (k *desk) appraise(j *policy.Job, d *policy.Decision) {
 		return // Check says so
 	}
 	d.Fair, d.Gain = gres.Proportional(node.Total, d.Grant.PerNode.GPUs), 1
-	if j.Profile != nil {
-		d.Gain = j.Profile.Gain(d.Grant.PerNode, d.Fair)
+	if p := policy.ProfileOn(j.Profile, node.GPUType); p != nil {
+		d.Gain = p.Gain(d.Grant.PerNode, d.Fair)
 	}
 }

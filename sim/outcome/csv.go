@@ -3,6 +3,7 @@ package outcome
 import (
 	"encoding/csv"
 	"io"
+	"math"
 	"strconv"
 )
 
@@ -41,11 +42,13 @@ func (j Job) fields() []string {
 
 // WriteRounds writes the cluster after each round as CSV with the header
 //
-//	at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped
+//	at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped,value,bound
 //
 // and the same columns in front as WriteJobs where there are several runs.
 func WriteRounds(w io.Writer, runs []Run) error {
-	header := []string{"at_s", "running", "waiting", "gpus", "cpus", "memory_gb", "demand_gpus", "started", "stopped"}
+	header := []string{
+		"at_s", "running", "waiting", "gpus", "cpus", "memory_gb", "demand_gpus", "started", "stopped", "value", "bound",
+	}
 	return writeRecords(w, runs, header, func(run Run, write func(fields ...string) error) error {
 		for _, round := range run.Rounds {
 			if err := write(round.fields()...); err != nil {
@@ -59,8 +62,16 @@ func WriteRounds(w io.Writer, runs []Run) error {
 func (r Round) fields() []string {
 	return []string{
 		decimal(r.At), strconv.Itoa(r.Running), strconv.Itoa(r.Waiting), decimal(r.GPUs), decimal(r.CPUs), decimal(r.Memory),
-		decimal(r.Demand), strconv.Itoa(r.Started), strconv.Itoa(r.Stopped),
+		decimal(r.Demand), strconv.Itoa(r.Started), strconv.Itoa(r.Stopped), known(r.Value, r.Bound), known(r.Bound, r.Bound),
 	}
+}
+
+// known is a value rounded to a millionth, and empty where there is no bound.
+func known(value, bound float64) string {
+	if bound == 0 {
+		return ""
+	}
+	return decimal(math.Round(value*1e6) / 1e6)
 }
 
 // writeRecords writes a header and the records of each run, each with what tells its run from the others in front.

@@ -80,6 +80,9 @@ type Round struct {
 	Memory           float64 // held, GB
 	Demand           float64 // GPUs that all unfinished jobs ask for
 	Started, Stopped int     // jobs in this round
+	// Value is what the round's plan is worth, Bound the proven most that one for the same jobs could be (package
+	// policy/bound); 0: nobody says.
+	Value, Bound float64
 }
 
 // Span is a job's stay on one server.

@@ -156,11 +156,12 @@ func TestTheJobsFileHasTheHeaderThatIsPromisedAndEmptyFieldsForWhatNeverHappened
 func TestTheRoundsFileHasTheHeaderThatIsPromised(t *testing.T) {
 	r := run(1)
 	r.Rounds = []outcome.Round{
-		{At: 300.5, Running: 1, Waiting: 2, GPUs: 3, CPUs: 4.5, Memory: 62.5, Demand: 7, Started: 8, Stopped: 9}, {At: 600.5},
+		{At: 300.5, Running: 1, Waiting: 2, GPUs: 3, CPUs: 4.5, Memory: 62.5, Demand: 7, Started: 8, Stopped: 9, Value: 1.25, Bound: 1.5},
+		{At: 600.5},
 	}
-	written(t, `at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped
-300.5,1,2,3,4.5,62.5,7,8,9
-600.5,0,0,0,0,0,0,0,0
+	written(t, `at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped,value,bound
+300.5,1,2,3,4.5,62.5,7,8,9,1.25,1.5
+600.5,0,0,0,0,0,0,0,0,,
 `, func(w io.Writer) error { return outcome.WriteRounds(w, []outcome.Run{r}) })
 }
 
@@ -175,9 +176,9 @@ func TestFilesOfSeveralRunsSayInFrontWhichRunALineIsOf(t *testing.T) {
 fifo,proportional,9,0,res50,1,0,0,3600,3600,1,0
 fifo,tune,3.5,0,res50,1,0,0,1800,1800,1,0
 `, func(w io.Writer) error { return outcome.WriteJobs(w, runs) })
-	written(t, `policy,allocator,load,at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped
-fifo,proportional,9,300,0,0,0,0,0,0,0,0
-fifo,tune,3.5,300,0,0,0,0,0,0,0,0
+	written(t, `policy,allocator,load,at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped,value,bound
+fifo,proportional,9,300,0,0,0,0,0,0,0,0,,
+fifo,tune,3.5,300,0,0,0,0,0,0,0,0,,
 `, func(w io.Writer) error { return outcome.WriteRounds(w, runs) })
 }
 

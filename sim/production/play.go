@@ -99,6 +99,9 @@ func (s *site) untilRound(n time.Duration) time.Duration {
 // picture is the cluster as a round left it.
 func picture(at float64, report bridge.Report) outcome.Round {
 	r := outcome.Round{At: at}
+	if cert := report.Certificate; cert != nil {
+		r.Value, r.Bound = cert.Value, cert.Bound
+	}
 	for i, d := range report.Plan.Decisions {
 		r.Demand += float64(report.Snapshot.Jobs[i].GPUs)
 		if d.Grant == nil {

@@ -41,6 +41,8 @@ type Config struct {
 	AtRounds bool
 	// Detail records rounds and spans.
 	Detail bool
+	// Certify has rounds say how good their plans are, where Detail records them.
+	Certify bool
 	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil: nobody.
 	Progress func(finished int, at float64)
 }

@@ -60,7 +60,7 @@ func newSite(config Config) *site {
 		Slurm: s.slurm, Ledger: &book{}, Clock: s.clock, Profiles: s.profile,
 		Settings: bridge.Settings{
 			Partitions: []string{partition}, Policy: config.Policy, Allocator: config.Allocator, Rules: config.Rules,
-			Round: config.Round, Lease: lease, StartTimeout: startTimeout, Poll: config.Poll,
+			Certify: config.Detail && config.Certify, Round: config.Round, Lease: lease, StartTimeout: startTimeout, Poll: config.Poll,
 			Parallel: 1, // one call at a time: the order of calls is part of the outcome
 		},
 	}

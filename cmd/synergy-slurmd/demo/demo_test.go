@@ -489,6 +489,8 @@ func madeUp() *scene {
 			{"n2", nil, server, []int{0, 1, 2, 3, 4, 5, 6, 7}},
 		},
 		waiting: madeUpQueue(),
+		plan: "value 9.6 of at most 9.7 (98.9 %); one more core a node is worth 0.4 %, one more GB nothing; " +
+			"3 GPUs stranded for want of cores",
 	}
 }
 

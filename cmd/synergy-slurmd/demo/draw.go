@@ -36,7 +36,15 @@ func (p *paper) draw(s *scene) {
 		}
 	}
 	p.queue(s)
+	p.plan(s)
 	p.line()
+}
+
+// plan writes how good a plan is that changed something.
+func (p *paper) plan(s *scene) {
+	if s.moved() && s.plan != "" {
+		p.line(span{fit(" plan: "+s.plan, p.columns), faint})
+	}
 }
 
 // changes writes what the round changed, except for starts: those are marked where the job runs.

@@ -61,8 +61,8 @@ func (y *play) daemon(p policy.Policy, a policy.Allocator) *bridge.Runner {
 		Slurm: y.slurm, Ledger: &ledger.Memory{}, Clock: y.clock, Profiles: y.profile,
 		Settings: bridge.Settings{
 			Partitions: []string{partition}, Policy: p, Allocator: a,
-			Rules: policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20},
-			Round: round, Lease: lease, RestartCost: 2 * time.Minute, StartTimeout: time.Minute,
+			Rules:   policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20},
+			Certify: true, Round: round, Lease: lease, RestartCost: 2 * time.Minute, StartTimeout: time.Minute,
 			Poll: time.Second, Parallel: 1, // one call at a time: the order of calls is part of the outcome
 		},
 	}

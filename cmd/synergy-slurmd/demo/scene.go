@@ -30,6 +30,7 @@ type scene struct {
 	racks   []rack
 	waiting []remark
 	slowest float64 // the lowest speed of all who run; 0: nobody does
+	plan    string  // how good it is
 }
 
 // ticket is how a job is called.
@@ -97,7 +98,7 @@ func (y *play) round(ctx context.Context) (*scene, error) {
 	for _, n := range after.Nodes {
 		s.racks = append(s.racks, y.rack(n, after.Jobs, report.Snapshot.Jobs))
 	}
-	s.slowest = slowest(s.racks)
+	s.slowest, s.plan = slowest(s.racks), report.Certificate.String()
 	return s, nil
 }
 

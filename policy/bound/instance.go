@@ -1,0 +1,307 @@
+package bound
+
+import (
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// instance is the problem whose optimum is bounded: so many jobs of each class, all of which run, on so many nodes of
+// each shape.
+type instance struct {
+	cluster  *policy.Cluster
+	rules    eligibility
+	share    sensitivity.Share // of a GPU, were all nodes one
+	value    float64           // of the plan
+	settled  float64           // of it, by jobs that stay where they are
+	classes  []class
+	demand   []float64 // jobs of each class
+	shapes   []shape
+	options  [][]option // by shape
+	patterns []pattern  // by which the plan fills nodes, each once
+
+	references map[*sensitivity.Profile]float64
+	byKey      map[classKey]int
+	byName     map[string]int // nodes
+	nodes      []nodeState
+	parts      []part
+}
+
+// class is the jobs that have the same sizes on the same nodes.
+type class struct {
+	job        *policy.Job // one of them
+	constraint int
+	divisions  []int // over how many nodes its GPUs may be divided
+}
+
+type classKey struct {
+	profile              *sensitivity.Profile
+	gpus, nodes, tasks   int
+	floor, pace, ceiling gres.Vector
+	constraint           int
+}
+
+// nodeState is what a node has for the jobs of the instance.
+type nodeState struct {
+	open  gres.Vector // capacity
+	used  gres.Vector // by the plan
+	shape int         // index in instance.shapes; -1: it has no GPUs for them
+}
+
+// part is what the plan grants a job on one node.
+type part struct {
+	node, class, parts int
+	size               gres.Vector
+	value              float64
+}
+
+func newInstance(c *policy.Cluster, p policy.Plan) *instance {
+	in := &instance{
+		cluster: c, rules: newEligibility(c), share: shareOf(c.Nodes), references: map[*sensitivity.Profile]float64{},
+		byKey: map[classKey]int{}, byName: make(map[string]int, len(c.Nodes)), nodes: make([]nodeState, len(c.Nodes)),
+	}
+	for n := range c.Nodes {
+		in.byName[c.Nodes[n].Name] = n
+		if node := &c.Nodes[n]; node.Closed == "" {
+			in.nodes[n].open = node.Total.Minus(node.Foreign)
+		}
+	}
+	in.read(p)
+	in.settleCapacities()
+	in.shapes = in.group(maxShapes(len(in.classes)))
+	in.list()
+	in.fillings()
+	return in
+}
+
+// shareOf is a GPU's share of the cores and the memory of all nodes that have GPUs.
+func shareOf(nodes []policy.Node) sensitivity.Share {
+	var sum sensitivity.Share
+	gpus := 0.0
+	for i := range nodes {
+		if t := nodes[i].Total; t.GPUs > 0 {
+			sum.Cores, sum.Memory, gpus = sum.Cores+float64(t.CPUs), sum.Memory+float64(t.Memory), gpus+float64(t.GPUs)
+		}
+	}
+	if gpus == 0 {
+		return sensitivity.Share{}
+	}
+	return sensitivity.Share{Cores: sum.Cores / gpus, Memory: sum.Memory / gpus}
+}
+
+// reference is the rate of a GPU by which the value of a profile's jobs is measured; 0: there is none.
+func (in *instance) reference(p *sensitivity.Profile) float64 {
+	if p == nil {
+		return 0
+	}
+	rate, known := in.references[p]
+	if !known {
+		rate = p.Rate(in.share)
+		in.references[p] = rate
+	}
+	return rate
+}
+
+// read takes over what the plan grants.
+func (in *instance) read(p policy.Plan) {
+	jobs := in.cluster.Jobs
+	var byID map[int]int
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if d.Grant == nil {
+			continue
+		}
+		at := i
+		if at >= len(jobs) || jobs[at].ID != d.Job {
+			if byID == nil {
+				byID = indexOf(jobs)
+			}
+			known := false
+			if at, known = byID[d.Job]; !known {
+				continue
+			}
+		}
+		in.grant(&jobs[at], d.Grant)
+	}
+}
+
+func indexOf(jobs []policy.Job) map[int]int {
+	byID := make(map[int]int, len(jobs))
+	for i := range jobs {
+		byID[jobs[i].ID] = i
+	}
+	return byID
+}
+
+// grant adds a job that the plan runs: one that may be placed anew, or one that stays where it is.
+func (in *instance) grant(j *policy.Job, g *policy.Placement) {
+	reference := in.reference(j.Profile)
+	value := worth(j.Profile, g.PerNode, reference)
+	in.value += float64(value * float64(len(g.Nodes)))
+	if in.stays(j, g) || !in.placed(g) {
+		in.settled += float64(value * float64(len(g.Nodes)))
+		for _, name := range g.Nodes {
+			if n, known := in.byName[name]; known {
+				in.nodes[n].open = in.nodes[n].open.Minus(g.PerNode)
+			}
+		}
+		return
+	}
+	k := in.classOf(j, len(g.Nodes))
+	in.demand[k]++
+	for _, name := range g.Nodes {
+		if n, known := in.byName[name]; known {
+			in.nodes[n].used = in.nodes[n].used.Plus(g.PerNode)
+			in.parts = append(in.parts, part{n, k, len(g.Nodes), g.PerNode, value})
+		}
+	}
+}
+
+// placed says whether a grant is GPUs of nodes of the snapshot. One that is not is none of a plan that passes
+// policy.Check.
+func (in *instance) placed(g *policy.Placement) bool {
+	for _, name := range g.Nodes {
+		if n, known := in.byName[name]; !known || in.cluster.Nodes[n].Total.GPUs < 1 {
+			return false
+		}
+	}
+	return len(g.Nodes) > 0 && g.PerNode.GPUs > 0
+}
+
+// stays says whether job j goes on as it is and has to: it must not be touched, or what it holds is not what it could
+// be started with today, such as a place on a node that has been closed since.
+func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
+	if j.Running == nil || g != j.Running && !g.Equal(*j.Running) {
+		return false
+	}
+	rules := &in.cluster.Rules
+	young, worn := in.cluster.Now.Sub(j.Started) < rules.MinRun, rules.MaxRestarts > 0 && j.Restarts >= rules.MaxRestarts
+	if j.Fixed || young || worn || j.Barred != "" || len(g.Nodes) == 0 || g.PerNode.GPUs*len(g.Nodes) != j.GPUs ||
+		j.Nodes > 0 && j.Nodes != len(g.Nodes) {
+		return true
+	}
+	at := in.rules.of(j)
+	for i, name := range g.Nodes {
+		n, known := in.byName[name]
+		if !known || !in.rules.may(at, n) {
+			return true
+		}
+		total := in.cluster.Nodes[n].Total
+		if i > 0 && total == in.cluster.Nodes[in.byName[g.Nodes[i-1]]].Total {
+			continue
+		}
+		z := newSizer(j, g.PerNode.GPUs, &shape{total: total, leanCores: total, leanMemory: total}, 0)
+		if !z.admits(g.PerNode) {
+			return true
+		}
+	}
+	return false
+}
+
+// classOf finds the class of a job, and adds to the ways in which it may be divided the one that the plan has chosen.
+func (in *instance) classOf(j *policy.Job, nodes int) int {
+	at := in.rules.of(j)
+	key := classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, at}
+	k, known := in.byKey[key]
+	if !known {
+		k = len(in.classes)
+		in.byKey[key] = k
+		in.classes = append(in.classes, class{j, at, in.divisions(j, at)})
+		in.demand = append(in.demand, 0)
+	}
+	if c := &in.classes[k]; !slices.Contains(c.divisions, nodes) {
+		c.divisions = append(c.divisions, nodes)
+	}
+	return k
+}
+
+// divisions are the numbers of nodes over which a job may be divided: one where one node can hold it, as Slurm would,
+// and else all by which its GPUs can be divided.
+func (in *instance) divisions(j *policy.Job, constraint int) []int {
+	largest := in.rules.largest[constraint]
+	switch {
+	case j.Nodes > 0:
+		return []int{j.Nodes}
+	case j.GPUs <= largest:
+		return []int{1}
+	}
+	var all []int
+	for n := 1; n <= min(j.GPUs, len(in.cluster.Nodes)); n++ {
+		if j.GPUs%n == 0 && j.GPUs/n <= largest {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// settleCapacities leaves each node what it has for the jobs that may be placed anew. On a node that others have
+// overdrawn the plan may go on with what it gives away there, so it has that much at least.
+func (in *instance) settleCapacities() {
+	for n := range in.nodes {
+		s := &in.nodes[n]
+		s.open = s.open.Max(s.used).Max(gres.Vector{})
+	}
+}
+
+// list finds the options of each class on each shape. What the plan itself grants is one where nothing on the list is
+// as good.
+func (in *instance) list() {
+	in.options = make([][]option, len(in.shapes))
+	for s := range in.shapes {
+		for k := range in.classes {
+			in.options[s] = in.withOptions(in.options[s], k, &in.shapes[s])
+		}
+	}
+	first := in.starts()
+	for i := range in.parts {
+		p := &in.parts[i]
+		s := in.nodes[p.node].shape
+		own := option{p.class, p.parts, p.size, p.value}
+		better := func(o option) bool {
+			return o.class == own.class && o.parts == own.parts && o.size.Fits(own.size) && o.value >= own.value
+		}
+		options, ends := in.options[s], first[s]
+		listed, added := options[ends[p.class]:ends[p.class+1]], options[ends[len(in.classes)]:]
+		if !slices.ContainsFunc(listed, better) && !slices.ContainsFunc(added, better) {
+			in.options[s] = append(in.options[s], own)
+		}
+	}
+}
+
+// starts is where the options of each class begin in the list of each shape, and where the last end.
+func (in *instance) starts() [][]int {
+	all := make([][]int, len(in.options))
+	for s, options := range in.options {
+		all[s] = make([]int, len(in.classes)+1)
+		at := 0
+		for k := range in.classes {
+			for at < len(options) && options[at].class < k {
+				at++
+			}
+			all[s][k] = at
+		}
+		all[s][len(in.classes)] = len(options)
+	}
+	return all
+}
+
+// withOptions adds those of a class on a shape to a list.
+func (in *instance) withOptions(list []option, k int, sh *shape) []option {
+	c := &in.classes[k]
+	if !sh.suits(c.constraint) {
+		return list
+	}
+	for _, nodes := range c.divisions {
+		gpus := c.job.GPUs / nodes
+		if c.job.GPUs%nodes != 0 || gpus > sh.most.GPUs {
+			continue
+		}
+		z := newSizer(c.job, gpus, sh, in.reference(c.job.Profile))
+		for _, size := range z.sizes() {
+			list = append(list, option{k, nodes, size, z.value(size)})
+		}
+	}
+	return list
+}

@@ -1,0 +1,338 @@
+package bound
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// packer finds the filling of a node of one shape that is worth most beyond what its jobs cost: an unbounded knapsack
+// with a choice of size in three dimensions. GPUs and cores are few enough to be states; memory is looked at only
+// where the best filling without it needs more than there is. Its table then says how much a rest of a node can
+// bring, and hardly any other filling has to be looked at.
+type packer struct {
+	options []option
+	gpus    int
+	cores   int // in units
+	unit    int // cores; where a node has many, what a size needs is rounded down
+	memory  gres.Memory
+	gain    []float64 // of each option, beyond its cost
+	cells   []int     // by GPUs and cores: the option that is worth most there; -1: none is worth anything
+	chosen  [][]cell  // by GPUs: those worth trying, ascending in cores
+	worth   []float64 // by GPUs and cores: of the best filling with no more
+	last    []int     // an option in it; fewerCores, fewerGPUs, nothing
+	price   float64   // of memory, at which it was last just enough
+	steps   int       // elementary ones, so far
+	labels  labels
+}
+
+type cell struct {
+	cores, option int
+	gain          float64
+}
+
+const (
+	nothing    = -1
+	fewerCores = -2
+	fewerGPUs  = -3
+)
+
+// Bounds of a knapsack.
+const (
+	mostStates = 4096  // GPUs × units of cores
+	mostGPUs   = 64    // of a node; larger ones are bounded by prices alone
+	mostLabels = 20000 // fillings that are looked at for the sake of memory
+	// mostPromising is how many options these may have.
+	mostPromising = 1500
+)
+
+// newPacker is nil where the shape is too large.
+func newPacker(sh *shape, options []option) *packer {
+	if sh.most.GPUs > mostGPUs {
+		return nil
+	}
+	k := &packer{gpus: sh.most.GPUs, unit: 1, memory: sh.most.Memory}
+	for (sh.most.GPUs+1)*(sh.most.CPUs/k.unit+1) > mostStates {
+		k.unit *= 2
+	}
+	k.cores = sh.most.CPUs / k.unit
+	k.options = options
+	if large := func(o option) bool { return !o.size.Fits(sh.most) }; slices.ContainsFunc(options, large) {
+		k.options = slices.DeleteFunc(slices.Clone(options), large)
+	}
+	states := (k.gpus + 1) * (k.cores + 1)
+	k.gain, k.cells, k.chosen = make([]float64, len(k.options)), make([]int, states), make([][]cell, k.gpus+1)
+	k.worth, k.last = make([]float64, states), make([]int, states)
+	return k
+}
+
+func (k *packer) state(gpus, cores int) int { return gpus*(k.cores+1) + cores }
+
+func (k *packer) coresOf(o int) int { return k.options[o].size.CPUs / k.unit }
+
+// fill finds the best filling at such costs of jobs. Bound is no less than what it is worth beyond them, and nearly
+// always just that.
+func (k *packer) fill(costs []float64) (bound float64, filling []int) {
+	for i := range k.options {
+		o := &k.options[i]
+		k.gain[i] = o.value - costs[o.class]/float64(o.parts)
+	}
+	k.steps += len(k.options)
+	bound = k.table(0)
+	if filling = k.trace(); k.needs(filling) <= k.memory {
+		return bound, filling
+	}
+	return k.withMemory(bound)
+}
+
+// table is the most that a filling brings when memory has that price a MiB and no end.
+func (k *packer) table(price float64) float64 {
+	k.choose(price)
+	width := k.cores + 1
+	for g := 0; g <= k.gpus; g++ {
+		worth, last := k.worth[g*width:][:width], k.last[g*width:][:width]
+		for c := range worth {
+			worth[c], last[c] = 0, nothing
+		}
+		if g > 0 {
+			for c, w := range k.worth[(g-1)*width:][:width] {
+				if w > worth[c] {
+					worth[c], last[c] = w, fewerGPUs
+				}
+			}
+		}
+		for size := 1; size <= g; size++ {
+			rest := k.worth[(g-size)*width:][:width]
+			for _, x := range k.chosen[size] {
+				for c := x.cores; c < width; c++ {
+					if w := x.gain + rest[c-x.cores]; w > worth[c] {
+						worth[c], last[c] = w, x.option
+					}
+				}
+				k.steps += width - x.cores
+			}
+		}
+		for c := 1; c < width; c++ {
+			if worth[c-1] > worth[c] {
+				worth[c], last[c] = worth[c-1], fewerCores
+			}
+		}
+	}
+	return k.worth[len(k.worth)-1]
+}
+
+// choose keeps, for each number of GPUs, the options than which none with fewer cores brings as much.
+func (k *packer) choose(price float64) {
+	for i := range k.cells {
+		k.cells[i] = nothing
+	}
+	net := func(o int) float64 { return k.gain[o] - float64(price*float64(k.options[o].size.Memory)) }
+	for o := range k.options {
+		if g := net(o); g > 0 {
+			if at := k.state(k.options[o].size.GPUs, k.coresOf(o)); k.cells[at] == nothing || g > net(k.cells[at]) {
+				k.cells[at] = o
+			}
+		}
+	}
+	k.steps += len(k.options)
+	for g := range k.chosen {
+		k.chosen[g] = k.chosen[g][:0]
+		best := 0.0
+		for c := 0; c <= k.cores; c++ {
+			if o := k.cells[k.state(g, c)]; o != nothing && net(o) > best {
+				best = net(o)
+				k.chosen[g] = append(k.chosen[g], cell{c, o, best})
+			}
+		}
+	}
+}
+
+// trace lists the options of the best filling in the table.
+func (k *packer) trace() (filling []int) {
+	g, c := k.gpus, k.cores
+	for {
+		switch o := k.last[k.state(g, c)]; o {
+		case nothing:
+			return filling
+		case fewerCores:
+			c--
+		case fewerGPUs:
+			g--
+		default:
+			filling = append(filling, o)
+			g, c = g-k.options[o].size.GPUs, c-k.coresOf(o)
+		}
+	}
+}
+
+func (k *packer) needs(filling []int) (memory gres.Memory) {
+	for _, o := range filling {
+		memory += k.options[o].size.Memory
+	}
+	return memory
+}
+
+func (k *packer) brings(filling []int) (gain float64) {
+	for _, o := range filling {
+		gain += k.gain[o]
+	}
+	return gain
+}
+
+// withMemory looks for a price of memory at which the table's best filling has just enough of it, beginning with that
+// of the last time, and then through all fillings that could be better than the best that was met. Bound is that of
+// the table without a price.
+func (k *packer) withMemory(bound float64) (float64, []int) {
+	var best []int
+	brought, fit := 0.0, 0.0
+	low, high := 0.0, bound/float64(max(1, k.memory))
+	price := high / 2
+	if k.price > 0 && k.price < high {
+		price = k.price
+	}
+	for range 6 {
+		if limit := k.table(price) + float64(price*float64(k.memory)); limit < bound {
+			bound, fit = limit, price
+		}
+		filling := k.trace()
+		if k.needs(filling) > k.memory {
+			low = price
+		} else {
+			high = price
+			if gain := k.brings(filling); gain > brought {
+				brought, best = gain, filling
+			}
+		}
+		if bound-brought < 1e-9*bound {
+			return bound, best
+		}
+		price = min(max((low+high)/2, 0.8*price), 1.25*price)
+	}
+	k.price = fit
+	k.table(fit)
+	if gain, filling, all := k.search(fit, brought); all {
+		if filling == nil {
+			filling = best
+		}
+		return max(gain, brought), filling
+	}
+	return bound, best
+}
+
+// label is a filling, as one option more than another.
+type label struct {
+	memory       gres.Memory
+	gain         float64
+	from, option int32
+}
+
+type labels struct {
+	all []label
+	by  [][]int32 // by state, ascending in memory and in gain
+}
+
+// search finds the best filling that has memory enough and brings more than what is known; nil where there is none.
+// All says whether it looked at as many as it had to.
+func (k *packer) search(price, known float64) (gain float64, filling []int, all bool) {
+	known += 1e-9
+	hope := func(g, c int, memory gres.Memory) float64 {
+		return k.worth[k.state(g, c)] + float64(price*float64(memory))
+	}
+	k.labels.reset(len(k.worth))
+	best := int32(nothing)
+	promising := k.promising(known, hope)
+	if len(promising) > mostPromising {
+		return 0, nil, false
+	}
+	for _, o := range k.undominated(promising) {
+		size, cores := k.options[o].size, k.coresOf(o)
+		for g := size.GPUs; g <= k.gpus; g++ {
+			for c := cores; c <= k.cores; c++ {
+				at := k.state(g, c)
+				for _, from := range k.labels.by[k.state(g-size.GPUs, c-cores)] {
+					l := label{k.labels.all[from].memory + size.Memory, k.labels.all[from].gain + k.gain[o], from, int32(o)}
+					k.steps++
+					if l.memory > k.memory || l.gain+hope(k.gpus-g, k.cores-c, k.memory-l.memory) <= known {
+						continue
+					}
+					if k.labels.insert(at, l) && l.gain > known {
+						known, best = l.gain, int32(len(k.labels.all)-1)
+					}
+				}
+			}
+		}
+		if len(k.labels.all) > mostLabels {
+			return 0, nil, false
+		}
+	}
+	if best == nothing {
+		return known - 1e-9, nil, true
+	}
+	for at := best; k.labels.all[at].option != nothing; at = k.labels.all[at].from {
+		filling = append(filling, int(k.labels.all[at].option))
+	}
+	return known, filling, true
+}
+
+// promising lists the options that a filling better than what is known may have.
+func (k *packer) promising(known float64, hope func(g, c int, memory gres.Memory) float64) (kept []int) {
+	for o := range k.options {
+		if k.gain[o] <= 0 {
+			continue
+		}
+		size := k.options[o].size
+		if k.gain[o]+hope(k.gpus-size.GPUs, k.cores-k.coresOf(o), k.memory-size.Memory) > known {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
+// undominated lists those of some options than which no other is as good with no more of anything, in falling gain.
+func (k *packer) undominated(options []int) (kept []int) {
+	slices.SortFunc(options, func(x, y int) int {
+		return cmp.Or(cmp.Compare(k.gain[y], k.gain[x]), cmp.Compare(x, y))
+	})
+	for _, o := range options {
+		better := func(p int) bool {
+			s, t := k.options[p].size, k.options[o].size
+			return s.GPUs == t.GPUs && k.coresOf(p) <= k.coresOf(o) && s.Memory <= t.Memory
+		}
+		k.steps += len(kept)
+		if !slices.ContainsFunc(kept, better) {
+			kept = append(kept, o)
+		}
+	}
+	return kept
+}
+
+func (l *labels) reset(states int) {
+	if len(l.by) != states {
+		l.by = make([][]int32, states)
+	}
+	for i := range l.by {
+		l.by[i] = l.by[i][:0]
+	}
+	l.all = append(l.all[:0], label{0, 0, nothing, nothing})
+	l.by[0] = append(l.by[0], 0)
+}
+
+// insert adds a label to those of a state; false where one of them is as good.
+func (l *labels) insert(state int, n label) bool {
+	list := l.by[state]
+	at := 0
+	for at < len(list) && l.all[list[at]].memory <= n.memory {
+		at++
+	}
+	if at > 0 && l.all[list[at-1]].gain >= n.gain {
+		return false
+	}
+	worse := at
+	for worse < len(list) && l.all[list[worse]].gain <= n.gain {
+		worse++
+	}
+	l.all = append(l.all, n)
+	l.by[state] = slices.Replace(list, at, worse, int32(len(l.all)-1))
+	return true
+}

@@ -1,0 +1,82 @@
+package bound
+
+import (
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// mostLooked is how many pairs of a class and a node with free GPUs are looked at.
+const mostLooked = 20000
+
+// stranded counts the GPUs that are free under the plan, on nodes where a job that waits has GPUs enough and nobody
+// who waits has cores, or memory, enough as well.
+func (in *instance) stranded(p policy.Plan) (s Stranded) {
+	waiting := in.waiting(p)
+	if len(waiting) == 0 {
+		return s
+	}
+	looked := 0
+	for n := range in.nodes {
+		node := &in.nodes[n]
+		free := node.open.Minus(node.used)
+		if free.GPUs <= 0 || looked > mostLooked {
+			continue
+		}
+		looked += len(waiting)
+		switch in.lacks(waiting, n, free) {
+		case "cores":
+			s.Cores += free.GPUs
+		case "memory":
+			s.Memory += free.GPUs
+		}
+	}
+	return s
+}
+
+// waiting is one job of each class that waits and is not barred.
+func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
+	granted := make(map[int]bool, len(p.Decisions))
+	for i := range p.Decisions {
+		granted[p.Decisions[i].Job] = p.Decisions[i].Grant != nil
+	}
+	seen := map[classKey]bool{}
+	for i := range in.cluster.Jobs {
+		j := &in.cluster.Jobs[i]
+		if granted[j.ID] || j.Barred != "" || len(seen) == mostClasses {
+			continue
+		}
+		key := classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, in.rules.of(j)}
+		if !seen[key] {
+			seen[key] = true
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// lacks says what those who wait lack on a node; empty where one of them has room, or none has GPUs enough.
+func (in *instance) lacks(waiting []*policy.Job, n int, free gres.Vector) (what string) {
+	total := in.cluster.Nodes[n].Total
+	sh := shape{total: total, leanCores: total, leanMemory: total}
+	for _, j := range waiting {
+		parts := max(1, j.Nodes)
+		if j.GPUs%parts != 0 || j.GPUs/parts > free.GPUs || !in.rules.may(in.rules.of(j), n) {
+			continue
+		}
+		z := newSizer(j, j.GPUs/parts, &sh, 0)
+		cores, memory := false, false
+		for _, size := range z.sizes() {
+			cores, memory = cores || size.CPUs <= free.CPUs, memory || size.Memory <= free.Memory
+			if size.Fits(free) {
+				return ""
+			}
+		}
+		switch {
+		case !cores:
+			what = "cores"
+		case what == "":
+			what = "memory"
+		}
+	}
+	return what
+}

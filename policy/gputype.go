@@ -1,0 +1,47 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// ProfileOn is the profile of a job on servers with GPUs of a type: none where it was measured on another type, since another GPU needs other
+// amounts of cores and memory. The job then gets the proportional share. Servers and profiles without a type suit all.
+func ProfileOn(p *sensitivity.Profile, gpuType string) *sensitivity.Profile {
+	if p == nil || gpuType == "" || p.GPUType == "" || sameGPU(p.GPUType, gpuType) {
+		return p
+	}
+	return nil
+}
+
+// sameGPU says whether two names are of one GPU, as far as names tell: whatever their case, the words of one are among those of the other, as
+// those of H100 are in nvidia_h100_80gb_hbm3, which is what Slurm calls it where it finds it by itself.
+func sameGPU(a, b string) bool {
+	if strings.EqualFold(a, b) {
+		return true
+	}
+	x, y := wordsOf(a), wordsOf(b)
+	return within(x, y) || within(y, x)
+}
+
+func wordsOf(name string) []string {
+	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+func within(few, many []string) bool {
+	return len(few) > 0 && !slices.ContainsFunc(few, func(w string) bool { return !slices.Contains(many, w) })
+}
+
+// unmeasured says of job i, which starts, that its profile is for another GPU; empty where it is not.
+func (b *board) unmeasured(i int) string {
+	s, p := &b.seats[i], b.jobs[i].Profile
+	gpu := b.servers[s.servers[0]].GPUType
+	if ProfileOn(p, gpu) == p {
+		return ""
+	}
+	return fmt.Sprintf("its profile was measured on %s and says nothing about %s: it has the proportional share", p.GPUType, gpu)
+}

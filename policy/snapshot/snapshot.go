@@ -1,0 +1,246 @@
+// Package snapshot reads a saved policy.Cluster: as JSON, by itself or within the report of a round as the daemon's
+// page /round and its ledger have it. What it reads may be from anywhere: amounts are bounded, names can be printed,
+// references lead somewhere, and an error names the field, its value, and what would be right. It opens no files.
+package snapshot
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// Bounds of what a snapshot may say. They are beyond any cluster, and keep sums of amounts far from overflowing.
+const (
+	mostNodes  = 1 << 17
+	mostJobs   = 1 << 20
+	mostGPUs   = 1 << 10 // of a node
+	mostGang   = 1 << 16 // GPUs of a job
+	mostCores  = 1 << 16 // of a node
+	mostMemory = 1 << 32 // MiB
+	mostText   = 1 << 10 // bytes
+	mostTime   = 100 * 365 * 24 * time.Hour
+)
+
+// Read reads a snapshot. Jobs get the profile that find has under their profile's name; nil is none.
+func Read(text []byte, find func(name string) *sensitivity.Profile) (policy.Cluster, error) {
+	c, err := decode(text)
+	if err != nil {
+		return policy.Cluster{}, err
+	}
+	if err := check(&c); err != nil {
+		return policy.Cluster{}, err
+	}
+	for i := range c.Jobs {
+		if j := &c.Jobs[i]; j.ProfileName != "" && !j.Owed {
+			j.Profile = find(j.ProfileName)
+		}
+	}
+	return c, nil
+}
+
+// decode takes the snapshot out of a report. A field of a report that is not known is one of another version; one of
+// a snapshot by itself is a mistake.
+func decode(text []byte) (c policy.Cluster, err error) {
+	var report struct {
+		Snapshot json.RawMessage `json:"snapshot"`
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return c, fmt.Errorf("not JSON of a snapshot or a round: %w", err)
+	}
+	if report.Snapshot != nil {
+		if err := json.Unmarshal(report.Snapshot, &c); err != nil {
+			return c, fmt.Errorf("snapshot: %w", err)
+		}
+		return c, nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&c); err != nil {
+		return c, fmt.Errorf("%w: want a snapshot with now, nodes, jobs and rules, or a round's report that has one", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return c, errors.New("more than one value: want one snapshot")
+	}
+	return c, nil
+}
+
+// checker keeps the first thing that is wrong.
+type checker struct{ err error }
+
+func (k *checker) wrong(field string, value any, want string) {
+	if k.err == nil {
+		k.err = fmt.Errorf("%s = %s: want %s", field, shown(value), want)
+	}
+}
+
+// shown is a value on one line, cut short, without what a terminal obeys.
+func shown(value any) string {
+	text := fmt.Sprintf("%+v", value)
+	if s, is := value.(string); is {
+		text = fmt.Sprintf("%q", s)
+	}
+	if len(text) > 100 {
+		text = text[:100] + "…"
+	}
+	return strings.ToValidUTF8(text, "?")
+}
+
+func check(c *policy.Cluster) error {
+	k := &checker{}
+	k.rules(c.Rules)
+	k.count("nodes", len(c.Nodes), 1, mostNodes)
+	k.count("jobs", len(c.Jobs), 0, mostJobs)
+	if k.err != nil {
+		return k.err
+	}
+	names := make(map[string]bool, len(c.Nodes))
+	for i := range c.Nodes {
+		n, field := &c.Nodes[i], fmt.Sprintf("nodes[%d]", i)
+		if names[n.Name] {
+			k.wrong(field+".name", n.Name, "a name that no other node has")
+		}
+		names[n.Name] = true
+		k.node(field, n)
+	}
+	for i, q := range c.Quotas {
+		k.quota(fmt.Sprintf("quotas[%d]", i), q)
+	}
+	ids := make(map[int]bool, len(c.Jobs))
+	for i := range c.Jobs {
+		j, field := &c.Jobs[i], fmt.Sprintf("jobs[%d]", i)
+		if j.ID < 1 || ids[j.ID] {
+			k.wrong(field+".id", j.ID, "a number above 0 that no other job has")
+		}
+		ids[j.ID] = true
+		k.job(field, j, len(c.Quotas))
+		if k.err != nil {
+			return k.err
+		}
+	}
+	return k.err
+}
+
+func (k *checker) count(field string, n, low, high int) {
+	if n < low || n > high {
+		k.wrong(field, n, fmt.Sprintf("a whole number from %d to %d", low, high))
+	}
+}
+
+func (k *checker) amounts(field string, v gres.Vector) {
+	k.count(field+".gpus", v.GPUs, 0, mostGPUs)
+	k.count(field+".cpus", v.CPUs, 0, mostCores)
+	k.count(field+".memory_mib", int(v.Memory), 0, mostMemory)
+}
+
+func (k *checker) span(field string, d time.Duration) {
+	if d < 0 || d > mostTime {
+		k.wrong(field, d, fmt.Sprintf("nanoseconds from 0 to %d", mostTime))
+	}
+}
+
+func (k *checker) text(field, text string) {
+	if len(text) > mostText || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		k.wrong(field, text, fmt.Sprintf("at most %d printable characters", mostText))
+	}
+}
+
+func (k *checker) texts(field string, list []string) {
+	for i, text := range list {
+		k.text(fmt.Sprintf("%s[%d]", field, i), text)
+	}
+}
+
+func (k *checker) rules(r policy.Rules) {
+	k.span("rules.min_run_ns", r.MinRun)
+	k.span("rules.horizon_ns", r.Horizon)
+	k.span("rules.patience_ns", r.Patience)
+	k.span("rules.round_ns", r.Round)
+	k.count("rules.max_preemptions", r.MaxPreemptions, 0, mostJobs)
+	k.count("rules.max_restarts", r.MaxRestarts, 0, mostJobs)
+	if r.Stranded < 0 || r.Stranded > 1 {
+		k.wrong("rules.stranded", r.Stranded, "a number from 0 to 1")
+	}
+}
+
+func (k *checker) node(field string, n *policy.Node) {
+	if n.Name == "" {
+		k.wrong(field+".name", n.Name, "a name")
+	}
+	k.text(field+".name", n.Name)
+	k.text(field+".gpu_type", n.GPUType)
+	k.text(field+".closed", n.Closed)
+	k.texts(field+".features", n.Features)
+	k.amounts(field+".total", n.Total)
+	k.amounts(field+".foreign", n.Foreign)
+	for i, r := range n.Reserved {
+		at := fmt.Sprintf("%s.reserved[%d]", field, i)
+		k.text(at+".name", r.Name)
+		if i > 0 && r.From.Before(n.Reserved[i-1].From) {
+			k.wrong(at+".from", r.From.Format(time.RFC3339), "a time not before that of the one in front of it")
+		}
+	}
+}
+
+func (k *checker) quota(field string, q policy.Quota) {
+	k.text(field+".name", q.Name)
+	if min(q.Jobs, q.Nodes, q.GPUs, q.CPUs, int(q.Memory)) < policy.Unbounded {
+		k.wrong(field, q, "amounts of 0 or more, or -1 for no bound")
+	}
+}
+
+func (k *checker) job(field string, j *policy.Job, quotas int) {
+	k.count(field+".gpus", j.GPUs, 1, mostGang)
+	k.count(field+".nodes", j.Nodes, 0, mostNodes)
+	k.count(field+".tasks_per_node", j.Tasks, 0, mostCores)
+	k.text(field+".name", j.Name)
+	k.text(field+".user", j.User)
+	k.text(field+".gpu_type", j.GPUType)
+	k.text(field+".reservation", j.Reservation)
+	k.text(field+".profile", j.ProfileName)
+	k.text(field+".barred", j.Barred)
+	k.texts(field+".features", j.Features)
+	k.texts(field+".only", j.Only)
+	k.texts(field+".except", j.Except)
+	k.amounts(field+".floor", j.Floor)
+	k.amounts(field+".pace", j.Pace)
+	k.amounts(field+".ceiling", j.Ceiling)
+	k.span(field+".time_limit_ns", j.TimeLimit)
+	k.span(field+".done_ns", j.Done)
+	k.span(field+".length_ns", j.Length)
+	k.span(field+".restart_ns", j.Restart)
+	k.count(field+".restarts", j.Restarts, 0, mostJobs)
+	if j.Attained < 0 || j.Attained > 1e15 {
+		k.wrong(field+".attained_gpu_s", j.Attained, "GPU-seconds from 0 to 1e15")
+	}
+	for i, q := range j.Quotas {
+		if q < 0 || q >= quotas || i > 0 && q <= j.Quotas[i-1] {
+			want := fmt.Sprintf("numbers of the snapshot's %d quotas, ascending from 0", quotas)
+			k.wrong(fmt.Sprintf("%s.quotas[%d]", field, i), q, want)
+		}
+	}
+	if j.Running != nil {
+		k.running(field+".running", j.Running)
+	}
+}
+
+func (k *checker) running(field string, g *policy.Placement) {
+	k.amounts(field+".per_node", g.PerNode)
+	if len(g.Nodes) == 0 {
+		k.wrong(field+".nodes", g.Nodes, "at least one")
+	}
+	for i, name := range g.Nodes {
+		k.text(fmt.Sprintf("%s.nodes[%d]", field, i), name)
+		if i > 0 && name <= g.Nodes[i-1] {
+			k.wrong(fmt.Sprintf("%s.nodes[%d]", field, i), name, "names in ascending order, each once")
+		}
+	}
+}

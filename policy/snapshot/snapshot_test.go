@@ -1,0 +1,112 @@
+package snapshot_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/exam"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+func without(string) *sensitivity.Profile { return nil }
+
+func TestWhatTheDaemonSavesIsReadBackAsItWas(t *testing.T) {
+	for n := range 30 {
+		c := exam.Snapshot(1, n)
+		profiles := map[string]*sensitivity.Profile{}
+		for _, j := range c.Jobs {
+			profiles[j.ProfileName] = j.Profile
+		}
+		find := func(name string) *sensitivity.Profile { return profiles[name] }
+		for what, value := range map[string]any{"by itself": c, "in a report": bridge.Report{Round: 17, Snapshot: c}} {
+			text, err := json.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := snapshot.Read(text, find)
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			want, have := inJSON(t, c), inJSON(t, got)
+			if want != have || !reflect.DeepEqual(got.Jobs[0].Profile, c.Jobs[0].Profile) {
+				t.Fatalf("%s: read\n%s\nwant\n%s", what, have, want)
+			}
+		}
+	}
+}
+
+func inJSON(t *testing.T, c policy.Cluster) string {
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+const good = `{"now": "2026-01-02T12:00:00Z",
+ "nodes": [{"name": "n1", "total": {"gpus": 8, "cpus": 24, "memory_mib": 500000}}],
+ "jobs": [{"id": 1, "gpus": 1, "profile": "res18", "saves": true}], "rules": {}}`
+
+func TestWhatIsWrongIsNamedWithItsValueAndWhatWouldBeRight(t *testing.T) {
+	if _, err := snapshot.Read([]byte(good), without); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, put, want string }{
+		{`"cpus": 24`, `"cpus": -1`, "nodes[0].total.cpus = -1: want a whole number from 0 to 65536"},
+		{`"cpus": 24`, `"cpus": 4000000000`, "nodes[0].total.cpus = 4000000000: want"},
+		{`"cpus": 24`, `"cores": 24`, `unknown field "cores"`},
+		{`"cpus": 24`, `"cpus": "many"`, "cannot unmarshal string"},
+		{`"name": "n1"`, `"name": ""`, `nodes[0].name = "": want a name`},
+		{`"name": "n1"`, `"name": "\u001b[2J"`, `nodes[0].name = "\x1b[2J": want at most 1024 printable characters`},
+		{`"gpus": 1,`, `"gpus": 0,`, "jobs[0].gpus = 0: want a whole number from 1 to"},
+		{`"id": 1`, `"id": 0`, "jobs[0].id = 0: want a number above 0"},
+		{`"saves": true}`, `"saves": true}, {"id": 1, "gpus": 1}`, "jobs[1].id = 1: want a number above 0 that no"},
+		{`"saves": true`, `"quotas": [3]`, "jobs[0].quotas[0] = 3: want numbers of the snapshot's 0 quotas"},
+		{`"saves": true`, `"running": {"nodes": [], "per_node": {}}`, "jobs[0].running.nodes = []: want at least one"},
+		{`"saves": true`, `"restart_ns": -5`, "jobs[0].restart_ns = -5ns: want nanoseconds from 0"},
+		{`"rules": {}`, `"rules": {"stranded": 2}`, "rules.stranded = 2: want a number from 0 to 1"},
+		{`"nodes": [{`, `"nodes": [{"name": "n1", "total": {}}, {`, `nodes[1].name = "n1": want a name that no`},
+		{good, `{"nodes": []}`, "nodes = 0: want a whole number from 1"},
+		{good, `{"round": 3}`, `unknown field "round"`},
+		{good, good + good, "not JSON"},
+		{good, "", "not JSON of a snapshot or a round"},
+	} {
+		text := strings.Replace(good, c.old, c.put, 1)
+		_, err := snapshot.Read([]byte(text), without)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", text, err, c.want)
+		}
+	}
+}
+
+// FuzzRead holds that whatever is read can be planned and certified.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(good))
+	f.Add([]byte(`{"snapshot": ` + good + `}`))
+	for n := range 4 {
+		text, err := json.Marshal(exam.Snapshot(2, n))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := snapshot.Read(text, without)
+		if err != nil || len(c.Nodes) > 50 || len(c.Jobs) > 50 {
+			return
+		}
+		plan := policy.Decide(c, policy.FIFO(), policy.Tune())
+		if err := policy.Check(c, plan); err != nil {
+			t.Fatal(err)
+		}
+		if cert := bound.Certify(&c, plan); cert.Value > cert.Bound*(1+1e-9) || !(cert.Bound >= 0) {
+			t.Fatalf("%+v", cert)
+		}
+	})
+}
