@@ -1,0 +1,126 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// clearNodes empties the nodes that are kept for a job, over as many rounds as the rules need for those who have to leave them: in each round
+// as many leave as may be stopped, and what they leave is closed to everybody else until the job starts. Otherwise whoever may be asked
+// to leave fills the nodes faster than a round may empty them, and a gang with more GPUs than rules.max_preemptions never starts.
+//
+// It begins when nobody is left on these nodes who cannot be asked: until then GPUs would be idle for as long as such a job runs. The nodes
+// that are nearest to being empty are chosen first, in each round anew, so that those which one round has begun with are those of the next.
+func (b *board) clearNodes() {
+	r := b.reserved
+	if !b.clearable() {
+		return
+	}
+	r.closed = true
+	for _, plan := range b.clearings() {
+		b.clearPart(&plan)
+	}
+	for _, n := range r.nodes {
+		b.keepIdle(n)
+	}
+}
+
+// clearable says whether the job that nodes are kept for would have its least on them if all left who may be asked to, now or in a
+// later round.
+func (b *board) clearable() bool {
+	r := b.reserved
+	return !slices.ContainsFunc(r.nodes, func(n int) bool {
+		return !b.least(r.job, r.way, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief))
+	})
+}
+
+// tenure is for how long those stay on a server who may not be stopped in this round, or go first.
+type tenure struct {
+	brief gres.Vector // what those hold of them who may be asked in a later round: most have just started
+	begun int64       // when the last of the others started, in units of rules.patience; 0: there are none
+}
+
+// tenure is worked out once a round, when it is first asked for.
+func (b *board) tenure() []tenure {
+	if b.tenures.round == b.round {
+		return b.tenures.of
+	}
+	b.tenures.round, b.tenures.of = b.round, resized(b.tenures.of, len(b.servers))
+	clear(b.tenures.of)
+	for i, j := range b.jobs {
+		s := &b.seats[i]
+		if s.standing == waits || s.standing == loose {
+			continue
+		}
+		brief := s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.kind.never == "" && b.mayComeBack(i, s.kind)
+		for _, n := range s.servers {
+			if t := &b.tenures.of[n]; brief {
+				t.brief = t.brief.Plus(s.size)
+			} else {
+				t.begun = max(t.begun, b.begun(i).UnixNano()/int64(b.c.Rules.patience())+1)
+			}
+		}
+	}
+	return b.tenures.of
+}
+
+// begun is when the run of job i began, or begins.
+func (b *board) begun(i int) time.Time {
+	if b.seats[i].standing == fresh {
+		return b.c.Now
+	}
+	return b.jobs[i].Started
+}
+
+// compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: of jobs of others nobody knows when
+// they end; then those whose last such job started first, in units of rules.patience, so that none that has begun to be empty is given
+// up for one that began later; of these the ones where such jobs hold the fewest GPUs, and then the ones with most GPUs idle.
+func (b *board) compareWaits(w way, x, y int) int {
+	s, t, u, v := &b.servers[x], &b.servers[y], &b.tenure()[x], &b.tenure()[y]
+	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
+	return cmp.Or(cmp.Compare(foreign(s), foreign(t)), cmp.Compare(u.begun, v.begun),
+		cmp.Compare(t.free.GPUs+v.brief.GPUs, s.free.GPUs+u.brief.GPUs), cmp.Compare(t.open().GPUs, s.open().GPUs))
+}
+
+// clearings are what has to happen on each of the nodes, as far as it can happen in this round, the shortest first.
+func (b *board) clearings() []clearing {
+	var plans []clearing
+	for _, n := range b.reserved.nodes {
+		if plan, can := b.clearServer(b.reserved.job, n, b.reserved.way, len(b.servers[n].jobs)); can {
+			plans = append(plans, plan)
+		}
+	}
+	slices.SortStableFunc(plans, func(x, y clearing) int {
+		return cmp.Compare(len(x.leaves)+len(x.shrinks), len(y.leaves)+len(y.shrinks))
+	})
+	return plans
+}
+
+// clearPart carries out as much of a plan as the rules leave to this round, job by job.
+func (b *board) clearPart(plan *clearing) {
+	id := b.jobs[b.reserved.job].ID
+	for _, v := range plan.leaves {
+		if b.stops > 0 && b.seats[v].standing == loose {
+			b.carryOut(&clearing{server: plan.server, leaves: []int{v}}, id)
+		}
+	}
+	for _, s := range plan.shrinks {
+		if b.stops > 0 && b.seats[s.job].standing != waits {
+			b.carryOut(&clearing{server: plan.server, shrinks: []shrink{s}}, id)
+		}
+	}
+}
+
+// keepIdle takes what is idle on server n, as far as the job needs it that the server is kept for, from all that can be given away.
+func (b *board) keepIdle(n int) {
+	sv := &b.servers[n]
+	idle := atMost(sv.open(), b.least(b.reserved.job, b.reserved.way, n).Size).Max(gres.Vector{})
+	sv.free = sv.free.Minus(idle)
+	b.reserved.kept += idle.GPUs
+	b.count(sv)
+	b.reshelve(n)
+	b.disturbed(n)
+}
