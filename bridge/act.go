@@ -17,7 +17,7 @@ func (t *turn) act(ctx context.Context) error {
 		return err
 	}
 	t.phase("lease")
-	if err := a.ask(ctx); err != nil {
+	if err := (preempting{a}).ask(ctx); err != nil {
 		return err
 	}
 	t.phase("ask")
@@ -42,29 +42,40 @@ type acting struct {
 	sight
 	steps  steps
 	untold []*step       // those that can wait to be told that they wait, the most urgent first
+	admits time.Duration // when newcomers may be admitted next
 	until  time.Duration // when the next round is due
 	update longest       // of the updates so far
+	looks  int           // since something was sent or asked last
 	gaze   time.Duration // the longest of the looks so far
 }
 
 func newActing(t *turn) *acting {
 	a := &acting{
 		turn: t, sight: sight{at: t.scene.at, jobs: t.seen, nodes: t.scene.nodes}, until: t.began + t.span(),
-		steps: make(steps, len(t.report.Steps)),
+		admits: t.Clock.Elapsed() + admitEvery,
 	}
-	for k := range a.steps {
-		s := &a.steps[k]
-		s.Step, s.since = &t.report.Steps[k], t.Clock.Elapsed()
-		s.tenant = t.scene.find(s.Job)
-		s.expires = s.Verb == Preempt && t.scene.expiring[s.Job]
-		s.aside = s.expires && t.Settings.Watched
+	a.take(0, false)
+	return a
+}
+
+// take takes up the steps of the report from one on.
+func (a *acting) take(from int, admitted bool) {
+	for k := range a.report.Steps {
+		if k < from {
+			a.steps[k].Step = &a.report.Steps[k] // the list may have moved
+			continue
+		}
+		s := &step{Step: &a.report.Steps[k], since: a.Clock.Elapsed(), admitted: admitted}
+		s.tenant = a.scene.find(s.Job)
+		s.expires = s.Verb == Preempt && a.scene.expiring[s.Job]
+		s.aside = s.expires && a.Settings.Watched
 		if s.Verb == Preempt && !s.expires {
 			s.from = s.tenant.Runs.Nodes
 		}
+		a.steps = append(a.steps, s)
 	}
-	a.untold = a.steps.filter(func(s *step) bool { return s.Verb == Renew && !a.pressing(s) })
+	a.untold = append(a.untold, a.steps[from:].filter(func(s *step) bool { return s.Verb == Renew && !a.pressing(s) })...)
 	slices.SortStableFunc(a.untold, func(x, y *step) int { return x.tenant.Begin.Compare(y.tenant.Begin) })
-	return a
 }
 
 // foresight is how far ahead a round looks at what time limits will demand before it is over: no small one can be held meanwhile. A small one
@@ -132,12 +143,15 @@ func (a *acting) follow(ctx context.Context) error {
 		if err := a.look(ctx); err != nil {
 			return err
 		}
+		if err := (admission{acting: a}).admit(ctx); err != nil {
+			return err
+		}
 	}
 }
 
 // pause lets the time until the next look pass, and uses it to tell those who wait.
 func (a *acting) pause(ctx context.Context) error {
-	until := a.Clock.Elapsed() + min(a.Settings.Poll, a.left())
+	until := a.Clock.Elapsed() + min(a.poll(), a.left())
 	if end := a.until - a.retreat(); a.Clock.Elapsed() < end {
 		until = min(until, end)
 	}
@@ -150,6 +164,19 @@ func (a *acting) pause(ctx context.Context) error {
 	return nil
 }
 
+// parts of Settings.Poll are the times between the first looks; together they are one.
+var parts = []time.Duration{4, 4, 2}
+
+// poll is the time until the next look. What was sent comes about within half a second where it does, and somebody may wait for that; so the
+// first looks follow sooner, unless a look itself takes so long that slurmrestd would do little else.
+func (a *acting) poll() time.Duration {
+	soon := a.Settings.Poll
+	if a.looks < len(parts) {
+		soon /= parts[a.looks]
+	}
+	return min(a.Settings.Poll, max(soon, 10*a.gaze))
+}
+
 // look observes the jobs and nodes anew.
 func (a *acting) look(ctx context.Context) error {
 	began := a.Clock.Elapsed()
@@ -157,29 +184,14 @@ func (a *acting) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.looked, a.gaze = began, max(a.gaze, a.Clock.Elapsed()-began)
-	a.at, a.jobs, a.nodes = seen.At, seen.Jobs, seen.Nodes
+	a.looked, a.gaze, a.looks = began, max(a.gaze, a.Clock.Elapsed()-began), a.looks+1
+	a.at, a.jobs, a.nodes, a.reservations = seen.At, seen.Jobs, seen.Nodes, seen.Reservations
 	return nil
 }
 
 // advance takes every step as far as it can go now: victims first, since they free what the starts need.
 func (a *acting) advance(ctx context.Context) error {
-	if err := a.ask(ctx); err != nil {
-		return err
-	}
-	err := a.each(ctx, a.overstayed(), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
-	if err != nil {
-		return err
-	}
-	gone := a.departed()
-	for _, s := range gone {
-		a.closeAccount(s)
-		s.from = nil // its nodes are free, whatever becomes of the rest
-	}
-	if err := a.each(ctx, gone, done, func(s *step) error { return a.seeOff(ctx, s) }); err != nil {
-		return err
-	}
-	if err := a.after(ctx, gone); err != nil {
+	if err := (preempting{a}).advance(ctx); err != nil {
 		return err
 	}
 	a.dropHopeless()
@@ -193,7 +205,7 @@ func (a *acting) advance(ctx context.Context) error {
 // they were asked.
 func (a *acting) giveUp(ctx context.Context) error {
 	err := a.takeBack(ctx, a.steps.filter(func(s *step) bool { return s.stage == sent }))
-	for _, s := range a.steps.filter(func(s *step) bool { return s.open() && s.Verb != Renew && s.Verb != Arm && !s.aside }) {
+	for _, s := range a.steps.filter((*step).awaited) {
 		a.fail(s, "not done before the next round was due")
 	}
 	return err

@@ -17,11 +17,20 @@ import (
 // An armed job carries a size that is not its user's. That is a debt like any other, and it fails open: the size fits nodes that there are,
 // and no node is named.
 
+// queue is the part of a turn that looks after the place of jobs in Slurm's own queue.
+type queue struct{ *turn }
+
+// arms says that somebody may be armed. While victims leave, or nodes are cleared over several rounds, nobody is: whoever is eligible would take
+// what is freed for another.
+func (t queue) arms(plan policy.Plan) bool {
+	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing)
+}
+
 // aheadOf lists the jobs that are to be armed, by ID: the first in line that nothing but room keeps from running, and those that are armed
-// already and not far behind. While victims leave there are none: whoever is eligible would take what is freed for another.
-func (t *turn) aheadOf(plan policy.Plan) map[int]policy.Next {
+// already and not far behind.
+func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
 	most := t.Settings.Ahead
-	if most <= 0 || len(t.victims()) > 0 {
+	if !t.scene.arms {
 		return nil
 	}
 	ahead := map[int]policy.Next{}
@@ -41,9 +50,12 @@ func (t *turn) aheadOf(plan policy.Plan) map[int]policy.Next {
 	return ahead
 }
 
+// clearing says that idle GPUs are kept until others have left, too.
+func clearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
+
 // withFailing is the snapshot in which jobs are not barred for starts of ours that failed, and who these are. Slurm may know better why, a job of
 // somebody else's that goes first say; being eligible they keep their place, and start when Slurm lets them.
-func (t *turn) withFailing() (policy.Cluster, map[int]bool) {
+func (t queue) withFailing() (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
 	for i, tn := range t.scene.tenants {

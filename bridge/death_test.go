@@ -101,6 +101,16 @@ var scenarios = []scenario{
 		w.submit(1, model("alexnet"), forAges)
 		return nil
 	}},
+	{name: "admits who comes while a victim saves", verb: bridge.Preempt, set: func(w *world) slurmtest.Fault {
+		w.runner.Settings.Policy, w.runner.Settings.Watched = policy.SRTF(), true
+		first := w.submit(4, lingers+" synergy-length=10h", forAges, saves(100*time.Second), pinned("n1"))
+		w.rounds(2)
+		w.submit(4, model("gnmt")+" synergy-length=1h", forAges, pinned("n1"))
+		return upon(slurmtest.Signal, first, slurmtest.After, func() error {
+			w.submit(1, model("res18"), forAges)
+			return nil
+		})
+	}},
 	{name: "splits", verb: bridge.Start, set: func(w *world) slurmtest.Fault {
 		w.submit(1, model("res18"), forAges, tasks(6, 3))
 		w.submit(2, model("gnmt"), forAges)

@@ -35,7 +35,11 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 			if d.Grant != nil {
 				start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: d.Why})
 			}
-		case d.Grant != nil:
+		case s.behind[t.ID] && s.arms:
+			if step := s.armsBehind(t, d); step != nil {
+				arm = append(arm, *step)
+			}
+		case d.Grant != nil && !s.behind[t.ID]:
 			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: t.granted(d)})
 		case s.isNext(t):
 			if next := s.ahead[t.ID]; !t.armedAs(next, s.at) {
@@ -67,6 +71,9 @@ func (t *tenant) granted(d *policy.Decision) string {
 	why := fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
 	if t.profile != nil && !t.saves() && !t.Interactive {
 		why += "; without synergy-checkpoint it is lent no more than others can do without"
+	}
+	if d.Why != "" {
+		why += "; " + d.Why
 	}
 	return why
 }

@@ -111,6 +111,6 @@ func (a *acting) isTime(s *step) bool {
 }
 
 // outOfTime says that a victim's run will not last as long as its grace.
-func (a *acting) outOfTime(s *step) bool {
+func (a preempting) outOfTime(s *step) bool {
 	return a.outlives(s.tenant) && !a.now().Before(s.tenant.limit().Add(-lastMoment))
 }

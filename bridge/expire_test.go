@@ -290,14 +290,16 @@ func TestALongRoundSeesOffWhoWasAskedBeforeIt(t *testing.T) {
 	}
 	w.submit(1, model("gnmt"), forAges, pinned("n1"))
 	began := w.clock.Now()
-	w.round()
+	report := w.round()
 	if took := w.clock.Now().Sub(began); took < 280*time.Second {
 		t.Fatalf("the round took %s, want it to wait for the victim", took)
 	}
-	if j := w.job(limit); j.State != bridge.Pending || j.Restarts != 1 {
+	if j := w.job(limit); j.State != bridge.Running || j.Restarts != 1 {
 		t.Errorf("%s after %d restarts", j.State, j.Restarts)
 	}
-	w.mustBeAsSubmitted()
+	if s := step(t, report, limit, bridge.Start); s.Error != "" {
+		t.Errorf("it runs again, and not by a start of ours: %s", s.Error)
+	}
 }
 
 // A round that foresees it and is over before does nothing about it, and says nothing of it.

@@ -80,3 +80,6 @@ func (h *hall) find(names []string) []int {
 
 // total is what the node at a place has.
 func (h *hall) total(place int) gres.Vector { return h.nodes[h.managed[place]].Total }
+
+// gpuType is the type of a managed node's GPUs; empty where it has none.
+func (h *hall) gpuType(place int) string { return h.nodes[h.managed[place]].GPUType }

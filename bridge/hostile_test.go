@@ -124,7 +124,7 @@ func TestAJobThatExitsForARequeueByItselfIsStartedLessAndLessOften(t *testing.T)
 
 func TestAJobThatIsAskedToLeaveAgainAndAgainIsNotHeldBack(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
-	w.runner.Settings.Policy = policy.LAS()
+	w.runner.Settings.Policy = policy.By("by turns", func(_ *policy.Cluster, j *policy.Job) float64 { return j.Attained }, nil)
 	long := func(s *slurmtest.Spec) { s.Work.Length = 1000 * time.Hour }
 	first, second := w.submit(1, model("res18"), long), w.submit(1, model("gnmt"), long)
 	w.rounds(60)

@@ -121,6 +121,7 @@ func (t *turn) limit(c *policy.Cluster) {
 // it could not start again as it is goes on: once stopped it would wait for ever.
 func impose(terms *limits.Terms, j *policy.Job) {
 	j.Quotas = terms.Quotas
+	j.Priority += int64(terms.Tier) << 32 // a priority has 32 bits
 	j.Ceiling.CPUs = tighter(j.Ceiling.CPUs, terms.Ceiling.CPUs)
 	j.Ceiling.Memory = tighter(j.Ceiling.Memory, terms.Ceiling.Memory)
 	j.Ceiling.GPUs = tighter(j.Ceiling.GPUs, terms.Ceiling.GPUs)

@@ -190,3 +190,15 @@ func TestWhoRunsAndCouldNotStartAgainIsNotStopped(t *testing.T) {
 		t.Errorf("without that limit they give way, and job %d is %s", young, s)
 	}
 }
+
+// Slurm looks at the tiers of partitions before it looks at priorities, and so does the policy that goes by its order.
+func TestAJobOfAHigherTierGoesFirstWhateverThePriorities(t *testing.T) {
+	w := newWorld(t, 1, oneGPU)
+	w.runner.Settings.Policy, w.runner.Settings.Partitions = policy.Slurm(), []string{"gpu", "other"}
+	a := &accounting{site: limits.Site{Partitions: []limits.Partition{{Name: "gpu", Tier: 1}, {Name: "other", Tier: 2}}}}
+	w.runner.Almanac = &bridge.Almanac{Source: a}
+	w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) { s.Priority = 4_000_000_000 })
+	first := w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) { s.Partition, s.Priority = "other", 1 })
+	w.rounds(1)
+	w.mustRun(first, "n1", 1)
+}

@@ -196,23 +196,27 @@ func (t caution) unbar(kinds map[*probing]*tenant) {
 
 // holdBack bars the jobs that are like refused ones, but for those whose turn it is to be tried.
 func (t caution) holdBack() {
+	if t.refusals == nil {
+		return
+	}
 	t.barEach(func(tn *tenant) string { return t.refusals.bars(tn, t.scene.at) })
 }
 
 // holdProbes bars those, too.
 func (t caution) holdProbes() {
+	behind := queue(t).behind(t.report.Plan)
 	t.barEach(func(tn *tenant) string {
-		if p := t.refusals.of(tn); p != nil {
+		switch p := t.refusals.of(tn); {
+		case p != nil:
 			return refused(p.reason) + "; it is tried again when nobody has to give way"
+		case behind[tn.ID]:
+			return "others go first in Slurm's order, and nobody gives way for it"
 		}
 		return ""
 	})
 }
 
 func (t caution) barEach(why func(*tenant) string) {
-	if t.refusals == nil {
-		return
-	}
 	for i, tn := range t.scene.tenants {
 		if j := &t.report.Snapshot.Jobs[i]; tn.State == Pending && j.Barred == "" {
 			j.Barred = why(tn)
@@ -220,14 +224,18 @@ func (t caution) barEach(why func(*tenant) string) {
 	}
 }
 
-// daring says that a plan tries a job that was refused and stops another: perhaps for that one, and then for nothing.
+// daring says that a plan tries a job that was refused, or that Slurm has others before, and stops another: perhaps for that one, and then for
+// nothing.
 func (t caution) daring() bool {
+	if len(t.victims()) == 0 {
+		return false
+	}
 	for i, tn := range t.scene.tenants {
 		if tn.State == Pending && t.report.Plan.Decisions[i].Grant != nil && t.refusals.of(tn) != nil {
-			return len(t.victims()) > 0
+			return true
 		}
 	}
-	return false
+	return len(queue(t).behind(t.report.Plan)) > 0
 }
 
 // refusal is Slurm's word for why it does not start a job whose start was written; empty where it may still do so, or was not seen since.

@@ -47,6 +47,9 @@ type Settings struct {
 	// Ahead is how many jobs are armed at a time: eligible for Slurm's own scheduler, with the size that they are to have; 0: none.
 	Ahead int
 
+	// Certify has each round, small ones excepted, say how good its plan is.
+	Certify bool
+
 	// PreemptWithoutCheckpoint allows jobs to be stopped that declared no checkpoint. They lose what they have done.
 	PreemptWithoutCheckpoint bool
 	RestartCost              time.Duration // of a job without profile
@@ -112,6 +115,7 @@ type turn struct {
 	scene    scene
 	refusals refusals // of jobs that wait
 	small    bool     // nobody is stopped, and nobody waited for long
+	settled  Records  // of the last round that was
 	report   Report
 }
 
@@ -142,7 +146,8 @@ func (t *turn) carryOut(ctx context.Context, settled Records) error {
 	if t.Settings.Shadow {
 		return t.settle(nil)
 	}
-	if err := t.intend(settled); err != nil {
+	t.settled = settled
+	if err := t.intend(); err != nil {
 		return err
 	}
 	t.phase("intend")
@@ -150,8 +155,8 @@ func (t *turn) carryOut(ctx context.Context, settled Records) error {
 }
 
 // intend writes down what the round is about to do, and the debts that it makes.
-func (t *turn) intend(settled Records) error {
-	intent := Intent{Round: t.report.Round, At: t.watch.now(t.Clock), Steps: t.report.Steps, Debts: t.incurred(settled)}
+func (t *turn) intend() error {
+	intent := Intent{Round: t.report.Round, At: t.watch.now(t.Clock), Steps: t.report.Steps, Debts: t.incurred(t.settled)}
 	if err := t.Ledger.Intend(intent); err != nil {
 		return fmt.Errorf("write the intent down: %w", err)
 	}
@@ -245,7 +250,10 @@ func (t *turn) decide(ctx context.Context) error {
 	if err := (caution{t}).careful(ctx); err != nil {
 		return err
 	}
-	t.scene.ahead = t.aheadOf(t.report.Plan)
+	t.certify()
+	q := queue{t}
+	t.scene.arms = q.arms(t.report.Plan)
+	t.scene.ahead, t.scene.behind = q.aheadOf(t.report.Plan), q.behind(t.report.Plan)
 	if t.Settings.Watched || !t.small {
 		t.scene.expiring = t.expiring(&t.scene, t.report.Plan, t.foresight())
 	}
@@ -326,7 +334,7 @@ func (t *turn) settle(acted error) error {
 }
 
 // phases is how many a round has.
-const phases = 11
+const phases = 12
 
 // phase ends the phase under way.
 func (t *turn) phase(name string) {

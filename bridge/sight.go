@@ -12,6 +12,8 @@ type sight struct {
 	looked time.Duration // when the look began, by ours; 0: the one that the plan is made of
 	jobs   []*Job        // ascending in ID
 	nodes  []Node        // ascending in name
+
+	reservations []Reservation // ascending in name
 }
 
 // seenNow is the job as last seen; the zero job where it is not there any more.

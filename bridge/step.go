@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync/atomic"
 	"time"
@@ -32,16 +33,18 @@ type step struct {
 
 	expires bool // its time limit is why it is asked
 	aside   bool // and no round waits for it
+
+	admitted bool // while the round waited for others
 }
 
-// steps are those of a round. Pointers into the list stay good: it never grows.
-type steps []step
+// steps are those of a round.
+type steps []*step
 
 // filter lists those for which keep is true.
 func (list steps) filter(keep func(*step) bool) []*step {
 	var kept []*step
-	for k := range list {
-		if s := &list[k]; keep(s) {
+	for _, s := range list {
+		if keep(s) {
 			kept = append(kept, s)
 		}
 	}
@@ -50,19 +53,13 @@ func (list steps) filter(keep func(*step) bool) []*step {
 
 // anyOpen says that somebody is still to be stopped, started or restored for whom the round waits.
 func (list steps) anyOpen() bool {
-	for k := range list {
-		if s := &list[k]; s.open() && s.Verb != Renew && s.Verb != Arm && !s.aside {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, (*step).awaited)
 }
 
 // blocked maps the nodes that a victim has still to leave, or will not leave, to the stage of its step.
 func (list steps) blocked() map[string]stage {
 	var nodes map[string]stage // most rounds have no victims
-	for k := range list {
-		s := &list[k]
+	for _, s := range list {
 		if s.Verb != Preempt || s.stage == done {
 			continue
 		}
@@ -77,6 +74,9 @@ func (list steps) blocked() map[string]stage {
 }
 
 func (s *step) open() bool { return s.stage != done && s.stage != failed }
+
+// awaited says that the round waits for the step.
+func (s *step) awaited() bool { return s.open() && s.Verb != Renew && s.Verb != Arm && !s.aside }
 
 // find is the job that a step is for: managed, or no longer so.
 func (s *scene) find(job int) *tenant {
@@ -95,6 +95,9 @@ func (a *acting) fail(s *step, why string) {
 
 func (a *acting) reach(s *step, to stage) {
 	now := a.Clock.Elapsed()
+	if to == sent || to == asked {
+		a.looks = 0
+	}
 	s.Took += now - s.since
 	s.stage, s.since = to, now
 }

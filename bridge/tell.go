@@ -13,7 +13,7 @@ func (a *acting) pressing(s *step) bool {
 // letWait says to the jobs that wait, and would not do so for long or not as their users asked for it, that they wait.
 func (a *acting) letWait(ctx context.Context) error {
 	return a.each(ctx, a.steps.filter(func(s *step) bool {
-		return s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.pressing(s)
+		return s.stage == begun && (s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.pressing(s))
 	}), done, func(s *step) error { return a.write(ctx, s, a.letting(s)) })
 }
 

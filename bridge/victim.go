@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
+// preempting is the part of an acting that has victims leave.
+type preempting struct{ *acting }
+
 // ask signals the victims whose moment has come, or stops those that have no checkpoint.
-func (a *acting) ask(ctx context.Context) error {
+func (a preempting) ask(ctx context.Context) error {
 	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && a.isTime(s) })
 	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
 	for _, s := range victims {
@@ -20,9 +23,29 @@ func (a *acting) ask(ctx context.Context) error {
 	return err
 }
 
+// advance takes the victims as far as they can go now.
+func (a preempting) advance(ctx context.Context) error {
+	if err := a.ask(ctx); err != nil {
+		return err
+	}
+	err := a.each(ctx, a.overstayed(), forced, func(s *step) error { return a.Slurm.Requeue(ctx, s.Job) })
+	if err != nil {
+		return err
+	}
+	gone := a.departed()
+	for _, s := range gone {
+		a.closeAccount(s)
+		s.from = nil // its nodes are free, whatever becomes of the rest
+	}
+	if err := a.each(ctx, gone, done, func(s *step) error { return a.seeOff(ctx, s) }); err != nil {
+		return err
+	}
+	return a.after(ctx, gone)
+}
+
 // askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived to
 // tell of it; one that has ended meanwhile has left.
-func (a *acting) askOne(ctx context.Context, s *step) error {
+func (a preempting) askOne(ctx context.Context, s *step) error {
 	word, saves := &s.tenant.said.word, s.tenant.saves()
 	if saves && !s.tenant.record.Asked.IsZero() {
 		return nil
@@ -58,7 +81,7 @@ func (s *scene) pardon(steps []Step) {
 
 // before runs the hook before the job is asked. It may take half of what is left of the round, so that one that hangs leaves time
 // for all that does not depend on it.
-func (a *acting) before(ctx context.Context, s *step) error {
+func (a preempting) before(ctx context.Context, s *step) error {
 	h := a.Settings.Hook
 	if h == nil {
 		return nil
@@ -73,7 +96,7 @@ func (a *acting) before(ctx context.Context, s *step) error {
 }
 
 // overstayed lists the victims that were asked and have not left within their grace, or before their time limit ends them for good.
-func (a *acting) overstayed() []*step {
+func (a preempting) overstayed() []*step {
 	return a.steps.filter(func(s *step) bool {
 		word := &s.tenant.said.word
 		return s.stage == asked && s.tenant.saves() && a.seenNow(s.Job).State == Running &&
@@ -82,14 +105,14 @@ func (a *acting) overstayed() []*step {
 }
 
 // departed lists the victims that run no more.
-func (a *acting) departed() []*step {
+func (a preempting) departed() []*step {
 	return a.steps.filter(func(s *step) bool {
 		return (s.stage == asked || s.stage == forced) && a.seenNow(s.Job).State != Running
 	})
 }
 
 // closeAccount credits a victim's run up to its end.
-func (a *acting) closeAccount(s *step) {
+func (a preempting) closeAccount(s *step) {
 	j, there := a.find(s.Job)
 	if !there || j.State != Pending {
 		return
@@ -102,7 +125,7 @@ func (a *acting) closeAccount(s *step) {
 // seeOff gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
 // still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing, and one
 // that somebody holds is left as it is.
-func (a *acting) seeOff(ctx context.Context, s *step) error {
+func (a preempting) seeOff(ctx context.Context, s *step) error {
 	j := *a.seenNow(s.Job)
 	if j.State == Pending {
 		err := a.write(ctx, s, a.leased(s))
@@ -115,7 +138,7 @@ func (a *acting) seeOff(ctx context.Context, s *step) error {
 
 // after runs the hook for the victims that were seen off: once all of them have their leases, since Slurm's own penalty may be over
 // before a hook is.
-func (a *acting) after(ctx context.Context, gone []*step) error {
+func (a preempting) after(ctx context.Context, gone []*step) error {
 	h := a.Settings.Hook
 	if h == nil {
 		return nil

@@ -62,3 +62,22 @@ func TestAPartitionWhoseLimitIsUsedUpIsShutAsLongAsAnotherIsLeft(t *testing.T) {
 		t.Errorf("what is used up in all of them keeps it waiting, once: %+v", got)
 	}
 }
+
+func TestAJobHasTheHighestTierOfItsPartitions(t *testing.T) {
+	b := site(func(s *Site) {
+		s.Partitions = []Partition{{Name: "gpu", Tier: 2}, {Name: "short", Tier: 7}, {Name: "none"}}
+	})
+	for _, c := range []struct {
+		name string
+		job  Job
+		tier int
+	}{
+		{"of one", waits(1, "alice", func(j *Job) { j.Partition = "gpu" }), 2},
+		{"of two", waits(1, "alice", func(j *Job) { j.Partition, j.Choice = "gpu", []string{"gpu", "short"} }), 7},
+		{"of one that is not known", waits(1, "alice", func(j *Job) { j.Partition = "gone" }), 0},
+	} {
+		if got := b.Judge([]Job{c.job}).Terms[0].Tier; got != c.tier {
+			t.Errorf("%s: tier %d, want %d", c.name, got, c.tier)
+		}
+	}
+}

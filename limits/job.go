@@ -35,6 +35,7 @@ type Terms struct {
 	Ceiling gres.Vector // on each node; zero in a field: no bound
 	Quotas  []int       // numbers in Verdict.Quotas, ascending
 	Shut    []string    // those of its partitions in which it must not start now; never all
+	Tier    int         // the highest of its partitions'
 	Never   string      // the limit under which it cannot start as it is, in words; empty: it may
 }
 

@@ -43,6 +43,7 @@ type QOS struct {
 type Partition struct {
 	Name      string      `json:"name"`
 	QOS       string      `json:"qos,omitempty"`
+	Tier      int         `json:"tier,omitempty"`           // PriorityTier: jobs of a higher one go first, whatever their priorities
 	MaxCPUs   int         `json:"max_cpus,omitempty"`       // MaxCPUsPerNode
 	MaxMemory gres.Memory `json:"max_memory_mib,omitempty"` // MaxMemPerNode
 }

@@ -52,7 +52,7 @@ type usage struct {
 
 // terms are what binds a job by itself, in whichever of its partitions it starts. The pools that it shares with others are noted with its number.
 func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
-	t := Terms{Job: j.ID}
+	t := Terms{Job: j.ID, Tier: p.tier(j)}
 	share := func(b binding) { join(pools, b, number) }
 	if len(j.Choice) < 2 {
 		p.bindAll(&t, j, share)
@@ -66,6 +66,19 @@ func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
 	}
 	t.Shut, t.Never = shut, never
 	return t
+}
+
+// tier is the highest of the partitions that a job may start in, or of the one that it runs in.
+func (b *Book) tier(j *Job) (highest int) {
+	if p := b.partitions[j.Partition]; p != nil {
+		highest = p.Tier
+	}
+	for _, name := range j.Choice {
+		if p := b.partitions[name]; p != nil {
+			highest = max(highest, p.Tier)
+		}
+	}
+	return highest
 }
 
 // bindAll takes all limits of a job in its partition into account, and hands those on that it shares with others.

@@ -35,7 +35,7 @@ func TestTheSitesLimitsAreRead(t *testing.T) {
 		t.Fatalf("%v, enforced %v", err, site.Enforced)
 	}
 	equal(t, "calls", fake.saw(), []string{"GET /partitions/", "GET /slurmdb/v0.0.42/associations/?cluster=synergy", "GET /slurmdb/v0.0.42/qos/"})
-	want := []limits.Partition{{Name: "synergy"}, {Name: "plain", QOS: "part", MaxCPUs: 20, MaxMemory: 400_000}}
+	want := []limits.Partition{{Name: "synergy", Tier: 1}, {Name: "plain", QOS: "part", Tier: 3, MaxCPUs: 20, MaxMemory: 400_000}}
 	if !reflect.DeepEqual(site.Partitions, want) {
 		t.Errorf("partitions %+v", site.Partitions)
 	}

@@ -160,6 +160,7 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		Round:                    f.round,
 		Lease:                    config.Lease,
 		Ahead:                    config.Ahead,
+		Certify:                  true,
 		Keep:                     config.Keep,
 		PreemptWithoutCheckpoint: config.PreemptWithoutCheckpoint,
 		SaveAtLimit:              config.SaveAtLimit,

@@ -105,6 +105,9 @@ type partitionList struct {
 		TRES struct {
 			Configured string `json:"configured"`
 		} `json:"tres"`
+		Priority struct {
+			Tier int `json:"tier"`
+		} `json:"priority"`
 		Maximums struct {
 			CPUs   optional `json:"cpus_per_node"`
 			Memory optional `json:"partition_memory_per_node"`
@@ -116,7 +119,7 @@ func partitions(a *partitionList) (wire.Partitions, wire.Complaint) {
 	told := wire.Partitions{Cluster: a.Meta.Slurm.Cluster, Storage: a.Meta.Plugin.Storage, Release: a.Meta.Slurm.Release}
 	for _, p := range a.Partitions {
 		told.Limits = append(told.Limits, limits.Partition{
-			Name: p.Name, QOS: p.QOS.Assigned, MaxCPUs: p.Maximums.CPUs.orZero(), MaxMemory: gres.Memory(p.Maximums.Memory.orZero()),
+			Name: p.Name, QOS: p.QOS.Assigned, Tier: p.Priority.Tier, MaxCPUs: p.Maximums.CPUs.orZero(), MaxMemory: gres.Memory(p.Maximums.Memory.orZero()),
 		})
 		told.GPUs = append(told.GPUs, gpusIn(p.TRES.Configured))
 	}
