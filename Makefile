@@ -17,7 +17,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test test-unit test-gpu test-live test-live-rounds test-live-trust test-live-next lint bench bench-live fidelity fuzz clean
+.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-live test-live-rounds test-live-trust test-live-site test-live-next lint bench bench-live fidelity fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +34,16 @@ build-nvml: ## bin/nvml/synergy, which sees GPUs: for the nodes that have them; 
 	@mkdir -p bin/nvml
 	$(WITH_NVML) go build -tags nvml -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml/ ./cmd/synergy
 
-test: lint test-unit test-live ## everything: lint, unit, race, drawings, properties, scripts, and the live cluster
+test: ## everything: lint, unit, race, drawings, properties, scripts, and the live cluster
+	@$(MAKE) --no-print-directory --jobs 2 unit images
+	@$(MAKE) --no-print-directory test-live
+
+unit: lint
+	@$(MAKE) --no-print-directory test-unit
+
+images: # of both clusters, while the rest is tested: most of that is waiting for a mirror
+	@$(CLUSTER) image
+	@$(if $(filter 24.11,$(SLURM)),SLURM=26.05 $(CLUSTER) image)
 
 test-unit: ## all tests that need no Slurm, with the race detector
 	go test -race ./...
@@ -53,22 +62,28 @@ lint: ## gofmt, go vet, staticcheck
 	go run $(STATICCHECK) ./...
 	$(WITH_NVML) go run $(STATICCHECK) -tags nvml,gpu ./gres/nvml
 
-test-live: build build-nvml ## the live suites on two clusters, side by side, that are started and removed again; SLURM=26.05 for all of them on that
+test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-site test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next)
 
-# The live tests that mostly wait, for leases, daemons, Slurm's parts and jobs: what becomes of a cluster when something is away, and a few to even out the two.
-TRUST := TestWithoutTheDaemon|TestARelease|TestACutNetwork|TestOfTwoDaemons|TestATicket|TestRoundsGoOn|TestKilled|TestManyShortJobs|TestUnderSystemd|TestTheUnit|TestAJobWhoseTasksRequeueIt|TestAJobOfSeveralPartitions|TestAPartitionThatRefuses|TestOnlyJobsWhosePartitions
+# Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so two clusters at a time cost little more than one; with three, two cores keep no
+# deadline. By file: what becomes of a cluster when something is away, and a site's rules and the jobs that people submit. All others are in test-live-rounds.
+TRUST := leader failsopen faults_short kills systemd soak
+SITE := arrays check citizen examples gate gate_lua interactive limits lua partitions preempt shapes steps
+tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
+live = tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
 
 test-live-rounds: # all the others
-	@tests/live/with-cluster.sh $(LIVE) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 35m -skip '$(TRUST)' \
-		./tests/live ./bridge/slurmrest ./bridge/conformance
+	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE)))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
 
 test-live-trust:
-	@tests/live/with-cluster.sh $(LIVE)-trust $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 35m -run '$(TRUST)' ./tests/live
+	@$(call live,-trust) -run '^($(call tests-of,$(TRUST)))$$' ./tests/live
+
+test-live-site:
+	@$(call live,-site) -run '^($(call tests-of,$(SITE)))$$' ./tests/live
 
 # What differs between Slurms, on the newest: every promise over both versions of the API, jobs that are taken from and go on, environments, plugins of
-# others. It begins when one of the two above has ended, so most of it costs no time.
+# others. It begins when one of those above has ended, so most of it costs no time.
 NEXT := TestANewcomerTakesItsTurn|TestTheLastTask|TestAJobThatIsNotManaged|TestAPluginForAnother
 
 test-live-next:

@@ -143,7 +143,7 @@ func (c *Cluster) inOrderOfPriority(args ...string) (order []int) {
 	c.t.Helper()
 	var fillers []JobID
 	for range c.nodes() {
-		fillers = append(fillers, c.MustSbatch("bob", "sleep 12", "--gres=gpu:8", output))
+		fillers = append(fillers, c.MustSbatch("bob", "sleep 600", "--gres=gpu:8", output))
 	}
 	for _, id := range fillers {
 		c.WaitForState(id, "RUNNING")
@@ -154,6 +154,10 @@ func (c *Cluster) inOrderOfPriority(args ...string) (order []int) {
 		id := c.MustSbatch([]string{"alice", "bob"}[k%2], fmt.Sprintf("sleep %d", 4+2*k), append(args, "--gres=gpu:8", "-c", "8", output)...)
 		c.MustExec("login", "root", "scontrol", "update", "jobid="+id.String(), fmt.Sprintf("priority=%d", p))
 		ids[id] = p
+	}
+	time.Sleep(5 * time.Second) // until all of them are known, on a slow machine too
+	for _, id := range fillers {
+		c.MustExec("login", "root", "scancel", id.String())
 	}
 	type started struct {
 		at       time.Time

@@ -124,8 +124,8 @@ func (d *Daemon) Get(path string) string {
 // Clear ends a daemon that a broken run has left, cancels every job, and waits until the nodes are empty.
 func (c *Cluster) Clear() {
 	c.t.Helper()
-	// A daemon that ends by itself gives its ticket back; after a kill the next one would wait until that is stale.
-	const end = `pkill -TERM -x synergy-slurmd; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; pkill -0 -x synergy-slurmd || exit; done; pkill -KILL -x synergy-slurmd`
+	// A daemon that ends by itself gives its ticket back, within twenty seconds; after a kill the next one would wait until that is stale.
+	const end = `pkill -TERM -x synergy-slurmd; for i in $(seq 80); do sleep 0.3; pkill -0 -x synergy-slurmd || exit; done; pkill -KILL -x synergy-slurmd`
 	_, _ = c.Exec("login", "root", "sh", "-c", end)
 	for _, user := range []string{"alice", "bob", "synergy"} {
 		_, _ = c.Exec("login", "root", "scancel", "--user="+user)

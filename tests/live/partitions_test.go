@@ -4,6 +4,7 @@ package live
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,18 +14,30 @@ import (
 func SetUpHalves(t *testing.T) (*Cluster, *Daemon) {
 	t.Helper()
 	c, d := SetUp(t, "fifo", "tune")
-	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "partitions: [synergy]", "partitions: [left, right]", 1))
-	c.MustExec("login", "root", "scontrol", "create", "partitionname=left", "nodes=n1", "state=up", "prioritytier=10")
-	c.MustExec("login", "root", "scontrol", "create", "partitionname=right", "nodes=n2", "state=up", "prioritytier=5")
-	c.settings(`managed_partitions = { "left", "right" },`)
-	t.Cleanup(func() {
+	d.Manage("left nodes=n1 prioritytier=10", "right nodes=n2 prioritytier=5")
+	return c, d
+}
+
+// Manage gives the daemon and the gate these partitions in place of the one, each with what scontrol is to be told of it, until the test ends.
+func (d *Daemon) Manage(partitions ...string) {
+	c := d.c
+	c.t.Helper()
+	var names, quoted []string
+	for _, words := range partitions {
+		said := strings.Fields(words)
+		names, quoted = append(names, said[0]), append(quoted, strconv.Quote(said[0]))
+		c.MustExec("login", "root", append([]string{"scontrol", "create", "partitionname=" + said[0], "state=up"}, said[1:]...)...)
+	}
+	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "partitions: [synergy]", "partitions: ["+strings.Join(names, ", ")+"]", 1))
+	c.settings("managed_partitions = { " + strings.Join(quoted, ", ") + " },")
+	c.t.Cleanup(func() {
 		d.Signal("TERM")
 		c.Clear()
 		c.settings("")
-		_, _ = c.Exec("login", "root", "scontrol", "delete", "partitionname=left")
-		_, _ = c.Exec("login", "root", "scontrol", "delete", "partitionname=right")
+		for _, name := range names {
+			_, _ = c.Exec("login", "root", "scontrol", "delete", "partitionname="+name)
+		}
 	})
-	return c, d
 }
 
 // partitionsOf lists the partitions of a job in the order of the alphabet.
