@@ -4,7 +4,7 @@ import "time"
 
 // account gives every managed job its record, the one that is known or a first one, and brings it up to the moment of the observation:
 // service is credited up to now.
-func account(managed []*tenant, now time.Time) {
+func account(managed []*managedJob, now time.Time) {
 	for _, t := range managed {
 		if t.record == nil {
 			t.record = firstRecord(t, now)
@@ -16,14 +16,14 @@ func account(managed []*tenant, now time.Time) {
 }
 
 // creditUnseen adds the end of a run that nobody lived to see: the job ran then, was requeued and runs again.
-func (r *Record) creditUnseen(t *tenant) {
+func (r *Record) creditUnseen(t *managedJob) {
 	if t.State == Running && r.Gain > 0 && t.since.After(r.Until) {
 		r.add(t, earlier(t.Submitted, t.since).Sub(r.Until), r.Gain)
 	}
 }
 
 // add adds the service of so long.
-func (r *Record) add(t *tenant, ran time.Duration, gain float64) {
+func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	if ran > 0 {
 		r.Attained += float64(ran.Seconds() * float64(t.Request.GPUs))
 		r.Done = min(r.Done+sped(ran, gain), mostDone)
@@ -48,8 +48,8 @@ func (r *Record) notAfter(now time.Time) {
 }
 
 // firstRecord is the record of a job that the ledger does not know: a new one, or one whose ledger was lost.
-func firstRecord(j *tenant, now time.Time) *Record {
-	s := j.stamped()
+func firstRecord(j *managedJob, now time.Time) *Record {
+	s := j.annotated()
 	r := &Record{
 		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
@@ -75,7 +75,7 @@ func firstRecord(j *tenant, now time.Time) *Record {
 
 // credit adds the service since the record's last moment. A job that ran then and waits now ran until it was requeued, which is
 // when Slurm says it was submitted.
-func (r *Record) credit(t *tenant, now time.Time) {
+func (r *Record) credit(t *managedJob, now time.Time) {
 	r.creditUnseen(t)
 	from, until, gain := r.Until, now, r.Gain
 	switch {
@@ -114,7 +114,7 @@ const calm = 10 * time.Minute
 
 // countReturns counts how often in a row a job came back to the queue although nobody had asked it to leave: it exits with the requeue
 // code by itself, its owner requeues it, or its nodes die.
-func (r *Record) countReturns(t *tenant, now time.Time) {
+func (r *Record) countReturns(t *managedJob, now time.Time) {
 	runs := t.Restarts + 1
 	switch {
 	case r.Runs == 0:

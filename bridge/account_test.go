@@ -45,11 +45,11 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 	}
 }
 
-func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
+func TestALostLedgerIsMadeUpFromTheAnnotations(t *testing.T) {
 	submitted, started, own := noon.Add(-time.Hour), noon.Add(-10*time.Minute), plainRequest()
 	granted := own
 	granted.CPUs, granted.Pin = 6, []string{"n1"}
-	stamped := stampOf(&Record{
+	annotated := annotationOf(&Record{
 		Job: 7, First: noon.Add(-24 * time.Hour), Attained: 90, Done: 30 * time.Second, NotBefore: noon.Add(5 * time.Hour), Own: own,
 	}, 3, "", "").String()
 	for _, c := range []struct {
@@ -63,7 +63,7 @@ func TestALostLedgerIsMadeUpFromTheStamps(t *testing.T) {
 		{"a new job whose time has come", Job{State: Pending, Begin: noon.Add(-time.Hour)}, Record{First: submitted, Until: noon, Own: granted}},
 		{"a new job with a lease", Job{State: Pending, Begin: noon.Add(time.Hour), Extra: `{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`},
 			Record{First: submitted, Until: noon, Own: granted, Explicit: Explicit{Told: true, Memory: true, Steps: true}}},
-		{"one that was here before", Job{State: Pending, Restarts: 1, Begin: noon.Add(time.Minute), Extra: stamped},
+		{"one that was here before", Job{State: Pending, Restarts: 1, Begin: noon.Add(time.Minute), Extra: annotated},
 			Record{First: noon.Add(-24 * time.Hour), Until: noon, Attained: 90, Done: 30 * time.Second, NotBefore: noon.Add(5 * time.Hour), Own: own}},
 		{"one that was never requeued and says it came earlier", Job{State: Pending, Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, 1)},
 			Record{First: submitted, Until: noon, Own: granted}},
@@ -100,11 +100,11 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 		{"was not a victim", Record{Gain: 1}, Job{ID: 8, State: Running}, time.Time{}},
 	} {
 		c.rec.Job = c.job.ID
-		tenants := []*tenant{read(c.job)}
-		tenants[0].gain = 1
-		tenants[0].record = &c.rec
-		account(tenants, noon)
-		if got := tenants[0].record; !got.Asked.Equal(c.want) {
+		jobs := []*managedJob{read(c.job)}
+		jobs[0].gain = 1
+		jobs[0].record = &c.rec
+		account(jobs, noon)
+		if got := jobs[0].record; !got.Asked.Equal(c.want) {
 			t.Errorf("a job that %s was asked at %s, want %s", c.name, got.Asked, c.want)
 		}
 	}
@@ -117,8 +117,8 @@ func TestEveryJobHasItsOwnRecord(t *testing.T) {
 		jobs = append(jobs, &Job{ID: id, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()})
 	}
 	s := viewer().sort(Observed{At: noon, Jobs: jobs}, known)
-	account(s.tenants, noon)
-	for _, tn := range s.tenants {
+	account(s.managed, noon)
+	for _, tn := range s.managed {
 		starts := tn.ID
 		if tn.ID%2 == 1 {
 			starts = 0 // it is new
@@ -130,8 +130,8 @@ func TestEveryJobHasItsOwnRecord(t *testing.T) {
 }
 
 // read is a job as a round takes it up.
-func read(j Job) *tenant {
-	t := new(Runner).readJob(&j, &tenant{})
+func read(j Job) *managedJob {
+	t := new(Runner).readJob(&j, &managedJob{})
 	t.record = &Record{Job: j.ID}
 	return t
 }

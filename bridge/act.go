@@ -13,7 +13,7 @@ import (
 func (t *turn) act(ctx context.Context) error {
 	a := newActing(t)
 	defer a.putOff()
-	if err := a.letWait(ctx); err != nil {
+	if err := a.deferStarts(ctx); err != nil {
 		return err
 	}
 	t.phase("lease")
@@ -31,8 +31,8 @@ func (t *turn) act(ctx context.Context) error {
 		return err
 	}
 	t.phase("arm")
-	err = a.tellEach(ctx, a.untold) // what is left of them, until the next round is due
-	t.phase("tell")
+	err = a.renewEach(ctx, a.untold) // what is left of them, until the next round is due
+	t.phase("renew")
 	return err
 }
 
@@ -66,16 +66,16 @@ func (a *acting) take(from int, admitted bool) {
 			continue
 		}
 		s := &step{Step: &a.report.Steps[k], since: a.Clock.Elapsed(), admitted: admitted}
-		s.tenant = a.scene.find(s.Job)
+		s.job = a.scene.find(s.Job)
 		s.expires = s.Verb == Preempt && a.scene.expiring[s.Job]
 		s.aside = s.expires && a.Settings.Watched
 		if s.Verb == Preempt && !s.expires {
-			s.from = s.tenant.Runs.Nodes
+			s.from = s.job.Runs.Nodes
 		}
 		a.steps = append(a.steps, s)
 	}
 	a.untold = append(a.untold, a.steps[from:].filter(func(s *step) bool { return s.Verb == Renew && !a.pressing(s) })...)
-	slices.SortStableFunc(a.untold, func(x, y *step) int { return x.tenant.Begin.Compare(y.tenant.Begin) })
+	slices.SortStableFunc(a.untold, func(x, y *step) int { return x.job.Begin.Compare(y.job.Begin) })
 }
 
 // foresight is how far ahead a round looks at what time limits will demand before it is over: no small one can be held meanwhile. A small one
@@ -155,7 +155,7 @@ func (a *acting) pause(ctx context.Context) error {
 	if end := a.until - a.retreat(); a.Clock.Elapsed() < end {
 		until = min(until, end)
 	}
-	if err := a.tell(ctx, until); err != nil {
+	if err := a.renew(ctx, until); err != nil {
 		return err
 	}
 	if rest := until - a.Clock.Elapsed(); rest > 0 {
@@ -204,7 +204,7 @@ func (a *acting) advance(ctx context.Context) error {
 // giveUp ends the round because the next one is due. Victims that are still saving go on doing so; the next round knows that
 // they were asked.
 func (a *acting) giveUp(ctx context.Context) error {
-	err := a.takeBack(ctx, a.steps.filter(func(s *step) bool { return s.stage == sent }))
+	err := a.rollBack(ctx, a.steps.filter(func(s *step) bool { return s.stage == sent }))
 	for _, s := range a.steps.filter((*step).awaited) {
 		a.fail(s, "not done before the next round was due")
 	}

@@ -56,7 +56,7 @@ func (a *admission) look(ctx context.Context) (news bool, err error) {
 	t.report.Round, t.report.Shadow = a.report.Round, a.report.Shadow
 	seen := Observed{At: a.at, Jobs: a.jobs, Nodes: a.nodes, Reservations: a.reservations}
 	t.scene = t.sort(seen, a.records())
-	account(t.scene.tenants, a.at)
+	account(t.scene.managed, a.at)
 	a.beside = t
 	if anew, err := (splitting{t}).split(ctx); anew || err != nil {
 		return false, err // the next look sees the tasks
@@ -141,17 +141,17 @@ func (a admission) adopt(ctx context.Context) error {
 	}
 	for _, s := range a.steps {
 		if t := a.scene.find(s.Job); t != nil {
-			s.tenant = t
+			s.job = t
 		}
 	}
 	a.take(from, true)
 	a.report.Outside = a.scene.outside
 	for _, s := range a.steps[from:] {
 		if s.Verb == Start {
-			a.report.Notes = a.appendNotes(a.report.Notes, s.tenant)
+			a.report.Notes = a.appendNotes(a.report.Notes, s.job)
 		}
 	}
-	return a.letWait(ctx)
+	return a.deferStarts(ctx)
 }
 
 // supersede drops what was still to be told to jobs that start instead.

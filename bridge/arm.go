@@ -58,7 +58,7 @@ func clearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
 func (t queue) withFailing() (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
-	for i, tn := range t.scene.tenants {
+	for i, tn := range t.scene.managed {
 		why := t.failing(tn.record, t.scene.at)
 		if why == "" || c.Jobs[i].Barred != why {
 			continue
@@ -86,12 +86,12 @@ func wantsRoom(plan policy.Plan, job int) bool {
 }
 
 // armed says that a waiting job is eligible with another size than its user's.
-func (t *tenant) armed(now time.Time) bool {
+func (t *managedJob) armed(now time.Time) bool {
 	return t.State == Pending && !t.Begin.After(now) && !sameRequest(&t.Request, &t.record.Own)
 }
 
 // armedAs says that a waiting job is armed with that size.
-func (t *tenant) armedAs(next policy.Next, now time.Time) bool {
+func (t *managedJob) armedAs(next policy.Next, now time.Time) bool {
 	want := resized(&t.record.Own, next.Nodes, next.PerNode)
 	want.Partition = Several(t.listed())
 	in := t.listed() == "" || SamePartitions(t.Partition, t.listed())
@@ -102,7 +102,7 @@ func (t *tenant) armedAs(next policy.Next, now time.Time) bool {
 func arming(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) Update {
 	return Update{
 		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(&rec.Own, nodes, g.PerNode),
-		Extra: stampOf(rec, round, why, note).String(),
+		Extra: annotationOf(rec, round, why, note).String(),
 	}
 }
 
@@ -110,9 +110,9 @@ func arming(rec *Record, g policy.Placement, nodes, round int, why, note string,
 // has taken hold of meanwhile needs nothing.
 func (a *acting) armAll(ctx context.Context) error {
 	return a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done, func(s *step) error {
-		rec := s.tenant.record
-		u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.tenant.note, a.now())
-		u.Request.Partition = s.tenant.listed()
+		rec := s.job.record
+		u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.job.note, a.now())
+		u.Request.Partition = s.job.listed()
 		err := a.write(ctx, s, u)
 		if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
 			return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// others submits jobs without our word, which Slurm may start at any time.
+// others submits jobs without our directive, which Slurm may start at any time.
 func (w *world) others(n, gpus int, length time.Duration) (ids []int) {
 	for range n {
 		ids = append(ids, w.submit(gpus, "mine", func(s *slurmtest.Spec) { s.Lease, s.Work.Length = 0, length }))

@@ -33,7 +33,7 @@ type unsplit struct {
 // standsForTasks says that a job is the record of several tasks.
 func (j *Job) standsForTasks() bool { return len(j.Tasks) > 1 }
 
-// leftAlone says why a round does not touch a job that carries our word; empty when it does.
+// leftAlone says why a round does not touch a job that carries our directive; empty when it does.
 func (r *Runner) leftAlone(j *Job) string {
 	if why := leftAlone(j); why != "" || !j.standsForTasks() {
 		return why
@@ -86,7 +86,7 @@ func (r *Runner) giveUpOn(array int, err error) {
 
 // sweep is an array, and the tasks of it that are to have jobs of their own.
 type sweep struct {
-	*tenant
+	*managedJob
 	tasks  []int
 	active int // tasks with jobs of their own that run, or wait and may start
 	idle   int // of these, those that wait
@@ -101,7 +101,7 @@ func (t splitting) due() []sweep {
 	}
 	slices.SortStableFunc(all, func(a, b sweep) int { return cmp.Compare(b.Priority, a.Priority) })
 	room := 0 // for waiting tasks, in GPUs
-	for _, i := range t.scene.hall.managed {
+	for _, i := range t.scene.topology.managed {
 		room += t.scene.nodes[i].Total.GPUs
 	}
 	var due []sweep
@@ -128,10 +128,10 @@ func (t splitting) due() []sweep {
 // another reason of its own, stands in nobody's way: to Slurm too only those that run count for %N.
 func (t splitting) sweeps() []sweep {
 	var all []sweep
-	for _, tn := range t.scene.tenants {
+	for _, tn := range t.scene.managed {
 		soon := t.Clock.Elapsed() < t.unsplit[tn.ID].again
 		if tn.standsForTasks() && tn.State == Pending && !tn.Dependency && !tn.record.NotBefore.After(t.scene.at) && !soon {
-			all = append(all, sweep{tenant: tn})
+			all = append(all, sweep{managedJob: tn})
 		}
 	}
 	if len(all) == 0 {

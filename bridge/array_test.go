@@ -212,7 +212,7 @@ func TestATaskKeepsWhatTheGateSaidOfItsArray(t *testing.T) {
 		s.Lease, s.Begin, s.After = 0, epoch.Add(900*time.Second), first
 		s.Extra, s.Request.Memory = `{"v":1,"lua":1,"begin":0,"mem":1}`, 200_000
 	})
-	w.rounds(3) // the first writes its own stamp over the gate's, before the array is split
+	w.rounds(3) // the first writes its own annotation over the gate's, before the array is split
 	_, running, _ := w.sweepNow(array)
 	if len(running) != 2 {
 		t.Fatalf("%d tasks run", len(running))
@@ -227,23 +227,23 @@ func TestATaskKeepsWhatTheGateSaidOfItsArray(t *testing.T) {
 	}
 }
 
-func TestATasksStampIsItsOwnOrItsArraysAndNobodyElses(t *testing.T) {
+func TestATasksAnnotationIsItsOwnOrItsArraysAndNobodyElses(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.submit(8, model("gnmt"), forAges)
 	array := w.submit(1, model("res18"), tasks(3, 0), forAges)
 	w.rounds(1)
 	forged := w.job(array).Extra
 	if !strings.Contains(forged, `"own"`) {
-		t.Fatalf("stamp: %s", forged)
+		t.Fatalf("annotation: %s", forged)
 	}
 	stranger := w.submit(2, model("res18"), forAges, func(s *slurmtest.Spec) { s.Extra, s.Lease = forged, 0 })
 	w.rounds(1)
 	if r := w.record(stranger); r.Own.GPUs != 2 || r.Explicit.Told {
-		t.Errorf("it lives by another job's stamp: %+v", r)
+		t.Errorf("it lives by another job's annotation: %+v", r)
 	}
 }
 
-func TestAStampWithoutAJobsNumberIsNotBelieved(t *testing.T) {
+func TestAnAnnotationWithoutAJobsNumberIsNotBelieved(t *testing.T) {
 	w := newWorld(t, 1, server)
 	id := w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) {
 		s.Lease, s.Begin = 0, epoch.Add(900*time.Second)

@@ -69,7 +69,7 @@ func (c Contradiction) String() string {
 	return fmt.Sprintf("runs at %.2g iterations/s where its profile says %.2g with %d cores: gets the proportional share", c.Ran, c.Said, c.CPUs)
 }
 
-// credible keeps what a stamp says that nobody has measured out of sentences and sums.
+// credible keeps what an annotation says that nobody has measured out of sentences and sums.
 func (c *Contradiction) credible() bool {
 	return c.Ran >= 0 && c.Ran < c.Said && c.Said <= maxSpeed && c.CPUs > 0 && c.CPUs < 1<<20
 }
@@ -99,7 +99,7 @@ func (r *Runner) audit(s *scene) {
 	if r.Settings.Audit <= 0 {
 		return
 	}
-	for _, t := range s.tenants {
+	for _, t := range s.managed {
 		if t.doubt = ""; t.State != Running || !t.said.reports || t.profile == nil {
 			continue
 		}
@@ -115,26 +115,26 @@ func (r *Runner) audit(s *scene) {
 }
 
 // distrust takes a job's profile away.
-func (t *tenant) distrust(found *Contradiction) {
+func (t *managedJob) distrust(found *Contradiction) {
 	t.profile, t.note = nil, found.String()
 	if t.State == Running {
 		t.gain = t.gainNow()
 	}
 }
 
-// found is what an audit found about the job, in this daemon's life or, as its stamp says, in that of one whose ledger was lost.
-func (r *Runner) found(t *tenant) *Contradiction {
+// found is what an audit found about the job, in this daemon's life or, as its annotation says, in that of one whose ledger was lost.
+func (r *Runner) found(t *managedJob) *Contradiction {
 	if r.Settings.Audit <= 0 {
 		return nil
 	}
 	if t.record != nil {
 		return t.record.Audit.Found
 	}
-	return t.stamped().Found
+	return t.annotated().Found
 }
 
 // hear takes a report up, and says why it ignores one that cannot be.
-func (a *Audit) hear(t *tenant, now time.Time, least time.Duration) (doubt string) {
+func (a *Audit) hear(t *managedJob, now time.Time, least time.Duration) (doubt string) {
 	said := t.said.progress
 	if !a.Run.Equal(t.Started) {
 		*a = Audit{Run: t.Started} // another run, and maybe another size
@@ -177,6 +177,6 @@ func (a *Audit) weigh(said Progress, claim float64, cpus int, least time.Duratio
 }
 
 // claim is how many iterations a second the profile promises for what the job holds.
-func (t *tenant) claim() float64 {
+func (t *managedJob) claim() float64 {
 	return t.profile.Rate(sensitivity.ShareOf(t.Runs.PerNode)) / float64(t.profile.Batch)
 }

@@ -50,17 +50,17 @@ var liar = &sensitivity.Profile{
 func auditor() *Runner { return &Runner{Settings: Settings{Audit: 2 * time.Minute}} }
 
 // trainee runs since noon with so many cores, and reports.
-func trainee(cores int) *tenant {
-	return &tenant{
+func trainee(cores int) *managedJob {
+	return &managedJob{
 		Job:  &Job{ID: 7, State: Running, Started: noon, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: cores, Memory: 62500}}},
-		said: &comment{reports: true}, profile: liar, record: &Record{Job: 7}, hall: &hall{},
+		said: &comment{reports: true}, profile: liar, record: &Record{Job: 7}, topology: &topology{},
 	}
 }
 
-// report lets the tenant say so many iterations at a moment after noon, and returns what comes of it a second later.
-func (t *tenant) report(iterations int64, at time.Duration) *Contradiction {
+// report lets the managed job say so many iterations at a moment after noon, and returns what comes of it a second later.
+func (t *managedJob) report(iterations int64, at time.Duration) *Contradiction {
 	t.said.progress = Progress{iterations, noon.Add(at)}
-	auditor().audit(&scene{at: noon.Add(at + time.Second), tenants: []*tenant{t}})
+	auditor().audit(&scene{at: noon.Add(at + time.Second), managed: []*managedJob{t}})
 	return t.record.Audit.Found
 }
 
@@ -123,7 +123,7 @@ func TestAReportThatCannotBeIsIgnoredWithASentence(t *testing.T) {
 	} {
 		tn := trainee(24)
 		for _, tn.said.progress = range says {
-			auditor().audit(&scene{at: noon.Add(10 * time.Minute), tenants: []*tenant{tn}})
+			auditor().audit(&scene{at: noon.Add(10 * time.Minute), managed: []*managedJob{tn}})
 		}
 		if !strings.Contains(tn.doubt, want) {
 			t.Errorf("%q: want %q", tn.doubt, want)
@@ -169,11 +169,11 @@ func TestALiarThatReportsIsFoundWithinThreeReports(t *testing.T) {
 	})
 }
 
-func TestWhatWasFoundStandsInTheStampAndIsBelievedOnlyWithinReason(t *testing.T) {
+func TestWhatWasFoundStandsInTheAnnotationAndIsBelievedOnlyWithinReason(t *testing.T) {
 	found := &Contradiction{Ran: 0.9, Said: 3.1, CPUs: 9}
 	rec := Record{Job: 7, First: noon, Own: plainRequest(), Audit: Audit{Found: found}}
-	j := Job{ID: 7, Request: plainRequest(), Extra: stampOf(&rec, 1, "", "").String()}
-	if got := readStamp(&j).Found; got == nil || *got != *found {
+	j := Job{ID: 7, Request: plainRequest(), Extra: annotationOf(&rec, 1, "", "").String()}
+	if got := readAnnotation(&j).Found; got == nil || *got != *found {
 		t.Errorf("read back %v", got)
 	}
 	if said := found.String(); said != "runs at 0.9 iterations/s where its profile says 3.1 with 9 cores: gets the proportional share" {
@@ -182,7 +182,7 @@ func TestWhatWasFoundStandsInTheStampAndIsBelievedOnlyWithinReason(t *testing.T)
 	for _, forged := range []string{`{"ran":-1,"said":3,"cores":9}`, `{"ran":4,"said":3,"cores":9}`, `{"ran":1,"said":1e300,"cores":9}`,
 		`{"ran":1,"said":3,"cores":0}`, `{"ran":1,"said":3,"cores":99999999}`} {
 		j.Extra = `{"v":1,"job":7,"found":` + forged + `}`
-		if got := readStamp(&j).Found; got != nil {
+		if got := readAnnotation(&j).Found; got != nil {
 			t.Errorf("%s is believed", forged)
 		}
 	}
@@ -192,7 +192,7 @@ func TestWhatWasFoundStandsInTheStampAndIsBelievedOnlyWithinReason(t *testing.T)
 func TestNoGainOverflowsWhatIsDone(t *testing.T) {
 	for _, gain := range []float64{1e15, 1e300} {
 		rec := Record{Job: 7, Until: noon, Gain: gain, Done: mostDone - 1}
-		tn := &tenant{Job: &Job{ID: 7, State: Running, Started: noon}, gain: gain, record: &rec}
+		tn := &managedJob{Job: &Job{ID: 7, State: Running, Started: noon}, gain: gain, record: &rec}
 		for h := range 100 {
 			rec.credit(tn, noon.Add(time.Duration(h)*time.Hour))
 			if rec.Done <= 0 || rec.Done > mostDone {

@@ -40,7 +40,7 @@ func (t queue) behind(plan policy.Plan) map[int]bool {
 		return nil
 	}
 	var behind map[int]bool
-	for i, tn := range t.scene.tenants {
+	for i, tn := range t.scene.managed {
 		grant := plan.Decisions[i].Grant
 		if tn.State != Pending || grant == nil || t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i]) {
 			continue
@@ -74,7 +74,7 @@ func (t queue) blocked(plan policy.Plan) map[string]rank {
 			note(tn.Job)
 		}
 	}
-	for i, tn := range t.scene.tenants {
+	for i, tn := range t.scene.managed {
 		if plan.Decisions[i].Grant == nil && tn.armed(t.scene.at) && slices.Contains(roomAlone, tn.Reason) {
 			note(tn.Job)
 		}
@@ -84,7 +84,7 @@ func (t queue) blocked(plan policy.Plan) map[string]rank {
 
 // armsBehind is the step for a job that is behind: to be armed with its grant. One that is armed with no more than that waits well as it is. nil:
 // there is nothing to do.
-func (s *scene) armsBehind(t *tenant, d *policy.Decision) *Step {
+func (s *scene) armsBehind(t *managedJob, d *policy.Decision) *Step {
 	next := policy.Next{Job: t.ID, Nodes: len(d.Grant.Nodes), PerNode: d.Grant.PerNode}
 	if t.armed(s.at) && t.told() && len(t.Request.Pin) == 0 && t.Request.perNode().Fits(d.Grant.PerNode) || t.armedAs(next, s.at) {
 		return nil

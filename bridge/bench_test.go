@@ -18,9 +18,9 @@ func BenchmarkDiff(b *testing.B) {
 			r := benchRunner()
 			seen := benchObserved(servers)
 			s := r.sort(seen, nil)
-			account(s.tenants, seen.At)
+			account(s.managed, seen.At)
 			var records Records
-			for _, tn := range s.tenants {
+			for _, tn := range s.managed {
 				records = append(records, tn.record)
 			}
 			plan := policy.Decide(r.snapshot(&s), r.Settings.Policy, r.Settings.Allocator)
@@ -28,7 +28,7 @@ func BenchmarkDiff(b *testing.B) {
 			b.ResetTimer()
 			for b.Loop() {
 				s := r.sort(seen, records)
-				account(s.tenants, seen.At)
+				account(s.managed, seen.At)
 				r.snapshot(&s)
 				r.diff(&s, plan)
 			}

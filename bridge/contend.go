@@ -18,7 +18,7 @@ type contender struct {
 }
 
 // contenders are those of an observation, each kind once: the jobs that are not ours to start and wait for nothing but room.
-func contenders(jobs []*tenant, s *scene) []contender {
+func contenders(jobs []*managedJob, s *scene) []contender {
 	seen := map[contender]bool{}
 	var list []contender
 	for _, t := range jobs {
@@ -34,7 +34,7 @@ func contenders(jobs []*tenant, s *scene) []contender {
 }
 
 // contends says that Slurm may start the job as soon as there is room.
-func (t *tenant) contends(s *scene) bool {
+func (t *managedJob) contends(s *scene) bool {
 	if t.State != Pending || t.Held || t.Dependency || t.Completing || t.Begin.After(s.at) || t.standing(s.at) == managed {
 		return false
 	}
@@ -45,7 +45,7 @@ func (t *tenant) contends(s *scene) bool {
 // it: one that is not held any more, depends on nobody and may begin has its last one until then.
 var roomAlone = []string{"", "Resources", "Priority", "BeginTime", "Dependency", "JobHeldUser", "JobHeldAdmin"}
 
-func (t *tenant) contender() contender {
+func (t *managedJob) contender() contender {
 	return contender{t.Partition, t.Request.GPUType, t.Request.perNode()}
 }
 
@@ -67,12 +67,12 @@ func (c *contender) wants(n *Node, freed gres.Vector) bool {
 
 // contended says that what a running job would leave could be taken by others, or not be given to anybody for a time that others decide: jobs
 // of theirs are being torn down on a node of its, and Slurm starts nothing there before they are gone.
-func (s *scene) contended(t *tenant) bool {
+func (s *scene) contended(t *managedJob) bool {
 	for _, place := range t.on {
 		if place == elsewhere {
 			continue
 		}
-		n := &s.nodes[s.hall.managed[place]]
+		n := &s.nodes[s.topology.managed[place]]
 		if n.Completing && !s.leaving[n.Name] {
 			return true
 		}
@@ -102,26 +102,26 @@ func (t caution) uncontended(ctx context.Context) error {
 
 // keepContended lets the victims stay whose nodes others could use when all have left. It says whether there are any.
 func (t caution) keepContended() (any bool) {
-	freed := make([]gres.Vector, len(t.scene.hall.managed))
+	freed := make([]gres.Vector, len(t.scene.topology.managed))
 	victims := t.victims()
 	for _, i := range victims {
-		for _, place := range t.scene.tenants[i].on {
+		for _, place := range t.scene.managed[i].on {
 			if place != elsewhere {
-				freed[place] = freed[place].Plus(t.scene.tenants[i].Runs.PerNode)
+				freed[place] = freed[place].Plus(t.scene.managed[i].Runs.PerNode)
 			}
 		}
 	}
 	for _, i := range victims {
-		if slices.ContainsFunc(t.scene.tenants[i].on, func(place int) bool { return place != elsewhere && t.scene.wanted(place, freed[place]) }) {
+		if slices.ContainsFunc(t.scene.managed[i].on, func(place int) bool { return place != elsewhere && t.scene.wanted(place, freed[place]) }) {
 			t.report.Snapshot.Jobs[i].Fixed, any = true, true
 		}
 	}
 	return any
 }
 
-// victims are the numbers of the tenants that the plan stops.
+// victims are the numbers of the managed jobs that the plan stops.
 func (t *turn) victims() (list []int) {
-	for i, tn := range t.scene.tenants {
+	for i, tn := range t.scene.managed {
 		if tn.State == Running && !unchanged(tn, &t.report.Plan.Decisions[i]) {
 			list = append(list, i)
 		}
@@ -131,6 +131,6 @@ func (t *turn) victims() (list []int) {
 
 // wanted says that others could run on a node if so much more of it were free.
 func (s *scene) wanted(place int, freed gres.Vector) bool {
-	n := &s.nodes[s.hall.managed[place]]
+	n := &s.nodes[s.topology.managed[place]]
 	return slices.ContainsFunc(s.rivals, func(c contender) bool { return c.wants(n, freed) })
 }

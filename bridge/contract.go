@@ -39,7 +39,7 @@ var (
 	signals     = map[string]bool{"USR1": true, "USR2": true, "HUP": true, "INT": true, "TERM": true}
 )
 
-// Managed says whether a comment carries our word at all, well formed or not.
+// Managed says whether a comment carries our directive at all, well formed or not.
 func Managed(comment string) bool {
 	for word := range words(comment) {
 		if name, _, _ := strings.Cut(word, "="); name == "synergy-profile" {
@@ -49,7 +49,7 @@ func Managed(comment string) bool {
 	return false
 }
 
-// ParseComment reads our words in a comment; other words belong to the user. On an error the word says what could be understood,
+// ParseComment reads our directives in a comment; other words belong to the user. On an error the word says what could be understood,
 // and the error what could not and what would be right.
 func ParseComment(comment string) (Word, error) {
 	if len(comment) > maxComment {
@@ -78,7 +78,7 @@ func ParseComment(comment string) (Word, error) {
 	return w, listed(wrong)
 }
 
-// maxWrong is how many mistakes are told: a user mends one at a time, and the text goes into a log line and into the stamp.
+// maxWrong is how many mistakes are told: a user mends one at a time, and the text goes into a log line and into the annotation.
 const maxWrong = 3
 
 func listed(wrong []error) error {

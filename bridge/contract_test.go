@@ -118,7 +118,7 @@ func TestWhatIsWrongWithACommentFitsALogLine(t *testing.T) {
 }
 
 // TestOnlySpacesThatTheGateKnowsPartWords: a word that the gate's lua does not see, since it knows the spaces of ASCII alone, must not make
-// a job managed: it would have no lease, and its owner could forge its stamp.
+// a job managed: it would have no lease, and its owner could forge its annotation.
 func TestOnlySpacesThatTheGateKnowsPartWords(t *testing.T) {
 	for _, space := range []string{"\u00a0", "\u0085", "\u1680", "\u2003", "\u2028", "\u3000", "\ufeff"} {
 		if Managed("mine" + space + "synergy-profile=res18.json") {
@@ -172,12 +172,12 @@ func FuzzParseComment(f *testing.F) {
 	})
 }
 
-func FuzzReadStamp(f *testing.F) {
+func FuzzReadAnnotation(f *testing.F) {
 	f.Add(`{"v":1,"lua":1,"begin":17}`)
 	f.Add(`{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2}}`)
 	f.Fuzz(func(t *testing.T, extra string) {
 		j := Job{ID: 7, Extra: extra, Request: Request{GPUs: 2, Nodes: 1, Tasks: 1}}
-		if s := readStamp(&j); s.Own != nil && s.Own.GPUs != 2 {
+		if s := readAnnotation(&j); s.Own != nil && s.Own.GPUs != 2 {
 			t.Errorf("%q gives the job %d GPUs", extra, s.Own.GPUs)
 		}
 	})

@@ -167,7 +167,7 @@ func (o *outside) strike(at slurmtest.Moment) error {
 }
 
 // mustHold checks what holds at every moment: the cluster's own promises, and that nobody waits with another request than its user's
-// unless it is just being started, or has just left and was not seen off.
+// unless it is just being started, or has just left and was not restored.
 func (o *outside) mustHold() {
 	o.t.Helper()
 	if err := o.slurm.Invariants(); err != nil {
@@ -185,7 +185,7 @@ func (o *outside) mustHold() {
 }
 
 // mustOwe checks that there is no size, pin or lease in Slurm without a debt on record: in the ledger, or, where that was lost, in the
-// stamp of the job itself.
+// annotation of the job itself.
 func (o *outside) mustOwe() {
 	o.t.Helper()
 	records, intent, err := o.book.Load()
@@ -196,11 +196,11 @@ func (o *outside) mustOwe() {
 		records = records.With(intent.Debts)
 	}
 	for _, id := range o.slurm.Owing() {
-		stamped := !o.intact && strings.Contains(o.job(id).Extra, `"own":`)
+		annotated := !o.intact && strings.Contains(o.job(id).Extra, `"own":`)
 		if a := o.job(id).Array; a != 0 && records.Of(a) != nil && slices.Contains(o.slurm.Leased(), id) {
 			continue // split off a moment ago: it carries the lease of its array, and nothing else
 		}
-		if records.Of(id) == nil && !stamped && !slices.Contains(o.others, id) {
+		if records.Of(id) == nil && !annotated && !slices.Contains(o.others, id) {
 			o.t.Errorf("at call %d job %d carries what it was given, and no debt is on record: %+v", o.calls, id, o.job(id).Request)
 		}
 	}

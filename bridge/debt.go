@@ -12,7 +12,7 @@ import (
 //
 // How a round stands to a job is worked out anew from each observation and the record; there is no other state:
 //
-//	           our word, a managed partition
+//	           our directive, a managed partition
 //	stranger ────────────────────────────────▶ managed
 //	    ▲                                      │     ▲
 //	    │ own request shown,                   │     │ held, shape ⇄ freed
@@ -21,19 +21,19 @@ import (
 //	                      ▲         lost          │
 //	                      └───────────────────────┘ it waits, and nobody holds it
 //
-// A job with our word that no plan can decide on, for its shape say, is handed back as well, with its record made from the gate's stamp: it was
+// A job with our directive that no plan can decide on, for its shape say, is handed back as well, with its record made from the gate's annotation: it was
 // accepted, and would wait out a lease for nothing.
 type standing int
 
 const (
 	stranger  standing = iota // Slurm's alone: nothing of ours is on it
 	managed                   // the plan decides on it
-	deferred                  // with our word or a debt, and not to be touched now: it is held, or runs without our word, …
+	deferred                  // with our directive or a debt, and not to be touched now: it is held, or runs without our directive, …
 	returning                 // not ours any more, or not ours to plan, and waits with what we or the gate wrote: to be handed back
 )
 
 // standing is how a round stands to the job at a moment. Its record is nil where there is no debt.
-func (t *tenant) standing(now time.Time) standing {
+func (t *managedJob) standing(now time.Time) standing {
 	switch {
 	case t.ours && t.alone == "":
 		return managed
@@ -51,27 +51,27 @@ func (t *tenant) standing(now time.Time) standing {
 	return returning
 }
 
-// parked says that a job with our word, on which no plan decides, waits for a lease or with another size than its user's.
-func (t *tenant) parked(now time.Time) bool {
+// parked says that a job with our directive, on which no plan decides, waits for a lease or with another size than its user's.
+func (t *managedJob) parked(now time.Time) bool {
 	if t.State != Pending || t.Held {
 		return false
 	}
 	if t.record != nil { // one that says that it was handed back, with its own request, is Slurm's: a later begin is somebody else's will
-		return t.stamped().Why != handedBack || !sameRequest(&t.Request, &t.record.Own)
+		return t.annotated().Why != handedBack || !sameRequest(&t.Request, &t.record.Own)
 	}
-	return t.stamped().V != 0 && t.Begin.After(later(fromUnix(t.stamped().Begin), now))
+	return t.annotated().V != 0 && t.Begin.After(later(fromUnix(t.annotated().Begin), now))
 }
 
 // free says that a job is Slurm's to start as its user asked for it, and that it says so.
-func (t *tenant) free(now time.Time) bool {
+func (t *managedJob) free(now time.Time) bool {
 	return settled(t.Job, now) && sameRequest(&t.Request, &t.record.Own) && !t.Begin.After(later(t.record.NotBefore, now)) &&
-		t.stamped().Why == handedBack
+		t.annotated().Why == handedBack
 }
 
 // handBack is the step that hands a waiting job back to Slurm, as far as that goes now. Before its last run has been cleaned up Slurm would
 // put its own penalty in place of a begin time that is over, or kill a job that starts this early: until then it has a lease. nil: there
 // is nothing to do.
-func (t *tenant) handBack(now time.Time, why string) *Step {
+func (t *managedJob) handBack(now time.Time, why string) *Step {
 	switch {
 	case !settled(t.Job, now):
 		if sameRequest(&t.Request, &t.record.Own) && t.Begin.After(now) {
@@ -114,8 +114,8 @@ func byJob(a, b *Record) int { return cmp.Compare(a.Job, b.Job) }
 
 // records are the debts that stand after this round: of the jobs that are managed, deferred or returning.
 func (t *turn) records() Records {
-	records := make(Records, 0, len(t.scene.tenants)+len(t.scene.debtors))
-	for _, list := range [][]*tenant{t.scene.tenants, t.scene.debtors} {
+	records := make(Records, 0, len(t.scene.managed)+len(t.scene.debtors))
+	for _, list := range [][]*managedJob{t.scene.managed, t.scene.debtors} {
 		for _, tn := range list {
 			records = append(records, tn.record)
 		}

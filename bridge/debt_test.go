@@ -43,7 +43,7 @@ func TestAJobThatLeavesManagementIsHandedBackWhateverIsInTheWay(t *testing.T) {
 		name  string
 		leave func(w *world, id int)
 	}{
-		{"its comment loses our word while it runs", func(w *world, id int) { w.slurm.SetComment(id, "mine") }},
+		{"its comment loses our directive while it runs", func(w *world, id int) { w.slurm.SetComment(id, "mine") }},
 		{"its partition is dropped while it runs", func(w *world, _ int) { w.runner.Settings.Partitions = []string{"other"} }},
 		{"a shadow round comes between", func(w *world, id int) {
 			w.slurm.SetComment(id, "mine")
@@ -107,7 +107,7 @@ func (w *world) forgets(id int) error {
 	return err
 }
 
-// A round may write its first size and die, or fail, before it settles; the job may lose our word in between.
+// A round may write its first size and die, or fail, before it settles; the job may lose our directive in between.
 func TestAJobThatLosesOurWordAfterItsFirstUpdateAndBeforeTheRoundSettlesIsHandedBack(t *testing.T) {
 	w := newWorld(t, 1, server)
 	id := w.submit(1, model("res18"), forAges)

@@ -23,7 +23,7 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 			release = append(release, *step)
 		}
 	}
-	for i, t := range s.tenants {
+	for i, t := range s.managed {
 		d := &plan.Decisions[i] // in one order, as the plan was checked to be
 		switch {
 		case t.State == Running && unchanged(t, d):
@@ -54,17 +54,17 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 	return slices.Concat(release, restore, preempt, start, arm)
 }
 
-func (s *scene) isNext(t *tenant) bool {
+func (s *scene) isNext(t *managedJob) bool {
 	_, next := s.ahead[t.ID]
 	return next
 }
 
-func unchanged(t *tenant, d *policy.Decision) bool {
+func unchanged(t *managedJob, d *policy.Decision) bool {
 	return d.Grant != nil && (d.Grant == t.holds || d.Grant.Equal(*t.holds))
 }
 
 // granted says why a job starts, and at which speed. Who could not be asked to give back is told that this is what he is given for it.
-func (t *tenant) granted(d *policy.Decision) string {
+func (t *managedJob) granted(d *policy.Decision) string {
 	if d.Gain == 0 {
 		return "its turn"
 	}
@@ -80,7 +80,7 @@ func (t *tenant) granted(d *policy.Decision) string {
 
 // keepWaiting renews a lease that is half over, or not one that we would give, tells a job that is new why it waits, and gives one that carries anything but its
 // user's own request that request back. A job that is well as it is costs nothing.
-func (r *Runner) keepWaiting(t *tenant, now time.Time) Verb {
+func (r *Runner) keepWaiting(t *managedJob, now time.Time) Verb {
 	switch {
 	case !sameRequest(&t.Request, &t.record.Own):
 		return Restore
@@ -109,7 +109,7 @@ func (q *Request) allows(other *Request) bool {
 func (r *Runner) waiting(rec *Record, round int, why, note string, now time.Time) Update {
 	return Update{
 		Job: rec.Job, Begin: r.leaseEnd(rec, now), Request: rec.Own,
-		Extra: stampOf(rec, round, why, note).String(),
+		Extra: annotationOf(rec, round, why, note).String(),
 	}
 }
 
@@ -128,7 +128,7 @@ func (r *Runner) leaseOf(job int) time.Duration {
 func starting(rec *Record, g policy.Placement, round int, why, note string, now time.Time) Update {
 	return Update{
 		Job: rec.Job, Begin: now, Request: sized(&rec.Own, g),
-		Extra: stampOf(rec, round, why, note).String(),
+		Extra: annotationOf(rec, round, why, note).String(),
 	}
 }
 
@@ -158,7 +158,7 @@ func resized(own *Request, nodes int, perNode gres.Vector) Request {
 // releasing is the update that hands a job back to Slurm for good. The note says why, where that is for its user to mend.
 func releasing(rec *Record, round int, note string, now time.Time) Update {
 	return Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own,
-		Extra: stampOf(rec, round, handedBack, note).String()}
+		Extra: annotationOf(rec, round, handedBack, note).String()}
 }
 
 // requestChanges adds the fields in which two requests differ, in the words of the audit.

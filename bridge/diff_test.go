@@ -32,7 +32,7 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		{"less than half of its lease left", func(j *Job) { j.Begin = noon.Add(449 * time.Second) }, Renew},
 		{"nobody told it why it waits", func(j *Job) { j.Extra = `{"v":1,"lua":1}` }, Renew},
 		{"nobody told it anything", func(j *Job) { j.Extra = "" }, Renew},
-		{"it carries the stamp of another job", func(j *Job) { j.Extra = `{"v":1,"job":8}` }, Renew},
+		{"it carries the annotation of another job", func(j *Job) { j.Extra = `{"v":1,"job":8}` }, Renew},
 		{"a granted size", func(j *Job) { j.Request.CPUs, j.Request.CPUsPerTask, j.Request.CPUsPerNode = 6, 6, 6 }, Restore},
 		{"granted memory", func(j *Job) { j.Request.Memory = 125000 }, Restore},
 		{"a pin", func(j *Job) { j.Request.Pin = []string{"n1"} }, Restore},
@@ -147,11 +147,11 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 	r := &Runner{Settings: Settings{Lease: 900 * time.Second}}
 	size := gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
 	grant := &policy.Placement{Nodes: []string{"n1"}, PerNode: size}
-	running := func(id int) *tenant {
+	running := func(id int) *managedJob {
 		return read(Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}})
 	}
-	waiting := func(id int) *tenant { return read(Job{ID: id, State: Pending}) }
-	s := scene{at: noon, tenants: []*tenant{waiting(1), running(2), running(3), waiting(4), waiting(6)}, debtors: []*tenant{waiting(5), running(7)}}
+	waiting := func(id int) *managedJob { return read(Job{ID: id, State: Pending}) }
+	s := scene{at: noon, managed: []*managedJob{waiting(1), running(2), running(3), waiting(4), waiting(6)}, debtors: []*managedJob{waiting(5), running(7)}}
 	plan := policy.Plan{Decisions: []policy.Decision{
 		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"}, {Job: 4, Why: "no GPU is free"},
 		{Job: 6, Grant: grant},

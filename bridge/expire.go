@@ -32,28 +32,28 @@ func (s *Settings) lead(grace time.Duration) time.Duration {
 }
 
 // outlives says that a job is asked before its time limit. One that cannot be is not, nor one that Slurm would not start again.
-func (r *Runner) outlives(t *tenant) bool {
+func (r *Runner) outlives(t *managedJob) bool {
 	return r.Settings.SaveAtLimit && t.State == Running && t.TimeLimit > 0 && t.saves() && !r.cramped(t) && !t.lastRun()
 }
 
 // cramped says that the time limit of a job that saves is too short to be asked before it: it would save for most of its time.
-func (r *Runner) cramped(t *tenant) bool {
+func (r *Runner) cramped(t *managedJob) bool {
 	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.lead(t.said.word.Grace)+deaf
 }
 
 // crampedNote is what its user should know.
-func (r *Runner) crampedNote(t *tenant) string {
+func (r *Runner) crampedNote(t *managedJob) string {
 	return fmt.Sprintf("is not asked to save before its time limit: with a grace of %s that takes a limit of %s or more",
 		t.said.word.Grace, 2*r.Settings.lead(t.said.word.Grace)+deaf)
 }
 
 // lastRun says that a run after this one could not end before the deadline: Slurm cancels a waiting job of which that is true.
-func (t *tenant) lastRun() bool {
+func (t *managedJob) lastRun() bool {
 	return !t.Deadline.IsZero() && t.limit().Add(t.TimeLimit).After(t.Deadline)
 }
 
 // limit is when Slurm ends the run, by its own clock: when that is set the limit comes sooner or later.
-func (t *tenant) limit() time.Time {
+func (t *managedJob) limit() time.Time {
 	if !t.Ends.IsZero() {
 		return t.Ends
 	}
@@ -61,7 +61,7 @@ func (t *tenant) limit() time.Time {
 }
 
 // expires is when something has to be done next about a job's time limit: to ask it, or to stop it. Zero: nothing.
-func (r *Runner) expires(t *tenant) time.Time {
+func (r *Runner) expires(t *managedJob) time.Time {
 	if !r.outlives(t) {
 		return time.Time{}
 	}
@@ -76,7 +76,7 @@ func (r *Runner) expires(t *tenant) time.Time {
 // none.
 func (r *Runner) expiring(s *scene, plan policy.Plan, within time.Duration) map[int]bool {
 	var list map[int]bool
-	for i, t := range s.tenants {
+	for i, t := range s.managed {
 		at := r.expires(t)
 		if !at.IsZero() && !at.After(s.at.Add(within)) && unchanged(t, &plan.Decisions[i]) {
 			if list == nil {
@@ -90,7 +90,7 @@ func (r *Runner) expiring(s *scene, plan policy.Plan, within time.Duration) map[
 
 // nextExpiry is when something has to be done next about the time limit of a job for which it is not time yet; 0: never.
 func (r *Runner) nextExpiry(s *scene) (alarm time.Duration) {
-	for _, t := range s.tenants {
+	for _, t := range s.managed {
 		if at := r.expires(t); at.After(s.at) {
 			if in := r.Clock.Elapsed() + at.Sub(s.at); alarm == 0 || in < alarm {
 				alarm = in
@@ -106,11 +106,11 @@ func (a *acting) isTime(s *step) bool {
 	if !s.expires {
 		return true
 	}
-	at := a.expires(s.tenant)
-	return !at.After(a.now()) || !s.tenant.record.Asked.IsZero() && a.seenNow(s.Job).State != Running
+	at := a.expires(s.job)
+	return !at.After(a.now()) || !s.job.record.Asked.IsZero() && a.seenNow(s.Job).State != Running
 }
 
 // outOfTime says that a victim's run will not last as long as its grace.
 func (a preempting) outOfTime(s *step) bool {
-	return a.outlives(s.tenant) && !a.now().Before(s.tenant.limit().Add(-lastMoment))
+	return a.outlives(s.job) && !a.now().Before(s.job.limit().Add(-lastMoment))
 }

@@ -74,7 +74,7 @@ func TestALiarGetsTheMostAndTheShareAgainWhenItsSpeedSaysOtherwise(t *testing.T)
 		t.Errorf("reported: %+v", report.Contradicting)
 	}
 	if extra := w.job(lying).Extra; !strings.Contains(extra, `"found":{"ran":1`) || !strings.Contains(extra, "iterations/s where its profile says") {
-		t.Errorf("its stamp does not say so: %s", extra)
+		t.Errorf("its annotation does not say so: %s", extra)
 	}
 	for name, book := range map[string]*ledger.Memory{"with its ledger": w.book, "without": {}} {
 		w.book = book

@@ -110,7 +110,7 @@ func (t *turn) limit(c *policy.Cluster) {
 	c.Quotas = v.Quotas
 	for i := range v.Terms {
 		impose(&v.Terms[i], &c.Jobs[i])
-		if tn := t.scene.tenants[i]; len(v.Terms[i].Shut) > 0 {
+		if tn := t.scene.managed[i]; len(v.Terms[i].Shut) > 0 {
 			tn.shut = append(tn.shut, v.Terms[i].Shut...)
 			c.Jobs[i].Only = t.scene.only(tn)
 		}
@@ -143,7 +143,7 @@ func tighter[N int | gres.Memory](a, b N) N {
 // modest is the verdict where no limit is known. What runs with more than was asked for goes on: nothing says that it may not.
 func (t *turn) modest(jobs []limits.Job) limits.Verdict {
 	v := limits.Modest(jobs)
-	for i, tn := range t.scene.tenants {
+	for i, tn := range t.scene.managed {
 		if most := &v.Terms[i].Ceiling; tn.State == Running {
 			held := tn.Runs.PerNode
 			most.CPUs = raised(most.CPUs, held.CPUs)
@@ -163,7 +163,7 @@ func raised[N int | gres.Memory](bound, held N) N {
 
 // limited are all jobs of the cluster as limits see them, ascending in ID.
 func (t *turn) limited() []limits.Job {
-	jobs, ours := make([]limits.Job, len(t.seen)), t.scene.tenants
+	jobs, ours := make([]limits.Job, len(t.seen)), t.scene.managed
 	for i, j := range t.seen {
 		jobs[i] = t.scene.limited(j)
 		if len(ours) > 0 && ours[0].ID == j.ID {

@@ -75,7 +75,7 @@ func wayBack(to Target) string {
 
 // mourn reports the jobs that were asked to leave and are over, each once. Its record keeps the cause for as long as Slurm tells of the job:
 // when its user requeues it, it is not asked again.
-func (t *turn) mourn(jobs []*tenant) {
+func (t *turn) mourn(jobs []*managedJob) {
 	for _, tn := range jobs {
 		r := tn.record
 		if r == nil || r.Asked.IsZero() || r.Lost != "" || tn.State != Finished || tn.Completing {
@@ -94,8 +94,8 @@ func (t *turn) mourn(jobs []*tenant) {
 // mournVictims does the same for the victims of this round, as they were last seen.
 func (a *acting) mournVictims() {
 	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt }) {
-		left := *s.tenant
+		left := *s.job
 		left.Job = a.seenNow(s.Job)
-		a.mourn([]*tenant{&left})
+		a.mourn([]*managedJob{&left})
 	}
 }

@@ -64,7 +64,7 @@ type Avoided struct {
 }
 
 // avoid notes that one refused the job, and says whether another is left to it: then the refusal is not the job's.
-func (t *tenant) avoid(partition, reason string, now time.Time) bool {
+func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 	if !slices.Contains(t.choice(), partition) || len(t.choice()) < 2 {
 		return false
 	}
@@ -90,10 +90,10 @@ func (r *Record) avoided(now time.Time) []string {
 }
 
 // chooses says that a job may start in several partitions. One that runs stays in its own.
-func (t *tenant) chooses() bool { return t.State != Running && t.record.Own.Partition != "" }
+func (t *managedJob) chooses() bool { return t.State != Running && t.record.Own.Partition != "" }
 
 // choice lists the partitions that a job may start in, in the order in which Slurm tries them.
-func (t *tenant) choice() []string {
+func (t *managedJob) choice() []string {
 	if t.chooses() {
 		return partitions(t.record.Own.Partition)
 	}
@@ -101,7 +101,7 @@ func (t *tenant) choice() []string {
 }
 
 // open are those of them in which it may start now: where none is, all are.
-func (t *tenant) open() []string {
+func (t *managedJob) open() []string {
 	all := t.choice()
 	if open := slices.DeleteFunc(slices.Clone(all), func(part string) bool { return slices.Contains(t.shut, part) }); len(open) > 0 {
 		return open
@@ -110,7 +110,7 @@ func (t *tenant) open() []string {
 }
 
 // listed is what an update says of the partitions of a job that Slurm may start in any of these; empty: nothing, it has just the one.
-func (t *tenant) listed() string {
+func (t *managedJob) listed() string {
 	if !t.chooses() {
 		return ""
 	}
@@ -119,12 +119,12 @@ func (t *tenant) listed() string {
 
 // startsIn is the partition in which a job starts on these nodes; empty where it has no choice, or where none has them all, as when its
 // user named nodes of several.
-func (s *scene) startsIn(t *tenant, nodes []string) string {
+func (s *scene) startsIn(t *managedJob, nodes []string) string {
 	if t.record.Own.Partition == "" {
 		return ""
 	}
 	for _, part := range t.open() {
-		in := s.hall.parts[part]
+		in := s.topology.parts[part]
 		if in == nil || !slices.ContainsFunc(nodes, func(n string) bool { return !slices.Contains(in, n) }) {
 			return part
 		}
@@ -134,16 +134,16 @@ func (s *scene) startsIn(t *tenant, nodes []string) string {
 
 // within lists the nodes of the partitions that a job may start in; nil: any managed one. The nodes of a gang are of one partition: the first
 // that has enough of them free, or else the one that has the most.
-func (s *scene) within(t *tenant) []string {
+func (s *scene) within(t *managedJob) []string {
 	if !t.chooses() {
-		return s.hall.parts[t.Partition]
+		return s.topology.parts[t.Partition]
 	}
 	open := t.open()
 	if len(open) > 1 && t.record.Own.Nodes > 1 {
 		open = []string{s.roomiest(t, open)}
 	}
 	if len(open) == 1 {
-		return s.hall.parts[open[0]]
+		return s.topology.parts[open[0]]
 	}
 	list := strings.Join(open, ",")
 	if s.unions == nil {
@@ -159,7 +159,7 @@ func (s *scene) within(t *tenant) []string {
 func (s *scene) union(partitions []string) []string {
 	var union []string
 	for _, part := range partitions {
-		in := s.hall.parts[part]
+		in := s.topology.parts[part]
 		if in == nil {
 			return nil
 		}
@@ -169,7 +169,7 @@ func (s *scene) union(partitions []string) []string {
 	return slices.Compact(union)
 }
 
-func (s *scene) roomiest(t *tenant, open []string) string {
+func (s *scene) roomiest(t *managedJob, open []string) string {
 	best, most := open[0], -1
 	for _, part := range open {
 		able, free := s.roomIn(t, part)
@@ -184,10 +184,10 @@ func (s *scene) roomiest(t *tenant, open []string) string {
 }
 
 // roomIn counts the nodes of a partition that have GPUs enough for one of a gang's, and those that have them free.
-func (s *scene) roomIn(t *tenant, part string) (able, free int) {
+func (s *scene) roomIn(t *managedJob, part string) (able, free int) {
 	own := &t.record.Own
 	need := gres.Vector{GPUs: own.GPUs / max(1, own.Nodes)}
-	for _, i := range s.hall.managed {
+	for _, i := range s.topology.managed {
 		n := &s.nodes[i]
 		if !slices.Contains(n.Partitions, part) || own.GPUType != "" && own.GPUType != n.GPUType || need.GPUs > n.Total.GPUs {
 			continue

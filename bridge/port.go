@@ -18,7 +18,7 @@ type Slurm interface {
 	Observe(ctx context.Context) (Observed, error)
 	// Update makes the request of a pending job exactly this. It changes all of it or answers with an error after which the job
 	// must be observed again, since Slurm may have applied a part. ErrNotPending: the job has started or ended meanwhile. ErrHeld:
-	// somebody holds it, and it was left as it is; an update that moves only the begin time and the stamp of a job that goes on
+	// somebody holds it, and it was left as it is; an update that moves only the begin time and the annotation of a job that goes on
 	// waiting may have done so before the hold is noticed, and lifts none.
 	Update(ctx context.Context, update Update) error
 	// Signal sends a signal to a running job, after making sure that its exit with the requeue code, or its own requeue, puts it back
@@ -69,7 +69,7 @@ type Observed struct {
 	// Jobs are the pending, running and completing ones of every partition, ascending in ID. None changes once it has been handed out:
 	// the same pointer as in an earlier look says that nothing about the job is different.
 	//
-	// Those that carry our word (Managed) are told for some time after their end too, as Finished and with their End, so that who asked
+	// Those that carry our directive (Managed) are told for some time after their end too, as Finished and with their End, so that who asked
 	// one to leave learns how it left.
 	Jobs []*Job
 	// Reservations are those that are active or to come, ascending in name.
@@ -120,7 +120,7 @@ type Job struct {
 	User      string
 	Partition string // several, joined by commas, while it may start in any of them
 	Comment   string
-	Extra     string // our stamp, or whatever a user wrote there
+	Extra     string // our annotation, or whatever a user wrote there
 
 	State      State
 	Completing bool   // still being torn down, after its end or between two runs
@@ -194,5 +194,5 @@ type Update struct {
 	Job     int
 	Begin   time.Time // a time not after now starts it at once
 	Request Request
-	Extra   string // our stamp
+	Extra   string // our annotation
 }

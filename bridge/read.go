@@ -8,23 +8,23 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// tenant is a job as a round takes it up: with what its comment says, what is remembered of it, and how it runs.
-type tenant struct {
+// managedJob is a job as a round takes it up: with what its comment says, what is remembered of it, and how it runs.
+type managedJob struct {
 	*Job
 	said  *comment
-	ours  bool   // it carries our word and is in a managed partition
+	ours  bool   // it carries our directive and is in a managed partition
 	alone string // why a round does not touch it all the same
 
-	stamp   *stamp               // what its extra field says; nil: not read yet
-	written string               // what we wrote there last, as far as the runner knows
-	since   time.Time            // when its run began, by Slurm's clock as it goes now
-	holds   *policy.Placement    // while it runs
-	hall    *hall                // in which the rest was worked out
-	on      []int                // the nodes that it holds, as the hall counts them
-	profile *sensitivity.Profile // nil: none that can be used
-	gain    float64              // at which it runs; 0 while it waits
-	note    string               // what its user should mend
-	doubt   string               // why its report is ignored
+	annotation *annotation          // what its extra field says; nil: not read yet
+	written    string               // what we wrote there last, as far as the runner knows
+	since      time.Time            // when its run began, by Slurm's clock as it goes now
+	holds      *policy.Placement    // while it runs
+	topology   *topology            // in which the rest was worked out
+	on         []int                // the nodes that it holds, as the topology counts them
+	profile    *sensitivity.Profile // nil: none that can be used
+	gain       float64              // at which it runs; 0 while it waits
+	note       string               // what its user should mend
+	doubt      string               // why its report is ignored
 
 	shut []string // of the partitions that it may start in those which it must not, in the round under way
 
@@ -56,25 +56,25 @@ type lookup struct {
 // reader knows the jobs of the last observation, so that a round reads only what has changed. It believes nothing before it has compared
 // what that rests on; to lose it costs time and nothing else.
 type reader struct {
-	sight   int // counts observations
-	hall    *hall
-	jobs    []*tenant // ascending in ID
-	lookups map[string]*lookup
+	sight    int // counts observations
+	topology *topology
+	jobs     []*managedJob // ascending in ID
+	lookups  map[string]*lookup
 }
 
 // spare is how many lookups of names that are gone may be kept, beyond as many as there are jobs.
 const spare = 64
 
 // read reads the jobs of an observation.
-func (r *Runner) read(jobs []*Job) []*tenant {
-	last, now := r.reader.jobs, make([]*tenant, 0, len(jobs))
+func (r *Runner) read(jobs []*Job) []*managedJob {
+	last, now := r.reader.jobs, make([]*managedJob, 0, len(jobs))
 	for _, j := range jobs {
 		for len(last) > 0 && last[0].ID < j.ID {
 			last = last[1:]
 		}
 		switch {
 		case len(last) == 0 || last[0].ID != j.ID:
-			now = append(now, r.readJob(j, &tenant{}))
+			now = append(now, r.readJob(j, &managedJob{}))
 		case last[0].Job != j:
 			now = append(now, r.readJob(j, last[0]))
 		default:
@@ -86,13 +86,13 @@ func (r *Runner) read(jobs []*Job) []*tenant {
 }
 
 // readJob reads a job that has changed. What was read of it before stands where the text is the same.
-func (r *Runner) readJob(j *Job, before *tenant) *tenant {
-	t := &tenant{Job: j, said: before.said, written: before.written}
+func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
+	t := &managedJob{Job: j, said: before.said, written: before.written}
 	if t.said == nil || t.said.text != j.Comment {
 		t.said = r.readComment(j.Comment)
 	}
-	if before.stamp != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs {
-		t.stamp = before.stamp
+	if before.annotation != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs {
+		t.annotation = before.annotation
 	}
 	t.ours = j.State != Finished && t.said.managed && r.manages(j.Partition)
 	if j.State == Running {
@@ -128,23 +128,23 @@ func (r *reader) lookup(name string) *lookup {
 	return r.lookups[name]
 }
 
-// stamped is what the job's extra field says.
-func (t *tenant) stamped() *stamp {
-	if t.stamp == nil {
-		s := readStamp(t.Job)
-		t.stamp = &s
+// annotated is what the job's extra field says.
+func (t *managedJob) annotated() *annotation {
+	if t.annotation == nil {
+		s := readAnnotation(t.Job)
+		t.annotation = &s
 	}
-	return t.stamp
+	return t.annotation
 }
 
-// told says that the job carries a stamp of ours: it has been told why it waits.
-func (t *tenant) told() bool {
-	return t.written != "" && t.Extra == t.written || t.stamped().Job == t.ID
+// told says that the job carries an annotation of ours: it has been told why it waits.
+func (t *managedJob) told() bool {
+	return t.written != "" && t.Extra == t.written || t.annotated().Job == t.ID
 }
 
 // equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or the profile costs
 // it no more than that: it then gets the proportional share, and its user is told why. So does one whose profile its own speed contradicts.
-func (r *Runner) equip(t *tenant) {
+func (r *Runner) equip(t *managedJob) {
 	profile, err := r.profile(t.said)
 	t.note = ""
 	if err != nil {
@@ -153,12 +153,12 @@ func (r *Runner) equip(t *tenant) {
 	if found := r.found(t); found != nil && profile != nil {
 		profile, t.note = nil, found.String()
 	}
-	if t.hall == r.reader.hall && t.profile == profile {
+	if t.topology == r.reader.topology && t.profile == profile {
 		return
 	}
-	t.hall, t.profile = r.reader.hall, profile
+	t.topology, t.profile = r.reader.topology, profile
 	if t.State == Running {
-		t.on = t.hall.find(t.Runs.Nodes)
+		t.on = t.topology.find(t.Runs.Nodes)
 		t.gain = t.gainNow()
 	}
 }

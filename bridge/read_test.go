@@ -19,18 +19,18 @@ func TestATextIsReadAnewWhenAnythingItRestsOnHasChanged(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*Job)
-		seen   func(*tenant) bool
+		seen   func(*managedJob) bool
 	}{
-		{"its comment", func(j *Job) { j.Comment = "synergy-profile=b.json" }, func(t *tenant) bool { return t.said.word.Profile == "b.json" }},
-		{"its comment, which lost our word", func(j *Job) { j.Comment = "mine" }, func(t *tenant) bool { return !t.said.managed && t.said.word == Word{} }},
-		{"its comment, which became wrong", func(j *Job) { j.Comment = "synergy-profile=../b.json" }, func(t *tenant) bool { return t.said.wrong != nil }},
-		{"its stamp", func(j *Job) { j.Extra = `{"v":1,"job":7,"gpu_s":9}` }, func(t *tenant) bool { return t.stamped().Attained == 9 }},
-		{"its GPUs", func(j *Job) { j.Request.GPUs++ }, func(t *tenant) bool { return t.stamped().Own == nil }},
+		{"its comment", func(j *Job) { j.Comment = "synergy-profile=b.json" }, func(t *managedJob) bool { return t.said.word.Profile == "b.json" }},
+		{"its comment, which lost our directive", func(j *Job) { j.Comment = "mine" }, func(t *managedJob) bool { return !t.said.managed && t.said.word == Word{} }},
+		{"its comment, which became wrong", func(j *Job) { j.Comment = "synergy-profile=../b.json" }, func(t *managedJob) bool { return t.said.wrong != nil }},
+		{"its annotation", func(j *Job) { j.Extra = `{"v":1,"job":7,"gpu_s":9}` }, func(t *managedJob) bool { return t.annotated().Attained == 9 }},
+		{"its GPUs", func(j *Job) { j.Request.GPUs++ }, func(t *managedJob) bool { return t.annotated().Own == nil }},
 	} {
 		r, before := viewer(), Job{ID: 7, Comment: "synergy-profile=a.json", Request: plainRequest()}
-		before.Extra = stampOf(&Record{Job: 7, Own: plainRequest()}, 1, "", "").String()
+		before.Extra = annotationOf(&Record{Job: 7, Own: plainRequest()}, 1, "", "").String()
 		first := r.read([]*Job{&before})[0]
-		if first.said.word.Profile != "a.json" || first.stamped().Own == nil {
+		if first.said.word.Profile != "a.json" || first.annotated().Own == nil {
 			t.Fatalf("read %+v", first)
 		}
 		after := before
@@ -174,13 +174,13 @@ func (s *site) look(r *Runner) (t told) {
 	r.Settings = s.settings
 	records := Records{{Job: 2}, {Job: 3, Gain: 1}}
 	sc := r.sort(Observed{At: noon, Nodes: s.nodes, Jobs: s.jobs}, records)
-	account(sc.tenants, sc.at)
+	account(sc.managed, sc.at)
 	t.snapshot, t.outside = r.snapshot(&sc), sc.outside
 	for _, tn := range sc.debtors {
 		t.debtors = append(t.debtors, tn.ID)
 	}
 	plan := policy.Plan{}
-	for _, tn := range sc.tenants {
+	for _, tn := range sc.managed {
 		t.notes, t.gains = append(t.notes, tn.note), append(t.gains, tn.gain)
 		plan.Decisions = append(plan.Decisions, policy.Decision{Job: tn.ID})
 	}

@@ -180,7 +180,7 @@ func TestARoundThatCannotSeeSlurmDoesNothingMore(t *testing.T) {
 
 func TestEveryPartOfARoundIsTimedInItsOrder(t *testing.T) {
 	for shadow, want := range map[bool][]string{
-		false: {"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "arm", "tell", "settle"},
+		false: {"observe", "decide", "check", "diff", "intend", "lease", "ask", "follow", "arm", "renew", "settle"},
 		true:  {"observe", "decide", "check", "diff", "settle"},
 	} {
 		w := newWorld(t, 1, oneGPU)

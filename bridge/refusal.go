@@ -42,7 +42,7 @@ type likes struct {
 	job                           int
 }
 
-func (t *tenant) likes(reason string) likes {
+func (t *managedJob) likes(reason string) likes {
 	if !isLimit(reason) {
 		return likes{job: t.ID}
 	}
@@ -57,14 +57,14 @@ type probing struct {
 	reason string
 	times  int
 	again  time.Time
-	probe  *tenant // the waiting one that was refused least often; nil: none waits that may start
-	others bool    // there is more than one
+	probe  *managedJob // the waiting one that was refused least often; nil: none waits that may start
+	others bool        // there is more than one
 }
 
 // refusalsOf gathers the refusals of a scene. The job that was refused least often is tried first: it may be one that is not concerned.
 func (r *Runner) refusalsOf(s *scene) refusals {
 	var known refusals // most scenes have none
-	for _, t := range s.tenants {
+	for _, t := range s.managed {
 		if f := &t.record.Refused; t.State == Pending && f.counts(s.at) {
 			if known == nil {
 				known = refusals{}
@@ -75,7 +75,7 @@ func (r *Runner) refusalsOf(s *scene) refusals {
 	if known == nil {
 		return nil
 	}
-	for _, t := range s.tenants {
+	for _, t := range s.managed {
 		if t.State == Pending && r.barred(t, s) == "" {
 			known.offer(t)
 		}
@@ -96,7 +96,7 @@ func (known refusals) add(of likes, f *Refusal) {
 }
 
 // of is how jobs like this one are tried; nil: they are not refused.
-func (known refusals) of(t *tenant) *probing {
+func (known refusals) of(t *managedJob) *probing {
 	if known == nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (known refusals) of(t *tenant) *probing {
 }
 
 // offer makes a job the one that is tried, if it was refused least often.
-func (known refusals) offer(t *tenant) {
+func (known refusals) offer(t *managedJob) {
 	p := known.of(t)
 	if p == nil {
 		return
@@ -119,7 +119,7 @@ func (known refusals) offer(t *tenant) {
 }
 
 // bars says in words why a job that is like refused ones may not start now; empty when it may.
-func (known refusals) bars(t *tenant, now time.Time) string {
+func (known refusals) bars(t *managedJob, now time.Time) string {
 	p := known.of(t)
 	if p == nil || p.probe == t && !now.Before(p.again) {
 		return ""
@@ -133,7 +133,7 @@ func refused(reason string) string {
 }
 
 // mayStart says that nothing that a round knows keeps a waiting job from starting.
-func (t *turn) mayStart(tn *tenant) bool {
+func (t *turn) mayStart(tn *managedJob) bool {
 	return t.barred(tn, &t.scene) == "" && t.refusals.bars(tn, t.scene.at) == ""
 }
 
@@ -142,7 +142,7 @@ func (t caution) keepUsedUp() {
 	if t.refusals == nil {
 		return
 	}
-	for i, tn := range t.scene.tenants {
+	for i, tn := range t.scene.managed {
 		if tn.State != Running {
 			continue
 		}
@@ -155,8 +155,8 @@ func (t caution) keepUsedUp() {
 // passOn makes the plan anew where one is to be tried that the plan has no place for: of those like it one is tried that has a place. Otherwise
 // a job that finds no room would keep all of them waiting.
 func (t caution) passOn(ctx context.Context) error {
-	stuck := map[*probing]*tenant{} // and who is tried instead
-	for i, tn := range t.scene.tenants {
+	stuck := map[*probing]*managedJob{} // and who is tried instead
+	for i, tn := range t.scene.managed {
 		p := t.refusals.of(tn)
 		if p != nil && p.probe == tn && p.others && !t.scene.at.Before(p.again) && t.report.Plan.Decisions[i].Grant == nil {
 			stuck[p] = nil
@@ -169,7 +169,7 @@ func (t caution) passOn(ctx context.Context) error {
 	if err := t.planned(ctx); err != nil {
 		return err
 	}
-	for i, tn := range t.scene.tenants {
+	for i, tn := range t.scene.managed {
 		p := t.refusals.of(tn)
 		instead, is := stuck[p]
 		if !is || tn.State != Pending || t.report.Plan.Decisions[i].Grant == nil {
@@ -184,8 +184,8 @@ func (t caution) passOn(ctx context.Context) error {
 }
 
 // unbar lets a plan start all those that are barred as like refused ones.
-func (t caution) unbar(kinds map[*probing]*tenant) {
-	for i, tn := range t.scene.tenants {
+func (t caution) unbar(kinds map[*probing]*managedJob) {
+	for i, tn := range t.scene.managed {
 		if _, is := kinds[t.refusals.of(tn)]; is && tn.State == Pending {
 			if j := &t.report.Snapshot.Jobs[i]; j.Barred == t.refusals.bars(tn, t.scene.at) {
 				j.Barred = ""
@@ -199,13 +199,13 @@ func (t caution) holdBack() {
 	if t.refusals == nil {
 		return
 	}
-	t.barEach(func(tn *tenant) string { return t.refusals.bars(tn, t.scene.at) })
+	t.barEach(func(tn *managedJob) string { return t.refusals.bars(tn, t.scene.at) })
 }
 
 // holdProbes bars those, too.
 func (t caution) holdProbes() {
 	behind := queue(t).behind(t.report.Plan)
-	t.barEach(func(tn *tenant) string {
+	t.barEach(func(tn *managedJob) string {
 		switch p := t.refusals.of(tn); {
 		case p != nil:
 			return refused(p.reason) + "; it is tried again when nobody has to give way"
@@ -216,8 +216,8 @@ func (t caution) holdProbes() {
 	})
 }
 
-func (t caution) barEach(why func(*tenant) string) {
-	for i, tn := range t.scene.tenants {
+func (t caution) barEach(why func(*managedJob) string) {
+	for i, tn := range t.scene.managed {
 		if j := &t.report.Snapshot.Jobs[i]; tn.State == Pending && j.Barred == "" {
 			j.Barred = why(tn)
 		}
@@ -230,7 +230,7 @@ func (t caution) daring() bool {
 	if len(t.victims()) == 0 {
 		return false
 	}
-	for i, tn := range t.scene.tenants {
+	for i, tn := range t.scene.managed {
 		if tn.State == Pending && t.report.Plan.Decisions[i].Grant != nil && t.refusals.of(tn) != nil {
 			return true
 		}
@@ -250,18 +250,18 @@ func (a *acting) refusal(s *step) string {
 
 // refuse notes that Slurm refused a start, and puts off those like it that have not been begun.
 func (a *acting) refuse(s *step, reason string) {
-	if part := a.scene.startsIn(s.tenant, s.Grant.Nodes); s.tenant.avoid(part, reason, a.now()) {
+	if part := a.scene.startsIn(s.job, s.Grant.Nodes); s.job.avoid(part, reason, a.now()) {
 		s.Error = refused(reason) + ", in partition " + part
 		return
 	}
-	f := &s.tenant.record.Refused
+	f := &s.job.record.Refused
 	f.Reason, f.At, f.Times = reason, a.now(), 1
-	if p := a.refusals.of(s.tenant); p != nil {
+	if p := a.refusals.of(s.job); p != nil {
 		f.Times = p.times + 1
 	}
 	s.Error = refused(reason)
-	of := s.tenant.likes(reason)
-	for _, other := range a.steps.filter(func(o *step) bool { return o.Verb == Start && o.stage == begun && o.tenant.likes(reason) == of }) {
+	of := s.job.likes(reason)
+	for _, other := range a.steps.filter(func(o *step) bool { return o.Verb == Start && o.stage == begun && o.job.likes(reason) == of }) {
 		other.PutOff = true
 		a.reach(other, done)
 	}
@@ -269,12 +269,12 @@ func (a *acting) refuse(s *step, reason string) {
 
 // accept notes that a job like refused ones has started: the next may be tried at once.
 func (a *acting) accept(s *step) {
-	if p := a.refusals.of(s.tenant); p != nil {
-		for _, t := range a.scene.tenants {
+	if p := a.refusals.of(s.job); p != nil {
+		for _, t := range a.scene.managed {
 			if a.refusals.of(t) == p {
 				t.record.Refused.Times = 0
 			}
 		}
 	}
-	s.tenant.record.Refused = Refusal{}
+	s.job.record.Refused = Refusal{}
 }

@@ -18,7 +18,7 @@ const farewell = 30 * time.Second
 
 // Release hands every waiting job that is ours back to Slurm: its user's own request, no pin, no lease. What runs is not touched,
 // nor what a round would leave alone. Where the settings name no partitions, a job counts as ours in any of them when it carries our
-// word and we are known to have had it, by its record or its stamp; profiles are not looked up at all.
+// word and we are known to have had it, by its record or its annotation; profiles are not looked up at all.
 //
 // It looks until nothing is left to do, so whatever became of an earlier one, saying it again puts the rest right. Records
 // are read and not written: a daemon that is started afterwards takes the jobs up where it left them. The report has a step for
@@ -85,26 +85,26 @@ func (l *leaving) sort(seen Observed) scene {
 		case leftAlone(t.Job) != "" && !t.parked(seen.At):
 			s.outside = append(s.outside, Outside{t.ID, leftAlone(t.Job)})
 		default:
-			s.tenants = append(s.tenants, t)
+			s.managed = append(s.managed, t)
 		}
 	}
-	account(s.tenants, seen.At)
+	account(s.managed, seen.At)
 	return s
 }
 
-// had says that a job is ours, or was: one that has lost our word is known by its record.
-func (l *leaving) had(t *tenant) bool {
+// had says that a job is ours, or was: one that has lost our directive is known by its record.
+func (l *leaving) had(t *managedJob) bool {
 	recorded := t.record != nil
 	if len(l.Settings.Partitions) > 0 {
 		return recorded || t.said.managed && l.manages(t.Partition)
 	}
-	return recorded || t.said.managed && t.stamped().V != 0
+	return recorded || t.said.managed && t.annotated().V != 0
 }
 
 // steps lists what is still to be done. A job that is as it should be has no step.
 func (l *leaving) steps(s *scene) []Step {
 	var steps []Step
-	for _, t := range s.tenants {
+	for _, t := range s.managed {
 		if l.tried[t.ID] {
 			continue
 		}
@@ -119,7 +119,7 @@ func (l *leaving) steps(s *scene) []Step {
 // have not left.
 func (l *leaving) onTheirWay(s *scene, jobs []*Job) []Note {
 	var notes []Note
-	for _, t := range s.tenants {
+	for _, t := range s.managed {
 		if !settled(t.Job, s.at) && !l.tried[t.ID] {
 			notes = append(notes, Note{t.ID, "its last run is still being cleaned up: it waits with its user's request, and a lease"})
 		}

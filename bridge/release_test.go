@@ -187,7 +187,7 @@ func TestAReleaseKeepsHeldJobsAndLaterBeginTimesAndOtherPartitions(t *testing.T)
 }
 
 // A daemon whose configuration nobody can read any more is known by what its jobs carry.
-func TestWithoutPartitionsAJobIsOursByItsStampOrItsRecord(t *testing.T) {
+func TestWithoutPartitionsAJobIsOursByItsAnnotationOrItsRecord(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.submit(8, model("res50"))
 	gated := w.submit(1, model("res18"))
@@ -196,16 +196,16 @@ func TestWithoutPartitionsAJobIsOursByItsStampOrItsRecord(t *testing.T) {
 	wordless := w.submit(1, model("res18"))
 	w.rounds(1)
 	w.slurm.SetComment(wordless, "mine")
-	unstamped := w.submit(1, model("res18"), func(s *slurmtest.Spec) {
+	unannotated := w.submit(1, model("res18"), func(s *slurmtest.Spec) {
 		s.Partition, s.Lease, s.Begin = "other", 0, w.clock.Now().Add(time.Hour)
 	})
 	alien := w.submit(1, "mine", func(s *slurmtest.Spec) { s.Lease, s.Begin = 0, w.clock.Now().Add(time.Hour) })
 	w.sleep(time.Second) // until Slurm has said why they wait
-	before := fmt.Sprint(w.job(unstamped), w.job(alien))
+	before := fmt.Sprint(w.job(unannotated), w.job(alien))
 	w.runner.Settings.Partitions = nil
 	report := w.mustRelease()
 	w.mustBeSlurms(gated, fresh, wordless)
-	if after := fmt.Sprint(w.job(unstamped), w.job(alien)); after != before || len(report.Steps) != 3 {
+	if after := fmt.Sprint(w.job(unannotated), w.job(alien)); after != before || len(report.Steps) != 3 {
 		t.Errorf("%d jobs were handed back; from\n%s to\n%s", len(report.Steps), before, after)
 	}
 }
@@ -316,7 +316,7 @@ func TestAReleaseThatCannotReadTheLedgerWritesNothing(t *testing.T) {
 	}
 }
 
-// What the lua lets pass while it sees no heartbeat has our word and no stamp.
+// What the lua lets pass while it sees no heartbeat has our directive and no annotation.
 func TestAJobThatPassedUngatedIsManagedWhenTheDaemonIsBack(t *testing.T) {
 	w := newWorld(t, 1, server)
 	full := w.submit(8, model("res50"))
@@ -331,7 +331,7 @@ func TestAJobThatPassedUngatedIsManagedWhenTheDaemonIsBack(t *testing.T) {
 	w.mustRun(passed, "n1", 9)
 }
 
-// An update that fails may have been applied in part: the stamp can say what is not yet so.
+// An update that fails may have been applied in part: the annotation can say what is not yet so.
 func TestAJobThatWasHandedBackInPartIsHandedBackAgain(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.submit(8, model("res50"))

@@ -16,7 +16,7 @@ type Report struct {
 	Snapshot policy.Cluster `json:"snapshot"`
 	Plan     policy.Plan    `json:"plan"`
 	Steps    []Step         `json:"steps"`           // in the order in which they were begun
-	Outside  []Outside      `json:"outside"`         // jobs with our word that the round leaves to Slurm, and why; ascending in ID
+	Outside  []Outside      `json:"outside"`         // jobs with our directive that the round leaves to Slurm, and why; ascending in ID
 	Notes    []Note         `json:"notes"`           // what a user should know of a job that is managed: an unknown profile, …
 	Shadow   bool           `json:"shadow"`          // nothing was written
 	Small    bool           `json:"small,omitempty"` // a small round, after the round of that number
@@ -45,7 +45,7 @@ type Phase struct {
 	Took time.Duration `json:"took_ns"`
 }
 
-// Outside is a job with our word that a round does not touch.
+// Outside is a job with our directive that a round does not touch.
 type Outside struct {
 	Job int    `json:"job"`
 	Why string `json:"why"`

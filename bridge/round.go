@@ -191,7 +191,7 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	t.mourn(t.scene.debtors)
 	t.alarm = t.nextExpiry(&t.scene)
 	t.report.Outside = t.scene.outside
-	for _, tn := range t.scene.tenants {
+	for _, tn := range t.scene.managed {
 		t.report.Notes = t.appendNotes(t.report.Notes, tn)
 		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
 			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
@@ -210,12 +210,12 @@ func (t *turn) meet(ctx context.Context, old Records) error {
 		return err
 	}
 	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
-	account(t.scene.tenants, seen.At)
+	account(t.scene.managed, seen.At)
 	return nil
 }
 
 // appendNotes adds what the user of a job should know.
-func (r *Runner) appendNotes(notes []Note, t *tenant) []Note {
+func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	if t.note != "" {
 		notes = append(notes, Note{t.ID, t.note})
 	}

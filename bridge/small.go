@@ -80,7 +80,7 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 func (t *turn) moment() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
-	for _, tn := range t.scene.tenants {
+	for _, tn := range t.scene.managed {
 		if tn.State == Pending {
 			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mayStart(tn), tn.told())
 		}
@@ -91,7 +91,7 @@ func (t *turn) moment() uint64 {
 	for _, tn := range t.scene.debtors {
 		fmt.Fprintf(&h, "%d %d;", tn.ID, tn.standing(t.scene.at))
 	}
-	for _, i := range t.scene.hall.managed {
+	for _, i := range t.scene.topology.managed {
 		n := &t.scene.nodes[i]
 		fmt.Fprintf(&h, "%s %v %t %s;", n.Name, n.Total.Minus(n.Allocated), n.Completing, n.Closed)
 	}

@@ -65,15 +65,15 @@ func (a *acting) through(s *step, j *Job) bool {
 }
 
 func (a *acting) start(ctx context.Context, s *step) error {
-	u := starting(s.tenant.record, *s.Grant, a.report.Round, s.Why, s.tenant.note, a.now())
-	u.Request.Partition = a.scene.startsIn(s.tenant, s.Grant.Nodes)
+	u := starting(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, a.now())
+	u.Request.Partition = a.scene.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
-	if errors.Is(err, ErrNotPending) && s.tenant.armed(a.scene.at) {
+	if errors.Is(err, ErrNotPending) && s.job.armed(a.scene.at) {
 		return nil // it was eligible, and Slurm has just started it by itself
 	}
 	if part := u.Request.Partition; part != "" && errors.Is(err, ErrRefused) { // it may be drained: another one may not be
-		if !s.tenant.avoid(part, "", a.now()) {
-			r := s.tenant.record
+		if !s.job.avoid(part, "", a.now()) {
+			r := s.job.record
 			r.Failed, r.FailedAt = r.Failed+1, a.now()
 		}
 	}
@@ -91,7 +91,7 @@ func (a *acting) verify(ctx context.Context) error {
 	late := a.steps.filter(func(s *step) bool {
 		return s.stage == sent && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "")
 	})
-	return a.takeBack(ctx, late)
+	return a.rollBack(ctx, late)
 }
 
 // patience is how long a start may take.
@@ -105,19 +105,19 @@ func (t *turn) patience() time.Duration {
 func (a *acting) started(s *step) {
 	a.reach(s, done)
 	a.accept(s)
-	r := s.tenant.record
+	r := s.job.record
 	r.Starts, r.Failed, r.FailedAt = r.Starts+1, 0, time.Time{}
 }
 
-// takeBack gives jobs that did not start their user's own request and a lease again.
-func (a *acting) takeBack(ctx context.Context, late []*step) error {
+// rollBack gives jobs that did not start their user's own request and a lease again.
+func (a *acting) rollBack(ctx context.Context, late []*step) error {
 	why := make(map[*step]string, len(late))
 	for _, s := range late {
 		why[s] = a.whyLate(s)
 	}
 	err := a.each(ctx, late, failed, func(s *step) error {
 		u := a.leased(s)
-		u.Extra = stampOf(s.tenant.record, a.report.Round, why[s]+"; it is tried again", s.tenant.note).String()
+		u.Extra = annotationOf(s.job.record, a.report.Round, why[s]+"; it is tried again", s.job.note).String()
 		err := a.write(ctx, s, u)
 		if errors.Is(err, ErrNotPending) {
 			return nil // it has started after all: the next round sees it run
@@ -132,7 +132,7 @@ func (a *acting) takeBack(ctx context.Context, late []*step) error {
 			a.refuse(s, reason)
 			continue
 		}
-		r := s.tenant.record
+		r := s.job.record
 		r.Failed, r.FailedAt = r.Failed+1, a.now()
 		s.Error = cmp.Or(s.Error, why[s])
 	}

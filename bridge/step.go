@@ -25,11 +25,11 @@ const (
 // step is a Step under way.
 type step struct {
 	*Step
-	tenant *tenant // whose it is, as the round found it
-	stage  stage
-	since  time.Duration // when the stage was reached
-	quiet  time.Duration // when the job was first seen to be through with its last run; 0: not yet
-	from   []string      // nodes that a victim leaves, and that somebody may wait for
+	job   *managedJob // whose it is, as the round found it
+	stage stage
+	since time.Duration // when the stage was reached
+	quiet time.Duration // when the job was first seen to be through with its last run; 0: not yet
+	from  []string      // nodes that a victim leaves, and that somebody may wait for
 
 	expires bool // its time limit is why it is asked
 	aside   bool // and no round waits for it
@@ -79,8 +79,8 @@ func (s *step) open() bool { return s.stage != done && s.stage != failed }
 func (s *step) awaited() bool { return s.open() && s.Verb != Renew && s.Verb != Arm && !s.aside }
 
 // find is the job that a step is for: managed, or no longer so.
-func (s *scene) find(job int) *tenant {
-	for _, list := range [][]*tenant{s.tenants, s.debtors} {
+func (s *scene) find(job int) *managedJob {
+	for _, list := range [][]*managedJob{s.managed, s.debtors} {
 		if k, found := sort.Find(len(list), func(k int) int { return job - list[k].ID }); found {
 			return list[k]
 		}
@@ -110,7 +110,7 @@ func (a *acting) write(ctx context.Context, s *step, u Update) error {
 	if err != nil {
 		return err
 	}
-	s.tenant.written = u.Extra
+	s.job.written = u.Extra
 	j := a.seenNow(s.Job)
 	s.Changes = append(requestChanges(s.Changes, &j.Request, &u.Request), Change{"begin_time", moment(j.Begin), moment(u.Begin)})
 	return nil

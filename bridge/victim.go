@@ -16,8 +16,8 @@ func (a preempting) ask(ctx context.Context) error {
 	victims := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && a.isTime(s) })
 	err := a.each(ctx, victims, asked, func(s *step) error { return a.askOne(ctx, s) })
 	for _, s := range victims {
-		if s.stage == asked && s.tenant.record.Asked.IsZero() {
-			s.tenant.record.Asked = a.now()
+		if s.stage == asked && s.job.record.Asked.IsZero() {
+			s.job.record.Asked = a.now()
 		}
 	}
 	return err
@@ -37,7 +37,7 @@ func (a preempting) advance(ctx context.Context) error {
 		a.closeAccount(s)
 		s.from = nil // its nodes are free, whatever becomes of the rest
 	}
-	if err := a.each(ctx, gone, done, func(s *step) error { return a.seeOff(ctx, s) }); err != nil {
+	if err := a.each(ctx, gone, done, func(s *step) error { return a.restore(ctx, s) }); err != nil {
 		return err
 	}
 	return a.after(ctx, gone)
@@ -46,8 +46,8 @@ func (a preempting) advance(ctx context.Context) error {
 // askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived to
 // tell of it; one that has ended meanwhile has left.
 func (a preempting) askOne(ctx context.Context, s *step) error {
-	word, saves := &s.tenant.said.word, s.tenant.saves()
-	if saves && !s.tenant.record.Asked.IsZero() {
+	word, saves := &s.job.said.word, s.job.saves()
+	if saves && !s.job.record.Asked.IsZero() {
 		return nil
 	}
 	if err := a.before(ctx, s); err != nil {
@@ -68,7 +68,7 @@ func (a preempting) askOne(ctx context.Context, s *step) error {
 // pardon forgets that jobs were asked to leave which this round lets go on, and whose grace is over: they did not heed the signal. One of
 // them that is picked again later is asked again, and has all of its grace.
 func (s *scene) pardon(steps []Step) {
-	for _, t := range s.tenants {
+	for _, t := range s.managed {
 		asked := t.record.Asked
 		if asked.IsZero() || s.at.Sub(asked) < t.said.word.Grace {
 			continue
@@ -98,9 +98,9 @@ func (a preempting) before(ctx context.Context, s *step) error {
 // overstayed lists the victims that were asked and have not left within their grace, or before their time limit ends them for good.
 func (a preempting) overstayed() []*step {
 	return a.steps.filter(func(s *step) bool {
-		word := &s.tenant.said.word
-		return s.stage == asked && s.tenant.saves() && a.seenNow(s.Job).State == Running &&
-			(a.now().Sub(s.tenant.record.Asked) >= word.Grace || a.outOfTime(s))
+		word := &s.job.said.word
+		return s.stage == asked && s.job.saves() && a.seenNow(s.Job).State == Running &&
+			(a.now().Sub(s.job.record.Asked) >= word.Grace || a.outOfTime(s))
 	})
 }
 
@@ -117,15 +117,15 @@ func (a preempting) closeAccount(s *step) {
 	if !there || j.State != Pending {
 		return
 	}
-	left := *s.tenant
+	left := *s.job
 	left.Job = j
 	left.record.credit(&left, a.now())
 }
 
-// seeOff gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
+// restore gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
 // still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing, and one
 // that somebody holds is left as it is.
-func (a preempting) seeOff(ctx context.Context, s *step) error {
+func (a preempting) restore(ctx context.Context, s *step) error {
 	j := *a.seenNow(s.Job)
 	if j.State == Pending {
 		err := a.write(ctx, s, a.leased(s))
@@ -136,7 +136,7 @@ func (a preempting) seeOff(ctx context.Context, s *step) error {
 	return nil
 }
 
-// after runs the hook for the victims that were seen off: once all of them have their leases, since Slurm's own penalty may be over
+// after runs the hook for the victims that were restored: once all of them have their leases, since Slurm's own penalty may be over
 // before a hook is.
 func (a preempting) after(ctx context.Context, gone []*step) error {
 	h := a.Settings.Hook
@@ -146,7 +146,7 @@ func (a preempting) after(ctx context.Context, gone []*step) error {
 	off := slices.DeleteFunc(gone, func(s *step) bool { return s.stage != done })
 	return a.each(ctx, off, done, func(s *step) error {
 		j := *a.seenNow(s.Job)
-		j.ID, j.Runs = s.Job, s.tenant.Runs
+		j.ID, j.Runs = s.Job, s.job.Runs
 		if err := h.After(ctx, j, s.Why, a.left()/2); err != nil {
 			s.Error = fmt.Sprintf("checkpoint hook: %v", err) // to be told, but the job has left and has its lease
 		}

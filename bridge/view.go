@@ -11,17 +11,17 @@ import (
 
 // scene is an observation sorted by whose business each job is.
 type scene struct {
-	at      time.Time
-	nodes   []Node // as observed, ascending in name
-	hall    *hall
-	tenants []*tenant           // managed, ascending in ID
-	debtors []*tenant           // deferred or returning ones with a record, ascending in ID
-	outside []Outside           // with our word, but left to Slurm
-	rivals  []contender         // what others wait for
-	leaving map[string]bool     // nodes on which jobs of ours are being torn down
-	ahead   map[int]policy.Next // the jobs that are to be armed
-	arms    bool                // somebody may be
-	behind  map[int]bool        // the jobs that are to be armed with what the plan grants them
+	at       time.Time
+	nodes    []Node // as observed, ascending in name
+	topology *topology
+	managed  []*managedJob       // managed, ascending in ID
+	debtors  []*managedJob       // deferred or returning ones with a record, ascending in ID
+	outside  []Outside           // with our directive, but left to Slurm
+	rivals   []contender         // what others wait for
+	leaving  map[string]bool     // nodes on which jobs of ours are being torn down
+	ahead    map[int]policy.Next // the jobs that are to be armed
+	arms     bool                // somebody may be
+	behind   map[int]bool        // the jobs that are to be armed with what the plan grants them
 
 	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
 
@@ -33,7 +33,7 @@ type scene struct {
 // sort sorts an observation. known are the debts so far.
 func (r *Runner) sort(seen Observed, known Records) scene {
 	r.reader.sight++
-	s := scene{at: seen.At, nodes: seen.Nodes, hall: r.enter(seen.Nodes), tenants: make([]*tenant, 0, len(seen.Jobs))}
+	s := scene{at: seen.At, nodes: seen.Nodes, topology: r.topologyOf(seen.Nodes), managed: make([]*managedJob, 0, len(seen.Jobs))}
 	debts := cursor{known}
 	for _, t := range r.read(seen.Jobs) {
 		t.record = debts.of(t.ID)
@@ -44,7 +44,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		switch t.standing(seen.At) {
 		case managed:
 			r.equip(t)
-			s.tenants = append(s.tenants, t)
+			s.managed = append(s.managed, t)
 		case returning:
 			if t.record == nil {
 				t.record = firstRecord(t, seen.At)
@@ -63,7 +63,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 }
 
 // leaves notes the nodes that a job of ours is leaving.
-func (s *scene) leaves(t *tenant) {
+func (s *scene) leaves(t *managedJob) {
 	if s.leaving == nil {
 		s.leaving = map[string]bool{}
 	}
@@ -73,7 +73,7 @@ func (s *scene) leaves(t *tenant) {
 }
 
 // setAside takes note of a job that no plan decides on.
-func (s *scene) setAside(t *tenant) {
+func (s *scene) setAside(t *managedJob) {
 	if t.ours {
 		s.outside = append(s.outside, Outside{t.ID, t.alone})
 	}
@@ -82,7 +82,7 @@ func (s *scene) setAside(t *tenant) {
 	}
 }
 
-// leftAlone says why a round does not touch a job that carries our word; empty when it does.
+// leftAlone says why a round does not touch a job that carries our directive; empty when it does.
 func leftAlone(j *Job) string {
 	pin := len(j.Request.Pin)
 	switch {
@@ -104,41 +104,41 @@ func leftAlone(j *Job) string {
 	return ""
 }
 
-// gainNow is the speed of a running tenant relative to the proportional share of its first node.
-func (t *tenant) gainNow() float64 {
+// gainNow is the speed of a running managed job relative to the proportional share of its first node.
+func (t *managedJob) gainNow() float64 {
 	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere || t.Runs.PerNode.GPUs == 0 {
 		return 1
 	}
-	p := policy.ProfileOn(t.profile, t.hall.gpuType(t.on[0]))
+	p := policy.ProfileOn(t.profile, t.topology.gpuType(t.on[0]))
 	if p == nil {
 		return 1
 	}
-	return p.Gain(t.Runs.PerNode, gres.Proportional(t.hall.total(t.on[0]), t.Runs.PerNode.GPUs))
+	return p.Gain(t.Runs.PerNode, gres.Proportional(t.topology.total(t.on[0]), t.Runs.PerNode.GPUs))
 }
 
 // snapshot turns a scene into what the planner decides on.
 func (r *Runner) snapshot(s *scene) policy.Cluster {
 	c := policy.Cluster{
 		Now: s.at, Rules: r.Settings.Rules,
-		Jobs: blank(r.spare.Jobs, len(s.tenants)), Nodes: blank(r.spare.Nodes, len(s.hall.managed)),
+		Jobs: blank(r.spare.Jobs, len(s.managed)), Nodes: blank(r.spare.Nodes, len(s.topology.managed)),
 	}
 	c.Rules.Round = r.Settings.Round
 	r.spare = policy.Cluster{}
-	for place, i := range s.hall.managed {
+	for place, i := range s.topology.managed {
 		n := &s.nodes[i]
 		c.Nodes[place] = policy.Node{
 			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed, Foreign: n.Allocated,
 			Reserved: s.reserved[n.Name],
 		}
 	}
-	for i, t := range s.tenants {
+	for i, t := range s.managed {
 		r.describe(t, s, &c.Jobs[i])
 		if t.State == Running {
 			t.takeOff(c.Nodes)
 		}
 	}
 	for i := range c.Nodes {
-		// Never negative: a tenant may have started between the reading of jobs and of nodes.
+		// Never negative: a managed job may have started between the reading of jobs and of nodes.
 		c.Nodes[i].Foreign = c.Nodes[i].Foreign.Max(gres.Vector{})
 	}
 	return c
@@ -153,8 +153,8 @@ func blank[T any](spare []T, n int) []T {
 	return spare[:n]
 }
 
-// takeOff takes what a tenant holds off what its nodes have given away.
-func (t *tenant) takeOff(nodes []policy.Node) {
+// takeOff takes what a managed job holds off what its nodes have given away.
+func (t *managedJob) takeOff(nodes []policy.Node) {
 	for _, place := range t.on {
 		if place != elsewhere {
 			nodes[place].Foreign = nodes[place].Foreign.Minus(t.Runs.PerNode)
@@ -162,8 +162,8 @@ func (t *tenant) takeOff(nodes []policy.Node) {
 	}
 }
 
-// describe tells the planner what it must know of a tenant.
-func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
+// describe tells the planner what it must know of a managed job.
+func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	rec, own, word := t.record, &t.record.Own, &t.said.word
 	t.shut = rec.avoided(s.at)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
@@ -182,19 +182,19 @@ func (r *Runner) describe(t *tenant, s *scene, j *policy.Job) {
 }
 
 // mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.
-func (r *Runner) mustStay(t *tenant, now time.Time) bool {
+func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
 	return t.Interactive || lostWhenStopped || t.Completing || !t.even() || now.Sub(t.since) < deaf
 }
 
 // saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can be requeued.
-func (t *tenant) saves() bool { return t.said.word.Saves && t.record.Lost == "" && !t.Interactive }
+func (t *managedJob) saves() bool { return t.said.word.Saves && t.record.Lost == "" && !t.Interactive }
 
 // deaf is how long a job may need from its start until its traps are set. A signal before that would end it.
 const deaf = 5 * time.Second
 
 // even says that a running job holds GPUs on all its nodes, the same number on each, as those that we started do.
-func (t *tenant) even() bool {
+func (t *managedJob) even() bool {
 	return len(t.Runs.Nodes) > 0 && t.Runs.PerNode.GPUs*len(t.Runs.Nodes) == t.Request.GPUs
 }
 
@@ -206,7 +206,7 @@ func tasksPerNode(own *Request) int {
 }
 
 // only lists the nodes that a job can use at all: those that its user named, or those of its partitions where there are others.
-func (s *scene) only(t *tenant) []string {
+func (s *scene) only(t *managedJob) []string {
 	in := s.within(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {
 		in = pin
@@ -219,7 +219,7 @@ func (s *scene) only(t *tenant) []string {
 
 // length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer, and a job
 // that runs faster gets further until then. Slurm begins the limit anew in every run.
-func (t *tenant) length(now time.Time) time.Duration {
+func (t *managedJob) length(now time.Time) time.Duration {
 	switch {
 	case t.said.word.Length > 0:
 		return t.said.word.Length
@@ -232,7 +232,7 @@ func (t *tenant) length(now time.Time) time.Duration {
 	return t.record.Done + sped(left, t.gain)
 }
 
-func (r *Runner) restartCost(t *tenant) time.Duration {
+func (r *Runner) restartCost(t *managedJob) time.Duration {
 	if t.profile == nil {
 		return r.Settings.RestartCost
 	}
@@ -259,7 +259,7 @@ func (r *Runner) failing(rec *Record, now time.Time) string {
 }
 
 // barred says why a waiting job may not start now; empty when it may.
-func (r *Runner) barred(t *tenant, s *scene) string {
+func (r *Runner) barred(t *managedJob, s *scene) string {
 	rec, now := t.record, s.at
 	failing := r.failing(rec, now)
 	switch {

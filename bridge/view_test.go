@@ -34,11 +34,11 @@ func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 		{"a plain one", func(*Job) {}, ours},
 		{"one that is over, as long as Slurm tells of it", func(j *Job) { j.State = Finished }, "kept"},
 		{"one that is over and was never ours", func(j *Job) { j.State, j.ID = Finished, 8 }, ""},
-		{"without our word", func(j *Job) { j.Comment, j.ID = "mine", 8 }, ""},
-		{"that lost our word", func(j *Job) { j.Comment = "mine" }, "returning"},
-		{"that lost our word and runs", func(j *Job) { j.Comment, j.State = "mine", Running }, "kept"},
-		{"that lost our word and is held", func(j *Job) { j.Comment, j.Held = "mine", true }, "kept"},
-		{"that lost our word and is no plain job", func(j *Job) { j.Comment, j.Shape = "mine", "an array" }, "kept"},
+		{"without our directive", func(j *Job) { j.Comment, j.ID = "mine", 8 }, ""},
+		{"that lost our directive", func(j *Job) { j.Comment = "mine" }, "returning"},
+		{"that lost our directive and runs", func(j *Job) { j.Comment, j.State = "mine", Running }, "kept"},
+		{"that lost our directive and is held", func(j *Job) { j.Comment, j.Held = "mine", true }, "kept"},
+		{"that lost our directive and is no plain job", func(j *Job) { j.Comment, j.Shape = "mine", "an array" }, "kept"},
 		{"that was moved out of our partitions", func(j *Job) { j.Partition = "other" }, "returning"},
 		{"of another partition", func(j *Job) { j.Partition, j.ID = "other", 8 }, ""},
 		{"an interactive one", func(j *Job) { j.Interactive = true }, ours},
@@ -58,7 +58,7 @@ func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 		j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=res18.json", State: Pending, Request: plainRequest()}
 		c.change(&j)
 		s := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, known)
-		got := strings.Repeat(ours, len(s.tenants))
+		got := strings.Repeat(ours, len(s.managed))
 		for _, tn := range s.debtors {
 			if got = "kept"; tn.standing(noon) == returning {
 				got = "returning"
@@ -95,7 +95,7 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)}, "did not start 100 times in a row, is tried again later"},
 		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
-		if got := viewer().barred(&tenant{Job: &c.job, record: &c.rec}, &scene{at: noon}); got != c.want {
+		if got := viewer().barred(&managedJob{Job: &c.job, record: &c.rec}, &scene{at: noon}); got != c.want {
 			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
 		}
 	}
@@ -123,7 +123,7 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 		r := viewer()
 		seen := Observed{At: noon, Jobs: c.jobs, Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
 		s := r.sort(seen, nil)
-		account(s.tenants, noon)
+		account(s.managed, noon)
 		if got := r.snapshot(&s).Nodes[0].Foreign; got != c.want {
 			t.Errorf("held by %s: foreign %s, want %s", c.name, got, c.want)
 		}
@@ -155,9 +155,9 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
 		j.Request.Pin = c.pin
 		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []*Job{&j}}, nil)
-		account(s.tenants, noon)
+		account(s.managed, noon)
 		cluster := r.snapshot(&s)
-		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.hall.names, " ")); got != c.want {
+		if got := fmt.Sprintf("%v of %s", cluster.Jobs[0].Only, strings.Join(s.topology.names, " ")); got != c.want {
 			t.Errorf("%s of %v, named %v: %s, want %s", c.partition, c.partitions, c.pin, got, c.want)
 		}
 	}
@@ -166,18 +166,18 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*tenant, *Settings)
+		change func(*managedJob, *Settings)
 		want   bool
 	}{
-		{"declared a checkpoint", func(*tenant, *Settings) {}, false},
-		{"declared none", func(t *tenant, _ *Settings) { t.said.word.Saves = false }, true},
-		{"declared none, and that is allowed", func(t *tenant, s *Settings) { t.said.word.Saves, s.PreemptWithoutCheckpoint = false, true }, false},
-		{"is interactive", func(t *tenant, s *Settings) { t.Job.Interactive, s.PreemptWithoutCheckpoint = true, true }, true},
-		{"is being torn down", func(t *tenant, _ *Settings) { t.Completing = true }, true},
-		{"cannot hear yet", func(t *tenant, _ *Settings) { t.since = noon.Add(-4999 * time.Millisecond) }, true},
-		{"can hear since now", func(t *tenant, _ *Settings) { t.since = noon.Add(-5 * time.Second) }, false},
-		{"was given its GPUs unevenly", func(t *tenant, _ *Settings) { t.Runs.Nodes, t.Runs.PerNode.GPUs = []string{"n1", "n2"}, 2 }, true},
-		{"holds nothing that we can see", func(t *tenant, _ *Settings) { t.Runs = Allocated{} }, true},
+		{"declared a checkpoint", func(*managedJob, *Settings) {}, false},
+		{"declared none", func(t *managedJob, _ *Settings) { t.said.word.Saves = false }, true},
+		{"declared none, and that is allowed", func(t *managedJob, s *Settings) { t.said.word.Saves, s.PreemptWithoutCheckpoint = false, true }, false},
+		{"is interactive", func(t *managedJob, s *Settings) { t.Job.Interactive, s.PreemptWithoutCheckpoint = true, true }, true},
+		{"is being torn down", func(t *managedJob, _ *Settings) { t.Completing = true }, true},
+		{"cannot hear yet", func(t *managedJob, _ *Settings) { t.since = noon.Add(-4999 * time.Millisecond) }, true},
+		{"can hear since now", func(t *managedJob, _ *Settings) { t.since = noon.Add(-5 * time.Second) }, false},
+		{"was given its GPUs unevenly", func(t *managedJob, _ *Settings) { t.Runs.Nodes, t.Runs.PerNode.GPUs = []string{"n1", "n2"}, 2 }, true},
+		{"holds nothing that we can see", func(t *managedJob, _ *Settings) { t.Runs = Allocated{} }, true},
 	} {
 		r := viewer()
 		tn := read(Job{
@@ -224,8 +224,8 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 }
 
 // described is what the planner is told of a job at noon.
-func described(r *Runner, t *tenant) (j policy.Job) {
-	r.describe(t, &scene{at: noon, hall: &hall{}}, &j)
+func described(r *Runner, t *managedJob) (j policy.Job) {
+	r.describe(t, &scene{at: noon, topology: &topology{}}, &j)
 	return j
 }
 
@@ -238,7 +238,7 @@ func TestTasksAreCountedOnTheFullestNode(t *testing.T) {
 }
 
 func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
-	h := &hall{nodes: []Node{{Name: "n1", Total: fourGPUs}}, managed: []int{0}, names: []string{"n1"}}
+	h := &topology{nodes: []Node{{Name: "n1", Total: fourGPUs}}, managed: []int{0}, names: []string{"n1"}}
 	profile := steep(t)
 	for _, c := range []struct {
 		name    string
@@ -252,7 +252,7 @@ func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
 		{"no node", profile, Allocated{PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
 		{"no GPU", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
 	} {
-		tn := tenant{Job: &Job{Runs: c.runs}, profile: c.profile, hall: h, on: h.find(c.runs.Nodes)}
+		tn := managedJob{Job: &Job{Runs: c.runs}, profile: c.profile, topology: h, on: h.find(c.runs.Nodes)}
 		if got := tn.gainNow(); got != c.want {
 			t.Errorf("%s: runs at %v, want %v", c.name, got, c.want)
 		}
@@ -272,9 +272,9 @@ func steep(t *testing.T) *sensitivity.Profile {
 
 func TestTheNotesOfAJobNameWhatIsWrongWithItsProfile(t *testing.T) {
 	j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
-	tenants := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, nil).tenants
-	if want := "gets the proportional share: not found"; !slices.ContainsFunc(tenants, func(t *tenant) bool { return t.note == want }) {
-		t.Errorf("note %q, want %q", tenants[0].note, want)
+	jobs := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, nil).managed
+	if want := "gets the proportional share: not found"; !slices.ContainsFunc(jobs, func(t *managedJob) bool { return t.note == want }) {
+		t.Errorf("note %q, want %q", jobs[0].note, want)
 	}
 }
 

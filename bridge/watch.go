@@ -78,7 +78,7 @@ func (r *reader) shift(step time.Duration) {
 // believeNoGrace begins the grace of victims anew that another process asked to leave: nobody knows what was done to the clock since, and
 // one that has not had its grace would be stopped while it saves.
 func (t *turn) believeNoGrace(now time.Time) {
-	for _, tn := range t.scene.tenants {
+	for _, tn := range t.scene.managed {
 		if r := tn.record; !r.Asked.IsZero() {
 			r.Asked = now
 		}

@@ -24,7 +24,7 @@ managed partitions, leaves this file exactly as it came in.
 
 Words are separated by spaces or commas; words without our prefix are the user's.
 
-What an owner may change on a managed job: name, comment (as long as our words
+What an owner may change on a managed job: name, comment (as long as our directives
 stay), time limit, dependency, mail, account, QOS, WCKey, licences, nice, and
 holding and releasing it; a hold gains nothing over other jobs, and whoever
 submits with -H must be able to release. What decides who runs, where and with
@@ -34,7 +34,7 @@ pass through here.
 Not seen by this file, because Slurm 24.11 does not show it to lua: --core-spec
 (Slurm itself drops it unless AllowSpecResourcesUsage is set) and --deadline.
 
-What the user asked for in so many words goes into the job's stamp, since nobody
+What the user asked for in so many words goes into the job's annotation, since nobody
 can tell it later from Slurm's defaults: memory, cores, a time limit, and steps in
 the script whose size is a number.
 
@@ -181,7 +181,7 @@ local function looked_at(comment)
     return comment:find("synergy-", 1, true) and (" " .. comment):match("[%s,](synergy%-[^%s,]*)") or ""
 end
 
--- Our words in the order in which they stand.
+-- Our directives in the order in which they stand.
 local function our_words(comment)
     local words = {}
     for word in looked_at(comment):gmatch("[^%s,]+") do
@@ -213,7 +213,7 @@ local function misspelt(comment)
     end
 end
 
--- The names of our words, each with its first value; false where it has none.
+-- The names of our directives, each with its first value; false where it has none.
 local function our_values(comment)
     local values = {}
     for _, word in ipairs(our_words(comment)) do
@@ -227,7 +227,7 @@ local function is_report(word)
     return word == "synergy-progress" or word:sub(1, 17) == "synergy-progress="
 end
 
--- Our words but for the report, which a job may change while it runs.
+-- Our directives but for the report, which a job may change while it runs.
 local function lasting_words(comment)
     local words = {}
     for _, word in ipairs(our_words(comment)) do
@@ -729,7 +729,7 @@ local function names_its_memory(job)
     return given(job.min_mem_per_node) or given(job.min_mem_per_cpu) or job.mem_per_tres ~= nil
 end
 
--- Each with its key in the stamp, in the order in which they stand there.
+-- Each with its key in the annotation, in the order in which they stand there.
 local asked_for = {
     { "mem", names_its_memory },
     { "cpus", names_its_cpus },
@@ -737,16 +737,16 @@ local asked_for = {
     { "steps", sizes_its_steps },
 }
 
--- The stamp of a job as it came in. A script that cannot be read for an error of
+-- The annotation of a job as it came in. A script that cannot be read for an error of
 -- ours costs what it would have said, and not the gate.
-local function stamp_of(job)
-    local stamp = string.format('{"v":1,"lua":1,"begin":%d', job.begin_time or 0)
+local function annotation_of(job)
+    local annotation = string.format('{"v":1,"lua":1,"begin":%d', job.begin_time or 0)
     for _, row in ipairs(asked_for) do
         local ran, asked = pcall(row[2], job)
         if not ran then slurm.log_error("synergy: whether a job asks for its %s is not known: %s", row[1], tostring(asked)) end
-        if ran and asked then stamp = stamp .. ',"' .. row[1] .. '":1' end
+        if ran and asked then annotation = annotation .. ',"' .. row[1] .. '":1' end
     end
-    return stamp .. "}"
+    return annotation .. "}"
 end
 
 ----------------------------------------------------------------------- submit
@@ -770,13 +770,13 @@ local function is_immediate(job)
     return job.immediate == 1
 end
 
--- The user's own begin time goes into the stamp, because the field itself is
--- ours from here on; whatever the user wrote into the stamp's place is dropped.
+-- The user's own begin time goes into the annotation, because the field itself is
+-- ours from here on; whatever the user wrote into the annotation's place is dropped.
 -- The environment of an interactive job is its terminal's.
 local function gate(job)
     local own_begin = job.begin_time or 0
     local lease_end = os.time() + settings.lease_seconds
-    job.extra = stamp_of(job)
+    job.extra = annotation_of(job)
     if not is_interactive(job) and not names_its_cpus(job) then name_its_cpus(job) end
     if not is_immediate(job) then job.begin_time = math.max(own_begin, lease_end) end
 end

@@ -105,7 +105,7 @@ type Node struct {
 	GPUType  string      `json:"gpu_type,omitempty"` // empty where the site has no types
 	Features []string    `json:"features,omitempty"`
 	Total    gres.Vector `json:"total"`
-	// Foreign is what jobs that are not in the snapshot hold: the site's other partitions, jobs without our word.
+	// Foreign is what jobs that are not in the snapshot hold: the site's other partitions, jobs without our directive.
 	Foreign gres.Vector `json:"foreign"`
 	// Closed says why no job may be started here (drained, down, …); empty when it is open. What runs there may go on.
 	Closed string `json:"closed,omitempty"`

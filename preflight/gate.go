@@ -33,7 +33,7 @@ func judgeGate(name string, g Gate, ours bool) (found []finding) {
 	if g.Left != 0 {
 		found = append(found, warn(fmt.Sprintf("scancel %d", g.Left), "the held job %d of this check is still in partition %s", g.Left, name))
 	}
-	manages := g.Stamped || g.Lua
+	manages := g.Annotated || g.Lua
 	switch {
 	case ours && manages:
 		return append(found, ok("manages %s", name))
@@ -45,7 +45,7 @@ func judgeGate(name string, g Gate, ours bool) (found []finding) {
 		return append(found, fail(noLua, "does not manage %s: Slurm would start jobs there before the daemon has seen them", name))
 	case manages:
 		return append(found, fail("take it out of managed_partitions, or add it to partitions in the configuration",
-			"manages %s, which the daemon does not: jobs with our word would wait there for a whole lease", name))
+			"manages %s, which the daemon does not: jobs with our directive would wait there for a whole lease", name))
 	}
 	return found
 }
@@ -56,7 +56,7 @@ func gatesBySettings(f *Facts) (found []finding) {
 		return nil
 	}
 	for _, name := range f.Settings.Value.Partitions {
-		found = append(found, judgeGate(name, Gate{Stamped: true}, slices.Contains(f.Wanted.Partitions, name))...)
+		found = append(found, judgeGate(name, Gate{Annotated: true}, slices.Contains(f.Wanted.Partitions, name))...)
 	}
 	for _, name := range f.Wanted.Partitions {
 		if !slices.Contains(f.Settings.Value.Partitions, name) {
@@ -66,10 +66,10 @@ func gatesBySettings(f *Facts) (found []finding) {
 	return found
 }
 
-// stamped is the trial of one of our partitions that the gate let through, or nil.
-func stamped(f *Facts) *Gate {
+// annotated is the trial of one of our partitions that the gate let through, or nil.
+func annotated(f *Facts) *Gate {
 	for _, name := range f.Wanted.Partitions {
-		if g, tried := f.Gates.Value[name]; tried && g.Stamped {
+		if g, tried := f.Gates.Value[name]; tried && g.Annotated {
 			return &g
 		}
 	}
@@ -80,7 +80,7 @@ func stamped(f *Facts) *Gate {
 const slow = 10 * time.Second
 
 func gateLease(f *Facts) []finding {
-	g := stamped(f)
+	g := annotated(f)
 	if g == nil {
 		return []finding{skip("no job came through the gate")}
 	}
@@ -91,7 +91,7 @@ func gateLease(f *Facts) []finding {
 }
 
 func trusted(f *Facts) []finding {
-	g := stamped(f)
+	g := annotated(f)
 	switch {
 	case g == nil:
 		return []finding{skip("no job came through the gate")}

@@ -116,11 +116,11 @@ type Slurm struct {
 	Ahead   time.Duration // its clock, of ours
 }
 
-// Gate is what became of a job that was submitted to a partition with our word, held, and taken back.
+// Gate is what became of a job that was submitted to a partition with our directive, held, and taken back.
 type Gate struct {
 	Refused   string // it was not accepted, in Slurm's words; empty: it was
 	Lua       bool   // it was refused as the gate refuses
-	Stamped   bool   // it came out with the gate's stamp
+	Annotated bool   // it came out with the gate's annotation
 	Lease     time.Duration
 	Untrusted string // the gate did not let us change it; empty: it did
 	Left      int    // its number, where it could not be taken back

@@ -22,7 +22,7 @@ func ready() Facts {
 		Slurm:      Known[Slurm]{Value: Slurm{API: "v0.0.42", Release: "24.11.5", Nodes: 4, Jobs: 17, Ahead: time.Second}},
 		Partitions: Known[map[string]int]{Value: map[string]int{"gpu": 32, "cpu": 0}},
 		Level:      Known[string]{Value: "Operator"},
-		Gates:      Known[map[string]Gate]{Value: map[string]Gate{"gpu": {Stamped: true, Lease: 15*time.Minute + 300*time.Millisecond}, "cpu": {}}},
+		Gates:      Known[map[string]Gate]{Value: map[string]Gate{"gpu": {Annotated: true, Lease: 15*time.Minute + 300*time.Millisecond}, "cpu": {}}},
 		Settings: Known[Settings]{Value: Settings{Path: "/etc/slurm/synergy_settings.lua", Partitions: []string{"gpu"},
 			Heartbeat: "/run/synergy/heartbeat"}},
 		Scontrol: Known[map[string]string]{Value: map[string]string{
@@ -96,7 +96,7 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 		{"the user is no operator", "operator", Fail, "set adminlevel=operator", func(f *Facts) { f.Level.Value = "None" }},
 		{"a partition is mistyped", "partitions", Fail, "no gqu; it has cpu, gpu", func(f *Facts) { f.Wanted.Partitions = append(f.Wanted.Partitions, "gqu") }},
 		{"a partition has no GPU", "partitions", Warn, "gpu has no GPU", func(f *Facts) { f.Partitions.Value["gpu"] = 0 }},
-		{"only the gate has a partition", "gate", Fail, "whole lease", func(f *Facts) { f.Gates.Value["cpu"] = Gate{Stamped: true} }},
+		{"only the gate has a partition", "gate", Fail, "whole lease", func(f *Facts) { f.Gates.Value["cpu"] = Gate{Annotated: true} }},
 		{"the gate refuses there", "gate", Fail, "whole lease", func(f *Facts) { f.Gates.Value["cpu"] = Gate{Lua: true, Refused: "error 2036"} }},
 		{"a trial was left behind", "gate", Warn, "scancel 812", tried(func(g *Gate) { g.Left = 812 })},
 		{"leases differ", "gate's lease", Warn, "is 5m0s, and the daemon's 15m0s", tried(func(g *Gate) { g.Lease = 5 * time.Minute })},
@@ -163,7 +163,7 @@ func TestWhatIsRightInAnotherWordingIsRight(t *testing.T) {
 		"a token that says nothing":   func(f *Facts) { f.Token.Value = Token{} },
 		"a newer Slurm":               func(f *Facts) { f.Slurm.Value.Release = "26.05.5" },
 		"no plugin on this host":      func(f *Facts) { f.Options.Value = false; set("CliFilterPlugins", "(null)")(f) },
-		"a gate that refuses a trial": tried(func(g *Gate) { *g = Gate{Lua: true, Refused: "error 2036", Stamped: true, Lease: 15 * time.Minute} }),
+		"a gate that refuses a trial": tried(func(g *Gate) { *g = Gate{Lua: true, Refused: "error 2036", Annotated: true, Lease: 15 * time.Minute} }),
 	} {
 		f := ready()
 		change(&f)

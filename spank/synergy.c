@@ -4,7 +4,7 @@
  * It decides nothing, asks nobody, and whatever goes wrong in it, the job runs as if it were not there.
  *
  * Where a job is submitted, an option is checked; cli_filter.lua puts it into the comment, where gate and daemon look for it. Before the first
- * task of a run on a node, slurmd hands us, as root, the job's comment and stamp; what tasks need of them is kept as two numbers in a file that
+ * task of a run on a node, slurmd hands us, as root, the job's comment and annotation; what tasks need of them is kept as two numbers in a file that
  * only root writes. Each task reads that file, and the rest from what Slurm itself tells it.
  */
 #include <fcntl.h>

@@ -199,8 +199,8 @@ static const char *after(const char *text, const char *beginning)
 	return text && strncmp(text, beginning, length) == 0 ? text + length : NULL;
 }
 
-/* read_stamp knows a stamp by how the gate and the daemon begin it, byte by byte: bridge/stamp.go promises it. The gate's is of no round. */
-static bool read_stamp(const char *extra, const char *job, long *round)
+/* read_annotation knows an annotation by how the gate and the daemon begin it, byte by byte: bridge/annotation.go promises it. The gate's is of no round. */
+static bool read_annotation(const char *extra, const char *job, long *round)
 {
 	const char *rest;
 	size_t digits;
@@ -219,7 +219,7 @@ bool read_managed(const char *comment, const char *extra, const char *job, long 
 	long number;
 
 	return comment && extra && read_number(job, &number) && has_word_that_begins(comment, "synergy-profile=") &&
-	       !has_word(comment, "synergy-env=off") && read_stamp(extra, job, round);
+	       !has_word(comment, "synergy-env=off") && read_annotation(extra, job, round);
 }
 
 size_t write_note(const struct run *run, char *text, size_t size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the plugin reads: values of options, comments, stamps, numbers. All of it may come from a user who means harm, so everything here is a
+ * What the plugin reads: values of options, comments, annotations, numbers. All of it may come from a user who means harm, so everything here is a
  * function of bytes, without memory of its own, without locale, and tested without Slurm.
  */
 #ifndef SYNERGY_WORDS_H
@@ -26,7 +26,7 @@ bool read_number(const char *text, long *number);
 
 /* run is what one run of a job has of the daemon's: NONE is "not known". */
 struct run {
-	long round;    /* that wrote the job's stamp last, which is the one that started it */
+	long round;    /* that wrote the job's annotation last, which is the one that started it */
 	long restarts; /* how often Slurm has restarted the job */
 };
 

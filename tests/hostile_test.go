@@ -22,7 +22,7 @@ import (
 //	names of profiles, links, devices      sensitivity/library, TestANameThatIsNoPlainFileNameIsRefused, TestOnlyRegularFilesInsideTheDirectoryAreRead
 //	figures of profiles                    sensitivity, TestAWrongProfileIsRefusedWithFieldValueAndRemedy
 //	comments, and what is said about them  bridge, TestABadWordIsRefusedByNameWithARemedy, TestWhatIsWrongWithACommentFitsALogLine
-//	stamps                                 bridge, TestAStampIsBelievedOnlyAsFarAsItIsHarmless
+//	annotations                                 bridge, TestAnAnnotationIsBelievedOnlyAsFarAsItIsHarmless
 //	profiles that lie                      policy, TestALiarTakesNothingThatOthersAreOwed; bridge, audit_test.go
 //	logs, hooks, pages, metrics            cmd/synergy-slurmd, TestNoTextOfAUserBreaksALineOfTheLog and those around it
 //	the token                              bridge/slurmrest, TestAnAnswerThatRepeatsTheTokenIsNotShown

@@ -34,7 +34,7 @@ type Lab interface {
 	Sleep(d time.Duration)
 }
 
-// The partitions of a lab. In the managed one job_submit.lua gives jobs with our word a lease.
+// The partitions of a lab. In the managed one job_submit.lua gives jobs with our directive a lease.
 const (
 	Managed = "synergy"
 	Plain   = "plain"

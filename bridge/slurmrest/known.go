@@ -83,7 +83,7 @@ func (k *known) wordless() bool {
 	return k.Reason == "" || k.Reason == "BeginTime" && !k.Begin.After(k.at)
 }
 
-// tells says that a job is told of: it is not over, or it carries our word, and whoever asked it to leave learns how it left.
+// tells says that a job is told of: it is not over, or it carries our directive, and whoever asked it to leave learns how it left.
 func (l *listed) tells() bool {
 	return l.State != bridge.Finished || l.Completing || bridge.Managed(l.Comment)
 }

@@ -120,11 +120,11 @@ func TestAGatedJobStartsWithExactlyTheSizeThatItIsGiven(t *testing.T) {
 	job := see(t, client, id, "to wait", waits)
 	request := job.Request
 	request.CPUsPerTask, request.CPUs, request.CPUsPerNode, request.Memory, request.Pin = 7, 7, 7, 41000, []string{"n3"}
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request, Extra: "stamp"}); err != nil {
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request, Extra: "annotation"}); err != nil {
 		t.Fatal(err)
 	}
 	job = see(t, client, id, "to run", runs)
-	if want := (gres.Vector{GPUs: 2, CPUs: 7, Memory: 41000}); job.Runs.PerNode != want || job.Runs.Nodes[0] != "n3" || job.Extra != "stamp" {
+	if want := (gres.Vector{GPUs: 2, CPUs: 7, Memory: 41000}); job.Runs.PerNode != want || job.Runs.Nodes[0] != "n3" || job.Extra != "annotation" {
 		t.Errorf("runs with %+v, extra %q: want %v on n3", job.Runs, job.Extra, want)
 	}
 }
@@ -198,7 +198,7 @@ func TestARenewalLiftsNobodysHold(t *testing.T) {
 		time.Sleep(8 * time.Second) // its lease has lapsed, and the scheduler has looked
 		job := see(t, on.open(t), id, "to be seen", func(bridge.Job) bool { return true })
 		if job.State != bridge.Pending || !job.Held || job.Extra != "renewed" {
-			t.Errorf("held by %s: %s, held %v, extra %q: want it pending, held and stamped", holder, job.State, job.Held, job.Extra)
+			t.Errorf("held by %s: %s, held %v, extra %q: want it pending, held and annotated", holder, job.State, job.Held, job.Extra)
 		}
 		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: job.Request}); !errors.Is(err, bridge.ErrHeld) {
 			t.Errorf("held by %s, then started: %v, want held", holder, err)

@@ -81,7 +81,7 @@ func TestTheFirstObservationListsEverythingOnce(t *testing.T) {
 		ids = append(ids, job.ID)
 	}
 	if len(ids) != 22 || !slices.IsSorted(ids) || slices.Contains(ids, fake.jobNamed(t, "finished")) || !slices.Contains(ids, fake.jobNamed(t, "cancelled")) {
-		t.Errorf("jobs %v: want the 21 that wait, run or are in teardown and the one with our word that is over, ascending", ids)
+		t.Errorf("jobs %v: want the 21 that wait, run or are in teardown and the one with our directive that is over, ascending", ids)
 	}
 }
 

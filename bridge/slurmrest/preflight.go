@@ -81,13 +81,13 @@ func (c *Client) Level(ctx context.Context, user string) (level string, failure 
 	return words(level, "None"), nil
 }
 
-// Rehearsal is what became of a job that was submitted with our word, held, and taken back.
+// Rehearsal is what became of a job that was submitted with our directive, held, and taken back.
 type Rehearsal struct {
-	Refused error         // it was not accepted; ErrRefused by the gate or by Slurm
-	Stamped bool          // it came out with the gate's stamp: the gate manages this partition
-	Lease   time.Duration // from its submission to its begin time; 0: none
-	Update  error         // of what a round changes of other users' jobs and an owner may not: nil, the gate trusts us
-	Left    int           // the number of a job that could not be taken back; 0: none
+	Refused   error         // it was not accepted; ErrRefused by the gate or by Slurm
+	Annotated bool          // it came out with the gate's annotation: the gate manages this partition
+	Lease     time.Duration // from its submission to its begin time; 0: none
+	Update    error         // of what a round changes of other users' jobs and an owner may not: nil, the gate trusts us
+	Left      int           // the number of a job that could not be taken back; 0: none
 }
 
 // RehearsalName is what such a job is called. It is held from the request on that makes it, and would do nothing.
@@ -109,11 +109,11 @@ func (c *Client) Rehearse(ctx context.Context, partition, comment string) (r Reh
 	if err != nil {
 		return r, fmt.Errorf("read job %d: %w", id, err)
 	}
-	r.Stamped = strings.HasPrefix(job.Extra, `{"v":1,"lua":1`)
+	r.Annotated = strings.HasPrefix(job.Extra, `{"v":1,"lua":1`)
 	if !job.Begin.IsZero() {
 		r.Lease = max(0, job.Begin.Sub(submitted))
 	}
-	if _, err := ask(ctx, c.link, c.api.Update(id, wire.Change{Extra: &job.Extra})); r.Stamped && err != nil {
+	if _, err := ask(ctx, c.link, c.api.Update(id, wire.Change{Extra: &job.Extra})); r.Annotated && err != nil {
 		r.Update = err
 	}
 	return r, nil

@@ -55,21 +55,21 @@ func openScripted(t *testing.T, says map[string]string) (*scripted, *Client) {
 }
 
 const (
-	prefix     = "/slurm/v0.0.42"
-	stampedJob = `{"jobs":[{"job_id":7,"job_state":["PENDING"],"extra":"{\"v\":1,\"lua\":1,\"begin\":0}","comment":"synergy-profile=a.json"}]}`
-	plainJob   = `{"jobs":[{"job_id":7,"job_state":["PENDING"],"extra":"","comment":"synergy-profile=a.json"}]}`
-	refused    = `{"errors":[{"error_number":2002,"error":"Access/permission denied"}]}`
-	takenBack  = "DELETE " + prefix + "/job/7 signal=KILL"
+	prefix       = "/slurm/v0.0.42"
+	annotatedJob = `{"jobs":[{"job_id":7,"job_state":["PENDING"],"extra":"{\"v\":1,\"lua\":1,\"begin\":0}","comment":"synergy-profile=a.json"}]}`
+	plainJob     = `{"jobs":[{"job_id":7,"job_state":["PENDING"],"extra":"","comment":"synergy-profile=a.json"}]}`
+	refused      = `{"errors":[{"error_number":2002,"error":"Access/permission denied"}]}`
+	takenBack    = "DELETE " + prefix + "/job/7 signal=KILL"
 )
 
 func TestAJobOfARehearsalIsTakenBackWhateverBecameOfIt(t *testing.T) {
 	for name, c := range map[string]struct {
-		read, update     string
-		stamped, trusted bool
-		fails            bool
+		read, update       string
+		annotated, trusted bool
+		fails              bool
 	}{
-		"gated, and ours to change": {read: stampedJob, stamped: true, trusted: true},
-		"gated, and not ours":       {read: stampedJob, update: refused, stamped: true},
+		"gated, and ours to change": {read: annotatedJob, annotated: true, trusted: true},
+		"gated, and not ours":       {read: annotatedJob, update: refused, annotated: true},
 		"not gated":                 {read: plainJob, trusted: true},
 		"not gated, not to change":  {read: plainJob, update: refused, trusted: true}, // nobody vetoes where there is no gate
 		"cannot be read":            {read: `{"errors":[{"error_number":-1,"error":"?"}]}`, trusted: true, fails: true},
@@ -78,7 +78,7 @@ func TestAJobOfARehearsalIsTakenBackWhateverBecameOfIt(t *testing.T) {
 			"POST " + prefix + "/job/submit": `{"job_id":7}`, "GET " + prefix + "/job/7": c.read, "POST " + prefix + "/job/7": c.update + strings.Repeat("{}", 1-min(1, len(c.update))),
 		})
 		r, err := client.Rehearse(t.Context(), "gpu", "synergy-profile=a.json")
-		if (err != nil) != c.fails || r.Refused != nil || r.Stamped != c.stamped || (r.Update == nil) != c.trusted || r.Left != 0 {
+		if (err != nil) != c.fails || r.Refused != nil || r.Annotated != c.annotated || (r.Update == nil) != c.trusted || r.Left != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		if s.asked[len(s.asked)-1] != takenBack {
@@ -89,7 +89,7 @@ func TestAJobOfARehearsalIsTakenBackWhateverBecameOfIt(t *testing.T) {
 
 func TestARehearsalSaysWhatIsLeftBehindAndWhatWasRefused(t *testing.T) {
 	_, client := openScripted(t, map[string]string{
-		"POST " + prefix + "/job/submit": `{"job_id":7}`, "GET " + prefix + "/job/7": stampedJob, "DELETE " + prefix + "/job/7": refused,
+		"POST " + prefix + "/job/submit": `{"job_id":7}`, "GET " + prefix + "/job/7": annotatedJob, "DELETE " + prefix + "/job/7": refused,
 	})
 	if r, err := client.Rehearse(t.Context(), "gpu", "synergy-profile=a.json"); err != nil || r.Left != 7 {
 		t.Errorf("%+v, %v", r, err)

@@ -9,9 +9,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// renew says an update that moves nothing but the begin time and the stamp. That is what nearly all updates are, so it costs one
+// renew says an update that moves nothing but the begin time and the annotation. That is what nearly all updates are, so it costs one
 // request: no size and no node is sent, hence nothing that would mean something else if the job had started, nor anything that
-// lifts a hold, and Slurm refuses to move the begin time of a job that waits no longer. (It takes the stamp of one that has just
+// lifts a hold, and Slurm refuses to move the begin time of a job that waits no longer. (It takes the annotation of one that has just
 // been started by somebody else all the same: that then tells of a wait that is over, and its user's request as before.) A refusal
 // has its reason looked for in the way of any update.
 func (c *Client) renew(ctx context.Context, update bridge.Update) (renewed bool, err error) {

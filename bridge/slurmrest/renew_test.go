@@ -13,7 +13,7 @@ import (
 func renewal(t *testing.T, client *Client, id int, begin time.Time) bridge.Update {
 	t.Helper()
 	request := find(t, observe(t, client), id).Request
-	return bridge.Update{Job: id, Begin: begin, Request: request, Extra: "stamp"}
+	return bridge.Update{Job: id, Begin: begin, Request: request, Extra: "annotation"}
 }
 
 func post(id int) string { return "POST" + get(id)[len("GET"):] }
@@ -29,14 +29,14 @@ func TestARenewalIsOnePostOfNoSizeAndIsNotReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "calls", fake.saw(), []string{post(id)})
-	want := `{"begin_time":{"infinite":false,"number":1795257500,"set":true},"extra":"stamp"}`
+	want := `{"begin_time":{"infinite":false,"number":1795257500,"set":true},"extra":"annotation"}`
 	if got := fake.lastBody(); got != want {
 		t.Errorf("sent %s, want %s", got, want)
 	}
 	after := find(t, observe(t, client), id)
 	equal(t, "reads", reads(fake), nil)
-	if !after.Begin.Equal(begin) || after.Extra != "stamp" {
-		t.Errorf("begins %v with %q, want %v with the stamp", after.Begin, after.Extra, begin)
+	if !after.Begin.Equal(begin) || after.Extra != "annotation" {
+		t.Errorf("begins %v with %q, want %v with the annotation", after.Begin, after.Extra, begin)
 	}
 	if job := find(t, before, id); job.Extra != "" {
 		t.Errorf("the earlier observation has become %q", job.Extra)

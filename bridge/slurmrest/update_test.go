@@ -23,8 +23,8 @@ func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
 		body   string
 	}{
 		{
-			"start", bridge.Update{Begin: time.Unix(1795253900, 0), Request: whole, Extra: "stamp"},
-			`{"begin_time":{"infinite":false,"number":1,"set":true},"cpus_per_task":6,"extra":"stamp","memory_per_node":{"infinite":false,"number":120000,"set":true},` +
+			"start", bridge.Update{Begin: time.Unix(1795253900, 0), Request: whole, Extra: "annotation"},
+			`{"begin_time":{"infinite":false,"number":1,"set":true},"cpus_per_task":6,"extra":"annotation","memory_per_node":{"infinite":false,"number":120000,"set":true},` +
 				`"minimum_cpus":6,"minimum_cpus_per_node":6,"required_nodes":["n3"],"tasks":1}`,
 		},
 		{
@@ -268,10 +268,10 @@ func TestAPartitionThatIsGoneKeepsNoJobFromItsOwnRequest(t *testing.T) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		fake.apply(w, r, id)
 	})
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1795254500, 0), Request: request, Extra: "stamp"}); err != nil {
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1795254500, 0), Request: request, Extra: "annotation"}); err != nil {
 		t.Fatal(err)
 	}
-	if j := find(t, observe(t, client), id); j.Extra != "stamp" || !slices.Equal(j.Request.Pin, []string{"n2"}) {
+	if j := find(t, observe(t, client), id); j.Extra != "annotation" || !slices.Equal(j.Request.Pin, []string{"n2"}) {
 		t.Errorf("got %+v", j)
 	}
 }

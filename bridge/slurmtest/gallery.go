@@ -41,7 +41,7 @@ func (s *Slurm) pictures(now time.Time) []*bridge.Job {
 	return jobs
 }
 
-// exhibited are the jobs that are shown, ascending in ID: those that live, and those with our word that are over.
+// exhibited are the jobs that are shown, ascending in ID: those that live, and those with our directive that are over.
 func (s *Slurm) exhibited() []*job {
 	if len(s.past) == 0 {
 		return s.alive
@@ -49,7 +49,7 @@ func (s *Slurm) exhibited() []*job {
 	return slices.SortedFunc(slices.Values(slices.Concat(s.alive, s.past)), byID)
 }
 
-// remember keeps a job that is over and carries our word in sight, for as long as Slurm knows it.
+// remember keeps a job that is over and carries our directive in sight, for as long as Slurm knows it.
 func (s *Slurm) remember(j *job) {
 	if s.options.Ended == nil && bridge.Managed(j.spec.Comment) {
 		s.past = append(s.past, j)

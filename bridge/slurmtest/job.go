@@ -20,7 +20,7 @@ type Spec struct {
 	// Request is what the job asks for. Numbers left at zero are filled in as sbatch does: one node, one task a node, one CPU
 	// a task. GPUs and GRES imply each other.
 	Request bridge.Request
-	// Lease is what job_submit.lua gives a job with our word: it may not begin before, and its extra is the lua's stamp.
+	// Lease is what job_submit.lua gives a job with our directive: it may not begin before, and its extra is the lua's annotation.
 	Lease     time.Duration
 	Begin     time.Time // the user's own --begin
 	TimeLimit time.Duration

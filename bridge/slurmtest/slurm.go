@@ -75,7 +75,7 @@ type Slurm struct {
 	jobs    []entry        // all ever; the job's ID is its index + 1
 	alive   []*job         // ascending in ID: waiting, running or completing; may hold ended ones until swept
 	ended   int            // how many of alive have ended
-	past    []*job         // over, with our word, and still told of
+	past    []*job         // over, with our directive, and still told of
 	queue   []*job         // in the scheduler's order: what it may start
 	afters  map[int][]*job // who waits for the end of a job
 	awaited bool           // a scheduler pass is planned

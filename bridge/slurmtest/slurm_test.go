@@ -121,7 +121,7 @@ func TestNothingStartsBeforeTheSchedulerHasLooked(t *testing.T) {
 	}
 }
 
-func TestAJobWithALeaseCarriesTheStampOfTheLuaAndStartsWhenItLapses(t *testing.T) {
+func TestAJobWithALeaseCarriesTheAnnotationOfTheLuaAndStartsWhenItLapses(t *testing.T) {
 	s := newSite(t, Options{})
 	id := s.submit(Spec{Request: gpus(1), Lease: 900 * time.Second})
 	s.clock.Advance(899 * time.Second)

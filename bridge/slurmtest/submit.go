@@ -47,7 +47,7 @@ func (s *Slurm) newJob(spec Spec) *job {
 		part:    partOf(id, &spec),
 	}
 	if spec.Lease > 0 {
-		j.extra = stamp(spec)
+		j.extra = annotation(spec)
 		if lapses := now.Add(spec.Lease); lapses.After(j.begin) {
 			j.begin = lapses
 		}
@@ -55,8 +55,8 @@ func (s *Slurm) newJob(spec Spec) *job {
 	return j
 }
 
-// stamp is what job_submit.lua leaves in extra: the begin time that the user asked for, if any.
-func stamp(spec Spec) string {
+// annotation is what job_submit.lua leaves in extra: the begin time that the user asked for, if any.
+func annotation(spec Spec) string {
 	begin := int64(0)
 	if !spec.Begin.IsZero() {
 		begin = spec.Begin.Unix()

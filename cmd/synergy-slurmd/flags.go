@@ -72,7 +72,7 @@ nodes chosen, no begin time but its user's. What runs is not touched, nor what i
 It is safe to say again. The daemon must have been stopped. Flags that only concern rounds
 are taken and mean nothing, so that both can be given the same ones; with --shadow nothing
 is changed. Without a configuration that can be read, jobs of any partition are handed back
-that carry the daemon's stamp.
+that carry the daemon's annotation.
 
 Usage: synergy-slurmd release [flags]
 

@@ -273,7 +273,7 @@ func (q queue) Tear(ctx context.Context, id int) error {
 }
 
 // recollection is the ledger of a daemon that may lead after others: what it remembers of jobs is then older than what they carry in
-// their stamps, and is left out until a round has settled anew.
+// their annotations, and is left out until a round has settled anew.
 type recollection struct {
 	*ledger.Book
 

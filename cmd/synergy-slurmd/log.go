@@ -165,7 +165,7 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	j.clocks(report)
 	j.limits(report)
 	c := count(report)
-	line := j.log.Info().Int("round", report.Round).Float64("seconds", milliseconds(took)).Bool("shadow", report.Shadow)
+	line := j.log.Info().Int("round", report.Round).Float64("seconds", seconds(took)).Bool("shadow", report.Shadow)
 	if report.Certificate != nil {
 		line = line.Stringer("plan", report.Certificate)
 	}
@@ -184,7 +184,7 @@ func (j *journal) smallRound(report bridge.Report, took time.Duration, err error
 		return
 	}
 	c := count(report)
-	j.log.Info().Int("after_round", report.Round).Float64("seconds", milliseconds(took)).Bool("shadow", report.Shadow).
+	j.log.Info().Int("after_round", report.Round).Float64("seconds", seconds(took)).Bool("shadow", report.Shadow).
 		Int("started", c.of(bridge.Start)).Int("failed", c.failures()).Msg("small round")
 }
 
@@ -194,12 +194,12 @@ const farApart = 30 * time.Second
 // clocks says when Slurm's clock was set, and once that it and ours differ. Rounds go by Slurm's, so neither does any harm to a job.
 func (j *journal) clocks(report bridge.Report) {
 	if report.ClockStep != 0 {
-		j.log.Warn().Int("round", report.Round).Float64("seconds", milliseconds(report.ClockStep)).
+		j.log.Warn().Int("round", report.Round).Float64("seconds", seconds(report.ClockStep)).
 			Msg("slurm's clock was set: leases end sooner or later by as much, and are renewed")
 	}
 	apart := report.ClockAhead.Abs() > farApart
 	if apart && !j.apart {
-		j.log.Warn().Int("round", report.Round).Float64("slurm_ahead_seconds", milliseconds(report.ClockAhead)).
+		j.log.Warn().Int("round", report.Round).Float64("slurm_ahead_seconds", seconds(report.ClockAhead)).
 			Str("remedy", "run the same time service on both hosts").Msg("slurm's clock and ours differ: rounds go by slurm's")
 	}
 	j.apart = apart
@@ -226,7 +226,7 @@ func (j *journal) audit(report bridge.Report) {
 		for _, change := range step.Changes {
 			j.step(level, report, step).Str("field", change.Field).Str("old", change.Old).Str("new", change.New).Msg("change")
 		}
-		line := j.step(level, report, step).Float64("seconds", milliseconds(step.Took))
+		line := j.step(level, report, step).Float64("seconds", seconds(step.Took))
 		if step.Grant != nil {
 			line = line.Strs("nodes", step.Grant.Nodes).Stringer("per_node", step.Grant.PerNode)
 		}
@@ -309,8 +309,8 @@ func (j *journal) reasons(report bridge.Report) {
 	j.waits = waits
 }
 
-// milliseconds is d in seconds, without digits that nobody measured.
-func milliseconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
+// seconds is d in seconds, without digits that nobody measured.
+func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
 // failure says what went wrong, loudly when it is new.
 func (j *journal) failure(round int, err error) {

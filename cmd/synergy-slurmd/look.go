@@ -228,7 +228,7 @@ func rehearsed(facts *preflight.Facts) string {
 const notSupported = 2036
 
 func gateOf(r slurmrest.Rehearsal, away bool) preflight.Gate {
-	g := preflight.Gate{Stamped: r.Stamped, Lease: r.Lease, Left: r.Left, Away: away}
+	g := preflight.Gate{Annotated: r.Annotated, Lease: r.Lease, Left: r.Left, Away: away}
 	if failure := (*slurmrest.Failure)(nil); errors.As(r.Refused, &failure) {
 		g.Lua = failure.Number == notSupported
 	}

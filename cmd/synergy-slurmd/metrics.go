@@ -82,7 +82,7 @@ func (c certified) set(cert *bound.Certificate) {
 const other = "other"
 
 func phaseNames() []string {
-	return []string{"observe", "decide", "check", "certify", "diff", "intend", "lease", "ask", "follow", "arm", "tell", "settle"}
+	return []string{"observe", "decide", "check", "certify", "diff", "intend", "lease", "ask", "follow", "arm", "renew", "settle"}
 }
 
 func verbs() []bridge.Verb {
@@ -157,7 +157,7 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 		return with.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
 	m.jobs = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs",
-		Help: "Jobs with our word: granted, waiting, or left to Slurm (outside)."}, []string{"state"})
+		Help: "Jobs with our directive: granted, waiting, or left to Slurm (outside)."}, []string{"state"})
 	m.waiting = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs_waiting",
 		Help: "Waiting jobs by the reason why."}, []string{"reason"})
 	m.liars = gauge("synergy_jobs_contradicting", "Jobs that go without their profile because they ran far below what it claims.")

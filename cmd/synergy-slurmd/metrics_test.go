@@ -28,7 +28,7 @@ func TestARoundShowsInTheMetrics(t *testing.T) {
 	m := testMetrics()
 	m.round(busyReport(), time.Second, nil)
 	wantMetrics(t, m, `
-# HELP synergy_jobs Jobs with our word: granted, waiting, or left to Slurm (outside).
+# HELP synergy_jobs Jobs with our directive: granted, waiting, or left to Slurm (outside).
 # TYPE synergy_jobs gauge
 synergy_jobs{state="granted"} 1
 synergy_jobs{state="outside"} 1

@@ -110,7 +110,7 @@ func nameOf(book memory) (string, error) {
 func configuration(f flags, log zerolog.Logger) Config {
 	config, err := loadConfig(f.config, f.round)
 	if err != nil {
-		log.Warn().Err(err).Msg("without a configuration jobs are known by the stamps that they carry, in any partition")
+		log.Warn().Err(err).Msg("without a configuration jobs are known by the annotations that they carry, in any partition")
 		return defaults(f.round)
 	}
 	return config
@@ -122,7 +122,7 @@ type memory interface {
 	LastRound() int
 }
 
-// recall opens the ledger. One that is not there is not made, and one that cannot be read stays as it is: jobs carry in their stamps what
+// recall opens the ledger. One that is not there is not made, and one that cannot be read stays as it is: jobs carry in their annotations what
 // is needed. One that is open elsewhere means that a daemon runs.
 func recall(path string, log zerolog.Logger) (book memory, closed func(), err error) {
 	nothing := func() {}
@@ -134,7 +134,7 @@ func recall(path string, log zerolog.Logger) (book memory, closed func(), err er
 	case errors.Is(err, ledger.ErrLocked):
 		return nil, nil, fmt.Errorf("open ledger %s: %w: stop the daemon first, or it would take the jobs up again", path, ledger.ErrLocked)
 	case err != nil:
-		log.Warn().Err(err).Msg("without the ledger jobs are known by the stamps that they carry")
+		log.Warn().Err(err).Msg("without the ledger jobs are known by the annotations that they carry")
 		return &ledger.Memory{}, nothing, nil
 	}
 	return opened, func() { opened.Close() }, nil

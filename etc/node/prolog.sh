@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prolog of a node without the SPANK plugin: keeps what the tasks of a managed job need of its stamp, for task_prolog.sh.
+# Prolog of a node without the SPANK plugin: keeps what the tasks of a managed job need of its annotation, for task_prolog.sh.
 #
 # It runs as root, and everything in SLURM_JOB_COMMENT and SLURM_JOB_EXTRA may have been written by a user who means harm. So these are compared and
 # cut, and neither evaluated nor written anywhere: what is written is digits. A prolog that fails drains the node; this one ends well whatever happens.
@@ -12,7 +12,7 @@ is_number() {
     esac
 }
 
-# wants_environment COMMENT: has it our word, and not the one that switches us off? Words end where the gate and the daemon end them.
+# wants_environment COMMENT: has it our directive, and not the one that switches us off? Words end where the gate and the daemon end them.
 wants_environment() {
     set -f
     IFS=$(printf ', \t\n\v\f\r.')
@@ -27,8 +27,8 @@ wants_environment() {
     [ $profile = yes ]
 }
 
-# read_stamp EXTRA sets round, which is empty in the stamp of a job that only the gate has seen.
-read_stamp() {
+# read_annotation EXTRA sets round, which is empty in the annotation of a job that only the gate has seen.
+read_annotation() {
     round=
     case $1 in
     '{"v":1,"lua":1,'*) return 0 ;;
@@ -54,7 +54,7 @@ is_number "$SLURM_JOB_ID" || exit 0
 rm -f "$notes/$SLURM_JOB_ID" # of a run before, whose epilog did not come about
 restarts=$SLURM_JOB_RESTART_COUNT
 is_number "$restarts" || restarts=0
-if (wants_environment "$SLURM_JOB_COMMENT") && read_stamp "$SLURM_JOB_EXTRA"; then
+if (wants_environment "$SLURM_JOB_COMMENT") && read_annotation "$SLURM_JOB_EXTRA"; then
     write_note
 fi
 exit 0

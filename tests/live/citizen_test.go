@@ -23,7 +23,7 @@ func SetUpAsShipped(t *testing.T) (*Cluster, *Daemon) {
 	return c, d
 }
 
-// Four large jobs with our word come when all is taken, and a dozen without it after them: those that came first run first.
+// Four large jobs with our directive come when all is taken, and a dozen without it after them: those that came first run first.
 func TestJobsWithoutOurWordThatComeLaterDoNotOvertake(t *testing.T) {
 	c, d := SetUpAsShipped(t)
 	d.Start()

@@ -69,7 +69,7 @@ func queueUp(t *testing.T, c *Cluster, d *Daemon) *backlog {
 	return b
 }
 
-// submitAll submits batch jobs with our word that do the same and ask for different things, as one user.
+// submitAll submits batch jobs with our directive that do the same and ask for different things, as one user.
 func (c *Cluster) submitAll(user, does string, lines []string) []JobID {
 	c.t.Helper()
 	const submit = `cd && while read -r line; do sbatch --parsable --output=/dev/null --comment=synergy-profile=res50.json $line --wrap "$1"; done`

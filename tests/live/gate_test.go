@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// asks is the stamp of a job whose user asked for so much in so many words.
+// asks is the annotation of a job whose user asked for so much in so many words.
 func asks(keys ...string) string {
-	stamp := `{"v":1,"lua":1,"begin":0`
+	annotation := `{"v":1,"lua":1,"begin":0`
 	for _, key := range keys {
-		stamp += `,"` + key + `":1`
+		annotation += `,"` + key + `":1`
 	}
-	return stamp + "}"
+	return annotation + "}"
 }
 
-func TestWhatAUserAsksForInSoManyWordsStandsInTheStamp(t *testing.T) {
+func TestWhatAUserAsksForInSoManyWordsStandsInTheAnnotation(t *testing.T) {
 	c := OpenCluster(t)
 	for options, keys := range map[string][]string{
 		"":                  nil,
@@ -36,12 +36,12 @@ func TestWhatAUserAsksForInSoManyWordsStandsInTheStamp(t *testing.T) {
 	} {
 		id := c.MustSbatch("alice", sleeper, append([]string{"--gres=gpu:1", profile}, strings.Fields(options)...)...)
 		if got := c.ShowJob(id)["Extra"]; got != asks(keys...) {
-			t.Errorf("%q: the stamp is %s, want %s", options, got, asks(keys...))
+			t.Errorf("%q: the annotation is %s, want %s", options, got, asks(keys...))
 		}
 	}
 	id := c.MustSbatch("alice", "#SBATCH --mem=4000\nsrun -c 2 true", "--gres=gpu:1", profile)
 	if got := c.ShowJob(id)["Extra"]; got != asks("mem", "steps") {
-		t.Errorf("in the script: the stamp is %s", got)
+		t.Errorf("in the script: the annotation is %s", got)
 	}
 }
 

@@ -114,7 +114,7 @@ func (c *Cluster) Update(user string, id JobID, changes ...string) error {
 	return err
 }
 
-// Keys of scontrol begin with a capital, which our words in a comment do not.
+// Keys of scontrol begin with a capital, which our directives in a comment do not.
 var scontrolKey = regexp.MustCompile(`(?:^|\s)([A-Z][A-Za-z/:]*)=`)
 
 // ShowJob is scontrol show job, by key.

@@ -68,7 +68,7 @@ func TestARunningJobsOwnerChangesItsReportAndNoOtherWord(t *testing.T) {
 	}
 }
 
-// TestWhateverOwnersDoToTheirJobsTheRoundsGoOn: they requeue, hold and release, re-time, cancel, copy another's stamp and name their jobs as they
+// TestWhateverOwnersDoToTheirJobsTheRoundsGoOn: they requeue, hold and release, re-time, cancel, copy another's annotation and name their jobs as they
 // like, while a job of somebody else is to be started in time and nothing of their text reaches the log but as text.
 func TestWhateverOwnersDoToTheirJobsTheRoundsGoOn(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
@@ -89,7 +89,7 @@ func TestWhateverOwnersDoToTheirJobsTheRoundsGoOn(t *testing.T) {
 	}
 	t.Logf("all run %s after the last was submitted", time.Since(began).Round(time.Second))
 	if extra := c.ShowJob(forged)["Extra"]; !strings.Contains(extra, `"job":`+forged.String()) {
-		t.Errorf("the copied stamp stands: %s", extra)
+		t.Errorf("the copied annotation stands: %s", extra)
 	}
 	for _, line := range d.Log() {
 		if line["level"] == "error" {

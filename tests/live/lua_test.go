@@ -72,7 +72,7 @@ func TestALaterBeginTimeOfTheUserIsKept(t *testing.T) {
 	}
 	want := fmt.Sprintf(`{"v":1,"lua":1,"begin":%d}`, own.Unix())
 	if got := c.ShowJob(id)["Extra"]; got != want {
-		t.Errorf("stamp %s, want %s", got, want)
+		t.Errorf("annotation %s, want %s", got, want)
 	}
 }
 
@@ -84,11 +84,11 @@ func TestAnEarlierBeginTimeOfTheUserGivesWayToTheLease(t *testing.T) {
 	}
 }
 
-func TestAStampThatTheUserWroteIsReplaced(t *testing.T) {
+func TestAnAnnotationThatTheUserWroteIsReplaced(t *testing.T) {
 	c := OpenCluster(t)
 	id := c.MustSbatch("alice", sleeper, "--gres=gpu:1", profile, `--extra={"v":1,"round":7}`)
 	if got, want := c.ShowJob(id)["Extra"], `{"v":1,"lua":1,"begin":0}`; got != want {
-		t.Errorf("stamp %s, want %s", got, want)
+		t.Errorf("annotation %s, want %s", got, want)
 	}
 }
 
@@ -348,7 +348,7 @@ func TestTheDaemonRootAndSlurmUserMayChangeAManagedJob(t *testing.T) {
 	c := OpenCluster(t)
 	for _, who := range []struct{ role, user string }{{"login", "synergy"}, {"login", "root"}, {"slurmctld", "slurm"}} {
 		id := c.MustSbatch("alice", sleeper, "--gres=gpu:1", profile)
-		_, err := c.Exec(who.role, who.user, "scontrol", "update", "jobid="+id.String(), "StartTime=now+2hours", "ReqNodeList=n1", "Extra=stamp")
+		_, err := c.Exec(who.role, who.user, "scontrol", "update", "jobid="+id.String(), "StartTime=now+2hours", "ReqNodeList=n1", "Extra=annotation")
 		if err != nil {
 			t.Errorf("%s: %v", who.user, err)
 		}

@@ -154,8 +154,8 @@ func TestTheTasksOfAJobAreToldTheRoundThatStartedIt(t *testing.T) {
 	d.Start()
 	id := c.MustSbatch("alice", "echo $SYNERGY_ROUND $SYNERGY_CPUS $SYNERGY_MEMORY_MB $SYNERGY_GPUS $OMP_NUM_THREADS", "--synergy-profile=res18.json", "--gres=gpu:1", output)
 	c.WaitForState(id, "COMPLETED")
-	_, stamp, _ := strings.Cut(c.ShowJob(id)["Extra"], `"round":`)
-	round, _, _ := strings.Cut(stamp, ",")
+	_, annotation, _ := strings.Cut(c.ShowJob(id)["Extra"], `"round":`)
+	round, _, _ := strings.Cut(annotation, ",")
 	if want := round + " 9 62500 1 9"; c.Output(id) != want {
 		t.Errorf("told %q, want %q", c.Output(id), want)
 	}
@@ -174,9 +174,9 @@ func TestAJobThatIsNotManagedHasTheEnvironmentThatItHasWithoutUs(t *testing.T) {
 	c.Serve("n3", "", "")
 	const script = `tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }; export -f tell; tell script; srun -n1 bash -c 'tell task'`
 	variants := map[string][]string{
-		"without our word":                   {"-p", "synergy"},
+		"without our directive":                   {"-p", "synergy"},
 		"in a partition that is not managed": {"-p", "plain", "--comment=synergy-profile=res18.json"},
-		"with a stamp that the user forged":  {"-p", "plain", `--extra={"v":1,"lua":0,"job":1,"round":$(touch /shared/out/owned),"why":""}`, "--comment=synergy-profile=res18.json"},
+		"with an annotation that the user forged":  {"-p", "plain", `--extra={"v":1,"lua":0,"job":1,"round":$(touch /shared/out/owned),"why":""}`, "--comment=synergy-profile=res18.json"},
 		"with our variables switched off":    {"--comment=synergy-profile=res18.json synergy-env=off"},
 	}
 	jobs := map[string]map[string]JobID{}
@@ -252,7 +252,7 @@ func TestAJobRunsWhateverIsWrongOnItsNode(t *testing.T) {
 	}
 }
 
-// TestNothingThatAUserWritesReachesAShellOnANode puts it into the comment, the stamp, and the variables that a node looks at.
+// TestNothingThatAUserWritesReachesAShellOnANode puts it into the comment, the annotation, and the variables that a node looks at.
 func TestNothingThatAUserWritesReachesAShellOnANode(t *testing.T) {
 	c := OpenCluster(t)
 	c.Clear()

@@ -99,11 +99,11 @@ func TestOnlyJobsWhosePartitionsAreAllManagedAreTaken(t *testing.T) {
 	wantRefusal(t, err, "of yours these are left,right; name no others")
 	gated := c.MustSbatch("alice", sleeper, "-p", "right,left", "--gres=gpu:1", profile)
 	if extra := c.ShowJob(gated)["Extra"]; extra != asks() {
-		t.Errorf("the stamp is %s", extra)
+		t.Errorf("the annotation is %s", extra)
 	}
 	wantRefusal(t, c.Update("alice", gated, "Partition=right"), "the partition of a job")
 	free := c.MustSbatch("alice", sleeper, "-p", "synergy,plain", "--gres=gpu:1", profile)
 	if extra := c.ShowJob(free)["Extra"]; extra != "" {
-		t.Errorf("none of its partitions is managed, and it has the stamp %s", extra)
+		t.Errorf("none of its partitions is managed, and it has the annotation %s", extra)
 	}
 }

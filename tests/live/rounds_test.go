@@ -254,7 +254,7 @@ func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
 	}
 	for _, shape := range []string{"--contiguous", "--exclusive"} {
 		if _, err := c.Sbatch("alice", "sleep 1", word("res18"), "--gres=gpu:1", shape); err == nil || !strings.Contains(err.Error(), "synergy") {
-			t.Errorf("%s with our word: %v, want a sentence", shape, err)
+			t.Errorf("%s with our directive: %v, want a sentence", shape, err)
 		}
 	}
 	d.Start()

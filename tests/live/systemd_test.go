@@ -124,9 +124,9 @@ func (h *Host) awaitRestart(times int) {
 // why is what a job is told.
 func (c *Cluster) why(id JobID) string {
 	c.t.Helper()
-	var stamp struct{ Why string }
-	_ = json.Unmarshal([]byte(c.ShowJob(id)["Extra"]), &stamp) // no stamp: no word
-	return stamp.Why
+	var annotation struct{ Why string }
+	_ = json.Unmarshal([]byte(c.ShowJob(id)["Extra"]), &annotation) // no annotation: no word
+	return annotation.Why
 }
 
 // mustBeLeased holds that the daemon's end has changed nothing for a job that waits.

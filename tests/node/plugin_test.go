@@ -178,7 +178,7 @@ func (w Way) environment(t testing.TB, note string, env map[string]string) map[s
 
 const (
 	comment = "SLURM_JOB_COMMENT=mine, synergy-profile=res18.json synergy-checkpoint"
-	stamp   = `SLURM_JOB_EXTRA={"v":1,"lua":0,"job":4711,"round":42,"begin":0,"why":"its turn"}`
+	annotation   = `SLURM_JOB_EXTRA={"v":1,"lua":0,"job":4711,"round":42,"begin":0,"why":"its turn"}`
 	id      = "SLURM_JOB_ID=" + job
 )
 
@@ -190,24 +190,24 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 			name, want string
 			env        []string
 		}{
-			{"started by the daemon", "restarts=0\nround=42\n", []string{id, comment, stamp}},
-			{"restarted", "restarts=3\nround=42\n", []string{id, comment, stamp, "SLURM_JOB_RESTART_COUNT=3"}},
+			{"started by the daemon", "restarts=0\nround=42\n", []string{id, comment, annotation}},
+			{"restarted", "restarts=3\nround=42\n", []string{id, comment, annotation, "SLURM_JOB_RESTART_COUNT=3"}},
 			{"seen by the gate only", "restarts=0\n", []string{id, comment, extra(`{"v":1,"lua":1,"begin":0}`)}},
 			{"seen by the gate, with what was asked for", "restarts=0\n", []string{id, comment, extra(`{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`)}},
 			{"in the first round", "restarts=0\nround=0\n", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":0,"begin":0}`)}},
-			{"words between commas", "restarts=0\nround=42\n", []string{id, says("a,synergy-profile=a.json,b"), stamp}},
-			{"between tabs and line ends", "restarts=0\nround=42\n", []string{id, says("a\tsynergy-profile=a.json\nb"), stamp}},
-			{"hostile words beside ours", "restarts=0\nround=42\n", []string{id, says("$(touch owned) `id` * ;rm -rf / synergy-profile=a.json \x1b[31m"), stamp}},
-			{"no stamp", "", []string{id, comment}},
-			{"no comment", "", []string{id, stamp}},
-			{"no job", "", []string{comment, stamp}},
-			{"a job that is a path", "", []string{"SLURM_JOB_ID=../../../tmp/x", comment, stamp}},
-			{"switched off", "", []string{id, says("synergy-profile=a.json synergy-env=off"), stamp}},
-			{"a word that is shorter", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=o"), stamp}},
-			{"a pattern that a shell would fill in", "restarts=0\nround=42\n", []string{id, says("* synergy-profile=a.json"), stamp}},
-			{"another word that begins so", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=offers"), stamp}},
-			{"not our word", "", []string{id, says("not-synergy-profile=a.json synergy-profile"), stamp}},
-			{"the stamp of another job", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":47110,"round":42,"begin":0}`)}},
+			{"words between commas", "restarts=0\nround=42\n", []string{id, says("a,synergy-profile=a.json,b"), annotation}},
+			{"between tabs and line ends", "restarts=0\nround=42\n", []string{id, says("a\tsynergy-profile=a.json\nb"), annotation}},
+			{"hostile words beside ours", "restarts=0\nround=42\n", []string{id, says("$(touch owned) `id` * ;rm -rf / synergy-profile=a.json \x1b[31m"), annotation}},
+			{"no annotation", "", []string{id, comment}},
+			{"no comment", "", []string{id, annotation}},
+			{"no job", "", []string{comment, annotation}},
+			{"a job that is a path", "", []string{"SLURM_JOB_ID=../../../tmp/x", comment, annotation}},
+			{"switched off", "", []string{id, says("synergy-profile=a.json synergy-env=off"), annotation}},
+			{"a word that is shorter", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=o"), annotation}},
+			{"a pattern that a shell would fill in", "restarts=0\nround=42\n", []string{id, says("* synergy-profile=a.json"), annotation}},
+			{"another word that begins so", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=offers"), annotation}},
+			{"not our directive", "", []string{id, says("not-synergy-profile=a.json synergy-profile"), annotation}},
+			{"the annotation of another job", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":47110,"round":42,"begin":0}`)}},
 			{"of another version", "", []string{id, comment, extra(`{"v":2,"lua":0,"job":4711,"round":42,"begin":0}`)}},
 			{"the user's own words", "", []string{id, comment, extra("run 3 of 5")}},
 			{"a round that is none", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":-1,"begin":0}`)}},
@@ -215,9 +215,9 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 			{"a round without end", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":42`)}},
 			{"a round of many digits", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":` + strings.Repeat("9", 4000) + `,`)}},
 			{"a round that a shell would run", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":$(touch owned),"`)}},
-			{"restarts that are none", "restarts=0\nround=42\n", []string{id, comment, stamp, "SLURM_JOB_RESTART_COUNT=$(id)"}},
-			{"restarts of ten digits", "restarts=0\nround=42\n", []string{id, comment, stamp, "SLURM_JOB_RESTART_COUNT=1234567890"}},
-			{"a comment of 60 kB", "restarts=0\nround=42\n", []string{id, says(strings.Repeat("x", 60_000) + " synergy-profile=a.json"), stamp}},
+			{"restarts that are none", "restarts=0\nround=42\n", []string{id, comment, annotation, "SLURM_JOB_RESTART_COUNT=$(id)"}},
+			{"restarts of ten digits", "restarts=0\nround=42\n", []string{id, comment, annotation, "SLURM_JOB_RESTART_COUNT=1234567890"}},
+			{"a comment of 60 kB", "restarts=0\nround=42\n", []string{id, says(strings.Repeat("x", 60_000) + " synergy-profile=a.json"), annotation}},
 		} {
 			if got := w.note(t, c.env...); got != c.want {
 				t.Errorf("%s: %s: keeps %q, want %q", w.name, c.name, got, c.want)
@@ -231,15 +231,15 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 
 func TestTheNoteOfARunIsGoneAfterItAndBeforeTheNext(t *testing.T) {
 	for _, w := range bothWays(t) {
-		w.note(t, id, comment, stamp)
+		w.note(t, id, comment, annotation)
 		if _, err := w.run("epilog", []string{id, "PATH=/usr/bin:/bin"}); err != nil {
 			t.Error(w.name, err)
 		}
 		if _, err := os.Stat(filepath.Join(w.notes, job)); err == nil {
 			t.Errorf("%s: the note outlives the epilog", w.name)
 		}
-		w.note(t, id, comment, stamp)
-		if left := w.note(t, id, "SLURM_JOB_COMMENT=synergy-profile=a.json synergy-env=off", stamp); left != "" {
+		w.note(t, id, comment, annotation)
+		if left := w.note(t, id, "SLURM_JOB_COMMENT=synergy-profile=a.json synergy-env=off", annotation); left != "" {
 			t.Errorf("%s: a run without an epilog leaves %q to the next", w.name, left)
 		}
 	}
@@ -248,7 +248,7 @@ func TestTheNoteOfARunIsGoneAfterItAndBeforeTheNext(t *testing.T) {
 func TestTasksCanReadANoteWhateverTheUmask(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0o077))
 	for _, w := range bothWays(t) {
-		w.note(t, id, comment, stamp)
+		w.note(t, id, comment, annotation)
 		for path, want := range map[string]os.FileMode{w.notes: 0o755, filepath.Join(w.notes, job): 0o644} {
 			if about, err := os.Stat(path); err != nil || about.Mode().Perm() != want {
 				t.Errorf("%s: %v, %v: want mode %o", w.name, about, err, want)
@@ -263,7 +263,7 @@ func TestAPrologThatCanKeepNoNoteEndsWell(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, verb := range []string{"prolog", "epilog"} {
-			cmd, err := w.run(verb, []string{id, comment, stamp, "PATH=/usr/bin:/bin"})
+			cmd, err := w.run(verb, []string{id, comment, annotation, "PATH=/usr/bin:/bin"})
 			if err != nil && strings.Contains(err.Error(), "exit status") {
 				t.Errorf("%s: %s ends badly where no note can be kept: %s %v", w.name, verb, cmd, err)
 			}
@@ -389,7 +389,7 @@ func TestThePluginKeepsNothingInAFolderThatOthersCanWriteTo(t *testing.T) {
 	if err := os.Chmod(w.notes, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.note(t, id, comment, stamp); got != "" {
+	if got := w.note(t, id, comment, annotation); got != "" {
 		t.Errorf("keeps %q", got)
 	}
 }
@@ -402,13 +402,13 @@ var (
 	numbers = []string{"0", "1", "2", "9", "24", "187500", "999999999", "1000000000", "01", "-1", "+1", " 1", "1 ", "1e3", "0x9", "", "9,2", "4(x2)", "3,1", "$(id)", "9\n", "٣", "unset"}
 )
 
-// TestBothWaysMakeTheSameOfEverything: whatever stands in the comment, the stamp and a task's environment, plugin and scripts make the same of it.
+// TestBothWaysMakeTheSameOfEverything: whatever stands in the comment, the annotation and a task's environment, plugin and scripts make the same of it.
 func TestBothWaysMakeTheSameOfEverything(t *testing.T) {
 	ways := bothWays(t)
 	number := rapid.SampledFrom(numbers)
 	rapid.Check(t, func(r *rapid.T) {
 		words := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 6).Draw(r, "comment"), "")
-		extra := rapid.SampledFrom(starts).Draw(r, "stamp") + number.Draw(r, "round") + rapid.SampledFrom([]string{",", `,"begin":0}`, "}", ""}).Draw(r, "rest")
+		extra := rapid.SampledFrom(starts).Draw(r, "annotation") + number.Draw(r, "round") + rapid.SampledFrom([]string{",", `,"begin":0}`, "}", ""}).Draw(r, "rest")
 		prolog := []string{id, "SLURM_JOB_COMMENT=" + words, "SLURM_JOB_EXTRA=" + extra, "SLURM_JOB_RESTART_COUNT=" + number.Draw(r, "restarts")}
 		env := map[string]string{"SLURM_JOB_ID": job}
 		for _, name := range []string{"SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_MEM_PER_NODE",

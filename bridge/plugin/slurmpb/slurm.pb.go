@@ -101,7 +101,7 @@ const (
 	State_STATE_UNSPECIFIED State = 0
 	State_PENDING           State = 1
 	State_RUNNING           State = 2
-	State_FINISHED          State = 3 // while it is completing, and one that carries our word (synergy-profile) for as long as it is remembered
+	State_FINISHED          State = 3 // while it is completing, and one that carries our directive (synergy-profile) for as long as it is remembered
 )
 
 // Enum value maps for State.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestAStampIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
+func TestAnAnnotationIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 	own := func(o string) string { return `{"v":1,"job":7,"gpu_s":5,"own":{` + o + `}}` }
 	for _, c := range []struct {
 		name, extra string
@@ -34,48 +34,48 @@ func TestAStampIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 		{"less than nothing done", `{"v":1,"job":7,"gpu_s":5,"done_s":-1}`, 0, 0, false},
 		{"more done than there was time", `{"v":1,"job":7,"gpu_s":5,"done_s":1e12}`, 0, 0, false},
 	} {
-		s := readStamp(&Job{ID: 7, Extra: c.extra, Request: plainRequest()})
+		s := readAnnotation(&Job{ID: 7, Extra: c.extra, Request: plainRequest()})
 		if s.Attained+s.Done != c.service || s.Begin != c.begin || (s.Own != nil) != c.own {
 			t.Errorf("%s: %+v", c.name, s)
 		}
 	}
 }
 
-func TestAStampGivesAJobNoOtherGPUsThanItAskedFor(t *testing.T) {
+func TestAnAnnotationGivesAJobNoOtherGPUsThanItAskedFor(t *testing.T) {
 	for _, own := range []string{`"gres":"gres/gpu:8"`, `"gres":""`, `"gpu_type":"h100"`} {
 		j := Job{ID: 7, Request: plainRequest(), Extra: `{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2,` + own + `}}`}
-		if got := readStamp(&j).Own; got == nil || got.GRES != j.Request.GRES || got.GPUType != j.Request.GPUType {
+		if got := readAnnotation(&j).Own; got == nil || got.GRES != j.Request.GRES || got.GPUType != j.Request.GPUType {
 			t.Errorf("%s: %+v, want GRES %s", own, got, j.Request.GRES)
 		}
 	}
 }
 
-func TestAStampOfTenMegabytesIsNotRead(t *testing.T) {
+func TestAnAnnotationOfTenMegabytesIsNotRead(t *testing.T) {
 	extra := `{"v":1,"job":7,"gpu_s":5,"why":"` + strings.Repeat("x", 10<<20) + `"}`
-	if s := readStamp(&Job{ID: 7, Extra: extra, Request: plainRequest()}); s.V != 0 {
+	if s := readAnnotation(&Job{ID: 7, Extra: extra, Request: plainRequest()}); s.V != 0 {
 		t.Errorf("it says %g GPU-seconds", s.Attained)
 	}
 }
 
-func TestAStampTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
+func TestAnAnnotationTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 	rec := Record{
 		Job: 7, First: noon.Add(-time.Hour), Attained: 12.5, Done: 1500 * time.Millisecond, NotBefore: noon.Add(time.Hour),
 		Own: plainRequest(), Until: noon,
 	}
-	extra := stampOf(&rec, 42, "no GPU is free", "gets the proportional share").String()
+	extra := annotationOf(&rec, 42, "no GPU is free", "gets the proportional share").String()
 	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending, Restarts: 1}
 	tn := read(j)
 	if got := *firstRecord(tn, noon); utc(got) != utc(rec) {
 		t.Errorf("read back\n%s, want\n%s", utc(got), utc(rec))
 	}
-	s := readStamp(&j)
+	s := readAnnotation(&j)
 	if got := fmt.Sprintln(s.Round, s.Why, "and", s.Note); got != "42 no GPU is free and gets the proportional share\n" {
 		t.Errorf("says %q", got)
 	}
 }
 
-func TestAStampBeginsAsNodesKnowIt(t *testing.T) {
-	extra := stampOf(&Record{Job: 7, Own: plainRequest()}, 42, "its turn", "").String()
+func TestAnAnnotationBeginsAsNodesKnowIt(t *testing.T) {
+	extra := annotationOf(&Record{Job: 7, Own: plainRequest()}, 42, "its turn", "").String()
 	if want := `{"v":1,"lua":0,"job":7,"round":42,`; !strings.HasPrefix(extra, want) {
 		t.Errorf("begins %.60s, want %s", extra, want)
 	}

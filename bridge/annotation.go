@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// stamp is what a managed job carries in its extra field, so that any later daemon, an administrator, or the user can see what
-// was asked for first and why it stands as it does. Users cannot write it where the lua is installed; where it is not, a stamp is
-// believed only as far as it is harmless: it must name the job, and its GPUs cannot differ from the job's. Nodes know a stamp by its first
+// annotation is what a managed job carries in its extra field, so that any later daemon, an administrator, or the user can see what
+// was asked for first and why it stands as it does. Users cannot write it where the lua is installed; where it is not, an annotation is
+// believed only as far as it is harmless: it must name the job, and its GPUs cannot differ from the job's. Nodes know an annotation by its first
 // four fields, byte by byte (spank/words.c, etc/node/prolog.sh): they stay first, and in this order.
-type stamp struct {
+type annotation struct {
 	V        int      `json:"v"`   // 1
 	Lua      int      `json:"lua"` // 1: written at submission
 	Job      int      `json:"job"`
@@ -32,26 +32,26 @@ type stamp struct {
 }
 
 const (
-	stampVersion = 1        // written and understood
-	maxStamp     = 16 << 10 // bytes; ours have a few hundred
-	maxService   = 1e9      // seconds, thirty years: more is no account of anything
+	annotationVersion = 1        // written and understood
+	maxAnnotation     = 16 << 10 // bytes; ours have a few hundred
+	maxService        = 1e9      // seconds, thirty years: more is no account of anything
 )
 
-// readStamp returns the stamp of a job, or the zero stamp when it has none that can be believed.
-func readStamp(j *Job) stamp {
-	var s stamp
-	if len(j.Extra) > maxStamp || json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != stampVersion {
-		return stamp{}
+// readAnnotation returns the annotation of a job, or the zero annotation when it has none that can be believed.
+func readAnnotation(j *Job) annotation {
+	var s annotation
+	if len(j.Extra) > maxAnnotation || json.Unmarshal([]byte(j.Extra), &s) != nil || s.V != annotationVersion {
+		return annotation{}
 	}
 	switch {
 	case s.Lua == 1:
 		// The lua says no more, and cannot know the job.
-		return stamp{V: s.V, Lua: 1, Begin: s.Begin, Explicit: Explicit{true, s.Mem == 1, s.CPUs == 1, s.Time == 1, s.Steps == 1}}
+		return annotation{V: s.V, Lua: 1, Begin: s.Begin, Explicit: Explicit{true, s.Mem == 1, s.CPUs == 1, s.Time == 1, s.Steps == 1}}
 	case j.Array != 0 && s.Job == j.Array && s.Job != j.ID && s.Own != nil && s.Own.GPUs == j.Request.GPUs:
 		// A task of an array has got a job of its own, and what the array's said of its user's request holds for it.
-		s = stamp{V: s.V, Job: s.Job, Begin: s.Begin, First: s.First, Own: s.Own, Explicit: s.Explicit}
+		s = annotation{V: s.V, Job: s.Job, Begin: s.Begin, First: s.First, Own: s.Own, Explicit: s.Explicit}
 	case s.Job != j.ID:
-		return stamp{}
+		return annotation{}
 	}
 	if s.Attained < 0 || s.Attained > maxService || s.Done < 0 || s.Done > maxService {
 		s.Attained, s.Done = 0, 0
@@ -69,7 +69,7 @@ func readStamp(j *Job) stamp {
 	return s
 }
 
-func (s stamp) String() string {
+func (s annotation) String() string {
 	text, err := json.Marshal(s)
 	if err != nil {
 		// Only a not-a-number could do this, and sums of durations have none.
@@ -78,10 +78,10 @@ func (s stamp) String() string {
 	return string(text)
 }
 
-// stampOf is the stamp that job id is to carry.
-func stampOf(r *Record, round int, why, note string) stamp {
-	return stamp{
-		V: stampVersion, Job: r.Job, Round: round,
+// annotationOf is the annotation that job id is to carry.
+func annotationOf(r *Record, round int, why, note string) annotation {
+	return annotation{
+		V: annotationVersion, Job: r.Job, Round: round,
 		Begin: unixOrZero(r.NotBefore), First: unixOrZero(r.First),
 		Attained: r.Attained, Done: r.Done.Seconds(), Own: &r.Own, Explicit: r.Explicit, Why: why, Note: note,
 		Found: r.Audit.Found,

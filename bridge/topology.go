@@ -6,8 +6,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// hall is what stays of a cluster from one round to the next: the nodes of the managed partitions, and which of them each has.
-type hall struct {
+// topology is what stays of a cluster from one round to the next: the nodes of the managed partitions, and which of them each has.
+type topology struct {
 	partitions []string            // the managed ones
 	nodes      []Node              // all that were seen, as they were then
 	managed    []int               // the numbers of the managed ones among these
@@ -15,15 +15,15 @@ type hall struct {
 	parts      map[string][]string // names of the nodes of each managed partition that has not all of them
 }
 
-// enter is the hall of these nodes: the one of the last round, as long as it is still that. In another one nothing is as it was.
-func (r *Runner) enter(nodes []Node) *hall {
-	if h := r.reader.hall; h == nil || !h.standsFor(nodes, r.Settings.Partitions) {
-		r.reader.hall, r.reader.jobs = r.build(nodes), nil
+// topologyOf is the topology of these nodes: the one of the last round, as long as it is still that. In another one nothing is as it was.
+func (r *Runner) topologyOf(nodes []Node) *topology {
+	if h := r.reader.topology; h == nil || !h.standsFor(nodes, r.Settings.Partitions) {
+		r.reader.topology, r.reader.jobs = r.build(nodes), nil
 	}
-	return r.reader.hall
+	return r.reader.topology
 }
 
-func (h *hall) standsFor(nodes []Node, partitions []string) bool {
+func (h *topology) standsFor(nodes []Node, partitions []string) bool {
 	if len(h.nodes) != len(nodes) || !slices.Equal(h.partitions, partitions) {
 		return false
 	}
@@ -36,8 +36,8 @@ func (h *hall) standsFor(nodes []Node, partitions []string) bool {
 	return true
 }
 
-func (r *Runner) build(nodes []Node) *hall {
-	h := &hall{partitions: slices.Clone(r.Settings.Partitions), nodes: slices.Clone(nodes), parts: map[string][]string{}}
+func (r *Runner) build(nodes []Node) *topology {
+	h := &topology{partitions: slices.Clone(r.Settings.Partitions), nodes: slices.Clone(nodes), parts: map[string][]string{}}
 	for i := range nodes {
 		if n := &nodes[i]; n.Total.GPUs > 0 && slices.ContainsFunc(n.Partitions, r.manages) {
 			h.managed, h.names = append(h.managed, i), append(h.names, n.Name)
@@ -52,7 +52,7 @@ func (r *Runner) build(nodes []Node) *hall {
 }
 
 // of lists the managed nodes of a partition.
-func (h *hall) of(partition string) []string {
+func (h *topology) of(partition string) []string {
 	var in []string
 	for _, i := range h.managed {
 		if n := &h.nodes[i]; slices.Contains(n.Partitions, partition) {
@@ -62,11 +62,11 @@ func (h *hall) of(partition string) []string {
 	return in
 }
 
-// elsewhere is the place of a node that is not in the hall.
+// elsewhere is the place of a node that is not in the topology.
 const elsewhere = -1
 
 // find gives the places of nodes: their numbers among the managed ones.
-func (h *hall) find(names []string) []int {
+func (h *topology) find(names []string) []int {
 	places := make([]int, len(names))
 	for k, name := range names {
 		place, found := slices.BinarySearch(h.names, name)
@@ -79,7 +79,7 @@ func (h *hall) find(names []string) []int {
 }
 
 // total is what the node at a place has.
-func (h *hall) total(place int) gres.Vector { return h.nodes[h.managed[place]].Total }
+func (h *topology) total(place int) gres.Vector { return h.nodes[h.managed[place]].Total }
 
 // gpuType is the type of a managed node's GPUs; empty where it has none.
-func (h *hall) gpuType(place int) string { return h.nodes[h.managed[place]].GPUType }
+func (h *topology) gpuType(place int) string { return h.nodes[h.managed[place]].GPUType }
