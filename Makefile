@@ -4,6 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
@@ -53,7 +54,7 @@ test-unit: ## all tests that need no Slurm, with the race detector
 test-gpu: ## the inventory and the sampler on this machine's own GPUs; fails where there are none
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	go vet ./...
 	go vet -tags live ./...
@@ -61,6 +62,8 @@ lint: ## gofmt, go vet, staticcheck
 	$(WITH_NVML) go vet -tags nvml,gpu ./gres/nvml ./cmd/synergy
 	go run $(STATICCHECK) ./...
 	$(WITH_NVML) go run $(STATICCHECK) -tags nvml,gpu ./gres/nvml
+	go mod tidy -diff
+	@dead=$$(go run $(DEADCODE) -test -tags live,bench,fidelity,faults ./...) && [ -z "$$dead" ] || { echo "nobody calls: $$dead"; exit 1; }
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image

@@ -27,7 +27,7 @@ type card struct {
 }
 
 func (b *bench) versions() (driver, library string) { return "550.54.15", "12.550.54.15" }
-func (b *bench) close() error                       { return nil }
+func (b *bench) close() error                       { return b.err }
 func (b *bench) devices() ([]device, []inventory.Unreadable, error) {
 	var all []device
 	for _, g := range b.gpus {
@@ -151,5 +151,12 @@ func TestAnInventoryIsInTheOrderOfDeviceFilesAndListsWhatCannotBeRead(t *testing
 	}
 	if _, err := (&Driver{lib: b}).Sampler(noon); err == nil {
 		t.Error("a driver that counts nothing has a sampler")
+	}
+}
+
+func TestALibraryThatDoesNotCloseSaysSo(t *testing.T) {
+	broken := errors.New("ERROR_UNINITIALIZED")
+	if err := (&Driver{lib: &bench{err: broken}}).Close(); !errors.Is(err, broken) {
+		t.Errorf("closed with %v, want %v", err, broken)
 	}
 }

@@ -175,9 +175,9 @@ func TestAJobThatIsNotManagedHasTheEnvironmentThatItHasWithoutUs(t *testing.T) {
 	const script = `tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }; export -f tell; tell script; srun -n1 bash -c 'tell task'`
 	variants := map[string][]string{
 		"without our directive":                   {"-p", "synergy"},
-		"in a partition that is not managed": {"-p", "plain", "--comment=synergy-profile=res18.json"},
-		"with an annotation that the user forged":  {"-p", "plain", `--extra={"v":1,"lua":0,"job":1,"round":$(touch /shared/out/owned),"why":""}`, "--comment=synergy-profile=res18.json"},
-		"with our variables switched off":    {"--comment=synergy-profile=res18.json synergy-env=off"},
+		"in a partition that is not managed":      {"-p", "plain", "--comment=synergy-profile=res18.json"},
+		"with an annotation that the user forged": {"-p", "plain", `--extra={"v":1,"lua":0,"job":1,"round":$(touch /shared/out/owned),"why":""}`, "--comment=synergy-profile=res18.json"},
+		"with our variables switched off":         {"--comment=synergy-profile=res18.json synergy-env=off"},
 	}
 	jobs := map[string]map[string]JobID{}
 	for name, more := range variants {

@@ -177,9 +177,9 @@ func (w Way) environment(t testing.TB, note string, env map[string]string) map[s
 }
 
 const (
-	comment = "SLURM_JOB_COMMENT=mine, synergy-profile=res18.json synergy-checkpoint"
-	annotation   = `SLURM_JOB_EXTRA={"v":1,"lua":0,"job":4711,"round":42,"begin":0,"why":"its turn"}`
-	id      = "SLURM_JOB_ID=" + job
+	comment    = "SLURM_JOB_COMMENT=mine, synergy-profile=res18.json synergy-checkpoint"
+	annotation = `SLURM_JOB_EXTRA={"v":1,"lua":0,"job":4711,"round":42,"begin":0,"why":"its turn"}`
+	id         = "SLURM_JOB_ID=" + job
 )
 
 func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
