@@ -129,12 +129,15 @@ func TestWhereverSlurmStartsWhoIsAheadCheckFindsNothingAmiss(t *testing.T) {
 		p := rapid.SampledFrom(Policies()).Draw(rt, "policy")
 		for _, next := range firstOf(9, new(Planner).Ahead(c, p, rapid.SampledFrom(Allocators()).Draw(rt, "allocator"))) {
 			could := false
-			for _, n := range c.Nodes {
+			for at, n := range c.Nodes {
 				j := c.Jobs[next.Job-1]
 				if !suits(&j, &n) || !next.PerNode.Fits(n.Total) {
 					continue
 				}
 				could = true
+				if next.Nodes > 1 {
+					n.Total = GangTotals(c.Nodes)[at]
+				}
 				n.Closed, n.Reserved, n.Foreign = "", nil, gres.Vector{}
 				j.GPUs, j.Nodes, j.Quotas = next.PerNode.GPUs, 1, nil
 				start := Decision{Job: j.ID, Reason: Starts, Grant: &Placement{[]string{n.Name}, next.PerNode}}

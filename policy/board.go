@@ -75,6 +75,7 @@ type scratch struct {
 type server struct {
 	*Node
 	shape int         // equal for equal nodes
+	model int         // the smallest of those that are equal to a gang, see modelFor
 	share gres.Vector // the proportional share of one GPU
 	free  gres.Vector // what nobody holds who is settled
 	loose gres.Vector // what running jobs hold that have not had their turn and may be displaced

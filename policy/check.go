@@ -81,6 +81,7 @@ type checker struct {
 	stopped  int            // running jobs that do not go on as they were
 	nodes    map[string]int // by name; made when the first is asked for
 	tallies  []tally        // of each node
+	gangs    []gres.Vector  // see GangTotals; nil until it is asked for
 	held     []held         // of each quota; nil: no job has one
 	counts   map[Promise]int
 	breaches []error
@@ -262,9 +263,21 @@ func (k *checker) grantOn(j *Job, g *Placement, name string) {
 		return
 	}
 	k.inTime(j, node)
-	k.atLeastFair(j, g.PerNode, node)
-	k.atLeastAsked(j, g.PerNode, node)
+	fair := gres.Proportional(k.totalFor(g, n), g.PerNode.GPUs)
+	k.atLeastFair(j, g.PerNode, fair, node)
+	k.atLeastAsked(j, g.PerNode, fair, node)
 	k.atMostAllowed(j, g.PerNode)
+}
+
+// totalFor is what the share of a grant on node n is reckoned with.
+func (k *checker) totalFor(g *Placement, n int) gres.Vector {
+	if len(g.Nodes) == 1 {
+		return k.c.Nodes[n].Total
+	}
+	if k.gangs == nil {
+		k.gangs = GangTotals(k.c.Nodes)
+	}
+	return k.gangs[n]
 }
 
 // askedFor says whether a node is one on which job j wants to run, open or not.
@@ -279,8 +292,7 @@ func askedFor(j *Job, n *Node) bool {
 
 // atLeastFair checks the promise: nobody is slower than under the proportional share, as far as the site allows it that. A job without profile
 // must have the share itself, since nobody knows what less would do to it, and so must one whose profile is of another GPU.
-func (k *checker) atLeastFair(j *Job, size gres.Vector, n *Node) {
-	fair := gres.Proportional(n.Total, size.GPUs)
+func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	due := allowed(j, fair)
 	if j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType) {
 		if !due.Fits(size) {
@@ -311,14 +323,13 @@ func elsewhere(measured, has string) bool {
 }
 
 // atLeastAsked checks that a job has what its user asked for, and is no slower than its user reckoned, as far as the site allows that.
-func (k *checker) atLeastAsked(j *Job, size gres.Vector, n *Node) {
+func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
 		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs, j.Floor.Memory)
 	}
 	if j.Pace.CPUs == 0 && j.Pace.Memory == 0 {
 		return
 	}
-	fair := gres.Proportional(n.Total, size.GPUs)
 	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs), Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
 	silent := j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType)
 	slower := silent && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))

@@ -92,6 +92,8 @@ var breaches = []struct {
 		"job 2: gpu=2 cpu=4 mem=125G on n0001 is 0.720 of the proportional throughput"},
 	{"less than the share without profile", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.PerNode.Memory-- },
 		"job 4: gpu=2 cpu=6 mem=124.999G on n0000 is less than the proportional share gpu=2 cpu=6 mem=125G"},
+	{"a gang's share of a node that is not the equal of its other", func(c *Cluster, _ *Plan) { c.Nodes[1].Total.Memory += 9000 },
+		"job 4: gpu=2 cpu=6 mem=125G on n0001 is less than the proportional share gpu=2 cpu=6 mem=127.25G"},
 	{"less cores than asked for", func(c *Cluster, _ *Plan) { c.Jobs[1].Floor.CPUs = 7 },
 		"job 2: gpu=2 cpu=6 mem=125G on n0001, and its user asked for 7 cores and 0G"},
 	{"less memory than asked for", func(c *Cluster, _ *Plan) { c.Jobs[3].Floor.Memory = 126000 },
@@ -202,5 +204,17 @@ func TestCheckCountsWhatRunsOnAnOverdrawnNodeAndLeavesItAlone(t *testing.T) {
 	c.Nodes[2].Foreign = gres.Vector{GPUs: 8, CPUs: 24}
 	if err := Check(c, p); err != nil {
 		t.Errorf("job 7 ran there before: %v", err)
+	}
+}
+
+func TestToAGangNodesAreEqualThatDifferByAFewMiB(t *testing.T) {
+	c, p := soundRound(t)
+	c.Nodes[1].Total.Memory += 100
+	if err := Check(c, p); err != nil {
+		t.Errorf("a gang with the share of the smaller node: %v", err)
+	}
+	p.Decisions[3].Grant.PerNode.Memory--
+	if err := Check(c, p); err == nil {
+		t.Error("a gang has less than the share of the smallest of its nodes")
 	}
 }

@@ -52,6 +52,39 @@ func less[N int | gres.Memory](bound, held N) N {
 	return max(0, bound-held)
 }
 
+// Slack is by how much of its memory a node may exceed another and still be its equal to a gang: firmware and kernels leave nodes of one make with
+// amounts that differ by a few MiB.
+const Slack = 1.0 / 64
+
+// NearlyEqual says whether a node with so much memory is the equal, to a gang, of one with less and as many GPUs of one type and cores.
+func NearlyEqual(less, more gres.Memory) bool { return float64(more) <= float64(less)*(1+Slack) }
+
+// GangTotals is for each node what the share of a gang is reckoned with there, since a gang has one size on all its nodes: what the node
+// has, but of memory only as much as the smallest of those that are equal to it.
+func GangTotals(nodes []Node) []gres.Vector {
+	order := make([]int, len(nodes))
+	for n := range order {
+		order[n] = n
+	}
+	compareMakes := func(x, y int) int { // as many GPUs of one type and cores
+		return cmp.Or(cmp.Compare(nodes[x].Total.GPUs, nodes[y].Total.GPUs), cmp.Compare(nodes[x].Total.CPUs, nodes[y].Total.CPUs),
+			cmp.Compare(nodes[x].GPUType, nodes[y].GPUType))
+	}
+	slices.SortFunc(order, func(x, y int) int {
+		return cmp.Or(compareMakes(x, y), cmp.Compare(nodes[x].Total.Memory, nodes[y].Total.Memory))
+	})
+	totals := make([]gres.Vector, len(nodes))
+	least := 0
+	for _, n := range order {
+		for compareMakes(order[least], n) != 0 || !NearlyEqual(nodes[order[least]].Total.Memory, nodes[n].Total.Memory) {
+			least++
+		}
+		totals[n] = nodes[n].Total
+		totals[n].Memory = nodes[order[least]].Total.Memory
+	}
+	return totals
+}
+
 // Reservation is a time in which a node belongs to others than the jobs of the queue: maintenance, a course, a group's own days.
 type Reservation struct {
 	Name string    `json:"name"`

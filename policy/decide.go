@@ -117,7 +117,7 @@ func (b *board) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
 			return true
 		}
 		if least := b.least(i, w, n).Size; !b.bars(i, n) && least.Fits(b.servers[n].open()) && may(least) {
-			found.add(b.servers[n].shape, n)
+			found.add(b.servers[n].model, n)
 		}
 		return found.servers == nil
 	})
@@ -126,25 +126,25 @@ func (b *board) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
 }
 
 // lonely says that there are too few servers like n for a gang.
-func (b *board) lonely(w way, n int) bool { return b.equals[b.servers[n].shape] < w.nodes }
+func (b *board) lonely(w way, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
 
-// gathering collects servers of each shape until there are enough of one.
+// gathering collects servers of each model until there are enough of one.
 type gathering struct {
 	nodes   int
-	groups  [][]int // by shape
-	servers []int   // enough; nil until then
+	groups  map[int][]int // by model
+	servers []int         // enough; nil until then
 }
 
-func (g *gathering) add(shape, n int) {
+func (g *gathering) add(model, n int) {
 	if g.nodes == 1 {
 		g.servers = []int{n}
 		return
 	}
-	for len(g.groups) <= shape {
-		g.groups = append(g.groups, nil)
+	if g.groups == nil {
+		g.groups = map[int][]int{}
 	}
-	if g.groups[shape] = append(g.groups[shape], n); len(g.groups[shape]) == g.nodes {
-		g.servers = g.groups[shape]
+	if g.groups[model] = append(g.groups[model], n); len(g.groups[model]) == g.nodes {
+		g.servers = g.groups[model]
 	}
 }
 

@@ -251,8 +251,11 @@ func divisors(gpus, most int) []int {
 	return numbers
 }
 
-// menu is what a job of kind k with so many GPUs on server n can be given there.
+// menu is what a job of kind k with so many GPUs on server n can be given there; a gang, on all servers of that model.
 func (b *board) menu(k *kind, gpus, n int) *menu {
+	if gpus < k.gpus {
+		n = b.servers[n].model
+	}
 	at := place{gpus, b.servers[n].shape}
 	if m, known := k.menus[at]; known {
 		return m

@@ -48,7 +48,7 @@ func (b *board) setUp() {
 		if sv.foreign != n.Foreign || b.closed.has(i) != (n.Closed != "") {
 			b.dirty.add(i)
 		}
-		*sv = server{Node: n, shape: sv.shape, share: sv.share, foreign: n.Foreign, free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
+		*sv = server{Node: n, shape: sv.shape, model: sv.model, share: sv.share, foreign: n.Foreign, free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
 	}
 	if b.rules != b.c.Rules {
 		b.rules = b.c.Rules

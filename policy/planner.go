@@ -37,7 +37,7 @@ type hall struct {
 	total   gres.Vector    // of all servers
 	// reference is the server in terms of whose share speeds are compared: of the shape that has most GPUs, the first of them.
 	reference gres.Vector
-	equals    []int // how many servers there are of each shape
+	equals    []int // how many servers there are of a model, by its number
 	crowd
 }
 
@@ -74,7 +74,7 @@ func (b *board) build(nodes []*Node) {
 	b.seats, b.ids, b.order = nil, nil, nil // their kinds are those of the old hall
 }
 
-// shapeUp numbers the shapes of servers: a gang runs on equal ones only.
+// shapeUp numbers the shapes of servers.
 func (b *board) shapeUp() {
 	type shape struct {
 		total   gres.Vector
@@ -88,16 +88,42 @@ func (b *board) shapeUp() {
 			numbers[s] = len(numbers)
 		}
 		b.servers[i].shape = numbers[s]
-		if numbers[s] == len(b.equals) {
-			b.equals = append(b.equals, 0)
-		}
-		b.equals[numbers[s]]++
 		gpus[s.total] += n.Total.GPUs
 	}
 	for i := range b.hall.nodes {
 		if total := b.hall.nodes[i].Total; b.reference == (gres.Vector{}) || gpus[total] > gpus[b.reference] {
 			b.reference = total
 		}
+	}
+	b.findModels()
+}
+
+// findModels finds out which servers are equal to a gang: those with as many GPUs of one type and as many cores whose memory differs by less than
+// Slack. The smallest of them is their model. A gang has one size on all its nodes, so its share and its menu are those of the model, which
+// every one of them can give; to ask for the last MiB of the largest would keep it from running at all.
+func (b *board) findModels() {
+	sorted := slices.Clone(b.alone)
+	key := func(n int) (gpus, cpus int, gpuType string) {
+		node := &b.hall.nodes[n]
+		return node.Total.GPUs, node.Total.CPUs, node.GPUType
+	}
+	alike := func(x, y int) int {
+		g, c, t := key(x)
+		h, d, u := key(y)
+		return cmp.Or(cmp.Compare(g, h), cmp.Compare(c, d), cmp.Compare(t, u))
+	}
+	memory := func(n int) gres.Memory { return b.hall.nodes[n].Total.Memory }
+	slices.SortFunc(sorted, func(x, y int) int {
+		return cmp.Or(alike(x, y), cmp.Compare(memory(x), memory(y)), cmp.Compare(x, y))
+	})
+	b.equals = make([]int, len(sorted))
+	model := -1
+	for _, n := range sorted {
+		if model < 0 || alike(model, n) != 0 || !NearlyEqual(memory(model), memory(n)) {
+			model = n
+		}
+		b.servers[n].model = model
+		b.equals[model]++
 	}
 }
 

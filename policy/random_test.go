@@ -70,6 +70,7 @@ func wildRules(t *rapid.T) Rules {
 func wildNode(t *rapid.T, i int) Node {
 	n := rapid.SampledFrom(shapes).Draw(t, "shape")
 	n.Name = fmt.Sprintf("n%d", i)
+	n.Total.Memory += rapid.SampledFrom([]gres.Memory{0, 0, 0, 1, 100}).Draw(t, "more memory")
 	switch rapid.IntRange(0, 7).Draw(t, "node") {
 	case 0:
 		n.Closed = "drained"

@@ -93,7 +93,7 @@ func (b *board) soonest(i int, w way) []int {
 	slices.SortStableFunc(able, func(x, y int) int { return cmp.Or(b.comparePlenty(i, w, x, y), b.compareWaits(w, x, y)) })
 	found := gathering{nodes: w.nodes}
 	for _, n := range able {
-		if found.add(b.servers[n].shape, n); found.servers != nil {
+		if found.add(b.servers[n].model, n); found.servers != nil {
 			break
 		}
 	}

@@ -106,12 +106,12 @@ func (b *board) lastFirst(i int, visit func(n int) bool) {
 	}
 }
 
-// clear seats job i on servers of one shape after clearing them, if the rules allow it and it is worth it. Those are taken where
+// clear seats job i on servers of one model after clearing them, if the rules allow it and it is worth it. Those are taken where
 // who leaves has the last turn, or, if that costs too much, where it costs least.
 func (b *board) clear(i int, w way, plans []clearing) bool {
 	for _, order := range []func(x, y clearing) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
-		chosen := b.ofOneShape(plans, w.nodes)
+		chosen := b.ofOneModel(plans, w.nodes)
 		if chosen == nil {
 			return false
 		}
@@ -143,13 +143,13 @@ func (b *board) move(i int, w way, plans []clearing) {
 	b.seats[i].cleared = true
 }
 
-// ofOneShape takes so many clearings of servers of one shape, in the order given; nil where there are too few. No two
+// ofOneModel takes so many clearings of servers of one model, in the order given; nil where there are too few. No two
 // of them want different things of one job.
-func (b *board) ofOneShape(all []clearing, nodes int) []clearing {
+func (b *board) ofOneModel(all []clearing, nodes int) []clearing {
 	for _, first := range all {
 		var chosen []clearing
 		for k := range all {
-			if b.servers[all[k].server].shape == b.servers[first.server].shape && !overlap(chosen, &all[k]) {
+			if b.servers[all[k].server].model == b.servers[first.server].model && !overlap(chosen, &all[k]) {
 				chosen = append(chosen, all[k])
 			}
 			if len(chosen) == nodes {
@@ -314,7 +314,7 @@ func (b *board) shrunk(v int, missing gres.Vector, i int) shrink {
 }
 
 // resizable says whether running job i may be restarted where it is with another size: it saves, it could be started there today,
-// its quotas are not overdrawn, and all its nodes are of one shape.
+// its quotas are not overdrawn, and all its nodes are of one model.
 func (b *board) resizable(i int) bool {
 	j, s := b.jobs[i], &b.seats[i]
 	if !b.saves(i) || j.Barred != "" || !b.affordsMore(i, gres.Vector{}) || s.size.GPUs*len(s.servers) != j.GPUs || j.Nodes > 0 && len(s.servers) != j.Nodes {
@@ -322,7 +322,7 @@ func (b *board) resizable(i int) bool {
 	}
 	for _, n := range s.servers {
 		sv := &b.servers[n]
-		if sv.Closed != "" || s.kind.shutTo(n) || sv.shape != b.servers[s.servers[0]].shape || !s.kind.zone.servers.has(n) ||
+		if sv.Closed != "" || s.kind.shutTo(n) || sv.model != b.servers[s.servers[0]].model || !s.kind.zone.servers.has(n) ||
 			!(gres.Vector{}).Fits(sv.open()) {
 			return false
 		}

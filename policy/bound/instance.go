@@ -26,6 +26,7 @@ type instance struct {
 	byKey      map[classKey]int
 	byName     map[string]int // nodes
 	nodes      []nodeState
+	gangTotals []gres.Vector // of each node, see policy.GangTotals
 	parts      []part
 }
 
@@ -60,7 +61,7 @@ type part struct {
 func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	in := &instance{
 		cluster: c, rules: newEligibility(c), share: shareOf(c.Nodes), references: map[*sensitivity.Profile]float64{},
-		byKey: map[classKey]int{}, byName: make(map[string]int, len(c.Nodes)), nodes: make([]nodeState, len(c.Nodes)),
+		byKey: map[classKey]int{}, gangTotals: policy.GangTotals(c.Nodes), byName: make(map[string]int, len(c.Nodes)), nodes: make([]nodeState, len(c.Nodes)),
 	}
 	for n := range c.Nodes {
 		in.byName[c.Nodes[n].Name] = n
@@ -192,12 +193,20 @@ func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 		if i > 0 && total == in.cluster.Nodes[in.byName[g.Nodes[i-1]]].Total {
 			continue
 		}
-		z := newSizer(j, g.PerNode.GPUs, &shape{total: total, leanCores: total, leanMemory: total}, 0)
+		z := newSizer(j, g.PerNode.GPUs, &shape{total: total, leanCores: total, leanMemory: in.totalFor(g, n)}, 0)
 		if !z.admits(g.PerNode) {
 			return true
 		}
 	}
 	return false
+}
+
+// totalFor is what the share of a grant on node n is reckoned with.
+func (in *instance) totalFor(g *policy.Placement, n int) gres.Vector {
+	if len(g.Nodes) == 1 {
+		return in.cluster.Nodes[n].Total
+	}
+	return in.gangTotals[n]
 }
 
 // classOf finds the class of a job, and adds to the ways in which it may be divided the one that the plan has chosen.
@@ -298,7 +307,11 @@ func (in *instance) withOptions(list []option, k int, sh *shape) []option {
 		if c.job.GPUs%nodes != 0 || gpus > sh.most.GPUs {
 			continue
 		}
-		z := newSizer(c.job, gpus, sh, in.reference(c.job.Profile))
+		from := sh
+		if nodes > 1 {
+			from = sh.forGangs()
+		}
+		z := newSizer(c.job, gpus, from, in.reference(c.job.Profile))
 		for _, size := range z.sizes() {
 			list = append(list, option{k, nodes, size, z.value(size)})
 		}

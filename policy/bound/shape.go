@@ -19,7 +19,8 @@ type shape struct {
 	total gres.Vector // of a node, whatever of it others use
 	// leanCores and leanMemory are nodes with the least cores and the least memory a GPU.
 	leanCores, leanMemory gres.Vector
-	mask                  uint64 // a bit for each set of constraints that is met by any of them
+	leanGang              gres.Vector // the same in memory, as the share of gangs is reckoned
+	mask                  uint64      // a bit for each set of constraints that is met by any of them
 }
 
 // share is the smallest proportional share of so many GPUs.
@@ -29,12 +30,19 @@ func (sh *shape) share(gpus int) gres.Vector {
 	}
 }
 
+// forGangs is the shape as the share of gangs is reckoned.
+func (sh *shape) forGangs() *shape {
+	gang := *sh
+	gang.leanMemory = sh.leanGang
+	return &gang
+}
+
 func (sh *shape) suits(constraint int) bool { return sh.mask&(1<<constraint) != 0 }
 
 // add takes in a node with that capacity.
-func (sh *shape) add(open, total gres.Vector, mask uint64) {
+func (sh *shape) add(open, total, gang gres.Vector, mask uint64) {
 	if sh.count == 0 {
-		sh.leanCores, sh.leanMemory = total, total
+		sh.leanCores, sh.leanMemory, sh.leanGang = total, total, gang
 	}
 	sh.count++
 	sh.most, sh.sum, sh.total = sh.most.Max(open), sh.sum.Plus(open), sh.total.Max(total)
@@ -44,6 +52,9 @@ func (sh *shape) add(open, total gres.Vector, mask uint64) {
 	}
 	if float64(total.Memory)*float64(sh.leanMemory.GPUs) < float64(sh.leanMemory.Memory)*float64(total.GPUs) {
 		sh.leanMemory = total
+	}
+	if float64(gang.Memory)*float64(sh.leanGang.GPUs) < float64(sh.leanGang.Memory)*float64(gang.GPUs) {
+		sh.leanGang = gang
 	}
 }
 
@@ -87,7 +98,7 @@ func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 			index[key] = at
 			shapes = append(shapes, shape{})
 		}
-		shapes[at].add(s.open, total, in.rules.masks[n])
+		shapes[at].add(s.open, total, in.gangTotals[n], in.rules.masks[n])
 		s.shape = at
 	}
 	return shapes, true
