@@ -167,6 +167,9 @@ func (c *Cluster) accounts(began time.Time, workload []killable) map[JobID]*fate
 		if err != nil || o == nil {
 			c.t.Fatalf("accounting says %q", row)
 		}
+		if cells[1] == "REQUEUED" && cells[2] == "None" {
+			continue // requeued before its nodes had begun it: no run, to its own log either
+		}
 		switch cells[1] {
 		case "COMPLETED":
 			o.completed++
