@@ -24,8 +24,9 @@ var inward = map[string][]string{
 	"gres/nvml":           {"gres", "gres/inventory"},
 	"sensitivity":         {"gres"},
 	"sensitivity/library": {"sensitivity"},
-	"policy":              {"gres", "sensitivity"},
-	"policy/bound":        {"gres", "sensitivity", "policy"},
+	"policy/columns":      {"gres"},
+	"policy":              {"gres", "sensitivity", "policy/columns"},
+	"policy/bound":        {"gres", "sensitivity", "policy", "policy/columns"},
 	"policy/snapshot":     {"gres", "sensitivity", "policy"},
 	"limits":              {"gres", "policy"},
 	"guest":               {},
@@ -117,7 +118,7 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 
 // pure packages have no clock, no chance and no files.
 var pure = []string{
-	"gres", "gres/inventory", "sensitivity", "policy", "policy/bound", "policy/snapshot", "limits", "preflight",
+	"gres", "gres/inventory", "sensitivity", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.

@@ -1,6 +1,7 @@
 // Package bound says how good a plan is: what it is worth, and a proven upper bound on what any plan could be worth
 // that runs the same jobs. It is a pure function of the snapshot and the plan, takes a bounded number of steps, and
-// shares no line with the planner.
+// shares nothing with the planner but the solver (policy/columns), whose bounds hold at whatever prices: which jobs may be
+// where with what, and what that is worth, it works out by itself.
 //
 // Value. A plan is worth the sum over the granted jobs of GPUs × rate ÷ reference: the rate is the profile's with
 // what the job is granted, the reference its rate with a GPU's share of all cores and all memory of the nodes that
@@ -28,17 +29,16 @@
 package bound
 
 import (
-	"slices"
-
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 )
 
 // Budgets, in elementary steps, of which a core does some hundred million a second. They are far above what clusters
-// with a few dozen classes need, and bound what any other takes.
+// with a few dozen classes need, and bound what any other takes. Beyond columns.MostClasses plans are
+// bounded by prices, and by configurations at those prices.
 const (
 	stepsForPrices   = 12_000_000
 	stepsForPatterns = 30_000_000
-	mostClasses      = 200 // more are bounded by prices, and by configurations at those prices
 )
 
 // Certify says what plan p for snapshot c is worth, and how much any plan could be that runs the same jobs. Neither
@@ -51,67 +51,18 @@ func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 		cert.Bound, cert.Pooled, cert.Method = in.value, in.value, Exact
 		return cert
 	}
-	pooled := newPooled(in)
-	prices := pooled.least()
+	problem := in.problem()
+	pooled := columns.NewPooled(problem)
+	prices := pooled.Least(in.value-in.settled, in.uses(), stepsForPrices)
 	cert.priced(in, prices)
-	cert.Bound, cert.Pooled = prices.bound, prices.bound+in.settled
-	if configured := newConfigured(in); configured != nil {
-		found := configured.least(pooled.best)
-		cert.Bound = min(cert.Bound, found.bound)
-		if len(in.classes) <= mostClasses {
+	cert.Bound, cert.Pooled = prices.Value, prices.Value+in.settled
+	if configured := columns.NewConfigured(problem); configured != nil {
+		found := configured.Least(pooled.Best, in.patterns, stepsForPatterns)
+		cert.Bound = min(cert.Bound, found.Value)
+		if len(in.classes) <= columns.MostClasses {
 			cert.Method = ByConfigurations
 		}
 	}
 	cert.Bound = max(cert.Bound, in.value-in.settled) + in.settled // sums are rounded
 	return cert
-}
-
-// least finds the best prices of resources.
-func (p *pooled) least() generated {
-	limits := p.limits()
-	penalties := make([]float64, len(limits))
-	penalties[len(limits)-1] = 1e6 + float64(10*p.in.value)
-	m := newMaster(limits, penalties)
-	m.add(p.present())
-	found := generated{prices: make([]float64, len(limits))}
-	bound, columns := p.at(found.prices)
-	found.bound = bound
-	for _, c := range columns {
-		m.add(c)
-	}
-	found = generate(m, p, found, func(row int) bool { return row == len(limits)-1 }, stepsForPrices)
-	p.at(found.prices) // leaves p.best at them
-	return found
-}
-
-// least finds the best costs of jobs. It begins with what a job is worth beyond the best prices of resources, at
-// which the bound is no more than by those.
-func (c *configured) least(costs []float64) generated {
-	limits := c.limits()
-	found := generated{prices: append(slices.Clone(costs), make([]float64, len(c.in.shapes))...)}
-	bound, columns := c.at(found.prices)
-	if found.bound = bound; len(c.in.classes) > mostClasses {
-		return found
-	}
-	m := newMaster(limits, c.penalties())
-	for _, column := range columns {
-		m.add(column)
-	}
-	for i := range c.in.patterns {
-		m.add(c.column(&c.in.patterns[i]))
-	}
-	return generate(m, c, found, func(row int) bool { return row < len(c.in.classes) }, stepsForPatterns)
-}
-
-// penalties are for a job that does not run: more than it could be worth, and a multiple of that, since it takes room
-// from others.
-func (c *configured) penalties() []float64 {
-	penalties := make([]float64, len(c.in.classes)+len(c.in.shapes))
-	for _, options := range c.in.options {
-		for i := range options {
-			o := &options[i]
-			penalties[o.class] = max(penalties[o.class], 5*o.value*float64(o.parts))
-		}
-	}
-	return penalties
 }

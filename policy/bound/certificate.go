@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 )
 
 // Certificate says how good a plan is. It can be kept as JSON.
@@ -100,12 +101,12 @@ func gpus(n int) string {
 }
 
 // priced takes over what binds.
-func (c *Certificate) priced(in *instance, found generated) {
-	whole := found.bound + in.settled
+func (c *Certificate) priced(in *instance, found columns.Bound) {
+	whole := found.Value + in.settled
 	for s := range in.shapes {
 		sh := &in.shapes[s]
 		n := float64(sh.count)
-		p := Price{sh.count, sh.most, n * found.prices[resources*s+1], n * found.prices[resources*s+2]}
+		p := Price{sh.count, sh.most, n * found.Prices[columns.Resources*s+1], n * found.Prices[columns.Resources*s+2]}
 		c.Prices = append(c.Prices, p)
 		if whole > 0 {
 			c.Core += p.Core / whole

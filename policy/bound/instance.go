@@ -1,10 +1,13 @@
 package bound
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
@@ -17,10 +20,10 @@ type instance struct {
 	value    float64           // of the plan
 	settled  float64           // of it, by jobs that stay where they are
 	classes  []class
-	demand   []float64 // jobs of each class
+	demand   []int // jobs of each class
 	shapes   []shape
-	options  [][]option // by shape
-	patterns []pattern  // by which the plan fills nodes, each once
+	options  [][]columns.Option // by shape
+	patterns []columns.Pattern  // by which the plan fills nodes, each once
 
 	references map[*sensitivity.Profile]float64
 	byKey      map[classKey]int
@@ -257,7 +260,7 @@ func (in *instance) settleCapacities() {
 // list finds the options of each class on each shape. What the plan itself grants is one where nothing on the list is
 // as good.
 func (in *instance) list() {
-	in.options = make([][]option, len(in.shapes))
+	in.options = make([][]columns.Option, len(in.shapes))
 	for s := range in.shapes {
 		for k := range in.classes {
 			in.options[s] = in.withOptions(in.options[s], k, &in.shapes[s])
@@ -267,9 +270,9 @@ func (in *instance) list() {
 	for i := range in.parts {
 		p := &in.parts[i]
 		s := in.nodes[p.node].shape
-		own := option{p.class, p.parts, p.size, p.value}
-		better := func(o option) bool {
-			return o.class == own.class && o.parts == own.parts && o.size.Fits(own.size) && o.value >= own.value
+		own := columns.Option{Class: p.class, Parts: p.parts, Size: p.size, Value: p.value}
+		better := func(o columns.Option) bool {
+			return o.Class == own.Class && o.Parts == own.Parts && o.Size.Fits(own.Size) && o.Value >= own.Value
 		}
 		options, ends := in.options[s], first[s]
 		listed, added := options[ends[p.class]:ends[p.class+1]], options[ends[len(in.classes)]:]
@@ -286,7 +289,7 @@ func (in *instance) starts() [][]int {
 		all[s] = make([]int, len(in.classes)+1)
 		at := 0
 		for k := range in.classes {
-			for at < len(options) && options[at].class < k {
+			for at < len(options) && options[at].Class < k {
 				at++
 			}
 			all[s][k] = at
@@ -297,7 +300,7 @@ func (in *instance) starts() [][]int {
 }
 
 // withOptions adds those of a class on a shape to a list.
-func (in *instance) withOptions(list []option, k int, sh *shape) []option {
+func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []columns.Option {
 	c := &in.classes[k]
 	if !sh.suits(c.constraint) {
 		return list
@@ -313,8 +316,57 @@ func (in *instance) withOptions(list []option, k int, sh *shape) []option {
 		}
 		z := newSizer(c.job, gpus, from, in.reference(c.job.Profile))
 		for _, size := range z.sizes() {
-			list = append(list, option{k, nodes, size, z.value(size)})
+			list = append(list, columns.Option{Class: k, Parts: nodes, Size: size, Value: z.value(size)})
 		}
 	}
 	return list
 }
+
+// problem is the instance in numbers.
+func (in *instance) problem() *columns.Problem {
+	p := &columns.Problem{Demand: in.demand, Options: in.options}
+	for s := range in.shapes {
+		sh := &in.shapes[s]
+		p.Shapes = append(p.Shapes, columns.Shape{Count: sh.count, Most: sh.most, Sum: sh.sum})
+	}
+	return p
+}
+
+// uses is what the plan that is measured uses of each resource of each shape.
+func (in *instance) uses() []float64 {
+	uses := make([]float64, columns.Resources*len(in.shapes))
+	for i := range in.parts {
+		p := &in.parts[i]
+		s := columns.Resources * in.nodes[p.node].shape
+		uses[s] += float64(p.size.GPUs)
+		uses[s+1] += float64(p.size.CPUs)
+		uses[s+2] += float64(p.size.Memory) / float64(gres.Gigabyte)
+	}
+	return uses
+}
+
+// fillings finds the patterns by which the plan fills nodes.
+func (in *instance) fillings() {
+	parts := in.parts
+	slices.SortFunc(parts, func(x, y part) int {
+		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.class, y.class), cmp.Compare(x.parts, y.parts),
+			cmp.Compare(x.size.CPUs, y.size.CPUs))
+	})
+	seen := map[string]bool{}
+	for i := 0; i < len(parts) && len(in.patterns) < mostPatterns; {
+		p := columns.Pattern{Shape: in.nodes[parts[i].node].shape}
+		word := fmt.Append(nil, p.Shape)
+		for at := parts[i].node; i < len(parts) && parts[i].node == at; i++ {
+			x := &parts[i]
+			p.Add(x.class, x.parts, x.value)
+			word = fmt.Appendf(word, ",%d/%d:%d:%d", x.class, x.parts, x.size.CPUs, x.size.Memory)
+		}
+		if !seen[string(word)] {
+			seen[string(word)] = true
+			in.patterns = append(in.patterns, p)
+		}
+	}
+}
+
+// mostPatterns is how many of the plan's own are taken over. They only save steps.
+const mostPatterns = 1000

@@ -9,14 +9,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// option is one size of one part of a job on one node.
-type option struct {
-	class int         // index in instance.classes
-	parts int         // nodes over which the job is then divided
-	size  gres.Vector // on this node
-	value float64     // of this part: its GPUs times their rate relative to the reference
-}
-
 // sizer lists the sizes that a job may be started with on nodes of a shape. It goes by what policy.Check asks for and
 // shares no line with the planner, whose plans are measured by it. Where a shape stands for several kinds of nodes it
 // goes by the smallest share among them, so that it rather allows too much.

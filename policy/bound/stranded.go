@@ -3,6 +3,7 @@ package bound
 import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 )
 
 // mostLooked is how many pairs of a class and a node with free GPUs are looked at.
@@ -42,7 +43,7 @@ func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
 	seen := map[classKey]bool{}
 	for i := range in.cluster.Jobs {
 		j := &in.cluster.Jobs[i]
-		if granted[j.ID] || j.Barred != "" || len(seen) == mostClasses {
+		if granted[j.ID] || j.Barred != "" || len(seen) == columns.MostClasses {
 			continue
 		}
 		key := classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, in.rules.of(j)}

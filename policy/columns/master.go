@@ -1,4 +1,4 @@
-package bound
+package columns
 
 import "slices"
 
@@ -22,6 +22,8 @@ type column struct {
 	worth float64
 	rows  []int32
 	uses  []float64
+	// options are those of the pattern that it is, see Pattern.
+	options []int
 }
 
 // newMaster has one column for each row to begin with: of slack, or of what is missing, at that penalty.
@@ -31,7 +33,7 @@ func newMaster(limits, penalties []float64) *master {
 		limits: slices.Clone(limits), basis: make([]int, n), inverse: make([][]float64, n), duals: make([]float64, n),
 	}
 	for r := range limits {
-		m.columns = append(m.columns, column{-penalties[r], []int32{int32(r)}, []float64{1}})
+		m.columns = append(m.columns, column{worth: -penalties[r], rows: []int32{int32(r)}, uses: []float64{1}})
 		m.limits[r] += 1e-7 * float64(1+r%97) * max(1, limits[r]) / 100 // ties of the ratio test are rare then
 		m.basis[r], m.inverse[r] = r, make([]float64, n)
 		m.inverse[r][r] = 1

@@ -1,4 +1,4 @@
-package bound
+package columns
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 // where the best filling without it needs more than there is. Its table then says how much a rest of a node can
 // bring, and hardly any other filling has to be looked at.
 type packer struct {
-	options []option
+	options []Option
 	gpus    int
 	cores   int // in units
 	unit    int // cores; where a node has many, what a size needs is rounded down
@@ -48,17 +48,17 @@ const (
 )
 
 // newPacker is nil where the shape is too large.
-func newPacker(sh *shape, options []option) *packer {
-	if sh.most.GPUs > mostGPUs {
+func newPacker(sh *Shape, options []Option) *packer {
+	if sh.Most.GPUs > mostGPUs {
 		return nil
 	}
-	k := &packer{gpus: sh.most.GPUs, unit: 1, memory: sh.most.Memory}
-	for (sh.most.GPUs+1)*(sh.most.CPUs/k.unit+1) > mostStates {
+	k := &packer{gpus: sh.Most.GPUs, unit: 1, memory: sh.Most.Memory}
+	for (sh.Most.GPUs+1)*(sh.Most.CPUs/k.unit+1) > mostStates {
 		k.unit *= 2
 	}
-	k.cores = sh.most.CPUs / k.unit
+	k.cores = sh.Most.CPUs / k.unit
 	k.options = options
-	if large := func(o option) bool { return !o.size.Fits(sh.most) }; slices.ContainsFunc(options, large) {
+	if large := func(o Option) bool { return !o.Size.Fits(sh.Most) }; slices.ContainsFunc(options, large) {
 		k.options = slices.DeleteFunc(slices.Clone(options), large)
 	}
 	states := (k.gpus + 1) * (k.cores + 1)
@@ -69,14 +69,14 @@ func newPacker(sh *shape, options []option) *packer {
 
 func (k *packer) state(gpus, cores int) int { return gpus*(k.cores+1) + cores }
 
-func (k *packer) coresOf(o int) int { return k.options[o].size.CPUs / k.unit }
+func (k *packer) coresOf(o int) int { return k.options[o].Size.CPUs / k.unit }
 
 // fill finds the best filling at such costs of jobs. Bound is no less than what it is worth beyond them, and nearly
 // always just that.
 func (k *packer) fill(costs []float64) (bound float64, filling []int) {
 	for i := range k.options {
 		o := &k.options[i]
-		k.gain[i] = o.value - costs[o.class]/float64(o.parts)
+		k.gain[i] = o.Value - costs[o.Class]/float64(o.Parts)
 	}
 	k.steps += len(k.options)
 	bound = k.table(0)
@@ -127,10 +127,10 @@ func (k *packer) choose(price float64) {
 	for i := range k.cells {
 		k.cells[i] = nothing
 	}
-	net := func(o int) float64 { return k.gain[o] - float64(price*float64(k.options[o].size.Memory)) }
+	net := func(o int) float64 { return k.gain[o] - float64(price*float64(k.options[o].Size.Memory)) }
 	for o := range k.options {
 		if g := net(o); g > 0 {
-			if at := k.state(k.options[o].size.GPUs, k.coresOf(o)); k.cells[at] == nothing || g > net(k.cells[at]) {
+			if at := k.state(k.options[o].Size.GPUs, k.coresOf(o)); k.cells[at] == nothing || g > net(k.cells[at]) {
 				k.cells[at] = o
 			}
 		}
@@ -161,14 +161,14 @@ func (k *packer) trace() (filling []int) {
 			g--
 		default:
 			filling = append(filling, o)
-			g, c = g-k.options[o].size.GPUs, c-k.coresOf(o)
+			g, c = g-k.options[o].Size.GPUs, c-k.coresOf(o)
 		}
 	}
 }
 
 func (k *packer) needs(filling []int) (memory gres.Memory) {
 	for _, o := range filling {
-		memory += k.options[o].size.Memory
+		memory += k.options[o].Size.Memory
 	}
 	return memory
 }
@@ -246,7 +246,7 @@ func (k *packer) search(price, known float64) (gain float64, filling []int, all 
 		return 0, nil, false
 	}
 	for _, o := range k.undominated(promising) {
-		size, cores := k.options[o].size, k.coresOf(o)
+		size, cores := k.options[o].Size, k.coresOf(o)
 		for g := size.GPUs; g <= k.gpus; g++ {
 			for c := cores; c <= k.cores; c++ {
 				at := k.state(g, c)
@@ -281,7 +281,7 @@ func (k *packer) promising(known float64, hope func(g, c int, memory gres.Memory
 		if k.gain[o] <= 0 {
 			continue
 		}
-		size := k.options[o].size
+		size := k.options[o].Size
 		if k.gain[o]+hope(k.gpus-size.GPUs, k.cores-k.coresOf(o), k.memory-size.Memory) > known {
 			kept = append(kept, o)
 		}
@@ -296,7 +296,7 @@ func (k *packer) undominated(options []int) (kept []int) {
 	})
 	for _, o := range options {
 		better := func(p int) bool {
-			s, t := k.options[p].size, k.options[o].size
+			s, t := k.options[p].Size, k.options[o].Size
 			return s.GPUs == t.GPUs && k.coresOf(p) <= k.coresOf(o) && s.Memory <= t.Memory
 		}
 		k.steps += len(kept)

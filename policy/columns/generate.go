@@ -1,4 +1,4 @@
-package bound
+package columns
 
 // relaxation is a program that is bounded by prices for the rows of its master: a bound is proven at any prices, and
 // least at the best ones.
@@ -13,32 +13,32 @@ type relaxation interface {
 // enough.
 const precision = 1e-4
 
-// generated is what column generation came to.
-type generated struct {
-	bound  float64
-	prices []float64 // at which it is proven
-	closed bool      // no better bound is to be had from the relaxation, but for the precision
+// Bound is what column generation came to.
+type Bound struct {
+	Value  float64
+	Prices []float64 // at which it is proven
+	Closed bool      // no better bound is to be had from the relaxation, but for the precision
 }
 
 // generate looks for the prices with the least bound by column generation. Prices are smoothed (Wentges 1997): they
 // are looked for between those of the master, which leap, and the best so far. It ends after so many steps with what
 // it has.
-func generate(m *master, r relaxation, found generated, artificial func(row int) bool, budget int) generated {
+func generate(m *master, r relaxation, found Bound, artificial func(row int) bool, budget int) Bound {
 	smooth := 0.5
 	mixed := make([]float64, len(m.duals))
 	for m.steps+r.steps() < budget {
 		m.solve(50 + 2*len(m.duals))
 		value, missing := m.value(artificial)
-		if found.closed = !missing && found.bound-value <= precision*found.bound; found.closed {
+		if found.Closed = !missing && found.Value-value <= precision*found.Value; found.Closed {
 			return found
 		}
 		for i, d := range m.duals {
-			mixed[i] = d + float64(smooth*(found.prices[i]-d))
+			mixed[i] = d + float64(smooth*(found.Prices[i]-d))
 		}
 		bound, columns := r.at(mixed)
-		if bound < found.bound {
-			found.bound = bound
-			copy(found.prices, mixed)
+		if bound < found.Value {
+			found.Value = bound
+			copy(found.Prices, mixed)
 		}
 		joined := false
 		for _, c := range columns {
@@ -51,7 +51,7 @@ func generate(m *master, r relaxation, found generated, artificial func(row int)
 		case joined:
 			smooth = 0.5
 		case smooth == 0: // the master has all that it needs
-			found.closed = !missing
+			found.Closed = !missing
 			return found
 		default:
 			smooth = 0

@@ -1,0 +1,108 @@
+package columns
+
+import "github.com/synergy-slurmd/synergy-slurmd/gres"
+
+// Pooled is the relaxation in which the nodes of a shape are one: a price for a GPU, a core and a GB of each shape,
+// and each job takes the size, and the shape, at which it is worth most beyond its price. Its master has a row for
+// each of these and one for the sum of the columns, which are whole plans.
+type Pooled struct {
+	Best []float64 // by class: worth of a job beyond its price, at the last prices
+
+	of    *Problem
+	taken int
+}
+
+// Resources is how many have a price: GPUs, cores and GB, in this order for each shape.
+const Resources = 3
+
+// NewPooled pools the nodes of a problem.
+func NewPooled(p *Problem) *Pooled { return &Pooled{of: p, Best: make([]float64, len(p.Demand))} }
+
+// Least finds the best prices of resources, by shape. It begins with a plan that is known, by what that is worth and
+// uses of each resource of each shape, and leaves Best at the best prices.
+func (p *Pooled) Least(worth float64, uses []float64, budget int) Bound {
+	limits := p.limits()
+	penalties := make([]float64, len(limits))
+	penalties[len(limits)-1] = 1e6 + float64(10*worth)
+	m := newMaster(limits, penalties)
+	m.add(p.column(worth, uses))
+	found := Bound{Prices: make([]float64, len(limits))}
+	bound, columns := p.at(found.Prices)
+	found.Value = bound
+	for _, c := range columns {
+		m.add(c)
+	}
+	found = generate(m, p, found, func(row int) bool { return row == len(limits)-1 }, budget)
+	p.at(found.Prices) // leaves p.Best at them
+	return found
+}
+
+func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
+
+// limits are what there is of each resource of each shape; the last is of the sum of columns.
+func (p *Pooled) limits() []float64 {
+	limits := make([]float64, 0, Resources*len(p.of.Shapes)+1)
+	for s := range p.of.Shapes {
+		sum := p.of.Shapes[s].Sum
+		limits = append(limits, float64(sum.GPUs), float64(sum.CPUs), gigabytes(sum.Memory))
+	}
+	return append(limits, 1)
+}
+
+func (p *Pooled) steps() int { return p.taken }
+
+// at takes away from prices what is below nothing: only at others a bound is proven.
+func (p *Pooled) at(prices []float64) (bound float64, columns []column) {
+	rows := Resources * len(p.of.Shapes)
+	for r := range prices {
+		prices[r] = max(0, prices[r])
+	}
+	type choice struct {
+		shape int
+		o     *Option
+	}
+	choices := make([]choice, len(p.of.Demand))
+	for k := range p.Best {
+		p.Best[k] = -infinite
+	}
+	for s := range p.of.Shapes {
+		gpu, core, gb := prices[Resources*s], prices[Resources*s+1], prices[Resources*s+2]
+		for i := range p.of.Options[s] {
+			o := &p.of.Options[s][i]
+			cost := float64(gpu*float64(o.Size.GPUs)) + float64(core*float64(o.Size.CPUs)) +
+				float64(gb*gigabytes(o.Size.Memory))
+			if w := float64(o.Parts) * (o.Value - cost); w > p.Best[o.Class] {
+				p.Best[o.Class], choices[o.Class] = w, choice{s, o}
+			}
+		}
+		p.taken += 2 * len(p.of.Options[s])
+	}
+	uses := make([]float64, rows)
+	worth := 0.0
+	for k, c := range choices {
+		parts := float64(p.of.Demand[k]) * float64(c.o.Parts)
+		bound += float64(float64(p.of.Demand[k]) * p.Best[k])
+		worth += float64(parts * c.o.Value)
+		uses[Resources*c.shape] += float64(parts * float64(c.o.Size.GPUs))
+		uses[Resources*c.shape+1] += float64(parts * float64(c.o.Size.CPUs))
+		uses[Resources*c.shape+2] += float64(parts * gigabytes(c.o.Size.Memory))
+	}
+	for r, limit := range p.limits()[:rows] {
+		bound += float64(prices[r] * limit)
+	}
+	return bound, []column{p.column(worth, uses)}
+}
+
+// column is a whole plan, by what it is worth and uses.
+func (p *Pooled) column(worth float64, uses []float64) column {
+	c := column{worth: worth}
+	for r, use := range uses {
+		if use != 0 {
+			c.rows, c.uses = append(c.rows, int32(r)), append(c.uses, use)
+		}
+	}
+	c.rows, c.uses = append(c.rows, int32(len(uses))), append(c.uses, 1)
+	return c
+}
+
+const infinite = 1e300
