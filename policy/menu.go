@@ -179,6 +179,7 @@ func (b *board) tune() {
 	for pass := 0; pass < passes && b.catchUp(); pass++ {
 		b.improve()
 	}
+	b.repack()
 }
 
 func nothing(*board) {}

@@ -98,13 +98,7 @@ func (m *master) solve(pivots int) {
 
 // pivot brings a column into the basis; false where there is no bound to it.
 func (m *master) pivot(enters int) bool {
-	n, c := len(m.basis), &m.columns[enters]
-	direction := make([]float64, n)
-	for r := range direction {
-		for i, row := range c.rows {
-			direction[r] += float64(m.inverse[r][row] * c.uses[i])
-		}
-	}
+	direction := m.directionOf(&m.columns[enters])
 	leaves, least := -1, 0.0
 	for r, d := range direction {
 		if d <= 1e-9 {
@@ -118,13 +112,29 @@ func (m *master) pivot(enters int) bool {
 	if leaves < 0 {
 		return false
 	}
-	m.eliminate(leaves, direction, least)
+	m.exchange(leaves, enters, direction, least)
+	return true
+}
+
+// directionOf is a column in terms of the basis.
+func (m *master) directionOf(c *column) []float64 {
+	direction := make([]float64, len(m.basis))
+	for r := range direction {
+		for i, row := range c.rows {
+			direction[r] += float64(m.inverse[r][row] * c.uses[i])
+		}
+	}
+	return direction
+}
+
+// exchange makes a column basic in place of that of a row.
+func (m *master) exchange(leaves, enters int, direction []float64, step float64) {
+	m.eliminate(leaves, direction, step)
 	m.basis[leaves] = enters
 	if m.pivots++; m.pivots > 200 {
 		m.refresh()
 	}
 	m.price()
-	return true
 }
 
 func (m *master) eliminate(leaves int, direction []float64, step float64) {
@@ -206,3 +216,45 @@ func subtract(a, b []float64, f float64) {
 }
 
 func abs(x float64) float64 { return max(x, -x) }
+
+// restore brings a solution that has become negative in places back to what is possible, by the dual simplex method, for
+// so many pivots at most.
+func (m *master) restore(pivots int) {
+	for range pivots {
+		leaves, least := -1, -1e-7
+		for r, x := range m.x {
+			if x < least {
+				leaves, least = r, x
+			}
+		}
+		if leaves < 0 || !m.pivotOut(leaves) {
+			return
+		}
+	}
+}
+
+// pivotOut takes the column of row r, which is below nothing, out of the basis; false where none can take its place.
+func (m *master) pivotOut(r int) bool {
+	row := m.inverse[r]
+	enters, least := -1, 0.0
+	for k := range m.columns {
+		c := &m.columns[k]
+		along := 0.0
+		for i, at := range c.rows {
+			along += float64(row[at] * c.uses[i])
+		}
+		if along >= -1e-9 {
+			continue
+		}
+		if ratio := max(0, -c.reduced(m.duals)) / -along; enters < 0 || ratio < least {
+			enters, least = k, ratio
+		}
+	}
+	m.steps += 8 * len(m.columns)
+	if enters < 0 {
+		return false
+	}
+	direction := m.directionOf(&m.columns[enters])
+	m.exchange(r, enters, direction, m.x[r]/direction[r])
+	return true
+}

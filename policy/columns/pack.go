@@ -22,6 +22,7 @@ type packer struct {
 	chosen  [][]cell  // by GPUs: those worth trying, ascending in cores
 	worth   []float64 // by GPUs and cores: of the best filling with no more
 	last    []int     // an option in it; fewerCores, fewerGPUs, nothing
+	scarce  []bool    // of each option: of its class there are fewer jobs than fit; nil: of none
 	price   float64   // of memory, at which it was last just enough
 	steps   int       // elementary ones, so far
 	labels  labels
@@ -129,7 +130,7 @@ func (k *packer) choose(price float64) {
 	}
 	net := func(o int) float64 { return k.gain[o] - float64(price*float64(k.options[o].Size.Memory)) }
 	for o := range k.options {
-		if g := net(o); g > 0 {
+		if g := net(o); g > 0 && (k.scarce == nil || !k.scarce[o]) {
 			if at := k.state(k.options[o].Size.GPUs, k.coresOf(o)); k.cells[at] == nothing || g > net(k.cells[at]) {
 				k.cells[at] = o
 			}
@@ -149,8 +150,10 @@ func (k *packer) choose(price float64) {
 }
 
 // trace lists the options of the best filling in the table.
-func (k *packer) trace() (filling []int) {
-	g, c := k.gpus, k.cores
+func (k *packer) trace() []int { return k.traceFrom(nil, k.gpus, k.cores) }
+
+// traceFrom adds those of the best filling with so many GPUs and cores to a list.
+func (k *packer) traceFrom(filling []int, g, c int) []int {
 	for {
 		switch o := k.last[k.state(g, c)]; o {
 		case nothing:
