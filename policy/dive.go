@@ -9,28 +9,31 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// repack places and sizes anew, all at once, jobs that start in this round: by fillings of whole servers (policy/columns)
-// in place of one job after the other. Who runs is settled before and stays so, and nobody who runs already is touched.
-// What else is on a server is taken off it. On a server for which somebody waits as many GPUs stay free as before, so that
-// who sits with whom has no say in who runs in the next round either.
+// repack places and sizes anew, all at once, the jobs that start in this round on servers on which nobody runs yet: by
+// fillings of whole servers (policy/columns), where the other passes go from job to job. Who runs is settled before and
+// stays so. Beside jobs that run it is of no use: what is best for the newcomers in this round puts the hungry ones where
+// they are in each other's way in the next (measured, see ARCHITECTURE).
 type repack struct {
 	*board
-	movable []int // jobs that may be placed anew, ascending
-	class   []int // of each of them
-	classes []pack
-	zones   []ground
-	shapes  []stand
-	shapeOf map[int]int // of each server that takes part
-	problem columns.Problem
-	sizes   [][]sensitivity.Option // those of problem.Options, as they stand on the menu
+	part    set    // servers that take part
+	movable []int  // jobs that may be placed anew, ascending
+	class   []int  // of each of them
+	classes []pack // of jobs
+	grounds []ground
+	stands  []stand
+	problem columns.Problem        // its shapes are the stands
+	sizes   [][]sensitivity.Option // those of problem.Options, as they are on the menus
 	present float64                // what the jobs are worth as they sit
+	uses    []float64              // of each resource of each stand
 }
 
-// pack is the jobs that nothing tells apart but their order.
+// pack is jobs that nothing tells apart but their turn.
 type pack struct {
-	kind    *kind
-	profile *sensitivity.Profile // of the menu at hand: a job stays where as much is known of its speed
-	ground  int                  // where it may be, in repack.zones
+	profile     *sensitivity.Profile
+	known       *sensitivity.Profile // that of the menu at hand: a job stays where as much is known of its speed
+	gpus, tasks int
+	terms       terms
+	ground      int // in repack.grounds
 }
 
 // ground is the servers on which some jobs may be started.
@@ -43,13 +46,13 @@ type ground struct {
 type stand struct {
 	standKey
 	servers []int // ascending
-	gpus    int   // of the jobs that may be placed anew
+	gpus    int   // of the jobs that may be placed anew, on all of them
 }
 
 type standKey struct {
-	room   gres.Vector
-	shape  int    // of the server
-	ground uint64 // a bit for each of repack.zones
+	room   gres.Vector // for those jobs
+	shape  int         // of the server
+	ground uint64      // a bit for each of repack.grounds
 }
 
 // Bounds of a repack, which keep its cost near linear in jobs and servers. Steps are those of policy/columns.
@@ -59,246 +62,263 @@ const (
 	mostPairs        = 3000 // classes × stands, whose sizes are listed
 	stepsForPrices   = 2_000_000
 	stepsForFillings = 10_000_000
-	stepsForDive     = 10_000_000
+	stepsForDive     = 12_000_000
 )
 
-// close is how near to the bound a plan is left as it is.
-const closeEnough = 1e-4
+// nearly is the distance to the bound at which a plan is left as it is.
+const nearly = 1e-4
 
-// repack places jobs that start anew where that is worth more, and says whether it did.
-func (b *board) repack() bool {
+// repack places jobs that start on servers of their own anew where that is worth more.
+func (b *board) repack() {
 	r := repack{board: b}
-	if !r.gather() || !r.survey() || !r.list() {
-		return false
+	if !r.gather() || !r.classify() || !r.group() {
+		return
 	}
-	fillings, worth := r.solve()
-	if worth <= r.present*(1+1e-9) {
-		return false
+	r.list()
+	if fillings := r.solve(); r.worth(fillings) > r.present*(1+tie) {
+		r.carryOut(fillings)
 	}
-	r.carryOut(fillings)
-	return true
 }
 
-// gather finds who may be placed anew; false where nobody gains by that.
+// gather finds who may be placed anew; false where nobody could gain by that.
 func (r *repack) gather() bool {
-	hungry, homes := false, newSet(len(r.servers))
+	hungry, looked := false, newSet(len(r.servers))
+	r.part = newSet(len(r.servers))
 	for _, i := range r.fresh() {
-		if s := &r.seats[i]; r.maySitElsewhere(i) {
+		s := &r.seats[i]
+		if s.standing != fresh || len(s.servers) != 1 {
+			continue
+		}
+		n := s.servers[0]
+		if !looked.has(n) {
+			looked.add(n)
+			if r.takesPart(n) {
+				r.part.add(n)
+			}
+		}
+		if r.part.has(n) && r.maySitElsewhere(i) {
 			r.movable = append(r.movable, i)
-			homes.add(s.servers[0])
 			hungry = hungry || s.gain < s.menu.demand().Gain*(1-tie)
 		}
 	}
-	return hungry && homes.shared(homes) > 1
+	return hungry && r.part.shared(r.part) > 1
 }
 
-// maySitElsewhere says whether job i starts in this round on one server, which is open to choice, and can be asked to give
-// back what it is lent there. No quota counts what it is given.
+// maySitElsewhere says whether the place of job i, which starts alone on one server, is open to choice: others were not
+// stopped for just that, the job can be asked to give back what it is lent, and no quota counts that.
 func (r *repack) maySitElsewhere(i int) bool {
 	s, j := &r.seats[i], r.jobs[i]
-	return s.standing == fresh && j.Running == nil && len(s.servers) == 1 && !s.cleared && s.kind.lends && !r.c.Rationed(j) &&
-		(r.reserved == nil || !r.reserved.servers.has(s.servers[0]))
+	return j.Running == nil && !s.cleared && s.kind.lends && !r.c.Rationed(j)
 }
 
-// survey sorts servers by the room that they have, and jobs into classes; false where there are too many of these, or
-// nothing to choose. Of too many kinds of servers those take part that have most of the jobs.
-func (r *repack) survey() bool {
-	if !r.classify() {
+// takesPart says whether all who are on server n start in this round, and nodes are not kept there for anybody.
+func (r *repack) takesPart(n int) bool {
+	sv := &r.servers[n]
+	if sv.Closed != "" || r.reserved != nil && r.reserved.servers.has(n) {
 		return false
 	}
-	r.group()
-	if len(r.shapes) > mostStands {
-		slices.SortStableFunc(r.shapes, func(x, y stand) int { return cmp.Compare(y.gpus, x.gpus) })
-		r.shapes = r.shapes[:mostStands]
-		r.stay()
-		if !r.classify() {
+	all := sv.open()
+	for _, i := range sv.jobs {
+		if r.seats[i].standing != fresh {
 			return false
 		}
+		all = all.Plus(r.seats[i].size)
 	}
-	return len(r.classes)*len(r.shapes) <= mostPairs
+	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.open()) // else some are fixed, or it is overdrawn
 }
 
-// classify sorts jobs into classes.
+// classify sorts jobs into classes; false where there are too many.
 func (r *repack) classify() bool {
-	r.classes, r.zones, r.class = nil, nil, make([]int, len(r.movable))
+	r.classes, r.grounds, r.class = nil, nil, resized(r.class, len(r.movable))
 	type alike struct {
-		profile, known *sensitivity.Profile
-		gpus, tasks    int
-		terms          terms
-		ground         int
+		kind  *kind
+		known *sensitivity.Profile
 	}
-	byKind, numbers, grounds := map[pack]int{}, map[alike]int{}, map[seasonal]int{}
+	byKind, byPack := map[alike]int{}, map[pack]int{}
 	for at, i := range r.movable {
-		s := &r.seats[i]
-		k, place := s.kind, seasonal{s.kind.zone, s.kind.season.own, s.kind.season.now}
-		g, known := grounds[place]
+		key := alike{r.seats[i].kind, r.seats[i].menu.profile}
+		c, known := byKind[key]
 		if !known {
-			if g = len(r.zones); g == mostGrounds {
-				return false
+			k := key.kind
+			p := pack{k.profile, key.known, k.gpus, k.tasks, k.terms, r.groundOf(k)}
+			if c, known = byPack[p]; !known {
+				c = len(r.classes)
+				r.classes, byPack[p] = append(r.classes, p), c
 			}
-			grounds[place] = g
-			r.zones = append(r.zones, ground{k.zone, k.shut})
-		}
-		p := pack{k, s.menu.profile, g}
-		c, known := byKind[p]
-		if !known {
-			key := alike{k.profile, p.profile, k.gpus, k.tasks, k.terms, g}
-			if c, known = numbers[key]; !known {
-				if c = len(r.classes); c == columns.MostClasses {
-					return false
-				}
-				numbers[key] = c
-				r.classes = append(r.classes, p)
-			}
-			byKind[p] = c
+			byKind[key] = c
 		}
 		r.class[at] = c
+		if len(r.classes) > columns.MostClasses || len(r.grounds) > mostGrounds {
+			return false
+		}
 	}
 	return true
 }
 
-// seasonal is a zone and what reservations there are in the way.
-type seasonal struct {
-	zone *zone
-	own  string
-	now  int
+// groundOf is the number of the ground of a kind.
+func (r *repack) groundOf(k *kind) int {
+	at := slices.IndexFunc(r.grounds, func(g ground) bool { return g.zone == k.zone && slices.Equal(g.shut, k.shut) })
+	if at < 0 {
+		at = len(r.grounds)
+		r.grounds = append(r.grounds, ground{k.zone, k.shut})
+	}
+	return at
 }
 
-// group finds the servers that take part, and what room each has.
-func (r *repack) group() {
+// group sorts the servers by the room that they have. Of too many kinds those take part that have most of the jobs; false
+// where that is not half of them.
+func (r *repack) group() bool {
+	r.stand()
+	if len(r.stands) > mostStands {
+		all := r.gpusOn(r.stands)
+		slices.SortStableFunc(r.stands, func(x, y stand) int { return cmp.Compare(y.gpus, x.gpus) })
+		if r.stands = r.stands[:mostStands]; 2*r.gpusOn(r.stands) < all {
+			return false
+		}
+		r.leaveOut()
+		r.classify()
+	}
+	return len(r.classes)*len(r.stands) <= mostPairs
+}
+
+func (r *repack) gpusOn(stands []stand) (gpus int) {
+	for s := range stands {
+		gpus += stands[s].gpus
+	}
+	return gpus
+}
+
+// stand finds the room that each server has beside those who stay. Where somebody waits for one of the servers each keeps as
+// many GPUs in use as it has: were one filled less and another more, who is hungry would have a say in who runs next. Else
+// empty servers take part, too.
+func (r *repack) stand() {
 	held := make([]gres.Vector, len(r.servers))
 	for _, i := range r.movable {
 		s := &r.seats[i]
 		held[s.servers[0]] = held[s.servers[0]].Plus(s.size)
 	}
-	r.shapes, r.shapeOf = nil, map[int]int{}
+	wanted := !r.part.within(r.calm)
 	numbers := map[standKey]int{}
 	for n := range r.servers {
 		sv := &r.servers[n]
-		room := sv.open().Plus(held[n])
-		if !r.calm.has(n) || sv.Closed != "" || r.reserved != nil && r.reserved.servers.has(n) {
-			room.GPUs = held[n].GPUs
-		}
-		if room.GPUs <= 0 {
+		if !r.part.has(n) && (wanted || !r.calm.has(n) || len(sv.jobs) > 0 || !r.takesPart(n)) {
 			continue
 		}
-		key := standKey{room, sv.shape, r.groundOf(n)}
-		at, known := numbers[key]
-		if !known {
-			at = len(r.shapes)
-			numbers[key] = at
-			r.shapes = append(r.shapes, stand{standKey: key})
+		room := sv.open().Plus(held[n])
+		if wanted {
+			room.GPUs = held[n].GPUs
 		}
-		st := &r.shapes[at]
+		key := standKey{room, sv.shape, r.groundsOf(n)}
+		if _, known := numbers[key]; !known {
+			numbers[key] = len(r.stands)
+			r.stands = append(r.stands, stand{standKey: key})
+		}
+		st := &r.stands[numbers[key]]
 		st.servers, st.gpus = append(st.servers, n), st.gpus+held[n].GPUs
 	}
 }
 
-// groundOf has a bit for each ground that server n is part of.
-func (r *repack) groundOf(n int) (mask uint64) {
-	for g := range r.zones {
-		if z := &r.zones[g]; z.zone.servers.has(n) && (z.shut == nil || !z.shut.has(n)) {
+// groundsOf has a bit for each ground that server n is part of.
+func (r *repack) groundsOf(n int) (mask uint64) {
+	for g := range r.grounds {
+		if z := &r.grounds[g]; z.zone.servers.has(n) && (z.shut == nil || !z.shut.has(n)) {
 			mask |= 1 << g
 		}
 	}
 	return mask
 }
 
-// stay leaves those where they are whose servers do not take part.
-func (r *repack) stay() {
-	part := newSet(len(r.servers))
-	for s := range r.shapes {
-		for _, n := range r.shapes[s].servers {
-			part.add(n)
+// leaveOut leaves those where they are whose servers do not take part.
+func (r *repack) leaveOut() {
+	clear(r.part)
+	for s := range r.stands {
+		for _, n := range r.stands[s].servers {
+			r.part.add(n)
 		}
 	}
-	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !part.has(r.seats[i].servers[0]) })
+	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.part.has(r.seats[i].servers[0]) })
 }
 
-// list writes the problem down in numbers.
-func (r *repack) list() bool {
-	p := &r.problem
-	p.Demand, p.Options = make([]int, len(r.classes)), make([][]columns.Option, len(r.shapes))
-	r.sizes = make([][]sensitivity.Option, len(r.shapes))
+// list writes down in numbers what there is to fill, and how it is filled.
+func (r *repack) list() {
+	standOf := map[int]int{}
+	r.sizes = make([][]sensitivity.Option, len(r.stands))
+	r.problem = columns.Problem{Demand: make([]int, len(r.classes)), Options: make([][]columns.Option, len(r.stands))}
+	for s := range r.stands {
+		st := &r.stands[s]
+		count := len(st.servers)
+		r.problem.Shapes = append(r.problem.Shapes, columns.Shape{Count: count, Most: st.room, Sum: st.room.Times(count)})
+		for _, n := range st.servers {
+			standOf[n] = s
+		}
+	}
+	r.uses = make([]float64, columns.Resources*len(r.stands))
+	kinds := make([]*kind, len(r.classes))
 	for at, i := range r.movable {
 		s := &r.seats[i]
-		p.Demand[r.class[at]]++
-		r.present += s.speed() * float64(s.size.GPUs)
+		kinds[r.class[at]] = s.kind
+		r.problem.Demand[r.class[at]]++
+		r.present += float64(s.speed() * float64(s.size.GPUs))
+		uses := r.uses[columns.Resources*standOf[s.servers[0]]:]
+		uses[0], uses[1] = uses[0]+float64(s.size.GPUs), uses[1]+float64(s.size.CPUs)
+		uses[2] += float64(s.size.Memory) / float64(gres.Gigabyte)
 	}
-	for s := range r.shapes {
-		st := &r.shapes[s]
-		count := len(st.servers)
-		p.Shapes = append(p.Shapes, columns.Shape{Count: count, Most: st.room, Sum: st.room.Times(count)})
-		for c := range r.classes {
-			r.addSizes(s, c)
+	for s := range r.stands {
+		for c, k := range kinds {
+			r.listSizes(s, c, k)
 		}
 	}
-	return true
 }
 
-// addSizes adds those of a class on servers of shape s.
-func (r *repack) addSizes(s, c int) {
-	k, st := &r.classes[c], &r.shapes[s]
-	if st.ground&(1<<k.ground) == 0 || k.kind.gpus > st.room.GPUs {
+// listSizes adds those of jobs of class c, which are of kind k, on the servers of a stand. No server gives less than its
+// own share is worth, so they differ from stand to stand.
+func (r *repack) listSizes(s, c int, k *kind) {
+	st := &r.stands[s]
+	if st.ground&(1<<r.classes[c].ground) == 0 || k.gpus > st.room.GPUs {
 		return
 	}
-	m := r.menu(k.kind, k.kind.gpus, st.servers[0])
-	if m.profile != k.profile {
+	m := r.menu(k, k.gpus, st.servers[0])
+	if m.profile != r.classes[c].known {
 		return
 	}
 	for _, o := range r.alloc.sizes(m) {
 		if o.Size.Fits(st.room) {
-			value := o.Gain * m.unit * float64(o.Size.GPUs)
+			value := float64(o.Gain * m.unit * float64(o.Size.GPUs))
 			r.problem.Options[s] = append(r.problem.Options[s], columns.Option{Class: c, Parts: 1, Size: o.Size, Value: value})
 			r.sizes[s] = append(r.sizes[s], o)
 		}
 	}
 }
 
-// solve finds fillings for all jobs, and what they are worth; nothing where it finds none that are worth more.
-func (r *repack) solve() (fillings []columns.Filling, worth float64) {
-	configured := columns.NewConfigured(&r.problem)
+// solve finds fillings for all of the jobs; none where the plan at hand is nearly the best, or somebody is left over.
+func (r *repack) solve() []columns.Filling {
+	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
 	if configured == nil {
-		return nil, 0
+		return nil
 	}
-	pooled := columns.NewPooled(&r.problem)
-	if most := pooled.Least(r.present, r.uses(), stepsForPrices); most.Value <= r.present*(1+closeEnough) {
-		return nil, 0
-	}
-	if most := configured.Least(pooled.Best, nil, stepsForFillings); most.Value <= r.present*(1+closeEnough) {
-		return nil, 0
+	worthwhile := r.present * (1 + nearly)
+	if pooled.Least(r.present, r.uses, stepsForPrices).Value <= worthwhile ||
+		configured.Least(pooled.Best, nil, stepsForFillings).Value <= worthwhile {
+		return nil
 	}
 	fillings, left := configured.Dive(stepsForDive)
-	if slices.ContainsFunc(left, func(n int) bool { return n > 0 }) {
-		return nil, 0
+	if slices.ContainsFunc(left, func(jobs int) bool { return jobs > 0 }) {
+		return nil
 	}
+	return fillings
+}
+
+// worth is that of the jobs if the servers are filled so.
+func (r *repack) worth(fillings []columns.Filling) (sum float64) {
 	for _, f := range fillings {
 		for _, o := range f.Options {
-			worth += float64(float64(f.Nodes) * r.problem.Options[f.Shape][o].Value)
+			sum += float64(float64(f.Nodes) * r.problem.Options[f.Shape][o].Value)
 		}
 	}
-	return fillings, worth
+	return sum
 }
 
-// uses is what the jobs use of each resource of each shape as they sit.
-func (r *repack) uses() []float64 {
-	uses := make([]float64, columns.Resources*len(r.shapes))
-	for s := range r.shapes {
-		for _, n := range r.shapes[s].servers {
-			r.shapeOf[n] = s
-		}
-	}
-	for _, i := range r.movable {
-		at := columns.Resources * r.shapeOf[r.seats[i].servers[0]]
-		size := r.seats[i].size
-		uses[at] += float64(size.GPUs)
-		uses[at+1] += float64(size.CPUs)
-		uses[at+2] += float64(size.Memory) / float64(gres.Gigabyte)
-	}
-	return uses
-}
-
-// berth is a place for a job of a class.
+// berth is a place for one job of a class.
 type berth struct {
 	server int
 	option sensitivity.Option
@@ -306,8 +326,7 @@ type berth struct {
 
 // carryOut seats the jobs anew. Of those of a class who goes first is fastest.
 func (r *repack) carryOut(fillings []columns.Filling) {
-	berths := r.berths(fillings)
-	turns := make([][]int, len(r.classes))
+	berths, turns := r.berths(fillings), make([][]int, len(r.classes))
 	for at, i := range r.movable {
 		turns[r.class[at]] = append(turns[r.class[at]], i)
 		r.unseat(i)
@@ -323,12 +342,11 @@ func (r *repack) carryOut(fillings []columns.Filling) {
 
 // berths lists the places that fillings have for the jobs of each class.
 func (r *repack) berths(fillings []columns.Filling) [][]berth {
-	all, taken := make([][]berth, len(r.classes)), make([]int, len(r.shapes))
+	all, filled := make([][]berth, len(r.classes)), make([]int, len(r.stands))
 	for _, f := range fillings {
-		st := &r.shapes[f.Shape]
 		for range f.Nodes {
-			n := st.servers[taken[f.Shape]]
-			taken[f.Shape]++
+			n := r.stands[f.Shape].servers[filled[f.Shape]]
+			filled[f.Shape]++
 			for _, o := range f.Options {
 				c := r.problem.Options[f.Shape][o].Class
 				all[c] = append(all[c], berth{n, r.sizes[f.Shape][o]})

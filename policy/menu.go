@@ -169,8 +169,16 @@ func Tune() Allocator {
 	return Allocator{"tune", func(m *menu) []sensitivity.Option { return m.options }, (*board).tune}
 }
 
-// tune arranges who starts, hands out what the least sizes left over, and lets go on as they were whom that made room for.
+// tune arranges who starts, one after the other, and then those anew who start on servers of their own, where that is worth
+// more.
 func (b *board) tune() {
+	b.arrange()
+	b.repack()
+}
+
+// arrange finds places for those who start, hands out what the least sizes left over, and lets go on as they were whom that
+// made room for.
+func (b *board) arrange() {
 	b.calmDown()
 	b.settle()
 	b.catchUp()
@@ -179,7 +187,6 @@ func (b *board) tune() {
 	for pass := 0; pass < passes && b.catchUp(); pass++ {
 		b.improve()
 	}
-	b.repack()
 }
 
 func nothing(*board) {}

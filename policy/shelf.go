@@ -52,6 +52,16 @@ func (s set) meets(t set) bool {
 	return false
 }
 
+// within says whether all members are those of t.
+func (s set) within(t set) bool {
+	for w := range s {
+		if s[w]&^t[w] != 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // shelf sorts servers by a small number, so that those with enough of it are found without looking at the others. Within one
 // number they come in the order of their names.
 type shelf struct {

@@ -111,5 +111,14 @@ func (c *Configured) pattern(s int, filling []int) Pattern {
 
 func (c *Configured) column(p *Pattern) column {
 	rows := append(slices.Clone(p.classes), int32(len(c.of.Demand)+p.Shape))
-	return column{p.worth, rows, append(slices.Clone(p.uses), 1), p.options}
+	return column{p.worth, rows, append(slices.Clone(p.uses), 1), p.options, c.fits(p)}
+}
+
+// fits says whether a pattern of options needs no more cores than there are, which packers reckon in units.
+func (c *Configured) fits(p *Pattern) bool {
+	cores := 0
+	for _, o := range p.options {
+		cores += c.packers[p.Shape].options[o].Size.CPUs
+	}
+	return cores <= c.of.Shapes[p.Shape].Most.CPUs
 }

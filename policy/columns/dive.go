@@ -16,21 +16,25 @@ type diver struct {
 	left     []int // jobs of each class that have no place yet
 	nodes    []int // of each shape that are empty yet
 	fillings []Filling
+	patience int // steps up to which all that is better is looked for before one more node is filled
 }
 
-// Dive makes whole fillings of what Least came to, for problems without gangs (Parts is 1 everywhere) all of whose
-// options fit their shapes. Jobs of each class that it has found no place for are left over.
+// Dive makes whole fillings of what Least came to, in about so many steps at most, for problems without gangs (Parts is 1
+// everywhere) all of whose options fit their shapes. Left are the jobs of each class that it has found no place for: that
+// there is one for all of them is not proven by the relaxation. It ends what c is good for.
 func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 	d := diver{Configured: c, left: slices.Clone(c.of.Demand)}
 	for s := range c.of.Shapes {
 		d.nodes = append(d.nodes, c.of.Shapes[s].Count)
+		c.packers[s].whole = true
 	}
 	if c.m == nil {
 		return nil, d.left
 	}
-	d.exclude()
-	c.m.solve(50 + 2*len(c.m.duals))
-	for budget += c.m.steps + c.steps(); c.m.steps+c.steps() < budget; {
+	d.patience = c.m.steps + c.steps() + budget/3
+	budget += c.m.steps + c.steps()
+	d.improve()
+	for c.m.steps+c.steps() < budget {
 		d.takeWhole()
 		if !slices.ContainsFunc(d.left, positive) || !slices.ContainsFunc(d.nodes, positive) || !d.step() {
 			break
@@ -54,7 +58,7 @@ func (d *diver) takeWhole() {
 // most is how many nodes can be filled by a column with what is left.
 func (d *diver) most(k int) int {
 	c := &d.m.columns[k]
-	if c.options == nil {
+	if c.options == nil || !c.fits {
 		return 0
 	}
 	jobs := len(d.left)
@@ -84,7 +88,7 @@ func (d *diver) take(k, n int) {
 
 // step takes one node of the filling of which the program takes most, and solves the rest; false where there is none.
 func (d *diver) step() bool {
-	k, best := -1, 1e-6
+	k, best := -1, 1e-3
 	for r, b := range d.m.basis {
 		if d.m.x[r] > best && d.most(b) > 0 {
 			k, best = b, d.m.x[r]
@@ -94,28 +98,45 @@ func (d *diver) step() bool {
 		d.take(k, 1)
 		d.m.restore(50 + 2*len(d.m.duals))
 	}
+	return d.improve() || k >= 0
+}
+
+// improve solves what is left with fillings that are still possible, and says whether it has found other ones.
+func (d *diver) improve() (joined bool) {
 	d.exclude()
 	d.m.solve(50 + 2*len(d.m.duals))
-	joined := false
-	for range rounds {
-		if !d.generate() {
-			break
-		}
+	for round := 0; d.goesOn(round) && d.generate(); round++ {
 		joined = true
 		d.m.solve(50 + 2*len(d.m.duals))
 	}
-	return k >= 0 || joined
+	return joined
 }
 
-// rounds is how often fillings are looked for between two steps.
-const rounds = 3
+// goesOn says whether to look for more fillings after so many rounds: always while a job has no place in the solution.
+func (d *diver) goesOn(round int) bool {
+	if round < hasty || round < patient && d.m.steps+d.steps() < d.patience {
+		return true
+	}
+	_, missing := d.m.value(func(row int) bool { return row < len(d.left) })
+	return missing && round < patient
+}
 
-// exclude makes worthless what cannot fill any node any more.
+// How often fillings are looked for before one more node is filled.
+const (
+	hasty   = 2
+	patient = 30
+)
+
+// excluded is so much more than the multiple in penalties that it holds however much jobs are worth elsewhere.
+const excluded = 100
+
+// exclude makes what cannot fill any node any more worth less than to leave its jobs out, so that the program does not
+// rest on it.
 func (d *diver) exclude() {
 	gone := false
 	for k := range d.m.columns {
 		if c := &d.m.columns[k]; c.options != nil && c.worth > 0 && d.most(k) == 0 {
-			c.worth *= -10
+			c.worth *= -excluded
 			gone = true
 		}
 	}
@@ -130,7 +151,7 @@ func (d *diver) generate() (joined bool) {
 		if d.nodes[s] == 0 {
 			continue
 		}
-		filling := packer.fillWithin(d.m.duals, d.left)
+		filling := packer.fillWithin(d.m.duals, d.left, d.m.duals[len(d.left)+s]+1e-6)
 		if len(filling) == 0 {
 			continue
 		}

@@ -19,11 +19,11 @@ type master struct {
 
 // column is a way to use rows.
 type column struct {
-	worth float64
-	rows  []int32
-	uses  []float64
-	// options are those of the pattern that it is, see Pattern.
-	options []int
+	worth   float64
+	rows    []int32
+	uses    []float64
+	options []int // of the pattern that it is
+	fits    bool  // such a filling fits, to the last core
 }
 
 // newMaster has one column for each row to begin with: of slack, or of what is missing, at that penalty.

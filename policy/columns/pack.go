@@ -14,14 +14,16 @@ import (
 type packer struct {
 	options []Option
 	gpus    int
-	cores   int // in units
-	unit    int // cores; where a node has many, what a size needs is rounded down
+	cores   int  // in units
+	unit    int  // cores; where a node has many, what a size needs is rounded down, so that a bound stays one
+	whole   bool // it is rounded up, so that a filling fits
 	memory  gres.Memory
 	gain    []float64 // of each option, beyond its cost
 	cells   []int     // by GPUs and cores: the option that is worth most there; -1: none is worth anything
 	chosen  [][]cell  // by GPUs: those worth trying, ascending in cores
 	worth   []float64 // by GPUs and cores: of the best filling with no more
 	last    []int     // an option in it; fewerCores, fewerGPUs, nothing
+	ranges  [][2]int  // of each class, in options; made when it is first asked for
 	scarce  []bool    // of each option: of its class there are fewer jobs than fit; nil: of none
 	price   float64   // of memory, at which it was last just enough
 	steps   int       // elementary ones, so far
@@ -70,21 +72,31 @@ func newPacker(sh *Shape, options []Option) *packer {
 
 func (k *packer) state(gpus, cores int) int { return gpus*(k.cores+1) + cores }
 
-func (k *packer) coresOf(o int) int { return k.options[o].Size.CPUs / k.unit }
+func (k *packer) coresOf(o int) int {
+	if k.whole {
+		return (k.options[o].Size.CPUs + k.unit - 1) / k.unit
+	}
+	return k.options[o].Size.CPUs / k.unit
+}
 
 // fill finds the best filling at such costs of jobs. Bound is no less than what it is worth beyond them, and nearly
 // always just that.
 func (k *packer) fill(costs []float64) (bound float64, filling []int) {
-	for i := range k.options {
-		o := &k.options[i]
-		k.gain[i] = o.Value - costs[o.Class]/float64(o.Parts)
-	}
-	k.steps += len(k.options)
+	k.weigh(costs)
 	bound = k.table(0)
 	if filling = k.trace(); k.needs(filling) <= k.memory {
 		return bound, filling
 	}
 	return k.withMemory(bound)
+}
+
+// weigh works out what each option brings at such costs.
+func (k *packer) weigh(costs []float64) {
+	for i := range k.options {
+		o := &k.options[i]
+		k.gain[i] = o.Value - costs[o.Class]/float64(o.Parts)
+	}
+	k.steps += len(k.options)
 }
 
 // table is the most that a filling brings when memory has that price a MiB and no end.
