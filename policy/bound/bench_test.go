@@ -10,13 +10,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// BenchmarkCertify times certificates of plans from empty: of usual clusters, and of those that have too many classes
-// or shapes.
-func BenchmarkCertify(b *testing.B) {
-	for _, s := range []struct {
-		name string
-		make func() policy.Cluster
-	}{
+// crowds are full clusters with jobs that wait: usual ones, and those that have too many classes or shapes.
+func crowds(b *testing.B) []crowded {
+	return []crowded{
 		{"128-gpus", func() policy.Cluster {
 			return crowd(b, clusterOf(of(16, 8, 24, 500)), mixed{33, 33}, 200)
 		}},
@@ -50,7 +46,17 @@ func BenchmarkCertify(b *testing.B) {
 		{"100000-jobs", func() policy.Cluster {
 			return crowd(b, clusterOf(of(20000, 8, 24, 500)), mixed{33, 33}, 100000)
 		}},
-	} {
+	}
+}
+
+type crowded struct {
+	name string
+	make func() policy.Cluster
+}
+
+// BenchmarkCertify times certificates of plans from empty.
+func BenchmarkCertify(b *testing.B) {
+	for _, s := range crowds(b) {
 		b.Run(s.name, func(b *testing.B) {
 			c := s.make()
 			plan := policy.Decide(c, policy.FIFO(), policy.Tune())
@@ -62,6 +68,19 @@ func BenchmarkCertify(b *testing.B) {
 			b.ReportMetric(100*cert.Ratio(), "%")
 			b.ReportMetric(float64(cert.Classes), "classes")
 			b.ReportMetric(float64(cert.Shapes), "shapes")
+		})
+	}
+}
+
+// BenchmarkFromEmpty times the plans that BenchmarkCertify certifies.
+func BenchmarkFromEmpty(b *testing.B) {
+	for _, s := range crowds(b) {
+		b.Run(s.name, func(b *testing.B) {
+			c := s.make()
+			b.ReportAllocs()
+			for b.Loop() {
+				policy.Decide(c, policy.FIFO(), policy.Tune())
+			}
 		})
 	}
 }
