@@ -27,13 +27,13 @@ func TestTuneIsWithinTenPercentOfTheBound(t *testing.T) {
 		gpus                     []int
 		want                     float64
 	}{
-		{"20/70/10 on 16 servers, one GPU each", 16, 20, 70, oneGPU, 0.98},
-		{"33/33/33 on 16 servers, one GPU each", 16, 33, 33, oneGPU, 0.97},
-		{"60/30/10 on 16 servers, one GPU each", 16, 60, 30, oneGPU, 0.97},
-		{"20/70/10 on 128 servers, one GPU each", 128, 20, 70, oneGPU, 0.98},
-		{"20/70/10 on 128 servers, 1 to 8 GPUs", 128, 20, 70, manyGPUs, 0.95},
-		{"33/33/33 on 128 servers, 1 to 8 GPUs", 128, 33, 33, manyGPUs, 0.90},
-		{"60/30/10 on 128 servers, 1 to 8 GPUs", 128, 60, 30, manyGPUs, 0.92},
+		{"20/70/10 on 16 servers, one GPU each", 16, 20, 70, oneGPU, 0.995},
+		{"33/33/33 on 16 servers, one GPU each", 16, 33, 33, oneGPU, 0.995},
+		{"60/30/10 on 16 servers, one GPU each", 16, 60, 30, oneGPU, 0.995},
+		{"20/70/10 on 128 servers, one GPU each", 128, 20, 70, oneGPU, 0.995},
+		{"20/70/10 on 128 servers, 1 to 8 GPUs", 128, 20, 70, manyGPUs, 0.97},
+		{"33/33/33 on 128 servers, 1 to 8 GPUs", 128, 33, 33, manyGPUs, 0.94},
+		{"60/30/10 on 128 servers, 1 to 8 GPUs", 128, 60, 30, manyGPUs, 0.965},
 	} {
 		c := full(t, m.servers, m.image, m.language, m.gpus)
 		best := bound(c)

@@ -71,10 +71,9 @@ const nearly = 1e-4
 // repack places jobs that start on servers of their own anew where that is worth more.
 func (b *board) repack() {
 	r := repack{board: b}
-	if !r.gather() || !r.classify() || !r.group() {
+	if !r.gather() || !r.classify() || !r.group() || !r.list() {
 		return
 	}
-	r.list()
 	if fillings := r.solve(); r.worth(fillings) > r.present*(1+tie) {
 		r.carryOut(fillings)
 	}
@@ -239,16 +238,34 @@ func (r *repack) leaveOut() {
 	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.part.has(r.seats[i].servers[0]) })
 }
 
-// list writes down in numbers what there is to fill, and how it is filled.
-func (r *repack) list() {
-	standOf := map[int]int{}
+// list writes down in numbers what there is to fill, and how it is filled; false where a class has no size anywhere, not
+// even the one that its jobs have.
+func (r *repack) list() bool {
+	r.listStands()
+	kinds := r.listJobs()
+	listed := make([]bool, len(kinds))
+	for s := range r.stands {
+		for c, k := range kinds {
+			listed[c] = r.listSizes(s, c, k) || listed[c]
+		}
+	}
+	return !slices.Contains(listed, false)
+}
+
+func (r *repack) listStands() {
 	r.sizes = make([][]sensitivity.Option, len(r.stands))
 	r.problem = columns.Problem{Demand: make([]int, len(r.classes)), Options: make([][]columns.Option, len(r.stands))}
 	for s := range r.stands {
-		st := &r.stands[s]
-		count := len(st.servers)
-		r.problem.Shapes = append(r.problem.Shapes, columns.Shape{Count: count, Most: st.room, Sum: st.room.Times(count)})
-		for _, n := range st.servers {
+		room, count := r.stands[s].room, len(r.stands[s].servers)
+		r.problem.Shapes = append(r.problem.Shapes, columns.Shape{Count: count, Most: room, Sum: room.Times(count)})
+	}
+}
+
+// listJobs counts the jobs of each class, and answers of which kind one of them is.
+func (r *repack) listJobs() []*kind {
+	standOf := make(map[int]int, len(r.movable))
+	for s := range r.stands {
+		for _, n := range r.stands[s].servers {
 			standOf[n] = s
 		}
 	}
@@ -263,23 +280,19 @@ func (r *repack) list() {
 		uses[0], uses[1] = uses[0]+float64(s.size.GPUs), uses[1]+float64(s.size.CPUs)
 		uses[2] += float64(s.size.Memory) / float64(gres.Gigabyte)
 	}
-	for s := range r.stands {
-		for c, k := range kinds {
-			r.listSizes(s, c, k)
-		}
-	}
+	return kinds
 }
 
-// listSizes adds those of jobs of class c, which are of kind k, on the servers of a stand. No server gives less than its
-// own share is worth, so they differ from stand to stand.
-func (r *repack) listSizes(s, c int, k *kind) {
-	st := &r.stands[s]
+// listSizes adds those of jobs of class c, which are of kind k, on the servers of a stand, and says whether there are any. No
+// server gives less than its own share is worth, so they differ from stand to stand.
+func (r *repack) listSizes(s, c int, k *kind) bool {
+	st, before := &r.stands[s], len(r.sizes[s])
 	if st.ground&(1<<r.classes[c].ground) == 0 || k.gpus > st.room.GPUs {
-		return
+		return false
 	}
 	m := r.menu(k, k.gpus, st.servers[0])
 	if m.profile != r.classes[c].known {
-		return
+		return false
 	}
 	for _, o := range r.alloc.sizes(m) {
 		if o.Size.Fits(st.room) {
@@ -288,6 +301,7 @@ func (r *repack) listSizes(s, c int, k *kind) {
 			r.sizes[s] = append(r.sizes[s], o)
 		}
 	}
+	return len(r.sizes[s]) > before
 }
 
 // solve finds fillings for all of the jobs; none where the plan at hand is nearly the best, or somebody is left over.
