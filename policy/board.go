@@ -44,6 +44,7 @@ type board struct {
 	stirred set   // servers where they are or were
 	grown   set   // servers on which nobody gains by growing, as they stand
 	traded  set   // servers on which nobody gains by a trade, as they stand
+	market  market
 
 	seasons   seasons
 	purses    []purse   // of the cluster's quotas
@@ -128,6 +129,7 @@ type seat struct {
 	overdue  bool          // see findOverdue
 	barred   bool          // this and the following of a running job, see standsAs
 	left     time.Duration // see remaining
+	earned   bool          // see hasEarned
 	restart  time.Duration
 }
 
@@ -169,16 +171,22 @@ func (b *board) count(sv *server) {
 
 // disturbed notes that server n does not stand as it did, nor, for gangs across it, their other servers.
 func (b *board) disturbed(n int) {
-	b.grown.drop(n)
-	b.traded.drop(n)
+	b.unsettled(n)
 	for _, i := range b.servers[n].jobs {
 		if servers := b.seats[i].servers; len(servers) > 1 {
 			for _, m := range servers {
-				b.grown.drop(m)
-				b.traded.drop(m)
+				b.unsettled(m)
 			}
 		}
 	}
+}
+
+// unsettled forgets what was looked for in vain on server n.
+func (b *board) unsettled(n int) {
+	b.grown.drop(n)
+	b.traded.drop(n)
+	b.market.stamps[n]++
+	b.market.still = false
 }
 
 // list keeps the server's list of jobs that are not fixed to it.

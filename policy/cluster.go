@@ -100,9 +100,12 @@ type Rules struct {
 	MaxPreemptions int `json:"max_preemptions"`
 	// MaxRestarts is after how many restarts a job is not stopped any more; 0 is no bound.
 	MaxRestarts int `json:"max_restarts,omitempty"`
-	// Horizon is how far ahead a change to a running job may count its gain; 0 is DefaultHorizon. A job with less left to do
-	// counts only that.
+	// Horizon is how far ahead a place counts for a job that waits, against the restarts that it takes; 0 is DefaultHorizon. A job with less
+	// left to do counts only that.
 	Horizon time.Duration `json:"horizon_ns"`
+	// Payback is the time in which a restart of a running job for a better size or place must have earned what it cost; 0 is DefaultPayback. A job
+	// with less left to do counts only that. For so long after a restart nobody is restarted for a gain again.
+	Payback time.Duration `json:"payback_ns,omitempty"`
 	// Patience is how long a job may be passed over before nodes are kept free for it; 0 is DefaultPatience.
 	Patience time.Duration `json:"patience_ns"`
 	// Stranded is the share of the cluster's GPUs, from 0 to 1, that jobs which cannot be asked to give back may leave without
@@ -119,12 +122,15 @@ type Rules struct {
 // Defaults for the zero values of Rules.
 const (
 	DefaultHorizon  = time.Hour
+	DefaultPayback  = 15 * time.Minute
 	DefaultPatience = time.Hour
 	DefaultStranded = 0.1
 	DefaultRound    = 5 * time.Minute
 )
 
 func (r Rules) horizon() time.Duration { return cmp.Or(r.Horizon, DefaultHorizon) }
+
+func (r Rules) payback() time.Duration { return cmp.Or(r.Payback, DefaultPayback) }
 
 func (r Rules) patience() time.Duration { return cmp.Or(r.Patience, DefaultPatience) }
 
@@ -269,5 +275,6 @@ const (
 	GivesWay Reason = "gives-way" // a job that goes first takes its GPUs
 	Shrinks  Reason = "shrinks"   // it gives back what it holds beyond its share
 	Grows    Reason = "grows"     // it gains more than its restart costs
+	Moves    Reason = "moves"     // it leaves its place to a job that gains more by that than all the restarts cost
 	Starts   Reason = "starts"    // it waited and is granted
 )

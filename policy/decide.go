@@ -157,14 +157,15 @@ func (b *board) catchUp() bool {
 }
 
 // reprieve lets jobs go on as they were that turn out to have been stopped for nothing: others have left their place since, or
-// need less than was freed. It says whether there were any.
+// need less than was freed. Who has left for an exchange is not one of them: without it there would be an idle place where it is now. It says whether
+// there were any.
 func (b *board) reprieve() bool {
 	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
 	for again := true; again; {
 		again = false
 		for _, i := range b.stopped {
-			if s := &b.seats[i]; s.stopped && s.told.reason != Grows && !b.jobs[i].Owed && b.goOn(i) {
+			if s := &b.seats[i]; s.stopped && s.told.reason != Grows && s.told.reason != Moves && !b.jobs[i].Owed && b.goOn(i) {
 				again, reprieved = true, true
 			}
 		}
@@ -252,7 +253,7 @@ func (b *board) decide(i int, d *Decision) {
 		d.Reason, d.Why = Starts, b.unmeasured(i)
 	case d.Grant == j.Running || d.Grant.Equal(*j.Running):
 		d.Grant, d.Reason, d.Why = j.Running, "", ""
-	case d.Reason == Grows && s.speed() <= s.was:
+	case d.Reason == Grows && s.speed() <= s.was*(1+tie):
 		d.Reason, d.Why = Shrinks, "gives back what others are owed or gain more by"
 	case d.Reason == Grows:
 		d.Why = b.faster(i, *d.Grant)

@@ -74,9 +74,11 @@ func (b *board) repack() {
 	if !r.gather() || !r.classify() || !r.group() || !r.list() {
 		return
 	}
+	berths := r.taken()
 	if fillings := r.solve(); r.worth(fillings) > r.present*(1+tie) {
-		r.carryOut(fillings)
+		berths = r.berths(fillings)
 	}
+	r.carryOut(berths)
 }
 
 // gather finds who may be placed anew; false where nobody could gain by that.
@@ -336,22 +338,43 @@ func (r *repack) worth(fillings []columns.Filling) (sum float64) {
 type berth struct {
 	server int
 	option sensitivity.Option
+	speed  float64 // with that option there
 }
 
-// carryOut seats the jobs anew. Of those of a class who goes first is fastest.
-func (r *repack) carryOut(fillings []columns.Filling) {
-	berths, turns := r.berths(fillings), make([][]int, len(r.classes))
+// carryOut seats the jobs in their berths. Of those of a class who goes first is fastest.
+func (r *repack) carryOut(berths [][]berth) {
+	turns := make([][]int, len(r.classes))
 	for at, i := range r.movable {
 		turns[r.class[at]] = append(turns[r.class[at]], i)
-		r.unseat(i)
 	}
+	type move struct {
+		job int
+		to  berth
+	}
+	var moves []move
 	for c, jobs := range turns {
 		slices.SortFunc(jobs, func(x, y int) int { return cmp.Compare(r.rank[x], r.rank[y]) })
-		slices.SortStableFunc(berths[c], func(x, y berth) int { return cmp.Compare(y.option.Gain, x.option.Gain) })
+		slices.SortStableFunc(berths[c], func(x, y berth) int { return cmp.Compare(y.speed, x.speed) })
 		for at, i := range jobs {
-			r.seatAt(i, r.only(berths[c][at].server), berths[c][at].option)
+			if s, to := &r.seats[i], berths[c][at]; s.servers[0] != to.server || s.size != to.option.Size {
+				r.unseat(i)
+				moves = append(moves, move{i, to})
+			}
 		}
 	}
+	for _, m := range moves {
+		r.seatAt(m.job, r.only(m.to.server), m.to.option)
+	}
+}
+
+// taken lists the places that the jobs of each class have.
+func (r *repack) taken() [][]berth {
+	all := make([][]berth, len(r.classes))
+	for at, i := range r.movable {
+		s := &r.seats[i]
+		all[r.class[at]] = append(all[r.class[at]], berth{s.servers[0], sensitivity.Option{Size: s.size, Gain: s.gain}, s.speed()})
+	}
+	return all
 }
 
 // berths lists the places that fillings have for the jobs of each class.
@@ -362,8 +385,9 @@ func (r *repack) berths(fillings []columns.Filling) [][]berth {
 			n := r.stands[f.Shape].servers[filled[f.Shape]]
 			filled[f.Shape]++
 			for _, o := range f.Options {
-				c := r.problem.Options[f.Shape][o].Class
-				all[c] = append(all[c], berth{n, r.sizes[f.Shape][o]})
+				known := &r.problem.Options[f.Shape][o]
+				speed := known.Value / float64(known.Size.GPUs)
+				all[known.Class] = append(all[known.Class], berth{n, r.sizes[f.Shape][o], speed})
 			}
 		}
 	}

@@ -24,7 +24,7 @@ var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // without arrival arrived in the order of its ID, a second before the next.
 //
 //	plan fifo tune
-//	rules min-run=60 preemptions=1 horizon=3600 patience=600
+//	rules min-run=60 preemptions=1 horizon=3600 payback=900 patience=600
 //	node n2 gpu=8 cpu=24 mem=500 reserved=maint:4200:86400,course:-60:
 //	quota GrpTRES_of_account_ml jobs=4 nodes=4 gpu=8 cpu=24 mem=500
 //	node n1 gpu=8 cpu=24 mem=500 type=a100 closed=drained foreign=gpu:1,cpu:3,mem:62.5 features=ib
@@ -59,7 +59,7 @@ func TestEveryReasonIsDrawn(t *testing.T) {
 			drawn[decision.Reason] = true
 		}
 	}
-	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit, Clearing, GivesWay, Shrinks, Grows, Starts} {
+	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit, Clearing, GivesWay, Shrinks, Grows, Moves, Starts} {
 		if !drawn[r] {
 			t.Errorf("no drawing shows %s", r)
 		}
@@ -189,6 +189,8 @@ func parseRules(t *testing.T, words []string) Rules {
 			r.MaxRestarts = int(number(t, value))
 		case "horizon":
 			r.Horizon = seconds(t, value)
+		case "payback":
+			r.Payback = seconds(t, value)
 		case "patience":
 			r.Patience = seconds(t, value)
 		case "round":

@@ -31,6 +31,7 @@ func (b *board) improve() {
 			again = b.relocate() || again
 		}
 		again = b.trade() || again
+		again = b.swap() || again
 	}
 }
 
@@ -89,7 +90,7 @@ func (b *board) bestTrade(n int) (growth, clearing) {
 			continue
 		}
 		ahead := b.ahead(i)
-		if b.netOver(i, s.menu.demand().Gain, ahead) <= trifle || !b.growable(i) {
+		if b.netOver(i, s.menu.demand().Gain, ahead) <= trifle || !b.growable(i) || !b.sizable(i) {
 			continue
 		}
 		for _, o := range above(s) {
@@ -192,7 +193,7 @@ func (b *board) mayHave(i int, more gres.Vector) bool {
 // sizable says whether the size of job i is free to choose, or a restart of it is within the rules.
 func (b *board) sizable(i int) bool {
 	st := b.seats[i].standing
-	return st == fresh || st == kept && b.stops > 0
+	return st == fresh || st == kept && b.stops > 0 && b.seats[i].earned
 }
 
 // growable says whether job i may have more where it is, and can be asked to give it back.
@@ -272,9 +273,11 @@ func (b *board) betterPlace(i int) (server int, to sensitivity.Option) {
 // netGain is what another gain brings to job i, less the cost of the restart; in GPU-seconds at the proportional speed.
 func (b *board) netGain(i int, gain float64) float64 { return b.netOver(i, gain, b.ahead(i)) }
 
-// ahead is how long a change to job i may count its gain: as far as the rules look, or until the job would have ended.
-func (b *board) ahead(i int) time.Duration {
-	ahead := b.c.Rules.horizon()
+// ahead is how long a change to job i may count its gain: until a restart must have paid for itself, or until the job would have ended.
+func (b *board) ahead(i int) time.Duration { return b.until(i, b.c.Rules.payback()) }
+
+// until is a time ahead, or what job i has left of it until it would have ended.
+func (b *board) until(i int, ahead time.Duration) time.Duration {
 	if left, was := remaining(b.jobs[i]), b.seats[i].gain; left != unknown && was > 0 {
 		if end := float64(left) / was; end < float64(ahead) { // compared first: at a gain of next to nothing it is no duration
 			ahead = time.Duration(end)

@@ -26,6 +26,7 @@ func (b *board) lay(c *Cluster, p Policy, a Allocator) {
 		b.stops = c.Rules.MaxPreemptions
 	}
 	b.setUp()
+	b.market.left = work
 	b.lookAhead()
 	b.openPurses()
 	b.welcome()
@@ -52,10 +53,16 @@ func (b *board) setUp() {
 	}
 	if b.rules != b.c.Rules {
 		b.rules = b.c.Rules
-		clear(b.grown)
-		clear(b.traded)
+		b.forget()
 	}
 	b.mayStrand = int(b.c.Rules.stranded() * float64(b.total.GPUs))
+}
+
+// forget forgets what was looked for in vain on any server.
+func (b *board) forget() {
+	for n := range b.servers {
+		b.unsettled(n)
+	}
 }
 
 // welcome finds out of which kind every job is, and seats those that run. Both rounds have their jobs in the order of the IDs.
@@ -156,6 +163,7 @@ func (b *board) seatRunning(i int, was *seat) {
 		s.gain = s.gainAsIn(was)
 	}
 	s.was, s.barred, s.left, s.restart = s.speed(), j.Barred != "", remaining(j), j.Restart
+	s.earned = j.hasEarned(b.c)
 	if j.mayStop(b.c) && s.kind.never == "" && len(s.servers) == len(j.Running.Nodes) && b.mayComeBack(i, s.kind) {
 		s.standing = loose
 	}
@@ -177,12 +185,18 @@ func (j *Job) mayStop(c *Cluster) bool {
 	return !j.Fixed && c.Now.Sub(j.Started) >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts)
 }
 
+// hasEarned says that running job j may be restarted for a gain: whatever its last restart cost has come in since. As no restart is planned that
+// does not pay within rules.payback, nobody is restarted twice for what could have been had at once.
+func (j *Job) hasEarned(c *Cluster) bool {
+	return j.Restarts == 0 || j.Restart == 0 || c.Now.Sub(j.Started) >= c.Rules.payback()
+}
+
 // standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not worth a restart
 // then is not worth it now.
 func (s *seat) standsAs(was *seat) bool {
 	return s.kind == was.kind && s.size == was.size && slices.Equal(s.servers, was.servers) &&
 		(s.standing == fixed && was.standing == fixed || s.standing == loose && was.standing == kept && !was.stopped) &&
-		s.barred == was.barred && s.restart == was.restart && s.left <= was.left
+		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
 }
 
 // gainAsIn is the gain with which a running job sits: that of its last seat where that was the same.

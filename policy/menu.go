@@ -20,6 +20,8 @@ type menu struct {
 	// unit is the throughput with the share, relative to that with the share of the reference server: speeds are compared in it, since
 	// gains are relative to shares that differ from server to server.
 	unit float64
+	// crowd is how many jobs of a market have the menu while its prices are looked for; 0 otherwise.
+	crowd int
 }
 
 func (m *menu) demand() sensitivity.Option { return m.options[len(m.options)-1] }

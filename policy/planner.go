@@ -71,6 +71,7 @@ func (b *board) build(nodes []*Node) {
 	for _, s := range []*set{&b.roomy, &b.calm, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded, &b.dirty} {
 		*s = newSet(len(nodes))
 	}
+	b.market = newMarket(len(nodes))
 	b.seats, b.ids, b.order = nil, nil, nil // their kinds are those of the old hall
 }
 

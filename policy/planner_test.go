@@ -237,7 +237,11 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 		{"a profile", func(c *Cluster) { c.Jobs[0].Profile = nil }, func(c *Cluster) { c.Jobs[0].Profile = image }},
 		{"a fixed place", func(c *Cluster) { c.Jobs[0].Fixed = true }, func(c *Cluster) { c.Jobs[0].Fixed = false }},
 		{"its youth", func(c *Cluster) { c.Rules.MinRun = 2 * time.Hour }, func(c *Cluster) { c.Now = c.Now.Add(2 * time.Hour) }},
-		{"the horizon", func(c *Cluster) { c.Rules.Horizon = time.Second }, func(c *Cluster) { c.Rules.Horizon = 0 }},
+		{"the payback", func(c *Cluster) { c.Rules.Payback = time.Second }, func(c *Cluster) { c.Rules.Payback = 0 }},
+		{
+			"its last restart", func(c *Cluster) { c.Jobs[0].Restarts, c.Jobs[0].Started = 1, epoch.Add(-14*time.Minute) },
+			func(c *Cluster) { c.Now = c.Now.Add(time.Minute) },
+		},
 		{"a closed node", func(c *Cluster) { c.Nodes[0].Closed = "drained" }, func(c *Cluster) { c.Nodes[0].Closed = "" }},
 		{"foreign jobs", func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 21 }, func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 0 }},
 		{"a small node", func(c *Cluster) { c.Nodes[0].Total.CPUs = 3 }, func(c *Cluster) { c.Nodes[0].Total.CPUs = 24 }},

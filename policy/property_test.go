@@ -418,7 +418,7 @@ func TestNoJobIsStoppedForNothing(t *testing.T) {
 			return
 		}
 		for j, d := range decided(c, plan) {
-			if j.Running == nil || unchanged(j, d) || d.Reason == Grows {
+			if j.Running == nil || unchanged(j, d) || d.Reason == Grows || d.Reason == Moves {
 				continue
 			}
 			if stillFits(c, held, *j.Running, d.Grant) {

@@ -278,7 +278,7 @@ func (b *board) able(jobs []int, plan *clearing, missing gres.Vector, i int) []s
 		if v == i || slices.Contains(plan.leaves, v) {
 			continue
 		}
-		if s := b.shrunk(v, missing, i); s.freed != (gres.Vector{}) && b.resizable(v) {
+		if s := b.shrunk(v, missing, i); s.freed != (gres.Vector{}) && b.resizable(v) && (b.owedRoom(i) || b.sizable(v)) {
 			s.loss = -b.netOver(v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed, missing)
 			able = append(able, s)
 		}
@@ -286,6 +286,11 @@ func (b *board) able(jobs []int, plan *clearing, missing gres.Vector, i int) []s
 	slices.SortFunc(able, func(x, y shrink) int { return cmp.Or(cmp.Compare(x.loss, y.loss), cmp.Compare(x.job, y.job)) })
 	b.asked = able
 	return able
+}
+
+// owedRoom says that job i needs room for what it is owed, and not to be faster than that.
+func (b *board) owedRoom(i int) bool {
+	return b.seats[i].standing == waits || b.seats[i].gain < 1 || b.jobs[i].Owed
 }
 
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
@@ -437,7 +442,7 @@ func (b *board) claim(i int) {
 	}
 	to := b.alloc.sizes(s.menu)[0]
 	plans, can := b.clearFor(i, to.Size)
-	if net := b.netGain(i, to.Gain); !can || !b.affordsMore(i, to.Size.Minus(s.size)) || net <= 0 || !b.affordable(plans, net, b.stops-1) {
+	if net := b.netOver(i, to.Gain, b.until(i, b.c.Rules.horizon())); !can || !b.affordsMore(i, to.Size.Minus(s.size)) || net <= 0 || !b.affordable(plans, net, b.stops-1) {
 		return
 	}
 	for k := range plans {

@@ -48,8 +48,7 @@ func (b *board) lookAhead() {
 		}
 	}
 	if before || b.seasons.any { // what could not be done in the last round may be possible now, as time goes by
-		clear(b.grown)
-		clear(b.traded)
+		b.forget()
 	}
 	if !b.seasons.any {
 		return

@@ -49,6 +49,7 @@ rules:
   max_preemptions: 3
   max_restarts: 7
   horizon: 2h
+  payback: 20m
   patience: 3h
   stranded: 0.25
 preempt_without_checkpoint: true
@@ -75,7 +76,7 @@ keep:
 	want := Config{
 		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(), ProfileDirs: []string{"/a", "/b"},
 		Lease: 20 * time.Minute, Ahead: 7,
-		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour, Patience: 3 * time.Hour, Stranded: 0.25},
+		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour, Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 
 		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second, Audit: 9 * time.Second,
 		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
@@ -90,7 +91,7 @@ keep:
 func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 	for text, want := range map[string]string{
 		"partitions: [a]\npolcy: las":               `^line 2: polcy: unknown key: want one of partitions, policy, .*rules, .*rate$`,
-		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, max_restarts, horizon, patience, stranded$`,
+		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, max_restarts, horizon, payback, patience, stranded$`,
 		"partitions: [a]\npolicy: lifo":             `^line 2: policy: .*"lifo": want one of fifo, srtf, srsf, las, ftf, drf, tetris, slurm$`,
 		"partitions: [a]\nallocator: all":           `^line 2: allocator: .*"all": want one of proportional, greedy, tune`,
 		"partitions: [a]\npolicy: [las]":            `^line 2: policy: want one value, not a list`,
@@ -168,7 +169,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, shown)
 	}
 	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile = nil, nil, "", "" // the example's programs and files
-	full.Rules.Horizon, full.Rules.Patience, full.Rules.Stranded = theDefaults(t, full.Rules)
+	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))
 	}
@@ -179,13 +180,14 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	}
 }
 
-// theDefaults checks the rules whose zero value stands for a default, and gives the zero values.
-func theDefaults(t *testing.T, rules policy.Rules) (horizon, patience time.Duration, stranded float64) {
+// theDefaults checks the rules whose zero value stands for a default, and puts the zero values in their places.
+func theDefaults(t *testing.T, rules *policy.Rules) {
 	t.Helper()
-	if rules.Horizon != policy.DefaultHorizon || rules.Patience != policy.DefaultPatience || rules.Stranded != policy.DefaultStranded {
+	if rules.Horizon != policy.DefaultHorizon || rules.Payback != policy.DefaultPayback || rules.Patience != policy.DefaultPatience ||
+		rules.Stranded != policy.DefaultStranded {
 		t.Errorf("the rules are not the planner's defaults: %+v", rules)
 	}
-	return 0, 0, 0
+	rules.Horizon, rules.Payback, rules.Patience, rules.Stranded = 0, 0, 0, 0
 }
 
 func TestTheManualNamesEveryKey(t *testing.T) {

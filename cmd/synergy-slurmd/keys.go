@@ -44,6 +44,7 @@ func keys() []key {
 		{"rules.max_preemptions", whole(func(c *Config) *int { return &c.Rules.MaxPreemptions }, 0, 100_000)},
 		{"rules.max_restarts", whole(func(c *Config) *int { return &c.Rules.MaxRestarts }, 0, 100_000)},
 		{"rules.horizon", duration(func(c *Config) *time.Duration { return &c.Rules.Horizon }, time.Minute, 30*day)},
+		{"rules.payback", duration(func(c *Config) *time.Duration { return &c.Rules.Payback }, time.Minute, 30*day)},
 		{"rules.patience", duration(func(c *Config) *time.Duration { return &c.Rules.Patience }, time.Minute, 365*day)},
 		{"rules.stranded", number(func(c *Config) *float64 { return &c.Rules.Stranded }, 0.001, 1)},
 		{"keep.cores", truth(func(c *Config) *bool { return &c.Keep.Cores })},

@@ -19,7 +19,7 @@ var logOptions = []string{"format", "gpu-limit", "keep", "submitted", "compress"
 // What only one of the engines can be told.
 var (
 	productionOnly = []string{
-		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "patience", "stranded",
+		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "payback", "patience", "stranded",
 		"scheduler-delay", "teardown", "launch", "certify",
 	}
 	artifactOnly = []string{"placement", "prioritize", "strict"}

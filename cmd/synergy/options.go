@@ -64,11 +64,11 @@ type schedules struct {
 
 // productionOptions are what only the production engine can be told.
 type productionOptions struct {
-	restart, checkpoint, minRun, horizon, patience span
-	schedulerDelay, teardown, launch               span
-	maxPreemptions                                 int
-	stranded                                       float64
-	ends                                           string
+	restart, checkpoint, minRun, horizon, payback, patience span
+	schedulerDelay, teardown, launch                        span
+	maxPreemptions                                          int
+	stranded                                                float64
+	ends                                                    string
 }
 
 // referenceOptions are what only the artifact engine can be told.
@@ -186,7 +186,8 @@ func (o *options) productionGroup() group {
 	g.flags.StringVar(&p.ends, "ends", endsAtOnce, "`when` an ended job counts as finished: at-once, or rounds, with the round as in the artifact")
 	g.flags.Var(&p.minRun, "min-run", "`time` for which a job that was started is left alone")
 	g.flags.IntVar(&p.maxPreemptions, "max-preemptions", 20, "`number` of running jobs that a round may stop; 0 is no bound")
-	g.flags.Var(&p.horizon, "horizon", "`time` ahead that a change to a running job may count its gain for")
+	g.flags.Var(&p.horizon, "horizon", "`time` ahead that a place counts for a job that waits, against the restarts that it takes")
+	g.flags.Var(&p.payback, "payback", "`time` in which a restart for a better size or place must have paid for itself")
 	g.flags.Var(&p.patience, "patience", "`time` that a job is passed over before nodes are kept free for it")
 	g.flags.Float64Var(&p.stranded, "stranded", policy.DefaultStranded, "`part` of the GPUs that jobs without a checkpoint may leave without their share")
 	g.flags.Var(&p.schedulerDelay, "scheduler-delay", "`time` from a change until Slurm's scheduler looks")
@@ -225,7 +226,7 @@ func newOptions() *options {
 		schedules: schedules{round: span(5 * time.Minute)},
 		production: productionOptions{
 			minRun:  span(10 * time.Minute),
-			horizon: span(policy.DefaultHorizon), patience: span(policy.DefaultPatience),
+			horizon: span(policy.DefaultHorizon), payback: span(policy.DefaultPayback), patience: span(policy.DefaultPatience),
 		},
 	}
 }

@@ -42,14 +42,14 @@ func described(t *testing.T, line string) sim.Experiment {
 
 func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 	e := described(t, `--jobs 7 --load 3 --policy srtf,las --allocator tune --round 10m --until 900h --window 2-5 --parallel 3 --rounds-out r.csv
-		--restart 90s --checkpoint 20s --ends rounds --min-run 1m --max-preemptions 4 --horizon 2h --patience 3h --stranded 0.25
+		--restart 90s --checkpoint 20s --ends rounds --min-run 1m --max-preemptions 4 --horizon 2h --payback 20m --patience 3h --stranded 0.25
 		--scheduler-delay 1s --teardown 2s --launch 3s`)
 	if p := e.Site.Profiles["gnmt"]; p.CheckpointSeconds != 20 || p.StartSeconds != 70 {
 		t.Errorf("a restart costs %g + %g s, want 20 + 70", p.CheckpointSeconds, p.StartSeconds)
 	}
 	e.Site.Profiles = nil
 	want := sim.Site{
-		Rules:    policy.Rules{MinRun: time.Minute, MaxPreemptions: 4, Horizon: 2 * time.Hour, Patience: 3 * time.Hour, Stranded: 0.25},
+		Rules:    policy.Rules{MinRun: time.Minute, MaxPreemptions: 4, Horizon: 2 * time.Hour, Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 		Slurm:    production.Delays{Scheduler: time.Second, Teardown: 2 * time.Second, Launch: 3 * time.Second},
 		AtRounds: true,
 	}
@@ -93,7 +93,7 @@ func TestTheDefaultsAreThePapersAndTheDaemons(t *testing.T) {
 	e := described(t, "--jobs 3")
 	rules := policy.Rules{
 		MinRun: 10 * time.Minute, MaxPreemptions: 20,
-		Horizon: policy.DefaultHorizon, Patience: policy.DefaultPatience, Stranded: policy.DefaultStranded,
+		Horizon: policy.DefaultHorizon, Payback: policy.DefaultPayback, Patience: policy.DefaultPatience, Stranded: policy.DefaultStranded,
 	}
 	if e.Site.Rules != rules || e.Site.AtRounds || e.Site.Slurm != (production.Delays{}) || e.Round != 5*time.Minute || e.Cluster.String() != "16x8:24:500" {
 		t.Errorf("the experiment is %+v", e)

@@ -158,7 +158,7 @@ func (o *options) daemon(g ground) (sim.Site, error) {
 		Profiles: costed,
 		Rules: policy.Rules{
 			MinRun: time.Duration(p.minRun), MaxPreemptions: p.maxPreemptions,
-			Horizon: time.Duration(p.horizon), Patience: time.Duration(p.patience), Stranded: p.stranded,
+			Horizon: time.Duration(p.horizon), Payback: time.Duration(p.payback), Patience: time.Duration(p.patience), Stranded: p.stranded,
 		},
 		Slurm: production.Delays{
 			Scheduler: time.Duration(p.schedulerDelay), Teardown: time.Duration(p.teardown), Launch: time.Duration(p.launch),

@@ -48,6 +48,7 @@ func rulesOut(r policy.Rules) *plannerpb.Rules {
 	return &plannerpb.Rules{
 		MinRunNs: int64(r.MinRun), MaxPreemptions: int64(r.MaxPreemptions), MaxRestarts: int64(r.MaxRestarts),
 		HorizonNs: int64(r.Horizon), PatienceNs: int64(r.Patience), Stranded: r.Stranded, RoundNs: int64(r.Round),
+		PaybackNs: int64(r.Payback),
 	}
 }
 
@@ -219,6 +220,7 @@ func rulesIn(r *plannerpb.Rules) policy.Rules {
 	return policy.Rules{
 		MinRun: time.Duration(r.GetMinRunNs()), MaxPreemptions: int(r.GetMaxPreemptions()), MaxRestarts: int(r.GetMaxRestarts()),
 		Horizon: time.Duration(r.GetHorizonNs()), Patience: time.Duration(r.GetPatienceNs()), Stranded: r.GetStranded(), Round: time.Duration(r.GetRoundNs()),
+		Payback: time.Duration(r.GetPaybackNs()),
 	}
 }
 

@@ -162,6 +162,7 @@ func (k *checker) texts(field string, list []string) {
 func (k *checker) rules(r policy.Rules) {
 	k.span("rules.min_run_ns", r.MinRun)
 	k.span("rules.horizon_ns", r.Horizon)
+	k.span("rules.payback_ns", r.Payback)
 	k.span("rules.patience_ns", r.Patience)
 	k.span("rules.round_ns", r.Round)
 	k.count("rules.max_preemptions", r.MaxPreemptions, 0, mostJobs)

@@ -34,7 +34,7 @@ func (o outcome) median() float64 {
 func TestBenchSlurmAloneAgainstFIFOAndTune(t *testing.T) {
 	// An hour of looking ahead is 24 s here; a minute is the least that can be said. A restart costs what it costs on this
 	// cluster: a save of a second, a look every second, and Slurm's own time.
-	c, d := SetUp(t, "fifo", "tune", "  horizon: 1m")
+	c, d := SetUp(t, "fifo", "tune", "  horizon: 1m\n  payback: 1m")
 	const honest = `for p in "$1"/profiles/*.json; do jq ".checkpoint_s=2 | .start_s=3" "$p" > "$p.new" && mv "$p.new" "$p"; done`
 	c.MustExec("login", "synergy", "sh", "-c", honest, "sh", d.dir)
 	d.Round = benchRound

@@ -42,7 +42,7 @@ func (j planned) seconds() float64 { return float64(j.iterations) * iterTime[j.m
 // TestTheSimulatorAgreesWithTheCluster runs the same jobs on the cluster and in synergy sim, with what a start costs on this machine
 // measured first.
 func TestTheSimulatorAgreesWithTheCluster(t *testing.T) {
-	c, d := SetUp(t, "fifo", "tune", "  horizon: 1m")
+	c, d := SetUp(t, "fifo", "tune", "  horizon: 1m\n  payback: 1m")
 	const honest = `for p in "$1"/profiles/*.json; do jq ".checkpoint_s=$2 | .start_s=$3" "$p" > "$p.new" && mv "$p.new" "$p"; done`
 	c.MustExec("login", "synergy", "sh", "-c", honest, "sh", d.dir, fmt.Sprint(fidelitySave), fmt.Sprint(fidelityWarmUp))
 	d.Round = benchRound
@@ -134,7 +134,7 @@ func simulate(t *testing.T, jobs []planned, arrived []float64, launch float64) [
 	out := filepath.Join(dir, "jobs.csv")
 	cmd := exec.Command("../../bin/synergy", "sim", "--trace", filepath.Join(dir, "trace.csv"), "--profiles", filepath.Join(dir, "profiles"),
 		"--cluster", "4x8:24:500", "--policy", "fifo", "--allocator", "tune", "--round", benchRound.String(),
-		"--min-run", "0s", "--horizon", "1m", "--scheduler-delay", "1s", "--teardown", "1s",
+		"--min-run", "0s", "--horizon", "1m", "--payback", "1m", "--scheduler-delay", "1s", "--teardown", "1s",
 		"--launch", fmt.Sprintf("%.3fs", launch), "--jobs-out", out, "--quiet")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", strings.Join(cmd.Args, " "), err, said)

@@ -332,10 +332,11 @@ type Rules struct {
 	MinRunNs       int64                  `protobuf:"varint,1,opt,name=min_run_ns,json=minRunNs,proto3" json:"min_run_ns,omitempty"`                 // a job that was started is left alone for so long
 	MaxPreemptions int64                  `protobuf:"varint,2,opt,name=max_preemptions,json=maxPreemptions,proto3" json:"max_preemptions,omitempty"` // running jobs that one round may stop or change; 0: any number
 	MaxRestarts    int64                  `protobuf:"varint,3,opt,name=max_restarts,json=maxRestarts,proto3" json:"max_restarts,omitempty"`          // a job that was restarted so often is stopped no more; 0: no bound
-	HorizonNs      int64                  `protobuf:"varint,4,opt,name=horizon_ns,json=horizonNs,proto3" json:"horizon_ns,omitempty"`                // how far ahead a gain may be counted; 0: an hour
+	HorizonNs      int64                  `protobuf:"varint,4,opt,name=horizon_ns,json=horizonNs,proto3" json:"horizon_ns,omitempty"`                // how far ahead a place counts for a job that waits; 0: an hour
 	PatienceNs     int64                  `protobuf:"varint,5,opt,name=patience_ns,json=patienceNs,proto3" json:"patience_ns,omitempty"`             // how long a job may be passed over before nodes are kept for it; 0: an hour
 	Stranded       float64                `protobuf:"fixed64,6,opt,name=stranded,proto3" json:"stranded,omitempty"`                                  // share of the GPUs that may go without their share of cores; 0: 0.1
 	RoundNs        int64                  `protobuf:"varint,7,opt,name=round_ns,json=roundNs,proto3" json:"round_ns,omitempty"`                      // time between two rounds; 0: five minutes
+	PaybackNs      int64                  `protobuf:"varint,8,opt,name=payback_ns,json=paybackNs,proto3" json:"payback_ns,omitempty"`                // time in which a restart for a better size or place must have paid for itself; 0: 15 minutes
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -415,6 +416,13 @@ func (x *Rules) GetStranded() float64 {
 func (x *Rules) GetRoundNs() int64 {
 	if x != nil {
 		return x.RoundNs
+	}
+	return 0
+}
+
+func (x *Rules) GetPaybackNs() int64 {
+	if x != nil {
+		return x.PaybackNs
 	}
 	return 0
 }
@@ -1192,7 +1200,7 @@ const file_planner_proto_rawDesc = "" +
 	"\vReservation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\afrom_ns\x18\x02 \x01(\x03R\x06fromNs\x12\x13\n" +
-	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\"\xe8\x01\n" +
+	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\"\x87\x02\n" +
 	"\x05Rules\x12\x1c\n" +
 	"\n" +
 	"min_run_ns\x18\x01 \x01(\x03R\bminRunNs\x12'\n" +
@@ -1203,7 +1211,9 @@ const file_planner_proto_rawDesc = "" +
 	"\vpatience_ns\x18\x05 \x01(\x03R\n" +
 	"patienceNs\x12\x1a\n" +
 	"\bstranded\x18\x06 \x01(\x01R\bstranded\x12\x19\n" +
-	"\bround_ns\x18\a \x01(\x03R\aroundNs\"O\n" +
+	"\bround_ns\x18\a \x01(\x03R\aroundNs\x12\x1d\n" +
+	"\n" +
+	"payback_ns\x18\b \x01(\x03R\tpaybackNs\"O\n" +
 	"\x06Vector\x12\x12\n" +
 	"\x04gpus\x18\x01 \x01(\x03R\x04gpus\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x1d\n" +

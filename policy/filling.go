@@ -1,0 +1,151 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// choice is a size that a job may have on a server, and what that nets beyond what the job has now, in GPU-seconds at the proportional speed of
+// the reference server over rules.payback: a restart that it takes is taken off.
+type choice struct {
+	size gres.Vector
+	gain float64 // on that server
+	net  float64
+	stay bool // it is what the job has now, where it is
+}
+
+// prices are what a core and a MiB are worth over rules.payback, in GPU-seconds.
+type prices struct{ core, memory float64 }
+
+func (p prices) of(v gres.Vector) float64 {
+	return float64(p.core*float64(v.CPUs)) + float64(p.memory*float64(v.Memory))
+}
+
+// curve is the most that some jobs of a server can net together with no more cores than its index, memory at its price: no less than
+// they can net where memory is bounded. What they hold now costs nothing.
+type curve []float64
+
+// flat is the curve of nobody, in the memory of another.
+func flat(cores int, in curve) curve {
+	f := resized(in, cores+1)
+	clear(f)
+	return f
+}
+
+// with is the curve of one more job, in the memory of another.
+func (f curve) with(choices []choice, memory float64, in curve) curve {
+	g := resized(in, len(f))
+	for c := range g {
+		g[c] = impossible
+		for k := range choices {
+			o := &choices[k]
+			if rest := c - o.size.CPUs; rest >= 0 {
+				g[c] = max(g[c], f[rest]+o.net-float64(memory*float64(o.size.Memory)))
+			}
+		}
+	}
+	return g
+}
+
+// impossible is what nets nothing that could be made good elsewhere.
+const impossible = -1e18
+
+// best is the most that such jobs net together with others that have choices, with no more than so many cores.
+func (f curve) best(cores int, memory float64, others [][]choice) float64 {
+	switch {
+	case cores < 0:
+		return impossible
+	case len(others) == 0:
+		return f[cores]
+	}
+	most := impossible
+	for k := range others[0] {
+		o := &others[0][k]
+		if rest := cores - o.size.CPUs; rest >= 0 {
+			most = max(most, o.net-float64(memory*float64(o.size.Memory))+f.best(rest, memory, others[1:]))
+		}
+	}
+	return most
+}
+
+// fill is a way to size the first jobs of a list: what they need, what they net, and the choice of the last of them.
+type fill struct {
+	used gres.Vector
+	net  float64
+	pick int
+	from int // the fill of the jobs before, by its number
+}
+
+// filling finds the sizes with which some jobs net most together on a server, exactly: of all fills of the first jobs those are kept than which
+// none needs no more and nets as much.
+type filling struct {
+	layers [][]fill
+	open   []int // the jobs that have a choice
+	picks  []int
+}
+
+// solve sizes jobs within what there is for them. It answers what they net and the number of each one's choice; ok says whether there is
+// room for all of them at all. The picks are in memory that is used again.
+func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks []int, ok bool) {
+	begin := fill{}
+	f.open, f.picks = f.open[:0], resized(f.picks, len(jobs))
+	for k, choices := range jobs {
+		if len(choices) == 1 {
+			begin.used, begin.net, f.picks[k] = begin.used.Plus(choices[0].size), begin.net+choices[0].net, 0
+		} else {
+			f.open = append(f.open, k)
+		}
+	}
+	if begin.used.GPUs = 0; begin.used.CPUs > room.CPUs || begin.used.Memory > room.Memory {
+		return 0, nil, false
+	}
+	f.layers = resized(f.layers, len(jobs)+1)
+	f.layers[0] = append(f.layers[0][:0], begin)
+	for at, k := range f.open {
+		f.layers[at+1] = f.add(f.layers[at+1][:0], f.layers[at], jobs[k], room)
+	}
+	last := f.layers[len(f.open)]
+	best := -1
+	for k := range last {
+		if best < 0 || last[k].net > last[best].net {
+			best = k
+		}
+	}
+	if best < 0 {
+		return 0, nil, false
+	}
+	for k, at := len(f.open), best; k > 0; k-- {
+		f.picks[f.open[k-1]], at = f.layers[k][at].pick, f.layers[k][at].from
+	}
+	return last[best].net, f.picks, true
+}
+
+func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fill {
+	for at := range from {
+		for k := range choices {
+			o := &choices[k]
+			used := gres.Vector{CPUs: from[at].used.CPUs + o.size.CPUs, Memory: from[at].used.Memory + o.size.Memory}
+			if used.CPUs <= room.CPUs && used.Memory <= room.Memory {
+				to = append(to, fill{used, from[at].net + o.net, k, at})
+			}
+		}
+	}
+	return undominated(to)
+}
+
+// undominated leaves out the fills than which another needs no more and nets as much, in place.
+func undominated(all []fill) []fill {
+	slices.SortFunc(all, func(x, y fill) int {
+		return cmp.Or(cmp.Compare(x.used.CPUs, y.used.CPUs), cmp.Compare(x.used.Memory, y.used.Memory), cmp.Compare(y.net, x.net),
+			cmp.Compare(x.from, y.from), cmp.Compare(x.pick, y.pick))
+	})
+	kept := all[:0]
+	for _, x := range all {
+		if !slices.ContainsFunc(kept, func(k fill) bool { return k.used.Memory <= x.used.Memory && k.net >= x.net }) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
