@@ -103,6 +103,8 @@ var programs = map[string]string{
 	"cmd/synergy-slurmd/stoppost.go": "systemctl, with words of our own",
 	"cmd/synergy-emujob/report.go":   "scontrol, as the job's own user",
 	"cmd/synergy/gres_check.go":      "scontrol and slurmd -G, with the name of a node",
+	"profiling/local/local.go":       "the trainer of whoever asks, as that user, from his own command line",
+	"profiling/local/affinity.go":    "the same",
 }
 
 var starters = []string{"Command", "CommandContext", "StartProcess", "Exec", "ForkExec", "Cmd"}

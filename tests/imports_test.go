@@ -19,38 +19,41 @@ const module = "github.com/synergy-slurmd/synergy-slurmd/"
 // inward says what each package of the spine may import of this module. Adapters and commands are not listed: they may import
 // the spine and what is below them, and nothing on the spine imports them.
 var inward = map[string][]string{
-	"gres":                {},
-	"gres/inventory":      {"gres"},
-	"gres/nvml":           {"gres", "gres/inventory"},
-	"sensitivity":         {"gres"},
-	"sensitivity/library": {"sensitivity"},
-	"policy/columns":      {"gres"},
-	"policy":              {"gres", "sensitivity", "policy/columns"},
-	"policy/bound":        {"gres", "sensitivity", "policy", "policy/columns"},
-	"policy/snapshot":     {"gres", "sensitivity", "policy"},
-	"limits":              {"gres", "policy"},
-	"guest":               {},
-	"preflight":           {},
-	"policy/plugin":       {"gres", "sensitivity", "policy", "guest"},
-	"bridge":              {"gres", "sensitivity", "policy", "policy/bound", "limits"},
-	"bridge/leader":       {"bridge"},
-	"ledger":              {"bridge"},
-	"bridge/slurmrest":    {"gres", "limits", "bridge", "bridge/leader", "bridge/slurmrest/internal"},
-	"bridge/slurmtest":    {"gres", "bridge", "bridge/leader"},
-	"bridge/plugin":       {"gres", "bridge", "bridge/leader", "guest"},
-	"bridge/conformance":  {"gres", "bridge", "bridge/leader"},
-	"emulate":             {"gres", "sensitivity"},
-	"etc/profiles":        {},
-	"sim/trace":           {},
-	"sim/models":          {},
-	"sim/cluster":         {"gres"},
-	"sim/outcome":         {},
-	"sim/workload":        {"sim/models", "sim/trace"},
-	"sim/artifact":        {"sim/trace", "sim/models", "sim/cluster", "sim/outcome"},
-	"sim/production":      {"gres", "sensitivity", "policy", "bridge", "bridge/slurmtest", "sim/trace", "sim/cluster", "sim/outcome"},
-	"sim/report":          {"sim/outcome"},
-	"sim/report/figure":   {},
-	"sim":                 {"gres", "sensitivity", "policy"}, // and all that is below it
+	"gres":                 {},
+	"gres/inventory":       {"gres"},
+	"gres/nvml":            {"gres", "gres/inventory"},
+	"sensitivity":          {"gres"},
+	"sensitivity/library":  {"sensitivity"},
+	"sensitivity/profiler": {"gres", "sensitivity"},
+	"policy/columns":       {"gres"},
+	"policy":               {"gres", "sensitivity", "policy/columns"},
+	"policy/bound":         {"gres", "sensitivity", "policy", "policy/columns"},
+	"policy/snapshot":      {"gres", "sensitivity", "policy"},
+	"limits":               {"gres", "policy"},
+	"guest":                {},
+	"preflight":            {},
+	"policy/plugin":        {"gres", "sensitivity", "policy", "guest"},
+	"bridge":               {"gres", "sensitivity", "policy", "policy/bound", "limits"},
+	"bridge/leader":        {"bridge"},
+	"ledger":               {"bridge"},
+	"bridge/slurmrest":     {"gres", "limits", "bridge", "bridge/leader", "bridge/slurmrest/internal"},
+	"bridge/slurmtest":     {"gres", "bridge", "bridge/leader"},
+	"bridge/plugin":        {"gres", "bridge", "bridge/leader", "guest"},
+	"bridge/conformance":   {"gres", "bridge", "bridge/leader"},
+	"emulate":              {"gres", "sensitivity"},
+	"profiling":            {"sensitivity/profiler"},
+	"profiling/local":      {"profiling", "sensitivity/profiler"},
+	"etc/profiles":         {},
+	"sim/trace":            {},
+	"sim/models":           {},
+	"sim/cluster":          {"gres"},
+	"sim/outcome":          {},
+	"sim/workload":         {"sim/models", "sim/trace"},
+	"sim/artifact":         {"sim/trace", "sim/models", "sim/cluster", "sim/outcome"},
+	"sim/production":       {"gres", "sensitivity", "policy", "bridge", "bridge/slurmtest", "sim/trace", "sim/cluster", "sim/outcome"},
+	"sim/report":           {"sim/outcome"},
+	"sim/report/figure":    {},
+	"sim":                  {"gres", "sensitivity", "policy"}, // and all that is below it
 }
 
 // doors says which package may import each third-party module. Commands may all read flags.
@@ -70,7 +73,7 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd"},
 	"github.com/spf13/cobra":              {"cmd/synergy"},
 	"github.com/schollz/progressbar/v3":   {"cmd/synergy"},
-	"golang.org/x/sys":                    {"ledger", "sensitivity/library", "guest"},
+	"golang.org/x/sys":                    {"ledger", "sensitivity/library", "guest", "profiling/local"},
 	"github.com/hashicorp/go-plugin":      {"guest"},
 	"github.com/hashicorp/go-hclog":       {"guest"},
 	"google.golang.org/grpc":              {"guest", "policy/plugin", "bridge/plugin"}, // and code that is generated
@@ -118,7 +121,7 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 
 // pure packages have no clock, no chance and no files.
 var pure = []string{
-	"gres", "gres/inventory", "sensitivity", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
+	"gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.

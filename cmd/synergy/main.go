@@ -88,6 +88,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy sim --trace jobs.csv         a recorded workload, or a site's log
   synergy trace inspect sacct.txt      what is in a log
   synergy plan round.json              one saved round planned anew, and how good a plan of it can be
+  synergy profile --local -- train.sh  how fast does it train with how many cores?
   synergy plugin check ./mine          does a planner of your own keep the promises?
   synergy gres --check                 is Slurm right about this node's GPUs?`,
 		Version:       running(),
@@ -95,7 +96,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand(), traceCommand(), planCommand(), pluginCommand(), gresCommand())
+	root.AddCommand(simCommand(), traceCommand(), planCommand(), profileCommand(), pluginCommand(), gresCommand())
 	return root
 }
 

@@ -1,0 +1,403 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/local"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// localOptions are the command line of synergy profile --local.
+type localOptions struct {
+	here    bool
+	size    struct{ cores, memory string }
+	virtual int
+	budget  span
+	trials  int
+	bound   float64
+	from    struct{ pattern, progress, watch string }
+	patient span
+	cache   struct{ dataset, sample, base, storage float64 } // GB, kB, GB, MB/s
+	about   profiler.About
+	batch   int
+	showOptions
+	out, plotTo, log string
+	fresh            bool
+}
+
+func (o *localOptions) groups() []group {
+	o.budget, o.patient = span(5*time.Minute), span(2*time.Minute)
+	what, from, cache, about, out := newGroup("What is measured"), newGroup("Where iterations are read"), newGroup("A cache that never evicts"),
+		newGroup("What the profile says"), newGroup("Output")
+	what.flags.BoolVar(&o.here, "local", false, "measure on this machine, without Slurm")
+	what.flags.IntVar(&o.gpus, "gpus", 1, "`GPUs` that the trainer uses")
+	what.flags.StringVar(&o.size.cores, "cores", "",
+		"`cores` of the trainer that may be tried: 1-16, or 2,4,8 (default: from one a GPU to all that are here)")
+	what.flags.StringVar(&o.size.memory, "memory", "",
+		"`GB` of the trainer, as 125; with several, as 40,125, whether less is enough is tried, too (default: all of the machine's)")
+	what.flags.Var(&o.budget, "budget", "begin no trial after this time")
+	what.flags.IntVar(&o.trials, "trials", 5, "trials of cores at `most`")
+	what.flags.Float64Var(&o.bound, "bound", 0, "what a GPU does with its data at hand, in `samples/s`: the curve ends there")
+	what.flags.IntVar(&o.virtual, "virtual-cpus", 0, "pretend `N` cores: the trainer is told and bound to none; for a rehearsal with synergy-emujob")
+	from.flags.StringVar(&o.from.progress, "progress", "", "`file` of progress (default: one of ours, which the trainer finds in SYNERGY_PROGRESS)")
+	from.flags.StringVar(&o.from.pattern, "pattern", "tqdm", "what the trainer prints: "+strings.Join(local.Patterns(), ", ")+
+		", or a regular `expression` with the iterations in parentheses")
+	from.flags.StringVar(&o.from.watch, "watch", "",
+		"look in this `file` and not in the output; with --pattern, or else it ends in a line with the iterations")
+	from.flags.Var(&o.patient, "patience", "how long the trainer may make no progress")
+	cache.flags.Float64Var(&o.cache.dataset, "dataset", 0, "`GB` that an epoch reads: memory is reckoned then, and confirmed by one trial")
+	cache.flags.Float64Var(&o.cache.sample, "sample", 0, "`kB` of a sample as it is stored")
+	cache.flags.Float64Var(&o.cache.storage, "storage", 0, "`MB/s` that the trainer gets from storage")
+	cache.flags.Float64Var(&o.cache.base, "base", 0, "`GB` that the trainer needs beside the cache")
+	about.flags.StringVar(&o.about.Model, "model", "", "`name` (default: that of the profile's file)")
+	about.flags.StringVar(&o.about.Task, "task", "other", "image, language, speech or another `word`, for reports")
+	about.flags.StringVar(&o.about.GPUType, "gpu-type", "unknown", "`type` of the GPUs, as Slurm has it: the profile is believed on no other")
+	about.flags.IntVar(&o.batch, "batch", 1, "`samples` of an iteration and GPU")
+	about.flags.Float64Var(&o.about.CheckpointSeconds, "checkpoint-s", 10, "`seconds` from the signal to leave until it has saved and ended")
+	about.flags.Float64Var(&o.about.StartSeconds, "start-s", 0,
+		"`seconds` until a restarted job is at full speed (default: as long as the trials took to their first iteration)")
+	o.node = paperNode()
+	out.flags.Var(&o.node, "node", "say what it is worth on such a node")
+	out.flags.StringVarP(&o.out, "out", "o", "", "the profile's `file` (default: the command's name with .json)")
+	out.flags.StringVar(&o.plotTo, "plot", "", "draw it: a `file` that ends in .png or .svg, or what both begin with")
+	out.flags.StringVar(&o.log, "log", "", "append what the trainer prints to a `file` (default: the profile's, with .log)")
+	out.flags.BoolVar(&o.fresh, "fresh", false, "begin anew, and not where an earlier run of the same command was interrupted")
+	return []group{what, from, cache, about, out}
+}
+
+// run measures.
+func (o *localOptions) run(c *cobra.Command, command []string) error {
+	if !o.here {
+		return errors.New("want --local: to measure through Slurm is not possible yet; in a job of your own, --local measures with the cores that it has")
+	}
+	if len(command) == 0 {
+		return errors.New("want the trainer behind --, as synergy profile --local -- ./train.sh")
+	}
+	q, trainer, err := o.prepare(c, command)
+	if err != nil {
+		return err
+	}
+	kept, err := o.kept(command, q)
+	if err != nil {
+		return err
+	}
+	told := newTeller(c.ErrOrStderr(), q, time.Duration(o.budget))
+	s := profiling.Session{
+		Question: q, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends,
+		Enough: func() bool { return told.elapsed() > time.Duration(o.budget) },
+	}
+	told.resumed(s.Record)
+	d, err := s.Measure(c.Context())
+	told.clear()
+	if err != nil {
+		return o.interrupted(c.Context(), err, kept.path, s.Record)
+	}
+	told.odd(s.Record, d)
+	return o.deliver(c, q, d, s.Record)
+}
+
+// interrupted says what is kept of what was measured.
+func (o *localOptions) interrupted(ctx context.Context, err error, path string, r profiling.Record) error {
+	if ctx.Err() != nil {
+		return failed{fmt.Errorf("interrupted: what %s gave is in %s; the same command goes on there", several(len(r.Runs), "trial"), path)}
+	}
+	return failed{err}
+}
+
+// prepare checks the options, and makes of them the question and the trainer.
+func (o *localOptions) prepare(c *cobra.Command, command []string) (q profiler.Question, t *local.Trainer, err error) {
+	if err := o.validate(c); err != nil {
+		return q, nil, err
+	}
+	if err := local.Program(command); err != nil {
+		return q, nil, err
+	}
+	cpus, err := local.Allowed()
+	if err != nil {
+		return q, nil, failed{err}
+	}
+	o.name(command)
+	if q, err = o.question(max(o.virtual, len(cpus))); err != nil {
+		return q, nil, err
+	}
+	t = &local.Trainer{
+		Command: command, GPUs: o.gpus, CPUs: cpus, Virtual: o.virtual, Progress: o.from.progress, Watch: o.from.watch,
+		Log: o.log, Patience: time.Duration(o.patient), Grace: 15 * time.Second,
+	}
+	if o.from.watch == "" || c.Flags().Changed("pattern") {
+		if t.Pattern, err = local.ParsePattern(o.from.pattern); err != nil {
+			return q, nil, fmt.Errorf("--pattern %w", err)
+		}
+	}
+	return q, t, nil
+}
+
+func (o *localOptions) validate(c *cobra.Command) error {
+	if err := checkGPUs(o.gpus, o.node.Vector); err != nil && c.Flags().Changed("node") {
+		return err
+	}
+	asked := 0
+	for _, x := range []float64{o.cache.dataset, o.cache.sample, o.cache.storage} {
+		if x > 0 {
+			asked++
+		}
+	}
+	switch {
+	case o.gpus < 1 || o.gpus > 1024:
+		return fmt.Errorf("--gpus %d: want 1 to 1024", o.gpus)
+	case o.trials < 2 || o.trials > 64:
+		return fmt.Errorf("--trials %d: want 2 to 64", o.trials)
+	case o.virtual < 0 || o.virtual > 4096:
+		return fmt.Errorf("--virtual-cpus %d: want 1 to 4096", o.virtual)
+	case !(o.bound >= 0 && o.bound <= 1e9):
+		return fmt.Errorf("--bound %g: want samples a second and GPU", o.bound)
+	case o.budget <= 0 || o.patient <= 0:
+		return errors.New("--budget, --patience: want more than 0")
+	case !(o.cache.dataset >= 0 && o.cache.sample >= 0 && o.cache.storage >= 0 && o.cache.base >= 0) || max(o.cache.dataset, o.cache.base) > 1e6:
+		return errors.New("--dataset, --sample, --storage, --base: want numbers from 0 on")
+	case asked != 0 && asked != 3:
+		return errors.New("--dataset, --sample, --storage: want all three, or none")
+	}
+	return nil
+}
+
+// name fills in the names of files.
+func (o *localOptions) name(command []string) {
+	base := filepath.Base(command[len(command)-1])
+	if strings.HasPrefix(base, "-") || strings.ContainsAny(base, " =") {
+		base = filepath.Base(command[0])
+	}
+	o.out = cmp.Or(o.out, strings.TrimSuffix(base, filepath.Ext(base))+profileExtension)
+	stem := strings.TrimSuffix(o.out, profileExtension)
+	o.about.Model = cmp.Or(o.about.Model, filepath.Base(stem))
+	o.log = cmp.Or(o.log, stem+".log")
+	if o.from.progress == "" {
+		o.from.progress = stem + ".progress"
+	}
+	if path, err := filepath.Abs(o.from.progress); err == nil { // the trainer may change its folder
+		o.from.progress = path
+	}
+}
+
+// question is what is asked of a trainer with so many cores at most.
+func (o *localOptions) question(most int) (q profiler.Question, err error) {
+	q = profiler.Question{GPUs: o.gpus, Batch: o.batch, Bound: o.bound, Most: o.trials}
+	if q.Cores, err = o.cores(most); err != nil {
+		return q, fmt.Errorf("--cores %w", err)
+	}
+	if q.Memory, err = o.memory(); err != nil {
+		return q, fmt.Errorf("--memory %w", err)
+	}
+	if fair := gres.Proportional(o.node.Vector, o.gpus); o.node.GPUs > 0 {
+		q.Share = fair.CPUs
+	}
+	q.Cache = profiler.Cache{
+		Dataset: gres.Memory(o.cache.dataset * float64(gres.Gigabyte)), Base: gres.Memory(o.cache.base * float64(gres.Gigabyte)),
+		Storage: o.cache.storage, Sample: o.cache.sample / float64(gres.Gigabyte),
+	}
+	const shortest, longest = 6 * time.Second, time.Minute
+	q.Long = min(longest, max(shortest, time.Duration(o.budget)/time.Duration(o.trials+len(q.Memory))))
+	q.Short = min(10*time.Second, q.Long/2)
+	return q, nil
+}
+
+// cores reads 1-16, or 2,4,8.
+func (o *localOptions) cores(most int) (all []int, err error) {
+	text := cmp.Or(o.size.cores, fmt.Sprintf("%d-%d", min(o.gpus, most), most))
+	wrong := fmt.Errorf("%.40q: want cores as 1-16, or 2,4,8", text)
+	if low, high, is := strings.Cut(text, "-"); is {
+		first, err1 := strconv.Atoi(low)
+		last, err2 := strconv.Atoi(high)
+		if err1 != nil || err2 != nil || first < 1 || last < first || last > 1<<16 {
+			return nil, wrong
+		}
+		for n := first; n <= last; n++ {
+			all = append(all, n)
+		}
+	} else {
+		for word := range strings.SplitSeq(text, ",") {
+			n, err := strconv.Atoi(word)
+			if err != nil || n < 1 {
+				return nil, wrong
+			}
+			all = append(all, n)
+		}
+		slices.Sort(all)
+		all = slices.Compact(all)
+	}
+	if last := all[len(all)-1]; last > most {
+		return nil, fmt.Errorf("%.40q: want no more than the %d that this process may use", text, most)
+	}
+	return all, nil
+}
+
+// memory reads GB of the whole job, ascending.
+func (o *localOptions) memory() (all []gres.Memory, err error) {
+	if o.size.memory == "" {
+		return []gres.Memory{machineMemory()}, nil
+	}
+	amounts, err := positive(strings.Split(o.size.memory, ",")...)
+	if err != nil {
+		return nil, err
+	}
+	for _, gb := range amounts {
+		all = append(all, max(1, gres.Memory(gb*float64(gres.Gigabyte))))
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// machineMemory is all that this machine has, as Linux says it.
+func machineMemory() gres.Memory {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err == nil {
+		for line := range strings.Lines(string(text)) {
+			if words := strings.Fields(line); len(words) > 1 && words[0] == "MemTotal:" {
+				kib, _ := strconv.ParseInt(words[1], 10, 64)
+				return max(1, gres.Memory(kib/1024))
+			}
+		}
+	}
+	return gres.Gigabyte
+}
+
+// keep is what is kept of a measurement, so that it can go on.
+type keep struct {
+	path string
+	Kept question `json:"question"`
+	profiling.Record
+}
+
+// question is what makes trials comparable.
+type question struct {
+	Command []string      `json:"command"`
+	GPUs    int           `json:"gpus"`
+	Memory  []gres.Memory `json:"memory_mib"`
+	Virtual int           `json:"virtual_cpus,omitempty"`
+}
+
+// kept is what an earlier run of the same command has measured.
+func (o *localOptions) kept(command []string, q profiler.Question) (*keep, error) {
+	k := &keep{path: strings.TrimSuffix(o.out, profileExtension) + ".runs.json", Kept: question{command, o.gpus, q.Memory, o.virtual}}
+	text, err := readFile(k.path)
+	switch {
+	case o.fresh || errors.Is(err, fs.ErrNotExist):
+		return k, nil
+	case err != nil:
+		return nil, err
+	}
+	var earlier keep
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&earlier); err != nil {
+		return nil, fmt.Errorf("%s: %w; --fresh begins anew", k.path, err)
+	}
+	mine, _ := json.Marshal(k.Kept)
+	its, _ := json.Marshal(earlier.Kept)
+	if !bytes.Equal(mine, its) {
+		return nil, fmt.Errorf("%s is of another question, %.200s: --fresh begins anew, or name another file with --out", k.path, its)
+	}
+	for i, r := range earlier.Runs {
+		for _, w := range r.Windows {
+			if !(w.Seconds >= 0 && w.Seconds < 1e6 && w.Iterations >= 0 && w.Iterations < 1e15) || r.Cores < 1 {
+				return nil, fmt.Errorf("%s: runs[%d]: %d cores, window %+v: cannot be; --fresh begins anew", k.path, i, r.Cores, w)
+			}
+		}
+	}
+	k.Record = earlier.Record
+	return k, nil
+}
+
+func (k *keep) write(r profiling.Record) error {
+	k.Record = r
+	text, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return save("out", k.path, io.Discard, func(w io.Writer) error { return writeAll(w, append(text, '\n')) })
+}
+
+// deliver writes the profile and says what it is worth.
+func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record) error {
+	if len(d.Curve.Points) < 2 && (len(d.Curve.Points) == 0 || len(q.Cores) > 1) {
+		return failed{fmt.Errorf("nothing is known of the trainer with %s: %s", several(len(d.Curve.Points), "point"),
+			cmp.Or(lastFault(r), "the time of --budget was too short"))}
+	}
+	about := o.about
+	if !c.Flags().Changed("start-s") {
+		about.StartSeconds = math.Ceil(r.Start*10) / 10
+	}
+	about.Source = source(d, len(r.Runs))
+	p, err := q.Profile(d, about)
+	if err != nil {
+		return failed{err}
+	}
+	text, err := p.Print()
+	if err == nil {
+		_, err = sensitivity.Parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("the profile would be wrong: %w", err)
+	}
+	if err := save("out", o.out, c.OutOrStdout(), func(w io.Writer) error { return writeAll(w, text) }); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s: %s on %s, from %s; %s\n", o.out, p.Model, p.GPUType,
+		several(len(r.Runs), "trial"), cmp.Or(d.Grows.How, "memory was not varied"))
+	if o.gpus <= o.node.GPUs {
+		fmt.Fprint(c.OutOrStdout(), o.worth(p))
+	}
+	if o.plotTo == "" {
+		return nil
+	}
+	return o.plot(p, &d.Curve, o.plotTo, "plot", c.OutOrStdout())
+}
+
+// source is the profile's: who measured, where, when, and how well.
+func source(d profiler.Decision, trials int) string {
+	host, _ := os.Hostname()
+	worst := 0.0
+	for _, p := range d.Curve.Points {
+		worst = max(worst, p.Scatter)
+	}
+	return fmt.Sprintf("measured on %s, %s, by synergy profile --local: %s, scatter up to %.1f %%; %s",
+		cmp.Or(printable(host), "an unnamed host"), time.Now().Format(time.DateOnly), several(trials, "trial"), 100*worst,
+		cmp.Or(d.Grows.How, "memory was not varied"))
+}
+
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+func lastFault(r profiling.Record) string {
+	for _, run := range slices.Backward(r.Runs) {
+		if run.Fault != "" {
+			return fmt.Sprintf("with %s %s", several(run.Cores, "core"), run.Fault)
+		}
+	}
+	return ""
+}

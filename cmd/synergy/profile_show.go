@@ -1,0 +1,184 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// showOptions are those of what is said of profiles on a node.
+type showOptions struct {
+	node onNode
+	gpus int
+}
+
+func (o *showOptions) group() group {
+	o.node = paperNode()
+	where := newGroup("Where")
+	where.flags.Var(&o.node, "node", "the node that it is reckoned for")
+	where.flags.IntVar(&o.gpus, "gpus", 1, "`GPUs` of the job")
+	return where
+}
+
+func showCommand() *cobra.Command {
+	var o showOptions
+	command := &cobra.Command{
+		Use:     "show FILE…",
+		Short:   "say what profiles say, and what it is worth on a node",
+		Example: "  synergy profile show --node 8/64/1000 --gpus 2 res50.json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, paths []string) error {
+			if err := checkGPUs(o.gpus, o.node.Vector); err != nil {
+				return err
+			}
+			all, err := readProfiles(paths)
+			if err != nil {
+				return err
+			}
+			for _, p := range all {
+				if err := o.show(c.OutOrStdout(), p); err != nil {
+					return failed{err}
+				}
+			}
+			return nil
+		},
+	}
+	grouped(command, o.group())
+	return command
+}
+
+func (o *showOptions) show(w io.Writer, p named) error {
+	fmt.Fprintf(w, "%s: %s, %s, on %s, batch %d\n", p.path, p.Model, p.Task, p.GPUType, p.Batch)
+	if p.Source != "" {
+		fmt.Fprintf(w, "  source: %s\n", p.Source)
+	}
+	fmt.Fprintf(w, "  a restart costs %g s: %g to save, %g to start\n", p.CheckpointSeconds+p.StartSeconds, p.CheckpointSeconds, p.StartSeconds)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "cores a GPU\t")
+	for _, memory := range p.MemoryPerGPU {
+		fmt.Fprintf(t, "%g GB\t", float64(memory)/float64(gres.Gigabyte))
+	}
+	fmt.Fprintln(t)
+	for i, cores := range p.CoresPerGPU {
+		fmt.Fprintf(t, "%g\t", cores)
+		for _, rate := range p.Throughput[i] {
+			fmt.Fprintf(t, "%s\t", number(rate))
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprint(w, o.worth(p.Profile))
+	return err
+}
+
+// worth is what a profile promises on the node, in words.
+func (o *showOptions) worth(p *sensitivity.Profile) string {
+	node, gpus := o.node.Vector, o.gpus
+	worth := profiler.On(p, node, gpus)
+	return fmt.Sprintf("  on a node of %s and %s a job of %s:\n  share %s; full speed with %s: %.2f × the share's\n  %s\n",
+		several(node.GPUs, "GPU")+", "+several(node.CPUs, "core"), gigabytes(node.Memory), several(gpus, "GPU"), size(worth.Fair), size(worth.Most.Size),
+		worth.Most.Gain, worth)
+}
+
+func size(v gres.Vector) string {
+	return fmt.Sprintf("%s and %g GB", several(v.CPUs, "core"), float64(v.Memory)/float64(gres.Gigabyte))
+}
+
+func several(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func compareCommand() *cobra.Command {
+	var o showOptions
+	command := &cobra.Command{
+		Use:   "compare FILE FILE…",
+		Short: "say where profiles differ, and whether that changes what jobs are given",
+		Long: `synergy profile compare shows the samples a second of several profiles side by side, with the first one's memory at its largest, and how
+far the others are off the first; and what each would have a job given on a node.`,
+		Example: "  synergy profile compare --node 8/24/500 monday.json tuesday.json",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, paths []string) error {
+			if err := checkGPUs(o.gpus, o.node.Vector); err != nil {
+				return err
+			}
+			all, err := readProfiles(paths)
+			if err != nil {
+				return err
+			}
+			return done(o.compare(c.OutOrStdout(), all))
+		},
+	}
+	grouped(command, o.group())
+	return command
+}
+
+func (o *showOptions) compare(w io.Writer, all []named) error {
+	for _, p := range all[1:] {
+		for _, d := range differences(all[0].Profile, p.Profile) {
+			fmt.Fprintf(w, "%s: %s\n", p.path, d)
+		}
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	heads := []string{"cores a GPU"}
+	for _, p := range all {
+		heads = append(heads, p.path)
+	}
+	fmt.Fprintln(t, strings.Join(heads, "\t")+"\t")
+	for _, cores := range axis(all) {
+		fmt.Fprintf(t, "%g\t", cores)
+		first := 0.0
+		for i, p := range all {
+			rate := p.Rate(sensitivity.Share{Cores: cores, Memory: float64(p.MemoryPerGPU[len(p.MemoryPerGPU)-1])})
+			if i == 0 {
+				first = rate
+				fmt.Fprintf(t, "%s\t", number(rate))
+				continue
+			}
+			fmt.Fprintf(t, "%s (%+.0f %%)\t", number(rate), 100*(rate/first-1))
+		}
+		fmt.Fprintln(t)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, p := range all {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", p.path, profiler.On(p.Profile, o.node.Vector, o.gpus)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// differences are the fields that make figures incomparable.
+func differences(a, b *sensitivity.Profile) (all []string) {
+	for _, f := range []struct{ name, a, b string }{
+		{"model", a.Model, b.Model}, {"gpu_type", a.GPUType, b.GPUType}, {"batch", fmt.Sprint(a.Batch), fmt.Sprint(b.Batch)},
+	} {
+		if f.a != f.b {
+			all = append(all, fmt.Sprintf("%s is %s, and %s in the first", f.name, f.b, f.a))
+		}
+	}
+	return all
+}
+
+// axis is every number of cores that any of the profiles has.
+func axis(all []named) (cores []float64) {
+	for _, p := range all {
+		cores = append(cores, p.CoresPerGPU...)
+	}
+	slices.Sort(cores)
+	return slices.Compact(cores)
+}

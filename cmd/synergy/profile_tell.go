@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// teller tells a person how a measurement goes: a bar where somebody sees it move, and a line for each trial.
+type teller struct {
+	out    io.Writer
+	q      profiler.Question
+	began  time.Time
+	budget time.Duration
+
+	bar    *progressbar.ProgressBar // nil: nobody sees it
+	ending chan struct{}
+	gone   sync.WaitGroup
+	spent  time.Duration // measured in the trial under way
+}
+
+func newTeller(out io.Writer, q profiler.Question, budget time.Duration) *teller {
+	t := &teller{out: out, q: q, began: time.Now(), budget: budget}
+	if isTerminal(out) && os.Getenv("TERM") != "dumb" {
+		t.bar = progressbar.NewOptions(whole, progressbar.OptionSetWriter(out), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionShowDescriptionAtLineEnd(),
+			progressbar.OptionClearOnFinish())
+	}
+	return t
+}
+
+func (t *teller) elapsed() time.Duration { return time.Since(t.began) }
+
+// resumed says that an earlier measurement goes on.
+func (t *teller) resumed(r profiling.Record) {
+	if len(r.Runs) > 0 {
+		fmt.Fprintf(t.out, "going on with %s of an earlier run\n", several(len(r.Runs), "trial"))
+	}
+}
+
+// begins shows a bar while a trial goes on.
+func (t *teller) begins(trial profiler.Trial) {
+	t.clear()
+	if !trial.Prolongs {
+		t.spent = 0
+	}
+	t.spent += trial.For
+	if t.bar == nil {
+		return
+	}
+	t.ending = make(chan struct{})
+	t.gone.Go(func() { t.move(trial, t.ending) })
+}
+
+func (t *teller) move(trial profiler.Trial, ending chan struct{}) {
+	const pause = 200 * time.Millisecond
+	for {
+		t.bar.Describe(fmt.Sprintf("%s: %s", several(trial.Cores, "core"), trial.Why))
+		_ = t.bar.Set(int(whole * min(0.999, t.elapsed().Seconds()/t.budget.Seconds())))
+		select {
+		case <-ending:
+			_ = t.bar.Clear()
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// clear takes the bar away, so that a line can be printed.
+func (t *teller) clear() {
+	if t.ending != nil {
+		close(t.ending)
+		t.gone.Wait()
+		t.ending = nil
+	}
+}
+
+// ends prints the line of a trial that is over.
+func (t *teller) ends(trial profiler.Trial, d profiler.Decision) {
+	t.clear()
+	if d.Stop != "" || !d.Next.Prolongs {
+		t.line(trial, d)
+	}
+}
+
+func (t *teller) line(trial profiler.Trial, d profiler.Decision) {
+	size := several(trial.Cores, "core")
+	if len(t.q.Memory) > 1 || trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
+		size += fmt.Sprintf(", %g GB", float64(trial.Memory)/float64(gres.Gigabyte))
+	}
+	fmt.Fprintf(t.out, "%s: %s (%.0f s)\n", size, t.result(trial, d), t.spent.Seconds())
+}
+
+func (t *teller) result(trial profiler.Trial, d profiler.Decision) string {
+	if trial.Memory != t.q.Memory[len(t.q.Memory)-1] {
+		return "measured with less memory"
+	}
+	for _, points := range [][]profiler.Point{d.Curve.Points, d.Curve.Slower} {
+		for _, p := range points {
+			if p.Cores == trial.Cores {
+				return fmt.Sprintf("%s samples/s a GPU, ± %.1f %%", number(p.Rate), 100*p.Scatter)
+			}
+		}
+	}
+	return "failed"
+}
+
+// odd says what was odd, a sentence each.
+func (t *teller) odd(r profiling.Record, d profiler.Decision) {
+	for _, run := range r.Runs {
+		if run.Fault != "" {
+			fmt.Fprintf(t.out, "with %s %s\n", several(run.Cores, "core"), run.Fault)
+		}
+	}
+	for _, p := range d.Curve.Slower {
+		fmt.Fprintf(t.out, "with %s it was slower than with fewer, twice (%s samples/s): is the number of its workers larger than that of the cores? "+
+			"A job would not be given so many\n", several(p.Cores, "core"), number(p.Rate))
+	}
+	if t.q.Bound > 0 && d.Curve.Bound == 0 {
+		fmt.Fprintf(t.out, "--bound %g is not believed: the trainer is faster than that with its data from storage\n", t.q.Bound)
+	}
+	switch {
+	case d.Stop != "":
+	case d.Next.Prolongs:
+		t.line(d.Next, d)
+		fmt.Fprintln(t.out, "the time of --budget is over: the last trial was cut short")
+	default:
+		fmt.Fprintf(t.out, "the time of --budget is over before everything was tried: %s would have been next (%s)\n",
+			several(d.Next.Cores, "core"), d.Next.Why)
+	}
+}

@@ -1,0 +1,53 @@
+package local
+
+import (
+	"fmt"
+	"os/exec"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Allowed are the CPUs that this process may use, by the kernel's numbers, ascending.
+func Allowed() ([]int, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	var cpus []int
+	for cpu := range len(set) * wordBits {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return cpus, nil
+}
+
+const wordBits = 64
+
+// startOn starts a command that may use these CPUs alone. A process inherits them from the thread that starts it, so this thread takes them on and
+// gives them back; if it cannot, it ends with its goroutine and nobody else meets it.
+func startOn(cpus []int, command *exec.Cmd) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		var before, set unix.CPUSet
+		if err := unix.SchedGetaffinity(0, &before); err != nil {
+			result <- fmt.Errorf("sched_getaffinity: %w", err)
+			return
+		}
+		for _, cpu := range cpus {
+			set.Set(cpu)
+		}
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			result <- fmt.Errorf("sched_setaffinity: CPUs %v: %w", cpus, err)
+			return
+		}
+		err := command.Start()
+		if unix.SchedSetaffinity(0, &before) == nil {
+			runtime.UnlockOSThread()
+		}
+		result <- err
+	}()
+	return <-result
+}

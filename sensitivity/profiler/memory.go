@@ -1,0 +1,190 @@
+package profiler
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// Cache is a cache of the trainer's that never evicts, as MinIO: of every epoch as much comes from memory as fits, and the rest from storage,
+// always. So the rate with any memory follows from the storage (Synergy, OSDI'22, §3.2).
+type Cache struct {
+	Dataset gres.Memory // all that an epoch reads
+	Base    gres.Memory // what the job needs beside the cache
+	Storage float64     // MiB/s that the job gets from storage
+	Sample  float64     // MiB of a sample as it is stored
+}
+
+// ours says that the cache is known well enough to reckon with.
+func (c Cache) ours() bool { return c.Dataset > 0 && c.Storage > 0 && c.Sample > 0 }
+
+// miss is the share of an epoch that comes from storage when the job has so much memory.
+func (c Cache) miss(memory gres.Memory) float64 {
+	return min(1, max(0, 1-float64(memory-c.Base)/float64(c.Dataset)))
+}
+
+// fetch is how many samples a second storage and cache can bring.
+func (c Cache) fetch(memory gres.Memory) float64 {
+	return c.Storage / (c.Sample * c.miss(memory)) // +Inf where nothing is missed
+}
+
+// Column is what an amount of memory makes of the curve.
+type Column struct {
+	Memory gres.Memory // of the whole job
+	Most   float64     // samples/s and GPU that storage brings; +Inf: enough
+	Part   float64     // of the rate with full memory; below 1 where that was measured and nothing else is known
+}
+
+// Of is the rate with a column's memory where it is full with all of it.
+func (c Column) Of(rate float64) float64 { return min(rate*c.Part, c.Most) }
+
+// Growth is what is known of memory: columns, ascending, and how they were found.
+type Growth struct {
+	Columns []Column
+	How     string // one sentence for people
+}
+
+// shares of the data set for which the cache is reckoned. Between two of them a profile is interpolated in a straight line, and the rate rises ever
+// faster as less is missed, so they lie closer where little is.
+var shares = []float64{0, 0.3, 0.5, 0.65, 0.75, 0.82, 0.88, 0.92, 0.95, 0.98, 1}
+
+// growth is what the runs with less memory say, with those with full memory.
+func (q Question) growth(runs []Run, c Curve) Growth {
+	if q.Cache.ours() {
+		return q.reckoned(runs, c)
+	}
+	return q.measured(runs, c)
+}
+
+// reckoned is arithmetic, with the storage's rate from the one run that confirms it.
+func (q Question) reckoned(runs []Run, c Curve) Growth {
+	cache, how := q.Cache, "memory is reckoned: the cache never evicts"
+	for _, p := range q.lesser(runs) {
+		expected := min(c.At(float64(p.Cores)).Rate, cache.fetch(p.memory)/float64(q.GPUs))
+		switch off := p.Rate/expected - 1; {
+		case math.Abs(off) <= confirms:
+			how += ", and a run with less confirms it"
+		case p.Rate < c.At(float64(p.Cores)).Rate*(1-sensitivity.Noise):
+			cache.Storage = p.Rate * float64(q.GPUs) * cache.Sample * cache.miss(p.memory)
+			how += ", and storage as fast as in a run with less"
+		default:
+			how = "memory does not matter: what was reckoned for the cache was not so in a run with less"
+			return Growth{[]Column{{p.memory, math.Inf(1), 1}}, how}
+		}
+	}
+	return Growth{q.columns(cache), how}
+}
+
+// confirms is how far a run may be off what was reckoned.
+const confirms = 0.15
+
+// columns are the amounts at which the cache's arithmetic is written down: shares of the data set, up to full memory.
+func (q Question) columns(cache Cache) (columns []Column) {
+	for _, share := range shares {
+		memory := max(1, cache.Base+gres.Memory(share*float64(cache.Dataset)))
+		if memory >= q.full() {
+			break
+		}
+		columns = append(columns, Column{memory, cache.fetch(memory) / float64(q.GPUs), 1})
+	}
+	if n := len(columns); n == 0 || !math.IsInf(columns[n-1].Most, 1) {
+		columns = append(columns, Column{q.full(), cache.fetch(q.full()) / float64(q.GPUs), 1})
+	}
+	return columns
+}
+
+// measured keeps one amount where the model does not care, the least that was tried, and else a column for each.
+func (q Question) measured(runs []Run, c Curve) Growth {
+	less := q.lesser(runs)
+	if len(less) == 0 {
+		return Growth{[]Column{{q.full(), math.Inf(1), 1}}, "memory was not varied"}
+	}
+	var columns []Column
+	for _, p := range less {
+		part := min(1, p.Rate/c.At(float64(p.Cores)).Rate)
+		if part >= 1-sensitivity.Noise {
+			part = 1
+		}
+		columns = append(columns, Column{p.memory, math.Inf(1), part})
+	}
+	if columns[0].Part == 1 {
+		return Growth{columns[:1], "memory does not matter down to the least that was tried"}
+	}
+	return Growth{append(columns, Column{q.full(), math.Inf(1), 1}), "memory matters, and was measured at one number of cores"}
+}
+
+// lessPoint is a point with less than full memory.
+type lessPoint struct {
+	Point
+	memory gres.Memory
+}
+
+// lesser are those that were measured, ascending in memory.
+func (q Question) lesser(runs []Run) (all []lessPoint) {
+	for _, memory := range q.amounts() {
+		for _, p := range q.points(runs, memory) {
+			if p.Runs > 0 {
+				all = append(all, lessPoint{p, memory})
+			}
+		}
+	}
+	return all
+}
+
+// amounts are those that are tried beside full memory, ascending.
+func (q Question) amounts() []gres.Memory {
+	if q.Cache.ours() {
+		half := q.Cache.Base + q.Cache.Dataset/2
+		if half < q.full() {
+			return []gres.Memory{half}
+		}
+		return nil
+	}
+	return q.Memory[:len(q.Memory)-1]
+}
+
+// nextMemory is the next trial with less memory: at the knee, where a shortage shows most. The least amount comes first; where that is enough the
+// others are, too.
+func (q Question) nextMemory(runs []Run, d Decision) (Trial, bool) {
+	if len(d.Curve.Points) == 0 || q.Recorded || len(runs) > 0 && q.unfinished(runs[len(runs)-1]) > 0 {
+		return Trial{}, false
+	}
+	why := WhyLess
+	if q.Cache.ours() {
+		why = WhyConfirm
+	}
+	for i, memory := range q.amounts() {
+		if slices.ContainsFunc(runs, func(r Run) bool { return r.Memory == memory }) {
+			if i == 0 && len(d.Grows.Columns) == 1 {
+				return Trial{}, false
+			}
+			why = WhyBetween
+			continue
+		}
+		return q.lessMemory(memory, d.Curve, why), true
+	}
+	return Trial{}, false
+}
+
+func (q Question) lessMemory(memory gres.Memory, c Curve, why Why) Trial {
+	knee := c.Knee(q.Learn)
+	cores := c.Points[len(c.Points)-1].Cores
+	for _, p := range c.Points {
+		if float64(p.Cores) >= knee {
+			cores = p.Cores
+			break
+		}
+	}
+	t := q.trial(cores, c, why)
+	t.Memory, t.For = memory, min(q.Long, 2*t.For)
+	return t
+}
+
+// Duration is how long all trials of a question may last together, at most, without starts of the trainer.
+func (q Question) Duration() time.Duration {
+	q = q.Defaults()
+	return time.Duration(q.Most+len(q.amounts())) * q.Long
+}

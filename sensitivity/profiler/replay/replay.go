@@ -1,0 +1,88 @@
+package replay
+
+import (
+	"math"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// Outcome is what the estimator made of one record. Errors are how far it is off the isotonic fit of the whole record, at the recorded points.
+type Outcome struct {
+	Model  string
+	Trials []profiler.Trial // in the order in which it asked
+	Stop   profiler.Stop
+	Curve  profiler.Curve
+	Fit    []float64 // the record's isotonic fit, samples/s, by point
+	Errors []float64 // %, by point
+}
+
+// Of runs the estimator over a record: it may ask for what was recorded, and gets it as it was recorded, with all its scatter.
+func Of(m Model) Outcome {
+	q := profiler.Question{Bound: m.Bound, Recorded: true}
+	for _, p := range m.Points {
+		q.Cores = append(q.Cores, p.Cores)
+	}
+	return follow(m, q, func(t profiler.Trial) profiler.Run {
+		i := slices.Index(q.Cores, t.Cores)
+		return profiler.Run{Cores: t.Cores, Windows: []profiler.Window{{Seconds: 1, Iterations: m.Points[i].Rate}}}
+	})
+}
+
+// follow does what the estimator says until it stops, and judges it by the record.
+func follow(m Model, q profiler.Question, try func(profiler.Trial) profiler.Run) Outcome {
+	var runs []profiler.Run
+	out := Outcome{Model: m.Name, Fit: Fit(m)}
+	for {
+		d := profiler.Next(q, runs)
+		if d.Stop != "" {
+			out.Stop, out.Curve = d.Stop, d.Curve
+			break
+		}
+		if run := try(d.Next); d.Next.Prolongs {
+			last := &runs[len(runs)-1]
+			last.Windows = append(last.Windows, run.Windows...)
+		} else {
+			out.Trials = append(out.Trials, d.Next)
+			runs = append(runs, run)
+		}
+	}
+	out.Errors = off(m, out.Fit, func(cores int) float64 { return out.Curve.At(float64(cores)).Rate })
+	return out
+}
+
+// Fit is the isotonic fit of a record, all points alike, samples/s by point.
+func Fit(m Model) []float64 {
+	rates, weights := make([]float64, len(m.Points)), make([]float64, len(m.Points))
+	for i, p := range m.Points {
+		rates[i], weights[i] = p.Rate, 1
+	}
+	return profiler.Isotonic(rates, weights)
+}
+
+// off is how far rates are off the fit, in %, by point.
+func off(m Model, fit []float64, rate func(cores int) float64) []float64 {
+	errors := make([]float64, len(fit))
+	for i, p := range m.Points {
+		errors[i] = 100 * math.Abs(rate(p.Cores)/fit[i]-1)
+	}
+	return errors
+}
+
+// Mean of at least one number.
+func Mean(numbers []float64) float64 {
+	sum := 0.0
+	for _, x := range numbers {
+		sum += x
+	}
+	return sum / float64(len(numbers))
+}
+
+// Quantile of at least one number, between two of them in a straight line.
+func Quantile(numbers []float64, part float64) float64 {
+	sorted := slices.Sorted(slices.Values(numbers))
+	at := float64(part * float64(len(sorted)-1))
+	low := int(at)
+	high := min(low+1, len(sorted)-1)
+	return sorted[low] + float64((at-float64(low))*(sorted[high]-sorted[low]))
+}
