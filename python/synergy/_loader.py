@@ -1,0 +1,72 @@
+"""torch's own DataLoader, with what it needs to be stopped and resized."""
+
+import hashlib
+from typing import Any, Optional
+
+from . import _chance, _leave, grant
+from ._sampler import Sampler
+
+
+class Seeded:
+    """A data set whose random numbers follow from the seed, the epoch and the sample alone.
+
+    Workers of a loader draw theirs by their own number, so what augments images at random would see
+    others with another number of workers. The epoch is that of the sampler when a worker starts,
+    which is at the beginning of each epoch or when one is gone on with.
+    """
+
+    def __init__(self, dataset: Any, sampler: Sampler) -> None:
+        self.dataset, self._sampler = dataset, sampler
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        text = f"synergy {self._sampler.seed} {self._sampler.epoch} {index}".encode()
+        with _chance.seeded(hashlib.sha256(text).digest()):
+            return self.dataset[index]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dataset", "_sampler"):
+            raise AttributeError(name)
+        return getattr(self.dataset, name)
+
+
+def loader(
+    dataset: Any,
+    batch: int,
+    seed: "Optional[int]" = None,
+    shuffle: bool = True,
+    seeded: bool = True,
+    **options: Any,
+) -> Any:
+    """torch's own DataLoader with a Sampler, and as many workers as the grant has cores.
+
+    seeded     whether the random numbers of a sample are its own, as in Seeded.
+    options    go to DataLoader as they are; num_workers among them wins.
+    """
+    from torch.utils.data import DataLoader
+
+    if seeded and options.get("persistent_workers"):
+        raise ValueError(
+            "persistent_workers=True: want False, or seeded=False: workers that stay never learn"
+            " of another epoch"
+        )
+    options.setdefault("num_workers", grant.workers())
+    options["worker_init_fn"] = _Worker(options.get("worker_init_fn"))
+    sampler = Sampler(dataset, seed, batch, shuffle)
+    samples = Seeded(dataset, sampler) if seeded else dataset
+    return DataLoader(samples, batch_sampler=sampler, **options)
+
+
+class _Worker:
+    """What a worker does first. Slurm may signal all processes of a step: what asks the job to save
+    is not for workers, and would end those that were not forked."""
+
+    def __init__(self, then: Any) -> None:
+        self._then = then
+
+    def __call__(self, number: int) -> None:
+        _leave.ignore()
+        if self._then is not None:
+            self._then(number)

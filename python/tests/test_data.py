@@ -1,0 +1,280 @@
+"""The order of samples, and the promise that each epoch has each of them exactly once."""
+
+import collections
+import json
+import pickle
+import random
+import unittest
+
+from synergy.data import Sampler, Seeded
+
+
+def ranks_of(size, **options):
+    return [Sampler(rank=rank, ranks=size, **options) for rank in range(size)]
+
+
+def epoch_of(sampler):
+    """What one rank trains in an epoch, step by step."""
+    seen = []
+    for _ in sampler.epochs(1):
+        for share in sampler:
+            seen.append(share)
+            sampler.trained(len(share))
+    return seen
+
+
+class TheOrder(unittest.TestCase):
+    def test_each_epoch_has_another_order_and_the_same_seed_the_same_orders(self):
+        sampler = Sampler(1000, seed=7)
+        first = list(sampler)
+        sampler.set_epoch(1)
+        second = list(sampler)
+        self.assertNotEqual(first, second)
+        self.assertEqual(sorted(first), sorted(second))
+        self.assertEqual(first, list(Sampler(1000, seed=7)))
+        self.assertNotEqual(first, list(Sampler(1000, seed=8)))
+
+    def test_the_order_of_a_seed_is_that_of_every_python(self):
+        self.assertEqual(list(Sampler(10, seed=1)), [0, 1, 4, 9, 3, 7, 6, 8, 5, 2])
+
+    def test_without_shuffling_it_is_the_order_of_the_data_set(self):
+        self.assertEqual(list(Sampler(range(5), shuffle=False)), [0, 1, 2, 3, 4])
+
+    def test_what_is_fetched_ahead_does_not_count(self):
+        sampler = Sampler(100, batch=10)
+        order = [x for batch in sampler for x in batch]
+        ahead = iter(sampler)
+        for _ in range(7):
+            next(ahead)
+        sampler.trained(10)
+        sampler.trained(10)
+        again = Sampler(100, batch=10)
+        again.load_state_dict(json.loads(json.dumps(sampler.state_dict())))
+        self.assertEqual([x for batch in again for x in batch], order[20:])
+
+
+class Ranks(unittest.TestCase):
+    def test_all_ranks_have_as_many_steps_and_none_is_empty(self):
+        for samples in range(1, 200, 7):
+            for size in range(1, 5):
+                for batch in range(2, 20, 3):
+                    if samples < size:
+                        continue
+                    shares = [
+                        list(sampler) for sampler in ranks_of(size, dataset=samples, batch=batch)
+                    ]
+                    self.assertEqual(
+                        len({len(share) for share in shares}), 1, (samples, size, batch)
+                    )
+                    self.assertEqual(
+                        len(shares[0]), len(ranks_of(size, dataset=samples, batch=batch)[0])
+                    )
+                    self.assertLessEqual(
+                        max(len(step) for share in shares for step in share), batch
+                    )
+                    for step in zip(*shares):
+                        self.assertLessEqual(max(map(len, step)) - min(map(len, step)), 1)
+                    together = [x for share in shares for step in share for x in step]
+                    self.assertEqual(sorted(together), list(range(samples)))
+
+    def test_single_samples_are_shared_to_within_one(self):
+        for samples in (1, 7, 10, 11):
+            shares = [list(sampler) for sampler in ranks_of(4, dataset=samples)]
+            self.assertEqual(sorted(x for share in shares for x in share), list(range(samples)))
+            self.assertEqual(
+                [len(share) for share in shares], [len(s) for s in ranks_of(4, dataset=samples)]
+            )
+            self.assertLessEqual(max(map(len, shares)) - min(map(len, shares)), 1)
+
+    def test_every_rank_has_the_same_state_after_the_same_steps(self):
+        for batch in (None, 3, 8):
+            samplers = ranks_of(3, dataset=100, batch=batch)
+            takes = [iter(sampler) for sampler in samplers]
+            for _ in range(11 if batch is None else len(samplers[0])):
+                for sampler, take in zip(samplers, takes):
+                    share = next(take)
+                    sampler.trained(1 if batch is None else len(share))
+                self.assertEqual(len({json.dumps(s.state_dict()) for s in samplers}), 1)
+
+    def test_the_rank_follows_the_environment(self):
+        from synergy import grant
+
+        env = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "4"}
+        self.assertEqual((grant.rank(env), grant.ranks(env)), (2, 4))
+
+
+class Promise(unittest.TestCase):
+    """Random runs of a training that is killed and asked to leave, with other workers, ranks and
+    batches each time.
+
+    A kill loses what was trained since the last checkpoint, and the weights with it. What the
+    weights have seen in the end is each sample of each epoch, once.
+    """
+
+    RUNS = 300
+
+    def test_each_epoch_trains_each_sample_exactly_once_whatever_happens(self):
+        starts = 0
+        for seed in range(self.RUNS):
+            with self.subTest(seed=seed):
+                starts += self.one(random.Random(seed))
+        self.assertGreater(starts, 3 * self.RUNS)
+
+    def one(self, draw):
+        samples, epochs = draw.randint(1, 120), draw.randint(1, 3)
+        batched, shuffle = draw.random() < 0.7, draw.random() < 0.9
+        seen, kept, state, starts = (
+            [],
+            0,
+            None,
+            0,
+        )  # seen[:kept] is what the checkpoint's weights have seen
+        done = False
+        while not done:
+            starts += 1
+            del seen[kept:]
+            size, workers = draw.randint(1, 4), draw.randint(1, 6)
+            # With fewer samples than ranks, or batches of one, a step may have nothing for a rank:
+            # it waits in join().
+            batch = draw.randint(1, 9) if batched else None
+            options = dict(dataset=samples, seed=None if state else 3, batch=batch, shuffle=shuffle)
+            samplers = ranks_of(size, **options)
+            for sampler in samplers:
+                if state is not None:
+                    sampler.load_state_dict(json.loads(state))
+            done, kept, state = self.life(draw, samplers, workers, epochs, seen, kept, state)
+            self.assertLess(starts, 10_000)
+        wanted = collections.Counter((epoch, x) for epoch in range(epochs) for x in range(samples))
+        self.assertEqual(collections.Counter(seen), wanted)
+        return starts
+
+    def life(self, draw, samplers, workers, epochs, seen, kept, state):
+        """One start, until it is over, is killed or leaves: (over, kept, state)."""
+        step, end = 0, draw.choice([1, 2, 3, 5, 8, 13, 40])
+        asked = draw.random() < 0.5
+        while samplers[0].epoch < epochs:
+            epoch = samplers[0].epoch
+            for shares in self.fetched(samplers, workers):
+                for sampler, share in zip(samplers, shares):
+                    seen.extend((epoch, x) for x in share)
+                for sampler, share in zip(samplers, shares):
+                    sampler.trained(len(share))
+                step += 1
+                if draw.random() < 0.1:
+                    kept, state = len(seen), json.dumps(samplers[0].state_dict())
+                if step >= end and asked:
+                    return False, len(seen), json.dumps(samplers[0].state_dict())
+                if step >= end:
+                    return False, kept, state
+        return True, len(seen), None
+
+    def fetched(self, samplers, workers):
+        """The steps of an epoch as loaders give them: 2 × workers batches of each rank are
+        fetched ahead."""
+        takes = [iter(sampler) for sampler in samplers]
+        single = samplers[0].batch is None
+        ahead = collections.deque()
+        while True:
+            while len(ahead) < 2 * workers:
+                shares = [next(take, None) for take in takes]
+                if all(share is None for share in shares):
+                    break
+                ahead.append([[] if s is None else [s] if single else s for s in shares])
+            if not ahead:
+                return
+            yield ahead.popleft()
+
+
+class Chance(unittest.TestCase):
+    """What augments a sample at random, in whatever worker and after whatever start."""
+
+    class Noisy:
+        classes = 3
+
+        def __len__(self):
+            return 10
+
+        def __getitem__(self, index):
+            return index, random.random()
+
+    def test_it_follows_from_seed_epoch_and_sample_alone(self):
+        sampler = Sampler(10, seed=1)
+        data = Seeded(self.Noisy(), sampler)
+        forward = [data[n] for n in range(10)]
+        random.random()
+        self.assertEqual([data[n] for n in reversed(range(10))], forward[::-1])
+        self.assertEqual(len({drawn for _, drawn in forward}), 10)
+        sampler.set_epoch(1)
+        self.assertNotEqual(data[0], forward[0])
+        self.assertNotEqual(Seeded(self.Noisy(), Sampler(10, seed=2))[0], forward[0])
+
+    def test_it_changes_nothing_else_and_hides_nothing(self):
+        data = Seeded(self.Noisy(), Sampler(10))
+        before = random.getstate()
+        data[0]
+        self.assertEqual(random.getstate(), before)
+        self.assertEqual(
+            (len(data), data.classes, len(pickle.loads(pickle.dumps(data)))), (10, 3, 10)
+        )
+
+
+class States(unittest.TestCase):
+    def test_a_state_that_does_not_fit_is_refused_by_its_field_and_changes_nothing(self):
+        sampler = Sampler(100, seed=1)
+        sampler.trained(5)
+        good = sampler.state_dict()
+        for field, value in {
+            "samples": 101, "seed": 2, "shuffle": False, "trained": 100, "epoch": -1, "version": 2,
+        }.items():  # fmt: skip
+            with self.subTest(field=field), self.assertRaisesRegex(ValueError, field):
+                sampler.load_state_dict({**good, field: value})
+            for bad in ("1", None, 1.5, [], 10**400 if field == "trained" else float("nan")):
+                with self.subTest(field=field, bad=str(bad)[:9]), self.assertRaises(ValueError):
+                    sampler.load_state_dict({**good, field: bad})
+            with self.assertRaisesRegex(ValueError, f"{field} is missing"):
+                sampler.load_state_dict({name: good[name] for name in good if name != field})
+        self.assertEqual(sampler.state_dict(), good)
+
+    def test_the_seed_of_a_state_is_taken_where_none_was_given(self):
+        saved = Sampler(50, seed=9)
+        loaded = Sampler(50)
+        loaded.load_state_dict(saved.state_dict())
+        self.assertEqual(list(loaded), list(saved))
+
+    def test_what_cannot_be_is_refused_by_name(self):
+        for options, name in (
+            ({"dataset": 0}, "samples"), ({"dataset": 5, "batch": 0}, "batch"),
+            ({"dataset": 5, "seed": -1}, "seed"),
+            ({"dataset": 5, "rank": 2, "ranks": 2}, "rank"), ({"dataset": 5, "rank": 0}, "ranks"),
+        ):  # fmt: skip
+            with self.subTest(name=name), self.assertRaisesRegex(ValueError, name):
+                Sampler(**options)
+        with self.assertRaisesRegex(ValueError, "n=6"):
+            Sampler(5).trained(6)
+        with self.assertRaisesRegex(ValueError, "whole steps"):
+            Sampler(50, batch=4).trained(5)
+
+    def test_an_epoch_in_which_nothing_was_counted_is_an_error_and_not_the_same_samples_for_ever(
+        self,
+    ):
+        with self.assertRaisesRegex(RuntimeError, "trained"):
+            for _ in Sampler(5).epochs(2):
+                pass
+
+    def test_an_epoch_that_was_left_early_comes_again_with_its_rest(self):
+        sampler, seen = Sampler(10, batch=2), []
+        for epoch in sampler.epochs(2):
+            for n, batch in enumerate(sampler):
+                seen.append((epoch, tuple(batch)))
+                sampler.trained(2)
+                if n == 2:
+                    break
+        samples = [x for epoch, batch in seen for x in batch if epoch == 0]
+        self.assertEqual(sorted(samples), list(range(10)))
+
+    def test_the_sampler_needs_no_loader(self):
+        self.assertEqual([len(batch) for batch in epoch_of(Sampler(10, batch=4))], [4, 3, 3])
+
+
+if __name__ == "__main__":
+    unittest.main()
