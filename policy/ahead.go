@@ -23,8 +23,7 @@ type Next struct {
 // on with that. The cluster is not changed. The sequence is for one walk, before the planner is asked for anything else.
 func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	return func(yield func(Next) bool) {
-		b := &pl.board
-		b.lay(&c, p, a)
+		b := lookahead{pl.lay(&c, p, a)}
 		for _, i := range b.order {
 			if b.seats[i].standing != waits || b.jobs[i].Barred != "" || c.Rationed(b.jobs[i]) {
 				continue
@@ -44,7 +43,7 @@ func (c *Cluster) Rationed(j *Job) bool {
 }
 
 // next is what waiting job i would be given on servers that are its own. What keeps one of a kind keeps all of them.
-func (b *board) next(i int) (next Next, could bool) {
+func (b lookahead) next(i int) (next Next, could bool) {
 	k := b.seats[i].kind
 	if k.denial.freed == b.freed || len(k.ways) == 0 {
 		return Next{}, false
@@ -64,7 +63,7 @@ func (b *board) next(i int) (next Next, could bool) {
 }
 
 // serverFor finds a server that could hold a part of a job of kind k, one that is open where there is one, if there are enough of them.
-func (b *board) serverFor(k *kind) (n int, found bool) {
+func (b constraints) serverFor(k *kind) (n int, found bool) {
 	able := slices.Clone(b.fitOf(k).able)
 	if k.shut != nil {
 		able.without(k.shut)
@@ -86,7 +85,7 @@ func (b *board) serverFor(k *kind) (n int, found bool) {
 }
 
 // fitsSome says whether a size is no more than a server has that could hold a part of a job of kind k.
-func (b *board) fitsSome(k *kind, size gres.Vector) bool {
+func (b lookahead) fitsSome(k *kind, size gres.Vector) bool {
 	able := b.fitOf(k).able
 	for n := range b.servers {
 		if able.has(n) && size.Fits(b.servers[n].Total) {
@@ -97,7 +96,7 @@ func (b *board) fitsSome(k *kind, size gres.Vector) bool {
 }
 
 // anywhere raises a size until a job of kind k has its least with it on whatever server Slurm could start it on, or does not fit there.
-func (b *board) anywhere(k *kind, size gres.Vector) gres.Vector {
+func (b lookahead) anywhere(k *kind, size gres.Vector) gres.Vector {
 	w := k.ways[0]
 	for again := true; again; {
 		again = false
@@ -115,7 +114,7 @@ func (b *board) anywhere(k *kind, size gres.Vector) gres.Vector {
 }
 
 // wished is what a job of kind k would be given of a menu if nobody else were there.
-func (b *board) wished(k *kind, m *menu) gres.Vector {
+func (b lookahead) wished(k *kind, m *menu) gres.Vector {
 	sizes := b.alloc.sizes(m)
 	if k.lends {
 		return sizes[len(sizes)-1].Size

@@ -16,7 +16,7 @@ func Decide(c Cluster, p Policy, a Allocator) Plan {
 }
 
 // turn gives job i what can be had when its turn comes.
-func (b *board) turn(i int) {
+func (b allocation) turn(i int) {
 	switch s := &b.seats[i]; s.standing {
 	case loose:
 		b.keep(i)
@@ -32,7 +32,7 @@ func (b *board) turn(i int) {
 
 // place finds a place for job i. The first in turn that has been passed over for too long has nodes kept for it, and no cost of
 // restarts keeps it from its turn. To a job that only its quotas keep waiting nodes are of no use.
-func (b *board) place(i int) {
+func (b allocation) place(i int) {
 	if b.jobs[i].Barred != "" || b.seatSomewhere(i) {
 		return
 	}
@@ -55,12 +55,12 @@ type denial struct {
 }
 
 // denied says whether others of its kind have looked for a place for job i in vain since something was freed.
-func (b *board) denied(i int) bool {
+func (b placement) denied(i int) bool {
 	d := &b.seats[i].kind.denial
 	return d.freed == b.freed && (!d.firm || b.staysForGood(i))
 }
 
-func (b *board) seatSomewhere(i int) bool {
+func (b allocation) seatSomewhere(i int) bool {
 	s := &b.seats[i]
 	if d := &s.kind.denial; b.denied(i) && (d.limit != byCost || b.due(i) <= d.due) {
 		s.limit = d.limit
@@ -86,7 +86,7 @@ func (b *board) seatSomewhere(i int) bool {
 
 // due is what a place is worth to waiting job i, in GPU-seconds at the proportional speed. A job that has outrun its declared
 // length counts as one of unknown length.
-func (b *board) due(i int) float64 {
+func (b placement) due(i int) float64 {
 	if b.reserved != nil && b.reserved.job == i {
 		return math.Inf(1)
 	}
@@ -98,7 +98,7 @@ func (b *board) due(i int) float64 {
 }
 
 // settleIn seats job i where it disturbs nobody: on the fullest nodes that will do, so that whole nodes stay whole.
-func (b *board) settleIn(i int, w way) bool {
+func (b placement) settleIn(i int, w way) bool {
 	k := b.seats[i].kind
 	servers := b.roomFor(i, w, func(size gres.Vector) bool { return b.affords(k, w.nodes, size) })
 	if servers == nil {
@@ -109,7 +109,7 @@ func (b *board) settleIn(i int, w way) bool {
 }
 
 // roomFor finds servers with room for job i, with sizes that it may have; nil where there are none.
-func (b *board) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
+func (b placement) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
 	k := b.seats[i].kind
 	found := gathering{nodes: w.nodes}
 	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
@@ -126,7 +126,7 @@ func (b *board) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
 }
 
 // lonely says that there are too few servers like n for a gang.
-func (b *board) lonely(w way, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
+func (b constraints) lonely(w way, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
 
 // gathering collects servers of each model until there are enough of one.
 type gathering struct {
@@ -150,7 +150,7 @@ func (g *gathering) add(model, n int) {
 
 // catchUp gives out what has come free: to those who were stopped and could have stayed, then to those who wait. It says whether
 // any were reprieved.
-func (b *board) catchUp() bool {
+func (b allocation) catchUp() bool {
 	reprieved := b.reprieve()
 	b.backfill()
 	return reprieved
@@ -159,7 +159,7 @@ func (b *board) catchUp() bool {
 // reprieve lets jobs go on as they were that turn out to have been stopped for nothing: others have left their place since, or
 // need less than was freed. Who has left for an exchange is not one of them: without it there would be an idle place where it is now. It says whether
 // there were any.
-func (b *board) reprieve() bool {
+func (b allocation) reprieve() bool {
 	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
 	for again := true; again; {
@@ -174,7 +174,7 @@ func (b *board) reprieve() bool {
 }
 
 // goOn puts stopped job i back to where and what it was, if there is room for that.
-func (b *board) goOn(i int) bool {
+func (b allocation) goOn(i int) bool {
 	j, now := b.jobs[i], b.seats[i]
 	b.vacate(i)
 	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) && (len(now.kind.quotas) == 0 || b.mayReturn(i)) {
@@ -202,7 +202,7 @@ func (b *board) allHave(servers []int, v gres.Vector) bool {
 }
 
 // backfill seats waiting jobs on what came free after their turn, disturbing nobody.
-func (b *board) backfill() {
+func (b allocation) backfill() {
 	if b.filled == b.freed {
 		return
 	}
@@ -219,7 +219,7 @@ func (b *board) backfill() {
 }
 
 // plan reads the board.
-func (b *board) plan() Plan {
+func (b allocation) plan() Plan {
 	decisions := make([]Decision, len(b.seats))
 	for i := range b.seats {
 		b.decide(i, &decisions[i])
@@ -228,7 +228,7 @@ func (b *board) plan() Plan {
 }
 
 // decide writes down what becomes of job i.
-func (b *board) decide(i int, d *Decision) {
+func (b allocation) decide(i int, d *Decision) {
 	s := &b.seats[i]
 	d.Job = b.ids[i]
 	if s.told != nil {
@@ -256,11 +256,11 @@ func (b *board) decide(i int, d *Decision) {
 	case d.Reason == Grows && s.speed() <= s.was*(1+tie):
 		d.Reason, d.Why = Shrinks, "gives back what others are owed or gain more by"
 	case d.Reason == Grows:
-		d.Why = b.faster(i, *d.Grant)
+		d.Why = explanation{b.constraints}.faster(i, *d.Grant)
 	}
 }
 
-func (b *board) names(servers []int) []string {
+func (b allocation) names(servers []int) []string {
 	names := make([]string, len(servers))
 	for k, n := range servers {
 		names[k] = b.servers[n].Name

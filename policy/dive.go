@@ -14,7 +14,7 @@ import (
 // stays so. Beside jobs that run it is of no use: what is best for the newcomers in this round puts the hungry ones where
 // they are in each other's way in the next (measured, see ARCHITECTURE).
 type repack struct {
-	*board
+	constraints
 	part    set    // servers that take part
 	movable []int  // jobs that may be placed anew, ascending
 	class   []int  // of each of them
@@ -69,8 +69,8 @@ const (
 const nearly = 1e-4
 
 // repack places jobs that start on servers of their own anew where that is worth more.
-func (b *board) repack() {
-	r := repack{board: b}
+func (b allocation) repack() {
+	r := repack{constraints: b.constraints}
 	if !r.gather() || !r.classify() || !r.group() || !r.list() {
 		return
 	}

@@ -12,14 +12,14 @@ import (
 // oneByOne is Tune without its last pass.
 func oneByOne() Allocator {
 	a := Tune()
-	a.finish = (*board).arrange
+	a.finish = allocation.arrange
 	return a
 }
 
 // rateIn is what a plan is worth: GPUs times speed, relative to the share of the reference server.
 func rateIn(c Cluster, plan Plan) (sum float64) {
 	var pl Planner
-	pl.board.lay(&c, FIFO(), Tune())
+	pl.lay(&c, FIFO(), Tune())
 	for at, d := range plan.Decisions {
 		if d.Grant == nil {
 			continue

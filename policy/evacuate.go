@@ -14,7 +14,7 @@ import (
 //
 // It begins when nobody is left on these nodes who cannot be asked: until then GPUs would be idle for as long as such a job runs. The nodes
 // that are nearest to being empty are chosen first, in each round anew, so that those which one round has begun with are those of the next.
-func (b *board) clearNodes() {
+func (b preemption) clearNodes() {
 	r := b.reserved
 	if !b.clearable() {
 		return
@@ -30,7 +30,7 @@ func (b *board) clearNodes() {
 
 // clearable says whether the job that nodes are kept for would have its least on them if all left who may be asked to, now or in a
 // later round.
-func (b *board) clearable() bool {
+func (b preemption) clearable() bool {
 	r := b.reserved
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
 		return !b.least(r.job, r.way, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief))
@@ -44,7 +44,7 @@ type tenure struct {
 }
 
 // tenure is worked out once a round, when it is first asked for.
-func (b *board) tenure() []tenure {
+func (b preemption) tenure() []tenure {
 	if b.tenures.round == b.round {
 		return b.tenures.of
 	}
@@ -68,7 +68,7 @@ func (b *board) tenure() []tenure {
 }
 
 // begun is when the run of job i began, or begins.
-func (b *board) begun(i int) time.Time {
+func (b preemption) begun(i int) time.Time {
 	if b.seats[i].standing == fresh {
 		return b.c.Now
 	}
@@ -78,7 +78,7 @@ func (b *board) begun(i int) time.Time {
 // compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: of jobs of others nobody knows when
 // they end; then those whose last such job started first, in units of rules.patience, so that none that has begun to be empty is given
 // up for one that began later; of these the ones where such jobs hold the fewest GPUs, and then the ones with most GPUs idle.
-func (b *board) compareWaits(w way, x, y int) int {
+func (b preemption) compareWaits(w way, x, y int) int {
 	s, t, u, v := &b.servers[x], &b.servers[y], &b.tenure()[x], &b.tenure()[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
 	return cmp.Or(cmp.Compare(foreign(s), foreign(t)), cmp.Compare(u.begun, v.begun),
@@ -86,7 +86,7 @@ func (b *board) compareWaits(w way, x, y int) int {
 }
 
 // clearings are what has to happen on each of the nodes, as far as it can happen in this round, the shortest first.
-func (b *board) clearings() []clearing {
+func (b preemption) clearings() []clearing {
 	var plans []clearing
 	for _, n := range b.reserved.nodes {
 		if plan, can := b.clearServer(b.reserved.job, n, b.reserved.way, len(b.servers[n].jobs)); can {
@@ -100,7 +100,7 @@ func (b *board) clearings() []clearing {
 }
 
 // clearPart carries out as much of a plan as the rules leave to this round, job by job.
-func (b *board) clearPart(plan *clearing) {
+func (b preemption) clearPart(plan *clearing) {
 	id := b.jobs[b.reserved.job].ID
 	for _, v := range plan.leaves {
 		if b.stops > 0 && b.seats[v].standing == loose {
@@ -115,7 +115,7 @@ func (b *board) clearPart(plan *clearing) {
 }
 
 // keepIdle takes what is idle on server n, as far as the job needs it that the server is kept for, from all that can be given away.
-func (b *board) keepIdle(n int) {
+func (b preemption) keepIdle(n int) {
 	sv := &b.servers[n]
 	idle := atMost(sv.open(), b.least(b.reserved.job, b.reserved.way, n).Size).Max(gres.Vector{})
 	sv.free = sv.free.Minus(idle)

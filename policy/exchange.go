@@ -118,16 +118,16 @@ const work = 4096
 const hardlyAGPU = 1.0 / 128
 
 // leastNet is the least that an exchange must net, in GPU-seconds.
-func (b *board) leastNet() float64 { return hardlyAGPU * b.c.Rules.payback().Seconds() }
+func (b appraisal) leastNet() float64 { return hardlyAGPU * b.c.Rules.payback().Seconds() }
 
 // swap makes exchanges, the servers first that could gain most by one, as long as there are any, and says whether there were.
-func (b *board) swap() bool {
+func (b exchanging) swap() bool {
 	m := &b.market
 	if len(b.servers) < 2 {
 		return false
 	}
 	b.whoWaits()
-	if m.still && m.settledFor(b) {
+	if m.still && m.settledFor(b.board) {
 		return false
 	}
 	done := false
@@ -151,7 +151,7 @@ func (b *board) swap() bool {
 func (m *market) settledFor(b *board) bool { return len(b.servers) <= looks }
 
 // exchangeFrom makes the best exchange of server n, if there is one.
-func (b *board) exchangeFrom(n int) bool {
+func (b exchanging) exchangeFrom(n int) bool {
 	m := &b.market
 	p := &m.parties[n]
 	best := exchange{net: b.leastNet()}
@@ -195,7 +195,7 @@ func (p *party) lacking() bool { return p.lacks.CPUs > 0 || p.lacks.Memory > 0 }
 
 // mayGain says whether two servers may gain more than so much. Of unlike ones that is not known before each job's sizes on the other are; where there
 // are too many shapes they are not compared.
-func (b *board) mayGain(p, q *party, net float64) bool {
+func (b exchanging) mayGain(p, q *party, net float64) bool {
 	switch {
 	case b.alike(p, q) && p.slack+q.slack-p.least-q.least <= net:
 		return false
@@ -207,7 +207,7 @@ func (b *board) mayGain(p, q *party, net float64) bool {
 
 // reachOf is the most that the jobs of a party can net if a hand leaves for a server of the same shape, which has all for it, and the others may have
 // all that there is where they are.
-func (b *board) reachOf(p *party, h *hand) float64 {
+func (b appraisal) reachOf(p *party, h *hand) float64 {
 	if math.IsNaN(h.reach) {
 		h.reach = b.without(p, *h)[p.room.CPUs] + float64(b.market.at.memory*float64(p.room.Memory))
 		for _, x := range h.jobs() {
@@ -220,12 +220,12 @@ func (b *board) reachOf(p *party, h *hand) float64 {
 // fewShapes is how many shapes of servers there may be for jobs of unlike ones to exchange places.
 const fewShapes = 8
 
-func (b *board) alike(p, q *party) bool {
+func (b appraisal) alike(p, q *party) bool {
 	return b.servers[p.server].shape == b.servers[q.server].shape
 }
 
 // gather finds the parties of all servers, and what they are worth to each other.
-func (b *board) gather() {
+func (b appraisal) gather() {
 	m := &b.market
 	m.parties = resized(m.parties, len(b.servers))
 	for n := range b.servers {
@@ -249,7 +249,7 @@ func (b *board) gather() {
 }
 
 // rankTheRich lists the servers that lack nothing, where there are too many to compare all with all.
-func (b *board) rankTheRich() {
+func (b appraisal) rankTheRich() {
 	m := &b.market
 	m.rich = m.rich[:0]
 	if !m.many {
@@ -263,7 +263,7 @@ func (b *board) rankTheRich() {
 }
 
 // regather finds the parties of servers anew on which something has changed.
-func (b *board) regather(orders []order) {
+func (b appraisal) regather(orders []order) {
 	for n := range b.market.parties {
 		if slices.ContainsFunc(orders, func(o order) bool { return o.server == n }) {
 			b.meetOn(n)
@@ -273,7 +273,7 @@ func (b *board) regather(orders []order) {
 }
 
 // whoWaits lists the zones of those who could use a GPU that comes free.
-func (b *board) whoWaits() {
+func (b appraisal) whoWaits() {
 	m := &b.market
 	m.zones, m.were = m.were[:0], m.zones
 	for i := range b.seats {
@@ -287,7 +287,7 @@ func (b *board) whoWaits() {
 }
 
 // meetOn finds the party of server n. Nobody is in one where nodes are kept for another: who restarts there cannot be asked for some time.
-func (b *board) meetOn(n int) {
+func (b appraisal) meetOn(n int) {
 	m, p := &b.market, &b.market.parties[n]
 	jobs := b.partnersOn(n)
 	if p.stamp == m.stamps[n] && slices.EqualFunc(p.partners, jobs, func(x partner, i int) bool { return x.id == b.ids[i] }) {
@@ -308,7 +308,7 @@ func (b *board) meetOn(n int) {
 }
 
 // partnersOn lists the jobs on server n that an exchange may touch.
-func (b *board) partnersOn(n int) []int {
+func (b appraisal) partnersOn(n int) []int {
 	m, sv := &b.market, &b.servers[n]
 	m.jobs = m.jobs[:0]
 	if sv.Closed != "" || !(gres.Vector{}).Fits(sv.open()) {
@@ -330,7 +330,7 @@ func (b *board) partnersOn(n int) []int {
 const most = 16
 
 // mayExchange says whether job i may be moved or resized for the sake of all. Who ends before a restart must have paid for itself stays.
-func (b *board) mayExchange(i int) bool {
+func (b appraisal) mayExchange(i int) bool {
 	s := &b.seats[i]
 	if len(s.servers) != 1 || s.cleared || !b.growable(i) || b.until(i, unknown) < b.c.Rules.payback() {
 		return false
@@ -342,7 +342,7 @@ func (b *board) mayExchange(i int) bool {
 }
 
 // choices are the sizes that job i may have on server n, listed at the end of a stock.
-func (b *board) choices(i, n int, stock []choice) (list, more []choice) {
+func (b appraisal) choices(i, n int, stock []choice) (list, more []choice) {
 	s := &b.seats[i]
 	m := b.menu(s.kind, s.size.GPUs, n)
 	from, home, payback := len(stock), s.servers[0] == n, b.c.Rules.payback()
@@ -363,7 +363,7 @@ func (b *board) choices(i, n int, stock []choice) (list, more []choice) {
 }
 
 // pricesOf finds prices at which all parties together want no more than they have.
-func (b *board) pricesOf(parties []party) prices {
+func (b appraisal) pricesOf(parties []party) prices {
 	m := &b.market
 	m.groups = m.groups[:0]
 	var supply gres.Vector
@@ -389,7 +389,7 @@ func (b *board) pricesOf(parties []party) prices {
 }
 
 // clearingPrices finds the least price of a core, and of a MiB beside it, at which no more is wanted than there is.
-func (b *board) clearingPrices(supply gres.Vector) prices {
+func (b appraisal) clearingPrices(supply gres.Vector) prices {
 	at := prices{}
 	highest := 0.0
 	for _, g := range b.market.groups {
@@ -419,12 +419,12 @@ func leastPrice(high float64, does func(price float64) bool) float64 {
 }
 
 // valueOf is what a gain on a menu is worth over rules.payback.
-func (b *board) valueOf(m *menu, gain float64) float64 {
+func (b appraisal) valueOf(m *menu, gain float64) float64 {
 	return float64(gain * m.unit * b.c.Rules.payback().Seconds() * float64(m.fair.GPUs))
 }
 
 // wanted is what all partners would take at such prices.
-func (b *board) wanted(at prices) gres.Vector {
+func (b appraisal) wanted(at prices) gres.Vector {
 	var sum gres.Vector
 	for _, g := range b.market.groups {
 		best, most := 0, math.Inf(-1)
@@ -440,7 +440,7 @@ func (b *board) wanted(at prices) gres.Vector {
 
 // price works out the slack of a party: what its jobs could net at most if cores and memory could be had and sold at such prices. Two parties of one
 // shape never net more together than their slacks, whoever of them sits where, since these are a dual of what they can do; whatever the prices.
-func (b *board) price(p *party, at prices) {
+func (b appraisal) price(p *party, at prices) {
 	if p.at == at {
 		return
 	}
@@ -471,7 +471,7 @@ func (b *board) price(p *party, at prices) {
 }
 
 // leaving is the most that the choices of job i net at such prices if it has to be started anew.
-func (b *board) leaving(i int, choices []choice, at prices) float64 {
+func (b appraisal) leaving(i int, choices []choice, at prices) float64 {
 	s, leave := &b.seats[i], math.Inf(-1)
 	for k := range choices {
 		o := &choices[k]
@@ -486,7 +486,7 @@ func (b *board) leaving(i int, choices []choice, at prices) float64 {
 
 // between looks for an exchange between two servers that nets more than the best so far. What was looked at in vain is remembered, unless it was
 // something beside the two servers that stood in the way.
-func (b *board) between(p, q *party, best *exchange) {
+func (b exchanging) between(p, q *party, best *exchange) {
 	m := &b.market
 	pair := [2]int{min(p.server, q.server), max(p.server, q.server)}
 	note := vain{stamps: [2]int{m.stamps[pair[0]], m.stamps[pair[1]]}, era: m.era, work: m.left}
@@ -520,7 +520,7 @@ func (b *board) between(p, q *party, best *exchange) {
 }
 
 // remember notes that two servers have nothing to gain from each other.
-func (b *board) remember(pair [2]int, what vain) {
+func (b appraisal) remember(pair [2]int, what vain) {
 	m := &b.market
 	if m.tested == nil || len(m.tested) > looks*len(b.servers) {
 		m.tested = map[[2]int]vain{}
@@ -529,7 +529,7 @@ func (b *board) remember(pair [2]int, what vain) {
 }
 
 // trialsOf lists the exchanges between two servers that may gain, those first that may gain most.
-func (b *board) trialsOf(p, q *party, note *vain) []trial {
+func (b exchanging) trialsOf(p, q *party, note *vain) []trial {
 	m := &b.market
 	m.trials = m.trials[:0]
 	b.dealHands(p)
@@ -552,7 +552,7 @@ func (b *board) trialsOf(p, q *party, note *vain) []trial {
 }
 
 // mayPay says whether two hands have as many GPUs, an idle place counting for one job, and their exchange may gain.
-func (b *board) mayPay(p, q *party, h, k *hand) bool {
+func (b exchanging) mayPay(p, q *party, h, k *hand) bool {
 	switch jobs := h.count + k.count; {
 	case h.count > 0 && k.count > 0 && (jobs > 3 || h.gpus != k.gpus), jobs != 1 && (h.count == 0 || k.count == 0):
 		return false
@@ -566,7 +566,7 @@ func (b *board) mayPay(p, q *party, h, k *hand) bool {
 }
 
 // dealHands lists what party p may give: nothing, each of its partners, and two of one size.
-func (b *board) dealHands(p *party) {
+func (b appraisal) dealHands(p *party) {
 	if len(p.hands) > 0 {
 		return
 	}
@@ -587,7 +587,7 @@ func (b *board) dealHands(p *party) {
 }
 
 // mayGo says whether the jobs of a hand could be started on the server of another party.
-func (b *board) mayGo(p *party, h *hand, q *party) bool {
+func (b appraisal) mayGo(p *party, h *hand, q *party) bool {
 	for _, x := range h.jobs() {
 		if i := p.partners[x].job; !b.seats[i].kind.zone.servers.has(q.server) || b.bars(i, q.server) {
 			return false
@@ -598,7 +598,7 @@ func (b *board) mayGo(p *party, h *hand, q *party) bool {
 
 // mayIdle says whether so many GPUs may be idle on server p in place of as many on q: where that leaves those who wait for GPUs with the same
 // places as they have, or nobody does who could use any.
-func (b *board) mayIdle(p, q *party, more int) bool {
+func (b exchanging) mayIdle(p, q *party, more int) bool {
 	if more > 0 {
 		p, q, more = q, p, -more
 	}
@@ -611,7 +611,7 @@ func (b *board) mayIdle(p, q *party, more int) bool {
 }
 
 // consider notes an exchange if it may gain.
-func (b *board) consider(p, q *party, h, k *hand) {
+func (b exchanging) consider(p, q *party, h, k *hand) {
 	bound := b.boundOn(p, h, q, k)
 	if bound <= impossible/2 {
 		return
@@ -622,7 +622,7 @@ func (b *board) consider(p, q *party, h, k *hand) {
 }
 
 // boundOn is the most that party p can net without a hand and with one of party q.
-func (b *board) boundOn(p *party, h *hand, q *party, k *hand) float64 {
+func (b appraisal) boundOn(p *party, h *hand, q *party, k *hand) float64 {
 	m := &b.market
 	lists := m.lists[:0]
 	for _, y := range k.jobs() {
@@ -633,14 +633,14 @@ func (b *board) boundOn(p *party, h *hand, q *party, k *hand) float64 {
 }
 
 // choicesOf are those of a partner on another server.
-func (b *board) choicesOf(q *party, y, n int) []choice {
+func (b appraisal) choicesOf(q *party, y, n int) []choice {
 	list, stock := b.choices(q.partners[y].job, n, b.market.stock)
 	b.market.stock = stock
 	return list
 }
 
 // without is the curve of a party without a hand.
-func (b *board) without(p *party, h hand) curve {
+func (b appraisal) without(p *party, h hand) curve {
 	m := &b.market
 	for len(p.curves) < len(p.partners) {
 		p.curves = append(p.curves, nil)
@@ -664,7 +664,7 @@ func (b *board) without(p *party, h hand) curve {
 
 // try sizes both servers as well as can be after an exchange. It answers what has to be done and what that nets beyond what the servers could do
 // without it; the orders are in memory that is used again.
-func (b *board) try(p, q *party, t trial) (orders []order, net float64) {
+func (b exchanging) try(p, q *party, t trial) (orders []order, net float64) {
 	orders, here, ok := b.sizes(nil, p, t.p, q, t.q)
 	if !ok {
 		return nil, impossible
@@ -677,7 +677,7 @@ func (b *board) try(p, q *party, t trial) (orders []order, net float64) {
 }
 
 // sizes adds what has to be done on server p if it gives one hand and takes another.
-func (b *board) sizes(orders []order, p *party, gives hand, q *party, takes hand) ([]order, float64, bool) {
+func (b appraisal) sizes(orders []order, p *party, gives hand, q *party, takes hand) ([]order, float64, bool) {
 	m := &b.market
 	jobs, lists := []int{}, m.lists[:0]
 	for x := range p.partners {
@@ -699,7 +699,7 @@ func (b *board) sizes(orders []order, p *party, gives hand, q *party, takes hand
 }
 
 // onItsOwn is the most that the jobs of a party can net where they are.
-func (b *board) onItsOwn(p *party) float64 {
+func (b appraisal) onItsOwn(p *party) float64 {
 	if math.IsNaN(p.alone) {
 		_, p.alone, _ = b.sizes(nil, p, hand{}, nil, hand{})
 	}
@@ -707,7 +707,7 @@ func (b *board) onItsOwn(p *party) float64 {
 }
 
 // permits says whether the rules and the quotas let the orders be carried out.
-func (b *board) permits(orders []order) bool {
+func (b exchanging) permits(orders []order) bool {
 	stops := 0
 	for _, o := range orders {
 		stops += asInt(b.restarts(o.job))
@@ -716,7 +716,7 @@ func (b *board) permits(orders []order) bool {
 }
 
 // affordAll says whether the quotas leave what the jobs are to have together.
-func (b *board) affordAll(orders []order) bool {
+func (b exchanging) affordAll(orders []order) bool {
 	for q := range b.purses {
 		var more gres.Vector
 		for _, o := range orders {
@@ -732,7 +732,7 @@ func (b *board) affordAll(orders []order) bool {
 }
 
 // carry carries an exchange out.
-func (b *board) carry(e *exchange) {
+func (b exchanging) carry(e *exchange) {
 	slices.SortFunc(e.orders, func(x, y order) int { return cmp.Compare(x.job, y.job) })
 	first := slices.MaxFunc(e.orders, func(x, y order) int {
 		return cmp.Or(cmp.Compare(x.choice.net, y.choice.net), cmp.Compare(y.job, x.job))
@@ -753,7 +753,7 @@ func (b *board) carry(e *exchange) {
 }
 
 // reasonOf says why a running job is restarted for an exchange by which another gains most.
-func (b *board) reasonOf(o order, id int) (Reason, string) {
+func (b exchanging) reasonOf(o order, id int) (Reason, string) {
 	s, to := &b.seats[o.job], b.servers[o.server].Name
 	switch {
 	case o.choice.gain*b.menu(s.kind, s.size.GPUs, o.server).unit > s.was*(1+tie):

@@ -15,7 +15,7 @@ type answer struct {
 }
 
 // explain tells every job that waits the one reason: what would have to be different for it to run.
-func (b *board) explain() {
+func (b explanation) explain() {
 	for i := range b.seats {
 		if s := &b.seats[i]; s.standing == waits && !s.stopped {
 			s.told = b.reasonFor(i)
@@ -24,7 +24,7 @@ func (b *board) explain() {
 }
 
 // faster says what a job that grows restarts for.
-func (b *board) faster(i int, to Placement) string {
+func (b explanation) faster(i int, to Placement) string {
 	j, s := b.jobs[i], &b.seats[i]
 	verb := "restarts"
 	if !slices.Equal(j.Running.Nodes, to.Nodes) {
@@ -33,7 +33,7 @@ func (b *board) faster(i int, to Placement) string {
 	return fmt.Sprintf("%s to train %.2f× as fast", verb, s.speed()/s.was)
 }
 
-func (b *board) reasonFor(i int) *answer {
+func (b explanation) reasonFor(i int) *answer {
 	if why := b.jobs[i].Barred; why != "" {
 		return &answer{Barred, why}
 	}
@@ -52,7 +52,7 @@ func (b *board) reasonFor(i int) *answer {
 }
 
 // lacks finds out what is missing for job i.
-func (b *board) lacks(i int) answer {
+func (b explanation) lacks(i int) answer {
 	j, k := b.jobs[i], b.seats[i].kind
 	switch {
 	case k.never != "":
@@ -96,7 +96,7 @@ func (b *board) lacks(i int) answer {
 }
 
 // heldFor tells job i for whom nodes are kept, and who may use them meanwhile.
-func (b *board) heldFor(i int) string {
+func (b explanation) heldFor(i int) string {
 	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.reserved.job].ID)
 	if b.reserved.closed || b.staysForGood(i) {
 		return why
@@ -105,7 +105,7 @@ func (b *board) heldFor(i int) string {
 }
 
 // clearingFor tells job i how far the nodes are that are cleared for it.
-func (b *board) clearingFor(i int) *answer {
+func (b explanation) clearingFor(i int) *answer {
 	return &answer{Clearing, fmt.Sprintf("%s of the %d that it needs; as many jobs leave the rest in each round as the rules allow",
 		are(b.reserved.kept, "GPU")+" kept for it", b.jobs[i].GPUs)}
 }
@@ -120,7 +120,7 @@ func (k *kind) turn(free int) answer {
 }
 
 // freeIn counts the GPUs that are free on the open nodes of a zone.
-func (b *board) freeIn(z *zone) int {
+func (b constraints) freeIn(z *zone) int {
 	if z.counted != b.round {
 		z.counted, z.free = b.round, 0
 		for n := range b.servers {
@@ -133,7 +133,7 @@ func (b *board) freeIn(z *zone) int {
 }
 
 // freeFor counts the GPUs that are free where jobs of kind k may be started.
-func (b *board) freeFor(k *kind) int {
+func (b constraints) freeFor(k *kind) int {
 	free := b.freeIn(k.zone)
 	if k.shut == nil {
 		return free
@@ -183,7 +183,7 @@ func (b *board) fitOf(k *kind) *fit {
 }
 
 // lastClosed names one of the nodes that would do and are closed, and why it is.
-func (b *board) lastClosed(f *fit) string {
+func (b explanation) lastClosed(f *fit) string {
 	for n := len(b.servers) - 1; n >= 0; n-- {
 		if sv := &b.servers[n]; sv.Closed != "" && f.able.has(n) {
 			return fmt.Sprintf("%s: %s", sv.Name, sv.Closed)
@@ -204,7 +204,7 @@ type survey struct {
 	lack   gres.Vector // what is missing there
 }
 
-func (b *board) survey(i int, w way) survey {
+func (b explanation) survey(i int, w way) survey {
 	k := b.seats[i].kind
 	c := survey{free: b.freeFor(k)}
 	for n := range b.servers {
@@ -219,7 +219,7 @@ func (b *board) survey(i int, w way) survey {
 }
 
 // inspect adds an open server that could hold a part of job i.
-func (b *board) inspect(c *survey, i int, w way, n int) {
+func (b explanation) inspect(c *survey, i int, w way, n int) {
 	sv, k := &b.servers[n], b.seats[i].kind
 	least := b.leastOf(k, w, n).Size
 	lack := least.Minus(sv.open())

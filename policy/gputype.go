@@ -37,7 +37,7 @@ func within(few, many []string) bool {
 }
 
 // unmeasured says of job i, which starts, that its profile is for another GPU; empty where it is not.
-func (b *board) unmeasured(i int) string {
+func (b constraints) unmeasured(i int) string {
 	s, p := &b.seats[i], b.jobs[i].Profile
 	gpu := b.servers[s.servers[0]].GPUType
 	if ProfileOn(p, gpu) == p {

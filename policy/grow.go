@@ -24,20 +24,21 @@ const passes = 4
 
 // improve changes running jobs where that gains more than it costs: first by what is free where they are, then by moves to idle
 // servers, last by trades on a server, which cost more than one restart.
-func (b *board) improve() {
+func (b allocation) improve() {
+	s, x := sizing{b.preemption}, exchanging{appraisal{b.preemption}}
 	for again, pass := true, 0; again && pass < passes; pass++ {
-		again = b.grow()
+		again = s.grow()
 		if b.calm.any() {
-			again = b.relocate() || again
+			again = s.relocate() || again
 		}
-		again = b.trade() || again
-		again = b.swap() || again
+		again = s.trade() || again
+		again = x.swap() || again
 	}
 }
 
 // grow gives jobs where they are more of what is left, as long as one gains more than its restart costs; where the rules limit
 // restarts, those that gain most.
-func (b *board) grow() bool {
+func (b sizing) grow() bool {
 	grown := false
 	for all := b.growths(); len(all) > 0; all = b.growths() {
 		slices.SortFunc(all, func(x, y growth) int { return cmp.Or(cmp.Compare(y.net, x.net), cmp.Compare(x.job, y.job)) })
@@ -53,7 +54,7 @@ func (b *board) grow() bool {
 }
 
 // trade lets the jobs that gain most by it have what others on their server give back, as long as that is worth all the restarts.
-func (b *board) trade() bool {
+func (b sizing) trade() bool {
 	traded := false
 	for n := range b.servers {
 		for range passes * len(b.servers[n].jobs) {
@@ -66,7 +67,7 @@ func (b *board) trade() bool {
 	return traded
 }
 
-func (b *board) tradeOn(n int) bool {
+func (b sizing) tradeOn(n int) bool {
 	if b.stops <= 0 {
 		return false
 	}
@@ -80,7 +81,7 @@ func (b *board) tradeOn(n int) bool {
 	return true
 }
 
-func (b *board) bestTrade(n int) (growth, clearing) {
+func (b sizing) bestTrade(n int) (growth, clearing) {
 	best := growth{net: trifle}
 	var how clearing
 	plan := clearing{server: n, shrinks: b.trial}
@@ -119,7 +120,7 @@ func (b *board) bestTrade(n int) (growth, clearing) {
 }
 
 // netTrade is what a trade brings all together until the first of them ends, less the cost of the restarts.
-func (b *board) netTrade(i int, to sensitivity.Option, plan clearing) float64 {
+func (b sizing) netTrade(i int, to sensitivity.Option, plan clearing) float64 {
 	ahead := b.ahead(i)
 	for _, s := range plan.shrinks {
 		ahead = min(ahead, b.ahead(s.job))
@@ -132,7 +133,7 @@ func (b *board) netTrade(i int, to sensitivity.Option, plan clearing) float64 {
 }
 
 // within says whether the rules allow to restart so many.
-func (b *board) within(plan clearing, i int) bool {
+func (b sizing) within(plan clearing, i int) bool {
 	stops := asInt(b.restarts(i))
 	for _, s := range plan.shrinks {
 		stops += asInt(b.restarts(s.job))
@@ -148,7 +149,7 @@ func asInt(is bool) int {
 }
 
 // growths finds on each server the job with most to gain.
-func (b *board) growths() []growth {
+func (b sizing) growths() []growth {
 	var all []growth
 	for n := range b.servers {
 		if b.grown.has(n) {
@@ -163,7 +164,7 @@ func (b *board) growths() []growth {
 	return all
 }
 
-func (b *board) bestGrowth(n int) growth {
+func (b sizing) bestGrowth(n int) growth {
 	best := growth{net: trifle}
 	if left := b.servers[n].open(); left.CPUs <= 0 && left.Memory <= 0 {
 		return best
@@ -186,21 +187,21 @@ func (b *board) bestGrowth(n int) growth {
 }
 
 // mayHave says whether its servers and its quotas leave job i so much more on each node.
-func (b *board) mayHave(i int, more gres.Vector) bool {
+func (b sizing) mayHave(i int, more gres.Vector) bool {
 	return b.allHave(b.seats[i].servers, more) && b.affordsMore(i, more)
 }
 
 // sizable says whether the size of job i is free to choose, or a restart of it is within the rules.
-func (b *board) sizable(i int) bool {
+func (b constraints) sizable(i int) bool {
 	st := b.seats[i].standing
 	return st == fresh || st == kept && b.stops > 0 && b.seats[i].earned
 }
 
 // growable says whether job i may have more where it is, and can be asked to give it back.
-func (b *board) growable(i int) bool { return b.seats[i].kind.lends && b.resizable(i) }
+func (b constraints) growable(i int) bool { return b.seats[i].kind.lends && b.resizable(i) }
 
 // resize gives job i another size where it is.
-func (b *board) resize(i int, to sensitivity.Option) {
+func (b preemption) resize(i int, to sensitivity.Option) {
 	if s := &b.seats[i]; s.standing == kept {
 		b.stop(i, Grows, "")
 	}
@@ -209,7 +210,7 @@ func (b *board) resize(i int, to sensitivity.Option) {
 
 // relocate moves jobs to servers with idle GPUs where they gain more than it costs. It leaves servers alone that somebody waits for:
 // a move may break up the room there, or leave it idle until the next round.
-func (b *board) relocate() bool {
+func (b sizing) relocate() bool {
 	moved := false
 	for _, i := range b.order {
 		moved = b.moveOn(i) || moved
@@ -221,7 +222,7 @@ func (b *board) relocate() bool {
 }
 
 // moveOn moves job i to where it gains most, and says whether it did.
-func (b *board) moveOn(i int) bool {
+func (b sizing) moveOn(i int) bool {
 	s := &b.seats[i]
 	if !b.mayMove(i) {
 		return false
@@ -240,7 +241,7 @@ func (b *board) moveOn(i int) bool {
 	return true
 }
 
-func (b *board) mayMove(i int) bool {
+func (b sizing) mayMove(i int) bool {
 	s := &b.seats[i]
 	if !s.kind.lends || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
 		return false
@@ -249,7 +250,7 @@ func (b *board) mayMove(i int) bool {
 }
 
 // betterPlace finds the server and the size with which job i gains most; -1 if it gains nowhere.
-func (b *board) betterPlace(i int) (server int, to sensitivity.Option) {
+func (b sizing) betterPlace(i int) (server int, to sensitivity.Option) {
 	server = -1
 	best, seen := trifle, 0
 	s := &b.seats[i]
@@ -271,13 +272,13 @@ func (b *board) betterPlace(i int) (server int, to sensitivity.Option) {
 }
 
 // netGain is what another gain brings to job i, less the cost of the restart; in GPU-seconds at the proportional speed.
-func (b *board) netGain(i int, gain float64) float64 { return b.netOver(i, gain, b.ahead(i)) }
+func (b constraints) netGain(i int, gain float64) float64 { return b.netOver(i, gain, b.ahead(i)) }
 
 // ahead is how long a change to job i may count its gain: until a restart must have paid for itself, or until the job would have ended.
-func (b *board) ahead(i int) time.Duration { return b.until(i, b.c.Rules.payback()) }
+func (b constraints) ahead(i int) time.Duration { return b.until(i, b.c.Rules.payback()) }
 
 // until is a time ahead, or what job i has left of it until it would have ended.
-func (b *board) until(i int, ahead time.Duration) time.Duration {
+func (b constraints) until(i int, ahead time.Duration) time.Duration {
 	if left, was := remaining(b.jobs[i]), b.seats[i].gain; left != unknown && was > 0 {
 		if end := float64(left) / was; end < float64(ahead) { // compared first: at a gain of next to nothing it is no duration
 			ahead = time.Duration(end)
@@ -287,7 +288,7 @@ func (b *board) until(i int, ahead time.Duration) time.Duration {
 }
 
 // netOver is netGain over a time of one's own. The gain is relative to the share of where the job is.
-func (b *board) netOver(i int, gain float64, ahead time.Duration) float64 {
+func (b constraints) netOver(i int, gain float64, ahead time.Duration) float64 {
 	j := b.jobs[i]
 	unit := b.seats[i].menu.unit
 	net := worth(j, (gain-b.seats[i].gain)*unit, ahead)

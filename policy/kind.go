@@ -269,7 +269,7 @@ func (b *board) menu(k *kind, gpus, n int) *menu {
 }
 
 // least is the smallest size with which job i may be started on server n.
-func (b *board) least(i int, w way, n int) sensitivity.Option {
+func (b constraints) least(i int, w way, n int) sensitivity.Option {
 	return b.leastOf(b.seats[i].kind, w, n)
 }
 
@@ -285,4 +285,10 @@ func (b *board) holdsLeast(k *kind, w way, n int) bool {
 
 func (b *board) leastOf(k *kind, w way, n int) sensitivity.Option {
 	return b.alloc.sizes(b.menu(k, w.gpus, n))[0]
+}
+
+// wishOf is the size that the allocator would give a job where nobody is in its way.
+func (b *board) wishOf(m *menu) gres.Vector {
+	sizes := b.alloc.sizes(m)
+	return sizes[len(sizes)-1].Size
 }

@@ -17,7 +17,7 @@ type past struct {
 }
 
 // lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of turns.
-func (b *board) lay(c *Cluster, p Policy, a Allocator) {
+func (b layout) lay(c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
 	b.stops, b.freed, b.filled, b.limit, b.reserved = math.MaxInt, 0, 0, none, nil
@@ -31,11 +31,10 @@ func (b *board) lay(c *Cluster, p Policy, a Allocator) {
 	b.openPurses()
 	b.welcome()
 	b.shelve()
-	b.takeTurns(p)
 }
 
 // setUp stands up the empty servers.
-func (b *board) setUp() {
+func (b layout) setUp() {
 	b.named = byName(b.named, b.c.Nodes)
 	if len(b.kinds) > many+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
 		b.build(b.named)
@@ -66,7 +65,7 @@ func (b *board) forget() {
 }
 
 // welcome finds out of which kind every job is, and seats those that run. Both rounds have their jobs in the order of the IDs.
-func (b *board) welcome() {
+func (b layout) welcome() {
 	b.turnOver()
 	b.jobs = byID(b.jobs, b.c.Jobs)
 	b.ids, b.seats = resized(b.ids, len(b.jobs)), resized(b.seats, len(b.jobs))
@@ -91,7 +90,7 @@ func (b *board) welcome() {
 }
 
 // turnOver makes the last round the past.
-func (b *board) turnOver() {
+func (b layout) turnOver() {
 	b.known, b.ids = b.ids, b.known
 	b.sat, b.seats = b.seats, b.sat
 	b.turns, b.order = b.order, b.turns
@@ -99,7 +98,7 @@ func (b *board) turnOver() {
 }
 
 // admit gives job i its seat, and compares it with the one that it had in the last round, if there was one.
-func (b *board) admit(i int, was *seat) {
+func (b layout) admit(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
 	*s = seat{}
 	s.kind = b.kindOf(j, was)
@@ -116,13 +115,13 @@ func (b *board) admit(i int, was *seat) {
 }
 
 // gone notes that a job of the last round is not there any more.
-func (b *board) gone(at int) {
+func (b layout) gone(at int) {
 	b.here[at] = -1
 	b.changed(b.sat[at].servers)
 }
 
 // changed notes that servers are not as the last round left them.
-func (b *board) changed(servers []int) {
+func (b layout) changed(servers []int) {
 	for _, n := range servers {
 		b.dirty.add(n)
 	}
@@ -132,7 +131,7 @@ func (b *board) changed(servers []int) {
 func resized[T any](list []T, n int) []T { return slices.Grow(list[:0], n)[:n] }
 
 // shelve sorts the servers by what the seats leave.
-func (b *board) shelve() {
+func (b layout) shelve() {
 	b.stranded, b.idle, b.interest = 0, 0, nil
 	clear(b.stirred)
 	clear(b.closed)
@@ -155,7 +154,7 @@ func (b *board) shelve() {
 // seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on a node
 // which has left the cluster is not touched, since nobody knows what it holds, nor one that could not be
 // started again.
-func (b *board) seatRunning(i int, was *seat) {
+func (b layout) seatRunning(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
 	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
 	if len(s.servers) > 0 {
@@ -208,7 +207,7 @@ func (s *seat) gainAsIn(was *seat) float64 {
 }
 
 // found finds the nodes of a placement by name, most likely where the last seat was.
-func (b *board) found(names []string, was *seat) []int {
+func (b layout) found(names []string, was *seat) []int {
 	if was != nil && slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
 		return was.servers
 	}

@@ -136,7 +136,7 @@ type Allocator struct {
 	// last is what it is placed for.
 	sizes func(m *menu) []sensitivity.Option
 	// finish arranges who starts, and hands out what the least sizes left over.
-	finish func(b *board)
+	finish func(b allocation)
 }
 
 // Allocators are the ones that can be named in a configuration.
@@ -168,27 +168,29 @@ func Greedy() Allocator {
 // Tune is Synergy-TUNE (OSDI'22, §4): every job that is owed a turn runs, at no less than its proportional speed, and what some
 // do not need goes to those that gain by it. Beyond the paper, sizes between the share and the demand are used.
 func Tune() Allocator {
-	return Allocator{"tune", func(m *menu) []sensitivity.Option { return m.options }, (*board).tune}
+	return Allocator{"tune", func(m *menu) []sensitivity.Option { return m.options }, allocation.tune}
 }
 
 // tune arranges who starts, one after the other, and then those anew who start on servers of their own, where that is worth
 // more.
-func (b *board) tune() {
+func (b allocation) tune() {
 	b.arrange()
 	b.repack()
 }
 
 // arrange finds places for those who start, hands out what the least sizes left over, and lets go on as they were whom that
 // made room for.
-func (b *board) arrange() {
-	b.calmDown()
-	b.settle()
+func (b allocation) arrange() {
+	places := arrangement{b.placement}
+	places.calmDown()
+	places.settle()
 	b.catchUp()
-	b.calmDown()
-	b.spread()
+	places.calmDown()
+	sizing{b.preemption}.spread()
+	b.improve()
 	for pass := 0; pass < passes && b.catchUp(); pass++ {
 		b.improve()
 	}
 }
 
-func nothing(*board) {}
+func nothing(allocation) {}

@@ -28,8 +28,8 @@ type view struct {
 	pack   *packing  // see packed
 }
 
-func (b *board) view() *view {
-	return &view{board: b, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)))}
+func (b turns) view() *view {
+	return &view{board: b.board, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)))}
 }
 
 // loss is the running time, in seconds, that a restart of job i costs.
@@ -192,7 +192,7 @@ func remainingOrHalf(j *Job) time.Duration {
 }
 
 // takeTurns puts the jobs in the order of p. Every order ends in the job ID, in which the jobs come.
-func (b *board) takeTurns(p Policy) {
+func (b turns) takeTurns(p Policy) {
 	v := b.view()
 	b.line.begin(b.jobs)
 	b.stake = func(i int) float64 { return p.stake(i, v) }
@@ -224,7 +224,7 @@ func lessStake(key, stake float64) float64 {
 }
 
 // expected is the order of the last round, and then those who have come since.
-func (b *board) expected() []int {
+func (b turns) expected() []int {
 	order := b.turns[:0]
 	for _, was := range b.turns {
 		if i := b.here[was]; i >= 0 {

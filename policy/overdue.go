@@ -17,7 +17,7 @@ const overdueShare = 1.0 / 8
 // bounded: where a cluster is overloaded everybody waits too long, and to promote all of them would be FIFO.
 //
 // Who is overdue stays so until it ends, since waiting is not undone by running: nobody takes such a place from another in turns.
-func (b *board) findOverdue() {
+func (b turns) findOverdue() {
 	late := b.late[:0]
 	for i, j := range b.jobs {
 		if b.seats[i].overdue = false; (j.Running != nil || j.Barred == "") && b.waited(j) >= b.c.Rules.patience() {
@@ -41,7 +41,7 @@ func (b *board) findOverdue() {
 }
 
 // couldRun says whether job i runs, or could if there were room: no constraint, reservation or quota keeps it from that.
-func (b *board) couldRun(i int) bool {
+func (b turns) couldRun(i int) bool {
 	if b.jobs[i].Running != nil {
 		return true
 	}

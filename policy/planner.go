@@ -16,15 +16,23 @@ type Planner struct{ board board }
 
 // Decide plans one round, as the function of this name does.
 func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
-	b := &pl.board
-	b.lay(&c, p, a)
+	on := pl.lay(&c, p, a)
+	b := allocation{preemption{placement{on}}}
 	for _, i := range b.order {
 		b.turn(i)
 	}
 	b.catchUp()
-	b.explain()
+	explanation{on}.explain()
 	a.finish(b)
 	return b.plan()
+}
+
+// lay lays the snapshot out on the board, with its jobs in the order of the policy.
+func (pl *Planner) lay(c *Cluster, p Policy, a Allocator) constraints {
+	on := constraints{&pl.board}
+	layout{on}.lay(c, a)
+	turns{on}.takeTurns(p)
+	return on
 }
 
 // hall is what stays as it is as long as the nodes and the allocator do: who may use which servers, and with what.
@@ -52,7 +60,7 @@ func (h *hall) standsFor(nodes []*Node, a Allocator) bool {
 }
 
 // build makes the hall, and servers to stand in it, anew.
-func (b *board) build(nodes []*Node) {
+func (b layout) build(nodes []*Node) {
 	b.hall = hall{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), crowd: newCrowd()}
 	for i, n := range nodes {
 		was := *n
@@ -76,7 +84,7 @@ func (b *board) build(nodes []*Node) {
 }
 
 // shapeUp numbers the shapes of servers.
-func (b *board) shapeUp() {
+func (b layout) shapeUp() {
 	type shape struct {
 		total   gres.Vector
 		gpuType string
@@ -102,7 +110,7 @@ func (b *board) shapeUp() {
 // findModels finds out which servers are equal to a gang: those with as many GPUs of one type and as many cores whose memory differs by less than
 // Slack. The smallest of them is their model. A gang has one size on all its nodes, so its share and its menu are those of the model, which
 // every one of them can give; to ask for the last MiB of the largest would keep it from running at all.
-func (b *board) findModels() {
+func (b layout) findModels() {
 	sorted := slices.Clone(b.alone)
 	key := func(n int) (gpus, cpus int, gpuType string) {
 		node := &b.hall.nodes[n]

@@ -31,7 +31,7 @@ func (x bill) plus(y bill, times int) bill {
 func (x bill) covered() bool { return x.jobs >= 0 && x.nodes >= 0 && (gres.Vector{}).Fits(x.amount) }
 
 // openPurses makes the purses of the round, before anybody is seated.
-func (b *board) openPurses() {
+func (b layout) openPurses() {
 	b.purses = b.purses[:0]
 	for i := range b.c.Quotas {
 		q := &b.c.Quotas[i]
@@ -59,7 +59,7 @@ func (b *board) charge(i int, held bill, times int) {
 }
 
 // short finds the first quota of jobs of kind k that does not leave so much more; nil where all do.
-func (b *board) short(k *kind, more bill) *purse {
+func (b constraints) short(k *kind, more bill) *purse {
 	for _, q := range k.quotas {
 		if q < len(b.purses) && !b.purses[q].left.plus(more, -1).covered() {
 			return &b.purses[q]
@@ -69,20 +69,20 @@ func (b *board) short(k *kind, more bill) *purse {
 }
 
 // affords says whether the quotas of jobs of kind k leave one more of them its size on each of so many nodes.
-func (b *board) affords(k *kind, nodes int, size gres.Vector) bool {
+func (b constraints) affords(k *kind, nodes int, size gres.Vector) bool {
 	return len(k.quotas) == 0 || b.short(k, billFor(nodes, size)) == nil
 }
 
 // affordsMore says whether its quotas let job i, which has a seat, have more on each of its nodes, or what it has once again: where others have
 // overdrawn them, it would not be started with anything.
-func (b *board) affordsMore(i int, more gres.Vector) bool {
+func (b constraints) affordsMore(i int, more gres.Vector) bool {
 	s := &b.seats[i]
 	return len(s.kind.quotas) == 0 || b.short(s.kind, bill{amount: more.Times(len(s.servers))}) == nil
 }
 
 // mayReturn says whether its quotas let stopped job i, which has no seat now, go on as it was. Where they are overdrawn it may, as long as
 // nobody else has been granted anything of them.
-func (b *board) mayReturn(i int) bool {
+func (b constraints) mayReturn(i int) bool {
 	k, was := b.seats[i].kind, b.jobs[i].Running
 	if b.affords(k, len(was.Nodes), was.PerNode) {
 		return true
@@ -98,7 +98,7 @@ func (b *board) mayReturn(i int) bool {
 }
 
 // pinched says whether it is quotas that keep jobs of kind k waiting, whatever servers have left, and which.
-func (b *board) pinched(k *kind) (*purse, bill) {
+func (b constraints) pinched(k *kind) (*purse, bill) {
 	if len(k.quotas) == 0 || len(k.ways) == 0 {
 		return nil, bill{}
 	}
@@ -124,7 +124,7 @@ func (b *board) pinched(k *kind) (*purse, bill) {
 
 // repay seats job i, which only its quotas' cores or memory keep waiting, where there is room: others of the same quotas give back what they
 // hold beyond their least, wherever they run.
-func (b *board) repay(i int, w way) bool {
+func (b preemption) repay(i int, w way) bool {
 	k := b.seats[i].kind
 	servers := b.roomFor(i, w, func(size gres.Vector) bool {
 		due := billFor(w.nodes, size)
@@ -146,7 +146,7 @@ func (b *board) repay(i int, w way) bool {
 }
 
 // lacking is how much more cores and memory one more job needs than its quotas leave, and who counts against all that are short.
-func (b *board) lacking(k *kind, needs bill) (missing gres.Vector, lenders []int) {
+func (b constraints) lacking(k *kind, needs bill) (missing gres.Vector, lenders []int) {
 	var short []int
 	for _, q := range k.quotas {
 		if q >= len(b.purses) {
@@ -168,7 +168,7 @@ func (b *board) lacking(k *kind, needs bill) (missing gres.Vector, lenders []int
 }
 
 // sparesQuota says whether job i, which cannot be asked to give back, leaves its quotas the share of the GPUs that others may still take from them.
-func (b *board) sparesQuota(i int, more gres.Vector) bool {
+func (b constraints) sparesQuota(i int, more gres.Vector) bool {
 	s := &b.seats[i]
 	for _, q := range s.kind.quotas {
 		if q >= len(b.purses) {
@@ -192,7 +192,7 @@ func (b *board) proportion(gpus int) gres.Vector {
 }
 
 // counted says whether a job on server n has quotas: what they leave changes from round to round, so that nothing is known of it for long.
-func (b *board) counted(n int) bool {
+func (b constraints) counted(n int) bool {
 	return len(b.purses) > 0 && slices.ContainsFunc(b.servers[n].jobs, func(i int) bool { return len(b.seats[i].kind.quotas) > 0 })
 }
 

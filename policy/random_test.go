@@ -185,11 +185,11 @@ func freeOn(nodes []Node) map[string]gres.Vector {
 	return free
 }
 
-// sizing draws what a job with so many GPUs on a node holds there.
-type sizing func(t *rapid.T, j *Job, gpus int, n Node) gres.Vector
+// drawnSize draws what a job with so many GPUs on a node holds there.
+type drawnSize func(t *rapid.T, j *Job, gpus int, n Node) gres.Vector
 
 // run lets j hold a place, if there is one.
-func run(t *rapid.T, j *Job, nodes []Node, free map[string]gres.Vector, sized sizing) {
+func run(t *rapid.T, j *Job, nodes []Node, free map[string]gres.Vector, sized drawnSize) {
 	if rapid.IntRange(0, 29).Draw(t, "vanished") == 0 {
 		j.Running = &Placement{[]string{"gone"}, gres.Vector{GPUs: j.GPUs, CPUs: 3, Memory: 1000}}
 		return
@@ -237,7 +237,7 @@ func shareSize(_ *rapid.T, _ *Job, gpus int, n Node) gres.Vector {
 }
 
 // tame draws a snapshot in which everybody saves and nobody else uses the nodes.
-func tame(t *rapid.T, profiles []*sensitivity.Profile, sized sizing) Cluster {
+func tame(t *rapid.T, profiles []*sensitivity.Profile, sized drawnSize) Cluster {
 	c := Cluster{Now: epoch, Rules: Rules{Patience: 1000 * time.Hour}}
 	for i := range rapid.IntRange(1, 6).Draw(t, "nodes") {
 		n := shapes[0]

@@ -21,7 +21,7 @@ type reservation struct {
 }
 
 // bars says whether job i must be kept off server n for the sake of another, or since a reservation begins there before it would have ended.
-func (b *board) bars(i, n int) bool {
+func (b constraints) bars(i, n int) bool {
 	if b.seats[i].kind.shutTo(n) {
 		return true
 	}
@@ -29,7 +29,7 @@ func (b *board) bars(i, n int) bool {
 }
 
 // yields says whether job i must be kept off server n for the sake of another: it could not be asked to give way, or never would.
-func (b *board) yields(i, n int) bool {
+func (b constraints) yields(i, n int) bool {
 	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
 		return false
 	}
@@ -37,11 +37,11 @@ func (b *board) yields(i, n int) bool {
 }
 
 // staysForGood says that job i, once it runs, gives its place to nobody.
-func (b *board) staysForGood(i int) bool { return math.IsInf(b.stake(i), 1) }
+func (b constraints) staysForGood(i int) bool { return math.IsInf(b.stake(i), 1) }
 
 // reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it did. None are kept on which
 // its quotas would not let it be.
-func (b *board) reserve(i int) bool {
+func (b preemption) reserve(i int) bool {
 	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() || b.seats[i].kind.apart {
 		return false
 	}
@@ -59,19 +59,19 @@ func (b *board) reserve(i int) bool {
 }
 
 // waited is how long j has been waiting, in all its waits.
-func (b *board) waited(j *Job) time.Duration {
+func (b constraints) waited(j *Job) time.Duration {
 	served := time.Duration(j.Attained / float64(max(1, j.GPUs)) * float64(time.Second))
 	return b.c.Now.Sub(j.Arrival) - served
 }
 
 // mayLiveOn says whether server n, if it were empty, would do for job i now, and its quotas.
-func (b *board) mayLiveOn(i int, w way, n int) bool {
+func (b constraints) mayLiveOn(i int, w way, n int) bool {
 	k := b.seats[i].kind
 	return !b.lonely(w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) && (len(k.quotas) == 0 || b.affords(k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
 // comparePlenty puts servers first that have more of the cores and memory that job i needs beyond its share. To others GPUs are what counts.
-func (b *board) comparePlenty(i int, w way, x, y int) int {
+func (b placement) comparePlenty(i int, w way, x, y int) int {
 	if b.seats[i].kind.terms == (terms{}) {
 		return 0
 	}
@@ -81,7 +81,7 @@ func (b *board) comparePlenty(i int, w way, x, y int) int {
 }
 
 // soonest picks the nodes on which job i could start first.
-func (b *board) soonest(i int, w way) []int {
+func (b preemption) soonest(i int, w way) []int {
 	z := b.seats[i].kind.zone
 	var able []int
 	for n := range b.servers {

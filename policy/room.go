@@ -29,7 +29,7 @@ type shrink struct {
 
 // makeRoom seats job i by disturbing running jobs: first by taking back what others hold beyond their share, and only then by
 // stopping those whose turn comes later.
-func (b *board) makeRoom(i int, w way) bool {
+func (b preemption) makeRoom(i int, w way) bool {
 	zone := b.seats[i].kind.zone.servers
 	if b.stops <= 0 {
 		if b.maybe.reaches(w.gpus, zone) {
@@ -49,7 +49,7 @@ func (b *board) makeRoom(i int, w way) bool {
 }
 
 // givers adds plans for servers with GPUs enough where room can be made without anybody leaving.
-func (b *board) givers(all []clearing, i int, w way) []clearing {
+func (b preemption) givers(all []clearing, i int, w way) []clearing {
 	k := b.seats[i].kind
 	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
 		if b.bars(i, n) {
@@ -67,7 +67,7 @@ func (b *board) givers(all []clearing, i int, w way) []clearing {
 const tries = 16
 
 // leavers adds plans for servers that somebody leaves, beginning with those whose turn is last.
-func (b *board) leavers(all []clearing, i int, w way) []clearing {
+func (b preemption) leavers(all []clearing, i int, w way) []clearing {
 	k, most := b.seats[i].kind, len(all)+max(tries, 4*w.nodes)
 	b.lastFirst(i, func(n int) bool {
 		if !k.zone.servers.has(n) || b.servers[n].Closed != "" || b.bars(i, n) || b.servers[n].free.GPUs < w.gpus {
@@ -83,7 +83,7 @@ func (b *board) leavers(all []clearing, i int, w way) []clearing {
 
 // lastFirst visits the servers of the running jobs whose turn comes after that of job i, the last in turn first, each once, until
 // visit answers false.
-func (b *board) lastFirst(i int, visit func(n int) bool) {
+func (b preemption) lastFirst(i int, visit func(n int) bool) {
 	for b.tail > 0 && b.seats[b.order[b.tail-1]].standing != loose {
 		b.tail--
 	}
@@ -108,7 +108,7 @@ func (b *board) lastFirst(i int, visit func(n int) bool) {
 
 // clear seats job i on servers of one model after clearing them, if the rules allow it and it is worth it. Those are taken where
 // who leaves has the last turn, or, if that costs too much, where it costs least.
-func (b *board) clear(i int, w way, plans []clearing) bool {
+func (b preemption) clear(i int, w way, plans []clearing) bool {
 	for _, order := range []func(x, y clearing) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
 		chosen := b.ofOneModel(plans, w.nodes)
@@ -132,7 +132,7 @@ func cheapFirst(x, y clearing) int {
 }
 
 // move carries the plans out and seats job i.
-func (b *board) move(i int, w way, plans []clearing) {
+func (b preemption) move(i int, w way, plans []clearing) {
 	servers := make([]int, 0, len(plans))
 	for k := range plans {
 		b.carryOut(&plans[k], b.jobs[i].ID)
@@ -145,7 +145,7 @@ func (b *board) move(i int, w way, plans []clearing) {
 
 // ofOneModel takes so many clearings of servers of one model, in the order given; nil where there are too few. No two
 // of them want different things of one job.
-func (b *board) ofOneModel(all []clearing, nodes int) []clearing {
+func (b preemption) ofOneModel(all []clearing, nodes int) []clearing {
 	for _, first := range all {
 		var chosen []clearing
 		for k := range all {
@@ -181,7 +181,7 @@ func contradicts(c, p *clearing) bool {
 }
 
 // clearServer plans how job i could be fitted on server n with no more than so many jobs leaving. The last in turn leaves first.
-func (b *board) clearServer(i, n int, w way, most int) (clearing, bool) {
+func (b preemption) clearServer(i, n int, w way, most int) (clearing, bool) {
 	sv := &b.servers[n]
 	plan := clearing{server: n}
 	if b.lonely(w, n) {
@@ -209,7 +209,7 @@ func (b *board) clearServer(i, n int, w way, most int) (clearing, bool) {
 }
 
 // spare takes jobs off the plan without whose leaving there is room as well, those with the earliest turn first.
-func (b *board) spare(plan *clearing, need, left gres.Vector) {
+func (b preemption) spare(plan *clearing, need, left gres.Vector) {
 	for _, s := range plan.shrinks {
 		left = left.Plus(s.freed)
 	}
@@ -222,7 +222,7 @@ func (b *board) spare(plan *clearing, need, left gres.Vector) {
 }
 
 // weigh sums up what the plan costs, and whom.
-func (b *board) weigh(plan *clearing) {
+func (b preemption) weigh(plan *clearing) {
 	plan.last = math.MaxInt
 	for _, v := range plan.leaves {
 		plan.last = min(plan.last, b.rank[v])
@@ -234,7 +234,7 @@ func (b *board) weigh(plan *clearing) {
 }
 
 // nextToLeave picks the job on the server whose turn is last of those whose turn is to come; -1 if there is none.
-func (b *board) nextToLeave(sv *server, gone []int) int {
+func (b preemption) nextToLeave(sv *server, gone []int) int {
 	last := -1
 	for _, v := range sv.jobs {
 		if b.seats[v].standing != loose || slices.Contains(gone, v) {
@@ -249,12 +249,12 @@ func (b *board) nextToLeave(sv *server, gone []int) int {
 
 // giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that lose least by
 // it for what they give.
-func (b *board) giveBack(plan *clearing, missing gres.Vector, i int) bool {
+func (b preemption) giveBack(plan *clearing, missing gres.Vector, i int) bool {
 	return b.giveBackFrom(b.servers[plan.server].jobs, plan, missing, i)
 }
 
 // giveBackFrom is giveBack by some of those jobs.
-func (b *board) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector, i int) bool {
+func (b preemption) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector, i int) bool {
 	able := b.able(jobs, plan, missing, i)
 	left := missing
 	for k := range able {
@@ -272,7 +272,7 @@ func (b *board) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector, i 
 }
 
 // able lists how far those of the jobs that may be asked can shrink.
-func (b *board) able(jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
+func (b preemption) able(jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
 	able := b.asked[:0]
 	for _, v := range jobs {
 		if v == i || slices.Contains(plan.leaves, v) {
@@ -289,7 +289,7 @@ func (b *board) able(jobs []int, plan *clearing, missing gres.Vector, i int) []s
 }
 
 // owedRoom says that job i needs room for what it is owed, and not to be faster than that.
-func (b *board) owedRoom(i int) bool {
+func (b preemption) owedRoom(i int) bool {
 	return b.seats[i].standing == waits || b.seats[i].gain < 1 || b.jobs[i].Owed
 }
 
@@ -297,7 +297,7 @@ func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Mem
 
 // shrunk is the largest size of running job v that frees what is missing for job i, or the one that frees most of it. Who restarts to be
 // faster becomes slower than it was for one that is owed a place, and not so that another grows.
-func (b *board) shrunk(v int, missing gres.Vector, i int) shrink {
+func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 	s := &b.seats[v]
 	slowest := 0.0
 	if s.growing() && b.seats[i].standing != waits {
@@ -320,7 +320,7 @@ func (b *board) shrunk(v int, missing gres.Vector, i int) shrink {
 
 // resizable says whether running job i may be restarted where it is with another size: it saves, it could be started there today,
 // its quotas are not overdrawn, and all its nodes are of one model.
-func (b *board) resizable(i int) bool {
+func (b constraints) resizable(i int) bool {
 	j, s := b.jobs[i], &b.seats[i]
 	if !b.saves(i) || j.Barred != "" || !b.affordsMore(i, gres.Vector{}) || s.size.GPUs*len(s.servers) != j.GPUs || j.Nodes > 0 && len(s.servers) != j.Nodes {
 		return false
@@ -337,7 +337,7 @@ func (b *board) resizable(i int) bool {
 
 // saves says whether job i could be restarted with another size: one that runs while it may be stopped, one that the plan starts anew
 // while it can be asked again.
-func (b *board) saves(i int) bool {
+func (b constraints) saves(i int) bool {
 	if s := &b.seats[i]; s.standing == fresh {
 		return s.kind.lends
 	}
@@ -346,7 +346,7 @@ func (b *board) saves(i int) bool {
 
 // affordable says whether the plans stop no more than so many jobs, and whether the restarts cost no more than is due. What a job holds
 // beyond its share is lent, so its loss does not count against the one who is owed.
-func (b *board) affordable(plans []clearing, due float64, stops int) bool {
+func (b preemption) affordable(plans []clearing, due float64, stops int) bool {
 	cost := 0.0
 	var stopped []int
 	count := func(v int) {
@@ -375,7 +375,7 @@ func (b *board) affordable(plans []clearing, due float64, stops int) bool {
 }
 
 // carryOut stops and shrinks whom the plan says, for a job.
-func (b *board) carryOut(p *clearing, id int) {
+func (b preemption) carryOut(p *clearing, id int) {
 	for _, v := range p.leaves {
 		b.stop(v, GivesWay, fmt.Sprintf("gives way to job %d", id))
 		b.unseat(v) // a gang may have left with another server already
@@ -393,7 +393,7 @@ func (b *board) carryOut(p *clearing, id int) {
 }
 
 // thanks says why a job shrinks for another.
-func (b *board) thanks(s shrink, id int) string {
+func (b preemption) thanks(s shrink, id int) string {
 	if s.to.Gain >= b.seats[s.job].gain {
 		return fmt.Sprintf("gives what makes it no faster to job %d", id)
 	}
@@ -402,7 +402,7 @@ func (b *board) thanks(s shrink, id int) string {
 
 // fallBack gives running job i the proportional share where it is. What it was lent beyond that in one kind comes free, what it is short
 // of in another is there or was lent to others.
-func (b *board) fallBack(i int) {
+func (b preemption) fallBack(i int) {
 	s := &b.seats[i]
 	to := s.menu.owed[0]
 	if s.size == to.Size || b.stops <= 0 || !b.resizable(i) || !b.affordsMore(i, to.Size.Minus(s.size)) {
@@ -420,7 +420,7 @@ func (b *board) fallBack(i int) {
 }
 
 // clearFor plans, on each server of running job i, how it gets to a size there from what is free or was lent. It says whether that can be.
-func (b *board) clearFor(i int, to gres.Vector) (plans []clearing, can bool) {
+func (b preemption) clearFor(i int, to gres.Vector) (plans []clearing, can bool) {
 	s := &b.seats[i]
 	for _, n := range s.servers {
 		plan := clearing{server: n}
@@ -435,7 +435,7 @@ func (b *board) clearFor(i int, to gres.Vector) (plans []clearing, can bool) {
 }
 
 // claim raises running job i, if it is slower than it is owed, to the least that keeps the promise, from what is free or was lent.
-func (b *board) claim(i int) {
+func (b preemption) claim(i int) {
 	s := &b.seats[i]
 	if s.gain >= 1 || b.stops <= 0 || !b.resizable(i) {
 		return

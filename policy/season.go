@@ -36,7 +36,7 @@ type comingBack struct {
 }
 
 // lookAhead finds the reservations of the round.
-func (b *board) lookAhead() {
+func (b constraints) lookAhead() {
 	before := b.seasons.any
 	b.seasons = seasons{}
 	for n := range b.servers {
@@ -117,7 +117,7 @@ func (k *kind) shutSoon(n int) bool { return k.soon != nil && k.soon.has(n) }
 
 // mayComeBack says whether running job i of kind k, if it were stopped, could be started again before reservations keep it from all servers that
 // suit it, with a round to spare beside the one until it is decided again: what is stopped an hour before maintenance comes back when that is over.
-func (b *board) mayComeBack(i int, k *kind) bool {
+func (b constraints) mayComeBack(i int, k *kind) bool {
 	if !b.seasons.any {
 		return true
 	}
@@ -134,7 +134,7 @@ func (b *board) mayComeBack(i int, k *kind) bool {
 }
 
 // wide counts the open servers with GPUs enough for jobs of kind k that are not shut.
-func (b *board) wide(k *kind, w way, shut set) int {
+func (b constraints) wide(k *kind, w way, shut set) int {
 	count := 0
 	for n := range b.servers {
 		if sv := &b.servers[n]; sv.Closed == "" && sv.Total.GPUs >= w.gpus && k.zone.servers.has(n) && !shut.has(n) {
@@ -145,7 +145,7 @@ func (b *board) wide(k *kind, w way, shut set) int {
 }
 
 // shutOut is the answer to job i if reservations keep it from too many of the servers that could hold it; nil if they do not.
-func (b *board) shutOut(i int) *answer {
+func (b explanation) shutOut(i int) *answer {
 	k := b.seats[i].kind
 	if k.shut == nil || len(k.ways) == 0 {
 		return nil
@@ -166,7 +166,7 @@ func (b *board) shutOut(i int) *answer {
 
 // runsInto says which reservation it is that job i would run into on those servers: the last to begin of those that are first on theirs, since
 // that is the one before which there is most time.
-func (b *board) runsInto(i int, shut set) string {
+func (b explanation) runsInto(i int, shut set) string {
 	var last *Reservation
 	at := 0
 	for n := range b.servers {

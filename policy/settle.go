@@ -11,7 +11,7 @@ import (
 // settle rearranges the single-node jobs that start, so that those which want much do not meet on one server. While jobs wait for
 // GPUs it only exchanges places of one size, so that how hungry a job is has no say in who runs; to servers that none of those
 // could use jobs may also move (the paper's best fit, §4).
-func (b *board) settle() {
+func (b arrangement) settle() {
 	movers := b.movers()
 	for _, group := range alikeIn(movers, b.comparePlaces) {
 		b.exchange(group)
@@ -31,7 +31,7 @@ func (b *board) settle() {
 }
 
 // movers are the jobs whose server is still open to choice. That of one which restarts to be faster there is not.
-func (b *board) movers() []int {
+func (b arrangement) movers() []int {
 	var movers []int
 	for _, i := range b.fresh() {
 		if s := &b.seats[i]; s.standing == fresh && len(s.servers) == 1 && !s.cleared && !s.growing() {
@@ -45,7 +45,7 @@ func (b *board) movers() []int {
 var helpless = []Reason{Barred, Shape, Closed, InReservation, InQuota}
 
 // calmDown finds the servers that no job could use which waits for GPUs.
-func (b *board) calmDown() {
+func (b arrangement) calmDown() {
 	for n := range b.servers {
 		b.calm.add(n)
 	}
@@ -73,7 +73,7 @@ func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 }
 
 // comparePlaces orders jobs by the size of their places, large ones first, and tells those apart that cannot exchange them.
-func (b *board) comparePlaces(x, y int) int {
+func (b arrangement) comparePlaces(x, y int) int {
 	s, t := &b.seats[x], &b.seats[y]
 	return cmp.Or(cmp.Compare(t.size.GPUs, s.size.GPUs), cmp.Compare(b.servers[s.servers[0]].shape, b.servers[t.servers[0]].shape),
 		cmp.Compare(s.kind.zone.number, t.kind.zone.number), cmp.Compare(s.kind.tasks, t.kind.tasks),
@@ -92,7 +92,7 @@ func compareBool(x, y bool) int {
 
 // exchange deals the places of the jobs out anew, round after round: in each the hungriest go to the servers with most room. If
 // that leaves a job without place, everything stays as it was.
-func (b *board) exchange(jobs []int) {
+func (b arrangement) exchange(jobs []int) {
 	slices.SortFunc(jobs, b.wantsMore)
 	homes := make([]int, len(jobs))
 	for k, i := range jobs {
@@ -116,7 +116,7 @@ func (b *board) exchange(jobs []int) {
 }
 
 // deal gives each server with a place one job, the hungriest to the one with most room, and answers who and what is left over.
-func (b *board) deal(jobs, places []int) (waiting, free []int) {
+func (b arrangement) deal(jobs, places []int) (waiting, free []int) {
 	slices.SortFunc(places, func(x, y int) int { return cmp.Or(cmp.Compare(b.room(y), b.room(x)), cmp.Compare(x, y)) })
 	last := -1
 	for _, n := range places {
@@ -132,42 +132,39 @@ func (b *board) deal(jobs, places []int) (waiting, free []int) {
 }
 
 // sit puts job i, alone of its node, on server n, and notes what it wishes for.
-func (b *board) sit(i, n int) {
+func (b arrangement) sit(i, n int) {
 	b.seatAt(i, []int{n}, b.leastAlone(i, n))
 	b.wishUpon(i, 1)
 }
 
 // lift undoes sit.
-func (b *board) lift(i int) {
+func (b arrangement) lift(i int) {
 	b.wishUpon(i, -1)
 	b.unseat(i)
 }
 
 // leastAlone is the least size of a job on one node.
-func (b *board) leastAlone(i, n int) sensitivity.Option { return b.least(i, way{1, b.jobs[i].GPUs}, n) }
+func (b arrangement) leastAlone(i, n int) sensitivity.Option {
+	return b.least(i, way{1, b.jobs[i].GPUs}, n)
+}
 
 // room weighs what server n has beside the wishes on it.
-func (b *board) room(n int) float64 {
+func (b arrangement) room(n int) float64 {
 	sv := &b.servers[n]
 	left := sv.open().Minus(sv.wished)
 	return float64(left.CPUs)/float64(max(1, sv.Total.CPUs)) + float64(left.Memory)/float64(max(1, sv.Total.Memory))
 }
 
 // wantsMore orders by what jobs wish for, the largest first, then by ID.
-func (b *board) wantsMore(x, y int) int {
+func (b arrangement) wantsMore(x, y int) int {
 	v, w := b.wish(x), b.wish(y)
 	return cmp.Or(cmp.Compare(w.GPUs, v.GPUs), cmp.Compare(w.CPUs, v.CPUs), cmp.Compare(w.Memory, v.Memory), cmp.Compare(x, y))
 }
 
-func (b *board) wish(i int) gres.Vector { return b.wishOf(b.seats[i].menu) }
-
-func (b *board) wishOf(m *menu) gres.Vector {
-	sizes := b.alloc.sizes(m)
-	return sizes[len(sizes)-1].Size
-}
+func (b arrangement) wish(i int) gres.Vector { return b.wishOf(b.seats[i].menu) }
 
 // wishUpon notes on its server what job i would like beyond what it has.
-func (b *board) wishUpon(i, sign int) {
+func (b arrangement) wishUpon(i, sign int) {
 	n := b.seats[i].servers[0]
 	sv := &b.servers[n]
 	sv.wished = sv.wished.Plus(b.wish(i).Minus(b.seats[i].size).Times(sign))
@@ -175,7 +172,7 @@ func (b *board) wishUpon(i, sign int) {
 }
 
 // resettle moves job i to the node that suits its wish best, if there is a better one than its own.
-func (b *board) resettle(i int) {
+func (b arrangement) resettle(i int) {
 	s := &b.seats[i]
 	home := s.servers[0]
 	if b.servers[home].wished.Fits(b.servers[home].open()) {
@@ -197,7 +194,7 @@ const looks = 64
 
 // bestFor finds the server with the least left over on which the wish of job i fits beside the wishes of others, or the one
 // with the most cores left where none has enough; -1 where there is no room beyond the share.
-func (b *board) bestFor(i int) int {
+func (b arrangement) bestFor(i int) int {
 	k, w := b.seats[i].kind, way{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
 	var least gres.Vector

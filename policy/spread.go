@@ -10,7 +10,7 @@ import (
 
 // spread hands out what the least sizes left over. Jobs that start or restart anyway come first, since their size costs nothing;
 // gangs across nodes next, since they can only have what all their nodes have; then running jobs, where a change is worth a restart.
-func (b *board) spread() {
+func (b sizing) spread() {
 	b.freshen()
 	for n := range b.servers {
 		if b.stirred.has(n) {
@@ -18,12 +18,11 @@ func (b *board) spread() {
 		}
 	}
 	b.widen()
-	b.improve()
 }
 
 // freshen takes running jobs that were stopped and stay where they are down to their least: since they restart, their size is free
 // to choose.
-func (b *board) freshen() {
+func (b sizing) freshen() {
 	slices.Sort(b.stopped)
 	for _, i := range b.stopped {
 		s := &b.seats[i]
@@ -46,13 +45,13 @@ func (b *board) fresh() []int {
 }
 
 // spreadOn hands out what is left on server n.
-func (b *board) spreadOn(n int) {
+func (b sizing) spreadOn(n int) {
 	for b.takeStep(n) {
 	}
 }
 
 // takeStep gives the job on server n that gains most for what it takes of what is left a larger size.
-func (b *board) takeStep(n int) bool {
+func (b sizing) takeStep(n int) bool {
 	left := b.servers[n].open()
 	job, best := -1, 0.0
 	var to sensitivity.Option
@@ -103,7 +102,7 @@ func price(more, left gres.Vector) float64 {
 }
 
 // widen gives every gang that starts the best size that all its nodes have.
-func (b *board) widen() {
+func (b sizing) widen() {
 	for _, i := range b.fresh() {
 		if s := &b.seats[i]; s.standing == fresh && len(s.servers) > 1 {
 			b.widenOne(i)
@@ -111,7 +110,7 @@ func (b *board) widen() {
 	}
 }
 
-func (b *board) widenOne(i int) {
+func (b sizing) widenOne(i int) {
 	s := &b.seats[i]
 	options := above(s)
 	for k := len(options) - 1; k >= 0; k-- {

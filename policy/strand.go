@@ -10,7 +10,7 @@ import (
 // mayTake says whether job i may have more than its least. A job that can be asked to give back always may. What one that cannot takes is gone until
 // it ends: it may have it as long as no more GPUs are left without their share than the rules allow anyway, or where it gains more by it than
 // those who are expected meanwhile lose.
-func (b *board) mayTake(i int, to sensitivity.Option) bool {
+func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 	s := &b.seats[i]
 	if s.kind.lends {
 		return true
@@ -33,7 +33,7 @@ func (b *board) mayTake(i int, to sensitivity.Option) bool {
 }
 
 // holds is for how many horizons job i is expected to hold what it is given now; infinite where nobody knows when it ends.
-func (b *board) holds(i int, gain float64) float64 {
+func (b sizing) holds(i int, gain float64) float64 {
 	j, horizons := b.jobs[i], math.Inf(1)
 	if left := remaining(j); left > 0 && left != unknown {
 		horizons = float64(left) / gain / float64(b.c.Rules.horizon())
@@ -47,7 +47,7 @@ func (b *board) holds(i int, gain float64) float64 {
 // missed is how many GPUs are missed, in the mean over so many horizons, if so many and not those of now go without their share. GPUs with their share
 // are taken before those without: first by who waits, then by who is expected. As many come as came within the last horizon, evenly, and stay for one. So
 // the GPU that is number r in that line is missed from when r have been asked for, and never if fewer are ever there at once.
-func (b *board) missed(stranded int, horizons float64) float64 {
+func (b sizing) missed(stranded int, horizons float64) float64 {
 	in := b.comers()
 	missed := 0.0
 	for r := b.idle - stranded + 1; r <= b.idle-b.stranded; r++ {
@@ -68,7 +68,7 @@ type interest struct {
 }
 
 // comers is worked out when it is first asked for.
-func (b *board) comers() interest {
+func (b sizing) comers() interest {
 	if b.interest != nil {
 		return *b.interest
 	}
