@@ -21,15 +21,15 @@ type board struct {
 	order   []int               // jobs in turn
 	rank    []int               // the turn of each job
 	stake   func(i int) float64 // of the policy
-	hall
+	topology
 	past
 	menus menus
 
-	now    *shelf // open servers by the GPUs that are free now
-	maybe  *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
-	closed set    // servers on which no job may be started
-	roomy  set    // servers with more cores left than go with one GPU
-	calm   set    // servers that no job could use which waits for GPUs
+	now         *shelf // open servers by the GPUs that are free now
+	maybe       *shelf // open servers by the GPUs that are free once every job that may be displaced has gone
+	closed      set    // servers on which no job may be started
+	roomy       set    // servers with more cores left than go with one GPU
+	uncontested set    // servers that no job could use which waits for GPUs
 
 	round    int          // counts up, so that what belongs to another round is known for it
 	stops    int          // running jobs that may still be stopped in this round
@@ -115,7 +115,7 @@ const (
 
 // seat is how one job stands and what it has been given.
 type seat struct {
-	kind     *kind
+	class    *jobClass
 	menu     *menu       // of the first of its servers
 	told     *answer     // why it waits or was stopped; nil: nothing
 	servers  []int       // ascending
@@ -142,7 +142,7 @@ func (b *board) vacate(i int) { b.book(i, -1) }
 func (b *board) book(i, sign int) {
 	s := &b.seats[i]
 	held := s.size.Times(sign)
-	if len(s.kind.quotas) > 0 && len(s.servers) > 0 {
+	if len(s.class.quotas) > 0 && len(s.servers) > 0 {
 		b.charge(i, billFor(len(s.servers), s.size), sign)
 	}
 	for _, n := range s.servers {
@@ -251,7 +251,7 @@ func (b *board) stir(i int) {
 func (b *board) seatAt(i int, servers []int, o sensitivity.Option) {
 	s := &b.seats[i]
 	s.standing, s.servers, s.size, s.gain = fresh, servers, o.Size, o.Gain
-	s.menu = b.menu(s.kind, o.Size.GPUs, servers[0])
+	s.menu = b.menu(s.class, o.Size.GPUs, servers[0])
 	b.occupy(i)
 	b.stir(i)
 }

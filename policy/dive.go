@@ -38,8 +38,8 @@ type pack struct {
 
 // ground is the servers on which some jobs may be started.
 type ground struct {
-	zone *zone
-	shut set // see kind
+	eligible *eligibility
+	shut     set // see jobClass
 }
 
 // stand is servers that have the same room for the same jobs.
@@ -109,7 +109,7 @@ func (r *repack) gather() bool {
 // stopped for just that, the job can be asked to give back what it is lent, and no quota counts that.
 func (r *repack) maySitElsewhere(i int) bool {
 	s, j := &r.seats[i], r.jobs[i]
-	return j.Running == nil && !s.cleared && s.kind.lends && !r.c.Rationed(j)
+	return j.Running == nil && !s.cleared && s.class.lends && !r.c.Rationed(j)
 }
 
 // takesPart says whether all who are on server n start in this round, and nodes are not kept there for anybody.
@@ -132,15 +132,15 @@ func (r *repack) takesPart(n int) bool {
 func (r *repack) classify() bool {
 	r.classes, r.grounds, r.class = nil, nil, resized(r.class, len(r.movable))
 	type alike struct {
-		kind  *kind
+		class *jobClass
 		known *sensitivity.Profile
 	}
 	byKind, byPack := map[alike]int{}, map[pack]int{}
 	for at, i := range r.movable {
-		key := alike{r.seats[i].kind, r.seats[i].menu.profile}
+		key := alike{r.seats[i].class, r.seats[i].menu.profile}
 		c, known := byKind[key]
 		if !known {
-			k := key.kind
+			k := key.class
 			p := pack{k.profile, key.known, k.gpus, k.tasks, k.terms, r.groundOf(k)}
 			if c, known = byPack[p]; !known {
 				c = len(r.classes)
@@ -156,12 +156,12 @@ func (r *repack) classify() bool {
 	return true
 }
 
-// groundOf is the number of the ground of a kind.
-func (r *repack) groundOf(k *kind) int {
-	at := slices.IndexFunc(r.grounds, func(g ground) bool { return g.zone == k.zone && slices.Equal(g.shut, k.shut) })
+// groundOf is the number of the ground of a class.
+func (r *repack) groundOf(k *jobClass) int {
+	at := slices.IndexFunc(r.grounds, func(g ground) bool { return g.eligible == k.eligible && slices.Equal(g.shut, k.shut) })
 	if at < 0 {
 		at = len(r.grounds)
-		r.grounds = append(r.grounds, ground{k.zone, k.shut})
+		r.grounds = append(r.grounds, ground{k.eligible, k.shut})
 	}
 	return at
 }
@@ -198,11 +198,11 @@ func (r *repack) stand() {
 		s := &r.seats[i]
 		held[s.servers[0]] = held[s.servers[0]].Plus(s.size)
 	}
-	wanted := !r.part.within(r.calm)
+	wanted := !r.part.within(r.uncontested)
 	numbers := map[standKey]int{}
 	for n := range r.servers {
 		sv := &r.servers[n]
-		if !r.part.has(n) && (wanted || !r.calm.has(n) || len(sv.jobs) > 0 || !r.takesPart(n)) {
+		if !r.part.has(n) && (wanted || !r.uncontested.has(n) || len(sv.jobs) > 0 || !r.takesPart(n)) {
 			continue
 		}
 		room := sv.open().Plus(held[n])
@@ -222,7 +222,7 @@ func (r *repack) stand() {
 // groundsOf has a bit for each ground that server n is part of.
 func (r *repack) groundsOf(n int) (mask uint64) {
 	for g := range r.grounds {
-		if z := &r.grounds[g]; z.zone.servers.has(n) && (z.shut == nil || !z.shut.has(n)) {
+		if z := &r.grounds[g]; z.eligible.servers.has(n) && (z.shut == nil || !z.shut.has(n)) {
 			mask |= 1 << g
 		}
 	}
@@ -244,10 +244,10 @@ func (r *repack) leaveOut() {
 // even the one that its jobs have.
 func (r *repack) list() bool {
 	r.listStands()
-	kinds := r.listJobs()
-	listed := make([]bool, len(kinds))
+	examples := r.listJobs()
+	listed := make([]bool, len(examples))
 	for s := range r.stands {
-		for c, k := range kinds {
+		for c, k := range examples {
 			listed[c] = r.listSizes(s, c, k) || listed[c]
 		}
 	}
@@ -263,8 +263,8 @@ func (r *repack) listStands() {
 	}
 }
 
-// listJobs counts the jobs of each class, and answers of which kind one of them is.
-func (r *repack) listJobs() []*kind {
+// listJobs counts the jobs of each class, and answers of which job class one of them is.
+func (r *repack) listJobs() []*jobClass {
 	standOf := make(map[int]int, len(r.movable))
 	for s := range r.stands {
 		for _, n := range r.stands[s].servers {
@@ -272,22 +272,22 @@ func (r *repack) listJobs() []*kind {
 		}
 	}
 	r.uses = make([]float64, columns.Resources*len(r.stands))
-	kinds := make([]*kind, len(r.classes))
+	examples := make([]*jobClass, len(r.classes))
 	for at, i := range r.movable {
 		s := &r.seats[i]
-		kinds[r.class[at]] = s.kind
+		examples[r.class[at]] = s.class
 		r.problem.Demand[r.class[at]]++
 		r.present += float64(s.speed() * float64(s.size.GPUs))
 		uses := r.uses[columns.Resources*standOf[s.servers[0]]:]
 		uses[0], uses[1] = uses[0]+float64(s.size.GPUs), uses[1]+float64(s.size.CPUs)
 		uses[2] += float64(s.size.Memory) / float64(gres.Gigabyte)
 	}
-	return kinds
+	return examples
 }
 
-// listSizes adds those of jobs of class c, which are of kind k, on the servers of a stand, and says whether there are any. No
+// listSizes adds those of jobs of class c, one of which is of job class k, on the servers of a stand, and says whether there are any. No
 // server gives less than its own share is worth, so they differ from stand to stand.
-func (r *repack) listSizes(s, c int, k *kind) bool {
+func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	st, before := &r.stands[s], len(r.sizes[s])
 	if st.ground&(1<<r.classes[c].ground) == 0 || k.gpus > st.room.GPUs {
 		return false

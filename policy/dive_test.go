@@ -26,7 +26,7 @@ func rateIn(c Cluster, plan Plan) (sum float64) {
 		}
 		b := &pl.board
 		n := b.index[d.Grant.Nodes[0]]
-		m := b.menu(b.seats[at].kind, d.Grant.PerNode.GPUs, n)
+		m := b.menu(b.seats[at].class, d.Grant.PerNode.GPUs, n)
 		sum += m.gainOf(d.Grant.PerNode) * m.unit * float64(d.Grant.Total().GPUs)
 	}
 	return sum

@@ -59,11 +59,11 @@ func (v *view) queue() []int {
 
 // owed is the proportional share of job i, in all, of the servers that it may use; nothing where it cannot run.
 func (v *view) owed(i int) gres.Vector {
-	k := v.seats[i].kind
-	if len(k.ways) == 0 || k.gpus > k.zone.total.GPUs {
+	k := v.seats[i].class
+	if len(k.gangShapes) == 0 || k.gpus > k.eligible.total.GPUs {
 		return gres.Vector{}
 	}
-	return gres.Proportional(k.zone.total, k.gpus)
+	return gres.Proportional(k.eligible.total, k.gpus)
 }
 
 // dominant is the largest of the parts that an amount is of all that the cluster has.

@@ -33,7 +33,7 @@ func (b preemption) clearNodes() {
 func (b preemption) clearable() bool {
 	r := b.reserved
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
-		return !b.least(r.job, r.way, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief))
+		return !b.least(r.job, r.shape, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief))
 	})
 }
 
@@ -55,7 +55,7 @@ func (b preemption) tenure() []tenure {
 		if s.standing == waits || s.standing == loose {
 			continue
 		}
-		brief := s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.kind.never == "" && b.mayComeBack(i, s.kind)
+		brief := s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.class.never == "" && b.mayComeBack(i, s.class)
 		for _, n := range s.servers {
 			if t := &b.tenures.of[n]; brief {
 				t.brief = t.brief.Plus(s.size)
@@ -78,7 +78,7 @@ func (b preemption) begun(i int) time.Time {
 // compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: of jobs of others nobody knows when
 // they end; then those whose last such job started first, in units of rules.patience, so that none that has begun to be empty is given
 // up for one that began later; of these the ones where such jobs hold the fewest GPUs, and then the ones with most GPUs idle.
-func (b preemption) compareWaits(w way, x, y int) int {
+func (b preemption) compareWaits(w gangShape, x, y int) int {
 	s, t, u, v := &b.servers[x], &b.servers[y], &b.tenure()[x], &b.tenure()[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
 	return cmp.Or(cmp.Compare(foreign(s), foreign(t)), cmp.Compare(u.begun, v.begun),
@@ -89,7 +89,7 @@ func (b preemption) compareWaits(w way, x, y int) int {
 func (b preemption) clearings() []clearing {
 	var plans []clearing
 	for _, n := range b.reserved.nodes {
-		if plan, can := b.clearServer(b.reserved.job, n, b.reserved.way, len(b.servers[n].jobs)); can {
+		if plan, can := b.clearServer(b.reserved.job, n, b.reserved.shape, len(b.servers[n].jobs)); can {
 			plans = append(plans, plan)
 		}
 	}
@@ -117,7 +117,7 @@ func (b preemption) clearPart(plan *clearing) {
 // keepIdle takes what is idle on server n, as far as the job needs it that the server is kept for, from all that can be given away.
 func (b preemption) keepIdle(n int) {
 	sv := &b.servers[n]
-	idle := atMost(sv.open(), b.least(b.reserved.job, b.reserved.way, n).Size).Max(gres.Vector{})
+	idle := atMost(sv.open(), b.least(b.reserved.job, b.reserved.shape, n).Size).Max(gres.Vector{})
 	sv.free = sv.free.Minus(idle)
 	b.reserved.kept += idle.GPUs
 	b.count(sv)

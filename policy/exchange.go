@@ -16,19 +16,19 @@ import (
 
 // market is what is known of the servers for exchanges. All of it can be worked out anew from the board.
 type market struct {
-	parties []party // of each server
-	rank    []int   // the servers with a party, those first that could gain most
-	rich    []int   // where there are many, those of them that lack nothing, those first that have most left
-	at      prices
-	zones   []*zone // of those who wait for GPUs
-	were    []*zone // those of the time before
-	calm    set     // as it was then
-	era     int     // another one whenever one of the two has changed
-	many    bool    // too many servers to compare all with all, and two jobs with one
-	still   bool    // nothing has changed since it was found that nothing can be gained
-	tested  map[[2]int]vain
-	left    int   // of the work of a round
-	stamps  []int // of each server, another one whenever it does not stand as it did
+	parties     []party // of each server
+	rank        []int   // the servers with a party, those first that could gain most
+	rich        []int   // where there are many, those of them that lack nothing, those first that have most left
+	at          prices
+	wanted      []*eligibility // of those who wait for GPUs
+	were        []*eligibility // those of the time before
+	uncontested set            // as it was then
+	era         int            // another one whenever one of the two has changed
+	many        bool           // too many servers to compare all with all, and two jobs with one
+	still       bool           // nothing has changed since it was found that nothing can be gained
+	tested      map[[2]int]vain
+	left        int   // of the work of a round
+	stamps      []int // of each server, another one whenever it does not stand as it did
 
 	// scratch
 	stock   []choice
@@ -272,17 +272,17 @@ func (b appraisal) regather(orders []order) {
 	}
 }
 
-// whoWaits lists the zones of those who could use a GPU that comes free.
+// whoWaits lists the servers that are eligible for those who could use a GPU that comes free.
 func (b appraisal) whoWaits() {
 	m := &b.market
-	m.zones, m.were = m.were[:0], m.zones
+	m.wanted, m.were = m.were[:0], m.wanted
 	for i := range b.seats {
-		if s := &b.seats[i]; s.standing == waits && !slices.Contains(m.zones, s.kind.zone) && !slices.Contains(helpless, s.told.reason) {
-			m.zones = append(m.zones, s.kind.zone)
+		if s := &b.seats[i]; s.standing == waits && !slices.Contains(m.wanted, s.class.eligible) && !slices.Contains(helpless, s.told.reason) {
+			m.wanted = append(m.wanted, s.class.eligible)
 		}
 	}
-	if !slices.Equal(m.zones, m.were) || !slices.Equal(m.calm, b.calm) {
-		m.era, m.still, m.calm = m.era+1, false, append(m.calm[:0], b.calm...)
+	if !slices.Equal(m.wanted, m.were) || !slices.Equal(m.uncontested, b.uncontested) {
+		m.era, m.still, m.uncontested = m.era+1, false, append(m.uncontested[:0], b.uncontested...)
 	}
 }
 
@@ -344,7 +344,7 @@ func (b appraisal) mayExchange(i int) bool {
 // choices are the sizes that job i may have on server n, listed at the end of a stock.
 func (b appraisal) choices(i, n int, stock []choice) (list, more []choice) {
 	s := &b.seats[i]
-	m := b.menu(s.kind, s.size.GPUs, n)
+	m := b.menu(s.class, s.size.GPUs, n)
 	from, home, payback := len(stock), s.servers[0] == n, b.c.Rules.payback()
 	if home {
 		stock = append(stock, choice{s.size, s.gain, 0, true})
@@ -589,7 +589,7 @@ func (b appraisal) dealHands(p *party) {
 // mayGo says whether the jobs of a hand could be started on the server of another party.
 func (b appraisal) mayGo(p *party, h *hand, q *party) bool {
 	for _, x := range h.jobs() {
-		if i := p.partners[x].job; !b.seats[i].kind.zone.servers.has(q.server) || b.bars(i, q.server) {
+		if i := p.partners[x].job; !b.seats[i].class.eligible.servers.has(q.server) || b.bars(i, q.server) {
 			return false
 		}
 	}
@@ -603,11 +603,11 @@ func (b exchanging) mayIdle(p, q *party, more int) bool {
 		p, q, more = q, p, -more
 	}
 	// p gives a job with so many GPUs, q takes it
-	if b.calm.has(p.server) && b.calm.has(q.server) {
+	if b.uncontested.has(p.server) && b.uncontested.has(q.server) {
 		return q.room.GPUs >= -more
 	}
 	return b.alike(p, q) && q.room.GPUs == p.room.GPUs-more &&
-		!slices.ContainsFunc(b.market.zones, func(z *zone) bool { return z.servers.has(p.server) != z.servers.has(q.server) })
+		!slices.ContainsFunc(b.market.wanted, func(z *eligibility) bool { return z.servers.has(p.server) != z.servers.has(q.server) })
 }
 
 // consider notes an exchange if it may gain.
@@ -720,7 +720,7 @@ func (b exchanging) affordAll(orders []order) bool {
 	for q := range b.purses {
 		var more gres.Vector
 		for _, o := range orders {
-			if s := &b.seats[o.job]; slices.Contains(s.kind.quotas, q) {
+			if s := &b.seats[o.job]; slices.Contains(s.class.quotas, q) {
 				more = more.Plus(o.choice.size.Minus(s.size))
 			}
 		}
@@ -756,7 +756,7 @@ func (b exchanging) carry(e *exchange) {
 func (b exchanging) reasonOf(o order, id int) (Reason, string) {
 	s, to := &b.seats[o.job], b.servers[o.server].Name
 	switch {
-	case o.choice.gain*b.menu(s.kind, s.size.GPUs, o.server).unit > s.was*(1+tie):
+	case o.choice.gain*b.menu(s.class, s.size.GPUs, o.server).unit > s.was*(1+tie):
 		return Grows, ""
 	case b.jobs[o.job].Running.Nodes[0] != to:
 		return Moves, fmt.Sprintf("moves to %s, so that job %d gains more than all the restarts cost", to, id)

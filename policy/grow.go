@@ -28,7 +28,7 @@ func (b allocation) improve() {
 	s, x := sizing{b.preemption}, exchanging{appraisal{b.preemption}}
 	for again, pass := true, 0; again && pass < passes; pass++ {
 		again = s.grow()
-		if b.calm.any() {
+		if b.uncontested.any() {
 			again = s.relocate() || again
 		}
 		again = s.trade() || again
@@ -198,7 +198,7 @@ func (b constraints) sizable(i int) bool {
 }
 
 // growable says whether job i may have more where it is, and can be asked to give it back.
-func (b constraints) growable(i int) bool { return b.seats[i].kind.lends && b.resizable(i) }
+func (b constraints) growable(i int) bool { return b.seats[i].class.lends && b.resizable(i) }
 
 // resize gives job i another size where it is.
 func (b preemption) resize(i int, to sensitivity.Option) {
@@ -243,10 +243,10 @@ func (b sizing) moveOn(i int) bool {
 
 func (b sizing) mayMove(i int) bool {
 	s := &b.seats[i]
-	if !s.kind.lends || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
+	if !s.class.lends || len(s.servers) != 1 || b.netGain(i, s.menu.demand().Gain) <= trifle {
 		return false
 	}
-	return b.calm.has(s.servers[0]) && (s.standing == fresh || b.sizable(i) && b.resizable(i))
+	return b.uncontested.has(s.servers[0]) && (s.standing == fresh || b.sizable(i) && b.resizable(i))
 }
 
 // betterPlace finds the server and the size with which job i gains most; -1 if it gains nowhere.
@@ -254,13 +254,13 @@ func (b sizing) betterPlace(i int) (server int, to sensitivity.Option) {
 	server = -1
 	best, seen := trifle, 0
 	s := &b.seats[i]
-	b.now.from(s.size.GPUs, s.kind.zone.servers.and(b.roomy).and(b.calm), func(n int) bool {
-		m := b.menu(s.kind, s.size.GPUs, n)
+	b.now.from(s.size.GPUs, s.class.eligible.servers.and(b.roomy).and(b.uncontested), func(n int) bool {
+		m := b.menu(s.class, s.size.GPUs, n)
 		for _, o := range m.options {
 			if m.profile != s.menu.profile {
 				break // of one of the two nobody knows how fast the job is there
 			}
-			if net := b.netGain(i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+tie) && n != s.servers[0] && !s.kind.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
+			if net := b.netGain(i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+tie) && n != s.servers[0] && !s.class.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
 				b.affordsMore(i, o.Size.Minus(s.size)) {
 				server, to, best = n, o, net
 			}

@@ -182,10 +182,10 @@ func (b allocation) tune() {
 // made room for.
 func (b allocation) arrange() {
 	places := arrangement{b.placement}
-	places.calmDown()
-	places.settle()
+	places.findUncontested()
+	places.rearrange()
 	b.catchUp()
-	places.calmDown()
+	places.findUncontested()
 	sizing{b.preemption}.spread()
 	b.improve()
 	for pass := 0; pass < passes && b.catchUp(); pass++ {

@@ -45,10 +45,10 @@ func (b turns) couldRun(i int) bool {
 	if b.jobs[i].Running != nil {
 		return true
 	}
-	k := b.seats[i].kind
+	k := b.seats[i].class
 	if k.asked != b.round {
 		k.asked, k.could = b.round, false
-		if len(k.ways) > 0 {
+		if len(k.gangShapes) > 0 {
 			_, k.could = b.serverFor(k)
 		}
 	}

@@ -35,8 +35,8 @@ func (pl *Planner) lay(c *Cluster, p Policy, a Allocator) constraints {
 	return on
 }
 
-// hall is what stays as it is as long as the nodes and the allocator do: who may use which servers, and with what.
-type hall struct {
+// topology is what stays as it is as long as the nodes and the allocator do: who may use which servers, and with what.
+type topology struct {
 	nodes   []Node // as they were when it was built, ascending in name
 	alloc   string
 	index   map[string]int // server by name
@@ -49,23 +49,23 @@ type hall struct {
 	crowd
 }
 
-// many is how many kinds of jobs are kept beyond what a snapshot can have, before they are forgotten.
+// many is how many classes of jobs are kept beyond what a snapshot can have, before they are forgotten.
 const many = 4096
 
-// standsFor says whether the hall is that of other nodes, too. Whether they are open and what is held on them does not matter.
-func (h *hall) standsFor(nodes []*Node, a Allocator) bool {
+// standsFor says whether the topology is that of other nodes, too. Whether they are open and what is held on them does not matter.
+func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
 	return h.alloc == a.Name && slices.EqualFunc(h.nodes, nodes, func(was Node, is *Node) bool {
 		return was.Name == is.Name && was.Total == is.Total && was.GPUType == is.GPUType && slices.Equal(was.Features, is.Features)
 	})
 }
 
-// build makes the hall, and servers to stand in it, anew.
+// build makes the topology, and servers to stand in it, anew.
 func (b layout) build(nodes []*Node) {
-	b.hall = hall{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), crowd: newCrowd()}
+	b.topology = topology{alloc: b.alloc.Name, index: make(map[string]int, len(nodes)), crowd: newCrowd()}
 	for i, n := range nodes {
 		was := *n
 		was.Features = slices.Clone(n.Features)
-		b.hall.nodes = append(b.hall.nodes, was)
+		b.topology.nodes = append(b.topology.nodes, was)
 		b.index[n.Name] = i
 		b.largest = max(b.largest, n.Total.GPUs)
 		b.total = b.total.Plus(n.Total)
@@ -76,11 +76,11 @@ func (b layout) build(nodes []*Node) {
 	}
 	b.shapeUp()
 	b.now, b.maybe = newShelf(len(nodes), b.largest), newShelf(len(nodes), b.largest)
-	for _, s := range []*set{&b.roomy, &b.calm, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded, &b.dirty} {
+	for _, s := range []*set{&b.roomy, &b.uncontested, &b.closed, &b.seen, &b.stirred, &b.grown, &b.traded, &b.dirty} {
 		*s = newSet(len(nodes))
 	}
 	b.market = newMarket(len(nodes))
-	b.seats, b.ids, b.order = nil, nil, nil // their kinds are those of the old hall
+	b.seats, b.ids, b.order = nil, nil, nil // their classes are those of the old topology
 }
 
 // shapeUp numbers the shapes of servers.
@@ -90,8 +90,8 @@ func (b layout) shapeUp() {
 		gpuType string
 	}
 	numbers, gpus := map[shape]int{}, map[gres.Vector]int{}
-	for i := range b.hall.nodes {
-		n := &b.hall.nodes[i]
+	for i := range b.topology.nodes {
+		n := &b.topology.nodes[i]
 		s := shape{n.Total, n.GPUType}
 		if _, known := numbers[s]; !known {
 			numbers[s] = len(numbers)
@@ -99,8 +99,8 @@ func (b layout) shapeUp() {
 		b.servers[i].shape = numbers[s]
 		gpus[s.total] += n.Total.GPUs
 	}
-	for i := range b.hall.nodes {
-		if total := b.hall.nodes[i].Total; b.reference == (gres.Vector{}) || gpus[total] > gpus[b.reference] {
+	for i := range b.topology.nodes {
+		if total := b.topology.nodes[i].Total; b.reference == (gres.Vector{}) || gpus[total] > gpus[b.reference] {
 			b.reference = total
 		}
 	}
@@ -113,7 +113,7 @@ func (b layout) shapeUp() {
 func (b layout) findModels() {
 	sorted := slices.Clone(b.alone)
 	key := func(n int) (gpus, cpus int, gpuType string) {
-		node := &b.hall.nodes[n]
+		node := &b.topology.nodes[n]
 		return node.Total.GPUs, node.Total.CPUs, node.GPUType
 	}
 	alike := func(x, y int) int {
@@ -121,7 +121,7 @@ func (b layout) findModels() {
 		h, d, u := key(y)
 		return cmp.Or(cmp.Compare(g, h), cmp.Compare(c, d), cmp.Compare(t, u))
 	}
-	memory := func(n int) gres.Memory { return b.hall.nodes[n].Total.Memory }
+	memory := func(n int) gres.Memory { return b.topology.nodes[n].Total.Memory }
 	slices.SortFunc(sorted, func(x, y int) int {
 		return cmp.Or(alike(x, y), cmp.Compare(memory(x), memory(y)), cmp.Compare(x, y))
 	})

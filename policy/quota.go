@@ -51,15 +51,15 @@ func limitOf(n int) int {
 
 // charge books what job i holds, or takes that back.
 func (b *board) charge(i int, held bill, times int) {
-	for _, q := range b.seats[i].kind.quotas {
+	for _, q := range b.seats[i].class.quotas {
 		if q < len(b.purses) {
 			b.purses[q].left = b.purses[q].left.plus(held, -times)
 		}
 	}
 }
 
-// short finds the first quota of jobs of kind k that does not leave so much more; nil where all do.
-func (b constraints) short(k *kind, more bill) *purse {
+// short finds the first quota of jobs of class k that does not leave so much more; nil where all do.
+func (b constraints) short(k *jobClass, more bill) *purse {
 	for _, q := range k.quotas {
 		if q < len(b.purses) && !b.purses[q].left.plus(more, -1).covered() {
 			return &b.purses[q]
@@ -68,8 +68,8 @@ func (b constraints) short(k *kind, more bill) *purse {
 	return nil
 }
 
-// affords says whether the quotas of jobs of kind k leave one more of them its size on each of so many nodes.
-func (b constraints) affords(k *kind, nodes int, size gres.Vector) bool {
+// affords says whether the quotas of jobs of class k leave one more of them its size on each of so many nodes.
+func (b constraints) affords(k *jobClass, nodes int, size gres.Vector) bool {
 	return len(k.quotas) == 0 || b.short(k, billFor(nodes, size)) == nil
 }
 
@@ -77,36 +77,36 @@ func (b constraints) affords(k *kind, nodes int, size gres.Vector) bool {
 // overdrawn them, it would not be started with anything.
 func (b constraints) affordsMore(i int, more gres.Vector) bool {
 	s := &b.seats[i]
-	return len(s.kind.quotas) == 0 || b.short(s.kind, bill{amount: more.Times(len(s.servers))}) == nil
+	return len(s.class.quotas) == 0 || b.short(s.class, bill{amount: more.Times(len(s.servers))}) == nil
 }
 
 // mayReturn says whether its quotas let stopped job i, which has no seat now, go on as it was. Where they are overdrawn it may, as long as
 // nobody else has been granted anything of them.
 func (b constraints) mayReturn(i int) bool {
-	k, was := b.seats[i].kind, b.jobs[i].Running
+	k, was := b.seats[i].class, b.jobs[i].Running
 	if b.affords(k, len(was.Nodes), was.PerNode) {
 		return true
 	}
 	for v := range b.seats {
 		s := &b.seats[v]
 		anew := v != i && (s.standing == fresh || s.standing == kept && s.stopped)
-		if anew && slices.ContainsFunc(s.kind.quotas, func(q int) bool { return slices.Contains(k.quotas, q) }) {
+		if anew && slices.ContainsFunc(s.class.quotas, func(q int) bool { return slices.Contains(k.quotas, q) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// pinched says whether it is quotas that keep jobs of kind k waiting, whatever servers have left, and which.
-func (b constraints) pinched(k *kind) (*purse, bill) {
-	if len(k.quotas) == 0 || len(k.ways) == 0 {
+// pinched says whether it is quotas that keep jobs of class k waiting, whatever servers have left, and which.
+func (b constraints) pinched(k *jobClass) (*purse, bill) {
+	if len(k.quotas) == 0 || len(k.gangShapes) == 0 {
 		return nil, bill{}
 	}
 	var which *purse
 	var needs bill
-	for _, w := range k.ways {
+	for _, w := range k.gangShapes {
 		for n := range b.servers {
-			if !k.zone.servers.has(n) || b.servers[n].Total.GPUs < w.gpus {
+			if !k.eligible.servers.has(n) || b.servers[n].Total.GPUs < w.gpus {
 				continue
 			}
 			least := billFor(w.nodes, b.leastOf(k, w, n).Size)
@@ -124,8 +124,8 @@ func (b constraints) pinched(k *kind) (*purse, bill) {
 
 // repay seats job i, which only its quotas' cores or memory keep waiting, where there is room: others of the same quotas give back what they
 // hold beyond their least, wherever they run.
-func (b preemption) repay(i int, w way) bool {
-	k := b.seats[i].kind
+func (b preemption) repay(i int, w gangShape) bool {
+	k := b.seats[i].class
 	servers := b.roomFor(i, w, func(size gres.Vector) bool {
 		due := billFor(w.nodes, size)
 		due.amount.CPUs, due.amount.Memory = math.MinInt/4, math.MinInt64/4
@@ -146,7 +146,7 @@ func (b preemption) repay(i int, w way) bool {
 }
 
 // lacking is how much more cores and memory one more job needs than its quotas leave, and who counts against all that are short.
-func (b constraints) lacking(k *kind, needs bill) (missing gres.Vector, lenders []int) {
+func (b constraints) lacking(k *jobClass, needs bill) (missing gres.Vector, lenders []int) {
 	var short []int
 	for _, q := range k.quotas {
 		if q >= len(b.purses) {
@@ -159,7 +159,7 @@ func (b constraints) lacking(k *kind, needs bill) (missing gres.Vector, lenders 
 	missing.GPUs = 0
 	for v := range b.seats {
 		s := &b.seats[v]
-		shares := func(q int) bool { return slices.Contains(s.kind.quotas, q) }
+		shares := func(q int) bool { return slices.Contains(s.class.quotas, q) }
 		if s.standing != waits && s.standing != fixed && !slices.ContainsFunc(short, func(q int) bool { return !shares(q) }) {
 			lenders = append(lenders, v)
 		}
@@ -170,7 +170,7 @@ func (b constraints) lacking(k *kind, needs bill) (missing gres.Vector, lenders 
 // sparesQuota says whether job i, which cannot be asked to give back, leaves its quotas the share of the GPUs that others may still take from them.
 func (b constraints) sparesQuota(i int, more gres.Vector) bool {
 	s := &b.seats[i]
-	for _, q := range s.kind.quotas {
+	for _, q := range s.class.quotas {
 		if q >= len(b.purses) {
 			continue
 		}
@@ -193,7 +193,7 @@ func (b *board) proportion(gpus int) gres.Vector {
 
 // counted says whether a job on server n has quotas: what they leave changes from round to round, so that nothing is known of it for long.
 func (b constraints) counted(n int) bool {
-	return len(b.purses) > 0 && slices.ContainsFunc(b.servers[n].jobs, func(i int) bool { return len(b.seats[i].kind.quotas) > 0 })
+	return len(b.purses) > 0 && slices.ContainsFunc(b.servers[n].jobs, func(i int) bool { return len(b.seats[i].class.quotas) > 0 })
 }
 
 // emptied says what of a quota is taken.

@@ -13,7 +13,7 @@ import (
 // way again.
 type reservation struct {
 	job     int
-	way     way
+	shape   gangShape
 	nodes   []int // its servers, in the order in which they were chosen
 	servers set
 	closed  bool // to everybody else: they are being cleared, see clearNodes
@@ -22,7 +22,7 @@ type reservation struct {
 
 // bars says whether job i must be kept off server n for the sake of another, or since a reservation begins there before it would have ended.
 func (b constraints) bars(i, n int) bool {
-	if b.seats[i].kind.shutTo(n) {
+	if b.seats[i].class.shutTo(n) {
 		return true
 	}
 	return b.yields(i, n)
@@ -33,7 +33,7 @@ func (b constraints) yields(i, n int) bool {
 	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
 		return false
 	}
-	return b.reserved.closed || !b.seats[i].kind.lends || b.staysForGood(i)
+	return b.reserved.closed || !b.seats[i].class.lends || b.staysForGood(i)
 }
 
 // staysForGood says that job i, once it runs, gives its place to nobody.
@@ -42,19 +42,19 @@ func (b constraints) staysForGood(i int) bool { return math.IsInf(b.stake(i), 1)
 // reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it did. None are kept on which
 // its quotas would not let it be.
 func (b preemption) reserve(i int) bool {
-	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() || b.seats[i].kind.apart {
+	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() || b.seats[i].class.apart {
 		return false
 	}
-	for _, w := range b.seats[i].kind.ways {
+	for _, w := range b.seats[i].class.gangShapes {
 		if servers := b.soonest(i, w); servers != nil {
-			b.reserved = &reservation{job: i, way: w, nodes: servers, servers: newSet(len(b.servers))}
+			b.reserved = &reservation{job: i, shape: w, nodes: servers, servers: newSet(len(b.servers))}
 			for _, n := range servers {
 				b.reserved.servers.add(n)
 			}
 			return true
 		}
 	}
-	b.seats[i].kind.apart = true
+	b.seats[i].class.apart = true
 	return false
 }
 
@@ -65,14 +65,14 @@ func (b constraints) waited(j *Job) time.Duration {
 }
 
 // mayLiveOn says whether server n, if it were empty, would do for job i now, and its quotas.
-func (b constraints) mayLiveOn(i int, w way, n int) bool {
-	k := b.seats[i].kind
+func (b constraints) mayLiveOn(i int, w gangShape, n int) bool {
+	k := b.seats[i].class
 	return !b.lonely(w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) && (len(k.quotas) == 0 || b.affords(k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
 // comparePlenty puts servers first that have more of the cores and memory that job i needs beyond its share. To others GPUs are what counts.
-func (b placement) comparePlenty(i int, w way, x, y int) int {
-	if b.seats[i].kind.terms == (terms{}) {
+func (b placement) comparePlenty(i int, w gangShape, x, y int) int {
+	if b.seats[i].class.terms == (terms{}) {
 		return 0
 	}
 	lack := func(n int) gres.Vector { return b.least(i, w, n).Size.Minus(b.servers[n].free).Max(gres.Vector{}) }
@@ -81,8 +81,8 @@ func (b placement) comparePlenty(i int, w way, x, y int) int {
 }
 
 // soonest picks the nodes on which job i could start first.
-func (b preemption) soonest(i int, w way) []int {
-	z := b.seats[i].kind.zone
+func (b preemption) soonest(i int, w gangShape) []int {
+	z := b.seats[i].class.eligible
 	var able []int
 	for n := range b.servers {
 		sv := &b.servers[n]

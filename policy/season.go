@@ -31,7 +31,7 @@ type stretch struct {
 
 // comingBack is what decides whether a job could be started again.
 type comingBack struct {
-	kind    *kind
+	class   *jobClass
 	crossed int
 }
 
@@ -109,15 +109,15 @@ func (b *board) inTheWay(n int, s stretch) *Reservation {
 	return nil
 }
 
-// shutTo says whether a reservation keeps jobs of kind k off server n.
-func (k *kind) shutTo(n int) bool { return k.shut != nil && k.shut.has(n) }
+// shutTo says whether a reservation keeps jobs of class k off server n.
+func (k *jobClass) shutTo(n int) bool { return k.shut != nil && k.shut.has(n) }
 
-// shutSoon says whether a reservation would keep jobs of kind k off server n by the time that others have made room there.
-func (k *kind) shutSoon(n int) bool { return k.soon != nil && k.soon.has(n) }
+// shutSoon says whether a reservation would keep jobs of class k off server n by the time that others have made room there.
+func (k *jobClass) shutSoon(n int) bool { return k.soon != nil && k.soon.has(n) }
 
-// mayComeBack says whether running job i of kind k, if it were stopped, could be started again before reservations keep it from all servers that
+// mayComeBack says whether running job i of class k, if it were stopped, could be started again before reservations keep it from all servers that
 // suit it, with a round to spare beside the one until it is decided again: what is stopped an hour before maintenance comes back when that is over.
-func (b constraints) mayComeBack(i int, k *kind) bool {
+func (b constraints) mayComeBack(i int, k *jobClass) bool {
 	if !b.seasons.any {
 		return true
 	}
@@ -127,17 +127,17 @@ func (b constraints) mayComeBack(i int, k *kind) bool {
 	may, known := b.seasons.returns[key]
 	if !known {
 		shut := b.shutTo(s)
-		may = !shut.meets(k.zone.servers) || slices.ContainsFunc(k.ways, func(w way) bool { return b.wide(k, w, shut) >= w.nodes })
+		may = !shut.meets(k.eligible.servers) || slices.ContainsFunc(k.gangShapes, func(w gangShape) bool { return b.wide(k, w, shut) >= w.nodes })
 		b.seasons.returns[key] = may
 	}
 	return may
 }
 
-// wide counts the open servers with GPUs enough for jobs of kind k that are not shut.
-func (b constraints) wide(k *kind, w way, shut set) int {
+// wide counts the open servers with GPUs enough for jobs of class k that are not shut.
+func (b constraints) wide(k *jobClass, w gangShape, shut set) int {
 	count := 0
 	for n := range b.servers {
-		if sv := &b.servers[n]; sv.Closed == "" && sv.Total.GPUs >= w.gpus && k.zone.servers.has(n) && !shut.has(n) {
+		if sv := &b.servers[n]; sv.Closed == "" && sv.Total.GPUs >= w.gpus && k.eligible.servers.has(n) && !shut.has(n) {
 			count++
 		}
 	}
@@ -146,11 +146,11 @@ func (b constraints) wide(k *kind, w way, shut set) int {
 
 // shutOut is the answer to job i if reservations keep it from too many of the servers that could hold it; nil if they do not.
 func (b explanation) shutOut(i int) *answer {
-	k := b.seats[i].kind
-	if k.shut == nil || len(k.ways) == 0 {
+	k := b.seats[i].class
+	if k.shut == nil || len(k.gangShapes) == 0 {
 		return nil
 	}
-	able, w := b.fitOf(k).able, k.ways[0]
+	able, w := b.fitOf(k).able, k.gangShapes[0]
 	open := slices.Clone(able)
 	open.without(b.closed)
 	if open.shared(open) < w.nodes { // closed ones are the reason
@@ -173,7 +173,7 @@ func (b explanation) runsInto(i int, shut set) string {
 		if !shut.has(n) {
 			continue
 		}
-		if r := b.inTheWay(n, stretch{b.jobs[i].Reservation, b.seats[i].kind.season.now}); last == nil || cmp.Or(r.From.Compare(last.From), cmp.Compare(last.Name, r.Name)) > 0 {
+		if r := b.inTheWay(n, stretch{b.jobs[i].Reservation, b.seats[i].class.season.now}); last == nil || cmp.Or(r.From.Compare(last.From), cmp.Compare(last.Name, r.Name)) > 0 {
 			last, at = r, n
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // those who are expected meanwhile lose.
 func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 	s := &b.seats[i]
-	if s.kind.lends {
+	if s.class.lends {
 		return true
 	}
 	more := to.Size.Minus(s.size)

@@ -38,9 +38,9 @@ func (v *view) packed() *packing {
 		return v.pack
 	}
 	p := &packing{demand: make([]parts, len(v.jobs)), aligned: make([]float64, len(v.jobs))}
-	demands, free := map[*kind]parts{}, v.free()
+	demands, free := map[*jobClass]parts{}, v.free()
 	for i, j := range v.jobs {
-		k := v.seats[i].kind
+		k := v.seats[i].class
 		if _, known := demands[k]; !known {
 			demands[k] = v.part(v.demand(k))
 		}
@@ -71,14 +71,14 @@ func (v *view) free() gres.Vector {
 	return sum
 }
 
-// demand is what jobs of kind k wish for, in all; nothing where they cannot run.
-func (v *view) demand(k *kind) gres.Vector {
-	if len(k.ways) == 0 {
+// demand is what jobs of class k wish for, in all; nothing where they cannot run.
+func (v *view) demand(k *jobClass) gres.Vector {
+	if len(k.gangShapes) == 0 {
 		return gres.Vector{}
 	}
-	w := k.ways[0]
+	w := k.gangShapes[0]
 	for n := range v.servers {
-		if k.zone.servers.has(n) && v.servers[n].Total.GPUs >= w.gpus {
+		if k.eligible.servers.has(n) && v.servers[n].Total.GPUs >= w.gpus {
 			return v.wishOf(v.menu(k, w.gpus, n)).Times(w.nodes)
 		}
 	}

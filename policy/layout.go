@@ -36,7 +36,7 @@ func (b layout) lay(c *Cluster, a Allocator) {
 // setUp stands up the empty servers.
 func (b layout) setUp() {
 	b.named = byName(b.named, b.c.Nodes)
-	if len(b.kinds) > many+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
+	if len(b.classes) > many+len(b.c.Jobs) || !b.standsFor(b.named, b.alloc) {
 		b.build(b.named)
 	}
 	if len(b.menus) > many || b.menus == nil {
@@ -64,7 +64,7 @@ func (b *board) forget() {
 	}
 }
 
-// welcome finds out of which kind every job is, and seats those that run. Both rounds have their jobs in the order of the IDs.
+// welcome finds out of which class every job is, and seats those that run. Both rounds have their jobs in the order of the IDs.
 func (b layout) welcome() {
 	b.turnOver()
 	b.jobs = byID(b.jobs, b.c.Jobs)
@@ -101,7 +101,7 @@ func (b layout) turnOver() {
 func (b layout) admit(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
 	*s = seat{}
-	s.kind = b.kindOf(j, was)
+	s.class = b.classOf(j, was)
 	if j.Running != nil {
 		b.seatRunning(i, was)
 	}
@@ -158,15 +158,15 @@ func (b layout) seatRunning(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
 	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
 	if len(s.servers) > 0 {
-		s.menu = b.menu(s.kind, s.size.GPUs, s.servers[0])
+		s.menu = b.menu(s.class, s.size.GPUs, s.servers[0])
 		s.gain = s.gainAsIn(was)
 	}
 	s.was, s.barred, s.left, s.restart = s.speed(), j.Barred != "", remaining(j), j.Restart
 	s.earned = j.hasEarned(b.c)
-	if j.mayStop(b.c) && s.kind.never == "" && len(s.servers) == len(j.Running.Nodes) && b.mayComeBack(i, s.kind) {
+	if j.mayStop(b.c) && s.class.never == "" && len(s.servers) == len(j.Running.Nodes) && b.mayComeBack(i, s.class) {
 		s.standing = loose
 	}
-	if len(s.kind.quotas) > 0 {
+	if len(s.class.quotas) > 0 {
 		b.charge(i, billFor(len(j.Running.Nodes), s.size), 1)
 	}
 	for _, n := range s.servers {
@@ -193,7 +193,7 @@ func (j *Job) hasEarned(c *Cluster) bool {
 // standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not worth a restart
 // then is not worth it now.
 func (s *seat) standsAs(was *seat) bool {
-	return s.kind == was.kind && s.size == was.size && slices.Equal(s.servers, was.servers) &&
+	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
 		(s.standing == fixed && was.standing == fixed || s.standing == loose && was.standing == kept && !was.stopped) &&
 		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
 }

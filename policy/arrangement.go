@@ -8,18 +8,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// settle rearranges the single-node jobs that start, so that those which want much do not meet on one server. While jobs wait for
+// rearrange gives other servers to the single-node jobs that start, so that those which want much do not meet on one server. While jobs wait for
 // GPUs it only exchanges places of one size, so that how hungry a job is has no say in who runs; to servers that none of those
 // could use jobs may also move (the paper's best fit, §4).
-func (b arrangement) settle() {
+func (b arrangement) rearrange() {
 	movers := b.movers()
 	for _, group := range alikeIn(movers, b.comparePlaces) {
 		b.exchange(group)
 	}
-	if b.calm.any() {
+	if b.uncontested.any() {
 		slices.SortFunc(movers, b.wantsMore)
 		for _, i := range movers {
-			b.resettle(i)
+			b.moveToBetter(i)
 		}
 	}
 	for n := range b.servers {
@@ -44,14 +44,14 @@ func (b arrangement) movers() []int {
 // helpless are the reasons of jobs that could not use a server if one came free.
 var helpless = []Reason{Barred, Shape, Closed, InReservation, InQuota}
 
-// calmDown finds the servers that no job could use which waits for GPUs.
-func (b arrangement) calmDown() {
+// findUncontested finds the servers that no job could use which waits for GPUs.
+func (b arrangement) findUncontested() {
 	for n := range b.servers {
-		b.calm.add(n)
+		b.uncontested.add(n)
 	}
 	for i := range b.seats {
 		if s := &b.seats[i]; s.standing == waits && !slices.Contains(helpless, s.told.reason) {
-			if b.calm.without(s.kind.zone.servers); !b.calm.any() {
+			if b.uncontested.without(s.class.eligible.servers); !b.uncontested.any() {
 				return
 			}
 		}
@@ -76,8 +76,8 @@ func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 func (b arrangement) comparePlaces(x, y int) int {
 	s, t := &b.seats[x], &b.seats[y]
 	return cmp.Or(cmp.Compare(t.size.GPUs, s.size.GPUs), cmp.Compare(b.servers[s.servers[0]].shape, b.servers[t.servers[0]].shape),
-		cmp.Compare(s.kind.zone.number, t.kind.zone.number), cmp.Compare(s.kind.tasks, t.kind.tasks),
-		cmp.Compare(s.kind.season.own, t.kind.season.own), cmp.Compare(s.kind.season.now, t.kind.season.now), compareBool(s.kind.lends, t.kind.lends))
+		cmp.Compare(s.class.eligible.number, t.class.eligible.number), cmp.Compare(s.class.tasks, t.class.tasks),
+		cmp.Compare(s.class.season.own, t.class.season.own), cmp.Compare(s.class.season.now, t.class.season.now), compareBool(s.class.lends, t.class.lends))
 }
 
 func compareBool(x, y bool) int {
@@ -145,7 +145,7 @@ func (b arrangement) lift(i int) {
 
 // leastAlone is the least size of a job on one node.
 func (b arrangement) leastAlone(i, n int) sensitivity.Option {
-	return b.least(i, way{1, b.jobs[i].GPUs}, n)
+	return b.least(i, gangShape{1, b.jobs[i].GPUs}, n)
 }
 
 // room weighs what server n has beside the wishes on it.
@@ -171,8 +171,8 @@ func (b arrangement) wishUpon(i, sign int) {
 	b.reshelve(n)
 }
 
-// resettle moves job i to the node that suits its wish best, if there is a better one than its own.
-func (b arrangement) resettle(i int) {
+// moveToBetter moves job i to the node that suits its wish best, if there is a better one than its own.
+func (b arrangement) moveToBetter(i int) {
 	s := &b.seats[i]
 	home := s.servers[0]
 	if b.servers[home].wished.Fits(b.servers[home].open()) {
@@ -195,10 +195,10 @@ const looks = 64
 // bestFor finds the server with the least left over on which the wish of job i fits beside the wishes of others, or the one
 // with the most cores left where none has enough; -1 where there is no room beyond the share.
 func (b arrangement) bestFor(i int) int {
-	k, w := b.seats[i].kind, way{1, b.jobs[i].GPUs}
+	k, w := b.seats[i].class, gangShape{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
 	var least gres.Vector
-	b.now.from(w.gpus, k.zone.servers.and(b.roomy).and(b.calm), func(n int) bool {
+	b.now.from(w.gpus, k.eligible.servers.and(b.roomy).and(b.uncontested), func(n int) bool {
 		sv := &b.servers[n]
 		if least := b.least(i, w, n).Size; b.bars(i, n) || !least.Fits(sv.open()) || !b.affords(k, 1, least) {
 			return true

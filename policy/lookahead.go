@@ -42,10 +42,10 @@ func (c *Cluster) Rationed(j *Job) bool {
 	})
 }
 
-// next is what waiting job i would be given on servers that are its own. What keeps one of a kind keeps all of them.
+// next is what waiting job i would be given on servers that are its own. What keeps one of a class keeps all of them.
 func (b lookahead) next(i int) (next Next, could bool) {
-	k := b.seats[i].kind
-	if k.denial.freed == b.freed || len(k.ways) == 0 {
+	k := b.seats[i].class
+	if k.denial.freed == b.freed || len(k.gangShapes) == 0 {
 		return Next{}, false
 	}
 	n, could := b.serverFor(k)
@@ -53,7 +53,7 @@ func (b lookahead) next(i int) (next Next, could bool) {
 		k.denial.freed = b.freed
 		return Next{}, false
 	}
-	w := k.ways[0]
+	w := k.gangShapes[0]
 	size := b.anywhere(k, b.wished(k, b.menu(k, w.gpus, n)))
 	size.GPUs = w.gpus
 	if !b.fitsSome(k, size) {
@@ -62,13 +62,13 @@ func (b lookahead) next(i int) (next Next, could bool) {
 	return Next{b.ids[i], w.nodes, size}, true
 }
 
-// serverFor finds a server that could hold a part of a job of kind k, one that is open where there is one, if there are enough of them.
-func (b constraints) serverFor(k *kind) (n int, found bool) {
+// serverFor finds a server that could hold a part of a job of class k, one that is open where there is one, if there are enough of them.
+func (b constraints) serverFor(k *jobClass) (n int, found bool) {
 	able := slices.Clone(b.fitOf(k).able)
 	if k.shut != nil {
 		able.without(k.shut)
 	}
-	if able.shared(able) < k.ways[0].nodes {
+	if able.shared(able) < k.gangShapes[0].nodes {
 		return 0, false
 	}
 	if p, _ := b.pinched(k); p != nil {
@@ -84,8 +84,8 @@ func (b constraints) serverFor(k *kind) (n int, found bool) {
 	return n, true
 }
 
-// fitsSome says whether a size is no more than a server has that could hold a part of a job of kind k.
-func (b lookahead) fitsSome(k *kind, size gres.Vector) bool {
+// fitsSome says whether a size is no more than a server has that could hold a part of a job of class k.
+func (b lookahead) fitsSome(k *jobClass, size gres.Vector) bool {
 	able := b.fitOf(k).able
 	for n := range b.servers {
 		if able.has(n) && size.Fits(b.servers[n].Total) {
@@ -95,13 +95,13 @@ func (b lookahead) fitsSome(k *kind, size gres.Vector) bool {
 	return false
 }
 
-// anywhere raises a size until a job of kind k has its least with it on whatever server Slurm could start it on, or does not fit there.
-func (b lookahead) anywhere(k *kind, size gres.Vector) gres.Vector {
-	w := k.ways[0]
+// anywhere raises a size until a job of class k has its least with it on whatever server Slurm could start it on, or does not fit there.
+func (b lookahead) anywhere(k *jobClass, size gres.Vector) gres.Vector {
+	w := k.gangShapes[0]
 	for again := true; again; {
 		again = false
 		for n := range b.servers {
-			if !k.zone.servers.has(n) || !size.Fits(b.servers[n].Total) {
+			if !k.eligible.servers.has(n) || !size.Fits(b.servers[n].Total) {
 				continue
 			}
 			options := b.menu(k, w.gpus, n).options
@@ -113,8 +113,8 @@ func (b lookahead) anywhere(k *kind, size gres.Vector) gres.Vector {
 	return size
 }
 
-// wished is what a job of kind k would be given of a menu if nobody else were there.
-func (b lookahead) wished(k *kind, m *menu) gres.Vector {
+// wished is what a job of class k would be given of a menu if nobody else were there.
+func (b lookahead) wished(k *jobClass, m *menu) gres.Vector {
 	sizes := b.alloc.sizes(m)
 	if k.lends {
 		return sizes[len(sizes)-1].Size

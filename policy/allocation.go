@@ -46,7 +46,7 @@ func (b allocation) place(i int) {
 	b.clearNodes()
 }
 
-// denial is what the search for a place for one kind of job came to. Others of this kind are denied without another search.
+// denial is what the search for a place for one class of jobs came to. Others of this class are denied without another search.
 type denial struct {
 	freed int // it holds as long as nothing has been freed since
 	limit limit
@@ -54,33 +54,33 @@ type denial struct {
 	firm  bool    // it was to one that stays for good, and may be kept off where others are not
 }
 
-// denied says whether others of its kind have looked for a place for job i in vain since something was freed.
+// denied says whether others of its class have looked for a place for job i in vain since something was freed.
 func (b placement) denied(i int) bool {
-	d := &b.seats[i].kind.denial
+	d := &b.seats[i].class.denial
 	return d.freed == b.freed && (!d.firm || b.staysForGood(i))
 }
 
 func (b allocation) seatSomewhere(i int) bool {
 	s := &b.seats[i]
-	if d := &s.kind.denial; b.denied(i) && (d.limit != byCost || b.due(i) <= d.due) {
+	if d := &s.class.denial; b.denied(i) && (d.limit != byCost || b.due(i) <= d.due) {
 		s.limit = d.limit
 		return false
 	}
 	due := b.due(i)
-	if p, _ := b.pinched(s.kind); p != nil {
-		if slices.ContainsFunc(s.kind.ways, func(w way) bool { return b.repay(i, w) }) {
+	if p, _ := b.pinched(s.class); p != nil {
+		if slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return b.repay(i, w) }) {
 			return true
 		}
-		s.limit, s.kind.denial = byQuota, denial{b.freed, byQuota, due, false}
+		s.limit, s.class.denial = byQuota, denial{b.freed, byQuota, due, false}
 		return false
 	}
 	b.limit = none
-	for _, w := range s.kind.ways {
+	for _, w := range s.class.gangShapes {
 		if b.settleIn(i, w) || b.makeRoom(i, w) {
 			return true
 		}
 	}
-	s.limit, s.kind.denial = b.limit, denial{b.freed, b.limit, due, b.staysForGood(i)}
+	s.limit, s.class.denial = b.limit, denial{b.freed, b.limit, due, b.staysForGood(i)}
 	return false
 }
 
@@ -98,8 +98,8 @@ func (b placement) due(i int) float64 {
 }
 
 // settleIn seats job i where it disturbs nobody: on the fullest nodes that will do, so that whole nodes stay whole.
-func (b placement) settleIn(i int, w way) bool {
-	k := b.seats[i].kind
+func (b placement) settleIn(i int, w gangShape) bool {
+	k := b.seats[i].class
 	servers := b.roomFor(i, w, func(size gres.Vector) bool { return b.affords(k, w.nodes, size) })
 	if servers == nil {
 		return false
@@ -109,10 +109,10 @@ func (b placement) settleIn(i int, w way) bool {
 }
 
 // roomFor finds servers with room for job i, with sizes that it may have; nil where there are none.
-func (b placement) roomFor(i int, w way, may func(size gres.Vector) bool) []int {
-	k := b.seats[i].kind
+func (b placement) roomFor(i int, w gangShape, may func(size gres.Vector) bool) []int {
+	k := b.seats[i].class
 	found := gathering{nodes: w.nodes}
-	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
+	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
 		if b.lonely(w, n) {
 			return true
 		}
@@ -126,7 +126,7 @@ func (b placement) roomFor(i int, w way, may func(size gres.Vector) bool) []int 
 }
 
 // lonely says that there are too few servers like n for a gang.
-func (b constraints) lonely(w way, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
+func (b constraints) lonely(w gangShape, n int) bool { return b.equals[b.servers[n].model] < w.nodes }
 
 // gathering collects servers of each model until there are enough of one.
 type gathering struct {
@@ -177,10 +177,10 @@ func (b allocation) reprieve() bool {
 func (b allocation) goOn(i int) bool {
 	j, now := b.jobs[i], b.seats[i]
 	b.vacate(i)
-	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) && (len(now.kind.quotas) == 0 || b.mayReturn(i)) {
+	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) && (len(now.class.quotas) == 0 || b.mayReturn(i)) {
 		s := &b.seats[i]
 		s.standing, s.servers, s.size = kept, was, j.Running.PerNode
-		s.menu = b.menu(s.kind, s.size.GPUs, was[0])
+		s.menu = b.menu(s.class, s.size.GPUs, was[0])
 		s.gain = s.menu.gainOf(s.size)
 		s.stopped, s.cleared, s.told = false, false, nil
 		b.occupy(i)
@@ -212,8 +212,8 @@ func (b allocation) backfill() {
 		if s.standing != waits || b.denied(i) || b.jobs[i].Barred != "" {
 			continue
 		}
-		if !slices.ContainsFunc(s.kind.ways, func(w way) bool { return b.settleIn(i, w) }) {
-			s.kind.denial.freed, s.kind.denial.firm = b.freed, b.staysForGood(i)
+		if !slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return b.settleIn(i, w) }) {
+			s.class.denial.freed, s.class.denial.firm = b.freed, b.staysForGood(i)
 		}
 	}
 }

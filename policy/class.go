@@ -8,63 +8,63 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// kind is what jobs have in common that can be put on the same servers with the same sizes. Where one of them found no place,
+// jobClass is what jobs have in common that can be put on the same servers with the same sizes. Where one of them found no place,
 // the next finds none either, until somebody gives something back.
-type kind struct {
-	kindKey
-	quotas   []int  // see Job.Quotas
-	never    string // why no size is possible, on whatever server
-	ways     []way
-	menus    map[place]*menu
-	fit      *fit   // see fitOf
-	busy     answer // see turn
-	busyWith int
-	round    int // the following are of this round
-	shut     set // servers on which no such job may be started now, since a reservation begins before it ends; nil: none
-	soon     set // and on which none may be once others have made room for it
-	denial   denial
-	apart    bool           // there are not nodes enough of one shape to keep for it, see soonest
-	asked    int            // the round of the following
-	could    bool           // see couldRun
-	told     [limits]answer // why they wait
+type jobClass struct {
+	classKey
+	quotas     []int  // see Job.Quotas
+	never      string // why no size is possible, on whatever server
+	gangShapes []gangShape
+	menus      map[place]*menu
+	fit        *fit   // see fitOf
+	busy       answer // see turn
+	busyWith   int
+	round      int // the following are of this round
+	shut       set // servers on which no such job may be started now, since a reservation begins before it ends; nil: none
+	soon       set // and on which none may be once others have made room for it
+	denial     denial
+	apart      bool           // there are not nodes enough of one shape to keep for it, see soonest
+	asked      int            // the round of the following
+	could      bool           // see couldRun
+	told       [limits]answer // why they wait
 }
 
-type kindKey struct {
-	profile *sensitivity.Profile
-	gpus    int
-	tasks   int  // on each node
-	nodes   int  // 0: any number
-	lends   bool // see Job.lends
-	terms   terms
-	purses  string // the kind's quotas, in a word
-	season  season // of the round in which it was last met
-	zone    *zone
+type classKey struct {
+	profile  *sensitivity.Profile
+	gpus     int
+	tasks    int  // on each node
+	nodes    int  // 0: any number
+	lends    bool // see Job.lends
+	terms    terms
+	purses   string // the quotas of the class, in a word
+	season   season // of the round in which it was last met
+	eligible *eligibility
 }
 
 // place is so many GPUs on a server of one shape.
 type place struct{ gpus, shape int }
 
-// zone is the servers that jobs with the same constraints may use, open or not.
-type zone struct {
+// eligibility is the servers that jobs with the same constraints may use, open or not.
+type eligibility struct {
 	gpuType                string
-	features, only, except words
+	features, only, except nameList
 	servers                set
 	largest                int         // GPUs of the largest of them
 	total                  gres.Vector // what they have together
 	round                  int         // of its number
-	number                 int         // in the order in which jobs of a round come with zones
+	number                 int         // in the order in which jobs of a round come with them
 	counted                int         // the round of the following
 	free                   int         // GPUs on open servers when it was explained who waits for what
 }
 
-// words are a list of names, and where it was last seen: the jobs of one snapshot often share theirs.
-type words struct {
+// nameList is a list of names, and where it was last seen: the jobs of one snapshot often share theirs.
+type nameList struct {
 	list  []string
 	seen  *string // its first in a snapshot
 	round int     // of that snapshot
 }
 
-func (w *words) are(list []string, round int) bool {
+func (w *nameList) are(list []string, round int) bool {
 	switch {
 	case len(list) != len(w.list):
 		return false
@@ -77,49 +77,51 @@ func (w *words) are(list []string, round int) bool {
 	return true
 }
 
-// zoneKey tells most zones apart without comparing whole lists.
-type zoneKey struct {
+// eligibilityKey tells most of them apart without comparing whole lists.
+type eligibilityKey struct {
 	gpuType, feature, only, except string
 	features, named, excepted      int
 }
 
-// crowd sorts jobs into kinds and zones.
+// crowd sorts jobs into classes, and by which servers are eligible.
 type crowd struct {
-	kinds    map[kindKey]*kind
-	zones    map[zoneKey][]*zone
-	numbered int // zones that have been given a number, in all rounds
+	classes       map[classKey]*jobClass
+	eligibilities map[eligibilityKey][]*eligibility
+	numbered      int // those that have been given a number, in all rounds
 }
 
-func newCrowd() crowd { return crowd{kinds: map[kindKey]*kind{}, zones: map[zoneKey][]*zone{}} }
+func newCrowd() crowd {
+	return crowd{classes: map[classKey]*jobClass{}, eligibilities: map[eligibilityKey][]*eligibility{}}
+}
 
-// kindOf finds the kind of a job, most likely that of its last seat.
-func (b *board) kindOf(j *Job, was *seat) *kind {
-	if was != nil && was.kind.season == b.seasonOf(j) && was.kind.has(j, b.c.Rules, b.round) {
-		b.meet(was.kind)
-		return was.kind
+// classOf finds the class of a job, most likely that of its last seat.
+func (b *board) classOf(j *Job, was *seat) *jobClass {
+	if was != nil && was.class.season == b.seasonOf(j) && was.class.has(j, b.c.Rules, b.round) {
+		b.meet(was.class)
+		return was.class
 	}
-	key := kindKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.lends(b.c.Rules), termsOf(j), wordFor(j.Quotas), b.seasonOf(j), b.zoneOf(j)}
-	k, known := b.kinds[key]
+	key := classKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.lends(b.c.Rules), termsOf(j), wordFor(j.Quotas), b.seasonOf(j), b.eligibilityOf(j)}
+	k, known := b.classes[key]
 	if !known {
-		k = newKind(key, j)
-		b.kinds[key] = k
+		k = newClass(key, j)
+		b.classes[key] = k
 	}
 	b.meet(k)
 	return k
 }
 
-func newKind(key kindKey, j *Job) *kind {
-	k := &kind{kindKey: key, quotas: slices.Clone(j.Quotas), never: key.terms.contradict(key.tasks)}
+func newClass(key classKey, j *Job) *jobClass {
+	k := &jobClass{classKey: key, quotas: slices.Clone(j.Quotas), never: key.terms.contradict(key.tasks)}
 	if k.never == "" {
-		k.ways = waysOf(j, key.zone.largest)
+		k.gangShapes = gangShapesOf(j, key.eligible.largest)
 	}
 	return k
 }
 
-// has says whether job j is of kind k, but for its season.
-func (k *kind) has(j *Job, rules Rules, round int) bool {
+// has says whether job j is of class k, but for its season.
+func (k *jobClass) has(j *Job, rules Rules, round int) bool {
 	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes && k.lends == j.lends(rules) &&
-		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.zone.has(j, round)
+		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.eligible.has(j, round)
 }
 
 // wordFor tells lists of numbers apart; empty for none.
@@ -143,36 +145,36 @@ func (j *Job) lends(rules Rules) bool {
 // allowAfter says whether a job may be stopped that has been restarted so often.
 func (r Rules) allowAfter(restarts int) bool { return r.MaxRestarts == 0 || restarts < r.MaxRestarts }
 
-// has says whether job j has the constraints of zone z.
-func (z *zone) has(j *Job, round int) bool {
+// has says whether job j has the constraints of eligibility z.
+func (z *eligibility) has(j *Job, round int) bool {
 	return z.gpuType == j.GPUType && z.features.are(j.Features, round) && z.only.are(j.Only, round) && z.except.are(j.Except, round)
 }
 
-// meet prepares a kind of which a job has come for this round.
-func (b *board) meet(k *kind) {
+// meet prepares a class of which a job has come for this round.
+func (b *board) meet(k *jobClass) {
 	if k.round == b.round {
 		return
 	}
 	k.round, k.denial, k.told, k.apart = b.round, denial{freed: -1}, [limits]answer{}, false
 	k.shut, k.soon = b.shutTo(stretch{k.season.own, k.season.now}), b.shutTo(stretch{k.season.own, k.season.soon})
-	if z := k.zone; z.round != b.round {
+	if z := k.eligible; z.round != b.round {
 		z.round, z.number = b.round, b.numbered
 		b.numbered++
 	}
 }
 
-func (b *board) zoneOf(j *Job) *zone {
-	key := zoneKey{
+func (b *board) eligibilityOf(j *Job) *eligibility {
+	key := eligibilityKey{
 		j.GPUType, first(j.Features), first(j.Only), first(j.Except),
 		len(j.Features), len(j.Only), len(j.Except),
 	}
-	for _, z := range b.zones[key] {
+	for _, z := range b.eligibilities[key] {
 		if z.has(j, b.round) {
 			return z
 		}
 	}
-	z := b.newZone(j)
-	b.zones[key] = append(b.zones[key], z)
+	z := b.newEligibility(j)
+	b.eligibilities[key] = append(b.eligibilities[key], z)
 	return z
 }
 
@@ -183,10 +185,10 @@ func first(list []string) string {
 	return list[0]
 }
 
-func (b *board) newZone(j *Job) *zone {
-	z := &zone{
-		gpuType: j.GPUType, features: words{list: slices.Clone(j.Features)}, only: words{list: slices.Clone(j.Only)},
-		except: words{list: slices.Clone(j.Except)}, servers: newSet(len(b.servers)),
+func (b *board) newEligibility(j *Job) *eligibility {
+	z := &eligibility{
+		gpuType: j.GPUType, features: nameList{list: slices.Clone(j.Features)}, only: nameList{list: slices.Clone(j.Only)},
+		except: nameList{list: slices.Clone(j.Except)}, servers: newSet(len(b.servers)),
 	}
 	admit := func(n int) {
 		if sv := &b.servers[n]; suits(j, sv.Node) {
@@ -220,24 +222,24 @@ func suits(j *Job, n *Node) bool {
 	return (len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
 }
 
-// way is one manner of dividing a job's GPUs: so many on each of so many nodes.
-type way struct{ nodes, gpus int }
+// gangShape is one manner of dividing a job's GPUs: so many on each of so many nodes.
+type gangShape struct{ nodes, gpus int }
 
-// waysOf lists the manners that j allows where the largest node has so many GPUs, the fewest nodes first.
-func waysOf(j *Job, largest int) []way {
+// gangShapesOf lists the manners that j allows where the largest node has so many GPUs, the fewest nodes first.
+func gangShapesOf(j *Job, largest int) []gangShape {
 	switch {
 	case j.Nodes > 0 && j.GPUs%j.Nodes != 0:
 		return nil
 	case j.Nodes > 0:
-		return []way{{j.Nodes, j.GPUs / j.Nodes}}
+		return []gangShape{{j.Nodes, j.GPUs / j.Nodes}}
 	case j.GPUs <= largest:
-		return []way{{1, j.GPUs}}
+		return []gangShape{{1, j.GPUs}}
 	}
-	var ways []way
+	var shapes []gangShape
 	for _, n := range divisors(j.GPUs, largest) {
-		ways = append(ways, way{n, j.GPUs / n})
+		shapes = append(shapes, gangShape{n, j.GPUs / n})
 	}
-	return ways
+	return shapes
 }
 
 // divisors lists the numbers of nodes over which gpus GPUs can be divided equally with no node getting more than most.
@@ -251,8 +253,8 @@ func divisors(gpus, most int) []int {
 	return numbers
 }
 
-// menu is what a job of kind k with so many GPUs on server n can be given there; a gang, on all servers of that model.
-func (b *board) menu(k *kind, gpus, n int) *menu {
+// menu is what a job of class k with so many GPUs on server n can be given there; a gang, on all servers of that model.
+func (b *board) menu(k *jobClass, gpus, n int) *menu {
 	if gpus < k.gpus {
 		n = b.servers[n].model
 	}
@@ -269,13 +271,13 @@ func (b *board) menu(k *kind, gpus, n int) *menu {
 }
 
 // least is the smallest size with which job i may be started on server n.
-func (b constraints) least(i int, w way, n int) sensitivity.Option {
-	return b.leastOf(b.seats[i].kind, w, n)
+func (b constraints) least(i int, w gangShape, n int) sensitivity.Option {
+	return b.leastOf(b.seats[i].class, w, n)
 }
 
-// holdsLeast says whether server n, if it were empty, has the least of a job of kind k. That is no more than the share, so for a job without terms
+// holdsLeast says whether server n, if it were empty, has the least of a job of class k. That is no more than the share, so for a job without terms
 // of its own the menu need not be worked out.
-func (b *board) holdsLeast(k *kind, w way, n int) bool {
+func (b *board) holdsLeast(k *jobClass, w gangShape, n int) bool {
 	total := b.servers[n].Total
 	if k.terms == (terms{}) && wholeTasks(gres.Proportional(total, w.gpus), k.tasks).Fits(total) {
 		return true
@@ -283,7 +285,7 @@ func (b *board) holdsLeast(k *kind, w way, n int) bool {
 	return b.leastOf(k, w, n).Size.Fits(total)
 }
 
-func (b *board) leastOf(k *kind, w way, n int) sensitivity.Option {
+func (b *board) leastOf(k *jobClass, w gangShape, n int) sensitivity.Option {
 	return b.alloc.sizes(b.menu(k, w.gpus, n))[0]
 }
 

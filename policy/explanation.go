@@ -44,7 +44,7 @@ func (b explanation) reasonFor(i int) *answer {
 		return b.clearingFor(i)
 	}
 	s := &b.seats[i]
-	told := &s.kind.told[s.limit]
+	told := &s.class.told[s.limit]
 	if told.reason == "" {
 		*told = b.lacks(i)
 	}
@@ -53,14 +53,14 @@ func (b explanation) reasonFor(i int) *answer {
 
 // lacks finds out what is missing for job i.
 func (b explanation) lacks(i int) answer {
-	j, k := b.jobs[i], b.seats[i].kind
+	j, k := b.jobs[i], b.seats[i].class
 	switch {
 	case k.never != "":
 		return answer{Shape, k.never}
-	case len(k.ways) == 0:
-		return answer{Shape, noWay(j, k.zone.largest)}
+	case len(k.gangShapes) == 0:
+		return answer{Shape, noWay(j, k.eligible.largest)}
 	}
-	w, f := k.ways[0], b.fitOf(k)
+	w, f := k.gangShapes[0], b.fitOf(k)
 	closed := f.able.shared(b.closed)
 	switch {
 	case f.count < w.nodes:
@@ -110,8 +110,8 @@ func (b explanation) clearingFor(i int) *answer {
 		are(b.reserved.kept, "GPU")+" kept for it", b.jobs[i].GPUs)}
 }
 
-// turn is the answer to jobs of kind k where too few GPUs are free. It is kept from round to round: most wait for just that.
-func (k *kind) turn(free int) answer {
+// turn is the answer to jobs of class k where too few GPUs are free. It is kept from round to round: most wait for just that.
+func (k *jobClass) turn(free int) answer {
 	if k.busy.reason == "" || k.busyWith != free {
 		k.busyWith = free
 		k.busy = answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it", are(free, "GPU"), k.gpus)}
@@ -119,8 +119,8 @@ func (k *kind) turn(free int) answer {
 	return k.busy
 }
 
-// freeIn counts the GPUs that are free on the open nodes of a zone.
-func (b constraints) freeIn(z *zone) int {
+// freeIn counts the GPUs that are free on the open eligible nodes.
+func (b constraints) freeIn(z *eligibility) int {
 	if z.counted != b.round {
 		z.counted, z.free = b.round, 0
 		for n := range b.servers {
@@ -132,14 +132,14 @@ func (b constraints) freeIn(z *zone) int {
 	return z.free
 }
 
-// freeFor counts the GPUs that are free where jobs of kind k may be started.
-func (b constraints) freeFor(k *kind) int {
-	free := b.freeIn(k.zone)
+// freeFor counts the GPUs that are free where jobs of class k may be started.
+func (b constraints) freeFor(k *jobClass) int {
+	free := b.freeIn(k.eligible)
 	if k.shut == nil {
 		return free
 	}
 	for n := range b.servers {
-		if sv := &b.servers[n]; sv.Closed == "" && k.shutTo(n) && k.zone.servers.has(n) {
+		if sv := &b.servers[n]; sv.Closed == "" && k.shutTo(n) && k.eligible.servers.has(n) {
 			free -= max(sv.open().GPUs, 0)
 		}
 	}
@@ -153,7 +153,7 @@ func noWay(j *Job, largest int) string {
 	return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.GPUs, j.Nodes)
 }
 
-// fit is what the nodes of a zone could give a kind of jobs if they were empty.
+// fit is what the nodes that are eligible could give a class of jobs if they were empty.
 type fit struct {
 	wide  int         // nodes that have GPUs enough
 	need  gres.Vector // on one of them
@@ -161,20 +161,20 @@ type fit struct {
 	count int         // how many these are
 }
 
-// fitOf finds out once for each kind what the nodes could give it.
-func (b *board) fitOf(k *kind) *fit {
+// fitOf finds out once for each class what the nodes could give it.
+func (b *board) fitOf(k *jobClass) *fit {
 	if k.fit != nil {
 		return k.fit
 	}
 	f := &fit{able: newSet(len(b.servers))}
 	for n := range b.servers {
-		if sv := &b.servers[n]; k.zone.servers.has(n) && sv.Total.GPUs >= k.ways[0].gpus {
+		if sv := &b.servers[n]; k.eligible.servers.has(n) && sv.Total.GPUs >= k.gangShapes[0].gpus {
 			f.wide++
-			if b.holdsLeast(k, k.ways[0], n) {
+			if b.holdsLeast(k, k.gangShapes[0], n) {
 				f.able.add(n)
 				f.count++
 			} else {
-				f.need = b.leastOf(k, k.ways[0], n).Size
+				f.need = b.leastOf(k, k.gangShapes[0], n).Size
 			}
 		}
 	}
@@ -194,7 +194,7 @@ func (b explanation) lastClosed(f *fit) string {
 
 // survey is what the open nodes that could hold a part of a job have left.
 type survey struct {
-	free   int    // GPUs that are free in the whole zone
+	free   int    // GPUs that are free on all eligible nodes
 	most   int    // on one node
 	enough int    // nodes where GPUs enough are free
 	barred int    // of those, the ones that are kept for another job
@@ -204,11 +204,11 @@ type survey struct {
 	lack   gres.Vector // what is missing there
 }
 
-func (b explanation) survey(i int, w way) survey {
-	k := b.seats[i].kind
+func (b explanation) survey(i int, w gangShape) survey {
+	k := b.seats[i].class
 	c := survey{free: b.freeFor(k)}
 	for n := range b.servers {
-		if sv := &b.servers[n]; sv.Closed == "" && k.zone.servers.has(n) && !k.shutTo(n) {
+		if sv := &b.servers[n]; sv.Closed == "" && k.eligible.servers.has(n) && !k.shutTo(n) {
 			c.most = max(c.most, sv.open().GPUs)
 			if k.fit.able.has(n) {
 				b.inspect(&c, i, w, n)
@@ -219,8 +219,8 @@ func (b explanation) survey(i int, w way) survey {
 }
 
 // inspect adds an open server that could hold a part of job i.
-func (b explanation) inspect(c *survey, i int, w way, n int) {
-	sv, k := &b.servers[n], b.seats[i].kind
+func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
+	sv, k := &b.servers[n], b.seats[i].class
 	least := b.leastOf(k, w, n).Size
 	lack := least.Minus(sv.open())
 	switch {
@@ -243,7 +243,7 @@ func (b explanation) inspect(c *survey, i int, w way, n int) {
 }
 
 // shut says how many of the nodes that could hold a job are closed.
-func (f *fit) shut(closed int, w way) string {
+func (f *fit) shut(closed int, w gangShape) string {
 	hold := "that could hold it"
 	if w.nodes > 1 {
 		hold = "that could hold part of it"
@@ -259,7 +259,7 @@ func (f *fit) shut(closed int, w way) string {
 	return fmt.Sprintf("%d of the %d %s are", closed, f.count, hold)
 }
 
-func (f *fit) tooFew(j *Job, w way) string {
+func (f *fit) tooFew(j *Job, w gangShape) string {
 	if f.wide >= w.nodes {
 		return fmt.Sprintf("needs %s on %s, more than there is", f.need, count(w.nodes, "node"))
 	}
@@ -278,7 +278,7 @@ func qualities(j *Job) string {
 	return " (" + strings.Join(wants, ", ") + ")"
 }
 
-func (c *survey) scattered(w way) string {
+func (c *survey) scattered(w gangShape) string {
 	if w.nodes == 1 {
 		return fmt.Sprintf("no node has %s: of %d at most %d are on one node", count(w.gpus, "free GPU"), c.free, c.most)
 	}
@@ -286,7 +286,7 @@ func (c *survey) scattered(w way) string {
 }
 
 // starved says what is missing where GPUs enough are free.
-func (c *survey) starved(w way) answer {
+func (c *survey) starved(w gangShape) answer {
 	switch {
 	case c.short == nil:
 		return answer{Gang, fmt.Sprintf("needs %d equal nodes, and those with %s are of different kinds", w.nodes,
@@ -298,7 +298,7 @@ func (c *survey) starved(w way) answer {
 	return answer{RAM, fmt.Sprintf("%s has %s, but is %s of memory short", c.short.Name, count(w.gpus, "free GPU"), c.lack.Memory)}
 }
 
-func nodesWith(w way) string {
+func nodesWith(w gangShape) string {
 	text := count(w.nodes, "node") + " with " + count(w.gpus, "GPU")
 	if w.nodes > 1 {
 		text += " each"

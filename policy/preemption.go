@@ -29,10 +29,10 @@ type shrink struct {
 
 // makeRoom seats job i by disturbing running jobs: first by taking back what others hold beyond their share, and only then by
 // stopping those whose turn comes later.
-func (b preemption) makeRoom(i int, w way) bool {
-	zone := b.seats[i].kind.zone.servers
+func (b preemption) makeRoom(i int, w gangShape) bool {
+	eligible := b.seats[i].class.eligible.servers
 	if b.stops <= 0 {
-		if b.maybe.reaches(w.gpus, zone) {
+		if b.maybe.reaches(w.gpus, eligible) {
 			b.limit = byRule
 		}
 		return false
@@ -41,7 +41,7 @@ func (b preemption) makeRoom(i int, w way) bool {
 	if b.clear(i, w, b.plans) {
 		return true
 	}
-	if !b.maybe.reaches(w.gpus, zone) {
+	if !b.maybe.reaches(w.gpus, eligible) {
 		return false
 	}
 	b.plans = b.leavers(b.plans, i, w)
@@ -49,9 +49,9 @@ func (b preemption) makeRoom(i int, w way) bool {
 }
 
 // givers adds plans for servers with GPUs enough where room can be made without anybody leaving.
-func (b preemption) givers(all []clearing, i int, w way) []clearing {
-	k := b.seats[i].kind
-	b.now.from(w.gpus, k.zone.servers, func(n int) bool {
+func (b preemption) givers(all []clearing, i int, w gangShape) []clearing {
+	k := b.seats[i].class
+	b.now.from(w.gpus, k.eligible.servers, func(n int) bool {
 		if b.bars(i, n) {
 			return true
 		}
@@ -67,10 +67,10 @@ func (b preemption) givers(all []clearing, i int, w way) []clearing {
 const tries = 16
 
 // leavers adds plans for servers that somebody leaves, beginning with those whose turn is last.
-func (b preemption) leavers(all []clearing, i int, w way) []clearing {
-	k, most := b.seats[i].kind, len(all)+max(tries, 4*w.nodes)
+func (b preemption) leavers(all []clearing, i int, w gangShape) []clearing {
+	k, most := b.seats[i].class, len(all)+max(tries, 4*w.nodes)
 	b.lastFirst(i, func(n int) bool {
-		if !k.zone.servers.has(n) || b.servers[n].Closed != "" || b.bars(i, n) || b.servers[n].free.GPUs < w.gpus {
+		if !k.eligible.servers.has(n) || b.servers[n].Closed != "" || b.bars(i, n) || b.servers[n].free.GPUs < w.gpus {
 			return true
 		}
 		if plan, can := b.clearServer(i, n, w, math.MaxInt); can && len(plan.leaves) > 0 {
@@ -108,7 +108,7 @@ func (b preemption) lastFirst(i int, visit func(n int) bool) {
 
 // clear seats job i on servers of one model after clearing them, if the rules allow it and it is worth it. Those are taken where
 // who leaves has the last turn, or, if that costs too much, where it costs least.
-func (b preemption) clear(i int, w way, plans []clearing) bool {
+func (b preemption) clear(i int, w gangShape, plans []clearing) bool {
 	for _, order := range []func(x, y clearing) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
 		chosen := b.ofOneModel(plans, w.nodes)
@@ -132,7 +132,7 @@ func cheapFirst(x, y clearing) int {
 }
 
 // move carries the plans out and seats job i.
-func (b preemption) move(i int, w way, plans []clearing) {
+func (b preemption) move(i int, w gangShape, plans []clearing) {
 	servers := make([]int, 0, len(plans))
 	for k := range plans {
 		b.carryOut(&plans[k], b.jobs[i].ID)
@@ -181,14 +181,14 @@ func contradicts(c, p *clearing) bool {
 }
 
 // clearServer plans how job i could be fitted on server n with no more than so many jobs leaving. The last in turn leaves first.
-func (b preemption) clearServer(i, n int, w way, most int) (clearing, bool) {
+func (b preemption) clearServer(i, n int, w gangShape, most int) (clearing, bool) {
 	sv := &b.servers[n]
 	plan := clearing{server: n}
 	if b.lonely(w, n) {
 		return plan, false
 	}
 	need := b.least(i, w, n).Size
-	if k := b.seats[i].kind; k.shutSoon(n) || !b.affords(k, w.nodes, need) {
+	if k := b.seats[i].class; k.shutSoon(n) || !b.affords(k, w.nodes, need) {
 		return plan, false
 	}
 	left := sv.open()
@@ -327,7 +327,7 @@ func (b constraints) resizable(i int) bool {
 	}
 	for _, n := range s.servers {
 		sv := &b.servers[n]
-		if sv.Closed != "" || s.kind.shutTo(n) || sv.model != b.servers[s.servers[0]].model || !s.kind.zone.servers.has(n) ||
+		if sv.Closed != "" || s.class.shutTo(n) || sv.model != b.servers[s.servers[0]].model || !s.class.eligible.servers.has(n) ||
 			!(gres.Vector{}).Fits(sv.open()) {
 			return false
 		}
@@ -339,7 +339,7 @@ func (b constraints) resizable(i int) bool {
 // while it can be asked again.
 func (b constraints) saves(i int) bool {
 	if s := &b.seats[i]; s.standing == fresh {
-		return s.kind.lends
+		return s.class.lends
 	}
 	return b.jobs[i].Saves
 }
