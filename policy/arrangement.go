@@ -19,7 +19,9 @@ func (b arrangement) rearrange() {
 	if b.uncontested.any() {
 		slices.SortFunc(movers, b.wantsMore)
 		for _, i := range movers {
-			b.moveToBetter(i)
+			if !b.seats[i].cleared { // others were stopped for that place
+				b.moveToBetter(i)
+			}
 		}
 	}
 	for n := range b.servers {
@@ -34,7 +36,7 @@ func (b arrangement) rearrange() {
 func (b arrangement) movers() []int {
 	var movers []int
 	for _, i := range b.fresh() {
-		if s := &b.seats[i]; s.standing == fresh && len(s.servers) == 1 && !s.cleared && !s.growing() {
+		if s := &b.seats[i]; s.standing == fresh && len(s.servers) == 1 && !s.growing() {
 			movers = append(movers, i)
 		}
 	}
