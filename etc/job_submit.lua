@@ -448,7 +448,7 @@ local function is_range_of_nodes(job)
 end
 
 local function one_of_the_range(job)
-    return string.format("cannot choose among %d to %d nodes; say -N %d for the most of them, -N %d to start the soonest, or leave the word out",
+    return string.format("cannot choose among %d to %d nodes; say -N %d for the most of them, -N %d to start the soonest, or leave the directive out",
         job.min_nodes, job.max_nodes, job.max_nodes, job.min_nodes)
 end
 
@@ -520,7 +520,7 @@ local function only_in_managed_ones(job)
         if managed_partition[name] then managed[#managed + 1] = name end
     end
     return "takes jobs of managed partitions only, and of yours these are " .. shortened(table.concat(managed, ","))
-        .. "; name no others, or leave the word out"
+        .. "; name no others, or leave the directive out"
 end
 
 -- What the daemon cannot size or restart. Each line: when, and what to do.
@@ -579,7 +579,7 @@ local function complaint_about_gpus(job)
     local node, whole = gpu_entries(job.tres_per_node), gpu_entries(job.tres_per_job)
     local task, socket = gpu_entries(job.tres_per_task), gpu_entries(job.tres_per_socket)
     local all = node + whole + task + socket
-    if all == 0 then return "takes jobs with GPUs only; ask for some, for example --gres=gpu:1, or leave the word out" end
+    if all == 0 then return "takes jobs with GPUs only; ask for some, for example --gres=gpu:1, or leave the directive out" end
     if socket > 0 then return "does not know --gpus-per-socket; say --gpus-per-node" end
     if all > 1 then return "needs the GPUs said once and of one kind; keep one of --gres, --gpus, --gpus-per-node, --gpus-per-task" end
     local other = other_gres(job.tres_per_node) or other_gres(job.tres_per_job) or other_gres(job.tres_per_task)
@@ -799,7 +799,7 @@ local function hint(job)
             .. "leave the option out to have it sized.")
     elseif not is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] == nil then
         slurm.log_user("%s", "synergy: without synergy-checkpoint this job can never be asked to give back, so it gets little more than its proportional "
-            .. "share of cores and memory; add the word if it saves on a signal.")
+            .. "share of cores and memory; add it if the job saves on a signal.")
     end
 end
 
