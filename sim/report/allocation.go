@@ -38,7 +38,7 @@ func portion(part, whole float64) float64 {
 }
 
 // allocations show what was asked for and what was held over time, up to three runs of a policy side by side.
-func (s *study) allocations(runs []*run) (drawn []illustration) {
+func (s figures) allocations(runs []*run) (drawn []illustration) {
 	for p := range s.panels {
 		var recorded []*run
 		for _, r := range runs {
@@ -53,7 +53,7 @@ func (s *study) allocations(runs []*run) (drawn []illustration) {
 	return drawn
 }
 
-func (s *study) allocation(runs []*run, number int) illustration {
+func (s figures) allocation(runs []*run, number int) illustration {
 	rows := make([][]*figure.Panel, len(resources))
 	ended := 0.0
 	for _, r := range runs {
@@ -93,7 +93,7 @@ func (s *study) allocation(runs []*run, number int) illustration {
 const allocationStyle = 2
 
 // trim leaves titles at the top and times at the bottom.
-func (s *study) trim(panel *figure.Panel, row int, r *run) {
+func (s figures) trim(panel *figure.Panel, row int, r *run) {
 	if row == 0 {
 		panel.Title = s.columnTitle(r)
 	}
@@ -112,7 +112,7 @@ func (s *study) columnTitle(r *run) string {
 }
 
 // overTime is one resource of one run, and the highest share that it has.
-func (s *study) overTime(r *run, of resource, ended float64) (panel *figure.Panel, highest float64) {
+func (s figures) overTime(r *run, of resource, ended float64) (panel *figure.Panel, highest float64) {
 	mean, low, high := spread(r.Run, of.share, ended)
 	for _, p := range high {
 		highest = max(highest, p.Y)

@@ -26,7 +26,7 @@ type place struct {
 }
 
 // bars shows mean completion time and makespan of every run at a load, a group of bars for each policy.
-func (s *study) bars(load int) illustration {
+func (s figures) bars(load int) illustration {
 	places, all := s.places(load)
 	mean := s.barPanel(places, "mean completion time [h]", meanCompletion)
 	makespan := s.barPanel(places, "makespan [h]", makespan)
@@ -52,7 +52,7 @@ func (s *study) bars(load int) illustration {
 }
 
 // places are those of the bars that can be shown, and how many there are in all.
-func (s *study) places(load int) (places []place, all int) {
+func (s figures) places(load int) (places []place, all int) {
 	y := 0.0
 	for p := range s.panels {
 		before := all
@@ -73,7 +73,7 @@ func (s *study) places(load int) (places []place, all int) {
 	return places, all
 }
 
-func (s *study) placeLabel(p place) string {
+func (s figures) placeLabel(p place) string {
 	if len(s.panels) == 1 {
 		return s.series[p.series].label
 	}
@@ -81,7 +81,7 @@ func (s *study) placeLabel(p place) string {
 }
 
 // barPanel is one figure of all runs as bars. The axis has room for what is written behind the longest.
-func (s *study) barPanel(places []place, label string, value quantity) *figure.Panel {
+func (s figures) barPanel(places []place, label string, value quantity) *figure.Panel {
 	panel := &figure.Panel{
 		X: figure.Axis{Label: label, Ticks: 5}, Grid: figure.UprightGrid,
 		Y: figure.Axis{Max: 0.8, Min: -0.8, Bare: true},

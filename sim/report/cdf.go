@@ -8,7 +8,7 @@ import (
 )
 
 // cdf shows how many jobs had finished within a time, at one load, with a panel for each policy and a line for each allocator.
-func (s *study) cdf(load int) illustration {
+func (s figures) cdf(load int) illustration {
 	axis := s.completionAxis(load)
 	var panels []*figure.Panel
 	left := 0
@@ -61,7 +61,7 @@ func pooled(runs []*run) (completions []float64, counted int) {
 const wide = 40
 
 // completionAxis has room for all completion times of a load, in hours.
-func (s *study) completionAxis(load int) figure.Axis {
+func (s figures) completionAxis(load int) figure.Axis {
 	axis := figure.Axis{Label: "job completion time [h]", Max: 1}
 	least, twentieth, most := math.Inf(1), math.Inf(1), 0.0
 	for _, r := range s.runs {

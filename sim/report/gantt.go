@@ -35,7 +35,7 @@ type stay struct {
 }
 
 // gantts show who held which GPU when.
-func (s *study) gantts(runs []*run, family func(string) string) (drawn []illustration) {
+func (s figures) gantts(runs []*run, family func(string) string) (drawn []illustration) {
 	kinds := paint(runs, family)
 	most := min(mostStays, mostStaysAll/max(1, len(runs)))
 	for _, r := range runs {
@@ -46,7 +46,7 @@ func (s *study) gantts(runs []*run, family func(string) string) (drawn []illustr
 	return drawn
 }
 
-func (s *study) gantt(r *run, stays []stay, most int, kinds palette, number int) illustration {
+func (s figures) gantt(r *run, stays []stay, most int, kinds palette, number int) illustration {
 	rows := layOut(stays, r.GPUs)
 	from, to := windowOf(r, stays, rows, most)
 	lanes := float64(rows.lanes)

@@ -14,7 +14,7 @@ type illustration struct {
 }
 
 // keys is a legend of all series.
-func (s *study) keys(kind figure.KeyKind) (keys []figure.Key) {
+func (s figures) keys(kind figure.KeyKind) (keys []figure.Key) {
 	for _, series := range s.series {
 		keys = append(keys, figure.Key{Label: series.label, Style: series.style, Kind: kind})
 	}
@@ -22,7 +22,7 @@ func (s *study) keys(kind figure.KeyKind) (keys []figure.Key) {
 }
 
 // suffix tells the files of one load from those of another.
-func (s *study) suffix(load int) string {
+func (s figures) suffix(load int) string {
 	if len(s.loads) == 1 {
 		return ""
 	}
@@ -30,7 +30,7 @@ func (s *study) suffix(load int) string {
 }
 
 // atLoad is suffix in words, for titles.
-func (s *study) atLoad(load int) string {
+func (s figures) atLoad(load int) string {
 	if s.loads[load] == 0 {
 		return ""
 	}
@@ -38,7 +38,7 @@ func (s *study) atLoad(load int) string {
 }
 
 // seedWords says what became of several seeds.
-func (s *study) seedWords(what string) string {
+func (s figures) seedWords(what string) string {
 	if n := s.seeds(); n > 1 {
 		return fmt.Sprintf(" The %d seeds are %s.", n, what)
 	}
@@ -95,10 +95,10 @@ func noted(panel *figure.Panel, why string) *figure.Panel {
 }
 
 // drawn are the panels that a figure has room for.
-func (s *study) drawn() []string { return s.panels[:min(len(s.panels), mostPanels)] }
+func (s figures) drawn() []string { return s.panels[:min(len(s.panels), mostPanels)] }
 
 // leftOut says how many policies a figure has no panel for.
-func (s *study) leftOut() string {
+func (s figures) leftOut() string {
 	if n := len(s.panels) - mostPanels; n > 0 {
 		return fmt.Sprintf("The first %d of %d panels; the table has all.", mostPanels, len(s.panels))
 	}

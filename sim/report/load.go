@@ -3,7 +3,7 @@ package report
 import "github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 
 // byLoad shows the mean completion time against the load, with the standard error over the seeds.
-func (s *study) byLoad() illustration {
+func (s figures) byLoad() illustration {
 	var panels []*figure.Panel
 	var all []figure.Dots
 	for p, title := range s.drawn() {
@@ -33,7 +33,7 @@ func (s *study) byLoad() illustration {
 }
 
 // means are the mean completion times of a series in hours at each load, with their standard errors over seeds.
-func (s *study) means(panel, series int) figure.Dots {
+func (s figures) means(panel, series int) figure.Dots {
 	dots := figure.Dots{Style: s.series[series].style}
 	for l, load := range s.loads {
 		mean, deviation, n := average(s.at(panel, series, l), meanCompletion)
@@ -49,7 +49,7 @@ func (s *study) means(panel, series int) figure.Dots {
 const mostMarked = 8
 
 // loadAxis has a tick at each load, where there is room for so many.
-func (s *study) loadAxis() figure.Axis {
+func (s figures) loadAxis() figure.Axis {
 	loads := s.loads[len(s.loads)-s.generatedLoads():]
 	lowest, highest := loads[0], loads[len(loads)-1]
 	room := (highest - lowest) / 20

@@ -28,7 +28,7 @@ type benefit struct {
 
 // byModel shows how many times shorter each model's completion time is than with proportional shares, or, where no run has such
 // a run to be compared with, how many times longer than alone.
-func (s *study) byModel(load int) illustration {
+func (s figures) byModel(load int) illustration {
 	compared := s.compared(load)
 	benefits, label := s.slowdowns(load), "slowdown [×]"
 	if compared {
@@ -61,12 +61,12 @@ func (s *study) byModel(load int) illustration {
 }
 
 // compared says whether some run has another to be compared with.
-func (s *study) compared(load int) bool {
+func (s figures) compared(load int) bool {
 	return slices.ContainsFunc(s.runs, func(r *run) bool { return r.load == load && r.base != nil && r.base != r })
 }
 
 // speedups are those of all series but the proportional ones, for models whose jobs were all finished with both.
-func (s *study) speedups(load int) (all []benefit) {
+func (s figures) speedups(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
 			runs := s.at(p, k, load)
@@ -88,7 +88,7 @@ func (s *study) speedups(load int) (all []benefit) {
 }
 
 // slowdowns are those of all series.
-func (s *study) slowdowns(load int) (all []benefit) {
+func (s figures) slowdowns(load int) (all []benefit) {
 	for p := range s.drawn() {
 		for k := range s.series {
 			values := map[string]float64{}
@@ -145,7 +145,7 @@ func bases(runs []*run) (with []*run) {
 }
 
 // byBenefit are the models, those with the largest product of values first.
-func (s *study) byBenefit(benefits []benefit) []string {
+func (s figures) byBenefit(benefits []benefit) []string {
 	sums := map[string]float64{}
 	for _, b := range benefits {
 		for model, value := range b.values {
@@ -161,7 +161,7 @@ func (s *study) byBenefit(benefits []benefit) []string {
 }
 
 // keysOf is a legend of the series that have bars.
-func (s *study) keysOf(benefits []benefit) (keys []figure.Key) {
+func (s figures) keysOf(benefits []benefit) (keys []figure.Key) {
 	for k, series := range s.series {
 		if slices.ContainsFunc(benefits, func(b benefit) bool { return b.series == k }) {
 			keys = append(keys, figure.Key{Label: series.label, Style: series.style, Kind: figure.AreaKey})
@@ -171,7 +171,7 @@ func (s *study) keysOf(benefits []benefit) (keys []figure.Key) {
 }
 
 // modelPanels lays out a group of bars for each model. The models' names stand at the left of each row.
-func (s *study) modelPanels(benefits []benefit, models []string, label string) (rows [][]*figure.Panel, height float64) {
+func (s figures) modelPanels(benefits []benefit, models []string, label string) (rows [][]*figure.Panel, height float64) {
 	group := float64(mostInPanel(benefits))*modelBar + modelGap
 	axis := benefitAxis(benefits, models)
 	axis.Label = label
@@ -246,7 +246,7 @@ func marksAround1(axis figure.Axis) []figure.Name {
 }
 
 // addBars adds a model's bars from the top downwards.
-func (s *study) addBars(panel *figure.Panel, p int, benefits []benefit, model string, top float64) {
+func (s figures) addBars(panel *figure.Panel, p int, benefits []benefit, model string, top float64) {
 	for _, b := range benefits {
 		if b.panel != p {
 			continue

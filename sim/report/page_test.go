@@ -133,7 +133,7 @@ func written(t testing.TB, runs []outcome.Run, options Options) map[string][]byt
 func text(t testing.TB, runs []outcome.Run, options Options) map[string][]byte {
 	t.Helper()
 	study := newStudy(runs)
-	written, err := study.text(study.illustrations(options), options)
+	written, err := study.text(figures{study}.illustrations(options), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestNothingIsComparedWhereJobsAreUnfinished(t *testing.T) {
 				t.Errorf("%s: %s is compared with %s, and the job is a %s", name, row[0], got, model)
 			}
 		}
-		for _, b := range newStudy(runs).speedups(0) {
+		for _, b := range (figures{newStudy(runs)}).speedups(0) {
 			if _, compared := b.values[model]; compared && b.series == 2 {
 				t.Errorf("%s: there is a bar for the job's model", name)
 			}

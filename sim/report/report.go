@@ -72,7 +72,7 @@ func makeDirectory(dir string) error {
 // render gives all files of a report, the page last: where it is, so is what it shows.
 func render(runs []outcome.Run, options Options) (files []file, err error) {
 	study := newStudy(runs)
-	illustrations := study.illustrations(options)
+	illustrations := figures{study}.illustrations(options)
 	for _, drawn := range illustrations {
 		png, err := drawn.figure.PNG()
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *study) text(illustrations []illustration, options Options) (files []fil
 }
 
 // illustrations are all figures of the report, in the order of the page.
-func (s *study) illustrations(options Options) (drawn []illustration) {
+func (s figures) illustrations(options Options) (drawn []illustration) {
 	for _, load := range s.shown() {
 		drawn = append(drawn, s.bars(load))
 	}

@@ -348,3 +348,6 @@ func gain(runs []*run, of quantity) (ratio float64, known bool) {
 	}
 	return without / with, true
 }
+
+// figures is the part of a study that draws.
+type figures struct{ *study }

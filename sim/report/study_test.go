@@ -28,7 +28,7 @@ func TestRunsThatDifferInTheirSeedAreAveragedWithTheStandardErrorOfTheirMean(t *
 	for seed, mean := range []float64{3600, 7200, 10800} {
 		runs = append(runs, finished(outcome.Setting{Policy: "fifo", Allocator: "tune", Load: 9, Seed: int64(seed)}, mean))
 	}
-	dots := newStudy(runs).means(0, 0)
+	dots := (figures{newStudy(runs)}).means(0, 0)
 	if len(dots.Points) != 1 || dots.Points[0] != (figure.Point{X: 9, Y: 2}) {
 		t.Errorf("points %v, want one at 9 jobs/h and 2 h", dots.Points)
 	}
@@ -118,7 +118,7 @@ func TestACurveNeverFallsAndEndsAtTheShareOfFinishedJobs(t *testing.T) {
 		left := rapid.IntRange(0, 10).Draw(t, "unfinished")
 		run := finished(outcome.Setting{}, completions...)
 		s := newStudy([]outcome.Run{run})
-		axis := s.completionAxis(0)
+		axis := (figures{s}).completionAxis(0)
 		line := curve(s.runs[0].completions, len(completions)+left, axis)
 		for i, p := range line[1:] {
 			if p.Y < line[i].Y || p.X < line[i].X {
@@ -139,7 +139,7 @@ func TestNobodySeesThatACurveWasThinned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		run := finished(outcome.Setting{}, rapid.SliceOfN(rapid.Float64Range(1, 1e6), 1, 3000).Draw(t, "completions")...)
 		s := newStudy([]outcome.Run{run})
-		axis := s.completionAxis(0)
+		axis := (figures{s}).completionAxis(0)
 		completions := s.runs[0].completions
 		line := curve(completions, len(completions), axis)
 		for i, c := range completions {
@@ -278,7 +278,7 @@ func TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor(t *testing.T) {
 	}
 	s := newStudy(runs)
 	stays := 0
-	for _, drawn := range s.gantts(s.detailed(), nil) {
+	for _, drawn := range (figures{s}).gantts(s.detailed(), nil) {
 		for _, mark := range drawn.figure.Rows[0][0].Marks {
 			if boxes, ok := mark.(figure.Boxes); ok {
 				stays += len(boxes.Boxes)
@@ -341,7 +341,7 @@ func TestNumbersForPeopleHaveFourDigitsThatCount(t *testing.T) {
 
 func TestASpeedupIsTheProportionalMeanOverTheRunsOwn(t *testing.T) {
 	runs := small()
-	all := newStudy(runs).speedups(0)
+	all := figures{newStudy(runs)}.speedups(0)
 	if len(all) != 4 {
 		t.Fatalf("%d series with bars, want Greedy and Tune for each of two policies", len(all))
 	}
@@ -357,7 +357,7 @@ func TestASpeedupIsTheProportionalMeanOverTheRunsOwn(t *testing.T) {
 
 func TestABarIsAsLongAsItsRunsFigureInHours(t *testing.T) {
 	runs := small()
-	panels := newStudy(runs).bars(0).figure.Rows[0]
+	panels := figures{newStudy(runs)}.bars(0).figure.Rows[0]
 	for i, run := range runs {
 		summary, _ := outcome.Summarise(run)
 		for k, want := range []float64{summary.CompletionHours.Mean, summary.Makespan / 3600} {
