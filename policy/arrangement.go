@@ -97,8 +97,15 @@ func compareBool(x, y bool) int {
 func (b arrangement) exchange(jobs []int) {
 	slices.SortFunc(jobs, b.wantsMore)
 	homes := make([]int, len(jobs))
+	var cleared set // servers on which some of the places were made by others
 	for k, i := range jobs {
 		homes[k] = b.seats[i].servers[0]
+		if b.seats[i].cleared {
+			if cleared == nil {
+				cleared = newSet(len(b.servers))
+			}
+			cleared.add(homes[k])
+		}
 		b.unseat(i)
 	}
 	left, places := jobs, slices.Clone(homes)
@@ -107,6 +114,9 @@ func (b arrangement) exchange(jobs []int) {
 		left, places = b.deal(left, places)
 	}
 	if len(left) == 0 {
+		if cleared != nil {
+			b.inTurn(jobs, cleared)
+		}
 		return
 	}
 	for _, i := range jobs[:len(jobs)-len(left)] {
@@ -114,6 +124,46 @@ func (b arrangement) exchange(jobs []int) {
 	}
 	for k, i := range jobs {
 		b.sit(i, homes[k])
+	}
+}
+
+// inTurn gives the places that are free already, of those that equal jobs have, to those that go first: in the others one waits until somebody has
+// saved.
+func (b arrangement) inTurn(jobs []int, cleared set) {
+	slices.SortFunc(jobs, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
+	type wants struct{ least, most gres.Vector }
+	var all []wants // in an order that no map has
+	equal := map[wants][]int{}
+	for _, i := range jobs {
+		w := wants{b.seats[i].size, b.wish(i)}
+		if len(equal[w]) == 0 {
+			all = append(all, w)
+		}
+		equal[w] = append(equal[w], i)
+	}
+	for _, w := range all {
+		b.freeFirst(equal[w], cleared)
+	}
+	for _, i := range jobs {
+		b.seats[i].cleared = cleared.has(b.seats[i].servers[0])
+	}
+}
+
+// freeFirst deals the places of equal jobs, which come in their turn, so that those on servers that nobody had to clear come first.
+func (b arrangement) freeFirst(jobs []int, cleared set) {
+	places := make([]int, len(jobs))
+	for k, i := range jobs {
+		places[k] = b.seats[i].servers[0]
+	}
+	slices.SortStableFunc(places, func(x, y int) int { return compareBool(cleared.has(x), cleared.has(y)) })
+	if !slices.ContainsFunc(jobs, func(i int) bool { return cleared.has(b.seats[i].servers[0]) }) {
+		return
+	}
+	for _, i := range jobs {
+		b.lift(i)
+	}
+	for k, i := range jobs {
+		b.sit(i, places[k])
 	}
 }
 

@@ -25,7 +25,7 @@ const passes = 4
 // improve changes running jobs where that gains more than it costs: first by what is free where they are, then by moves to idle
 // servers, last by trades on a server, which cost more than one restart.
 func (b allocation) improve() {
-	s, x := sizing{b.preemption}, exchanging{appraisal{b.preemption}}
+	s, x := sizing(b), exchanging{appraisal(b)}
 	for again, pass := true, 0; again && pass < passes; pass++ {
 		again = s.grow()
 		if b.uncontested.any() {

@@ -186,7 +186,7 @@ func (b allocation) arrange() {
 	places.rearrange()
 	b.catchUp()
 	places.findUncontested()
-	sizing{b.preemption}.spread()
+	sizing(b).spread()
 	b.improve()
 	for pass := 0; pass < passes && b.catchUp(); pass++ {
 		b.improve()

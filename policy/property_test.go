@@ -63,7 +63,11 @@ func TestALiarTakesNothingThatOthersAreOwed(t *testing.T) {
 			if d.Grant == nil || unchanged(j, d) || j.Profile == nil {
 				continue
 			}
-			for _, n := range c.Nodes {
+			totals := GangTotals(c.Nodes)
+			for at, n := range c.Nodes {
+				if len(d.Grant.Nodes) > 1 {
+					n.Total = totals[at]
+				}
 				fair := gres.Proportional(n.Total, d.Grant.PerNode.GPUs)
 				least := min(1, j.Profile.Gain(underCeiling(j, fair), fair))
 				if gain := j.Profile.Gain(d.Grant.PerNode, fair); slices.Contains(d.Grant.Nodes, n.Name) && gain < least-1e-9 {

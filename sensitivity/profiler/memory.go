@@ -3,7 +3,6 @@ package profiler
 import (
 	"math"
 	"slices"
-	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -181,10 +180,4 @@ func (q Question) lessMemory(memory gres.Memory, c Curve, why Why) Trial {
 	t := q.trial(cores, c, why)
 	t.Memory, t.For = memory, min(q.Long, 2*t.For)
 	return t
-}
-
-// Duration is how long all trials of a question may last together, at most, without starts of the trainer.
-func (q Question) Duration() time.Duration {
-	q = q.Defaults()
-	return time.Duration(q.Most+len(q.amounts())) * q.Long
 }
