@@ -297,7 +297,7 @@ func (b appraisal) meetOn(n int) {
 		return
 	}
 	*p = party{server: n, stamp: m.stamps[n], partners: p.partners[:0], hands: p.hands, stock: p.stock[:0], curves: p.curves, alone: math.NaN(),
-		at: prices{math.NaN(), 0}, room: b.servers[n].open()}
+		at: prices{math.NaN(), 0}, room: b.servers[n].open().Max(gres.Vector{})}
 	for _, i := range jobs {
 		var list []choice
 		list, p.stock = b.choices(i, n, p.stock)

@@ -38,7 +38,7 @@ func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 // Rationed says that a job of the snapshot counts against a quota of cores or memory, so that it is not to wait with a size of ours.
 func (c *Cluster) Rationed(j *Job) bool {
 	return slices.ContainsFunc(j.Quotas, func(k int) bool {
-		return c.Quotas[k].CPUs != Unbounded || c.Quotas[k].Memory != Unbounded
+		return k < len(c.Quotas) && (c.Quotas[k].CPUs != Unbounded || c.Quotas[k].Memory != Unbounded)
 	})
 }
 

@@ -135,8 +135,8 @@ func TestWhereverSlurmStartsWhoIsAheadCheckFindsNothingAmiss(t *testing.T) {
 					continue
 				}
 				could = true
-				if next.Nodes > 1 {
-					n.Total = GangTotals(c.Nodes)[at]
+				if total := GangTotals(c.Nodes)[at]; next.Nodes > 1 && next.PerNode.Fits(total) {
+					n.Total = total
 				}
 				n.Closed, n.Reserved, n.Foreign = "", nil, gres.Vector{}
 				j.GPUs, j.Nodes, j.Quotas = next.PerNode.GPUs, 1, nil
