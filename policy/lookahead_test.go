@@ -135,13 +135,17 @@ func TestWhereverSlurmStartsWhoIsAheadCheckFindsNothingAmiss(t *testing.T) {
 					continue
 				}
 				could = true
-				if total := GangTotals(c.Nodes)[at]; next.Nodes > 1 && next.PerNode.Fits(total) {
-					n.Total = total
-				}
 				n.Closed, n.Reserved, n.Foreign = "", nil, gres.Vector{}
-				j.GPUs, j.Nodes, j.Quotas = next.PerNode.GPUs, 1, nil
-				start := Decision{Job: j.ID, Reason: Starts, Grant: &Placement{[]string{n.Name}, next.PerNode}}
-				if err := Check(Cluster{Now: c.Now, Nodes: []Node{n}, Jobs: []Job{j}}, Plan{[]Decision{start}}); err != nil {
+				alone, on := Cluster{Now: c.Now, Nodes: []Node{n}}, []string{n.Name}
+				if next.Nodes > 1 { // beside one like it, and the smallest that is equal to it
+					twin, least := n, n
+					twin.Name, least.Name, least.Total = n.Name+"+", n.Name+"-", GangTotals(c.Nodes)[at]
+					alone.Nodes, on = append(alone.Nodes, twin, least), append(on, twin.Name)
+				}
+				j.GPUs, j.Nodes, j.Quotas, j.Only, j.Except = next.PerNode.GPUs*len(on), len(on), nil, nil, nil
+				alone.Jobs = []Job{j}
+				start := Decision{Job: j.ID, Reason: Starts, Grant: &Placement{on, next.PerNode}}
+				if err := Check(alone, Plan{[]Decision{start}}); err != nil {
 					rt.Fatal(err)
 				}
 			}
