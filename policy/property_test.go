@@ -430,14 +430,25 @@ func TestNoJobIsStoppedForNothing(t *testing.T) {
 			return
 		}
 		for j, d := range decided(c, plan) {
-			if j.Running == nil || unchanged(j, d) || d.Reason == Grows || d.Reason == Moves {
+			if j.Running == nil || unchanged(j, d) || d.Reason == Grows || d.Reason == Moves || quotaIsTaken(c, plan, j) {
 				continue
 			}
 			if stillFits(c, held, *j.Running, d.Grant) {
-				t.Fatalf("job %d was stopped (%s), and could have stayed", j.ID, d.Why)
+				t.Fatalf("job %d was stopped (%s), and could have stayed\n%s----\n%s", j.ID, d.Why, sketch(c), drawPlan(c, plan))
 			}
 		}
 	})
+}
+
+// quotaIsTaken says whether somebody else is granted anything anew that counts against a quota of job j.
+func quotaIsTaken(c Cluster, plan Plan, j *Job) bool {
+	for other, d := range decided(c, plan) {
+		if other.ID != j.ID && d.Grant != nil && !unchanged(other, d) &&
+			slices.ContainsFunc(other.Quotas, func(q int) bool { return slices.Contains(j.Quotas, q) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // stillFits says whether a placement has room once the grant that took its stead is given up.
