@@ -26,10 +26,7 @@ a job on the node of --node. FILE of --out ends in .png or .svg; without either,
 		Example: "  synergy profile plot --node 8/24/500 --out res50 res50.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, paths []string) error {
-			if err := checkGPUs(o.gpus, o.node.Vector); err != nil {
-				return err
-			}
-			all, err := readProfiles(paths)
+			all, err := o.read(paths)
 			if err != nil {
 				return err
 			}

@@ -28,6 +28,14 @@ func (o *showOptions) group() group {
 	return where
 }
 
+// read reads profiles that are looked at on the node of the options.
+func (o *showOptions) read(paths []string) ([]named, error) {
+	if err := checkGPUs(o.gpus, o.node.Vector); err != nil {
+		return nil, err
+	}
+	return readProfiles(paths)
+}
+
 func showCommand() *cobra.Command {
 	var o showOptions
 	command := &cobra.Command{
@@ -36,10 +44,7 @@ func showCommand() *cobra.Command {
 		Example: "  synergy profile show --node 8/64/1000 --gpus 2 res50.json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, paths []string) error {
-			if err := checkGPUs(o.gpus, o.node.Vector); err != nil {
-				return err
-			}
-			all, err := readProfiles(paths)
+			all, err := o.read(paths)
 			if err != nil {
 				return err
 			}
@@ -111,10 +116,7 @@ far the others are off the first; and what each would have a job given on a node
 		Example: "  synergy profile compare --node 8/24/500 monday.json tuesday.json",
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, paths []string) error {
-			if err := checkGPUs(o.gpus, o.node.Vector); err != nil {
-				return err
-			}
-			all, err := readProfiles(paths)
+			all, err := o.read(paths)
 			if err != nil {
 				return err
 			}
