@@ -46,8 +46,15 @@ images: # of both clusters, while the rest is tested: most of that is waiting fo
 	@$(CLUSTER) image
 	@$(if $(filter 24.11,$(SLURM)),SLURM=26.05 $(CLUSTER) image)
 
-test-unit: ## all tests that need no Slurm, with the race detector
-	go test -race ./...
+# Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
+# ten times slower.
+SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sensitivity/profiler/replay policy policy/bound policy/columns policy/snapshot limits \
+	preflight sim/artifact sim/trace
+sequential := $(SEQUENTIAL:%=./%)
+
+test-unit: ## all tests that need no Slurm, with the race detector where there are goroutines
+	go test $(sequential)
+	go test -race $$(go list ./... | grep -vxF "$$(go list $(sequential))")
 	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 

@@ -20,6 +20,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // Kind is what a program is for. A program of another kind refuses to start.
@@ -238,7 +240,7 @@ type short struct{ error }
 
 func (s short) Error() string {
 	line, _, _ := strings.Cut(s.error.Error(), "\n")
-	return fmt.Sprintf("%.300s", printable(line))
+	return printable.Line(line, 300)
 }
 
 func (s short) Unwrap() error { return s.error }

@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"sync"
-	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // How much of what a guest writes is looked at.
@@ -64,21 +65,10 @@ func (l *lines) words() string {
 	if l.more {
 		said += " … "
 	}
-	if said = printable(said + string(l.tail)); said == "" {
+	if said = printable.Line(said+string(l.tail), 0); said == "" {
 		return "it wrote nothing to its standard error"
 	}
 	return "it wrote: " + said
-}
-
-// printable is a text in one line without what a terminal obeys.
-func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	return strings.Join(strings.Fields(text), " ")
 }
 
 func (l *lines) forget() {

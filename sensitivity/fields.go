@@ -6,9 +6,9 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // Limits of what a profile may claim. They are far beyond real hardware and keep every figure that follows from a profile finite.
@@ -115,7 +115,7 @@ func text(name string, value json.RawMessage, most int, found *problems) string 
 	if err := json.Unmarshal(value, &said); err != nil {
 		found.add("%s = %s: want text in quotes", name, shown(string(value)))
 	}
-	if strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !printable.Is(said) {
 		found.add("%s = %s: want printable characters only", name, shown(said))
 	}
 	if len(said) > most {

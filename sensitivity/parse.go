@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // MaxBytes is the longest profile that Parse reads. The longest useful one, 256 × 64 points, has a fifth of that.
@@ -119,12 +120,4 @@ func (p problems) asError() error {
 const maxShown = 40
 
 // shown is a piece of the document as an error may repeat it: short, on one line, and without what a terminal would obey.
-func shown(text string) string {
-	if len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
-	}
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return strconv.QuoteToASCII(text)
-	}
-	return text
-}
+func shown(text string) string { return printable.Quote(text, maxShown) }

@@ -3,6 +3,7 @@
 package tests
 
 import (
+	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -20,6 +21,7 @@ const module = "github.com/synergy-slurmd/synergy-slurmd/"
 // inward says what each package of the spine may import of this module. Adapters and commands are not listed: they may import
 // the spine and what is below them, and nothing on the spine imports them.
 var inward = map[string][]string{
+	"printable":            {},
 	"gres":                 {},
 	"gres/inventory":       {"gres"},
 	"gres/nvml":            {"gres", "gres/inventory"},
@@ -57,6 +59,9 @@ var inward = map[string][]string{
 	"sim":                  {"gres", "sensitivity", "policy"}, // and all that is below it
 }
 
+// everywhere are packages that know nothing of this module, and that each may import.
+var everywhere = []string{"printable"}
+
 // doors says which package may import each third-party module. Commands may all read flags.
 var doors = map[string][]string{
 	"go.etcd.io/bbolt":                    {"ledger"},
@@ -92,7 +97,7 @@ func TestImportsPointInward(t *testing.T) {
 		allowed, onSpine := inward[rule(s.pkg, inward)]
 		for _, path := range s.imports {
 			own, ours := strings.CutPrefix(path, module)
-			if !ours || !onSpine || within(own, rule(s.pkg, inward)) {
+			if !ours || !onSpine || within(own, rule(s.pkg, inward)) || slices.Contains(everywhere, own) {
 				continue
 			}
 			if !slices.ContainsFunc(allowed, func(a string) bool { return a == own || a == "bridge/slurmrest/internal" && within(own, a) }) {
@@ -120,9 +125,9 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 	}
 }
 
-// pure packages have no clock, no chance and no files.
+// pure packages have no clock, no chance, no and no files.
 var pure = []string{
-	"gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
+	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
@@ -136,6 +141,43 @@ func TestThePlannerDecidesFromItsArguments(t *testing.T) {
 			case "os", "io/fs", "net", "net/http", "math/rand", "math/rand/v2", "log", "context", "sync":
 				t.Errorf("%s: a pure package imports %s", s.file, path)
 			}
+		}
+	}
+}
+
+// TestWhatIsTestedWithoutTheRaceDetectorStartsNoGoroutine: nothing in it, its tests included, can race.
+func TestWhatIsTestedWithoutTheRaceDetectorStartsNoGoroutine(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?m)^SEQUENTIAL := ((?:.*\\\n)*.*)$`).FindSubmatch(makefile)
+	if list == nil {
+		t.Fatal("the Makefile has no SEQUENTIAL")
+	}
+	packages := strings.Fields(strings.ReplaceAll(string(list[1]), "\\\n", " "))
+	if len(packages) < 10 {
+		t.Fatalf("SEQUENTIAL is %q: it was not understood", packages)
+	}
+	for _, pkg := range packages {
+		files, err := filepath.Glob("../" + pkg + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pkg, len(files), err)
+		}
+		for _, file := range files {
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(parsed, func(n ast.Node) bool {
+				if _, is := n.(*ast.GoStmt); is {
+					t.Errorf("%s starts a goroutine", file)
+				}
+				if call, is := n.(*ast.SelectorExpr); is && call.Sel.Name == "Parallel" {
+					t.Errorf("%s runs tests in parallel", file)
+				}
+				return true
+			})
 		}
 	}
 }

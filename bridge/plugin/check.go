@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // What a plugin says is believed, since it is the one who knows; but it must not be able to break the reckoning, or what people read. Mistakes
@@ -48,7 +47,7 @@ func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
 		return n, errors.New("has no name")
 	}
 	for _, name := range slices.Concat([]string{n.Name, n.GPUType}, n.Features, n.Partitions) {
-		if len(name) > longName || strings.ContainsFunc(name, unprintable) {
+		if len(name) > longName || !printable.Is(name) {
 			return n, fmt.Errorf("%.80q: want at most %d bytes, all of them printable", name, longName)
 		}
 	}
@@ -63,8 +62,6 @@ func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
 	}
 	return n, nil
 }
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 func sound(v gres.Vector) bool {
 	return min(v.GPUs, v.CPUs, int(v.Memory)) >= 0 && max(v.GPUs, v.CPUs, int(v.Memory)) <= most
@@ -166,7 +163,7 @@ func reservationsIn(sent []*slurmpb.Reservation) ([]bridge.Reservation, error) {
 	for i, s := range sent {
 		r := bridge.Reservation{Name: s.GetName(), From: timeIn(s.GetFromNs()), To: timeIn(s.GetToNs()), Nodes: s.GetNodes()}
 		for _, name := range append([]string{r.Name}, r.Nodes...) {
-			if name == "" || len(name) > longName || strings.ContainsFunc(name, unprintable) {
+			if name == "" || len(name) > longName || !printable.Is(name) {
 				return nil, fmt.Errorf("reservation %.80q: %.80q: want 1 to %d bytes, all of them printable", r.Name, name, longName)
 			}
 		}

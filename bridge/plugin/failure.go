@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // kinds are the errors that a round branches on, and their words on the wire. That another daemon leads is none of them: whoever drives the
@@ -93,19 +93,7 @@ func wordFor(err error) string {
 const longest = 500 // bytes
 
 // plain keeps a sentence short, on one line, and free of what a terminal would obey.
-func plain(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text[:min(len(text), 4*longest)])
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > longest {
-		text = text[:longest] + "…"
-	}
-	return valid(text)
-}
+func plain(text string) string { return printable.Line(text, longest) }
 
 // valid makes a text one that the protocol takes: what a user wrote may be any bytes.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }

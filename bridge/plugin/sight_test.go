@@ -15,6 +15,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -253,13 +254,13 @@ func FuzzObserved(f *testing.F) {
 				t.Fatalf("job %d: %+v", j.ID, j)
 			}
 			for _, sentence := range []string{j.Reason, j.Shape, j.Odd} {
-				if strings.ContainsFunc(sentence, unprintable) {
+				if !printable.Is(sentence) {
 					t.Fatalf("job %d says %q", j.ID, sentence)
 				}
 			}
 		}
 		for i, n := range seen.Nodes {
-			if !sound(n.Total) || !sound(n.Allocated) || !n.Allocated.Fits(n.Total) || i > 0 && seen.Nodes[i-1].Name >= n.Name || strings.ContainsFunc(n.Name+n.Closed, unprintable) {
+			if !sound(n.Total) || !sound(n.Allocated) || !n.Allocated.Fits(n.Total) || i > 0 && seen.Nodes[i-1].Name >= n.Name || !printable.Is(n.Name+n.Closed) {
 				t.Fatalf("node %q: %+v", n.Name, n)
 			}
 		}

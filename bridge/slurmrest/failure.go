@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // Failure is a request that slurmrestd or slurmctld did not serve. It wraps the error that a round branches on.
@@ -121,17 +121,7 @@ func words(text, instead string) string {
 	if text == "" {
 		text = instead
 	}
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(text, "?"))
-	text = strings.Join(strings.Fields(text), " ")
-	if len(text) > 200 {
-		text = strings.ToValidUTF8(text[:200], "") + "…"
-	}
-	return text
+	return printable.Line(text, 200)
 }
 
 // kindWord names the kind of an error for counters.

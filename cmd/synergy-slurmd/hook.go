@@ -10,9 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // hook runs the site's own programs around a checkpoint: a program and its arguments each, or nothing. They learn of the job
@@ -82,16 +82,8 @@ const maxValue = 16 << 10
 
 // oneLine keeps a value from becoming two, or none: a program reads its environment line by line, and the kernel ends a value at a NUL.
 func oneLine(text string) string {
-	text = strings.Map(printable, text)
+	text = printable.Blank(text)
 	return strings.ToValidUTF8(text[:min(len(text), maxValue)], "")
-}
-
-// printable is the rune, or a blank for one that a terminal would obey.
-func printable(r rune) rune {
-	if !unicode.IsPrint(r) {
-		return ' '
-	}
-	return r
 }
 
 // tail keeps the last bytes of what is written to it: programs say at their end what went wrong.

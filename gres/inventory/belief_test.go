@@ -34,7 +34,7 @@ func TestAnAnswerThatSaysNothingOfTheNodeIsAnError(t *testing.T) {
 		"":                                       "unexpected end of JSON",
 		"slurm_load_node error: Unable to contact slurm":           "invalid character",
 		`{"nodes":[{"name":"n2","gres":"gpu:8"}]}`:                 "has no node n1",
-		`{"errors":[{"error":"down\u001b","description":"very"}]}`: "down? very",
+		`{"errors":[{"error":"down\u001b","description":"very"}]}`: "down very",
 		`{"nodes":[{"name":"n1","gres":"gpu:x:y:z:8"}]}`:           "want name[:type][:count]",
 		`{"nodes":[{"name":"n1","gres":"gpu:8(S:1-0)"}]}`:          `sockets: list "1-0"`,
 		`{"nodes":[{"name":"n1","gres":8}]}`:                       "cannot unmarshal",

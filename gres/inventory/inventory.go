@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"regexp"
 	"time"
-	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // Version is that of the JSON format. Fields may be added to it; when one changes its meaning or goes, the version does, too.
@@ -120,7 +120,7 @@ func (n Node) Validate() error {
 		return fmt.Errorf("node = %.80q: want the name of one node", n.Name)
 	case len(n.GPUs) > maxGPUs || len(n.Unreadable) > maxGPUs:
 		return fmt.Errorf("gpus: want %d at most", maxGPUs)
-	case !printable(n.Driver) || !printable(n.NVML):
+	case !showable(n.Driver) || !showable(n.NVML):
 		return errors.New("driver, nvml: want printable text")
 	}
 	minors := map[int]bool{}
@@ -134,7 +134,7 @@ func (n Node) Validate() error {
 		minors[g.Minor] = true
 	}
 	for i, u := range n.Unreadable {
-		if !printable(u.Reason) {
+		if !showable(u.Reason) {
 			return fmt.Errorf("unreadable[%d]: reason: want printable text", i)
 		}
 	}
@@ -163,7 +163,7 @@ func (g GPU) validate() error {
 		return fmt.Errorf("minor = %d: want 0 to %d", g.Minor, maxMinor)
 	case !isType(g.Type):
 		return fmt.Errorf("type = %.80q: want a word that Slurm does not take for a count, as a100", g.Type)
-	case !printable(g.Name) || !printable(g.UUID) || !printable(g.ComputeMode):
+	case !showable(g.Name) || !showable(g.UUID) || !showable(g.ComputeMode):
 		return errors.New("name, uuid, compute_mode: want printable text")
 	case g.Memory < 0:
 		return fmt.Errorf("memory_mib = %d: want 0 or more", int64(g.Memory))
@@ -185,27 +185,15 @@ func (m MIG) validate() error {
 		return fmt.Errorf("mig: %d parts: want %d at most", len(m.Parts), maxParts)
 	}
 	for _, p := range m.Parts {
-		if !printable(p.UUID) || !isType(p.Profile) || !profileName.MatchString(p.Profile) || p.Memory < 0 {
+		if !showable(p.UUID) || !isType(p.Profile) || !profileName.MatchString(p.Profile) || p.Memory < 0 {
 			return fmt.Errorf("mig: part %.80q: want a profile as 1g.5gb", p.Profile)
 		}
 	}
 	return nil
 }
 
-// printable says whether text can be shown on a terminal, and is short.
-func printable(text string) bool { return len(text) <= maxText && Printable(text) == text }
+// showable says whether text can be shown on a terminal, and is short.
+func showable(text string) bool { return len(text) <= maxText && printable.Is(text) }
 
-// Printable is text as far as it can be shown on a terminal and written in a line: other characters are question marks, and what is too long is cut.
-func Printable(text string) string {
-	out := make([]rune, 0, min(len(text), maxText))
-	for _, r := range text {
-		if r > unicode.MaxASCII || !unicode.IsPrint(r) {
-			r = '?'
-		}
-		if len(out) == maxText {
-			break
-		}
-		out = append(out, r)
-	}
-	return string(out)
-}
+// Printable is what a driver says of itself as far as a Node holds it: in one line, and short.
+func Printable(text string) string { return printable.Line(text, maxText-len("…")) }

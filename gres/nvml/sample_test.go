@@ -142,7 +142,7 @@ func TestAnInventoryIsInTheOrderOfDeviceFilesAndListsWhatCannotBeRead(t *testing
 	if len(n.GPUs) != 2 || n.GPUs[0].Minor != 0 || n.GPUs[1].Minor != 2 || n.GPUs[0].Type != "a100" || n.GPUs[0].NUMA != -1 {
 		t.Errorf("GPUs %+v", n.GPUs)
 	}
-	if want := "[{3 GPU is lost} {1 name: line?one}]"; fmt.Sprint(n.Unreadable) != want {
+	if want := "[{3 GPU is lost} {1 name: line one}]"; fmt.Sprint(n.Unreadable) != want {
 		t.Errorf("unreadable %v, want %s", n.Unreadable, want)
 	}
 	b.err = errors.New("count GPUs: no permission")

@@ -19,6 +19,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/guest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // Fault is in one word why a plugin did not plan a round.
@@ -33,6 +34,9 @@ const (
 	Refused Fault = "refused" // it answered with an error
 	Invalid Fault = "invalid" // it answered with a plan that cannot be used
 )
+
+// mostSaid bounds what is repeated of a program's own words, in bytes.
+const mostSaid = 300
 
 // Faults are all of them, for counting.
 func Faults() []Fault { return []Fault{Absent, Resting, Late, Ended, Refused, Invalid} }
@@ -140,12 +144,9 @@ func (p *Planner) failure(err error) *Failure {
 	case codes.Unavailable:
 		return &Failure{Ended, fmt.Errorf("it died: %s", p.guest.LastWords())}
 	case codes.ResourceExhausted:
-		return &Failure{Invalid, errors.New("its answer is larger than any plan for this snapshot: " + oneLine(said.Message()))}
+		return &Failure{Invalid, errors.New("its answer is larger than any plan for this snapshot: " + printable.Line(said.Message(), mostSaid))}
 	case codes.Unimplemented:
 		return &Failure{Refused, errors.New("it serves no synergy.planner.v1.Planner")}
 	}
-	return &Failure{Refused, errors.New(oneLine(said.Message()))}
+	return &Failure{Refused, errors.New(printable.Line(said.Message(), mostSaid))}
 }
-
-// oneLine keeps what a program says of itself short and printable.
-func oneLine(text string) string { return fmt.Sprintf("%.300q", text) }

@@ -219,7 +219,7 @@ func TestWhateverIsWrongWithAPluginHasItsWord(t *testing.T) {
 	}{
 		"late":     {plugin.Late, "no plan within 2s"},
 		"dies":     {plugin.Ended, "out of ideas"},
-		"refuses":  {plugin.Refused, `not today\x1b[2J`},
+		"refuses":  {plugin.Refused, "not today [2J"},
 		"forgets":  {plugin.Invalid, "job 7: no decision"},
 		"greedy":   {plugin.Invalid, "8 GPUs on each of 1 nodes, want 1 in all"},
 		"wraps":    {plugin.Invalid, "want amounts from 0 to 2^40"},

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
@@ -368,7 +368,7 @@ func shown(d *policy.Decision) error {
 		return fmt.Errorf("reason %.40q: want one word of lower-case letters and hyphens", d.Reason)
 	case len(d.Why) > maxWhy:
 		return fmt.Errorf("why has %d bytes: want at most %d", len(d.Why), maxWhy)
-	case strings.ContainsFunc(d.Why, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case !printable.Is(d.Why):
 		return fmt.Errorf("why %.80q: want printable characters in one line", d.Why)
 	case math.IsNaN(d.Gain) || d.Gain < 0 || d.Gain > maxGain:
 		return fmt.Errorf("gain %g: want 0 to %g", d.Gain, float64(maxGain))

@@ -9,12 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"strconv"
 	"time"
-	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
@@ -84,14 +84,11 @@ func (k *checker) wrong(field string, value any, want string) {
 
 // shown is a value on one line, cut short, without what a terminal obeys.
 func shown(value any) string {
-	text := fmt.Sprintf("%+v", value)
+	const most = 100
 	if s, is := value.(string); is {
-		text = fmt.Sprintf("%q", s)
+		return printable.Cut(strconv.QuoteToASCII(s), most)
 	}
-	if len(text) > 100 {
-		text = text[:100] + "…"
-	}
-	return strings.ToValidUTF8(text, "?")
+	return printable.Line(fmt.Sprintf("%+v", value), most)
 }
 
 func check(c *policy.Cluster) error {
@@ -148,7 +145,7 @@ func (k *checker) span(field string, d time.Duration) {
 }
 
 func (k *checker) text(field, text string) {
-	if len(text) > mostText || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if len(text) > mostText || !printable.Is(text) {
 		k.wrong(field, text, fmt.Sprintf("at most %d printable characters", mostText))
 	}
 }

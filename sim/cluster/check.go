@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // Bounds of what is believed. Nothing that exists comes near them, and many a wrong unit is beyond.
@@ -152,17 +153,4 @@ func isWord(text string) bool {
 }
 
 // shown is a piece of a description as an error may repeat it: short and printable.
-func shown(text string) string {
-	if len(text) > maxWord {
-		text = strings.ToValidUTF8(text[:maxWord], "") + "…"
-	}
-	return printable(text)
-}
-
-// printable is the text on one line, without what a terminal would obey.
-func printable(text string) string {
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
-		return strconv.QuoteToASCII(text)
-	}
-	return text
-}
+func shown(text string) string { return printable.Quote(text, maxWord) }

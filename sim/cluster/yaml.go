@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // ReadYAML reads a list of groups of servers, as etc/examples/cluster.yaml shows it. A group must say servers, gpus, cpus and
@@ -57,9 +59,9 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 func yamlSyntax(err error) error {
 	var failure *yaml.LoadError
 	if errors.As(err, &failure) && failure.Mark.Line > 0 {
-		return fmt.Errorf("line %d: %s", failure.Mark.Line, printable(failure.Message))
+		return fmt.Errorf("line %d: %s", failure.Mark.Line, printable.Quote(failure.Message, 0))
 	}
-	return errors.New(printable(err.Error()))
+	return errors.New(printable.Quote(err.Error(), 0))
 }
 
 // groupsOf is the list of groups, the only key of the file.

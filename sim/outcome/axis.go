@@ -21,16 +21,16 @@ var always = []string{"policy", "allocator"}
 // axes are in the order in which files and tables show them.
 func axes() []axis {
 	return []axis{
-		{"engine", "engine", "", func(s Setting) string { return printable(s.Engine) }},
-		{"policy", "policy", "", func(s Setting) string { return printable(s.Policy) }},
-		{"allocator", "allocator", "", func(s Setting) string { return printable(s.Allocator) }},
-		{"placement", "placement", "", func(s Setting) string { return printable(s.Placement) }},
-		{"cluster", "cluster", "", func(s Setting) string { return printable(s.Cluster) }},
+		{"engine", "engine", "", func(s Setting) string { return named(s.Engine) }},
+		{"policy", "policy", "", func(s Setting) string { return named(s.Policy) }},
+		{"allocator", "allocator", "", func(s Setting) string { return named(s.Allocator) }},
+		{"placement", "placement", "", func(s Setting) string { return named(s.Placement) }},
+		{"cluster", "cluster", "", func(s Setting) string { return named(s.Cluster) }},
 		{"ratio", "ratio", "cores/GPU", func(s Setting) string { return whenPositive(float64(s.Ratio)) }},
-		{"workload", "workload", "", func(s Setting) string { return printable(s.Workload) }},
+		{"workload", "workload", "", func(s Setting) string { return named(s.Workload) }},
 		{"static", "arrivals", "", func(s Setting) string { return whenTrue(s.Static, "static") }},
 		{"load", "load", "jobs/h", func(s Setting) string { return whenPositive(s.Load) }},
-		{"split", "split", "", func(s Setting) string { return printable(s.Split) }},
+		{"split", "split", "", func(s Setting) string { return named(s.Split) }},
 		{"seed", "seed", "", func(s Setting) string { return strconv.FormatInt(s.Seed, 10) }},
 		{"window", "figures of", "", func(s Setting) string { return s.Window.String() }},
 		{"round_s", "round", "s", func(s Setting) string { return decimal(s.RoundSeconds) }},
@@ -76,9 +76,9 @@ func (a axis) say(value string) string {
 
 // name is how errors call a run.
 func (s Setting) name() string {
-	name := printable(s.Policy) + " × " + printable(s.Allocator)
+	name := named(s.Policy) + " × " + named(s.Allocator)
 	if s.Placement != "" {
-		name += " × " + printable(s.Placement)
+		name += " × " + named(s.Placement)
 	}
 	if s.Load > 0 {
 		name += fmt.Sprintf(" at %s jobs/h", decimal(s.Load))

@@ -35,7 +35,7 @@ func (j Job) fields() []string {
 		finish, completion = decimal(j.Finish), decimal(j.Completion())
 	}
 	return []string{
-		strconv.Itoa(j.ID), printable(j.Model), strconv.Itoa(j.GPUs), decimal(j.Arrival), firstRun, finish, completion,
+		strconv.Itoa(j.ID), named(j.Model), strconv.Itoa(j.GPUs), decimal(j.Arrival), firstRun, finish, completion,
 		strconv.Itoa(j.Starts), decimal(j.AttainedGPU),
 	}
 }

@@ -33,7 +33,7 @@ func Results(runs []Run) ([]Result, error) {
 }
 
 func resultOf(run Run) (Result, error) {
-	result := Result{Setting: run.Setting.printable(), Wall: run.Wall.Seconds()}
+	result := Result{Setting: run.Setting.named(), Wall: run.Wall.Seconds()}
 	summary, err := Summarise(run)
 	if err != nil {
 		result.Fault = err.Error()
@@ -42,7 +42,7 @@ func resultOf(run Run) (Result, error) {
 	result.Summary = &summary
 	result.ByModel, result.ByGPUs = ByModel(run), ByGPUs(run)
 	for i := range result.ByModel {
-		result.ByModel[i].Model = printable(result.ByModel[i].Model)
+		result.ByModel[i].Model = named(result.ByModel[i].Model)
 	}
 	return result, nil
 }

@@ -185,7 +185,7 @@ func (r Row) name() string {
 	if r.GPUs > 0 {
 		return strconv.Itoa(r.GPUs)
 	}
-	return printable(r.Model)
+	return named(r.Model)
 }
 
 func ofRows(rows []Row, of func(f Figures) float64) []amount {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
@@ -82,12 +83,11 @@ func darkStyle() string {
 
 // visible drops from a command line what cannot be seen, and keeps its lines: it is there to be copied.
 func visible(command string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if r == '\n' {
-			return r
-		}
-		return seen(r)
-	}, strings.ToValidUTF8(command, "\uFFFD")))
+	lines := strings.Split(command, "\n")
+	for i, line := range lines {
+		lines[i] = printable.Blank(line)
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
 func (s *study) title(options Options) string {

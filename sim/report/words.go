@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // longestName and longestLine are how many characters are shown of a name from outside, and of a sentence with such names.
@@ -19,20 +21,11 @@ const (
 func plain(name string) string { return cut(name, longestName) }
 
 func cut(words string, longest int) string {
-	words = strings.Map(seen, strings.ToValidUTF8(words, "\uFFFD"))
-	runes := []rune(strings.Join(strings.Fields(words), " "))
+	runes := []rune(printable.Line(words, 0))
 	if len(runes) > longest {
 		return string(runes[:longest-1]) + "…"
 	}
 	return string(runes)
-}
-
-// seen turns what cannot be seen into a blank: control characters, which XML forbids, and those that turn the direction of writing.
-func seen(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return ' '
 }
 
 // acronyms are the policies that are written in capitals.

@@ -112,7 +112,7 @@ func TestALogOf82000JobsTakesWellUnder50MB(t *testing.T) {
 }
 
 func TestAPhillyLogIsNotHeldInMemory(t *testing.T) {
-	inMemory(t, "60 MB of JSON", &repeated{text: phillyJob}, 5000, 4<<20)
+	inMemory(t, "60 MB of JSON", &repeated{text: phillyJob}, 5000, 8<<20)
 }
 
 // inMemory reads a log, and makes sure how much memory that took.

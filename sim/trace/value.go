@@ -8,8 +8,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // Bounds of what is believed. They are far beyond any cluster, and keep sums and products of a trace finite.
@@ -104,8 +104,7 @@ func (p place) label(field, value string) (string, error) {
 
 // isLabel says whether a text is the same after it was written and read.
 func isLabel(text string) bool {
-	return len(text) <= maxLabel && utf8.ValidString(text) && strings.TrimSpace(text) == text &&
-		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+	return len(text) <= maxLabel && strings.TrimSpace(text) == text && printable.Is(text)
 }
 
 // decimal reads a number that is not negative, written with digits and a point. Signs, exponents, infinities and hexadecimal digits,
@@ -125,15 +124,11 @@ func isWhole(text string) bool {
 
 // legible is a value as an error shows it: short, and quoted where it could be misread.
 func legible(value string) string {
-	const most = 60
-	if len(value) > most {
-		value = strings.ToValidUTF8(value[:most], "") + "…"
+	value = printable.Cut(value, 60)
+	if strings.Contains(value, " ") {
+		return strconv.QuoteToASCII(value)
 	}
-	misread := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) }
-	if value == "" || !utf8.ValidString(value) || strings.ContainsFunc(value, misread) {
-		return strconv.Quote(value)
-	}
-	return value
+	return printable.Quote(value, 0)
 }
 
 // names keeps one copy of each text, so that a log with few users does not hold each of them a hundred thousand times.

@@ -12,8 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
 // Limits of what a record may have.
@@ -238,7 +239,7 @@ func (o object) name(name string) (string, error) {
 	}
 	var said string
 	if value[0] != '"' || json.Unmarshal(value, &said) != nil || strings.TrimSpace(said) == "" || len(said) > maxName ||
-		strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		!printable.Is(said) {
 		return "", fmt.Errorf("%s = %s: want a name of 1 to %d printable bytes, in quotes", o.path(name), shown(string(value)), maxName)
 	}
 	return said, nil
@@ -273,13 +274,4 @@ func (o object) optionalRate(name string) (float64, error) {
 }
 
 // shown is a piece of the record as an error may repeat it: short, and without what a terminal would obey.
-func shown(text string) string {
-	const most = 40
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	if text == "" || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || !unicode.IsPrint(r) }) {
-		return strconv.QuoteToASCII(text)
-	}
-	return text
-}
+func shown(text string) string { return printable.Quote(text, 40) }
