@@ -32,7 +32,7 @@ func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 
 // notAfter corrects what cannot be: Slurm's clock was set back while no daemon looked. A victim that was asked some time is asked again.
 func (r *Record) notAfter(now time.Time) {
-	limit := now.Add(steady)
+	limit := now.Add(lasting)
 	if r.First.After(limit) {
 		r.First = now
 	}
@@ -109,8 +109,8 @@ func sped(d time.Duration, gain float64) time.Duration {
 	return time.Duration(min(float64(d)*gain, float64(mostDone)))
 }
 
-// calm is how long a run must last for the job to count as one that stays.
-const calm = 10 * time.Minute
+// lasting is how long a run must last for the job to count as one that stays.
+const lasting = 10 * time.Minute
 
 // countReturns counts how often in a row a job came back to the queue although nobody had asked it to leave: it exits with the requeue
 // code by itself, its owner requeues it, or its nodes die.
@@ -121,7 +121,7 @@ func (r *Record) countReturns(t *managedJob, now time.Time) {
 		r.Runs = runs
 	case runs > r.Runs:
 		r.Returned, r.ReturnedAt, r.Runs = r.Returned+runs-r.Runs, now, runs
-	case t.State == Running && now.Sub(t.since) >= calm:
+	case t.State == Running && now.Sub(t.since) >= lasting:
 		r.Returned = 0
 	}
 }

@@ -271,7 +271,7 @@ func (m *Member) watch(ctx context.Context) error {
 		return err
 	}
 	m.name(found)
-	return m.settle(ctx, began, found)
+	return m.outlast(ctx, began, found)
 }
 
 // list asks for tickets, for no longer than a beat is worth.
@@ -297,10 +297,10 @@ func (m *Member) mineStill(found []Ticket) error {
 	return fmt.Errorf("ticket %d: %w", m.mine.ID, ErrLost)
 }
 
-// settle drops those ahead of whom it is certain that they do not act any more. A ticket that has looked the same for a whole time
+// outlast drops those ahead of whom it is certain that they do not act any more. A ticket that has looked the same for a whole time
 // to live is dead, whether it waits or not; one that waits is torn then, and looked at once more, since its holder may
 // have written into it at the last moment.
-func (m *Member) settle(ctx context.Context, began time.Duration, found []Ticket) error {
+func (m *Member) outlast(ctx context.Context, began time.Duration, found []Ticket) error {
 	for id, seen := range m.before {
 		t, known := find(found, id)
 		if now := (look{t.Words, known}); seen.broken || seen.look != now {

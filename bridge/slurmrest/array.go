@@ -25,7 +25,7 @@ func parseTasks(text string) ([]int, error) {
 		}
 		run, err := parseRun(part)
 		if err != nil || len(tasks) > 0 && run.first <= tasks[len(tasks)-1] {
-			return nil, fmt.Errorf("names tasks %q of an array: want ascending numbers and ranges", words(text, "none"))
+			return nil, fmt.Errorf("names tasks %q of an array: want ascending numbers and ranges", inLine(text, "none"))
 		}
 		for task := run.first; task <= run.last && len(tasks) < mostTasks; task += run.step {
 			tasks = append(tasks, task)

@@ -113,7 +113,7 @@ func (l *link) take(ctx context.Context, answer *http.Response, call *Call, toke
 	case kind != "application/json" && answer.StatusCode == http.StatusOK:
 		return nil, unheard{fmt.Errorf("answer of type %q: want application/json", kind)}
 	case kind != "application/json":
-		return nil, withoutJSON(answer.StatusCode, words(string(body[:min(len(body), 400)]), "without a reason"))
+		return nil, withoutJSON(answer.StatusCode, inLine(string(body[:min(len(body), 400)]), "without a reason"))
 	case answer.StatusCode != http.StatusOK:
 		return nil, ofQuestion(answer.Request.Method, l.failureIn(answer.StatusCode, body))
 	}

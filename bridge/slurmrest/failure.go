@@ -71,7 +71,7 @@ func failed(status int, said wire.Complaint) error {
 	}
 	for _, warning := range said.Warnings {
 		if strings.Contains(warning, "Ignoring unknown field") {
-			return &Failure{Status: status, Text: words(warning, ""), Kind: bridge.ErrRefused}
+			return &Failure{Status: status, Text: inLine(warning, ""), Kind: bridge.ErrRefused}
 		}
 	}
 	if status != 200 {
@@ -82,7 +82,7 @@ func failed(status int, said wire.Complaint) error {
 
 // refusal judges an error by its number, and where that says nothing by the status: 502 to 504 are of a slurmrestd that found no controller.
 func refusal(status int, e wire.Error) *Failure {
-	failure := &Failure{Status: status, Number: e.Number, Text: words(e.Text, e.Description), Kind: kindOf(e.Number)}
+	failure := &Failure{Status: status, Number: e.Number, Text: inLine(e.Text, e.Description), Kind: kindOf(e.Number)}
 	if failure.Kind == bridge.ErrRefused && status >= 502 && status <= 504 {
 		failure.Kind = bridge.ErrUnreachable
 	}
@@ -116,8 +116,8 @@ type unheard struct{ cause error }
 func (u unheard) Error() string   { return "slurmrestd: " + u.cause.Error() }
 func (u unheard) Unwrap() []error { return []error{bridge.ErrUnreachable, u.cause} }
 
-// words bounds what of Slurm's text enters our errors, and keeps it on one line and free of what a terminal would obey.
-func words(text, instead string) string {
+// inLine bounds what of Slurm's text enters our errors, and keeps it on one line and free of what a terminal would obey.
+func inLine(text, instead string) string {
 	if text == "" {
 		text = instead
 	}

@@ -147,11 +147,11 @@ func TestAPinThatReachesARunningJobIsNotAPlannersMistake(t *testing.T) {
 }
 
 func TestSlurmsTextIsBoundedAndOnOneLine(t *testing.T) {
-	got := words(strings.Repeat("long\nand é ", 100), "")
+	got := inLine(strings.Repeat("long\nand é ", 100), "")
 	if strings.Contains(got, "\n") || len(got) > 210 {
 		t.Errorf("%d bytes: %q", len(got), got)
 	}
-	if got := words("a\x1b[31mred\u009b0m\u202eturned\x00 \xff end", ""); got != "a [31mred 0m turned ? end" {
+	if got := inLine("a\x1b[31mred\u009b0m\u202eturned\x00 \xff end", ""); got != "a [31mred 0m turned ? end" {
 		t.Errorf("%q", got)
 	}
 }

@@ -239,7 +239,7 @@ func (l *listed) perGPU(of, text string) int {
 	}
 	n, _ := gres.GPUs(counts)
 	if len(counts) > 1 || n == 0 && text != "" {
-		l.note(fmt.Sprintf("asks for %s by %s", of, words(text, "")))
+		l.note(fmt.Sprintf("asks for %s by %s", of, inLine(text, "")))
 	}
 	return n
 }

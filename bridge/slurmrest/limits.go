@@ -43,7 +43,7 @@ func (l *link) accounted(ctx context.Context, cluster string, site *limits.Site)
 		return fmt.Errorf("associations: %w", notServed(err))
 	}
 	if len(site.Associations) == 0 {
-		return fmt.Errorf("associations: none of cluster %q: %w", words(cluster, ""), bridge.ErrRefused)
+		return fmt.Errorf("associations: none of cluster %q: %w", inLine(cluster, ""), bridge.ErrRefused)
 	}
 	if site.QOS, err = ask(ctx, l, l.api.QOS()); err != nil {
 		return fmt.Errorf("qos: %w", notServed(err))

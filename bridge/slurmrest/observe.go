@@ -335,7 +335,7 @@ func (c *Client) askReservations(ctx context.Context, at time.Time) error {
 func readReservation(r *wire.Reservation) (bridge.Reservation, error) {
 	nodes, err := gres.ParseHosts(r.Nodes)
 	if err != nil {
-		return bridge.Reservation{}, unheard{fmt.Errorf("reservation %s: %w", words(r.Name, "without a name"), err)}
+		return bridge.Reservation{}, unheard{fmt.Errorf("reservation %s: %w", inLine(r.Name, "without a name"), err)}
 	}
 	slices.Sort(nodes)
 	return bridge.Reservation{Name: r.Name, From: moment(r.From), To: moment(r.To), Nodes: nodes}, nil

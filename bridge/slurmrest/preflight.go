@@ -36,7 +36,7 @@ func ReadToken(path string) (user string, ends time.Time, err error) {
 	if claims.Ends > 0 && claims.Ends < 1<<40 {
 		ends = time.Unix(int64(claims.Ends), 0)
 	}
-	return words(claims.User, ""), ends, nil
+	return inLine(claims.User, ""), ends, nil
 }
 
 // Partition is one as its cluster has it.
@@ -53,10 +53,10 @@ func (c *Client) Partitions(ctx context.Context) (all []Partition, release strin
 		return nil, "", fmt.Errorf("list partitions: %w", err)
 	}
 	for i, p := range told.Limits {
-		all = append(all, Partition{Name: words(p.Name, "without a name"), GPUs: told.GPUs[i]})
+		all = append(all, Partition{Name: inLine(p.Name, "without a name"), GPUs: told.GPUs[i]})
 	}
 	slices.SortFunc(all, func(a, b Partition) int { return strings.Compare(a.Name, b.Name) })
-	return all, words(told.Release, ""), nil
+	return all, inLine(told.Release, ""), nil
 }
 
 // ThreadsPerCore is the largest number of threads that a core of any node has.
@@ -78,7 +78,7 @@ func (c *Client) Level(ctx context.Context, user string) (level string, failure 
 	case level == "":
 		return "", fmt.Errorf("slurmdbd knows no user %s", user)
 	}
-	return words(level, "None"), nil
+	return inLine(level, "None"), nil
 }
 
 // Rehearsal is what became of a job that was submitted with our directive, held, and taken back.

@@ -90,7 +90,7 @@ func (l *link) scontrolSays(ctx context.Context, arguments ...string) (text stri
 		return "", fmt.Errorf("scontrol: no end within %v: %w", l.options.Timeout, bridge.ErrUnreachable)
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return "", fmt.Errorf("scontrol: %s: %w", words(said.String(), exit.String()), bridge.ErrRefused)
+		return "", fmt.Errorf("scontrol: %s: %w", inLine(said.String(), exit.String()), bridge.ErrRefused)
 	}
 	return "", fmt.Errorf("scontrol: %w", err)
 }

@@ -20,7 +20,7 @@ var signals = []string{"USR1", "USR2", "TERM", "INT", "HUP", "QUIT", "ALRM", "CO
 func (c *Client) Signal(ctx context.Context, job int, signal bridge.Signal) (failure error) {
 	defer c.discreet(&failure)
 	if err := c.signal(ctx, job, signal); err != nil {
-		return fmt.Errorf("signal job %d with %s: %w", job, words(signal.String(), "nothing"), err)
+		return fmt.Errorf("signal job %d with %s: %w", job, inLine(signal.String(), "nothing"), err)
 	}
 	return nil
 }

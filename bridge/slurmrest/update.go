@@ -203,7 +203,7 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"nodes", slices.Equal(slices.Sorted(slices.Values(want.Pin)), has.Pin), has.Pin},
 	} {
 		if !value.same {
-			return fmt.Errorf("%s reads %q afterwards: %w", value.name, words(fmt.Sprint(value.has), ""), bridge.ErrRefused)
+			return fmt.Errorf("%s reads %q afterwards: %w", value.name, inLine(fmt.Sprint(value.has), ""), bridge.ErrRefused)
 		}
 	}
 	return nil

@@ -34,10 +34,10 @@ const day = 24 * time.Hour
 // keys is all that the file may say, with the limits of each value.
 func keys() []key {
 	return []key{
-		{"partitions", words(func(c *Config) *[]string { return &c.Partitions }, partition)},
+		{"partitions", listOf(func(c *Config) *[]string { return &c.Partitions }, partition)},
 		{"policy", named(func(c *Config) *policy.Policy { return &c.Policy }, policy.ParsePolicy)},
 		{"allocator", named(func(c *Config) *policy.Allocator { return &c.Allocator }, policy.ParseAllocator)},
-		{"profile_dirs", words(func(c *Config) *[]string { return &c.ProfileDirs }, folder)},
+		{"profile_dirs", listOf(func(c *Config) *[]string { return &c.ProfileDirs }, folder)},
 		{"lease", duration(func(c *Config) *time.Duration { return &c.Lease }, time.Second, day)},
 		{"ahead", whole(func(c *Config) *int { return &c.Ahead }, 0, 1000)},
 		{"rules.min_run", duration(func(c *Config) *time.Duration { return &c.Rules.MinRun }, 0, 30*day)},
@@ -219,8 +219,8 @@ func named[T any](field func(*Config) *T, find func(name string) (T, error)) rea
 	}
 }
 
-// words reads a list of at least one word, each of which must be allowed, and none twice.
-func words(field func(*Config) *[]string, allow func(word string) error) readFunc {
+// listOf reads a list of at least one word, each of which must be allowed, and none twice.
+func listOf(field func(*Config) *[]string, allow func(word string) error) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		list, err := sequence(value)
 		if err != nil {

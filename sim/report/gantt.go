@@ -39,7 +39,7 @@ func (s figures) gantts(runs []*run, family func(string) string) (drawn []illust
 	kinds := paint(runs, family)
 	most := min(mostStays, mostStaysAll/max(1, len(runs)))
 	for _, r := range runs {
-		if stays := settle(r.Spans); len(stays) > 0 {
+		if stays := staysOf(r.Spans); len(stays) > 0 {
 			drawn = append(drawn, s.gantt(r, stays, most, kinds, len(drawn)+1))
 		}
 	}
@@ -68,9 +68,9 @@ func (s figures) gantt(r *run, stays []stay, most int, kinds palette, number int
 	}
 }
 
-// settle turns spans into stays on single GPUs. Where the engine does not say which GPUs a job had, it gets the lowest that are free.
+// staysOf turns spans into stays on single GPUs. Where the engine does not say which GPUs a job had, it gets the lowest that are free.
 // What a job held without a break on one GPU is one stay.
-func settle(spans []outcome.Span) []stay {
+func staysOf(spans []outcome.Span) []stay {
 	busy := map[int][]float64{} // of each server, until when each GPU is held
 	last := map[[2]int]int{}    // of each GPU, the index of its last stay
 	var stays []stay

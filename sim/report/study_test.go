@@ -213,7 +213,7 @@ func spans(t *rapid.T) (spans []outcome.Span) {
 func TestNoTwoJobsStayOnOneGPUAndNoTimeIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spans := spans(t)
-		stays := settle(spans)
+		stays := staysOf(spans)
 		held := 0.0
 		for i, a := range stays {
 			held += a.to - a.from
@@ -237,7 +237,7 @@ func TestNoTwoJobsStayOnOneGPUAndNoTimeIsLost(t *testing.T) {
 }
 
 func TestAStayThatGoesOnIsOne(t *testing.T) {
-	stays := settle([]outcome.Span{
+	stays := staysOf([]outcome.Span{
 		{Job: 1, Devices: []int{0}, GPUs: 1, From: 0, To: 10}, {Job: 1, Devices: []int{0}, GPUs: 1, From: 10, To: 20},
 		{Job: 2, Devices: []int{0}, GPUs: 1, From: 20, To: 30}, {Job: 1, Devices: []int{0}, GPUs: 1, From: 30, To: 40},
 	})
@@ -249,7 +249,7 @@ func TestAStayThatGoesOnIsOne(t *testing.T) {
 func TestAPictureOfTheClusterShowsNoMoreThanCanBeSeen(t *testing.T) {
 	of := huge(20_000)
 	r := newRun(&of, 0, 0, 0)
-	stays := settle(of.Spans)
+	stays := staysOf(of.Spans)
 	rows := layOut(stays, of.GPUs)
 	from, to := windowOf(r, stays, rows, mostStays)
 	if n := within(stays, rows, from, to); n > mostStays*5/4 || n < mostStays/2 {

@@ -112,13 +112,13 @@ func outline(box vg.Rectangle) []vg.Point {
 
 // The texts.
 var (
-	titleText = bold(words(10, ink))
-	noteText  = words(8, muted)
-	keyText   = words(8.5, ink)
-	panelText = bold(words(9, ink))
-	axisText  = words(8.5, ink)
-	tickText  = words(8, ink)
-	smallText = words(7, ink)
+	titleText = bold(lettering(10, ink))
+	noteText  = lettering(8, muted)
+	keyText   = lettering(8.5, ink)
+	panelText = bold(lettering(9, ink))
+	axisText  = lettering(8.5, ink)
+	tickText  = lettering(8, ink)
+	smallText = lettering(7, ink)
 )
 
 func bold(style draw.TextStyle) draw.TextStyle {
@@ -129,7 +129,7 @@ func bold(style draw.TextStyle) draw.TextStyle {
 // boldWeight is WeightBold of golang.org/x/image/font, which nothing else is needed of.
 const boldWeight = 3
 
-func words(size vg.Length, colour color.Color) draw.TextStyle {
+func lettering(size vg.Length, colour color.Color) draw.TextStyle {
 	return text.Style{
 		Color:   colour,
 		Font:    font.Font{Typeface: "Liberation", Variant: "Sans", Size: size},
