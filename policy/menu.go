@@ -52,10 +52,8 @@ func (ms menus) of(key menuKey) *menu {
 func newMenu(key menuKey) *menu {
 	fair := gres.Proportional(key.total, key.gpus)
 	owed := sensitivity.Option{Size: wholeTasks(fair, key.tasks), Gain: 1}
-	m := &menu{fair: fair, owed: []sensitivity.Option{owed}, options: []sensitivity.Option{owed}, profile: key.profile, unit: 1}
-	if key.profile != nil {
-		m.unit = unitOf(key.profile, fair, gres.Proportional(key.reference, key.gpus))
-	}
+	m := &menu{fair: fair, owed: []sensitivity.Option{owed}, options: []sensitivity.Option{owed}, profile: key.profile}
+	m.unit = Unit(key.profile, fair, key.reference)
 	switch {
 	case key.terms != terms{}:
 		return m.within(key)
@@ -65,18 +63,6 @@ func newMenu(key menuKey) *menu {
 	m.owed[0].Gain = key.profile.Gain(owed.Size, fair)
 	m.options = fromShare(inWholeTasks(key.profile.Options(fair, key.total), key, fair), m.owed[0])
 	return m
-}
-
-// unitOf is the throughput with one share relative to that with another; 1 where they are equal, or one of them is nothing.
-func unitOf(p *sensitivity.Profile, fair, reference gres.Vector) float64 {
-	if fair == reference {
-		return 1
-	}
-	here, there := p.Rate(sensitivity.ShareOf(fair)), p.Rate(sensitivity.ShareOf(reference))
-	if here == 0 || there == 0 {
-		return 1
-	}
-	return here / there
 }
 
 // fromShare leaves out the options before the first that asks for no more than is owed. There is one unless the share itself, in

@@ -37,15 +37,14 @@ func (pl *Planner) lay(c *Cluster, p Policy, a Allocator) constraints {
 
 // topology is what stays as it is as long as the nodes and the allocator do: who may use which servers, and with what.
 type topology struct {
-	nodes   []Node // as they were when it was built, ascending in name
-	alloc   string
-	index   map[string]int // server by name
-	alone   []int          // every server, so that a part of this is a list of one
-	largest int            // GPUs of the largest server
-	total   gres.Vector    // of all servers
-	// reference is the server in terms of whose share speeds are compared: of the shape that has most GPUs, the first of them.
-	reference gres.Vector
-	equals    []int // how many servers there are of a model, by its number
+	nodes     []Node // as they were when it was built, ascending in name
+	alloc     string
+	index     map[string]int // server by name
+	alone     []int          // every server, so that a part of this is a list of one
+	largest   int            // GPUs of the largest server
+	total     gres.Vector    // of all servers
+	reference gres.Vector    // see Reference
+	equals    []int          // how many servers there are of a model, by its number
 	crowd
 }
 
@@ -89,7 +88,7 @@ func (b layout) shapeUp() {
 		total   gres.Vector
 		gpuType string
 	}
-	numbers, gpus := map[shape]int{}, map[gres.Vector]int{}
+	numbers := map[shape]int{}
 	for i := range b.topology.nodes {
 		n := &b.topology.nodes[i]
 		s := shape{n.Total, n.GPUType}
@@ -97,13 +96,8 @@ func (b layout) shapeUp() {
 			numbers[s] = len(numbers)
 		}
 		b.servers[i].shape = numbers[s]
-		gpus[s.total] += n.Total.GPUs
 	}
-	for i := range b.topology.nodes {
-		if total := b.topology.nodes[i].Total; b.reference == (gres.Vector{}) || gpus[total] > gpus[b.reference] {
-			b.reference = total
-		}
-	}
+	b.reference = Reference(b.topology.nodes)
 	b.findModels()
 }
 

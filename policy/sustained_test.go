@@ -26,7 +26,8 @@ func BenchmarkSustained(b *testing.B) {
 			for b.Loop() {
 				l := newLong(b, mixed.image, mixed.language, mixed.gpus, mixed.memory*gres.Gigabyte)
 				l.play(288)
-				b.ReportMetric(100*l.trained/l.bound, "%bound")
+				b.ReportMetric(100*l.trained/l.bound, "%configurations")
+				b.ReportMetric(100*l.trained/l.pooled, "%pooled")
 				b.ReportMetric(float64(l.restarts)/float64(l.ended), "restarts/job")
 			}
 		})
@@ -40,7 +41,8 @@ type long struct {
 	planner         Planner
 	come            []Job
 	draw            *rand.Rand
-	trained, bound  float64 // GPU-seconds at the proportional speed
+	trained         float64 // GPU-seconds at the proportional speed
+	bound, pooled   float64 // of that
 	restarts, ended int
 }
 
@@ -63,7 +65,8 @@ func (l *long) play(rounds int) {
 		}
 		counts := round >= rounds/3
 		if counts {
-			l.bound += bound(l.running(plan)) * playedRound.Seconds()
+			l.bound += configured(l.running(plan)) * playedRound.Seconds()
+			l.pooled += bound(l.running(plan)) * playedRound.Seconds()
 		}
 		l.train(plan, counts)
 	}

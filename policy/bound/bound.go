@@ -3,12 +3,11 @@
 // shares nothing with the planner but the solver (policy/columns), whose bounds hold at whatever prices: which jobs may be
 // where with what, and what that is worth, it works out by itself.
 //
-// Value. A plan is worth the sum over the granted jobs of GPUs × rate ÷ reference: the rate is the profile's with
-// what the job is granted, the reference its rate with a GPU's share of all cores and all memory of the nodes that
-// have GPUs, closed ones included. So all gains are over one reference, whatever node a job is on; where all nodes
-// are equal it is the gain over the proportional share, and a plan that gives everybody that share is worth its GPUs.
-// A job without a profile is worth its GPUs wherever it runs. Restarts are not in it: the value is of a round's end
-// state.
+// Value. A plan is worth the sum over the granted jobs of GPUs × speed. The speed is in the unit in which the planner
+// compares, policy.Unit: the gain over the share of as many GPUs of the reference server, whatever node a job is on.
+// Where all nodes are equal it is the gain over the proportional share, and a plan that gives everybody that share is
+// worth its GPUs. A job without a profile, or on a node with other GPUs than its profile is of, is worth its GPUs.
+// Restarts are not in it: the value is of a round's end state.
 //
 // Range. The bound holds for every plan of this snapshot that runs just the jobs that the plan runs, since only such
 // plans can be compared: to leave out a job that the policy's order owes a turn may be worth more. Within that,

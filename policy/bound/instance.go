@@ -16,16 +16,16 @@ import (
 type instance struct {
 	cluster  *policy.Cluster
 	rules    eligibility
-	share    sensitivity.Share // of a GPU, were all nodes one
-	value    float64           // of the plan
-	settled  float64           // of it, by jobs that stay where they are
+	unit     gres.Vector // policy.Reference
+	value    float64     // of the plan
+	settled  float64     // of it, by jobs that stay where they are
 	classes  []class
 	demand   []int // jobs of each class
 	shapes   []shape
 	options  [][]columns.Option // by shape
 	patterns []columns.Pattern  // by which the plan fills nodes, each once
 
-	references map[*sensitivity.Profile]float64
+	units      map[unitKey]float64
 	byKey      map[classKey]int
 	byName     map[string]int // nodes
 	nodes      []nodeState
@@ -63,7 +63,7 @@ type part struct {
 
 func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	in := &instance{
-		cluster: c, rules: newEligibility(c), share: shareOf(c.Nodes), references: map[*sensitivity.Profile]float64{},
+		cluster: c, rules: newEligibility(c), unit: policy.Reference(c.Nodes), units: map[unitKey]float64{},
 		byKey: map[classKey]int{}, gangTotals: policy.GangTotals(c.Nodes), byName: make(map[string]int, len(c.Nodes)), nodes: make([]nodeState, len(c.Nodes)),
 	}
 	for n := range c.Nodes {
@@ -80,32 +80,31 @@ func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	return in
 }
 
-// shareOf is a GPU's share of the cores and the memory of all nodes that have GPUs.
-func shareOf(nodes []policy.Node) sensitivity.Share {
-	var sum sensitivity.Share
-	gpus := 0.0
-	for i := range nodes {
-		if t := nodes[i].Total; t.GPUs > 0 {
-			sum.Cores, sum.Memory, gpus = sum.Cores+float64(t.CPUs), sum.Memory+float64(t.Memory), gpus+float64(t.GPUs)
-		}
-	}
-	if gpus == 0 {
-		return sensitivity.Share{}
-	}
-	return sensitivity.Share{Cores: sum.Cores / gpus, Memory: sum.Memory / gpus}
+// unitKey is what a unit depends on beside the reference.
+type unitKey struct {
+	profile *sensitivity.Profile
+	fair    gres.Vector
 }
 
-// reference is the rate of a GPU by which the value of a profile's jobs is measured; 0: there is none.
-func (in *instance) reference(p *sensitivity.Profile) float64 {
-	if p == nil {
-		return 0
-	}
-	rate, known := in.references[p]
+// unitOf is policy.Unit.
+func (in *instance) unitOf(p *sensitivity.Profile, fair gres.Vector) float64 {
+	key := unitKey{p, fair}
+	unit, known := in.units[key]
 	if !known {
-		rate = p.Rate(in.share)
-		in.references[p] = rate
+		unit = policy.Unit(p, fair, in.unit)
+		in.units[key] = unit
 	}
-	return rate
+	return unit
+}
+
+// worth is what a part of job j is worth on node n with a size.
+func (in *instance) worth(j *policy.Job, g *policy.Placement, n int) float64 {
+	p := policy.ProfileOn(j.Profile, in.cluster.Nodes[n].GPUType)
+	if p == nil {
+		return float64(g.PerNode.GPUs)
+	}
+	fair := gres.Proportional(in.totalFor(g, n), g.PerNode.GPUs)
+	return float64(g.PerNode.GPUs) * p.Gain(g.PerNode, fair) * in.unitOf(p, fair)
 }
 
 // read takes over what the plan grants.
@@ -141,16 +140,21 @@ func indexOf(jobs []policy.Job) map[int]int {
 
 // grant adds a job that the plan runs: one that may be placed anew, or one that stays where it is.
 func (in *instance) grant(j *policy.Job, g *policy.Placement) {
-	reference := in.reference(j.Profile)
-	value := worth(j.Profile, g.PerNode, reference)
-	in.value += float64(value * float64(len(g.Nodes)))
-	if in.stays(j, g) || !in.placed(g) {
-		in.settled += float64(value * float64(len(g.Nodes)))
-		for _, name := range g.Nodes {
-			if n, known := in.byName[name]; known {
-				in.nodes[n].open = in.nodes[n].open.Minus(g.PerNode)
-			}
+	stays := in.stays(j, g) || !in.placed(g)
+	for _, name := range g.Nodes {
+		value := float64(g.PerNode.GPUs)
+		n, known := in.byName[name]
+		if known {
+			value = in.worth(j, g, n)
 		}
+		if in.value += value; stays {
+			in.settled += value
+		}
+		if known && stays {
+			in.nodes[n].open = in.nodes[n].open.Minus(g.PerNode)
+		}
+	}
+	if stays {
 		return
 	}
 	k := in.classOf(j, len(g.Nodes))
@@ -158,7 +162,7 @@ func (in *instance) grant(j *policy.Job, g *policy.Placement) {
 	for _, name := range g.Nodes {
 		if n, known := in.byName[name]; known {
 			in.nodes[n].used = in.nodes[n].used.Plus(g.PerNode)
-			in.parts = append(in.parts, part{n, k, len(g.Nodes), g.PerNode, value})
+			in.parts = append(in.parts, part{n, k, len(g.Nodes), g.PerNode, in.worth(j, g, n)})
 		}
 	}
 }
@@ -193,11 +197,12 @@ func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 			return true
 		}
 		total := in.cluster.Nodes[n].Total
-		if i > 0 && total == in.cluster.Nodes[in.byName[g.Nodes[i-1]]].Total {
+		if before := in.byName[g.Nodes[max(i-1, 0)]]; i > 0 && total == in.cluster.Nodes[before].Total &&
+			in.cluster.Nodes[n].GPUType == in.cluster.Nodes[before].GPUType {
 			continue
 		}
-		z := newSizer(j, g.PerNode.GPUs, &shape{total: total, leanCores: total, leanMemory: in.totalFor(g, n)}, 0)
-		if !z.admits(g.PerNode) {
+		p := policy.ProfileOn(j.Profile, in.cluster.Nodes[n].GPUType)
+		if z := newSizer(j, p, g.PerNode.GPUs, &shape{total: total, leanCores: total, leanMemory: in.totalFor(g, n)}); !z.admits(g.PerNode) {
 			return true
 		}
 	}
@@ -314,9 +319,15 @@ func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []colum
 		if nodes > 1 {
 			from = sh.forGangs()
 		}
-		z := newSizer(c.job, gpus, from, in.reference(c.job.Profile))
-		for _, size := range z.sizes() {
-			list = append(list, columns.Option{Class: k, Parts: nodes, Size: size, Value: z.value(size)})
+		for _, p := range sh.profilesFor(c.job) {
+			z := newSizer(c.job, p, gpus, from)
+			unit, rate := in.unitOf(p, z.fair), 0.0
+			if p != nil && (z.fair.CPUs == 0 || z.fair.Memory == 0) { // others of the shape may have a share
+				rate = p.Rate(sensitivity.ShareOf(gres.Proportional(in.unit, gpus)))
+			}
+			for _, size := range z.sizes() {
+				list = append(list, columns.Option{Class: k, Parts: nodes, Size: size, Value: z.value(size, unit, rate)})
+			}
 		}
 	}
 	return list

@@ -2,6 +2,7 @@ package bound_test
 
 import (
 	"encoding/json"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -135,8 +136,37 @@ func TestValueIsSpeedWhateverTheShareOfTheNode(t *testing.T) {
 		cert := bound.Certify(&c, policy.Plan{Decisions: []policy.Decision{{Job: 1, Grant: &g}}})
 		return cert.Value
 	}
-	if small, large := on("s0-n0000", 8), on("s1-n0000", 8); small != large || small <= on("s0-n0000", 3) {
+	if small, large := on("s0-n0000", 8), on("s1-n0000", 8); math.Abs(small-large) > 1e-8 || small <= on("s0-n0000", 3) {
 		t.Errorf("with 8 cores worth %v on one node, %v on the other; with 3 %v", small, large, on("s0-n0000", 3))
+	}
+}
+
+// What the planner gains by a choice, and what the certificate says that it is worth, are one figure, on nodes of all shapes and with GPUs of all types.
+func TestPlansAreCertifiedInTheUnitInWhichTheyAreMade(t *testing.T) {
+	counted, elsewhere := 0, 0
+	everyPlan(t, 60, func(n int, c policy.Cluster, plan policy.Plan) {
+		nodes, unit := map[string]*policy.Node{}, policy.Reference(c.Nodes)
+		for i := range c.Nodes {
+			nodes[c.Nodes[i].Name] = &c.Nodes[i]
+		}
+		for i := range plan.Decisions {
+			d, j := plan.Decisions[i], &c.Jobs[i]
+			if d.Grant == nil || nodes[d.Grant.Nodes[0]] == nil || len(d.Grant.Nodes) > 1 {
+				continue
+			}
+			p := policy.ProfileOn(j.Profile, nodes[d.Grant.Nodes[0]].GPUType)
+			speed := d.Gain * policy.Unit(p, d.Fair, unit)
+			cert := bound.Certify(&c, policy.Plan{Decisions: []policy.Decision{d}})
+			if worth := speed * float64(d.Grant.PerNode.GPUs); math.Abs(cert.Value-worth) > 1e-9*worth {
+				t.Fatalf("cluster %d: job %d is planned at %.6f, and certified at %.6f", n, d.Job, worth, cert.Value)
+			}
+			if counted++; speed != d.Gain || p != j.Profile {
+				elsewhere++
+			}
+		}
+	})
+	if t.Logf("%d grants, %d of them not measured by the share of their own node", counted, elsewhere); elsewhere < 20 {
+		t.Errorf("%d grants are in another unit than the share of their node", elsewhere)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
 // shape is nodes that are taken for equal. Where they are not, each is taken for one that has as much of everything
@@ -20,6 +21,7 @@ type shape struct {
 	// leanCores and leanMemory are nodes with the least cores and the least memory a GPU.
 	leanCores, leanMemory gres.Vector
 	leanGang              gres.Vector // the same in memory, as the share of gangs is reckoned
+	types                 []string    // of the GPUs, each once
 	mask                  uint64      // a bit for each set of constraints that is met by any of them
 }
 
@@ -39,8 +41,21 @@ func (sh *shape) forGangs() *shape {
 
 func (sh *shape) suits(constraint int) bool { return sh.mask&(1<<constraint) != 0 }
 
-// add takes in a node with that capacity.
-func (sh *shape) add(open, total, gang gres.Vector, mask uint64) {
+// profilesFor are those by which a job may have to be sized on one of the nodes: its own, and none where a node has other GPUs.
+func (sh *shape) profilesFor(j *policy.Job) (all []*sensitivity.Profile) {
+	for _, gpuType := range sh.types {
+		if p := policy.ProfileOn(j.Profile, gpuType); !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// add takes in a node with that capacity and GPUs of a type.
+func (sh *shape) add(open, total, gang gres.Vector, gpuType string, mask uint64) {
+	if !slices.Contains(sh.types, gpuType) {
+		sh.types = append(sh.types, gpuType)
+	}
 	if sh.count == 0 {
 		sh.leanCores, sh.leanMemory, sh.leanGang = total, total, gang
 	}
@@ -69,6 +84,7 @@ func maxShapes(classes int) int { return max(1, min(mostShapes, mostPairs/max(1,
 // shapeKey is what nodes of a shape have in common.
 type shapeKey struct {
 	open, total gres.Vector
+	gpuType     string
 	mask        uint64
 }
 
@@ -85,11 +101,12 @@ func (in *instance) group(most int) []shape {
 func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 	index := make(map[shapeKey]int)
 	for n := range in.nodes {
-		s, total := &in.nodes[n], in.cluster.Nodes[n].Total
+		s, total := &in.nodes[n], &in.cluster.Nodes[n].Total
 		if s.shape = -1; s.open.GPUs == 0 || total.GPUs == 0 {
 			continue
 		}
-		key := shapeKey{s.open, total, in.rules.masks[n]}.rough(coarseness)
+		gpuType := in.cluster.Nodes[n].GPUType
+		key := shapeKey{s.open, *total, gpuType, in.rules.masks[n]}.rough(coarseness)
 		at, known := index[key]
 		if !known {
 			if at = len(shapes); at == most {
@@ -98,7 +115,7 @@ func (in *instance) groupBy(coarseness, most int) (shapes []shape, fine bool) {
 			index[key] = at
 			shapes = append(shapes, shape{})
 		}
-		shapes[at].add(s.open, total, in.gangTotals[n], in.rules.masks[n])
+		shapes[at].add(s.open, *total, in.gangTotals[n], gpuType, in.rules.masks[n])
 		s.shape = at
 	}
 	return shapes, true
@@ -114,6 +131,9 @@ func (k shapeKey) rough(coarseness int) shapeKey {
 	k.open, k.total = leading(k.open, digits), leading(k.total, digits)
 	if coarseness > 3 {
 		k.mask = 0
+	}
+	if coarseness > 7 {
+		k.gpuType = ""
 	}
 	if coarseness > 8 {
 		k.total = gres.Vector{}

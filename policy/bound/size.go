@@ -13,26 +13,26 @@ import (
 // shares no line with the planner, whose plans are measured by it. Where a shape stands for several kinds of nodes it
 // goes by the smallest share among them, so that it rather allows too much.
 type sizer struct {
-	job       *policy.Job
-	fair      gres.Vector // the smallest proportional share of so many GPUs
-	most      gres.Vector // what a node has at most, the ceiling included
-	least     gres.Vector // what must be had: floor and, without a profile, all that is owed
-	rate      float64     // samples per second and GPU that must be had; 0: none
-	reference float64     // see instance.references
+	job     *policy.Job
+	profile *sensitivity.Profile // of the GPUs of the nodes; nil: none
+	fair    gres.Vector          // the smallest proportional share of so many GPUs
+	most    gres.Vector          // what a node has at most, the ceiling included
+	least   gres.Vector          // what must be had: floor and, without a profile, all that is owed
+	rate    float64              // samples per second and GPU that must be had; 0: none
 }
 
-func newSizer(j *policy.Job, gpus int, sh *shape, reference float64) sizer {
-	z := sizer{job: j, fair: sh.share(gpus), most: allowed(j, sh.total), reference: reference}
+func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer {
+	z := sizer{job: j, profile: p, fair: sh.share(gpus), most: allowed(j, sh.total)}
 	z.most.GPUs = gpus
 	due, pace := allowed(j, z.fair), z.pace()
 	z.least = gres.Vector{GPUs: gpus, CPUs: max(1, j.Floor.CPUs), Memory: max(0, j.Floor.Memory)}
-	if j.Profile == nil {
+	if z.profile == nil {
 		z.least = z.least.Max(due).Max(pace)
 		return z
 	}
-	z.rate = j.Profile.Rate(sensitivity.ShareOf(due))
+	z.rate = z.profile.Rate(sensitivity.ShareOf(due))
 	if pace != (gres.Vector{}) {
-		z.rate = max(z.rate, j.Profile.Rate(sensitivity.ShareOf(pace)))
+		z.rate = max(z.rate, z.profile.Rate(sensitivity.ShareOf(pace)))
 	}
 	z.rate *= 1 - tolerance
 	return z
@@ -49,7 +49,7 @@ func (z *sizer) pace() gres.Vector {
 		return pace
 	}
 	pace.GPUs = z.fair.GPUs
-	if z.job.Profile != nil {
+	if z.profile != nil {
 		pace.CPUs, pace.Memory = cmp.Or(pace.CPUs, z.fair.CPUs), cmp.Or(pace.Memory, z.fair.Memory)
 	}
 	return allowed(z.job, pace)
@@ -60,11 +60,29 @@ func (z *sizer) admits(size gres.Vector) bool {
 	if !z.least.Fits(size) || !size.Fits(z.most) || size.CPUs%max(1, z.job.Tasks) != 0 {
 		return false
 	}
-	return z.rate == 0 || z.job.Profile.Rate(sensitivity.ShareOf(size)) >= z.rate
+	return z.rate == 0 || z.profile.Rate(sensitivity.ShareOf(size)) >= z.rate
 }
 
-// value is what a part of the job with such a size is worth.
-func (z *sizer) value(size gres.Vector) float64 { return worth(z.job.Profile, size, z.reference) }
+// value is what a part of the job with such a size is worth, in a unit. Where the smallest share is nothing it is at least by the rate of the
+// reference server's share, if that is not 0.
+func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
+	if z.profile == nil {
+		return float64(size.GPUs)
+	}
+	speed := z.profile.Gain(size, z.fair) * unit
+	if reference > 0 {
+		speed = max(speed, z.profile.Rate(sensitivity.ShareOf(size))/reference)
+	}
+	return float64(size.GPUs) * speed
+}
+
+// speed orders sizes as value does.
+func (z *sizer) speed(size gres.Vector) float64 {
+	if z.profile == nil {
+		return 1
+	}
+	return z.profile.Rate(sensitivity.ShareOf(size))
+}
 
 // sizes lists those than which no other is worth as much with no more of anything; none where the job does not fit.
 // Cores are whole ones for each task; memory is the share, what was measured, what is asked for, and all that may be
@@ -85,7 +103,7 @@ func (z *sizer) sizes() []gres.Vector {
 			if !z.admits(size) {
 				continue
 			}
-			if v := z.value(size); v > above {
+			if v := z.speed(size); v > above {
 				best[k], above = v, v
 				all = append(all, size)
 			}
@@ -98,7 +116,7 @@ func (z *sizer) sizes() []gres.Vector {
 // that is admitted nothing without a profile.
 func (z *sizer) usefulCores(tasks int) int {
 	useful := z.least.CPUs
-	if p := z.job.Profile; p != nil {
+	if p := z.profile; p != nil {
 		last := p.CoresPerGPU[len(p.CoresPerGPU)-1] * float64(z.fair.GPUs)
 		useful = max(useful, int(min(last, float64(z.most.CPUs)))+1)
 	}
@@ -107,7 +125,7 @@ func (z *sizer) usefulCores(tasks int) int {
 
 func (z *sizer) amounts() []gres.Memory {
 	amounts := []gres.Memory{z.least.Memory}
-	if p := z.job.Profile; p != nil {
+	if p := z.profile; p != nil {
 		amounts = append(amounts, z.fair.Memory, z.job.Pace.Memory, z.most.Memory)
 		for _, perGPU := range p.MemoryPerGPU {
 			amounts = append(amounts, perGPU*gres.Memory(z.fair.GPUs))
@@ -129,13 +147,4 @@ func allowed(j *policy.Job, v gres.Vector) gres.Vector {
 		v.Memory = min(v.Memory, most)
 	}
 	return v
-}
-
-// worth is the value of a part of a job: its GPUs times their rate with that size relative to the reference; without
-// a profile, or without a reference, its GPUs.
-func worth(p *sensitivity.Profile, size gres.Vector, reference float64) float64 {
-	if p == nil || reference == 0 {
-		return float64(size.GPUs)
-	}
-	return float64(size.GPUs) * p.Rate(sensitivity.ShareOf(size)) / reference
 }

@@ -58,13 +58,14 @@ func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
 // lacks says what those who wait lack on a node; empty where one of them has room, or none has GPUs enough.
 func (in *instance) lacks(waiting []*policy.Job, n int, free gres.Vector) (what string) {
 	total := in.cluster.Nodes[n].Total
+	gpuType := in.cluster.Nodes[n].GPUType
 	sh := shape{total: total, leanCores: total, leanMemory: total}
 	for _, j := range waiting {
 		parts := max(1, j.Nodes)
 		if j.GPUs%parts != 0 || j.GPUs/parts > free.GPUs || !in.rules.may(in.rules.of(j), n) {
 			continue
 		}
-		z := newSizer(j, j.GPUs/parts, &sh, 0)
+		z := newSizer(j, policy.ProfileOn(j.Profile, gpuType), j.GPUs/parts, &sh)
 		cores, memory := false, false
 		for _, size := range z.sizes() {
 			cores, memory = cores || size.CPUs <= free.CPUs, memory || size.Memory <= free.Memory
