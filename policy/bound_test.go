@@ -3,7 +3,6 @@ package policy
 import (
 	"math"
 
-	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
@@ -55,30 +54,4 @@ func leastOver(high float64, f func(float64) float64) float64 {
 		}
 	}
 	return f((low + high) / 2)
-}
-
-// configured is the bound by configurations for the same: by fillings of whole servers, which keep cores and memory where they are.
-func configured(c Cluster) float64 {
-	total, count := c.Nodes[0].Total, len(c.Nodes)
-	type alike struct {
-		profile *sensitivity.Profile
-		gpus    int
-	}
-	numbers, cache := map[alike]int{}, menus{}
-	p := columns.Problem{Shapes: []columns.Shape{{Count: count, Most: total, Sum: total.Times(count)}}, Options: make([][]columns.Option, 1)}
-	for _, j := range c.Jobs {
-		key := alike{j.Profile, j.GPUs}
-		k, known := numbers[key]
-		if !known {
-			k = len(numbers)
-			numbers[key], p.Demand = k, append(p.Demand, 0)
-			for _, o := range cache.of(menuKey{j.Profile, j.GPUs, 1, total, terms{}, total}).options {
-				p.Options[0] = append(p.Options[0], columns.Option{Class: k, Parts: 1, Size: o.Size, Value: o.Gain * float64(o.Size.GPUs)})
-			}
-		}
-		p.Demand[k]++
-	}
-	pooled := columns.NewPooled(&p)
-	pooled.Least(0, make([]float64, columns.Resources), 12_000_000)
-	return columns.NewConfigured(&p).Least(pooled.Best, nil, 30_000_000).Value
 }

@@ -65,12 +65,24 @@ func clusterOf(servers ...server) policy.Cluster {
 // mixed are the paper's proportions of image, language and speech models.
 type mixed struct{ image, language int }
 
-// batch adds waiting jobs for just the GPUs of the cluster.
-func batch(t testing.TB, c policy.Cluster, m mixed, gpus []int, seed int64) policy.Cluster {
-	families := [][]*sensitivity.Profile{
+// families are the models of each kind: image, language, speech.
+type families [3][]*sensitivity.Profile
+
+// ofThePaper are the ten models of Synergy, OSDI'22.
+func ofThePaper(t testing.TB) families {
+	return families{
 		profiles(t, "alexnet", "res18", "res50", "mobilenet", "shufflenet"), profiles(t, "gnmt", "transformer", "lstm"),
 		profiles(t, "m5", "deepspeech"),
 	}
+}
+
+// batch adds waiting jobs of the paper's models for just the GPUs of the cluster.
+func batch(t testing.TB, c policy.Cluster, m mixed, gpus []int, seed int64) policy.Cluster {
+	return batchOf(ofThePaper(t), c, m, gpus, seed)
+}
+
+// batchOf adds waiting jobs of some models for just the GPUs of the cluster.
+func batchOf(families families, c policy.Cluster, m mixed, gpus []int, seed int64) policy.Cluster {
 	r := rand.New(rand.NewSource(seed))
 	room := 0
 	for _, n := range c.Nodes {
