@@ -179,4 +179,20 @@ func (b allocation) arrange() {
 	}
 }
 
+// Opt comes as near as can be to Synergy-OPT (OSDI'22, §4.1), the optimum that the paper holds Tune against, by what restarts and promises allow: who
+// runs is decided as by Tune, and then all servers are filled anew as the certificate's program says (policy/columns), where that pays for the restarts.
+// It plans by that program in each round, and takes as long.
+func Opt() Allocator {
+	return Allocator{"opt", func(m *menu) []sensitivity.Option { return m.options }, allocation.opt}
+}
+
+// opt is tune, and then fills all servers anew as long as that pays.
+func (b allocation) opt() {
+	b.tune()
+	for pass := 0; pass < passes && b.refill(); pass++ {
+		b.catchUp()
+		b.improve()
+	}
+}
+
 func nothing(allocation) {}

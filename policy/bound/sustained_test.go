@@ -58,7 +58,7 @@ func BenchmarkSustained(b *testing.B) {
 	}
 }
 
-func allocators() []policy.Allocator { return []policy.Allocator{policy.Tune()} }
+func allocators() []policy.Allocator { return []policy.Allocator{policy.Tune(), policy.Opt()} }
 
 // played is what the jobs of a cluster in use have trained, and what they could have at most, in GPU-seconds in the unit of policy.Unit.
 type played struct {

@@ -16,6 +16,8 @@ type Configured struct {
 	of      *Problem
 	packers []*packer
 	m       *master
+	kept    []column
+	bonus   float64 // of all of these
 }
 
 // NewConfigured is nil where a shape is too large.
@@ -31,6 +33,15 @@ func NewConfigured(p *Problem) *Configured {
 	return c
 }
 
+// Keep makes it worth more by a bonus to fill a node of a shape with these options, ascending: it is filled so now. What Least comes to is then a bound on
+// what fillings are worth with their bonuses. Patterns of other options are none the better for it.
+func (c *Configured) Keep(shape int, options []int, bonus float64) {
+	p := c.pattern(shape, slices.Clone(options))
+	kept := c.column(&p)
+	kept.worth += bonus
+	c.kept, c.bonus = append(c.kept, kept), c.bonus+bonus
+}
+
 // Least finds the best costs of jobs, by class, and of nodes, by shape. It begins with such costs of jobs: what each is
 // worth beyond the best prices of resources (Pooled.Best) gives a bound that is no more than by those. Beyond MostClasses
 // it stays with them. Patterns that are known save steps.
@@ -43,6 +54,9 @@ func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
 	c.m = newMaster(c.limits(), c.penalties())
 	for _, column := range columns {
 		c.m.add(column)
+	}
+	for _, kept := range c.kept {
+		c.m.add(kept)
 	}
 	for i := range known {
 		c.m.add(c.column(&known[i]))
@@ -83,6 +97,7 @@ func (c *Configured) steps() (sum int) {
 
 // at goes by the prices of classes, which may be negative; those of shapes follow from them.
 func (c *Configured) at(prices []float64) (bound float64, columns []column) {
+	bound = c.bonus
 	for k, n := range c.of.Demand {
 		bound += float64(float64(n) * prices[k])
 	}

@@ -1,0 +1,348 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/columns"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// refill fills all servers anew, all at once, those who run among those who start: which jobs are to share a server is found as for repack, by fillings of
+// whole servers, and done where it pays for all the restarts that it takes. Exchanges of two servers (see market) find what two can gain from each other;
+// what only several can, going round, is found here. A filling says who sits with whom; sizes are found afterwards, the restarts taken off.
+type refill struct {
+	repack
+	crews map[int][]int // of each server that takes part, its jobs that may be moved or resized, by number in movable, those first that had best stay
+	to    []int         // the server that each of them is to be on
+	group []int         // of each server, another that it exchanges jobs with; itself at the root
+}
+
+// mostMatches bounds how often a server is compared with a filling for it.
+const mostMatches = 1 << 18
+
+// loyalty is which part of what it would cost to restart everybody on a server it is worth to leave it as it is, while fillings are looked for: about as
+// many jobs as that have to move for another one.
+const loyalty = 0.25
+
+// refill exchanges jobs between servers where that pays, as many servers at a time as it takes, and says whether it did.
+func (b allocation) refill() bool {
+	r := refill{repack: repack{constraints: b.constraints}, crews: map[int][]int{}}
+	if !r.gatherAll(appraisal(b)) || !r.classify() || !r.repack.group() || !r.list() {
+		return false
+	}
+	fillings := r.fill()
+	if fillings == nil || !r.assign(fillings) {
+		return false
+	}
+	done := false
+	for _, servers := range r.rings() {
+		done = r.turn(exchanging{appraisal(b)}, servers) || done
+	}
+	return done
+}
+
+// gatherAll finds who may be placed anew; false where nobody could gain by that.
+func (r *refill) gatherAll(b appraisal) bool {
+	hungry := false
+	r.part = newSet(len(r.servers))
+	for n := range r.servers {
+		sv := &r.servers[n]
+		if sv.Closed != "" || r.reserved != nil && r.reserved.servers.has(n) || !(gres.Vector{}).Fits(sv.open()) {
+			continue
+		}
+		for _, i := range sv.jobs {
+			s := &r.seats[i]
+			starts := s.standing == fresh && r.jobs[i].Running == nil
+			if !b.mayExchange(i) || starts && !r.maySitElsewhere(i) || !starts && s.stopped && !s.growing() && s.told.reason != Moves {
+				continue
+			}
+			r.movable = append(r.movable, i)
+			hungry = hungry || s.gain < s.menu.demand().Gain*(1-tie)
+			r.part.add(n)
+		}
+	}
+	slices.Sort(r.movable)
+	return hungry && r.part.shared(r.part) > 1
+}
+
+// fill finds who is to sit with whom; nil where the plan at hand is nearly the best, or no server is left for somebody.
+func (r *refill) fill() []columns.Filling {
+	present := r.listPresent()
+	configured, pooled := columns.NewConfigured(&r.problem), columns.NewPooled(&r.problem)
+	if configured == nil || pooled.Least(r.present, r.uses, stepsForPrices).Value <= r.present*(1+nearly) {
+		return nil
+	}
+	for _, p := range present {
+		configured.Keep(p.stand, p.options, p.bonus)
+	}
+	configured.Least(pooled.Best, nil, stepsForFillings)
+	fillings, left := configured.Dive(stepsForDive)
+	if slices.ContainsFunc(left, func(jobs int) bool { return jobs > 0 }) {
+		return nil
+	}
+	return fillings
+}
+
+// standing order of a server: how it is filled now.
+type present struct {
+	stand   int
+	options []int // in problem.Options of the stand
+	bonus   float64
+}
+
+// listPresent adds the sizes that jobs have to the lists of sizes, and lists how servers are filled.
+func (r *refill) listPresent() (all []present) {
+	standOf := map[int]int{}
+	for s := range r.stands {
+		for _, n := range r.stands[s].servers {
+			standOf[n] = s
+		}
+	}
+	for at, i := range r.movable {
+		s := &r.seats[i]
+		on := standOf[s.servers[0]]
+		if r.optionOf(on, at) < 0 {
+			value := float64(s.speed() * float64(s.size.GPUs))
+			r.problem.Options[on] = append(r.problem.Options[on], columns.Option{Class: r.class[at], Parts: 1, Size: s.size, Value: value})
+			r.sizes[on] = append(r.sizes[on], sensitivity.Option{Size: s.size, Gain: s.gain})
+		}
+	}
+	for s := range r.stands {
+		r.sortSizes(s)
+	}
+	crews := map[int][]int{}
+	for at, i := range r.movable {
+		n := r.seats[i].servers[0]
+		crews[n] = append(crews[n], at)
+	}
+	payback := r.c.Rules.payback().Seconds()
+	for s := range r.stands {
+		for _, n := range r.stands[s].servers {
+			p := present{stand: s}
+			for _, at := range crews[n] {
+				p.options = append(p.options, r.optionOf(s, at))
+				p.bonus += loyalty * r.restartCost(r.movable[at]) / payback
+			}
+			slices.Sort(p.options)
+			if r.crews[n] = r.loyal(crews[n]); p.options != nil {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
+// loyal orders jobs of a server: by class, and of a class those first whose restart costs most.
+func (r *refill) loyal(crew []int) []int {
+	slices.SortStableFunc(crew, func(x, y int) int {
+		i, j := r.movable[x], r.movable[y]
+		return cmp.Or(cmp.Compare(r.class[x], r.class[y]), cmp.Compare(r.restartCost(j), r.restartCost(i)), cmp.Compare(r.rank[i], r.rank[j]))
+	})
+	return crew
+}
+
+// sortSizes sorts the sizes of a stand by class.
+func (r *refill) sortSizes(s int) {
+	order := make([]int, len(r.sizes[s]))
+	for k := range order {
+		order[k] = k
+	}
+	options, sizes := r.problem.Options[s], r.sizes[s]
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(options[x].Class, options[y].Class) })
+	r.problem.Options[s], r.sizes[s] = make([]columns.Option, len(order)), make([]sensitivity.Option, len(order))
+	for k, at := range order {
+		r.problem.Options[s][k], r.sizes[s][k] = options[at], sizes[at]
+	}
+}
+
+// optionOf finds the option that is the size of a job on a stand; -1: there is none.
+func (r *refill) optionOf(s, at int) int {
+	size := r.seats[r.movable[at]].size
+	return slices.IndexFunc(r.problem.Options[s], func(o columns.Option) bool { return o.Class == r.class[at] && o.Size == size })
+}
+
+// crew is which classes of jobs a server is to have, ascending.
+type crew []int
+
+// crewsOf lists those that fillings have for a stand.
+func (r *refill) crewsOf(s int, fillings []columns.Filling) (all []crew) {
+	for _, f := range fillings {
+		if f.Shape != s {
+			continue
+		}
+		c := crew{}
+		for _, o := range f.Options {
+			c = append(c, r.problem.Options[s][o].Class)
+		}
+		slices.Sort(c)
+		for range f.Nodes {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// assign says where each job is to be: fillings go to the servers that have most of what they are made of, and who cannot stay goes where one of its
+// class is missing. False where there are too many servers to compare.
+func (r *refill) assign(fillings []columns.Filling) bool {
+	r.to, r.group = make([]int, len(r.movable)), make([]int, len(r.servers))
+	for n := range r.group {
+		r.group[n] = n
+	}
+	missing, spare := make([][]int, len(r.classes)), make([][]int, len(r.classes))
+	for s := range r.stands {
+		crews, servers := r.crewsOf(s, fillings), r.stands[s].servers
+		if len(crews)*len(servers) > mostMatches {
+			return false
+		}
+		got := r.match(crews, servers)
+		for k, n := range servers {
+			left := got[k]
+			for _, at := range r.crews[n] {
+				if x, stays := slices.BinarySearch(left, r.class[at]); stays {
+					left, r.to[at] = slices.Delete(slices.Clone(left), x, x+1), n
+				} else {
+					spare[r.class[at]] = append(spare[r.class[at]], at)
+				}
+			}
+			for _, c := range left {
+				missing[c] = append(missing[c], n)
+			}
+		}
+	}
+	for c := range spare {
+		if len(spare[c]) != len(missing[c]) {
+			return false
+		}
+		r.send(spare[c], missing[c])
+	}
+	return true
+}
+
+// match answers which crew each of some servers is to have, the best matches first; none where there are fewer crews.
+func (r *refill) match(crews []crew, servers []int) []crew {
+	type pair struct{ crew, server, common int }
+	var pairs []pair
+	for k, n := range servers {
+		has := r.crews[n]
+		for c := range crews {
+			pairs = append(pairs, pair{c, k, r.common(crews[c], has)})
+		}
+	}
+	slices.SortStableFunc(pairs, func(x, y pair) int { return cmp.Compare(y.common, x.common) })
+	got, given := make([]crew, len(servers)), make([]bool, len(crews))
+	done := make([]bool, len(servers))
+	for _, p := range pairs {
+		if !given[p.crew] && !done[p.server] {
+			got[p.server], given[p.crew], done[p.server] = crews[p.crew], true, true
+		}
+	}
+	return got
+}
+
+// common is how many GPUs stay of a server's jobs, which are in the order of their classes.
+func (r *refill) common(c crew, has []int) (gpus int) {
+	x, y := 0, 0
+	for x < len(c) && y < len(has) {
+		switch k := r.class[has[y]]; {
+		case c[x] < k:
+			x++
+		case c[x] > k:
+			y++
+		default:
+			gpus += r.classes[k].gpus
+			x, y = x+1, y+1
+		}
+	}
+	return gpus
+}
+
+// send sends jobs of a class to where they are missing: between servers that exchange others already, if that can be.
+func (r *refill) send(jobs, servers []int) {
+	for _, at := range jobs {
+		home := r.seats[r.movable[at]].servers[0]
+		k := max(0, slices.IndexFunc(servers, func(n int) bool { return r.root(n) == r.root(home) }))
+		r.to[at] = servers[k]
+		r.group[r.root(servers[k])] = r.root(home)
+		servers = slices.Delete(servers, k, k+1)
+	}
+}
+
+func (r *refill) root(n int) int {
+	for r.group[n] != n {
+		r.group[n] = r.group[r.group[n]]
+		n = r.group[n]
+	}
+	return n
+}
+
+// rings are the servers that exchange jobs, apart from others: two or more.
+func (r *refill) rings() (all [][]int) {
+	number := map[int]int{}
+	for n := range r.servers {
+		root := r.root(n)
+		at, known := number[root]
+		if !known {
+			at = len(all)
+			number[root], all = at, append(all, nil)
+		}
+		all[at] = append(all[at], n)
+	}
+	return slices.DeleteFunc(all, func(servers []int) bool { return len(servers) < 2 })
+}
+
+// turn lets servers exchange jobs, if what they net is more than what each could by itself, and says whether it did.
+func (r *refill) turn(b exchanging, servers []int) bool {
+	var e exchange
+	for _, n := range servers {
+		comes, stays := []int{}, r.jobsOf(r.crews[n])
+		for at, to := range r.to {
+			if to == n {
+				comes = append(comes, r.movable[at])
+			}
+		}
+		room := r.servers[n].open().Max(gres.Vector{})
+		for _, i := range stays {
+			room = room.Plus(r.seats[i].size)
+		}
+		orders, net := b.sized(n, room, comes)
+		_, alone := b.sized(n, room, stays)
+		e.net, e.orders = e.net+net-alone, append(e.orders, orders...)
+	}
+	if !(e.net > b.leastNet()) || len(e.orders) == 0 || !b.permits(e.orders) {
+		return false
+	}
+	b.carry(&e)
+	return true
+}
+
+func (r *refill) jobsOf(list []int) (jobs []int) {
+	for _, at := range list {
+		jobs = append(jobs, r.movable[at])
+	}
+	return jobs
+}
+
+// sized is what has to be done so that some jobs have the best sizes on server n, and what that nets; impossible where they have no room.
+func (b appraisal) sized(n int, room gres.Vector, jobs []int) (orders []order, net float64) {
+	var lists [][]choice
+	var stock []choice
+	for _, i := range jobs {
+		var list []choice
+		list, stock = b.choices(i, n, stock)
+		lists = append(lists, list)
+	}
+	net, picks, ok := b.market.filling.solve(room, lists)
+	if !ok {
+		return nil, math.Inf(-1)
+	}
+	for at, pick := range picks {
+		if o := lists[at][pick]; !o.stay {
+			orders = append(orders, order{jobs[at], n, o})
+		}
+	}
+	return orders, net
+}
