@@ -27,6 +27,7 @@ type market struct {
 	many        bool           // too many servers to compare all with all, and two jobs with one
 	still       bool           // nothing has changed since it was found that nothing can be gained
 	tested      map[[2]int]vain
+	refilled    attempt
 	left        int   // of the work of a round
 	stamps      []int // of each server, another one whenever it does not stand as it did
 

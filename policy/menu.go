@@ -126,7 +126,7 @@ type Allocator struct {
 }
 
 // Allocators are the ones that can be named in a configuration.
-func Allocators() []Allocator { return []Allocator{Proportional(), Greedy(), Tune()} }
+func Allocators() []Allocator { return []Allocator{Proportional(), Greedy(), Tune(), Opt()} }
 
 // ParseAllocator finds an allocator by its name, whatever the case. The error lists the names.
 func ParseAllocator(name string) (Allocator, error) {
@@ -158,10 +158,26 @@ func Tune() Allocator {
 }
 
 // tune arranges who starts, one after the other, and then those anew who start on servers of their own, where that is worth
-// more.
+// more. Where servers are unlike, as far as they are few, exchanges of two find too little, and it goes on as opt does.
 func (b allocation) tune() {
 	b.arrange()
 	b.repack()
+	if len(b.servers) <= looks && b.unlike() {
+		b.fillAnew()
+	}
+}
+
+// unlike says whether there are servers of several shapes with GPUs.
+func (b allocation) unlike() bool {
+	first := -1
+	for n := range b.servers {
+		if sv := &b.servers[n]; sv.Total.GPUs > 0 && first >= 0 && sv.shape != first {
+			return true
+		} else if sv.Total.GPUs > 0 {
+			first = sv.shape
+		}
+	}
+	return false
 }
 
 // arrange finds places for those who start, hands out what the least sizes left over, and lets go on as they were whom that
@@ -179,16 +195,22 @@ func (b allocation) arrange() {
 	}
 }
 
-// Opt comes as near as can be to Synergy-OPT (OSDI'22, §4.1), the optimum that the paper holds Tune against, by what restarts and promises allow: who
-// runs is decided as by Tune, and then all servers are filled anew as the certificate's program says (policy/columns), where that pays for the restarts.
-// It plans by that program in each round, and takes as long.
+// Opt comes as near to Synergy-OPT (OSDI'22, §4.1), the optimum that the paper holds Tune against, as restarts and promises allow: who
+// runs is decided as by Tune, and then all servers are filled anew as the certificate's program says (policy/columns), where that pays for the
+// restarts. It solves that program in each round in which something has changed, and takes as long as that.
 func Opt() Allocator {
 	return Allocator{"opt", func(m *menu) []sensitivity.Option { return m.options }, allocation.opt}
 }
 
-// opt is tune, and then fills all servers anew as long as that pays.
+// opt goes on, where tune ends, with all servers.
 func (b allocation) opt() {
-	b.tune()
+	b.arrange()
+	b.repack()
+	b.fillAnew()
+}
+
+// fillAnew fills all servers anew as long as that pays.
+func (b allocation) fillAnew() {
 	for pass := 0; pass < passes && b.refill(); pass++ {
 		b.catchUp()
 		b.improve()

@@ -547,7 +547,7 @@ func TestAnUnchangedAllocationIsLeftAlone(t *testing.T) {
 				return
 			}
 		}
-		refilled := a.Name == Tune().Name && !slices.EqualFunc(first.Decisions, Decide(c, p, oneByOne()).Decisions, sameGrant)
+		refilled := (a.Name == Tune().Name || a.Name == Opt().Name) && !slices.EqualFunc(first.Decisions, Decide(c, p, oneByOne()).Decisions, sameGrant)
 		after := carriedOut(c, first)
 		for j, d := range decided(after, Decide(after, p, a)) {
 			if unchanged(j, d) || j.Running == nil && d.Grant == nil || refilled && (d.Reason == Moves || d.Reason == Grows) {

@@ -20,8 +20,8 @@ type refill struct {
 	group []int         // of each server, another that it exchanges jobs with; itself at the root
 }
 
-// mostMatches bounds how often a server is compared with a filling for it.
-const mostMatches = 1 << 18
+// mostMatches bounds how often servers of a stand are compared with a filling for one of them.
+const mostMatches = 1 << 20
 
 // loyalty is which part of what it would cost to restart everybody on a server it is worth to leave it as it is, while fillings are looked for: about as
 // many jobs as that have to move for another one.
@@ -33,6 +33,9 @@ func (b allocation) refill() bool {
 	if !r.gatherAll(appraisal(b)) || !r.classify() || !r.repack.group() || !r.list() {
 		return false
 	}
+	if r.triedInVain() || len(r.stands) > 0 && r.tooMany() {
+		return false
+	}
 	fillings := r.fill()
 	if fillings == nil || !r.assign(fillings) {
 		return false
@@ -41,7 +44,34 @@ func (b allocation) refill() bool {
 	for _, servers := range r.rings() {
 		done = r.turn(exchanging{appraisal(b)}, servers) || done
 	}
+	if done {
+		r.market.refilled = attempt{}
+	}
 	return done
+}
+
+// attempt is what servers looked like when they were to be filled anew.
+type attempt struct {
+	jobs, stamps []int // who might be placed anew, by ID; of the servers, see market
+	room         []columns.Shape
+}
+
+// triedInVain says whether nothing has changed since nothing was gained by this, and notes what there is. What the rules or quotas kept from being done
+// may be possible later, see turn.
+func (r *refill) triedInVain() bool {
+	now := attempt{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
+	for _, i := range r.movable {
+		now.jobs = append(now.jobs, r.ids[i])
+	}
+	was := &r.market.refilled
+	vain := slices.Equal(now.jobs, was.jobs) && slices.Equal(now.stamps, was.stamps) && slices.Equal(now.room, was.room)
+	*was = now
+	return vain
+}
+
+// tooMany says whether there would be too many servers to compare with fillings.
+func (r *refill) tooMany() bool {
+	return slices.ContainsFunc(r.stands, func(st stand) bool { return len(st.servers)*len(st.servers) > mostMatches })
 }
 
 // gatherAll finds who may be placed anew; false where nobody could gain by that.
@@ -186,7 +216,7 @@ func (r *refill) crewsOf(s int, fillings []columns.Filling) (all []crew) {
 }
 
 // assign says where each job is to be: fillings go to the servers that have most of what they are made of, and who cannot stay goes where one of its
-// class is missing. False where there are too many servers to compare.
+// class is missing. False where that does not come out even.
 func (r *refill) assign(fillings []columns.Filling) bool {
 	r.to, r.group = make([]int, len(r.movable)), make([]int, len(r.servers))
 	for n := range r.group {
@@ -195,9 +225,6 @@ func (r *refill) assign(fillings []columns.Filling) bool {
 	missing, spare := make([][]int, len(r.classes)), make([][]int, len(r.classes))
 	for s := range r.stands {
 		crews, servers := r.crewsOf(s, fillings), r.stands[s].servers
-		if len(crews)*len(servers) > mostMatches {
-			return false
-		}
 		got := r.match(crews, servers)
 		for k, n := range servers {
 			left := got[k]
@@ -312,7 +339,11 @@ func (r *refill) turn(b exchanging, servers []int) bool {
 		_, alone := b.sized(n, room, stays)
 		e.net, e.orders = e.net+net-alone, append(e.orders, orders...)
 	}
-	if !(e.net > b.leastNet()) || len(e.orders) == 0 || !b.permits(e.orders) {
+	switch {
+	case !(e.net > b.leastNet()) || len(e.orders) == 0:
+		return false
+	case !b.permits(e.orders):
+		r.market.refilled = attempt{}
 		return false
 	}
 	b.carry(&e)

@@ -170,7 +170,7 @@ func TestAnImpossibleExperimentIsRefusedWithARemedy(t *testing.T) {
 		`fifo × tune × random is there twice`:                                          func(e *Experiment) { e.Schedules = []Schedule{{"fifo", "tune", "random"}, {"fifo", "tune", "random"}} },
 		`policy "lifo": the artifact engine has no such: want one of fifo, srtf`:       func(e *Experiment) { e.Schedules[0].Policy = "lifo" },
 		`policy "srsf": .*, or the production engine, which has it`:                    func(e *Experiment) { e.Schedules[0].Policy = "srsf" },
-		`allocator "opt": .*proportional, greedy, tune, or the artifact engine`:        func(e *Experiment) { e.Engine, e.Schedules[0] = Production, Schedule{"fifo", "opt", ""} },
+		`allocator "fair": .*want one of proportional, greedy, tune, opt`:              func(e *Experiment) { e.Engine, e.Schedules[0] = Production, Schedule{"fifo", "fair", ""} },
 		`placement "random": the production engine places jobs as the daemon`:          func(e *Experiment) { e.Engine = Production },
 		`placement "best": .*want one of random, consolidate`:                          func(e *Experiment) { e.Schedules[0].Placement = "best" },
 		`no workload: want jobs`:                                                       func(e *Experiment) { e.Workloads = nil },

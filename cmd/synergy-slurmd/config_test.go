@@ -93,7 +93,7 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 		"partitions: [a]\npolcy: las":               `^line 2: polcy: unknown key: want one of partitions, policy, .*rules, .*rate$`,
 		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, max_restarts, horizon, payback, patience, stranded$`,
 		"partitions: [a]\npolicy: lifo":             `^line 2: policy: .*"lifo": want one of fifo, srtf, srsf, las, ftf, drf, tetris, slurm$`,
-		"partitions: [a]\nallocator: all":           `^line 2: allocator: .*"all": want one of proportional, greedy, tune`,
+		"partitions: [a]\nallocator: all":           `^line 2: allocator: .*"all": want one of proportional, greedy, tune, opt`,
 		"partitions: [a]\npolicy: [las]":            `^line 2: policy: want one value, not a list`,
 		"partitions: [a]\npolicy: &x las":           ``,
 		"partitions: [a]\npolicy:":                  `^line 2: policy: has no value: give it one, or remove the key`,

@@ -171,7 +171,7 @@ func (o *options) siteGroup() group {
 func (o *options) scheduleGroup() group {
 	g := newGroup("Schedules, all of which are compared")
 	g.flags.StringVar(&o.schedules.policy, "policy", "fifo", "`list` of who goes first: fifo, srtf, srsf, las, ftf, drf, tetris, slurm")
-	g.flags.StringVar(&o.schedules.allocator, "allocator", "proportional,greedy,tune", "`list` of how much jobs get: proportional, greedy, tune, and opt with the artifact engine")
+	g.flags.StringVar(&o.schedules.allocator, "allocator", "proportional,greedy,tune", "`list` of how much jobs get: proportional, greedy, tune, opt")
 	g.flags.StringArrayVar(&o.schedules.schedulers, "scheduler", nil, "policy and allocator as the paper's artifact spells them, as `FIFO+fair`, SRTF+tune, LAS+tune+place; may be given again")
 	g.flags.Var(&o.schedules.round, "round", "`time` between rounds")
 	g.flags.StringVar(&o.schedules.engine, "engine", "production", "`what` simulates: production, the daemon's own rounds, or artifact, the arithmetic that the paper's figures are from")
