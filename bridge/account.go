@@ -96,6 +96,7 @@ func (r *Record) credit(t *managedJob, now time.Time) {
 		if !r.Asked.IsZero() && r.Runs > 0 {
 			r.Runs++ // the one that comes was asked for
 		}
+		r.Cost.hasLeft(t, r.Asked, now)
 		r.Asked = time.Time{} // the run that was asked to end has ended
 	}
 	r.countReturns(t, now)

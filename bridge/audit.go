@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
@@ -100,7 +101,7 @@ func (r *Runner) audit(s *scene) {
 		return
 	}
 	for _, t := range s.managed {
-		if t.doubt = ""; t.State != Running || !t.said.reports || t.profile == nil {
+		if t.doubt = ""; t.State != Running || !t.said.reports || !t.isMeasuredHere() {
 			continue
 		}
 		if t.said.unclear != nil {
@@ -112,6 +113,14 @@ func (r *Runner) audit(s *scene) {
 			t.distrust(t.record.Audit.Found)
 		}
 	}
+}
+
+// isMeasuredHere says that a running job has a profile, and that it says something about the GPUs which the job runs on.
+func (t *managedJob) isMeasuredHere() bool {
+	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere {
+		return t.profile != nil
+	}
+	return policy.ProfileOn(t.profile, t.topology.gpuType(t.on[0])) != nil
 }
 
 // distrust takes a job's profile away.

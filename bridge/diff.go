@@ -31,7 +31,8 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 				preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: timeComes})
 			}
 		case t.State == Running:
-			preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: d.Why})
+			cost := r.restartCost(t)
+			preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: d.Why, Cost: &cost})
 			if d.Grant != nil {
 				start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: d.Why})
 			}

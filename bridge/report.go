@@ -83,6 +83,7 @@ type Step struct {
 	Grant   *policy.Placement `json:"grant,omitempty"` // of a start; of an armed job its size alone
 	Why     string            `json:"why"`
 	Changes []Change          `json:"changes,omitempty"` // what was written, field by field
+	Cost    *RestartCost      `json:"cost,omitempty"`    // of a preemption: what the restart was taken to cost
 	Took    time.Duration     `json:"took_ns,omitempty"`
 	PutOff  bool              `json:"put_off,omitempty"` // to a later round: this one had no time left for it
 	Error   string            `json:"error,omitempty"`   // empty: done, or put off
@@ -120,6 +121,7 @@ type Record struct {
 	Returned   int       `json:"returned,omitempty"`
 	ReturnedAt time.Time `json:"returned_at,omitzero"`
 	Audit      Audit     `json:"audit,omitzero"` // of what the job reports
+	Cost       Cost      `json:"cost,omitzero"`  // of its last restarts
 }
 
 // Records are what is remembered of jobs, ascending in job.

@@ -52,7 +52,7 @@ type Settings struct {
 
 	// PreemptWithoutCheckpoint allows jobs to be stopped that declared no checkpoint. They lose what they have done.
 	PreemptWithoutCheckpoint bool
-	RestartCost              time.Duration // of a job without profile
+	RestartCost              time.Duration // of a job of which no restart was seen, and whose profile does not say
 	StartTimeout             time.Duration // after which a start that did not come about is taken back
 	Poll                     time.Duration // between two looks while a round acts
 	Parallel                 int           // calls in flight at once
@@ -188,6 +188,7 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 		t.believeNoGrace(t.scene.at)
 	}
 	t.audit(&t.scene)
+	t.scene.hearAll()
 	t.mourn(t.scene.debtors)
 	t.alarm = t.nextExpiry(&t.scene)
 	t.report.Outside = t.scene.outside

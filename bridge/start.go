@@ -65,7 +65,8 @@ func (a *acting) through(s *step, j *Job) bool {
 }
 
 func (a *acting) start(ctx context.Context, s *step) error {
-	u := starting(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, a.now())
+	s.began = a.now()
+	u := starting(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began)
 	u.Request.Partition = a.scene.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
 	if errors.Is(err, ErrNotPending) && s.job.armed(a.scene.at) {
@@ -107,6 +108,9 @@ func (a *acting) started(s *step) {
 	a.accept(s)
 	r := s.job.record
 	r.Starts, r.Failed, r.FailedAt = r.Starts+1, 0, time.Time{}
+	if j, there := a.find(s.Job); there && j.State == Running && j.Restarts > 0 {
+		r.Cost.launched(j.Started.Sub(s.began))
+	}
 }
 
 // rollBack gives jobs that did not start their user's own request and a lease again.

@@ -28,6 +28,7 @@ type step struct {
 	job   *managedJob // whose it is, as the round found it
 	stage stage
 	since time.Duration // when the stage was reached
+	began time.Time     // when a start was written, by Slurm's clock
 	quiet time.Duration // when the job was first seen to be through with its last run; 0: not yet
 	from  []string      // nodes that a victim leaves, and that somebody may wait for
 

@@ -171,7 +171,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, t.saves()
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
-	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t)
+	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
 	r.claim(t, j)
 	if t.State != Running {
@@ -230,13 +230,6 @@ func (t *managedJob) length(now time.Time) time.Duration {
 	}
 	left := max(t.TimeLimit-now.Sub(t.Started), time.Second)
 	return t.record.Done + sped(left, t.gain)
-}
-
-func (r *Runner) restartCost(t *managedJob) time.Duration {
-	if t.profile == nil {
-		return r.Settings.RestartCost
-	}
-	return t.profile.RestartCost()
 }
 
 // maxBackOff bounds how many rounds a job sits out whose starts fail.

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
 // scales are the sizes at which rounds are timed: jobs, and servers of eight GPUs. There is a fifth more work than GPUs.
@@ -42,9 +44,11 @@ func BenchmarkDecide(b *testing.B) {
 
 func benchDecide(b *testing.B, c Cluster, p Policy, a Allocator) {
 	b.ReportAllocs()
+	before := cpuTime()
 	for b.Loop() {
 		Decide(c, p, a)
 	}
+	b.ReportMetric(float64((cpuTime()-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 	b.ReportMetric(float64(len(c.Jobs)), "jobs/op")
 	started, stopped := 0, 0
 	for j, d := range decided(c, Decide(c, p, a)) {
@@ -57,6 +61,15 @@ func benchDecide(b *testing.B, c Cluster, p Policy, a Allocator) {
 	}
 	b.ReportMetric(float64(started), "started/op")
 	b.ReportMetric(float64(stopped), "stopped/op")
+}
+
+// cpuTime is what this process has had of the machine: others do not count, as they do in the time that passes.
+func cpuTime() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // BenchmarkRound times what a simulator asks for again and again: Decide and Check, round after round of a full cluster in which up to
@@ -174,29 +187,101 @@ func steady(b *testing.B, c Cluster, p Policy, a Allocator) Cluster {
 	return after
 }
 
-// BenchmarkWorst times plans of snapshots in which what is usually shared is not: nodes that are all unlike, with single jobs and with gangs that
-// are out of patience.
+// BenchmarkWorst times plans of snapshots in which what is usually shared is not, or in which everything happens at once, each at two sizes,
+// the second four times the first in all that grows: no more than n log n means that it takes no more than five times as long.
 func BenchmarkWorst(b *testing.B) {
-	unlike := func(nodes, jobs int, gpus []int, age time.Duration) Cluster {
-		c := paperCluster(nodes)
-		for i := range c.Nodes {
-			c.Nodes[i].Total.Memory += gres.Memory(i)
-		}
-		c.Jobs = mix(b, jobs, 20, 70, gpus)
-		for i := range c.Jobs {
-			c.Jobs[i].Arrival = epoch.Add(-age)
-		}
-		return c
-	}
 	for _, w := range []struct {
-		name string
-		c    Cluster
+		name   string
+		policy Policy
+		make   func(n int) Cluster // of n nodes
+		nodes  int                 // the larger n
 	}{
-		{"512-shapes-5000-jobs", unlike(512, 5000, manyGPUs, 0)},
-		{"1000-shapes-8000-jobs", unlike(1000, 8000, oneGPU, 0)},
-		{"4096-shapes-4000-jobs", unlike(4096, 4000, oneGPU, 0)},
-		{"2048-shapes-500-gangs", unlike(2048, 500, []int{16}, 2*time.Hour)},
+		{"profiles-each-tenth-job", FIFO(), func(n int) Cluster { return ownProfiles(crowded(b, 5*n, n), n/2) }, 2048},
+		{"profiles-taken-over", FIFO(), func(n int) Cluster { return takenOver(ownProfiles(crowded(b, 5*n, n), n/2), FIFO()) }, 2048},
+		{"shapes-many-jobs", FIFO(), func(n int) Cluster { return unlike(b, n, 10*n, manyGPUs, 0) }, 512},
+		{"shapes-few-jobs", FIFO(), func(n int) Cluster { return unlike(b, n, n/8, oneGPU, 0) }, 8192},
+		{"shapes-next-round", FIFO(), func(n int) Cluster { return nextRound(unlike(b, n, 8*n, oneGPU, 0), FIFO()) }, 1024},
+		{"shapes-and-old-gangs", FIFO(), func(n int) Cluster { return unlike(b, n, n/4, []int{16}, 2*time.Hour) }, 2048},
+		{"memory-tight", FIFO(), func(n int) Cluster { return tight(crowded(b, 5*n, n)) }, 20000},
+		{"all-preempted", SRTF(), func(n int) Cluster { return preempted(b, n) }, 2048},
+		{"all-gangs", FIFO(), func(n int) Cluster { return gangs(b, n) }, 2048},
+		{"gangs-taken-over", FIFO(), func(n int) Cluster { return takenOver(gangs(b, n), FIFO()) }, 2048},
+		{"taken-over", FIFO(), func(n int) Cluster { return takenOver(crowded(b, 5*n, n), FIFO()) }, 2048},
+		{"180-classes", FIFO(), func(n int) Cluster { return ownProfiles(crowded(b, 5*n, n), 45) }, 2048},
 	} {
-		b.Run(w.name, func(b *testing.B) { benchDecide(b, w.c, FIFO(), Tune()) })
+		for _, n := range []int{w.nodes / 4, w.nodes} {
+			b.Run(fmt.Sprintf("%s/%d", w.name, n), func(b *testing.B) { benchDecide(b, w.make(n), w.policy, Tune()) })
+		}
 	}
+}
+
+// unlike are nodes of which no two have the same memory, and jobs that have waited for a time.
+func unlike(b *testing.B, nodes, jobs int, gpus []int, age time.Duration) Cluster {
+	c := paperCluster(nodes)
+	for i := range c.Nodes {
+		c.Nodes[i].Total.Memory += gres.Memory(i)
+	}
+	c.Jobs = mix(b, jobs, 20, 70, gpus)
+	for i := range c.Jobs {
+		c.Jobs[i].Arrival = epoch.Add(-age)
+	}
+	return c
+}
+
+// ownProfiles gives the jobs so many profiles, none like another.
+func ownProfiles(c Cluster, count int) Cluster {
+	own := make([]*sensitivity.Profile, count)
+	for i := range own {
+		was := c.Jobs[i%len(c.Jobs)].Profile
+		p := *was
+		p.Model, p.Throughput = fmt.Sprintf("own-%d", i), nil
+		for r, row := range was.Throughput {
+			rates := make([]float64, len(row))
+			for k, rate := range row {
+				rates[k] = rate * (1 + float64(r+k)*float64(i%17)/400)
+			}
+			p.Throughput = append(p.Throughput, rates)
+		}
+		own[i] = &p
+	}
+	for i := range c.Jobs {
+		c.Jobs[i].Profile = own[i%count]
+	}
+	return c
+}
+
+// takenOver is a cluster that has been in use at the proportional share.
+func takenOver(c Cluster, p Policy) Cluster { return carriedOut(c, Decide(c, p, Proportional())) }
+
+// nextRound is a cluster that Tune has planned.
+func nextRound(c Cluster, p Policy) Cluster { return unchangedRound(c, p, Tune()) }
+
+// tight leaves servers too little memory for all that gain by it.
+func tight(c Cluster) Cluster {
+	for i := range c.Nodes {
+		c.Nodes[i].Total.Memory = 300 * gres.Gigabyte
+	}
+	return c
+}
+
+// preempted is a full cluster to which as much comes again, all of it shorter.
+func preempted(b *testing.B, nodes int) Cluster {
+	c := takenOver(crowded(b, 5*nodes, nodes), SRTF())
+	c.Now = c.Now.Add(24 * time.Hour)
+	for _, j := range mix(b, 5*nodes, 20, 70, manyGPUs) {
+		j.ID += 5 * nodes
+		j.Arrival, j.Length = c.Now, time.Duration(10+j.ID%50)*time.Minute
+		c.Jobs = append(c.Jobs, j)
+	}
+	return c
+}
+
+// gangs are jobs of two to eight servers each.
+func gangs(b *testing.B, nodes int) Cluster {
+	c := paperCluster(nodes)
+	c.Jobs = mix(b, nodes/3, 33, 34, []int{16, 24, 32, 64})
+	for i := range c.Jobs {
+		age(&c.Jobs[i])
+	}
+	return c
 }

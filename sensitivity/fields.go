@@ -38,8 +38,8 @@ func (f fields) profile(found *problems) *Profile {
 		CoresPerGPU:       f.list("cores_per_gpu", maxCorePoints, found),
 		MemoryPerGPU:      inMiB(f.list("memory_per_gpu_mib", maxMemoryPoints, found), found),
 		Throughput:        f.matrix("throughput_samples_per_s", found),
-		CheckpointSeconds: f.number("checkpoint_s", found),
-		StartSeconds:      f.number("start_s", found),
+		CheckpointSeconds: f.optionalNumber("checkpoint_s", found),
+		StartSeconds:      f.optionalNumber("start_s", found),
 	}
 }
 
@@ -52,9 +52,10 @@ func (f fields) required(name string, found *problems) json.RawMessage {
 	return value
 }
 
-func (f fields) number(name string, found *problems) float64 {
-	value := f.required(name, found)
-	if value == nil {
+// optionalNumber is 0 where the field is left out.
+func (f fields) optionalNumber(name string, found *problems) float64 {
+	value, is := f[name]
+	if !is {
 		return 0
 	}
 	return number(name, value, found)

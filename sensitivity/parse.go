@@ -17,7 +17,7 @@ import (
 const MaxBytes = 1 << 20
 
 // Parse reads a profile, format version 1. It is strict, because a slip of the pen in a profile misplaces jobs for months: no
-// field may be missing, unknown, repeated or out of its limits, and nothing may follow. An error lists up to maxProblems
+// field but the source and the costs of a restart may be missing, none unknown, repeated or out of its limits, and nothing may follow. An error lists up to maxProblems
 // problems, each with the field, the value and what would be right.
 //
 // Measurements have noise: where throughput falls along an axis by no more than Noise, Parse lifts it to the value before, so

@@ -2,6 +2,7 @@ package sensitivity_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"reflect"
@@ -56,7 +57,7 @@ var slips = []struct{ old, new, want string }{
 	{small, "null", "does not start as a JSON object"},
 	{small, "{", "reading the end of the object: EOF"},
 	{small, "{}", "version is missing; model is missing; task is missing; gpu_type is missing; batch is missing; " +
-		"cores_per_gpu is missing; memory_per_gpu_mib is missing; throughput_samples_per_s is missing; checkpoint_s is missing; start_s is missing"},
+		"cores_per_gpu is missing; memory_per_gpu_mib is missing; throughput_samples_per_s is missing"},
 	{"\n}\n", "\n}\n{}", "document goes on after its object"},
 	{"\n}\n", "\n}]", "document goes on after its object"},
 	{"tiny", "\xff", "document is not UTF-8"},
@@ -243,4 +244,31 @@ func count(n int) string {
 		fmt.Fprintf(&text, ",%d", i+1)
 	}
 	return text.String()[1:]
+}
+
+// TestAProfileMayLeaveTheCostsOfARestartOut: what is measured of the job itself, or configured, then stands in for them.
+func TestAProfileMayLeaveTheCostsOfARestartOut(t *testing.T) {
+	for _, c := range []struct {
+		without []string
+		save    float64
+		start   float64
+	}{
+		{nil, 1.5, 0}, {[]string{"start_s"}, 1.5, 0}, {[]string{"checkpoint_s"}, 0, 0}, {[]string{"checkpoint_s", "start_s"}, 0, 0},
+	} {
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(small), &fields); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range c.without {
+			delete(fields, name)
+		}
+		text, err := json.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := sensitivity.Parse(text)
+		if err != nil || p.CheckpointSeconds != c.save || p.StartSeconds != c.start {
+			t.Errorf("without %v: %+v, %v", c.without, p, err)
+		}
+	}
 }

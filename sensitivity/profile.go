@@ -27,8 +27,8 @@ type Profile struct {
 	// Throughput[i][j] is samples per second and GPU with CoresPerGPU[i] and MemoryPerGPU[j].
 	Throughput [][]float64 `json:"throughput_samples_per_s"`
 
-	CheckpointSeconds float64 `json:"checkpoint_s"` // from the signal until the job has saved and ended
-	StartSeconds      float64 `json:"start_s"`      // from the start until training is back at full speed
+	CheckpointSeconds float64 `json:"checkpoint_s"` // from the signal until the job has saved and ended; 0: not known, or no time
+	StartSeconds      float64 `json:"start_s"`      // from the start until training is back at full speed; 0: not known, or no time
 }
 
 // Share is what one GPU of a job is given. Cores may be a fraction: four GPUs with ten cores have 2.5 each.
@@ -45,7 +45,8 @@ func ShareOf(v gres.Vector) Share {
 	return Share{Cores: float64(v.CPUs) / float64(v.GPUs), Memory: float64(v.Memory) / float64(v.GPUs)}
 }
 
-// RestartCost is what a preemption costs the job beyond the time that it does not run: the save and the warm-up.
+// RestartCost is what a preemption costs the job beyond the time that it does not run: the save and the warm-up; 0 where the profile
+// does not say.
 func (p *Profile) RestartCost() time.Duration {
 	return time.Duration((p.CheckpointSeconds + p.StartSeconds) * float64(time.Second))
 }

@@ -230,6 +230,9 @@ func (j *journal) audit(report bridge.Report) {
 		if step.Grant != nil {
 			line = line.Strs("nodes", step.Grant.Nodes).Stringer("per_node", step.Grant.PerNode)
 		}
+		if c := step.Cost; c != nil {
+			line = line.Float64("restart_s", c.Save+c.Start).Str("restart_by", string(c.By))
+		}
 		if step.Error != "" {
 			line = line.Str("error", step.Error)
 		}
