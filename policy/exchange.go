@@ -115,6 +115,9 @@ type vain struct {
 // work bounds what is done in a round to find exchanges, in pairs of servers that are compared and exchanges that are sized exactly.
 const work = 4096
 
+// fillsAsOne is how many fills that sizing looks at count as one more of these: jobs that are all unlike can be combined in many ways.
+const fillsAsOne = 256
+
 // hardlyAGPU is a gain that is not worth the trouble, in GPUs over rules.payback.
 const hardlyAGPU = 1.0 / 128
 
@@ -502,7 +505,9 @@ func (b exchanging) between(p, q *party, best *exchange) {
 			break
 		}
 		m.left--
+		before := m.filling.work
 		orders, net := b.try(p, q, t)
+		m.left -= (m.filling.work - before) / fillsAsOne
 		if net <= least {
 			continue
 		}

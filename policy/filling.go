@@ -84,6 +84,12 @@ type filling struct {
 	layers [][]fill
 	open   []int // the jobs that have a choice
 	picks  []int
+	work   int // the fills that were looked at so far
+
+	// scratch
+	all    []fill
+	heaps  []int
+	stairs []stair
 }
 
 // solve sizes jobs within what there is for them. It answers what they net and the number of each one's choice; ok says whether there is
@@ -122,30 +128,81 @@ func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks [
 	return last[best].net, f.picks, true
 }
 
+// add sizes one more job after each of the fills. Those come with ascending cores and stay so: they are sorted into one heap for each number of
+// cores, which is what keeps this near linear.
 func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fill {
+	f.heaps = resized(f.heaps, room.CPUs+2)
+	clear(f.heaps)
+	f.all = f.all[:0]
 	for at := range from {
 		for k := range choices {
 			o := &choices[k]
 			used := gres.Vector{CPUs: from[at].used.CPUs + o.size.CPUs, Memory: from[at].used.Memory + o.size.Memory}
 			if used.CPUs <= room.CPUs && used.Memory <= room.Memory {
-				to = append(to, fill{used, from[at].net + o.net, k, at})
+				f.all = append(f.all, fill{used, from[at].net + o.net, k, at})
+				f.heaps[used.CPUs+1]++
 			}
 		}
 	}
-	return undominated(to)
+	f.work += len(f.all)
+	for cores := range room.CPUs + 1 {
+		f.heaps[cores+1] += f.heaps[cores]
+	}
+	to = resized(to, len(f.all))
+	for k := range f.all {
+		heap := &f.heaps[f.all[k].used.CPUs]
+		to[*heap] = f.all[k]
+		*heap++
+	}
+	return f.undominated(to)
 }
 
-// undominated leaves out the fills than which another needs no more and nets as much, in place.
-func undominated(all []fill) []fill {
-	slices.SortFunc(all, func(x, y fill) int {
-		return cmp.Or(cmp.Compare(x.used.CPUs, y.used.CPUs), cmp.Compare(x.used.Memory, y.used.Memory), cmp.Compare(y.net, x.net),
-			cmp.Compare(x.from, y.from), cmp.Compare(x.pick, y.pick))
-	})
+// undominated leaves out the fills than which another needs no more and nets as much, in place. They come with ascending cores.
+func (f *filling) undominated(all []fill) []fill {
+	f.stairs = f.stairs[:0]
 	kept := all[:0]
-	for _, x := range all {
-		if !slices.ContainsFunc(kept, func(k fill) bool { return k.used.Memory <= x.used.Memory && k.net >= x.net }) {
-			kept = append(kept, x)
+	for end := 0; end < len(all); {
+		from := end
+		for end < len(all) && all[end].used.CPUs == all[from].used.CPUs {
+			end++
+		}
+		heap := all[from:end]
+		slices.SortFunc(heap, func(x, y fill) int {
+			return cmp.Or(cmp.Compare(x.used.Memory, y.used.Memory), cmp.Compare(y.net, x.net), cmp.Compare(x.from, y.from), cmp.Compare(x.pick, y.pick))
+		})
+		for _, x := range heap {
+			if f.climb(x) {
+				kept = append(kept, x)
+			}
 		}
 	}
 	return kept
+}
+
+// stair is the most that those fills net which need no more memory, of those with no more cores so far.
+type stair struct {
+	memory gres.Memory
+	net    float64
+}
+
+// climb adds a fill to the stairs, which rise in memory and in what is netted; false where one with no more memory nets as much.
+func (f *filling) climb(x fill) bool {
+	at, _ := slices.BinarySearchFunc(f.stairs, x.used.Memory, func(s stair, memory gres.Memory) int {
+		if s.memory <= memory {
+			return -1
+		}
+		return 1
+	})
+	if at > 0 && f.stairs[at-1].net >= x.net {
+		return false
+	}
+	if at > 0 && f.stairs[at-1].memory == x.used.Memory {
+		at--
+	}
+	end := at
+	for end < len(f.stairs) && f.stairs[end].net <= x.net {
+		end++
+	}
+	f.stairs = slices.Replace(f.stairs, at, end, stair{x.used.Memory, x.net})
+	return true
 }
