@@ -3,6 +3,7 @@ package policy
 import (
 	"math"
 	"slices"
+	"time"
 )
 
 // past is what the last round left: whoever is looked for is most likely there.
@@ -179,15 +180,29 @@ func (b layout) seatRunning(i int, was *seat) {
 	}
 }
 
-// mayStop says whether the rules let running job j be stopped in this round.
+// mayStop says whether the rules let running job j be stopped in this round. One that is about to end leaves by itself sooner than it could
+// come back, and one whose last restart is not made good yet would do nothing but save and load.
 func (j *Job) mayStop(c *Cluster) bool {
-	return !j.Fixed && c.Now.Sub(j.Started) >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts)
+	ran := c.Now.Sub(j.Started)
+	return !j.Fixed && ran >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts) && (j.Restarts == 0 || ran >= j.madeGood(c)) && !j.aboutToEnd(c)
+}
+
+// madeGood is how long a run must last that began with a restart until the job has trained for as long as that cost: twice the cost, since part of
+// it, the start, is in the run. So at least half of what a job holds between two stops is training. No more than rules.horizon: what is
+// known of costs comes from users, too.
+func (j *Job) madeGood(c *Cluster) time.Duration { return min(2*min(j.Restart, c.Rules.horizon()), c.Rules.horizon()) }
+
+// aboutToEnd says that running job j has no more left to do, at the proportional share, than a restart of it would cost. Who has outrun
+// what was declared has nothing left as far as anybody knows, and is not: the word that it ends soon has proved wrong.
+func (j *Job) aboutToEnd(c *Cluster) bool {
+	left := remaining(j)
+	return j.Saves && left > 0 && left <= min(j.Restart, c.Rules.horizon())
 }
 
 // hasEarned says that running job j may be restarted for a gain: whatever its last restart cost has come in since. As no restart is planned that
 // does not pay within rules.payback, nobody is restarted twice for what could have been had at once.
 func (j *Job) hasEarned(c *Cluster) bool {
-	return j.Restarts == 0 || j.Restart == 0 || c.Now.Sub(j.Started) >= c.Rules.payback()
+	return j.Restarts == 0 || j.Restart == 0 || c.Now.Sub(j.Started) >= max(c.Rules.payback(), j.madeGood(c))
 }
 
 // standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not worth a restart

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
@@ -113,4 +114,40 @@ func TestWhatIsBusyIsTheSumOfTheSpans(t *testing.T) {
 			rt.Fatalf("busy for %v GPU-seconds and %v core-seconds, spans say %v and %v", run.BusyGPUs, run.BusyCPUs, gpus, cpus)
 		}
 	})
+}
+
+// TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood: in a week of the daemon's own rounds under every policy, in which a job takes 50 s to
+// save and 500 s to start, whoever has come back trains for at least as long as a restart costs before it is asked again.
+func TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood(t *testing.T) {
+	const save, start = 50, 500
+	for _, p := range policy.Policies() {
+		var jobs []trace.Job
+		for i := range 250 {
+			model := []string{"res18", "gnmt", "alexnet", "transformer", "m5"}[i%5]
+			jobs = append(jobs, trace.Job{ID: i, Arrival: float64(i * 2400), Model: model, GPUs: []int{1, 4, 8, 2}[i%4], Iterations: int64(8000 + i%7*12000)})
+		}
+		config := Config{
+			Cluster: servers(2, 8, 24, 500), Policy: p, Allocator: policy.Tune(), Profiles: costing(t, save, start), Jobs: trace.Of(jobs), Detail: true,
+			Until: 7 * 24 * time.Hour,
+		}
+		runs := map[int][]outcome.Span{}
+		for _, s := range simulate(t, config).Spans {
+			if of := runs[s.Job]; len(of) == 0 || of[len(of)-1].From != s.From { // a gang has one on each server
+				runs[s.Job] = append(of, s)
+			}
+		}
+		again := 0
+		for job, of := range runs {
+			for k := 1; k < len(of)-1; k++ { // the first is no restart, and nobody asked the last one to leave
+				again++
+				if lasted := of[k].To - of[k].From; lasted < 2*(save+start)+save-1 {
+					t.Errorf("%s: job %d, run %d: was asked after %.0f s, a restart costs %d s", p.Name, job, k, lasted-save, save+start)
+				}
+			}
+		}
+		t.Logf("%s: %d runs between two restarts", p.Name, again)
+		if again == 0 && p.Name != policy.Slurm().Name && p.Name != policy.FIFO().Name {
+			t.Errorf("%s: nobody was restarted twice", p.Name)
+		}
+	}
 }
