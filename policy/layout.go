@@ -190,7 +190,9 @@ func (j *Job) mayStop(c *Cluster) bool {
 // madeGood is how long a run must last that began with a restart until the job has trained for as long as that cost: twice the cost, since part of
 // it, the start, is in the run. So at least half of what a job holds between two stops is training. No more than rules.horizon: what is
 // known of costs comes from users, too.
-func (j *Job) madeGood(c *Cluster) time.Duration { return min(2*min(j.Restart, c.Rules.horizon()), c.Rules.horizon()) }
+func (j *Job) madeGood(c *Cluster) time.Duration {
+	return min(2*min(j.Restart, c.Rules.horizon()), c.Rules.horizon())
+}
 
 // aboutToEnd says that running job j has no more left to do, at the proportional share, than a restart of it would cost. Who has outrun
 // what was declared has nothing left as far as anybody knows, and is not: the word that it ends soon has proved wrong.

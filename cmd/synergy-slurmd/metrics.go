@@ -63,6 +63,7 @@ func (a amounts) set(v gres.Vector) {
 type certified struct {
 	value, bound, ratio, core, gigabyte prometheus.Gauge
 	stranded                            *prometheus.GaugeVec
+	lendingCost, lent                   prometheus.Gauge
 }
 
 // set leaves the gauges as they are where the round has no certificate, as small ones.
@@ -77,6 +78,8 @@ func (c certified) set(cert *bound.Certificate) {
 	c.gigabyte.Set(cert.Gigabyte)
 	c.stranded.WithLabelValues("cores").Set(float64(cert.Stranded.Cores))
 	c.stranded.WithLabelValues("memory").Set(float64(cert.Stranded.Memory))
+	c.lendingCost.Set(cert.LendingCost())
+	c.lent.Set(float64(cert.Lending.Lent))
 }
 
 const other = "other"
@@ -181,6 +184,9 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 		gauge("synergy_plan_gigabyte_worth_ratio", "What one more GB of memory on every node would be worth, over the bound."),
 		with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_gpus_stranded",
 			Help: "GPUs that are free and that waiting jobs could use but for want of cores, or of memory."}, []string{"lacking"}),
+		gauge("synergy_lending_cost_ratio", "What jobs that cannot be asked to give back would gain by the cores and memory that are idle beside them, "+
+			"over the bound."),
+		gauge("synergy_gpus_lent", "GPUs that are free without their share, which jobs hold that cannot be asked to give it back."),
 	}
 	m.gpus = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_gpus",
 		Help: "GPUs of the managed nodes by use: granted, foreign (jobs that are not ours), closed (free on closed nodes), free."}, []string{"use"})

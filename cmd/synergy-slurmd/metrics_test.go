@@ -62,6 +62,7 @@ func TestHowGoodAPlanIsShowsUntilTheNextOneThatSaysSo(t *testing.T) {
 	report := busyReport()
 	report.Certificate = &bound.Certificate{
 		Value: 9, Bound: 12, Core: 0.5, Gigabyte: 0.25, Stranded: bound.Stranded{Cores: 3, Memory: 2},
+		Lending: bound.Lending{Jobs: 2, Kept: 3, Lent: 5},
 	}
 	m.round(report, time.Second, nil)
 	m.smallRound(busyReport(), true, nil)
@@ -70,6 +71,8 @@ func TestHowGoodAPlanIsShowsUntilTheNextOneThatSaysSo(t *testing.T) {
 		"ratio": {testutil.ToFloat64(m.certified.ratio), 0.75}, "core": {testutil.ToFloat64(m.certified.core), 0.5},
 		"GB":                 {testutil.ToFloat64(m.certified.gigabyte), 0.25},
 		"stranded by cores":  {testutil.ToFloat64(m.certified.stranded.WithLabelValues("cores")), 3},
+		"lending":            {testutil.ToFloat64(m.certified.lendingCost), 0.25},
+		"lent":               {testutil.ToFloat64(m.certified.lent), 5},
 		"stranded by memory": {testutil.ToFloat64(m.certified.stranded.WithLabelValues("memory")), 2},
 	} {
 		if pair[0] != pair[1] {

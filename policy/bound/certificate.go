@@ -27,6 +27,8 @@ type Certificate struct {
 	// Prices are those by shape.
 	Prices   []Price  `json:"prices,omitempty"`
 	Stranded Stranded `json:"stranded,omitzero"`
+	// Lending is what it costs that some jobs cannot be asked to give back.
+	Lending Lending `json:"lending,omitzero"`
 }
 
 // Method is how a bound was proven.
@@ -74,6 +76,7 @@ func (c *Certificate) String() string {
 	if n := c.Stranded.Memory; n > 0 {
 		fmt.Fprintf(&s, "; %s stranded for want of memory", gpus(n))
 	}
+	c.Lending.describe(&s, c.Bound)
 	return s.String()
 }
 

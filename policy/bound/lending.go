@@ -1,0 +1,132 @@
+package bound
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// Lending is what it costs that jobs which cannot be asked to give back have no more than rules.stranded and the
+// demand that is expected leave them, and what those cost the others that have more.
+type Lending struct {
+	// Jobs is how many of them would be faster with the cores and the memory that are idle beside them.
+	Jobs int `json:"jobs,omitempty"`
+	// Kept is what they would gain together with that, one after the other in the order of the snapshot, in units of
+	// value: so much more the plan would be worth at least if nothing was kept back from them.
+	Kept float64 `json:"kept,omitempty"`
+	// Lent is how many GPUs are free without their share of cores and memory beside such jobs that hold more than
+	// theirs: nobody can have that back before they end.
+	Lent int `json:"lent,omitempty"`
+}
+
+// LendingCost is what is kept from those jobs, relative to the bound of the plan.
+func (c *Certificate) LendingCost() float64 {
+	if c.Bound <= 0 {
+		return 0
+	}
+	return c.Lending.Kept / c.Bound
+}
+
+// describe adds what there is to say to a sentence.
+func (l *Lending) describe(s *strings.Builder, bound float64) {
+	if l.Jobs > 0 && bound > 0 {
+		fmt.Fprintf(s, "; what idles beside %s that cannot give back would be worth %s", jobs(l.Jobs), gain(l.Kept/bound))
+	}
+	if l.Lent > 0 {
+		fmt.Fprintf(s, "; %s free without their share, which is lent for good", gpus(l.Lent))
+	}
+}
+
+func jobs(n int) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
+// lending looks at the jobs that run and cannot be asked to give back.
+func (in *instance) lending(p policy.Plan) (l Lending) {
+	free := make([]gres.Vector, len(in.nodes))
+	for n := range in.nodes {
+		free[n] = in.nodes[n].open.Minus(in.nodes[n].used).Max(gres.Vector{})
+	}
+	beyond := make([]bool, len(in.nodes)) // somebody who cannot give back holds more than his share there
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if d.Grant == nil || i >= len(in.cluster.Jobs) || in.cluster.Jobs[i].ID != d.Job || !in.placed(d.Grant) {
+			continue // jobs and decisions of a plan that passes policy.Check are in one order
+		}
+		j := &in.cluster.Jobs[i]
+		if in.givesBack(j) {
+			continue
+		}
+		for _, name := range d.Grant.Nodes {
+			n := in.byName[name]
+			beyond[n] = beyond[n] || !d.Grant.PerNode.Fits(gres.Proportional(in.totalFor(d.Grant, n), d.Grant.PerNode.GPUs))
+		}
+		if more := in.couldGain(j, d.Grant, free); more > 0 {
+			l.Jobs, l.Kept = l.Jobs+1, l.Kept+more
+		}
+	}
+	for n := range free {
+		if beyond[n] && in.cluster.Nodes[n].Closed == "" {
+			l.Lent += without(free[n], gres.Proportional(in.cluster.Nodes[n].Total, 1))
+		}
+	}
+	return l
+}
+
+// givesBack says whether a job can be asked to leave what it holds beyond its share.
+func (in *instance) givesBack(j *policy.Job) bool {
+	most := in.cluster.Rules.MaxRestarts
+	return j.Saves && (most == 0 || j.Restarts < most)
+}
+
+// couldGain is what more a job would be worth with the best of what is free on its nodes, which is taken off that.
+func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Vector) float64 {
+	first := in.byName[g.Nodes[0]]
+	profile := policy.ProfileOn(j.Profile, in.cluster.Nodes[first].GPUType)
+	if profile == nil || in.cluster.Rationed(j) {
+		return 0
+	}
+	room := free[first]
+	for _, name := range g.Nodes {
+		n := in.byName[name]
+		room.CPUs, room.Memory = min(room.CPUs, free[n].CPUs), min(room.Memory, free[n].Memory)
+	}
+	if room.CPUs == 0 && room.Memory == 0 {
+		return 0
+	}
+	most := allowed(j, gres.Vector{GPUs: g.PerNode.GPUs, CPUs: g.PerNode.CPUs + room.CPUs, Memory: g.PerNode.Memory + room.Memory})
+	if !g.PerNode.Fits(most) {
+		return 0
+	}
+	best := profile.Demand(g.PerNode, most)
+	tasks := max(1, j.Tasks)
+	size := best.Size.Max(g.PerNode)
+	size.CPUs = (size.CPUs + tasks - 1) / tasks * tasks
+	if best.Gain <= 1+tolerance || !size.Fits(most) {
+		return 0
+	}
+	for _, name := range g.Nodes {
+		n := in.byName[name]
+		taken := size.Minus(g.PerNode)
+		free[n].CPUs, free[n].Memory = free[n].CPUs-taken.CPUs, free[n].Memory-taken.Memory
+	}
+	fair := gres.Proportional(in.totalFor(g, first), g.PerNode.GPUs)
+	return float64(g.PerNode.GPUs*len(g.Nodes)) * profile.Gain(g.PerNode, fair) * (best.Gain - 1)
+}
+
+// without counts the free GPUs for which the share of one each is not free beside them.
+func without(free, share gres.Vector) int {
+	if free.GPUs <= 0 || share.CPUs == 0 {
+		return 0
+	}
+	usable := min(free.GPUs, free.CPUs/share.CPUs)
+	if share.Memory > 0 {
+		usable = min(usable, int(free.Memory/share.Memory))
+	}
+	return free.GPUs - usable
+}
