@@ -19,6 +19,19 @@ type Trainer interface {
 	Close() error
 }
 
+// Saver is a Trainer that can be asked to save and to leave, as a job is that gives way, and is started again. Save does so once: it uses the
+// trainer that runs, or starts one with the trial's cores and memory, and starts it again with these. Errors are as those of Run.
+type Saver interface {
+	Save(ctx context.Context, t profiler.Trial) (Saved, error)
+}
+
+// Saved is what leaving and coming back cost.
+type Saved struct {
+	Checkpoint float64 `json:"checkpoint_s"`     // from the signal to the trainer's end; 0: not known
+	Start      float64 `json:"start_s"`          // from its start until it has done an iteration more; 0: not known
+	Remark     string  `json:"remark,omitempty"` // what was odd, a sentence for the person who wrote the trainer
+}
+
 // Measured is what a run gave.
 type Measured struct {
 	Windows []profiler.Window
@@ -46,12 +59,16 @@ type Session struct {
 	Ends   func(profiler.Trial, profiler.Decision)
 	// Enough says that no further trial is to begin; nil: never.
 	Enough func() bool
+	Saver  Saver // asked once when the curve is known; nil: what leaving costs is not measured
 }
 
 // Record is what was measured.
 type Record struct {
 	Runs  []profiler.Run `json:"runs"`
 	Start float64        `json:"start_s"` // the longest that the trainer took to its first progress
+	Saved *Saved         `json:"saved,omitempty"`
+	Where string         `json:"where,omitempty"`    // the machine of the last run, where that is not this one
+	GPU   string         `json:"gpu_type,omitempty"` // as that machine's Slurm calls it, where it says
 }
 
 // Measure asks until the estimator stops, time is up, or the context ends. What was measured is in s.Record whatever happens.
@@ -61,7 +78,7 @@ func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 	for {
 		d := profiler.Next(s.Question, s.Record.Runs)
 		if d.Stop != "" || s.Enough != nil && s.Enough() {
-			return d, nil
+			return d, s.save(ctx, d)
 		}
 		t := d.Next
 		if t.Prolongs && fresh {
@@ -97,6 +114,10 @@ func (s *Session) try(ctx context.Context, t profiler.Trial) error {
 		last.Fault = fault.Why
 	}
 	s.Record.Start = max(s.Record.Start, measured.Start.Seconds())
+	return s.keep()
+}
+
+func (s *Session) keep() error {
 	if s.Keep == nil {
 		return nil
 	}
@@ -104,4 +125,40 @@ func (s *Session) try(ctx context.Context, t profiler.Trial) error {
 		return fmt.Errorf("keep what was measured: %w", err)
 	}
 	return nil
+}
+
+// save measures what leaving costs, at the size that a job would be given. A trainer that cannot do it has a curve all the same.
+func (s *Session) save(ctx context.Context, d profiler.Decision) error {
+	if s.Saver == nil || s.Record.Saved != nil || len(d.Curve.Points) == 0 || d.Stop == profiler.Failing {
+		return nil
+	}
+	trial := profiler.Trial{Cores: enough(d.Curve.Points), For: time.Second}
+	if n := len(s.Question.Memory); n > 0 {
+		trial.Memory = s.Question.Memory[n-1]
+	}
+	saved, err := s.Saver.Save(ctx, trial)
+	var fault *Fault
+	if err != nil && !errors.As(err, &fault) {
+		return fmt.Errorf("ask the trainer to save: %w", err)
+	}
+	if fault != nil {
+		saved.Remark = fault.Why
+	}
+	s.Record.Saved = &saved
+	return s.keep()
+}
+
+// enough is the fewest cores that were tried with all but a trifle of the best speed.
+func enough(points []profiler.Point) int {
+	const trifle = 0.02
+	best := 0.0
+	for _, p := range points {
+		best = max(best, p.Rate)
+	}
+	for _, p := range points {
+		if p.Rate >= best*(1-trifle) {
+			return p.Cores
+		}
+	}
+	return points[len(points)-1].Cores
 }

@@ -16,21 +16,25 @@ import (
 func profileCommand() *cobra.Command {
 	var o localOptions
 	command := &cobra.Command{
-		Use:   "profile --local [options] -- COMMAND…",
+		Use:   "profile [options] -- COMMAND…",
 		Short: "measure how fast a model trains with how many cores, and what is in profiles",
 		Long: `synergy profile measures how fast a model trains with how many cores, in as few trials as it takes, and writes the profile
 that jobs name in their comment (docs/profile-format.md).
 
-With --local it measures on this machine, without Slurm: it starts COMMAND once for each trial with fewer or more of the cores that
-it may use, counts iterations, and decides from what it saw what to try next. It may be interrupted; said again, the same
-command goes on where it was.
+It submits one job with the most cores that are to be tried, under your own name. In there COMMAND is started once for each trial with fewer or more
+of these cores, its iterations are counted, and what to try next is decided from what was seen: about five minutes of one GPU. The folder
+that you are in has to be one that the nodes see. With --local it measures on this machine, without a job.
+
+It may be interrupted, which cancels the job; said again, the same command goes on where it was.
 
 The number of iterations comes from the first of these that there is: a progress file (--progress; SYNERGY_PROGRESS names one to the
 trainer), a pattern in what the trainer prints (--pattern), or a file that it writes (--watch).
 docs/profiling.md begins with five minutes to a first profile.
 
 The exit status is 0, 1 where the trainer could not be measured, and 2 for a wrong command line or file.`,
-		Example: `  synergy profile --local --pattern tqdm --batch 256 --gpu-type h100 -- python train.py
+		Example: `  synergy profile --batch 256 --plot res50 -o res50.json -- ./train.sh
+  synergy profile --gpus 2 --cores 2-32 --partition gpu --sbatch '--account=ml' --checkpoint USR1@60 -- ./train.sh
+  synergy profile --local --pattern tqdm --batch 256 --gpu-type h100 -- python train.py
   synergy profile --local --gpus 2 --cores 2-32 --memory 125 --node 8/64/1000 -o res50.json -- ./train.sh
   synergy profile show --node 8/24/500 res50.json
   synergy profile plot --out res50.png res50.json
@@ -42,13 +46,13 @@ The exit status is 0, 1 where the trainer could not be measured, and 2 for a wro
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return fmt.Errorf("profile %.40q: want replay, show, plot, check, merge or compare, or --local -- COMMAND", args[0])
+				return fmt.Errorf("profile %.40q: want replay, show, plot, check, merge or compare, or -- COMMAND", args[0])
 			}
 			return o.run(c, args)
 		},
 	}
 	grouped(command, o.groups()...)
-	command.AddCommand(replayCommand(), showCommand(), plotCommand(), checkCommand(), mergeCommand(), compareCommand())
+	command.AddCommand(replayCommand(), showCommand(), plotCommand(), checkCommand(), mergeCommand(), compareCommand(), insideCommand())
 	return command
 }
 

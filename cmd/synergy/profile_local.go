@@ -42,19 +42,26 @@ type localOptions struct {
 	showOptions
 	out, plotTo, log string
 	fresh            bool
+	checkpoint       string
+	job              jobOptions
 }
 
 func (o *localOptions) groups() []group {
 	o.budget, o.patient = span(5*time.Minute), span(2*time.Minute)
 	what, from, cache, about, out := newGroup("What is measured"), newGroup("Where iterations are read"), newGroup("A cache that never evicts"),
 		newGroup("What the profile says"), newGroup("Output")
-	what.flags.BoolVar(&o.here, "local", false, "measure on this machine, without Slurm")
+	job := newGroup("The job, without --local")
+	job.flags.StringVar(&o.job.partition, "partition", "", "`partition` that it is submitted to (default: yours)")
+	job.flags.StringArrayVar(&o.job.sbatch, "sbatch", nil, "further `options` of sbatch, as --sbatch '--account=ml --constraint=nvlink'; may be repeated")
+	what.flags.BoolVar(&o.here, "local", false, "measure on this machine, without a job")
 	what.flags.IntVar(&o.gpus, "gpus", 1, "`GPUs` that the trainer uses")
 	what.flags.StringVar(&o.size.cores, "cores", "",
-		"`cores` of the trainer that may be tried: 1-16, or 2,4,8 (default: from one a GPU to all that are here)")
+		"`cores` of the trainer that may be tried: 1-16, or 2,4,8 (default: from one a GPU to four times the share of a node; with --local all that are here)")
 	what.flags.StringVar(&o.size.memory, "memory", "",
-		"`GB` of the trainer, as 125; with several, as 40,125, whether less is enough is tried, too (default: all of the machine's)")
-	what.flags.Var(&o.budget, "budget", "begin no trial after this time")
+		"`GB` of the trainer, as 125; with several, as 40,125, whether less is enough is tried, too (default: the share of a node; with --local all of the machine's)")
+	what.flags.Var(&o.budget, "budget", "begin no trial after this time; the wait in the queue does not count")
+	what.flags.StringVar(&o.checkpoint, "checkpoint", "",
+		"also measure what leaving costs: `SIGNAL@SECONDS` as in synergy-checkpoint, how the trainer is asked to save and leave, and how long that may take")
 	what.flags.IntVar(&o.trials, "trials", 5, "trials of cores at `most`")
 	what.flags.Float64Var(&o.bound, "bound", 0, "what a GPU does with its data at hand, in `samples/s`: the curve ends there")
 	what.flags.IntVar(&o.virtual, "virtual-cpus", 0, "pretend `N` cores: the trainer is told and bound to none; for a rehearsal with synergy-emujob")
@@ -81,18 +88,39 @@ func (o *localOptions) groups() []group {
 	out.flags.StringVar(&o.plotTo, "plot", "", "draw it: a `file` that ends in .png or .svg, or what both begin with")
 	out.flags.StringVar(&o.log, "log", "", "append what the trainer prints to a `file` (default: the profile's, with .log)")
 	out.flags.BoolVar(&o.fresh, "fresh", false, "begin anew, and not where an earlier run of the same command was interrupted")
-	return []group{what, from, cache, about, out}
+	return []group{what, job, from, cache, about, out}
 }
 
 // run measures.
 func (o *localOptions) run(c *cobra.Command, command []string) error {
-	if !o.here {
-		return errors.New("want --local: to measure through Slurm is not possible yet; in a job of your own, --local measures with the cores that it has")
-	}
 	if len(command) == 0 {
-		return errors.New("want the trainer behind --, as synergy profile --local -- ./train.sh")
+		return errors.New("want the trainer behind --, as synergy profile -- ./train.sh")
 	}
-	q, trainer, err := o.prepare(c, command)
+	if err := o.validate(c); err != nil {
+		return err
+	}
+	command, err := local.Program(command)
+	if err != nil {
+		return err
+	}
+	o.name(command)
+	if !o.here {
+		return o.runJob(c, command)
+	}
+	return o.runHere(c, command)
+}
+
+// runHere measures on this machine.
+func (o *localOptions) runHere(c *cobra.Command, command []string) error {
+	if o.job.partition != "" || len(o.job.sbatch) > 0 {
+		return errors.New("--partition, --sbatch: are for a job, and with --local there is none")
+	}
+	cpus, err := local.Allowed()
+	if err != nil {
+		return failed{err}
+	}
+	most := max(o.virtual, len(cpus))
+	q, err := o.question(reach{most, most, "this process may use"}, machineMemory())
 	if err != nil {
 		return err
 	}
@@ -100,10 +128,15 @@ func (o *localOptions) run(c *cobra.Command, command []string) error {
 	if err != nil {
 		return err
 	}
-	told := newTeller(c.ErrOrStderr(), q, time.Duration(o.budget))
+	t := o.task(c, kept, q)
+	trainer, err := t.trainer(cpus)
+	if err != nil {
+		return err
+	}
+	told := newTeller(c.ErrOrStderr(), q, t.Budget)
 	s := profiling.Session{
-		Question: q, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends,
-		Enough: func() bool { return told.elapsed() > time.Duration(o.budget) },
+		Question: q, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends, Saver: t.saver(trainer),
+		Enough: func() bool { return told.elapsed() > t.Budget },
 	}
 	told.resumed(s.Record)
 	d, err := s.Measure(c.Context())
@@ -112,7 +145,7 @@ func (o *localOptions) run(c *cobra.Command, command []string) error {
 		return o.interrupted(c.Context(), err, kept.path, s.Record)
 	}
 	told.odd(s.Record, d)
-	return o.deliver(c, q, d, s.Record)
+	return o.deliver(c, q, d, s.Record, []place{{o.node, ""}})
 }
 
 // interrupted says what is kept of what was measured.
@@ -121,34 +154,6 @@ func (o *localOptions) interrupted(ctx context.Context, err error, path string, 
 		return failed{fmt.Errorf("interrupted: what %s gave is in %s; the same command goes on there", several(len(r.Runs), "trial"), path)}
 	}
 	return failed{err}
-}
-
-// prepare checks the options, and makes of them the question and the trainer.
-func (o *localOptions) prepare(c *cobra.Command, command []string) (q profiler.Question, t *local.Trainer, err error) {
-	if err := o.validate(c); err != nil {
-		return q, nil, err
-	}
-	if err := local.Program(command); err != nil {
-		return q, nil, err
-	}
-	cpus, err := local.Allowed()
-	if err != nil {
-		return q, nil, failed{err}
-	}
-	o.name(command)
-	if q, err = o.question(max(o.virtual, len(cpus))); err != nil {
-		return q, nil, err
-	}
-	t = &local.Trainer{
-		Command: command, GPUs: o.gpus, CPUs: cpus, Virtual: o.virtual, Progress: o.from.progress, Watch: o.from.watch,
-		Log: o.log, Patience: time.Duration(o.patient), Grace: 15 * time.Second,
-	}
-	if o.from.watch == "" || c.Flags().Changed("pattern") {
-		if t.Pattern, err = local.ParsePattern(o.from.pattern); err != nil {
-			return q, nil, fmt.Errorf("--pattern %w", err)
-		}
-	}
-	return q, t, nil
 }
 
 func (o *localOptions) validate(c *cobra.Command) error {
@@ -168,6 +173,8 @@ func (o *localOptions) validate(c *cobra.Command) error {
 		return fmt.Errorf("--trials %d: want 2 to 64", o.trials)
 	case o.virtual < 0 || o.virtual > 4096:
 		return fmt.Errorf("--virtual-cpus %d: want 1 to 4096", o.virtual)
+	case o.checkpoint != "" && saving(o.checkpoint) != nil:
+		return fmt.Errorf("--checkpoint %w", saving(o.checkpoint))
 	case !(o.bound >= 0 && o.bound <= 1e9):
 		return fmt.Errorf("--bound %g: want samples a second and GPU", o.bound)
 	case o.budget <= 0 || o.patient <= 0:
@@ -198,13 +205,19 @@ func (o *localOptions) name(command []string) {
 	}
 }
 
-// question is what is asked of a trainer with so many cores at most.
-func (o *localOptions) question(most int) (q profiler.Question, err error) {
+// reach is how many cores a trainer can have.
+type reach struct {
+	usual, most int    // without --cores, and with
+	whose       string // the end of a sentence
+}
+
+// question is what is asked of a trainer that can have so many cores, and without --memory has so much.
+func (o *localOptions) question(can reach, usual gres.Memory) (q profiler.Question, err error) {
 	q = profiler.Question{GPUs: o.gpus, Batch: o.batch, Bound: o.bound, Most: o.trials}
-	if q.Cores, err = o.cores(most); err != nil {
+	if q.Cores, err = o.cores(can); err != nil {
 		return q, fmt.Errorf("--cores %w", err)
 	}
-	if q.Memory, err = o.memory(); err != nil {
+	if q.Memory, err = o.memory(usual); err != nil {
 		return q, fmt.Errorf("--memory %w", err)
 	}
 	if fair := gres.Proportional(o.node.Vector, o.gpus); o.node.GPUs > 0 {
@@ -221,8 +234,8 @@ func (o *localOptions) question(most int) (q profiler.Question, err error) {
 }
 
 // cores reads 1-16, or 2,4,8.
-func (o *localOptions) cores(most int) (all []int, err error) {
-	text := cmp.Or(o.size.cores, fmt.Sprintf("%d-%d", min(o.gpus, most), most))
+func (o *localOptions) cores(can reach) (all []int, err error) {
+	text := cmp.Or(o.size.cores, fmt.Sprintf("%d-%d", min(o.gpus, can.usual), can.usual))
 	wrong := fmt.Errorf("%.40q: want cores as 1-16, or 2,4,8", text)
 	if low, high, is := strings.Cut(text, "-"); is {
 		first, err1 := strconv.Atoi(low)
@@ -244,16 +257,16 @@ func (o *localOptions) cores(most int) (all []int, err error) {
 		slices.Sort(all)
 		all = slices.Compact(all)
 	}
-	if last := all[len(all)-1]; last > most {
-		return nil, fmt.Errorf("%.40q: want no more than the %d that this process may use", text, most)
+	if last := all[len(all)-1]; last > can.most {
+		return nil, fmt.Errorf("%.40q: want no more than the %d that %s", text, can.most, can.whose)
 	}
 	return all, nil
 }
 
 // memory reads GB of the whole job, ascending.
-func (o *localOptions) memory() (all []gres.Memory, err error) {
+func (o *localOptions) memory(usual gres.Memory) (all []gres.Memory, err error) {
 	if o.size.memory == "" {
-		return []gres.Memory{machineMemory()}, nil
+		return []gres.Memory{max(1, usual)}, nil
 	}
 	amounts, err := positive(strings.Split(o.size.memory, ",")...)
 	if err != nil {
@@ -280,6 +293,9 @@ func machineMemory() gres.Memory {
 	return gres.Gigabyte
 }
 
+// runsExtension is that of the file of what was measured.
+const runsExtension = ".runs.json"
+
 // keep is what is kept of a measurement, so that it can go on.
 type keep struct {
 	path string
@@ -297,35 +313,49 @@ type question struct {
 
 // kept is what an earlier run of the same command has measured.
 func (o *localOptions) kept(command []string, q profiler.Question) (*keep, error) {
-	k := &keep{path: strings.TrimSuffix(o.out, profileExtension) + ".runs.json", Kept: question{command, o.gpus, q.Memory, o.virtual}}
-	text, err := readFile(k.path)
-	switch {
-	case o.fresh || errors.Is(err, fs.ErrNotExist):
+	k := &keep{path: strings.TrimSuffix(o.out, profileExtension) + runsExtension, Kept: question{command, o.gpus, q.Memory, o.virtual}}
+	if o.fresh {
 		return k, nil
-	case err != nil:
+	}
+	if err := k.read(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
+	}
+	return k, nil
+}
+
+// read takes what is in the file, which must be an answer to the same question.
+func (k *keep) read() error {
+	text, err := readFile(k.path)
+	if err != nil {
+		return err
 	}
 	var earlier keep
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&earlier); err != nil {
-		return nil, fmt.Errorf("%s: %w; --fresh begins anew", k.path, err)
+		return fmt.Errorf("%s: %w; --fresh begins anew", k.path, err)
 	}
 	mine, _ := json.Marshal(k.Kept)
 	its, _ := json.Marshal(earlier.Kept)
 	if !bytes.Equal(mine, its) {
-		return nil, fmt.Errorf("%s is of another question, %.200s: --fresh begins anew, or name another file with --out", k.path, its)
+		return fmt.Errorf("%s is of another question, %.200s: --fresh begins anew, or name another file with --out", k.path, its)
 	}
 	for i, r := range earlier.Runs {
 		for _, w := range r.Windows {
 			if !(w.Seconds >= 0 && w.Seconds < 1e6 && w.Iterations >= 0 && w.Iterations < 1e15) || r.Cores < 1 {
-				return nil, fmt.Errorf("%s: runs[%d]: %d cores, window %+v: cannot be; --fresh begins anew", k.path, i, r.Cores, w)
+				return fmt.Errorf("%s: runs[%d]: %d cores, window %+v: cannot be; --fresh begins anew", k.path, i, r.Cores, w)
 			}
 		}
 	}
+	if s := earlier.Saved; s != nil && !(s.Checkpoint >= 0 && s.Checkpoint <= longest && s.Start >= 0 && s.Start <= longest) {
+		return fmt.Errorf("%s: saved: %+v: cannot be; --fresh begins anew", k.path, *s)
+	}
 	k.Record = earlier.Record
-	return k, nil
+	return nil
 }
+
+// longest is the most that a profile says of a checkpoint or a start, in seconds.
+const longest = 86400
 
 func (k *keep) write(r profiling.Record) error {
 	k.Record = r
@@ -336,18 +366,19 @@ func (k *keep) write(r profiling.Record) error {
 	return save("out", k.path, io.Discard, func(w io.Writer) error { return writeAll(w, append(text, '\n')) })
 }
 
+// place is a kind of node for which it is said what a profile is worth.
+type place struct {
+	node onNode
+	many string // how many of them there are, where that is known
+}
+
 // deliver writes the profile and says what it is worth.
-func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record) error {
+func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record, places []place) error {
 	if len(d.Curve.Points) < 2 && (len(d.Curve.Points) == 0 || len(q.Cores) > 1) {
 		return failed{fmt.Errorf("nothing is known of the trainer with %s: %s", several(len(d.Curve.Points), "point"),
 			cmp.Or(lastFault(r), "the time of --budget was too short"))}
 	}
-	about := o.about
-	if !c.Flags().Changed("start-s") {
-		about.StartSeconds = math.Ceil(r.Start*10) / 10
-	}
-	about.Source = source(d, len(r.Runs))
-	p, err := q.Profile(d, about)
+	p, err := q.Profile(d, o.says(c, d, r))
 	if err != nil {
 		return failed{err}
 	}
@@ -363,25 +394,54 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 	}
 	fmt.Fprintf(c.OutOrStdout(), "%s: %s on %s, from %s; %s\n", o.out, p.Model, p.GPUType,
 		several(len(r.Runs), "trial"), cmp.Or(d.Grows.How, "memory was not varied"))
-	if o.gpus <= o.node.GPUs {
-		fmt.Fprint(c.OutOrStdout(), o.worth(p))
+	for _, place := range places {
+		if o.node = place.node; o.gpus <= o.node.GPUs {
+			fmt.Fprint(c.OutOrStdout(), o.worthOn(p, place.many))
+		}
 	}
+	o.node = places[0].node
 	if o.plotTo == "" {
 		return nil
 	}
 	return o.plot(p, &d.Curve, o.plotTo, "plot", c.OutOrStdout())
 }
 
+// says is what a profile says beside its figures: what the user said, or else what was found.
+func (o *localOptions) says(c *cobra.Command, d profiler.Decision, r profiling.Record) profiler.About {
+	about := o.about
+	about.Source = o.source(d, r)
+	if r.GPU != "" && !c.Flags().Changed("gpu-type") {
+		about.GPUType = r.GPU
+	}
+	start := r.Start
+	if r.Saved != nil {
+		start = cmp.Or(r.Saved.Start, r.Start)
+		if !c.Flags().Changed("checkpoint-s") && r.Saved.Checkpoint > 0 {
+			about.CheckpointSeconds = tenths(r.Saved.Checkpoint)
+		}
+	}
+	if !c.Flags().Changed("start-s") {
+		about.StartSeconds = tenths(start)
+	}
+	return about
+}
+
+// tenths rounds seconds up, so that what was measured is never nothing.
+func tenths(seconds float64) float64 { return min(longest, math.Ceil(seconds*10)/10) }
+
 // source is the profile's: who measured, where, when, and how well.
-func source(d profiler.Decision, trials int) string {
+func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
 	host, _ := os.Hostname()
+	where, how := cmp.Or(printable(host), "an unnamed host"), " --local"
+	if !o.here {
+		where, how = cmp.Or(printable(r.Where), "an unnamed node"), ""
+	}
 	worst := 0.0
 	for _, p := range d.Curve.Points {
 		worst = max(worst, p.Scatter)
 	}
-	return fmt.Sprintf("measured on %s, %s, by synergy profile --local: %s, scatter up to %.1f %%; %s",
-		cmp.Or(printable(host), "an unnamed host"), time.Now().Format(time.DateOnly), several(trials, "trial"), 100*worst,
-		cmp.Or(d.Grows.How, "memory was not varied"))
+	return fmt.Sprintf("measured on %s, %s, by synergy profile%s: %s, scatter up to %.1f %%; %s", where, time.Now().Format(time.DateOnly), how,
+		several(len(r.Runs), "trial"), 100*worst, cmp.Or(d.Grows.How, "memory was not varied"))
 }
 
 func printable(text string) string {

@@ -87,11 +87,14 @@ func (o *showOptions) show(w io.Writer, p named) error {
 }
 
 // worth is what a profile promises on the node, in words.
-func (o *showOptions) worth(p *sensitivity.Profile) string {
+func (o *showOptions) worth(p *sensitivity.Profile) string { return o.worthOn(p, "") }
+
+// worthOn is worth with how many such nodes there are.
+func (o *showOptions) worthOn(p *sensitivity.Profile, many string) string {
 	node, gpus := o.node.Vector, o.gpus
 	worth := profiler.On(p, node, gpus)
-	return fmt.Sprintf("  on a node of %s and %s a job of %s:\n  share %s; full speed with %s: %.2f × the share's\n  %s\n",
-		several(node.GPUs, "GPU")+", "+several(node.CPUs, "core"), gigabytes(node.Memory), several(gpus, "GPU"), size(worth.Fair), size(worth.Most.Size),
+	return fmt.Sprintf("  on a node of %s and %s%s a job of %s:\n  share %s; full speed with %s: %.2f × the share's\n  %s\n",
+		several(node.GPUs, "GPU")+", "+several(node.CPUs, "core"), gigabytes(node.Memory), many, several(gpus, "GPU"), size(worth.Fair), size(worth.Most.Size),
 		worth.Most.Gain, worth)
 }
 

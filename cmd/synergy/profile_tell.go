@@ -113,6 +113,29 @@ func (t *teller) result(trial profiler.Trial, d profiler.Decision) string {
 	return "failed"
 }
 
+// say prints a sentence.
+func (t *teller) say(format string, values ...any) {
+	t.clear()
+	fmt.Fprintf(t.out, format+"\n", values...)
+}
+
+// starts shows the bar of a trial that somebody else makes; of none where there is none.
+func (t *teller) starts(trial profiler.Trial) {
+	if trial.Cores > 0 {
+		t.begins(trial)
+	}
+}
+
+// ran prints the line of a run that somebody else has made.
+func (t *teller) ran(run profiler.Run, d profiler.Decision) {
+	t.clear()
+	t.spent = 0
+	for _, w := range run.Windows {
+		t.spent += time.Duration(w.Seconds * float64(time.Second))
+	}
+	t.line(profiler.Trial{Cores: run.Cores, Memory: run.Memory}, d)
+}
+
 // odd says what was odd, a sentence each.
 func (t *teller) odd(r profiling.Record, d profiler.Decision) {
 	for _, run := range r.Runs {
@@ -123,6 +146,9 @@ func (t *teller) odd(r profiling.Record, d profiler.Decision) {
 	for _, p := range d.Curve.Slower {
 		fmt.Fprintf(t.out, "with %s it was slower than with fewer, twice (%s samples/s): is the number of its workers larger than that of the cores? "+
 			"A job would not be given so many\n", several(p.Cores, "core"), number(p.Rate))
+	}
+	if r.Saved != nil && r.Saved.Remark != "" {
+		fmt.Fprintln(t.out, r.Saved.Remark)
 	}
 	if t.q.Bound > 0 && d.Curve.Bound == 0 {
 		fmt.Fprintf(t.out, "--bound %g is not believed: the trainer is faster than that with its data from storage\n", t.q.Bound)

@@ -37,6 +37,7 @@ type Trainer struct {
 	Log      string        // what the trainer prints, appended; empty: nowhere
 	Patience time.Duration // to the first progress, and from one to the next
 	Grace    time.Duration // from SIGTERM to SIGKILL
+	Asks     Request       // how Save does it
 
 	now *child
 }
@@ -69,6 +70,9 @@ func (l *Trainer) Run(ctx context.Context, t profiler.Trial) (profiling.Measured
 			return m, l.fault(err, "before its first iteration")
 		}
 		m.Start = time.Since(l.now.begun)
+		if err := l.otherGPUs(ctx); err != nil {
+			return m, err
+		}
 	}
 	if l.now == nil {
 		return m, errors.New("no trainer runs that could go on")
@@ -135,6 +139,10 @@ func (l *Trainer) environment(t profiler.Trial) []string {
 	if t.Memory > 0 {
 		env = append(env, fmt.Sprintf("SYNERGY_MEMORY_MB=%d", t.Memory))
 	}
+	// Tasks of srun are no children of ours and have other CPUs than we gave; this says to it how many.
+	if os.Getenv("SLURM_JOB_ID") != "" {
+		env = append(env, fmt.Sprintf("SRUN_CPUS_PER_TASK=%d", t.Cores))
+	}
 	return env
 }
 
@@ -190,6 +198,9 @@ func (l *Trainer) fault(err error, when string) error {
 			fault = &profiling.Fault{Why: fmt.Sprintf("the trainer crashed (%v)", failed)}
 		}
 		fault.Why += " " + when + l.now.output.lastWords()
+		if l.now.output.wantsMore() {
+			fault.Why += fmt.Sprintf("; it wants more GPUs than the %d of --gpus", max(1, l.GPUs))
+		}
 		return fault
 	case errors.Is(err, errSilent):
 		return &profiling.Fault{
@@ -321,6 +332,7 @@ type reader struct {
 	mu    sync.Mutex
 	line  []byte
 	last  string // line that was not empty
+	more  bool   // CUDA has told it that it has not so many GPUs
 	count counter
 }
 
@@ -355,6 +367,7 @@ func (r *reader) take() {
 	if strings.TrimSpace(line) != "" {
 		r.last = line
 	}
+	r.more = r.more || strings.Contains(line, "invalid device ordinal")
 	if r.pattern == nil {
 		return
 	}
@@ -368,6 +381,13 @@ func (r *reader) iterations() (int64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.count.total(), r.count.said
+}
+
+// wantsMore says that the trainer asked for a GPU that it does not have.
+func (r *reader) wantsMore() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.more
 }
 
 // lastWords is the last line that was printed, for the end of a sentence.
@@ -394,10 +414,42 @@ func (r *reader) lastWords() string {
 	return fmt.Sprintf("; its last line: %s", strings.TrimSpace(last))
 }
 
-// Program says whether there is such a command.
-func Program(command []string) error {
-	if _, err := exec.LookPath(command[0]); err != nil {
-		return fmt.Errorf("%s: want a program that can be run, as ./%s with chmod +x: %w", command[0], filepath.Base(command[0]), err)
+// Program is a command as it can be run: as it is, or a file of this folder, which may do without its x where it says by #! who reads it, as a batch script may.
+func Program(command []string) ([]string, error) {
+	if _, err := exec.LookPath(command[0]); err == nil {
+		return command, nil
 	}
-	return nil
+	file := command[0]
+	if !strings.Contains(file, "/") {
+		file = "./" + file
+	}
+	if path, err := exec.LookPath(file); err == nil {
+		return append([]string{path}, command[1:]...), nil
+	}
+	if reader := interpreter(file); reader != nil {
+		return append(append(reader, file), command[1:]...), nil
+	}
+	_, err := exec.LookPath(command[0])
+	return nil, fmt.Errorf("%s: want a program that can be run, as ./%s with chmod +x: %w", command[0], filepath.Base(command[0]), err)
+}
+
+// interpreter is what a script says that it is read by, with no more than one argument, as the kernel has it.
+func interpreter(path string) []string {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	const most = 256
+	text, _ := io.ReadAll(io.LimitReader(file, most))
+	line, whole := strings.CutPrefix(string(text), "#!")
+	line, _, ended := strings.Cut(line, "\n")
+	if !whole || !ended {
+		return nil
+	}
+	words := strings.SplitN(strings.TrimSpace(line), " ", 2)
+	if _, err := exec.LookPath(words[0]); err != nil {
+		return nil
+	}
+	return words
 }

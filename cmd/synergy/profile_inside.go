@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/profiling"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/local"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// task is a measurement as it is handed to whoever makes it: this process, or another inside a job.
+type task struct {
+	Question profiler.Question `json:"question"`
+	Kept     question          `json:"kept"`
+	Runs     string            `json:"runs"` // file of what is measured
+	Outcome  string            `json:"outcome"`
+	Log      string            `json:"log"`
+	Progress string            `json:"progress"`
+	Watch    string            `json:"watch"`
+	Pattern  string            `json:"pattern"` // empty: none
+	Patience time.Duration     `json:"patience"`
+	Budget   time.Duration     `json:"budget"`
+	Asks     string            `json:"checkpoint"` // empty: what leaving costs is not measured
+	GPUTypes map[string]string `json:"gpu_types"`  // of nodes, where Slurm knows
+}
+
+func (o *localOptions) task(c *cobra.Command, k *keep, q profiler.Question) task {
+	t := task{
+		Question: q, Kept: k.Kept, Runs: k.path, Log: o.log, Progress: o.from.progress, Watch: o.from.watch,
+		Patience: time.Duration(o.patient), Budget: time.Duration(o.budget), Asks: o.checkpoint,
+	}
+	if o.from.watch == "" || c.Flags().Changed("pattern") {
+		t.Pattern = o.from.pattern
+	}
+	return t
+}
+
+// grace is how long a trainer has to end when a trial is over.
+const grace = 15 * time.Second
+
+// trainer is the task's with these CPUs.
+func (t task) trainer(cpus []int) (*local.Trainer, error) {
+	trainer := &local.Trainer{
+		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress, Watch: t.Watch, Log: t.Log,
+		Patience: t.Patience, Grace: grace,
+	}
+	var err error
+	if t.Asks != "" {
+		if trainer.Asks, err = parseRequest(t.Asks); err != nil {
+			return nil, fmt.Errorf("--checkpoint %w", err)
+		}
+	}
+	if t.Pattern != "" {
+		if trainer.Pattern, err = local.ParsePattern(t.Pattern); err != nil {
+			return nil, fmt.Errorf("--pattern %w", err)
+		}
+	}
+	return trainer, nil
+}
+
+// saver is the trainer where it is to be asked to save.
+func (t task) saver(trainer *local.Trainer) profiling.Saver {
+	if t.Asks == "" {
+		return nil
+	}
+	return trainer
+}
+
+// saving is what is wrong with a --checkpoint.
+func saving(text string) error {
+	_, err := parseRequest(text)
+	return err
+}
+
+var signals = map[string]syscall.Signal{
+	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM,
+}
+
+// parseRequest reads USR1@60, as the contract's synergy-checkpoint has it.
+func parseRequest(text string) (r local.Request, err error) {
+	const usual, most = 60, 3600
+	if strings.HasSuffix(text, "/steps") {
+		return r, fmt.Errorf("%.40q: a signal to the tasks of srun cannot be measured: time it in a job, and say --checkpoint-s and --start-s", text)
+	}
+	name, seconds, timed := strings.Cut(text, "@")
+	signal, known := signals[name]
+	if !known {
+		return r, fmt.Errorf("%.40q: want one of USR1, USR2, HUP, INT, TERM, and @ seconds if 60 are not right", text)
+	}
+	n := usual
+	if timed {
+		if n, err = strconv.Atoi(seconds); err != nil || n < 1 || n > most || strconv.Itoa(n) != seconds {
+			return r, fmt.Errorf("%.40q: want 1 to %d whole seconds after the @", text, most)
+		}
+	}
+	return local.Request{Signal: signal, Name: name, Within: time.Duration(n) * time.Second}, nil
+}
+
+// jobReport is what the job says of itself, to whoever submitted it.
+type jobReport struct {
+	Node  string `json:"node"` // where it has begun; empty: it has not
+	Ended bool   `json:"ended"`
+	Error string `json:"error,omitempty"` // why it could not measure
+}
+
+func (t task) tell(is jobReport) error {
+	text, err := json.Marshal(is)
+	if err != nil {
+		return err
+	}
+	// Not by a rename: a file that was there before is read anew by every client of NFS that opens it.
+	return os.WriteFile(t.Outcome, append(text, '\n'), 0o644)
+}
+
+// insideCommand measures inside a job. People do not type it.
+func insideCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "inside TASK", Short: "measure inside the job that synergy profile has submitted", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			t, err := readTask(args[0])
+			if err != nil {
+				return err
+			}
+			node := cmp.Or(os.Getenv("SLURMD_NODENAME"), "an unnamed node")
+			if err := t.tell(jobReport{Node: node}); err != nil {
+				return failed{err}
+			}
+			is := jobReport{Node: node, Ended: true}
+			wrong := t.measure(c, node)
+			if wrong != nil {
+				is.Error = wrong.Error()
+			}
+			return done(errors.Join(wrong, t.tell(is)))
+		},
+	}
+}
+
+func readTask(path string) (t task, err error) {
+	text, err := readFile(path)
+	if err != nil {
+		return t, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&t); err != nil {
+		return t, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(t.Kept.Command) == 0 || len(t.Question.Cores) == 0 || len(t.Question.Memory) == 0 || t.Budget <= 0 {
+		return t, fmt.Errorf("%s: want what synergy profile writes", path)
+	}
+	return t, nil
+}
+
+// measure is a session in a job.
+func (t task) measure(c *cobra.Command, node string) error {
+	cpus, err := t.cpus()
+	if err != nil {
+		return err
+	}
+	trainer, err := t.trainer(cpus)
+	if err != nil {
+		return err
+	}
+	kept := &keep{path: t.Runs, Kept: t.Kept}
+	if err := kept.read(); err != nil {
+		return err
+	}
+	told := newTeller(c.OutOrStdout(), t.Question, t.Budget)
+	s := profiling.Session{
+		Question: t.Question, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends, Saver: t.saver(trainer),
+	}
+	s.Record.Where, s.Record.GPU = node, t.GPUTypes[node]
+	if job := os.Getenv("SLURM_JOB_ID"); job != "" {
+		s.Record.Where += fmt.Sprintf(" (job %s%s)", job, of(os.Getenv("SLURM_CLUSTER_NAME")))
+	}
+	// The time of others that wait for this GPU is bounded, too: a trial that would end too late does not begin.
+	s.Enough = func() bool {
+		return told.elapsed()+time.Duration(s.Record.Start*float64(time.Second))+t.Question.Short > t.Budget
+	}
+	_, err = s.Measure(c.Context())
+	return err
+}
+
+func of(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return " of " + cluster
+}
+
+// cpus are those that the job may use. Where Slurm binds nobody, these are all of the node's, and the job takes as many as it was given.
+func (t task) cpus() ([]int, error) {
+	cpus, err := local.Allowed()
+	if err != nil {
+		return nil, err
+	}
+	given, most := len(cpus), t.Question.Cores[len(t.Question.Cores)-1]
+	if said, err := strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE")); err == nil && said > 0 {
+		given = said
+	}
+	switch {
+	case os.Getenv("SLURM_ARRAY_TASK_ID") != "" || cmp.Or(os.Getenv("SLURM_JOB_NUM_NODES"), "1") != "1":
+		return nil, errors.New("the job is an array or has several nodes: is there an option in SBATCH_… or --sbatch that makes it so?")
+	case given < most:
+		return nil, fmt.Errorf("the job has %d of the %d cores that are to be tried", given, most)
+	case t.Kept.Virtual == 0 && len(cpus) < most:
+		return nil, fmt.Errorf("Slurm gave the job %d cores, and its processes may use %d: the node has fewer than Slurm says", given, len(cpus))
+	}
+	return cpus[:min(len(cpus), given)], nil
+}

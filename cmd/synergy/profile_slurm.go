@@ -1,0 +1,520 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling"
+	slurmjob "github.com/synergy-slurmd/synergy-slurmd/profiling/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// jobOptions are those of the job that measures.
+type jobOptions struct {
+	partition string
+	sbatch    []string
+}
+
+// runJob measures through Slurm, in one job.
+func (o *localOptions) runJob(c *cobra.Command, command []string) error {
+	options, err := slurmjob.Options(o.job.sbatch)
+	if err != nil {
+		return fmt.Errorf("--sbatch %w", err)
+	}
+	if o.out == standard {
+		return errors.New("--out -: want a file, since the job's are beside it")
+	}
+	site, err := o.askSite(c)
+	if err != nil {
+		return err
+	}
+	q, err := o.question(site.reach(o.gpus), site.share(o.gpus).Memory)
+	if err != nil {
+		return err
+	}
+	kept, err := o.kept(command, q)
+	if err != nil {
+		return err
+	}
+	t := o.task(c, kept, q)
+	t.GPUTypes = site.types
+	if err := t.absolute(); err != nil {
+		return failed{err}
+	}
+	told := newTeller(c.ErrOrStderr(), q, t.Budget)
+	told.resumed(kept.Record)
+	if t.unfinished(kept.Record) {
+		m := &measurement{options: o, task: t, kept: kept, told: told, site: site, sbatch: options}
+		m.folder = strings.TrimSuffix(t.Runs, runsExtension) + ".slurm"
+		if err := m.run(c.Context()); err != nil {
+			return err
+		}
+	}
+	d := profiler.Next(q, kept.Runs)
+	told.odd(kept.Record, d)
+	return o.deliver(c, q, d, kept.Record, site.places(o, c))
+}
+
+// absolute names the files such that a job finds them, whatever its folder.
+func (t *task) absolute() (err error) {
+	for _, path := range []*string{&t.Runs, &t.Log, &t.Watch} {
+		if *path != "" && err == nil {
+			*path, err = filepath.Abs(*path)
+		}
+	}
+	return err
+}
+
+// unfinished says that there is something to measure.
+func (t task) unfinished(r profiling.Record) bool {
+	d := profiler.Next(t.Question, r.Runs)
+	return d.Stop == "" || t.Asks != "" && r.Saved == nil && d.Stop != profiler.Failing
+}
+
+// hosts are what of the cluster matters here.
+type hosts struct {
+	partition string            // where the job goes; empty: where Slurm sends it
+	shapes    []slurmjob.Shape  // of nodes that can have it, the most frequent first
+	types     map[string]string // of GPUs, by node
+	gpuType   string            // that the job asks for; empty: any
+}
+
+// askSite asks Slurm for its nodes.
+func (o *localOptions) askSite(c *cobra.Command) (*hosts, error) {
+	nodes, err := slurmjob.Nodes(c.Context())
+	if errors.Is(err, slurmjob.ErrNone) {
+		return nil, failed{fmt.Errorf("%w: measure where jobs are submitted, or with --local on this machine", err)}
+	}
+	if err != nil {
+		return nil, failed{err}
+	}
+	s := &hosts{partition: o.job.partition, types: map[string]string{}}
+	if s.partition == "" {
+		if s.partition, err = slurmjob.DefaultPartition(c.Context()); err != nil {
+			return nil, failed{err}
+		}
+	}
+	if c.Flags().Changed("gpu-type") {
+		s.gpuType = o.about.GPUType
+	}
+	s.shapes = slurmjob.Shapes(nodes, s.partition, s.gpuType, o.gpus)
+	if len(s.shapes) == 0 {
+		return nil, fmt.Errorf("--gpus %d%s%s: no node has that; GPUs here: %s", o.gpus, labelled(", --gpu-type ", s.gpuType),
+			labelled(", partition ", s.partition), gpusOf(nodes))
+	}
+	typed := false
+	for _, n := range nodes {
+		s.types[n.Name] = n.GPUType
+		typed = typed || n.GPUType != ""
+	}
+	if !typed { // then Slurm knows none of that name, and the profile says what its user says
+		s.gpuType = ""
+	}
+	return s, nil
+}
+
+func labelled(label, text string) string {
+	if text == "" {
+		return ""
+	}
+	return label + fmt.Sprintf("%.40s", text)
+}
+
+// gpusOf is what GPUs there are, in words.
+func gpusOf(nodes []slurmjob.Node) string {
+	var all []string
+	for _, n := range slurmjob.Shapes(nodes, "", "", 1) {
+		all = append(all, fmt.Sprintf("%d nodes of %d%s", len(n.Names), n.Total.GPUs, labelled(" ", n.GPUType)))
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
+}
+
+// times the share is as much as any model of the paper has a use for.
+const timesShare = 4
+
+// share is the proportional share on the node that is most frequent.
+func (s *hosts) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
+
+func (s *hosts) reach(gpus int) reach {
+	most := 0
+	for _, shape := range s.shapes {
+		most = max(most, shape.Total.CPUs)
+	}
+	return reach{min(s.shapes[0].Total.CPUs, timesShare*s.share(gpus).CPUs), most, "a node has"}
+}
+
+// places are the kinds of nodes for which it is said what the profile is worth: the user's, or else the cluster's.
+func (s *hosts) places(o *localOptions, c *cobra.Command) (all []place) {
+	const most = 4
+	if c.Flags().Changed("node") {
+		return []place{{o.node, ""}}
+	}
+	for _, shape := range s.shapes[:min(most, len(s.shapes))] {
+		all = append(all, place{onNode{shape.Total}, fmt.Sprintf(" (%s here)", several(len(shape.Names), "such node"))})
+	}
+	return all
+}
+
+// measurement is one job, from before it is submitted until it is over.
+type measurement struct {
+	options *localOptions
+	task    task
+	kept    *keep
+	told    *teller
+	site    *hosts
+	sbatch  []string
+	folder  string // of the job's files, beside the profile
+
+	job     slurmjob.ID
+	shown   int    // runs of which the line was printed
+	said    string // the last sentence on the queue
+	outcome jobReport
+}
+
+// Files of a job, in its folder.
+const (
+	programFile = "synergy"
+	taskFile    = "task.json"
+	scriptFile  = "job.sh"
+	outputFile  = "output"
+	outcomeFile = "outcome.json"
+	numberFile  = "job"
+)
+
+func (m *measurement) at(file string) string { return filepath.Join(m.folder, file) }
+
+// run submits the job, or finds the one that an earlier call has submitted, and follows it to its end.
+func (m *measurement) run(ctx context.Context) error {
+	under, err := m.underWay(ctx)
+	if err != nil {
+		return err
+	}
+	if under {
+		m.told.say("job %s of an earlier call measures this, and is followed", m.job)
+	} else if err := m.submit(ctx); err != nil {
+		m.clean()
+		return err
+	}
+	m.shown = len(m.kept.Runs)
+	err = m.follow(ctx)
+	m.told.clear()
+	if ctx.Err() != nil {
+		return m.cancel()
+	}
+	m.clean()
+	return err
+}
+
+// underWay says whether there is a job of an earlier call, such as one whose terminal went away.
+func (m *measurement) underWay(ctx context.Context) (bool, error) {
+	text, err := os.ReadFile(m.at(numberFile))
+	if err != nil {
+		return false, nil
+	}
+	id, err := slurmjob.ParseID(strings.TrimSpace(string(text)))
+	if err != nil {
+		return false, nil
+	}
+	status, err := slurmjob.Look(ctx, id)
+	if err != nil && !errors.Is(err, slurmjob.ErrForgotten) {
+		return false, failed{err}
+	}
+	if err != nil || status.Ended() {
+		return false, nil
+	}
+	earlier, err := readTask(m.at(taskFile))
+	mine, _ := json.Marshal(m.task.Kept)
+	its, _ := json.Marshal(earlier.Kept)
+	if err != nil || m.options.fresh || string(mine) != string(its) {
+		return false, failed{fmt.Errorf("job %s still measures with its files in %s: scancel %s ends it, or name another file with --out", id, m.folder, id)}
+	}
+	m.job, m.task.Outcome = id, earlier.Outcome
+	return true, nil
+}
+
+// submit puts the job's files into its folder and submits it. The program is a copy of this one: a job finds it wherever it finds the folder, and an
+// update of the installed one meanwhile is none of its business.
+func (m *measurement) submit(ctx context.Context) error {
+	if err := os.MkdirAll(m.folder, 0o700); err != nil {
+		return failed{err}
+	}
+	m.task.Outcome = m.at(outcomeFile)
+	if err := m.write(); err != nil {
+		return failed{err}
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return failed{err}
+	}
+	size := m.size()
+	m.job, err = slurmjob.Submit(ctx, slurmjob.Job{
+		Name: "synergy-profile-" + m.name(), Size: size, GPUType: m.gpuType(), Partition: m.options.job.partition, Limit: m.limit(), Folder: here,
+		Output: m.at(outputFile), Script: m.at(scriptFile), Options: m.sbatch,
+	})
+	if err != nil {
+		return failed{err}
+	}
+	if err := os.WriteFile(m.at(numberFile), []byte(m.job+"\n"), 0o600); err != nil {
+		return failed{errors.Join(err, slurmjob.Cancel(ctx, m.job))}
+	}
+	m.told.say("job %s: %s, %s and %s%s, %s at most", m.job, several(size.GPUs, "GPU"), several(size.CPUs, "core"), gigabytes(size.Memory),
+		labelled(" in partition ", m.site.partition), several(int((m.limit()+time.Minute-1)/time.Minute), "minute"))
+	return nil
+}
+
+func (m *measurement) write() error {
+	text, err := json.MarshalIndent(m.task, "", "  ")
+	if err != nil {
+		return err
+	}
+	const mine, run = 0o600, 0o700
+	for _, f := range []struct {
+		name, text string
+		mode       os.FileMode
+	}{
+		{taskFile, string(text) + "\n", mine}, {outcomeFile, "{}\n", mine}, {outputFile, "", mine},
+		{scriptFile, "#!/bin/sh\nexec " + forShell(m.at(programFile)) + " profile inside " + forShell(m.at(taskFile)) + "\n", run},
+	} {
+		if err := os.WriteFile(m.at(f.name), []byte(f.text), f.mode); err != nil {
+			return err
+		}
+	}
+	if err := copySelf(m.at(programFile)); err != nil {
+		return err
+	}
+	return m.kept.write(m.kept.Record)
+}
+
+// copySelf writes this program to a file.
+func copySelf(path string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	from, err := os.Open(self)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	_ = os.Remove(path) // one that an ended job still maps cannot be written
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
+
+// forShell is a word for a shell.
+func forShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// name is the model's as a part of the job's.
+func (m *measurement) name() string {
+	const most = 40
+	name := notInNames.ReplaceAllString(m.options.about.Model, "_")
+	return name[:min(len(name), most)]
+}
+
+// size is the largest that is to be tried.
+func (m *measurement) size() gres.Vector {
+	q := m.task.Question
+	return gres.Vector{GPUs: q.GPUs, CPUs: q.Cores[len(q.Cores)-1], Memory: q.Memory[len(q.Memory)-1]}
+}
+
+// gpuType is what the user said, or else what the trials so far had.
+func (m *measurement) gpuType() string { return cmp.Or(m.site.gpuType, m.kept.GPU) }
+
+// limit is the job's time: the budget, a last trial that begins just then, and what leaving may take.
+func (m *measurement) limit() time.Duration {
+	limit := m.task.Budget + m.task.Patience + m.task.Question.Long + time.Minute
+	if request, err := parseRequest(m.task.Asks); err == nil {
+		limit += request.Within + m.task.Patience
+	}
+	return limit
+}
+
+// How often files and Slurm are looked at. Slurm's answers cost all its users; a minute after it was submitted a job mostly waits or runs for long.
+const (
+	lookAtFiles = 500 * time.Millisecond
+	askSoon     = time.Second
+	askLater    = 5 * time.Second
+	soon        = 20 * time.Second
+)
+
+// follow looks at the job until it is over.
+func (m *measurement) follow(ctx context.Context) error {
+	var status slurmjob.Status
+	var asked time.Time
+	began := time.Now()
+	for {
+		m.look()
+		if m.outcome.Ended {
+			return m.measured()
+		}
+		pause := askLater
+		if time.Since(began) < soon {
+			pause = askSoon
+		}
+		if time.Since(asked) >= pause {
+			var err error
+			if status, err = m.ask(ctx, status); err != nil || status.Ended() {
+				return m.over(ctx, status, err)
+			}
+			asked = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookAtFiles):
+		}
+	}
+}
+
+// ask asks Slurm, and says what has changed. While slurmctld does not answer the job goes on, and so does this.
+func (m *measurement) ask(ctx context.Context, before slurmjob.Status) (slurmjob.Status, error) {
+	status, err := slurmjob.Look(ctx, m.job)
+	switch {
+	case errors.Is(err, slurmjob.ErrForgotten), ctx.Err() != nil:
+		return before, err
+	case err != nil:
+		m.once("Slurm does not answer (%v); the job goes on without it", err)
+		return before, nil
+	case status.Waits():
+		m.once("job %s %s", m.job, status.Waiting())
+	case status.State == "SUSPENDED":
+		m.once("job %s is suspended on %s: trials that this cuts short are measured too slow", m.job, status.Node)
+	case !status.Ended():
+		m.once("job %s runs on %s", m.job, status.Node)
+	}
+	return status, nil
+}
+
+// once says a sentence that is not the last one.
+func (m *measurement) once(format string, values ...any) {
+	text := fmt.Sprintf(format, values...)
+	if text != m.said {
+		m.said = text
+		m.told.say("%s", text)
+	}
+}
+
+// look reads what the job has written.
+func (m *measurement) look() {
+	if text, err := readFile(m.task.Outcome); err == nil {
+		var is jobReport
+		if json.Unmarshal(text, &is) == nil {
+			if is.Node != "" && m.outcome.Node == "" {
+				m.told.began = time.Now()
+				m.told.starts(m.next())
+			}
+			m.outcome = is
+		}
+	}
+	before := len(m.kept.Runs)
+	if m.kept.read() != nil { // half written, or not there for a moment
+		return
+	}
+	m.shown = min(m.shown, len(m.kept.Runs)) // a run that was to be prolonged begins anew
+	for m.shown < len(m.kept.Runs) {
+		d := profiler.Next(m.task.Question, m.kept.Runs[:m.shown+1])
+		if m.shown == len(m.kept.Runs)-1 && d.Stop == "" && d.Next.Prolongs && !m.outcome.Ended {
+			break
+		}
+		m.told.ran(m.kept.Runs[m.shown], d)
+		m.shown++
+	}
+	if before != len(m.kept.Runs) && !m.outcome.Ended {
+		m.told.starts(m.next())
+	}
+}
+
+func (m *measurement) next() profiler.Trial { return profiler.Next(m.task.Question, m.kept.Runs).Next }
+
+// measured is the end of a job that came to its own.
+func (m *measurement) measured() error {
+	if m.outcome.Error != "" {
+		return failed{fmt.Errorf("job %s on %s: %s; %s", m.job, m.outcome.Node, m.outcome.Error, m.rest())}
+	}
+	return nil
+}
+
+// over is the end of one that did not.
+func (m *measurement) over(ctx context.Context, status slurmjob.Status, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	const arrives = 3 * time.Second // what the job wrote last may still be on its way
+	for end := time.Now().Add(arrives); time.Now().Before(end) && !m.outcome.Ended && ctx.Err() == nil; time.Sleep(lookAtFiles) {
+		m.look()
+	}
+	if m.outcome.Ended && m.outcome.Error == "" {
+		return nil
+	}
+	m.told.clear()
+	if err != nil {
+		return failed{fmt.Errorf("%w; %s", err, m.rest())}
+	}
+	text := fmt.Sprintf("job %s %s", m.job, status.Ending())
+	if m.outcome.Node == "" && status.Node != "" {
+		text += m.unborn()
+	}
+	return failed{fmt.Errorf("%s; %s", text, m.rest())}
+}
+
+// unborn says why a job that got a node may have said nothing.
+func (m *measurement) unborn() string {
+	text, _ := readFile(m.at(outputFile))
+	if last := lastWords(string(text)); last != "" {
+		return last
+	}
+	return fmt.Sprintf(" before it said anything: do the nodes see %s? It has to be in a folder that is shared", m.folder)
+}
+
+// rest says what is left of a measurement that did not come to its end.
+func (m *measurement) rest() string {
+	return fmt.Sprintf("what %s gave is in %s; the same command goes on there", several(len(m.kept.Runs), "trial"), m.kept.path)
+}
+
+// cancel is for a user who interrupts.
+func (m *measurement) cancel() error {
+	const patience = 15 * time.Second
+	ctx, stop := context.WithTimeout(context.Background(), patience)
+	defer stop()
+	if err := slurmjob.Cancel(ctx, m.job); err != nil {
+		return failed{fmt.Errorf("interrupted, and job %s goes on: %w; %s", m.job, err, m.rest())}
+	}
+	for ctx.Err() == nil { // it may write what it has measured, and a call after this one must not meet it
+		if status, err := slurmjob.Look(ctx, m.job); err != nil || status.Ended() {
+			break
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookAtFiles):
+		}
+	}
+	m.look()
+	m.clean()
+	return failed{fmt.Errorf("interrupted: job %s was cancelled; %s", m.job, m.rest())}
+}
+
+// clean removes the job's files, and leaves what a user may have put beside them.
+func (m *measurement) clean() {
+	for _, file := range []string{programFile, taskFile, scriptFile, outputFile, outcomeFile, numberFile} {
+		_ = os.Remove(m.at(file))
+	}
+	_ = os.Remove(m.folder)
+}

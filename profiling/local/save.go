@@ -1,0 +1,111 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/profiling"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// Request is how a trainer is asked to save and leave: as the batch script of a job is, which alone gets the signal.
+type Request struct {
+	Signal syscall.Signal
+	Name   string // USR1, …
+	Within time.Duration
+}
+
+// requeued is the exit status with which a job of this project's asks Slurm for its place in the queue.
+const requeued = 98
+
+// Save asks the trainer that runs to save and leave, and starts it again.
+func (l *Trainer) Save(ctx context.Context, t profiler.Trial) (saved profiling.Saved, err error) {
+	if err := l.trains(ctx, t); err != nil {
+		return saved, err
+	}
+	if saved.Checkpoint, saved.Remark, err = l.leave(ctx); err != nil {
+		return saved, err
+	}
+	saved.Start, err = l.again(ctx, t)
+	return saved, err
+}
+
+// trains sees to it that a trainer runs and has trained for a while.
+func (l *Trainer) trains(ctx context.Context, t profiler.Trial) error {
+	if l.now != nil {
+		select {
+		case <-l.now.ended:
+		default:
+			return nil
+		}
+	}
+	_, err := l.Run(ctx, t)
+	return err
+}
+
+// leave measures the time from the signal to the end.
+func (l *Trainer) leave(ctx context.Context) (seconds float64, remark string, err error) {
+	c, asked := l.now, time.Now()
+	switch err := c.command.Process.Signal(l.Asks.Signal); {
+	case errors.Is(err, os.ErrProcessDone):
+		return 0, "", l.fault(errEnded, "before it was asked to save")
+	case err != nil:
+		return 0, "", fmt.Errorf("signal %s: %w", l.Asks.Name, err)
+	}
+	select {
+	case <-ctx.Done():
+		return 0, "", ctx.Err()
+	case <-time.After(l.Asks.Within):
+		return 0, "", &profiling.Fault{Why: fmt.Sprintf(
+			"the trainer had not left %s after %s: it does not listen to that, or needs longer to save%s", l.Asks.Within, l.Asks.Name, c.output.lastWords())}
+	case <-c.ended:
+	}
+	seconds = time.Since(asked).Seconds()
+	remark, err = l.farewell()
+	return seconds, remark, errors.Join(err, l.Close())
+}
+
+// farewell says what is odd in how a trainer left.
+func (l *Trainer) farewell() (remark string, err error) {
+	failed := l.now.failed
+	var exit *exec.ExitError
+	if failed == nil || errors.Is(failed, exec.ErrWaitDelay) {
+		return fmt.Sprintf("the trainer left with 0 after %s, which is the end of its job for Slurm: want exit status %d", l.Asks.Name, requeued), nil
+	}
+	if !errors.As(failed, &exit) {
+		return "", failed
+	}
+	if status, is := exit.Sys().(syscall.WaitStatus); is && status.Signaled() {
+		return "", &profiling.Fault{Why: fmt.Sprintf("the trainer died of %s: it does not listen to that, and its work would be lost", l.Asks.Name)}
+	}
+	if code := exit.ExitCode(); code != requeued {
+		return fmt.Sprintf("the trainer left with exit status %d after %s, where %d brings a job back into the queue%s", code, l.Asks.Name, requeued,
+			l.now.output.lastWords()), nil
+	}
+	return "", nil
+}
+
+// again measures the time from the trainer's start until it has done an iteration more than it began with, since one that goes on says first
+// where it was.
+func (l *Trainer) again(ctx context.Context, t profiler.Trial) (seconds float64, err error) {
+	if err := l.start(t); err != nil {
+		return 0, err
+	}
+	began, said := int64(0), false
+	more := func() bool {
+		total := l.now.source.total()
+		if !said && total > 0 {
+			began, said = total, true
+		}
+		return said && (total > began || began == 1)
+	}
+	if err := l.until(ctx, l.Patience, more); err != nil {
+		return 0, l.fault(err, "when it was started again")
+	}
+	return time.Since(l.now.begun).Seconds(), nil
+}

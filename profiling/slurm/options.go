@@ -1,0 +1,124 @@
+package slurm
+
+import (
+	"fmt"
+	"strings"
+)
+
+// taken are options of sbatch that would make another measurement of the job, and what says so instead.
+var taken = []struct{ names, instead string }{
+	{"--gres --gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket --tres-per-task", "--gpus and --gpu-type say how many GPUs of which type"},
+	{"--cpus-per-task -c --cpus-per-gpu --mincpus --cores-per-socket --core-spec -S --thread-spec", "--cores says how many"},
+	{"--mem --mem-per-cpu --mem-per-gpu", "--memory says how much"},
+	{"--ntasks -n --ntasks-per-node --ntasks-per-gpu --ntasks-per-core --ntasks-per-socket --nodes -N --spread-job",
+		"one task on one node is measured"},
+	{"--array -a", "one job measures all sizes"},
+	{"--wrap", "the trainer stands behind --"},
+	{"--output -o --error -e --input -i --chdir -D --open-mode --parsable --job-name -J", "synergy profile needs them as it sets them"},
+	{"--wait -W --test-only --help -h --usage --version -V --quiet -Q --verbose -v", "synergy profile follows the job by itself"},
+	{"--requeue --no-requeue --time -t", "the job is measured once, for --budget"},
+	{"--clusters -M", "say SLURM_CLUSTERS in the environment"},
+	{"--partition -p", "--partition says which"},
+}
+
+// Options cuts what users say for sbatch into its options, as a shell would: words end at spaces that no quotes surround. It fails on those that would
+// change what is measured. An option that Slurm does not know is Slurm's to refuse.
+func Options(texts []string) (all []string, err error) {
+	for _, text := range texts {
+		words, err := split(text)
+		if err != nil {
+			return nil, fmt.Errorf("%.80q: %w", text, err)
+		}
+		for i, word := range words {
+			if err := check(word, i > 0 && takesNext(words[i-1])); err != nil {
+				return nil, err
+			}
+			if comment(word) {
+				return nil, fmt.Errorf("%.80q: this job is not one for synergy-slurmd, which would size it: leave its directives out", word)
+			}
+		}
+		all = append(all, words...)
+	}
+	return all, nil
+}
+
+// comment says that an option is a directive.
+func comment(word string) bool {
+	return directive(word) && (strings.HasPrefix(word, "--c") || strings.HasPrefix(word, "--synergy-"))
+}
+
+// bare are the short options that have no value.
+const bare = "HIkOs"
+
+// takesNext says that what follows is an option's value: -A ml. Behind a long one it may be or not, and what is not one is the batch script for sbatch: so that
+// has to be written with =.
+func takesNext(word string) bool {
+	return len(word) == 2 && word[0] == '-' && !strings.Contains(bare, word[1:])
+}
+
+func check(word string, value bool) error {
+	if value {
+		return nil
+	}
+	if len(word) < 2 || word[0] != '-' || word == "--" {
+		return fmt.Errorf("%.80q: want options of sbatch, as --account=ml or -A ml", word)
+	}
+	for _, t := range taken {
+		for name := range strings.FieldsSeq(t.names) {
+			if says(word, name) {
+				return fmt.Errorf("%.80q: not here: %s", word, t.instead)
+			}
+		}
+	}
+	return nil
+}
+
+// says that a word is this option: as it is written, shortened as sbatch understands it down to a length that means nothing else, or with a value behind it.
+func says(word, name string) bool {
+	if !strings.HasPrefix(name, "--") {
+		return !strings.HasPrefix(word, "--") && strings.HasPrefix(word, name)
+	}
+	const least = len("--arr")
+	given, _, _ := strings.Cut(word, "=")
+	return given == name || len(given) >= least && strings.HasPrefix(name, given)
+}
+
+// split cuts at spaces outside of quotes; a backslash outside of single quotes takes the next byte as it is.
+func split(text string) (words []string, err error) {
+	var word strings.Builder
+	var quote byte
+	begun := false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == 0 || c == '\n' || c == '\r':
+			return nil, fmt.Errorf("character %d: want one line", i)
+		case c == '\\' && quote != '\'':
+			if i++; i == len(text) {
+				return nil, fmt.Errorf("ends in a backslash: want a character behind it")
+			}
+			word.WriteByte(text[i])
+			begun = true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, begun = c, true
+		case quote == 0 && (c == ' ' || c == '\t'):
+			if begun {
+				words = append(words, word.String())
+			}
+			word.Reset()
+			begun = false
+		default:
+			word.WriteByte(c)
+			begun = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("a quote %c is not closed", quote)
+	}
+	if begun {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
