@@ -125,3 +125,39 @@ func TestATimeThatIsUpEndsASessionWithWhatThereIs(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
+
+// saver counts how often it is asked, and at which size.
+type saver struct {
+	asked []int
+	err   error
+}
+
+func (s *saver) Save(_ context.Context, t profiler.Trial) (profiling.Saved, error) {
+	s.asked = append(s.asked, t.Cores)
+	return profiling.Saved{Checkpoint: 3, Start: 20}, s.err
+}
+
+func TestATrainerIsAskedToSaveOnceAtTheFewestCoresWithFullSpeed(t *testing.T) {
+	var kept profiling.Record
+	s := profiling.Session{
+		Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{}, Keep: func(r profiling.Record) error { kept = r; return nil },
+	}
+	if _, err := s.Measure(t.Context()); err != nil || !reflect.DeepEqual(s.Saver.(*saver).asked, []int{8}) || kept.Saved == nil || kept.Saved.Start != 20 {
+		t.Errorf("%v, %+v, %v", s.Saver, kept, err)
+	}
+	again := profiling.Session{Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{}, Record: kept}
+	if _, err := again.Measure(t.Context()); err != nil || len(again.Saver.(*saver).asked) != 0 {
+		t.Errorf("asked %v times though it is known, %v", again.Saver, err)
+	}
+}
+
+func TestATrainerThatCannotSaveHasACurveAllTheSame(t *testing.T) {
+	s := profiling.Session{Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{err: &profiling.Fault{Why: "it died of USR1"}}}
+	if d, err := s.Measure(t.Context()); err != nil || d.Stop == "" || s.Record.Saved == nil || s.Record.Saved.Remark != "it died of USR1" {
+		t.Errorf("%+v, %+v, %v", d, s.Record, err)
+	}
+	s = profiling.Session{Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{err: context.Canceled}}
+	if _, err := s.Measure(t.Context()); !errors.Is(err, context.Canceled) || s.Record.Saved != nil {
+		t.Errorf("interrupted: %+v, %v", s.Record.Saved, err)
+	}
+}

@@ -40,7 +40,7 @@ func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	if err != nil {
 		return err
 	}
-	q, err := o.question(site.reach(o.gpus), site.share(o.gpus).Memory)
+	q, err := o.question(site.reach(o.gpus, o.virtual), site.share(o.gpus).Memory)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func labelled(label, text string) string {
 func gpusOf(nodes []slurmjob.Node) string {
 	var all []string
 	for _, n := range slurmjob.Shapes(nodes, "", "", 1) {
-		all = append(all, fmt.Sprintf("%d nodes of %d%s", len(n.Names), n.Total.GPUs, labelled(" ", n.GPUType)))
+		all = append(all, fmt.Sprintf("%s of %d%s", several(len(n.Names), "node"), n.Total.GPUs, labelled(" ", n.GPUType)))
 	}
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
@@ -147,10 +147,14 @@ const timesShare = 4
 // share is the proportional share on the node that is most frequent.
 func (s *hosts) share(gpus int) gres.Vector { return gres.Proportional(s.shapes[0].Total, gpus) }
 
-func (s *hosts) reach(gpus int) reach {
+// reach is how many cores the job can ask for; of those that are pretended all.
+func (s *hosts) reach(gpus, virtual int) reach {
 	most := 0
 	for _, shape := range s.shapes {
 		most = max(most, shape.Total.CPUs)
+	}
+	if virtual > 0 {
+		return reach{min(virtual, most), min(virtual, most), "are pretended and a node has"}
 	}
 	return reach{min(s.shapes[0].Total.CPUs, timesShare*s.share(gpus).CPUs), most, "a node has"}
 }
@@ -486,6 +490,9 @@ func (m *measurement) unborn() string {
 
 // rest says what is left of a measurement that did not come to its end.
 func (m *measurement) rest() string {
+	if len(m.kept.Runs) == 0 {
+		return "nothing was measured"
+	}
 	return fmt.Sprintf("what %s gave is in %s; the same command goes on there", several(len(m.kept.Runs), "trial"), m.kept.path)
 }
 

@@ -187,3 +187,115 @@ func TestAnInterruptionEndsARunAndIsNotTheTrainersFault(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// saves is a trainer that saves for a while when it is asked, and goes on where it was.
+const saves = `trap 'sleep 0.3; echo $i > saved; exit 98' USR1; i=$(cat saved 2>/dev/null || echo 0); echo step $i; sleep 0.4
+while :; do i=$((i+1)); sleep 0.05; echo step $i; done`
+
+func TestLeavingIsMeasuredFromTheSignalAndComingBackFromTheStartToAnIterationMore(t *testing.T) {
+	l, folder := shell(t, saves)
+	l.Asks = Request{Signal: syscall.SIGUSR1, Name: "USR1", Within: 20 * time.Second}
+	if _, err := l.Run(t.Context(), trial(1, 300*time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	process := l.now.command.Process.Pid
+	saved, err := l.Save(t.Context(), trial(1, time.Second))
+	if err != nil || saved.Checkpoint < .3 || saved.Checkpoint > 10 || saved.Start < .4 || saved.Start > 10 || saved.Remark != "" {
+		t.Errorf("%+v, %v", saved, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(folder, "saved")); err != nil || string(text) == "0\n" {
+		t.Errorf("what was saved is %q, %v", text, err)
+	}
+	if l.now == nil || l.now.command.Process.Pid == process {
+		t.Error("it was not started again")
+	}
+}
+
+func TestATrainerThatDoesNotRunIsStartedBeforeItIsAskedToSave(t *testing.T) {
+	l, _ := shell(t, saves)
+	l.Asks = Request{Signal: syscall.SIGUSR1, Name: "USR1", Within: 20 * time.Second}
+	if saved, err := l.Save(t.Context(), trial(1, 100*time.Millisecond)); err != nil || saved.Checkpoint < .3 {
+		t.Errorf("%+v, %v", saved, err)
+	}
+}
+
+func TestWhatATrainerDoesWrongWhenItIsAskedToSaveIsSaidInASentence(t *testing.T) {
+	const loop = "; i=0; while :; do i=$((i+1)); echo step $i; sleep 0.05; done"
+	for _, c := range []struct {
+		name, script, want string
+		fault              bool
+	}{
+		{"does not listen", "trap '' USR1" + loop, "the trainer had not left 300ms after USR1: it does not listen to that, or needs longer to save", true},
+		{"dies of it", "true" + loop, "the trainer died of USR1: it does not listen to that, and its work would be lost", true},
+		{"ends its job", "trap 'exit 0' USR1" + loop, "the trainer left with 0 after USR1, which is the end of its job for Slurm: want exit status 98", false},
+		{"leaves otherwise", "trap 'echo full disk; exit 5' USR1" + loop, "exit status 5 after USR1, where 98 brings a job back into the queue; its last line: full disk", false},
+		{"does not come back", "test -e left && exit 4; trap 'touch left; exit 98' USR1" + loop, "the trainer crashed (exit status 4) when it was started again", true},
+	} {
+		l, _ := shell(t, c.script)
+		l.Asks = Request{Signal: syscall.SIGUSR1, Name: "USR1", Within: 20 * time.Second}
+		if c.name == "does not listen" {
+			l.Asks.Within = 300 * time.Millisecond
+		}
+		saved, err := l.Save(t.Context(), trial(1, 100*time.Millisecond))
+		var fault *profiling.Fault
+		if errors.As(err, &fault) != c.fault || !strings.Contains(saved.Remark+errorText(err), c.want) {
+			t.Errorf("%s: %+v, %v\nwant %s", c.name, saved, err, c.want)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// The driver's tool in this test says that all processes of the trainer compute on one GPU each.
+func TestATrainerOnAnotherNumberOfGPUsThanItSaidIsNotMeasured(t *testing.T) {
+	l, folder := shell(t, "sleep 100 & echo $$, GPU-a > uses; echo $!, GPU-b >> uses; echo 1, GPU-c >> uses; "+steps("0.02"))
+	tool := "#!/bin/sh\ncat " + filepath.Join(folder, "uses") + "\n"
+	if err := os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte(tool), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
+	_, err := l.Run(t.Context(), trial(1, 100*time.Millisecond))
+	var fault *profiling.Fault
+	if !errors.As(err, &fault) || fault.Why != "the trainer uses 2 of the GPUs here, and --gpus says 1: say --gpus 2, or have it use 1" {
+		t.Error(err)
+	}
+	l.GPUs = 2
+	if _, err := l.Run(t.Context(), trial(1, 100*time.Millisecond)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestATrainerThatWantsAnotherGPUIsToldHowToAskForIt(t *testing.T) {
+	l, _ := shell(t, "echo 'RuntimeError: CUDA error: invalid device ordinal'; echo 'Compile with TORCH_USE_CUDA_DSA'; exit 1")
+	_, err := l.Run(t.Context(), trial(1, time.Second))
+	if err == nil || !strings.HasSuffix(err.Error(), "it wants more GPUs than the 1 of --gpus") {
+		t.Error(err)
+	}
+}
+
+func TestAScriptIsFoundAndRunAsSbatchWouldRunIt(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, mode := range map[string]os.FileMode{"run.sh": 0o755, "read.sh": 0o644, "prose.txt": 0o644} {
+		text := "#!/bin/sh -e\necho hello\n"
+		if name == "prose.txt" {
+			text = "hello\n"
+		}
+		if err := os.WriteFile(name, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"sh": "sh x", "run.sh": "./run.sh x", "./run.sh": "./run.sh x", "read.sh": "/bin/sh -e ./read.sh x", "./read.sh": "/bin/sh -e ./read.sh x",
+		"prose.txt": "", "./none.sh": "", ".": "",
+	} {
+		got, err := Program([]string{name, "x"})
+		if strings.Join(got, " ") != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v, want %q", name, got, err, want)
+		}
+	}
+}

@@ -177,7 +177,7 @@ func oneLine(text string) string {
 	for line := range strings.Lines(strings.ToValidUTF8(text, "?")) {
 		line = strings.TrimSpace(strings.Map(func(r rune) rune {
 			if !unicode.IsPrint(r) {
-				return ' '
+				return -1
 			}
 			return r
 		}, line))

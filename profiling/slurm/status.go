@@ -75,7 +75,7 @@ var reasons = []struct{ begins, means string }{
 	{"Resources", "for room on a node"},
 	{"Priority", "for jobs that are ahead of it"},
 	{"BeginTime", "for its begin time"},
-	{"JobHeld", "it is held: scontrol release lets it go"},
+	{"JobHeld", "because it is held: scontrol release lets it go"},
 	{"ReqNodeNotAvail", "for a node that is away or reserved"},
 	{"Nodes_required", "for nodes that are down or drained"},
 	{"PartitionTimeLimit", "in vain: the partition takes no job that is as long; a smaller --budget makes it shorter"},
