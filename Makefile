@@ -58,8 +58,9 @@ test-unit: ## all tests that need no Slurm, with the race detector where there a
 	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
-test-gpu: ## the inventory and the sampler on this machine's own GPUs; fails where there are none
+test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
+	TORCH_PYTHON=$(TORCH_PYTHON) go test -tags gpu -count=1 -v -timeout 20m -run TestModelsOnThisMachinesGPU ./cmd/synergy
 
 lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }

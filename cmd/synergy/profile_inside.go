@@ -138,6 +138,9 @@ func insideCommand() *cobra.Command {
 			}
 			is := jobReport{Node: node, Ended: true}
 			wrong := t.measure(c, node)
+			if c.Context().Err() != nil { // Slurm knows why it ends this job, and we do not
+				return done(wrong)
+			}
 			if wrong != nil {
 				is.Error = wrong.Error()
 			}
