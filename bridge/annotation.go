@@ -27,6 +27,8 @@ type annotation struct {
 	CPUs  int `json:"cpus,omitempty"`
 	Time  int `json:"time,omitempty"`
 	Steps int `json:"steps,omitempty"`
+	// Measure asks the job to measure itself inside of its grant, and to report the curve: 1 where it is.
+	Measure int `json:"measure,omitempty"`
 	// Found is how its speed contradicts its profile.
 	Found *Contradiction `json:"found,omitempty"`
 }
@@ -84,7 +86,7 @@ func annotationOf(r *Record, round int, why, note string) annotation {
 		V: annotationVersion, Job: r.Job, Round: round,
 		Begin: unixOrZero(r.NotBefore), First: unixOrZero(r.First),
 		Attained: r.Attained, Done: r.Done.Seconds(), Own: &r.Own, Explicit: r.Explicit, Why: why, Note: note,
-		Found: r.Audit.Found,
+		Found: r.Audit.Found, Measure: r.measure,
 	}
 }
 

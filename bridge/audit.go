@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
-	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
 // Progress is how far a job says that it has come.
@@ -97,18 +96,16 @@ const (
 
 // audit compares what running jobs report with what their profiles claim. A job that is contradicted has no profile from this moment on.
 func (r *Runner) audit(s *scene) {
-	if r.Settings.Audit <= 0 {
-		return
-	}
 	for _, t := range s.managed {
-		if t.doubt = ""; t.State != Running || !t.said.reports || !t.isMeasuredHere() {
+		t.doubt, t.ran, t.drifted = "", 0, false
+		if r.Settings.Audit <= 0 || t.State != Running || !t.said.reports || !t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
 			continue
 		}
 		if t.said.unclear != nil {
 			t.doubt = t.said.unclear.Error()
 			continue
 		}
-		t.doubt = t.record.Audit.hear(t, s.at, r.Settings.Audit)
+		t.doubt = t.record.Audit.hear(t, promised(r, t), s.at, r.Settings.Audit)
 		if t.record.Audit.Found != nil {
 			t.distrust(t.record.Audit.Found)
 		}
@@ -143,7 +140,7 @@ func (r *Runner) found(t *managedJob) *Contradiction {
 }
 
 // hear takes a report up, and says why it ignores one that cannot be.
-func (a *Audit) hear(t *managedJob, now time.Time, least time.Duration) (doubt string) {
+func (a *Audit) hear(t *managedJob, claim float64, now time.Time, least time.Duration) (doubt string) {
 	said := t.said.progress
 	if !a.Run.Equal(t.Started) {
 		*a = Audit{Run: t.Started} // another run, and maybe another size
@@ -159,33 +156,43 @@ func (a *Audit) hear(t *managedJob, now time.Time, least time.Duration) (doubt s
 	case said.Iterations < a.Iterations || said.At.Before(a.At):
 		return unexpected + "goes back is ignored: iterations are counted from the first start"
 	}
-	return a.weigh(said, t.claim(), t.Runs.PerNode.CPUs*len(t.Runs.Nodes), least)
+	return a.weigh(t, said, claim, least)
 }
 
-// weigh ends the window when it is long enough to tell.
-func (a *Audit) weigh(said Progress, claim float64, cpus int, least time.Duration) (doubt string) {
+// weigh ends the window when it is long enough to tell. Without a claim there is nothing to contradict, and a speed to be learned.
+func (a *Audit) weigh(t *managedJob, said Progress, claim float64, least time.Duration) (doubt string) {
 	took, done := said.At.Sub(a.At), said.Iterations-a.Iterations
-	if took < least || claim*took.Seconds() < enough {
+	if took < least || claim*took.Seconds() < enough && (claim > 0 || done < enough) {
 		return ""
 	}
 	ran := float64(done) / took.Seconds()
 	if ran > maxSpeed {
 		return unexpected + "tells of more iterations than can be is ignored"
 	}
-	a.Iterations, a.At = said.Iterations, said.At
-	switch {
-	case done == 0: // it did something else than train
-	case ran >= claim*tooSlow:
+	a.Iterations, a.At, t.ran = said.Iterations, said.At, ran
+	fast := t.said.word.Auto && ran*tooSlow > claim // what was learned is of other data, or of another batch
+	if done == 0 || claim == 0 {                    // it did something else than train, or nothing is claimed
+		return ""
+	}
+	if ran >= claim*tooSlow && !fast {
 		a.Slow = 0
-	default:
-		if a.Slow++; a.Slow >= windows {
-			a.Found = &Contradiction{Ran: ran, Said: min(claim, maxSpeed), CPUs: cpus}
-		}
+		return ""
+	}
+	if a.Slow++; a.Slow < windows {
+		return ""
+	}
+	t.drifted = t.said.word.Auto
+	if a.Slow = 0; !fast {
+		a.Slow, a.Found = windows, &Contradiction{Ran: ran, Said: min(claim, maxSpeed), CPUs: t.Runs.PerNode.CPUs * len(t.Runs.Nodes)}
 	}
 	return ""
 }
 
-// claim is how many iterations a second the profile promises for what the job holds.
-func (t *managedJob) claim() float64 {
-	return t.profile.Rate(sensitivity.ShareOf(t.Runs.PerNode)) / float64(t.profile.Batch)
+// promised is how many iterations a second the profile promises for what the job holds; 0: it has none
+// for these GPUs.
+func promised(r *Runner, t *managedJob) float64 {
+	if !t.isMeasuredHere() {
+		return 0
+	}
+	return t.profile.Rate(learner{r}.measuredShare(t)) / float64(t.profile.Batch)
 }

@@ -135,7 +135,7 @@ func TestAReportThatCannotBeIsIgnoredWithASentence(t *testing.T) {
 func TestAJobThatTrainsAsItsProfileSaysIsNeverContradicted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tn := trainee(rapid.IntRange(1, 24).Draw(t, "cores"))
-		speed := tn.claim() * rapid.Float64Range(0.6, 3).Draw(t, "speed")
+		speed := promised(auditor(), tn) * rapid.Float64Range(0.6, 3).Draw(t, "speed")
 		at, done := time.Duration(0), 0.0
 		for range rapid.IntRange(1, 30).Draw(t, "reports") {
 			pause := time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second
@@ -152,7 +152,7 @@ func TestAJobThatTrainsAsItsProfileSaysIsNeverContradicted(t *testing.T) {
 func TestALiarThatReportsIsFoundWithinThreeReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tn := trainee(rapid.IntRange(3, 24).Draw(t, "cores"))
-		speed := tn.claim() * rapid.Float64Range(0.02, 0.48).Draw(t, "speed")
+		speed := promised(auditor(), tn) * rapid.Float64Range(0.02, 0.48).Draw(t, "speed")
 		var found *Contradiction
 		at, done := time.Duration(0), 0.0
 		for range 3 {
@@ -163,8 +163,8 @@ func TestALiarThatReportsIsFoundWithinThreeReports(t *testing.T) {
 		}
 		if enoughToTell := tn.record.Audit.Slow > 0 || found != nil; enoughToTell && found == nil && tn.record.Audit.Slow >= windows {
 			t.Fatalf("%d slow windows, and nothing found", tn.record.Audit.Slow)
-		} else if tn.profile != nil && tn.claim()*120 >= enough*1.1 {
-			t.Fatalf("at %.2g of %.2g iterations/s nothing was found: %+v", speed, tn.claim(), tn.record.Audit)
+		} else if tn.profile != nil && promised(auditor(), tn)*120 >= enough*1.1 {
+			t.Fatalf("at %.2g of %.2g iterations/s nothing was found: %+v", speed, promised(auditor(), tn), tn.record.Audit)
 		}
 	})
 }

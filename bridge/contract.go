@@ -15,7 +15,8 @@ import (
 
 // Word is what a job's comment says to us (docs/job-contract.md). It is untrusted: a profile is a name, never a path.
 type Word struct {
-	Profile string        // file name of the sensitivity profile
+	Profile string        // file name of the sensitivity profile; empty with Auto
+	Auto    bool          // the profile is what jobs of this owner and name have taught
 	Saves   bool          // the job declared a checkpoint
 	Signal  Signal        // that asks it to save and leave
 	Grace   time.Duration // from the signal until it is stopped by force
@@ -26,6 +27,7 @@ type Word struct {
 
 // What a comment may hold, and the defaults of the checkpoint word.
 const (
+	autoProfile  = "auto"
 	maxComment   = 4096 // bytes
 	maxWord      = 128  // bytes, "synergy-profile=" included
 	maxGrace     = 3600
@@ -103,8 +105,8 @@ func (w *Word) set(name, value string, given bool) (err error) {
 	case "synergy-length":
 		w.Length, err = parseLength(value)
 		return err
-	case progressWord:
-		return nil // ParseProgress reads it
+	case progressWord, curveWord:
+		return nil // ParseProgress and ParseCurve read them
 	case "synergy-env":
 		return checkEnv(value)
 	case "synergy-cores":
@@ -114,7 +116,7 @@ func (w *Word) set(name, value string, given bool) (err error) {
 		w.Memory, err = parseClaim(name, value)
 		return err
 	}
-	return fmt.Errorf("%.40q: no such word: want synergy-profile, -checkpoint, -length, -progress, -env, -cores or -memory", name)
+	return fmt.Errorf("%.40q: no such word: want synergy-profile, -checkpoint, -length, -progress, -curve, -env, -cores or -memory", name)
 }
 
 // checkEnv reads the word by which a job keeps its environment to itself. It is for its nodes (docs/node-setup.md); no round goes by it.
@@ -136,8 +138,12 @@ func parseClaim(name, value string) (Claim, error) {
 }
 
 func (w *Word) setProfile(value string) error {
+	if value == autoProfile {
+		w.Auto = true
+		return nil
+	}
 	if len("synergy-profile=")+len(value) > maxWord || strings.Contains(value, "..") || !profileName.MatchString(value) {
-		return fmt.Errorf("synergy-profile=%.40q: want the name of a profile, letters, digits, dot, dash and underscore, ending in .json", value)
+		return fmt.Errorf("synergy-profile=%.40q: want the name of a profile, letters, digits, dot, dash and underscore, ending in .json, or auto", value)
 	}
 	w.Profile = value
 	return nil

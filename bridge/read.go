@@ -6,6 +6,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
 // managedJob is a job as a round takes it up: with what its comment says, what is remembered of it, and how it runs.
@@ -25,6 +26,8 @@ type managedJob struct {
 	gain       float64              // at which it runs; 0 while it waits
 	note       string               // what its user should mend
 	doubt      string               // why its report is ignored
+	ran        float64              // iterations/s in the window of reports that ended with this observation; 0: none did
+	drifted    bool                 // what was learned does not fit this job
 
 	shut []string // of the partitions that it may start in those which it must not, in the round under way
 
@@ -43,6 +46,9 @@ type comment struct {
 	reports  bool // how far the job has come
 	progress Progress
 	unclear  error // the report
+
+	curve   Curve // that the job measured of itself
+	unclean error // the curve
 }
 
 // lookup is what was found under the name of a profile.
@@ -60,6 +66,7 @@ type reader struct {
 	topology *topology
 	jobs     []*managedJob // ascending in ID
 	lookups  map[string]*lookup
+	lessons  map[learned.Key]*lesson
 }
 
 // spare is how many lookups of names that are gone may be kept, beyond as many as there are jobs.
@@ -111,6 +118,7 @@ func (r *Runner) readComment(text string) *comment {
 	if c.reports = Reports(text); c.reports {
 		c.progress, c.unclear = ParseProgress(text)
 	}
+	c.curve, c.unclean = ParseCurve(text)
 	if c.wrong == nil && c.word.Profile != "" {
 		c.asks = r.reader.lookup(c.word.Profile)
 	}
@@ -145,7 +153,7 @@ func (t *managedJob) told() bool {
 // equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or the profile costs
 // it no more than that: it then gets the proportional share, and its user is told why. So does one whose profile its own speed contradicts.
 func (r *Runner) equip(t *managedJob) {
-	profile, err := r.profile(t.said)
+	profile, err := r.profile(t)
 	t.note = ""
 	if err != nil {
 		t.note = fmt.Sprintf("gets the proportional share: %v", err)
@@ -163,11 +171,14 @@ func (r *Runner) equip(t *managedJob) {
 	}
 }
 
-// profile is the one that a comment asks for. Each is looked up once in a round, whoever asks.
-func (r *Runner) profile(said *comment) (*sensitivity.Profile, error) {
-	l := said.asks
+// profile is the one that a job's comment asks for. Each is looked up once in a round, whoever asks.
+func (r *Runner) profile(t *managedJob) (*sensitivity.Profile, error) {
+	if t.said.wrong == nil && t.said.word.Auto {
+		return learner{r}.taught(t)
+	}
+	l := t.said.asks
 	if l == nil {
-		return nil, said.wrong
+		return nil, t.said.wrong
 	}
 	if l.sight != r.reader.sight {
 		l.sight = r.reader.sight

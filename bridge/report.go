@@ -25,6 +25,10 @@ type Report struct {
 	ClockStep  time.Duration `json:"clock_step_ns,omitempty"`
 	// Contradicting are the jobs that go without their profile because they were seen to run far below what it claims; ascending in ID.
 	Contradicting []Contradicting `json:"contradicting,omitempty"`
+	// Lessons are what was learned in this round from what jobs say of themselves, or forgotten; by user and job name. LearnFault says why it could
+	// not be kept: then the next round learns it.
+	Lessons    []Lesson `json:"lessons,omitempty"`
+	LearnFault string   `json:"learn_fault,omitempty"`
 	// Lost are the jobs that did not come back after they were asked to save and leave.
 	Lost []Loss `json:"lost,omitempty"`
 	// Fallback says why the built-in planner decided this round in place of Settings.Planner; empty when it did not have to.
@@ -122,6 +126,8 @@ type Record struct {
 	ReturnedAt time.Time `json:"returned_at,omitzero"`
 	Audit      Audit     `json:"audit,omitzero"` // of what the job reports
 	Cost       Cost      `json:"cost,omitzero"`  // of its last restarts
+
+	measure int // 1: the job is to measure itself in its next run. Worked out anew from each observation, and not kept
 }
 
 // Records are what is remembered of jobs, ascending in job.

@@ -80,6 +80,7 @@ type Runner struct {
 	Profiles func(name string) (*sensitivity.Profile, error) // by the name in the comment
 	Settings Settings
 	Almanac  *Almanac // of the site's limits; nil: there are none
+	Learned  Learned  // what jobs have taught; nil: the site does not learn
 	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
 	Last int
 
@@ -117,6 +118,7 @@ type turn struct {
 	small    bool     // nobody is stopped, and nobody waited for long
 	settled  Records  // of the last round that was
 	report   Report
+	lessons  []taught // of this round, to be written down
 }
 
 // begin begins the report.
@@ -150,6 +152,7 @@ func (t *turn) carryOut(ctx context.Context, settled Records) error {
 	if err := t.intend(); err != nil {
 		return err
 	}
+	learning{t}.teach()
 	t.phase("intend")
 	return t.settle(t.act(ctx))
 }
@@ -189,6 +192,7 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	}
 	t.audit(&t.scene)
 	t.scene.hearAll()
+	learning{t}.learn(&t.scene)
 	t.mourn(t.scene.debtors)
 	t.alarm = t.nextExpiry(&t.scene)
 	t.report.Outside = t.scene.outside

@@ -165,7 +165,7 @@ func (t *managedJob) takeOff(nodes []policy.Node) {
 // describe tells the planner what it must know of a managed job.
 func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	rec, own, word := t.record, &t.record.Own, &t.said.word
-	t.shut = rec.avoided(s.at)
+	t.shut, rec.measure = rec.avoided(s.at), learner{r}.measures(t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
 	j.Nodes, j.Tasks, j.GPUType = own.Nodes, tasksPerNode(own), own.GPUType
 	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except

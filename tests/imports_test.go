@@ -28,6 +28,7 @@ var inward = map[string][]string{
 	"sensitivity":          {"gres"},
 	"sensitivity/library":  {"sensitivity"},
 	"sensitivity/profiler": {"gres", "sensitivity"},
+	"sensitivity/learned":  {"gres", "sensitivity", "sensitivity/profiler"},
 	"policy/columns":       {"gres"},
 	"policy":               {"gres", "sensitivity", "policy/columns"},
 	"policy/bound":         {"gres", "sensitivity", "policy", "policy/columns"},
@@ -36,7 +37,7 @@ var inward = map[string][]string{
 	"guest":                {},
 	"preflight":            {},
 	"policy/plugin":        {"gres", "sensitivity", "policy", "guest"},
-	"bridge":               {"gres", "sensitivity", "policy", "policy/bound", "limits"},
+	"bridge":               {"gres", "sensitivity", "sensitivity/learned", "policy", "policy/bound", "limits"},
 	"bridge/leader":        {"bridge"},
 	"ledger":               {"bridge"},
 	"bridge/slurmrest":     {"gres", "limits", "bridge", "bridge/leader", "bridge/slurmrest/internal"},
@@ -127,7 +128,7 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 
 // pure packages have no clock, no chance, no and no files.
 var pure = []string{
-	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
+	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay", "sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
