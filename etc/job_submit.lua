@@ -11,12 +11,15 @@ Everything else is left alone: a job without a `synergy-` word, or outside the
 managed partitions, leaves this file exactly as it came in.
 
     synergy-profile=NAME.json              opts in; the sensitivity profile
+    synergy-profile=auto                   opts in; the job measures itself
     synergy-checkpoint[=SIGNAL[@GRACE][/steps]]
                                            saves on SIGNAL (USR1) in GRACE s (60);
                                            /steps: its tasks do, not its script
     synergy-length=NUMBERs|m|h|d           expected run at the proportional share
     synergy-progress[=ITERATIONS@EPOCH]    how far a running job has come; at
                                            submission the bare word: it will say
+    synergy-curve=C:RATE[/C:RATE…]@EPOCH   what a running job has measured of
+                                           itself; never at submission
     synergy-env=off                        its nodes leave the job's environment
                                            alone
     synergy-cores=keep|give                whether what the user asked for in cores,
@@ -191,7 +194,7 @@ local function our_words(comment)
 end
 
 local OUR_NAMES = {
-    "synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-progress", "synergy-env", "synergy-cores", "synergy-memory",
+    "synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-progress", "synergy-curve", "synergy-env", "synergy-cores", "synergy-memory",
 }
 
 -- What is left of a name without case, dashes and the like: by that a word that
@@ -224,10 +227,10 @@ local function our_values(comment)
 end
 
 local function is_report(word)
-    return word == "synergy-progress" or word:sub(1, 17) == "synergy-progress="
+    return word == "synergy-progress" or word:sub(1, 17) == "synergy-progress=" or word:sub(1, 14) == "synergy-curve="
 end
 
--- Our directives but for the report, which a job may change while it runs.
+-- Our directives but for the reports, which a job may change while it runs.
 local function lasting_words(comment)
     local words = {}
     for _, word in ipairs(our_words(comment)) do
@@ -247,7 +250,8 @@ end
 local function check_profile(value, word)
     local right = "a profile's file name, for example synergy-profile=res18.json, "
         .. "of letters, digits, dots, dashes and underscores, without a path, "
-        .. "and the whole word no longer than " .. MAX_WORD .. " characters"
+        .. "and the whole word no longer than " .. MAX_WORD .. " characters; or synergy-profile=auto, for a job that measures itself"
+    if value == "auto" then return nil end
     if #word > MAX_WORD then return right end
     if not value or not value:match("^%w[%w._-]*%.json$") or value:find("..", 1, true) then
         return right
@@ -281,6 +285,27 @@ local function check_progress(value)
     end
 end
 
+-- The cores ascend, no rate is 0 or above a million, and there are sixteen at most.
+local function is_curve(points)
+    local last, count = 0, 0
+    for point in (points .. "/"):gmatch("([^/]*)/") do
+        local cores, whole, part = point:match("^([1-9]%d*):(%d+)(.*)$")
+        if not cores or #cores > 4 or #whole > 7 or not (part == "" or part:match("^%.%d+$") and #part <= 7) then return false end
+        local rate = tonumber(whole .. part)
+        if tonumber(cores) <= last or rate <= 0 or rate > 1000000 then return false end
+        last, count = tonumber(cores), count + 1
+    end
+    return count <= 16
+end
+
+local function check_curve(value, word)
+    local points, epoch = (value or ""):match("^([^@]+)@([1-9]%d*)$")
+    if not points or #word > MAX_WORD or #epoch > 11 or tonumber(epoch) > 2^33 or not is_curve(points) then
+        return "CORES:ITERATIONS-A-SECOND with / between, ascending in cores, @ and the seconds since the epoch, and the whole word no longer than "
+            .. MAX_WORD .. " characters, for example synergy-curve=1:0.58/2:1.13@1767268800"
+    end
+end
+
 local function check_env(value)
     if value ~= "off" then return "synergy-env=off, or no such word" end
 end
@@ -297,6 +322,7 @@ local check_of_word = {
     ["synergy-cores"] = check_keeping,
     ["synergy-memory"] = check_keeping,
     ["synergy-progress"] = check_progress,
+    ["synergy-curve"] = check_curve,
     ["synergy-profile"] = check_profile,
     ["synergy-checkpoint"] = check_checkpoint,
     ["synergy-length"] = check_length,
@@ -403,7 +429,7 @@ end
 
 local function complaint_about_profile(comment)
     local wanted, names = our_values(comment)["synergy-profile"], profile_names()
-    if not wanted or not names or set_of(names)[wanted] then return nil end
+    if not wanted or wanted == "auto" or not names or set_of(names)[wanted] then return nil end
     local meant = nearest(wanted, names)
     if #meant > 0 then return "there is no profile " .. shortened(wanted) .. "; did you mean " .. table.concat(meant, ", ") .. "?" end
     if #names == 0 then return "there is no profile " .. shortened(wanted) .. ", nor any other; ask your administrator." end
@@ -794,6 +820,11 @@ end
 -- One line about what leaving a word out costs; the job is taken all the same.
 local function hint(job)
     if not settings.hints then return end
+    local names = our_values(job.comment)["synergy-profile"] == "auto" and profile_names()
+    if names and not set_of(names)["auto"] then
+        slurm.log_user("%s", "synergy: this site does not learn profiles, so with synergy-profile=auto this job gets its proportional share of cores and "
+            .. "memory; name a profile to be sized by it.")
+    end
     if is_immediate(job) then
         slurm.log_user("%s", "synergy: with --immediate there is no time to size this job, so it gets what you ask for; "
             .. "leave the option out to have it sized.")
@@ -821,6 +852,9 @@ local function submit(job, partitions)
     if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, complaint, ".") end
     if job.comment:find("synergy-progress=", 1, true) then
         return refuse(slurm.ESLURM_NOT_SUPPORTED, "synergy-progress has a value only while the job runs; submit with the bare word, or without it.")
+    end
+    if our_values(job.comment)["synergy-curve"] ~= nil then
+        return refuse(slurm.ESLURM_NOT_SUPPORTED, "synergy-curve is said by a job that runs; submit without it, it measures itself.")
     end
     complaint = complaint_about_profile(job.comment)
     if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, complaint) end

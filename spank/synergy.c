@@ -63,7 +63,7 @@ static int take(int number, const char *value, int remote)
 
 /* sbatch and salloc do not know a plugin's table of options, spank_options; what is registered, all know. */
 static struct spank_option options[] = {
-	{ "synergy-profile", "NAME.json", "let synergy-slurmd choose cores and memory by this sensitivity profile", 1, PROFILE, take },
+	{ "synergy-profile", "NAME.json|auto", "let synergy-slurmd choose cores and memory by this sensitivity profile", 1, PROFILE, take },
 	{ "synergy-checkpoint", "SIGNAL@SECONDS[/steps]", "the job saves on SIGNAL and leaves within SECONDS (USR1@60)", 2, CHECKPOINT, take },
 	{ "synergy-length", "2.5h", "expected length at the proportional share, in s, m, h or d", 1, LENGTH, take },
 	{ "synergy-progress", NULL, "the job will report how far it has come", 0, PROGRESS, take },

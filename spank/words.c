@@ -10,7 +10,8 @@
 #define MAX_LENGTH (10L * 365 * 24 * 3600) /* seconds */
 
 static const char profile_right[] =
-	"a profile's file name such as res18.json: letters, digits, dots, dashes and underscores, no path, at most 112 characters";
+	"a profile's file name such as res18.json: letters, digits, dots, dashes and underscores, no path, at most 112 characters; "
+	"or auto, for a job that measures itself";
 static const char checkpoint_right[] =
 	"a signal of USR1, USR2, HUP, INT and TERM, its grace of 1 to 3600 whole seconds where 60 are not right, "
 	"and /steps where the tasks of srun are to have it and not the script, such as USR1@60 or USR1@60/steps";
@@ -57,6 +58,8 @@ const char *check_profile(const char *value)
 {
 	const char *c;
 
+	if (value && strcmp(value, "auto") == 0)
+		return NULL;
 	if (!value || !is_alnum(value[0]) || strlen("synergy-profile=") + strlen(value) > MAX_WORD)
 		return profile_right;
 	for (c = value; *c; c++)

@@ -20,6 +20,7 @@ type Config struct {
 	Policy      policy.Policy
 	Allocator   policy.Allocator
 	ProfileDirs []string // absolute; searched in this order
+	Learned     string   // absolute; the folder of what jobs with synergy-profile=auto teach; empty: nothing is learned
 	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal; at least two rounds, so that a round
 	// may fail without any job slipping through.
 	Lease time.Duration

@@ -42,6 +42,7 @@ allocator: greedy
 profile_dirs:
   - /a
   - /b
+learned: /var/lib/learned
 lease: 20m
 ahead: 7
 rules:
@@ -75,6 +76,7 @@ keep:
 	}
 	want := Config{
 		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(), ProfileDirs: []string{"/a", "/b"},
+		Learned: "/var/lib/learned",
 		Lease: 20 * time.Minute, Ahead: 7,
 		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour, Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 
@@ -168,7 +170,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, shown)
 	}
-	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile = nil, nil, "", "" // the example's programs and files
+	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", "" // the example's programs and files
 	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))

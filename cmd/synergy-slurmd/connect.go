@@ -15,6 +15,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned/shelf"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
@@ -54,7 +55,33 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 		Settings: settings(config, c.flags, c.planner),
 		Almanac:  c.consult(client.limits),
 		Last:     c.book.LastRound(),
+		Learned:  c.learns(config.Learned),
 	}, nil
+}
+
+// fewFiles are told by name.
+const fewFiles = 5
+
+// learns opens the folder of what jobs teach; nil: nothing is learned, since none is named, or it cannot be read. Nobody waits for that: jobs then get
+// the proportional share, and are told.
+func (c *connector) learns(dir string) bridge.Learned {
+	if dir == "" {
+		return nil
+	}
+	s, wrong, err := shelf.Open(dir)
+	for k, file := range wrong {
+		if k == fewFiles {
+			c.log.Warn().Int("files", len(wrong)-k).Msg("more learned profiles cannot be read")
+			break
+		}
+		c.log.Warn().Err(file).Str("remedy", "remove the file: it is left alone, and its jobs are measured again").Msg("a learned profile cannot be read")
+	}
+	if err != nil {
+		c.log.Error().Err(err).Str("remedy", "make the folder the daemon's to write, or name another one as learned").
+			Msg("nothing is learned: jobs with synergy-profile=auto get the proportional share")
+		return nil
+	}
+	return s
 }
 
 // shelves are the profile folders.

@@ -35,6 +35,9 @@ func (h *heart) beat(config Config, now time.Time) {
 	}
 	if config.ProfilesFile != "" {
 		names, err := h.shelf.names(config.ProfileDirs)
+		if config.Learned != "" {
+			names = "auto\n" + names
+		}
 		if err == nil {
 			err = pulse(config.ProfilesFile, now, names)
 		}
@@ -93,8 +96,8 @@ type catalogue struct {
 	shelf *library.Library
 }
 
-// maxCatalogue bounds the list: the gate does not read a file of more than 256 KiB, of which the line with the time is some.
-const maxCatalogue = 256<<10 - 16
+// maxCatalogue bounds the list: the gate does not read a file of more than 256 KiB, of which the line with the time is some, and auto.
+const maxCatalogue = 256<<10 - 32
 
 // names lists them, one in a line, ascending. A folder that cannot be read makes the list an unknown one: who does not know what there is
 // must refuse nobody.

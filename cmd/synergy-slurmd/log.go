@@ -70,6 +70,8 @@ type journal struct {
 	waits map[int]policy.Reason // of each job that waited in the last good round
 	apart bool                  // Slurm's clock and ours, in the last good round
 	gap   bool                  // in what is known of the site's limits, in the last good round
+
+	unlearned bool // what jobs teach could not be kept in the last round
 }
 
 // remark is a sentence about a job that no change goes with.
@@ -161,6 +163,7 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	}
 	j.recovery()
 	j.remarks(report)
+	j.lessons(report)
 	j.reasons(report)
 	j.clocks(report)
 	j.limits(report)
@@ -179,6 +182,7 @@ func (j *journal) smallRound(report bridge.Report, took time.Duration, err error
 	j.audit(report)
 	j.losses(report)
 	j.clocks(report)
+	j.lessons(report)
 	if err != nil {
 		j.log.Debug().Int("after_round", report.Round).Err(err).Msg("small round failed")
 		return
@@ -203,6 +207,23 @@ func (j *journal) clocks(report bridge.Report) {
 			Str("remedy", "run the same time service on both hosts").Msg("slurm's clock and ours differ: rounds go by slurm's")
 	}
 	j.apart = apart
+}
+
+// lessons says what was learned of whom, and once that it cannot be kept.
+func (j *journal) lessons(report bridge.Report) {
+	for _, l := range report.Lessons {
+		message := "learned"
+		if l.Forgot {
+			message = "forgot what was learned: a job of that name runs otherwise"
+		}
+		j.log.Info().Int("round", report.Round).Int("job", l.Job).Str("user", l.User).Str("job_name", l.Name).Int("points", l.Points).Msg(message)
+	}
+	if report.LearnFault != "" && !j.unlearned {
+		j.log.Error().Int("round", report.Round).Str("error", report.LearnFault).
+			Str("remedy", "make room in the folder of learned, or make it the daemon's to write: until then each round tries again").
+			Msg("what jobs teach cannot be kept")
+	}
+	j.unlearned = report.LearnFault != ""
 }
 
 // limits says once that the site's limits cannot be read, and once that they can again.

@@ -504,6 +504,9 @@ func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 			f.Add(k, value)
 		}
 	}
+	f.Add(0, "auto")
+	f.Add(0, "auto.json")
+	f.Add(0, "Auto")
 	f.Fuzz(func(t *testing.T, k int, value string) {
 		if k < 0 || k >= len(optionNames) || value == "" || strings.ContainsRune(value, 0) {
 			return // no option
