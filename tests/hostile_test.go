@@ -105,6 +105,8 @@ var programs = map[string]string{
 	"cmd/synergy/gres_check.go":      "scontrol and slurmd -G, with the name of a node",
 	"profiling/local/local.go":       "the trainer of whoever asks, as that user, from his own command line",
 	"profiling/local/affinity.go":    "the same",
+	"launcher/launcher.go":           "the trainer, in the same way, and scancel with the number of a job",
+	"launcher/exec.go":               "the same trainer",
 }
 
 var starters = []string{"Command", "CommandContext", "StartProcess", "Exec", "ForkExec", "Cmd"}

@@ -47,6 +47,7 @@ var inward = map[string][]string{
 	"emulate":              {"gres", "sensitivity"},
 	"profiling":            {"sensitivity/profiler"},
 	"profiling/local":      {"profiling", "sensitivity/profiler"},
+	"launcher":             {"gres"},
 	"etc/profiles":         {},
 	"sim/trace":            {},
 	"sim/models":           {},
@@ -80,7 +81,7 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd"},
 	"github.com/spf13/cobra":              {"cmd/synergy"},
 	"github.com/schollz/progressbar/v3":   {"cmd/synergy"},
-	"golang.org/x/sys":                    {"ledger", "sensitivity/library", "guest", "profiling/local"},
+	"golang.org/x/sys":                    {"ledger", "sensitivity/library", "guest", "profiling/local", "launcher"},
 	"github.com/hashicorp/go-plugin":      {"guest"},
 	"github.com/hashicorp/go-hclog":       {"guest"},
 	"google.golang.org/grpc":              {"guest", "policy/plugin", "bridge/plugin"}, // and code that is generated

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/launcher"
 )
 
 // Exit codes.
@@ -28,6 +30,7 @@ const (
 var version string
 
 func main() {
+	launcher.Exec()
 	collectLess()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -54,7 +57,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitGood
 	}
+	var command ended
+	if errors.As(err, &command) && command.cause == nil {
+		return command.code
+	}
 	fmt.Fprintln(stderr, "synergy:", err)
+	if errors.As(err, &command) {
+		return command.code
+	}
 	var failure failed
 	if errors.As(err, &failure) {
 		return exitFailed
@@ -89,6 +99,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy trace inspect sacct.txt      what is in a log
   synergy plan round.json              one saved round planned anew, and how good a plan of it can be
   synergy profile --local -- train.sh  how fast does it train with how many cores?
+  synergy run -- python train.py       a trainer that knows nothing of us, as the last line of a job
   synergy plugin check ./mine          does a planner of your own keep the promises?
   synergy gres --check                 is Slurm right about this node's GPUs?`,
 		Version:       running(),
@@ -96,7 +107,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand(), traceCommand(), planCommand(), profileCommand(), pluginCommand(), gresCommand())
+	root.AddCommand(simCommand(), traceCommand(), planCommand(), profileCommand(), runCommand(), pluginCommand(), gresCommand())
 	return root
 }
 

@@ -4,13 +4,20 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/synergy-slurmd/synergy-slurmd/launcher"
 )
 
 func TestMain(m *testing.M) {
+	launcher.Exec() // synergy run is this program once more
 	testscript.Main(m, map[string]func(){"synergy": main, "plugin-good": goodPlugin, "plugin-greedy": greedyPlugin, "plugin-late": latePlugin})
 }
 
 // The scripts are what a person at a terminal meets: command lines, exit codes, messages, tables and files.
 func TestTheCommandLine(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/sim"})
+}
+
+func TestARunOfATrainer(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/run"})
 }

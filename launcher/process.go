@@ -1,0 +1,160 @@
+package launcher
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one of this machine's, as /proc shows it.
+type process struct {
+	pid, parent int
+	dead        bool // and not reaped
+}
+
+// children are the processes of a parent; those of other users that /proc hides are none of ours.
+func children(parent int) (all []process) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		text, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		if p, ok := parseStat(pid, text); ok && p.parent == parent {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// parseStat reads 17 (name) S 4 …: the name may have anything in it, parentheses as well.
+func parseStat(pid int, text []byte) (process, bool) {
+	words := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(words) < 2 {
+		return process{}, false
+	}
+	parent, err := strconv.Atoi(string(words[1]))
+	return process{pid, parent, string(words[0]) == "Z"}, err == nil
+}
+
+// orphans are processes whose parents have ended, and which are ours since. The dead among them have to be reaped, as init does; commands that
+// somebody here has started and waits for have not.
+type orphans struct {
+	due  <-chan time.Time // when they are looked at
+	dead []int            // at the last look
+}
+
+// between two looks whoever waits for a command of his own has reaped it.
+const between = time.Second
+
+func (o *orphans) lookSoon() {
+	if o.due == nil {
+		o.due = time.After(between)
+	}
+}
+
+// reap reaps those that were dead at the last look, too.
+func (o *orphans) reap(now []process) {
+	before := o.dead
+	o.due, o.dead = nil, nil
+	for _, p := range now {
+		switch {
+		case !p.dead:
+		case slices.Contains(before, p.pid):
+			reap(p.pid)
+		default:
+			o.dead = append(o.dead, p.pid)
+			o.lookSoon()
+		}
+	}
+}
+
+func reap(pid int) {
+	var status unix.WaitStatus
+	_, _ = unix.Wait4(pid, &status, unix.WNOHANG, nil)
+}
+
+// left are our children beside the command and those that were here before it. Those are not ended; they are reaped.
+func (r *running) left() (all []process) {
+	for _, p := range children(os.Getpid()) {
+		if p.pid != r.process.Process.Pid && (p.dead || !slices.Contains(r.before, p.pid)) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// sweep ends what the command has left behind: a loader that outlives its trainer holds memory and a GPU. Nobody here waits for a command of
+// his own any more.
+func (r *running) sweep() {
+	for _, signal := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
+		told := map[int]bool{}
+		for end := time.Now().Add(tidy); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			living := 0
+			for _, p := range r.left() {
+				if p.dead {
+					reap(p.pid)
+					continue
+				}
+				living++
+				if !told[p.pid] {
+					_ = unix.Kill(p.pid, signal)
+				}
+				told[p.pid] = true
+			}
+			if living == 0 {
+				return
+			}
+		}
+	}
+}
+
+// hasTerminal says whether this process has a controlling terminal.
+func hasTerminal() bool {
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	_ = terminal.Close()
+	return true
+}
+
+// Unheard says, for people, who would die of the signal in our place; empty: nobody. Slurm signals the batch script's process or a task's: that
+// is us after an exec, and the shell that waits for us without one.
+func Unheard(asked syscall.Signal, task string) string {
+	pid, err := strconv.Atoi(task)
+	if err != nil || pid <= 0 || pid == os.Getpid() {
+		return ""
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return ""
+	}
+	var comm string
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch value = strings.TrimSpace(value); key {
+		case "Name":
+			comm = value
+		case "SigCgt", "SigIgn":
+			if mask, err := strconv.ParseUint(value, 16, 64); err != nil || mask&(1<<(asked-1)) != 0 {
+				return ""
+			}
+		}
+	}
+	return fmt.Sprintf("%s (%d)", comm, pid)
+}
