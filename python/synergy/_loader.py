@@ -1,6 +1,7 @@
 """torch's own DataLoader, with what it needs to be stopped and resized."""
 
 import hashlib
+import os
 from typing import Any, Optional
 
 from . import _chance, _leave, grant
@@ -64,9 +65,23 @@ class _Worker:
     is not for workers, and would end those that were not forked."""
 
     def __init__(self, then: Any) -> None:
-        self._then = then
+        self._then, self._trainer = then, os.getpid()
 
     def __call__(self, number: int) -> None:
         _leave.ignore()
+        if self._orphaned():
+            os._exit(1)
         if self._then is not None:
             self._then(number)
+
+    def _orphaned(self) -> bool:
+        """Whether the training was killed before this worker had begun. torch's own watch takes
+        whoever is the parent by now for the training, and such a worker would stay for ever. The
+        parent alone does not say: with a fork server it is always another process."""
+        if os.getppid() == self._trainer:
+            return False
+        try:
+            os.kill(self._trainer, 0)
+        except OSError:  # it is gone, or its number is somebody else's by now
+            return True
+        return False

@@ -4,6 +4,8 @@ import collections
 import json
 import pickle
 import random
+import subprocess
+import sys
 import unittest
 
 from synergy.data import Sampler, Seeded
@@ -274,6 +276,38 @@ class States(unittest.TestCase):
 
     def test_the_sampler_needs_no_loader(self):
         self.assertEqual([len(batch) for batch in epoch_of(Sampler(10, batch=4))], [4, 3, 3])
+
+
+
+class Workers(unittest.TestCase):
+    CODE = """
+import os, sys, time
+from synergy._loader import _Worker
+trainer, worker, dies = os.getpid(), _Worker(None), sys.argv[1] == "dies"
+if os.fork() == 0:
+    while dies:
+        try:
+            os.kill(trainer, 0)
+            time.sleep(0.01)
+        except ProcessLookupError:
+            break
+    worker(0)
+    os.write(1, b"works")
+    os._exit(0)
+if not dies:
+    os.wait()
+"""
+
+    def start(self, word):
+        """What the worker of a training says that dies before it has begun, or lives."""
+        with subprocess.Popen([sys.executable, "-c", self.CODE, word], stdout=subprocess.PIPE) as p:
+            p.wait()
+            return p.stdout.read()
+
+    def test_a_worker_whose_training_is_gone_when_it_begins_ends(self):
+        self.assertEqual(self.start("dies"), b"")
+        self.assertEqual(self.start("lives"), b"works")
+
 
 
 if __name__ == "__main__":

@@ -86,7 +86,8 @@ for name in ("SAMPLES", "EPOCHS", "BATCH"):
 
 def environment(**more):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "SYNERGY_"))}
-    return {**env, "PYTHONPATH": HERE, "OMP_NUM_THREADS": "1", **more}
+    # Debian's torch is built without libuv, which is what ranks meet by unless told otherwise.
+    return {**env, "PYTHONPATH": HERE, "OMP_NUM_THREADS": "1", "USE_LIBUV": "0", **more}
 
 
 def start(folder, workers, env=None):
