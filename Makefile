@@ -18,7 +18,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-live test-live-rounds test-live-trust test-live-site test-live-next lint bench bench-live fidelity fuzz clean
+.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-live test-live-rounds test-live-trust test-live-site test-live-next test-live-torch lint bench bench-live fidelity fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,9 +42,10 @@ test: ## everything: lint, unit, race, drawings, properties, scripts, and the li
 unit: lint
 	@$(MAKE) --no-print-directory test-unit
 
-images: # of both clusters, while the rest is tested: most of that is waiting for a mirror
+images: # of all clusters, while the rest is tested: most of that is waiting for a mirror
 	@$(CLUSTER) image
 	@$(if $(filter 24.11,$(SLURM)),SLURM=26.05 $(CLUSTER) image)
+	@$(if $(filter 24.11,$(SLURM)),TORCH=yes $(CLUSTER) image)
 
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
@@ -75,17 +76,19 @@ lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-site test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-site test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next test-live-torch)
 
 # Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so two clusters at a time cost little more than one; with three, two cores keep no
-# deadline. By file: what becomes of a cluster when something is away, and a site's rules and the jobs that people submit. All others are in test-live-rounds.
+# deadline. By file: what becomes of a cluster when something is away, a site's rules and the jobs that people submit, and what needs PyTorch. All others are
+# in test-live-rounds.
 TRUST := leader failsopen faults_short kills systemd soak
 SITE := arrays check citizen examples gate gate_lua interactive limits lua partitions preempt shapes steps
+TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
 live = tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
 
 test-live-rounds: # all the others
-	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE)))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
+	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(TORCH_TESTS)))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
 
 test-live-trust:
 	@$(call live,-trust) -run '^($(call tests-of,$(TRUST)))$$' ./tests/live
@@ -100,6 +103,10 @@ NEXT := TestANewcomerTakesItsTurn|TestTheLastTask|TestAJobThatIsNotManaged|TestA
 test-live-next:
 	@SLURM=26.05 tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \
 		./bridge/conformance ./tests/live
+
+# On one Slurm is enough: what it shows is of the Python package. Both tests mostly wait, so they run side by side.
+test-live-torch:
+	@TORCH=yes $(call live,-torch) -run '^($(call tests-of,$(TORCH_TESTS)))$$' ./tests/live
 
 bench: ## in-process benchmarks: Decide, decoding, Diff, simulations
 	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./bridge/plugin ./sim/production ./sim/artifact ./sim/workload ./sim/trace

@@ -4,13 +4,14 @@ PROJECT ?= synergy
 NODES ?= 4
 LEASE ?= 900
 SLURM ?= 24.11
-export PROJECT NODES LEASE SLURM
+TORCH ?= no
+export PROJECT NODES LEASE SLURM TORCH
 
 CLUSTER := contrib/docker-slurm/cluster.sh
 
 .PHONY: cluster-up cluster-down cluster-status cluster-logs shell
 
-cluster-up: ## start the cluster and wait until jobs can run; SLURM=24.11 or 26.05
+cluster-up: ## start the cluster and wait until jobs can run; SLURM=24.11 or 26.05, TORCH=yes for PyTorch in it
 	@$(CLUSTER) up
 
 cluster-down: ## remove the cluster: containers, volumes, network

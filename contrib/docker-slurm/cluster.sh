@@ -16,6 +16,7 @@ TOKEN_LIFESPAN=${TOKEN_LIFESPAN:-3600}
 MIN_JOB_AGE=${MIN_JOB_AGE:-3600}
 FAKE_CLOCK=${FAKE_CLOCK:-no}
 SLURM=${SLURM:-24.11}
+TORCH=${TORCH:-no}
 export REPO PROJECT NODES PER_CONTAINER NODE_CPUS NODE_MEMORY NODE_GPUS LEASE TOKEN_LIFESPAN MIN_JOB_AGE FAKE_CLOCK
 
 say() { echo "cluster $PROJECT: $*"; }
@@ -45,6 +46,11 @@ case $SLURM in
 26.05) suite=forky ;;
 *) die "SLURM=$SLURM: want 24.11 or 26.05" ;;
 esac
+case $TORCH in
+no) stage=cluster ;;
+yes) stage=torch ;;
+*) die "TORCH=$TORCH: want yes or no" ;;
+esac
 base_here=synergy-slurm-base:$suite
 base_public=debian:$suite-slim
 
@@ -58,6 +64,7 @@ inputs=(contrib/docker-slurm/{Dockerfile,conf,entrypoint.sh,healthy.sh,ready.sh}
 image_name() {
     local hash
     hash=$(cd "$REPO" && find "${inputs[@]}" -type f | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-12)
+    [[ $stage == cluster ]] || hash+=-$stage
     echo "synergy-slurm:$SLURM-$hash"
 }
 
@@ -113,7 +120,7 @@ build_image() {
     local base
     base=$(base_image)
     say "building $IMAGE on $base"
-    quietly "building $IMAGE" docker_build "$IMAGE" --build-arg BASE="$base"
+    quietly "building $IMAGE" docker_build "$IMAGE" --target "$stage" --build-arg BASE="$base"
 }
 
 # The SPANK plugin for the Slurm of the cluster, built where its headers are.
