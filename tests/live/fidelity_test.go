@@ -3,14 +3,10 @@
 package live
 
 import (
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,12 +90,6 @@ func (c *Cluster) runs(id JobID) []stay {
 	return runs
 }
 
-// result is what became of one job, in seconds since the first submission.
-type result struct {
-	first, finish float64
-	starts        int
-}
-
 // replay submits the workload at its times and waits for its end. It returns when each job was in fact submitted.
 func (c *Cluster) replay(jobs []planned) (arrived []float64, results []result) {
 	c.t.Helper()
@@ -125,7 +115,7 @@ func (c *Cluster) replay(jobs []planned) (arrived []float64, results []result) {
 func simulate(t *testing.T, jobs []planned, arrived []float64, launch float64) []result {
 	t.Helper()
 	dir := t.TempDir()
-	hurried(t, dir)
+	hurried(t, dir, benchSpeedup, fidelitySave, fidelityWarmUp)
 	var text strings.Builder
 	for k, j := range jobs {
 		fmt.Fprintf(&text, "%d,%s,%.3f,%d,%d\n", k, j.model, arrived[k], j.iterations, j.gpus)
@@ -140,76 +130,6 @@ func simulate(t *testing.T, jobs []planned, arrived []float64, launch float64) [
 		t.Fatalf("%s: %v: %s", strings.Join(cmd.Args, " "), err, said)
 	}
 	return results(t, out)
-}
-
-// hurried writes the profiles with the speed of the emulated jobs and the costs of a restart.
-func hurried(t *testing.T, dir string) {
-	t.Helper()
-	names, err := filepath.Glob("../../etc/profiles/*.json")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("profiles: %v, %v", names, err)
-	}
-	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var p map[string]any
-		if err := json.Unmarshal(text, &p); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for _, row := range p["throughput_samples_per_s"].([]any) {
-			for k, rate := range row.([]any) {
-				row.([]any)[k] = rate.(float64) * benchSpeedup
-			}
-		}
-		p["checkpoint_s"], p["start_s"] = fidelitySave, fidelityWarmUp
-		text, err = json.Marshal(p)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		put(t, filepath.Join(dir, "profiles", filepath.Base(name)), string(text))
-	}
-}
-
-func put(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// results reads what --jobs-out wrote.
-func results(t *testing.T, path string) []result {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	rows, err := csv.NewReader(file).ReadAll()
-	if err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	column := map[string]int{}
-	for k, name := range rows[0] {
-		column[name] = k
-	}
-	number := func(row []string, name string) float64 {
-		x, err := strconv.ParseFloat(row[column[name]], 64)
-		if err != nil {
-			t.Fatalf("%s: %s of job %s: %v", path, name, row[column["job_id"]], err)
-		}
-		return x
-	}
-	var all []result
-	for _, row := range rows[1:] {
-		all = append(all, result{number(row, "first_run_s"), number(row, "finish_s"), int(number(row, "starts"))})
-	}
-	return all
 }
 
 // compare prints both outcomes job by job and overall, and fails where they differ by 5 % or more.
