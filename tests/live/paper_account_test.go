@@ -67,7 +67,8 @@ func (c *Cluster) histories(jobs []planned, ids []JobID, came []time.Time) []his
 	for k, id := range ids {
 		names[k] = id.String()
 	}
-	logs := c.MustExec("login", "root", append([]string{"sh", "-c", `for i in "$@"; do echo "job $i"; cat /shared/out/$i.log; done`, "sh"}, names...)...)
+	const show = `for i in "$@"; do echo "job $i"; cat /shared/out/$i.log; done`
+	logs := c.MustExec("login", "root", append([]string{"sh", "-c", show, "sh"}, names...)...)
 	said := map[string]string{}
 	for part := range strings.SplitSeq("\n"+logs, "\njob ") {
 		id, text, _ := strings.Cut(part, "\n")
@@ -75,9 +76,10 @@ func (c *Cluster) histories(jobs []planned, ids []JobID, came []time.Time) []his
 	}
 	all := make([]history, len(jobs))
 	for k, j := range jobs {
-		h := history{demand: demand{came: came[k], gpus: j.gpus, runs: c.spells(ids[k])}, model: j.model, iterations: j.iterations}
+		h := history{model: j.model, iterations: j.iterations}
+		h.demand = demand{came: came[k], gpus: j.gpus, runs: c.spells(ids[k])}
 		if len(h.runs) == 0 || c.State(ids[k]) != "COMPLETED" {
-			c.t.Fatalf("job %s is %s after %d runs:\n%s", ids[k], c.State(ids[k]), len(h.runs), said[names[k]])
+			c.t.Fatalf("job %s is %s after %d runs:\n%s", names[k], c.State(ids[k]), len(h.runs), said[names[k]])
 		}
 		h.read(c.t, names[k], said[names[k]])
 		all[k] = h
@@ -169,9 +171,9 @@ const (
 	paperMemory = 2e6
 )
 
-// leastMakespan is a bound below which no schedule comes, of jobs that are all there from the beginning: the longest job with all that it
-// can use, or all jobs at prices of a GPU, a core and a MB for which the whole cluster costs one a second, where each chooses what is
-// cheapest for it. Any prices give a bound; these are the best of a grid.
+// leastMakespan is a bound below which no schedule comes, of jobs that are all there from the beginning: the longest
+// job with all that it can use, or all jobs at prices of a GPU, a core and a MB for which the whole cluster costs one a
+// second, where each chooses what is cheapest for it. Any prices give a bound; these are the best of a grid.
 func leastMakespan(jobs []planned, of map[string]menu) float64 {
 	longest := 0.0
 	gpuSeconds := map[string]float64{} // iterations times GPUs
@@ -203,7 +205,7 @@ func leastMakespan(jobs []planned, of map[string]menu) float64 {
 type ledger struct {
 	best     float64 // training, had each had all that it can use
 	slower   float64 // more, because it had less: the packing
-	restarts float64 // saves, warm-ups, what was done twice, and the way from one run to the next where GPUs were idle
+	restarts float64 // saves, warm-ups, what was done twice, and between two runs beside idle GPUs
 	launch   float64 // Slurm's time around a run
 	rounds   float64 // a GPU was idle that a job waited for, no longer than a round takes
 	stranded float64 // the same, longer
@@ -211,7 +213,8 @@ type ledger struct {
 	nobody   float64 // GPUs that nobody waited for; of GPUs only
 }
 
-// launchTime is what a run takes beyond its training, on average over the jobs that were not restarted: accounting knows whole seconds only.
+// launchTime is what a run takes beyond its training, on average over the jobs that were not restarted: accounting
+// knows whole seconds only.
 func (s side) launchTime() float64 {
 	sum, n := 0.0, 0
 	for _, h := range s.jobs {
@@ -223,8 +226,8 @@ func (s side) launchTime() float64 {
 	return sum / float64(max(n, 1))
 }
 
-// account is the ledger of the GPUs over the makespan, and that of the jobs over their completion times. late is how long an idle GPU may wait
-// for whoever decides.
+// account is the ledger of the GPUs over the makespan, and that of the jobs over their completion times. late is how
+// long an idle GPU may wait for whoever decides.
 func (s side) account(of map[string]menu, late time.Duration) (gpus, jobs ledger) {
 	launch := s.launchTime()
 	for k := range s.jobs {
@@ -234,7 +237,8 @@ func (s side) account(of map[string]menu, late time.Duration) (gpus, jobs ledger
 		if len(h.runs) > 1 {
 			restarts += h.ran() - h.trained - launch
 		}
-		own := ledger{best: h.best, slower: h.trained - h.lost - h.best, restarts: restarts, launch: h.ran() - h.trained + h.lost - restarts}
+		own := ledger{best: h.best, slower: h.trained - h.lost - h.best, restarts: restarts}
+		own.launch = h.ran() - h.trained + h.lost - restarts
 		jobs.add(own, 1)
 		gpus.add(own, float64(h.gpus))
 	}
@@ -249,8 +253,8 @@ func (l *ledger) add(own ledger, times float64) {
 	l.launch += times * own.launch
 }
 
-// wait shares out what nobody ran in: the waiting of jobs and the idling of GPUs, second by second. Idle GPUs are for those between two
-// runs first, then for who came first.
+// wait shares out what nobody ran in: the waiting of jobs and the idling of GPUs, second by second. Idle GPUs are for
+// those between two runs first, then for who came first.
 func (s side) wait(gpus, jobs *ledger, late time.Duration) {
 	idleFor := time.Duration(0) // how long GPUs have been idle that somebody wanted
 	end := s.span.Add(seconds(s.makespan()))
@@ -306,7 +310,8 @@ func (l ledger) total() float64 {
 // line is the ledger in a row of a table, each part divided by n.
 func (l ledger) line(n float64) string {
 	var cells []string
-	for _, x := range []float64{l.best, l.slower, l.restarts, l.launch, l.rounds, l.stranded, l.queue, l.nobody, l.total()} {
+	parts := []float64{l.best, l.slower, l.restarts, l.launch, l.rounds, l.stranded, l.queue, l.nobody, l.total()}
+	for _, x := range parts {
 		cells = append(cells, fmt.Sprintf("%9.1f", x/n))
 	}
 	return strings.Join(cells, " ")

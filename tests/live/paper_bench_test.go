@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// What a restart costs a job of these experiments, in its own seconds: the 60 s that docs/paper.md takes for a site, a third of them the
-// save. Beside it comes what Slurm takes between two runs, which no speed makes shorter.
+// What a restart costs a job of these experiments, in its own seconds: the 60 s that docs/paper.md takes for a site, a
+// third of them the save. Beside it comes what Slurm takes between two runs, which no speed makes shorter.
 const (
 	paperSave    = 20.0
 	paperWarmUp  = 40.0
@@ -56,17 +56,20 @@ const published = "alexnet=12,res18=12,res50=12,mobilenet=12,shufflenet=12,gnmt=
 
 var paperExperiments = []experiment{
 	{
-		name: "static", says: "100 jobs at once, FIFO", policy: "fifo", file: "static_100job.csv", static: true, drawn: []string{"--static"},
-		figure: "makespan", of: func(s side) float64 { return s.makespan() }, aim: 1.4, paperGained: "1.4×",
+		name: "static", says: "100 jobs at once, FIFO", policy: "fifo",
+		file: "static_100job.csv", static: true, drawn: []string{"--static"},
+		figure: "makespan", of: side.makespan, aim: 1.4, paperGained: "1.4×",
 	},
 	{
-		name: "dynamic", says: "100 jobs, 30 an hour, SRTF", policy: "srtf", file: "dynamic_100job.csv", drawn: []string{"--load", "30"},
-		figure: "mean completion", of: func(s side) float64 { return s.mean() }, aim: 1.3, preemptive: true, paperGained: "1.5×",
+		name: "dynamic", says: "100 jobs, 30 an hour, SRTF", policy: "srtf",
+		file: "dynamic_100job.csv", drawn: []string{"--load", "30"},
+		figure: "mean completion", of: side.mean, aim: 1.3, preemptive: true, paperGained: "1.5×",
 	},
 }
 
-// TestThePapersExperiments runs each on two clusters at once, one with Slurm alone and proportional requests, one with the daemon, lays
-// what the simulator says beside both, and tells where the time went. A second stands for SPEED seconds.
+// TestThePapersExperiments runs each on two clusters at once, one with Slurm alone and proportional requests, one with
+// the daemon, lays what the simulator says beside both, and tells where the time went. A second stands for SPEED
+// seconds.
 func TestThePapersExperiments(t *testing.T) {
 	speed := setting(t, "SPEED", 25)
 	only := os.Getenv("ONLY")
@@ -106,7 +109,9 @@ func (e experiment) run(t *testing.T, speed float64) {
 			c := &Cluster{t: t, project: os.Getenv("SYNERGY_CLUSTER") + "-alone"}
 			c.Clear()
 			t.Cleanup(c.Clear)
-			proportional := func(j planned) string { return fmt.Sprintf("-p plain -c %d --mem=%d", 3*j.gpus, 62500*j.gpus) }
+			proportional := func(j planned) string {
+				return fmt.Sprintf("-p plain -c %d --mem=%d", 3*j.gpus, 62500*j.gpus)
+			}
 			alone = c.replayPaper(jobs, speed, proportional, func() {})
 		})
 		t.Run("synergy-slurmd", func(t *testing.T) {
@@ -131,8 +136,8 @@ func (e experiment) trace(t *testing.T) string {
 		return filepath.Join(folder, e.file)
 	}
 	path := filepath.Join(t.TempDir(), "drawn.csv")
-	argv := append([]string{"--jobs", "100", "--split", published, "--durations", "small", "--seed", "42", "--policy", "fifo",
-		"--cluster", "4x8:24:500", "--allocator", "proportional", "--record", path}, e.drawn...)
+	argv := append([]string{"--jobs", "100", "--split", published, "--durations", "small", "--seed", "42",
+		"--policy", "fifo", "--allocator", "proportional", "--cluster", "4x8:24:500", "--record", path}, e.drawn...)
 	simulation(t, argv...)
 	return path
 }
@@ -146,7 +151,8 @@ func simulation(t *testing.T, argv ...string) {
 	}
 }
 
-// readTrace reads the jobs of a recorded trace (job,model,arrival,iterations,gpus), with times as they are on the cluster.
+// readTrace reads the jobs of a recorded trace (job,model,arrival,iterations,gpus), with times as they are on the
+// cluster.
 func readTrace(t *testing.T, path string, speed float64) []planned {
 	t.Helper()
 	file, err := os.Open(path)
@@ -164,10 +170,10 @@ func readTrace(t *testing.T, path string, speed float64) []planned {
 		iterations, worse := strconv.Atoi(row[3])
 		gpus, worst := strconv.Atoi(row[4])
 		if bad != nil || worse != nil || worst != nil || iterTime[row[1]] == 0 {
-			t.Fatalf("%s:%d: %s: want job,model,arrival,iterations,gpus with a model of the paper", path, k+1, strings.Join(row, ","))
+			t.Fatalf("%s:%d: %q: want job,model,arrival,iterations,gpus with a model of the paper", path, k+1, row)
 		}
-		jobs = append(jobs, planned{model: row[1], gpus: gpus, iterations: iterations, arrival: seconds(arrival / speed),
-			length: seconds(float64(iterations) * iterTime[row[1]] / speed)})
+		jobs = append(jobs, planned{model: row[1], gpus: gpus, iterations: iterations,
+			arrival: seconds(arrival / speed), length: seconds(float64(iterations) * iterTime[row[1]] / speed)})
 	}
 	return jobs
 }
@@ -190,8 +196,11 @@ rules:
   horizon: %s
   payback: %s
   patience: %s
-`, e.policy, d.dir, seconds(paperMinRun/speed), rule(paperHorizon, speed), rule(paperPayback, speed), rule(paperPatience, speed)))
-	const honest = `for p in "$1"/profiles/*.json; do jq ".checkpoint_s=$2 | .start_s=$3" "$p" > "$p.new" && mv "$p.new" "$p"; done`
+`, e.policy, d.dir, seconds(paperMinRun/speed), rule(paperHorizon, speed), rule(paperPayback, speed),
+		rule(paperPatience, speed)))
+	const honest = `for p in "$1"/profiles/*.json; do
+  jq ".checkpoint_s=$2 | .start_s=$3" "$p" > "$p.new" && mv "$p.new" "$p"
+done`
 	save, start := restartCost(speed)
 	c.MustExec("login", "synergy", "sh", "-c", honest, "sh", d.dir, fmt.Sprint(save), fmt.Sprint(start))
 	return c, d
@@ -207,13 +216,15 @@ func restartCost(speed float64) (save, start float64) {
 // trainsAt is the script of a job: it saves only when it is asked to, and only a restart has to warm up.
 func (j planned) trainsAt(speed float64) string {
 	return fmt.Sprintf(`[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && warm=%g || warm=0
-exec /opt/synergy/bin/synergy-emujob --profile %s.json --profile-dir /opt/synergy/etc/profiles --virtual-cpu --iterations %d \
-  --speedup %g --start-cost $warm --checkpoint-cost %g --checkpoint-every 0 --checkpoint "/shared/ckpt/$USER-$SLURM_JOB_ID" --interval 60s`,
+exec /opt/synergy/bin/synergy-emujob --profile %s.json --profile-dir /opt/synergy/etc/profiles --virtual-cpu \
+  --iterations %d --speedup %g --start-cost $warm --checkpoint-cost %g --checkpoint-every 0 \
+  --checkpoint "/shared/ckpt/$USER-$SLURM_JOB_ID" --interval 60s`,
 		paperWarmUp, j.model, j.iterations, speed, paperSave)
 }
 
-// replayPaper submits the jobs at their times, those of one second in one go, waits for their end, and reads what became of them. The daemon
-// starts when the first go is there, which is all of a batch, so that it never plans for the part of it that was the first to come.
+// replayPaper submits the jobs at their times, those of one second in one go, waits for their end, and reads what
+// became of them. The daemon starts when the first go is there, which is all of a batch, so that it never plans for the
+// part of it that was the first to come.
 func (c *Cluster) replayPaper(jobs []planned, speed float64, args func(planned) string, start func()) side {
 	c.t.Helper()
 	began := time.Now()
@@ -245,8 +256,8 @@ func (c *Cluster) submit(jobs []planned, speed float64, args func(planned) strin
 	c.t.Helper()
 	var script strings.Builder
 	for _, j := range jobs {
-		fmt.Fprintf(&script, "sbatch --parsable --chdir=/shared/home/alice --gres=gpu:%d %s --open-mode=append %s <<'END' || exit 1\n#!/bin/bash\n%s\nEND\n",
-			j.gpus, output, args(j), j.trainsAt(speed))
+		fmt.Fprintf(&script, "sbatch --parsable --chdir=/shared/home/alice --gres=gpu:%d %s --open-mode=append %s"+
+			" <<'END' || exit 1\n#!/bin/bash\n%s\nEND\n", j.gpus, output, args(j), j.trainsAt(speed))
 	}
 	said, err := c.ExecInput("login", "alice", script.String(), "bash", "-s")
 	if err != nil {

@@ -16,16 +16,18 @@ var twoModels = map[string]menu{
 
 func clock(s int) time.Time { return time.Unix(int64(1000+s), 0) }
 
-// One job is restarted, for three seconds with the save and two on its way; one waits for five seconds beside 30 idle GPUs, of which the
-// round excuses three; and all of the GPUs' time and all of the jobs' is somewhere.
+// One job is restarted, for three seconds with the save and two on its way; one waits for five seconds beside 30 idle
+// GPUs, of which the round excuses three; and all of the GPUs' time and all of the jobs' is somewhere.
 func TestTheTimeOfAnExperimentIsAccountedForToTheLastSecond(t *testing.T) {
+	twice := []spell{{clock(0), clock(6), "n1"}, {clock(8), clock(20), "n1"}}
+	once := func(start, end int) []spell { return []spell{{clock(start), clock(end), "n2"}} }
 	s := side{span: clock(0), jobs: []history{
-		{demand: demand{clock(0), 1, []spell{{clock(0), clock(6), "n1"}, {clock(8), clock(20), "n1"}}}, model: "hungry", iterations: 10, trained: 15},
-		{demand: demand{clock(0), 1, []spell{{clock(0), clock(10), "n1"}}}, model: "light", iterations: 10, trained: 10},
-		{demand: demand{clock(5), 2, []spell{{clock(10), clock(20), "n2"}}}, model: "light", iterations: 10, trained: 10},
+		{demand: demand{clock(0), 1, twice}, model: "hungry", iterations: 10, trained: 15},
+		{demand: demand{clock(0), 1, once(0, 10)}, model: "light", iterations: 10, trained: 10},
+		{demand: demand{clock(5), 2, once(10, 20)}, model: "light", iterations: 10, trained: 10},
 	}}
 	gpus, jobs := s.account(twoModels, 2*time.Second)
-	// In the seconds 6 and 7 the job between two runs has the first place, and the waiting one has waited beside idle GPUs for one second.
+	// In the seconds 6 and 7 the job between two runs has the first place; the other has waited for one second by then.
 	if want := (ledger{best: 30, slower: 5, restarts: 5, rounds: 3, stranded: 2}); jobs != want {
 		t.Errorf("jobs: %+v, want %+v", jobs, want)
 	}
@@ -50,8 +52,8 @@ func TestAJobThatWaitsWhileAllGPUsAreInUseWaitsInTheQueue(t *testing.T) {
 	}
 }
 
-// An iteration of a hungry job is two seconds of a GPU and six of a core, or one and nine; one of a light job is one and one. The whole
-// cluster gives 32 and 96 a second.
+// An iteration of a hungry job is two seconds of a GPU and six of a core, or one and nine; one of a light job is one
+// and one. The whole cluster gives 32 and 96 a second.
 func TestTheLeastMakespanIsThatOfTheLongestJobOfTheGPUsOrOfTheCores(t *testing.T) {
 	batch := func(model string, n, iterations int) (all []planned) {
 		for range n {
@@ -67,7 +69,7 @@ func TestTheLeastMakespanIsThatOfTheLongestJobOfTheGPUsOrOfTheCores(t *testing.T
 		{"the longest", batch("light", 3, 500), 500},
 		{"the GPUs", batch("light", 64, 100), 200},
 		{"the cores", batch("hungry", 32, 96), 32 * 96 * 6 / 96},
-		{"both", append(batch("hungry", 16, 100), batch("light", 16, 100)...), 400.0 / 3}, // a third of the hungry ones' at nine cores
+		{"both", append(batch("hungry", 16, 100), batch("light", 16, 100)...), 400.0 / 3}, // a third at nine cores
 	} {
 		if got := leastMakespan(c.jobs, twoModels); math.Abs(got/c.want-1) > .01 {
 			t.Errorf("%s: %.1f s, want %.1f s", c.name, got, c.want)

@@ -17,8 +17,10 @@ type forecast struct {
 	starts         int
 }
 
-// forecast simulates the jobs as they came, in the cluster's own seconds: with its rounds, what a restart costs there, and what Slurm takes.
-func (e experiment) forecast(t *testing.T, jobs []planned, s side, policy, allocator string, round time.Duration) forecast {
+// forecast simulates the jobs as they came, in the cluster's own seconds: with its rounds, what a restart costs there,
+// and what Slurm takes.
+func (e experiment) forecast(t *testing.T, jobs []planned, s side, policy, allocator string,
+	round time.Duration) forecast {
 	t.Helper()
 	dir := t.TempDir()
 	save, start := restartCost(s.speed)
@@ -29,8 +31,9 @@ func (e experiment) forecast(t *testing.T, jobs []planned, s side, policy, alloc
 	}
 	trace := filepath.Join(dir, "trace.csv")
 	put(t, trace, text.String())
-	return e.simulate(t, 1, "--trace", trace, "--profiles", filepath.Join(dir, "profiles"), "--policy", policy, "--allocator", allocator,
-		"--round", round.String(), "--min-run", seconds(paperMinRun/s.speed).String(), "--horizon", rule(paperHorizon, s.speed),
+	return e.simulate(t, 1, "--trace", trace, "--profiles", filepath.Join(dir, "profiles"),
+		"--policy", policy, "--allocator", allocator, "--round", round.String(),
+		"--min-run", seconds(paperMinRun/s.speed).String(), "--horizon", rule(paperHorizon, s.speed),
 		"--payback", rule(paperPayback, s.speed), "--patience", rule(paperPatience, s.speed),
 		"--teardown", "1s", "--launch", fmt.Sprintf("%.3fs", max(0, s.launchTime())))
 }
@@ -38,7 +41,8 @@ func (e experiment) forecast(t *testing.T, jobs []planned, s side, policy, alloc
 // site simulates the jobs as on a site, at its own pace, with the rules that are shipped and restarts of 60 s.
 func (e experiment) site(t *testing.T, trace, policy, allocator string, round time.Duration, speed float64) forecast {
 	t.Helper()
-	return e.simulate(t, speed, "--trace", trace, "--policy", policy, "--allocator", allocator, "--round", round.String(), "--restart", "60s")
+	return e.simulate(t, speed, "--trace", trace, "--policy", policy, "--allocator", allocator,
+		"--round", round.String(), "--restart", "60s")
 }
 
 func (e experiment) simulate(t *testing.T, speed float64, argv ...string) forecast {
@@ -68,9 +72,10 @@ func (e experiment) report(t *testing.T, trace string, jobs []planned, speed flo
 	round := e.round(speed)
 	reportJobs(t, "Slurm alone", alone)
 	reportJobs(t, "synergy-slurmd", ours)
-	t.Logf("%s: %s, %s, 32 GPUs; a second is %g s of a site, rounds of %s, a restart %.1f s with what Slurm takes", e.name, e.says, kind,
-		speed, round, paperSave/speed+paperWarmUp/speed+paperRequeue)
-	t.Logf("both sides at the same time on two clusters of one machine; the paper, on its own cluster: %s", e.paperGained)
+	save, start := restartCost(speed)
+	t.Logf("%s: %s, %s, 32 GPUs", e.name, e.says, kind)
+	t.Logf("a second is %g s of a site, rounds of %s, a restart %.1f s with what Slurm takes", speed, round, save+start)
+	t.Logf("both sides at the same time on two clusters of one machine; the paper, on its own: %s", e.paperGained)
 	t.Logf("%-52s %12s %12s %8s", "", "mean s", "makespan s", "starts")
 	row := func(name string, f forecast) { t.Logf("%-52s %12.1f %12.1f %8d", name, f.mean, f.makespan, f.starts) }
 	ratio := func(name string, a, b forecast) {
@@ -82,7 +87,8 @@ func (e experiment) report(t *testing.T, trace string, jobs []planned, speed flo
 	row("measured: Slurm alone, proportional requests", measured(alone))
 	row("measured: synergy-slurmd, "+tune, measured(ours))
 	ratio("measured: ratio", measured(alone), measured(ours))
-	plain, planned := e.forecast(t, jobs, alone, "slurm", "proportional", second), e.forecast(t, jobs, ours, e.policy, "tune", round)
+	plain := e.forecast(t, jobs, alone, "slurm", "proportional", second)
+	planned := e.forecast(t, jobs, ours, e.policy, "tune", round)
 	row("forecast of this: "+mine, plain)
 	row("forecast of this: "+tune, planned)
 	ratio("forecast of this: ratio", plain, planned)
@@ -91,7 +97,8 @@ func (e experiment) report(t *testing.T, trace string, jobs []planned, speed flo
 		row("forecast of this: "+e.policy+", proportional", same)
 		ratio("forecast of this: of it the allocation alone", same, planned)
 	}
-	plain, planned = e.site(t, trace, "slurm", "proportional", second, speed), e.site(t, trace, e.policy, "tune", seconds(paperRound), speed)
+	plain = e.site(t, trace, "slurm", "proportional", second, speed)
+	planned = e.site(t, trace, e.policy, "tune", seconds(paperRound), speed)
 	row("forecast of a site (60 s restarts): "+mine, plain)
 	row("forecast of a site (60 s restarts): "+tune, planned)
 	ratio("forecast of a site: ratio", plain, planned)
@@ -133,7 +140,7 @@ func (e experiment) reportTime(t *testing.T, jobs []planned, alone, ours side) {
 		side
 	}{{"Slurm alone", alone}, {"synergy-slurmd", ours}} {
 		gpus, all := s.account(of, late)
-		t.Logf("%-36s %s", s.name+": makespan, of a GPU's s", gpus.line(paperGPUs))
-		t.Logf("%-36s %s", s.name+": mean, of a job's s", all.line(float64(len(s.jobs))))
+		t.Logf("%-36s %s", s.name+": makespan, of a GPU", gpus.line(paperGPUs))
+		t.Logf("%-36s %s", s.name+": mean, of a job", all.line(float64(len(s.jobs))))
 	}
 }

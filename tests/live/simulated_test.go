@@ -82,7 +82,9 @@ func results(t *testing.T, path string) []result {
 	}
 	var all []result
 	for _, row := range rows[1:] {
-		all = append(all, result{number(row, "first_run_s"), number(row, "finish_s"), number(row, "jct_s"), int(number(row, "starts"))})
+		all = append(all, result{
+			number(row, "first_run_s"), number(row, "finish_s"), number(row, "jct_s"), int(number(row, "starts")),
+		})
 	}
 	return all
 }
