@@ -35,6 +35,7 @@ type market struct {
 	stock   []choice
 	jobs    []int
 	groups  []*menu
+	priced  int // so many of the groups are enough to find prices by
 	filling filling
 	lists   [][]choice
 	trials  []trial
@@ -369,7 +370,7 @@ func (b appraisal) choices(i, n int, stock []choice) (list, more []choice) {
 // pricesOf finds prices at which all parties together want no more than they have.
 func (b appraisal) pricesOf(parties []party) prices {
 	m := &b.market
-	m.groups = m.groups[:0]
+	m.groups, m.priced = m.groups[:0], math.MaxInt
 	var supply gres.Vector
 	for k := range parties {
 		p := &parties[k]
@@ -385,18 +386,43 @@ func (b appraisal) pricesOf(parties []party) prices {
 			g.crowd++
 		}
 	}
-	at := b.clearingPrices(supply)
+	at := b.clearingPrices(b.sampled(supply))
 	for _, g := range m.groups {
 		g.crowd = 0
 	}
 	return at
 }
 
+// mostPriced is how many menus prices are found by. Whatever the prices, what they bound is bounded.
+const mostPriced = 256
+
+func (m *market) forPrices() []*menu { return m.groups[:min(m.priced, len(m.groups))] }
+
+// sampled leaves every so manieth of the menus to find prices by, where there are too many, and answers what they have of the supply.
+func (b appraisal) sampled(supply gres.Vector) gres.Vector {
+	m := &b.market
+	step := (len(m.groups) + mostPriced - 1) / mostPriced
+	if step < 2 {
+		return supply
+	}
+	all, some := 0, 0
+	for k, g := range m.groups {
+		all += g.crowd * g.fair.GPUs
+		if k%step == 0 {
+			some += g.crowd * g.fair.GPUs
+			m.groups[k/step], m.groups[k] = g, m.groups[k/step]
+		}
+	}
+	m.priced = (len(m.groups) + step - 1) / step
+	part := float64(some) / float64(all)
+	return gres.Vector{GPUs: supply.GPUs, CPUs: int(part * float64(supply.CPUs)), Memory: gres.Memory(part * float64(supply.Memory))}
+}
+
 // clearingPrices finds the least price of a core, and of a MiB beside it, at which no more is wanted than there is.
 func (b appraisal) clearingPrices(supply gres.Vector) prices {
 	at := prices{}
 	highest := 0.0
-	for _, g := range b.market.groups {
+	for _, g := range b.market.forPrices() {
 		highest = max(highest, b.valueOf(g, g.demand().Gain))
 	}
 	for range 2 {
@@ -430,7 +456,7 @@ func (b appraisal) valueOf(m *menu, gain float64) float64 {
 // wanted is what all partners would take at such prices.
 func (b appraisal) wanted(at prices) gres.Vector {
 	var sum gres.Vector
-	for _, g := range b.market.groups {
+	for _, g := range b.market.forPrices() {
 		best, most := 0, math.Inf(-1)
 		for k := range g.options {
 			if v := b.valueOf(g, g.options[k].Gain) - at.of(g.options[k].Size); v > most {

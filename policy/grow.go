@@ -85,6 +85,7 @@ func (b sizing) bestTrade(n int) (growth, clearing) {
 	best := growth{net: trifle}
 	var how clearing
 	plan := clearing{server: n, shrinks: b.trial}
+	spared := b.spared(n)
 	for _, i := range b.servers[n].jobs {
 		s := &b.seats[i]
 		if len(s.servers) > 1 || s.menu.demand().Gain <= s.gain {
@@ -97,7 +98,7 @@ func (b sizing) bestTrade(n int) (growth, clearing) {
 		for _, o := range above(s) {
 			missing := o.Size.Minus(s.size).Minus(b.servers[n].open())
 			plan.shrinks = plan.shrinks[:0]
-			if !b.affordsMore(i, o.Size.Minus(s.size)) || b.netOver(i, o.Gain, ahead) <= best.net || !b.giveBack(&plan, missing, i) {
+			if !covered(missing.Minus(spared)) || !b.affordsMore(i, o.Size.Minus(s.size)) || b.netOver(i, o.Gain, ahead) <= best.net || !b.giveBack(&plan, missing, i) {
 				continue
 			}
 			net := b.netTrade(i, o, plan)

@@ -278,7 +278,10 @@ func (b preemption) able(jobs []int, plan *clearing, missing gres.Vector, i int)
 		if v == i || slices.Contains(plan.leaves, v) {
 			continue
 		}
-		if s := b.shrunk(v, missing, i); s.freed != (gres.Vector{}) && b.resizable(v) && (b.owedRoom(i) || b.sizable(v)) {
+		if !b.sizable(v) && !b.owedRoom(i) {
+			continue
+		}
+		if s := b.shrunk(v, missing, i); s.freed != (gres.Vector{}) && b.resizable(v) {
 			s.loss = -b.netOver(v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed, missing)
 			able = append(able, s)
 		}
@@ -314,8 +317,25 @@ func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 		if freed.CPUs >= best.freed.CPUs && freed.Memory >= best.freed.Memory && freed != best.freed {
 			best.to, best.freed = sizes[k], freed
 		}
+		if covered(missing.Minus(best.freed)) {
+			break // a smaller one frees no more of it
+		}
 	}
 	return best
+}
+
+// spared is what the jobs on server n could give back at most if each was as small as it can be.
+func (b preemption) spared(n int) gres.Vector {
+	var sum gres.Vector
+	for _, v := range b.servers[n].jobs {
+		s := &b.seats[v]
+		least := s.size
+		for _, o := range b.alloc.sizes(s.menu) {
+			least = atMost(least, o.Size)
+		}
+		sum = sum.Plus(s.size.Minus(least))
+	}
+	return sum
 }
 
 // resizable says whether running job i may be restarted where it is with another size: it saves, it could be started there today,
