@@ -166,7 +166,7 @@ func (f *filling) undominated(all []fill) []fill {
 		for end < len(all) && all[end].used.CPUs == all[from].used.CPUs {
 			end++
 		}
-		heap := all[from:end]
+		heap := f.promising(all[from:end])
 		slices.SortFunc(heap, func(x, y fill) int {
 			return cmp.Or(cmp.Compare(x.used.Memory, y.used.Memory), cmp.Compare(y.net, x.net), cmp.Compare(x.from, y.from), cmp.Compare(x.pick, y.pick))
 		})
@@ -179,6 +179,43 @@ func (f *filling) undominated(all []fill) []fill {
 	return kept
 }
 
+// promising leaves fills with as many cores out, in place, that need not be sorted to see that another needs no more and nets as much: one with fewer
+// cores, or the one of them that nets most.
+func (f *filling) promising(heap []fill) []fill {
+	best := heap[0]
+	for _, x := range heap[1:] {
+		if cmp.Or(cmp.Compare(x.net, best.net), cmp.Compare(best.used.Memory, x.used.Memory), cmp.Compare(best.from, x.from), cmp.Compare(best.pick, x.pick)) > 0 {
+			best = x
+		}
+	}
+	kept := heap[:0]
+	for _, x := range heap {
+		if (x.used.Memory < best.used.Memory || x == best) && !f.below(x) {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+// below says that one of the fills so far needs no more memory and nets as much.
+func (f *filling) below(x fill) bool {
+	at := f.stairAbove(x.used.Memory)
+	return at > 0 && f.stairs[at-1].net >= x.net
+}
+
+// stairAbove is the number of the first stair that needs more memory.
+func (f *filling) stairAbove(memory gres.Memory) int {
+	low, high := 0, len(f.stairs)
+	for low < high {
+		if mid := (low + high) / 2; f.stairs[mid].memory <= memory {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	return low
+}
+
 // stair is the most that those fills net which need no more memory, of those with no more cores so far.
 type stair struct {
 	memory gres.Memory
@@ -187,12 +224,7 @@ type stair struct {
 
 // climb adds a fill to the stairs, which rise in memory and in what is netted; false where one with no more memory nets as much.
 func (f *filling) climb(x fill) bool {
-	at, _ := slices.BinarySearchFunc(f.stairs, x.used.Memory, func(s stair, memory gres.Memory) int {
-		if s.memory <= memory {
-			return -1
-		}
-		return 1
-	})
+	at := f.stairAbove(x.used.Memory)
 	if at > 0 && f.stairs[at-1].net >= x.net {
 		return false
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -81,7 +82,7 @@ func (p *planning) run(c *cobra.Command, path string) error {
 		return failed{fmt.Errorf("check the plan: %w", err)}
 	}
 	cert := bound.Certify(&cluster, plan)
-	if err := p.show(c.OutOrStdout(), plan, cert); err != nil {
+	if err := p.show(c.OutOrStdout(), &cluster, plan, cert); err != nil {
 		return failed{err}
 	}
 	return nil
@@ -184,18 +185,22 @@ type planned struct {
 	Sentence    string            `json:"sentence"`
 }
 
-func (p *planning) show(out io.Writer, plan policy.Plan, cert bound.Certificate) error {
+func (p *planning) show(out io.Writer, on *policy.Cluster, plan policy.Plan, cert bound.Certificate) error {
 	if p.json {
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(planned{plan, cert, cert.String()})
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	costs := restarting(on)
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]
 		why := d.Why
 		if d.Reason != "" {
 			why = strings.TrimSuffix(fmt.Sprintf("%s: %s", d.Reason, d.Why), ": ")
+			if cost := costs[d.Job]; cost > 0 {
+				why += fmt.Sprintf(" (a restart costs it %s)", cost.Round(time.Second))
+			}
 		}
 		if d.Grant == nil {
 			fmt.Fprintf(table, "job %d\twaits\t\t\t%s\n", d.Job, why)
@@ -209,4 +214,15 @@ func (p *planning) show(out io.Writer, plan policy.Plan, cert bound.Certificate)
 	}
 	_, err := fmt.Fprintf(out, "\n%s\n", cert.String())
 	return err
+}
+
+// restarting is what a restart costs those that run, by job: who of them has a reason in a plan is stopped or restarted.
+func restarting(on *policy.Cluster) map[int]time.Duration {
+	costs := map[int]time.Duration{}
+	for i := range on.Jobs {
+		if j := &on.Jobs[i]; j.Running != nil {
+			costs[j.ID] = j.Restart
+		}
+	}
+	return costs
 }
