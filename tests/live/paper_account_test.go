@@ -74,17 +74,44 @@ func (c *Cluster) histories(jobs []planned, ids []JobID, came []time.Time) []his
 		id, text, _ := strings.Cut(part, "\n")
 		said[id] = text
 	}
+	runs, states := c.account(names)
 	all := make([]history, len(jobs))
 	for k, j := range jobs {
 		h := history{model: j.model, iterations: j.iterations}
-		h.demand = demand{came: came[k], gpus: j.gpus, runs: c.spells(ids[k])}
-		if len(h.runs) == 0 || c.State(ids[k]) != "COMPLETED" {
-			c.t.Fatalf("job %s is %s after %d runs:\n%s", names[k], c.State(ids[k]), len(h.runs), said[names[k]])
+		h.demand = demand{came: came[k], gpus: j.gpus, runs: runs[names[k]]}
+		if state := states[names[k]]; state != "COMPLETED" {
+			c.t.Fatalf("job %s is %s after %d runs:\n%s", names[k], state, len(h.runs), said[names[k]])
 		}
 		h.read(c.t, names[k], said[names[k]])
 		all[k] = h
 	}
 	return all
+}
+
+// account is each run of the jobs, and how the last of it ended, once accounting knows that: slurmdbd may be behind.
+func (c *Cluster) account(names []string) (runs map[string][]spell, states map[string]string) {
+	c.t.Helper()
+	var text string
+	c.WaitFor("accounting has the end of each job", func() bool {
+		text = c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", strings.Join(names, ","),
+			"--format=JobID,State,Start,End,NodeList")
+		return text != "" && !strings.Contains(text, "|Unknown|")
+	})
+	runs, states = map[string][]spell{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		f := strings.Split(strings.TrimSpace(line), "|")
+		if len(f) != 5 {
+			c.t.Fatalf("sacct answers %q", line)
+		}
+		states[f[0]] = f[1]
+		if f[2] != "None" {
+			runs[f[0]] = append(runs[f[0]], spell{moment(c, f[2]), moment(c, f[3]), f[4]})
+		}
+	}
+	for _, spells := range runs {
+		slices.SortFunc(spells, func(a, b spell) int { return a.start.Compare(b.start) })
+	}
+	return runs, states
 }
 
 // read adds up what the job's log says of its starts: the rate that it was granted and the iterations that it did.
