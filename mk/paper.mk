@@ -10,6 +10,6 @@ PAPER_TESTS := TestThePapersExperiments|TestTheTimeOfAnExperiment|TestAJobThatWa
 .PHONY: bench-paper-live
 
 bench-paper-live: build ## the paper's batch and its arrivals, live (TRACES=folder SPEED=25 ONLY=static)
-	@tests/live/with-cluster.sh $(PAPER_LIVE)-alone 60 tests/live/with-cluster.sh $(PAPER_LIVE) 60 \
+	@tests/live/with-cluster.sh $(PAPER_LIVE)-alone 120 tests/live/with-cluster.sh $(PAPER_LIVE) 120 \
 		env TRACES=$(and $(TRACES),$(abspath $(TRACES))) SPEED=$(SPEED) ONLY=$(ONLY) \
 		go test -tags live,bench -count=1 -v -parallel 2 -timeout 8h -run '$(PAPER_TESTS)' ./tests/live

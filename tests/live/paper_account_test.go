@@ -16,7 +16,7 @@ import (
 
 // side is what became of the jobs of an experiment on one of its clusters.
 type side struct {
-	span  time.Time // when the first job was submitted
+	span  time.Time // from when on jobs are scheduled
 	jobs  []history
 	speed float64
 }

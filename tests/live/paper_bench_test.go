@@ -109,10 +109,14 @@ func (e experiment) run(t *testing.T, speed float64) {
 			c := &Cluster{t: t, project: os.Getenv("SYNERGY_CLUSTER") + "-alone"}
 			c.Clear()
 			t.Cleanup(c.Clear)
+			plain := func(state string) {
+				c.MustExec("slurmctld", "root", "scontrol", "update", "partitionname=plain", "state="+state)
+			}
+			plain("down") // takes jobs and starts none
 			proportional := func(j planned) string {
 				return fmt.Sprintf("-p plain -c %d --mem=%d", 3*j.gpus, 62500*j.gpus)
 			}
-			alone = c.replayPaper(jobs, speed, proportional, func() {})
+			alone = c.replayPaper(e, jobs, speed, proportional, func() { plain("up") })
 		})
 		t.Run("synergy-slurmd", func(t *testing.T) {
 			t.Parallel()
@@ -120,7 +124,7 @@ func (e experiment) run(t *testing.T, speed float64) {
 			opted := func(j planned) string {
 				return fmt.Sprintf("-c %d '%s synergy-length=%.3fs'", 3*j.gpus, word(j.model), j.length.Seconds())
 			}
-			ours = c.replayPaper(jobs, speed, opted, func() { d.Start() })
+			ours = c.replayPaper(e, jobs, speed, opted, func() { d.Start() })
 		})
 	})
 	if len(alone.jobs) != len(jobs) || len(ours.jobs) != len(jobs) {
@@ -189,7 +193,7 @@ func (e experiment) setUp(t *testing.T, speed float64) (*Cluster, *Daemon) {
 policy: %s
 allocator: tune
 profile_dirs: [%s/profiles]
-lease: 60s
+lease: 120s
 start_timeout: 15s
 rules:
   min_run: %s
@@ -222,14 +226,21 @@ exec /opt/synergy/bin/synergy-emujob --profile %s.json --profile-dir /opt/synerg
 		paperWarmUp, j.model, j.iterations, speed, paperSave)
 }
 
-// replayPaper submits the jobs at their times, those of one second in one go, waits for their end, and reads what
-// became of them. The daemon starts when the first go is there, which is all of a batch, so that it never plans for the
-// part of it that was the first to come.
-func (c *Cluster) replayPaper(jobs []planned, speed float64, args func(planned) string, start func()) side {
+// replayPaper submits the jobs, has them scheduled, waits for their end, and reads what became of them. All of a batch is
+// there before anybody schedules it, and its time begins then; otherwise jobs come at their times, those of one second in
+// one go.
+func (c *Cluster) replayPaper(e experiment, jobs []planned, speed float64, args func(planned) string, open func()) side {
 	c.t.Helper()
-	began := time.Now()
 	var ids []JobID
 	var came []time.Time
+	if e.static {
+		ids = c.submit(jobs, speed, args)
+	}
+	began := time.Now()
+	open()
+	for range ids {
+		came = append(came, began)
+	}
 	for len(ids) < len(jobs) {
 		first := jobs[len(ids)].arrival
 		time.Sleep(time.Until(began.Add(first)))
@@ -242,9 +253,6 @@ func (c *Cluster) replayPaper(jobs []planned, speed float64, args func(planned) 
 		at := time.Now()
 		for _, id := range c.submit(group, speed, args) {
 			ids, came = append(ids, id), append(came, at)
-		}
-		if len(ids) == len(group) {
-			start()
 		}
 	}
 	c.waitForAll(ids)

@@ -113,7 +113,7 @@ func (e experiment) report(t *testing.T, trace string, jobs []planned, speed flo
 	}
 }
 
-// reportJobs prints what became of each job, in seconds since the first was submitted.
+// reportJobs prints what became of each job, in seconds of the experiment.
 func reportJobs(t *testing.T, name string, s side) {
 	t.Helper()
 	t.Logf("%s: job, model, submitted, trained, each run", name)
