@@ -48,6 +48,7 @@ var inward = map[string][]string{
 	"profiling":            {"sensitivity/profiler"},
 	"profiling/local":      {"profiling", "sensitivity/profiler"},
 	"launcher":             {"gres"},
+	"profiling/slurm":      {"gres"},
 	"etc/profiles":         {},
 	"sim/trace":            {},
 	"sim/models":           {},

@@ -56,6 +56,9 @@ func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	told := newTeller(c.ErrOrStderr(), q, t.Budget)
 	told.resumed(kept.Record)
 	if t.unfinished(kept.Record) {
+		if file := withDirectives(command); file != "" {
+			told.say("%s has lines #SBATCH, which are not read here: what the job needs of them goes into --sbatch", file)
+		}
 		m := &measurement{options: o, task: t, kept: kept, told: told, site: site, sbatch: options}
 		m.folder = strings.TrimSuffix(t.Runs, runsExtension) + ".slurm"
 		if err := m.run(c.Context()); err != nil {
@@ -81,6 +84,23 @@ func (t *task) absolute() (err error) {
 func (t task) unfinished(r profiling.Record) bool {
 	d := profiler.Next(t.Question, r.Runs)
 	return d.Stop == "" || t.Asks != "" && r.Saved == nil && d.Stop != profiler.Failing
+}
+
+// withDirectives is the trainer's script if it asks sbatch for something by itself; empty: none does.
+func withDirectives(command []string) string {
+	const most = 64 << 10
+	for _, path := range command {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(file, most))
+		file.Close()
+		if err == nil && strings.HasPrefix(string(text), "#!") && strings.Contains(string(text), "\n#SBATCH ") {
+			return path
+		}
+	}
+	return ""
 }
 
 // hosts are what of the cluster matters here.
@@ -461,7 +481,7 @@ func (m *measurement) over(ctx context.Context, status slurmjob.Status, err erro
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	const arrives = 3 * time.Second // what the job wrote last may still be on its way
+	const arrives = 2 * time.Second // what the job wrote last may still be on its way
 	for end := time.Now().Add(arrives); time.Now().Before(end) && !m.outcome.Ended && ctx.Err() == nil; time.Sleep(lookAtFiles) {
 		m.look()
 	}
