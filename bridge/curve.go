@@ -24,6 +24,16 @@ const (
 // curveValue is CORES:ITERATIONS/s, with points between /, and the epoch: 1:0.58/2:1.13/3:1.56@1767268800. Nothing in it parts words.
 var curveValue = regexp.MustCompile(`^([1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?(?:/[1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?)*)@([1-9][0-9]{0,10})$`)
 
+// Teaches says that a comment has the word by which a job measures itself: it may say a curve at any time.
+func Teaches(comment string) bool {
+	for word := range words(comment) {
+		if word == "synergy-profile="+autoProfile {
+			return true
+		}
+	}
+	return false
+}
+
 // ParseCurve reads the curve in a comment, nothing where the word is missing. As a report of progress it is read apart from the other words: a slip in
 // it costs the curve and not the job.
 func ParseCurve(comment string) (Curve, error) {

@@ -44,6 +44,11 @@ type Job struct {
 	Interval time.Duration // between log lines, by the wall clock
 	// Report tells the site how many iterations are done, with each log line; nil: it is not told.
 	Report func(iterations int64) error
+	// Cores is how many cores of each node the job may use now, at most those of the grant; nil: all of them. Work must then be a Sleeper. Progress takes
+	// the iterations so far; nil: nobody counts. Both are asked every Watch.
+	Cores    func() int
+	Progress func(iterations int64) error
+	Watch    time.Duration
 }
 
 // Goal is when the job has done its work, counted over all starts.
@@ -102,6 +107,8 @@ type run struct {
 	goal  int64 // iterations
 
 	begun, logged, saved time.Time
+	watched              time.Time
+	used                 int   // cores of each node that it goes by; 0: all
 	told                 int64 // iterations at the last log line
 }
 
@@ -205,6 +212,9 @@ const leastWait = time.Millisecond
 func (r *run) untilNext() time.Duration {
 	rest := float64(r.goal-r.from.Iterations) - r.Work.Done()
 	next := min(seconds(rest/r.Pace()), time.Until(r.logged.Add(r.Interval)))
+	if r.Watch > 0 {
+		next = min(next, time.Until(r.watched.Add(r.Watch)))
+	}
 	if r.savesByItself() {
 		next = min(next, time.Until(r.saved.Add(r.scaled(r.Every))))
 	}
@@ -218,6 +228,11 @@ func (r *run) doWhatIsDue() error {
 	if r.iterations() >= r.goal {
 		return nil
 	}
+	if r.Watch > 0 && time.Since(r.watched) >= r.Watch {
+		if err := r.watch(); err != nil {
+			return err
+		}
+	}
 	if time.Since(r.logged) >= r.Interval {
 		if err := r.tell(); err != nil {
 			return err
@@ -227,6 +242,24 @@ func (r *run) doWhatIsDue() error {
 		return r.checkpoint()
 	}
 	return nil
+}
+
+// watch goes on with as many cores as the job may use now, and says how far it has come.
+func (r *run) watch() error {
+	r.watched = time.Now()
+	if sleeper, sleeps := r.Work.(*Sleeper); sleeps && r.Cores != nil {
+		if cores := max(1, min(r.Cores(), r.Grant.PerNode.CPUs)); cores != r.used {
+			grant := r.Grant
+			grant.PerNode.CPUs, r.used = cores, cores
+			sleeper.Stop()
+			sleeper.Rate = grant.Rate(r.Profile) * r.Speedup
+			sleeper.Start()
+		}
+	}
+	if r.Progress == nil {
+		return nil
+	}
+	return r.Progress(r.iterations())
 }
 
 // obey does what a signal asks for; a reason ends the start.

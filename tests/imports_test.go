@@ -49,6 +49,7 @@ var inward = map[string][]string{
 	"profiling/local":      {"profiling", "sensitivity/profiler"},
 	"launcher":             {"gres"},
 	"profiling/slurm":      {"gres"},
+	"profiling/inside":     {"profiling", "sensitivity/profiler"},
 	"etc/profiles":         {},
 	"sim/trace":            {},
 	"sim/models":           {},
@@ -82,7 +83,7 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd"},
 	"github.com/spf13/cobra":              {"cmd/synergy"},
 	"github.com/schollz/progressbar/v3":   {"cmd/synergy"},
-	"golang.org/x/sys":                    {"ledger", "sensitivity/library", "guest", "profiling/local", "launcher"},
+	"golang.org/x/sys":                    {"ledger", "sensitivity/library", "guest", "profiling/local", "profiling/inside", "launcher"},
 	"github.com/hashicorp/go-plugin":      {"guest"},
 	"github.com/hashicorp/go-hclog":       {"guest"},
 	"google.golang.org/grpc":              {"guest", "policy/plugin", "bridge/plugin"}, // and code that is generated

@@ -60,7 +60,7 @@ func nearLimit(job *listed) time.Duration {
 
 // next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
-	read := &known{listed: job, at: at, reports: job.State == bridge.Running && bridge.Reports(job.Comment)}
+	read := &known{listed: job, at: at, reports: job.State == bridge.Running && (bridge.Reports(job.Comment) || bridge.Teaches(job.Comment))}
 	read.near = nearLimit(&read.listed)
 	if !read.wordless() {
 		return read

@@ -41,6 +41,8 @@ type flags struct {
 	log                        string
 	report                     string
 	interval                   seconds
+	progress, pretend          string
+	measure                    seconds
 
 	set *pflag.FlagSet
 }
@@ -94,6 +96,9 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	set.StringVar(&f.log, "log", "-", "`file` to append JSON lines to; - is the standard output")
 	set.Var(&f.interval, "interval", "`time` between log lines, by the wall clock")
 	set.StringVar(&f.report, "report", "", "with each log line, make these `words` and the progress so far the job's comment, by scontrol; start them with a profile")
+	set.StringVar(&f.progress, "progress", os.Getenv("SYNERGY_PROGRESS"), "`file` that says how many iterations are done (default SYNERGY_PROGRESS)")
+	set.StringVar(&f.pretend, "pretend", "", "with --virtual-cpu, `file` that says how many of the granted cores it may use; while there is none, all")
+	set.Var(&f.measure, "measure", "have synergy measure, which lies beside this program, measure this job in windows of so much `time`, if the daemon wants that")
 	set.Usage = func() { fmt.Fprint(stderr, usage, set.FlagUsagesWrapped(110), usageEnd) }
 	if err := set.Parse(args); err != nil {
 		return nil, err
@@ -153,6 +158,8 @@ func (f *flags) check() error {
 		return fmt.Errorf("--report=%q: want the words of a comment", f.report)
 	case f.interval <= 0:
 		return errors.New("--interval: want more than 0")
+	case (f.pretend != "" || f.measure > 0) && !f.virtualCPU:
+		return errors.New("--pretend and --measure: want --virtual-cpu; cores that are there are taken by affinity")
 	case f.requeueExit < 1 || f.requeueExit > 255:
 		return fmt.Errorf("--requeue-exit=%d: want 1 to 255", f.requeueExit)
 	}
@@ -185,7 +192,21 @@ func (f *flags) job(getenv func(string) string) (*emulate.Job, error) {
 		job.Report = reporter{job: job.ID, words: f.report}.report
 	}
 	f.setWork(job)
+	f.setWatch(job)
 	return job, nil
+}
+
+// watchEvery is how often the job looks how many cores it has, and says how far it has come.
+const watchEvery = 100 * time.Millisecond
+
+// setWatch has the job follow the files that it is measured by.
+func (f *flags) setWatch(job *emulate.Job) {
+	if f.pretend != "" {
+		job.Watch, job.Cores = watchEvery, func() int { return pretended(f.pretend, job.Grant.PerNode.CPUs) }
+	}
+	if f.progress != "" {
+		job.Watch, job.Progress = watchEvery, func(iterations int64) error { return writeProgress(f.progress, iterations) }
+	}
 }
 
 // readProfile finds the profile by name in the directories, or takes a path apart into the two.

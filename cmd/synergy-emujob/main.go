@@ -37,6 +37,7 @@ func emujob(args []string, signals chan os.Signal) int {
 	if err != nil {
 		return complain(exitUsage, err)
 	}
+	defer f.measureIt()()
 	job, err := f.job(os.Getenv)
 	if err != nil {
 		return complain(exitUsage, err)

@@ -77,7 +77,7 @@ keep:
 	want := Config{
 		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(), ProfileDirs: []string{"/a", "/b"},
 		Learned: "/var/lib/learned",
-		Lease: 20 * time.Minute, Ahead: 7,
+		Lease:   20 * time.Minute, Ahead: 7,
 		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour, Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 
 		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second, Audit: 9 * time.Second,

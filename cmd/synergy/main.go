@@ -107,7 +107,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand(), traceCommand(), planCommand(), profileCommand(), runCommand(), pluginCommand(), gresCommand())
+	root.AddCommand(simCommand(), traceCommand(), planCommand(), profileCommand(), measureCommand(), runCommand(), pluginCommand(),
+		gresCommand())
 	return root
 }
 

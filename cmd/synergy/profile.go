@@ -46,13 +46,14 @@ The exit status is 0, 1 where the trainer could not be measured, and 2 for a wro
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return fmt.Errorf("profile %.40q: want replay, show, plot, check, merge or compare, or -- COMMAND", args[0])
+				return fmt.Errorf("profile %.40q: want list, replay, show, plot, check, merge or compare, or -- COMMAND", args[0])
 			}
 			return o.run(c, args)
 		},
 	}
 	grouped(command, o.groups()...)
-	command.AddCommand(replayCommand(), showCommand(), plotCommand(), checkCommand(), mergeCommand(), compareCommand(), insideCommand())
+	command.AddCommand(replayCommand(), listCommand(), showCommand(), plotCommand(), checkCommand(), mergeCommand(), compareCommand(),
+		insideCommand())
 	return command
 }
 

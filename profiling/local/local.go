@@ -291,6 +291,20 @@ func (s source) look() {
 	}
 }
 
+// Files counts the iterations of a trainer that somebody else has started: those of a progress file, or where none is written those that the pattern
+// finds at the end of another file. Either may be empty.
+func Files(progress, watched string, pattern *Pattern) func() int64 {
+	s := source{count: &counter{}, used: new(int)}
+	*s.used = -1
+	if progress != "" {
+		s.read = append(s.read, func() (int64, bool) { return readSmall(progress, nil) })
+	}
+	if watched != "" && pattern != nil {
+		s.read = append(s.read, func() (int64, bool) { return readSmall(watched, pattern) })
+	}
+	return s.total
+}
+
 // moved says that an iteration is done.
 func (s source) moved() bool { return s.total() > 0 }
 

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// pretended is how many cores a file says; all, where it says nothing.
+func pretended(path string, all int) int {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return all
+	}
+	cores, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || cores < 1 {
+		return all
+	}
+	return cores
+}
+
+// writeProgress replaces the file as a whole, as python/synergy does.
+func writeProgress(path string, iterations int64) error {
+	next := path + ".new"
+	if err := os.WriteFile(next, fmt.Appendf(nil, "{\"version\": 1, \"iterations\": %d, \"at\": %d}\n", iterations, time.Now().Unix()), 0o644); err != nil {
+		return fmt.Errorf("write progress: %w", err)
+	}
+	return os.Rename(next, path)
+}
+
+// windows is for how many windows a job is measured at most: three minutes of 20 s.
+const windows = 9
+
+// measureIt starts what measures this job, in a folder of its own. That it cannot be had costs the measurement and nothing else.
+func (f *flags) measureIt() (stop func()) {
+	stop = func() {}
+	if f.measure <= 0 || follows(os.Getenv) {
+		return stop
+	}
+	dir, err := os.MkdirTemp("", "synergy-emujob-")
+	if err != nil {
+		complain(0, err)
+		return stop
+	}
+	f.progress, f.pretend = filepath.Join(dir, "progress"), filepath.Join(dir, "cores")
+	self, err := os.Executable()
+	if err != nil {
+		complain(0, err)
+		return stop
+	}
+	window := time.Duration(f.measure)
+	command := exec.Command(filepath.Join(filepath.Dir(self), "synergy"), "measure", "--pid", strconv.Itoa(os.Getpid()), "--progress", f.progress,
+		"--pretend", f.pretend, "--window", window.String(), "--total", (windows * window).String())
+	command.Stderr = os.Stderr
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		complain(0, fmt.Errorf("not measured: %w", err))
+		return stop
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait() // it has said on stderr what there was to say
+		close(ended)
+	}()
+	return func() {
+		_ = command.Process.Kill()
+		<-ended
+		_ = os.RemoveAll(dir)
+	}
+}

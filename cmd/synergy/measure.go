@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/local"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// measureOptions are those of a job that measures itself.
+type measureOptions struct {
+	pid                              int
+	progress, watched, text, pretend string
+	window, total                    time.Duration
+	anyway                           bool
+}
+
+func measureCommand() *cobra.Command {
+	var o measureOptions
+	command := &cobra.Command{
+		Use:   "measure [options]",
+		Short: "measure, from inside of a job with synergy-profile=auto, how fast it trains with fewer of its cores",
+		Long: `synergy measure is for the background of a batch script whose job was submitted with --comment=synergy-profile=auto. Where the
+daemon wants the job measured, it lets the processes of the script use fewer of the job's cores for some seconds at a time, counts
+iterations, gives all cores back, and says the curve in the job's comment. Otherwise, and outside of a job, it ends at once.
+
+The training is neither started, stopped nor signalled; it is slower for three minutes at most, once for each job name.
+
+Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from what the job prints.`,
+		Example: `  synergy measure &                     # in the script, before the training is started
+  exec python train.py`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
+	}
+	what := newGroup("What")
+	what.flags.IntVar(&o.pid, "pid", os.Getppid(), "the `process` that is measured with all that it starts; the script, unless said otherwise")
+	what.flags.StringVar(&o.progress, "progress", os.Getenv("SYNERGY_PROGRESS"), "`file` of its iterations")
+	what.flags.StringVar(&o.watched, "watch", "", "`file` in which the pattern is looked for (default the job's output)")
+	what.flags.StringVar(&o.text, "pattern", "tqdm", "`pattern` of iterations in that: a name or a regular expression, as of synergy profile")
+	how := newGroup("How")
+	how.flags.DurationVar(&o.window, "window", inside.DefaultWindow, "`time` for each size")
+	how.flags.DurationVar(&o.total, "total", inside.DefaultTotal, "`time` for all sizes together")
+	how.flags.StringVar(&o.pretend, "pretend", "", "write the number of cores into this `file` in place of taking them, for nodes that claim more cores than they have")
+	how.flags.BoolVar(&o.anyway, "print", false, "measure whether or not the daemon asks, and print the word in place of saying it")
+	grouped(command, what, how)
+	return command
+}
+
+// run measures a job that is to be. What goes wrong costs the measurement alone, and the exit status tells.
+func (o *measureOptions) run(ctx context.Context) error {
+	if o.window < time.Second || o.total < o.window || o.total > inside.DefaultTotal {
+		return fmt.Errorf("--window %s --total %s: want a second at least, and all windows within %s", o.window, o.total, inside.DefaultTotal)
+	}
+	slurm := inside.Slurm{Job: inside.JobOf(os.Getenv)}
+	if !o.anyway {
+		if slurm.Job == "" {
+			return nil
+		}
+		asked, err := slurm.Asked(ctx)
+		if err != nil {
+			return failed{err}
+		}
+		if !asked.Measure {
+			return nil
+		}
+		if o.watched == "" {
+			o.watched = asked.Output
+		}
+	}
+	job, err := o.job()
+	if err != nil {
+		return err
+	}
+	points, err := inside.Measure(ctx, job)
+	if err != nil {
+		return failed{fmt.Errorf("measure: %w", err)}
+	}
+	return o.say(ctx, slurm, points)
+}
+
+func (o *measureOptions) say(ctx context.Context, slurm inside.Slurm, points []profiler.Point) error {
+	word := inside.Word(points, time.Now())
+	if o.anyway {
+		_, err := fmt.Println(word)
+		return err
+	}
+	if err := slurm.Say(ctx, word); err != nil {
+		return failed{fmt.Errorf("say %s: %w", word, err)}
+	}
+	fmt.Fprintln(os.Stderr, "synergy: measured", word)
+	return nil
+}
+
+// job is what is measured.
+func (o *measureOptions) job() (inside.Job, error) {
+	pattern, err := local.ParsePattern(o.text)
+	if err != nil {
+		return inside.Job{}, fmt.Errorf("--pattern: %w", err)
+	}
+	job := inside.Job{Source: local.Files(o.progress, o.watched, pattern), Window: o.window, Total: o.total, GPUs: 1}
+	if o.pretend != "" {
+		job.Cores = inside.Pretended(o.pretend)
+		if job.Most, err = strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE")); err != nil || job.Most < 1 {
+			return inside.Job{}, errors.New("--pretend: want SLURM_CPUS_ON_NODE, as in a job")
+		}
+		return job, nil
+	}
+	tree, err := inside.TreeOf(o.pid)
+	if err != nil {
+		return inside.Job{}, fmt.Errorf("--pid %d: %w", o.pid, err)
+	}
+	job.Cores, job.Most = tree, len(tree.CPUs)
+	return job, nil
+}

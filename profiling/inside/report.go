@@ -1,0 +1,179 @@
+package inside
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// Slurm is what a job asks of Slurm, as its own user: scontrol, with arguments and without a shell.
+type Slurm struct {
+	Job string                                                         // SLURM_JOB_ID, or ARRAY_TASK
+	Run func(ctx context.Context, arguments ...string) (string, error) // nil: scontrol
+}
+
+// Asked is what a job finds about itself.
+type Asked struct {
+	Measure bool   // the daemon wants it measured in this run
+	Comment string //
+	Output  string // the file that its batch script writes
+}
+
+// scontrolLimit is how long scontrol may take.
+const scontrolLimit = 20 * time.Second
+
+func scontrol(ctx context.Context, arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, scontrolLimit)
+	defer cancel()
+	said, err := exec.CommandContext(ctx, "scontrol", arguments...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("scontrol %s: %w: %.200s", arguments[0], err, strings.TrimSpace(string(said)))
+	}
+	return string(said), nil
+}
+
+var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
+
+// JobOf is the job that an environment tells, as scontrol takes it; empty outside of Slurm. The last task of an array has the array's own number, which
+// would mean all of its tasks.
+func JobOf(getenv func(string) string) string {
+	name := getenv("SLURM_JOB_ID")
+	if array, task := getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID"); array != "" && task != "" {
+		name = array + "_" + task
+	}
+	if !jobName.MatchString(name) {
+		return ""
+	}
+	return name
+}
+
+func (s Slurm) run(ctx context.Context, arguments ...string) (string, error) {
+	if s.Run == nil {
+		return scontrol(ctx, arguments...)
+	}
+	return s.Run(ctx, arguments...)
+}
+
+// Asked reads the job.
+func (s Slurm) Asked(ctx context.Context) (Asked, error) {
+	shown, err := s.run(ctx, "show", "job", s.Job)
+	if err != nil {
+		return Asked{}, err
+	}
+	var annotation struct {
+		Job     int `json:"job"`
+		Measure int `json:"measure"`
+	}
+	_ = json.Unmarshal([]byte(field(shown, "Extra")), &annotation) // one that is none asks for nothing
+	id, _ := strconv.Atoi(field(shown, "JobId"))
+	a := Asked{Comment: field(shown, "Comment"), Output: field(shown, "StdOut")}
+	a.Measure = annotation.Measure == 1 && annotation.Job == id && id > 0 && field(shown, "NumNodes") == "1"
+	return a, nil
+}
+
+// field is a value in what scontrol show job prints: a comment, an annotation and a file have lines of their own, the others are one word.
+func field(shown, name string) string {
+	for line := range strings.Lines(shown) {
+		line = strings.TrimSpace(line)
+		if rest, is := strings.CutPrefix(line, name+"="); is && (name == "Comment" || name == "Extra" || name == "StdOut") {
+			return rest
+		}
+		for word := range strings.FieldsSeq(line) {
+			if rest, is := strings.CutPrefix(word, name+"="); is && name != "Comment" && name != "Extra" {
+				return rest
+			}
+			if strings.HasPrefix(word, "Comment=") || strings.HasPrefix(word, "Extra=") {
+				break // what follows is a user's
+			}
+		}
+	}
+	return ""
+}
+
+// Bounds of the word (docs/job-contract.md).
+const (
+	maxWord    = 128  // bytes
+	maxComment = 4096 // bytes
+	maxPoints  = 16
+	separators = ", \t\n\v\f\r"
+)
+
+// Word is the word that says a curve; points are left out from the middle until it is short enough. Empty: there is nothing to say.
+func Word(points []profiler.Point, at time.Time) string {
+	points = append([]profiler.Point(nil), points...)
+	for len(points) > 0 {
+		var said []string
+		for _, p := range points {
+			said = append(said, fmt.Sprintf("%d:%s", p.Cores, figures(p.Rate)))
+		}
+		word := fmt.Sprintf("synergy-curve=%s@%d", strings.Join(said, "/"), at.Unix())
+		if len(points) <= maxPoints && len(word) <= maxWord {
+			return word
+		}
+		middle := len(points) / 2
+		points = append(points[:middle], points[middle+1:]...)
+	}
+	return ""
+}
+
+// figures writes a rate with four digits that say something.
+func figures(rate float64) string {
+	decimals := 0
+	for limit := 1000.0; rate < limit && decimals < 6; limit /= 10 {
+		decimals++
+	}
+	return strconv.FormatFloat(rate, 'f', decimals, 64)
+}
+
+// withWord is a comment with the word in the place of the one of its name, or behind all others; these stay byte for byte.
+func withWord(comment, word string) string {
+	name, _, _ := strings.Cut(word, "=")
+	for at := 0; at < len(comment); {
+		begin := at + strings.IndexFunc(comment[at:], func(r rune) bool { return !strings.ContainsRune(separators, r) })
+		if begin < at {
+			break
+		}
+		end := len(comment)
+		if stop := strings.IndexAny(comment[begin:], separators); stop >= 0 {
+			end = begin + stop
+		}
+		if old := comment[begin:end]; old == name || strings.HasPrefix(old, name+"=") {
+			return comment[:begin] + word + comment[end:]
+		}
+		at = end
+	}
+	return comment + " " + word
+}
+
+// Say puts the word into the job's comment. The comment is read first, since its owner, and the training itself, may change it meanwhile; and again
+// afterwards, since a report of progress that was read before may have put the old one back.
+func (s Slurm) Say(ctx context.Context, word string) error {
+	for range 3 {
+		asked, err := s.Asked(ctx)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(asked.Comment, word) {
+			return nil
+		}
+		comment := withWord(asked.Comment, word)
+		if len(comment) > maxComment {
+			return fmt.Errorf("the comment would have %d bytes: want at most %d", len(comment), maxComment)
+		}
+		if _, err := s.run(ctx, "update", "jobid="+s.Job, "comment="+comment); err != nil {
+			return err
+		}
+		if err := pause(ctx, 2*time.Second); err != nil {
+			return err
+		}
+	}
+	return errors.New("somebody else writes the comment at the same time")
+}
