@@ -182,3 +182,44 @@ func FuzzReadAnnotation(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseCurve: what is taken is bounded, ascending and positive, and nothing that is refused reaches a terminal.
+func FuzzParseCurve(f *testing.F) {
+	for _, value := range []string{"1:0.58/2:1.13/3:1.56@1767268800", "1:1@1", "", "@", "1:@1", "9999:1000000@8589934592", "1:1/1:1@1", "1:1//2:2@1", "1:\u202e@1"} {
+		f.Add("synergy-profile=auto synergy-curve=" + value)
+	}
+	f.Fuzz(func(t *testing.T, comment string) {
+		c, err := ParseCurve(comment)
+		if err != nil {
+			if len(c.Rates) > 0 || len(err.Error()) > 1024 || strings.ContainsFunc(err.Error(), unicode.IsControl) {
+				t.Errorf("%+v, %v", c, err)
+			}
+			return
+		}
+		if len(c.Rates) > maxRates || len(c.Rates) > 0 && (c.At.IsZero() || c.At.Unix() > maxEpoch) {
+			t.Errorf("%+v of %q", c, comment)
+		}
+		for k, r := range c.Rates {
+			if !(r.Rate > 0 && r.Rate <= maxSpeed) || r.Cores < 1 || k > 0 && r.Cores <= c.Rates[k-1].Cores {
+				t.Errorf("%+v of %q", c, comment)
+			}
+		}
+	})
+}
+
+func TestAutoIsAProfileAndACurveIsReadApart(t *testing.T) {
+	w, err := ParseComment("synergy-profile=auto synergy-curve=nonsense synergy-checkpoint")
+	if err != nil || !w.Auto || w.Profile != "" || !w.Saves {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if w, err := ParseComment("synergy-profile=auto.json"); err != nil || w.Auto || w.Profile != "auto.json" {
+		t.Errorf("%+v, %v", w, err)
+	}
+	c, err := ParseCurve("mine synergy-profile=auto,synergy-curve=1:0.58/2:1.13@1767268800")
+	if err != nil || len(c.Rates) != 2 || c.Rates[1].Cores != 2 || c.Rates[1].Rate != 1.13 || !c.At.Equal(noon) {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := ParseComment("synergy-profile=auto synergy-curve=1:1@1 synergy-curve=1:1@1"); err == nil {
+		t.Error("a curve that is said twice is taken")
+	}
+}

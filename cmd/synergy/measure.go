@@ -41,7 +41,7 @@ Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from 
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	what := newGroup("What")
-	what.flags.IntVar(&o.pid, "pid", os.Getppid(), "the `process` that is measured with all that it starts; the script, unless said otherwise")
+	what.flags.IntVar(&o.pid, "pid", 0, "the `process` that is measured with all that it starts (default the batch script, or the task of srun)")
 	what.flags.StringVar(&o.progress, "progress", os.Getenv("SYNERGY_PROGRESS"), "`file` of its iterations")
 	what.flags.StringVar(&o.watched, "watch", "", "`file` in which the pattern is looked for (default the job's output)")
 	what.flags.StringVar(&o.text, "pattern", "tqdm", "`pattern` of iterations in that: a name or a regular expression, as of synergy profile")
@@ -112,6 +112,9 @@ func (o *measureOptions) job() (inside.Job, error) {
 			return inside.Job{}, errors.New("--pretend: want SLURM_CPUS_ON_NODE, as in a job")
 		}
 		return job, nil
+	}
+	if o.pid == 0 {
+		o.pid = inside.Script(os.Getppid())
 	}
 	tree, err := inside.TreeOf(o.pid)
 	if err != nil {

@@ -107,6 +107,26 @@ func parentOf(path string) (pid, parent int, ok bool) {
 	return pid, parent, err == nil
 }
 
+// Script is the first process of the task that a process belongs to, as Slurm started it: the batch script, or the task of an srun. Outside of Slurm it is
+// the process itself.
+func Script(pid int) int {
+	for at := pid; at > 1; {
+		_, parent, ok := parentOf(fmt.Sprintf("/proc/%d/stat", at))
+		if !ok || parent <= 1 {
+			break
+		}
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent))
+		if err != nil {
+			break
+		}
+		if strings.HasPrefix(string(name), "slurmstepd") {
+			return at
+		}
+		at = parent
+	}
+	return pid
+}
+
 // Pretended is a file in which a trainer reads how many cores it is to pretend, for clusters whose nodes claim more than there are
 // (synergy-emujob --pretend).
 type Pretended string

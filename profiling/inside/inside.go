@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/profiling"
@@ -130,7 +131,7 @@ func (t *trainer) Run(ctx context.Context, trial profiler.Trial) (profiling.Meas
 	if err == nil && done < fewest {
 		err = &profiling.Fault{Why: fmt.Sprintf("%.0f iterations in %s with %d cores: too few to tell", done, t.Window, trial.Cores)}
 	}
-	return profiling.Measured{Windows: windows}, err
+	return profiling.Measured{Windows: withoutPause(windows)}, err
 }
 
 // watch counts through one window. Each part of it ends with the progress that ends it, so that it holds whole iterations.
@@ -153,6 +154,29 @@ func (t *trainer) watch(ctx context.Context) (windows []profiler.Window, err err
 		since, done = at, now
 	}
 	return windows, nil
+}
+
+// unlike is how many times as long as the next longest a wait must be to be no part of training.
+const unlike = 3
+
+// withoutPause leaves out the one wait that is like no other, as of a checkpoint or a validation. Batches that come in bursts are waited for as long
+// again and again.
+func withoutPause(windows []profiler.Window) []profiler.Window {
+	longest, next := -1, 0.0
+	for k, w := range windows {
+		switch {
+		case longest < 0:
+			longest = k
+		case w.Seconds > windows[longest].Seconds:
+			longest, next = k, windows[longest].Seconds
+		default:
+			next = max(next, w.Seconds)
+		}
+	}
+	if len(windows) < fewest || windows[longest].Seconds < unlike*next {
+		return windows
+	}
+	return slices.Delete(slices.Clone(windows), longest, longest+1)
 }
 
 // next waits for more iterations than that, no longer than until end.

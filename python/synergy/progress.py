@@ -10,13 +10,15 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
 import time
 from typing import Callable, Mapping, Optional, Sequence
 
 from . import _files
-from ._say import Once
+from ._say import Once, log
 
 VERSION = 1
 MAX_FILE = 4096  # bytes
@@ -63,6 +65,7 @@ class Progress:
         self._every, self._write = every, write
         self._teller = Teller(env, run) if every > 0 else None
         self._job = job_name(env)
+        self._measure(env)
         self._once, self._stop = Once(), threading.Event()
         self._written: "Optional[int]" = None
         self._thread = threading.Thread(target=self._work, name="synergy-progress", daemon=True)
@@ -91,6 +94,30 @@ class Progress:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(patience)
+        if self._own is not None:
+            shutil.rmtree(self._own, ignore_errors=True)
+
+    def _measure(self, env: "Mapping[str, str]") -> None:
+        """Has `synergy measure`, where it is installed, measure this job if the daemon wants that:
+        it looks, and mostly ends at once."""
+        self._own: "Optional[str]" = None  # a folder for the file that it reads
+        program = shutil.which("synergy", path=env.get("PATH"))
+        alone = env.get("SLURM_STEP_NUM_TASKS", "1") == "1"  # it sees the tree of one task
+        if program is None or not self._job or not alone or env.get("SYNERGY_PROGRESS"):
+            return
+        try:
+            if self._file is None:
+                self._own = tempfile.mkdtemp(prefix="synergy-")
+                self._file = os.path.join(self._own, "progress.json")
+            self._measurer = subprocess.Popen(
+                [program, "measure", "--progress", self._file],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                env=dict(env),
+            )
+        except OSError as wrong:
+            log.warning("synergy: the job is not measured, training goes on: %s", wrong)
 
     def _work(self) -> None:
         if self._before is None:

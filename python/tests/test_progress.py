@@ -133,6 +133,42 @@ class Slurm:
         return ""
 
 
+class Measured(Folder):
+    """`synergy measure` is started for a job, and for nothing else."""
+
+    def started(self, folder, **env):
+        said = os.path.join(self.folder, "said")
+        program = os.path.join(self.folder, "synergy")
+        with open(program, "w", encoding="ascii") as file:
+            file.write(f'#!/bin/sh\nprintf "%s\\n" "$*" > {said}.new; mv {said}.new {said}\n')
+        os.chmod(program, 0o700)
+        env = {"PATH": self.folder + ":/usr/bin:/bin", **env}
+        counter = Progress(folder, env=env, every=0)
+        if hasattr(counter, "_measurer"):
+            counter._measurer.wait()
+        counter.step(5)
+        counter.close()
+        if not os.path.exists(said):
+            return None
+        with open(said, encoding="ascii") as file:
+            text = file.read().strip()
+        os.unlink(said)
+        return text
+
+    def test_it_reads_the_file_of_the_job_or_one_that_is_gone_afterwards(self):
+        own = os.path.join(self.folder, "own")
+        self.assertEqual(
+            self.started(own, **SLURM), f"measure --progress {own}/progress.json"
+        )
+        words = self.started(None, **SLURM).split()
+        self.assertEqual(words[:2], ["measure", "--progress"])
+        self.assertFalse(os.path.exists(os.path.dirname(words[2])), words[2])
+
+    def test_it_is_not_started_outside_of_a_job_or_beside_other_tasks_or_another_measurement(self):
+        for env in ({}, {**SLURM, "SLURM_STEP_NUM_TASKS": "2"}, {**SLURM, "SYNERGY_PROGRESS": os.path.join(self.folder, "p")}):
+            self.assertIsNone(self.started(None, **env), env)
+
+
 class Word(unittest.TestCase):
     def test_the_other_words_stay_byte_for_byte(self):
         for before, after in (

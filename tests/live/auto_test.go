@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
-// unknown is a batch script that trains a model of which nobody is told, and is measured in windows of two seconds.
-func unknown(model string) string { return train(model, 1_000_000, 40) + " --measure 2s" }
+// unknown is a batch script that trains a model of which nobody is told, and is measured in windows of four seconds.
+func unknown(model string) string { return train(model, 1_000_000, 40) + " --measure 4s" }
 
-// learns is the configuration of a daemon that learns into its folder.
+// learns is the configuration of a daemon that learns into its folder. A restart is reckoned as free, or a job that has just grown would stay as it is for
+// a payback before it takes the next step.
 func learns(t *testing.T) string {
-	return "restart_cost: 1s\naudit_window: 3s\nlearned: /shared/synergy/" + t.Name() + "/learned"
+	return "restart_cost: 0s\naudit_window: 3s\nlearned: /shared/synergy/" + t.Name() + "/learned"
 }
 
 const autoWords = "--comment=synergy-profile=auto synergy-checkpoint=USR1@20"
@@ -38,11 +40,19 @@ func TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat(t 
 			t.Errorf("job %s starts with %d cores, want its share of 3", id, got)
 		}
 	}
-	c.WaitFor("both have said their curves", func() bool {
+	// As long as it takes on a machine that other clusters share; by itself it is a minute.
+	within := func(what string, holds func() bool) {
+		for end := time.Now().Add(4 * time.Minute); !holds(); time.Sleep(time.Second) {
+			if time.Now().After(end) {
+				t.Fatalf("waited in vain until %s", what)
+			}
+		}
+	}
+	within("both have said their curves", func() bool {
 		return strings.Contains(c.ShowJob(vision)["Comment"], "synergy-curve=1:") && strings.Contains(c.ShowJob(text)["Comment"], "synergy-curve=1:")
 	})
 	sizes := map[int]bool{}
-	c.WaitFor("the vision model has grown to its knee", func() bool {
+	within("the vision model has grown to its knee", func() bool {
 		if got := cores(vision); got > 0 {
 			sizes[got] = true
 		}
@@ -51,7 +61,7 @@ func TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat(t 
 	if sizes[24] || !sizes[6] {
 		t.Errorf("it had %v cores, want 6 between 3 and the knee at 9, and no more than 12", sizes)
 	}
-	c.WaitFor("its knee is known", func() bool { return !wanted(t, c, d, "vision") })
+	within("its knee is known", func() bool { return !wanted(t, c, d, "vision") })
 	vision2, text2 := submit("vision", "res18"), submit("text", "gnmt")
 	c.WaitForState(vision2, "RUNNING")
 	c.WaitForState(text2, "RUNNING")
