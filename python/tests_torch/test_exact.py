@@ -69,6 +69,7 @@ for epoch in run.epochs(EPOCHS):
         loss = nn.functional.cross_entropy(model(images), labels)
         loss.backward()
         optimizer.step()
+        print("step", flush=True)
         history["losses"].append(loss.item())
         counts = torch.bincount(labels, minlength=10)
         if ranks > 1:
@@ -124,6 +125,12 @@ class Folder(unittest.TestCase):
         self.addCleanup(shutil.rmtree, folder, True)
         return folder
 
+    def trains(self, child, steps, draw):
+        """Waits for so many steps, since nobody knows how busy the machine is, and a moment."""
+        for _ in range(1 + steps):
+            child.stdout.readline()
+        time.sleep(0.03 * draw.random())
+
     def result(self, folder=None):
         return torch.load(os.path.join(folder or self.folder, "result"))
 
@@ -151,8 +158,7 @@ class OneRank(Folder):
 
     def life(self, workers, draw):
         child = start(self.folder, workers)
-        child.stdout.readline()
-        time.sleep(0.15 + 0.3 * draw.random())
+        self.trains(child, draw.randrange(2, 40), draw)
         if draw.random() < 0.25:
             child.send_signal(signal.SIGKILL)
         elif draw.random() < 0.5:
@@ -200,9 +206,7 @@ class ManyRanks(Folder):
                 RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=port
             )
             children.append(start(self.folder, 1 + rank % 2, env))
-        for child in children:
-            child.stdout.readline()
-        time.sleep(0.2 + 0.4 * draw.random())
+        self.trains(children[0], draw.randrange(2, 25), draw)
         if draw.random() < 0.25:
             for child in children:
                 child.send_signal(signal.SIGKILL)
@@ -313,9 +317,7 @@ wait "$pid"
             stderr=subprocess.PIPE,
             text=True,
         )
-        for _ in range(2):
-            child.stdout.readline()
-        time.sleep(1.5)
+        self.trains(child, 20, random)
         child.send_signal(signal.SIGUSR1)
         _, err = child.communicate(timeout=300)
         self.assertEqual(child.returncode, 98, err)
