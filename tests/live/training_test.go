@@ -50,8 +50,8 @@ type trainerStart struct {
 // last is how many steps the training had come to when the start ended.
 func (s trainerStart) last() int { return s.After + len(s.steps) }
 
-// outcome is what a training says at its end: its weights, and what the history behind them has trained.
-type outcome struct {
+// trained is what a training says at its end: its weights, and what the history behind them has trained.
+type trained struct {
 	Weights string
 	Steps   []trainedStep
 }
@@ -240,7 +240,7 @@ func TestATrainingThatIsDisturbedEndsBitForBitAsOneLeftAlone(t *testing.T) {
 	lostNothing(t, starts, want.Steps)
 }
 
-func (tr *training) outcome(folder string) (o outcome) {
+func (tr *training) outcome(folder string) (o trained) {
 	tr.t.Helper()
 	text := tr.MustExec("login", "alice", "cat", trainingFolder+"/"+folder+"/outcome")
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -281,7 +281,7 @@ func wasDisturbed(t *testing.T, starts []trainerStart) {
 }
 
 // isExact: the weights, losses and samples of the one left alone, and each epoch has each sample once.
-func isExact(t *testing.T, has, want outcome) {
+func isExact(t *testing.T, has, want trained) {
 	t.Helper()
 	if has.Weights != want.Weights {
 		t.Error("it has other weights than the one left alone")
