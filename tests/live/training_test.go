@@ -207,7 +207,7 @@ func (tr *training) isKilled(alone bool) {
 func TestATrainingThatIsDisturbedEndsBitForBitAsOneLeftAlone(t *testing.T) {
 	t.Parallel()
 	c, d := SetUp(t, "las", "tune")
-	d.Round = 2 * time.Second
+	d.Round = 3 * time.Second
 	d.knee(4)
 	tr := d.SetUpTraining()
 	d.Start()
