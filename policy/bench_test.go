@@ -21,7 +21,7 @@ func BenchmarkDecide(b *testing.B) {
 	planners := []struct {
 		policy    Policy
 		allocator Allocator
-	}{{FIFO(), Tune()}, {LAS(), Tune()}, {FIFO(), Proportional()}, {FIFO(), Greedy()}}
+	}{{FIFO(), Tune()}, {LAS(), Tune()}, {FIFO(), Proportional()}, {FIFO(), Greedy()}, {FIFO(), Opt()}}
 	for _, size := range scales {
 		for _, p := range planners {
 			b.Run(fmt.Sprintf("%d/%s-%s", size.jobs, p.policy.Name, p.allocator.Name), func(b *testing.B) {

@@ -11,7 +11,7 @@ package policy
 //	arrangement   which of the servers those get that start
 //	sizing        what the least sizes left over, and restarts that are worth it
 //	appraisal     what each server could gain by an exchange     exchanging   running jobs exchange places
-//	allocation    the passes of a round, in their order
+//	allocation    the passes of a round, in their order; repack and refill, which fill whole servers, are two of them
 //	explanation   why a job waits                           lookahead    who is next
 type (
 	constraints struct{ *board }

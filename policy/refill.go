@@ -33,7 +33,7 @@ func (b allocation) refill() bool {
 	if !r.gatherAll(appraisal(b)) || !r.classify() || !r.repack.group() || !r.list() {
 		return false
 	}
-	if r.triedInVain() || len(r.stands) > 0 && r.tooMany() {
+	if r.tooMany() || r.triedInVain() {
 		return false
 	}
 	fillings := r.fill()
@@ -74,9 +74,10 @@ func (r *refill) tooMany() bool {
 	return slices.ContainsFunc(r.stands, func(st stand) bool { return len(st.servers)*len(st.servers) > mostMatches })
 }
 
-// gatherAll finds who may be placed anew; false where nobody could gain by that.
+// gatherAll finds who may be placed anew; false where nobody could gain by that, or nobody who runs may move: beside those the others are placed one
+// after the other, see repack.
 func (r *refill) gatherAll(b appraisal) bool {
-	hungry := false
+	hungry, runs := false, false
 	r.part = newSet(len(r.servers))
 	for n := range r.servers {
 		sv := &r.servers[n]
@@ -91,11 +92,12 @@ func (r *refill) gatherAll(b appraisal) bool {
 			}
 			r.movable = append(r.movable, i)
 			hungry = hungry || s.gain < s.menu.demand().Gain*(1-tie)
+			runs = runs || !starts
 			r.part.add(n)
 		}
 	}
 	slices.Sort(r.movable)
-	return hungry && r.part.shared(r.part) > 1
+	return hungry && runs && r.part.shared(r.part) > 1
 }
 
 // fill finds who is to sit with whom; nil where the plan at hand is nearly the best, or no server is left for somebody.
@@ -116,7 +118,7 @@ func (r *refill) fill() []columns.Filling {
 	return fillings
 }
 
-// standing order of a server: how it is filled now.
+// present is how a server is filled now.
 type present struct {
 	stand   int
 	options []int // in problem.Options of the stand

@@ -21,7 +21,7 @@ var grids = []grid{
 
 var (
 	policies   = []string{"fifo", "srtf", "las", "ftf"}
-	allocators = []string{"proportional", "greedy", "tune"}
+	allocators = []string{"proportional", "greedy", "tune", "opt"}
 )
 
 // grid prints mean completion in hours, and that of the production engine over the artifact's.

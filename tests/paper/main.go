@@ -89,11 +89,11 @@ func (p *paper) claim(ctx context.Context, c claim) error {
 		if err != nil {
 			return err
 		}
-		against := w
-		if c.ours == "opt" {
-			against = worlds[0] // the bound is the artifact's, whoever is held against it
+		against, allocator := w, c.ours
+		if c.ours == artifactsOpt {
+			against, allocator = worlds[0], "opt"
 		}
-		ours, err := against.run(ctx, e, c.policy, []string{c.ours})
+		ours, err := against.run(ctx, e, c.policy, []string{allocator})
 		if err != nil {
 			return err
 		}

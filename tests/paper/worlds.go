@@ -31,7 +31,7 @@ var worlds = []world{
 // latest is when a simulation is given up: an overloaded cluster under a policy that lets jobs starve never finishes its window.
 const latest = 2000 * time.Hour
 
-// on is the experiment in this world. The bound is the artifact's own, whoever is compared with it.
+// on is the experiment in this world.
 func (w world) on(e sim.Experiment) (sim.Experiment, error) {
 	own, err := sim.Profiles(profiles.FS)
 	if err != nil {
