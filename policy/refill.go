@@ -20,7 +20,7 @@ type refill struct {
 	group []int         // of each server, another that it exchanges jobs with; itself at the root
 }
 
-// mostMatches bounds how often servers of a stand are compared with a filling for one of them.
+// mostMatches bounds how often a server is compared with a filling for it, or one like it: so a thousand equal servers may take part.
 const mostMatches = 1 << 20
 
 // loyalty is which part of what it would cost to restart everybody on a server it is worth to leave it as it is, while fillings are looked for: about as
@@ -71,7 +71,11 @@ func (r *refill) triedInVain() bool {
 
 // tooMany says whether there would be too many servers to compare with fillings.
 func (r *refill) tooMany() bool {
-	return slices.ContainsFunc(r.stands, func(st stand) bool { return len(st.servers)*len(st.servers) > mostMatches })
+	matches := 0
+	for s := range r.stands {
+		matches += len(r.stands[s].servers) * len(r.stands[s].servers)
+	}
+	return matches > mostMatches
 }
 
 // gatherAll finds who may be placed anew; false where nobody could gain by that, or nobody who runs may move: beside those the others are placed one
