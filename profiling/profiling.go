@@ -19,8 +19,9 @@ type Trainer interface {
 	Close() error
 }
 
-// Saver is a Trainer that can be asked to save and to leave, as a job is that gives way, and is started again. Save does so once: it uses the
-// trainer that runs, or starts one with the trial's cores and memory, and starts it again with these. Errors are as those of Run.
+// Saver is a Trainer that can be asked to save and to leave, as a job is that gives way, and is started again. Save
+// does so once: it uses the trainer that runs, or starts one with the trial's cores and memory, and starts it again
+// with these. Errors are as those of Run.
 type Saver interface {
 	Save(ctx context.Context, t profiler.Trial) (Saved, error)
 }
@@ -127,7 +128,8 @@ func (s *Session) keep() error {
 	return nil
 }
 
-// save measures what leaving costs, at the size that a job would be given. A trainer that cannot do it has a curve all the same.
+// save measures what leaving costs, at the size that a job would be given. A trainer that cannot do it has a curve
+// all the same.
 func (s *Session) save(ctx context.Context, d profiler.Decision) error {
 	if s.Saver == nil || s.Record.Saved != nil || len(d.Curve.Points) == 0 || d.Stop == profiler.Failing {
 		return nil

@@ -142,7 +142,8 @@ func TestATrainerIsAskedToSaveOnceAtTheFewestCoresWithFullSpeed(t *testing.T) {
 	s := profiling.Session{
 		Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{}, Keep: func(r profiling.Record) error { kept = r; return nil },
 	}
-	if _, err := s.Measure(t.Context()); err != nil || !reflect.DeepEqual(s.Saver.(*saver).asked, []int{8}) || kept.Saved == nil || kept.Saved.Start != 20 {
+	if _, err := s.Measure(t.Context()); err != nil || !reflect.DeepEqual(s.Saver.(*saver).asked, []int{8}) ||
+		kept.Saved == nil || kept.Saved.Start != 20 {
 		t.Errorf("%v, %+v, %v", s.Saver, kept, err)
 	}
 	again := profiling.Session{Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{}, Record: kept}
@@ -152,8 +153,10 @@ func TestATrainerIsAskedToSaveOnceAtTheFewestCoresWithFullSpeed(t *testing.T) {
 }
 
 func TestATrainerThatCannotSaveHasACurveAllTheSame(t *testing.T) {
-	s := profiling.Session{Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{err: &profiling.Fault{Why: "it died of USR1"}}}
-	if d, err := s.Measure(t.Context()); err != nil || d.Stop == "" || s.Record.Saved == nil || s.Record.Saved.Remark != "it died of USR1" {
+	s := profiling.Session{Question: question(), Trainer: &ideal{rate: knee},
+		Saver: &saver{err: &profiling.Fault{Why: "it died of USR1"}}}
+	if d, err := s.Measure(t.Context()); err != nil || d.Stop == "" || s.Record.Saved == nil ||
+		s.Record.Saved.Remark != "it died of USR1" {
 		t.Errorf("%+v, %+v, %v", d, s.Record, err)
 	}
 	s = profiling.Session{Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{err: context.Canceled}}

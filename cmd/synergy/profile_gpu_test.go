@@ -15,11 +15,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// TestModelsOnThisMachinesGPUAreMeasured trains a ResNet-18 and a GPT of 110 M parameters on the first GPU, and measures both. It wants a GPU, torch for
-// TORCH_PYTHON (or python3) and eight cores, and fails without.
+// TestModelsOnThisMachinesGPUAreMeasured trains a ResNet-18 and a GPT of 110 M parameters on the first GPU, and
+// measures both. It wants a GPU, torch for TORCH_PYTHON (or python3) and eight cores, and fails without.
 func TestModelsOnThisMachinesGPUAreMeasured(t *testing.T) {
 	python := cmp.Or(os.Getenv("TORCH_PYTHON"), "python3")
-	out, err := exec.Command(python, "-c", "import torch; torch.zeros(1).cuda(); print(torch.cuda.get_device_name())").CombinedOutput()
+	out, err := exec.Command(python, "-c",
+		"import torch; torch.zeros(1).cuda(); print(torch.cuda.get_device_name())").CombinedOutput()
 	if err != nil {
 		t.Fatalf("this test is for machines with one of NVIDIA's GPUs and a torch that sees it (TORCH_PYTHON=%s): %v\n%s", python, err, out)
 	}
@@ -33,7 +34,8 @@ func TestModelsOnThisMachinesGPUAreMeasured(t *testing.T) {
 	if most := images.Throughput[len(images.Throughput)-1][0]; most < 2*images.Throughput[0][0] {
 		t.Errorf("images: %v samples/s with %v cores: want twice as many with all as with one, whose work is to decode", images.Throughput, images.CoresPerGPU)
 	}
-	if most := words.Throughput[len(words.Throughput)-1][0]; words.Rate(sensitivity.Share{Cores: 2, Memory: 1 << 20}) < 0.85*most {
+	if most := words.Throughput[len(words.Throughput)-1][0]; words.Rate(sensitivity.Share{Cores: 2,
+		Memory: 1 << 20}) < 0.85*most {
 		t.Errorf("words: %v samples/s with %v cores: want all with two", words.Throughput, words.CoresPerGPU)
 	}
 }
@@ -44,7 +46,8 @@ func measureModel(t *testing.T, python, script, model, batch string) *sensitivit
 	t.Chdir(t.TempDir())
 	began := time.Now()
 	var stdout, stderr bytes.Buffer
-	code := run([]string{"profile", "--local", "--pattern", "step", "--batch", batch, "--checkpoint", "USR1@60", "--memory", "100", "--plot", model,
+	code := run([]string{"profile", "--local", "--pattern", "step", "--batch", batch, "--checkpoint", "USR1@60",
+		"--memory", "100", "--plot", model,
 		"-o", model + ".json", "--", python, script, model}, &stdout, &stderr)
 	t.Logf("%s in %.0f s:\n%s%s", model, time.Since(began).Seconds(), &stderr, &stdout)
 	if code != exitGood {

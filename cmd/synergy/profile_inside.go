@@ -202,7 +202,8 @@ func of(cluster string) string {
 	return " of " + cluster
 }
 
-// cpus are those that the job may use. Where Slurm binds nobody, these are all of the node's, and the job takes as many as it was given.
+// cpus are those that the job may use. Where Slurm binds nobody, these are all of the node's, and the job takes as
+// many as it was given.
 func (t task) cpus() ([]int, error) {
 	cpus, err := local.Allowed()
 	if err != nil {

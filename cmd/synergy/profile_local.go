@@ -52,7 +52,8 @@ func (o *localOptions) groups() []group {
 		newGroup("What the profile says"), newGroup("Output")
 	job := newGroup("The job, without --local")
 	job.flags.StringVar(&o.job.partition, "partition", "", "`partition` that it is submitted to (default: yours)")
-	job.flags.StringArrayVar(&o.job.sbatch, "sbatch", nil, "further `options` of sbatch, as --sbatch '--account=ml --constraint=nvlink'; may be repeated")
+	job.flags.StringArrayVar(&o.job.sbatch, "sbatch", nil,
+		"further `options` of sbatch, as --sbatch '--account=ml --constraint=nvlink'; may be repeated")
 	what.flags.BoolVar(&o.here, "local", false, "measure on this machine, without a job")
 	what.flags.IntVar(&o.gpus, "gpus", 1, "`GPUs` that the trainer uses")
 	what.flags.StringVar(&o.size.cores, "cores", "",
@@ -313,7 +314,8 @@ type question struct {
 
 // kept is what an earlier run of the same command has measured.
 func (o *localOptions) kept(command []string, q profiler.Question) (*keep, error) {
-	k := &keep{path: strings.TrimSuffix(o.out, profileExtension) + runsExtension, Kept: question{command, o.gpus, q.Memory, o.virtual}}
+	k := &keep{path: strings.TrimSuffix(o.out, profileExtension) + runsExtension, Kept: question{command, o.gpus,
+		q.Memory, o.virtual}}
 	if o.fresh {
 		return k, nil
 	}
@@ -338,16 +340,19 @@ func (k *keep) read() error {
 	mine, _ := json.Marshal(k.Kept)
 	its, _ := json.Marshal(earlier.Kept)
 	if !bytes.Equal(mine, its) {
-		return fmt.Errorf("%s is of another question, %.200s: --fresh begins anew, or name another file with --out", k.path, its)
+		return fmt.Errorf("%s is of another question, %.200s: --fresh begins anew, or name another file with --out",
+			k.path, its)
 	}
 	for i, r := range earlier.Runs {
 		for _, w := range r.Windows {
 			if !(w.Seconds >= 0 && w.Seconds < 1e6 && w.Iterations >= 0 && w.Iterations < 1e15) || r.Cores < 1 {
-				return fmt.Errorf("%s: runs[%d]: %d cores, window %+v: cannot be; --fresh begins anew", k.path, i, r.Cores, w)
+				return fmt.Errorf("%s: runs[%d]: %d cores, window %+v: cannot be; --fresh begins anew", k.path, i,
+					r.Cores, w)
 			}
 		}
 	}
-	if s := earlier.Saved; s != nil && !(s.Checkpoint >= 0 && s.Checkpoint <= longest && s.Start >= 0 && s.Start <= longest) {
+	if s := earlier.Saved; s != nil && !(s.Checkpoint >= 0 && s.Checkpoint <= longest && s.Start >= 0 &&
+		s.Start <= longest) {
 		return fmt.Errorf("%s: saved: %+v: cannot be; --fresh begins anew", k.path, *s)
 	}
 	k.Record = earlier.Record
@@ -373,7 +378,8 @@ type place struct {
 }
 
 // deliver writes the profile and says what it is worth.
-func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record, places []place) error {
+func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
+	places []place) error {
 	if len(d.Curve.Points) < 2 && (len(d.Curve.Points) == 0 || len(q.Cores) > 1) {
 		return failed{fmt.Errorf("nothing is known of the trainer with %s: %s", several(len(d.Curve.Points), "point"),
 			cmp.Or(lastFault(r), "the time of --budget was too short"))}
@@ -440,7 +446,8 @@ func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
 	for _, p := range d.Curve.Points {
 		worst = max(worst, p.Scatter)
 	}
-	return fmt.Sprintf("measured on %s, %s, by synergy profile%s: %s, scatter up to %.1f %%; %s", where, time.Now().Format(time.DateOnly), how,
+	return fmt.Sprintf("measured on %s, %s, by synergy profile%s: %s, scatter up to %.1f %%; %s", where,
+		time.Now().Format(time.DateOnly), how,
 		several(len(r.Runs), "trial"), 100*worst, cmp.Or(d.Grows.How, "memory was not varied"))
 }
 

@@ -94,7 +94,8 @@ func (o *showOptions) worthOn(p *sensitivity.Profile, many string) string {
 	node, gpus := o.node.Vector, o.gpus
 	worth := profiler.On(p, node, gpus)
 	return fmt.Sprintf("  on a node of %s and %s%s a job of %s:\n  share %s; full speed with %s: %.2f × the share's\n  %s\n",
-		several(node.GPUs, "GPU")+", "+several(node.CPUs, "core"), gigabytes(node.Memory), many, several(gpus, "GPU"), size(worth.Fair), size(worth.Most.Size),
+		several(node.GPUs, "GPU")+", "+several(node.CPUs, "core"), gigabytes(node.Memory), many, several(gpus,
+			"GPU"), size(worth.Fair), size(worth.Most.Size),
 		worth.Most.Gain, worth)
 }
 

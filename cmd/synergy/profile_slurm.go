@@ -57,7 +57,8 @@ func (o *localOptions) runJob(c *cobra.Command, command []string) error {
 	told.resumed(kept.Record)
 	if t.unfinished(kept.Record) {
 		if file := withDirectives(command); file != "" {
-			told.say("%s has lines #SBATCH, which are not read here: what the job needs of them goes into --sbatch", file)
+			told.say("%s has lines #SBATCH, which are not read here: what the job needs of them goes into --sbatch",
+				file)
 		}
 		m := &measurement{options: o, task: t, kept: kept, told: told, site: site, sbatch: options}
 		m.folder = strings.TrimSuffix(t.Runs, runsExtension) + ".slurm"
@@ -131,8 +132,8 @@ func (o *localOptions) askSite(c *cobra.Command) (*hosts, error) {
 	}
 	s.shapes = slurmjob.Shapes(nodes, s.partition, s.gpuType, o.gpus)
 	if len(s.shapes) == 0 {
-		return nil, fmt.Errorf("--gpus %d%s%s: no node has that; GPUs here: %s", o.gpus, labelled(", --gpu-type ", s.gpuType),
-			labelled(", partition ", s.partition), gpusOf(nodes))
+		return nil, fmt.Errorf("--gpus %d%s%s: no node has that; GPUs here: %s", o.gpus,
+			labelled(", --gpu-type ", s.gpuType), labelled(", partition ", s.partition), gpusOf(nodes))
 	}
 	typed := false
 	for _, n := range nodes {
@@ -156,7 +157,8 @@ func labelled(label, text string) string {
 func gpusOf(nodes []slurmjob.Node) string {
 	var all []string
 	for _, n := range slurmjob.Shapes(nodes, "", "", 1) {
-		all = append(all, fmt.Sprintf("%s of %d%s", several(len(n.Names), "node"), n.Total.GPUs, labelled(" ", n.GPUType)))
+		all = append(all, fmt.Sprintf("%s of %d%s", several(len(n.Names), "node"), n.Total.GPUs,
+			labelled(" ", n.GPUType)))
 	}
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
@@ -268,8 +270,8 @@ func (m *measurement) underWay(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// submit puts the job's files into its folder and submits it. The program is a copy of this one: a job finds it wherever it finds the folder, and an
-// update of the installed one meanwhile is none of its business.
+// submit puts the job's files into its folder and submits it. The program is a copy of this one: a job finds it
+// wherever it finds the folder, and an update of the installed one meanwhile is none of its business.
 func (m *measurement) submit(ctx context.Context) error {
 	if err := os.MkdirAll(m.folder, 0o700); err != nil {
 		return failed{err}
@@ -293,7 +295,8 @@ func (m *measurement) submit(ctx context.Context) error {
 	if err := os.WriteFile(m.at(numberFile), []byte(m.job+"\n"), 0o600); err != nil {
 		return failed{errors.Join(err, slurmjob.Cancel(ctx, m.job))}
 	}
-	m.told.say("job %s: %s, %s and %s%s, %s at most", m.job, several(size.GPUs, "GPU"), several(size.CPUs, "core"), gigabytes(size.Memory),
+	m.told.say("job %s: %s, %s and %s%s, %s at most", m.job, several(size.GPUs, "GPU"), several(size.CPUs, "core"),
+		gigabytes(size.Memory),
 		labelled(" in partition ", m.site.partition), several(int((m.limit()+time.Minute-1)/time.Minute), "minute"))
 	return nil
 }
@@ -371,7 +374,8 @@ func (m *measurement) limit() time.Duration {
 	return limit
 }
 
-// How often files and Slurm are looked at. Slurm's answers cost all its users; a minute after it was submitted a job mostly waits or runs for long.
+// How often files and Slurm are looked at. Slurm's answers cost all its users; a minute after it was submitted a job
+// mostly waits or runs for long.
 const (
 	lookAtFiles = 500 * time.Millisecond
 	askSoon     = time.Second
@@ -482,7 +486,7 @@ func (m *measurement) over(ctx context.Context, status slurmjob.Status, err erro
 		return ctx.Err()
 	}
 	const arrives = 2 * time.Second // what the job wrote last may still be on its way
-	for end := time.Now().Add(arrives); time.Now().Before(end) && !m.outcome.Ended && ctx.Err() == nil; time.Sleep(lookAtFiles) {
+	for end := time.Now().Add(arrives); time.Now().Before(end) && !m.outcome.Ended; time.Sleep(lookAtFiles) {
 		m.look()
 	}
 	if m.outcome.Ended && m.outcome.Error == "" {
@@ -505,7 +509,8 @@ func (m *measurement) unborn() string {
 	if last := lastWords(string(text)); last != "" {
 		return last
 	}
-	return fmt.Sprintf(" before it said anything: do the nodes see %s? It has to be in a folder that is shared", m.folder)
+	return fmt.Sprintf(" before it said anything: do the nodes see %s? It has to be in a folder that is shared",
+		m.folder)
 }
 
 // rest says what is left of a measurement that did not come to its end.
@@ -513,7 +518,8 @@ func (m *measurement) rest() string {
 	if len(m.kept.Runs) == 0 {
 		return "nothing was measured"
 	}
-	return fmt.Sprintf("what %s gave is in %s; the same command goes on there", several(len(m.kept.Runs), "trial"), m.kept.path)
+	return fmt.Sprintf("what %s gave is in %s; the same command goes on there", several(len(m.kept.Runs), "trial"),
+		m.kept.path)
 }
 
 // cancel is for a user who interrupts.

@@ -12,8 +12,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/profiling"
 )
 
-// otherGPUs is a fault where the driver says that the trainer uses another number of GPUs than it was said to. Rates are per GPU, so the
-// profile would be wrong. Where the driver's tool is missing, is slow or sees no process of ours, as in some containers, nothing is said.
+// otherGPUs is a fault where the driver says that the trainer uses another number of GPUs than it was said to. Rates
+// are per GPU, so the profile would be wrong. Where the driver's tool is missing, is slow or sees no process of ours,
+// as in some containers, nothing is said.
 func (l *Trainer) otherGPUs(ctx context.Context) error {
 	used, wanted := usedGPUs(ctx, l.now.command.Process.Pid), max(1, l.GPUs)
 	if used == 0 || used == wanted {

@@ -428,7 +428,8 @@ func (r *reader) lastWords() string {
 	return fmt.Sprintf("; its last line: %s", strings.TrimSpace(last))
 }
 
-// Program is a command as it can be run: as it is, or a file of this folder, which may do without its x where it says by #! who reads it, as a batch script may.
+// Program is a command as it can be run: as it is, or a file of this folder, which may do without its x where it says
+// by #! who reads it, as a batch script may.
 func Program(command []string) ([]string, error) {
 	if _, err := exec.LookPath(command[0]); err == nil {
 		return command, nil
@@ -444,7 +445,8 @@ func Program(command []string) ([]string, error) {
 		return append(append(reader, file), command[1:]...), nil
 	}
 	_, err := exec.LookPath(command[0])
-	return nil, fmt.Errorf("%s: want a program that can be run, as ./%s with chmod +x: %w", command[0], filepath.Base(command[0]), err)
+	return nil, fmt.Errorf("%s: want a program that can be run, as ./%s with chmod +x: %w", command[0],
+		filepath.Base(command[0]), err)
 }
 
 // interpreter is what a script says that it is read by, with no more than one argument, as the kernel has it.

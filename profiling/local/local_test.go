@@ -200,7 +200,8 @@ func TestLeavingIsMeasuredFromTheSignalAndComingBackFromTheStartToAnIterationMor
 	}
 	process := l.now.command.Process.Pid
 	saved, err := l.Save(t.Context(), trial(1, time.Second))
-	if err != nil || saved.Checkpoint < .3 || saved.Checkpoint > 10 || saved.Start < .4 || saved.Start > 10 || saved.Remark != "" {
+	if err != nil || saved.Checkpoint < .3 || saved.Checkpoint > 10 || saved.Start < .4 || saved.Start > 10 ||
+		saved.Remark != "" {
 		t.Errorf("%+v, %v", saved, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(folder, "saved")); err != nil || string(text) == "0\n" {
@@ -225,11 +226,16 @@ func TestWhatATrainerDoesWrongWhenItIsAskedToSaveIsSaidInASentence(t *testing.T)
 		name, script, want string
 		fault              bool
 	}{
-		{"does not listen", "trap '' USR1" + loop, "the trainer had not left 300ms after USR1: it does not listen to that, or needs longer to save", true},
-		{"dies of it", "true" + loop, "the trainer died of USR1: it does not listen to that, and its work would be lost", true},
-		{"ends its job", "trap 'exit 0' USR1" + loop, "the trainer left with 0 after USR1, which is the end of its job for Slurm: want exit status 98", false},
-		{"leaves otherwise", "trap 'echo full disk; exit 5' USR1" + loop, "exit status 5 after USR1, where 98 brings a job back into the queue; its last line: full disk", false},
-		{"does not come back", "test -e left && exit 4; trap 'touch left; exit 98' USR1" + loop, "the trainer crashed (exit status 4) when it was started again", true},
+		{"does not listen", "trap '' USR1" + loop,
+			"the trainer had not left 300ms after USR1: it does not listen to that, or needs longer to save", true},
+		{"dies of it", "true" + loop,
+			"the trainer died of USR1: it does not listen to that, and its work would be lost", true},
+		{"ends its job", "trap 'exit 0' USR1" + loop,
+			"the trainer left with 0 after USR1, which is the end of its job for Slurm: want exit status 98", false},
+		{"leaves otherwise", "trap 'echo full disk; exit 5' USR1" + loop,
+			"exit status 5 after USR1, where 98 brings a job back into the queue; its last line: full disk", false},
+		{"does not come back", "test -e left && exit 4; trap 'touch left; exit 98' USR1" + loop,
+			"the trainer crashed (exit status 4) when it was started again", true},
 	} {
 		l, _ := shell(t, c.script)
 		l.Asks = Request{Signal: syscall.SIGUSR1, Name: "USR1", Within: 20 * time.Second}
@@ -253,7 +259,8 @@ func errorText(err error) string {
 
 // The driver's tool in this test says that all processes of the trainer compute on one GPU each.
 func TestATrainerOnAnotherNumberOfGPUsThanItSaidIsNotMeasured(t *testing.T) {
-	l, folder := shell(t, "sleep 100 & echo $$, GPU-a > uses; echo $!, GPU-b >> uses; echo 1, GPU-c >> uses; "+steps("0.02"))
+	l, folder := shell(t,
+		"sleep 100 & echo $$, GPU-a > uses; echo $!, GPU-b >> uses; echo 1, GPU-c >> uses; "+steps("0.02"))
 	tool := "#!/bin/sh\ncat " + filepath.Join(folder, "uses") + "\n"
 	if err := os.WriteFile(filepath.Join(folder, "nvidia-smi"), []byte(tool), 0o700); err != nil {
 		t.Fatal(err)
@@ -261,7 +268,8 @@ func TestATrainerOnAnotherNumberOfGPUsThanItSaidIsNotMeasured(t *testing.T) {
 	t.Setenv("PATH", folder+":"+os.Getenv("PATH"))
 	_, err := l.Run(t.Context(), trial(1, 100*time.Millisecond))
 	var fault *profiling.Fault
-	if !errors.As(err, &fault) || fault.Why != "the trainer uses 2 of the GPUs here, and --gpus says 1: say --gpus 2, or have it use 1" {
+	if !errors.As(err, &fault) ||
+		fault.Why != "the trainer uses 2 of the GPUs here, and --gpus says 1: say --gpus 2, or have it use 1" {
 		t.Error(err)
 	}
 	l.GPUs = 2
@@ -271,7 +279,8 @@ func TestATrainerOnAnotherNumberOfGPUsThanItSaidIsNotMeasured(t *testing.T) {
 }
 
 func TestATrainerThatWantsAnotherGPUIsToldHowToAskForIt(t *testing.T) {
-	l, _ := shell(t, "echo 'RuntimeError: CUDA error: invalid device ordinal'; echo 'Compile with TORCH_USE_CUDA_DSA'; exit 1")
+	l, _ := shell(t,
+		"echo 'RuntimeError: CUDA error: invalid device ordinal'; echo 'Compile with TORCH_USE_CUDA_DSA'; exit 1")
 	_, err := l.Run(t.Context(), trial(1, time.Second))
 	if err == nil || !strings.HasSuffix(err.Error(), "it wants more GPUs than the 1 of --gpus") {
 		t.Error(err)

@@ -90,8 +90,8 @@ func (l *Trainer) farewell() (remark string, err error) {
 	return "", nil
 }
 
-// again measures the time from the trainer's start until it has done an iteration more than it began with, since one that goes on says first
-// where it was.
+// again measures the time from the trainer's start until it has done an iteration more than it began with, since one
+// that goes on says first where it was.
 func (l *Trainer) again(ctx context.Context, t profiler.Trial) (seconds float64, err error) {
 	if err := l.start(t); err != nil {
 		return 0, err

@@ -51,7 +51,8 @@ func parseNode(line string) (n Node, err error) {
 	n.Total.CPUs, n.Total.Memory = cmp.Or(cpus, amount(line, "CPUTot")), gres.Memory(max(0, memory-system))
 	n.Partitions = strings.Split(field(line, "Partitions"), ",")
 	if n.Total.GPUs > 0 && (n.Total.CPUs < 1 || n.Total.Memory < 1) {
-		return n, fmt.Errorf("node %.64q has %d CPUs and %d MB: want some of both", n.Name, n.Total.CPUs, n.Total.Memory)
+		return n, fmt.Errorf("node %.64q has %d CPUs and %d MB: want some of both", n.Name, n.Total.CPUs,
+			n.Total.Memory)
 	}
 	return n, nil
 }
@@ -90,7 +91,8 @@ type Shape struct {
 	Names   []string
 }
 
-// Shapes are the kinds of nodes on which a job of so many GPUs can run, the most frequent first. partitions are one or several, with commas; empty: all.
+// Shapes are the kinds of nodes on which a job of so many GPUs can run, the most frequent first. partitions are one
+// or several, with commas; empty: all.
 func Shapes(nodes []Node, partitions, gpuType string, gpus int) (all []Shape) {
 	for _, n := range nodes {
 		if n.Total.GPUs < gpus || gpuType != "" && n.GPUType != "" && n.GPUType != gpuType || !n.in(partitions) {
@@ -110,5 +112,6 @@ func (n Node) in(partitions string) bool {
 	if partitions == "" {
 		return true
 	}
-	return slices.ContainsFunc(strings.Split(partitions, ","), func(p string) bool { return slices.Contains(n.Partitions, p) })
+	return slices.ContainsFunc(strings.Split(partitions, ","),
+		func(p string) bool { return slices.Contains(n.Partitions, p) })
 }

@@ -7,22 +7,27 @@ import (
 
 // taken are options of sbatch that would make another measurement of the job, and what says so instead.
 var taken = []struct{ names, instead string }{
-	{"--gres --gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket --tres-per-task", "--gpus and --gpu-type say how many GPUs of which type"},
-	{"--cpus-per-task -c --cpus-per-gpu --mincpus --cores-per-socket --core-spec -S --thread-spec", "--cores says how many"},
+	{"--gres --gpus -G --gpus-per-node --gpus-per-task --gpus-per-socket --tres-per-task",
+		"--gpus and --gpu-type say how many GPUs of which type"},
+	{"--cpus-per-task -c --cpus-per-gpu --mincpus --cores-per-socket --core-spec -S --thread-spec",
+		"--cores says how many"},
 	{"--mem --mem-per-cpu --mem-per-gpu", "--memory says how much"},
 	{"--ntasks -n --ntasks-per-node --ntasks-per-gpu --ntasks-per-core --ntasks-per-socket --nodes -N --spread-job",
 		"one task on one node is measured"},
 	{"--array -a", "one job measures all sizes"},
 	{"--wrap", "the trainer stands behind --"},
-	{"--output -o --error -e --input -i --chdir -D --open-mode --parsable --job-name -J", "synergy profile needs them as it sets them"},
-	{"--wait -W --test-only --help -h --usage --version -V --quiet -Q --verbose -v", "synergy profile follows the job by itself"},
+	{"--output -o --error -e --input -i --chdir -D --open-mode --parsable --job-name -J",
+		"synergy profile needs them as it sets them"},
+	{"--wait -W --test-only --help -h --usage --version -V --quiet -Q --verbose -v",
+		"synergy profile follows the job by itself"},
 	{"--requeue --no-requeue --time -t", "the job is measured once, for --budget"},
 	{"--clusters -M", "say SLURM_CLUSTERS in the environment"},
 	{"--partition -p", "--partition says which"},
 }
 
-// Options cuts what users say for sbatch into its options, as a shell would: words end at spaces that no quotes surround. It fails on those that would
-// change what is measured. An option that Slurm does not know is Slurm's to refuse.
+// Options cuts what users say for sbatch into its options, as a shell would: words end at spaces that no quotes
+// surround. It fails on those that would change what is measured. An option that Slurm does not know is Slurm's to
+// refuse.
 func Options(texts []string) (all []string, err error) {
 	for _, text := range texts {
 		words, err := split(text)
@@ -50,8 +55,8 @@ func comment(word string) bool {
 // bare are the short options that have no value.
 const bare = "HIkOs"
 
-// takesNext says that what follows is an option's value: -A ml. Behind a long one it may be or not, and what is not one is the batch script for sbatch: so that
-// has to be written with =.
+// takesNext says that what follows is an option's value: -A ml. Behind a long one it may be or not, and what is not
+// one is the batch script for sbatch: so that has to be written with =.
 func takesNext(word string) bool {
 	return len(word) == 2 && word[0] == '-' && !strings.Contains(bare, word[1:])
 }
@@ -73,7 +78,8 @@ func check(word string, value bool) error {
 	return nil
 }
 
-// says that a word is this option: as it is written, shortened as sbatch understands it down to a length that means nothing else, or with a value behind it.
+// says that a word is this option: as it is written, shortened as sbatch understands it down to a length that means
+// nothing else, or with a value behind it.
 func says(word, name string) bool {
 	if !strings.HasPrefix(name, "--") {
 		return !strings.HasPrefix(word, "--") && strings.HasPrefix(word, name)

@@ -1,6 +1,6 @@
-// Package slurm asks Slurm for one job, as its user and by Slurm's own programs: to submit it, to look at it, to cancel it, and what nodes there are.
-// It runs them without a shell, needs no right beyond a user's and no daemon, and gives what Slurm says back in Slurm's words. What the job
-// does is not its business.
+// Package slurm asks Slurm for one job, as its user and by Slurm's own programs: to submit it, to look at it, to
+// cancel it, and what nodes there are. It runs them without a shell, needs no right beyond a user's and no daemon,
+// and gives what Slurm says back in Slurm's words. What the job does is not its business.
 package slurm
 
 import (
@@ -32,8 +32,8 @@ type Job struct {
 	Options   []string // of sbatch, by the user: from Options
 }
 
-// arguments are those of sbatch. What the user said comes last but for the script: of two that say the same sbatch believes the second, and those that would
-// change what is measured never come this far.
+// arguments are those of sbatch. What the user said comes last but for the script: of two that say the same sbatch
+// believes the second, and those that would change what is measured never come this far.
 func (j Job) arguments() []string {
 	gpus := fmt.Sprintf("gpu:%d", j.Size.GPUs)
 	if j.GPUType != "" {
@@ -42,7 +42,8 @@ func (j Job) arguments() []string {
 	minutes := max(1, int((j.Limit+time.Minute-1)/time.Minute))
 	args := []string{
 		"--parsable", "--job-name=" + j.Name, "--nodes=1", "--ntasks=1", fmt.Sprintf("--cpus-per-task=%d", j.Size.CPUs),
-		"--gres=" + gpus, fmt.Sprintf("--mem=%dM", int64(j.Size.Memory)), fmt.Sprintf("--time=%d", minutes), "--no-requeue",
+		"--gres=" + gpus, fmt.Sprintf("--mem=%dM", int64(j.Size.Memory)), fmt.Sprintf("--time=%d",
+			minutes), "--no-requeue",
 		"--chdir=" + j.Folder, "--output=" + j.Output, "--open-mode=truncate",
 	}
 	if j.Partition != "" {
@@ -90,8 +91,8 @@ func Submit(ctx context.Context, j Job) (ID, error) {
 	return id, nil
 }
 
-// submitting is the environment of sbatch: without what makes another job of it, which a shell inside a job has by itself, or whose
-// owner meant it for his trainings.
+// submitting is the environment of sbatch: without what makes another job of it, which a shell inside a job has by
+// itself, or whose owner meant it for his trainings.
 func submitting(environment []string) (kept []string) {
 	for _, entry := range environment {
 		name, value, _ := strings.Cut(entry, "=")
@@ -171,7 +172,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// oneLine is what a program says of an error: its lines without its name before each, and without what a terminal would obey.
+// oneLine is what a program says of an error: its lines without its name before each, and without what a terminal
+// would obey.
 func oneLine(text string) string {
 	var lines []string
 	for line := range strings.Lines(strings.ToValidUTF8(text, "?")) {

@@ -23,7 +23,8 @@ func TestOptionsAreCutAsAShellWouldCutThem(t *testing.T) {
 		`-A ml -w n1 --exclusive`:             {"-A", "ml", "-w", "n1", "--exclusive"},
 		`--qos=`:                              {"--qos="},
 		`--mem-bind=local --nodelist=n1`:      {"--mem-bind=local", "--nodelist=n1"},
-		`--time-min=5 --gres-flags=disable-binding --comment=hello`: {"--time-min=5", "--gres-flags=disable-binding", "--comment=hello"},
+		`--time-min=5 --gres-flags=disable-binding --comment=hello`: {"--time-min=5", "--gres-flags=disable-binding",
+			"--comment=hello"},
 	} {
 		got, err := Options([]string{text})
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -50,7 +51,8 @@ func TestOptionsThatChangeWhatIsMeasuredAreRefusedHoweverTheyAreWritten(t *testi
 }
 
 func FuzzOptions(f *testing.F) {
-	for _, text := range []string{`--account=ml -x n1`, `--constraint="a b"`, `-a 1`, `--comment=synergy-profile=a.json`, `\`, `' '`, "--gpu", "--exclusive :"} {
+	for _, text := range []string{`--account=ml -x n1`, `--constraint="a b"`, `-a 1`,
+		`--comment=synergy-profile=a.json`, `\`, `' '`, "--gpu", "--exclusive :"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -65,7 +67,8 @@ func FuzzOptions(f *testing.F) {
 				t.Errorf("%q: a word %q of several lines", text, word)
 			case !value && !strings.HasPrefix(word, "-"):
 				t.Errorf("%q: sbatch takes %q for the script", text, word)
-			case !value && (strings.HasPrefix(word, "--array") || strings.HasPrefix(word, "--wrap") || strings.HasPrefix(word, "-a")):
+			case !value && (strings.HasPrefix(word, "--array") || strings.HasPrefix(word, "--wrap") ||
+				strings.HasPrefix(word, "-a")):
 				t.Errorf("%q: %q passes", text, word)
 			}
 		}
@@ -113,7 +116,8 @@ func TestEveryStateOfSlurmsWaitsRunsOrHasEnded(t *testing.T) {
 			}
 		}
 	}
-	if said := (Status{State: "FAILED", Reason: "NonZeroExitCode", Node: "n1", Exit: "127:0"}).Ending(); said != "ended on n1 as FAILED (NonZeroExitCode, exit code 127:0)" {
+	if said := (Status{State: "FAILED", Reason: "NonZeroExitCode", Node: "n1",
+		Exit: "127:0"}).Ending(); said != "ended on n1 as FAILED (NonZeroExitCode, exit code 127:0)" {
 		t.Error(said)
 	}
 }
@@ -159,7 +163,8 @@ func TestANodeIsWhatJobsCanHaveOfIt(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(n, want) {
 		t.Errorf("%+v, %v: cores and memory of the system are no job's", n, err)
 	}
-	for _, wrong := range []string{"NodeName=n3 Gres=gpu:8 RealMemory=5", "NodeName=n3 CPUTot=8 Gres=gpu:8 RealMemory=-5", "NodeName=n3 Gres=gpu:x:y:z:w"} {
+	for _, wrong := range []string{"NodeName=n3 Gres=gpu:8 RealMemory=5",
+		"NodeName=n3 CPUTot=8 Gres=gpu:8 RealMemory=-5", "NodeName=n3 Gres=gpu:x:y:z:w"} {
 		if n, err := parseNode(wrong); err == nil {
 			t.Errorf("%s: %+v", wrong, n)
 		}
@@ -180,14 +185,16 @@ func FuzzParseNode(f *testing.F) {
 func TestShapesAreOfNodesThatCanHaveTheJobTheMostFrequentFirst(t *testing.T) {
 	big, small := gres.Vector{GPUs: 8, CPUs: 64, Memory: 1000}, gres.Vector{GPUs: 4, CPUs: 32, Memory: 500}
 	nodes := []Node{
-		{"a", small, "v100", []string{"x"}}, {"b", big, "h100", []string{"x", "y"}}, {"c", big, "h100", []string{"y"}}, {"d", big, "", []string{"z"}},
+		{"a", small, "v100", []string{"x"}}, {"b", big, "h100", []string{"x", "y"}}, {"c", big, "h100",
+			[]string{"y"}}, {"d", big, "", []string{"z"}},
 	}
 	for _, c := range []struct {
 		partitions, gpuType string
 		gpus                int
 		want                string
 	}{
-		{"", "", 1, "b,c a d"}, {"x", "", 1, "a b"}, {"x,y", "", 8, "b,c"}, {"y", "h100", 1, "b,c"}, {"z", "h100", 1, "d"}, {"x", "a100", 1, ""}, {"", "", 9, ""},
+		{"", "", 1, "b,c a d"}, {"x", "", 1, "a b"}, {"x,y", "", 8, "b,c"}, {"y", "h100", 1, "b,c"}, {"z", "h100", 1,
+			"d"}, {"x", "a100", 1, ""}, {"", "", 9, ""},
 	} {
 		var got []string
 		for _, s := range Shapes(nodes, c.partitions, c.gpuType, c.gpus) {
@@ -213,14 +220,17 @@ func programs(t *testing.T, scripts map[string]string) string {
 }
 
 func TestAJobIsSubmittedWithoutWhatMakesAnotherOfIt(t *testing.T) {
-	folder := programs(t, map[string]string{"sbatch": `printf '%s\n' "$@" > "${0%/*}/asked"; env > "${0%/*}/env"; echo '17;ours'`})
-	for _, name := range []string{"SBATCH_ARRAY_INX", "SLURM_CPUS_PER_TASK", "SLURM_JOB_ID", "SBATCH_WAIT", "SBATCH_GPUS"} {
+	folder := programs(t,
+		map[string]string{"sbatch": `printf '%s\n' "$@" > "${0%/*}/asked"; env > "${0%/*}/env"; echo '17;ours'`})
+	for _, name := range []string{"SBATCH_ARRAY_INX", "SLURM_CPUS_PER_TASK", "SLURM_JOB_ID", "SBATCH_WAIT",
+		"SBATCH_GPUS"} {
 		t.Setenv(name, "lost")
 	}
 	t.Setenv("SBATCH_COMMENT", "synergy-profile=lost.json")
 	t.Setenv("SBATCH_ACCOUNT", "kept")
 	id, err := Submit(t.Context(), Job{
-		Name: "p", Size: gres.Vector{GPUs: 2, CPUs: 12, Memory: 62500}, GPUType: "h100", Partition: "gpu", Limit: 61 * time.Second, Folder: "/a b",
+		Name: "p", Size: gres.Vector{GPUs: 2, CPUs: 12,
+			Memory: 62500}, GPUType: "h100", Partition: "gpu", Limit: 61 * time.Second, Folder: "/a b",
 		Output: "/a b/out", Script: "/a b/job.sh", Options: []string{"--qos=x;rm -rf /"},
 	})
 	if err != nil || id != "17" {
@@ -249,17 +259,20 @@ func TestWhatSlurmRefusesIsSaidInItsOwnWords(t *testing.T) {
 	if !errors.As(err, &refusal) || err.Error() != "sbatch refuses the job: first; [2Jsecond" {
 		t.Errorf("%v", err)
 	}
-	if err := Cancel(t.Context(), "17"); err == nil || err.Error() != "scancel 17: Kill job error on job id 17: Access/permission denied" {
+	if err := Cancel(t.Context(), "17"); err == nil ||
+		err.Error() != "scancel 17: Kill job error on job id 17: Access/permission denied" {
 		t.Error(err)
 	}
 	if _, err := Look(t.Context(), "17"); !errors.Is(err, ErrForgotten) {
 		t.Error(err)
 	}
-	programs(t, map[string]string{"sbatch": "echo hello", "scontrol": "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1"})
+	programs(t, map[string]string{"sbatch": "echo hello",
+		"scontrol": "echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1"})
 	if id, err := Submit(t.Context(), Job{}); err == nil {
 		t.Errorf("%q is taken for a job", id)
 	}
-	if _, err := Look(t.Context(), "17"); err == nil || errors.Is(err, ErrForgotten) || !strings.Contains(err.Error(), "connect failure") {
+	if _, err := Look(t.Context(), "17"); err == nil || errors.Is(err, ErrForgotten) || !strings.Contains(err.Error(),
+		"connect failure") {
 		t.Error(err)
 	}
 }

@@ -37,7 +37,8 @@ func parseStatus(id ID, line string) (Status, error) {
 	if field(line, "JobId") != string(id) {
 		return Status{}, fmt.Errorf("scontrol show job %s: %.80q: want the job's record", id, oneLine(line))
 	}
-	s := Status{State: field(line, "JobState"), Reason: field(line, "Reason"), Node: field(line, "NodeList"), Exit: field(line, "ExitCode")}
+	s := Status{State: field(line, "JobState"), Reason: field(line, "Reason"), Node: field(line, "NodeList"),
+		Exit: field(line, "ExitCode")}
 	if s.Reason == "None" {
 		s.Reason = ""
 	}
@@ -47,7 +48,8 @@ func parseStatus(id ID, line string) (Status, error) {
 	return s, nil
 }
 
-// field is a value of scontrol's records, where it first occurs: the job's own name is ours and has no spaces, what its owner wrote comes later.
+// field is a value of scontrol's records, where it first occurs: the job's own name is ours and has no spaces, what
+// its owner wrote comes later.
 func field(line, name string) string {
 	at := regexp.MustCompile(`(?:^|\s)` + regexp.QuoteMeta(name) + `=(\S*)`).FindStringSubmatch(line)
 	if at == nil {
@@ -58,7 +60,8 @@ func field(line, name string) string {
 
 // Waits says that a job has not begun.
 func (s Status) Waits() bool {
-	return s.State == "PENDING" || s.State == "CONFIGURING" || s.State == "REQUEUED" || s.State == "REQUEUE_HOLD" || s.State == "SPECIAL_EXIT"
+	return s.State == "PENDING" || s.State == "CONFIGURING" || s.State == "REQUEUED" || s.State == "REQUEUE_HOLD" ||
+		s.State == "SPECIAL_EXIT"
 }
 
 // Ended says that a job runs no more and will not again.

@@ -83,7 +83,8 @@ func together(t *testing.T, tests map[string]func() error) {
 	all.Wait()
 }
 
-// Nobody's daemon runs: the command needs none. All that is measured here is measured at the same time, in jobs that wait for each other.
+// Nobody's daemon runs: the command needs none. All that is measured here is measured at the same time, in jobs that
+// wait for each other.
 func TestSynergyProfileOnTheCluster(t *testing.T) {
 	c := OpenCluster(t)
 	c.Clear()
@@ -126,7 +127,8 @@ func givesBackTheCurves(t *testing.T) {
 		t.Fatalf("%d points", len(misses))
 	}
 	p90 := misses[len(misses)*9/10]
-	t.Logf("over %d points: mean %.1f %%, p90 %.1f %%, worst %.1f %%", len(misses), mean(misses), p90, misses[len(misses)-1])
+	t.Logf("over %d points: mean %.1f %%, p90 %.1f %%, worst %.1f %%", len(misses), mean(misses), p90,
+		misses[len(misses)-1])
 	if mean(misses) > 3 || p90 > 10 {
 		t.Errorf("mean %.1f %%, p90 %.1f %%: want 3 and 10", mean(misses), p90)
 	}
@@ -150,7 +152,8 @@ func (c *Cluster) missesOf(model, file string) (off []float64, err error) {
 		return nil, err
 	}
 	folder := profiles + "/" + model
-	said, err := c.profiled(folder, model, emulated, "--virtual-cpus 12 --budget 40s --pattern json --batch "+fmt.Sprint(batch(text)))
+	said, err := c.profiled(folder, model, emulated,
+		"--virtual-cpus 12 --budget 40s --pattern json --batch "+fmt.Sprint(batch(text)))
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, said)
 	}
@@ -191,7 +194,8 @@ func saysWhatBecameOfItsJob(t *testing.T) {
 		return func() error {
 			call := `/opt/synergy/bin/synergy profile ` + options + ` -o ` + name + `.json -- ./train.sh`
 			script := `mkdir -p "$2" && cd "$2" && cat > train.sh && chmod 755 train.sh && ` + command
-			said, err := c.ExecInput("login", "alice", bound, "bash", "-c", script+" 2>&1", "bash", call, profiles+"/"+name)
+			said, err := c.ExecInput("login", "alice", bound, "bash", "-c", script+" 2>&1", "bash", call,
+				profiles+"/"+name)
 			rest := said
 			for _, w := range want {
 				at := regexp.MustCompile(`(?m)` + w).FindStringIndex(rest)
@@ -206,26 +210,30 @@ func saysWhatBecameOfItsJob(t *testing.T) {
 	const trained = `until grep -q '"cores"' *.runs.json 2>/dev/null; do sleep 0.2; done; `
 	together(t, map[string]func() error{
 		"affinity": func() error {
-			if err := ends("bound", two+"--checkpoint USR1@20", "$1", `^job \d+ runs on n[1-4]$`, `^1 core: [\d.]+ samples`, `^2 cores: [\d.]+ samples`)(); err != nil {
+			if err := ends("bound", two+"--checkpoint USR1@20", "$1", `^job \d+ runs on n[1-4]$`,
+				`^1 core: [\d.]+ samples`, `^2 cores: [\d.]+ samples`)(); err != nil {
 				return err
 			}
 			m, err := c.profile(profiles+"/bound", "bound")
 			if err != nil {
 				return err
 			}
-			if gain := m.rate(2, 0) / m.rate(1, 0); gain < 1.8 || gain > 2.6 || m.Checkpoint < .5 || m.Checkpoint == 10 || m.Start <= 0 {
+			if gain := m.rate(2, 0) / m.rate(1, 0); gain < 1.8 || gain > 2.6 || m.Checkpoint < .5 ||
+				m.Checkpoint == 10 || m.Start <= 0 {
 				return fmt.Errorf("%+v: want twice the rate with two CPUs, half a second to save, and some time to start", m)
 			}
 			return nil
 		},
-		"interrupted": ends("stopped", two, `{ $1 & p=$!; `+trained+`kill -INT $p; wait $p; squeue -h -n synergy-profile-stopped; $1; }`,
+		"interrupted": ends("stopped", two,
+			`{ $1 & p=$!; `+trained+`kill -INT $p; wait $p; squeue -h -n synergy-profile-stopped; $1; }`,
 			`^synergy: interrupted: job \d+ was cancelled; what [12] trials? gave is in stopped.runs.json; the same command goes on there$`,
 			`^going on with [12] trials? of an earlier run$`, `^stopped.json: stopped on unknown, from \d trials`),
 		"terminal lost": ends("lost", two, `{ $1 & p=$!; `+trained+`kill -KILL $p; wait $p; $1; }`,
 			`^going on with [12] trials? of an earlier run$`, `^job \d+ of an earlier call measures this, and is followed$`, `^lost.json: lost on unknown, from \d trials`),
 		"cancelled": ends("cancelled", two, `{ $1 & p=$!; `+trained+`scancel -n synergy-profile-cancelled; wait $p; }`,
 			`^synergy: job \d+ was cancelled on n[1-4]; what [12] trials? gave is in cancelled.runs.json; the same command goes on there$`),
-		"refused": ends("refused", two+"--sbatch --qos=none", "$1", `^synergy: sbatch refuses the job: .*Invalid qos specification$`),
+		"refused": ends("refused", two+"--sbatch --qos=none", "$1",
+			`^synergy: sbatch refuses the job: .*Invalid qos specification$`),
 		"not shared": ends("apart", two, `{ mkdir -p /tmp/apart; cp train.sh /tmp/apart; cd /tmp/apart; $1; }`,
 			`^synergy: job \d+ ended on n[1-4] as FAILED \(.*\) before it said anything: do the nodes see /tmp/apart/apart.slurm\? It has to be in a folder that is shared`),
 	})
