@@ -285,7 +285,8 @@ func (m *measurement) submit(ctx context.Context) error {
 		return failed{err}
 	}
 	size := m.size()
-	m.job, err = slurmjob.Submit(ctx, slurmjob.Job{
+	// Whoever interrupts sbatch does not know whether there is a job; follow cancels the one that there is.
+	m.job, err = slurmjob.Submit(context.WithoutCancel(ctx), slurmjob.Job{
 		Name: "synergy-profile-" + m.name(), Size: size, GPUType: m.gpuType(), Partition: m.options.job.partition, Limit: m.limit(), Folder: here,
 		Output: m.at(outputFile), Script: m.at(scriptFile), Options: m.sbatch,
 	})

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 
@@ -146,6 +147,7 @@ func program(ctx context.Context, environment []string, name string, args ...str
 	defer stop()
 	command := exec.CommandContext(within, name, args...)
 	command.WaitDelay, command.Env = time.Second, environment
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's ^C is for us, who cancel the job
 	var out, wrong limited
 	out.room, wrong.room = maxWords, maxWords
 	command.Stdout, command.Stderr = &out, &wrong
