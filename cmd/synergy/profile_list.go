@@ -20,8 +20,7 @@ import (
 
 // listOptions are those of what the daemon has learned.
 type listOptions struct {
-	dir, export, user, out string
-	json                   bool
+	dir, export, user, out, json string
 }
 
 const learnedDir = "/var/lib/synergy-slurmd/learned"
@@ -43,7 +42,7 @@ iteration counts as a sample.`,
 	where.flags.StringVar(&o.dir, "dir", learnedDir, "the `folder` that the daemon's key learned names")
 	where.flags.StringVar(&o.user, "user", "", "only of this `user`")
 	output := newGroup("Output")
-	output.flags.BoolVar(&o.json, "json", false, "a list for programs")
+	output.flags.StringVar(&o.json, "json", "", "the list for programs, into a `file`; - for the standard output")
 	output.flags.StringVar(&o.export, "export", "", "the job `name` of which to write a profile")
 	output.flags.StringVarP(&o.out, "out", "o", standard, "the profile's `file`; - for the standard output")
 	grouped(command, where, output)
@@ -62,8 +61,8 @@ func (o *listOptions) run(stdout, stderr io.Writer) error {
 	switch {
 	case o.export != "":
 		return o.write(all, stdout)
-	case o.json:
-		return listJSON(stdout, all)
+	case o.json != "":
+		return save("json", o.json, stdout, func(w io.Writer) error { return listJSON(w, all) })
 	}
 	return listTable(stdout, all)
 }
