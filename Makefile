@@ -111,7 +111,7 @@ test-live-torch:
 bench: ## in-process benchmarks: Decide, decoding, Diff, simulations
 	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./bridge/plugin ./sim/production ./sim/artifact ./sim/workload ./sim/trace
 
-bench-live: build ## 60 emulated jobs under Slurm alone and under synergy-slurmd, on the same cluster
+bench-live: build ## 60 emulated jobs under Slurm alone, under synergy-slurmd, and with no profile files, on the same cluster
 	@tests/live/with-cluster.sh synergy-bench 600 go test -tags live,bench -count=1 -v -timeout 60m -run TestBench ./tests/live
 
 fidelity: build ## the same 60 jobs on the cluster and in synergy sim, job by job
