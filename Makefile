@@ -82,7 +82,7 @@ test-live: build build-nvml ## the live suites on clusters of their own, side by
 # deadline. By file: what becomes of a cluster when something is away, a site's rules and the jobs that people submit, and what needs PyTorch. All others are
 # in test-live-rounds.
 TRUST := leader failsopen faults_short kills systemd soak
-SITE := arrays check citizen examples gate gate_lua interactive limits lua partitions preempt shapes steps
+SITE := arrays check citizen examples frameworks gate gate_lua interactive limits lua partitions preempt shapes steps
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
 live = tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
