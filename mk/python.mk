@@ -9,7 +9,7 @@ TORCH_PYTHON ?= $(shell /usr/bin/python3 -c 'import torch' 2>/dev/null && echo /
 test-python: ## the Python package's tests, with PYTHON=python3; part of make test
 	cd python && $(PYTHON) -B -m unittest discover -s tests -t .
 
-test-python-torch: ## the same with torch: a network that is preempted and resized ends bit for bit as one that was left alone; fails without torch
+test-python-torch: build ## the same with torch: a network that is preempted and resized ends bit for bit as one that was left alone; torchrun itself; fails without torch
 	cd python && $(TORCH_PYTHON) -B -m unittest discover -v -s tests_torch -t .
 
 bench-python: ## what a step of the Python package costs
