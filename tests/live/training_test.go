@@ -72,7 +72,7 @@ func (d *Daemon) SetUpTraining() *training {
 	if _, err := tr.Exec("login", "alice", "python3", "-c", "import torch, PIL"); err != nil {
 		tr.t.Fatalf("the cluster is one without PyTorch: make cluster-up TORCH=yes: %v", err)
 	}
-	const install = `rm -rf "$1" && mkdir -p "$1/package" && cd "$1" && tar -x -C package && echo 0.1 > step_s &&
+	const install = `rm -rf "$1" && mkdir -p "$1/package" && cd "$1" && tar -x -C package && echo 0.25 > step_s &&
 		python3 -m venv --system-site-packages venv && venv/bin/pip -q install --no-index ./package`
 	sources := pythonSources(tr.t)
 	if _, err := tr.ExecInput("login", "alice", sources, "sh", "-c", install, "sh", trainingFolder); err != nil {
@@ -196,7 +196,7 @@ func (tr *training) isKilled(alone bool) {
 		kill = `kill -KILL "$(cat ` + trainingFolder + `/disturbed.pid)"`
 	}
 	for range 2 {
-		time.Sleep(time.Duration(rand.IntN(3000)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(2000)) * time.Millisecond)
 		tr.MustExec(was.Node, "alice", "sh", "-c", kill+" || true") // there may be none at this moment
 	}
 	tr.trains("goes on after it was killed", starts, func(trainerStart) bool { return true })
@@ -227,9 +227,9 @@ func TestATrainingThatIsDisturbedEndsBitForBitAsOneLeftAlone(t *testing.T) {
 	tr.isKilled(false)
 	tr.moves(3)
 	tr.grows(4)
+	tr.isKilled(true)
 	tr.put("step_s", "0.0001") // what is left of it goes as fast as it can
 	tr.moves(6)
-	tr.isKilled(true)
 	c.waitLong(tr.id, "COMPLETED", 3*time.Minute)
 	if err := <-left; err != nil {
 		t.Fatal(err)
