@@ -107,6 +107,8 @@ var programs = map[string]string{
 	"profiling/local/affinity.go":    "the same",
 	"launcher/launcher.go":           "the trainer, in the same way, and scancel with the number of a job",
 	"launcher/exec.go":               "the same trainer",
+	"profiling/local/gpus.go":        "nvidia-smi, with words of our own",
+	"profiling/slurm/slurm.go":       "sbatch, scontrol and scancel, as the user who asks, with his own options of sbatch",
 }
 
 var starters = []string{"Command", "CommandContext", "StartProcess", "Exec", "ForkExec", "Cmd"}
