@@ -219,7 +219,7 @@ func (t task) cpus() ([]int, error) {
 	case given < most:
 		return nil, fmt.Errorf("the job has %d of the %d cores that are to be tried", given, most)
 	case t.Kept.Virtual == 0 && len(cpus) < most:
-		return nil, fmt.Errorf("Slurm gave the job %d cores, and its processes may use %d: the node has fewer than Slurm says", given, len(cpus))
+		return nil, fmt.Errorf("the job has %d cores of Slurm, and its processes may use %d: the node has fewer than Slurm says", given, len(cpus))
 	}
 	return cpus[:min(len(cpus), given)], nil
 }

@@ -18,7 +18,7 @@ type Status struct {
 }
 
 // ErrForgotten says that Slurm does not know a job any more, or never has.
-var ErrForgotten = errors.New("Slurm does not know it any more")
+var ErrForgotten = errors.New("not known to Slurm any more")
 
 // Look asks for a job's status.
 func Look(ctx context.Context, id ID) (Status, error) {
