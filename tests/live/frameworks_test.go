@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// training is what all trainers of this test have in common: they count, and what they have saved is a file.
-const training = `import os, signal, subprocess, sys, threading, time
+// counting is what all trainers of this test have in common: they count, and what they have saved is a file.
+const counting = `import os, signal, subprocess, sys, threading, time
 state = "/shared/out/%s.trained" % os.environ["SLURM_JOB_ID"]
 rank = int(os.environ.get("RANK") or os.environ.get("SLURM_PROCID") or 0)
 n = int(open(state).read()) if os.path.exists(state) else 0
@@ -116,7 +116,7 @@ func TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual(t *test
 	}
 	put("torchrun", torchrun)
 	for name, text := range trainers {
-		put(name+".py", training+text+"\nif n >= last:\n    print(\"rank\", rank, \"trained to\", n, flush=True)\n")
+		put(name+".py", counting+text+"\nif n >= last:\n    print(\"rank\", rank, \"trained to\", n, flush=True)\n")
 	}
 	d.Start()
 	jobs := []struct {
