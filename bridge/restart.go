@@ -149,7 +149,7 @@ func (c *Cost) hear(t *managedJob, now time.Time) {
 func (c *Cost) begin(run time.Time, said Progress) {
 	from := -1.0
 	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-aheadOfUs)) && c.Left.Before(run) && c.Run.Before(c.Left) {
-		from = float64(c.Last.Iterations) + c.Speed*max(0, c.Left.Sub(c.Last.At).Seconds())
+		from = float64(c.Last.Iterations) + float64(c.Speed*max(0, c.Left.Sub(c.Last.At).Seconds()))
 	}
 	c.Left, c.Heard = time.Time{}, Heard{Run: run, First: said, Last: said, From: from}
 }
