@@ -72,6 +72,7 @@ type running struct {
 	caught  chan os.Signal
 	exited  chan struct{} // closed when it has, and is not reaped yet
 	before  []int         // children of ours that are not from it
+	ignored []os.Signal   // of Ignored: in the background of a shell INT is, and a trainer could not even catch it if it is what we send
 
 	ctx    context.Context // ends when it has
 	others sync.WaitGroup
@@ -122,8 +123,9 @@ func (r *running) start() error {
 	for _, p := range children(os.Getpid()) {
 		r.before = append(r.before, p.pid)
 	}
-	if len(r.Ignored) > 0 {
-		signal.Ignore(r.Ignored...)
+	r.ignored = slices.DeleteFunc(slices.Clone(r.Ignored), func(s os.Signal) bool { return s == r.On || s == r.Send })
+	if len(r.ignored) > 0 {
+		signal.Ignore(r.ignored...)
 	}
 	signal.Notify(r.caught, r.passed()...)
 	return r.process.Start()

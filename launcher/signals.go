@@ -48,7 +48,7 @@ const (
 // passed are the signals that go on to the command, and the one that tells of children.
 func (r *running) passed() (all []os.Signal) {
 	take := func(s syscall.Signal) {
-		if !slices.Contains(kept, s) && !slices.Contains(r.Ignored, os.Signal(s)) && !(r.shares && slices.Contains(jobControl, s)) {
+		if !slices.Contains(kept, s) && !slices.Contains(r.ignored, os.Signal(s)) && !(r.shares && slices.Contains(jobControl, s)) {
 			all = append(all, s)
 		}
 	}
