@@ -116,7 +116,8 @@ func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Ve
 		free[n].CPUs, free[n].Memory = free[n].CPUs-taken.CPUs, free[n].Memory-taken.Memory
 	}
 	fair := gres.Proportional(in.totalFor(g, first), g.PerNode.GPUs)
-	return float64(g.PerNode.GPUs*len(g.Nodes)) * profile.Gain(g.PerNode, fair) * (best.Gain - 1)
+	now := in.unitOf(profile, fair) * profile.Gain(g.PerNode, fair)
+	return float64(g.PerNode.GPUs*len(g.Nodes)) * now * (best.Gain - 1)
 }
 
 // without counts the free GPUs for which the share of one each is not free beside them.
