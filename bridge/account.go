@@ -2,8 +2,8 @@ package bridge
 
 import "time"
 
-// account gives every managed job its record, the one that is known or a first one, and brings it up to the moment of the observation:
-// service is credited up to now.
+// account gives every managed job its record, the one that is known or a first one, and brings it up to the moment of
+// the observation: service is credited up to now.
 func account(managed []*managedJob, now time.Time) {
 	for _, t := range managed {
 		if t.record == nil {
@@ -30,7 +30,8 @@ func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	}
 }
 
-// notAfter corrects what cannot be: Slurm's clock was set back while no daemon looked. A victim that was asked some time is asked again.
+// notAfter corrects what cannot be: Slurm's clock was set back while no daemon looked. A victim that was asked some
+// time is asked again.
 func (r *Record) notAfter(now time.Time) {
 	limit := now.Add(lasting)
 	if r.First.After(limit) {
@@ -73,8 +74,8 @@ func firstRecord(j *managedJob, now time.Time) *Record {
 	return r
 }
 
-// credit adds the service since the record's last moment. A job that ran then and waits now ran until it was requeued, which is
-// when Slurm says it was submitted.
+// credit adds the service since the record's last moment. A job that ran then and waits now ran until it was requeued,
+// which is when Slurm says it was submitted.
 func (r *Record) credit(t *managedJob, now time.Time) {
 	r.creditUnseen(t)
 	from, until, gain := r.Until, now, r.Gain
@@ -113,8 +114,8 @@ func sped(d time.Duration, gain float64) time.Duration {
 // lasting is how long a run must last for the job to count as one that stays.
 const lasting = 10 * time.Minute
 
-// countReturns counts how often in a row a job came back to the queue although nobody had asked it to leave: it exits with the requeue
-// code by itself, its owner requeues it, or its nodes die.
+// countReturns counts how often in a row a job came back to the queue although nobody had asked it to leave: it exits
+// with the requeue code by itself, its owner requeues it, or its nodes die.
 func (r *Record) countReturns(t *managedJob, now time.Time) {
 	runs := t.Restarts + 1
 	switch {

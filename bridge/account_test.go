@@ -21,12 +21,16 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 		{"ran all the time", ran, Job{State: Running, Started: ago(4000)}, 1.5, 1600, 950 * time.Second},
 		{"was started in the middle", waited, Job{State: Running, Started: ago(100)}, 1.5, 1200, 650 * time.Second},
 		{"was requeued and started again", ran, Job{State: Running, Started: ago(60)}, 2, 1120, 620 * time.Second},
-		{"was requeued, and started again before anybody looked", ran, Job{State: Running, Started: ago(60), Submitted: ago(100)}, 2, 1520, 920 * time.Second},
-		{"was requeued and is being cleaned up", ran, Job{State: Pending, Completing: true, Submitted: ago(4000)}, 0, 1600, 950 * time.Second},
+		{"was requeued, and started again before anybody looked", ran,
+			Job{State: Running, Started: ago(60), Submitted: ago(100)}, 2, 1520, 920 * time.Second},
+		{"was requeued and is being cleaned up", ran, Job{State: Pending, Completing: true, Submitted: ago(4000)}, 0,
+			1600, 950 * time.Second},
 		{"was requeued in the middle", ran, Job{State: Pending, Submitted: ago(100)}, 0, 1400, 800 * time.Second},
 		{"waited all the time", waited, Job{State: Pending, Submitted: ago(100)}, 0, 1000, 500 * time.Second},
-		{"was requeued, says a clock that is ahead", ran, Job{State: Pending, Submitted: ago(-60)}, 0, 1600, 950 * time.Second},
-		{"was requeued, says a clock that is behind", ran, Job{State: Pending, Submitted: ago(600)}, 0, 1000, 500 * time.Second},
+		{"was requeued, says a clock that is ahead", ran, Job{State: Pending, Submitted: ago(-60)}, 0, 1600,
+			950 * time.Second},
+		{"was requeued, says a clock that is behind", ran, Job{State: Pending, Submitted: ago(600)}, 0, 1000,
+			500 * time.Second},
 	} {
 		c.job.Request.GPUs = 2
 		tn := read(c.job)
@@ -34,7 +38,8 @@ func TestServiceIsCreditedForTheTimeOnGPUsAndNoOther(t *testing.T) {
 		got := c.rec
 		got.credit(tn, noon)
 		if got.Attained != c.attained || got.Done != c.done {
-			t.Errorf("%s: %.0f GPU-seconds and %s done, want %.0f and %s", c.name, got.Attained, got.Done, c.attained, c.done)
+			t.Errorf("%s: %.0f GPU-seconds and %s done, want %.0f and %s", c.name, got.Attained, got.Done, c.attained,
+				c.done)
 		}
 		if got.Gain != c.gain || !got.Until.Equal(noon) {
 			t.Errorf("%s: goes on at %v from %s, want %v from now", c.name, got.Gain, got.Until, c.gain)
@@ -50,7 +55,8 @@ func TestALostLedgerIsMadeUpFromTheAnnotations(t *testing.T) {
 	granted := own
 	granted.CPUs, granted.Pin = 6, []string{"n1"}
 	annotated := annotationOf(&Record{
-		Job: 7, First: noon.Add(-24 * time.Hour), Attained: 90, Done: 30 * time.Second, NotBefore: noon.Add(5 * time.Hour), Own: own,
+		Job: 7, First: noon.Add(-24 * time.Hour), Attained: 90, Done: 30 * time.Second,
+		NotBefore: noon.Add(5 * time.Hour), Own: own,
 	}, 3, "", "").String()
 	for _, c := range []struct {
 		name string
@@ -60,16 +66,23 @@ func TestALostLedgerIsMadeUpFromTheAnnotations(t *testing.T) {
 		{"a new job", Job{State: Pending}, Record{First: submitted, Until: noon, Own: granted}},
 		{"a new job whose user said when", Job{State: Pending, Begin: noon.Add(time.Hour)},
 			Record{First: submitted, Until: noon, NotBefore: noon.Add(time.Hour), Own: granted}},
-		{"a new job whose time has come", Job{State: Pending, Begin: noon.Add(-time.Hour)}, Record{First: submitted, Until: noon, Own: granted}},
-		{"a new job with a lease", Job{State: Pending, Begin: noon.Add(time.Hour), Extra: `{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`},
-			Record{First: submitted, Until: noon, Own: granted, Explicit: Explicit{Told: true, Memory: true, Steps: true}}},
+		{"a new job whose time has come", Job{State: Pending, Begin: noon.Add(-time.Hour)},
+			Record{First: submitted, Until: noon, Own: granted}},
+		{"a new job with a lease", Job{State: Pending, Begin: noon.Add(time.Hour),
+			Extra: `{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`},
+			Record{First: submitted, Until: noon, Own: granted,
+				Explicit: Explicit{Told: true, Memory: true, Steps: true}}},
 		{"one that was here before", Job{State: Pending, Restarts: 1, Begin: noon.Add(time.Minute), Extra: annotated},
-			Record{First: noon.Add(-24 * time.Hour), Until: noon, Attained: 90, Done: 30 * time.Second, NotBefore: noon.Add(5 * time.Hour), Own: own}},
-		{"one that was never requeued and says it came earlier", Job{State: Pending, Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, 1)},
+			Record{First: noon.Add(-24 * time.Hour), Until: noon, Attained: 90, Done: 30 * time.Second,
+				NotBefore: noon.Add(5 * time.Hour), Own: own}},
+		{"one that was never requeued and says it came earlier",
+			Job{State: Pending, Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, 1)},
 			Record{First: submitted, Until: noon, Own: granted}},
-		{"one that says it came later than Slurm knows", Job{State: Pending, Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, noon.Unix())},
+		{"one that says it came later than Slurm knows", Job{State: Pending,
+			Extra: fmt.Sprintf(`{"v":1,"job":7,"first":%d}`, noon.Unix())},
 			Record{First: submitted, Until: noon, Own: granted}},
-		{"one that runs", Job{State: Running, Started: started, Begin: noon.Add(time.Hour)}, Record{First: submitted, Until: started, Own: granted}},
+		{"one that runs", Job{State: Running, Started: started, Begin: noon.Add(time.Hour)},
+			Record{First: submitted, Until: started, Own: granted}},
 	} {
 		c.job.ID, c.job.Submitted, c.job.Request, c.want.Job = 7, submitted, granted, 7
 		tn := read(c.job)
@@ -95,7 +108,8 @@ func TestWhoWasAskedInAnEarlierRoundIsNotForgottenUntilItHasLeft(t *testing.T) {
 	}{
 		{"goes on", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running}, before},
 		{"has left", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Pending}, time.Time{}},
-		{"has left and was started again", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running, Started: after}, time.Time{}},
+		{"has left and was started again", Record{Gain: 1, Asked: before}, Job{ID: 7, State: Running, Started: after},
+			time.Time{}},
 		{"has left and was seen to wait", Record{Asked: before}, Job{ID: 7, State: Pending}, time.Time{}},
 		{"was not a victim", Record{Gain: 1}, Job{ID: 8, State: Running}, time.Time{}},
 	} {
@@ -114,7 +128,8 @@ func TestEveryJobHasItsOwnRecord(t *testing.T) {
 	known := Records{{Job: 1, Starts: 1}, {Job: 2, Starts: 2}, {Job: 4, Starts: 4}, {Job: 6, Starts: 6}}
 	var jobs []*Job
 	for id := 2; id <= 6; id++ {
-		jobs = append(jobs, &Job{ID: id, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()})
+		jobs = append(jobs, &Job{ID: id, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending,
+			Request: plainRequest()})
 	}
 	s := viewer().sort(Observed{At: noon, Jobs: jobs}, known)
 	account(s.managed, noon)

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// act carries the round's steps out: what must not wait is let wait, victims are asked to leave, each start follows as soon as its
-// nodes are free, and those who wait are told so in what time that leaves. It ends when every step is done or has failed, or when the
-// next round is due: nothing is begun after that. The error is one that ends the round; what went wrong with a single job stands in
-// its step.
+// act carries the round's steps out: what must not wait is let wait, victims are asked to leave, each start follows as
+// soon as its nodes are free, and those who wait are told so in what time that leaves. It ends when every step is done
+// or has failed, or when the next round is due: nothing is begun after that. The error is one that ends the round; what
+// went wrong with a single job stands in its step.
 func (t *turn) act(ctx context.Context) error {
 	a := newActing(t)
 	defer a.putOff()
@@ -78,8 +78,8 @@ func (a *acting) take(from int, admitted bool) {
 	slices.SortStableFunc(a.untold, func(x, y *step) int { return x.job.Begin.Compare(y.job.Begin) })
 }
 
-// foresight is how far ahead a round looks at what time limits will demand before it is over: no small one can be held meanwhile. A small one
-// is over soon.
+// foresight is how far ahead a round looks at what time limits will demand before it is over: no small one can be held
+// meanwhile. A small one is over soon.
 func (t *turn) foresight() time.Duration {
 	if t.small || t.Settings.Shadow || !t.Settings.Watched {
 		return 0
@@ -101,8 +101,8 @@ func (a *acting) left() time.Duration { return a.until - a.Clock.Elapsed() }
 // now is Slurm's time.
 func (t *turn) now() time.Time { return t.watch.now(t.Clock) }
 
-// putOff notes what was not begun: a later round does it. What was begun and not seen through is said to be so, unless no round waits for it.
-// What was foreseen and whose moment has not come is no step of this round.
+// putOff notes what was not begun: a later round does it. What was begun and not seen through is said to be so, unless
+// no round waits for it. What was foreseen and whose moment has not come is no step of this round.
 func (a *acting) putOff() {
 	early := map[int]bool{}
 	for _, s := range a.steps.filter((*step).open) {
@@ -118,7 +118,8 @@ func (a *acting) putOff() {
 		}
 	}
 	if len(early) > 0 {
-		a.report.Steps = slices.DeleteFunc(a.report.Steps, func(s Step) bool { return s.Verb == Preempt && early[s.Job] })
+		a.report.Steps = slices.DeleteFunc(a.report.Steps,
+			func(s Step) bool { return s.Verb == Preempt && early[s.Job] })
 	}
 }
 
@@ -137,7 +138,8 @@ func (a *acting) follow(ctx context.Context) error {
 		if err := a.pause(ctx); err != nil {
 			return err
 		}
-		if a.left() < 0 { // the last word to who waits took longer than there was: a look would be a second call beyond the end
+		// the last word to who waits took longer than there was: a look would be a second call beyond the end
+		if a.left() < 0 {
 			return a.giveUp(ctx)
 		}
 		if err := a.look(ctx); err != nil {
@@ -167,8 +169,9 @@ func (a *acting) pause(ctx context.Context) error {
 // parts of Settings.Poll are the times between the first looks; together they are one.
 var parts = []time.Duration{4, 4, 2}
 
-// poll is the time until the next look. What was sent comes about within half a second where it does, and somebody may wait for that; so the
-// first looks follow sooner, unless a look itself takes so long that slurmrestd would do little else.
+// poll is the time until the next look. What was sent comes about within half a second where it does, and somebody may
+// wait for that; so the first looks follow sooner, unless a look itself takes so long that slurmrestd would do little
+// else.
 func (a *acting) poll() time.Duration {
 	soon := a.Settings.Poll
 	if a.looks < len(parts) {
@@ -201,8 +204,8 @@ func (a *acting) advance(ctx context.Context) error {
 	return a.verify(ctx)
 }
 
-// giveUp ends the round because the next one is due. Victims that are still saving go on doing so; the next round knows that
-// they were asked.
+// giveUp ends the round because the next one is due. Victims that are still saving go on doing so; the next round knows
+// that they were asked.
 func (a *acting) giveUp(ctx context.Context) error {
 	err := a.rollBack(ctx, a.steps.filter(func(s *step) bool { return s.stage == sent }))
 	for _, s := range a.steps.filter((*step).awaited) {

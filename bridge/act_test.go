@@ -19,7 +19,8 @@ import (
 // oneGPU is a server on which one job must leave for another.
 var oneGPU = gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
 
-// challenge submits a job, lets it run, and submits one that has had less service: the next round stops the first for the second.
+// challenge submits a job, lets it run, and submits one that has had less service: the next round stops the first for
+// the second.
 func challenge(w *world, comment string, change ...func(*slurmtest.Spec)) (first, second int) {
 	w.t.Helper()
 	w.runner.Settings.Policy = policy.LAS()
@@ -79,7 +80,8 @@ func (w *world) record(id int) bridge.Record {
 	return *records.Of(id)
 }
 
-// Nobody can know whether the signal was sent; to be asked twice while it saves does a job no harm, to be stopped unasked does.
+// Nobody can know whether the signal was sent; to be asked twice while it saves does a job no harm, to be stopped
+// unasked does.
 func TestAVictimOfADaemonThatDiedIsAskedAgainAndKeepsAll(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	first, second := challenge(w, model("gnmt"), saves(20*time.Second))
@@ -90,8 +92,10 @@ func TestAVictimOfADaemonThatDiedIsAskedAgainAndKeepsAll(t *testing.T) {
 	w.sleep(5 * time.Second)
 	w.start(nil)
 	report := w.round()
-	if s := step(t, report, first, bridge.Preempt); s.Error != "" || w.line.Count(slurmtest.Signal) != 1 || w.line.Count(slurmtest.Requeue) != 0 {
-		t.Errorf("signalled %d times more, requeued %d times: %+v", w.line.Count(slurmtest.Signal), w.line.Count(slurmtest.Requeue), s)
+	if s := step(t, report, first, bridge.Preempt); s.Error != "" || w.line.Count(slurmtest.Signal) != 1 ||
+		w.line.Count(slurmtest.Requeue) != 0 {
+		t.Errorf("signalled %d times more, requeued %d times: %+v", w.line.Count(slurmtest.Signal),
+			w.line.Count(slurmtest.Requeue), s)
 	}
 	w.mustRun(second, "n1", 1)
 	w.mustKeepAll(first)
@@ -110,7 +114,9 @@ func TestTheGraceOfAVictimCountsFromWhenItWasSurelyAsked(t *testing.T) {
 	w.round()
 	past, _ := w.slurm.History(first)
 	if took := past.Runs[0].Stop.Sub(asked); took != 50*time.Second {
-		t.Errorf("stopped by force %s after it was asked first, and 20 s less after it was asked again; its grace is 30 s", took)
+		t.Errorf(
+			"stopped by force %s after it was asked first, and 20 s less after it was asked again; its grace is 30 s",
+			took)
 	}
 }
 
@@ -172,14 +178,16 @@ func TestAWinnerStartsWhenTheLastOfItsVictimsHasLeft(t *testing.T) {
 		t.Run(fmt.Sprintf("on %d nodes", nodes), func(t *testing.T) {
 			w := newWorld(t, nodes, total)
 			w.runner.Settings.Policy = policy.LAS()
-			quick, slow := w.submit(1, model("gnmt"), saves(time.Second)), w.submit(1, model("gnmt"), saves(25*time.Second))
+			quick, slow := w.submit(1, model("gnmt"), saves(time.Second)),
+				w.submit(1, model("gnmt"), saves(25*time.Second))
 			w.rounds(2)
 			winner := w.submit(2, model("gnmt"), func(s *slurmtest.Spec) { s.Request.Nodes, s.Request.Tasks = nodes, nodes })
 			report := w.round()
 			if s := step(t, report, winner, bridge.Start); s.Error != "" || s.Took < 25*time.Second {
 				t.Errorf("start: %+v", s)
 			}
-			if j := w.job(winner); j.State != bridge.Running || len(j.Runs.Nodes) != nodes || j.Request.CPUs != nodes*j.Runs.PerNode.CPUs {
+			if j := w.job(winner); j.State != bridge.Running || len(j.Runs.Nodes) != nodes ||
+				j.Request.CPUs != nodes*j.Runs.PerNode.CPUs {
 				t.Errorf("winner: %+v", j)
 			}
 			w.mustKeepAll(quick, slow)
@@ -200,7 +208,8 @@ func TestARestartInPlaceGivesAJobAnotherSizeAndLosesNothing(t *testing.T) {
 	step(t, report, first, bridge.Preempt)
 	start := step(t, report, first, bridge.Start)
 	j := w.job(first)
-	if j.State != bridge.Running || j.Runs.PerNode != start.Grant.PerNode || j.Runs.PerNode.CPUs >= before || j.Restarts != 1 {
+	if j.State != bridge.Running || j.Runs.PerNode != start.Grant.PerNode || j.Runs.PerNode.CPUs >= before ||
+		j.Restarts != 1 {
 		t.Errorf("%+v, want it running with less than %d cores, once restarted", j, before)
 	}
 	w.mustKeepAll(first)
@@ -231,7 +240,8 @@ func TestAJobThatIsCancelledMeanwhileIsInNobodysWay(t *testing.T) {
 				t.Errorf("preempt: %+v", s)
 			}
 			if c.verb == slurmtest.Signal && w.line.Count(slurmtest.Update) != 1 {
-				t.Errorf("%d updates, want the one start: nothing is said to a job that is over", w.line.Count(slurmtest.Update))
+				t.Errorf("%d updates, want the one start: nothing is said to a job that is over",
+					w.line.Count(slurmtest.Update))
 			}
 			w.rounds(1)
 			if past, _ := w.slurm.History(c.cancel); past.End != slurmtest.Cancelled {
@@ -324,8 +334,8 @@ func TestAVictimThatItsUserHoldsMeanwhileStillMakesRoom(t *testing.T) {
 	w.mustKeepAll(first)
 }
 
-// displace has the next round stop two jobs on the first of two nodes for one that needs all of it, and move the second of them to
-// the other node.
+// displace has the next round stop two jobs on the first of two nodes for one that needs all of it, and move the second
+// of them to the other node.
 func displace(w *world, change ...func(*slurmtest.Spec)) (moved, winner int) {
 	w.t.Helper()
 	w.runner.Settings.Policy = policy.SRTF()
@@ -343,7 +353,8 @@ func TestAJobIsNotStartedElsewhereUnlessItsLastRunWasStopped(t *testing.T) {
 	w.runner.Settings.Hook = &hook{refuse: errors.New("the file system is full")}
 	began := w.clock.Now()
 	report := w.round()
-	if s := step(t, report, moved, bridge.Start); s.Error != "its place was not freed" || slices.Equal(s.Grant.Nodes, w.job(moved).Runs.Nodes) {
+	if s := step(t, report, moved, bridge.Start); s.Error != "its place was not freed" ||
+		slices.Equal(s.Grant.Nodes, w.job(moved).Runs.Nodes) {
 		t.Errorf("start of the job that was to move: %+v to %+v", s, s.Grant)
 	}
 	if s := step(t, report, winner, bridge.Start); s.Error != "its place was not freed" {
@@ -438,10 +449,12 @@ func TestTheAuditOfAStepTellsAllThatWasWritten(t *testing.T) {
 		return nil
 	}))
 	want := []bridge.Change{
-		{Field: "cpus_per_task", Old: "1", New: "9"}, {Field: "cpus", Old: "1", New: "9"}, {Field: "cpus_per_node", Old: "1", New: "9"},
+		{Field: "cpus_per_task", Old: "1", New: "9"}, {Field: "cpus", Old: "1", New: "9"},
+		{Field: "cpus_per_node", Old: "1", New: "9"},
 		{Field: "memory_per_node", Old: "1000M", New: "62500M"}, {Field: "required_nodes", Old: "", New: "n1"},
 		{Field: "begin_time", Old: "2026-01-01T12:15:00Z", New: "2026-01-01T12:00:00Z"},
-		{Field: "cpus_per_task", Old: "9", New: "1"}, {Field: "cpus", Old: "9", New: "1"}, {Field: "cpus_per_node", Old: "9", New: "1"},
+		{Field: "cpus_per_task", Old: "9", New: "1"}, {Field: "cpus", Old: "9", New: "1"},
+		{Field: "cpus_per_node", Old: "9", New: "1"},
 		{Field: "memory_per_node", Old: "62500M", New: "1000M"}, {Field: "required_nodes", Old: "n1", New: ""},
 		{Field: "begin_time", Old: "at once", New: "2026-01-01T12:15:27Z"},
 	}
@@ -576,7 +589,8 @@ func TestARoundThatSlurmLeavesSaysSoOfOneJob(t *testing.T) {
 		<-several // they fail together
 		return bridge.ErrUnreachable
 	})
-	if _, err := w.runner.Round(ctx); !errors.Is(err, bridge.ErrUnreachable) || strings.Count(err.Error(), "job ") != 1 {
+	if _, err := w.runner.Round(ctx); !errors.Is(err, bridge.ErrUnreachable) ||
+		strings.Count(err.Error(), "job ") != 1 {
 		t.Errorf("the round ended with\n%v", err)
 	}
 	if tried := sent.Load(); tried > 8 {

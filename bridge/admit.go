@@ -9,15 +9,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A round that stops jobs waits for them to save, for minutes if they need that. What comes free elsewhere meanwhile, and who comes, is not kept
-// waiting as long: the round admits starts that a small round would have made. What its own steps are about to use is spoken for: nodes that
-// victims leave are closed to others, and what its other starts are to hold counts as held, on nodes and in quotas. Nobody is armed while
-// victims leave, as ever.
+// A round that stops jobs waits for them to save, for minutes if they need that. What comes free elsewhere meanwhile,
+// and who comes, is not kept waiting as long: the round admits starts that a small round would have made. What its own
+// steps are about to use is spoken for: nodes that victims leave are closed to others, and what its other starts are to
+// hold counts as held, on nodes and in quotas. Nobody is armed while victims leave, as ever.
 //
-// The intent is written anew before the first of these starts, with all that the round is about: who dies after that leaves no debt that is not
-// on record.
+// The intent is written anew before the first of these starts, with all that the round is about: who dies after that
+// leaves no debt that is not on record.
 
-// admitEvery is the least time between two plans for what came up while a round waits; the first is made so long after it began to act.
+// admitEvery is the least time between two plans for what came up while a round waits; the first is made so long after
+// it began to act.
 const admitEvery = time.Second
 
 // admission is the part of an acting that admits starts, by a turn beside its own.
@@ -26,7 +27,8 @@ type admission struct {
 	beside *turn
 }
 
-// admit takes up the starts that have become possible since the round was planned, as long as it waits for anything but such starts.
+// admit takes up the starts that have become possible since the round was planned, as long as it waits for anything but
+// such starts.
 func (a admission) admit(ctx context.Context) error {
 	now := a.Clock.Elapsed()
 	if !a.Settings.Watched || now < a.admits || a.left() <= a.retreat() || !a.waits() {
@@ -118,8 +120,9 @@ func (a admission) withhold(c *policy.Cluster) {
 	}
 }
 
-// admissible are the steps beside this round that it takes up: starts, what is to be handed back, whom its time limit comes for and who has
-// to be told that he waits. What concerns a job with a step under way, and everything else, is a later round's.
+// admissible are the steps beside this round that it takes up: starts, what is to be handed back, whom its time limit
+// comes for and who has to be told that he waits. What concerns a job with a step under way, and everything else, is a
+// later round's.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}
 	for _, s := range a.steps {

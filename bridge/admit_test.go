@@ -13,8 +13,8 @@ import (
 // lingers saves for minutes, and declares as much.
 const lingers = "synergy-profile=gnmt.json synergy-checkpoint=USR1@280"
 
-// aWait is a world whose next round stops the first job, on n1, for the second, and waits minutes for it. When the first has been asked, the
-// rest happens.
+// aWait is a world whose next round stops the first job, on n1, for the second, and waits minutes for it. When the
+// first has been asked, the rest happens.
 func aWait(t *testing.T, nodes int, prepare func(w *world), meanwhile func(w *world)) (w *world, first, second int) {
 	t.Helper()
 	w = newWorld(t, nodes, oneGPU)
@@ -41,7 +41,8 @@ func (w *world) mustStartWithin(id int, since time.Time, most time.Duration) {
 	w.t.Helper()
 	j := w.job(id)
 	if j.State != bridge.Running || j.Started.Sub(since) > most {
-		w.t.Errorf("job %d is %s, started %s after it could; want it to run after %s at most", id, j.State, j.Started.Sub(since), most)
+		w.t.Errorf("job %d is %s, started %s after it could; want it to run after %s at most", id, j.State,
+			j.Started.Sub(since), most)
 	}
 }
 
@@ -79,7 +80,8 @@ func TestWhatComesFreeWhileARoundWaitsIsGivenToWhoWaited(t *testing.T) {
 	w.mustRun(waiting, "n2", 1) // and what it was still to be told did not take it back
 }
 
-// The newcomer could run on the place that is being freed, and on the one that is free and waits for the rest of a gang.
+// The newcomer could run on the place that is being freed, and on the one that is free and waits for the rest of a
+// gang.
 func TestNobodyTakesWhatARoundFreesForAnother(t *testing.T) {
 	w := newWorld(t, 2, oneGPU)
 	w.runner.Settings.Policy, w.runner.Settings.Watched = policy.LAS(), true
@@ -97,7 +99,8 @@ func TestNobodyTakesWhatARoundFreesForAnother(t *testing.T) {
 	w.mustBeAsSubmitted()
 }
 
-// What a start that waits for its place is to hold of a limit is spoken for, too: else Slurm would refuse it, and its victim was stopped for nothing.
+// What a start that waits for its place is to hold of a limit is spoken for, too: else Slurm would refuse it, and its
+// victim was stopped for nothing.
 func TestNobodyUsesALimitUpThatAStartIsAboutToUse(t *testing.T) {
 	w := newWorld(t, 4, oneGPU)
 	w.runner.Settings.Policy, w.runner.Settings.Watched = policy.LAS(), true
@@ -125,10 +128,12 @@ func TestNobodyUsesALimitUpThatAStartIsAboutToUse(t *testing.T) {
 	}
 }
 
-// Their starts do not come about for a long time: the round waits for them, and takes up no more, or it would never arm anybody.
+// Their starts do not come about for a long time: the round waits for them, and takes up no more, or it would never arm
+// anybody.
 func TestARoundThatWaitsForNewcomersAloneAdmitsNoMore(t *testing.T) {
 	w := newWorld(t, 20, oneGPU)
-	w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: slurmtest.Rack(20, oneGPU, "gpu"), SchedulerDelay: 3 * time.Second})
+	w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: slurmtest.Rack(20, oneGPU, "gpu"),
+		SchedulerDelay: 3 * time.Second})
 	w.runner.Settings.Watched = true
 	own := w.submit(1, model("gnmt"), forAges)
 	next := w.clock.Now().Add(time.Second) // the round has been planned

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// annotation is what a managed job carries in its extra field, so that any later daemon, an administrator, or the user can see what
-// was asked for first and why it stands as it does. Users cannot write it where the lua is installed; where it is not, an annotation is
-// believed only as far as it is harmless: it must name the job, and its GPUs cannot differ from the job's. Nodes know an annotation by its first
-// four fields, byte by byte (spank/words.c, etc/node/prolog.sh): they stay first, and in this order.
+// annotation is what a managed job carries in its extra field, so that any later daemon, an administrator, or the user
+// can see what was asked for first and why it stands as it does. Users cannot write it where the lua is installed;
+// where it is not, an annotation is believed only as far as it is harmless: it must name the job, and its GPUs cannot
+// differ from the job's. Nodes know an annotation by its first four fields, byte by byte (spank/words.c,
+// etc/node/prolog.sh): they stay first, and in this order.
 type annotation struct {
 	V        int      `json:"v"`   // 1
 	Lua      int      `json:"lua"` // 1: written at submission
@@ -48,7 +49,8 @@ func readAnnotation(j *Job) annotation {
 	switch {
 	case s.Lua == 1:
 		// The lua says no more, and cannot know the job.
-		return annotation{V: s.V, Lua: 1, Begin: s.Begin, Explicit: Explicit{true, s.Mem == 1, s.CPUs == 1, s.Time == 1, s.Steps == 1}}
+		return annotation{V: s.V, Lua: 1, Begin: s.Begin, Explicit: Explicit{true, s.Mem == 1, s.CPUs == 1, s.Time == 1,
+			s.Steps == 1}}
 	case j.Array != 0 && s.Job == j.Array && s.Job != j.ID && s.Own != nil && s.Own.GPUs == j.Request.GPUs:
 		// A task of an array has got a job of its own, and what the array's said of its user's request holds for it.
 		s = annotation{V: s.V, Job: s.Job, Begin: s.Begin, First: s.First, Own: s.Own, Explicit: s.Explicit}
@@ -66,7 +68,8 @@ func readAnnotation(j *Job) annotation {
 	}
 	if s.Own != nil {
 		s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round ever changes them
-		s.Own.Partition = j.Request.Partition                         // an operator may move a job to where its user may not be
+		// an operator may move a job to where its user may not be
+		s.Own.Partition = j.Request.Partition
 	}
 	return s
 }

@@ -43,7 +43,8 @@ func TestAnAnnotationIsBelievedOnlyAsFarAsItIsHarmless(t *testing.T) {
 
 func TestAnAnnotationGivesAJobNoOtherGPUsThanItAskedFor(t *testing.T) {
 	for _, own := range []string{`"gres":"gres/gpu:8"`, `"gres":""`, `"gpu_type":"h100"`} {
-		j := Job{ID: 7, Request: plainRequest(), Extra: `{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2,` + own + `}}`}
+		j := Job{ID: 7, Request: plainRequest(), Extra: `{"v":1,"job":7,"own":{"nodes":1,"tasks":1,"gpus":2,` + own +
+			`}}`}
 		if got := readAnnotation(&j).Own; got == nil || got.GRES != j.Request.GRES || got.GPUType != j.Request.GPUType {
 			t.Errorf("%s: %+v, want GRES %s", own, got, j.Request.GRES)
 		}
@@ -59,8 +60,9 @@ func TestAnAnnotationOfTenMegabytesIsNotRead(t *testing.T) {
 
 func TestAnAnnotationTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 	rec := Record{
-		Job: 7, First: noon.Add(-time.Hour), Attained: 12.5, Done: 1500 * time.Millisecond, NotBefore: noon.Add(time.Hour),
-		Own: plainRequest(), Until: noon,
+		Job: 7, First: noon.Add(-time.Hour), Attained: 12.5, Done: 1500 * time.Millisecond,
+		NotBefore: noon.Add(time.Hour),
+		Own:       plainRequest(), Until: noon,
 	}
 	extra := annotationOf(&rec, 42, "no GPU is free", "gets the proportional share").String()
 	j := Job{ID: 7, Extra: extra, Request: plainRequest(), Submitted: noon, State: Pending, Restarts: 1}
@@ -69,7 +71,8 @@ func TestAnAnnotationTellsALaterDaemonWhatItsWriterKnew(t *testing.T) {
 		t.Errorf("read back\n%s, want\n%s", utc(got), utc(rec))
 	}
 	s := readAnnotation(&j)
-	if got := fmt.Sprintln(s.Round, s.Why, "and", s.Note); got != "42 no GPU is free and gets the proportional share\n" {
+	if got := fmt.Sprintln(s.Round, s.Why, "and",
+		s.Note); got != "42 no GPU is free and gets the proportional share\n" {
 		t.Errorf("says %q", got)
 	}
 }

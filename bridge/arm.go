@@ -9,25 +9,26 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A job that waits under a lease is invisible to Slurm's scheduler, and whoever comes later and is visible runs first. So the jobs whose turn
-// is next are armed: eligible, on any node, with the size that they are to have. Slurm's order and limits then hold for them as for anybody,
-// backfill reserves for them, and the moment that so much is free they run, without us. Where less than that comes free a small round starts
-// them with less. All others keep their leases, since the plan may still choose when, where and with how much they run.
+// A job that waits under a lease is invisible to Slurm's scheduler, and whoever comes later and is visible runs first.
+// So the jobs whose turn is next are armed: eligible, on any node, with the size that they are to have. Slurm's order
+// and limits then hold for them as for anybody, backfill reserves for them, and the moment that so much is free they
+// run, without us. Where less than that comes free a small round starts them with less. All others keep their leases,
+// since the plan may still choose when, where and with how much they run.
 //
-// An armed job carries a size that is not its user's. That is a debt like any other, and it fails open: the size fits nodes that there are,
-// and no node is named.
+// An armed job carries a size that is not its user's. That is a debt like any other, and it fails open: the size fits
+// nodes that there are, and no node is named.
 
 // queue is the part of a turn that looks after the place of jobs in Slurm's own queue.
 type queue struct{ *turn }
 
-// arms says that somebody may be armed. While victims leave, or nodes are cleared over several rounds, nobody is: whoever is eligible would take
-// what is freed for another.
+// arms says that somebody may be armed. While victims leave, or nodes are cleared over several rounds, nobody is:
+// whoever is eligible would take what is freed for another.
 func (t queue) arms(plan policy.Plan) bool {
 	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing)
 }
 
-// aheadOf lists the jobs that are to be armed, by ID: the first in line that nothing but room keeps from running, and those that are armed
-// already and not far behind.
+// aheadOf lists the jobs that are to be armed, by ID: the first in line that nothing but room keeps from running, and
+// those that are armed already and not far behind.
 func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
 	most := t.Settings.Ahead
 	if !t.scene.arms {
@@ -53,8 +54,9 @@ func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
 // clearing says that idle GPUs are kept until others have left, too.
 func clearing(d policy.Decision) bool { return d.Reason == policy.Clearing }
 
-// withFailing is the snapshot in which jobs are not barred for starts of ours that failed, and who these are. Slurm may know better why, a job of
-// somebody else's that goes first say; being eligible they keep their place, and start when Slurm lets them.
+// withFailing is the snapshot in which jobs are not barred for starts of ours that failed, and who these are. Slurm may
+// know better why, a job of somebody else's that goes first say; being eligible they keep their place, and start when
+// Slurm lets them.
 func (t queue) withFailing() (policy.Cluster, map[int]bool) {
 	c := t.report.Snapshot
 	var failing map[int]bool // most rounds have none
@@ -71,8 +73,8 @@ func (t queue) withFailing() (policy.Cluster, map[int]bool) {
 	return c, failing
 }
 
-// wantsRoom says that a job waits for room alone. One that waits for its site's limits, its dependency or a node that is down gains nothing
-// by being eligible with another size.
+// wantsRoom says that a job waits for room alone. One that waits for its site's limits, its dependency or a node that
+// is down gains nothing by being eligible with another size.
 func wantsRoom(plan policy.Plan, job int) bool {
 	k, found := slices.BinarySearchFunc(plan.Decisions, job, func(d policy.Decision, id int) int { return d.Job - id })
 	if !found || plan.Decisions[k].Grant != nil {
@@ -106,17 +108,18 @@ func arming(rec *Record, g policy.Placement, nodes, round int, why, note string,
 	}
 }
 
-// armAll arms those whose turn is next, when everything else is done: what was to start has started. One that Slurm has started or somebody
-// has taken hold of meanwhile needs nothing.
+// armAll arms those whose turn is next, when everything else is done: what was to start has started. One that Slurm has
+// started or somebody has taken hold of meanwhile needs nothing.
 func (a *acting) armAll(ctx context.Context) error {
-	return a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done, func(s *step) error {
-		rec := s.job.record
-		u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.job.note, a.now())
-		u.Request.Partition = s.job.listed()
-		err := a.write(ctx, s, u)
-		if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
-			return nil
-		}
-		return err
-	})
+	return a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done,
+		func(s *step) error {
+			rec := s.job.record
+			u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.job.note, a.now())
+			u.Request.Partition = s.job.listed()
+			err := a.write(ctx, s, u)
+			if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
+				return nil
+			}
+			return err
+		})
 }

@@ -27,8 +27,8 @@ func (w *world) started(id int) time.Time {
 	return past.Runs[0].Start
 }
 
-// Every place is taken by jobs of others when four large ones of ours come, and after these two dozen of others again. Slurm takes jobs in the
-// order in which they came, so ours are to run before those that came later.
+// Every place is taken by jobs of others when four large ones of ours come, and after these two dozen of others again.
+// Slurm takes jobs in the order in which they came, so ours are to run before those that came later.
 func TestJobsOfOthersThatComeLaterDoNotOvertakeOnesWhoseTurnIsNext(t *testing.T) {
 	for _, c := range []struct {
 		ahead     int
@@ -49,7 +49,8 @@ func TestJobsOfOthersThatComeLaterDoNotOvertakeOnesWhoseTurnIsNext(t *testing.T)
 			}
 			last, first := w.started(ours[3]), w.started(later[0])
 			if overtaken := !first.IsZero() && (last.IsZero() || last.After(first)); overtaken != c.overtaken {
-				t.Errorf("the last of ours started at %s, the first of theirs at %s: overtaken %v", last, first, overtaken)
+				t.Errorf("the last of ours started at %s, the first of theirs at %s: overtaken %v", last, first,
+					overtaken)
 			}
 		})
 	}
@@ -145,7 +146,8 @@ func TestNobodyIsStoppedForAPlaceThatOthersCouldTake(t *testing.T) {
 	}
 }
 
-// Somebody's jobs that ignore SIGTERM keep the node COMPLETING: what is freed there would not be given to anybody for a while.
+// Somebody's jobs that ignore SIGTERM keep the node COMPLETING: what is freed there would not be given to anybody for a
+// while.
 func TestNobodyIsStoppedOnANodeWhereJobsOfOthersAreTornDown(t *testing.T) {
 	w := newWorld(t, 1, small)
 	w.runner.Settings.Policy = policy.LAS()
@@ -198,7 +200,8 @@ func TestWithoutTheDaemonArmedJobsRunAndAReleaseTakesTheirSizesBack(t *testing.T
 		}
 	}
 	if running != 6 {
-		t.Errorf("%d run on 24 cores, want two of the four that were next with nine each, and four with their own one", running)
+		t.Errorf("%d run on 24 cores, want two of the four that were next with nine each, and four with their own one",
+			running)
 	}
 }
 
@@ -229,7 +232,8 @@ func TestAJobWhoseStartsFailStaysEligible(t *testing.T) {
 	w.mustRun(id, "n1", 9)
 }
 
-// Jobs that wait for a node that is drained could not run if there were room: they take nobody's place among those that are next.
+// Jobs that wait for a node that is drained could not run if there were room: they take nobody's place among those that
+// are next.
 func TestAQueueForADrainedNodeTakesNobodysPlaceAhead(t *testing.T) {
 	w := newWorld(t, 2, server)
 	w.runner.Settings.Ahead = 2

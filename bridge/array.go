@@ -9,15 +9,18 @@ import (
 	"time"
 )
 
-// Until a task of an array starts, Slurm keeps it in one record with all others that wait, and an update of that changes them all alike. So as many
-// tasks as may soon start are given jobs of their own, which are jobs like any other; the record of those that follow waits under its lease.
-// That costs one call for many tasks, and an array of ten thousand is no more to the planner than what the cluster can hold of it.
+// Until a task of an array starts, Slurm keeps it in one record with all others that wait, and an update of that
+// changes them all alike. So as many tasks as may soon start are given jobs of their own, which are jobs like any
+// other; the record of those that follow waits under its lease. That costs one call for many tasks, and an array of ten
+// thousand is no more to the planner than what the cluster can hold of it.
 
-// mostSplit is how many tasks get jobs of their own at a time: slurmctld does nothing else meanwhile. The next round goes on.
+// mostSplit is how many tasks get jobs of their own at a time: slurmctld does nothing else meanwhile. The next round
+// goes on.
 const mostSplit = 256
 
-// How long after a first failure an array is tried again, and after a second one in a row. From the second on it is Slurm's until then: a task that
-// was cancelled in that moment, or a controller that restarts, is no reason to give an array away.
+// How long after a first failure an array is tried again, and after a second one in a row. From the second on it is
+// Slurm's until then: a task that was cancelled in that moment, or a controller that restarts, is no reason to give an
+// array away.
 const (
 	splitSoon  = 3 * time.Second
 	splitAgain = 10 * time.Minute
@@ -50,8 +53,9 @@ func (r *Runner) leftAlone(j *Job) string {
 // splitting is the part of a turn that knows of arrays.
 type splitting struct{ *turn }
 
-// split gives tasks of arrays jobs of their own, as many as may soon start, and says whether there are new jobs to look at. An array for which
-// that fails is left to Slurm, however it fails: one user's array must not end the rounds of all. Should Slurm itself be away, the next call tells.
+// split gives tasks of arrays jobs of their own, as many as may soon start, and says whether there are new jobs to look
+// at. An array for which that fails is left to Slurm, however it fails: one user's array must not end the rounds of
+// all. Should Slurm itself be away, the next call tells.
 func (t splitting) split(ctx context.Context) (anew bool, err error) {
 	if t.Settings.Shadow || t.Splitter == nil {
 		return false, nil
@@ -64,7 +68,8 @@ func (t splitting) split(ctx context.Context) (anew bool, err error) {
 			anew = true
 		case errors.Is(err, ErrNotLeader), ctx.Err() != nil:
 			return anew, fmt.Errorf("give tasks of array %d jobs of their own: %w", array.ID, err)
-		case errors.Is(err, ErrNotPending), errors.Is(err, ErrGone), errors.Is(err, ErrHeld): // it has changed: another look tells how
+		case errors.Is(err, ErrNotPending), errors.Is(err, ErrGone), errors.Is(err, ErrHeld):
+			// it has changed: another look tells how
 		default:
 			t.giveUpOn(array.ID, err)
 			anew = true
@@ -77,7 +82,8 @@ func (r *Runner) giveUpOn(array int, err error) {
 	if r.unsplit == nil {
 		r.unsplit = map[int]unsplit{}
 	}
-	failed := unsplit{fmt.Sprintf("is an array whose tasks cannot be given jobs of their own: %v", err), r.unsplit[array].failures + 1, r.Clock.Elapsed()}
+	failed := unsplit{fmt.Sprintf("is an array whose tasks cannot be given jobs of their own: %v", err),
+		r.unsplit[array].failures + 1, r.Clock.Elapsed()}
 	if failed.again += splitSoon; failed.failures > 1 {
 		failed.again += splitAgain
 	}
@@ -92,8 +98,9 @@ type sweep struct {
 	idle   int // of these, those that wait
 }
 
-// due lists the arrays of which more tasks could start than have jobs of their own. Those that Slurm would start first come first: what the
-// cluster can hold bounds them all together, and each has at least one task that the planner knows.
+// due lists the arrays of which more tasks could start than have jobs of their own. Those that Slurm would start first
+// come first: what the cluster can hold bounds them all together, and each has at least one task that the planner
+// knows.
 func (t splitting) due() []sweep {
 	all := t.sweeps()
 	if len(all) == 0 {
@@ -124,13 +131,15 @@ func (t splitting) due() []sweep {
 	return due
 }
 
-// sweeps are the managed arrays that have tasks without jobs of their own and may start, ascending in ID. A task that is held, or may not start for
-// another reason of its own, stands in nobody's way: to Slurm too only those that run count for %N.
+// sweeps are the managed arrays that have tasks without jobs of their own and may start, ascending in ID. A task that
+// is held, or may not start for another reason of its own, stands in nobody's way: to Slurm too only those that run
+// count for %N.
 func (t splitting) sweeps() []sweep {
 	var all []sweep
 	for _, tn := range t.scene.managed {
 		soon := t.Clock.Elapsed() < t.unsplit[tn.ID].again
-		if tn.standsForTasks() && tn.State == Pending && !tn.Dependency && !tn.record.NotBefore.After(t.scene.at) && !soon {
+		if tn.standsForTasks() && tn.State == Pending && !tn.Dependency && !tn.record.NotBefore.After(t.scene.at) &&
+			!soon {
 			all = append(all, sweep{managedJob: tn})
 		}
 	}

@@ -126,7 +126,8 @@ func TestSeveralArraysShareWhatTheClusterCanHold(t *testing.T) {
 	w := newWorld(t, 1, server)
 	var arrays []int
 	for k := range 20 {
-		arrays = append(arrays, w.submit(1, model("res18"), tasks(500, 0), forAges, func(s *slurmtest.Spec) { s.Priority = int64(k) }))
+		arrays = append(arrays, w.submit(1, model("res18"), tasks(500, 0), forAges,
+			func(s *slurmtest.Spec) { s.Priority = int64(k) }))
 	}
 	report := w.rounds(2)
 	if n := len(report.Snapshot.Jobs); n > 20+8+20+8 {
@@ -283,7 +284,8 @@ func TestADaemonThatDiesWhileItSplitsLosesNoTask(t *testing.T) {
 // ended counts the completed ones of so many jobs from the first on.
 func (w *world) ended(first, number int) (n int) {
 	for id := first; id < first+number; id++ {
-		if h, _ := w.slurm.History(id); h.End == slurmtest.Completed && !slices.ContainsFunc(h.Runs, func(r slurmtest.Run) bool { return r.Stop.IsZero() }) {
+		if h, _ := w.slurm.History(id); h.End == slurmtest.Completed &&
+			!slices.ContainsFunc(h.Runs, func(r slurmtest.Run) bool { return r.Stop.IsZero() }) {
 			n++
 		}
 	}
@@ -343,7 +345,8 @@ func TestHeldTasksKeepNoOtherTaskFromStarting(t *testing.T) {
 		w.rounds(20)
 		waiting, running, rest := w.sweepNow(array)
 		if len(held) == 0 || len(waiting) != len(held) || len(running)+rest != 0 {
-			t.Errorf("%d at once: %d are held; %d wait, %d run, %d have no job of their own", c.atOnce, len(held), len(waiting), len(running), rest)
+			t.Errorf("%d at once: %d are held; %d wait, %d run, %d have no job of their own", c.atOnce, len(held),
+				len(waiting), len(running), rest)
 		}
 	}
 }
@@ -354,7 +357,8 @@ func TestWhatWasHandedBackMayBeDelayedByAnybody(t *testing.T) {
 	odd := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Odd = "features joined by |" })
 	w.rounds(1)
 	until, j := w.clock.Now().Add(12*time.Hour), w.job(odd)
-	if err := w.slurm.Update(ctx, bridge.Update{Job: odd, Begin: until, Request: j.Request, Extra: j.Extra}); err != nil {
+	if err := w.slurm.Update(ctx, bridge.Update{Job: odd, Begin: until, Request: j.Request,
+		Extra: j.Extra}); err != nil {
 		t.Fatal(err)
 	}
 	w.sleep(10 * time.Second)

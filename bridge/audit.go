@@ -33,8 +33,9 @@ func Reports(comment string) bool {
 	return false
 }
 
-// ParseProgress reads what a comment says about how far the job has come: nothing where the word is missing, or stands without a value to
-// announce reports. It is read apart from the other words, so that a slip in a training loop costs the report and not the profile.
+// ParseProgress reads what a comment says about how far the job has come: nothing where the word is missing, or stands
+// without a value to announce reports. It is read apart from the other words, so that a slip in a training loop costs
+// the report and not the profile.
 func ParseProgress(comment string) (Progress, error) {
 	if len(comment) > maxComment {
 		return Progress{}, nil // refused as a whole
@@ -46,19 +47,23 @@ func ParseProgress(comment string) (Progress, error) {
 		}
 		parts := progressValue.FindStringSubmatch(value)
 		if parts == nil {
-			return Progress{}, fmt.Errorf("%s=%.40q: ignored: want the iterations so far, @ and the seconds since the epoch", progressWord, value)
+			return Progress{},
+				fmt.Errorf("%s=%.40q: ignored: want the iterations so far, @ and the seconds since the epoch",
+					progressWord, value)
 		}
 		iterations, _ := strconv.ParseInt(parts[1], 10, 64) // as the pattern has it
 		at, _ := strconv.ParseInt(parts[2], 10, 64)
 		if at > maxEpoch {
-			return Progress{}, fmt.Errorf("%s=%.40q: ignored: want the seconds since the epoch after the @", progressWord, value)
+			return Progress{}, fmt.Errorf("%s=%.40q: ignored: want the seconds since the epoch after the @",
+				progressWord, value)
 		}
 		return Progress{iterations, time.Unix(at, 0)}, nil
 	}
 	return Progress{}, nil
 }
 
-// Contradiction is what the audit found: a job that ran far below the speed that its profile claims for what the job held.
+// Contradiction is what the audit found: a job that ran far below the speed that its profile claims for what the job
+// held.
 type Contradiction struct {
 	Ran  float64 `json:"ran"`   // iterations a second
 	Said float64 `json:"said"`  // by the profile
@@ -66,7 +71,9 @@ type Contradiction struct {
 }
 
 func (c Contradiction) String() string {
-	return fmt.Sprintf("runs at %.2g iterations/s where its profile says %.2g with %d cores: gets the proportional share", c.Ran, c.Said, c.CPUs)
+	return fmt.Sprintf(
+		"runs at %.2g iterations/s where its profile says %.2g with %d cores: gets the proportional share", c.Ran,
+		c.Said, c.CPUs)
 }
 
 // credible keeps what an annotation says that nobody has measured out of sentences and sums.
@@ -83,8 +90,8 @@ type Audit struct {
 	Found      *Contradiction `json:"found,omitempty"` // holds until the job ends; never changed
 }
 
-// The rule, in docs/job-contract.md. It is meant to be hard to break by accident: another batch size, a slow disk or a validation between two
-// reports do not, a profile that promises a multiple of what comes does.
+// The rule, in docs/job-contract.md. It is meant to be hard to break by accident: another batch size, a slow disk or a
+// validation between two reports do not, a profile that promises a multiple of what comes does.
 const (
 	tooSlow    = 0.5              // of what the profile claims
 	windows    = 2                // in a row
@@ -94,11 +101,13 @@ const (
 	unexpected = "a report that " // begins what is said about one that is ignored
 )
 
-// audit compares what running jobs report with what their profiles claim. A job that is contradicted has no profile from this moment on.
+// audit compares what running jobs report with what their profiles claim. A job that is contradicted has no profile
+// from this moment on.
 func (r *Runner) audit(s *scene) {
 	for _, t := range s.managed {
 		t.doubt, t.ran, t.drifted = "", 0, false
-		if r.Settings.Audit <= 0 || t.State != Running || !t.said.reports || !t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
+		if r.Settings.Audit <= 0 || t.State != Running || !t.said.reports ||
+			!t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
 			continue
 		}
 		if t.said.unclear != nil {
@@ -112,7 +121,8 @@ func (r *Runner) audit(s *scene) {
 	}
 }
 
-// isMeasuredHere says that a running job has a profile, and that it says something about the GPUs which the job runs on.
+// isMeasuredHere says that a running job has a profile, and that it says something about the GPUs which the job runs
+// on.
 func (t *managedJob) isMeasuredHere() bool {
 	if t.profile == nil || len(t.on) == 0 || t.on[0] == elsewhere {
 		return t.profile != nil
@@ -128,7 +138,8 @@ func (t *managedJob) distrust(found *Contradiction) {
 	}
 }
 
-// found is what an audit found about the job, in this daemon's life or, as its annotation says, in that of one whose ledger was lost.
+// found is what an audit found about the job, in this daemon's life or, as its annotation says, in that of one whose
+// ledger was lost.
 func (r *Runner) found(t *managedJob) *Contradiction {
 	if r.Settings.Audit <= 0 {
 		return nil
@@ -159,7 +170,8 @@ func (a *Audit) hear(t *managedJob, claim float64, now time.Time, least time.Dur
 	return a.weigh(t, said, claim, least)
 }
 
-// weigh ends the window when it is long enough to tell. Without a claim there is nothing to contradict, and a speed to be learned.
+// weigh ends the window when it is long enough to tell. Without a claim there is nothing to contradict, and a speed to
+// be learned.
 func (a *Audit) weigh(t *managedJob, said Progress, claim float64, least time.Duration) (doubt string) {
 	took, done := said.At.Sub(a.At), said.Iterations-a.Iterations
 	if took < least || claim*took.Seconds() < enough && (claim > 0 || done < enough) {
@@ -183,7 +195,8 @@ func (a *Audit) weigh(t *managedJob, said Progress, claim float64, least time.Du
 	}
 	t.drifted = t.said.word.Auto
 	if a.Slow = 0; !fast {
-		a.Slow, a.Found = windows, &Contradiction{Ran: ran, Said: min(claim, maxSpeed), CPUs: t.Runs.PerNode.CPUs * len(t.Runs.Nodes)}
+		a.Slow, a.Found = windows, &Contradiction{Ran: ran, Said: min(claim, maxSpeed),
+			CPUs: t.Runs.PerNode.CPUs * len(t.Runs.Nodes)}
 	}
 	return ""
 }

@@ -25,8 +25,10 @@ func TestAReportSaysWhatTheContractSays(t *testing.T) {
 			t.Errorf("%.60q: %+v, %v; want %+v", comment, got, err, want)
 		}
 	}
-	for _, value := range []string{"", "5", "@5", "5@", "-5@1767268800", "+5@1767268800", "05@1767268800", "5@01767268800", "5.5@1767268800",
-		"1e9@1767268800", "NaN@1767268800", "5@-1", "5@1767268800.5", "5@99999999999", "9999999999999999@1767268800", "5@1767268800@1", "5@\u202e1"} {
+	for _, value := range []string{"", "5", "@5", "5@", "-5@1767268800", "+5@1767268800", "05@1767268800",
+		"5@01767268800", "5.5@1767268800",
+		"1e9@1767268800", "NaN@1767268800", "5@-1", "5@1767268800.5", "5@99999999999", "9999999999999999@1767268800",
+		"5@1767268800@1", "5@\u202e1"} {
 		comment := "synergy-profile=res18.json synergy-progress=" + value
 		if _, err := ParseProgress(comment); err == nil {
 			t.Errorf("%q is taken for a report", value)
@@ -52,12 +54,14 @@ func auditor() *Runner { return &Runner{Settings: Settings{Audit: 2 * time.Minut
 // trainee runs since noon with so many cores, and reports.
 func trainee(cores int) *managedJob {
 	return &managedJob{
-		Job:  &Job{ID: 7, State: Running, Started: noon, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: cores, Memory: 62500}}},
+		Job: &Job{ID: 7, State: Running, Started: noon, Runs: Allocated{Nodes: []string{"n1"},
+			PerNode: gres.Vector{GPUs: 1, CPUs: cores, Memory: 62500}}},
 		said: &comment{reports: true}, profile: liar, record: &Record{Job: 7}, topology: &topology{},
 	}
 }
 
-// report lets the managed job say so many iterations at a moment after noon, and returns what comes of it a second later.
+// report lets the managed job say so many iterations at a moment after noon, and returns what comes of it a second
+// later.
 func (t *managedJob) report(iterations int64, at time.Duration) *Contradiction {
 	t.said.progress = Progress{iterations, noon.Add(at)}
 	auditor().audit(&scene{at: noon.Add(at + time.Second), managed: []*managedJob{t}})
@@ -131,7 +135,8 @@ func TestAReportThatCannotBeIsIgnoredWithASentence(t *testing.T) {
 	}
 }
 
-// TestAJobThatTrainsAsItsProfileSaysIsNeverContradicted: whenever it reports, and whatever the noise of its clock and its batches.
+// TestAJobThatTrainsAsItsProfileSaysIsNeverContradicted: whenever it reports, and whatever the noise of its clock and
+// its batches.
 func TestAJobThatTrainsAsItsProfileSaysIsNeverContradicted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tn := trainee(rapid.IntRange(1, 24).Draw(t, "cores"))
@@ -161,10 +166,12 @@ func TestALiarThatReportsIsFoundWithinThreeReports(t *testing.T) {
 			done += max(1, speed*pause.Seconds())
 			found = tn.report(int64(done), at)
 		}
-		if enoughToTell := tn.record.Audit.Slow > 0 || found != nil; enoughToTell && found == nil && tn.record.Audit.Slow >= windows {
+		if enoughToTell := tn.record.Audit.Slow > 0 || found != nil; enoughToTell && found == nil &&
+			tn.record.Audit.Slow >= windows {
 			t.Fatalf("%d slow windows, and nothing found", tn.record.Audit.Slow)
 		} else if tn.profile != nil && promised(auditor(), tn)*120 >= enough*1.1 {
-			t.Fatalf("at %.2g of %.2g iterations/s nothing was found: %+v", speed, promised(auditor(), tn), tn.record.Audit)
+			t.Fatalf("at %.2g of %.2g iterations/s nothing was found: %+v", speed, promised(auditor(), tn),
+				tn.record.Audit)
 		}
 	})
 }
@@ -176,10 +183,12 @@ func TestWhatWasFoundStandsInTheAnnotationAndIsBelievedOnlyWithinReason(t *testi
 	if got := readAnnotation(&j).Found; got == nil || *got != *found {
 		t.Errorf("read back %v", got)
 	}
-	if said := found.String(); said != "runs at 0.9 iterations/s where its profile says 3.1 with 9 cores: gets the proportional share" {
+	if said := found.String(); said != "runs at 0.9 iterations/s where its profile says 3.1 with 9 cores: gets the "+
+		"proportional share" {
 		t.Errorf("%q", said)
 	}
-	for _, forged := range []string{`{"ran":-1,"said":3,"cores":9}`, `{"ran":4,"said":3,"cores":9}`, `{"ran":1,"said":1e300,"cores":9}`,
+	for _, forged := range []string{`{"ran":-1,"said":3,"cores":9}`, `{"ran":4,"said":3,"cores":9}`,
+		`{"ran":1,"said":1e300,"cores":9}`,
 		`{"ran":1,"said":3,"cores":0}`, `{"ran":1,"said":3,"cores":99999999}`} {
 		j.Extra = `{"v":1,"job":7,"found":` + forged + `}`
 		if got := readAnnotation(&j).Found; got != nil {
@@ -188,7 +197,8 @@ func TestWhatWasFoundStandsInTheAnnotationAndIsBelievedOnlyWithinReason(t *testi
 	}
 }
 
-// TestNoGainOverflowsWhatIsDone: the widest range of throughput that a profile may claim makes a gain of 10^15 and more.
+// TestNoGainOverflowsWhatIsDone: the widest range of throughput that a profile may claim makes a gain of 10^15 and
+// more.
 func TestNoGainOverflowsWhatIsDone(t *testing.T) {
 	for _, gain := range []float64{1e15, 1e300} {
 		rec := Record{Job: 7, Until: noon, Gain: gain, Done: mostDone - 1}

@@ -8,10 +8,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Slurm's main scheduler goes through a partition by priority and stops at the first job that it has no room for: who is behind that one is
-// started by backfill, once in every bf_interval, if he delays nobody. To write a start for such a job and wait for it keeps everybody else
-// waiting in vain, and a victim would have been stopped for nothing. So it is armed with what the plan gives it, and the rest is Slurm's; where
-// nobody is armed it is started all the same, since it has no other way.
+// Slurm's main scheduler goes through a partition by priority and stops at the first job that it has no room for: who
+// is behind that one is started by backfill, once in every bf_interval, if he delays nobody. To write a start for such
+// a job and wait for it keeps everybody else waiting in vain, and a victim would have been stopped for nothing. So it
+// is armed with what the plan gives it, and the rest is Slurm's; where nobody is armed it is started all the same,
+// since it has no other way.
 
 // rank is a place in Slurm's order within a partition.
 type rank struct {
@@ -29,8 +30,8 @@ func (r rank) before(other rank) bool {
 	return r.job < other.job
 }
 
-// behind are the jobs that a plan starts although Slurm has no room for one that it considers first, in the partition where each would start.
-// Jobs that cannot be armed are none of them.
+// behind are the jobs that a plan starts although Slurm has no room for one that it considers first, in the partition
+// where each would start. Jobs that cannot be armed are none of them.
 func (t queue) behind(plan policy.Plan) map[int]bool {
 	if t.Settings.Ahead <= 0 {
 		return nil
@@ -82,11 +83,12 @@ func (t queue) blocked(plan policy.Plan) map[string]rank {
 	return first
 }
 
-// armsBehind is the step for a job that is behind: to be armed with its grant. One that is armed with no more than that waits well as it is. nil:
-// there is nothing to do.
+// armsBehind is the step for a job that is behind: to be armed with its grant. One that is armed with no more than that
+// waits well as it is. nil: there is nothing to do.
 func (s *scene) armsBehind(t *managedJob, d *policy.Decision) *Step {
 	next := policy.Next{Job: t.ID, Nodes: len(d.Grant.Nodes), PerNode: d.Grant.PerNode}
-	if t.armed(s.at) && t.told() && len(t.Request.Pin) == 0 && t.Request.perNode().Fits(d.Grant.PerNode) || t.armedAs(next, s.at) {
+	if t.armed(s.at) && t.told() && len(t.Request.Pin) == 0 && t.Request.perNode().Fits(d.Grant.PerNode) ||
+		t.armedAs(next, s.at) {
 		return nil
 	}
 	return &Step{

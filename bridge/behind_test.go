@@ -8,7 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// queued is a world in which somebody else's job of that priority waits for eight GPUs of one node, of which seven are free on n1, and none on n2.
+// queued is a world in which somebody else's job of that priority waits for eight GPUs of one node, of which seven are
+// free on n1, and none on n2.
 func queued(t *testing.T, priority int64) *world {
 	t.Helper()
 	w := newWorld(t, 2, server)

@@ -10,8 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// BenchmarkDiff is one round's sorting, accounting, snapshot and diff at a steady state, without the plan and without Slurm: as
-// many jobs wait as run, on servers of eight GPUs, and nothing has changed but time.
+// BenchmarkDiff is one round's sorting, accounting, snapshot and diff at a steady state, without the plan and without
+// Slurm: as many jobs wait as run, on servers of eight GPUs, and nothing has changed but time.
 func BenchmarkDiff(b *testing.B) {
 	for _, servers := range []int{16, 128, 1024} {
 		b.Run(fmt.Sprintf("%d jobs", 16*servers), func(b *testing.B) {
@@ -66,8 +66,9 @@ func benchJob(id int, now time.Time, node string) *Job {
 	j := &Job{
 		ID: id, Partition: "gpu", Comment: "synergy-profile=res18.json synergy-checkpoint=USR1@60",
 		State: Pending, Submitted: now.Add(-time.Hour), Begin: now.Add(14 * time.Minute),
-		Extra:   fmt.Sprintf(`{"v":1,"job":%d}`, id),
-		Request: Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GPUs: 1, GRES: "gres/gpu:1"},
+		Extra: fmt.Sprintf(`{"v":1,"job":%d}`, id),
+		Request: Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GPUs: 1,
+			GRES: "gres/gpu:1"},
 	}
 	if node != "" {
 		j.State, j.Started = Running, now.Add(-time.Hour)

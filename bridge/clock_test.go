@@ -27,7 +27,8 @@ func (j *jumpy) Now() time.Time {
 	return j.Line.Now().Add(time.Duration(j.jumps[j.reads%len(j.jumps)]) * time.Minute)
 }
 
-// abroad is a Slurm whose clock is not ours, and may be set. What happened before shows the time that the clock showed then.
+// abroad is a Slurm whose clock is not ours, and may be set. What happened before shows the time that the clock showed
+// then.
 type abroad struct {
 	bridge.Slurm
 	w   *world
@@ -138,7 +139,8 @@ func TestOurOwnClockMayBeSetAtAnyMomentAndNothingIsDoneOtherwise(t *testing.T) {
 
 func TestASlurmWhoseClockIsNotOursIsDrivenAsAnyOther(t *testing.T) {
 	want := busy(t, func(*world) {})
-	for _, ahead := range []time.Duration{-10 * time.Hour, -7 * time.Minute, 4 * time.Second, 7 * time.Minute, 10 * time.Hour} {
+	for _, ahead := range []time.Duration{-10 * time.Hour, -7 * time.Minute, 4 * time.Second, 7 * time.Minute,
+		10 * time.Hour} {
 		got := busy(t, func(w *world) { w.travel(ahead) })
 		if got.deeds() != want.deeds() {
 			t.Errorf("%s ahead: did\n%s, want\n%s", ahead, got.deeds(), want.deeds())
@@ -146,8 +148,8 @@ func TestASlurmWhoseClockIsNotOursIsDrivenAsAnyOther(t *testing.T) {
 	}
 }
 
-// Slurm's own clock is set by hours while rounds rest. Nobody is stopped for it, service is what it was, and leases are as long as they
-// should be one round later.
+// Slurm's own clock is set by hours while rounds rest. Nobody is stopped for it, service is what it was, and leases are
+// as long as they should be one round later.
 func TestSlurmsOwnClockIsSetAndNobodyIsStoppedForIt(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		by := time.Duration(rapid.IntRange(-600, 600).Draw(rt, "minutes")) * time.Minute
@@ -182,9 +184,11 @@ func TestSlurmsOwnClockIsSetAndNobodyIsStoppedForIt(t *testing.T) {
 				had = report.Began.Sub(past.Runs[0].Start).Seconds()
 			}
 			if math.Abs(j.Attained-had) > within.Seconds() {
-				rt.Fatalf("set by %s before round %d: job %d: %.0f GPU-seconds are remembered, it has had %.0f", by, at, j.ID, j.Attained, had)
+				rt.Fatalf("set by %s before round %d: job %d: %.0f GPU-seconds are remembered, it has had %.0f", by, at,
+					j.ID, j.Attained, had)
 			}
-			if left := w.job(j.ID).Begin.Sub(w.clock.Now()); j.Running == nil && (left <= 0 || left > 1020*time.Second) {
+			if left := w.job(j.ID).Begin.Sub(w.clock.Now()); j.Running == nil &&
+				(left <= 0 || left > 1020*time.Second) {
 				rt.Fatalf("job %d has a lease of %s", j.ID, left)
 			}
 		}

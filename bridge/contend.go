@@ -8,8 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// A place that a victim leaves is empty for some seconds before the next job of the plan can start there, and Slurm gives it to whoever waits
-// for it meanwhile. So nobody is stopped for a place that others could take: the victim would have been stopped for nothing.
+// A place that a victim leaves is empty for some seconds before the next job of the plan can start there, and Slurm
+// gives it to whoever waits for it meanwhile. So nobody is stopped for a place that others could take: the victim would
+// have been stopped for nothing.
 
 // contender is what jobs that Slurm could start at any moment ask for on a node, and where.
 type contender struct {
@@ -17,7 +18,8 @@ type contender struct {
 	perNode            gres.Vector
 }
 
-// contenders are those of an observation, each kind once: the jobs that are not ours to start and wait for nothing but room.
+// contenders are those of an observation, each kind once: the jobs that are not ours to start and wait for nothing but
+// room.
 func contenders(jobs []*managedJob, s *scene) []contender {
 	seen := map[contender]bool{}
 	var list []contender
@@ -35,14 +37,16 @@ func contenders(jobs []*managedJob, s *scene) []contender {
 
 // contends says that Slurm may start the job as soon as there is room.
 func (t *managedJob) contends(s *scene) bool {
-	if t.State != Pending || t.Held || t.Dependency || t.Completing || t.Begin.After(s.at) || t.standing(s.at) == managed {
+	if t.State != Pending || t.Held || t.Dependency || t.Completing || t.Begin.After(s.at) ||
+		t.standing(s.at) == managed {
 		return false
 	}
 	return slices.Contains(roomAlone, t.Reason)
 }
 
-// roomAlone are Slurm's words for jobs that wait for nothing but room. It puts them right when it next looks at the job, which is when it may start
-// it: one that is not held any more, depends on nobody and may begin has its last one until then.
+// roomAlone are Slurm's words for jobs that wait for nothing but room. It puts them right when it next looks at the
+// job, which is when it may start it: one that is not held any more, depends on nobody and may begin has its last one
+// until then.
 var roomAlone = []string{"", "Resources", "Priority", "BeginTime", "Dependency", "JobHeldUser", "JobHeldAdmin"}
 
 func (t *managedJob) contender() contender {
@@ -65,8 +69,9 @@ func (c *contender) wants(n *Node, freed gres.Vector) bool {
 		c.perNode.Fits(n.Total.Minus(n.Allocated).Plus(freed))
 }
 
-// contended says that what a running job would leave could be taken by others, or not be given to anybody for a time that others decide: jobs
-// of theirs are being torn down on a node of its, and Slurm starts nothing there before they are gone.
+// contended says that what a running job would leave could be taken by others, or not be given to anybody for a time
+// that others decide: jobs of theirs are being torn down on a node of its, and Slurm starts nothing there before they
+// are gone.
 func (s *scene) contended(t *managedJob) bool {
 	for _, place := range t.on {
 		if place == elsewhere {
@@ -83,11 +88,12 @@ func (s *scene) contended(t *managedJob) bool {
 	return false
 }
 
-// replans is how often a plan is made anew because its victims together would leave room that others wait for. Then nobody is stopped.
+// replans is how often a plan is made anew because its victims together would leave room that others wait for. Then
+// nobody is stopped.
 const replans = 3
 
-// uncontended makes the plan anew as long as what its victims leave together could be taken by others, although what each of them leaves could
-// not: those stay.
+// uncontended makes the plan anew as long as what its victims leave together could be taken by others, although what
+// each of them leaves could not: those stay.
 func (t caution) uncontended(ctx context.Context) error {
 	for n := 1; len(t.scene.rivals) > 0 && t.keepContended(); n++ {
 		if n > replans {
@@ -112,7 +118,8 @@ func (t caution) keepContended() (any bool) {
 		}
 	}
 	for _, i := range victims {
-		if slices.ContainsFunc(t.scene.managed[i].on, func(place int) bool { return place != elsewhere && t.scene.wanted(place, freed[place]) }) {
+		if slices.ContainsFunc(t.scene.managed[i].on,
+			func(place int) bool { return place != elsewhere && t.scene.wanted(place, freed[place]) }) {
 			t.report.Snapshot.Jobs[i].Fixed, any = true, true
 		}
 	}

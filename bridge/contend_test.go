@@ -9,7 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Four jobs of two GPUs have the server. One of ours that wants four goes first by the policy; two would have to leave for it.
+// Four jobs of two GPUs have the server. One of ours that wants four goes first by the policy; two would have to leave
+// for it.
 func TestNobodyIsStoppedForAPlaceThatOthersWouldTakeOnceAllHaveLeft(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -19,7 +20,8 @@ func TestNobodyIsStoppedForAPlaceThatOthersWouldTakeOnceAllHaveLeft(t *testing.T
 	}{
 		{"one place is enough for it", func(*slurmtest.Spec) {}, 2, 0},
 		{"two places are", func(*slurmtest.Spec) {}, 4, 0},
-		{"two places are, and it may start in several partitions", func(s *slurmtest.Spec) { s.Partition = "elsewhere,other" }, 4, 0},
+		{"two places are, and it may start in several partitions",
+			func(s *slurmtest.Spec) { s.Partition = "elsewhere,other" }, 4, 0},
 		{"two places are not", func(*slurmtest.Spec) {}, 6, 2},
 		{"it may not have them", func(s *slurmtest.Spec) { s.Held = true }, 4, 2},
 		{"it begins later", func(s *slurmtest.Spec) { s.Begin = epoch.Add(24 * time.Hour) }, 4, 2},
@@ -35,7 +37,8 @@ func TestNobodyIsStoppedForAPlaceThatOthersWouldTakeOnceAllHaveLeft(t *testing.T
 		mine := w.submit(4, model("gnmt"), saves(time.Second), forAges)
 		w.rounds(1)
 		if n := len(ours) - running(w, ours); n != c.stopped {
-			t.Errorf("%s: %d of ours were stopped, want %d; the other's is %s, ours %s", c.name, n, c.stopped, w.job(stranger).State, w.job(mine).State)
+			t.Errorf("%s: %d of ours were stopped, want %d; the other's is %s, ours %s", c.name, n, c.stopped,
+				w.job(stranger).State, w.job(mine).State)
 		}
 		if w.job(stranger).State == bridge.Running {
 			t.Errorf("%s: it took what was freed for another", c.name)

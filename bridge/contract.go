@@ -51,8 +51,8 @@ func Managed(comment string) bool {
 	return false
 }
 
-// ParseComment reads our directives in a comment; other words belong to the user. On an error the word says what could be understood,
-// and the error what could not and what would be right.
+// ParseComment reads our directives in a comment; other words belong to the user. On an error the word says what could
+// be understood, and the error what could not and what would be right.
 func ParseComment(comment string) (Word, error) {
 	if len(comment) > maxComment {
 		return Word{}, fmt.Errorf("comment of %d bytes: want at most %d", len(comment), maxComment)
@@ -80,7 +80,8 @@ func ParseComment(comment string) (Word, error) {
 	return w, listed(wrong)
 }
 
-// maxWrong is how many mistakes are told: a user mends one at a time, and the text goes into a log line and into the annotation.
+// maxWrong is how many mistakes are told: a user mends one at a time, and the text goes into a log line and into the
+// annotation.
 const maxWrong = 3
 
 func listed(wrong []error) error {
@@ -90,8 +91,8 @@ func listed(wrong []error) error {
 	return errors.Join(wrong...)
 }
 
-// words cuts a comment at commas and the white space that the gate's lua knows. Any other space belongs to a word: one at which only we
-// cut would make a job managed that the gate let pass.
+// words cuts a comment at commas and the white space that the gate's lua knows. Any other space belongs to a word: one
+// at which only we cut would make a job managed that the gate let pass.
 func words(comment string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(comment, func(r rune) bool { return strings.ContainsRune(", \t\n\v\f\r", r) })
 }
@@ -116,10 +117,13 @@ func (w *Word) set(name, value string, given bool) (err error) {
 		w.Memory, err = parseClaim(name, value)
 		return err
 	}
-	return fmt.Errorf("%.40q: no such word: want synergy-profile, -checkpoint, -length, -progress, -curve, -env, -cores or -memory", name)
+	return fmt.Errorf(
+		"%.40q: no such word: want synergy-profile, -checkpoint, -length, -progress, -curve, -env, -cores or -memory",
+		name)
 }
 
-// checkEnv reads the word by which a job keeps its environment to itself. It is for its nodes (docs/node-setup.md); no round goes by it.
+// checkEnv reads the word by which a job keeps its environment to itself. It is for its nodes (docs/node-setup.md); no
+// round goes by it.
 func checkEnv(value string) error {
 	if value != "off" {
 		return fmt.Errorf("synergy-env=%.40q: want off, or no such word", value)
@@ -134,7 +138,10 @@ func parseClaim(name, value string) (Claim, error) {
 	case "give":
 		return Gives, nil
 	}
-	return Unsaid, fmt.Errorf("%s=%.40q: want keep, not to run with less than was asked for, or give, to leave that to the profile", name, value)
+	return Unsaid,
+		fmt.Errorf(
+			"%s=%.40q: want keep, not to run with less than was asked for, or give, to leave that to the profile", name,
+			value)
 }
 
 func (w *Word) setProfile(value string) error {
@@ -142,8 +149,11 @@ func (w *Word) setProfile(value string) error {
 		w.Auto = true
 		return nil
 	}
-	if len("synergy-profile=")+len(value) > maxWord || strings.Contains(value, "..") || !profileName.MatchString(value) {
-		return fmt.Errorf("synergy-profile=%.40q: want the name of a profile, letters, digits, dot, dash and underscore, ending in .json, or auto", value)
+	if len("synergy-profile=")+len(value) > maxWord || strings.Contains(value, "..") ||
+		!profileName.MatchString(value) {
+		return fmt.Errorf(
+			"synergy-profile=%.40q: want the name of a profile, letters, digits, dot, dash and underscore, ending in "+
+				".json, or auto", value)
 	}
 	w.Profile = value
 	return nil
@@ -153,7 +163,9 @@ func (w *Word) setProfile(value string) error {
 func (w *Word) setCheckpoint(value string, given bool) error {
 	timing, to, aimed := strings.Cut(value, "/")
 	if aimed && Target(to) != Steps {
-		return fmt.Errorf("synergy-checkpoint=%.40q: want /steps at its end, for a signal to the tasks of srun, or nothing, for one to the batch script",
+		return fmt.Errorf(
+			"synergy-checkpoint=%.40q: want /steps at its end, for a signal to the tasks of srun, or nothing, for "+
+				"one to the batch script",
 			value)
 	}
 	signal, seconds, timed := strings.Cut(timing, "@")
@@ -161,7 +173,9 @@ func (w *Word) setCheckpoint(value string, given bool) error {
 		signal = "USR1"
 	}
 	if !signals[signal] {
-		return fmt.Errorf("synergy-checkpoint=%.40q: want one of USR1, USR2, HUP, INT, TERM, and @ seconds if 60 are not right", value)
+		return fmt.Errorf(
+			"synergy-checkpoint=%.40q: want one of USR1, USR2, HUP, INT, TERM, and @ seconds if 60 are not right",
+			value)
 	}
 	grace := defaultGrace
 	if timed {

@@ -16,20 +16,25 @@ func TestACommentSaysWhatTheContractSays(t *testing.T) {
 		return Word{Profile: "res18.json", Saves: true, Signal: Signal{signal, Steps}, Grace: grace}
 	}
 	for comment, want := range map[string]Word{
-		"synergy-profile=res18.json":                                         plain,
-		"my own words, synergy-profile=res18.json":                           plain,
-		"synergy-profile=res18.json synergy-checkpoint":                      asks("USR1", time.Minute),
-		"synergy-profile=res18.json,synergy-checkpoint=USR2":                 asks("USR2", time.Minute),
-		"synergy-checkpoint=HUP@3600 synergy-profile=res18.json":             asks("HUP", time.Hour),
-		"synergy-profile=res18.json synergy-checkpoint=USR1@60/steps":        asksSteps("USR1", time.Minute),
-		"synergy-checkpoint=USR2/steps,synergy-profile=res18.json":           asksSteps("USR2", time.Minute),
-		"synergy-profile=res18.json synergy-length=90s":                      {Profile: "res18.json", Length: 90 * time.Second},
-		"synergy-profile=res18.json synergy-length=2.5h":                     {Profile: "res18.json", Length: 150 * time.Minute},
-		"synergy-profile=res18.json synergy-env=off":                         plain,
-		"synergy-profile=res18.json synergy-cores=keep":                      {Profile: "res18.json", Cores: Keeps},
-		"synergy-memory=give,synergy-profile=res18.json synergy-cores=give":  {Profile: "res18.json", Cores: Gives, Memory: Gives},
-		"synergy-profile=a-b_c.1.json synergy-length=3d":                     {Profile: "a-b_c.1.json", Length: 72 * time.Hour},
-		"synergy-profile=" + strings.Repeat("x", maxWord-21) + ".json":       {Profile: strings.Repeat("x", maxWord-21) + ".json"},
+		"synergy-profile=res18.json":                                  plain,
+		"my own words, synergy-profile=res18.json":                    plain,
+		"synergy-profile=res18.json synergy-checkpoint":               asks("USR1", time.Minute),
+		"synergy-profile=res18.json,synergy-checkpoint=USR2":          asks("USR2", time.Minute),
+		"synergy-checkpoint=HUP@3600 synergy-profile=res18.json":      asks("HUP", time.Hour),
+		"synergy-profile=res18.json synergy-checkpoint=USR1@60/steps": asksSteps("USR1", time.Minute),
+		"synergy-checkpoint=USR2/steps,synergy-profile=res18.json":    asksSteps("USR2", time.Minute),
+		"synergy-profile=res18.json synergy-length=90s": {Profile: "res18.json",
+			Length: 90 * time.Second},
+		"synergy-profile=res18.json synergy-length=2.5h": {Profile: "res18.json",
+			Length: 150 * time.Minute},
+		"synergy-profile=res18.json synergy-env=off":    plain,
+		"synergy-profile=res18.json synergy-cores=keep": {Profile: "res18.json", Cores: Keeps},
+		"synergy-memory=give,synergy-profile=res18.json synergy-cores=give": {Profile: "res18.json", Cores: Gives,
+			Memory: Gives},
+		"synergy-profile=a-b_c.1.json synergy-length=3d": {Profile: "a-b_c.1.json",
+			Length: 72 * time.Hour},
+		"synergy-profile=" + strings.Repeat("x", maxWord-21) +
+			".json": {Profile: strings.Repeat("x", maxWord-21) + ".json"},
 		"nothing of ours synergyprofile=x, not-synergy-profile=res18.json x": {},
 	} {
 		got, err := ParseComment(comment)
@@ -92,8 +97,8 @@ func TestABadWordIsRefusedByNameWithARemedy(t *testing.T) {
 	}
 }
 
-// TestWhatIsWrongWithACommentFitsALogLine: whatever a user writes, what is said about it is short and has nothing that a terminal obeys or
-// that turns the direction of writing.
+// TestWhatIsWrongWithACommentFitsALogLine: whatever a user writes, what is said about it is short and has nothing that
+// a terminal obeys or that turns the direction of writing.
 func TestWhatIsWrongWithACommentFitsALogLine(t *testing.T) {
 	const override = "\u202e"
 	for name, comment := range map[string]string{
@@ -102,23 +107,25 @@ func TestWhatIsWrongWithACommentFitsALogLine(t *testing.T) {
 		"one long word":                 "synergy-" + strings.Repeat("x", 4000),
 		"one long word twice":           strings.Repeat("synergy-"+strings.Repeat("x", 2000)+" ", 2),
 		"a word that turns the writing": "synergy-" + override + "live synergy-" + override + "live",
-		"a value that does":             "synergy-profile=" + override + " synergy-checkpoint=" + override + " synergy-length=" + override,
-		"an escape sequence":            "synergy-\x1b]0;owned\x07",
-		"one in eight bits":             "synergy-\u009b31m",
+		"a value that does": "synergy-profile=" + override + " synergy-checkpoint=" + override +
+			" synergy-length=" + override,
+		"an escape sequence": "synergy-\x1b]0;owned\x07",
+		"one in eight bits":  "synergy-\u009b31m",
 	} {
 		_, err := ParseComment(comment)
 		if err == nil {
 			t.Errorf("%s: accepted", name)
 			continue
 		}
-		if said := err.Error(); len(said) > 1000 || strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }) {
+		if said := err.Error(); len(said) > 1000 || strings.ContainsFunc(said,
+			func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }) {
 			t.Errorf("%s: %d bytes: %.300q", name, len(said), said)
 		}
 	}
 }
 
-// TestOnlySpacesThatTheGateKnowsPartWords: a word that the gate's lua does not see, since it knows the spaces of ASCII alone, must not make
-// a job managed: it would have no lease, and its owner could forge its annotation.
+// TestOnlySpacesThatTheGateKnowsPartWords: a word that the gate's lua does not see, since it knows the spaces of ASCII
+// alone, must not make a job managed: it would have no lease, and its owner could forge its annotation.
 func TestOnlySpacesThatTheGateKnowsPartWords(t *testing.T) {
 	for _, space := range []string{"\u00a0", "\u0085", "\u1680", "\u2003", "\u2028", "\u3000", "\ufeff"} {
 		if Managed("mine" + space + "synergy-profile=res18.json") {
@@ -160,10 +167,12 @@ func FuzzParseComment(f *testing.F) {
 	f.Add("synergy-profile=../../x.json,\x00")
 	f.Fuzz(func(t *testing.T, comment string) {
 		w, err := ParseComment(comment)
-		if strings.Contains(w.Profile, "..") || strings.ContainsAny(w.Profile, "/\\\x00\n") || len(w.Profile) > maxWord {
+		if strings.Contains(w.Profile, "..") || strings.ContainsAny(w.Profile, "/\\\x00\n") ||
+			len(w.Profile) > maxWord {
 			t.Errorf("%q yields the profile name %q", comment, w.Profile)
 		}
-		if w.Saves && (!signals[w.Signal.Name] || w.Signal.To != Script && w.Signal.To != Steps || w.Grace < time.Second || w.Grace > time.Hour) {
+		if w.Saves && (!signals[w.Signal.Name] || w.Signal.To != Script && w.Signal.To != Steps ||
+			w.Grace < time.Second || w.Grace > time.Hour) {
 			t.Errorf("%q yields the checkpoint %s@%s", comment, w.Signal, w.Grace)
 		}
 		if err == nil && w.Length < 0 {
@@ -185,7 +194,8 @@ func FuzzReadAnnotation(f *testing.F) {
 
 // FuzzParseCurve: what is taken is bounded, ascending and positive, and nothing that is refused reaches a terminal.
 func FuzzParseCurve(f *testing.F) {
-	for _, value := range []string{"1:0.58/2:1.13/3:1.56@1767268800", "1:1@1", "", "@", "1:@1", "9999:1000000@8589934592", "1:1/1:1@1", "1:1//2:2@1", "1:\u202e@1"} {
+	for _, value := range []string{"1:0.58/2:1.13/3:1.56@1767268800", "1:1@1", "", "@", "1:@1",
+		"9999:1000000@8589934592", "1:1/1:1@1", "1:1//2:2@1", "1:\u202e@1"} {
 		f.Add("synergy-profile=auto synergy-curve=" + value)
 	}
 	f.Fuzz(func(t *testing.T, comment string) {

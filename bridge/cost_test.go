@@ -20,15 +20,18 @@ func restartOf(t *testing.T, report bridge.Report, id int) time.Duration {
 	return 0
 }
 
-// TestARestartCostsWhatTheLastOnesOfTheJobDid: with a profile and without, which claim 30 s; it saves for 100, and a daemon that dies keeps that.
+// TestARestartCostsWhatTheLastOnesOfTheJobDid: with a profile and without, which claim 30 s; it saves for 100, and a
+// daemon that dies keeps that.
 func TestARestartCostsWhatTheLastOnesOfTheJobDid(t *testing.T) {
 	for comment, want := range map[string]time.Duration{
 		"synergy-profile=gnmt.json synergy-checkpoint=USR1@600": 120 * time.Second, // start_s of the profile is 20
-		"synergy-profile=none.json synergy-checkpoint=USR1@600": 100 * time.Second, // and Slurm starts it within a second
+		// and Slurm starts it within a second
+		"synergy-profile=none.json synergy-checkpoint=USR1@600": 100 * time.Second,
 	} {
 		w := newWorld(t, 1, oneGPU)
 		w.runner.Settings.Rules.MinRun = time.Nanosecond
-		first, _ := challenge(w, comment, saves(100*time.Second), func(s *slurmtest.Spec) { s.Work.Restart = time.Minute })
+		first, _ := challenge(w, comment, saves(100*time.Second),
+			func(s *slurmtest.Spec) { s.Work.Restart = time.Minute })
 		report := w.rounds(1)
 		if got := restartOf(t, report, first); got != 30*time.Second {
 			t.Errorf("%s: a first restart costs %s", comment, got)

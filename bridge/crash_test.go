@@ -13,8 +13,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// stage submits jobs so that the next round does all that a round can: it stops some for newcomers that have had less service,
-// gives others another size where they are, starts, goes on letting wait, and takes back a start that does not come about.
+// stage submits jobs so that the next round does all that a round can: it stops some for newcomers that have had less
+// service, gives others another size where they are, starts, goes on letting wait, and takes back a start that does not
+// come about.
 func stage(w *world) []int {
 	w.runner.Settings.Policy = policy.LAS()
 	var ids []int
@@ -32,7 +33,8 @@ func stage(w *world) []int {
 // fragile drains node n2 in the moment in which something is to start there.
 func fragile(w *world, fault slurmtest.Fault) slurmtest.Fault {
 	return func(c slurmtest.Call, at slurmtest.Moment) error {
-		if slices.Contains(c.Update.Request.Pin, "n2") && !c.Update.Begin.After(w.clock.Now()) && at == slurmtest.Before {
+		if slices.Contains(c.Update.Request.Pin, "n2") && !c.Update.Begin.After(w.clock.Now()) &&
+			at == slurmtest.Before {
 			w.slurm.Drain("n2")
 		}
 		if fault == nil {
@@ -48,8 +50,8 @@ func length(d time.Duration) func(*slurmtest.Spec) {
 
 var small = gres.Vector{GPUs: 4, CPUs: 12, Memory: 250000}
 
-// TestDyingAtAnyCallLosesNoJob kills the daemon in every call of an eventful round in turn, before and after its effect, starts
-// another one, and lets the cluster run empty.
+// TestDyingAtAnyCallLosesNoJob kills the daemon in every call of an eventful round in turn, before and after its
+// effect, starts another one, and lets the cluster run empty.
 func TestDyingAtAnyCallLosesNoJob(t *testing.T) {
 	for _, moment := range []slurmtest.Moment{slurmtest.Before, slurmtest.After} {
 		for n := 1; ; n++ {
@@ -77,8 +79,8 @@ func dieOnce(t *testing.T, n int, moment slurmtest.Moment) bool {
 	return died
 }
 
-// mustEndWell holds rounds until nothing is left of the stage. Whatever went wrong in the round before, no job is lost, and none waits with
-// another request than its user's.
+// mustEndWell holds rounds until nothing is left of the stage. Whatever went wrong in the round before, no job is lost,
+// and none waits with another request than its user's.
 func (w *world) mustEndWell(ids []int) {
 	w.t.Helper()
 	w.round()
@@ -145,7 +147,8 @@ func TestTheStageOfTheCrashTestsHasAllThatARoundCanDo(t *testing.T) {
 		seen[fmt.Sprintf("%s after a stop %v, %s", s.Verb, preempted[s.Job], s.Error)] = true
 	}
 	for _, want := range []string{
-		"renew after a stop false, ", "preempt after a stop true, ", "start after a stop true, ", "start after a stop false, ",
+		"renew after a stop false, ", "preempt after a stop true, ", "start after a stop true, ",
+		"start after a stop false, ",
 		"start after a stop false, " + tooLate,
 	} {
 		if !seen[want] {

@@ -21,8 +21,10 @@ const (
 	maxRates  = 16
 )
 
-// curveValue is CORES:ITERATIONS/s, with points between /, and the epoch: 1:0.58/2:1.13/3:1.56@1767268800. Nothing in it parts words.
-var curveValue = regexp.MustCompile(`^([1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?(?:/[1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?)*)@([1-9][0-9]{0,10})$`)
+// curveValue is CORES:ITERATIONS/s, with points between /, and the epoch: 1:0.58/2:1.13/3:1.56@1767268800. Nothing in
+// it parts words.
+var curveValue = regexp.MustCompile(
+	`^([1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?(?:/[1-9][0-9]{0,3}:[0-9]{1,7}(?:\.[0-9]{1,6})?)*)@([1-9][0-9]{0,10})$`)
 
 // Teaches says that a comment has the word by which a job measures itself: it may say a curve at any time.
 func Teaches(comment string) bool {
@@ -34,8 +36,8 @@ func Teaches(comment string) bool {
 	return false
 }
 
-// ParseCurve reads the curve in a comment, nothing where the word is missing. As a report of progress it is read apart from the other words: a slip in
-// it costs the curve and not the job.
+// ParseCurve reads the curve in a comment, nothing where the word is missing. As a report of progress it is read apart
+// from the other words: a slip in it costs the curve and not the job.
 func ParseCurve(comment string) (Curve, error) {
 	if len(comment) > maxComment {
 		return Curve{}, nil // refused as a whole
@@ -47,8 +49,13 @@ func ParseCurve(comment string) (Curve, error) {
 		}
 		c, right := parseCurve(value)
 		if len(word) > maxWord || !right {
-			return Curve{}, fmt.Errorf("%s=%.40q: ignored: want up to %d of CORES:ITERATIONS-A-SECOND with / between, ascending in cores, "+
-				"@ and the seconds since the epoch, in no more than %d bytes, as 1:0.58/2:1.13@1767268800", curveWord, value, maxRates, maxWord)
+			return Curve{},
+				fmt.Errorf(
+					"%s=%.40q: ignored: want up to %d of CORES:ITERATIONS-A-SECOND with / between, ascending in "+
+						"cores, "+
+						"@ and the seconds since the epoch, in no more than %d bytes, as 1:0.58/2:1.13@1767268800",
+					curveWord,
+					value, maxRates, maxWord)
 		}
 		return c, nil
 	}
@@ -64,7 +71,8 @@ func parseCurve(value string) (c Curve, right bool) {
 		cores, rate, _ := strings.Cut(point, ":")
 		n, _ := strconv.Atoi(cores) // as the pattern has it
 		x, _ := strconv.ParseFloat(rate, 64)
-		if x <= 0 || x > maxSpeed || len(c.Rates) == maxRates || len(c.Rates) > 0 && n <= c.Rates[len(c.Rates)-1].Cores {
+		if x <= 0 || x > maxSpeed || len(c.Rates) == maxRates ||
+			len(c.Rates) > 0 && n <= c.Rates[len(c.Rates)-1].Cores {
 			return Curve{}, false
 		}
 		c.Rates = append(c.Rates, learned.Rate{Cores: n, Rate: x})

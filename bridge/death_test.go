@@ -50,7 +50,8 @@ var scenarios = []scenario{
 		return nil
 	}},
 	{name: "preempts", verb: bridge.Preempt, hook: true, set: func(w *world) slurmtest.Fault {
-		// Where every place is as good as another a round that follows a death may choose another; here there is one way only.
+		// Where every place is as good as another a round that follows a death may choose another; here there is one
+		// way only.
 		w.runner.Settings.Policy = policy.SRTF()
 		w.submit(3, model("gnmt")+" synergy-length=10h", forAges)
 		w.submit(1, model("gnmt")+" synergy-length=9h", forAges, saves(7*time.Second))
@@ -84,7 +85,8 @@ var scenarios = []scenario{
 		for _, id := range ids { // as a daemon leaves them that dies while it takes back a start
 			q := w.job(id).Request
 			q.Pin, q.CPUsPerTask, q.CPUs, q.CPUsPerNode = []string{"n1"}, 3, 3, 3
-			if err := w.slurm.Update(ctx, bridge.Update{Job: id, Begin: w.clock.Now().Add(time.Hour), Request: q, Extra: w.job(id).Extra}); err != nil {
+			if err := w.slurm.Update(ctx, bridge.Update{Job: id, Begin: w.clock.Now().Add(time.Hour), Request: q,
+				Extra: w.job(id).Extra}); err != nil {
 				w.t.Fatal(err)
 			}
 		}
@@ -136,7 +138,8 @@ type outside struct {
 }
 
 // daemon starts one that dies in that call, with a fault of the scenario on its line.
-func (w *world) daemon(book bridge.Ledger, dies int, moment slurmtest.Moment, fault slurmtest.Fault, hooked bool) *outside {
+func (w *world) daemon(book bridge.Ledger, dies int, moment slurmtest.Moment, fault slurmtest.Fault,
+	hooked bool) *outside {
 	o := &outside{world: w, book: book, dies: dies, moment: moment, began: w.clock.Now(), others: w.slurm.Altered()}
 	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 		if fault != nil {
@@ -166,8 +169,8 @@ func (o *outside) strike(at slurmtest.Moment) error {
 	return nil
 }
 
-// mustHold checks what holds at every moment: the cluster's own promises, and that nobody waits with another request than its user's
-// unless it is just being started, or has just left and was not restored.
+// mustHold checks what holds at every moment: the cluster's own promises, and that nobody waits with another request
+// than its user's unless it is just being started, or has just left and was not restored.
 func (o *outside) mustHold() {
 	o.t.Helper()
 	if err := o.slurm.Invariants(); err != nil {
@@ -178,14 +181,15 @@ func (o *outside) mustHold() {
 		j := o.job(id)
 		starts, left := !j.Begin.After(now), j.Restarts > 0 && !j.Submitted.Before(o.began)
 		if !starts && !left && !slices.Contains(o.others, id) {
-			o.t.Errorf("at call %d job %d waits until %s with %+v, which its user did not ask for", o.calls, id, j.Begin, j.Request)
+			o.t.Errorf("at call %d job %d waits until %s with %+v, which its user did not ask for", o.calls, id,
+				j.Begin, j.Request)
 		}
 	}
 	o.mustOwe()
 }
 
-// mustOwe checks that there is no size, pin or lease in Slurm without a debt on record: in the ledger, or, where that was lost, in the
-// annotation of the job itself.
+// mustOwe checks that there is no size, pin or lease in Slurm without a debt on record: in the ledger, or, where that
+// was lost, in the annotation of the job itself.
 func (o *outside) mustOwe() {
 	o.t.Helper()
 	records, intent, err := o.book.Load()
@@ -201,7 +205,8 @@ func (o *outside) mustOwe() {
 			continue // split off a moment ago: it carries the lease of its array, and nothing else
 		}
 		if records.Of(id) == nil && !annotated && !slices.Contains(o.others, id) {
-			o.t.Errorf("at call %d job %d carries what it was given, and no debt is on record: %+v", o.calls, id, o.job(id).Request)
+			o.t.Errorf("at call %d job %d carries what it was given, and no debt is on record: %+v", o.calls, id,
+				o.job(id).Request)
 		}
 	}
 }
@@ -303,8 +308,8 @@ type course struct {
 // after is how many rounds follow the one with the deaths, each on its schedule.
 const after = 3
 
-// play sets a scenario up, has daemons die in its round one after the other, and goes on with one that lives. Rounds are held at the
-// same times however many have died.
+// play sets a scenario up, has daemons die in its round one after the other, and goes on with one that lives. Rounds
+// are held at the same times however many have died.
 func play(t *testing.T, s scenario, book bridge.Ledger, becomes fate, deaths ...death) course {
 	t.Helper()
 	w := newWorld(t, 2, small)
@@ -374,8 +379,8 @@ func (w *world) picture(report bridge.Report) string {
 	return out.String()
 }
 
-// mustAccount compares the service that is remembered with what was had: never more, and less by no more than a round that died knew
-// and did not write down.
+// mustAccount compares the service that is remembered with what was had: never more, and less by no more than a round
+// that died knew and did not write down.
 func (w *world) mustAccount(book bridge.Ledger, crash time.Duration, kept bool) {
 	w.t.Helper()
 	records, _, err := book.Load()
@@ -405,8 +410,9 @@ func (w *world) mustAccount(book bridge.Ledger, crash time.Duration, kept bool) 
 	}
 }
 
-// mustComeTo says whether a disturbed course came to what the undisturbed one is. A death may cost a job one restart: what is still being
-// torn down when the next daemon comes is taken for occupied, and what it starts meanwhile may have to leave again.
+// mustComeTo says whether a disturbed course came to what the undisturbed one is. A death may cost a job one restart:
+// what is still being torn down when the next daemon comes is taken for occupied, and what it starts meanwhile may have
+// to leave again.
 func mustComeTo(t *testing.T, got, want course) {
 	t.Helper()
 	last := after - 1
@@ -415,13 +421,14 @@ func mustComeTo(t *testing.T, got, want course) {
 	}
 	for k, n := range got.restarts {
 		if n > want.restarts[k]+got.died {
-			t.Errorf("after %d deaths job %d was restarted %d times, undisturbed %d times", got.died, k+1, n, want.restarts[k])
+			t.Errorf("after %d deaths job %d was restarted %d times, undisturbed %d times", got.died, k+1, n,
+				want.restarts[k])
 		}
 	}
 }
 
-// TestDyingAtAnyCallToTheOutsideComesToTheSameEnd kills the daemon in every call of its round in turn, to Slurm, the ledger and the
-// hook, before and after the effect of the call.
+// TestDyingAtAnyCallToTheOutsideComesToTheSameEnd kills the daemon in every call of its round in turn, to Slurm, the
+// ledger and the hook, before and after the effect of the call.
 func TestDyingAtAnyCallToTheOutsideComesToTheSameEnd(t *testing.T) {
 	for _, s := range scenarios {
 		want := play(t, s, &ledger.Memory{}, kept)

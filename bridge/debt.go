@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// A job that was ever sized, pinned or leased is a debt, until Slurm shows its user's own request again and no lease, or the job is gone.
-// Its record is that debt: it is written down before the first change, and dropped only for what an observation shows, never for what a round
-// has done or meant to do. So whatever fails, dies or is taken back on the way, the next round finds the debt where it was.
+// A job that was ever sized, pinned or leased is a debt, until Slurm shows its user's own request again and no lease,
+// or the job is gone. Its record is that debt: it is written down before the first change, and dropped only for what an
+// observation shows, never for what a round has done or meant to do. So whatever fails, dies or is taken back on the
+// way, the next round finds the debt where it was.
 //
 // How a round stands to a job is worked out anew from each observation and the record; there is no other state:
 //
@@ -21,15 +22,17 @@ import (
 //	                      ▲         lost          │
 //	                      └───────────────────────┘ it waits, and nobody holds it
 //
-// A job with our directive that no plan can decide on, for its shape say, is handed back as well, with its record made from the gate's annotation: it was
-// accepted, and would wait out a lease for nothing.
+// A job with our directive that no plan can decide on, for its shape say, is handed back as well, with its record made
+// from the gate's annotation: it was accepted, and would wait out a lease for nothing.
 type standing int
 
 const (
-	stranger  standing = iota // Slurm's alone: nothing of ours is on it
-	managed                   // the plan decides on it
-	deferred                  // with our directive or a debt, and not to be touched now: it is held, or runs without our directive, …
-	returning                 // not ours any more, or not ours to plan, and waits with what we or the gate wrote: to be handed back
+	stranger standing = iota // Slurm's alone: nothing of ours is on it
+	managed                  // the plan decides on it
+	// with our directive or a debt, and not to be touched now: it is held, or runs without our directive, …
+	deferred
+	// not ours any more, or not ours to plan, and waits with what we or the gate wrote: to be handed back
+	returning
 )
 
 // standing is how a round stands to the job at a moment. Its record is nil where there is no debt.
@@ -43,7 +46,8 @@ func (t *managedJob) standing(now time.Time) standing {
 		return deferred
 	case t.record == nil, t.State == Running && sameRequest(&t.Request, &t.record.Own):
 		return stranger
-	case t.State != Pending || t.Held || t.Shape != "": // what runs may come back with the size and the nodes that it has
+	case t.State != Pending || t.Held || t.Shape != "":
+		// what runs may come back with the size and the nodes that it has
 		return deferred
 	case t.free(now):
 		return stranger
@@ -51,12 +55,14 @@ func (t *managedJob) standing(now time.Time) standing {
 	return returning
 }
 
-// parked says that a job with our directive, on which no plan decides, waits for a lease or with another size than its user's.
+// parked says that a job with our directive, on which no plan decides, waits for a lease or with another size than its
+// user's.
 func (t *managedJob) parked(now time.Time) bool {
 	if t.State != Pending || t.Held {
 		return false
 	}
-	if t.record != nil { // one that says that it was handed back, with its own request, is Slurm's: a later begin is somebody else's will
+	// one that says that it was handed back, with its own request, is Slurm's: a later begin is somebody else's will
+	if t.record != nil {
 		return t.annotated().Why != handedBack || !sameRequest(&t.Request, &t.record.Own)
 	}
 	return t.annotated().V != 0 && t.Begin.After(later(fromUnix(t.annotated().Begin), now))
@@ -64,13 +70,14 @@ func (t *managedJob) parked(now time.Time) bool {
 
 // free says that a job is Slurm's to start as its user asked for it, and that it says so.
 func (t *managedJob) free(now time.Time) bool {
-	return settled(t.Job, now) && sameRequest(&t.Request, &t.record.Own) && !t.Begin.After(later(t.record.NotBefore, now)) &&
+	return settled(t.Job, now) && sameRequest(&t.Request, &t.record.Own) &&
+		!t.Begin.After(later(t.record.NotBefore, now)) &&
 		t.annotated().Why == handedBack
 }
 
-// handBack is the step that hands a waiting job back to Slurm, as far as that goes now. Before its last run has been cleaned up Slurm would
-// put its own penalty in place of a begin time that is over, or kill a job that starts this early: until then it has a lease. nil: there
-// is nothing to do.
+// handBack is the step that hands a waiting job back to Slurm, as far as that goes now. Before its last run has been
+// cleaned up Slurm would put its own penalty in place of a begin time that is over, or kill a job that starts this
+// early: until then it has a lease. nil: there is nothing to do.
 func (t *managedJob) handBack(now time.Time, why string) *Step {
 	switch {
 	case !settled(t.Job, now):
@@ -126,8 +133,8 @@ func (t *turn) records() Records {
 	return records
 }
 
-// incurred are the debts that no settled round has written down: those which this round is about to make, and those of a round that died,
-// which an intent written over the last one would forget.
+// incurred are the debts that no settled round has written down: those which this round is about to make, and those of
+// a round that died, which an intent written over the last one would forget.
 func (t *turn) incurred(settled Records) Records {
 	var debts Records
 	on := cursor{settled}
@@ -139,8 +146,8 @@ func (t *turn) incurred(settled Records) Records {
 	return debts
 }
 
-// debts are all that the ledger knows of: those of the last round that settled, and those that one which died had written down before it made
-// its first changes.
+// debts are all that the ledger knows of: those of the last round that settled, and those that one which died had
+// written down before it made its first changes.
 func debts(settled Records, intent *Intent) Records {
 	if intent == nil || len(intent.Debts) == 0 {
 		return settled

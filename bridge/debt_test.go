@@ -36,8 +36,8 @@ func sized(w *world) int {
 	return id
 }
 
-// Each of these takes a job out of management while the daemon cannot, or must not, hand it back yet. Some rounds later it is Slurm's again,
-// wherever it was when it left.
+// Each of these takes a job out of management while the daemon cannot, or must not, hand it back yet. Some rounds later
+// it is Slurm's again, wherever it was when it left.
 func TestAJobThatLeavesManagementIsHandedBackWhateverIsInTheWay(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -88,7 +88,8 @@ func TestAJobThatLeavesManagementIsHandedBackWhateverIsInTheWay(t *testing.T) {
 			w.mustBeHandedBack(id)
 			w.sleep(10 * time.Minute)
 			if j := w.job(id); j.State != bridge.Running || j.Runs.PerNode.CPUs != 1 {
-				t.Errorf("%s on %v with %s, want Slurm to run it with the core that it asked for", j.State, j.Runs.Nodes, j.Runs.PerNode)
+				t.Errorf("%s on %v with %s, want Slurm to run it with the core that it asked for", j.State,
+					j.Runs.Nodes, j.Runs.PerNode)
 			}
 			if err := w.forgets(id); err != nil {
 				t.Error(err)
@@ -149,11 +150,13 @@ func TestAVictimThatWasKeptIsAskedAgainBeforeItIsStoppedByForce(t *testing.T) {
 	w.submit(1, model("gnmt"), forAges)
 	w.rounds(1)
 	if n := w.line.Count(slurmtest.Signal); n != 1 {
-		t.Errorf("signalled %d times before it was stopped by force %d times, want once", n, w.line.Count(slurmtest.Requeue))
+		t.Errorf("signalled %d times before it was stopped by force %d times, want once", n,
+			w.line.Count(slurmtest.Requeue))
 	}
 }
 
-// A job that does not come back when it is asked to save is told as lost, once; and when its user requeues it, nobody asks it again.
+// A job that does not come back when it is asked to save is told as lost, once; and when its user requeues it, nobody
+// asks it again.
 func TestAJobThatDiesOfItsSignalIsToldAsLostOnceAndNeverAskedAgain(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	first, _ := challenge(w, model("gnmt"), func(s *slurmtest.Spec) { s.Work.OnSignal = slurmtest.Dies })
@@ -181,7 +184,8 @@ func TestAVictimThatSavesIsNoLoss(t *testing.T) {
 	}
 }
 
-// slowly is a Slurm whose nodes take long to clean up: until they have, a job that exited with the requeue code is shown as failed.
+// slowly is a Slurm whose nodes take long to clean up: until they have, a job that exited with the requeue code is
+// shown as failed.
 type slowly struct {
 	bridge.Slurm
 	job   int
@@ -195,7 +199,8 @@ func (s *slowly) Observe(ctx context.Context) (bridge.Observed, error) {
 		if j.ID == s.job && j.State == bridge.Pending && s.looks > 0 {
 			s.looks--
 			torn := *j
-			torn.State, torn.Completing, torn.End = bridge.Finished, true, bridge.End{State: "FAILED", Code: bridge.RequeueExit}
+			torn.State, torn.Completing, torn.End = bridge.Finished, true,
+				bridge.End{State: "FAILED", Code: bridge.RequeueExit}
 			seen.Jobs[k] = &torn
 		}
 	}
@@ -213,7 +218,8 @@ func TestAVictimWhoseLastRunIsStillTornDownIsNotLost(t *testing.T) {
 			}
 		}
 		if r := w.record(first); r.Returned != 0 || r.Lost != "" || !r.Asked.IsZero() {
-			t.Errorf("seen to be torn down %d times: returned unasked %d times, lost %q, asked %s", looks, r.Returned, r.Lost, r.Asked)
+			t.Errorf("seen to be torn down %d times: returned unasked %d times, lost %q, asked %s", looks, r.Returned,
+				r.Lost, r.Asked)
 		}
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// pressing says that the lease of the step's job ends before this round does, or that nothing keeps the job from starting as it is.
+// pressing says that the lease of the step's job ends before this round does, or that nothing keeps the job from
+// starting as it is.
 func (a *acting) pressing(s *step) bool {
 	return s.job.Begin.Before(a.now().Add(a.left() + a.Settings.StartTimeout))
 }
 
-// deferStarts says to the jobs that wait, and would not do so for long or not as their users asked for it, that they wait.
+// deferStarts says to the jobs that wait, and would not do so for long or not as their users asked for it, that they
+// wait.
 func (a *acting) deferStarts(ctx context.Context) error {
 	return a.each(ctx, a.steps.filter(func(s *step) bool {
 		return s.stage == begun && (s.Verb == Release || s.Verb == Restore || s.Verb == Renew && a.pressing(s))

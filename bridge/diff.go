@@ -11,8 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// diff turns a plan into the steps that lead from what is to what was decided, in the order in which a round takes them. A job
-// that is as it should be has no step.
+// diff turns a plan into the steps that lead from what is to what was decided, in the order in which a round takes
+// them. A job that is as it should be has no step.
 func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 	var release, restore, preempt, start, arm []Step
 	for _, t := range s.debtors {
@@ -44,7 +44,8 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 			start = append(start, Step{Job: t.ID, Verb: Start, Grant: d.Grant, Why: t.granted(d)})
 		case s.isNext(t):
 			if next := s.ahead[t.ID]; !t.armedAs(next, s.at) {
-				arm = append(arm, Step{Job: t.ID, Verb: Arm, Grant: &policy.Placement{PerNode: next.PerNode}, Why: d.Why})
+				arm = append(arm, Step{Job: t.ID, Verb: Arm, Grant: &policy.Placement{PerNode: next.PerNode},
+					Why: d.Why})
 			}
 		default:
 			if verb := r.keepWaiting(t, s.at); verb != "" {
@@ -64,7 +65,8 @@ func unchanged(t *managedJob, d *policy.Decision) bool {
 	return d.Grant != nil && (d.Grant == t.holds || d.Grant.Equal(*t.holds))
 }
 
-// granted says why a job starts, and at which speed. Who could not be asked to give back is told that this is what he is given for it.
+// granted says why a job starts, and at which speed. Who could not be asked to give back is told that this is what he
+// is given for it.
 func (t *managedJob) granted(d *policy.Decision) string {
 	if d.Gain == 0 {
 		return "its turn"
@@ -79,8 +81,9 @@ func (t *managedJob) granted(d *policy.Decision) string {
 	return why
 }
 
-// keepWaiting renews a lease that is half over, or not one that we would give, tells a job that is new why it waits, and gives one that carries anything but its
-// user's own request that request back. A job that is well as it is costs nothing.
+// keepWaiting renews a lease that is half over, or not one that we would give, tells a job that is new why it waits,
+// and gives one that carries anything but its user's own request that request back. A job that is well as it is costs
+// nothing.
 func (r *Runner) keepWaiting(t *managedJob, now time.Time) Verb {
 	switch {
 	case !sameRequest(&t.Request, &t.record.Own):
@@ -91,8 +94,8 @@ func (r *Runner) keepWaiting(t *managedJob, now time.Time) Verb {
 	return ""
 }
 
-// tooLong is by how much a lease may be longer than it should be. One of before Slurm's clock was set back could last for hours, and
-// would outlast the daemon by as much.
+// tooLong is by how much a lease may be longer than it should be. One of before Slurm's clock was set back could last
+// for hours, and would outlast the daemon by as much.
 const tooLong = time.Minute
 
 // sameRequest compares what a job has with what an update writes.
@@ -119,7 +122,8 @@ func (r *Runner) leaseEnd(rec *Record, now time.Time) time.Time {
 	return later(rec.NotBefore, now.Add(r.leaseOf(rec.Job)))
 }
 
-// leaseOf spreads leases over an eighth of their length, so that a backlog that came at once is not renewed at once for ever.
+// leaseOf spreads leases over an eighth of their length, so that a backlog that came at once is not renewed at once for
+// ever.
 func (r *Runner) leaseOf(job int) time.Duration {
 	const parts = 16
 	return r.Settings.Lease + r.Settings.Lease/8*time.Duration(job%parts)/parts
@@ -133,7 +137,8 @@ func starting(rec *Record, g policy.Placement, round int, why, note string, now 
 	}
 }
 
-// sized is the user's own request with what a round grants: cores in equal parts for the tasks, memory on each node, the nodes.
+// sized is the user's own request with what a round grants: cores in equal parts for the tasks, memory on each node,
+// the nodes.
 func sized(own *Request, g policy.Placement) Request {
 	q := resized(own, len(g.Nodes), g.PerNode)
 	q.Pin = g.Nodes
@@ -156,7 +161,8 @@ func resized(own *Request, nodes int, perNode gres.Vector) Request {
 	return q
 }
 
-// releasing is the update that hands a job back to Slurm for good. The note says why, where that is for its user to mend.
+// releasing is the update that hands a job back to Slurm for good. The note says why, where that is for its user to
+// mend.
 func releasing(rec *Record, round int, note string, now time.Time) Update {
 	return Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own,
 		Extra: annotationOf(rec, round, handedBack, note).String()}

@@ -16,7 +16,8 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // plainRequest is what sbatch --gres=gpu:2 -c 2 --mem=1000M asks for.
 func plainRequest() Request {
-	return Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 1000, GRES: "gres/gpu:2", GPUs: 2}
+	return Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 1000, GRES: "gres/gpu:2",
+		GPUs: 2}
 }
 
 func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
@@ -33,12 +34,15 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 		{"nobody told it why it waits", func(j *Job) { j.Extra = `{"v":1,"lua":1}` }, Renew},
 		{"nobody told it anything", func(j *Job) { j.Extra = "" }, Renew},
 		{"it carries the annotation of another job", func(j *Job) { j.Extra = `{"v":1,"job":8}` }, Renew},
-		{"a granted size", func(j *Job) { j.Request.CPUs, j.Request.CPUsPerTask, j.Request.CPUsPerNode = 6, 6, 6 }, Restore},
+		{"a granted size", func(j *Job) { j.Request.CPUs, j.Request.CPUsPerTask, j.Request.CPUsPerNode = 6, 6, 6 },
+			Restore},
 		{"granted memory", func(j *Job) { j.Request.Memory = 125000 }, Restore},
 		{"a pin", func(j *Job) { j.Request.Pin = []string{"n1"} }, Restore},
-		{"all of a grant, and hardly any lease", func(j *Job) { j.Request, j.Begin = sized(&j.Request, grant), noon }, Restore},
+		{"all of a grant, and hardly any lease", func(j *Job) { j.Request, j.Begin = sized(&j.Request, grant), noon },
+			Restore},
 	} {
-		j := Job{ID: 7, State: Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`, Request: plainRequest()}
+		j := Job{ID: 7, State: Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`,
+			Request: plainRequest()}
 		c.change(&j)
 		tn := read(j)
 		if tn.record = (&Record{Job: 7, Own: plainRequest()}); j.Extra != "" {
@@ -67,15 +71,20 @@ func TestAGrantIsWrittenAsSlurmCountsIt(t *testing.T) {
 		want  Request
 	}{
 		{"one task gets all cores", plain, on(9, 62500, "n3"), Request{
-			Nodes: 1, Tasks: 1, CPUsPerTask: 9, CPUs: 9, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2, Pin: []string{"n3"}}},
+			Nodes: 1, Tasks: 1, CPUsPerTask: 9, CPUs: 9, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2,
+			Pin: []string{"n3"}}},
 		{"a gang's cores are those of all its nodes", gang, on(9, 62500, "n1", "n2"), Request{
-			Nodes: 2, Tasks: 2, CPUsPerTask: 9, CPUs: 18, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 4, Pin: []string{"n1", "n2"}}},
+			Nodes: 2, Tasks: 2, CPUsPerTask: 9, CPUs: 18, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 4,
+			Pin: []string{"n1", "n2"}}},
 		{"memory by the core becomes memory by the node", perCPU, on(3, 62500, "n1"), Request{
-			Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2, Pin: []string{"n1"}}},
+			Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2,
+			Pin: []string{"n1"}}},
 		{"tasks get equal parts", tasks, on(12, 62500, "n1"), Request{
-			Nodes: 1, Tasks: 4, CPUsPerTask: 3, CPUs: 12, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:a100:2", GPUs: 2, Pin: []string{"n1"}}},
+			Nodes: 1, Tasks: 4, CPUsPerTask: 3, CPUs: 12, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:a100:2",
+			GPUs: 2, Pin: []string{"n1"}}},
 		{"three tasks on two nodes are two on one", uneven, on(12, 62500, "n1", "n2"), Request{
-			Nodes: 2, Tasks: 3, CPUsPerTask: 6, CPUs: 24, CPUsPerNode: 6, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2, Pin: []string{"n1", "n2"}}},
+			Nodes: 2, Tasks: 3, CPUsPerTask: 6, CPUs: 24, CPUsPerNode: 6, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2,
+			Pin: []string{"n1", "n2"}}},
 	} {
 		if got := sized(&c.own, c.grant); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
@@ -148,12 +157,15 @@ func TestARoundTakesBackBeforeItGives(t *testing.T) {
 	size := gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
 	grant := &policy.Placement{Nodes: []string{"n1"}, PerNode: size}
 	running := func(id int) *managedJob {
-		return read(Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}})
+		return read(Job{ID: id, State: Running, Runs: Allocated{Nodes: []string{"n1"},
+			PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 62500}}})
 	}
 	waiting := func(id int) *managedJob { return read(Job{ID: id, State: Pending}) }
-	s := scene{at: noon, managed: []*managedJob{waiting(1), running(2), running(3), waiting(4), waiting(6)}, debtors: []*managedJob{waiting(5), running(7)}}
+	s := scene{at: noon, managed: []*managedJob{waiting(1), running(2), running(3), waiting(4), waiting(6)},
+		debtors: []*managedJob{waiting(5), running(7)}}
 	plan := policy.Plan{Decisions: []policy.Decision{
-		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"}, {Job: 4, Why: "no GPU is free"},
+		{Job: 1, Grant: grant, Gain: 1.2}, {Job: 2, Grant: grant, Why: "grows"}, {Job: 3, Why: "gives way"},
+		{Job: 4, Why: "no GPU is free"},
 		{Job: 6, Grant: grant},
 	}}
 	var got []string
@@ -190,7 +202,8 @@ func TestRequestsAreTheSameExactlyWhenNothingWouldBeWritten(t *testing.T) {
 			change(&a)
 			also(&b)
 			if same := len(requestChanges(nil, &a, &b)) == 0; sameRequest(&a, &b) != same {
-				t.Errorf("%s and %s: the same %t, and %d fields would be written", name, other, !same, len(requestChanges(nil, &a, &b)))
+				t.Errorf("%s and %s: the same %t, and %d fields would be written", name, other, !same,
+					len(requestChanges(nil, &a, &b)))
 			}
 		}
 	}
@@ -218,7 +231,8 @@ func TestAJobWithoutACheckpointIsToldWhatThatCostsIt(t *testing.T) {
 	for _, c := range []struct {
 		saves, profile, lost bool
 		told                 bool
-	}{{profile: true, told: true}, {profile: true, saves: true}, {profile: true, saves: true, lost: true, told: true}, {}} {
+	}{{profile: true, told: true}, {profile: true, saves: true}, {profile: true, saves: true, lost: true, told: true},
+		{}} {
 		tn := read(Job{ID: 7, State: Pending})
 		tn.said.word.Saves = c.saves
 		if c.profile {

@@ -11,5 +11,6 @@ var (
 	ErrDenied      = errors.New("permission denied")            // wrong identity: nothing should be tried further
 	ErrUnreachable = errors.New("slurm controller unreachable") // nothing was heard; what was asked may still be done
 	ErrRefused     = errors.New("refused by slurm")             // the request itself cannot be served
-	ErrNotLeader   = errors.New("another daemon may lead")      // nothing was sent: this one is not sure any more that it is the one to act
+	// nothing was sent: this one is not sure any more that it is the one to act
+	ErrNotLeader = errors.New("another daemon may lead")
 )

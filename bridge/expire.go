@@ -7,16 +7,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A job whose time limit comes would be killed by Slurm with all that it has not saved. One that declared a checkpoint is asked shortly before,
-// as a victim is, comes back with its user's own request, and goes on in a new run when its turn comes, with all of its limit. Users do
-// that for themselves with sbatch --signal and a requeue.
+// A job whose time limit comes would be killed by Slurm with all that it has not saved. One that declared a checkpoint
+// is asked shortly before, as a victim is, comes back with its user's own request, and goes on in a new run when its
+// turn comes, with all of its limit. Users do that for themselves with sbatch --signal and a requeue.
 //
-// A plan knows nothing of it, and nobody waits for the place: no start, and where small rounds look every second no round either.
+// A plan knows nothing of it, and nobody waits for the place: no start, and where small rounds look every second no
+// round either.
 
 const (
-	// limitMargin is what lies between the end of the grace and the limit at least: some small rounds, of which one may be busy with a start.
+	// limitMargin is what lies between the end of the grace and the limit at least: some small rounds, of which one may
+	// be busy with a start.
 	limitMargin = 15 * time.Second
-	// lastMoment is how long before the limit one that was asked and still runs is stopped, whatever is left of its grace.
+	// lastMoment is how long before the limit one that was asked and still runs is stopped, whatever is left of its
+	// grace.
 	lastMoment = 5 * time.Second
 )
 
@@ -31,23 +34,27 @@ func (s *Settings) lead(grace time.Duration) time.Duration {
 	return grace + limitMargin + s.Round
 }
 
-// outlives says that a job is asked before its time limit. One that cannot be is not, nor one that Slurm would not start again.
+// outlives says that a job is asked before its time limit. One that cannot be is not, nor one that Slurm would not
+// start again.
 func (r *Runner) outlives(t *managedJob) bool {
 	return r.Settings.SaveAtLimit && t.State == Running && t.TimeLimit > 0 && t.saves() && !r.cramped(t) && !t.lastRun()
 }
 
-// cramped says that the time limit of a job that saves is too short to be asked before it: it would save for most of its time.
+// cramped says that the time limit of a job that saves is too short to be asked before it: it would save for most of
+// its time.
 func (r *Runner) cramped(t *managedJob) bool {
 	return t.TimeLimit > 0 && t.TimeLimit < 2*r.Settings.lead(t.said.word.Grace)+deaf
 }
 
 // crampedNote is what its user should know.
 func (r *Runner) crampedNote(t *managedJob) string {
-	return fmt.Sprintf("is not asked to save before its time limit: with a grace of %s that takes a limit of %s or more",
+	return fmt.Sprintf(
+		"is not asked to save before its time limit: with a grace of %s that takes a limit of %s or more",
 		t.said.word.Grace, 2*r.Settings.lead(t.said.word.Grace)+deaf)
 }
 
-// lastRun says that a run after this one could not end before the deadline: Slurm cancels a waiting job of which that is true.
+// lastRun says that a run after this one could not end before the deadline: Slurm cancels a waiting job of which that
+// is true.
 func (t *managedJob) lastRun() bool {
 	return !t.Deadline.IsZero() && t.limit().Add(t.TimeLimit).After(t.Deadline)
 }
@@ -72,8 +79,8 @@ func (r *Runner) expires(t *managedJob) time.Time {
 	return later(ask, earlier(asked.Add(t.said.word.Grace), t.limit().Add(-lastMoment)))
 }
 
-// expiring are the jobs that a plan lets go on and about whose time limit something has to be done before so long has passed; most rounds have
-// none.
+// expiring are the jobs that a plan lets go on and about whose time limit something has to be done before so long has
+// passed; most rounds have none.
 func (r *Runner) expiring(s *scene, plan policy.Plan, within time.Duration) map[int]bool {
 	var list map[int]bool
 	for i, t := range s.managed {
@@ -88,7 +95,8 @@ func (r *Runner) expiring(s *scene, plan policy.Plan, within time.Duration) map[
 	return list
 }
 
-// nextExpiry is when something has to be done next about the time limit of a job for which it is not time yet; 0: never.
+// nextExpiry is when something has to be done next about the time limit of a job for which it is not time yet; 0:
+// never.
 func (r *Runner) nextExpiry(s *scene) (alarm time.Duration) {
 	for _, t := range s.managed {
 		if at := r.expires(t); at.After(s.at) {
@@ -100,8 +108,8 @@ func (r *Runner) nextExpiry(s *scene) (alarm time.Duration) {
 	return alarm
 }
 
-// isTime says that a victim is to be asked now. What a long round is to do before its end about the limits of jobs waits for its moment, or for
-// a job that was asked before and has left meanwhile.
+// isTime says that a victim is to be asked now. What a long round is to do before its end about the limits of jobs
+// waits for its moment, or for a job that was asked before and has left meanwhile.
 func (a *acting) isTime(s *step) bool {
 	if !s.expires {
 		return true

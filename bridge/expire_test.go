@@ -13,7 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// gentle is a world whose jobs are asked before their time limits. Where it is watched, small rounds are held every second.
+// gentle is a world whose jobs are asked before their time limits. Where it is watched, small rounds are held every
+// second.
 func gentle(t *testing.T, nodes int, watched bool) *world {
 	t.Helper()
 	w := newWorld(t, nodes, oneGPU)
@@ -58,8 +59,8 @@ func (w *world) ranBeforeStop(id int) []time.Duration {
 	return ran
 }
 
-// Its work takes as long as two and a half of its limits. It is asked 45 seconds before each, or a round earlier where there are no small
-// ones, and nothing of its work is done twice.
+// Its work takes as long as two and a half of its limits. It is asked 45 seconds before each, or a round earlier where
+// there are no small ones, and nothing of its work is done twice.
 func TestAJobThatIsLongerThanItsTimeLimitSavesBeforeItAndGoesOnUntilItsWorkIsDone(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -86,8 +87,10 @@ func TestAJobThatIsLongerThanItsTimeLimitSavesBeforeItAndGoesOnUntilItsWorkIsDon
 					t.Errorf("run %d was stopped after %s, want no more than %s before its limit", k+1, ran, c.ahead)
 				}
 			}
-			if signals := w.line.Count(slurmtest.Signal); past.Restarts < 2 || signals != past.Restarts || w.line.Count(slurmtest.Requeue) > 0 {
-				t.Errorf("%d restarts, %d signals, %d by force", past.Restarts, signals, w.line.Count(slurmtest.Requeue))
+			if signals := w.line.Count(slurmtest.Signal); past.Restarts < 2 || signals != past.Restarts ||
+				w.line.Count(slurmtest.Requeue) > 0 {
+				t.Errorf("%d restarts, %d signals, %d by force", past.Restarts, signals,
+					w.line.Count(slurmtest.Requeue))
 			}
 			for _, report := range reports {
 				for _, s := range report.Steps {
@@ -133,8 +136,10 @@ func TestAJobThatDoesNotHeedTheSignalIsRequeuedByForceBeforeItsTimeLimit(t *test
 			id := w.submit(1, model("gnmt"), withLimit(20*time.Minute), forAges, hangs)
 			w.pass(25 * time.Minute)
 			j := w.job(id)
-			if j.State == bridge.Finished || j.Restarts != 1 || w.line.Count(slurmtest.Signal) != 1 || w.line.Count(slurmtest.Requeue) != 1 {
-				t.Errorf("%s after %d restarts, %d signals, %d times by force", j.State, j.Restarts, w.line.Count(slurmtest.Signal),
+			if j.State == bridge.Finished || j.Restarts != 1 || w.line.Count(slurmtest.Signal) != 1 ||
+				w.line.Count(slurmtest.Requeue) != 1 {
+				t.Errorf("%s after %d restarts, %d signals, %d times by force", j.State, j.Restarts,
+					w.line.Count(slurmtest.Signal),
 					w.line.Count(slurmtest.Requeue))
 			}
 			if ran := w.ranBeforeStop(id)[0]; ran > 20*time.Minute-10*time.Second {
@@ -182,7 +187,8 @@ func TestWhoCouldNotGoOnAfterItsTimeLimitIsNotAskedBeforeIt(t *testing.T) {
 			w.pass(22 * time.Minute)
 			past, _ := w.slurm.History(id)
 			timedOut := past.End == slurmtest.TimedOut
-			if n := w.line.Count(slurmtest.Signal); (n > 0) != c.asked || timedOut == c.asked || w.line.Count(slurmtest.Requeue) > 0 {
+			if n := w.line.Count(slurmtest.Signal); (n > 0) != c.asked || timedOut == c.asked ||
+				w.line.Count(slurmtest.Requeue) > 0 {
 				t.Errorf("asked %d times, ended %q; want it asked %t", n, past.End, c.asked)
 			}
 		})
@@ -237,7 +243,8 @@ func TestALongRoundAsksWhoseTimeLimitComesInTheMiddleOfIt(t *testing.T) {
 	if s := step(t, report, limit, bridge.Preempt); s.Error != "" || s.PutOff {
 		t.Errorf("%+v", s)
 	}
-	if ran := w.ranBeforeStop(limit); len(ran) != 1 || ran[0] < 12*time.Minute-50*time.Second || ran[0] > 12*time.Minute-30*time.Second {
+	if ran := w.ranBeforeStop(limit); len(ran) != 1 || ran[0] < 12*time.Minute-50*time.Second ||
+		ran[0] > 12*time.Minute-30*time.Second {
 		t.Errorf("it ran %s before it was asked", ran)
 	}
 	w.mustBeAsSubmitted()
@@ -277,13 +284,14 @@ func TestTimeInWhichAJobWasSuspendedIsNoneOfItsLimit(t *testing.T) {
 	}
 }
 
-// A small round has asked it, and it leaves in the long round that follows: it is given its lease then, and not when its grace would have been
-// over, since Slurm would have started it again with the size and the node that it had.
+// A small round has asked it, and it leaves in the long round that follows: it is given its lease then, and not when
+// its grace would have been over, since Slurm would have started it again with the size and the node that it had.
 func TestALongRoundSeesOffWhoWasAskedBeforeIt(t *testing.T) {
 	w := newWorld(t, 2, oneGPU)
 	w.runner.Settings.SaveAtLimit, w.runner.Settings.Watched, w.runner.Settings.Policy = true, true, policy.LAS()
 	w.submit(1, "synergy-profile=gnmt.json synergy-checkpoint=USR1@280", forAges, hangs, pinned("n1"))
-	limit := w.submit(1, "synergy-profile=gnmt.json synergy-checkpoint=USR1@200", forAges, withLimit(813*time.Second), pinned("n2"), saves(10*time.Second))
+	limit := w.submit(1, "synergy-profile=gnmt.json synergy-checkpoint=USR1@200", forAges, withLimit(813*time.Second),
+		pinned("n2"), saves(10*time.Second))
 	w.pass(10 * time.Minute)
 	if n := w.line.Count(slurmtest.Signal); n != 1 {
 		t.Fatalf("%d signals, want the one before the limit", n)
@@ -401,7 +409,8 @@ func (w *world) untilAsked() {
 	w.t.Fatal("nobody is asked")
 }
 
-// The operator raises the limit after it was asked, and it does not heed the signal anyway: nobody stops it, and it is asked anew in time.
+// The operator raises the limit after it was asked, and it does not heed the signal anyway: nobody stops it, and it is
+// asked anew in time.
 func TestWhoseTimeLimitIsRaisedAfterItWasAskedIsNotStopped(t *testing.T) {
 	w := gentle(t, 1, true)
 	id := w.submit(1, model("gnmt"), withLimit(10*time.Minute), forAges, hangs)
@@ -434,14 +443,15 @@ func TestAVictimThatWasAskedForItsTimeLimitIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-// The daemon dies in every call of the round that asks, and of the one that stops who did not heed it, before and after its effect. Another
-// one comes a second later, and holds a round first.
+// The daemon dies in every call of the round that asks, and of the one that stops who did not heed it, before and after
+// its effect. Another one comes a second later, and holds a round first.
 func TestDyingWhileAskingBeforeATimeLimitLosesNothing(t *testing.T) {
 	for name, heeds := range map[string]slurmtest.Reaction{"heeds": slurmtest.Saves, "ignores": slurmtest.Hangs} {
 		for _, moment := range []slurmtest.Moment{slurmtest.Before, slurmtest.After} {
 			for n := 1; ; n++ {
 				died := true
-				t.Run(fmt.Sprintf("who %s it, %s call %d", name, moment, n), func(t *testing.T) { died = dieAsking(t, heeds, n, moment) })
+				t.Run(fmt.Sprintf("who %s it, %s call %d", name, moment, n),
+					func(t *testing.T) { died = dieAsking(t, heeds, n, moment) })
 				if !died {
 					break
 				}
@@ -462,7 +472,8 @@ func dieAsking(t *testing.T, heeds slurmtest.Reaction, n int, moment slurmtest.M
 	w.sleep(w.job(id).Started.Add(10*time.Minute - 44*time.Second).Sub(w.clock.Now()))
 	o.calls, o.dies, o.moment = 0, n, moment
 	died := false
-	for _, wait := range []time.Duration{1, 2, 1, 26, 1, 2, 1} { // until it was asked, came back, and was stopped who ignores it
+	// until it was asked, came back, and was stopped who ignores it
+	for _, wait := range []time.Duration{1, 2, 1, 26, 1, 2, 1} {
 		_, _, err := w.runner.SmallRound(ctx)
 		if died = err != nil; died {
 			break
@@ -480,7 +491,8 @@ func dieAsking(t *testing.T, heeds slurmtest.Reaction, n int, moment slurmtest.M
 	return died
 }
 
-// The daemon is restarted while a job that was asked saves, and gives it all of its grace again: that would end after the limit.
+// The daemon is restarted while a job that was asked saves, and gives it all of its grace again: that would end after
+// the limit.
 func TestWhoseGraceWouldOutlastItsTimeLimitIsStoppedBeforeThat(t *testing.T) {
 	w := gentle(t, 1, true)
 	id := w.submit(1, model("gnmt"), withLimit(10*time.Minute), forAges, hangs)
@@ -497,7 +509,8 @@ func TestWhoseGraceWouldOutlastItsTimeLimitIsStoppedBeforeThat(t *testing.T) {
 	}
 }
 
-// Where they are held too seldom to be in time for it a small round leaves time limits to rounds, which wait for whom they ask.
+// Where they are held too seldom to be in time for it a small round leaves time limits to rounds, which wait for whom
+// they ask.
 func TestASmallRoundThatIsHeldSeldomAsksNobody(t *testing.T) {
 	w := gentle(t, 1, false)
 	w.submit(1, model("gnmt"), withLimit(20*time.Minute), forAges)

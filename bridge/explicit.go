@@ -5,8 +5,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Explicit is what a user asked for in so many words. Only the gate can tell that from the defaults of a partition, which look alike in the
-// job; it says so in the annotation that it gives the job.
+// Explicit is what a user asked for in so many words. Only the gate can tell that from the defaults of a partition,
+// which look alike in the job; it says so in the annotation that it gives the job.
 type Explicit struct {
 	Told   bool `json:"told,omitempty"`  // a gate has seen the job: what is not said was not asked for
 	Memory bool `json:"mem,omitempty"`   // --mem and its like
@@ -15,8 +15,8 @@ type Explicit struct {
 	Steps  bool `json:"steps,omitempty"` // the script names sizes of its steps in numbers
 }
 
-// unknownExplicit is what is taken for said of a job that no gate has seen: that it needs the memory that it carries. Too little of that
-// would kill it.
+// unknownExplicit is what is taken for said of a job that no gate has seen: that it needs the memory that it carries.
+// Too little of that would kill it.
 var unknownExplicit = Explicit{Memory: true}
 
 func (r *Record) explicit() Explicit {
@@ -40,16 +40,18 @@ func (q *Request) perNode() gres.Vector {
 	return v
 }
 
-// countsTasks says that its cores decide how many tasks run: an srun with -c and without -n starts as many as fit into what the job was given,
-// typed at the terminal or in the session of an salloc. Nobody knows whether -c was typed where no gate has seen the job.
+// countsTasks says that its cores decide how many tasks run: an srun with -c and without -n starts as many as fit into
+// what the job was given, typed at the terminal or in the session of an salloc. Nobody knows whether -c was typed where
+// no gate has seen the job.
 func (t *managedJob) countsTasks() bool {
 	return t.Interactive && (t.record.Explicit.CPUs || !t.record.Explicit.Told)
 }
 
-// claim tells the planner what of its user's request a job must have. Without a profile that is all of it: nobody knows what less would do.
-// With one, explicit memory is a floor, since too little kills; cores may be given away, unless the user, the site or a script that names
-// them says otherwise. What follows the GPUs (--cpus-per-gpu, --mem-per-gpu) is given exactly. The steps of an interactive job are typed with what
-// was asked for in mind: it has no less of anything, and exactly the cores that were named.
+// claim tells the planner what of its user's request a job must have. Without a profile that is all of it: nobody knows
+// what less would do. With one, explicit memory is a floor, since too little kills; cores may be given away, unless the
+// user, the site or a script that names them says otherwise. What follows the GPUs (--cpus-per-gpu, --mem-per-gpu) is
+// given exactly. The steps of an interactive job are typed with what was asked for in mind: it has no less of anything,
+// and exactly the cores that were named.
 func (r *Runner) claim(t *managedJob, j *policy.Job) {
 	own, said, word, keep := t.record.Own.perNode(), t.record.explicit(), &t.said.word, r.Settings.Keep
 	steps := said.Steps && keep.Steps || t.Interactive

@@ -11,7 +11,8 @@ import (
 
 func interactive(tn *managedJob) { tn.Job.Interactive = true }
 
-// Each of these jobs asks for twelve cores and 200 GB on its one node of eight GPUs, in some way; the claim is what the planner is told of it.
+// Each of these jobs asks for twelve cores and 200 GB on its one node of eight GPUs, in some way; the claim is what the
+// planner is told of it.
 func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 	all := gres.Vector{CPUs: 12, Memory: 200000}
 	told := Explicit{Told: true}
@@ -31,16 +32,24 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 	}{
 		{"nothing in so many words", told, shipped, nil, policy.Job{}},
 		{"memory", said(func(e *Explicit) { e.Memory = true }), shipped, nil, policy.Job{Floor: memory}},
-		{"memory, and gives it away", said(func(e *Explicit) { e.Memory = true }), shipped, func(tn *managedJob) { tn.said.word.Memory = Gives }, policy.Job{}},
-		{"memory, and the site lets the profile decide", said(func(e *Explicit) { e.Memory = true }), Keep{}, nil, policy.Job{}},
-		{"memory by default, and keeps it", told, shipped, func(tn *managedJob) { tn.said.word.Memory = Keeps }, policy.Job{Floor: memory}},
+		{"memory, and gives it away", said(func(e *Explicit) { e.Memory = true }), shipped,
+			func(tn *managedJob) { tn.said.word.Memory = Gives }, policy.Job{}},
+		{"memory, and the site lets the profile decide", said(func(e *Explicit) { e.Memory = true }), Keep{}, nil,
+			policy.Job{}},
+		{"memory by default, and keeps it", told, shipped, func(tn *managedJob) { tn.said.word.Memory = Keeps },
+			policy.Job{Floor: memory}},
 		{"cores", said(func(e *Explicit) { e.CPUs = true }), shipped, nil, policy.Job{}},
-		{"cores, and the site keeps them", said(func(e *Explicit) { e.CPUs = true }), Keep{Cores: true}, nil, policy.Job{Floor: cores}},
-		{"cores, and keeps them", said(func(e *Explicit) { e.CPUs = true }), shipped, func(tn *managedJob) { tn.said.word.Cores = Keeps }, policy.Job{Floor: cores}},
+		{"cores, and the site keeps them", said(func(e *Explicit) { e.CPUs = true }), Keep{Cores: true}, nil,
+			policy.Job{Floor: cores}},
+		{"cores, and keeps them", said(func(e *Explicit) { e.CPUs = true }), shipped,
+			func(tn *managedJob) { tn.said.word.Cores = Keeps }, policy.Job{Floor: cores}},
 		{"steps with sizes", said(func(e *Explicit) { e.Steps = true }), shipped, nil, policy.Job{Floor: all}},
-		{"steps with sizes, and gives the cores away", said(func(e *Explicit) { e.Steps = true }), shipped, func(tn *managedJob) { tn.said.word.Cores = Gives }, policy.Job{Floor: memory}},
-		{"a time limit for so many cores", said(func(e *Explicit) { e.CPUs, e.Time = true, true }), shipped, nil, policy.Job{Pace: all}},
-		{"a time limit for so many cores, and gives them away", said(func(e *Explicit) { e.CPUs, e.Time = true, true }), shipped,
+		{"steps with sizes, and gives the cores away", said(func(e *Explicit) { e.Steps = true }), shipped,
+			func(tn *managedJob) { tn.said.word.Cores = Gives }, policy.Job{Floor: memory}},
+		{"a time limit for so many cores", said(func(e *Explicit) { e.CPUs, e.Time = true, true }), shipped, nil,
+			policy.Job{Pace: all}},
+		{"a time limit for so many cores, and gives them away", said(func(e *Explicit) { e.CPUs, e.Time = true, true }),
+			shipped,
 			func(tn *managedJob) { tn.said.word.Cores = Gives }, policy.Job{}},
 		{"a time limit alone", said(func(e *Explicit) { e.Time = true }), shipped, nil, policy.Job{}},
 		{"without a gate", Explicit{}, shipped, nil, policy.Job{Floor: memory}},
@@ -50,10 +59,13 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 		{"memory for each GPU", told, shipped, func(tn *managedJob) { tn.record.Own.MemoryPerGPU, tn.record.Own.GPUs = 50000, 4 },
 			policy.Job{Floor: memory, Ceiling: memory}},
 		{"nothing at a terminal", told, Keep{}, interactive, policy.Job{Floor: all}},
-		{"cores at a terminal", said(func(e *Explicit) { e.CPUs = true }), Keep{}, interactive, policy.Job{Floor: all, Ceiling: cores}},
+		{"cores at a terminal", said(func(e *Explicit) { e.CPUs = true }), Keep{}, interactive,
+			policy.Job{Floor: all, Ceiling: cores}},
 		{"cores at a terminal, and gives them away", said(func(e *Explicit) { e.CPUs = true }), Keep{},
-			func(tn *managedJob) { tn.Interactive, tn.said.word.Cores = true, Gives }, policy.Job{Floor: all, Ceiling: cores}},
-		{"at a terminal, and nobody knows what", Explicit{}, shipped, interactive, policy.Job{Floor: all, Ceiling: cores}},
+			func(tn *managedJob) { tn.Interactive, tn.said.word.Cores = true, Gives },
+			policy.Job{Floor: all, Ceiling: cores}},
+		{"at a terminal, and nobody knows what", Explicit{}, shipped, interactive,
+			policy.Job{Floor: all, Ceiling: cores}},
 		{"memory for each core", said(func(e *Explicit) { e.Memory = true }), shipped, func(tn *managedJob) {
 			tn.record.Own.Memory, tn.record.Own.MemoryPerCPU, tn.record.Own.CPUsPerTask, tn.record.Own.CPUsPerNode, tn.record.Own.CPUs = 0, 20000, 10, 10, 10
 		}, policy.Job{Floor: memory}},
@@ -76,7 +88,8 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 }
 
 func TestWhatFollowsTheGPUsIsNotWritten(t *testing.T) {
-	own := Request{Nodes: 1, Tasks: 1, CPUsPerTask: 12, CPUs: 12, CPUsPerNode: 12, GPUs: 4, CPUsPerGPU: 3, MemoryPerGPU: 10000}
+	own := Request{Nodes: 1, Tasks: 1, CPUsPerTask: 12, CPUs: 12, CPUsPerNode: 12, GPUs: 4, CPUsPerGPU: 3,
+		MemoryPerGPU: 10000}
 	got := sized(&own, policy.Placement{Nodes: []string{"n2"}, PerNode: gres.Vector{GPUs: 4, CPUs: 12, Memory: 40000}})
 	want := own
 	want.Pin = []string{"n2"}

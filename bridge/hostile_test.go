@@ -30,13 +30,15 @@ func (w *world) train(id int, perSecond float64) {
 	if j := w.job(id); j.State == bridge.Running {
 		words, _, _ := strings.Cut(j.Comment, " synergy-progress")
 		now := w.clock.Now()
-		w.slurm.SetComment(id, fmt.Sprintf("%s synergy-progress=%d@%d", words, int64(now.Sub(epoch).Seconds()*perSecond), now.Unix()))
+		w.slurm.SetComment(id, fmt.Sprintf("%s synergy-progress=%d@%d", words,
+			int64(now.Sub(epoch).Seconds()*perSecond), now.Unix()))
 	}
 }
 
-// TestALiarGetsTheMostAndTheShareAgainWhenItsSpeedSaysOtherwise: one liar among four hungry jobs on a server has all that the shares leave
-// over, reports one iteration a second where it claims many, and goes back to its share; the others grow. So it stays when the daemon is
-// started anew, with its ledger and without. A truthful job that reports keeps its demand.
+// TestALiarGetsTheMostAndTheShareAgainWhenItsSpeedSaysOtherwise: one liar among four hungry jobs on a server has all
+// that the shares leave over, reports one iteration a second where it claims many, and goes back to its share; the
+// others grow. So it stays when the daemon is started anew, with its ledger and without. A truthful job that reports
+// keeps its demand.
 func TestALiarGetsTheMostAndTheShareAgainWhenItsSpeedSaysOtherwise(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.runner.Settings.Audit = 2 * time.Minute
@@ -73,7 +75,8 @@ func TestALiarGetsTheMostAndTheShareAgainWhenItsSpeedSaysOtherwise(t *testing.T)
 	if len(report.Contradicting) != 1 || report.Contradicting[0].Job != lying {
 		t.Errorf("reported: %+v", report.Contradicting)
 	}
-	if extra := w.job(lying).Extra; !strings.Contains(extra, `"found":{"ran":1`) || !strings.Contains(extra, "iterations/s where its profile says") {
+	if extra := w.job(lying).Extra; !strings.Contains(extra, `"found":{"ran":1`) ||
+		!strings.Contains(extra, "iterations/s where its profile says") {
 		t.Errorf("its annotation does not say so: %s", extra)
 	}
 	for name, book := range map[string]*ledger.Memory{"with its ledger": w.book, "without": {}} {
@@ -87,7 +90,8 @@ func TestALiarGetsTheMostAndTheShareAgainWhenItsSpeedSaysOtherwise(t *testing.T)
 	}
 }
 
-// TestAJobThatExitsForARequeueByItselfIsStartedLessAndLessOften: it exits with the requeue code ten seconds into every run.
+// TestAJobThatExitsForARequeueByItselfIsStartedLessAndLessOften: it exits with the requeue code ten seconds into every
+// run.
 func TestAJobThatExitsForARequeueByItselfIsStartedLessAndLessOften(t *testing.T) {
 	w := newWorld(t, 1, server)
 	long := func(s *slurmtest.Spec) { s.Work.Length = 1000 * time.Hour }
@@ -134,7 +138,8 @@ func TestAJobThatIsAskedToLeaveAgainAndAgainIsNotHeldBack(t *testing.T) {
 	}
 	for _, id := range []int{first, second} {
 		if rec := w.record(id); rec.Returned != 0 {
-			t.Errorf("job %d left %d times when it was asked, %d times are counted against it", id, len(past.Runs)-1, rec.Returned)
+			t.Errorf("job %d left %d times when it was asked, %d times are counted against it", id, len(past.Runs)-1,
+				rec.Returned)
 		}
 	}
 }

@@ -15,7 +15,8 @@ func atTerminal(s *slurmtest.Spec) { s.Interactive = true }
 
 // A shorter job comes, and the administrator allows jobs to be stopped that save nothing.
 func TestAnInteractiveJobIsSizedAtItsStartAndThenLeftAlone(t *testing.T) {
-	for _, words := range []string{"synergy-profile=res18.json synergy-length=10h", model("res18") + " synergy-length=10h"} {
+	for _, words := range []string{"synergy-profile=res18.json synergy-length=10h",
+		model("res18") + " synergy-length=10h"} {
 		w := newWorld(t, 1, gres.Vector{GPUs: 1, CPUs: 9, Memory: 62500})
 		w.runner.Settings.Policy, w.runner.Settings.PreemptWithoutCheckpoint = policy.SRTF(), true
 		first := w.submit(1, words, atTerminal)
@@ -40,7 +41,8 @@ func TestAnInteractiveJobIsSizedAtItsStartAndThenLeftAlone(t *testing.T) {
 func TestAnInteractiveJobHasExactlyTheCoresThatWereTyped(t *testing.T) {
 	for extra, want := range map[string]int{`"cpus":1,"mem":1`: 4, `"mem":1`: 9} {
 		w := newWorld(t, 1, server)
-		id := w.submit(1, "synergy-profile=res18.json synergy-cores=give", atTerminal, func(s *slurmtest.Spec) { s.Request.CPUsPerTask = 4 })
+		id := w.submit(1, "synergy-profile=res18.json synergy-cores=give", atTerminal,
+			func(s *slurmtest.Spec) { s.Request.CPUsPerTask = 4 })
 		w.slurm.SetExtra(id, fmt.Sprintf(`{"v":1,"lua":1,"begin":0,%s}`, extra))
 		w.round()
 		w.mustRun(id, "n1", want)

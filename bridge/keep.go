@@ -4,7 +4,9 @@ package bridge
 type Keep struct {
 	Cores  bool // cores that were asked for
 	Memory bool // memory that was asked for
-	Steps  bool // cores and memory of a job whose script sizes its steps in numbers: those would fail, or wait for ever, in a smaller one
+	// cores and memory of a job whose script sizes its steps in numbers: those would fail, or wait for ever, in a
+	// smaller one
+	Steps bool
 }
 
 // Claim is what the user's own word says about his request for cores or memory.

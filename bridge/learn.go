@@ -11,8 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 )
 
-// Learned keeps what jobs have taught, over restarts. An entry that it hands out is not changed by anybody. The packages shelf and, for tests, a map
-// are two of them.
+// Learned keeps what jobs have taught, over restarts. An entry that it hands out is not changed by anybody. The
+// packages shelf and, for tests, a map are two of them.
 type Learned interface {
 	// Of is the entry of an owner and a job name; nil: there is none. It is cheap: each round asks for each job.
 	Of(key learned.Key) *learned.Entry
@@ -44,10 +44,12 @@ type taught struct {
 // Why a job with synergy-profile=auto has no profile.
 var (
 	errNoLearning = errors.New("synergy-profile=auto, and this site does not learn profiles")
-	errUnknownYet = errors.New("nothing is known of your jobs of this name yet: this one measures itself, or teaches by its progress")
+	errUnknownYet = errors.New(
+		"nothing is known of your jobs of this name yet: this one measures itself, or teaches by its progress")
 )
 
-// learner is the part of a runner that knows what jobs have taught, and learning the part of a turn in which they teach.
+// learner is the part of a runner that knows what jobs have taught, and learning the part of a turn in which they
+// teach.
 type (
 	learner  struct{ *Runner }
 	learning struct{ *turn }
@@ -91,10 +93,11 @@ func (l *lesson) cost(r *Runner) bool {
 	return l.profile == nil || l.profile.StartSeconds == r.Settings.RestartCost.Seconds()
 }
 
-// measures is 1 where a job should measure itself in its next run, on one node: nobody knows how fast it is, or it may get more cores than anybody
-// measured while the curve still climbs.
+// measures is 1 where a job should measure itself in its next run, on one node: nobody knows how fast it is, or it may
+// get more cores than anybody measured while the curve still climbs.
 func (r learner) measures(t *managedJob) int {
-	if r.Learned == nil || !t.said.word.Auto || t.said.wrong != nil || t.record.Own.Nodes != 1 || t.record.Audit.Found != nil {
+	if r.Learned == nil || !t.said.word.Auto || t.said.wrong != nil || t.record.Own.Nodes != 1 ||
+		t.record.Audit.Found != nil {
 		return 0
 	}
 	if e := r.Learned.Of(t.keyOf()); e.Wants(e.Measured() + 1) {
@@ -103,8 +106,8 @@ func (r learner) measures(t *managedJob) int {
 	return 0
 }
 
-// learn takes up what running jobs say of themselves: the curve that one has measured, and how fast one ran between two reports. A job teaches
-// under its owner and name alone, so a lie reaches the liar's own jobs. Nothing is written here.
+// learn takes up what running jobs say of themselves: the curve that one has measured, and how fast one ran between two
+// reports. A job teaches under its owner and name alone, so a lie reaches the liar's own jobs. Nothing is written here.
 func (t learning) learn(s *scene) {
 	t.lessons = nil
 	if t.Learned == nil {
@@ -142,7 +145,8 @@ type heard struct {
 // reports are what the jobs of the scene say, in the order of time.
 func (t learning) reports(s *scene) (all []heard) {
 	for _, tn := range s.managed {
-		if !tn.said.word.Auto || tn.said.wrong != nil || tn.State != Running || len(tn.on) == 0 || tn.on[0] == elsewhere {
+		if !tn.said.word.Auto || tn.said.wrong != nil || tn.State != Running || len(tn.on) == 0 ||
+			tn.on[0] == elsewhere {
 			continue
 		}
 		if len(tn.User) > learned.MaxText || len(tn.Name) > learned.MaxText || !utf8.ValidString(tn.Name) {
@@ -177,8 +181,9 @@ func (r learner) learnsFrom(t *managedJob) bool {
 
 func (t *managedJob) teaches(way learned.Way, rates []learned.Rate) learned.Report {
 	return learned.Report{
-		Job: t.ID, At: t.said.progress.At, GPUType: t.topology.gpuType(t.on[0]), GPUs: t.Runs.PerNode.GPUs, Memory: t.Runs.PerNode.Memory,
-		Way: way, Rates: rates,
+		Job: t.ID, At: t.said.progress.At, GPUType: t.topology.gpuType(t.on[0]), GPUs: t.Runs.PerNode.GPUs,
+		Memory: t.Runs.PerNode.Memory,
+		Way:    way, Rates: rates,
 	}
 }
 
@@ -192,29 +197,32 @@ func (t *managedJob) curve(s *scene) []learned.Rate {
 	case said.At.After(s.at.Add(aheadOfUs)):
 		t.doubt = "a curve that comes from the future is ignored"
 	case len(t.Runs.Nodes) != 1:
-		t.doubt = fmt.Sprintf("a curve of a job on %d nodes is ignored: what one of them does says little", len(t.Runs.Nodes))
+		t.doubt = fmt.Sprintf("a curve of a job on %d nodes is ignored: what one of them does says little",
+			len(t.Runs.Nodes))
 	case said.Rates[most-1].Cores > t.Runs.PerNode.CPUs:
-		t.doubt = fmt.Sprintf("a curve up to %d cores of a job that holds %d is ignored", said.Rates[most-1].Cores, t.Runs.PerNode.CPUs)
+		t.doubt = fmt.Sprintf("a curve up to %d cores of a job that holds %d is ignored", said.Rates[most-1].Cores,
+			t.Runs.PerNode.CPUs)
 	default:
 		return said.Rates
 	}
 	return nil
 }
 
-// teach writes down what was learned, after the intent and before anything is done. What cannot be kept now stands in the jobs' comments still, and the
-// next round learns it; no round fails for it.
+// teach writes down what was learned, after the intent and before anything is done. What cannot be kept now stands in
+// the jobs' comments still, and the next round learns it; no round fails for it.
 func (t learning) teach() {
 	for _, l := range t.lessons {
 		if err := t.Learned.Keep(l.entry); err != nil {
 			t.report.LearnFault = err.Error()
 			return
 		}
-		t.report.Lessons = append(t.report.Lessons, Lesson{l.entry.User, l.entry.Job, l.job, len(l.entry.Points), len(l.entry.Points) == 0})
+		t.report.Lessons = append(t.report.Lessons, Lesson{l.entry.User, l.entry.Job, l.job, len(l.entry.Points),
+			len(l.entry.Points) == 0})
 	}
 }
 
-// measuredShare is what a job holds, as far as anybody measured: what a learned profile says of more was never seen, and is no claim that a job could
-// contradict.
+// measuredShare is what a job holds, as far as anybody measured: what a learned profile says of more was never seen,
+// and is no claim that a job could contradict.
 func (r learner) measuredShare(t *managedJob) sensitivity.Share {
 	share := sensitivity.ShareOf(t.Runs.PerNode)
 	if t.said.word.Auto && r.Learned != nil {

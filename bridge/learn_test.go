@@ -66,8 +66,8 @@ func (w *world) say(id int, word string) {
 
 func (w *world) cores(id int) int { return w.job(id).Runs.PerNode.CPUs }
 
-// TestAJobThatNobodyKnowsStartsAtItsShareIsMeasuredAndGrows, one step at a time until its knee is seen; and the next one of its name starts with
-// that.
+// TestAJobThatNobodyKnowsStartsAtItsShareIsMeasuredAndGrows, one step at a time until its knee is seen; and the next
+// one of its name starts with that.
 func TestAJobThatNobodyKnowsStartsAtItsShareIsMeasuredAndGrows(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.learning(t.TempDir())
@@ -108,7 +108,8 @@ func TestAJobThatNobodyKnowsStartsAtItsShareIsMeasuredAndGrows(t *testing.T) {
 	}
 }
 
-// TestALanguageModelGivesBackWhatItDoesNotNeed: the second one of its name starts with a core, and so does one after a restart of the daemon.
+// TestALanguageModelGivesBackWhatItDoesNotNeed: the second one of its name starts with a core, and so does one after a
+// restart of the daemon.
 func TestALanguageModelGivesBackWhatItDoesNotNeed(t *testing.T) {
 	w := newWorld(t, 1, server)
 	dir := t.TempDir()
@@ -163,7 +164,8 @@ func TestWithoutTheKeyAutoIsTheShareAndASentence(t *testing.T) {
 	}
 }
 
-// TestACurveThatCannotBeTeachesNothingAndIsSaid: it is of more cores than the job has, of an earlier run, of the future, of a gang, or not one.
+// TestACurveThatCannotBeTeachesNothingAndIsSaid: it is of more cores than the job has, of an earlier run, of the
+// future, of a gang, or not one.
 func TestACurveThatCannotBeTeachesNothingAndIsSaid(t *testing.T) {
 	for word, want := range map[string]string{
 		"1:1/4:4@%d":                         "a curve up to 4 cores of a job that holds 3 is ignored",
@@ -198,7 +200,8 @@ func TestACurveThatCannotBeTeachesNothingAndIsSaid(t *testing.T) {
 	}
 }
 
-// TestProgressAloneTeachesAPointForEachSize: a job that reports no curve grows by a step, and stops where that brings nothing.
+// TestProgressAloneTeachesAPointForEachSize: a job that reports no curve grows by a step, and stops where that brings
+// nothing.
 func TestProgressAloneTeachesAPointForEachSize(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.runner.Settings.Audit = 2 * time.Minute
@@ -226,8 +229,8 @@ func TestProgressAloneTeachesAPointForEachSize(t *testing.T) {
 	}
 }
 
-// TestADriftForgetsWhatWasLearned: the job of other data runs at a quarter of what was learned, or at four times that; then nothing is known, and
-// what was measured before does not count again, though it stands in a comment.
+// TestADriftForgetsWhatWasLearned: the job of other data runs at a quarter of what was learned, or at four times that;
+// then nothing is known, and what was measured before does not count again, though it stands in a comment.
 func TestADriftForgetsWhatWasLearned(t *testing.T) {
 	for name, factor := range map[string]float64{"slower": 0.25, "faster": 4} {
 		t.Run(name, func(t *testing.T) {
@@ -272,8 +275,8 @@ func TestADriftForgetsWhatWasLearned(t *testing.T) {
 	}
 }
 
-// TestALiarsCurveHurtsNobodyElse: whatever curve or progress jobs of one user claim, the jobs of others on the server have their share or what their
-// profile says is as fast, and the promises of slurmtest and Check hold in every round.
+// TestALiarsCurveHurtsNobodyElse: whatever curve or progress jobs of one user claim, the jobs of others on the server
+// have their share or what their profile says is as fast, and the promises of slurmtest and Check hold in every round.
 func TestALiarsCurveHurtsNobodyElse(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t, 1, server)
@@ -282,7 +285,8 @@ func TestALiarsCurveHurtsNobodyElse(t *testing.T) {
 		honest := []int{w.submit(1, model("res18"), named("honest")), w.submit(2, model("res18"), named("honest"))}
 		var liars []int
 		for range rapid.IntRange(1, 4).Draw(rt, "liars") {
-			liars = append(liars, w.submit(1, auto+" synergy-progress", named("liar"), func(s *slurmtest.Spec) { s.User = "mallory" }))
+			liars = append(liars, w.submit(1, auto+" synergy-progress", named("liar"),
+				func(s *slurmtest.Spec) { s.User = "mallory" }))
 		}
 		for range 5 {
 			w.rounds(1)
@@ -293,7 +297,8 @@ func TestALiarsCurveHurtsNobodyElse(t *testing.T) {
 					said = append(said, fmt.Sprintf("%d:%d", k+1, rate))
 				}
 				w.say(id, fmt.Sprintf("synergy-curve=%s@%d", strings.Join(said, "/"), w.clock.Now().Unix()))
-				w.say(id, fmt.Sprintf("synergy-progress=%d@%d", rapid.Int64Range(0, 1e12).Draw(rt, "iterations"), w.clock.Now().Unix()))
+				w.say(id, fmt.Sprintf("synergy-progress=%d@%d", rapid.Int64Range(0, 1e12).Draw(rt, "iterations"),
+					w.clock.Now().Unix()))
 			}
 			for _, id := range honest {
 				if j := w.job(id); j.State == bridge.Running && j.Runs.PerNode.CPUs < 3*j.Runs.PerNode.GPUs {
@@ -322,8 +327,8 @@ func (b *brittle) Keep(e *learned.Entry) error {
 	return b.err
 }
 
-// TestAWriteThatFailsOrIsCutOffIsMadeGoodByTheNextRound: no round fails for it, a curve that was not kept is learned from the comment, and one that
-// was kept counts once.
+// TestAWriteThatFailsOrIsCutOffIsMadeGoodByTheNextRound: no round fails for it, a curve that was not kept is learned
+// from the comment, and one that was kept counts once.
 func TestAWriteThatFailsOrIsCutOffIsMadeGoodByTheNextRound(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		w := newWorld(t, 1, server)

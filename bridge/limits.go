@@ -21,14 +21,16 @@ type Limits interface {
 
 // How long what was read of limits is good for.
 const (
-	limitsFresh = time.Minute      // it is not read again before; nor before a hundred times as long has passed as reading took
+	// it is not read again before; nor before a hundred times as long has passed as reading took
+	limitsFresh = time.Minute
 	limitsStale = 6 * time.Hour    // after which nothing is believed to be known
 	limitsAgain = 10 * time.Minute // the longest pause after failures, which doubles from limitsFresh
 )
 
-// Almanac keeps what was last read of the site's limits. They change when somebody runs sacctmgr, so an old answer is far better than none:
-// while they cannot be read the last answer holds for six hours. Without one no job is given more than its user asked for, which is what
-// Slurm has checked; to take no limits for granted would break them, and to start nothing would make slurmdbd's absence everybody's.
+// Almanac keeps what was last read of the site's limits. They change when somebody runs sacctmgr, so an old answer is
+// far better than none: while they cannot be read the last answer holds for six hours. Without one no job is given more
+// than its user asked for, which is what Slurm has checked; to take no limits for granted would break them, and to
+// start nothing would make slurmdbd's absence everybody's.
 //
 // It may outlive the Runner whose rounds use it, and is used by one round at a time.
 type Almanac struct {
@@ -117,8 +119,8 @@ func (t *turn) limit(c *policy.Cluster) {
 	}
 }
 
-// impose puts what the site allows a job into what the planner knows of it. Managed jobs are in the same order in both. One that runs although
-// it could not start again as it is goes on: once stopped it would wait for ever.
+// impose puts what the site allows a job into what the planner knows of it. Managed jobs are in the same order in both.
+// One that runs although it could not start again as it is goes on: once stopped it would wait for ever.
 func impose(terms *limits.Terms, j *policy.Job) {
 	j.Quotas = terms.Quotas
 	j.Priority += int64(terms.Tier) << 32 // a priority has 32 bits
@@ -129,7 +131,8 @@ func impose(terms *limits.Terms, j *policy.Job) {
 		j.Fixed = j.Fixed || terms.Never != ""
 		return
 	}
-	j.Barred = cmp.Or(terms.Never, j.Barred) // what does not pass by itself first: a start that failed is no reason to be armed
+	// what does not pass by itself first: a start that failed is no reason to be armed
+	j.Barred = cmp.Or(terms.Never, j.Barred)
 }
 
 // tighter is the smaller of two bounds of which 0 is none.
@@ -140,7 +143,8 @@ func tighter[N int | gres.Memory](a, b N) N {
 	return a
 }
 
-// modest is the verdict where no limit is known. What runs with more than was asked for goes on: nothing says that it may not.
+// modest is the verdict where no limit is known. What runs with more than was asked for goes on: nothing says that it
+// may not.
 func (t *turn) modest(jobs []limits.Job) limits.Verdict {
 	v := limits.Modest(jobs)
 	for i, tn := range t.scene.managed {

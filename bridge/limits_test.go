@@ -49,13 +49,15 @@ func (m ml) Observe(ctx context.Context) (bridge.Observed, error) {
 // limited is a world of two servers where account ml has these limits.
 func limited(t *testing.T, set ...limits.Limit) (*world, *accounting) {
 	w := newWorld(t, 2, server)
-	a := &accounting{site: limits.Site{Enforced: true, Associations: []limits.Association{{Account: "ml", Limits: set}}}}
+	a := &accounting{site: limits.Site{Enforced: true,
+		Associations: []limits.Association{{Account: "ml", Limits: set}}}}
 	w.runner.Slurm, w.runner.Almanac = ml{w.runner.Slurm}, &bridge.Almanac{Source: a}
 	return w, a
 }
 
 func TestTheSnapshotHasTheSitesLimits(t *testing.T) {
-	w, _ := limited(t, limits.Limit{Kind: limits.MaxTRESPerJob, TRES: "cpu", Most: 6}, limits.Limit{Kind: limits.GrpTRES, TRES: "cpu", Most: 20})
+	w, _ := limited(t, limits.Limit{Kind: limits.MaxTRESPerJob, TRES: "cpu", Most: 6},
+		limits.Limit{Kind: limits.GrpTRES, TRES: "cpu", Most: 20})
 	others := w.submit(1, "", func(s *slurmtest.Spec) { s.Partition, s.Lease, s.Request.CPUsPerTask = "other", 0, 4 })
 	w.sleep(time.Minute)
 	ours := w.submit(1, model("res18"))
@@ -64,7 +66,8 @@ func TestTheSnapshotHasTheSitesLimits(t *testing.T) {
 	if !reflect.DeepEqual(report.Snapshot.Quotas, []policy.Quota{want}) {
 		t.Errorf("quotas %+v: want what job %d leaves of 20 cores", report.Snapshot.Quotas, others)
 	}
-	if j := report.Snapshot.Jobs[0]; j.ID != ours || j.Ceiling != (gres.Vector{CPUs: 6}) || !slices.Equal(j.Quotas, []int{0}) {
+	if j := report.Snapshot.Jobs[0]; j.ID != ours || j.Ceiling != (gres.Vector{CPUs: 6}) ||
+		!slices.Equal(j.Quotas, []int{0}) {
 		t.Errorf("job %d: ceiling %v, quotas %v", j.ID, j.Ceiling, j.Quotas)
 	}
 }
@@ -73,7 +76,8 @@ func TestWhatAJobMayNeverHaveBarsItInWords(t *testing.T) {
 	w, _ := limited(t, limits.Limit{Kind: limits.MaxTRESPerJob, TRES: "gres/gpu", Most: 1})
 	job := w.submit(2, model("res18"))
 	w.rounds(1)
-	if j := w.job(job); j.State == bridge.Running || !strings.Contains(j.Extra, "MaxTRESPerJob of account ml allows 1 GPUs, it needs 2 GPUs") {
+	if j := w.job(job); j.State == bridge.Running || !strings.Contains(j.Extra,
+		"MaxTRESPerJob of account ml allows 1 GPUs, it needs 2 GPUs") {
 		t.Errorf("%s, told %s", j.State, j.Extra)
 	}
 }
@@ -100,7 +104,8 @@ func TestWhileLimitsCannotBeReadTheLastOnesHoldForHours(t *testing.T) {
 	w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Work.Length = 100 * time.Hour })
 	w.rounds(1)
 	a.err = errors.New("slurmdbd is away")
-	if report := w.rounds(60); report.Snapshot.Jobs[0].Ceiling.CPUs != 6 || !strings.Contains(report.LimitsGap, "slurmdbd is away: what was read before holds") {
+	if report := w.rounds(60); report.Snapshot.Jobs[0].Ceiling.CPUs != 6 ||
+		!strings.Contains(report.LimitsGap, "slurmdbd is away: what was read before holds") {
 		t.Errorf("after five hours: ceiling %v, %s", report.Snapshot.Jobs[0].Ceiling, report.LimitsGap)
 	}
 	if a.asked > 40 {
@@ -110,7 +115,8 @@ func TestWhileLimitsCannotBeReadTheLastOnesHoldForHours(t *testing.T) {
 	waits := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Request.CPUsPerTask, s.Work.Length = 2, 100*time.Hour })
 	report := w.rounds(1)
 	for _, j := range report.Snapshot.Jobs {
-		if j.ID == waits && j.Ceiling.CPUs != 2 || !strings.Contains(report.LimitsGap, "no job is given more than it asked for") {
+		if j.ID == waits && j.Ceiling.CPUs != 2 || !strings.Contains(report.LimitsGap,
+			"no job is given more than it asked for") {
 			t.Errorf("after six hours: ceiling %v, %s", j.Ceiling, report.LimitsGap)
 		}
 	}
@@ -156,7 +162,8 @@ func TestWithoutAnAlmanacNothingBinds(t *testing.T) {
 	}
 }
 
-// What follows the GPUs is Slurm's to reckon: a plan that has more in mind is told to the user, kept from others, and never comes about.
+// What follows the GPUs is Slurm's to reckon: a plan that has more in mind is told to the user, kept from others, and
+// never comes about.
 func TestLimitsDoNotWidenWhatFollowsTheGPUs(t *testing.T) {
 	w, _ := limited(t)
 	id := w.submit(1, model("res18"), forAges, func(s *slurmtest.Spec) { s.Request.CPUsPerTask, s.Request.CPUsPerGPU = 3, 3 })
@@ -182,7 +189,8 @@ func TestWhoRunsAndCouldNotStartAgainIsNotStopped(t *testing.T) {
 	young := w.submit(1, model("gnmt"), forAges, saves(time.Second))
 	w.rounds(3)
 	if n := running(w, old); n != len(old) {
-		t.Errorf("%d of %d go on: the others were stopped, and their site's limit keeps them from ever starting again", n, len(old))
+		t.Errorf("%d of %d go on: the others were stopped, and their site's limit keeps them from ever starting again",
+			n, len(old))
 	}
 	a.site.Associations[0].Limits = nil
 	w.rounds(1)
@@ -195,7 +203,8 @@ func TestWhoRunsAndCouldNotStartAgainIsNotStopped(t *testing.T) {
 func TestAJobOfAHigherTierGoesFirstWhateverThePriorities(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	w.runner.Settings.Policy, w.runner.Settings.Partitions = policy.Slurm(), []string{"gpu", "other"}
-	a := &accounting{site: limits.Site{Partitions: []limits.Partition{{Name: "gpu", Tier: 1}, {Name: "other", Tier: 2}}}}
+	a := &accounting{site: limits.Site{Partitions: []limits.Partition{{Name: "gpu", Tier: 1},
+		{Name: "other", Tier: 2}}}}
 	w.runner.Almanac = &bridge.Almanac{Source: a}
 	w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) { s.Priority = 4_000_000_000 })
 	first := w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) { s.Partition, s.Priority = "other", 1 })

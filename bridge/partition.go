@@ -8,16 +8,18 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// A job of several partitions (-p a,b) may use the nodes of all of them, and starts in one: the update that starts it names that one beside the
-// nodes. Slurm would try one after the other, and what a job that names its nodes does not get in the first it keeps from the second until
-// backfill looks (tried on 24.11): seconds become half a minute. Its user's own list is restored as any part of the request is.
+// A job of several partitions (-p a,b) may use the nodes of all of them, and starts in one: the update that starts it
+// names that one beside the nodes. Slurm would try one after the other, and what a job that names its nodes does not
+// get in the first it keeps from the second until backfill looks (tried on 24.11): seconds become half a minute. Its
+// user's own list is restored as any part of the request is.
 
 // partitions are the names in a list as Slurm writes one.
 func partitions(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-// Several is the list when it names more than one partition; otherwise empty. It is what Request.Partition says of a job that is in these.
+// Several is the list when it names more than one partition; otherwise empty. It is what Request.Partition says of a
+// job that is in these.
 func Several(list string) string {
 	if strings.Contains(list, ",") {
 		return list
@@ -103,13 +105,15 @@ func (t *managedJob) choice() []string {
 // open are those of them in which it may start now: where none is, all are.
 func (t *managedJob) open() []string {
 	all := t.choice()
-	if open := slices.DeleteFunc(slices.Clone(all), func(part string) bool { return slices.Contains(t.shut, part) }); len(open) > 0 {
+	if open := slices.DeleteFunc(slices.Clone(all),
+		func(part string) bool { return slices.Contains(t.shut, part) }); len(open) > 0 {
 		return open
 	}
 	return all
 }
 
-// listed is what an update says of the partitions of a job that Slurm may start in any of these; empty: nothing, it has just the one.
+// listed is what an update says of the partitions of a job that Slurm may start in any of these; empty: nothing, it has
+// just the one.
 func (t *managedJob) listed() string {
 	if !t.chooses() {
 		return ""
@@ -117,8 +121,8 @@ func (t *managedJob) listed() string {
 	return strings.Join(t.open(), ",")
 }
 
-// startsIn is the partition in which a job starts on these nodes; empty where it has no choice, or where none has them all, as when its
-// user named nodes of several.
+// startsIn is the partition in which a job starts on these nodes; empty where it has no choice, or where none has them
+// all, as when its user named nodes of several.
 func (s *scene) startsIn(t *managedJob, nodes []string) string {
 	if t.record.Own.Partition == "" {
 		return ""
@@ -132,8 +136,8 @@ func (s *scene) startsIn(t *managedJob, nodes []string) string {
 	return ""
 }
 
-// within lists the nodes of the partitions that a job may start in; nil: any managed one. The nodes of a gang are of one partition: the first
-// that has enough of them free, or else the one that has the most.
+// within lists the nodes of the partitions that a job may start in; nil: any managed one. The nodes of a gang are of
+// one partition: the first that has enough of them free, or else the one that has the most.
 func (s *scene) within(t *managedJob) []string {
 	if !t.chooses() {
 		return s.topology.parts[t.Partition]
@@ -189,7 +193,8 @@ func (s *scene) roomIn(t *managedJob, part string) (able, free int) {
 	need := gres.Vector{GPUs: own.GPUs / max(1, own.Nodes)}
 	for _, i := range s.topology.managed {
 		n := &s.nodes[i]
-		if !slices.Contains(n.Partitions, part) || own.GPUType != "" && own.GPUType != n.GPUType || need.GPUs > n.Total.GPUs {
+		if !slices.Contains(n.Partitions, part) || own.GPUType != "" && own.GPUType != n.GPUType ||
+			need.GPUs > n.Total.GPUs {
 			continue
 		}
 		able++

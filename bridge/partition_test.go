@@ -28,15 +28,18 @@ func inBoth(s *slurmtest.Spec) { s.Partition = "gpu,big" }
 
 func (w *world) mustRunIn(id int, partition, nodes string) {
 	w.t.Helper()
-	if j := w.job(id); j.State != bridge.Running || j.Partition != partition || strings.Join(j.Runs.Nodes, "+") != nodes {
-		w.t.Errorf("job %d: %s in %s on %v, told %s; want running in %s on %s", id, j.State, j.Partition, j.Runs.Nodes, j.Extra, partition, nodes)
+	if j := w.job(id); j.State != bridge.Running || j.Partition != partition ||
+		strings.Join(j.Runs.Nodes, "+") != nodes {
+		w.t.Errorf("job %d: %s in %s on %v, told %s; want running in %s on %s", id, j.State, j.Partition, j.Runs.Nodes,
+			j.Extra, partition, nodes)
 	}
 }
 
 // Slurm would try the other partition first, and keep the nodes that the job names from it.
 func TestAJobOfSeveralPartitionsStartsInTheOneThatHasItsNodes(t *testing.T) {
 	w := halves(t, 1)
-	first, second, third := w.submit(8, model("res18"), inBoth), w.submit(8, model("res18"), inBoth), w.submit(8, model("res18"), inBoth)
+	first, second, third := w.submit(8, model("res18"), inBoth), w.submit(8, model("res18"), inBoth),
+		w.submit(8, model("res18"), inBoth)
 	w.round()
 	w.mustRunIn(first, "gpu", "n1")
 	w.mustRunIn(second, "big", "n2")
@@ -119,7 +122,8 @@ func TestAJobThatAllOfItsPartitionsRefuseIsTriedAgainLater(t *testing.T) {
 	s := refusing(w, "AccountNotAllowed", 0, id)
 	w.round()
 	w.round()
-	if j := w.job(id); !bridge.SamePartitions(j.Partition, "gpu,big") || !strings.Contains(j.Extra, "Slurm does not start it (AccountNotAllowed)") {
+	if j := w.job(id); !bridge.SamePartitions(j.Partition, "gpu,big") ||
+		!strings.Contains(j.Extra, "Slurm does not start it (AccountNotAllowed)") {
 		t.Errorf("%s, told %s", j.Partition, j.Extra)
 	}
 	s.most = 1
@@ -134,7 +138,8 @@ func TestNoLimitOfThePartitionThatItStartsInIsExceeded(t *testing.T) {
 	w := halves(t, 1)
 	a := &accounting{site: limits.Site{
 		Enforced: true, Associations: []limits.Association{{Account: "ml"}},
-		QOS:        []limits.QOS{{Name: "small", Limits: []limits.Limit{{Kind: limits.MaxTRESPerUser, TRES: "gres/gpu", Most: 2}}}},
+		QOS: []limits.QOS{{Name: "small",
+			Limits: []limits.Limit{{Kind: limits.MaxTRESPerUser, TRES: "gres/gpu", Most: 2}}}},
 		Partitions: []limits.Partition{{Name: "gpu", QOS: "small"}, {Name: "big", MaxCPUs: 5}},
 	}}
 	w.runner.Slurm, w.runner.Almanac = ml{w.runner.Slurm}, &bridge.Almanac{Source: a}
@@ -148,7 +153,8 @@ func TestNoLimitOfThePartitionThatItStartsInIsExceeded(t *testing.T) {
 	one := w.submit(1, model("res18"), inBoth)
 	w.rounds(2)
 	if j := w.job(one); j.State != bridge.Pending {
-		t.Errorf("its user has all that gpu leaves him, and big is full: %s in %s, told %s", j.State, j.Partition, j.Extra)
+		t.Errorf("its user has all that gpu leaves him, and big is full: %s in %s, told %s", j.State, j.Partition,
+			j.Extra)
 	}
 }
 

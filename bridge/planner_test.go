@@ -12,7 +12,8 @@ import (
 // advice is a planner of the site's own.
 type advice func(c policy.Cluster) (policy.Plan, error)
 
-func (a advice) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.Policy, _ policy.Allocator) (policy.Plan, error) {
+func (a advice) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.Policy, _ policy.Allocator) (policy.Plan,
+	error) {
 	return a(c)
 }
 
@@ -20,7 +21,8 @@ func (a advice) Plan(_ context.Context, _ int, c policy.Cluster, _ policy.Policy
 func nobody(c policy.Cluster) (policy.Plan, error) {
 	var plan policy.Plan
 	for _, j := range c.Jobs {
-		plan.Decisions = append(plan.Decisions, policy.Decision{Job: j.ID, Reason: policy.Turn, Why: "the house is closed"})
+		plan.Decisions = append(plan.Decisions, policy.Decision{Job: j.ID, Reason: policy.Turn,
+			Why: "the house is closed"})
 	}
 	return plan, nil
 }
@@ -30,8 +32,10 @@ func TestThePlannerOfTheSiteDecidesInPlaceOfOurs(t *testing.T) {
 	w.runner.Settings.Planner = advice(nobody)
 	job := w.submit(1, model("res18"))
 	report := w.rounds(1)
-	if report.Fallback != "" || w.job(job).State == "RUNNING" || !strings.Contains(w.job(job).Extra, "the house is closed") {
-		t.Errorf("fallback %q, job %+v: want it to wait, and be told why in the site's words", report.Fallback, w.job(job))
+	if report.Fallback != "" || w.job(job).State == "RUNNING" ||
+		!strings.Contains(w.job(job).Extra, "the house is closed") {
+		t.Errorf("fallback %q, job %+v: want it to wait, and be told why in the site's words", report.Fallback,
+			w.job(job))
 	}
 }
 
@@ -40,7 +44,8 @@ func TestARoundThatTheSitesPlannerFailsIsPlannedByOurs(t *testing.T) {
 		plan advice
 		says string
 	}{
-		"no answer":     {func(policy.Cluster) (policy.Plan, error) { return policy.Plan{}, errors.New("it died") }, "it died"},
+		"no answer": {func(policy.Cluster) (policy.Plan, error) { return policy.Plan{}, errors.New("it died") },
+			"it died"},
 		"half a plan":   {func(policy.Cluster) (policy.Plan, error) { return policy.Plan{}, nil }, "no decision"},
 		"a greedy plan": {greedy, "has gpu=8"},
 	} {

@@ -1,7 +1,7 @@
-// Package bridge runs rounds against a workload manager. A round is a straight line: observe, decide, check, diff, write the
-// intent down, act, settle. It is level-triggered: each round looks at what is, never at what should have become of the last
-// one, and every verb may be said twice. The package owns the small port through which it sees Slurm; it knows no API version,
-// logs nothing and counts nothing.
+// Package bridge runs rounds against a workload manager. A round is a straight line: observe, decide, check, diff,
+// write the intent down, act, settle. It is level-triggered: each round looks at what is, never at what should have
+// become of the last one, and every verb may be said twice. The package owns the small port through which it sees
+// Slurm; it knows no API version, logs nothing and counts nothing.
 package bridge
 
 import (
@@ -11,18 +11,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Slurm is all that a round needs of a workload manager. slurmrest drives a real one, slurmtest is one in memory; both pass the
-// suite in bridge/conformance. Methods may be called from several goroutines, but never for the same job at once.
+// Slurm is all that a round needs of a workload manager. slurmrest drives a real one, slurmtest is one in memory; both
+// pass the suite in bridge/conformance. Methods may be called from several goroutines, but never for the same job at
+// once.
 type Slurm interface {
 	// Observe tells what is: all nodes, and all jobs that wait or run. It is cheap enough to be called every second.
 	Observe(ctx context.Context) (Observed, error)
-	// Update makes the request of a pending job exactly this. It changes all of it or answers with an error after which the job
-	// must be observed again, since Slurm may have applied a part. ErrNotPending: the job has started or ended meanwhile. ErrHeld:
-	// somebody holds it, and it was left as it is; an update that moves only the begin time and the annotation of a job that goes on
-	// waiting may have done so before the hold is noticed, and lifts none.
+	// Update makes the request of a pending job exactly this. It changes all of it or answers with an error after which
+	// the job must be observed again, since Slurm may have applied a part. ErrNotPending: the job has started or ended
+	// meanwhile. ErrHeld: somebody holds it, and it was left as it is; an update that moves only the begin time and the
+	// annotation of a job that goes on waiting may have done so before the hold is noticed, and lifts none.
 	Update(ctx context.Context, update Update) error
-	// Signal sends a signal to a running job, after making sure that its exit with the requeue code, or its own requeue, puts it back
-	// into the queue. A job that is not running answers ErrNotRunning. One that has no steps does not notice a signal to them.
+	// Signal sends a signal to a running job, after making sure that its exit with the requeue code, or its own
+	// requeue, puts it back into the queue. A job that is not running answers ErrNotRunning. One that has no steps does
+	// not notice a signal to them.
 	Signal(ctx context.Context, job int, signal Signal) error
 	// Requeue stops a running job and puts it back into the queue. A job that is already pending is left alone.
 	Requeue(ctx context.Context, job int) error
@@ -50,14 +52,17 @@ const (
 	Steps  Target = "steps" // the tasks of all steps, and not the batch script
 )
 
-// Watcher says at the cost of one small request whether a look is worth its while. A workload manager need not have one.
+// Watcher says at the cost of one small request whether a look is worth its while. A workload manager need not have
+// one.
 type Watcher interface {
-	// Quiet says that nothing is known to have happened to any job since the last observation. What happens to nodes it need not notice.
+	// Quiet says that nothing is known to have happened to any job since the last observation. What happens to nodes it
+	// need not notice.
 	Quiet(ctx context.Context) (bool, error)
 }
 
-// Splitter gives tasks of an array that wait jobs of their own, which carry all that the job of the array does. Only then can each be sized and
-// placed by itself. A task that has one, or that there is not any more, is left alone. A workload manager need not be able to.
+// Splitter gives tasks of an array that wait jobs of their own, which carry all that the job of the array does. Only
+// then can each be sized and placed by itself. A task that has one, or that there is not any more, is left alone. A
+// workload manager need not be able to.
 type Splitter interface {
 	Split(ctx context.Context, array int, tasks []int) error
 }
@@ -66,11 +71,11 @@ type Splitter interface {
 type Observed struct {
 	At    time.Time // by Slurm's clock, as all times of jobs are
 	Nodes []Node    // ascending in name; none changes once it has been handed out
-	// Jobs are the pending, running and completing ones of every partition, ascending in ID. None changes once it has been handed out:
-	// the same pointer as in an earlier look says that nothing about the job is different.
+	// Jobs are the pending, running and completing ones of every partition, ascending in ID. None changes once it has
+	// been handed out: the same pointer as in an earlier look says that nothing about the job is different.
 	//
-	// Those that carry our directive (Managed) are told for some time after their end too, as Finished and with their End, so that who asked
-	// one to leave learns how it left.
+	// Those that carry our directive (Managed) are told for some time after their end too, as Finished and with their
+	// End, so that who asked one to leave learns how it left.
 	Jobs []*Job
 	// Reservations are those that are active or to come, ascending in name.
 	Reservations []Reservation
@@ -126,26 +131,31 @@ type Job struct {
 	Completing bool   // still being torn down, after its end or between two runs
 	Held       bool   // priority 0: by the user or an administrator
 	Reason     string // Slurm's own word for why it waits; empty just after an update
-	Shape      string // why a round must not touch it: het job, exclusive, …; empty for a plain batch job and an interactive one
-	Dependency bool   // it waits for another job
+	// why a round must not touch it: het job, exclusive, …; empty for a plain batch job and an interactive one
+	Shape      string
+	Dependency bool // it waits for another job
 
-	Array  int   // the array of which it is a task, or which it stands for; 0: none
-	Task   int   // its index there, where it is one task
-	Tasks  []int // indices of the tasks that it stands for, ascending, or the first of them: they have no jobs of their own yet; empty: it is one task
-	AtOnce int   // how many tasks of its array may run at once; 0: all
+	Array int // the array of which it is a task, or which it stands for; 0: none
+	Task  int // its index there, where it is one task
+	// indices of the tasks that it stands for, ascending, or the first of them: they have no jobs of their own yet;
+	// empty: it is one task
+	Tasks  []int
+	AtOnce int // how many tasks of its array may run at once; 0: all
 
-	// Interactive: somebody waits at a terminal (srun, salloc). It has no script to signal and cannot be requeued: it is sized at its start and
-	// never moved, and ends with its node.
+	// Interactive: somebody waits at a terminal (srun, salloc). It has no script to signal and cannot be requeued: it
+	// is sized at its start and never moved, and ends with its node.
 	Interactive bool
 
 	Submitted time.Time // of the current run: every requeue moves it
 	Begin     time.Time // not before this time, while pending; zero: at once
 	Started   time.Time // of the current run, while running
 	TimeLimit time.Duration
-	Ends      time.Time // when its time limit ends the run, while running: time in which it was suspended does not count; zero: not told, or never
-	Deadline  time.Time // by which it must have ended; zero: none
-	Restarts  int
-	Requeue   bool // Slurm would put it back after a requeue exit
+	// when its time limit ends the run, while running: time in which it was suspended does not count; zero: not told,
+	// or never
+	Ends     time.Time
+	Deadline time.Time // by which it must have ended; zero: none
+	Restarts int
+	Requeue  bool // Slurm would put it back after a requeue exit
 
 	Priority    int64  // Slurm's own, the larger first
 	QOS         string // empty where the site has no accounting
@@ -162,12 +172,13 @@ type Job struct {
 
 // Request is what a job asks Slurm for, in the words in which it is read and written.
 type Request struct {
-	Nodes        int         `json:"nodes"`                 // number of nodes
-	Tasks        int         `json:"tasks"`                 // all nodes together
-	CPUsPerTask  int         `json:"cpus_per_task"`         //
-	CPUs         int         `json:"cpus"`                  // minimum in all
-	CPUsPerNode  int         `json:"cpus_per_node"`         // minimum on each node
-	Memory       gres.Memory `json:"memory,omitempty"`      // on each node, MiB; 0 with MemoryPerCPU or for the partition's default
+	Nodes       int `json:"nodes"`         // number of nodes
+	Tasks       int `json:"tasks"`         // all nodes together
+	CPUsPerTask int `json:"cpus_per_task"` //
+	CPUs        int `json:"cpus"`          // minimum in all
+	CPUsPerNode int `json:"cpus_per_node"` // minimum on each node
+	// on each node, MiB; 0 with MemoryPerCPU or for the partition's default
+	Memory       gres.Memory `json:"memory,omitempty"`
 	MemoryPerCPU gres.Memory `json:"mem_per_cpu,omitempty"` // MiB
 	// CPUsPerGPU and MemoryPerGPU (MiB) are amounts that follow the GPUs wherever these go: a round gives exactly that.
 	CPUsPerGPU   int         `json:"cpus_per_gpu,omitempty"`
@@ -176,8 +187,8 @@ type Request struct {
 	GPUs         int         `json:"gpus"`           // all nodes together
 	GPUType      string      `json:"gpu_type,omitempty"`
 	Pin          []string    `json:"pin,omitempty"` // required nodes, ascending; empty: any
-	// Partition is the partitions in which it may start, joined by commas, where there are several. In an update also one of them; empty: it
-	// stays where it is.
+	// Partition is the partitions in which it may start, joined by commas, where there are several. In an update also
+	// one of them; empty: it stays where it is.
 	Partition string `json:"partition,omitempty"`
 }
 

@@ -26,8 +26,9 @@ type managedJob struct {
 	gain       float64              // at which it runs; 0 while it waits
 	note       string               // what its user should mend
 	doubt      string               // why its report is ignored
-	ran        float64              // iterations/s in the window of reports that ended with this observation; 0: none did
-	drifted    bool                 // what was learned does not fit this job
+	// iterations/s in the window of reports that ended with this observation; 0: none did
+	ran     float64
+	drifted bool // what was learned does not fit this job
 
 	shut []string // of the partitions that it may start in those which it must not, in the round under way
 
@@ -59,8 +60,8 @@ type lookup struct {
 	err     error
 }
 
-// reader knows the jobs of the last observation, so that a round reads only what has changed. It believes nothing before it has compared
-// what that rests on; to lose it costs time and nothing else.
+// reader knows the jobs of the last observation, so that a round reads only what has changed. It believes nothing
+// before it has compared what that rests on; to lose it costs time and nothing else.
 type reader struct {
 	sight    int // counts observations
 	topology *topology
@@ -150,8 +151,9 @@ func (t *managedJob) told() bool {
 	return t.written != "" && t.Extra == t.written || t.annotated().Job == t.ID
 }
 
-// equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or the profile costs
-// it no more than that: it then gets the proportional share, and its user is told why. So does one whose profile its own speed contradicts.
+// equip looks the profile of a managed job up, and with it how fast the job runs. Whatever is wrong with its word or
+// the profile costs it no more than that: it then gets the proportional share, and its user is told why. So does one
+// whose profile its own speed contradicts.
 func (r *Runner) equip(t *managedJob) {
 	profile, err := r.profile(t)
 	t.note = ""

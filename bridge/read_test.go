@@ -21,10 +21,14 @@ func TestATextIsReadAnewWhenAnythingItRestsOnHasChanged(t *testing.T) {
 		change func(*Job)
 		seen   func(*managedJob) bool
 	}{
-		{"its comment", func(j *Job) { j.Comment = "synergy-profile=b.json" }, func(t *managedJob) bool { return t.said.word.Profile == "b.json" }},
-		{"its comment, which lost our directive", func(j *Job) { j.Comment = "mine" }, func(t *managedJob) bool { return !t.said.managed && t.said.word == Word{} }},
-		{"its comment, which became wrong", func(j *Job) { j.Comment = "synergy-profile=../b.json" }, func(t *managedJob) bool { return t.said.wrong != nil }},
-		{"its annotation", func(j *Job) { j.Extra = `{"v":1,"job":7,"gpu_s":9}` }, func(t *managedJob) bool { return t.annotated().Attained == 9 }},
+		{"its comment", func(j *Job) { j.Comment = "synergy-profile=b.json" },
+			func(t *managedJob) bool { return t.said.word.Profile == "b.json" }},
+		{"its comment, which lost our directive", func(j *Job) { j.Comment = "mine" },
+			func(t *managedJob) bool { return !t.said.managed && t.said.word == Word{} }},
+		{"its comment, which became wrong", func(j *Job) { j.Comment = "synergy-profile=../b.json" },
+			func(t *managedJob) bool { return t.said.wrong != nil }},
+		{"its annotation", func(j *Job) { j.Extra = `{"v":1,"job":7,"gpu_s":9}` },
+			func(t *managedJob) bool { return t.annotated().Attained == 9 }},
 		{"its GPUs", func(j *Job) { j.Request.GPUs++ }, func(t *managedJob) bool { return t.annotated().Own == nil }},
 	} {
 		r, before := viewer(), Job{ID: 7, Comment: "synergy-profile=a.json", Request: plainRequest()}
@@ -64,7 +68,8 @@ func TestAProfileIsLookedUpOnceInARoundWhoeverAsks(t *testing.T) {
 	r.Profiles = func(string) (*sensitivity.Profile, error) { asked++; return nil, nil }
 	var jobs []*Job
 	for id := range 5 {
-		jobs = append(jobs, &Job{ID: id + 1, Partition: "gpu", Comment: "synergy-profile=a.json", Request: plainRequest()})
+		jobs = append(jobs, &Job{ID: id + 1, Partition: "gpu", Comment: "synergy-profile=a.json",
+			Request: plainRequest()})
 	}
 	for round := 1; round <= 3; round++ {
 		r.sort(Observed{At: noon, Jobs: jobs}, nil)
@@ -128,7 +133,8 @@ func (s *site) rebuild() {
 		s.nodes = nil
 		for n := range rapid.IntRange(0, 3).Draw(s.T, "nodes") {
 			total := fourGPUs.Times(rapid.IntRange(0, 2).Draw(s.T, "size"))
-			s.nodes = append(s.nodes, Node{Name: fmt.Sprint("n", n+1), Total: total, Partitions: []string{s.one("gpu", "big", "other")}})
+			s.nodes = append(s.nodes, Node{Name: fmt.Sprint("n", n+1), Total: total,
+				Partitions: []string{s.one("gpu", "big", "other")}})
 		}
 	}
 	if s.flip("other names") {
@@ -141,13 +147,17 @@ func (s *site) rebuild() {
 
 func (s *site) job(id int) *Job {
 	j := &Job{
-		ID: id, Partition: s.one("gpu", "gpu", "big", "other"), Held: s.flip("held"), State: State(s.one(string(Pending), string(Running))),
-		Comment: s.one("mine", "synergy-profile=a.json", "synergy-profile=b.json synergy-checkpoint", "synergy-profile=../c.json"),
-		Extra:   s.one("", fmt.Sprintf(`{"v":1,"job":%d,"gpu_s":5}`, id)), Submitted: noon.Add(-time.Hour), Request: plainRequest(),
+		ID: id, Partition: s.one("gpu", "gpu", "big", "other"), Held: s.flip("held"),
+		State: State(s.one(string(Pending), string(Running))),
+		Comment: s.one("mine", "synergy-profile=a.json", "synergy-profile=b.json synergy-checkpoint",
+			"synergy-profile=../c.json"),
+		Extra: s.one("", fmt.Sprintf(`{"v":1,"job":%d,"gpu_s":5}`, id)), Submitted: noon.Add(-time.Hour),
+		Request: plainRequest(),
 	}
 	if j.State == Running {
 		j.Started = noon.Add(-time.Minute)
-		j.Runs = Allocated{Nodes: []string{s.one("n1", "n2", "n9")}, PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}}
+		j.Runs = Allocated{Nodes: []string{s.one("n1", "n2", "n9")},
+			PerNode: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}}
 	}
 	return j
 }
@@ -193,7 +203,8 @@ func TestWhatARunnerRemembersChangesNothingThatItSees(t *testing.T) {
 	flat := *steep(t)
 	flat.Throughput = [][]float64{{100}, {120}}
 	rapid.Check(t, func(rt *rapid.T) {
-		s := &site{T: rt, profiles: []*sensitivity.Profile{steep(t), &flat}, settings: Settings{Partitions: []string{"gpu"}, Lease: time.Hour}}
+		s := &site{T: rt, profiles: []*sensitivity.Profile{steep(t), &flat},
+			settings: Settings{Partitions: []string{"gpu"}, Lease: time.Hour}}
 		old := &Runner{Profiles: s.find}
 		var last, lastWanted policy.Cluster
 		for round := range 8 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// reasons are Slurm's words for why it does not start a job that has all it asks for, beside its limits. What is not here
-// passes by itself, is known to a round already (Dependency, JobHeld…), or is ours (BeginTime).
+// reasons are Slurm's words for why it does not start a job that has all it asks for, beside its limits. What is not
+// here passes by itself, is known to a round already (Dependency, JobHeld…), or is ours (BeginTime).
 var reasons = map[string]string{
 	"PartitionTimeLimit":    "its time limit is longer than its partition allows",
 	"PartitionNodeLimit":    "it asks for more or fewer nodes than its partition allows",
@@ -47,20 +47,23 @@ var passing = map[string]string{
 	"ReqNodeNotAvail": "the node is down, drained or reserved for others",
 }
 
-// limitReason takes apart how Slurm writes a limit: AssocGrpGRES, QOSMaxCpuPerUserLimit, MaxNodePerAccount, AssocGrpCPURunMinutesLimit.
+// limitReason takes apart how Slurm writes a limit: AssocGrpGRES, QOSMaxCpuPerUserLimit, MaxNodePerAccount,
+// AssocGrpCPURunMinutesLimit.
 var limitReason = regexp.MustCompile(
 	`^(Assoc|QOS|)(Grp|Max|Min)(BB|Billing|C(?:PU|pu)|Energy|GRES|Jobs?|License|Mem(?:ory)?|Node|Unknown|Wall(?:Duration)?|Submit(?:Jobs?)?)(Run)?(Min(?:ute)?s)?` +
 		`(PerJob|PerNode|PerUser|PerA(?:ccount|cct))?(?:Limit)?$`)
 
 // counted are what limits count.
 var counted = map[string]string{
-	"bb": "burst buffers", "billing": "billing", "cpu": "cores", "energy": "energy", "gres": "GPUs", "job": "running jobs", "license": "licenses",
+	"bb": "burst buffers", "billing": "billing", "cpu": "cores", "energy": "energy", "gres": "GPUs",
+	"job": "running jobs", "license": "licenses",
 	"mem": "memory", "node": "nodes", "unknown": "a resource", "wall": "time", "submit": "submitted jobs",
 }
 
 // each says whom a limit holds.
 var each = map[string]string{
-	"PerJob": " for each job", "PerNode": " for each node", "PerUser": " for each user", "PerAccount": " for each account", "PerAcct": " for each account",
+	"PerJob": " for each job", "PerNode": " for each node", "PerUser": " for each user",
+	"PerAccount": " for each account", "PerAcct": " for each account",
 }
 
 // word is a reason without what Slurm adds to some: ReqNodeNotAvail, UnavailableNodes:n1.

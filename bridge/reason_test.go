@@ -47,7 +47,8 @@ func TestALimitIsToldInWords(t *testing.T) {
 }
 
 func TestAReasonThatPassesByItselfIsNoRefusal(t *testing.T) {
-	for _, reason := range []string{"", "None", "Resources", "Priority", "Prolog", "BeginTime", "Dependency", "JobHeldUser", "Cleaning", "ReqNodeNotAvail", "Max", "AssocGrp"} {
+	for _, reason := range []string{"", "None", "Resources", "Priority", "Prolog", "BeginTime", "Dependency",
+		"JobHeldUser", "Cleaning", "ReqNodeNotAvail", "Max", "AssocGrp"} {
 		if words := meaning(reason); words != "" || isLimit(reason) {
 			t.Errorf("%s: %q", reason, words)
 		}

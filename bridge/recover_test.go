@@ -156,7 +156,8 @@ func TestARoundTellsBothWhatStoppedItAndThatItCouldNotBeSettled(t *testing.T) {
 	w.start(upon(slurmtest.Update, id, slurmtest.Before, func() error { return bridge.ErrDenied }))
 	full := errors.New("no space left on device")
 	w.runner.Ledger = broken{Ledger: w.book, settle: full}
-	if _, err := w.runner.Round(ctx); !errors.Is(err, full) || !errors.Is(err, bridge.ErrDenied) || !strings.Contains(err.Error(), "start job 1") {
+	if _, err := w.runner.Round(ctx); !errors.Is(err, full) || !errors.Is(err, bridge.ErrDenied) ||
+		!strings.Contains(err.Error(), "start job 1") {
 		t.Errorf("round: %v", err)
 	}
 }

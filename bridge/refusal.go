@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Refusal is that Slurm did not start a job which it could have started, and why: a limit, a reservation, licenses. What Slurm refuses to one
-// it refuses to others like it, so these are tried one at a time, and less and less often; and nobody is stopped for a job that may not
-// start.
+// Refusal is that Slurm did not start a job which it could have started, and why: a limit, a reservation, licenses.
+// What Slurm refuses to one it refuses to others like it, so these are tried one at a time, and less and less often;
+// and nobody is stopped for a job that may not start.
 type Refusal struct {
 	Reason string    `json:"reason"` // Slurm's own word; empty: none
 	At     time.Time `json:"at"`     // when it was given last
@@ -35,8 +35,8 @@ func (f *Refusal) counts(now time.Time) bool {
 	return f.Reason != "" && now.Before(f.At.Add(forgotten))
 }
 
-// likes are the jobs that Slurm refuses for the same reason: for a limit those of a user in an account, a QOS and a partition. Any other
-// reason is a job's own.
+// likes are the jobs that Slurm refuses for the same reason: for a limit those of a user in an account, a QOS and a
+// partition. Any other reason is a job's own.
 type likes struct {
 	user, account, qos, partition string
 	job                           int
@@ -61,7 +61,8 @@ type probing struct {
 	others bool        // there is more than one
 }
 
-// refusalsOf gathers the refusals of a scene. The job that was refused least often is tried first: it may be one that is not concerned.
+// refusalsOf gathers the refusals of a scene. The job that was refused least often is tried first: it may be one that
+// is not concerned.
 func (r *Runner) refusalsOf(s *scene) refusals {
 	var known refusals // most scenes have none
 	for _, t := range s.managed {
@@ -137,7 +138,8 @@ func (t *turn) mayStart(tn *managedJob) bool {
 	return t.barred(tn, &t.scene) == "" && t.refusals.bars(tn, t.scene.at) == ""
 }
 
-// keepUsedUp lets those go on that would be refused if they had to start again: what is used up over time does not come back when they stop.
+// keepUsedUp lets those go on that would be refused if they had to start again: what is used up over time does not come
+// back when they stop.
 func (t caution) keepUsedUp() {
 	if t.refusals == nil {
 		return
@@ -152,13 +154,14 @@ func (t caution) keepUsedUp() {
 	}
 }
 
-// passOn makes the plan anew where one is to be tried that the plan has no place for: of those like it one is tried that has a place. Otherwise
-// a job that finds no room would keep all of them waiting.
+// passOn makes the plan anew where one is to be tried that the plan has no place for: of those like it one is tried
+// that has a place. Otherwise a job that finds no room would keep all of them waiting.
 func (t caution) passOn(ctx context.Context) error {
 	stuck := map[*probing]*managedJob{} // and who is tried instead
 	for i, tn := range t.scene.managed {
 		p := t.refusals.of(tn)
-		if p != nil && p.probe == tn && p.others && !t.scene.at.Before(p.again) && t.report.Plan.Decisions[i].Grant == nil {
+		if p != nil && p.probe == tn && p.others && !t.scene.at.Before(p.again) &&
+			t.report.Plan.Decisions[i].Grant == nil {
 			stuck[p] = nil
 		}
 	}
@@ -224,8 +227,8 @@ func (t caution) barEach(why func(*managedJob) string) {
 	}
 }
 
-// daring says that a plan tries a job that was refused, or that Slurm has others before, and stops another: perhaps for that one, and then for
-// nothing.
+// daring says that a plan tries a job that was refused, or that Slurm has others before, and stops another: perhaps for
+// that one, and then for nothing.
 func (t caution) daring() bool {
 	if len(t.victims()) == 0 {
 		return false
@@ -238,7 +241,8 @@ func (t caution) daring() bool {
 	return len(queue(t).behind(t.report.Plan)) > 0
 }
 
-// refusal is Slurm's word for why it does not start a job whose start was written; empty where it may still do so, or was not seen since.
+// refusal is Slurm's word for why it does not start a job whose start was written; empty where it may still do so, or
+// was not seen since.
 func (a *acting) refusal(s *step) string {
 	j := a.seenNow(s.Job)
 	reason := word(j.Reason)

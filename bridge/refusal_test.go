@@ -14,8 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// strict is a Slurm that starts none of these jobs beyond so many that run, and says which limit that is. It does so as slurmctld does: the
-// update is taken, and the job waits with a reason.
+// strict is a Slurm that starts none of these jobs beyond so many that run, and says which limit that is. It does so as
+// slurmctld does: the update is taken, and the job waits with a reason.
 type strict struct {
 	bridge.Slurm
 	reason string
@@ -77,7 +77,8 @@ func (s *strict) Observe(ctx context.Context) (bridge.Observed, error) {
 
 // refusing puts a strict Slurm before a world.
 func refusing(w *world, reason string, most int, jobs ...int) *strict {
-	s := &strict{Slurm: w.runner.Slurm, reason: reason, most: most, jobs: jobs, refused: map[int]bool{}, taken: map[int]bool{}}
+	s := &strict{Slurm: w.runner.Slurm, reason: reason, most: most, jobs: jobs, refused: map[int]bool{},
+		taken: map[int]bool{}}
 	w.runner.Slurm = s
 	return s
 }
@@ -119,7 +120,8 @@ func TestARefusalIsToldWithSlurmsReasonAndTakenBackAtOnce(t *testing.T) {
 	if took := w.clock.Now().Sub(began); took > 3*time.Second {
 		t.Errorf("known after %s", took)
 	}
-	if j := w.job(alice[1]); !strings.Contains(j.Extra, grp+"; it is tried again") || len(j.Request.Pin) > 0 || !j.Begin.After(w.clock.Now()) {
+	if j := w.job(alice[1]); !strings.Contains(j.Extra, grp+"; it is tried again") || len(j.Request.Pin) > 0 ||
+		!j.Begin.After(w.clock.Now()) {
 		t.Errorf("%+v", j)
 	}
 	if rec := w.record(alice[1]); rec.Failed != 0 || rec.Refused.Reason != "AssocGrpGRES" || rec.Refused.Times != 1 {
@@ -299,7 +301,8 @@ func TestNobodyIsStoppedForAJobThatSlurmRefuses(t *testing.T) {
 	}
 }
 
-// The big job is tried first, since it comes first, and finds no room for days; the small one behind it has room at once.
+// The big job is tried first, since it comes first, and finds no room for days; the small one behind it has room at
+// once.
 func TestWhoIsToBeTriedAndFindsNoRoomKeepsNobodyLikeItWaiting(t *testing.T) {
 	w := newWorld(t, 1, server)
 	alice, _ := crowd(w, 1, 0)
@@ -313,7 +316,9 @@ func TestWhoIsToBeTriedAndFindsNoRoomKeepsNobodyLikeItWaiting(t *testing.T) {
 	w.rounds(1)
 	room := []int{alice[0], small}
 	if n := running(w, room); s.tries != 1 || n != 1 {
-		t.Errorf("%d tries in the round after the limit is gone, %d of the 2 jobs run for which there is room, want one at a time", s.tries, n)
+		t.Errorf(
+			"%d tries in the round after the limit is gone, %d of the 2 jobs run for which there is room, want one "+
+				"at a time", s.tries, n)
 	}
 	w.rounds(1)
 	if n := running(w, room); n != 2 {

@@ -20,8 +20,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/guest/guesttest"
 )
 
-// A plugin that drives a Slurm dies in every call of an eventful round in turn, before and after Slurm has heard of it. The Slurm is that of the
-// test, so that it outlives the plugin, which is this program under another name and does nothing but pass on what it is asked.
+// A plugin that drives a Slurm dies in every call of an eventful round in turn, before and after Slurm has heard of it.
+// The Slurm is that of the test, so that it outlives the plugin, which is this program under another name and does
+// nothing but pass on what it is asked.
 
 const relayName = "relay-plugin"
 

@@ -16,13 +16,14 @@ const handedBack = "handed back to Slurm"
 // farewell is how long a hand-over waits for jobs that are on their way back into the queue.
 const farewell = 30 * time.Second
 
-// Release hands every waiting job that is ours back to Slurm: its user's own request, no pin, no lease. What runs is not touched,
-// nor what a round would leave alone. Where the settings name no partitions, a job counts as ours in any of them when it carries our
-// word and we are known to have had it, by its record or its annotation; profiles are not looked up at all.
+// Release hands every waiting job that is ours back to Slurm: its user's own request, no pin, no lease. What runs is
+// not touched, nor what a round would leave alone. Where the settings name no partitions, a job counts as ours in any
+// of them when it carries our word and we are known to have had it, by its record or its annotation; profiles are not
+// looked up at all.
 //
-// It looks until nothing is left to do, so whatever became of an earlier one, saying it again puts the rest right. Records
-// are read and not written: a daemon that is started afterwards takes the jobs up where it left them. The report has a step for
-// each job; the error is one that ended the whole.
+// It looks until nothing is left to do, so whatever became of an earlier one, saying it again puts the rest right.
+// Records are read and not written: a daemon that is started afterwards takes the jobs up where it left them. The
+// report has a step for each job; the error is one that ended the whole.
 func (r *Runner) Release(ctx context.Context) (Report, error) {
 	l := &leaving{Runner: r, until: r.Clock.Elapsed() + farewell, tried: map[int]bool{}}
 	l.report = Report{Round: r.Last, Began: r.Clock.Now(), Shadow: r.Settings.Shadow}
@@ -115,18 +116,21 @@ func (l *leaving) steps(s *scene) []Step {
 	return steps
 }
 
-// onTheirWay lists the jobs that can be handed back soon: their last run is still being cleaned up, or they were asked to save and
-// have not left.
+// onTheirWay lists the jobs that can be handed back soon: their last run is still being cleaned up, or they were asked
+// to save and have not left.
 func (l *leaving) onTheirWay(s *scene, jobs []*Job) []Note {
 	var notes []Note
 	for _, t := range s.managed {
 		if !settled(t.Job, s.at) && !l.tried[t.ID] {
-			notes = append(notes, Note{t.ID, "its last run is still being cleaned up: it waits with its user's request, and a lease"})
+			notes = append(notes, Note{t.ID,
+				"its last run is still being cleaned up: it waits with its user's request, and a lease"})
 		}
 	}
 	for _, j := range jobs {
-		if rec := l.known.Of(j.ID); j.State == Running && (rec != nil && rec.Asked.After(j.Started) || l.intent.preempts(j)) {
-			notes = append(notes, Note{j.ID, "it was asked to save and still runs: it will come back with the size and the nodes of this run"})
+		if rec := l.known.Of(j.ID); j.State == Running && (rec != nil && rec.Asked.After(j.Started) ||
+			l.intent.preempts(j)) {
+			notes = append(notes, Note{j.ID,
+				"it was asked to save and still runs: it will come back with the size and the nodes of this run"})
 		}
 	}
 	return notes
@@ -152,8 +156,8 @@ func (l *leaving) note(steps []Step) {
 	}
 }
 
-// handBack takes all steps, however long that takes: no round is due. Once Slurm is not to be reached, or will not have us, the rest is
-// not tried.
+// handBack takes all steps, however long that takes: no round is due. Once Slurm is not to be reached, or will not have
+// us, the rest is not tried.
 func (a *acting) handBack(ctx context.Context) error {
 	a.until = math.MaxInt64
 	err := a.each(ctx, a.steps.filter((*step).open), done, func(s *step) error {

@@ -15,7 +15,8 @@ import (
 // release hands everything back, with a process of its own.
 func (w *world) release(fault slurmtest.Fault) (bridge.Report, error) {
 	w.line = slurmtest.NewLine(w.slurm, w.clock, fault)
-	w.runner = &bridge.Runner{Slurm: w.line, Ledger: w.book, Clock: w.line, Settings: w.runner.Settings} // nobody may ask for a profile
+	// nobody may ask for a profile
+	w.runner = &bridge.Runner{Slurm: w.line, Ledger: w.book, Clock: w.line, Settings: w.runner.Settings}
 	return w.runner.Release(ctx)
 }
 
@@ -39,7 +40,8 @@ func (w *world) mustBeSlurms(ids ...int) {
 	w.mustBeAsSubmitted()
 	for _, id := range ids {
 		j := w.job(id)
-		if j.State == bridge.Pending && !j.Completing && (j.Begin.After(w.clock.Now()) || !strings.Contains(j.Extra, "handed back to Slurm")) {
+		if j.State == bridge.Pending && !j.Completing && (j.Begin.After(w.clock.Now()) ||
+			!strings.Contains(j.Extra, "handed back to Slurm")) {
 			w.t.Errorf("job %d may not begin before %s, it is %s; %s", id, j.Begin, w.clock.Now(), j.Extra)
 		}
 	}
@@ -73,7 +75,8 @@ func releaseAll(t *testing.T, ago time.Duration) {
 			t.Errorf("job %d runs and went from\n%s to\n%s", id, before[k], after)
 		}
 	}
-	if len(report.Steps) != 60 || w.line.Count(slurmtest.Update) != 60 || w.line.Count(slurmtest.Signal)+w.line.Count(slurmtest.Requeue) != 0 {
+	if len(report.Steps) != 60 || w.line.Count(slurmtest.Update) != 60 ||
+		w.line.Count(slurmtest.Signal)+w.line.Count(slurmtest.Requeue) != 0 {
 		t.Errorf("%d steps, calls %v; want one update for each of 60", len(report.Steps), len(w.line.Calls()))
 	}
 	w.mustRelease()
@@ -98,16 +101,18 @@ func releaseAll(t *testing.T, ago time.Duration) {
 	}
 }
 
-// TestAReleaseThatDiesAnywhereIsMadeGoodByTheNextOne lets a daemon die at every fifth call of an eventful round, a release at every call
-// after that, and says it again; with the ledger and without. A daemon that is started afterwards then runs the cluster empty.
+// TestAReleaseThatDiesAnywhereIsMadeGoodByTheNextOne lets a daemon die at every fifth call of an eventful round, a
+// release at every call after that, and says it again; with the ledger and without. A daemon that is started afterwards
+// then runs the cluster empty.
 func TestAReleaseThatDiesAnywhereIsMadeGoodByTheNextOne(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		for n := 1; n < 30; n += 5 {
 			for m := 1; ; m++ {
 				died := true
-				t.Run(fmt.Sprintf("ledger lost %v, round dies at call %d, release at %d", lost, n, m), func(t *testing.T) {
-					died = releaseTwice(t, lost, n, m)
-				})
+				t.Run(fmt.Sprintf("ledger lost %v, round dies at call %d, release at %d", lost, n, m),
+					func(t *testing.T) {
+						died = releaseTwice(t, lost, n, m)
+					})
 				if !died {
 					break
 				}
@@ -210,7 +215,8 @@ func TestWithoutPartitionsAJobIsOursByItsAnnotationOrItsRecord(t *testing.T) {
 	}
 }
 
-// A job that was asked to save is waited for: Slurm would put it back with the size and the pin of the run that it ends.
+// A job that was asked to save is waited for: Slurm would put it back with the size and the pin of the run that it
+// ends.
 func TestAReleaseWaitsForJobsThatWereAskedToLeave(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		w := newWorld(t, 1, oneGPU)
@@ -311,7 +317,8 @@ func TestAReleaseThatCannotReadTheLedgerWritesNothing(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.submit(1, model("res18"))
 	w.runner.Ledger = broken{Ledger: w.book, load: errors.New("torn")}
-	if _, err := w.runner.Release(ctx); err == nil || err.Error() != "read the ledger: torn" || len(w.line.Calls()) != 0 {
+	if _, err := w.runner.Release(ctx); err == nil || err.Error() != "read the ledger: torn" ||
+		len(w.line.Calls()) != 0 {
 		t.Errorf("%v after %d calls", err, len(w.line.Calls()))
 	}
 }
@@ -340,7 +347,8 @@ func TestAJobThatWasHandedBackInPartIsHandedBackAgain(t *testing.T) {
 	w.mustRelease()
 	j := w.job(id)
 	j.Request.CPUsPerTask, j.Request.CPUs, j.Request.Pin = 9, 9, []string{"n1"}
-	if err := w.slurm.Update(ctx, bridge.Update{Job: id, Begin: j.Begin, Request: j.Request, Extra: j.Extra}); err != nil {
+	if err := w.slurm.Update(ctx, bridge.Update{Job: id, Begin: j.Begin, Request: j.Request,
+		Extra: j.Extra}); err != nil {
 		t.Fatal(err)
 	}
 	w.mustRelease()

@@ -15,37 +15,43 @@ type Report struct {
 	Phases   []Phase        `json:"phases"` // in the order of the round
 	Snapshot policy.Cluster `json:"snapshot"`
 	Plan     policy.Plan    `json:"plan"`
-	Steps    []Step         `json:"steps"`           // in the order in which they were begun
-	Outside  []Outside      `json:"outside"`         // jobs with our directive that the round leaves to Slurm, and why; ascending in ID
-	Notes    []Note         `json:"notes"`           // what a user should know of a job that is managed: an unknown profile, …
-	Shadow   bool           `json:"shadow"`          // nothing was written
-	Small    bool           `json:"small,omitempty"` // a small round, after the round of that number
+	Steps    []Step         `json:"steps"` // in the order in which they were begun
+	// jobs with our directive that the round leaves to Slurm, and why; ascending in ID
+	Outside []Outside `json:"outside"`
+	// what a user should know of a job that is managed: an unknown profile, …
+	Notes  []Note `json:"notes"`
+	Shadow bool   `json:"shadow"`          // nothing was written
+	Small  bool   `json:"small,omitempty"` // a small round, after the round of that number
 	// ClockAhead is by how much Slurm's clock is ahead of ours, ClockStep by how much it was set since the last round.
 	ClockAhead time.Duration `json:"clock_ahead_ns,omitempty"`
 	ClockStep  time.Duration `json:"clock_step_ns,omitempty"`
-	// Contradicting are the jobs that go without their profile because they were seen to run far below what it claims; ascending in ID.
+	// Contradicting are the jobs that go without their profile because they were seen to run far below what it claims;
+	// ascending in ID.
 	Contradicting []Contradicting `json:"contradicting,omitempty"`
-	// Lessons are what was learned in this round from what jobs say of themselves, or forgotten; by user and job name. LearnFault says why it could
-	// not be kept: then the next round learns it.
+	// Lessons are what was learned in this round from what jobs say of themselves, or forgotten; by user and job name.
+	// LearnFault says why it could not be kept: then the next round learns it.
 	Lessons    []Lesson `json:"lessons,omitempty"`
 	LearnFault string   `json:"learn_fault,omitempty"`
 	// Lost are the jobs that did not come back after they were asked to save and leave.
 	Lost []Loss `json:"lost,omitempty"`
-	// Fallback says why the built-in planner decided this round in place of Settings.Planner; empty when it did not have to.
+	// Fallback says why the built-in planner decided this round in place of Settings.Planner; empty when it did not
+	// have to.
 	Fallback string `json:"fallback,omitempty"`
-	// Certificate says how good the plan is, whoever made it; nil in small rounds, where Settings.Certify is off, and in
-	// the reports of versions before.
+	// Certificate says how good the plan is, whoever made it; nil in small rounds, where Settings.Certify is off, and
+	// in the reports of versions before.
 	Certificate *bound.Certificate `json:"certificate,omitempty"`
-	// LimitsGap says why the site's limits are not known as they are now, and what is done meanwhile; empty when they are.
+	// LimitsGap says why the site's limits are not known as they are now, and what is done meanwhile; empty when they
+	// are.
 	LimitsGap string `json:"limits_gap,omitempty"`
-	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it: this
-	// round starts from what is.
+	// Interrupted is what the round before was about to do when it died; nil when it settled. Nothing is done about it:
+	// this round starts from what is.
 	Interrupted *Intent `json:"interrupted,omitempty"`
 }
 
 // Phase is how long one part of the round took.
 type Phase struct {
-	Name string        `json:"name"` // observe, decide, check, certify, diff, intend, lease, ask, follow, arm, tell, settle
+	// observe, decide, check, certify, diff, intend, lease, ask, follow, arm, tell, settle
+	Name string        `json:"name"`
 	Took time.Duration `json:"took_ns"`
 }
 
@@ -110,17 +116,19 @@ type Record struct {
 	Gain     float64       `json:"gain"`           // at which the job ran at Until; 0: it did not run
 	Starts   int           `json:"starts"`         // by us
 	// Failed counts starts in a row that did not come about, FailedAt is when the last one was given up.
-	Failed    int       `json:"failed,omitempty"`
-	FailedAt  time.Time `json:"failed_at,omitzero"`
-	Refused   Refusal   `json:"refused,omitzero"`    // by Slurm, when it was to start last
-	Avoids    []Avoided `json:"avoids,omitempty"`    // partitions of several that refused it
-	Asked     time.Time `json:"asked,omitzero"`      // when the job was asked to save and leave; zero: not, or it has left
-	Lost      Cause     `json:"lost,omitempty"`      // it was asked, and Slurm told that it ended for good: it is not asked again
+	Failed   int       `json:"failed,omitempty"`
+	FailedAt time.Time `json:"failed_at,omitzero"`
+	Refused  Refusal   `json:"refused,omitzero"` // by Slurm, when it was to start last
+	Avoids   []Avoided `json:"avoids,omitempty"` // partitions of several that refused it
+	// when the job was asked to save and leave; zero: not, or it has left
+	Asked time.Time `json:"asked,omitzero"`
+	// it was asked, and Slurm told that it ended for good: it is not asked again
+	Lost      Cause     `json:"lost,omitempty"`
 	NotBefore time.Time `json:"not_before,omitzero"` // the user's own begin time
 	Own       Request   `json:"own"`                 // the user's own request, as first seen
 	Explicit  Explicit  `json:"explicit,omitzero"`   // what of it he asked for in so many words
-	// Runs counts those that the job has had, as far as they were explained or counted in Returned; 0: not known. Returned counts how
-	// often in a row it came back to the queue unasked, ReturnedAt is when that was last seen.
+	// Runs counts those that the job has had, as far as they were explained or counted in Returned; 0: not known.
+	// Returned counts how often in a row it came back to the queue unasked, ReturnedAt is when that was last seen.
 	Runs       int       `json:"runs,omitempty"`
 	Returned   int       `json:"returned,omitempty"`
 	ReturnedAt time.Time `json:"returned_at,omitzero"`
@@ -147,17 +155,20 @@ type Intent struct {
 	Round int       `json:"round"`
 	At    time.Time `json:"at"` // by Slurm's clock
 	Steps []Step    `json:"steps"`
-	// Debts are the records of the jobs that the round is the first to change: should it die, they stand among the others.
+	// Debts are the records of the jobs that the round is the first to change: should it die, they stand among the
+	// others.
 	Debts Records `json:"debts,omitempty"`
 }
 
-// Ledger remembers what Slurm does not, over a crash at any point. The package ledger keeps it in a file; Memory forgets it with
-// the process. An implementation may be used by one round at a time.
+// Ledger remembers what Slurm does not, over a crash at any point. The package ledger keeps it in a file; Memory
+// forgets it with the process. An implementation may be used by one round at a time.
 type Ledger interface {
-	// Load returns all records, which are the caller's to change, and the intent that the last round did not clear, if any.
+	// Load returns all records, which are the caller's to change, and the intent that the last round did not clear, if
+	// any.
 	Load() (Records, *Intent, error)
 	// Intend stores what the round is about to do.
 	Intend(intent Intent) error
-	// Settle takes over these records in place of all others, stores the report among the last ones, and clears the intent, all or nothing.
+	// Settle takes over these records in place of all others, stores the report among the last ones, and clears the
+	// intent, all or nothing.
 	Settle(records Records, report Report) error
 }

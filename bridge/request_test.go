@@ -28,7 +28,8 @@ func why(report bridge.Report, job int) string {
 func TestAJobOnlyGetsNodesOfItsOwnPartition(t *testing.T) {
 	w := newSite(t, slices.Concat(
 		slurmtest.Rack(1, server, "gpu"),
-		[]bridge.Node{{Name: "big1", Total: server, Partitions: []string{"big"}}, {Name: "x1", Total: server, Partitions: []string{"other"}}},
+		[]bridge.Node{{Name: "big1", Total: server, Partitions: []string{"big"}},
+			{Name: "x1", Total: server, Partitions: []string{"other"}}},
 	))
 	w.runner.Settings.Partitions = []string{"gpu", "big"}
 	inBig := func(s *slurmtest.Spec) { s.Partition = "big" }
@@ -81,7 +82,8 @@ func TestTheTasksOfAJobGetEqualPartsOfItsCores(t *testing.T) {
 	id := w.submit(1, model("res18"), func(s *slurmtest.Spec) { s.Request.Tasks = 4 })
 	w.round()
 	j := w.job(id)
-	if cores := j.Runs.PerNode.CPUs; j.State != bridge.Running || cores%4 != 0 || j.Request.Tasks != 4 || j.Request.CPUsPerTask != cores/4 {
+	if cores := j.Runs.PerNode.CPUs; j.State != bridge.Running || cores%4 != 0 || j.Request.Tasks != 4 ||
+		j.Request.CPUsPerTask != cores/4 {
 		t.Errorf("%s with %d cores, %d tasks of %d", j.State, cores, j.Request.Tasks, j.Request.CPUsPerTask)
 	}
 }
@@ -166,7 +168,8 @@ func TestANewJobIsToldAtOnceWhyItWaits(t *testing.T) {
 }
 
 func TestAServerWithoutGPUsIsNotPlannedWith(t *testing.T) {
-	w := newSite(t, append(slurmtest.Rack(1, server, "gpu"), bridge.Node{Name: "c1", Total: gres.Vector{CPUs: 64, Memory: 256000}, Partitions: []string{"gpu"}}))
+	w := newSite(t, append(slurmtest.Rack(1, server, "gpu"),
+		bridge.Node{Name: "c1", Total: gres.Vector{CPUs: 64, Memory: 256000}, Partitions: []string{"gpu"}}))
 	id := w.submit(1, model("res18"))
 	if report := w.round(); len(report.Snapshot.Nodes) != 1 {
 		t.Errorf("planned with %+v", report.Snapshot.Nodes)

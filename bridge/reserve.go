@@ -26,7 +26,8 @@ func (s *scene) reserve(all []Reservation) {
 
 // reservation finds one by its name.
 func (s *scene) reservation(name string) (r *Reservation, found bool) {
-	k, found := slices.BinarySearchFunc(s.reservations, name, func(r Reservation, name string) int { return strings.Compare(r.Name, name) })
+	k, found := slices.BinarySearchFunc(s.reservations, name,
+		func(r Reservation, name string) int { return strings.Compare(r.Name, name) })
 	if !found {
 		return nil, false
 	}
@@ -39,8 +40,9 @@ func (s *scene) hasBegun(name string) bool {
 	return found && !r.From.After(s.at)
 }
 
-// reservedFor lists the nodes of a reservation that are among these; in nil: any. One of licenses alone has no nodes, and its jobs run on
-// these. Where none is, it lists them all, of which then none will do: an empty list would stand for any node.
+// reservedFor lists the nodes of a reservation that are among these; in nil: any. One of licenses alone has no nodes,
+// and its jobs run on these. Where none is, it lists them all, of which then none will do: an empty list would stand
+// for any node.
 func (s *scene) reservedFor(name string, in []string) []string {
 	r, found := s.reservation(name)
 	if !found || len(r.Nodes) == 0 {

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// Cost is what the last restarts of a job have cost it, as they were seen, the newest last. It is worked out from what happens to every job
-// that is asked to leave; nothing is tried for its sake.
+// Cost is what the last restarts of a job have cost it, as they were seen, the newest last. It is worked out from what
+// happens to every job that is asked to leave; nothing is tried for its sake.
 type Cost struct {
 	// Saves are from when the job was asked to leave until it had left, in seconds.
 	Saves []float64 `json:"saves_s,omitempty"`
-	// Starts are from the start of a run until it trained on from where the last one had stopped, in seconds, by what the job reported.
+	// Starts are from the start of a run until it trained on from where the last one had stopped, in seconds, by what
+	// the job reported.
 	Starts []float64 `json:"starts_s,omitempty"`
-	// Launches are from our word until Slurm ran the job again, in seconds: all that is seen of a start where nothing is reported.
+	// Launches are from our word until Slurm ran the job again, in seconds: all that is seen of a start where nothing
+	// is reported.
 	Launches []float64 `json:"launches_s,omitempty"`
 	// Left is when the last run of those that were asked to leave was asked; zero: none was, or its Start is known.
 	Left time.Time `json:"left,omitzero"`
@@ -52,15 +54,18 @@ func (c RestartCost) Duration() time.Duration {
 }
 
 const (
-	// remembered is of how many restarts the cost is remembered. Their median counts, so that one on a bad day of the file system does not.
+	// remembered is of how many restarts the cost is remembered. Their median counts, so that one on a bad day of the
+	// file system does not.
 	remembered = 3
-	// mostSeen bounds what is believed of one, in seconds, as long as the longest grace: a job that wants to look costly to stop gains no more.
+	// mostSeen bounds what is believed of one, in seconds, as long as the longest grace: a job that wants to look
+	// costly to stop gains no more.
 	mostSeen = maxGrace
 	// apart is how long two reports must be apart to tell a speed.
 	apart = 30 * time.Second
 )
 
-// restartCost is what a restart costs a job: as its own last ones were seen, else as its profile says, else as the configuration does.
+// restartCost is what a restart costs a job: as its own last ones were seen, else as its profile says, else as the
+// configuration does.
 func (r *Runner) restartCost(t *managedJob) RestartCost {
 	cost := &t.record.Cost
 	save, saved := median(cost.Saves)
@@ -93,15 +98,16 @@ func median(of []float64) (float64, bool) {
 	return (low + high) / 2, true
 }
 
-// withLatest adds what was seen to the last few. What cannot be is bounded: clocks differ, and what a job reports is its user's word.
+// withLatest adds what was seen to the last few. What cannot be is bounded: clocks differ, and what a job reports is
+// its user's word.
 func withLatest(of []float64, seen time.Duration) []float64 {
 	seconds := min(max(seen.Seconds(), 0), mostSeen)
 	from := max(0, len(of)+1-remembered)
 	return append(slices.Clone(of[min(from, len(of)):]), seconds)
 }
 
-// hasLeft notes how long it took the job to leave that was asked to. Slurm says when it requeued it; while it is still tearing the run down, that
-// is not said, and the moment counts in which the job was first seen not to run.
+// hasLeft notes how long it took the job to leave that was asked to. Slurm says when it requeued it; while it is still
+// tearing the run down, that is not said, and the moment counts in which the job was first seen not to run.
 func (c *Cost) hasLeft(t *managedJob, asked, now time.Time) {
 	gone := t.Submitted
 	switch {
@@ -121,11 +127,13 @@ func (c *Cost) hasLeft(t *managedJob, asked, now time.Time) {
 // launched notes how long Slurm took to run a job again.
 func (c *Cost) launched(took time.Duration) { c.Launches = withLatest(c.Launches, took) }
 
-// hear takes up how far a running job says that it has come. With the first speed that it tells of a run it is known how long that run
-// did not train at its beginning: from its start to its first report, less what it takes to come as far as that from where the last run stopped.
+// hear takes up how far a running job says that it has come. With the first speed that it tells of a run it is known
+// how long that run did not train at its beginning: from its start to its first report, less what it takes to come as
+// far as that from where the last run stopped.
 func (c *Cost) hear(t *managedJob, now time.Time) {
 	said := t.said.progress
-	if t.State != Running || !t.said.reports || t.said.unclear != nil || said.At.Before(t.Started) || said.At.After(now.Add(aheadOfUs)) {
+	if t.State != Running || !t.said.reports || t.said.unclear != nil || said.At.Before(t.Started) ||
+		said.At.After(now.Add(aheadOfUs)) {
 		return
 	}
 	if !c.Run.Equal(t.Started) {
@@ -145,10 +153,12 @@ func (c *Cost) hear(t *managedJob, now time.Time) {
 	c.Starts, c.From = withLatest(c.Starts, c.First.At.Sub(c.Run)-trained), -1
 }
 
-// begin takes up the first report of a run. How far the last one came is known where it was asked to leave and had told its speed.
+// begin takes up the first report of a run. How far the last one came is known where it was asked to leave and had told
+// its speed.
 func (c *Cost) begin(run time.Time, said Progress) {
 	from := -1.0
-	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-aheadOfUs)) && c.Left.Before(run) && c.Run.Before(c.Left) {
+	if !c.Left.IsZero() && c.Speed > 0 && !c.Left.Before(c.Last.At.Add(-aheadOfUs)) && c.Left.Before(run) &&
+		c.Run.Before(c.Left) {
 		from = float64(c.Last.Iterations) + float64(c.Speed*max(0, c.Left.Sub(c.Last.At).Seconds()))
 	}
 	c.Left, c.Heard = time.Time{}, Heard{Run: run, First: said, Last: said, From: from}

@@ -25,11 +25,16 @@ func TestTheCostOfARestartIsTheJobsOwnThenItsProfilesThenTheKeys(t *testing.T) {
 		{"its profile says", profile, Cost{}, RestartCost{10, 20, ByProfile}},
 		{"it was seen to leave", profile, Cost{Saves: []float64{300}}, RestartCost{300, 20, ByRestarts}},
 		{"it told of its start", profile, Cost{Starts: []float64{90}}, RestartCost{10, 90, ByRestarts}},
-		{"both", profile, Cost{Saves: []float64{300}, Starts: []float64{90}, Launches: []float64{3}}, RestartCost{300, 90, ByRestarts}},
-		{"a launch says less than a profile", profile, Cost{Saves: []float64{5}, Launches: []float64{3}}, RestartCost{5, 20, ByRestarts}},
-		{"a launch is all that is seen", nil, Cost{Saves: []float64{5}, Launches: []float64{3}}, RestartCost{5, 3, ByRestarts}},
-		{"the one on a bad day does not count", nil, Cost{Saves: []float64{5, 600, 6}, Starts: []float64{9, 9, 900}}, RestartCost{6, 9, ByRestarts}},
-		{"of two the mean counts", nil, Cost{Saves: []float64{5, 7}, Starts: []float64{0}}, RestartCost{6, 0, ByRestarts}},
+		{"both", profile, Cost{Saves: []float64{300}, Starts: []float64{90}, Launches: []float64{3}},
+			RestartCost{300, 90, ByRestarts}},
+		{"a launch says less than a profile", profile, Cost{Saves: []float64{5}, Launches: []float64{3}},
+			RestartCost{5, 20, ByRestarts}},
+		{"a launch is all that is seen", nil, Cost{Saves: []float64{5}, Launches: []float64{3}},
+			RestartCost{5, 3, ByRestarts}},
+		{"the one on a bad day does not count", nil, Cost{Saves: []float64{5, 600, 6}, Starts: []float64{9, 9, 900}},
+			RestartCost{6, 9, ByRestarts}},
+		{"of two the mean counts", nil, Cost{Saves: []float64{5, 7}, Starts: []float64{0}},
+			RestartCost{6, 0, ByRestarts}},
 	} {
 		r := &Runner{Settings: Settings{RestartCost: 2 * time.Minute}}
 		tn := &managedJob{Job: &Job{}, profile: c.profile, record: &Record{Cost: c.seen}}
@@ -81,7 +86,8 @@ func TestHowLongAJobTookToLeaveIsSlurmsWordOrElseWhenItWasSeen(t *testing.T) {
 	}
 }
 
-// trains plays a job that trains at a speed, is asked to leave, waits, needs a time to start, and trains at another; it reports now and then.
+// trains plays a job that trains at a speed, is asked to leave, waits, needs a time to start, and trains at another; it
+// reports now and then.
 func trains(t *rapid.T, starts time.Duration) Cost {
 	var cost Cost
 	tn := &managedJob{Job: &Job{State: Running, Started: noon}, said: &comment{reports: true}}
@@ -97,11 +103,13 @@ func trains(t *rapid.T, starts time.Duration) Cost {
 		}
 		return last
 	}
-	asked := run(0, rapid.IntRange(2, 5).Draw(t, "reports")).Add(time.Duration(rapid.IntRange(0, 299).Draw(t, "asked")) * time.Second)
+	asked := run(0, rapid.IntRange(2, 5).Draw(t, "reports")).Add(time.Duration(rapid.IntRange(0, 299).Draw(t,
+		"asked")) * time.Second)
 	done += speed * asked.Sub(tn.said.progress.At).Seconds()
 	tn.State, tn.Submitted = Pending, asked.Add(time.Minute)
 	cost.hasLeft(tn, asked, tn.Submitted)
-	tn.State, tn.Started = Running, tn.Submitted.Add(time.Duration(rapid.IntRange(2, 90000).Draw(t, "waits"))*time.Second)
+	tn.State, tn.Started = Running, tn.Submitted.Add(time.Duration(rapid.IntRange(2, 90000).Draw(t,
+		"waits"))*time.Second)
 	speed *= rapid.Float64Range(0.5, 3).Draw(t, "faster")
 	run(starts, rapid.IntRange(2, 4).Draw(t, "more reports"))
 	return cost
@@ -111,7 +119,8 @@ func TestHowLongAJobTookToTrainAgainIsFoundFromItsReports(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		starts := time.Duration(rapid.IntRange(0, 900).Draw(t, "starts")) * time.Second
 		cost := trains(t, starts)
-		if len(cost.Saves) != 1 || cost.Saves[0] != 60 || len(cost.Starts) != 1 || math.Abs(cost.Starts[0]-starts.Seconds()) > 8 {
+		if len(cost.Saves) != 1 || cost.Saves[0] != 60 || len(cost.Starts) != 1 ||
+			math.Abs(cost.Starts[0]-starts.Seconds()) > 8 {
 			t.Fatalf("%+v, want 60 s to save and %s to start", cost, starts)
 		}
 	})
@@ -126,8 +135,10 @@ func TestReportsThatCannotBeSayNothingOfAStart(t *testing.T) {
 		"faster than anything": func(tn *managedJob) { tn.said.progress.Iterations = 999_999_999_999_999 },
 		"going back":           func(tn *managedJob) { tn.said.progress.Iterations = 0 },
 	} {
-		cost := Cost{Left: noon.Add(-time.Minute), Heard: Heard{Run: noon.Add(-time.Hour), Last: Progress{50, noon.Add(-2 * time.Minute)}, Speed: 1}}
-		tn := &managedJob{Job: &Job{State: Running, Started: noon}, said: &comment{reports: true, progress: Progress{120, noon.Add(time.Minute)}}}
+		cost := Cost{Left: noon.Add(-time.Minute), Heard: Heard{Run: noon.Add(-time.Hour),
+			Last: Progress{50, noon.Add(-2 * time.Minute)}, Speed: 1}}
+		tn := &managedJob{Job: &Job{State: Running, Started: noon},
+			said: &comment{reports: true, progress: Progress{120, noon.Add(time.Minute)}}}
 		cost.hear(tn, noon.Add(time.Minute))
 		tn.said.progress = Progress{180, noon.Add(2 * time.Minute)}
 		change(tn)
@@ -147,7 +158,8 @@ func TestReportsOnAnotherGPUThanTheProfilesAreNotComparedWithIt(t *testing.T) {
 		on.GPUType = c.measured
 		tn := trainee(24)
 		tn.profile, tn.on = &on, []int{0}
-		tn.topology = &topology{nodes: []Node{{Name: "n1", GPUType: c.here, Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}}}, managed: []int{0}}
+		tn.topology = &topology{nodes: []Node{{Name: "n1", GPUType: c.here,
+			Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}}}, managed: []int{0}}
 		for minute := range 6 {
 			tn.report(int64(100*minute), time.Duration(1+5*minute)*time.Minute)
 		}

@@ -20,16 +20,16 @@ type Clock interface {
 	Sleep(ctx context.Context, d time.Duration) error
 }
 
-// Hook is the administrator's own word before and after a checkpoint. An error before it leaves the job alone in this round. Neither may
-// take longer than it is given: it then gives up with an error.
+// Hook is the administrator's own word before and after a checkpoint. An error before it leaves the job alone in this
+// round. Neither may take longer than it is given: it then gives up with an error.
 type Hook interface {
 	Before(ctx context.Context, job Job, why string, within time.Duration) error
 	After(ctx context.Context, job Job, why string, within time.Duration) error
 }
 
-// Planner decides rounds in place of the one that is built in: a program of the site's own. It has until ctx ends, changes nothing in the
-// snapshot, and is asked about one round at a time. What it answers is checked like any plan; when it does not answer, or the plan
-// breaks a promise, the built-in one decides that round.
+// Planner decides rounds in place of the one that is built in: a program of the site's own. It has until ctx ends,
+// changes nothing in the snapshot, and is asked about one round at a time. What it answers is checked like any plan;
+// when it does not answer, or the plan breaks a promise, the built-in one decides that round.
 type Planner interface {
 	Plan(ctx context.Context, round int, c policy.Cluster, p policy.Policy, a policy.Allocator) (policy.Plan, error)
 }
@@ -44,7 +44,8 @@ type Settings struct {
 	Round      time.Duration // from the start of one round to the next
 	Lease      time.Duration // how long a waiting job is kept from starting by itself; at least two rounds
 
-	// Ahead is how many jobs are armed at a time: eligible for Slurm's own scheduler, with the size that they are to have; 0: none.
+	// Ahead is how many jobs are armed at a time: eligible for Slurm's own scheduler, with the size that they are to
+	// have; 0: none.
 	Ahead int
 
 	// Certify has each round, small ones excepted, say how good its plan is.
@@ -61,16 +62,17 @@ type Settings struct {
 
 	Keep Keep // of what users ask for in so many words
 
-	// SaveAtLimit asks jobs that declared a checkpoint to save and leave before their time limits end them. Watched says that small rounds are
-	// held every few seconds, which then see to that; otherwise rounds do it, a round ahead.
+	// SaveAtLimit asks jobs that declared a checkpoint to save and leave before their time limits end them. Watched
+	// says that small rounds are held every few seconds, which then see to that; otherwise rounds do it, a round ahead.
 	SaveAtLimit, Watched bool
 
 	// Audit is the least time between two reports of a job's progress that are compared with its profile; 0: none are.
 	Audit time.Duration
 }
 
-// Runner runs rounds. What must be known from one to the next is observed, or in the ledger; the Runner holds no more than the number of
-// the last round, and what it can work out again: what has been read of jobs that have not changed, and what the planner has computed.
+// Runner runs rounds. What must be known from one to the next is observed, or in the ledger; the Runner holds no more
+// than the number of the last round, and what it can work out again: what has been read of jobs that have not changed,
+// and what the planner has computed.
 type Runner struct {
 	Slurm    Slurm
 	Ledger   Ledger
@@ -95,16 +97,16 @@ type Runner struct {
 	line    policy.Planner // says who is next
 }
 
-// Round runs one round from observation to settlement. On an error the round ended there; the report says what was done until
-// then, and the next round starts from what it finds.
+// Round runs one round from observation to settlement. On an error the round ended there; the report says what was done
+// until then, and the next round starts from what it finds.
 func (r *Runner) Round(ctx context.Context) (Report, error) {
 	t := &turn{Runner: r, began: r.Clock.Elapsed()}
 	err := t.run(ctx)
 	return t.report, err
 }
 
-// Reuse takes the memory of a report's snapshot for that of a round to come. It is for those who hold many rounds and keep no reports:
-// neither the caller nor the ledger may look at the snapshot any more.
+// Reuse takes the memory of a report's snapshot for that of a round to come. It is for those who hold many rounds and
+// keep no reports: neither the caller nor the ledger may look at the snapshot any more.
 func (r *Runner) Reuse(report Report) { r.spare = report.Snapshot }
 
 // turn is one round under way.
@@ -159,7 +161,8 @@ func (t *turn) carryOut(ctx context.Context, settled Records) error {
 
 // intend writes down what the round is about to do, and the debts that it makes.
 func (t *turn) intend() error {
-	intent := Intent{Round: t.report.Round, At: t.watch.now(t.Clock), Steps: t.report.Steps, Debts: t.incurred(t.settled)}
+	intent := Intent{Round: t.report.Round, At: t.watch.now(t.Clock), Steps: t.report.Steps,
+		Debts: t.incurred(t.settled)}
 	if err := t.Ledger.Intend(intent); err != nil {
 		return fmt.Errorf("write the intent down: %w", err)
 	}
@@ -240,10 +243,12 @@ func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 }
 
 // notAskedAgain is what the user of a job should know that ended when it was asked to save, and was requeued by hand.
-const notAskedAgain = "ended for good when it was last asked to save, and is not asked again: it runs until it ends, whatever its word says"
+const notAskedAgain = "ended for good when it was last asked to save, and is not asked again: it runs until it ends, " +
+	"whatever its word says"
 
 // comesBack is what the user of a job that cannot stay should know.
-const comesBack = "comes back to the queue again and again without being asked to leave, and is started less and less often: " +
+const comesBack = "comes back to the queue again and again without being asked to leave, and is started less and " +
+	"less often: " +
 	"the requeue exit code is for a job that was asked to save"
 
 func (t *turn) decide(ctx context.Context) error {
@@ -317,7 +322,8 @@ func (t *turn) consult(ctx context.Context) bool {
 	if t.Settings.Planner == nil {
 		return false
 	}
-	plan, err := t.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	plan, err := t.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.Settings.Policy,
+		t.Settings.Allocator)
 	if err == nil {
 		err = policy.Check(t.report.Snapshot, plan)
 	}

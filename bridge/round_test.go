@@ -70,7 +70,8 @@ func (w *world) start(fault slurmtest.Fault) {
 		return fault(c, at)
 	})
 	w.runner = &bridge.Runner{
-		Slurm: w.line, Splitter: w.line, Ledger: mortal{w.book, w.line}, Clock: w.line, Profiles: w.profile, Settings: w.runner.Settings,
+		Slurm: w.line, Splitter: w.line, Ledger: mortal{w.book, w.line}, Clock: w.line, Profiles: w.profile,
+		Settings: w.runner.Settings,
 	}
 }
 
@@ -86,7 +87,8 @@ func (w *world) mustBeFree(u bridge.Update) {
 	gpus := u.Request.GPUs / u.Request.Nodes
 	for _, n := range seen.Nodes {
 		if slices.Contains(u.Request.Pin, n.Name) && (n.Completing || gpus > n.Total.GPUs-n.Allocated.GPUs) {
-			w.t.Errorf("job %d was started on %s, of which %s are held, completing %v", u.Job, n.Name, n.Allocated, n.Completing)
+			w.t.Errorf("job %d was started on %s, of which %s are held, completing %v", u.Job, n.Name, n.Allocated,
+				n.Completing)
 		}
 	}
 }
@@ -182,7 +184,8 @@ func (w *world) mustRun(id int, nodes string, cpus int) {
 	w.t.Helper()
 	j := w.job(id)
 	if j.State != bridge.Running || strings.Join(j.Runs.Nodes, "+") != nodes || j.Runs.PerNode.CPUs != cpus {
-		w.t.Errorf("job %d: %s on %v with %s, want running on %s with %d cores", id, j.State, j.Runs.Nodes, j.Runs.PerNode, nodes, cpus)
+		w.t.Errorf("job %d: %s on %v with %s, want running on %s with %d cores", id, j.State, j.Runs.Nodes,
+			j.Runs.PerNode, nodes, cpus)
 	}
 }
 
@@ -237,7 +240,8 @@ func TestAWaitingJobCarriesItsUsersOwnRequestAndALease(t *testing.T) {
 	for range 12 {
 		w.rounds(1)
 		j := w.job(id)
-		if j.State != bridge.Pending || j.Request.CPUs != own.CPUs || j.Request.Memory != own.Memory || len(j.Request.Pin) != 0 {
+		if j.State != bridge.Pending || j.Request.CPUs != own.CPUs || j.Request.Memory != own.Memory ||
+			len(j.Request.Pin) != 0 {
 			t.Fatalf("waits with %+v, want %+v", j.Request, own)
 		}
 		if left := j.Begin.Sub(w.clock.Now()); left < 150*time.Second {
@@ -285,7 +289,8 @@ func TestAVictimThatDoesNotLeaveIsRequeuedAfterItsGrace(t *testing.T) {
 	report := w.round()
 	s := step(t, report, first, bridge.Preempt)
 	if s.Error != "" || w.line.Count(slurmtest.Requeue) != 1 || w.line.Count(slurmtest.Signal) != 1 {
-		t.Errorf("%d signals, %d requeues, step %+v", w.line.Count(slurmtest.Signal), w.line.Count(slurmtest.Requeue), s)
+		t.Errorf("%d signals, %d requeues, step %+v", w.line.Count(slurmtest.Signal), w.line.Count(slurmtest.Requeue),
+			s)
 	}
 	if w.job(first).State != bridge.Pending {
 		t.Errorf("victim is %s", w.job(first).State)
@@ -329,7 +334,8 @@ func TestAStartThatDoesNotComeAboutIsTakenBackAndTriedAgain(t *testing.T) {
 		t.Errorf("start: %+v", s)
 	}
 	j := w.job(id)
-	if j.State != bridge.Pending || j.Request.CPUs != own.CPUs || len(j.Request.Pin) != 0 || !j.Begin.After(w.clock.Now()) {
+	if j.State != bridge.Pending || j.Request.CPUs != own.CPUs || len(j.Request.Pin) != 0 ||
+		!j.Begin.After(w.clock.Now()) {
 		t.Errorf("after the failed start: %+v", j)
 	}
 	w.slurm.Resume("n1")
@@ -388,14 +394,16 @@ func TestAJobThatWasAcceptedAndCannotBePlannedIsSlurmsAtOnce(t *testing.T) {
 
 func TestAnUnknownProfileCostsTheJobOnlyItsProfile(t *testing.T) {
 	w := newWorld(t, 1, server)
-	for _, comment := range []string{"synergy-profile=nosuch.json", "synergy-profile=../../etc/passwd", "synergy-profile=res18.json synergy-cheese=1"} {
+	for _, comment := range []string{"synergy-profile=nosuch.json", "synergy-profile=../../etc/passwd",
+		"synergy-profile=res18.json synergy-cheese=1"} {
 		id := w.submit(1, comment)
 		report := w.rounds(1)
 		j := w.job(id)
 		if j.State != bridge.Running || j.Runs.PerNode.CPUs != 3 {
 			t.Errorf("%s: %s with %s, want the proportional share", comment, j.State, j.Runs.PerNode)
 		}
-		if !slices.ContainsFunc(report.Notes, func(n bridge.Note) bool { return n.Job == id }) || !strings.Contains(j.Extra, "proportional share") {
+		if !slices.ContainsFunc(report.Notes, func(n bridge.Note) bool { return n.Job == id }) ||
+			!strings.Contains(j.Extra, "proportional share") {
 			t.Errorf("%s: nobody tells the user: extra %s", comment, j.Extra)
 		}
 	}
@@ -465,7 +473,8 @@ func TestAUsersOwnBeginTimeIsKept(t *testing.T) {
 func TestARestartDoesNotFollowItsTeardownInTheSameSecond(t *testing.T) {
 	w := newWorld(t, 1, server)
 	w.runner.Settings.Poll = 100 * time.Millisecond
-	ids := []int{w.submit(1, model("alexnet")), w.submit(1, model("alexnet"), func(s *slurmtest.Spec) { s.Work.Save = 1050 * time.Millisecond })}
+	ids := []int{w.submit(1, model("alexnet")), w.submit(1, model("alexnet"),
+		func(s *slurmtest.Spec) { s.Work.Save = 1050 * time.Millisecond })}
 	w.rounds(2)
 	for range 6 {
 		ids = append(ids, w.submit(1, model("res18")))

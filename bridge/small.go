@@ -10,7 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// smallStart is how long a start of a small round may take: what takes longer must not keep other moments, or a round, waiting.
+// smallStart is how long a start of a small round may take: what takes longer must not keep other moments, or a round,
+// waiting.
 const smallStart = 10 * time.Second
 
 // lookAnyway is how long a small round believes a watcher that jobs are quiet: nodes come and go without them.
@@ -19,9 +20,10 @@ const lookAnyway = 10 * time.Second
 // newcomers is how many jobs a small round tells that they wait. The others learn it in the next round.
 const newcomers = 16
 
-// SmallRound gives away, between two rounds, what has come free or who has come since: it looks, and where a job that waits may start that could
-// not before, or room has come free, it is a round like any other, by the same planner and along the same line, in which every running
-// job stays as it is. held says whether it came to anything: where nothing is new, or the plan starts nobody, nothing was written.
+// SmallRound gives away, between two rounds, what has come free or who has come since: it looks, and where a job that
+// waits may start that could not before, or room has come free, it is a round like any other, by the same planner and
+// along the same line, in which every running job stays as it is. held says whether it came to anything: where nothing
+// is new, or the plan starts nobody, nothing was written.
 //
 // It has the number of the round before it. Its report is not kept by ledgers.
 func (r *Runner) SmallRound(ctx context.Context) (report Report, held bool, err error) {
@@ -48,7 +50,8 @@ func (t *turn) runSmall(ctx context.Context) (held bool, err error) {
 		return false, err
 	}
 	moment := t.moment()
-	urgent := t.report.ClockStep != 0 || len(t.report.Lost) > 0 // the records have changed, and nobody would see it again
+	// the records have changed, and nobody would see it again
+	urgent := t.report.ClockStep != 0 || len(t.report.Lost) > 0
 	if moment == t.last && !urgent {
 		return false, nil
 	}
@@ -75,8 +78,8 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 	return quiet, nil
 }
 
-// moment is all that may let a job start that could not: who waits, whether it may start, and what each node has free; and whose time limit comes.
-// Two moments that differ have different numbers, as good as certainly.
+// moment is all that may let a job start that could not: who waits, whether it may start, and what each node has free;
+// and whose time limit comes. Two moments that differ have different numbers, as good as certainly.
 func (t *turn) moment() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
@@ -120,8 +123,8 @@ func freeze(c *policy.Cluster) {
 	}
 }
 
-// smallSteps are those of a plan that a small round takes: starts, what is to be taken back, whom its time limit comes for, and a few words to
-// newcomers.
+// smallSteps are those of a plan that a small round takes: starts, what is to be taken back, whom its time limit comes
+// for, and a few words to newcomers.
 func smallSteps(s *scene, steps []Step) []Step {
 	told := 0
 	return slices.DeleteFunc(steps, func(step Step) bool {

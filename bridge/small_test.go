@@ -53,7 +53,8 @@ func TestASmallRoundStartsWhatMayStartSinceTheLastRound(t *testing.T) {
 			return w.submit(1, model("res18"), forAges)
 		}, func(w *world, _ int) { w.slurm.Resume("n1") }},
 		{"its user's begin time comes", func(w *world) int {
-			return w.submit(1, model("res18"), forAges, func(s *slurmtest.Spec) { s.Begin = epoch.Add(302 * time.Second) })
+			return w.submit(1, model("res18"), forAges,
+				func(s *slurmtest.Spec) { s.Begin = epoch.Add(302 * time.Second) })
 		}, func(*world, int) {}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -69,7 +70,8 @@ func TestASmallRoundStartsWhatMayStartSinceTheLastRound(t *testing.T) {
 			}
 			w.mustRun(id, "n1", 9)
 			if !held || !report.Small || report.Round != 1 {
-				t.Errorf("held %v, small %v, round %d; want it held, small, and of round 1", held, report.Small, report.Round)
+				t.Errorf("held %v, small %v, round %d; want it held, small, and of round 1", held, report.Small,
+					report.Round)
 			}
 		})
 	}
@@ -155,7 +157,8 @@ func dieInASmallRound(t *testing.T, n int, moment slurmtest.Moment) bool {
 	w := newWorld(t, 2, small)
 	ids := stage(w)
 	w.rounds(1)
-	ids = append(ids, w.submit(1, model("res18"), length(8*time.Minute)), w.submit(1, model("gnmt"), length(8*time.Minute)))
+	ids = append(ids, w.submit(1, model("res18"), length(8*time.Minute)),
+		w.submit(1, model("gnmt"), length(8*time.Minute)))
 	w.slurm.Cancel(ids[0])
 	w.sleep(time.Second)
 	o := w.daemon(w.book, 0, "", nil, false)
@@ -183,12 +186,14 @@ func (a ahead) Observe(ctx context.Context) (bridge.Observed, error) {
 
 func TestAJobRunsInItsReservationAndOthersOnlyIfTheyEndBeforeIt(t *testing.T) {
 	w := newWorld(t, 2, server)
-	w.slurm.Reserve(bridge.Reservation{Name: "course", From: epoch.Add(time.Hour), To: epoch.Add(3 * time.Hour), Nodes: []string{"n2"}})
+	w.slurm.Reserve(bridge.Reservation{Name: "course", From: epoch.Add(time.Hour), To: epoch.Add(3 * time.Hour),
+		Nodes: []string{"n2"}})
 	limit := func(d time.Duration) func(*slurmtest.Spec) { return func(s *slurmtest.Spec) { s.TimeLimit = d } }
 	long := w.submit(8, model("gnmt"), forAges, limit(2*time.Hour))
 	second := w.submit(8, model("gnmt"), forAges, limit(2*time.Hour))
 	short := w.submit(8, model("gnmt"), length(10*time.Minute), limit(20*time.Minute))
-	inside := w.submit(8, model("gnmt"), forAges, limit(time.Hour), func(s *slurmtest.Spec) { s.Reservation = "course" })
+	inside := w.submit(8, model("gnmt"), forAges, limit(time.Hour),
+		func(s *slurmtest.Spec) { s.Reservation = "course" })
 	w.rounds(1)
 	w.mustRun(long, "n1", 8)
 	w.mustRun(short, "n2", 8)

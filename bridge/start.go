@@ -24,8 +24,9 @@ func (a *acting) dropHopeless() {
 	}
 }
 
-// startable lists the starts whose nodes nobody has to leave any more and on which nothing is being torn down. A job that is
-// restarted must itself be through with its last run. None is begun that might not be taken back before the round ends.
+// startable lists the starts whose nodes nobody has to leave any more and on which nothing is being torn down. A job
+// that is restarted must itself be through with its last run. None is begun that might not be taken back before the
+// round ends.
 func (a *acting) startable() []*step {
 	if a.left() <= a.retreat() {
 		return nil
@@ -45,14 +46,15 @@ func (a *acting) startable() []*step {
 	})
 }
 
-// settled says that a job is through with its last run at a moment. Slurm takes one that starts in the very second in which that was torn
-// down for the old run, and kills it for good; the time of the requeue says when that was. One more second is for clocks that differ.
+// settled says that a job is through with its last run at a moment. Slurm takes one that starts in the very second in
+// which that was torn down for the old run, and kills it for good; the time of the requeue says when that was. One more
+// second is for clocks that differ.
 func settled(j *Job, at time.Time) bool {
 	return j.State != Running && !j.Completing && (j.Restarts == 0 || at.Unix() > j.Submitted.Unix()+1)
 }
 
-// through says that the job of a step is settled. Where the time of the requeue says nothing, since the clock was set, it is enough that so
-// long has passed since the job was seen to be through with its last run.
+// through says that the job of a step is settled. Where the time of the requeue says nothing, since the clock was set,
+// it is enough that so long has passed since the job was seen to be through with its last run.
 func (a *acting) through(s *step, j *Job) bool {
 	if j.State == Running || j.Completing {
 		s.quiet = 0
@@ -72,7 +74,8 @@ func (a *acting) start(ctx context.Context, s *step) error {
 	if errors.Is(err, ErrNotPending) && s.job.armed(a.scene.at) {
 		return nil // it was eligible, and Slurm has just started it by itself
 	}
-	if part := u.Request.Partition; part != "" && errors.Is(err, ErrRefused) { // it may be drained: another one may not be
+	// it may be drained: another one may not be
+	if part := u.Request.Partition; part != "" && errors.Is(err, ErrRefused) {
 		if !s.job.avoid(part, "", a.now()) {
 			r := s.job.record
 			r.Failed, r.FailedAt = r.Failed+1, a.now()
@@ -155,8 +158,8 @@ func (a *acting) whyLate(s *step) string {
 	return why
 }
 
-// retreat is the time that it may take to take back the starts that are on their way, and one more: as long as the slowest calls so
-// far. Where calls take no time worth mentioning it is none.
+// retreat is the time that it may take to take back the starts that are on their way, and one more: as long as the
+// slowest calls so far. Where calls take no time worth mentioning it is none.
 func (a *acting) retreat() time.Duration {
 	under := 1
 	for k := range a.steps {

@@ -113,7 +113,8 @@ func (a *acting) write(ctx context.Context, s *step, u Update) error {
 	}
 	s.job.written = u.Extra
 	j := a.seenNow(s.Job)
-	s.Changes = append(requestChanges(s.Changes, &j.Request, &u.Request), Change{"begin_time", moment(j.Begin), moment(u.Begin)})
+	s.Changes = append(requestChanges(s.Changes, &j.Request, &u.Request),
+		Change{"begin_time", moment(j.Begin), moment(u.Begin)})
 	return nil
 }
 
@@ -124,9 +125,9 @@ func moment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// each does f for every step, a bounded number at a time, and takes those for which it went well to the stage. None is begun once the
-// next round is due, or one has failed in a way that concerns them all: such steps stay as they are. An error with one job is that
-// step's; the error returned is one that concerns them all.
+// each does f for every step, a bounded number at a time, and takes those for which it went well to the stage. None is
+// begun once the next round is due, or one has failed in a way that concerns them all: such steps stay as they are. An
+// error with one job is that step's; the error returned is one that concerns them all.
 func (a *acting) each(ctx context.Context, steps []*step, to stage, f func(*step) error) error {
 	if len(steps) == 0 {
 		return ctx.Err()

@@ -9,7 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 )
 
-// stepped is the comment of a job whose tasks save: those of stock Lightning and submitit, which then requeue the job themselves.
+// stepped is the comment of a job whose tasks save: those of stock Lightning and submitit, which then requeue the job
+// themselves.
 const stepped = "synergy-profile=gnmt.json synergy-checkpoint=USR2@30/steps"
 
 // requeuesItself has no trap in its batch script.
@@ -17,7 +18,8 @@ func requeuesItself(s *slurmtest.Spec) {
 	s.Work.OnSignal, s.Work.OnSteps = slurmtest.Dies, slurmtest.Requeues
 }
 
-// mustHaveLeftOnce checks that a victim waits as its user submitted it, after one restart, and that nothing is held against it.
+// mustHaveLeftOnce checks that a victim waits as its user submitted it, after one restart, and that nothing is held
+// against it.
 func (w *world) mustHaveLeftOnce(id int) {
 	w.t.Helper()
 	w.rounds(2)
@@ -52,7 +54,8 @@ func TestAVictimThatRequeuesItselfHasLeftAsOneThatExitsWithTheRequeueCode(t *tes
 			}
 			w.mustRun(second, "n1", 1)
 			for _, call := range w.line.Calls() {
-				if want := (bridge.Signal{Name: "USR2", To: bridge.Steps}); call.Verb == slurmtest.Signal && call.Signal != want {
+				if want := (bridge.Signal{Name: "USR2", To: bridge.Steps}); call.Verb == slurmtest.Signal &&
+					call.Signal != want {
 					t.Errorf("sent %s, want %s", call.Signal, want)
 				}
 			}
@@ -75,7 +78,8 @@ func TestAVictimThatRequeuesItselfInTheMomentInWhichItIsStoppedRestartsOnce(t *t
 			w.mustRun(second, "n1", 1)
 			w.rounds(2)
 			if j := w.job(first); j.State != bridge.Pending || j.Restarts != 1 || w.record(first).Returned != 0 {
-				t.Errorf("%s after %d restarts, %d of them unasked, want one that was asked for", j.State, j.Restarts, w.record(first).Returned)
+				t.Errorf("%s after %d restarts, %d of them unasked, want one that was asked for", j.State, j.Restarts,
+					w.record(first).Returned)
 			}
 		})
 	}
@@ -85,7 +89,8 @@ func TestAJobWhoseTasksDieOfTheSignalIsLostForWantOfAHandlerThere(t *testing.T) 
 	w := newWorld(t, 1, oneGPU)
 	first, _ := challenge(w, stepped, func(s *slurmtest.Spec) { s.Work.OnSteps = slurmtest.Dies })
 	lost := w.round().Lost
-	if len(lost) != 1 || lost[0].Job != first || lost[0].Cause != bridge.NoTrap || !strings.Contains(lost[0].Why, "in the tasks of its steps") {
+	if len(lost) != 1 || lost[0].Job != first || lost[0].Cause != bridge.NoTrap ||
+		!strings.Contains(lost[0].Why, "in the tasks of its steps") {
 		t.Errorf("lost %+v, want job %d whose tasks catch nothing", lost, first)
 	}
 }

@@ -30,9 +30,11 @@ func slow(w *world, took func(slurmtest.Call) time.Duration) slurmtest.Fault {
 func TestAFloodOfJobsHoldsUpNobodysStartAndAllAreTold(t *testing.T) {
 	const flood = 10_000
 	w := &world{t: t, clock: slurmtest.NewClock(epoch), book: &ledger.Memory{Keep: 1}}
-	w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: slurmtest.Rack(2, server, "gpu"), SchedulerDelay: time.Millisecond})
+	w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: slurmtest.Rack(2, server, "gpu"),
+		SchedulerDelay: time.Millisecond})
 	w.runner = &bridge.Runner{Settings: bridge.Settings{
-		Partitions: []string{"gpu"}, Policy: policy.FIFO(), Allocator: policy.Tune(), Round: 300 * time.Second, Lease: 900 * time.Second,
+		Partitions: []string{"gpu"}, Policy: policy.FIFO(), Allocator: policy.Tune(), Round: 300 * time.Second,
+		Lease:        900 * time.Second,
 		StartTimeout: 20 * time.Second, Poll: time.Second, Parallel: 1,
 	}}
 	for range flood {
@@ -62,7 +64,8 @@ func TestAFloodOfJobsHoldsUpNobodysStartAndAllAreTold(t *testing.T) {
 		}
 	}
 	took := w.clock.Now().Sub(epoch)
-	t.Logf("the sixteen that fit ran after %s; the round took %s and put %d of %d off", startedBy, took, putOff, flood-16)
+	t.Logf("the sixteen that fit ran after %s; the round took %s and put %d of %d off", startedBy, took, putOff,
+		flood-16)
 	if startedBy > 5*time.Second || putOff == 0 || took > 301*time.Second {
 		t.Errorf("started by %s, %d put off, a round of %s", startedBy, putOff, took)
 	}
@@ -130,7 +133,8 @@ func TestARoundEndsWithItsTimeAndOneCallHoweverSlowTheWorldIs(t *testing.T) {
 		w := newWorld(t, 2, small)
 		w.runner.Settings.Policy = policy.LAS()
 		for range 2 {
-			w.submit(3, model("gnmt"), forAges, saves(time.Duration(rapid.IntRange(0, 400).Draw(rt, "saves"))*time.Second))
+			w.submit(3, model("gnmt"), forAges,
+				saves(time.Duration(rapid.IntRange(0, 400).Draw(rt, "saves"))*time.Second))
 		}
 		w.submit(1, model("gnmt"), forAges, hangs)
 		w.rounds(2)
@@ -138,11 +142,13 @@ func TestARoundEndsWithItsTimeAndOneCallHoweverSlowTheWorldIs(t *testing.T) {
 			w.submit(rapid.IntRange(1, 4).Draw(rt, "GPUs"), model("gnmt"), forAges)
 		}
 		if rapid.Bool().Draw(rt, "hook") {
-			w.runner.Settings.Hook = &tired{w: w, takes: rapid.SampledFrom([]time.Duration{time.Second, time.Minute, ages}).Draw(rt, "hook takes")}
+			w.runner.Settings.Hook = &tired{w: w,
+				takes: rapid.SampledFrom([]time.Duration{time.Second, time.Minute, ages}).Draw(rt, "hook takes")}
 		}
 		most := rapid.IntRange(0, int(timeout/time.Millisecond)).Draw(rt, "slowest call, ms")
 		times := rapid.SliceOfN(rapid.IntRange(0, most), 40, 40).Draw(rt, "calls, ms")
-		// Where calls take that long leases lapse, and Slurm starts jobs by itself between a look and a start: places are then not as seen.
+		// Where calls take that long leases lapse, and Slurm starts jobs by itself between a look and a start: places
+		// are then not as seen.
 		w.line = slurmtest.NewLine(w.slurm, w.clock, slow(w, func(c slurmtest.Call) time.Duration {
 			return time.Duration(times[c.N%len(times)]) * time.Millisecond
 		}))
@@ -174,7 +180,8 @@ func TestAHookThatNeverEndsCostsOnlyTheJobsThatItIsAskedFor(t *testing.T) {
 	w.runner.Settings.Hook = h
 	waits, free := w.submit(1, model("gnmt"), forAges, pinned("n1")), w.submit(1, model("gnmt"), forAges, pinned("n2"))
 	report := w.rounds(1)
-	if s := step(t, report, stays, bridge.Preempt); s.Error != "checkpoint hook: killed: its time was over" || w.line.Count(slurmtest.Signal) != 0 {
+	if s := step(t, report, stays, bridge.Preempt); s.Error != "checkpoint hook: killed: its time was over" ||
+		w.line.Count(slurmtest.Signal) != 0 {
 		t.Errorf("preempt: %+v after %d signals", s, w.line.Count(slurmtest.Signal))
 	}
 	if !slices.Equal(h.gave, []time.Duration{150 * time.Second}) {
@@ -207,7 +214,8 @@ func TestACheckpointThatNeverEndsIsEndedByForceAfterItsGraceOverSeveralRounds(t 
 		t.Errorf("stopped %s after it was asked, in round %d", stopped, rounds)
 	}
 	if w.line.Count(slurmtest.Signal) != 1 || w.line.Count(slurmtest.Requeue) != 1 || len(h.gave) != 2 {
-		t.Errorf("%d signals, %d requeues, %d hooks", w.line.Count(slurmtest.Signal), w.line.Count(slurmtest.Requeue), len(h.gave))
+		t.Errorf("%d signals, %d requeues, %d hooks", w.line.Count(slurmtest.Signal), w.line.Count(slurmtest.Requeue),
+			len(h.gave))
 	}
 	w.rounds(1)
 	w.mustRun(second, "n1", 1)
@@ -223,7 +231,8 @@ func TestAStartThatMightNotBeTakenBackInTimeIsLeftToTheNextRound(t *testing.T) {
 		return 0
 	}))
 	report := w.rounds(1)
-	if s := step(t, report, second, bridge.Start); s.Error != "not done before the next round was due" || len(s.Changes) != 0 {
+	if s := step(t, report, second, bridge.Start); s.Error != "not done before the next round was due" ||
+		len(s.Changes) != 0 {
 		t.Errorf("a start with six seconds left, of which an update takes fourteen: %+v", s)
 	}
 	w.mustBeAsSubmitted()

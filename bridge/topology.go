@@ -6,7 +6,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// topology is what stays of a cluster from one round to the next: the nodes of the managed partitions, and which of them each has.
+// topology is what stays of a cluster from one round to the next: the nodes of the managed partitions, and which of
+// them each has.
 type topology struct {
 	partitions []string            // the managed ones
 	nodes      []Node              // all that were seen, as they were then
@@ -15,7 +16,8 @@ type topology struct {
 	parts      map[string][]string // names of the nodes of each managed partition that has not all of them
 }
 
-// topologyOf is the topology of these nodes: the one of the last round, as long as it is still that. In another one nothing is as it was.
+// topologyOf is the topology of these nodes: the one of the last round, as long as it is still that. In another one
+// nothing is as it was.
 func (r *Runner) topologyOf(nodes []Node) *topology {
 	if h := r.reader.topology; h == nil || !h.standsFor(nodes, r.Settings.Partitions) {
 		r.reader.topology, r.reader.jobs = r.build(nodes), nil
@@ -37,7 +39,8 @@ func (h *topology) standsFor(nodes []Node, partitions []string) bool {
 }
 
 func (r *Runner) build(nodes []Node) *topology {
-	h := &topology{partitions: slices.Clone(r.Settings.Partitions), nodes: slices.Clone(nodes), parts: map[string][]string{}}
+	h := &topology{partitions: slices.Clone(r.Settings.Partitions), nodes: slices.Clone(nodes),
+		parts: map[string][]string{}}
 	for i := range nodes {
 		if n := &nodes[i]; n.Total.GPUs > 0 && slices.ContainsFunc(n.Partitions, r.manages) {
 			h.managed, h.names = append(h.managed, i), append(h.names, n.Name)

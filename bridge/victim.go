@@ -43,8 +43,8 @@ func (a preempting) advance(ctx context.Context) error {
 	return a.after(ctx, gone)
 }
 
-// askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived to
-// tell of it; one that has ended meanwhile has left.
+// askOne asks one job to save and leave. One that was asked in an earlier round is not asked twice, unless nobody lived
+// to tell of it; one that has ended meanwhile has left.
 func (a preempting) askOne(ctx context.Context, s *step) error {
 	word, saves := &s.job.said.word, s.job.saves()
 	if saves && !s.job.record.Asked.IsZero() {
@@ -65,8 +65,8 @@ func (a preempting) askOne(ctx context.Context, s *step) error {
 	return err
 }
 
-// pardon forgets that jobs were asked to leave which this round lets go on, and whose grace is over: they did not heed the signal. One of
-// them that is picked again later is asked again, and has all of its grace.
+// pardon forgets that jobs were asked to leave which this round lets go on, and whose grace is over: they did not heed
+// the signal. One of them that is picked again later is asked again, and has all of its grace.
 func (s *scene) pardon(steps []Step) {
 	for _, t := range s.managed {
 		asked := t.record.Asked
@@ -79,8 +79,8 @@ func (s *scene) pardon(steps []Step) {
 	}
 }
 
-// before runs the hook before the job is asked. It may take half of what is left of the round, so that one that hangs leaves time
-// for all that does not depend on it.
+// before runs the hook before the job is asked. It may take half of what is left of the round, so that one that hangs
+// leaves time for all that does not depend on it.
 func (a preempting) before(ctx context.Context, s *step) error {
 	h := a.Settings.Hook
 	if h == nil {
@@ -95,7 +95,8 @@ func (a preempting) before(ctx context.Context, s *step) error {
 	return nil
 }
 
-// overstayed lists the victims that were asked and have not left within their grace, or before their time limit ends them for good.
+// overstayed lists the victims that were asked and have not left within their grace, or before their time limit ends
+// them for good.
 func (a preempting) overstayed() []*step {
 	return a.steps.filter(func(s *step) bool {
 		word := &s.job.said.word
@@ -122,9 +123,9 @@ func (a preempting) closeAccount(s *step) {
 	left.record.credit(&left, a.now())
 }
 
-// restore gives a victim that has left its user's own request back, with a lease. The lease is said first, while the last run is
-// still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile needs nothing, and one
-// that somebody holds is left as it is.
+// restore gives a victim that has left its user's own request back, with a lease. The lease is said first, while the
+// last run is still being cleaned up: Slurm then keeps it in place of its own penalty. A job that has ended meanwhile
+// needs nothing, and one that somebody holds is left as it is.
 func (a preempting) restore(ctx context.Context, s *step) error {
 	j := *a.seenNow(s.Job)
 	if j.State == Pending {
@@ -136,8 +137,8 @@ func (a preempting) restore(ctx context.Context, s *step) error {
 	return nil
 }
 
-// after runs the hook for the victims that were restored: once all of them have their leases, since Slurm's own penalty may be over
-// before a hook is.
+// after runs the hook for the victims that were restored: once all of them have their leases, since Slurm's own penalty
+// may be over before a hook is.
 func (a preempting) after(ctx context.Context, gone []*step) error {
 	h := a.Settings.Hook
 	if h == nil {

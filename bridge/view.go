@@ -33,7 +33,8 @@ type scene struct {
 // sort sorts an observation. known are the debts so far.
 func (r *Runner) sort(seen Observed, known Records) scene {
 	r.reader.sight++
-	s := scene{at: seen.At, nodes: seen.Nodes, topology: r.topologyOf(seen.Nodes), managed: make([]*managedJob, 0, len(seen.Jobs))}
+	s := scene{at: seen.At, nodes: seen.Nodes, topology: r.topologyOf(seen.Nodes),
+		managed: make([]*managedJob, 0, len(seen.Jobs))}
 	debts := cursor{known}
 	for _, t := range r.read(seen.Jobs) {
 		t.record = debts.of(t.ID)
@@ -127,7 +128,8 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 	for place, i := range s.topology.managed {
 		n := &s.nodes[i]
 		c.Nodes[place] = policy.Node{
-			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed, Foreign: n.Allocated,
+			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed,
+			Foreign:  n.Allocated,
 			Reserved: s.reserved[n.Name],
 		}
 	}
@@ -187,7 +189,8 @@ func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	return t.Interactive || lostWhenStopped || t.Completing || !t.even() || now.Sub(t.since) < deaf
 }
 
-// saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can be requeued.
+// saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can
+// be requeued.
 func (t *managedJob) saves() bool { return t.said.word.Saves && t.record.Lost == "" && !t.Interactive }
 
 // deaf is how long a job may need from its start until its traps are set. A signal before that would end it.
@@ -205,7 +208,8 @@ func tasksPerNode(own *Request) int {
 	return max(1, (own.Tasks+own.Nodes-1)/own.Nodes)
 }
 
-// only lists the nodes that a job can use at all: those that its user named, or those of its partitions where there are others.
+// only lists the nodes that a job can use at all: those that its user named, or those of its partitions where there are
+// others.
 func (s *scene) only(t *managedJob) []string {
 	in := s.within(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {
@@ -217,8 +221,8 @@ func (s *scene) only(t *managedJob) []string {
 	return s.reservedFor(t.Reservation, in)
 }
 
-// length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer, and a job
-// that runs faster gets further until then. Slurm begins the limit anew in every run.
+// length is what the user declared at the proportional share, or else what the time limit leaves: nobody runs longer,
+// and a job that runs faster gets further until then. Slurm begins the limit anew in every run.
 func (t *managedJob) length(now time.Time) time.Duration {
 	switch {
 	case t.said.word.Length > 0:
@@ -269,7 +273,9 @@ func (r *Runner) barred(t *managedJob, s *scene) string {
 	case failing != "":
 		return failing
 	case now.Before(rec.ReturnedAt.Add(time.Duration(rec.restless()) * r.Settings.Round)):
-		return fmt.Sprintf("came back to the queue %d times in a row without being asked to leave, is started again later", rec.Returned)
+		return fmt.Sprintf(
+			"came back to the queue %d times in a row without being asked to leave, is started again later",
+			rec.Returned)
 	}
 	return ""
 }

@@ -38,7 +38,8 @@ func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 		{"that lost our directive", func(j *Job) { j.Comment = "mine" }, "returning"},
 		{"that lost our directive and runs", func(j *Job) { j.Comment, j.State = "mine", Running }, "kept"},
 		{"that lost our directive and is held", func(j *Job) { j.Comment, j.Held = "mine", true }, "kept"},
-		{"that lost our directive and is no plain job", func(j *Job) { j.Comment, j.Shape = "mine", "an array" }, "kept"},
+		{"that lost our directive and is no plain job", func(j *Job) { j.Comment, j.Shape = "mine", "an array" },
+			"kept"},
 		{"that was moved out of our partitions", func(j *Job) { j.Partition = "other" }, "returning"},
 		{"of another partition", func(j *Job) { j.Partition, j.ID = "other", 8 }, ""},
 		{"an interactive one", func(j *Job) { j.Interactive = true }, ours},
@@ -48,14 +49,19 @@ func TestEveryJobIsOursOrLeftToSlurmForAReason(t *testing.T) {
 		{"a held one", func(j *Job) { j.Held = true }, "kept: held"},
 		{"an odd one", func(j *Job) { j.Odd = "features joined by |" }, "returning: features joined by |"},
 		{"without GPU", func(j *Job) { j.Request.GPUs = 0 }, "returning: asks for no GPU"},
-		{"on no nodes", func(j *Job) { j.Request.Nodes = 0 }, "returning: 2 GPUs cannot be divided equally over 0 nodes"},
-		{"an uneven gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 3, 2 }, "returning: 3 GPUs cannot be divided equally over 2 nodes"},
+		{"on no nodes", func(j *Job) { j.Request.Nodes = 0 },
+			"returning: 2 GPUs cannot be divided equally over 0 nodes"},
+		{"an uneven gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 3, 2 },
+			"returning: 3 GPUs cannot be divided equally over 2 nodes"},
 		{"an even gang", func(j *Job) { j.Request.GPUs, j.Request.Nodes = 4, 2 }, ours},
-		{"named more nodes than it needs", func(j *Job) { j.Request.Pin = []string{"n1", "n2"} }, "returning: names 2 nodes and asks for 1"},
+		{"named more nodes than it needs", func(j *Job) { j.Request.Pin = []string{"n1", "n2"} },
+			"returning: names 2 nodes and asks for 1"},
 		{"named its node", func(j *Job) { j.Request.Pin = []string{"n1"} }, ours},
-		{"runs, having named more nodes", func(j *Job) { j.Request.Pin, j.State = []string{"n1", "n2"}, Running }, ours},
+		{"runs, having named more nodes", func(j *Job) { j.Request.Pin, j.State = []string{"n1", "n2"}, Running },
+			ours},
 	} {
-		j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=res18.json", State: Pending, Request: plainRequest()}
+		j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=res18.json", State: Pending,
+			Request: plainRequest()}
 		c.change(&j)
 		s := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, known)
 		got := strings.Repeat(ours, len(s.managed))
@@ -88,11 +94,14 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 		{"its user, until now", Job{}, Record{NotBefore: noon}, ""},
 		{"one start that failed just now", Job{}, Record{Failed: 1, FailedAt: noon}, ""},
 		{"one that failed, says a clock that is ahead", Job{}, Record{Failed: 1, FailedAt: noon.Add(time.Minute)}, ""},
-		{"two that failed less than a round ago", Job{}, Record{Failed: 2, FailedAt: ago(299)}, "did not start 2 times in a row, is tried again later"},
+		{"two that failed less than a round ago", Job{}, Record{Failed: 2, FailedAt: ago(299)},
+			"did not start 2 times in a row, is tried again later"},
 		{"two that failed a round ago", Job{}, Record{Failed: 2, FailedAt: ago(300)}, ""},
-		{"four that failed less than three rounds ago", Job{}, Record{Failed: 4, FailedAt: ago(899)}, "did not start 4 times in a row, is tried again later"},
+		{"four that failed less than three rounds ago", Job{}, Record{Failed: 4, FailedAt: ago(899)},
+			"did not start 4 times in a row, is tried again later"},
 		{"four that failed three rounds ago", Job{}, Record{Failed: 4, FailedAt: ago(900)}, ""},
-		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)}, "did not start 100 times in a row, is tried again later"},
+		{"a hundred that failed less than an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3599)},
+			"did not start 100 times in a row, is tried again later"},
 		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
 		if got := viewer().barred(&managedJob{Job: &c.job, record: &c.rec}, &scene{at: noon}); got != c.want {
@@ -121,7 +130,8 @@ func TestWhatOthersHoldOfANodeIsNotOurs(t *testing.T) {
 		{"a job of ours that started between two readings", []*Job{&holds}, gres.Vector{CPUs: 7}, gres.Vector{CPUs: 1}},
 	} {
 		r := viewer()
-		seen := Observed{At: noon, Jobs: c.jobs, Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
+		seen := Observed{At: noon, Jobs: c.jobs,
+			Nodes: []Node{{Name: "n1", Partitions: []string{"gpu"}, Total: fourGPUs, Allocated: c.allocated}}}
 		s := r.sort(seen, nil)
 		account(s.managed, noon)
 		if got := r.snapshot(&s).Nodes[0].Foreign; got != c.want {
@@ -152,7 +162,8 @@ func TestAJobIsOfferedTheNodesOfItsPartition(t *testing.T) {
 	} {
 		r := viewer()
 		r.Settings.Partitions = c.partitions
-		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
+		j := Job{ID: 7, Partition: c.partition, Comment: "synergy-profile=x.json", State: Pending,
+			Request: plainRequest()}
 		j.Request.Pin = c.pin
 		s := r.sort(Observed{At: noon, Nodes: nodes, Jobs: []*Job{&j}}, nil)
 		account(s.managed, noon)
@@ -195,14 +206,18 @@ func TestARunningJobIsFixedWhereStoppingItWouldLoseIt(t *testing.T) {
 
 func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 	tn := read(Job{
-		ID: 7, Name: "train", User: "ann", State: Pending, TimeLimit: 3 * time.Hour, Priority: 71, Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
+		ID: 7, Name: "train", User: "ann", State: Pending, TimeLimit: 3 * time.Hour, Priority: 71,
+		Features: []string{"ib"}, Except: []string{"n3"}, Request: plainRequest(),
 	})
 	tn.said.word = Word{Profile: "x.json", Length: time.Hour, Saves: true}
-	tn.record = &Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute, Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
+	tn.record = &Record{First: noon.Add(-time.Hour), Attained: 9, Done: time.Minute,
+		Own: Request{Nodes: 2, Tasks: 5, GPUType: "a100"}}
 	got := described(viewer(), tn)
 	want := policy.Job{
-		ID: 7, Name: "train", User: "ann", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100", Features: []string{"ib"}, Except: []string{"n3"},
-		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour, Restart: 45 * time.Second,
+		ID: 7, Name: "train", User: "ann", Arrival: noon.Add(-time.Hour), GPUs: 2, Nodes: 2, Tasks: 3, GPUType: "a100",
+		Features: []string{"ib"}, Except: []string{"n3"},
+		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour,
+		Restart:   45 * time.Second,
 		TimeLimit: 3 * time.Hour, Priority: 71,
 	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
@@ -230,7 +245,8 @@ func described(r *Runner, t *managedJob) (j policy.Job) {
 }
 
 func TestTasksAreCountedOnTheFullestNode(t *testing.T) {
-	for own, want := range map[[2]int]int{{1, 1}: 1, {1, 4}: 4, {2, 2}: 1, {2, 3}: 2, {2, 4}: 2, {0, 3}: 3, {0, 0}: 1, {4, 1}: 1} {
+	for own, want := range map[[2]int]int{{1, 1}: 1, {1, 4}: 4, {2, 2}: 1, {2, 3}: 2, {2, 4}: 2, {0, 3}: 3, {0, 0}: 1,
+		{4, 1}: 1} {
 		if got := tasksPerNode(&Request{Nodes: own[0], Tasks: own[1]}); got != want {
 			t.Errorf("%d tasks on %d nodes: %d on one, want %d", own[1], own[0], got, want)
 		}
@@ -246,9 +262,11 @@ func TestOnlyAProfileOnAKnownNodeTellsHowFastAJobRuns(t *testing.T) {
 		runs    Allocated
 		want    float64
 	}{
-		{"its profile knows", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 2},
+		{"its profile knows", profile, Allocated{Nodes: []string{"n1"},
+			PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 2},
 		{"no profile", nil, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
-		{"a node that is not managed", profile, Allocated{Nodes: []string{"x1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
+		{"a node that is not managed", profile, Allocated{Nodes: []string{"x1"},
+			PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
 		{"no node", profile, Allocated{PerNode: gres.Vector{GPUs: 1, CPUs: 6, Memory: 62500}}, 1},
 		{"no GPU", profile, Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{CPUs: 6}}, 1},
 	} {
@@ -273,7 +291,8 @@ func steep(t *testing.T) *sensitivity.Profile {
 func TestTheNotesOfAJobNameWhatIsWrongWithItsProfile(t *testing.T) {
 	j := Job{ID: 7, Partition: "gpu", Comment: "synergy-profile=x.json", State: Pending, Request: plainRequest()}
 	jobs := viewer().sort(Observed{At: noon, Jobs: []*Job{&j}}, nil).managed
-	if want := "gets the proportional share: not found"; !slices.ContainsFunc(jobs, func(t *managedJob) bool { return t.note == want }) {
+	if want := "gets the proportional share: not found"; !slices.ContainsFunc(jobs,
+		func(t *managedJob) bool { return t.note == want }) {
 		t.Errorf("note %q, want %q", jobs[0].note, want)
 	}
 }
@@ -283,11 +302,15 @@ func TestWhatAUserAskedForIsCountedOnEachNode(t *testing.T) {
 		own  Request
 		want gres.Vector
 	}{
-		"cores and memory":   {Request{Nodes: 1, Tasks: 1, CPUsPerTask: 4, CPUs: 4, Memory: 9000, GPUs: 1}, gres.Vector{GPUs: 1, CPUs: 4, Memory: 9000}},
-		"two nodes":          {Request{Nodes: 2, Tasks: 4, CPUsPerTask: 3, CPUs: 12, Memory: 9000, GPUs: 4}, gres.Vector{GPUs: 2, CPUs: 6, Memory: 9000}},
-		"memory by the core": {Request{Nodes: 1, Tasks: 2, CPUsPerTask: 4, CPUs: 8, MemoryPerCPU: 1000, GPUs: 1}, gres.Vector{GPUs: 1, CPUs: 8, Memory: 8000}},
-		"both by the GPU":    {Request{Nodes: 2, Tasks: 2, CPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 10_000, GPUs: 8}, gres.Vector{GPUs: 4, CPUs: 12, Memory: 40_000}},
-		"nothing":            {Request{GPUs: 1}, gres.Vector{GPUs: 1}},
+		"cores and memory": {Request{Nodes: 1, Tasks: 1, CPUsPerTask: 4, CPUs: 4, Memory: 9000, GPUs: 1},
+			gres.Vector{GPUs: 1, CPUs: 4, Memory: 9000}},
+		"two nodes": {Request{Nodes: 2, Tasks: 4, CPUsPerTask: 3, CPUs: 12, Memory: 9000, GPUs: 4},
+			gres.Vector{GPUs: 2, CPUs: 6, Memory: 9000}},
+		"memory by the core": {Request{Nodes: 1, Tasks: 2, CPUsPerTask: 4, CPUs: 8, MemoryPerCPU: 1000, GPUs: 1},
+			gres.Vector{GPUs: 1, CPUs: 8, Memory: 8000}},
+		"both by the GPU": {Request{Nodes: 2, Tasks: 2, CPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 10_000, GPUs: 8},
+			gres.Vector{GPUs: 4, CPUs: 12, Memory: 40_000}},
+		"nothing": {Request{GPUs: 1}, gres.Vector{GPUs: 1}},
 	} {
 		if got := c.own.perNode(); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

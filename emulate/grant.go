@@ -15,8 +15,8 @@ type Grant struct {
 	PerNode gres.Vector `json:"per_node"` // Memory 0: no limit is known
 }
 
-// FromSlurm is the grant that Slurm's environment describes, as the batch script and its steps see it. What the environment
-// does not say is 0, except that there is one node: the caller knows better or refuses.
+// FromSlurm is the grant that Slurm's environment describes, as the batch script and its steps see it. What the
+// environment does not say is 0, except that there is one node: the caller knows better or refuses.
 func FromSlurm(getenv func(string) string) (Grant, error) {
 	env := environment{get: getenv}
 	g := Grant{
@@ -72,8 +72,8 @@ func visibleDevices(list string) int {
 // GPUs is the number on all nodes.
 func (g Grant) GPUs() int { return g.Nodes * g.PerNode.GPUs }
 
-// share is what each GPU has. Where no limit of memory is known, it is as much as was measured, so that memory does not slow
-// the job down.
+// share is what each GPU has. Where no limit of memory is known, it is as much as was measured, so that memory does not
+// slow the job down.
 func (g Grant) share(p *sensitivity.Profile) sensitivity.Share {
 	share := sensitivity.ShareOf(g.PerNode)
 	if g.PerNode.Memory == 0 {
@@ -82,14 +82,14 @@ func (g Grant) share(p *sensitivity.Profile) sensitivity.Share {
 	return share
 }
 
-// Rate is how many iterations a second the job does with the grant: one iteration is a batch on each GPU, and all GPUs go at
-// the same pace (data parallel, no loss from scaling).
+// Rate is how many iterations a second the job does with the grant: one iteration is a batch on each GPU, and all GPUs
+// go at the same pace (data parallel, no loss from scaling).
 func (g Grant) Rate(p *sensitivity.Profile) float64 {
 	return p.Rate(g.share(p)) / float64(p.Batch)
 }
 
-// CPUSeconds is the CPU time that one iteration costs on each node. A profile tells it by the cores that the model keeps busy
-// where it is slowed down by nothing but cores: that is where each core gives most.
+// CPUSeconds is the CPU time that one iteration costs on each node. A profile tells it by the cores that the model
+// keeps busy where it is slowed down by nothing but cores: that is where each core gives most.
 func (g Grant) CPUSeconds(p *sensitivity.Profile) float64 {
 	share, best := g.share(p), 0.0
 	for _, cores := range p.CoresPerGPU {

@@ -30,7 +30,8 @@ func TestTheGrantIsWhatSlurmSays(t *testing.T) {
 	}{
 		{"", emulate.Grant{Nodes: 1}},
 		{"SLURM_CPUS_ON_NODE=6 SLURM_MEM_PER_NODE=125000 SLURM_GPUS_ON_NODE=2", grant(1, 2, 6, 125000)},
-		{"SLURM_JOB_NUM_NODES=2 SLURM_CPUS_ON_NODE=24 SLURM_MEM_PER_NODE=500000 SLURM_GPUS_ON_NODE=8", grant(2, 8, 24, 500000)},
+		{"SLURM_JOB_NUM_NODES=2 SLURM_CPUS_ON_NODE=24 SLURM_MEM_PER_NODE=500000 SLURM_GPUS_ON_NODE=8",
+			grant(2, 8, 24, 500000)},
 		{"SLURM_CPUS_ON_NODE=6 SLURM_MEM_PER_CPU=1000 SLURM_GPUS_ON_NODE=2", grant(1, 2, 6, 6000)},
 		{"SLURM_CPUS_ON_NODE=6 SLURM_MEM_PER_GPU=9000 SLURM_GPUS_ON_NODE=2", grant(1, 2, 6, 18000)},
 		{"SLURM_CPUS_ON_NODE=6 SLURM_MEM_PER_NODE=0 SLURM_GPUS_ON_NODE=2", grant(1, 2, 6, 0)},
@@ -47,7 +48,8 @@ func TestTheGrantIsWhatSlurmSays(t *testing.T) {
 }
 
 func TestAnEnvironmentThatIsNoNumberIsRefused(t *testing.T) {
-	for _, word := range []string{"SLURM_CPUS_ON_NODE=many", "SLURM_MEM_PER_NODE=-1", "SLURM_GPUS_ON_NODE=1.5", "SLURM_JOB_NUM_NODES=99999999999"} {
+	for _, word := range []string{"SLURM_CPUS_ON_NODE=many", "SLURM_MEM_PER_NODE=-1", "SLURM_GPUS_ON_NODE=1.5",
+		"SLURM_JOB_NUM_NODES=99999999999"} {
 		name, _, _ := strings.Cut(word, "=")
 		if got, err := emulate.FromSlurm(environment(word)); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, error %v", word, got, err)

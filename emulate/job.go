@@ -1,6 +1,7 @@
-// Package emulate is a training job without training: it iterates at the rate that a sensitivity profile gives for what it was
-// granted, saves and resumes as a real one does, and keeps a log from which the rate can be checked. It computes no gradients,
-// touches no GPU and knows nothing of the planner; the process around it brings signals and Slurm's environment.
+// Package emulate is a training job without training: it iterates at the rate that a sensitivity profile gives for what
+// it was granted, saves and resumes as a real one does, and keeps a log from which the rate can be checked. It computes
+// no gradients, touches no GPU and knows nothing of the planner; the process around it brings signals and Slurm's
+// environment.
 package emulate
 
 import (
@@ -20,8 +21,8 @@ const (
 	RealCPU    = "real-cpu"    // a Burner: keeps the cores busy that are there
 )
 
-// Job is one start of an emulated training job. Durations are the job's own: Speedup divides them all, except Interval, which is
-// by the wall clock.
+// Job is one start of an emulated training job. Durations are the job's own: Speedup divides them all, except Interval,
+// which is by the wall clock.
 type Job struct {
 	ID      string // Slurm's; empty outside Slurm
 	Restart int    // Slurm's count of restarts
@@ -44,8 +45,8 @@ type Job struct {
 	Interval time.Duration // between log lines, by the wall clock
 	// Report tells the site how many iterations are done, with each log line; nil: it is not told.
 	Report func(iterations int64) error
-	// Cores is how many cores of each node the job may use now, at most those of the grant; nil: all of them. Work must then be a Sleeper. Progress takes
-	// the iterations so far; nil: nobody counts. Both are asked every Watch.
+	// Cores is how many cores of each node the job may use now, at most those of the grant; nil: all of them. Work must
+	// then be a Sleeper. Progress takes the iterations so far; nil: nobody counts. Both are asked every Watch.
 	Cores    func() int
 	Progress func(iterations int64) error
 	Watch    time.Duration
@@ -81,8 +82,8 @@ type Outcome struct {
 	Lost   int64 // iterations that were or will be done twice, as far as is known
 }
 
-// Run trains until the goal is reached or a signal ends it. SIGTERM saves and ends the job, Leave does so after the iteration
-// under way, and any other signal saves and goes on. Errors are of the checkpoints and the log.
+// Run trains until the goal is reached or a signal ends it. SIGTERM saves and ends the job, Leave does so after the
+// iteration under way, and any other signal saves and goes on. Errors are of the checkpoints and the log.
 func (j *Job) Run() (Outcome, error) {
 	r := &run{Job: j, begun: time.Now()}
 	if err := r.resume(); err != nil {
@@ -112,7 +113,8 @@ type run struct {
 	told                 int64 // iterations at the last log line
 }
 
-// resume takes up the newest checkpoint and counts this start in it at once, so that a start that dies early is counted, too.
+// resume takes up the newest checkpoint and counts this start in it at once, so that a start that dies early is
+// counted, too.
 func (r *run) resume() error {
 	r.state = State{Job: r.ID, Model: r.Profile.Model, Starts: r.Restart + 1}
 	if r.Store != nil {
@@ -131,9 +133,11 @@ func (r *run) load() error {
 	case err != nil:
 		return err
 	case found.Model != r.Profile.Model:
-		return fmt.Errorf("%s is a checkpoint of model %q, the profile is of %q", r.Store.Path, found.Model, r.Profile.Model)
+		return fmt.Errorf("%s is a checkpoint of model %q, the profile is of %q", r.Store.Path, found.Model,
+			r.Profile.Model)
 	case r.ID != "" && found.Job != "" && found.Job != r.ID && !r.Adopt:
-		return fmt.Errorf("%s is a checkpoint of job %s, this is job %s: name another file, or adopt it with --resume-any",
+		return fmt.Errorf(
+			"%s is a checkpoint of job %s, this is job %s: name another file, or adopt it with --resume-any",
 			r.Store.Path, found.Job, r.ID)
 	default:
 		r.takeUp(found)
@@ -354,8 +358,8 @@ func (r *run) tell() error {
 // thousandths keeps figures of the log readable.
 func thousandths(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// end writes the last line. A job that has reached its goal has not saved yet; it does so now and for free, so that one more
-// start finds nothing to do.
+// end writes the last line. A job that has reached its goal has not saved yet; it does so now and for free, so that one
+// more start finds nothing to do.
 func (r *run) end(reason Reason) (Outcome, error) {
 	if r.Store != nil && r.iterations() != r.state.Iterations {
 		if err := r.keep(); err != nil {
@@ -372,7 +376,8 @@ func (r *run) end(reason Reason) (Outcome, error) {
 
 func (r *run) outcome(reason Reason) Outcome {
 	n := r.iterations()
-	out := Outcome{Reason: reason, Done: n - r.from.Iterations, Total: n, Goal: r.goal, Starts: r.state.Starts, Lost: r.state.Lost}
+	out := Outcome{Reason: reason, Done: n - r.from.Iterations, Total: n, Goal: r.goal, Starts: r.state.Starts,
+		Lost: r.state.Lost}
 	if reason != Finished {
 		out.Lost += n - r.state.Iterations
 	}
@@ -381,7 +386,8 @@ func (r *run) outcome(reason Reason) Outcome {
 
 func (r *run) startRecord() Record {
 	record := r.grantRecord("start")
-	record.Mode, record.Model, record.GPUType, record.Batch = r.Mode, r.Profile.Model, r.Profile.GPUType, r.Profile.Batch
+	record.Mode, record.Model, record.GPUType, record.Batch = r.Mode, r.Profile.Model, r.Profile.GPUType,
+		r.Profile.Batch
 	record.Job, record.Restart, record.Starts = r.ID, &r.Restart, r.state.Starts
 	record.Speedup, record.Goal, record.Predicted = r.Speedup, r.goal, r.Pace()
 	record.Lost = &r.state.Lost

@@ -87,7 +87,8 @@ func TestAJobTakesItsWarmUpAndItsIterations(t *testing.T) {
 	virtual(t, func(t *testing.T) {
 		b := newBench()
 		out, took := b.run(t, nil)
-		if want := (emulate.Outcome{Reason: emulate.Finished, Done: 1000, Total: 1000, Goal: 1000, Starts: 1}); out != want {
+		if want := (emulate.Outcome{Reason: emulate.Finished, Done: 1000, Total: 1000, Goal: 1000,
+			Starts: 1}); out != want {
 			t.Errorf("%+v, want %+v", out, want)
 		}
 		if !about(took, 520*time.Second) {
@@ -97,7 +98,8 @@ func TestAJobTakesItsWarmUpAndItsIterations(t *testing.T) {
 }
 
 func TestCoresSpeedAJobUpAsItsProfileSays(t *testing.T) {
-	for cores, want := range map[int]time.Duration{1: 1020, 2: 520, 3: 353333 * time.Millisecond / time.Second, 4: 270, 8: 270} {
+	for cores, want := range map[int]time.Duration{1: 1020, 2: 520, 3: 353333 * time.Millisecond / time.Second, 4: 270,
+		8: 270} {
 		virtual(t, func(t *testing.T) {
 			b := newBench()
 			b.Grant = grant(1, 1, cores, 1000)
@@ -142,7 +144,8 @@ func TestAskedToLeaveAJobSavesAndResumesWithoutLoss(t *testing.T) {
 		b := newBench()
 		b.Store = &s
 		first, took := b.run(t, map[time.Duration]os.Signal{120 * time.Second: syscall.SIGUSR1})
-		if want := (emulate.Outcome{Reason: emulate.Left, Done: 200, Total: 200, Goal: 1000, Starts: 1}); first != want {
+		if want := (emulate.Outcome{Reason: emulate.Left, Done: 200, Total: 200, Goal: 1000,
+			Starts: 1}); first != want {
 			t.Errorf("%+v, want %+v", first, want)
 		}
 		if !about(took, 130*time.Second) {
@@ -150,7 +153,8 @@ func TestAskedToLeaveAJobSavesAndResumesWithoutLoss(t *testing.T) {
 		}
 		b.Restart = 1
 		second, took := b.run(t, nil)
-		if want := (emulate.Outcome{Reason: emulate.Finished, Done: 800, Total: 1000, Goal: 1000, Starts: 2}); second != want {
+		if want := (emulate.Outcome{Reason: emulate.Finished, Done: 800, Total: 1000, Goal: 1000,
+			Starts: 2}); second != want {
 			t.Errorf("%+v, want %+v", second, want)
 		}
 		if !about(took, 420*time.Second) {
@@ -188,7 +192,8 @@ func TestAJobThatIsAskedWhileItWarmsUpLeavesAtOnce(t *testing.T) {
 		s := store(t)
 		b := newBench()
 		b.Store = &s
-		out, took := b.run(t, map[time.Duration]os.Signal{5 * time.Second: syscall.SIGUSR2, 7 * time.Second: syscall.SIGUSR1})
+		out, took := b.run(t, map[time.Duration]os.Signal{5 * time.Second: syscall.SIGUSR2,
+			7 * time.Second: syscall.SIGUSR1})
 		if out.Reason != emulate.Left || out.Total != 0 || !about(took, 7*time.Second) {
 			t.Errorf("%+v after %v", out, took)
 		}
@@ -201,7 +206,8 @@ func TestTerminatedAJobSavesWhatIsDone(t *testing.T) {
 		b := newBench()
 		b.Store = &s
 		out, took := b.run(t, map[time.Duration]os.Signal{30300 * time.Millisecond: syscall.SIGTERM})
-		if out.Reason != emulate.Terminated || out.Total != 20 || out.Lost != 0 || !about(took, 40300*time.Millisecond) {
+		if out.Reason != emulate.Terminated || out.Total != 20 || out.Lost != 0 ||
+			!about(took, 40300*time.Millisecond) {
 			t.Errorf("%+v after %v", out, took)
 		}
 		if state, err := s.Load(); err != nil || state.Iterations != 20 {
@@ -216,7 +222,8 @@ func TestWithoutACheckpointAskingIsIgnoredAndTerminationLosesAll(t *testing.T) {
 		out, took := b.run(t, map[time.Duration]os.Signal{
 			30 * time.Second: syscall.SIGUSR1, 40 * time.Second: syscall.SIGUSR2, 50 * time.Second: syscall.SIGTERM,
 		})
-		if want := (emulate.Outcome{Reason: emulate.Killed, Done: 60, Total: 60, Goal: 1000, Starts: 1, Lost: 60}); out != want {
+		if want := (emulate.Outcome{Reason: emulate.Killed, Done: 60, Total: 60, Goal: 1000, Starts: 1,
+			Lost: 60}); out != want {
 			t.Errorf("%+v, want %+v", out, want)
 		}
 		if !about(took, 50*time.Second) {
@@ -249,7 +256,8 @@ func TestAnyAgreedSignalCanAsk(t *testing.T) {
 		s := store(t)
 		b := newBench()
 		b.Store, b.Leave = &s, syscall.SIGUSR2
-		out, _ := b.run(t, map[time.Duration]os.Signal{60 * time.Second: syscall.SIGUSR1, 120 * time.Second: syscall.SIGUSR2})
+		out, _ := b.run(t, map[time.Duration]os.Signal{60 * time.Second: syscall.SIGUSR1,
+			120 * time.Second: syscall.SIGUSR2})
 		if out.Reason != emulate.Left || len(b.records(t, "save")) != 2 {
 			t.Errorf("%+v", out)
 		}
@@ -266,7 +274,8 @@ func TestAJobSavesByItselfAndPaysForIt(t *testing.T) {
 		for _, r := range b.records(t, "save") {
 			at = append(at, r.Iteration)
 		}
-		if out.Reason != emulate.Finished || !about(took, 560*time.Second) || len(at) != 5 || at[0] != 200 || at[3] != 800 {
+		if out.Reason != emulate.Finished || !about(took, 560*time.Second) || len(at) != 5 || at[0] != 200 ||
+			at[3] != 800 {
 			t.Errorf("%+v after %v, saves at %v", out, took, at)
 		}
 	})
@@ -283,7 +292,8 @@ func TestAStartAfterADeathCountsWhatWasLost(t *testing.T) {
 		b.Profile.Model = "res18"
 		b.Store = &s
 		out, _ := b.run(t, nil)
-		if want := (emulate.Outcome{Reason: emulate.Finished, Done: 700, Total: 1000, Goal: 1000, Starts: 2, Lost: 40}); out != want {
+		if want := (emulate.Outcome{Reason: emulate.Finished, Done: 700, Total: 1000, Goal: 1000, Starts: 2,
+			Lost: 40}); out != want {
 			t.Errorf("%+v, want %+v", out, want)
 		}
 	})
@@ -379,7 +389,8 @@ func TestTheLogTellsTheRateThatWasPredicted(t *testing.T) {
 		b.Grant, b.Restart = grant(2, 3, 6, 3000), 4
 		b.run(t, nil)
 		start := b.records(t, "start")[0]
-		if start.Mode != emulate.VirtualCPU || start.Model != "steady" || start.Cores != 6 || start.Memory != 3000 || start.GPUs != 3 ||
+		if start.Mode != emulate.VirtualCPU || start.Model != "steady" || start.Cores != 6 || start.Memory != 3000 ||
+			start.GPUs != 3 ||
 			start.Nodes != 2 || *start.Restart != 4 || start.Predicted != 2 || start.Goal != 1000 {
 			t.Errorf("start %+v", start)
 		}
@@ -393,7 +404,8 @@ func TestTheLogTellsTheRateThatWasPredicted(t *testing.T) {
 			}
 		}
 		end := b.records(t, "end")[0]
-		if end.Reason != emulate.Finished || *end.Done != 1000 || end.Starts != 5 || *end.Lost != 0 || math.Abs(end.Wall-520) > .1 {
+		if end.Reason != emulate.Finished || *end.Done != 1000 || end.Starts != 5 || *end.Lost != 0 ||
+			math.Abs(end.Wall-520) > .1 {
 			t.Errorf("end %+v", end)
 		}
 	})

@@ -58,8 +58,8 @@ func seconds(s float64) time.Duration {
 // maxSeconds is more than any job runs and less than a Duration holds.
 const maxSeconds = 1e9
 
-// Burner keeps cores busy: every iteration costs CPUSeconds on Cores cores together and takes no less than 1/Rate. With fewer
-// or slower cores than the profile promised, iterations take longer.
+// Burner keeps cores busy: every iteration costs CPUSeconds on Cores cores together and takes no less than 1/Rate. With
+// fewer or slower cores than the profile promised, iterations take longer.
 type Burner struct {
 	Rate       float64
 	CPUSeconds float64

@@ -28,7 +28,8 @@ func TestASleeperKeepsPartsOfAnIterationOverAStop(t *testing.T) {
 	})
 }
 
-// CPU time does not depend on what else the machine does, and a slow machine makes the iterations take longer, not shorter.
+// CPU time does not depend on what else the machine does, and a slow machine makes the iterations take longer, not
+// shorter.
 func TestABurnerUsesTheCPUTimeOfItsIterationsAndIsNoFasterThanItsRate(t *testing.T) {
 	b := &emulate.Burner{Rate: 400, CPUSeconds: 0.002, Cores: 2}
 	cpu, begun := cpuTime(t), time.Now()

@@ -34,16 +34,16 @@ var (
 	ErrDamaged = errors.New("damaged checkpoint")
 )
 
-// Store keeps the last two checkpoints in Path.0 and Path.1, so that there is always a whole one, whatever happens while the
-// next is written. One process at a time.
+// Store keeps the last two checkpoints in Path.0 and Path.1, so that there is always a whole one, whatever happens
+// while the next is written. One process at a time.
 type Store struct {
 	Path string
 	// Follows says that another process keeps the checkpoints: this one only reads them.
 	Follows bool
 }
 
-// Load is the newest checkpoint that is whole. Where there are some and none is whole, it is ErrDamaged rather than a silent
-// new beginning; where there is none at all, ErrNoState.
+// Load is the newest checkpoint that is whole. Where there are some and none is whole, it is ErrDamaged rather than a
+// silent new beginning; where there is none at all, ErrNoState.
 func (s Store) Load() (State, error) {
 	var newest State
 	var damage []error
@@ -138,8 +138,8 @@ func syncDirectory(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Note records, without waiting for the disk, how far the job has come. It is not a checkpoint: a later start only learns from
-// it how much was lost.
+// Note records, without waiting for the disk, how far the job has come. It is not a checkpoint: a later start only
+// learns from it how much was lost.
 func (s Store) Note(iterations int64) error {
 	if s.Follows {
 		return nil

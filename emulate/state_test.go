@@ -46,7 +46,8 @@ func TestTheNewestCheckpointIsLoadedAndTheLastTwoAreKept(t *testing.T) {
 		s := store(t)
 		want := saved(t, s, n)
 		got, err := s.Load()
-		if err != nil || got.Saves != want.Saves || got.Iterations != want.Iterations || got.Job != "17" || got.Model != "res18" {
+		if err != nil || got.Saves != want.Saves || got.Iterations != want.Iterations || got.Job != "17" ||
+			got.Model != "res18" {
 			t.Errorf("after %d checkpoints: %+v, %v", n, got, err)
 		}
 	}
@@ -116,7 +117,8 @@ func TestAFollowerReadsCheckpointsAndWritesNone(t *testing.T) {
 	if err := errors.Join(follower.Save(emulate.State{Saves: 4}), follower.Note(300)); err != nil {
 		t.Error(err)
 	}
-	if got := files(t, s); !slices.Equal(got, []string{"ckpt.0", "ckpt.1"}) || !slices.Equal(before, contents(t, s.Path+".0")) {
+	if got := files(t, s); !slices.Equal(got, []string{"ckpt.0", "ckpt.1"}) ||
+		!slices.Equal(before, contents(t, s.Path+".0")) {
 		t.Errorf("it wrote: %v", got)
 	}
 }

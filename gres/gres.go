@@ -1,5 +1,6 @@
-// Package gres is the vocabulary of countable resources: GPUs, cores, memory, a node's capacity, and the notation in which
-// Slurm writes them. It counts and compares; it does not know jobs, prices or policies, and it never asks Slurm anything.
+// Package gres is the vocabulary of countable resources: GPUs, cores, memory, a node's capacity, and the notation in
+// which Slurm writes them. It counts and compares; it does not know jobs, prices or policies, and it never asks Slurm
+// anything.
 package gres
 
 import (
@@ -10,8 +11,9 @@ import (
 // Memory is an amount of memory in MiB, the unit that Slurm writes as M.
 type Memory int64
 
-// Gigabyte is the unit in which the paper and most users speak. Slurm sites configure a 500 GB server as RealMemory=500000,
-// so a gigabyte here is 1000 of Slurm's megabytes: eight shares of 62.5 GB fill such a server exactly.
+// Gigabyte is the unit in which the paper and most users speak. Slurm sites configure a 500 GB server as
+// RealMemory=500000, so a gigabyte here is 1000 of Slurm's megabytes: eight shares of 62.5 GB fill such a server
+// exactly.
 const Gigabyte Memory = 1000
 
 // String prints m in gigabytes, without trailing zeros.
@@ -56,9 +58,9 @@ func (v Vector) String() string {
 	return fmt.Sprintf("gpu=%d cpu=%d mem=%s", v.GPUs, v.CPUs, v.Memory)
 }
 
-// Proportional is the GPU-proportional share of gpus GPUs on a server that has total: cores and memory in the ratio of the
-// GPUs, rounded down so that the shares of all GPUs together fit (Synergy, OSDI'22, §2), but one core at least, since no job
-// runs on none. A server without GPUs owes nothing.
+// Proportional is the GPU-proportional share of gpus GPUs on a server that has total: cores and memory in the ratio of
+// the GPUs, rounded down so that the shares of all GPUs together fit (Synergy, OSDI'22, §2), but one core at least,
+// since no job runs on none. A server without GPUs owes nothing.
 func Proportional(total Vector, gpus int) Vector {
 	if total.GPUs == 0 {
 		return Vector{}

@@ -28,9 +28,12 @@ func TestProportionalShares(t *testing.T) {
 		want  gres.Vector
 	}{
 		{"the whole server", paperServer, 8, paperServer},
-		{"a remainder of cores is nobody's", gres.Vector{GPUs: 3, CPUs: 10, Memory: 100}, 1, gres.Vector{GPUs: 1, CPUs: 3, Memory: 33}},
-		{"two GPUs share a remainder", gres.Vector{GPUs: 3, CPUs: 10, Memory: 100}, 2, gres.Vector{GPUs: 2, CPUs: 6, Memory: 66}},
-		{"fewer cores than GPUs", gres.Vector{GPUs: 8, CPUs: 4, Memory: 800}, 1, gres.Vector{GPUs: 1, CPUs: 1, Memory: 100}},
+		{"a remainder of cores is nobody's", gres.Vector{GPUs: 3, CPUs: 10, Memory: 100}, 1,
+			gres.Vector{GPUs: 1, CPUs: 3, Memory: 33}},
+		{"two GPUs share a remainder", gres.Vector{GPUs: 3, CPUs: 10, Memory: 100}, 2,
+			gres.Vector{GPUs: 2, CPUs: 6, Memory: 66}},
+		{"fewer cores than GPUs", gres.Vector{GPUs: 8, CPUs: 4, Memory: 800}, 1,
+			gres.Vector{GPUs: 1, CPUs: 1, Memory: 100}},
 		{"a server without GPUs", gres.Vector{CPUs: 24, Memory: 500000}, 1, gres.Vector{}},
 	} {
 		if got := gres.Proportional(c.total, c.gpus); got != c.want {

@@ -15,8 +15,9 @@ const (
 	maxBrackets = 4
 )
 
-// ParseHosts expands Slurm's node list notation, e.g. n[1-3,07],login → n1 n2 n3 n07 login. A name may have several brackets,
-// as users write them for racks; the rightmost runs fastest. Order and repetitions are kept. Errors name the part.
+// ParseHosts expands Slurm's node list notation, e.g. n[1-3,07],login → n1 n2 n3 n07 login. A name may have several
+// brackets, as users write them for racks; the rightmost runs fastest. Order and repetitions are kept. Errors name the
+// part.
 func ParseHosts(text string) ([]string, error) {
 	if text == "" || text == "(null)" || text == "None assigned" {
 		return nil, nil
@@ -53,8 +54,8 @@ func splitHosts(text string) []string {
 	return append(parts, text[start:])
 }
 
-// expandHost lists the names that part stands for, room at most: what is in front of its first bracket, with each number in it,
-// with each expansion of what comes behind.
+// expandHost lists the names that part stands for, room at most: what is in front of its first bracket, with each
+// number in it, with each expansion of what comes behind.
 func expandHost(part string, room int) ([]string, error) {
 	prefix, rest, bracket := strings.Cut(part, "[")
 	if !bracket {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Count is one term of Slurm's GRES notation: a name, a type where one was given, how many, and, where Slurm tells, which and where.
+// Count is one term of Slurm's GRES notation: a name, a type where one was given, how many, and, where Slurm tells,
+// which and where.
 type Count struct {
 	Name    string // gpu, shard, …
 	Type    string // a100, …; empty where the site has no types
@@ -20,8 +21,8 @@ type Count struct {
 //	gpu:8   gpu:a100:4(S:0-1)   gres/gpu:2   gres/gpu=2   gres:gpu:1   gpu   gpu:g0:1(IDX:0),shard:0
 //	gpu:(null):3(IDX:0-2)   bandwidth:lustre:no_consume:4G   shard:2(0/4,2/4)
 //
-// The empty string and (null) are no resources. A last part of digits, or of digits and one of the suffixes k M G T, is a
-// count; anything else is a type. Errors name the term.
+// The empty string and (null) are no resources. A last part of digits, or of digits and one of the suffixes k M G T, is
+// a count; anything else is a type. Errors name the term.
 func ParseCounts(text string) ([]Count, error) {
 	if text == "" || text == "(null)" || text == "N/A" {
 		return nil, nil
@@ -73,8 +74,8 @@ func parseCount(term string) (Count, error) {
 	return count, nil
 }
 
-// dropNoise removes what Slurm prints between the parts and what changes nothing here: (null) for "no type", and the mark of
-// resources that jobs do not use up.
+// dropNoise removes what Slurm prints between the parts and what changes nothing here: (null) for "no type", and the
+// mark of resources that jobs do not use up.
 func dropNoise(term string) string {
 	return strings.Replace(strings.Replace(term, ":(null)", "", 1), ":no_consume", "", 1)
 }
@@ -92,7 +93,8 @@ func cutInside(term string) (body, inside string, err error) {
 	return body, inside, nil
 }
 
-// listed is the list behind the prefix: IDX:0-2 lists devices, S:0-1 sockets. A list of shares, 0/4,2/4, has none and is dropped.
+// listed is the list behind the prefix: IDX:0-2 lists devices, S:0-1 sockets. A list of shares, 0/4,2/4, has none and
+// is dropped.
 func listed(inside, prefix string) string {
 	list, is := strings.CutPrefix(inside, prefix)
 	if !is || list == "N/A" {
@@ -123,15 +125,16 @@ const maxWord = 253
 
 // isWord says whether text could be the name or type of a resource, or of a node.
 func isWord(text string) bool {
-	return text != "" && len(text) <= maxWord && strings.IndexFunc(text, func(r rune) bool { return !isWordRune(r) }) < 0
+	return text != "" && len(text) <= maxWord && strings.IndexFunc(text,
+		func(r rune) bool { return !isWordRune(r) }) < 0
 }
 
 func isWordRune(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-+", r)
 }
 
-// fill takes type and count from the one or two parts behind the name. A single part is a count if it looks like one: Slurm
-// reads gpu:3090 as 3090 GPUs, too.
+// fill takes type and count from the one or two parts behind the name. A single part is a count if it looks like one:
+// Slurm reads gpu:3090 as 3090 GPUs, too.
 func (c *Count) fill(rest []string) (err error) {
 	last := rest[len(rest)-1]
 	switch {
@@ -146,8 +149,8 @@ func (c *Count) fill(rest []string) (err error) {
 	return err
 }
 
-// maxCount bounds what one term may claim: it leaves room for resources counted in bytes, and sums of such counts still cannot
-// overflow.
+// maxCount bounds what one term may claim: it leaves room for resources counted in bytes, and sums of such counts still
+// cannot overflow.
 const maxCount = 1 << 40
 
 // suffixes are Slurm's multipliers, each 1024 times the one before.

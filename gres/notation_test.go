@@ -12,22 +12,23 @@ import (
 
 func TestEveryFormOfGresThatSlurmPrintsIsRead(t *testing.T) {
 	for text, want := range map[string][]gres.Count{
-		"":                               nil,
-		"(null)":                         nil,
-		"N/A":                            nil,
-		"gpu":                            {{Name: "gpu", Count: 1}},
-		"gpu:8":                          {{Name: "gpu", Count: 8}},
-		"gpu:a100":                       {{Name: "gpu", Type: "a100", Count: 1}},
-		"gpu:3g.20gb":                    {{Name: "gpu", Type: "3g.20gb", Count: 1}},
-		"gpu:a100:4(S:0-1)":              {{Name: "gpu", Type: "a100", Count: 4, Sockets: "0-1"}},
-		"gres/gpu:2":                     {{Name: "gpu", Count: 2}},
-		"gres/gpu=2":                     {{Name: "gpu", Count: 2}},
-		"gres/gpu:a100=2":                {{Name: "gpu", Type: "a100", Count: 2}},
-		"gres:gpu:1":                     {{Name: "gpu", Count: 1}},
-		"gpu:0(IDX:N/A)":                 {{Name: "gpu"}},
-		"gpu:(null):3(IDX:0-2)":          {{Name: "gpu", Count: 3, Index: "0-2"}},
-		"gpu:g0:1(IDX:0),shard:0":        {{Name: "gpu", Type: "g0", Count: 1, Index: "0"}, {Name: "shard"}},
-		"gpu:2(IDX:0,2),gpu:b:1(IDX:5)":  {{Name: "gpu", Count: 2, Index: "0,2"}, {Name: "gpu", Type: "b", Count: 1, Index: "5"}},
+		"":                        nil,
+		"(null)":                  nil,
+		"N/A":                     nil,
+		"gpu":                     {{Name: "gpu", Count: 1}},
+		"gpu:8":                   {{Name: "gpu", Count: 8}},
+		"gpu:a100":                {{Name: "gpu", Type: "a100", Count: 1}},
+		"gpu:3g.20gb":             {{Name: "gpu", Type: "3g.20gb", Count: 1}},
+		"gpu:a100:4(S:0-1)":       {{Name: "gpu", Type: "a100", Count: 4, Sockets: "0-1"}},
+		"gres/gpu:2":              {{Name: "gpu", Count: 2}},
+		"gres/gpu=2":              {{Name: "gpu", Count: 2}},
+		"gres/gpu:a100=2":         {{Name: "gpu", Type: "a100", Count: 2}},
+		"gres:gpu:1":              {{Name: "gpu", Count: 1}},
+		"gpu:0(IDX:N/A)":          {{Name: "gpu"}},
+		"gpu:(null):3(IDX:0-2)":   {{Name: "gpu", Count: 3, Index: "0-2"}},
+		"gpu:g0:1(IDX:0),shard:0": {{Name: "gpu", Type: "g0", Count: 1, Index: "0"}, {Name: "shard"}},
+		"gpu:2(IDX:0,2),gpu:b:1(IDX:5)": {{Name: "gpu", Count: 2, Index: "0,2"},
+			{Name: "gpu", Type: "b", Count: 1, Index: "5"}},
 		"shard:2(0/4,2/4,0/4,0/4)":       {{Name: "shard", Count: 2}},
 		"shard:g1:3(3/4)":                {{Name: "shard", Type: "g1", Count: 3}},
 		"bandwidth:lustre:no_consume:4G": {{Name: "bandwidth", Type: "lustre", Count: 4 << 30}},
@@ -110,7 +111,8 @@ func TestGPUsOfTwoTypesHaveNoCommonType(t *testing.T) {
 }
 
 func FuzzParseCounts(f *testing.F) {
-	for _, seed := range []string{"gpu:8", "gpu:a100:4(S:0-1)", "gres/gpu:2,shard:1k", "gpu:(null):1(IDX:0,3)", "gres:gres", "a=1,b:c=2"} {
+	for _, seed := range []string{"gpu:8", "gpu:a100:4(S:0-1)", "gres/gpu:2,shard:1k", "gpu:(null):1(IDX:0,3)",
+		"gres:gres", "a=1,b:c=2"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is a program as a process of ours. It is what go-plugin runs in place of its own runner, since that one waits for whoever has
-// inherited the program's output, for ever if need be, and cannot tell a process from the next one of its number.
+// child is a program as a process of ours. It is what go-plugin runs in place of its own runner, since that one waits
+// for whoever has inherited the program's output, for ever if need be, and cannot tell a process from the next one of
+// its number.
 type child struct {
 	command  *exec.Cmd
 	out, err *os.File // our ends of its output
@@ -48,8 +49,8 @@ func (c *child) Start(context.Context) error {
 	return c.command.Start()
 }
 
-// Wait implements runner.Runner. While the process is dead and not reaped nobody else can have its number: that is the moment to end
-// all that it has started, as far as it has stayed in its group.
+// Wait implements runner.Runner. While the process is dead and not reaped nobody else can have its number: that is the
+// moment to end all that it has started, as far as it has stayed in its group.
 func (c *child) Wait(context.Context) error {
 	for errors.Is(unix.Waitid(unix.P_PID, c.command.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}

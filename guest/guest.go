@@ -1,9 +1,11 @@
-// Package guest runs a program of somebody else's beside the daemon and talks to it over gRPC: hashicorp/go-plugin, on a socket in a folder
-// that nobody else may enter. It proves what can be proved before the program is started (who may change the file, its checksum), tells
-// it nothing that it need not know (none of our environment), and sees to it that it ends with us. A guest that failed is ended, and
-// started again after a pause that doubles. What is said over the connection is the business of the packages that use this one.
+// Package guest runs a program of somebody else's beside the daemon and talks to it over gRPC: hashicorp/go-plugin, on
+// a socket in a folder that nobody else may enter. It proves what can be proved before the program is started (who may
+// change the file, its checksum), tells it nothing that it need not know (none of our environment), and sees to it that
+// it ends with us. A guest that failed is ended, and started again after a pause that doubles. What is said over the
+// connection is the business of the packages that use this one.
 //
-// A guest runs as the daemon's user. What that user can read it can read: nothing here makes a program harmless that is not.
+// A guest runs as the daemon's user. What that user can read it can read: nothing here makes a program harmless that is
+// not.
 package guest
 
 import (
@@ -33,7 +35,8 @@ const (
 	Slurm   Kind = "slurm"
 )
 
-// Version is that of what is said over the connection, of all kinds together. A program that does not speak it is not used.
+// Version is that of what is said over the connection, of all kinds together. A program that does not speak it is not
+// used.
 const Version = 1
 
 // Cookie is the variable by which a program knows that it was started as a plugin; its value is the Kind.
@@ -76,13 +79,14 @@ type Guest struct {
 	closed   bool
 }
 
-// New is a guest that has not been started. Each line that it writes to its standard error is told to said, cut where it is long; nil: to
-// nobody.
+// New is a guest that has not been started. Each line that it writes to its standard error is told to said, cut where
+// it is long; nil: to nobody.
 func New(program Program, said func(line string)) *Guest {
 	return &Guest{program: program, said: &lines{tell: said}, now: time.Now}
 }
 
-// Conn is the connection to the running program, which is started if none runs. ErrResting: it failed, and it is too soon.
+// Conn is the connection to the running program, which is started if none runs. ErrResting: it failed, and it is too
+// soon.
 func (g *Guest) Conn(ctx context.Context) (*grpc.ClientConn, error) {
 	conn, b, err := g.running()
 	if b == nil {
@@ -143,7 +147,8 @@ func (g *Guest) begin() error {
 	return nil
 }
 
-// born takes over what became of a start, unless another caller has. Where the program has been ended since, the connection says so.
+// born takes over what became of a start, unless another caller has. Where the program has been ended since, the
+// connection says so.
 func (g *Guest) born(b *birth) (*grpc.ClientConn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,8 +180,8 @@ func (g *Guest) Dismiss() {
 	g.dismiss()
 }
 
-// Drop is Dismiss for the program at the other end of this connection. Of several calls that one death has ended each may say so: the
-// next program is not ended for that.
+// Drop is Dismiss for the program at the other end of this connection. Of several calls that one death has ended each
+// may say so: the next program is not ended for that.
 func (g *Guest) Drop(conn *grpc.ClientConn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -233,7 +238,8 @@ func (g *Guest) end() {
 	}
 }
 
-// firstLine leaves of what the library says the line that says what happened; a paragraph of guesses comes after it now and then.
+// firstLine leaves of what the library says the line that says what happened; a paragraph of guesses comes after it now
+// and then.
 func firstLine(err error) error { return short{err} }
 
 type short struct{ error }
@@ -267,7 +273,8 @@ func handshake(kind Kind) goplugin.HandshakeConfig {
 // MaxMessage bounds what a program may send at once: a plan for 100,000 jobs is a tenth of it.
 const MaxMessage = 256 << 20
 
-// Serve makes this process a plugin of that kind. It returns when the host is gone, or when the process was not started as one.
+// Serve makes this process a plugin of that kind. It returns when the host is gone, or when the process was not started
+// as one.
 func Serve(kind Kind, register func(grpc.ServiceRegistrar)) {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig: handshake(kind),
@@ -282,7 +289,8 @@ func Serve(kind Kind, register func(grpc.ServiceRegistrar)) {
 // within says whether a socket lies in the folder that was made for it.
 func within(address net.Addr, folder string) error {
 	if address.Network() != "unix" || filepath.Dir(filepath.Clean(address.String())) != filepath.Clean(folder) {
-		return fmt.Errorf("it listens on %s %s: want a unix socket in the folder that %s names", address.Network(), address, goplugin.EnvUnixSocketDir)
+		return fmt.Errorf("it listens on %s %s: want a unix socket in the folder that %s names", address.Network(),
+			address, goplugin.EnvUnixSocketDir)
 	}
 	info, err := os.Lstat(address.String())
 	if err == nil && info.Mode().Type() != os.ModeSocket {

@@ -19,15 +19,16 @@ func (p Program) Check() error {
 	return err
 }
 
-// inspect proves that nobody but root and ourselves can have written the program, and that it is the one whose checksum was named. It
-// returns the path that was looked at, which is the one to start.
+// inspect proves that nobody but root and ourselves can have written the program, and that it is the one whose checksum
+// was named. It returns the path that was looked at, which is the one to start.
 func (p Program) inspect() (path string, err error) {
 	if !filepath.IsAbs(p.Path) {
 		return "", fmt.Errorf("plugin %q is not an absolute path", p.Path)
 	}
 	if p.SHA256 != "" {
 		if digits, err := hex.DecodeString(p.SHA256); err != nil || len(digits) != sha256.Size {
-			return "", fmt.Errorf("checksum %.80q of the plugin: want the 64 hexadecimal digits that sha256sum prints", p.SHA256)
+			return "", fmt.Errorf("checksum %.80q of the plugin: want the 64 hexadecimal digits that sha256sum prints",
+				p.SHA256)
 		}
 	}
 	if path, err = filepath.EvalSymlinks(p.Path); err != nil {
@@ -43,8 +44,8 @@ func (p Program) inspect() (path string, err error) {
 	return path, err
 }
 
-// ours says that a program, and every folder and link on the way to it from the root, can be changed by root and ourselves alone: whoever
-// could change one of them could do all that the daemon can.
+// ours says that a program, and every folder and link on the way to it from the root, can be changed by root and
+// ourselves alone: whoever could change one of them could do all that the daemon can.
 func ours(named, path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -68,8 +69,9 @@ func ours(named, path string) error {
 // maxLinks is how many links may lead to a program, as for the kernel.
 const maxLinks = 40
 
-// onTheWay lists what has to be passed to come to an absolute path: each folder from the root on, each link and where that leads, and the
-// file itself. Behind a link .. is the parent of where that leads, so no path is made shorter by its text alone.
+// onTheWay lists what has to be passed to come to an absolute path: each folder from the root on, each link and where
+// that leads, and the file itself. Behind a link .. is the parent of where that leads, so no path is made shorter by
+// its text alone.
 func onTheWay(path string) (places []string, err error) {
 	at, rest, links := "/", steps(path), 0
 	places = []string{at}
@@ -111,7 +113,8 @@ func safe(place string) error {
 	switch {
 	case !known:
 		return errors.New("this system does not say whose a file is")
-	case info.Mode().Perm()&0o022 != 0 && info.Mode().Type() != os.ModeSymlink && !(info.IsDir() && info.Mode()&os.ModeSticky != 0):
+	case info.Mode().Perm()&0o022 != 0 && info.Mode().Type() != os.ModeSymlink &&
+		!(info.IsDir() && info.Mode()&os.ModeSticky != 0):
 		return fmt.Errorf("%s can be changed by others: chmod go-w it", place)
 	case owner.Uid != 0 && int(owner.Uid) != os.Geteuid():
 		return fmt.Errorf("%s is neither root's nor ours", place)

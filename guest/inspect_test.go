@@ -37,7 +37,8 @@ func TestAPluginBelowAnyFolderThatOthersCanChangeIsNotStarted(t *testing.T) {
 		}
 		place := filepath.Join(root, folder)
 		open(t, place)
-		if err := (Program{Path: path}).Check(); err == nil || !strings.Contains(err.Error(), place+" can be changed by others: chmod go-w it") {
+		if err := (Program{Path: path}).Check(); err == nil ||
+			!strings.Contains(err.Error(), place+" can be changed by others: chmod go-w it") {
 			t.Errorf("%s can be changed by anybody: %v", place, err)
 		}
 	}
@@ -63,7 +64,8 @@ func TestAPluginNamedByALinkIsNotStartedWhereOthersCanTurnTheLink(t *testing.T) 
 	for _, folder := range []string{"outer", "outer/deep", "middle", "a"} {
 		place := filepath.Join(root, folder)
 		open(t, place)
-		if err := (Program{Path: outer}).Check(); err == nil || !strings.Contains(err.Error(), place+" can be changed by others") {
+		if err := (Program{Path: outer}).Check(); err == nil ||
+			!strings.Contains(err.Error(), place+" can be changed by others") {
 			t.Errorf("%s can be changed by anybody: %v", place, err)
 		}
 		if err := os.Chmod(place, 0o755); err != nil {
@@ -94,7 +96,8 @@ func TestAPluginIsNotStartedWhereOthersCanChangeWhatTwoDotsBehindALinkLeadTo(t *
 		}
 	}
 	decoy, link := filepath.Join(root, "decoy", "plugin"), filepath.Join(root, "decoy", "link")
-	for to, place := range map[string]string{filepath.Dir(path): link, "link/../c/plugin": filepath.Join(root, "decoy", "by-text")} {
+	for to, place := range map[string]string{filepath.Dir(path): link,
+		"link/../c/plugin": filepath.Join(root, "decoy", "by-text")} {
 		if err := os.Symlink(to, place); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +118,8 @@ func TestAPluginIsNotStartedWhereOthersCanChangeWhatTwoDotsBehindALinkLeadTo(t *
 	}
 	open(t, filepath.Join(root, "a", "b"))
 	for _, named := range []string{link + "/../c/plugin", filepath.Join(root, "decoy", "by-text")} {
-		if err := (Program{Path: named}).Check(); err == nil || !strings.Contains(err.Error(), "can be changed by others") {
+		if err := (Program{Path: named}).Check(); err == nil ||
+			!strings.Contains(err.Error(), "can be changed by others") {
 			t.Errorf("%s leads through a folder that anybody can change: %v", named, err)
 		}
 	}

@@ -39,7 +39,8 @@ func prepare(path string, kind Kind, said *lines) *process {
 	command := exec.Command(path)
 	command.Dir = "/"
 	command.Env = environment()
-	// Its own group, so that all that it starts can be ended with it; and the kernel ends it when we are gone, however that came about.
+	// Its own group, so that all that it starts can be ended with it; and the kernel ends it when we are gone, however
+	// that came about.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &process{child: &child{command: command}, gone: make(chan struct{})}
 	p.config = &goplugin.ClientConfig{
@@ -62,10 +63,11 @@ func (p *process) runner(_ hclog.Logger, spec *exec.Cmd, folder string) (runner.
 	return lair{p.child, folder}, nil
 }
 
-// environment is what a program is told beside the handshake: where programs are, that text is UTF-8, and that Python leaves nothing
-// behind in the folder that it lies in.
+// environment is what a program is told beside the handshake: where programs are, that text is UTF-8, and that Python
+// leaves nothing behind in the folder that it lies in.
 func environment() []string {
-	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "PYTHONDONTWRITEBYTECODE=1"}
+	return []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8",
+		"PYTHONDONTWRITEBYTECODE=1"}
 }
 
 // launch starts the program and connects to it.
@@ -82,8 +84,8 @@ func (p *process) launch(kind Kind) error {
 	return err
 }
 
-// mind starts the process from a thread that lives as long as it does: the kernel takes the end of the thread that started a process
-// for the end of its parent.
+// mind starts the process from a thread that lives as long as it does: the kernel takes the end of the thread that
+// started a process for the end of its parent.
 func (p *process) mind() error {
 	started := make(chan error)
 	p.minder.Go(func() {
@@ -116,8 +118,8 @@ func (p *process) connect(kind Kind) error {
 	return nil
 }
 
-// dialing is how a program is called, for so long at first. What go-plugin says to it by itself is small, and what it has for plugins that
-// call back is closed: nobody of ours does.
+// dialing is how a program is called, for so long at first. What go-plugin says to it by itself is small, and what it
+// has for plugins that call back is closed: nobody of ours does.
 func dialing(patience time.Duration) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
@@ -129,7 +131,8 @@ func dialing(patience time.Duration) []grpc.DialOption {
 }
 
 // confined is for the streams, which are go-plugin's own: ours are single calls.
-func confined(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func confined(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
+	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if strings.HasPrefix(method, "/plugin.GRPCBroker/") {
 		return nil, status.Error(codes.Unimplemented, "no calls back")
 	}
@@ -148,8 +151,8 @@ func (p *process) ending(said *lines) string {
 	return said.words()
 }
 
-// end kills the process and its group, and returns when it is gone. It is not asked first: one that hangs would keep us waiting, and one
-// that has something to save has no business here.
+// end kills the process and its group, and returns when it is gone. It is not asked first: one that hangs would keep us
+// waiting, and one that has something to save has no business here.
 func (p *process) end() {
 	_ = p.child.Kill(context.Background())
 	p.client.Kill()

@@ -7,9 +7,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Environment is what a process of a job is told of its size on top of the environment that it has, where that does not say it (docs/node-setup.md
-// has the names and the rules). Where Slurm says nothing, neither does it. OpenMP gets a thread for each core of a GPU, since a training
-// process has one GPU: so the model was profiled, too.
+// Environment is what a process of a job is told of its size on top of the environment that it has, where that does not
+// say it (docs/node-setup.md has the names and the rules). Where Slurm says nothing, neither does it. OpenMP gets a
+// thread for each core of a GPU, since a training process has one GPU: so the model was profiled, too.
 func Environment(env []string, onNode gres.Vector) (more []string) {
 	has := map[string]string{}
 	for _, word := range env {

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A trainer that does not listen to the signal that asks must not die of it, and neither must what it starts: Slurm's signals to steps reach all of
-// their processes on some clusters. What a process ignores its program ignores from the start; but this one must not ignore the signal for
-// a moment, or it would not hear it. So the child is this program once more, which ignores the signal and becomes the command.
+// A trainer that does not listen to the signal that asks must not die of it, and neither must what it starts: Slurm's
+// signals to steps reach all of their processes on some clusters. What a process ignores its program ignores from the
+// start; but this one must not ignore the signal for a moment, or it would not hear it. So the child is this program
+// once more, which ignores the signal and becomes the command.
 
 const shimName = "synergy run: about to become"
 
@@ -22,7 +23,8 @@ func (c *Command) shim(path string) []string {
 	return []string{shimName, strconv.Itoa(os.Getpid()), strconv.Itoa(int(c.On)), strconv.Itoa(int(c.Send)), path}
 }
 
-// Exec becomes the command where this process is such a child, and returns where it is not. Programs that run commands call it first of all.
+// Exec becomes the command where this process is such a child, and returns where it is not. Programs that run commands
+// call it first of all.
 func Exec() {
 	const own = 5
 	if len(os.Args) <= own || os.Args[0] != shimName {

@@ -1,6 +1,7 @@
-// Package launcher runs a trainer that knows nothing of us as the last command of a job, or as a task of srun: the signal by which the daemon
-// asks is turned into the one that the trainer listens to, and its end into the exit code with which a job gives way. All other signals and
-// codes pass as they are. It knows neither Slurm nor the daemon, beyond that exit code and what scancel is.
+// Package launcher runs a trainer that knows nothing of us as the last command of a job, or as a task of srun: the
+// signal by which the daemon asks is turned into the one that the trainer listens to, and its end into the exit code
+// with which a job gives way. All other signals and codes pass as they are. It knows neither Slurm nor the daemon,
+// beyond that exit code and what scancel is.
 package launcher
 
 import (
@@ -27,7 +28,8 @@ type Command struct {
 	Argv []string
 	Env  []string // as NAME=VALUE; nil: our own
 
-	On     syscall.Signal // asks it to save and leave; said again it is not passed on, since a second one ends many trainers at once
+	// asks it to save and leave; said again it is not passed on, since a second one ends many trainers at once
+	On     syscall.Signal
 	Send   syscall.Signal // what the trainer listens to
 	To     Target         // who gets that
 	Job    string         // whose steps, as scancel names it; for To == Steps alone
@@ -35,10 +37,12 @@ type Command struct {
 	Exit   int            // the code of a job that gives way
 	Accept []int          // codes that say that it has saved, besides those that always do (leaves)
 
-	Ignored []os.Signal                          // that whoever started us ignores (Ignored): they stay so, as under nohup
-	Output  io.Writer                            // gets a copy of what the trainer prints; nil: nobody reads along
-	Beside  []func(ctx context.Context, pid int) // run while the trainer does, each in a goroutine, and have to end with ctx
-	Say     func(text string)                    // takes a line for people
+	// that whoever started us ignores (Ignored): they stay so, as under nohup
+	Ignored []os.Signal
+	Output  io.Writer // gets a copy of what the trainer prints; nil: nobody reads along
+	// run while the trainer does, each in a goroutine, and have to end with ctx
+	Beside []func(ctx context.Context, pid int)
+	Say    func(text string) // takes a line for people
 }
 
 // Target is who gets the signal.
@@ -46,10 +50,11 @@ type Target int
 
 // The targets.
 const (
-	Process  Target = iota // the command
-	Children               // what it has started itself, as torchrun its workers; the command where there is nothing yet
-	Group                  // the command and all that is in its process group
-	Steps                  // the tasks of all steps of the job, and no batch script
+	Process Target = iota // the command
+	// what it has started itself, as torchrun its workers; the command where there is nothing yet
+	Children
+	Group // the command and all that is in its process group
+	Steps // the tasks of all steps of the job, and no batch script
 )
 
 // Codes of a command that did not start, as shells have them.
@@ -63,8 +68,8 @@ const (
 	tidy     = 2 * time.Second  // the same for what it has left behind
 )
 
-// running is a command that runs. All but the waiting is done by one goroutine, and the process is reaped by that one: its number, and that of
-// its group, are its own as long as anything is sent there.
+// running is a command that runs. All but the waiting is done by one goroutine, and the process is reaped by that one:
+// its number, and that of its group, are its own as long as anything is sent there.
 type running struct {
 	*Command
 	process *exec.Cmd
@@ -72,7 +77,8 @@ type running struct {
 	caught  chan os.Signal
 	exited  chan struct{} // closed when it has, and is not reaped yet
 	before  []int         // children of ours that are not from it
-	ignored []os.Signal   // of Ignored: in the background of a shell INT is, and a trainer could not even catch it if it is what we send
+	// of Ignored: in the background of a shell INT is, and a trainer could not even catch it if it is what we send
+	ignored []os.Signal
 
 	ctx    context.Context // ends when it has
 	others sync.WaitGroup
@@ -83,7 +89,8 @@ type running struct {
 	orphans // of those that it has left behind
 }
 
-// Run runs the command to its end and returns the code with which this process should end. An error says why it did not start.
+// Run runs the command to its end and returns the code with which this process should end. An error says why it did not
+// start.
 func (c *Command) Run() (int, error) {
 	// The kernel takes the end of the thread that starts a process for the end of its parent.
 	runtime.LockOSThread()
@@ -112,14 +119,18 @@ func (r *running) start() error {
 	r.process.Stdin, r.process.Stdout, r.process.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if r.Output != nil {
 		r.process.Stdout, r.process.Stderr = io.MultiWriter(os.Stdout, r.Output), io.MultiWriter(os.Stderr, r.Output)
-		r.process.WaitDelay = tidy                           // for what has left its group and its parent with the output open
-		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE) // who reads us no more: the trainer is told, by the pipe that it writes to
+		// for what has left its group and its parent with the output open
+		r.process.WaitDelay = tidy
+		// who reads us no more: the trainer is told, by the pipe that it writes to
+		signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	}
-	// In a group of its own it is not met by what is meant for ours: Slurm signals whole trees, and shells whole groups. At a terminal it shares
-	// ours, or it could not read there. SIGTERM and not SIGKILL when we are killed: launchers end their workers then.
+	// In a group of its own it is not met by what is meant for ours: Slurm signals whole trees, and shells whole
+	// groups. At a terminal it shares ours, or it could not read there. SIGTERM and not SIGKILL when we are killed:
+	// launchers end their workers then.
 	r.shares = r.To != Group && hasTerminal()
 	r.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: !r.shares, Pdeathsig: syscall.SIGTERM}
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // orphans become ours, so that they can be found and ended; without that, init's
+	// orphans become ours, so that they can be found and ended; without that, init's
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	for _, p := range children(os.Getpid()) {
 		r.before = append(r.before, p.pid)
 	}
@@ -194,7 +205,8 @@ func (r *running) ask() {
 	if r.Grace > 0 {
 		r.overdue = time.After(r.Grace)
 	}
-	r.Say(fmt.Sprintf("%s asks to save and leave: %s goes to %s", unix.SignalName(r.On), unix.SignalName(r.Send), r.whom()))
+	r.Say(fmt.Sprintf("%s asks to save and leave: %s goes to %s", unix.SignalName(r.On), unix.SignalName(r.Send),
+		r.whom()))
 	r.deliver()
 }
 
@@ -231,7 +243,8 @@ func (r *running) deliver() {
 	}
 }
 
-// signalSteps has Slurm signal the tasks, again and again while that fails, since slurmctld may be away and a step may be on its way.
+// signalSteps has Slurm signal the tasks, again and again while that fails, since slurmctld may be away and a step may
+// be on its way.
 func (r *running) signalSteps() {
 	for r.ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(r.ctx, 20*time.Second)
@@ -279,13 +292,17 @@ func (r *running) end() int {
 		r.Say(fmt.Sprintf("it has ended with %d: leaving with %d", code, r.Exit))
 		return r.Exit
 	case r.asked:
-		r.Say(fmt.Sprintf("it was asked to save, and ended with %d: that is taken for a failure; if it is how it leaves, say --accept %[1]d", code))
+		r.Say(
+			fmt.Sprintf(
+				"it was asked to save, and ended with %d: that is taken for a failure; if it is how it leaves, say "+
+					"--accept %[1]d", code))
 	}
 	return code
 }
 
-// leaves says whether one that was asked and ended with this code has done what it was asked to. A signal that was meant to make it save has
-// killed it if it had not begun yet, and SIGTERM is what Slurm sends to a job that has requeued itself.
+// leaves says whether one that was asked and ended with this code has done what it was asked to. A signal that was
+// meant to make it save has killed it if it had not begun yet, and SIGTERM is what Slurm sends to a job that has
+// requeued itself.
 func (c *Command) leaves(code int) bool {
 	well := []int{0, c.Exit, 128 + int(c.Send), 128 + int(c.On), 128 + int(unix.SIGTERM)}
 	return slices.Contains(well, code) || slices.Contains(c.Accept, code)

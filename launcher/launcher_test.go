@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain is also the launcher that tests start as a process of its own, since it is about this process's signals, children and end.
+// TestMain is also the launcher that tests start as a process of its own, since it is about this process's signals,
+// children and end.
 func TestMain(m *testing.M) {
 	Exec()
 	if text := os.Getenv("LAUNCH"); text != "" {
@@ -170,7 +171,8 @@ const loop = "; echo ready; while :; do sleep 0.01; done"
 
 func TestACommandThatNobodyAskedEndsAsItWould(t *testing.T) {
 	for script, want := range map[string]int{
-		"exit 0": 0, "exit 7": 7, "exit 98": 98, "exit 255": 255, "kill -KILL $$": 137, "kill -TERM $$": 143, "kill -SEGV $$": 139,
+		"exit 0": 0, "exit 7": 7, "exit 98": 98, "exit 255": 255, "kill -KILL $$": 137, "kill -TERM $$": 143,
+		"kill -SEGV $$": 139,
 		"kill -USR2 $$": 140,
 	} {
 		if code := launch(t, shell(script)).ends(); code != want {
@@ -236,8 +238,10 @@ func TestTheCodeOfTheSiteIsTheOneToLeaveWith(t *testing.T) {
 
 func TestTheSignalThatAsksIsTurnedIntoTheOneThatIsListenedTo(t *testing.T) {
 	for _, c := range [][2]syscall.Signal{
-		{unix.SIGUSR1, unix.SIGTERM}, {unix.SIGUSR1, unix.SIGUSR2}, {unix.SIGUSR2, unix.SIGUSR1}, {unix.SIGUSR1, unix.SIGUSR1},
-		{unix.SIGTERM, unix.SIGINT}, {unix.SIGHUP, unix.SIGTERM}, {unix.SIGINT, unix.SIGQUIT}, {unix.SIGTERM, unix.SIGTERM},
+		{unix.SIGUSR1, unix.SIGTERM}, {unix.SIGUSR1, unix.SIGUSR2}, {unix.SIGUSR2, unix.SIGUSR1},
+		{unix.SIGUSR1, unix.SIGUSR1},
+		{unix.SIGTERM, unix.SIGINT}, {unix.SIGHUP, unix.SIGTERM}, {unix.SIGINT, unix.SIGQUIT},
+		{unix.SIGTERM, unix.SIGTERM},
 	} {
 		command := shell("for s in HUP INT QUIT USR1 USR2 TERM; do trap \"echo got $s; exit 0\" $s; done" + loop)
 		command.On, command.Send = c[0], c[1]
@@ -254,8 +258,11 @@ func TestTheSignalThatAsksIsTurnedIntoTheOneThatIsListenedTo(t *testing.T) {
 }
 
 func TestAllOtherSignalsReachTheCommandAsTheyAre(t *testing.T) {
-	signals := []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR2, unix.SIGALRM, unix.SIGWINCH, unix.SIGCONT, unix.SIGTERM, 35, 40, 64}
-	l := launch(t, shell(`for s in HUP INT QUIT USR2 ALRM WINCH CONT TERM 35 40 64; do trap "echo got $s" $s; done; trap "exit 5" PWR`+loop))
+	signals := []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR2, unix.SIGALRM, unix.SIGWINCH,
+		unix.SIGCONT, unix.SIGTERM, 35, 40, 64}
+	l := launch(t,
+		shell(
+			`for s in HUP INT QUIT USR2 ALRM WINCH CONT TERM 35 40 64; do trap "echo got $s" $s; done; trap "exit 5" PWR`+loop))
 	l.says("ready")
 	for _, s := range signals {
 		l.signal(s)
@@ -354,7 +361,8 @@ func TestTheChildrenAreAskedAndNotTheirLauncher(t *testing.T) {
 		t.Errorf("%d, want 98", code)
 	}
 	said := strings.Join(l.rest(), "\n")
-	if !strings.Contains(said, "worker 1 saves") || !strings.Contains(said, "worker 2 saves") || strings.Contains(said, "was signalled") {
+	if !strings.Contains(said, "worker 1 saves") || !strings.Contains(said, "worker 2 saves") ||
+		strings.Contains(said, "was signalled") {
 		t.Error(said)
 	}
 }
@@ -376,7 +384,9 @@ func TestWhereThereAreNoChildrenYetTheCommandIsAsked(t *testing.T) {
 }
 
 func TestTheWholeGroupIsAskedWhereThatIsSaid(t *testing.T) {
-	c := shell("(trap 'echo inner; exit' TERM; echo here; while :; do sleep 0.01; done) & trap 'wait; echo outer; exit 0' TERM" + loop)
+	c := shell(
+		"(trap 'echo inner; exit' TERM; echo here; while :; do sleep 0.01; done) & trap 'wait; echo outer; exit " +
+			"0' TERM" + loop)
 	c.To = Group
 	l := launch(t, c)
 	l.says("here")
@@ -392,11 +402,16 @@ func TestTheWholeGroupIsAskedWhereThatIsSaid(t *testing.T) {
 // The scancel of this test is a script that fails once, as while slurmctld is away, and then signals the task.
 func TestTheStepsAreAskedThroughSlurmUntilItAnswers(t *testing.T) {
 	folder := t.TempDir()
-	scancel := fmt.Sprintf("#!/bin/bash\necho \"$*\" >> %[1]s/said\n[ $(wc -l < %[1]s/said) -gt 1 ] || { echo Unable to contact; exit 1; }\nkill -TERM $(cat %[1]s/task)\n", folder)
+	scancel := fmt.Sprintf(
+		"#!/bin/bash\necho \"$*\" >> %[1]s/said\n[ $(wc -l < %[1]s/said) -gt 1 ] || { echo Unable to contact; exit "+
+			"1; }\nkill -TERM $(cat %[1]s/task)\n", folder)
 	if err := os.WriteFile(filepath.Join(folder, "scancel"), []byte(scancel), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := shell(fmt.Sprintf("trap 'echo srun was signalled; exit 1' TERM USR1; bash -c 'trap \"exit 0\" TERM; echo $$ > %s/task; echo ready; while :; do sleep 0.01; done' & wait $!", folder))
+	c := shell(
+		fmt.Sprintf(
+			"trap 'echo srun was signalled; exit 1' TERM USR1; bash -c 'trap \"exit 0\" TERM; echo $$ > %s/task; "+
+				"echo ready; while :; do sleep 0.01; done' & wait $!", folder))
 	c.To, c.Job = Steps, "17_4"
 	l := launch(t, c, "PATH="+folder+":"+os.Getenv("PATH"))
 	l.says("ready")
@@ -407,7 +422,8 @@ func TestTheStepsAreAskedThroughSlurmUntilItAnswers(t *testing.T) {
 	if code := l.ends(); code != 98 {
 		t.Errorf("%d, want 98: %q", code, l.rest())
 	}
-	if said, err := os.ReadFile(folder + "/said"); err != nil || string(said) != "--signal=TERM 17_4\n--signal=TERM 17_4\n" {
+	if said, err := os.ReadFile(folder + "/said"); err != nil ||
+		string(said) != "--signal=TERM 17_4\n--signal=TERM 17_4\n" {
 		t.Errorf("scancel was told %q, %v", said, err)
 	}
 }
@@ -426,7 +442,10 @@ func TestOneThatDoesNotLeaveWithinItsGraceIsEndedAndGivesWay(t *testing.T) {
 }
 
 func TestWhatACommandLeavesBehindIsEnded(t *testing.T) {
-	l := launch(t, shell("setsid sleep 1000 & setsid bash -c 'trap \"\" TERM; sleep 1000 & echo pid $!; echo pid $$; wait' & echo pid $!; sleep 0.3; exit 4"))
+	l := launch(t,
+		shell(
+			"setsid sleep 1000 & setsid bash -c 'trap \"\" TERM; sleep 1000 & echo pid $!; echo pid $$; wait' & echo "+
+				"pid $!; sleep 0.3; exit 4"))
 	var pids []int
 	for range 3 {
 		pids = append(pids, numbers(t, l.says("pid"))...)
@@ -522,7 +541,8 @@ func TestWhoReadsAlongIsShownAllThatIsPrinted(t *testing.T) {
 	if code := l.ends(); code != 6 {
 		t.Errorf("%d, want 6", code)
 	}
-	if said := strings.Join(l.rest(), " "); !strings.Contains(said, "12345copied: 5") || !strings.Contains(said, "123copied: 3") {
+	if said := strings.Join(l.rest(), " "); !strings.Contains(said, "12345copied: 5") ||
+		!strings.Contains(said, "123copied: 3") {
 		t.Error(said)
 	}
 }

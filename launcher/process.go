@@ -51,8 +51,8 @@ func parseStat(pid int, text []byte) (process, bool) {
 	return process{pid, parent, string(words[0]) == "Z"}, err == nil
 }
 
-// orphans are processes whose parents have ended, and which are ours since. The dead among them have to be reaped, as init does; commands that
-// somebody here has started and waits for have not.
+// orphans are processes whose parents have ended, and which are ours since. The dead among them have to be reaped, as
+// init does; commands that somebody here has started and waits for have not.
 type orphans struct {
 	due  <-chan time.Time // when they are looked at
 	dead []int            // at the last look
@@ -98,8 +98,8 @@ func (r *running) left() (all []process) {
 	return all
 }
 
-// sweep ends what the command has left behind: a loader that outlives its trainer holds memory and a GPU. Nobody here waits for a command of
-// his own any more.
+// sweep ends what the command has left behind: a loader that outlives its trainer holds memory and a GPU. Nobody here
+// waits for a command of his own any more.
 func (r *running) sweep() {
 	for _, signal := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
 		told := map[int]bool{}
@@ -133,8 +133,8 @@ func hasTerminal() bool {
 	return true
 }
 
-// Unheard says, for people, who would die of the signal in our place; empty: nobody. Slurm signals the batch script's process or a task's: that
-// is us after an exec, and the shell that waits for us without one.
+// Unheard says, for people, who would die of the signal in our place; empty: nobody. Slurm signals the batch script's
+// process or a task's: that is us after an exec, and the shell that waits for us without one.
 func Unheard(asked syscall.Signal, task string) string {
 	pid, err := strconv.Atoi(task)
 	if err != nil || pid <= 0 || pid == os.Getpid() {

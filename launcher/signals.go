@@ -29,10 +29,11 @@ func ParseSignal(text string, among []string) (syscall.Signal, error) {
 // name is a signal as scancel and kill name it.
 func name(s syscall.Signal) string { return strings.TrimPrefix(unix.SignalName(s), "SIG") }
 
-// kept are signals that are not passed on: those that cannot be caught, that the kernel sends to the process that has made a mistake, that
-// tell us of our own children and terminal, and that Go's runtime sends to itself.
+// kept are signals that are not passed on: those that cannot be caught, that the kernel sends to the process that has
+// made a mistake, that tell us of our own children and terminal, and that Go's runtime sends to itself.
 var kept = []syscall.Signal{
-	unix.SIGKILL, unix.SIGSTOP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGSYS, unix.SIGTRAP, unix.SIGSTKFLT,
+	unix.SIGKILL, unix.SIGSTOP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGSEGV, unix.SIGSYS,
+	unix.SIGTRAP, unix.SIGSTKFLT,
 	unix.SIGCHLD, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGPROF, unix.SIGURG,
 }
 
@@ -48,7 +49,8 @@ const (
 // passed are the signals that go on to the command, and the one that tells of children.
 func (r *running) passed() (all []os.Signal) {
 	take := func(s syscall.Signal) {
-		if !slices.Contains(kept, s) && !slices.Contains(r.ignored, os.Signal(s)) && !(r.shares && slices.Contains(jobControl, s)) {
+		if !slices.Contains(kept, s) && !slices.Contains(r.ignored, os.Signal(s)) &&
+			!(r.shares && slices.Contains(jobControl, s)) {
 			all = append(all, s)
 		}
 	}
@@ -61,8 +63,8 @@ func (r *running) passed() (all []os.Signal) {
 	return append(all, unix.SIGCHLD)
 }
 
-// Ignored are those of the signals that people ignore on purpose, under nohup or in a shell's background, which this process has ignored so
-// far. It has to be asked before anybody catches one.
+// Ignored are those of the signals that people ignore on purpose, under nohup or in a shell's background, which this
+// process has ignored so far. It has to be asked before anybody catches one.
 func Ignored() (all []os.Signal) {
 	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
 		if signal.Ignored(s) {

@@ -1,8 +1,8 @@
-// Package ledger keeps what a round must remember beyond what Slurm keeps: the attained service of each job, what the round is
-// about to do, and the last reports. Book keeps it in one file that survives a crash at any point and belongs to one process at
-// a time; Memory keeps it for as long as the process lives. The package decides nothing and repairs nothing: a file that it
-// cannot trust is refused with an error that says what to do, because everything in it can be had again from Slurm, at the price
-// of forgotten service.
+// Package ledger keeps what a round must remember beyond what Slurm keeps: the attained service of each job, what the
+// round is about to do, and the last reports. Book keeps it in one file that survives a crash at any point and belongs
+// to one process at a time; Memory keeps it for as long as the process lives. The package decides nothing and repairs
+// nothing: a file that it cannot trust is refused with an error that says what to do, because everything in it can be
+// had again from Slurm, at the price of forgotten service.
 package ledger
 
 import (
@@ -21,18 +21,21 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Why a file cannot be used. The daemon starts with an empty ledger after ErrCorrupt, and refuses to start after the others.
+// Why a file cannot be used. The daemon starts with an empty ledger after ErrCorrupt, and refuses to start after the
+// others.
 var (
-	ErrLocked  = errors.New("another process has the ledger open") // most likely a second daemon
-	ErrCorrupt = errors.New("the ledger is damaged")               // what it held is lost; SetAside makes room for a new one
-	ErrAlien   = errors.New("not a ledger")                        // somebody else's file: it must not be moved
-	ErrNewer   = errors.New("the ledger has another format")       // written by another version of the daemon
-	ErrUnkept  = errors.New("the ledger cannot be written")        // its disk is full or broken; what it held before stands
+	ErrLocked = errors.New("another process has the ledger open") // most likely a second daemon
+	// what it held is lost; SetAside makes room for a new one
+	ErrCorrupt = errors.New("the ledger is damaged")
+	ErrAlien   = errors.New("not a ledger")                  // somebody else's file: it must not be moved
+	ErrNewer   = errors.New("the ledger has another format") // written by another version of the daemon
+	// its disk is full or broken; what it held before stands
+	ErrUnkept = errors.New("the ledger cannot be written")
 )
 
-// format is the version of what the buckets hold. Records are decoded strictly, so any change of their fields needs a new one. Those of
-// oldest and later can be read, since they only lack fields, and become this one when they are opened: a daemon that would
-// take the new fields for damage must refuse the file instead.
+// format is the version of what the buckets hold. Records are decoded strictly, so any change of their fields needs a
+// new one. Those of oldest and later can be read, since they only lack fields, and become this one when they are
+// opened: a daemon that would take the new fields for damage must refuse the file instead.
 const (
 	format = 3 // 2 had no debts with the intent and no losses, 1 no returns and no audit
 	oldest = 1
@@ -46,7 +49,8 @@ const (
 
 // Options of a Book. The zero value is good.
 type Options struct {
-	// Wait is how long to wait for another process to let go of the file: a restart overlaps with the end of its predecessor.
+	// Wait is how long to wait for another process to let go of the file: a restart overlaps with the end of its
+	// predecessor.
 	Wait time.Duration
 	// Keep is the number of reports that are kept.
 	Keep int
@@ -69,8 +73,8 @@ var (
 	intentKey     = []byte("intent")
 )
 
-// Open opens the ledger at path, or makes one that only its owner can read. It checks the whole file, so that a round never
-// meets damage half way.
+// Open opens the ledger at path, or makes one that only its owner can read. It checks the whole file, so that a round
+// never meets damage half way.
 func Open(path string, options Options) (*Book, error) {
 	if options.Wait == 0 {
 		options.Wait = DefaultWait
@@ -253,8 +257,9 @@ func (b *Book) Intend(intent bridge.Intent) error {
 	return nil
 }
 
-// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing. Jobs that are not
-// among the records are forgotten. Reports of small rounds are not kept: hundreds of them may lie between two rounds.
+// Settle replaces all records, stores the report among the last ones, and clears the intent, all or nothing. Jobs that
+// are not among the records are forgotten. Reports of small rounds are not kept: hundreds of them may lie between two
+// rounds.
 func (b *Book) Settle(records bridge.Records, report bridge.Report) error {
 	if err := inOrder(records); err != nil {
 		return fmt.Errorf("settle round %d: %w", report.Round, err)
@@ -305,8 +310,8 @@ func replaceRecords(tx *bolt.Tx, records bridge.Records) error {
 	return nil
 }
 
-// inOrder refuses records that are not one for each job, ascending. The file keeps them in this order; written so, pages fill one after
-// the other.
+// inOrder refuses records that are not one for each job, ascending. The file keeps them in this order; written so,
+// pages fill one after the other.
 func inOrder(records bridge.Records) error {
 	last := 0
 	for _, record := range records {

@@ -70,7 +70,8 @@ func intentOf(round int) bridge.Intent {
 }
 
 func reportOf(round int) bridge.Report {
-	return bridge.Report{Round: round, Began: noon, Plan: policy.Plan{Decisions: []policy.Decision{{Job: 1, Why: "no GPU is free"}}}}
+	return bridge.Report{Round: round, Began: noon,
+		Plan: policy.Plan{Decisions: []policy.Decision{{Job: 1, Why: "no GPU is free"}}}}
 }
 
 func must(t *testing.T, err error) {
@@ -267,7 +268,8 @@ func TestWhatIsSettledIsLoaded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		files++
 		path := filepath.Join(dir, fmt.Sprint(files))
-		settled := bridge.Records(rapid.SliceOfNDistinct(rapid.Custom(drawRecord), 0, 20, func(r *bridge.Record) int { return r.Job }).Draw(t, "records"))
+		settled := bridge.Records(rapid.SliceOfNDistinct(rapid.Custom(drawRecord), 0, 20,
+			func(r *bridge.Record) int { return r.Job }).Draw(t, "records"))
 		slices.SortFunc(settled, func(a, b *bridge.Record) int { return cmp.Compare(a.Job, b.Job) })
 		book, err := ledger.Open(path, ledger.Options{})
 		if err != nil {

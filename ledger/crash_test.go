@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runRounds intends and settles without end, and says each time when it is done. Round n has the jobs 1 to n%7+1, each with n
-// starts.
+// runRounds intends and settles without end, and says each time when it is done. Round n has the jobs 1 to n%7+1, each
+// with n starts.
 func runRounds(path string) {
 	book, err := ledger.Open(path, ledger.Options{Keep: 3})
 	if err != nil {

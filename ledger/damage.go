@@ -12,8 +12,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// guard runs read and turns what a damaged file does to it into an error. bbolt trusts its pages: a wrong one makes it panic,
-// and a page that a truncated file no longer has is a memory fault, because the file is mapped.
+// guard runs read and turns what a damaged file does to it into an error. bbolt trusts its pages: a wrong one makes it
+// panic, and a page that a truncated file no longer has is a memory fault, because the file is mapped.
 func guard(read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -47,7 +47,9 @@ func checkFormat(tx *bolt.Tx) error {
 		return fmt.Errorf("%w: another program's database", ErrAlien)
 	}
 	if found := meta.Get(formatKey); !readable(found) {
-		return fmt.Errorf("%w: %x, this daemon writes %d: run the daemon that wrote it, or move it away to start without memory of service",
+		return fmt.Errorf(
+			"%w: %x, this daemon writes %d: run the daemon that wrote it, or move it away to start without memory of "+
+				"service",
 			ErrNewer, found, format)
 	}
 	for _, name := range [][]byte{recordsBucket, intentBucket, reportsBucket} {
@@ -60,7 +62,8 @@ func checkFormat(tx *bolt.Tx) error {
 
 // readable says that this daemon can read what is in a format.
 func readable(found []byte) bool {
-	return bytes.Compare(found, number(oldest)) >= 0 && bytes.Compare(found, number(format)) <= 0 && len(found) == len(number(format))
+	return bytes.Compare(found, number(oldest)) >= 0 && bytes.Compare(found, number(format)) <= 0 &&
+		len(found) == len(number(format))
 }
 
 func checkReports(bucket *bolt.Bucket) error {
@@ -73,8 +76,8 @@ func checkReports(bucket *bolt.Bucket) error {
 	})
 }
 
-// checkPages finds pages that are used twice or not at all, on which later writes would go wrong. It reads no page in its own
-// goroutine that was not read before.
+// checkPages finds pages that are used twice or not at all, on which later writes would go wrong. It reads no page in
+// its own goroutine that was not read before.
 func checkPages(tx *bolt.Tx) (first error) {
 	for err := range tx.Check() {
 		if first == nil {
@@ -91,9 +94,9 @@ const (
 	metaFlag   = 4 // in that header, after the page's number
 )
 
-// resemblesLedger says whether the file at path was once written by bbolt: one of its meta pages has the mark. A file that
-// starts with nothing but zeros counts too; that is how some file systems leave a file that was being written at a power loss.
-// Anything else is somebody's file under the wrong name.
+// resemblesLedger says whether the file at path was once written by bbolt: one of its meta pages has the mark. A file
+// that starts with nothing but zeros counts too; that is how some file systems leave a file that was being written at a
+// power loss. Anything else is somebody's file under the wrong name.
 func resemblesLedger(path string) bool {
 	head, err := readHead(path, 2*os.Getpagesize())
 	if err != nil {
@@ -103,8 +106,10 @@ func resemblesLedger(path string) bool {
 		len(head) > os.Getpagesize() && marked(head[os.Getpagesize():])
 }
 
-// firstHeader is how every file of bbolt begins: page 0, a meta page. One that was cut before the mark has no more than that.
-var firstHeader = binary.NativeEndian.AppendUint32(append(binary.NativeEndian.AppendUint16(make([]byte, 8), metaFlag), make([]byte, 6)...), mark)
+// firstHeader is how every file of bbolt begins: page 0, a meta page. One that was cut before the mark has no more than
+// that.
+var firstHeader = binary.NativeEndian.AppendUint32(append(binary.NativeEndian.AppendUint16(make([]byte, 8), metaFlag),
+	make([]byte, 6)...), mark)
 
 func readHead(path string, length int) ([]byte, error) {
 	file, err := os.Open(path)
@@ -119,8 +124,8 @@ func marked(page []byte) bool {
 	return len(page) >= markOffset+4 && binary.NativeEndian.Uint32(page[markOffset:]) == mark
 }
 
-// SetAside renames a damaged ledger so that Open can make a new one, and returns its new name. Nothing is deleted: what the file
-// holds may still be worth a look.
+// SetAside renames a damaged ledger so that Open can make a new one, and returns its new name. Nothing is deleted: what
+// the file holds may still be worth a look.
 func SetAside(path string, now time.Time) (string, error) {
 	aside := path + ".corrupt-" + now.UTC().Format("20060102T150405Z")
 	if err := os.Rename(path, aside); err != nil {

@@ -144,7 +144,8 @@ func TestALedgerOfAnotherFormatIsNotGuessedAt(t *testing.T) {
 	}
 }
 
-// TestALedgerOfTheFormatBeforeIsReadAndRenewed: its records lack what came since; a daemon that does not know that must not open it any more.
+// TestALedgerOfTheFormatBeforeIsReadAndRenewed: its records lack what came since; a daemon that does not know that must
+// not open it any more.
 func TestALedgerOfTheFormatBeforeIsReadAndRenewed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger")
 	book, err := ledger.Open(path, ledger.Options{})

@@ -14,8 +14,8 @@ import (
 // errTrailing is data behind the one value that belongs under a key.
 var errTrailing = errors.New("more than one value")
 
-// decode reads exactly one value and refuses what it does not know: a field that is dropped in silence would be lost at the next
-// Settle.
+// decode reads exactly one value and refuses what it does not know: a field that is dropped in silence would be lost at
+// the next Settle.
 func decode[T bridge.Record | bridge.Intent](raw []byte) (T, error) {
 	var value T
 	decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -65,8 +65,8 @@ func pack(report bridge.Report) ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// unpack is the inverse of pack. A field that this version does not know is left out: reports are only read, and those of an
-// earlier version should not cost the records beside them.
+// unpack is the inverse of pack. A field that this version does not know is left out: reports are only read, and those
+// of an earlier version should not cost the records beside them.
 func unpack(packed []byte) (bridge.Report, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Memory is a bridge.Ledger that is forgotten with the process: for simulations, demonstrations and tests. The zero value is
-// empty and keeps DefaultKeep reports. What it was given and what it hands out share nothing that a round changes; reports are
-// kept as they are.
+// Memory is a bridge.Ledger that is forgotten with the process: for simulations, demonstrations and tests. The zero
+// value is empty and keeps DefaultKeep reports. What it was given and what it hands out share nothing that a round
+// changes; reports are kept as they are.
 type Memory struct {
 	// Keep is the number of reports that are kept.
 	Keep int
@@ -46,7 +46,8 @@ func (m *Memory) Intend(intent bridge.Intent) error {
 	return nil
 }
 
-// Settle replaces all records, stores the report among the last ones, and clears the intent. It refuses what a Book refuses.
+// Settle replaces all records, stores the report among the last ones, and clears the intent. It refuses what a Book
+// refuses.
 func (m *Memory) Settle(records bridge.Records, report bridge.Report) error {
 	if err := inOrder(records); err != nil {
 		return fmt.Errorf("settle round %d: %w", report.Round, err)
@@ -80,7 +81,8 @@ func (m *Memory) Rounds() ([]int, error) {
 	return rounds, nil
 }
 
-// Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any more).
+// Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any
+// more).
 func (m *Memory) Report(round int) (bridge.Report, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // ErrNoReport says that no report of that round is kept, or none at all.
 var ErrNoReport = errors.New("no such report")
 
-// A report's key is its place in the order of arrival, then its round. The order is the file's own, because the newest report
-// must never be the first to go, whatever number its round has.
+// A report's key is its place in the order of arrival, then its round. The order is the file's own, because the newest
+// report must never be the first to go, whatever number its round has.
 const reportKeyLength = 16
 
 // file adds a report and drops those that are too old.
@@ -70,7 +70,8 @@ func (b *Book) newest() int {
 
 func roundOf(key []byte) int { return int(binary.BigEndian.Uint64(key[8:])) }
 
-// Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any more).
+// Report is the report of one round; the latest, where a round number was used twice. ErrNoReport: it is not kept (any
+// more).
 func (b *Book) Report(round int) (bridge.Report, error) {
 	report, err := b.latest(func(key []byte) bool { return roundOf(key) == round })
 	if err != nil {

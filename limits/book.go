@@ -13,7 +13,8 @@ type Book struct {
 	partitions map[string]*Partition
 }
 
-// group is a set of jobs that a limit counts together: an association with all below it, a QOS, or a user or an account within one.
+// group is a set of jobs that a limit counts together: an association with all below it, a QOS, or a user or an account
+// within one.
 type group struct {
 	qos, account, user, partition string
 }
@@ -43,7 +44,8 @@ const deepest = 100
 // lineage lists the groups of a job's association and of those above it, its own first.
 func (b *Book) lineage(j *Job) []group {
 	var up []group
-	for _, own := range []group{{account: j.Account, user: j.User, partition: j.Partition}, {account: j.Account, user: j.User}} {
+	for _, own := range []group{{account: j.Account, user: j.User, partition: j.Partition},
+		{account: j.Account, user: j.User}} {
 		if own.user != "" && b.above[own] != nil {
 			up = append(up, own)
 			break
@@ -118,8 +120,9 @@ type binding struct {
 	of group
 }
 
-// bindings lists the limits that bind a job: of each kind and TRES that of the first QOS that has one, or else the associations'. Group limits
-// of all associations bind, from the job's own up to the root; of the others the first one does (acct_policy.c, Slurm 24.11).
+// bindings lists the limits that bind a job: of each kind and TRES that of the first QOS that has one, or else the
+// associations'. Group limits of all associations bind, from the job's own up to the root; of the others the first one
+// does (acct_policy.c, Slurm 24.11).
 func (b *Book) bindings(j *Job) []binding {
 	var bound []binding
 	for _, q := range b.services(j) {

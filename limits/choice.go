@@ -2,11 +2,12 @@ package limits
 
 import "slices"
 
-// A job of several partitions is under the limits of the one in which it starts, and that is the planner's to choose. So it is held to the
-// tightest of those in which it may start now. One whose limits it can never keep is shut to it, and so is one in which its group holds all
-// that it may, as long as another is left: Slurm alone would start it there.
+// A job of several partitions is under the limits of the one in which it starts, and that is the planner's to choose.
+// So it is held to the tightest of those in which it may start now. One whose limits it can never keep is shut to it,
+// and so is one in which its group holds all that it may, as long as another is left: Slurm alone would start it there.
 
-// choose splits the partitions that a job may start in: those that are open to it, and the rest. never is why all of them are shut for good.
+// choose splits the partitions that a job may start in: those that are open to it, and the rest. never is why all of
+// them are shut for good.
 func (p places) choose(j *Job) (open, shut []string, never string) {
 	var may []string
 	for _, part := range j.Choice {

@@ -19,16 +19,19 @@ func TestAJobOfSeveralPartitionsIsHeldToTheTightestOfThose(t *testing.T) {
 }
 
 func TestAPartitionInWhichAJobCanNeverStartIsShutToIt(t *testing.T) {
-	b := site(qos("part", Limit{MaxTRESPerJob, "gres/gpu", 1}, Limit{MaxTRESPerJob, "cpu", 5}, Limit{MaxTRESPerUser, "gres/gpu", 4}))
+	b := site(qos("part", Limit{MaxTRESPerJob, "gres/gpu", 1}, Limit{MaxTRESPerJob, "cpu", 5},
+		Limit{MaxTRESPerUser, "gres/gpu", 4}))
 	v := b.Judge([]Job{waits(1, "alice", between, wide(1, 2))})
-	if got := v.Terms[0]; got.Never != "" || !slices.Equal(got.Shut, []string{"short"}) || got.Ceiling != (gres.Vector{}) || len(got.Quotas) != 0 {
+	if got := v.Terms[0]; got.Never != "" || !slices.Equal(got.Shut, []string{"short"}) ||
+		got.Ceiling != (gres.Vector{}) || len(got.Quotas) != 0 {
 		t.Errorf("two GPUs, of which short allows one: %+v", got)
 	}
 	j := waits(1, "alice", wide(1, 2), func(j *Job) { j.Choice = []string{"short", "short2"} })
 	b = site(qos("part", Limit{MaxTRESPerJob, "gres/gpu", 1}), func(s *Site) {
 		s.Partitions = append(s.Partitions, Partition{Name: "short2", QOS: "part"})
 	})
-	if got := b.Judge([]Job{j}).Terms[0]; !strings.Contains(got.Never, "allows 1 GPUs, it needs 2 GPUs") || len(got.Shut) != 0 {
+	if got := b.Judge([]Job{j}).Terms[0]; !strings.Contains(got.Never, "allows 1 GPUs, it needs 2 GPUs") ||
+		len(got.Shut) != 0 {
 		t.Errorf("neither allows two GPUs: %+v", got)
 	}
 }
@@ -41,14 +44,20 @@ func TestAPartitionWhoseLimitIsUsedUpIsShutAsLongAsAnotherIsLeft(t *testing.T) {
 		shut   []string
 		quotas int
 	}{
-		{"two of two GPUs", Limit{MaxTRESPerUser, "gres/gpu", 2}, []Job{waits(1, "alice", in("short"), wide(1, 2), runs("n1", 3))}, []string{"short"}, 0},
-		{"one of two GPUs", Limit{MaxTRESPerUser, "gres/gpu", 2}, []Job{waits(1, "alice", in("short"), runs("n1", 3))}, nil, 1},
-		{"another user's", Limit{MaxTRESPerUser, "gres/gpu", 2}, []Job{waits(1, "bob", in("short"), wide(1, 2), runs("n1", 3))}, nil, 1},
-		{"in the other partition", Limit{MaxTRESPerUser, "gres/gpu", 2}, []Job{waits(1, "alice", wide(1, 2), runs("n1", 3))}, nil, 1},
+		{"two of two GPUs", Limit{MaxTRESPerUser, "gres/gpu", 2},
+			[]Job{waits(1, "alice", in("short"), wide(1, 2), runs("n1", 3))}, []string{"short"}, 0},
+		{"one of two GPUs", Limit{MaxTRESPerUser, "gres/gpu", 2}, []Job{waits(1, "alice", in("short"), runs("n1", 3))},
+			nil, 1},
+		{"another user's", Limit{MaxTRESPerUser, "gres/gpu", 2},
+			[]Job{waits(1, "bob", in("short"), wide(1, 2), runs("n1", 3))}, nil, 1},
+		{"in the other partition", Limit{MaxTRESPerUser, "gres/gpu", 2},
+			[]Job{waits(1, "alice", wide(1, 2), runs("n1", 3))}, nil, 1},
 		{"others of the QOS, not ours", Limit{GrpTRES, "gres/gpu", 2},
 			[]Job{waits(1, "bob", in("short"), wide(1, 2), runs("n1", 3), foreign)}, []string{"short"}, 0},
-		{"one of one job", Limit{MaxJobsPerUser, "", 1}, []Job{waits(1, "alice", in("short"), runs("n1", 3))}, []string{"short"}, 0},
-		{"a node of one", Limit{GrpTRES, "node", 1}, []Job{waits(1, "bob", in("short"), runs("n1", 3))}, []string{"short"}, 0},
+		{"one of one job", Limit{MaxJobsPerUser, "", 1}, []Job{waits(1, "alice", in("short"), runs("n1", 3))},
+			[]string{"short"}, 0},
+		{"a node of one", Limit{GrpTRES, "node", 1}, []Job{waits(1, "bob", in("short"), runs("n1", 3))},
+			[]string{"short"}, 0},
 	} {
 		v := site(qos("part", c.limit)).Judge(append(c.others, waits(9, "alice", between)))
 		got := v.Terms[len(v.Terms)-1]
@@ -57,7 +66,8 @@ func TestAPartitionWhoseLimitIsUsedUpIsShutAsLongAsAnotherIsLeft(t *testing.T) {
 		}
 	}
 	both := Limit{GrpTRES, "gres/gpu", 2}
-	v := site(account("ml", both)).Judge([]Job{waits(1, "alice", wide(1, 2), runs("n1", 3)), waits(2, "alice", between)})
+	v := site(account("ml", both)).Judge([]Job{waits(1, "alice", wide(1, 2), runs("n1", 3)),
+		waits(2, "alice", between)})
 	if got := v.Terms[1]; len(got.Shut) != 0 || !slices.Equal(got.Quotas, []int{0}) {
 		t.Errorf("what is used up in all of them keeps it waiting, once: %+v", got)
 	}

@@ -45,7 +45,8 @@ type Verdict struct {
 	Quotas []policy.Quota // that they count against, less what others hold
 }
 
-// Modest is the verdict where nothing is known of limits: no job is given more than its user asked for, which Slurm has checked.
+// Modest is the verdict where nothing is known of limits: no job is given more than its user asked for, which Slurm has
+// checked.
 func Modest(jobs []Job) Verdict {
 	var v Verdict
 	for i := range jobs {

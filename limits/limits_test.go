@@ -104,7 +104,8 @@ func quota(t *testing.T, v Verdict, name string) (policy.Quota, []int) {
 
 func TestALimitOnAJobIsDividedOverItsNodes(t *testing.T) {
 	b := site(user("alice", "ml", Limit{MaxTRESPerJob, "cpu", 6}, Limit{MaxTRESPerJob, "mem", 100_000}))
-	for nodes, want := range map[int]gres.Vector{1: {CPUs: 6, Memory: 100_000}, 2: {CPUs: 3, Memory: 50_000}, 4: {CPUs: 1, Memory: 25_000}} {
+	for nodes, want := range map[int]gres.Vector{1: {CPUs: 6, Memory: 100_000}, 2: {CPUs: 3, Memory: 50_000},
+		4: {CPUs: 1, Memory: 25_000}} {
 		if got := ceiling(t, b, waits(1, "alice", wide(nodes, nodes))); got != want {
 			t.Errorf("on %d nodes the ceiling is %v, want %v", nodes, got, want)
 		}
@@ -133,7 +134,8 @@ func TestTheNearestAssociationWithANumberBoundsAJob(t *testing.T) {
 }
 
 func TestAQOSTakesThePlaceOfTheAssociationsNumber(t *testing.T) {
-	b := site(account("ml", Limit{MaxTRESPerJob, "cpu", 6}, Limit{MaxTRESPerJob, "mem", 5000}), qos("fast", Limit{MaxTRESPerJob, "cpu", 20}))
+	b := site(account("ml", Limit{MaxTRESPerJob, "cpu", 6}, Limit{MaxTRESPerJob, "mem", 5000}),
+		qos("fast", Limit{MaxTRESPerJob, "cpu", 20}))
 	if got := ceiling(t, b, waits(1, "alice", under("fast"))); got != (gres.Vector{CPUs: 20, Memory: 5000}) {
 		t.Errorf("the QOS says 20 cores and nothing of memory: %v", got)
 	}
@@ -162,7 +164,8 @@ func TestAPartitionBoundsItsJobsOnEachNode(t *testing.T) {
 }
 
 func TestWhatIsNotEnforcedBindsNobody(t *testing.T) {
-	b := site(func(s *Site) { s.Enforced = false }, account("ml", Limit{MaxTRESPerJob, "cpu", 6}, Limit{GrpTRES, "cpu", 12}))
+	b := site(func(s *Site) { s.Enforced = false }, account("ml", Limit{MaxTRESPerJob, "cpu", 6},
+		Limit{GrpTRES, "cpu", 12}))
 	v := b.Judge([]Job{waits(1, "alice")})
 	if len(v.Quotas) > 0 || v.Terms[0].Ceiling != (gres.Vector{}) {
 		t.Errorf("%+v", v)
@@ -194,7 +197,9 @@ func TestANumberOfNoneIsALimitAndNotTheLackOfOne(t *testing.T) {
 }
 
 func TestGroupLimitsOfAllAccountsAboveBind(t *testing.T) {
-	b := site(user("alice", "ml", Limit{GrpTRES, "cpu", 8}), account("ml", Limit{GrpTRES, "cpu", 12}, Limit{GrpTRES, "gres/gpu", 2}), account("root", Limit{GrpTRES, "cpu", 40}))
+	b := site(user("alice", "ml", Limit{GrpTRES, "cpu", 8}),
+		account("ml", Limit{GrpTRES, "cpu", 12}, Limit{GrpTRES, "gres/gpu", 2}),
+		account("root", Limit{GrpTRES, "cpu", 40}))
 	v := b.Judge([]Job{waits(1, "alice"), waits(2, "bob"), waits(3, "carol", func(j *Job) { j.Account = "users" })})
 	for name, want := range map[string][]int{
 		"GrpTRES of alice in account ml": {1}, "GrpTRES of account ml": {1, 2}, "GrpTRES of account root": {1, 2, 3},
@@ -211,7 +216,8 @@ func TestGroupLimitsOfAllAccountsAboveBind(t *testing.T) {
 func TestWhatOthersHoldIsTakenOffAndWhatOurJobsHoldIsNot(t *testing.T) {
 	b := site(account("ml", Limit{GrpTRES, "cpu", 20}, Limit{GrpJobs, "", 3}))
 	v := b.Judge([]Job{
-		waits(1, "alice", runs("n1", 5)), waits(2, "bob", runs("n1", 7), foreign), waits(3, "bob"), waits(4, "bob", foreign),
+		waits(1, "alice", runs("n1", 5)), waits(2, "bob", runs("n1", 7), foreign), waits(3, "bob"),
+		waits(4, "bob", foreign),
 		waits(5, "carol", runs("n2", 9), foreign, func(j *Job) { j.Account = "users" }),
 	})
 	if q, _ := quota(t, v, "GrpTRES of account ml"); q.CPUs != 13 {
@@ -223,14 +229,16 @@ func TestWhatOthersHoldIsTakenOffAndWhatOurJobsHoldIsNot(t *testing.T) {
 }
 
 func TestMoreThanTheWholeIsNoneLeft(t *testing.T) {
-	v := site(account("ml", Limit{GrpTRES, "cpu", 4})).Judge([]Job{waits(1, "bob", runs("n1", 7), foreign), waits(2, "bob")})
+	v := site(account("ml", Limit{GrpTRES, "cpu", 4})).Judge([]Job{waits(1, "bob", runs("n1", 7), foreign),
+		waits(2, "bob")})
 	if q, _ := quota(t, v, "GrpTRES of account ml"); q.CPUs != 0 {
 		t.Errorf("%+v", q)
 	}
 }
 
 func TestOneTRESOfAQOSLeavesTheAssociationsOthers(t *testing.T) {
-	b := site(account("ml", Limit{GrpTRES, "cpu", 12}, Limit{GrpTRES, "gres/gpu", 2}), qos("fast", Limit{GrpTRES, "cpu", 100}))
+	b := site(account("ml", Limit{GrpTRES, "cpu", 12}, Limit{GrpTRES, "gres/gpu", 2}),
+		qos("fast", Limit{GrpTRES, "cpu", 100}))
 	v := b.Judge([]Job{waits(1, "alice", under("fast"), runs("n1", 9)), waits(2, "alice")})
 	for _, q := range v.Quotas {
 		if q.Name == "GrpTRES of account ml" && q.CPUs != policy.Unbounded && q.CPUs != 3 {
@@ -246,13 +254,16 @@ func TestOneTRESOfAQOSLeavesTheAssociationsOthers(t *testing.T) {
 }
 
 func TestAUserOfAQOSIsCountedInAllAccounts(t *testing.T) {
-	b := site(qos("fast", Limit{MaxTRESPerUser, "gres/gpu", 3}, Limit{MaxJobsPerUser, "", 4}, Limit{MaxTRESPerAccount, "cpu", 30}))
+	b := site(qos("fast", Limit{MaxTRESPerUser, "gres/gpu", 3}, Limit{MaxJobsPerUser, "", 4},
+		Limit{MaxTRESPerAccount, "cpu", 30}))
 	elsewhere := func(j *Job) { j.Account = "users" }
-	v := b.Judge([]Job{waits(1, "alice", under("fast")), waits(2, "alice", under("fast"), elsewhere, foreign, runs("n1", 4)), waits(3, "bob", under("fast"))})
+	v := b.Judge([]Job{waits(1, "alice", under("fast")), waits(2, "alice", under("fast"), elsewhere, foreign,
+		runs("n1", 4)), waits(3, "bob", under("fast"))})
 	if q, jobs := quota(t, v, "MaxTRESPerUser of alice in QOS fast"); q.GPUs != 2 || !slices.Equal(jobs, []int{1}) {
 		t.Errorf("%+v for %v", q, jobs)
 	}
-	if q, jobs := quota(t, v, "MaxTRESPerAccount of account ml in QOS fast"); q.CPUs != 30 || !slices.Equal(jobs, []int{1, 3}) {
+	if q, jobs := quota(t, v, "MaxTRESPerAccount of account ml in QOS fast"); q.CPUs != 30 ||
+		!slices.Equal(jobs, []int{1, 3}) {
 		t.Errorf("%+v for %v", q, jobs)
 	}
 	if q, _ := quota(t, v, "MaxJobsPerUser of alice in QOS fast"); q.Jobs != 3 {
@@ -261,7 +272,8 @@ func TestAUserOfAQOSIsCountedInAllAccounts(t *testing.T) {
 }
 
 func TestAQOSThatIsTheJobsAndThePartitionsCountsItOnce(t *testing.T) {
-	v := site(qos("part", Limit{GrpTRES, "cpu", 20})).Judge([]Job{waits(1, "bob", under("part"), in("short"), foreign, runs("n1", 7)), waits(2, "bob", in("short"))})
+	v := site(qos("part", Limit{GrpTRES, "cpu", 20})).Judge([]Job{waits(1, "bob", under("part"), in("short"), foreign,
+		runs("n1", 7)), waits(2, "bob", in("short"))})
 	if q, jobs := quota(t, v, "GrpTRES of QOS part"); q.CPUs != 13 || !slices.Equal(jobs, []int{2}) {
 		t.Errorf("%+v for %v", q, jobs)
 	}
@@ -269,7 +281,8 @@ func TestAQOSThatIsTheJobsAndThePartitionsCountsItOnce(t *testing.T) {
 
 func TestMaxJobsOfAnAccountIsForEachOfItsUsersAndFallsToAQOSWithItsOwn(t *testing.T) {
 	b := site(account("ml", Limit{MaxJobs, "", 1}), qos("fast", Limit{MaxJobsPerUser, "", 9}))
-	v := b.Judge([]Job{waits(1, "alice", runs("n1", 1), foreign), waits(2, "alice"), waits(3, "bob"), waits(4, "bob", under("fast"))})
+	v := b.Judge([]Job{waits(1, "alice", runs("n1", 1), foreign), waits(2, "alice"), waits(3, "bob"),
+		waits(4, "bob", under("fast"))})
 	if q, jobs := quota(t, v, "MaxJobs of alice in account ml"); q.Jobs != 0 || !slices.Equal(jobs, []int{2}) {
 		t.Errorf("%+v for %v", q, jobs)
 	}
@@ -284,7 +297,8 @@ func TestALimitOnATypeOfGPUBindsThoseThatAskForTheTypeAndCountsAllThatHoldIt(t *
 	got := func(j *Job) { j.Type = "h100" }
 	v100 := func(j *Job) { j.Type = "v100" }
 	v := b.Judge([]Job{
-		waits(1, "alice", h100), waits(2, "alice"), waits(3, "bob", foreign, runs("n1", 1), got), waits(4, "bob", runs("n1", 1), got),
+		waits(1, "alice", h100), waits(2, "alice"), waits(3, "bob", foreign, runs("n1", 1), got),
+		waits(4, "bob", runs("n1", 1), got),
 		waits(5, "bob", runs("n2", 1), v100),
 	})
 	if q, jobs := quota(t, v, "GrpTRES=gres/gpu:h100 of account ml"); q.GPUs != 2 || !slices.Equal(jobs, []int{1}) {
@@ -297,14 +311,16 @@ func TestALimitOnATypeOfGPUBindsThoseThatAskForTheTypeAndCountsAllThatHoldIt(t *
 
 func TestANodeThatTwoJobsHoldCountsOnce(t *testing.T) {
 	b := site(account("ml", Limit{GrpTRES, "node", 5}))
-	v := b.Judge([]Job{waits(1, "bob", foreign, runs("n1", 1)), waits(2, "bob", foreign, runs("n1", 1)), waits(3, "bob", foreign, runs("n2", 1)), waits(4, "bob")})
+	v := b.Judge([]Job{waits(1, "bob", foreign, runs("n1", 1)), waits(2, "bob", foreign, runs("n1", 1)),
+		waits(3, "bob", foreign, runs("n2", 1)), waits(4, "bob")})
 	if q, _ := quota(t, v, "GrpTRES of account ml"); q.Nodes != 3 {
 		t.Errorf("%+v", q)
 	}
 }
 
 func TestALimitFactorMultipliesTheAssociationsLimitsAlone(t *testing.T) {
-	b := site(account("ml", Limit{GrpTRES, "cpu", 12}, Limit{MaxTRESPerJob, "cpu", 6}, Limit{MaxTRESPerNode, "mem", 10}, Limit{GrpJobs, "", 3}),
+	b := site(account("ml", Limit{GrpTRES, "cpu", 12}, Limit{MaxTRESPerJob, "cpu", 6}, Limit{MaxTRESPerNode, "mem", 10},
+		Limit{GrpJobs, "", 3}),
 		service("fast", func(q *QOS) { q.Factor = 2 }), qos("fast", Limit{MaxTRESPerUser, "cpu", 9}))
 	v := b.Judge([]Job{waits(1, "alice", under("fast"))})
 	if c := v.Terms[0].Ceiling; c != (gres.Vector{CPUs: 12, Memory: 10}) {
@@ -327,7 +343,8 @@ func TestAJobUnderALimitOnMinutesIsGivenNoMoreThanItAskedFor(t *testing.T) {
 	if got := ceiling(t, site(account("users", Limit{GrpTRESMins, "cpu", 1000})), waits(1, "alice")); got != asked {
 		t.Errorf("GrpTRESMins: %v", got)
 	}
-	if got := ceiling(t, site(account("users", Limit{GrpTRESMins, "gres/gpu", 1000})), waits(1, "alice")); got != (gres.Vector{}) {
+	if got := ceiling(t, site(account("users", Limit{GrpTRESMins, "gres/gpu", 1000})),
+		waits(1, "alice")); got != (gres.Vector{}) {
 		t.Errorf("minutes of GPUs, of which nothing is chosen here: %v", got)
 	}
 	b := site(account("ml", Limit{MaxTRESMinsPerJob, "cpu", 600}))
@@ -357,14 +374,17 @@ func TestWhereNothingIsKnownNoJobIsGivenMoreThanItAskedFor(t *testing.T) {
 }
 
 func TestATreeThatGoesInCirclesEnds(t *testing.T) {
-	b := NewBook(Site{Enforced: true, Associations: []Association{{Account: "a", Parent: "b"}, {Account: "b", Parent: "a", Limits: []Limit{{GrpTRES, "cpu", 1}}}}})
+	b := NewBook(Site{Enforced: true, Associations: []Association{{Account: "a", Parent: "b"},
+		{Account: "b", Parent: "a", Limits: []Limit{{GrpTRES, "cpu", 1}}}}})
 	b.Judge([]Job{waits(1, "alice", func(j *Job) { j.Account = "a" })})
 }
 
 func TestAVerdictDoesNotDependOnTheOrderOfTheSite(t *testing.T) {
-	s := Site{Enforced: true, QOS: []QOS{{Name: "normal", Limits: []Limit{{MaxTRESPerUser, "cpu", 9}, {MaxTRESPerUser, "mem", 9000}}}}}
+	s := Site{Enforced: true, QOS: []QOS{{Name: "normal", Limits: []Limit{{MaxTRESPerUser, "cpu", 9},
+		{MaxTRESPerUser, "mem", 9000}}}}}
 	for _, name := range strings.Fields("root users ml a b c d e") {
-		s.Associations = append(s.Associations, Association{Account: name, Limits: []Limit{{GrpTRES, "cpu", 12}, {GrpTRES, "gres/gpu", 3}, {GrpJobs, "", 2}}})
+		s.Associations = append(s.Associations, Association{Account: name,
+			Limits: []Limit{{GrpTRES, "cpu", 12}, {GrpTRES, "gres/gpu", 3}, {GrpJobs, "", 2}}})
 	}
 	var jobs []Job
 	for i, a := range s.Associations {
@@ -380,7 +400,9 @@ func TestAVerdictDoesNotDependOnTheOrderOfTheSite(t *testing.T) {
 }
 
 func BenchmarkJudge(b *testing.B) {
-	book := site(account("root", Limit{GrpTRES, "cpu", 100_000}), account("ml", Limit{GrpTRES, "cpu", 9000}, Limit{GrpTRES, "node", 90}), qos("normal", Limit{MaxTRESPerUser, "cpu", 500}))
+	book := site(account("root", Limit{GrpTRES, "cpu", 100_000}),
+		account("ml", Limit{GrpTRES, "cpu", 9000}, Limit{GrpTRES, "node", 90}),
+		qos("normal", Limit{MaxTRESPerUser, "cpu", 500}))
 	var jobs []Job
 	for i := range 5000 {
 		j := waits(i, []string{"alice", "bob"}[i%2])
@@ -405,7 +427,8 @@ func TestOfTwoNumbersForOneGroupTheSmallerHoldsForAll(t *testing.T) {
 
 func TestEachTypeOfGPUHasAQuotaOfItsOwn(t *testing.T) {
 	typed := func(j *Job) { j.GPUType = "a100" }
-	v := site(account("ml", Limit{GrpTRES, ofType + "a100", 2}, Limit{GrpTRES, gpus, 5})).Judge([]Job{waits(1, "alice", typed)})
+	v := site(account("ml", Limit{GrpTRES, ofType + "a100", 2},
+		Limit{GrpTRES, gpus, 5})).Judge([]Job{waits(1, "alice", typed)})
 	if len(v.Quotas) != 2 || v.Quotas[0].GPUs+v.Quotas[1].GPUs != 7 {
 		t.Errorf("quotas %+v, want one of 5 GPUs and one of 2 of the type", v.Quotas)
 	}

@@ -1,18 +1,18 @@
-// Package limits knows what a site allows: the limits of its associations, QOS and partitions as data, and what follows from them for
-// each job at a moment. Slurm does not enforce limits on sizes that an operator writes (it takes them for the administrator's word,
-// limit_set in acct_policy.c), so who writes sizes has to know them himself.
+// Package limits knows what a site allows: the limits of its associations, QOS and partitions as data, and what follows
+// from them for each job at a moment. Slurm does not enforce limits on sizes that an operator writes (it takes them for
+// the administrator's word, limit_set in acct_policy.c), so who writes sizes has to know them himself.
 //
-// It knows counts: cores, memory, GPUs, nodes, jobs. What has been used up over time (GrpTRESMins, GrpWall, fair share), billing,
-// licenses and submit limits are Slurm's to refuse; jobs under a limit on minutes of cores or memory are merely not given more than they
-// asked for. Pure: no clock, no I/O.
+// It knows counts: cores, memory, GPUs, nodes, jobs. What has been used up over time (GrpTRESMins, GrpWall, fair
+// share), billing, licenses and submit limits are Slurm's to refuse; jobs under a limit on minutes of cores or memory
+// are merely not given more than they asked for. Pure: no clock, no I/O.
 package limits
 
 import "github.com/synergy-slurmd/synergy-slurmd/gres"
 
 // Site is what a site has set.
 type Site struct {
-	// Enforced says that slurmctld holds jobs to their limits (AccountingStorageEnforce has limits or safe). Nothing binds otherwise, save
-	// for the partitions' own bounds.
+	// Enforced says that slurmctld holds jobs to their limits (AccountingStorageEnforce has limits or safe). Nothing
+	// binds otherwise, save for the partitions' own bounds.
 	Enforced     bool          `json:"enforced"`
 	Associations []Association `json:"associations,omitempty"` // of this cluster, in any order
 	QOS          []QOS         `json:"qos,omitempty"`
@@ -31,19 +31,22 @@ type Association struct {
 // QOS is a quality of service, chosen by a job or that of its partition.
 type QOS struct {
 	Name string `json:"name"`
-	// OverPartition says that this one, as the job's, goes before the partition's. Otherwise the partition's goes first.
+	// OverPartition says that this one, as the job's, goes before the partition's. Otherwise the partition's goes
+	// first.
 	OverPartition bool `json:"over_partition,omitempty"`
 	// Relative says that the numbers are percentages of a cluster or a partition, which are not understood here.
-	Relative bool    `json:"relative,omitempty"`
-	Factor   float64 `json:"factor,omitempty"` // LimitFactor, by which the associations' TRES limits are multiplied; 0: none
-	Limits   []Limit `json:"limits,omitempty"`
+	Relative bool `json:"relative,omitempty"`
+	// LimitFactor, by which the associations' TRES limits are multiplied; 0: none
+	Factor float64 `json:"factor,omitempty"`
+	Limits []Limit `json:"limits,omitempty"`
 }
 
 // Partition is what a partition allows a job on each node, and the QOS that all its jobs are under. Zero: no bound.
 type Partition struct {
-	Name      string      `json:"name"`
-	QOS       string      `json:"qos,omitempty"`
-	Tier      int         `json:"tier,omitempty"`           // PriorityTier: jobs of a higher one go first, whatever their priorities
+	Name string `json:"name"`
+	QOS  string `json:"qos,omitempty"`
+	// PriorityTier: jobs of a higher one go first, whatever their priorities
+	Tier      int         `json:"tier,omitempty"`
 	MaxCPUs   int         `json:"max_cpus,omitempty"`       // MaxCPUsPerNode
 	MaxMemory gres.Memory `json:"max_memory_mib,omitempty"` // MaxMemPerNode
 }
@@ -53,7 +56,8 @@ type Kind string
 
 // The limits that are known here.
 const (
-	GrpTRES           Kind = "GrpTRES"           // all jobs of an association and of those below it, or of a QOS, together
+	// all jobs of an association and of those below it, or of a QOS, together
+	GrpTRES           Kind = "GrpTRES"
 	GrpJobs           Kind = "GrpJobs"           // likewise, in running jobs
 	GrpTRESMins       Kind = "GrpTRESMins"       // likewise, in minutes that have been used; Most is not looked at
 	MaxTRESPerJob     Kind = "MaxTRESPerJob"     // each job

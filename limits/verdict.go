@@ -12,8 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Judge says what the site allows each managed job, and what all of them together. jobs are all of the cluster, ascending in ID: the
-// others count by what they hold.
+// Judge says what the site allows each managed job, and what all of them together. jobs are all of the cluster,
+// ascending in ID: the others count by what they hold.
 func (b *Book) Judge(jobs []Job) Verdict {
 	var v Verdict
 	where, pools := places{b, map[kin]*place{}, jobs, map[poolKey]int64{}}, map[poolKey]*pool{}
@@ -50,7 +50,8 @@ type usage struct {
 	on map[string]bool // nodes; each counts once, as in Slurm
 }
 
-// terms are what binds a job by itself, in whichever of its partitions it starts. The pools that it shares with others are noted with its number.
+// terms are what binds a job by itself, in whichever of its partitions it starts. The pools that it shares with others
+// are noted with its number.
 func (p places) terms(j *Job, number int, pools map[poolKey]*pool) Terms {
 	t := Terms{Job: j.ID, Tier: p.tier(j)}
 	share := func(b binding) { join(pools, b, number) }
@@ -115,7 +116,8 @@ func join(pools map[poolKey]*pool, l binding, number int) {
 		p = &pool{poolKey: key, most: l.Most}
 		pools[key] = p
 	}
-	p.most = min(p.most, l.Most)                                 // a LimitFactor gives the jobs of one QOS another number
+	// a LimitFactor gives the jobs of one QOS another number
+	p.most = min(p.most, l.Most)
 	if n := len(p.members); n == 0 || p.members[n-1] != number { // one of several partitions may share it in each
 		p.members = append(p.members, number)
 	}
@@ -142,7 +144,8 @@ func (t *Terms) bind(l binding, j *Job) {
 		t.lower(gres.Vector{Memory: gres.Memory(l.Most / n)})
 	}
 	if least := needs(l.TRES, j, n); l.Most < least {
-		t.Never = cmp.Or(t.Never, fmt.Sprintf("%s of %s allows %s, it needs %s", l.Kind, l.of, amount(l.TRES, l.Most), amount(l.TRES, least)))
+		t.Never = cmp.Or(t.Never, fmt.Sprintf("%s of %s allows %s, it needs %s", l.Kind, l.of, amount(l.TRES, l.Most),
+			amount(l.TRES, least)))
 	}
 }
 
@@ -223,7 +226,8 @@ func (u *usage) seat(on []string) {
 	u.n = int64(len(u.on))
 }
 
-// share makes quotas of the pools. Those of one kind and group with the same members are one quota; types of GPUs have their own.
+// share makes quotas of the pools. Those of one kind and group with the same members are one quota; types of GPUs have
+// their own.
 func (v *Verdict) share(pools map[poolKey]*pool) {
 	var last *pool
 	for _, p := range sorted(pools) {
@@ -251,7 +255,8 @@ func sorted(pools map[poolKey]*pool) []*pool {
 	slices.SortFunc(list, func(x, y *pool) int {
 		return cmp.Or(
 			cmp.Compare(x.of.qos, y.of.qos), cmp.Compare(x.of.account, y.of.account), cmp.Compare(x.of.user, y.of.user),
-			cmp.Compare(x.of.partition, y.of.partition), cmp.Compare(x.kind, y.kind), slices.Compare(x.members, y.members),
+			cmp.Compare(x.of.partition, y.of.partition), cmp.Compare(x.kind, y.kind),
+			slices.Compare(x.members, y.members),
 			cmp.Compare(x.tres, y.tres),
 		)
 	})

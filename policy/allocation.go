@@ -8,9 +8,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Decide plans one round (Synergy, OSDI'22, §4): in the policy's order every job gets a place if one can be had, running jobs
-// stay where they are unless a job that goes first needs the room, and the allocator says how much each gets. The result has
-// exactly one decision for every job, ascending in ID, and passes Check. The cluster is not changed.
+// Decide plans one round (Synergy, OSDI'22, §4): in the policy's order every job gets a place if one can be had,
+// running jobs stay where they are unless a job that goes first needs the room, and the allocator says how much each
+// gets. The result has exactly one decision for every job, ascending in ID, and passes Check. The cluster is not
+// changed.
 func Decide(c Cluster, p Policy, a Allocator) Plan {
 	return new(Planner).Decide(c, p, a)
 }
@@ -30,8 +31,8 @@ func (b allocation) turn(i int) {
 	}
 }
 
-// place finds a place for job i. The first in turn that has been passed over for too long has nodes kept for it, and no cost of
-// restarts keeps it from its turn. To a job that only its quotas keep waiting nodes are of no use.
+// place finds a place for job i. The first in turn that has been passed over for too long has nodes kept for it, and no
+// cost of restarts keeps it from its turn. To a job that only its quotas keep waiting nodes are of no use.
 func (b allocation) place(i int) {
 	if b.jobs[i].Barred != "" || b.seatSomewhere(i) {
 		return
@@ -46,7 +47,8 @@ func (b allocation) place(i int) {
 	b.clearNodes()
 }
 
-// denial is what the search for a place for one class of jobs came to. Others of this class are denied without another search.
+// denial is what the search for a place for one class of jobs came to. Others of this class are denied without another
+// search.
 type denial struct {
 	freed int // it holds as long as nothing has been freed since
 	limit limit
@@ -84,8 +86,8 @@ func (b allocation) seatSomewhere(i int) bool {
 	return false
 }
 
-// due is what a place is worth to waiting job i, in GPU-seconds at the proportional speed. A job that has outrun its declared
-// length counts as one of unknown length.
+// due is what a place is worth to waiting job i, in GPU-seconds at the proportional speed. A job that has outrun its
+// declared length counts as one of unknown length.
 func (b placement) due(i int) float64 {
 	if b.reserved != nil && b.reserved.job == i {
 		return math.Inf(1)
@@ -148,24 +150,25 @@ func (g *gathering) add(model, n int) {
 	}
 }
 
-// catchUp gives out what has come free: to those who were stopped and could have stayed, then to those who wait. It says whether
-// any were reprieved.
+// catchUp gives out what has come free: to those who were stopped and could have stayed, then to those who wait. It
+// says whether any were reprieved.
 func (b allocation) catchUp() bool {
 	reprieved := b.reprieve()
 	b.backfill()
 	return reprieved
 }
 
-// reprieve lets jobs go on as they were that turn out to have been stopped for nothing: others have left their place since, or
-// need less than was freed. Who has left for an exchange is not one of them: without it there would be an idle place where it is now. It says whether
-// there were any.
+// reprieve lets jobs go on as they were that turn out to have been stopped for nothing: others have left their place
+// since, or need less than was freed. Who has left for an exchange is not one of them: without it there would be an
+// idle place where it is now. It says whether there were any.
 func (b allocation) reprieve() bool {
 	slices.SortFunc(b.stopped, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	reprieved := false
 	for again := true; again; {
 		again = false
 		for _, i := range b.stopped {
-			if s := &b.seats[i]; s.stopped && s.told.reason != Grows && s.told.reason != Moves && !b.jobs[i].Owed && b.goOn(i) {
+			if s := &b.seats[i]; s.stopped && s.told.reason != Grows && s.told.reason != Moves && !b.jobs[i].Owed &&
+				b.goOn(i) {
 				again, reprieved = true, true
 			}
 		}
@@ -177,7 +180,8 @@ func (b allocation) reprieve() bool {
 func (b allocation) goOn(i int) bool {
 	j, now := b.jobs[i], b.seats[i]
 	b.vacate(i)
-	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) && (len(now.class.quotas) == 0 || b.mayReturn(i)) {
+	if was := b.serversOf(j.Running.Nodes); b.allHave(was, j.Running.PerNode) &&
+		(len(now.class.quotas) == 0 || b.mayReturn(i)) {
 		s := &b.seats[i]
 		s.standing, s.servers, s.size = kept, was, j.Running.PerNode
 		s.menu = b.menu(s.class, s.size.GPUs, was[0])

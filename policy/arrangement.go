@@ -8,9 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// rearrange gives other servers to the single-node jobs that start, so that those which want much do not meet on one server. While jobs wait for
-// GPUs it only exchanges places of one size, so that how hungry a job is has no say in who runs; to servers that none of those
-// could use jobs may also move (the paper's best fit, §4).
+// rearrange gives other servers to the single-node jobs that start, so that those which want much do not meet on one
+// server. While jobs wait for GPUs it only exchanges places of one size, so that how hungry a job is has no say in who
+// runs; to servers that none of those could use jobs may also move (the paper's best fit, §4).
 func (b arrangement) rearrange() {
 	movers := b.movers()
 	for _, group := range alikeIn(movers, b.comparePlaces) {
@@ -74,12 +74,15 @@ func alikeIn(jobs []int, compare func(x, y int) int) [][]int {
 	return groups
 }
 
-// comparePlaces orders jobs by the size of their places, large ones first, and tells those apart that cannot exchange them.
+// comparePlaces orders jobs by the size of their places, large ones first, and tells those apart that cannot exchange
+// them.
 func (b arrangement) comparePlaces(x, y int) int {
 	s, t := &b.seats[x], &b.seats[y]
-	return cmp.Or(cmp.Compare(t.size.GPUs, s.size.GPUs), cmp.Compare(b.servers[s.servers[0]].shape, b.servers[t.servers[0]].shape),
+	return cmp.Or(cmp.Compare(t.size.GPUs, s.size.GPUs), cmp.Compare(b.servers[s.servers[0]].shape,
+		b.servers[t.servers[0]].shape),
 		cmp.Compare(s.class.eligible.number, t.class.eligible.number), cmp.Compare(s.class.tasks, t.class.tasks),
-		cmp.Compare(s.class.season.own, t.class.season.own), cmp.Compare(s.class.season.now, t.class.season.now), compareBool(s.class.lends, t.class.lends))
+		cmp.Compare(s.class.season.own, t.class.season.own), cmp.Compare(s.class.season.now, t.class.season.now),
+		compareBool(s.class.lends, t.class.lends))
 }
 
 func compareBool(x, y bool) int {
@@ -92,8 +95,8 @@ func compareBool(x, y bool) int {
 	return -1
 }
 
-// exchange deals the places of the jobs out anew, round after round: in each the hungriest go to the servers with most room. If
-// that leaves a job without place, everything stays as it was.
+// exchange deals the places of the jobs out anew, round after round: in each the hungriest go to the servers with most
+// room. If that leaves a job without place, everything stays as it was.
 func (b arrangement) exchange(jobs []int) {
 	slices.SortFunc(jobs, b.wantsMore)
 	homes := make([]int, len(jobs))
@@ -127,8 +130,8 @@ func (b arrangement) exchange(jobs []int) {
 	}
 }
 
-// inTurn gives the places that are free already, of those that equal jobs have, to those that go first: in the others one waits until somebody has
-// saved.
+// inTurn gives the places that are free already, of those that equal jobs have, to those that go first: in the others
+// one waits until somebody has saved.
 func (b arrangement) inTurn(jobs []int, cleared set) {
 	slices.SortFunc(jobs, func(x, y int) int { return cmp.Compare(b.rank[x], b.rank[y]) })
 	type wants struct{ least, most gres.Vector }
@@ -149,7 +152,8 @@ func (b arrangement) inTurn(jobs []int, cleared set) {
 	}
 }
 
-// freeFirst deals the places of equal jobs, which come in their turn, so that those on servers that nobody had to clear come first.
+// freeFirst deals the places of equal jobs, which come in their turn, so that those on servers that nobody had to clear
+// come first.
 func (b arrangement) freeFirst(jobs []int, cleared set) {
 	places := make([]int, len(jobs))
 	for k, i := range jobs {
@@ -167,7 +171,8 @@ func (b arrangement) freeFirst(jobs []int, cleared set) {
 	}
 }
 
-// deal gives each server with a place one job, the hungriest to the one with most room, and answers who and what is left over.
+// deal gives each server with a place one job, the hungriest to the one with most room, and answers who and what is
+// left over.
 func (b arrangement) deal(jobs, places []int) (waiting, free []int) {
 	slices.SortFunc(places, func(x, y int) int { return cmp.Or(cmp.Compare(b.room(y), b.room(x)), cmp.Compare(x, y)) })
 	last := -1
@@ -210,7 +215,8 @@ func (b arrangement) room(n int) float64 {
 // wantsMore orders by what jobs wish for, the largest first, then by ID.
 func (b arrangement) wantsMore(x, y int) int {
 	v, w := b.wish(x), b.wish(y)
-	return cmp.Or(cmp.Compare(w.GPUs, v.GPUs), cmp.Compare(w.CPUs, v.CPUs), cmp.Compare(w.Memory, v.Memory), cmp.Compare(x, y))
+	return cmp.Or(cmp.Compare(w.GPUs, v.GPUs), cmp.Compare(w.CPUs, v.CPUs), cmp.Compare(w.Memory, v.Memory),
+		cmp.Compare(x, y))
 }
 
 func (b arrangement) wish(i int) gres.Vector { return b.wishOf(b.seats[i].menu) }
@@ -244,8 +250,8 @@ func (b arrangement) moveToBetter(i int) {
 // looks bounds how many nodes are compared before the best of them is taken.
 const looks = 64
 
-// bestFor finds the server with the least left over on which the wish of job i fits beside the wishes of others, or the one
-// with the most cores left where none has enough; -1 where there is no room beyond the share.
+// bestFor finds the server with the least left over on which the wish of job i fits beside the wishes of others, or the
+// one with the most cores left where none has enough; -1 where there is no room beyond the share.
 func (b arrangement) bestFor(i int) int {
 	k, w := b.seats[i].class, gangShape{1, b.jobs[i].GPUs}
 	best, seen := -1, 0
@@ -265,8 +271,8 @@ func (b arrangement) bestFor(i int) int {
 	return best
 }
 
-// better compares what two servers would have left: enough before too little; of two with enough, the one with less; of two
-// with too little, the one with more.
+// better compares what two servers would have left: enough before too little; of two with enough, the one with less; of
+// two with too little, the one with more.
 func better(a, b gres.Vector) bool {
 	order := cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory))
 	switch {

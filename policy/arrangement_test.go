@@ -10,8 +10,8 @@ const late = `{"version": 1, "model": "late", "task": "image", "gpu_type": "V100
 	"cores_per_gpu": [1, 3, 12], "memory_per_gpu_mib": [1000], "throughput_samples_per_s": [[100], [100], [300]],
 	"checkpoint_s": 1, "start_s": 1}`
 
-// Job 1 wants most and would go to n1, which has most room; but job 2, which has that place, could not run on the one core that n2
-// has left. Both stay where they were seated.
+// Job 1 wants most and would go to n1, which has most room; but job 2, which has that place, could not run on the one
+// core that n2 has left. Both stay where they were seated.
 func TestJobsThatCannotChangePlacesKeepTheirs(t *testing.T) {
 	p, err := sensitivity.Parse([]byte(late))
 	if err != nil {

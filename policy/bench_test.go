@@ -12,11 +12,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// scales are the sizes at which rounds are timed: jobs, and servers of eight GPUs. There is a fifth more work than GPUs.
+// scales are the sizes at which rounds are timed: jobs, and servers of eight GPUs. There is a fifth more work than
+// GPUs.
 var scales = []struct{ jobs, servers int }{{200, 16}, {2000, 128}, {10000, 2048}}
 
-// BenchmarkDecide times a whole plan in four situations: everything is planned from an empty cluster; a twentieth of the jobs has
-// ended and as many have come; nothing has changed; all jobs hold their proportional share, as when the planner takes a cluster over.
+// BenchmarkDecide times a whole plan in four situations: everything is planned from an empty cluster; a twentieth of
+// the jobs has ended and as many have come; nothing has changed; all jobs hold their proportional share, as when the
+// planner takes a cluster over.
 func BenchmarkDecide(b *testing.B) {
 	planners := []struct {
 		policy    Policy
@@ -72,8 +74,8 @@ func cpuTime() time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// BenchmarkRound times what a simulator asks for again and again: Decide and Check, round after round of a full cluster in which up to
-// four jobs have ended and as many have come.
+// BenchmarkRound times what a simulator asks for again and again: Decide and Check, round after round of a full cluster
+// in which up to four jobs have ended and as many have come.
 func BenchmarkRound(b *testing.B) {
 	for _, size := range []struct{ servers, waiting int }{{16, 20}, {16, 300}, {64, 50}, {64, 2000}} {
 		for _, gpus := range []struct {
@@ -167,7 +169,8 @@ func unchangedRound(c Cluster, p Policy, a Allocator) Cluster {
 	return after
 }
 
-// steady is the cluster after a day of rounds, when a twentieth of the running jobs has just ended and as many have come.
+// steady is the cluster after a day of rounds, when a twentieth of the running jobs has just ended and as many have
+// come.
 func steady(b *testing.B, c Cluster, p Policy, a Allocator) Cluster {
 	b.Helper()
 	after := unchangedRound(c, p, a)
@@ -187,8 +190,9 @@ func steady(b *testing.B, c Cluster, p Policy, a Allocator) Cluster {
 	return after
 }
 
-// BenchmarkWorst times plans of snapshots in which what is usually shared is not, or in which everything happens at once, each at two sizes,
-// the second four times the first in all that grows: no more than n log n means that it takes no more than five times as long.
+// BenchmarkWorst times plans of snapshots in which what is usually shared is not, or in which everything happens at
+// once, each at two sizes, the second four times the first in all that grows: no more than n log n means that it takes
+// no more than five times as long.
 func BenchmarkWorst(b *testing.B) {
 	for _, w := range []struct {
 		name   string
@@ -200,8 +204,10 @@ func BenchmarkWorst(b *testing.B) {
 		{"profiles-taken-over", FIFO(), func(n int) Cluster { return takenOver(ownProfiles(crowded(b, 5*n, n), n/2), FIFO()) }, 2048},
 		{"shapes-many-jobs", FIFO(), func(n int) Cluster { return unlike(b, n, 10*n, manyGPUs, 0) }, 512},
 		{"shapes-few-jobs", FIFO(), func(n int) Cluster { return unlike(b, n, n/8, oneGPU, 0) }, 8192},
-		{"shapes-next-round", FIFO(), func(n int) Cluster { return nextRound(unlike(b, n, 8*n, oneGPU, 0), FIFO()) }, 1024},
-		{"shapes-and-old-gangs", FIFO(), func(n int) Cluster { return unlike(b, n, n/4, []int{16}, 2*time.Hour) }, 2048},
+		{"shapes-next-round", FIFO(), func(n int) Cluster { return nextRound(unlike(b, n, 8*n, oneGPU, 0), FIFO()) },
+			1024},
+		{"shapes-and-old-gangs", FIFO(), func(n int) Cluster { return unlike(b, n, n/4, []int{16}, 2*time.Hour) },
+			2048},
 		{"memory-tight", FIFO(), func(n int) Cluster { return tight(crowded(b, 5*n, n)) }, 20000},
 		{"all-preempted", SRTF(), func(n int) Cluster { return preempted(b, n) }, 2048},
 		{"all-gangs", FIFO(), func(n int) Cluster { return gangs(b, n) }, 2048},

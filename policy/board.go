@@ -8,9 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// board is the working state of one round: who sits where with how much, and what is left. It is laid from a snapshot, which
-// it never changes, and read off into a Plan. Jobs are numbered by ID and servers by name, so that the order in which a snapshot
-// lists them cannot be seen in a plan.
+// board is the working state of one round: who sits where with how much, and what is left. It is laid from a snapshot,
+// which it never changes, and read off into a Plan. Jobs are numbered by ID and servers by name, so that the order in
+// which a snapshot lists them cannot be seen in a plan.
 type board struct {
 	c       *Cluster
 	alloc   Allocator
@@ -288,7 +288,8 @@ func (s *server) stranded() int {
 	return open.GPUs - usable
 }
 
-// restartCost is what one restart of running job i costs, in GPU-seconds at the proportional speed: nothing if it restarts anyway.
+// restartCost is what one restart of running job i costs, in GPU-seconds at the proportional speed: nothing if it
+// restarts anyway.
 func (b *board) restartCost(i int) float64 {
 	if !b.restarts(i) {
 		return 0
@@ -296,7 +297,8 @@ func (b *board) restartCost(i int) float64 {
 	return worth(b.jobs[i], b.seats[i].speed(), b.jobs[i].restartLoss(b.c.Now))
 }
 
-// speed is the throughput of a seat relative to that with the share of the reference server, in which seats on all servers are compared.
+// speed is the throughput of a seat relative to that with the share of the reference server, in which seats on all
+// servers are compared.
 func (s *seat) speed() float64 {
 	if s.menu == nil {
 		return s.gain

@@ -6,9 +6,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// bound is the most throughput that any plan can have for all jobs of c, whose nodes are of one shape: the least of the dual of the
-// paper's first program (Synergy-OPT), in which all servers are one, over the prices of a core and of a GB. It is
-// convex in both, so nested searches find the least; any other point would be a bound as well.
+// bound is the most throughput that any plan can have for all jobs of c, whose nodes are of one shape: the least of the
+// dual of the paper's first program (Synergy-OPT), in which all servers are one, over the prices of a core and of a GB.
+// It is convex in both, so nested searches find the least; any other point would be a bound as well.
 func bound(c Cluster) float64 {
 	all := menusIn(c)
 	cores := float64(c.Nodes[0].Total.CPUs * len(c.Nodes))

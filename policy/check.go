@@ -12,14 +12,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Check refuses a plan that breaks a promise, whoever made it: it leaves a job without its one decision, splits a gang, starts
-// something on a node that is closed or that the job cannot use, touches a job that must not be touched or more jobs than the
-// rules allow, puts a job below its proportional throughput or what its user asked for, or above what the site allows, or gives away more than a node has. What runs already and stays as
-// it is, is not the plan's doing and is only counted. The error names the first breaches of each
-// promise, and how many more there are.
+// Check refuses a plan that breaks a promise, whoever made it: it leaves a job without its one decision, splits a gang,
+// starts something on a node that is closed or that the job cannot use, touches a job that must not be touched or more
+// jobs than the rules allow, puts a job below its proportional throughput or what its user asked for, or above what the
+// site allows, or gives away more than a node has. What runs already and stays as it is, is not the plan's doing and is
+// only counted. The error names the first breaches of each promise, and how many more there are.
 //
-// It shares no line with the planner, whose mistakes it is there to find: of this package it uses what cluster.go exports and
-// nothing else, and nobody uses what is here.
+// It shares no line with the planner, whose mistakes it is there to find: of this package it uses what cluster.go
+// exports and nothing else, and nobody uses what is here.
 func Check(c Cluster, p Plan) error {
 	k := newChecker(&c)
 	for i := range p.Decisions {
@@ -55,8 +55,9 @@ const (
 	Untouched Promise = "untouched" // what must not be stopped goes on, and no more is stopped than the rules allow
 	Fair      Promise = "fair"      // nobody below the proportional share
 	Asked     Promise = "asked"     // nobody below what its user asked for, nor slower than its user reckoned
-	Allowed   Promise = "allowed"   // nobody above what the site allows, nor a group of jobs above what its quotas leave
-	Capacity  Promise = "capacity"  // no node gives away more than it has
+	// nobody above what the site allows, nor a group of jobs above what its quotas leave
+	Allowed  Promise = "allowed"
+	Capacity Promise = "capacity" // no node gives away more than it has
 )
 
 // Promises are all of them.
@@ -225,7 +226,8 @@ func (k *checker) grant(j *Job, g *Placement) {
 		k.breach(Suited, "job %d: started, but %s", j.ID, j.Barred)
 	}
 	if len(g.Nodes) == 0 || g.PerNode.GPUs*len(g.Nodes) != j.GPUs {
-		k.breach(Whole, "job %d: %d GPUs on each of %d nodes, want %d in all", j.ID, g.PerNode.GPUs, len(g.Nodes), j.GPUs)
+		k.breach(Whole, "job %d: %d GPUs on each of %d nodes, want %d in all", j.ID, g.PerNode.GPUs, len(g.Nodes),
+			j.GPUs)
 	}
 	if j.Nodes > 0 && len(g.Nodes) != j.Nodes {
 		k.breach(Whole, "job %d: %d nodes, want %d", j.ID, len(g.Nodes), j.Nodes)
@@ -284,14 +286,16 @@ func (k *checker) totalFor(g *Placement, n int) gres.Vector {
 func askedFor(j *Job, n *Node) bool {
 	lacks := func(feature string) bool { return !slices.Contains(n.Features, feature) }
 	switch {
-	case j.GPUType != "" && j.GPUType != n.GPUType, slices.ContainsFunc(j.Features, lacks), slices.Contains(j.Except, n.Name):
+	case j.GPUType != "" && j.GPUType != n.GPUType, slices.ContainsFunc(j.Features, lacks),
+		slices.Contains(j.Except, n.Name):
 		return false
 	}
 	return len(j.Only) == 0 || slices.Contains(j.Only, n.Name)
 }
 
-// atLeastFair checks the promise: nobody is slower than under the proportional share, as far as the site allows it that. A job without profile
-// must have the share itself, since nobody knows what less would do to it, and so must one whose profile is of another GPU.
+// atLeastFair checks the promise: nobody is slower than under the proportional share, as far as the site allows it
+// that. A job without profile must have the share itself, since nobody knows what less would do to it, and so must one
+// whose profile is of another GPU.
 func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	due := allowed(j, fair)
 	if j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType) {
@@ -309,7 +313,8 @@ func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	}
 }
 
-// elsewhere says whether a profile was measured on another GPU than a node has: both have a name, and neither's words are all in the other's.
+// elsewhere says whether a profile was measured on another GPU than a node has: both have a name, and neither's words
+// are all in the other's.
 func elsewhere(measured, has string) bool {
 	if measured == "" || has == "" || strings.EqualFold(measured, has) {
 		return false
@@ -322,15 +327,18 @@ func elsewhere(measured, has string) bool {
 	return lacks(m, h) && lacks(h, m)
 }
 
-// atLeastAsked checks that a job has what its user asked for, and is no slower than its user reckoned, as far as the site allows that.
+// atLeastAsked checks that a job has what its user asked for, and is no slower than its user reckoned, as far as the
+// site allows that.
 func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
-		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs, j.Floor.Memory)
+		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,
+			j.Floor.Memory)
 	}
 	if j.Pace.CPUs == 0 && j.Pace.Memory == 0 {
 		return
 	}
-	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs), Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
+	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs),
+		Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
 	silent := j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType)
 	slower := silent && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
 	if !silent {

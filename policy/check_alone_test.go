@@ -24,7 +24,8 @@ func TestCheckSharesNothingWithThePlannerButTheVocabulary(t *testing.T) {
 		case isChecker(u.in) && u.of == vocabulary && ast.IsExported(u.name):
 			checked++
 		case isChecker(u.in) && !isChecker(u.of):
-			t.Errorf("%s:%d uses %s of %s: want a word that %s exports, or code of its own", u.in, u.line, u.name, u.of, vocabulary)
+			t.Errorf("%s:%d uses %s of %s: want a word that %s exports, or code of its own", u.in, u.line, u.name, u.of,
+				vocabulary)
 		case isChecker(u.of) && !isChecker(u.in):
 			t.Errorf("%s:%d uses %s of %s, which is there to find its mistakes", u.in, u.line, u.name, u.of)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// soundRound is a snapshot and a plan that keeps every promise: job 1 runs on, job 2 moves to job 3's place, who waits, gang 4
-// starts, job 5 must not start yet, job 6 must not be touched.
+// soundRound is a snapshot and a plan that keeps every promise: job 1 runs on, job 2 moves to job 3's place, who waits,
+// gang 4 starts, job 5 must not start yet, job 6 must not be touched.
 func soundRound(t *testing.T) (Cluster, Plan) {
 	c := paperCluster(4)
 	share := func(gpus int) gres.Vector { return gres.Proportional(c.Nodes[0].Total, gpus) }
@@ -50,16 +50,19 @@ var breaches = []struct {
 	spoil func(c *Cluster, p *Plan)
 	want  string
 }{
-	{"a job without decision", func(_ *Cluster, p *Plan) { p.Decisions = slices.Delete(p.Decisions, 2, 3) }, "job 3: no decision"},
+	{"a job without decision", func(_ *Cluster, p *Plan) { p.Decisions = slices.Delete(p.Decisions, 2, 3) },
+		"job 3: no decision"},
 	{"two decisions", func(_ *Cluster, p *Plan) { p.Decisions = slices.Insert(p.Decisions, 2, p.Decisions[1]) },
 		"job 2: decided twice, or not in the snapshot"},
 	{"a job that nobody knows", func(_ *Cluster, p *Plan) { p.Decisions = append(p.Decisions, Decision{Job: 9, Why: "?"}) },
 		"job 9: decided twice, or not in the snapshot"},
-	{"decisions out of order", func(_ *Cluster, p *Plan) { slices.Reverse(p.Decisions[4:]) }, "job 6: its decision comes after that of job 7"},
+	{"decisions out of order", func(_ *Cluster, p *Plan) { slices.Reverse(p.Decisions[4:]) },
+		"job 6: its decision comes after that of job 7"},
 	{"no reason", func(_ *Cluster, p *Plan) { p.Decisions[2].Why = "" }, "job 3: waits without a reason"},
 	{"half a gang", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Nodes = []string{"n0000"} },
 		"job 4: 2 GPUs on each of 1 nodes, want 4 in all"},
-	{"no node at all", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Nodes = nil }, "job 4: 2 GPUs on each of 0 nodes, want 4 in all"},
+	{"no node at all", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Nodes = nil },
+		"job 4: 2 GPUs on each of 0 nodes, want 4 in all"},
 	{"fewer nodes than asked for", func(c *Cluster, p *Plan) {
 		p.Decisions[3].Grant = &Placement{[]string{"n0002"}, gres.Proportional(c.Nodes[0].Total, 4)}
 	}, "job 4: 1 nodes, want 2"},
@@ -73,7 +76,8 @@ var breaches = []struct {
 		"job 4: node n0003 is closed: drained"},
 	{"a node not asked for", func(c *Cluster, _ *Plan) { c.Jobs[3].Except = []string{"n0001"} },
 		"job 4: node n0001 is not one that it asked for"},
-	{"another type of GPU", func(c *Cluster, _ *Plan) { c.Jobs[1].GPUType = "a100" }, "job 2: node n0001 is not one that it asked for"},
+	{"another type of GPU", func(c *Cluster, _ *Plan) { c.Jobs[1].GPUType = "a100" },
+		"job 2: node n0001 is not one that it asked for"},
 	{"a job that may not start", func(_ *Cluster, p *Plan) { p.Decisions[4].Grant = p.Decisions[0].Grant },
 		"job 5: started, but it depends on job 1"},
 	{"a fixed job stopped", func(_ *Cluster, p *Plan) {
@@ -87,12 +91,14 @@ var breaches = []struct {
 	{"a job stopped that was restarted too often", func(c *Cluster, _ *Plan) {
 		c.Rules.MaxRestarts, c.Jobs[2].Restarts = 3, 3
 	}, "job 3: stopped or changed, and must not be touched"},
-	{"too many stopped", func(c *Cluster, _ *Plan) { c.Rules.MaxPreemptions = 1 }, "2 running jobs stopped, the rules allow 1 in a round"},
+	{"too many stopped", func(c *Cluster, _ *Plan) { c.Rules.MaxPreemptions = 1 },
+		"2 running jobs stopped, the rules allow 1 in a round"},
 	{"slower than the share", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.CPUs = 4 },
 		"job 2: gpu=2 cpu=4 mem=125G on n0001 is 0.720 of the proportional throughput"},
 	{"less than the share without profile", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.PerNode.Memory-- },
 		"job 4: gpu=2 cpu=6 mem=124.999G on n0000 is less than the proportional share gpu=2 cpu=6 mem=125G"},
-	{"a gang's share of a node that is not the equal of its other", func(c *Cluster, _ *Plan) { c.Nodes[1].Total.Memory += 9000 },
+	{"a gang's share of a node that is not the equal of its other",
+		func(c *Cluster, _ *Plan) { c.Nodes[1].Total.Memory += 9000 },
 		"job 4: gpu=2 cpu=6 mem=125G on n0001 is less than the proportional share gpu=2 cpu=6 mem=127.25G"},
 	{"less cores than asked for", func(c *Cluster, _ *Plan) { c.Jobs[1].Floor.CPUs = 7 },
 		"job 2: gpu=2 cpu=6 mem=125G on n0001, and its user asked for 7 cores and 0G"},
@@ -128,15 +134,18 @@ var breaches = []struct {
 		c.Quotas[0].GPUs, c.Jobs[1].Quotas, c.Jobs[5].Quotas, c.Jobs[6].Quotas = 3, []int{0}, []int{0}, []int{0}
 	}, "ml: 4 GPUs given away, it leaves 3"},
 	{"a run into a reservation", func(c *Cluster, _ *Plan) {
-		c.Nodes[1].Reserved, c.Jobs[1].TimeLimit = []Reservation{{"maint", epoch.Add(time.Hour), time.Time{}}}, time.Hour
+		c.Nodes[1].Reserved, c.Jobs[1].TimeLimit = []Reservation{{"maint", epoch.Add(time.Hour), time.Time{}}},
+			time.Hour
 		c.Jobs[3].TimeLimit = 61 * time.Minute
 	}, "job 4: node n0001 is in reservation maint from 2026-01-01 13:00:00, before which it does not end"},
 	{"a start within a reservation", func(c *Cluster, _ *Plan) {
-		c.Nodes[1].Reserved, c.Jobs[1].Reservation = []Reservation{{"maint", epoch.Add(-time.Hour), epoch.Add(time.Hour)}}, "maint"
+		c.Nodes[1].Reserved, c.Jobs[1].Reservation = []Reservation{{"maint", epoch.Add(-time.Hour),
+			epoch.Add(time.Hour)}}, "maint"
 		c.Jobs[3].TimeLimit = time.Second
 	}, "job 4: node n0001 is in reservation maint from 2026-01-01 11:00:00, before which it does not end"},
 	{"a start within a reservation by one that was submitted to another", func(c *Cluster, _ *Plan) {
-		c.Nodes[1].Reserved, c.Jobs[1].Reservation = []Reservation{{"maint", epoch.Add(-time.Hour), epoch.Add(time.Hour)}}, "maint"
+		c.Nodes[1].Reserved, c.Jobs[1].Reservation = []Reservation{{"maint", epoch.Add(-time.Hour),
+			epoch.Add(time.Hour)}}, "maint"
 		c.Jobs[3].Reservation = "course"
 	}, "job 4: node n0001 is in reservation maint from 2026-01-01 11:00:00, before which it does not end"},
 	{"a job stopped that cannot come back", func(c *Cluster, _ *Plan) {
@@ -148,8 +157,10 @@ var breaches = []struct {
 	}, "job 3: stopped, and reservation maint begins before it could have run again"},
 	{"cores that tasks cannot share", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.CPUs = 7 },
 		"job 2: 7 cores cannot be divided over 2 tasks"},
-	{"no cores", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.CPUs = 0 }, "job 2: 0 cores cannot be divided over 2 tasks"},
-	{"memory made up", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.Memory = -1000 }, "job 2: -1G of memory"},
+	{"no cores", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.CPUs = 0 },
+		"job 2: 0 cores cannot be divided over 2 tasks"},
+	{"memory made up", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.Memory = -1000 },
+		"job 2: -1G of memory"},
 	{"more than a node has", func(c *Cluster, _ *Plan) { c.Nodes[1].Foreign = gres.Vector{GPUs: 5} },
 		"node n0001: gpu=9 cpu=12 mem=250G given away, it has gpu=8 cpu=24 mem=500G"},
 }

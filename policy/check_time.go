@@ -8,7 +8,8 @@ import (
 // inTime checks that a job which is started on a node ends before others have the node.
 func (k *checker) inTime(j *Job, n *Node) {
 	if r := meets(j, n, k.c.Now); r != nil {
-		k.breach(Suited, "job %d: node %s is in reservation %s from %s, before which it does not end", j.ID, n.Name, r.Name,
+		k.breach(Suited, "job %d: node %s is in reservation %s from %s, before which it does not end", j.ID, n.Name,
+			r.Name,
 			r.From.Format(time.DateTime))
 	}
 }
@@ -29,8 +30,9 @@ func meets(j *Job, n *Node, start time.Time) *Reservation {
 	return nil
 }
 
-// backInTime checks that a job which is stopped and granted nothing can be started again before reservations keep it away, on as many nodes as it needs
-// at least: when it has saved, a round later, when it is decided anew, and with a round to spare.
+// backInTime checks that a job which is stopped and granted nothing can be started again before reservations keep it
+// away, on as many nodes as it needs at least: when it has saved, a round later, when it is decided anew, and with a
+// round to spare.
 func (k *checker) backInTime(j *Job) {
 	start := k.c.Now.Add(j.Restart).Add(2 * cmp.Or(k.c.Rules.Round, DefaultRound))
 	open, kept := 0, ""

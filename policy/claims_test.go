@@ -10,7 +10,8 @@ func TestGreedyLeavesGPUsIdleWhereTuneDoesNot(t *testing.T) {
 	}
 	fair, greedy, tuned := Decide(c, FIFO(), Proportional()), Decide(c, FIFO(), Greedy()), Decide(c, FIFO(), Tune())
 	if gpusIn(greedy) != 2 || gpusIn(tuned) != 5 || gpusIn(fair) != 5 {
-		t.Errorf("%d GPUs used by greedy, %d by tune, %d by proportional, want 2, 5, 5", gpusIn(greedy), gpusIn(tuned), gpusIn(fair))
+		t.Errorf("%d GPUs used by greedy, %d by tune, %d by proportional, want 2, 5, 5", gpusIn(greedy), gpusIn(tuned),
+			gpusIn(fair))
 	}
 	const optimum = 7.76 // in whole steps of the measured matrix
 	if gainIn(tuned) < optimum || gainIn(tuned) <= gainIn(greedy) {
@@ -18,8 +19,8 @@ func TestGreedyLeavesGPUsIdleWhereTuneDoesNot(t *testing.T) {
 	}
 }
 
-// Synergy, OSDI'22: TUNE is within 10 % of the optimum. The bound pools all servers, so no plan reaches it where large jobs keep
-// cores to themselves that others could use.
+// Synergy, OSDI'22: TUNE is within 10 % of the optimum. The bound pools all servers, so no plan reaches it where large
+// jobs keep cores to themselves that others could use.
 func TestTuneIsWithinTenPercentOfTheBound(t *testing.T) {
 	for _, m := range []struct {
 		name                     string
@@ -38,7 +39,8 @@ func TestTuneIsWithinTenPercentOfTheBound(t *testing.T) {
 		c := full(t, m.servers, m.image, m.language, m.gpus)
 		best := bound(c)
 		got := gainIn(Decide(c, FIFO(), Tune())) / best
-		t.Logf("%s: %d jobs, tune %.1f %%, greedy %.1f %%, proportional %.1f %% of the bound", m.name, len(c.Jobs), 100*got,
+		t.Logf("%s: %d jobs, tune %.1f %%, greedy %.1f %%, proportional %.1f %% of the bound", m.name, len(c.Jobs),
+			100*got,
 			100*gainIn(Decide(c, FIFO(), Greedy()))/best, 100*gainIn(Decide(c, FIFO(), Proportional()))/best)
 		if got < m.want || got > 1+1e-6 {
 			t.Errorf("%s: tune reaches %.4f of the bound, want %.2f to 1", m.name, got, m.want)

@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// jobClass is what jobs have in common that can be put on the same servers with the same sizes. Where one of them found no place,
-// the next finds none either, until somebody gives something back.
+// jobClass is what jobs have in common that can be put on the same servers with the same sizes. Where one of them found
+// no place, the next finds none either, until somebody gives something back.
 type jobClass struct {
 	classKey
 	quotas     []int  // see Job.Quotas
@@ -20,13 +20,14 @@ type jobClass struct {
 	busy       answer // see turn
 	busyWith   int
 	round      int // the following are of this round
-	shut       set // servers on which no such job may be started now, since a reservation begins before it ends; nil: none
-	soon       set // and on which none may be once others have made room for it
-	denial     denial
-	apart      bool           // there are not nodes enough of one shape to keep for it, see soonest
-	asked      int            // the round of the following
-	could      bool           // see couldRun
-	told       [limits]answer // why they wait
+	// servers on which no such job may be started now, since a reservation begins before it ends; nil: none
+	shut   set
+	soon   set // and on which none may be once others have made room for it
+	denial denial
+	apart  bool           // there are not nodes enough of one shape to keep for it, see soonest
+	asked  int            // the round of the following
+	could  bool           // see couldRun
+	told   [limits]answer // why they wait
 }
 
 type classKey struct {
@@ -100,7 +101,8 @@ func (b *board) classOf(j *Job, was *seat) *jobClass {
 		b.meet(was.class)
 		return was.class
 	}
-	key := classKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.lends(b.c.Rules), termsOf(j), wordFor(j.Quotas), b.seasonOf(j), b.eligibilityOf(j)}
+	key := classKey{j.Profile, j.GPUs, max(1, j.Tasks), j.Nodes, j.lends(b.c.Rules), termsOf(j), wordFor(j.Quotas),
+		b.seasonOf(j), b.eligibilityOf(j)}
 	k, known := b.classes[key]
 	if !known {
 		k = newClass(key, j)
@@ -120,7 +122,8 @@ func newClass(key classKey, j *Job) *jobClass {
 
 // has says whether job j is of class k, but for its season.
 func (k *jobClass) has(j *Job, rules Rules, round int) bool {
-	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes && k.lends == j.lends(rules) &&
+	return k.profile == j.Profile && k.gpus == j.GPUs && k.tasks == max(1, j.Tasks) && k.nodes == j.Nodes &&
+		k.lends == j.lends(rules) &&
 		k.terms == termsOf(j) && slices.Equal(k.quotas, j.Quotas) && k.eligible.has(j, round)
 }
 
@@ -132,8 +135,8 @@ func wordFor(numbers []int) string {
 	return fmt.Sprint(numbers)
 }
 
-// lends says whether job j can be asked to give back what the round lends it: it saves, and the run that would begin now is not the
-// last that the rules let be stopped.
+// lends says whether job j can be asked to give back what the round lends it: it saves, and the run that would begin
+// now is not the last that the rules let be stopped.
 func (j *Job) lends(rules Rules) bool {
 	restarts := j.Restarts
 	if j.Running != nil {
@@ -147,7 +150,8 @@ func (r Rules) allowAfter(restarts int) bool { return r.MaxRestarts == 0 || rest
 
 // has says whether job j has the constraints of eligibility z.
 func (z *eligibility) has(j *Job, round int) bool {
-	return z.gpuType == j.GPUType && z.features.are(j.Features, round) && z.only.are(j.Only, round) && z.except.are(j.Except, round)
+	return z.gpuType == j.GPUType && z.features.are(j.Features, round) && z.only.are(j.Only, round) &&
+		z.except.are(j.Except, round)
 }
 
 // meet prepares a class of which a job has come for this round.
@@ -187,7 +191,8 @@ func first(list []string) string {
 
 func (b *board) newEligibility(j *Job) *eligibility {
 	z := &eligibility{
-		gpuType: j.GPUType, features: nameList{list: slices.Clone(j.Features)}, only: nameList{list: slices.Clone(j.Only)},
+		gpuType: j.GPUType, features: nameList{list: slices.Clone(j.Features)},
+		only:   nameList{list: slices.Clone(j.Only)},
 		except: nameList{list: slices.Clone(j.Except)}, servers: newSet(len(b.servers)),
 	}
 	admit := func(n int) {
@@ -262,7 +267,8 @@ func (b *board) menu(k *jobClass, gpus, n int) *menu {
 	if m, known := k.menus[at]; known {
 		return m
 	}
-	m := b.menus.of(menuKey{ProfileOn(k.profile, b.servers[n].GPUType), gpus, k.tasks, b.servers[n].Total, k.terms, b.reference})
+	m := b.menus.of(menuKey{ProfileOn(k.profile, b.servers[n].GPUType), gpus, k.tasks, b.servers[n].Total, k.terms,
+		b.reference})
 	if k.menus == nil {
 		k.menus = map[place]*menu{}
 	}
@@ -275,8 +281,8 @@ func (b constraints) least(i int, w gangShape, n int) sensitivity.Option {
 	return b.leastOf(b.seats[i].class, w, n)
 }
 
-// holdsLeast says whether server n, if it were empty, has the least of a job of class k. That is no more than the share, so for a job without terms
-// of its own the menu need not be worked out.
+// holdsLeast says whether server n, if it were empty, has the least of a job of class k. That is no more than the
+// share, so for a job without terms of its own the menu need not be worked out.
 func (b *board) holdsLeast(k *jobClass, w gangShape, n int) bool {
 	total := b.servers[n].Total
 	if k.terms == (terms{}) && wholeTasks(gres.Proportional(total, w.gpus), k.tasks).Fits(total) {

@@ -1,6 +1,7 @@
-// Package policy decides one round: a Policy says who goes first, an Allocator how much each job gets and where, and Check
-// trusts neither. Decide is a pure function of its arguments: no clock, no randomness, no I/O, no globals; the same snapshot
-// gives the same plan in the daemon, the simulator and a test. It knows nodes and jobs, and nothing of Slurm.
+// Package policy decides one round: a Policy says who goes first, an Allocator how much each job gets and where, and
+// Check trusts neither. Decide is a pure function of its arguments: no clock, no randomness, no I/O, no globals; the
+// same snapshot gives the same plan in the daemon, the simulator and a test. It knows nodes and jobs, and nothing of
+// Slurm.
 package policy
 
 import (
@@ -18,13 +19,14 @@ type Cluster struct {
 	Nodes []Node    `json:"nodes"`
 	Jobs  []Job     `json:"jobs"` // every managed job, waiting or running
 	Rules Rules     `json:"rules"`
-	// Quotas are the site's limits on what groups of jobs may hold together: associations, QOS. Job.Quotas are numbers of this list.
+	// Quotas are the site's limits on what groups of jobs may hold together: associations, QOS. Job.Quotas are numbers
+	// of this list.
 	Quotas []Quota `json:"quotas,omitempty"`
 }
 
-// Quota bounds what the jobs of a group may hold together, as a QOS or an association does. Amounts are what is left to the jobs
-// of the snapshot, running and granted ones alike: the site's number less what the group's other jobs hold, at least 0.
-// Unbounded stands where the site has no number.
+// Quota bounds what the jobs of a group may hold together, as a QOS or an association does. Amounts are what is left to
+// the jobs of the snapshot, running and granted ones alike: the site's number less what the group's other jobs hold, at
+// least 0. Unbounded stands where the site has no number.
 type Quota struct {
 	Name   string      `json:"name"` // for people: "GrpTRES of account ml"
 	Jobs   int         `json:"jobs"`
@@ -52,22 +54,24 @@ func less[N int | gres.Memory](bound, held N) N {
 	return max(0, bound-held)
 }
 
-// Slack is by how much of its memory a node may exceed another and still be its equal to a gang: firmware and kernels leave nodes of one make with
-// amounts that differ by a few MiB.
+// Slack is by how much of its memory a node may exceed another and still be its equal to a gang: firmware and kernels
+// leave nodes of one make with amounts that differ by a few MiB.
 const Slack = 1.0 / 64
 
-// NearlyEqual says whether a node with so much memory is the equal, to a gang, of one with less and as many GPUs of one type and cores.
+// NearlyEqual says whether a node with so much memory is the equal, to a gang, of one with less and as many GPUs of one
+// type and cores.
 func NearlyEqual(less, more gres.Memory) bool { return float64(more) <= float64(less)*(1+Slack) }
 
-// GangTotals is for each node what the share of a gang is reckoned with there, since a gang has one size on all its nodes: what the node
-// has, but of memory only as much as the smallest of those that are equal to it.
+// GangTotals is for each node what the share of a gang is reckoned with there, since a gang has one size on all its
+// nodes: what the node has, but of memory only as much as the smallest of those that are equal to it.
 func GangTotals(nodes []Node) []gres.Vector {
 	order := make([]int, len(nodes))
 	for n := range order {
 		order[n] = n
 	}
 	compareMakes := func(x, y int) int { // as many GPUs of one type and cores
-		return cmp.Or(cmp.Compare(nodes[x].Total.GPUs, nodes[y].Total.GPUs), cmp.Compare(nodes[x].Total.CPUs, nodes[y].Total.CPUs),
+		return cmp.Or(cmp.Compare(nodes[x].Total.GPUs, nodes[y].Total.GPUs),
+			cmp.Compare(nodes[x].Total.CPUs, nodes[y].Total.CPUs),
 			cmp.Compare(nodes[x].GPUType, nodes[y].GPUType))
 	}
 	slices.SortFunc(order, func(x, y int) int {
@@ -76,7 +80,8 @@ func GangTotals(nodes []Node) []gres.Vector {
 	totals := make([]gres.Vector, len(nodes))
 	least := 0
 	for _, n := range order {
-		for compareMakes(order[least], n) != 0 || !NearlyEqual(nodes[order[least]].Total.Memory, nodes[n].Total.Memory) {
+		for compareMakes(order[least], n) != 0 || !NearlyEqual(nodes[order[least]].Total.Memory,
+			nodes[n].Total.Memory) {
 			least++
 		}
 		totals[n] = nodes[n].Total
@@ -85,7 +90,8 @@ func GangTotals(nodes []Node) []gres.Vector {
 	return totals
 }
 
-// Reservation is a time in which a node belongs to others than the jobs of the queue: maintenance, a course, a group's own days.
+// Reservation is a time in which a node belongs to others than the jobs of the queue: maintenance, a course, a group's
+// own days.
 type Reservation struct {
 	Name string    `json:"name"`
 	From time.Time `json:"from"`
@@ -100,20 +106,23 @@ type Rules struct {
 	MaxPreemptions int `json:"max_preemptions"`
 	// MaxRestarts is after how many restarts a job is not stopped any more; 0 is no bound.
 	MaxRestarts int `json:"max_restarts,omitempty"`
-	// Horizon is how far ahead a place counts for a job that waits, against the restarts that it takes; 0 is DefaultHorizon. A job with less
-	// left to do counts only that.
+	// Horizon is how far ahead a place counts for a job that waits, against the restarts that it takes; 0 is
+	// DefaultHorizon. A job with less left to do counts only that.
 	Horizon time.Duration `json:"horizon_ns"`
-	// Payback is the time in which a restart of a running job for a better size or place must have earned what it cost; 0 is DefaultPayback. A job
-	// with less left to do counts only that. For so long after a restart nobody is restarted for a gain again.
+	// Payback is the time in which a restart of a running job for a better size or place must have earned what it cost;
+	// 0 is DefaultPayback. A job with less left to do counts only that. For so long after a restart nobody is restarted
+	// for a gain again.
 	Payback time.Duration `json:"payback_ns,omitempty"`
 	// Patience is how long a job may be passed over before nodes are kept free for it; 0 is DefaultPatience.
 	Patience time.Duration `json:"patience_ns"`
-	// Stranded is the share of the cluster's GPUs, from 0 to 1, that jobs which cannot be asked to give back may leave without
-	// their proportional share of cores and memory in any case; 0 is DefaultStranded. Beyond that such a job has what is idle if it gains more by
-	// it than is expected to be lost: a GPU that is left without its share counts for the part of the time, until the job ends by its Length or
-	// TimeLimit, in which somebody would have had it. Those who wait would have it at once; after them as many GPUs are asked for, evenly, as by the
-	// jobs that came within the last Horizon; and GPUs that have their share are taken first. So a job that ends soon may have nearly all that is
-	// idle, and one of which nobody knows when it ends leaves their share to as many GPUs as are asked for in a Horizon.
+	// Stranded is the share of the cluster's GPUs, from 0 to 1, that jobs which cannot be asked to give back may leave
+	// without their proportional share of cores and memory in any case; 0 is DefaultStranded. Beyond that such a job
+	// has what is idle if it gains more by it than is expected to be lost: a GPU that is left without its share counts
+	// for the part of the time, until the job ends by its Length or TimeLimit, in which somebody would have had it.
+	// Those who wait would have it at once; after them as many GPUs are asked for, evenly, as by the jobs that came
+	// within the last Horizon; and GPUs that have their share are taken first. So a job that ends soon may have nearly
+	// all that is idle, and one of which nobody knows when it ends leaves their share to as many GPUs as are asked for
+	// in a Horizon.
 	Stranded float64 `json:"stranded"`
 	// Round is how long it is until the next round; 0 is DefaultRound.
 	Round time.Duration `json:"round_ns,omitempty"`
@@ -148,8 +157,8 @@ type Node struct {
 	Foreign gres.Vector `json:"foreign"`
 	// Closed says why no job may be started here (drained, down, …); empty when it is open. What runs there may go on.
 	Closed string `json:"closed,omitempty"`
-	// Reserved are the reservations that the node is or will be in, ascending in From. A job may run here only as long as its time limit
-	// ends before those that are not its own begin.
+	// Reserved are the reservations that the node is or will be in, ascending in From. A job may run here only as long
+	// as its time limit ends before those that are not its own begin.
 	Reserved []Reservation `json:"reserved,omitempty"`
 }
 
@@ -168,20 +177,21 @@ type Job struct {
 	Features []string `json:"features,omitempty"` // a node must have all of them
 	Only     []string `json:"only,omitempty"`     // nodes the user named; empty: any
 	Except   []string `json:"except,omitempty"`   // nodes the user excluded
-	// Floor is what its user asked for and must have on each node, whatever its profile says; zero in a field: nothing. Cores are rounded up to
-	// whole ones for each task. A run that holds less, as one may that began before its floor was known, is not restarted for that.
+	// Floor is what its user asked for and must have on each node, whatever its profile says; zero in a field: nothing.
+	// Cores are rounded up to whole ones for each task. A run that holds less, as one may that began before its floor
+	// was known, is not restarted for that.
 	Floor gres.Vector `json:"floor,omitzero"`
-	// Pace are amounts on each node with which a run was reckoned, such as those of the user's request where it has a time limit: the job
-	// is never slower than with these, as far as the ceiling allows; a field that is zero is as in the share. Zero: nobody reckoned. Without a
-	// profile it is as good as a floor.
+	// Pace are amounts on each node with which a run was reckoned, such as those of the user's request where it has a
+	// time limit: the job is never slower than with these, as far as the ceiling allows; a field that is zero is as in
+	// the share. Zero: nobody reckoned. Without a profile it is as good as a floor.
 	Pace gres.Vector `json:"pace,omitzero"`
-	// Ceiling is the most that the site allows it on each node; zero in a field: no bound. It is stronger than the share: a job
-	// under a ceiling is owed the smaller of both. A floor above it is a job that cannot run.
+	// Ceiling is the most that the site allows it on each node; zero in a field: no bound. It is stronger than the
+	// share: a job under a ceiling is owed the smaller of both. A floor above it is a job that cannot run.
 	Ceiling gres.Vector `json:"ceiling,omitzero"`
 	// Quotas are the numbers, in Cluster.Quotas, of those that it counts against; ascending.
 	Quotas []int `json:"quotas,omitempty"`
-	// Priority is Slurm's own order, the larger first: the tier of the job's partition in the bits above 32, and its priority. It is what the
-	// policy slurm goes by.
+	// Priority is Slurm's own order, the larger first: the tier of the job's partition in the bits above 32, and its
+	// priority. It is what the policy slurm goes by.
 	Priority int64 `json:"priority,omitempty"`
 	// TimeLimit is after which a run is ended; 0: never.
 	TimeLimit time.Duration `json:"time_limit_ns,omitempty"`
@@ -192,8 +202,8 @@ type Job struct {
 	// ProfileName is Profile's name for reports and for replay.
 	ProfileName string `json:"profile,omitempty"`
 
-	// Owed says that the job shall have the proportional share and nothing else: it was given what it holds for a profile that proved
-	// wrong. Where it runs with another size it is restarted for that. Profile is nil then.
+	// Owed says that the job shall have the proportional share and nothing else: it was given what it holds for a
+	// profile that proved wrong. Where it runs with another size it is restarted for that. Profile is nil then.
 	Owed bool `json:"owed,omitempty"`
 
 	// Barred says why the job may not start in this round (a dependency, its own begin time); empty when it may.
@@ -206,8 +216,8 @@ type Job struct {
 	Restarts int `json:"restarts,omitempty"`
 	// Saves says that the job declared a checkpoint, so that it can be asked to give way.
 	Saves bool `json:"saves"`
-	// Fixed says that a running job must not be stopped or changed: it declared no checkpoint and the administrator does not
-	// allow its preemption, or it is just starting or ending.
+	// Fixed says that a running job must not be stopped or changed: it declared no checkpoint and the administrator
+	// does not allow its preemption, or it is just starting or ending.
 	Fixed bool `json:"fixed"`
 
 	Attained float64       `json:"attained_gpu_s"` // GPU-seconds of service in all runs
@@ -245,7 +255,8 @@ type Decision struct {
 	Fair gres.Vector `json:"fair,omitzero"`
 	// Reason is Why in one word of a fixed set, for counting; empty when the job is granted what it had.
 	Reason Reason `json:"reason,omitempty"`
-	// Why says in words why a job waits, or why a running one is changed or stopped; of one that starts, what its profile does not say.
+	// Why says in words why a job waits, or why a running one is changed or stopped; of one that starts, what its
+	// profile does not say.
 	Why string `json:"why,omitempty"`
 }
 
@@ -266,7 +277,8 @@ const (
 	InReservation Reason = "reserved"
 	InQuota       Reason = "quota" // the jobs of a group hold all that the site leaves them
 	Limit         Reason = "limit" // it could run if another job were stopped, which the rules do not allow now
-	// Clearing: it is out of patience, and its nodes are emptied for it over several rounds. What is idle on them meanwhile is nobody else's.
+	// Clearing: it is out of patience, and its nodes are emptied for it over several rounds. What is idle on them
+	// meanwhile is nobody else's.
 	Clearing Reason = "clearing"
 )
 

@@ -5,13 +5,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Contentment tells when a plan stands. It remembers the highest gain that a profile has on a server, and works out the rest each
-// time; profiles must not change under their pointers. The zero value works.
+// Contentment tells when a plan stands. It remembers the highest gain that a profile has on a server, and works out the
+// rest each time; profiles must not change under their pointers. The zero value works.
 type Contentment struct{ most map[seatOf]float64 }
 
-// Of says that nothing but the coming or going of a job can change this plan of the cluster, however much time passes: every job
-// runs and goes on as it was, and none could be faster on any server. It is sure of that on equal, open servers only, and says
-// false elsewhere.
+// Of says that nothing but the coming or going of a job can change this plan of the cluster, however much time passes:
+// every job runs and goes on as it was, and none could be faster on any server. It is sure of that on equal, open
+// servers only, and says false elsewhere.
 func (m *Contentment) Of(c *Cluster, plan Plan) bool {
 	if len(plan.Decisions) != len(c.Jobs) || !equalServers(c.Nodes) {
 		return false
@@ -37,7 +37,8 @@ func goesOn(j *Job, d *Decision) bool {
 // equalServers says whether all servers are alike, open, and not held by anybody else.
 func equalServers(nodes []Node) bool {
 	for i := range nodes {
-		if n := &nodes[i]; n.Closed != "" || n.Foreign != (gres.Vector{}) || n.Total != nodes[0].Total || n.GPUType != nodes[0].GPUType {
+		if n := &nodes[i]; n.Closed != "" || n.Foreign != (gres.Vector{}) || n.Total != nodes[0].Total ||
+			n.GPUType != nodes[0].GPUType {
 			return false
 		}
 	}

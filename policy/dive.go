@@ -11,8 +11,8 @@ import (
 
 // repack places and sizes anew, all at once, the jobs that start in this round on servers on which nobody runs yet: by
 // fillings of whole servers (policy/columns), where the other passes go from job to job. Who runs is settled before and
-// stays so. Beside jobs that run it is of no use: what is best for the newcomers in this round puts the hungry ones where
-// they are in each other's way in the next (measured, see ARCHITECTURE).
+// stays so. Beside jobs that run it is of no use: what is best for the newcomers in this round puts the hungry ones
+// where they are in each other's way in the next (measured, see ARCHITECTURE).
 type repack struct {
 	constraints
 	part    set    // servers that take part
@@ -125,7 +125,8 @@ func (r *repack) takesPart(n int) bool {
 		}
 		all = all.Plus(r.seats[i].size)
 	}
-	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.open()) // else some are fixed, or it is overdrawn
+	// else some are fixed, or it is overdrawn
+	return all == sv.Total.Minus(sv.Foreign) && (gres.Vector{}).Fits(sv.open())
 }
 
 // classify sorts jobs into classes; false where there are too many.
@@ -166,8 +167,8 @@ func (r *repack) groundOf(k *jobClass) int {
 	return at
 }
 
-// group sorts the servers by the room that they have. Of too many kinds those take part that have most of the jobs; false
-// where that is not half of them.
+// group sorts the servers by the room that they have. Of too many kinds those take part that have most of the jobs;
+// false where that is not half of them.
 func (r *repack) group() bool {
 	r.stand()
 	if len(r.stands) > mostStands {
@@ -189,9 +190,9 @@ func (r *repack) gpusOn(stands []stand) (gpus int) {
 	return gpus
 }
 
-// stand finds the room that each server has beside those who stay. Where somebody waits for one of the servers each keeps as
-// many GPUs in use as it has: were one filled less and another more, who is hungry would have a say in who runs next. Else
-// empty servers take part, too.
+// stand finds the room that each server has beside those who stay. Where somebody waits for one of the servers each
+// keeps as many GPUs in use as it has: were one filled less and another more, who is hungry would have a say in who
+// runs next. Else empty servers take part, too.
 func (r *repack) stand() {
 	held := make([]gres.Vector, len(r.servers))
 	for _, i := range r.movable {
@@ -240,8 +241,8 @@ func (r *repack) leaveOut() {
 	r.movable = slices.DeleteFunc(r.movable, func(i int) bool { return !r.part.has(r.seats[i].servers[0]) })
 }
 
-// list writes down in numbers what there is to fill, and how it is filled; false where a class has no size anywhere, not
-// even the one that its jobs have.
+// list writes down in numbers what there is to fill, and how it is filled; false where a class has no size anywhere,
+// not even the one that its jobs have.
 func (r *repack) list() bool {
 	r.listStands()
 	examples := r.listJobs()
@@ -285,8 +286,8 @@ func (r *repack) listJobs() []*jobClass {
 	return examples
 }
 
-// listSizes adds those of jobs of class c, one of which is of job class k, on the servers of a stand, and says whether there are any. No
-// server gives less than its own share is worth, so they differ from stand to stand.
+// listSizes adds those of jobs of class c, one of which is of job class k, on the servers of a stand, and says whether
+// there are any. No server gives less than its own share is worth, so they differ from stand to stand.
 func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	st, before := &r.stands[s], len(r.sizes[s])
 	if st.ground&(1<<r.classes[c].ground) == 0 || k.gpus > st.room.GPUs {
@@ -299,7 +300,8 @@ func (r *repack) listSizes(s, c int, k *jobClass) bool {
 	for _, o := range r.alloc.sizes(m) {
 		if o.Size.Fits(st.room) {
 			value := float64(o.Gain * m.unit * float64(o.Size.GPUs))
-			r.problem.Options[s] = append(r.problem.Options[s], columns.Option{Class: c, Parts: 1, Size: o.Size, Value: value})
+			r.problem.Options[s] = append(r.problem.Options[s],
+				columns.Option{Class: c, Parts: 1, Size: o.Size, Value: value})
 			r.sizes[s] = append(r.sizes[s], o)
 		}
 	}
@@ -372,7 +374,8 @@ func (r *repack) taken() [][]berth {
 	all := make([][]berth, len(r.classes))
 	for at, i := range r.movable {
 		s := &r.seats[i]
-		all[r.class[at]] = append(all[r.class[at]], berth{s.servers[0], sensitivity.Option{Size: s.size, Gain: s.gain}, s.speed()})
+		all[r.class[at]] = append(all[r.class[at]], berth{s.servers[0], sensitivity.Option{Size: s.size, Gain: s.gain},
+			s.speed()})
 	}
 	return all
 }

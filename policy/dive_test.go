@@ -42,7 +42,8 @@ func rateIn(c Cluster, plan Plan) (sum float64) {
 	return sum
 }
 
-// crowdedSite draws servers of a few shapes on which hardly anybody runs, and more jobs than fit, of which some are odd.
+// crowdedSite draws servers of a few shapes on which hardly anybody runs, and more jobs than fit, of which some are
+// odd.
 func crowdedSite(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 	c := Cluster{Now: epoch, Rules: wildRules(t), Quotas: []Quota{wildQuota(t, "one"), wildQuota(t, "two")}}
 	kinds := []gres.Vector{
@@ -76,8 +77,8 @@ func crowdedSite(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 	return c
 }
 
-// TestFillingServersAnewChangesNeitherWhoRunsNorWhoIsStopped: beside the plan that is made one job after the other, the same
-// jobs are granted something, those that run have just the same, no plan is worth less, and Check passes it.
+// TestFillingServersAnewChangesNeitherWhoRunsNorWhoIsStopped: beside the plan that is made one job after the other, the
+// same jobs are granted something, those that run have just the same, no plan is worth less, and Check passes it.
 func TestFillingServersAnewChangesNeitherWhoRunsNorWhoIsStopped(t *testing.T) {
 	profiles, more := paperModels(t), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -109,22 +110,24 @@ func TestFillingServersAnewChangesNeitherWhoRunsNorWhoIsStopped(t *testing.T) {
 	}
 }
 
-// TestWhoCannotGiveBackIsLeftWithWhatItWasGiven: what such a job holds beyond its share is gone until it ends, and has been
-// weighed against what others may miss.
+// TestWhoCannotGiveBackIsLeftWithWhatItWasGiven: what such a job holds beyond its share is gone until it ends, and has
+// been weighed against what others may miss.
 func TestWhoCannotGiveBackIsLeftWithWhatItWasGiven(t *testing.T) {
 	profiles := paperModels(t)
 	rapid.Check(t, func(t *rapid.T) {
 		c := crowdedSite(t, profiles)
 		before, after := Decide(c, FIFO(), oneByOne()), Decide(c, FIFO(), withStarts())
 		for i := range c.Jobs {
-			if was, is := before.Decisions[i].Grant, after.Decisions[i].Grant; was != nil && !c.Jobs[i].Saves && !was.Equal(*is) {
+			if was, is := before.Decisions[i].Grant, after.Decisions[i].Grant; was != nil && !c.Jobs[i].Saves &&
+				!was.Equal(*is) {
 				t.Fatalf("job %d: %+v, one after the other %+v\n%s", c.Jobs[i].ID, is, was, sketch(c))
 			}
 		}
 	})
 }
 
-// TestWhileSomebodyWaitsForAServerItKeepsAsManyGPUsFree: who sits with whom has no say in who can start in the next round.
+// TestWhileSomebodyWaitsForAServerItKeepsAsManyGPUsFree: who sits with whom has no say in who can start in the next
+// round.
 func TestWhileSomebodyWaitsForAServerItKeepsAsManyGPUsFree(t *testing.T) {
 	profiles := paperModels(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -138,7 +141,8 @@ func TestWhileSomebodyWaitsForAServerItKeepsAsManyGPUsFree(t *testing.T) {
 			}
 			for _, n := range c.Nodes {
 				if suits(j, &n) && was[n.Name].GPUs > 0 && is[n.Name].GPUs != was[n.Name].GPUs {
-					t.Fatalf("job %d waits (%s), and on %s %d GPUs are in use, one after the other %d\n%s", j.ID, after.Decisions[i].Why, n.Name,
+					t.Fatalf("job %d waits (%s), and on %s %d GPUs are in use, one after the other %d\n%s", j.ID,
+						after.Decisions[i].Why, n.Name,
 						is[n.Name].GPUs, was[n.Name].GPUs, sketch(c))
 				}
 			}
@@ -146,8 +150,8 @@ func TestWhileSomebodyWaitsForAServerItKeepsAsManyGPUsFree(t *testing.T) {
 	})
 }
 
-// TestOfEqualJobsWhoGoesFirstIsFastest: turns decide who has the better of the places that equal jobs are given on servers
-// of their own.
+// TestOfEqualJobsWhoGoesFirstIsFastest: turns decide who has the better of the places that equal jobs are given on
+// servers of their own.
 func TestOfEqualJobsWhoGoesFirstIsFastest(t *testing.T) {
 	c := full(t, 16, 60, 30, oneGPU)
 	first := map[*sensitivity.Profile]float64{}

@@ -20,8 +20,8 @@ var redraw = flag.Bool("redraw", false, "rewrite what the drawings expect from w
 // epoch is the start of every drawn round.
 var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// drawing is one text file: a snapshot above the line, the plan below it. Amounts of memory are in GB, times in seconds; a job
-// without arrival arrived in the order of its ID, a second before the next.
+// drawing is one text file: a snapshot above the line, the plan below it. Amounts of memory are in GB, times in
+// seconds; a job without arrival arrived in the order of its ID, a second before the next.
 //
 //	plan fifo tune
 //	rules min-run=60 preemptions=1 horizon=3600 payback=900 patience=600
@@ -59,7 +59,8 @@ func TestEveryReasonIsDrawn(t *testing.T) {
 			drawn[decision.Reason] = true
 		}
 	}
-	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit, Clearing, GivesWay, Shrinks, Grows, Moves, Starts} {
+	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit,
+		Clearing, GivesWay, Shrinks, Grows, Moves, Starts} {
 		if !drawn[r] {
 			t.Errorf("no drawing shows %s", r)
 		}

@@ -6,14 +6,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// DRF is dominant resource fairness (Ghodsi et al., NSDI'11): the user goes first who has been given the smallest dominant share,
-// the largest of the parts of the cluster's GPUs, cores and memory. A user's own jobs go in the order of FIFO.
+// DRF is dominant resource fairness (Ghodsi et al., NSDI'11): the user goes first who has been given the smallest
+// dominant share, the largest of the parts of the cluster's GPUs, cores and memory. A user's own jobs go in the order
+// of FIFO.
 //
-// The order is that of progressive filling from the empty cluster: serving the user with the least, one job at a time, is
-// ordering all jobs by what their users are given before them. So it does not depend on who runs, but for what must not be
-// touched, and two users who are owed equally much do not take places from each other in turns. A job counts with its
-// proportional share: what it holds beyond is lent, and must not cost its user a turn. Whoever finds no place has had its turn
-// all the same.
+// The order is that of progressive filling from the empty cluster: serving the user with the least, one job at a time,
+// is ordering all jobs by what their users are given before them. So it does not depend on who runs, but for what must
+// not be touched, and two users who are owed equally much do not take places from each other in turns. A job counts
+// with its proportional share: what it holds beyond is lent, and must not cost its user a turn. Whoever finds no place
+// has had its turn all the same.
 func DRF() Policy {
 	return Policy{"drf",
 		func(i int, v *view) float64 { return v.filled()[i] },
@@ -38,8 +39,8 @@ func (v *view) filled() []float64 {
 	return v.before
 }
 
-// queue lists the jobs in the order of FIFO, after those that run and are not to be touched: what these hold is given, whoever
-// came first.
+// queue lists the jobs in the order of FIFO, after those that run and are not to be touched: what these hold is given,
+// whoever came first.
 func (v *view) queue() []int {
 	var l line
 	l.begin(v.jobs)

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// A restart of a running job has earned back what it cost when the job has trained as long as that, or, where it was for a gain, when the gain
-// has paid for it, at the latest after rules.payback. TestNoJobIsRestartedBeforeTheLastOneHasEarnedItsCost: over a simulated week of a full cluster
-// under every policy no job is stopped or restarted before, for whatever reason, and none that would end sooner by itself. Costs are from half a
-// minute to a quarter of an hour, and for some more than rules.horizon, for which they are believed.
+// A restart of a running job has earned back what it cost when the job has trained as long as that, or, where it was
+// for a gain, when the gain has paid for it, at the latest after rules.payback.
+// TestNoJobIsRestartedBeforeTheLastOneHasEarnedItsCost: over a simulated week of a full cluster under every policy no
+// job is stopped or restarted before, for whatever reason, and none that would end sooner by itself. Costs are from
+// half a minute to a quarter of an hour, and for some more than rules.horizon, for which they are believed.
 func TestNoJobIsRestartedBeforeTheLastOneHasEarnedItsCost(t *testing.T) {
 	costs := []time.Duration{30 * time.Second, 2 * time.Minute, 7 * time.Minute, 15 * time.Minute, 3 * time.Hour}
 	for _, p := range Policies() {

@@ -8,12 +8,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// clearNodes empties the nodes that are kept for a job, over as many rounds as the rules need for those who have to leave them: in each round
-// as many leave as may be stopped, and what they leave is closed to everybody else until the job starts. Otherwise whoever may be asked
-// to leave fills the nodes faster than a round may empty them, and a gang with more GPUs than rules.max_preemptions never starts.
+// clearNodes empties the nodes that are kept for a job, over as many rounds as the rules need for those who have to
+// leave them: in each round as many leave as may be stopped, and what they leave is closed to everybody else until the
+// job starts. Otherwise whoever may be asked to leave fills the nodes faster than a round may empty them, and a gang
+// with more GPUs than rules.max_preemptions never starts.
 //
-// It begins when nobody is left on these nodes who cannot be asked: until then GPUs would be idle for as long as such a job runs. The nodes
-// that are nearest to being empty are chosen first, in each round anew, so that those which one round has begun with are those of the next.
+// It begins when nobody is left on these nodes who cannot be asked: until then GPUs would be idle for as long as such a
+// job runs. The nodes that are nearest to being empty are chosen first, in each round anew, so that those which one
+// round has begun with are those of the next.
 func (b preemption) clearNodes() {
 	r := b.reserved
 	if !b.clearable() {
@@ -28,8 +30,8 @@ func (b preemption) clearNodes() {
 	}
 }
 
-// clearable says whether the job that nodes are kept for would have its least on them if all left who may be asked to, now or in a
-// later round.
+// clearable says whether the job that nodes are kept for would have its least on them if all left who may be asked to,
+// now or in a later round.
 func (b preemption) clearable() bool {
 	r := b.reserved
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
@@ -55,7 +57,8 @@ func (b preemption) tenure() []tenure {
 		if s.standing == waits || s.standing == loose {
 			continue
 		}
-		brief := s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.class.never == "" && b.mayComeBack(i, s.class)
+		brief := s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) &&
+			s.class.never == "" && b.mayComeBack(i, s.class)
 		for _, n := range s.servers {
 			if t := &b.tenures.of[n]; brief {
 				t.brief = t.brief.Plus(s.size)
@@ -75,9 +78,10 @@ func (b preemption) begun(i int) time.Time {
 	return b.jobs[i].Started
 }
 
-// compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: of jobs of others nobody knows when
-// they end; then those whose last such job started first, in units of rules.patience, so that none that has begun to be empty is given
-// up for one that began later; of these the ones where such jobs hold the fewest GPUs, and then the ones with most GPUs idle.
+// compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: of jobs of
+// others nobody knows when they end; then those whose last such job started first, in units of rules.patience, so that
+// none that has begun to be empty is given up for one that began later; of these the ones where such jobs hold the
+// fewest GPUs, and then the ones with most GPUs idle.
 func (b preemption) compareWaits(w gangShape, x, y int) int {
 	s, t, u, v := &b.servers[x], &b.servers[y], &b.tenure()[x], &b.tenure()[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
@@ -114,7 +118,8 @@ func (b preemption) clearPart(plan *clearing) {
 	}
 }
 
-// keepIdle takes what is idle on server n, as far as the job needs it that the server is kept for, from all that can be given away.
+// keepIdle takes what is idle on server n, as far as the job needs it that the server is kept for, from all that can be
+// given away.
 func (b preemption) keepIdle(n int) {
 	sv := &b.servers[n]
 	idle := atMost(sv.open(), b.least(b.reserved.job, b.reserved.shape, n).Size).Max(gres.Vector{})

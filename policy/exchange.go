@@ -10,9 +10,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Running jobs exchange places. While jobs wait no GPU is idle, so a job stays where it first fell, and hungry ones sit together. An exchange of as
-// many GPUs for as many harms nobody who waits. It is done where what the jobs of both servers gain within rules.payback, sized as well as can be, is
-// more than all the restarts that it takes. Everybody in it counts for the whole of that time, so whether it pays depends on the two servers alone.
+// Running jobs exchange places. While jobs wait no GPU is idle, so a job stays where it first fell, and hungry ones sit
+// together. An exchange of as many GPUs for as many harms nobody who waits. It is done where what the jobs of both
+// servers gain within rules.payback, sized as well as can be, is more than all the restarts that it takes. Everybody in
+// it counts for the whole of that time, so whether it pays depends on the two servers alone.
 
 // market is what is known of the servers for exchanges. All of it can be worked out anew from the board.
 type market struct {
@@ -79,7 +80,8 @@ type hand struct {
 	at    [2]int
 	count int
 	gpus  int
-	loss  float64 // how much less the party nets at most, at the prices of the round, if this leaves for a server of the same shape
+	// how much less the party nets at most, at the prices of the round, if this leaves for a server of the same shape
+	loss  float64
 	reach float64 // see reachOf; not a number where it is not known
 }
 
@@ -113,10 +115,12 @@ type vain struct {
 	era    int
 }
 
-// work bounds what is done in a round to find exchanges, in pairs of servers that are compared and exchanges that are sized exactly.
+// work bounds what is done in a round to find exchanges, in pairs of servers that are compared and exchanges that are
+// sized exactly.
 const work = 4096
 
-// fillsAsOne is how many fills that sizing looks at count as one more of these: jobs that are all unlike can be combined in many ways.
+// fillsAsOne is how many fills that sizing looks at count as one more of these: jobs that are all unlike can be
+// combined in many ways.
 const fillsAsOne = 256
 
 // hardlyAGPU is a gain that is not worth the trouble, in GPUs over rules.payback.
@@ -125,7 +129,8 @@ const hardlyAGPU = 1.0 / 128
 // leastNet is the least that an exchange must net, in GPU-seconds.
 func (b appraisal) leastNet() float64 { return hardlyAGPU * b.c.Rules.payback().Seconds() }
 
-// swap makes exchanges, the servers first that could gain most by one, as long as there are any, and says whether there were.
+// swap makes exchanges, the servers first that could gain most by one, as long as there are any, and says whether there
+// were.
 func (b exchanging) swap() bool {
 	m := &b.market
 	if len(b.servers) < 2 {
@@ -152,7 +157,8 @@ func (b exchanging) swap() bool {
 	return done
 }
 
-// settledFor says that what was found when the market was last held holds now: where all pairs of servers are looked at, time alone makes none gain.
+// settledFor says that what was found when the market was last held holds now: where all pairs of servers are looked
+// at, time alone makes none gain.
 func (m *market) settledFor(b *board) bool { return len(b.servers) <= looks }
 
 // exchangeFrom makes the best exchange of server n, if there is one.
@@ -185,7 +191,8 @@ func (b exchanging) exchangeFrom(n int) bool {
 	return true
 }
 
-// partnersOf lists the servers with which one is compared: all, or, where there are many, those that lack nothing with those that lack something.
+// partnersOf lists the servers with which one is compared: all, or, where there are many, those that lack nothing with
+// those that lack something.
 func (m *market) partnersOf(p *party) []int {
 	switch {
 	case !m.many:
@@ -198,8 +205,8 @@ func (m *market) partnersOf(p *party) []int {
 
 func (p *party) lacking() bool { return p.lacks.CPUs > 0 || p.lacks.Memory > 0 }
 
-// mayGain says whether two servers may gain more than so much. Of unlike ones that is not known before each job's sizes on the other are; where there
-// are too many shapes they are not compared.
+// mayGain says whether two servers may gain more than so much. Of unlike ones that is not known before each job's sizes
+// on the other are; where there are too many shapes they are not compared.
 func (b exchanging) mayGain(p, q *party, net float64) bool {
 	switch {
 	case b.alike(p, q) && p.slack+q.slack-p.least-q.least <= net:
@@ -210,8 +217,8 @@ func (b exchanging) mayGain(p, q *party, net float64) bool {
 	return len(b.equals) <= fewShapes
 }
 
-// reachOf is the most that the jobs of a party can net if a hand leaves for a server of the same shape, which has all for it, and the others may have
-// all that there is where they are.
+// reachOf is the most that the jobs of a party can net if a hand leaves for a server of the same shape, which has all
+// for it, and the others may have all that there is where they are.
 func (b appraisal) reachOf(p *party, h *hand) float64 {
 	if math.IsNaN(h.reach) {
 		h.reach = b.without(p, *h)[p.room.CPUs] + float64(b.market.at.memory*float64(p.room.Memory))
@@ -282,7 +289,8 @@ func (b appraisal) whoWaits() {
 	m := &b.market
 	m.wanted, m.were = m.were[:0], m.wanted
 	for i := range b.seats {
-		if s := &b.seats[i]; s.standing == waits && !slices.Contains(m.wanted, s.class.eligible) && !slices.Contains(helpless, s.told.reason) {
+		if s := &b.seats[i]; s.standing == waits && !slices.Contains(m.wanted, s.class.eligible) &&
+			!slices.Contains(helpless, s.told.reason) {
 			m.wanted = append(m.wanted, s.class.eligible)
 		}
 	}
@@ -291,17 +299,20 @@ func (b appraisal) whoWaits() {
 	}
 }
 
-// meetOn finds the party of server n. Nobody is in one where nodes are kept for another: who restarts there cannot be asked for some time.
+// meetOn finds the party of server n. Nobody is in one where nodes are kept for another: who restarts there cannot be
+// asked for some time.
 func (b appraisal) meetOn(n int) {
 	m, p := &b.market, &b.market.parties[n]
 	jobs := b.partnersOn(n)
-	if p.stamp == m.stamps[n] && slices.EqualFunc(p.partners, jobs, func(x partner, i int) bool { return x.id == b.ids[i] }) {
+	if p.stamp == m.stamps[n] && slices.EqualFunc(p.partners, jobs,
+		func(x partner, i int) bool { return x.id == b.ids[i] }) {
 		for k, i := range jobs {
 			p.partners[k].job = i
 		}
 		return
 	}
-	*p = party{server: n, stamp: m.stamps[n], partners: p.partners[:0], hands: p.hands, stock: p.stock[:0], curves: p.curves, alone: math.NaN(),
+	*p = party{server: n, stamp: m.stamps[n], partners: p.partners[:0], hands: p.hands, stock: p.stock[:0],
+		curves: p.curves, alone: math.NaN(),
 		at: prices{math.NaN(), 0}, room: b.servers[n].open().Max(gres.Vector{})}
 	for _, i := range jobs {
 		var list []choice
@@ -334,7 +345,8 @@ func (b appraisal) partnersOn(n int) []int {
 // most bounds the partners of a server.
 const most = 16
 
-// mayExchange says whether job i may be moved or resized for the sake of all. Who ends before a restart must have paid for itself stays.
+// mayExchange says whether job i may be moved or resized for the sake of all. Who ends before a restart must have paid
+// for itself stays.
 func (b appraisal) mayExchange(i int) bool {
 	s := &b.seats[i]
 	if len(s.servers) != 1 || s.cleared || !b.growable(i) || b.until(i, unknown) < b.c.Rules.payback() {
@@ -398,7 +410,8 @@ const mostPriced = 256
 
 func (m *market) forPrices() []*menu { return m.groups[:min(m.priced, len(m.groups))] }
 
-// sampled leaves every so manieth of the menus to find prices by, where there are too many, and answers what they have of the supply.
+// sampled leaves every so manieth of the menus to find prices by, where there are too many, and answers what they have
+// of the supply.
 func (b appraisal) sampled(supply gres.Vector) gres.Vector {
 	m := &b.market
 	step := (len(m.groups) + mostPriced - 1) / mostPriced
@@ -415,7 +428,8 @@ func (b appraisal) sampled(supply gres.Vector) gres.Vector {
 	}
 	m.priced = (len(m.groups) + step - 1) / step
 	part := float64(some) / float64(all)
-	return gres.Vector{GPUs: supply.GPUs, CPUs: int(part * float64(supply.CPUs)), Memory: gres.Memory(part * float64(supply.Memory))}
+	return gres.Vector{GPUs: supply.GPUs, CPUs: int(part * float64(supply.CPUs)),
+		Memory: gres.Memory(part * float64(supply.Memory))}
 }
 
 // clearingPrices finds the least price of a core, and of a MiB beside it, at which no more is wanted than there is.
@@ -427,7 +441,8 @@ func (b appraisal) clearingPrices(supply gres.Vector) prices {
 	}
 	for range 2 {
 		at.core = leastPrice(highest, func(core float64) bool { return b.wanted(prices{core, at.memory}).CPUs <= supply.CPUs })
-		at.memory = leastPrice(highest/1000, func(memory float64) bool { return b.wanted(prices{at.core, memory}).Memory <= supply.Memory })
+		at.memory = leastPrice(highest/1000,
+			func(memory float64) bool { return b.wanted(prices{at.core, memory}).Memory <= supply.Memory })
 	}
 	return at
 }
@@ -468,8 +483,9 @@ func (b appraisal) wanted(at prices) gres.Vector {
 	return sum
 }
 
-// price works out the slack of a party: what its jobs could net at most if cores and memory could be had and sold at such prices. Two parties of one
-// shape never net more together than their slacks, whoever of them sits where, since these are a dual of what they can do; whatever the prices.
+// price works out the slack of a party: what its jobs could net at most if cores and memory could be had and sold at
+// such prices. Two parties of one shape never net more together than their slacks, whoever of them sits where, since
+// these are a dual of what they can do; whatever the prices.
 func (b appraisal) price(p *party, at prices) {
 	if p.at == at {
 		return
@@ -514,8 +530,8 @@ func (b appraisal) leaving(i int, choices []choice, at prices) float64 {
 	return leave
 }
 
-// between looks for an exchange between two servers that nets more than the best so far. What was looked at in vain is remembered, unless it was
-// something beside the two servers that stood in the way.
+// between looks for an exchange between two servers that nets more than the best so far. What was looked at in vain is
+// remembered, unless it was something beside the two servers that stood in the way.
 func (b exchanging) between(p, q *party, best *exchange) {
 	m := &b.market
 	pair := [2]int{min(p.server, q.server), max(p.server, q.server)}
@@ -607,7 +623,8 @@ func (b appraisal) dealHands(p *party) {
 	}
 	singles := len(p.hands)
 	for x := range p.partners {
-		p.hands = append(p.hands, hand{[2]int{x}, 1, b.seats[p.partners[x].job].size.GPUs, p.partners[x].loss, math.NaN()})
+		p.hands = append(p.hands, hand{[2]int{x}, 1, b.seats[p.partners[x].job].size.GPUs, p.partners[x].loss,
+			math.NaN()})
 	}
 	for x, end := singles, len(p.hands); x < end; x++ {
 		for y := x + 1; y < end; y++ {
@@ -628,8 +645,8 @@ func (b appraisal) mayGo(p *party, h *hand, q *party) bool {
 	return true
 }
 
-// mayIdle says whether so many GPUs may be idle on server p in place of as many on q: where that leaves those who wait for GPUs with the same
-// places as they have, or nobody does who could use any.
+// mayIdle says whether so many GPUs may be idle on server p in place of as many on q: where that leaves those who wait
+// for GPUs with the same places as they have, or nobody does who could use any.
 func (b exchanging) mayIdle(p, q *party, more int) bool {
 	if more > 0 {
 		p, q, more = q, p, -more
@@ -639,7 +656,8 @@ func (b exchanging) mayIdle(p, q *party, more int) bool {
 		return q.room.GPUs >= -more
 	}
 	return b.alike(p, q) && q.room.GPUs == p.room.GPUs-more &&
-		!slices.ContainsFunc(b.market.wanted, func(z *eligibility) bool { return z.servers.has(p.server) != z.servers.has(q.server) })
+		!slices.ContainsFunc(b.market.wanted,
+			func(z *eligibility) bool { return z.servers.has(p.server) != z.servers.has(q.server) })
 }
 
 // consider notes an exchange if it may gain.
@@ -694,8 +712,8 @@ func (b appraisal) without(p *party, h hand) curve {
 	return f
 }
 
-// try sizes both servers as well as can be after an exchange. It answers what has to be done and what that nets beyond what the servers could do
-// without it; the orders are in memory that is used again.
+// try sizes both servers as well as can be after an exchange. It answers what has to be done and what that nets beyond
+// what the servers could do without it; the orders are in memory that is used again.
 func (b exchanging) try(p, q *party, t trial) (orders []order, net float64) {
 	orders, here, ok := b.sizes(nil, p, t.p, q, t.q)
 	if !ok {

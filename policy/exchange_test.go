@@ -10,8 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// cramped are two servers of two GPUs, of which the first has two hungry jobs and the second two that need little, and somebody waits. A hungry job
-// and a light one exchange places.
+// cramped are two servers of two GPUs, of which the first has two hungry jobs and the second two that need little, and
+// somebody waits. A hungry job and a light one exchange places.
 func cramped(t testing.TB) Cluster {
 	c := paperCluster(2)
 	hungry, light := paperModel(t, "res18"), paperModel(t, "gnmt")
@@ -19,8 +19,10 @@ func cramped(t testing.TB) Cluster {
 		c.Nodes[i].Total = gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000}
 		for range 2 {
 			c.Jobs = append(c.Jobs, Job{
-				ID: len(c.Jobs) + 1, GPUs: 1, Arrival: epoch.Add(-3 * time.Hour), Started: epoch.Add(-2 * time.Hour), Saves: true, Restart: 30 * time.Second,
-				Profile: hungry, Running: &Placement{[]string{c.Nodes[i].Name}, gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}},
+				ID: len(c.Jobs) + 1, GPUs: 1, Arrival: epoch.Add(-3 * time.Hour), Started: epoch.Add(-2 * time.Hour),
+				Saves: true, Restart: 30 * time.Second,
+				Profile: hungry, Running: &Placement{[]string{c.Nodes[i].Name},
+					gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}},
 			})
 		}
 		hungry = light
@@ -61,9 +63,12 @@ func TestPlacesAreExchangedOnlyByJobsThatMayBeRestartedThere(t *testing.T) {
 			c.Rules.MinRun = time.Hour
 			each(light, func(j *Job) { j.Started = epoch.Add(-time.Minute) })(c)
 		}, 0},
-		{"their last restart has not paid for itself", each(light, func(j *Job) { j.Restarts, j.Started = 1, epoch.Add(-14*time.Minute) }), 0},
-		{"their last restart has paid for itself", each(light, func(j *Job) { j.Restarts, j.Started = 1, epoch.Add(-15*time.Minute) }), 2},
-		{"their last restart cost nothing", each(light, func(j *Job) { j.Restarts, j.Restart, j.Started = 1, 0, epoch.Add(-time.Minute) }), 2},
+		{"their last restart has not paid for itself", each(light,
+			func(j *Job) { j.Restarts, j.Started = 1, epoch.Add(-14*time.Minute) }), 0},
+		{"their last restart has paid for itself", each(light,
+			func(j *Job) { j.Restarts, j.Started = 1, epoch.Add(-15*time.Minute) }), 2},
+		{"their last restart cost nothing",
+			each(light, func(j *Job) { j.Restarts, j.Restart, j.Started = 1, 0, epoch.Add(-time.Minute) }), 2},
 		{"they may be restarted once more", func(c *Cluster) { c.Rules.MaxRestarts = 1 }, 0},
 		{"they are about to end", each(light, func(j *Job) { j.Length = 14 * time.Minute }), 0},
 		{"they have some time left", each(light, func(j *Job) { j.Length = 16 * time.Minute }), 2},
@@ -88,7 +93,8 @@ func TestPlacesAreExchangedOnlyByJobsThatMayBeRestartedThere(t *testing.T) {
 			each([]int{1, 2}, func(j *Job) { j.Quotas = []int{0} })(c)
 		}, 0},
 		{"a round may stop one job", func(c *Cluster) { c.Rules.MaxPreemptions = 1 }, 0},
-		{"the restarts cost more than is gained", each([]int{1, 2, 3, 4}, func(j *Job) { j.Restart = 10 * time.Minute }), 0},
+		{"the restarts cost more than is gained", each([]int{1, 2, 3, 4},
+			func(j *Job) { j.Restart = 10 * time.Minute }), 0},
 		{"nodes are kept for who waits", func(c *Cluster) {
 			c.Jobs[4].Arrival, c.Jobs[4].GPUs = epoch.Add(-2*time.Hour), 2
 			each([]int{1, 2, 3, 4}, func(j *Job) { j.Arrival = epoch.Add(-3 * time.Hour); j.Attained = 2 * 3600 })(c)
@@ -106,7 +112,8 @@ func TestPlacesAreExchangedOnlyByJobsThatMayBeRestartedThere(t *testing.T) {
 	}
 }
 
-// Nobody's turn comes sooner or later because others exchange places: the same jobs run as where no restart for a gain ever pays.
+// Nobody's turn comes sooner or later because others exchange places: the same jobs run as where no restart for a gain
+// ever pays.
 func TestWhoRunsDoesNotDependOnExchanges(t *testing.T) {
 	profiles := paperModels(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -141,8 +148,9 @@ func TestExchangesNetMoreThanTheyCost(t *testing.T) {
 	}
 }
 
-// Who was restarted for a gain is not restarted for another before rules.payback has gone by, over three and a half days of a full cluster, under
-// policies with which nobody gives way and some do. And it comes to an end: a job is not restarted again and again.
+// Who was restarted for a gain is not restarted for another before rules.payback has gone by, over three and a half
+// days of a full cluster, under policies with which nobody gives way and some do. And it comes to an end: a job is not
+// restarted again and again.
 func TestNobodyIsRestartedForAGainBeforeTheLastOneHasPaid(t *testing.T) {
 	for _, p := range []Policy{FIFO(), SRTF(), LAS(), FTF()} {
 		l := newLong(t, 33, 34, manyGPUs, 500*gres.Gigabyte)
@@ -167,7 +175,8 @@ func TestNobodyIsRestartedForAGainBeforeTheLastOneHasPaid(t *testing.T) {
 			l.train(plan, true)
 		}
 		if again > 0 || gained == 0 {
-			t.Errorf("%s: %d jobs were restarted for a gain, %d of them before their last restart had paid", p.Name, gained, again)
+			t.Errorf("%s: %d jobs were restarted for a gain, %d of them before their last restart had paid", p.Name,
+				gained, again)
 		}
 		if most := 4 * l.ended; gained > most {
 			t.Errorf("%s: %d restarts for a gain of %d jobs", p.Name, gained, l.ended)

@@ -66,14 +66,16 @@ func (b explanation) lacks(i int) answer {
 	case f.count < w.nodes:
 		return answer{Shape, f.tooFew(j, w)}
 	case f.count-closed < w.nodes:
-		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), f.shut(closed, w), b.lastClosed(f))}
+		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), f.shut(closed, w),
+			b.lastClosed(f))}
 	}
 	if p, needs := b.pinched(k); p != nil {
 		return answer{InQuota, p.emptied(needs)}
 	}
 	switch b.seats[i].limit {
 	case byRule:
-		return answer{Limit, "would fit in the place of others, but the rules allow no more jobs to be stopped in this round"}
+		return answer{Limit,
+			"would fit in the place of others, but the rules allow no more jobs to be stopped in this round"}
 	case byCost:
 		return answer{Limit, "would fit in the place of others, but their restarts would cost more than it would gain"}
 	}
@@ -106,15 +108,18 @@ func (b explanation) heldFor(i int) string {
 
 // clearingFor tells job i how far the nodes are that are cleared for it.
 func (b explanation) clearingFor(i int) *answer {
-	return &answer{Clearing, fmt.Sprintf("%s of the %d that it needs; as many jobs leave the rest in each round as the rules allow",
-		are(b.reserved.kept, "GPU")+" kept for it", b.jobs[i].GPUs)}
+	return &answer{Clearing,
+		fmt.Sprintf("%s of the %d that it needs; as many jobs leave the rest in each round as the rules allow",
+			are(b.reserved.kept, "GPU")+" kept for it", b.jobs[i].GPUs)}
 }
 
-// turn is the answer to jobs of class k where too few GPUs are free. It is kept from round to round: most wait for just that.
+// turn is the answer to jobs of class k where too few GPUs are free. It is kept from round to round: most wait for just
+// that.
 func (k *jobClass) turn(free int) answer {
 	if k.busy.reason == "" || k.busyWith != free {
 		k.busyWith = free
-		k.busy = answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it", are(free, "GPU"), k.gpus)}
+		k.busy = answer{Turn, fmt.Sprintf("%s free, it needs %d; none of the jobs that run has to give way to it",
+			are(free, "GPU"), k.gpus)}
 	}
 	return k.busy
 }
@@ -263,7 +268,8 @@ func (f *fit) tooFew(j *Job, w gangShape) string {
 	if f.wide >= w.nodes {
 		return fmt.Sprintf("needs %s on %s, more than there is", f.need, count(w.nodes, "node"))
 	}
-	return fmt.Sprintf("needs %s%s, and there %s among those that it may use", nodesWith(w), qualities(j), be(f.count, "such node"))
+	return fmt.Sprintf("needs %s%s, and there %s among those that it may use", nodesWith(w), qualities(j),
+		be(f.count, "such node"))
 }
 
 // qualities are what j wants of a node beside its GPUs.
@@ -280,9 +286,11 @@ func qualities(j *Job) string {
 
 func (c *survey) scattered(w gangShape) string {
 	if w.nodes == 1 {
-		return fmt.Sprintf("no node has %s: of %d at most %d are on one node", count(w.gpus, "free GPU"), c.free, c.most)
+		return fmt.Sprintf("no node has %s: of %d at most %d are on one node", count(w.gpus, "free GPU"), c.free,
+			c.most)
 	}
-	return fmt.Sprintf("needs %s free on each of %d equal nodes, and %s so many", count(w.gpus, "GPU"), w.nodes, have(c.enough))
+	return fmt.Sprintf("needs %s free on each of %d equal nodes, and %s so many", count(w.gpus, "GPU"), w.nodes,
+		have(c.enough))
 }
 
 // starved says what is missing where GPUs enough are free.
@@ -295,7 +303,8 @@ func (c *survey) starved(w gangShape) answer {
 		return answer{Cores, fmt.Sprintf("%s has %s, but is %s short", c.short.Name, count(w.gpus, "free GPU"),
 			count(c.lack.CPUs, "core"))}
 	}
-	return answer{RAM, fmt.Sprintf("%s has %s, but is %s of memory short", c.short.Name, count(w.gpus, "free GPU"), c.lack.Memory)}
+	return answer{RAM, fmt.Sprintf("%s has %s, but is %s of memory short", c.short.Name, count(w.gpus, "free GPU"),
+		c.lack.Memory)}
 }
 
 func nodesWith(w gangShape) string {

@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// choice is a size that a job may have on a server, and what that nets beyond what the job has now, in GPU-seconds at the proportional speed of
-// the reference server over rules.payback: a restart that it takes is taken off.
+// choice is a size that a job may have on a server, and what that nets beyond what the job has now, in GPU-seconds at
+// the proportional speed of the reference server over rules.payback: a restart that it takes is taken off.
 type choice struct {
 	size gres.Vector
 	gain float64 // on that server
@@ -23,8 +23,8 @@ func (p prices) of(v gres.Vector) float64 {
 	return float64(p.core*float64(v.CPUs)) + float64(p.memory*float64(v.Memory))
 }
 
-// curve is the most that some jobs of a server can net together with no more cores than its index, memory at its price: no less than
-// they can net where memory is bounded. What they hold now costs nothing.
+// curve is the most that some jobs of a server can net together with no more cores than its index, memory at its price:
+// no less than they can net where memory is bounded. What they hold now costs nothing.
 type curve []float64
 
 // flat is the curve of nobody, in the memory of another.
@@ -78,8 +78,8 @@ type fill struct {
 	from int // the fill of the jobs before, by its number
 }
 
-// filling finds the sizes with which some jobs net most together on a server, exactly: of all fills of the first jobs those are kept than which
-// none needs no more and nets as much.
+// filling finds the sizes with which some jobs net most together on a server, exactly: of all fills of the first jobs
+// those are kept than which none needs no more and nets as much.
 type filling struct {
 	layers [][]fill
 	open   []int // the jobs that have a choice
@@ -92,8 +92,8 @@ type filling struct {
 	stairs []stair
 }
 
-// solve sizes jobs within what there is for them. It answers what they net and the number of each one's choice; ok says whether there is
-// room for all of them at all. The picks are in memory that is used again.
+// solve sizes jobs within what there is for them. It answers what they net and the number of each one's choice; ok says
+// whether there is room for all of them at all. The picks are in memory that is used again.
 func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks []int, ok bool) {
 	begin := fill{}
 	f.open, f.picks = f.open[:0], resized(f.picks, len(jobs))
@@ -128,8 +128,8 @@ func (f *filling) solve(room gres.Vector, jobs [][]choice) (net float64, picks [
 	return last[best].net, f.picks, true
 }
 
-// add sizes one more job after each of the fills. Those come with ascending cores and stay so: they are sorted into one heap for each number of
-// cores, which is what keeps this near linear.
+// add sizes one more job after each of the fills. Those come with ascending cores and stay so: they are sorted into one
+// heap for each number of cores, which is what keeps this near linear.
 func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fill {
 	f.heaps = resized(f.heaps, room.CPUs+2)
 	clear(f.heaps)
@@ -157,7 +157,8 @@ func (f *filling) add(to, from []fill, choices []choice, room gres.Vector) []fil
 	return f.undominated(to)
 }
 
-// undominated leaves out the fills than which another needs no more and nets as much, in place. They come with ascending cores.
+// undominated leaves out the fills than which another needs no more and nets as much, in place. They come with
+// ascending cores.
 func (f *filling) undominated(all []fill) []fill {
 	f.stairs = f.stairs[:0]
 	kept := all[:0]
@@ -168,7 +169,8 @@ func (f *filling) undominated(all []fill) []fill {
 		}
 		heap := f.promising(all[from:end])
 		slices.SortFunc(heap, func(x, y fill) int {
-			return cmp.Or(cmp.Compare(x.used.Memory, y.used.Memory), cmp.Compare(y.net, x.net), cmp.Compare(x.from, y.from), cmp.Compare(x.pick, y.pick))
+			return cmp.Or(cmp.Compare(x.used.Memory, y.used.Memory), cmp.Compare(y.net, x.net),
+				cmp.Compare(x.from, y.from), cmp.Compare(x.pick, y.pick))
 		})
 		for _, x := range heap {
 			if f.climb(x) {
@@ -179,12 +181,13 @@ func (f *filling) undominated(all []fill) []fill {
 	return kept
 }
 
-// promising leaves fills with as many cores out, in place, that need not be sorted to see that another needs no more and nets as much: one with fewer
-// cores, or the one of them that nets most.
+// promising leaves fills with as many cores out, in place, that need not be sorted to see that another needs no more
+// and nets as much: one with fewer cores, or the one of them that nets most.
 func (f *filling) promising(heap []fill) []fill {
 	best := heap[0]
 	for _, x := range heap[1:] {
-		if cmp.Or(cmp.Compare(x.net, best.net), cmp.Compare(best.used.Memory, x.used.Memory), cmp.Compare(best.from, x.from), cmp.Compare(best.pick, x.pick)) > 0 {
+		if cmp.Or(cmp.Compare(x.net, best.net), cmp.Compare(best.used.Memory, x.used.Memory),
+			cmp.Compare(best.from, x.from), cmp.Compare(best.pick, x.pick)) > 0 {
 			best = x
 		}
 	}
@@ -222,7 +225,8 @@ type stair struct {
 	net    float64
 }
 
-// climb adds a fill to the stairs, which rise in memory and in what is netted; false where one with no more memory nets as much.
+// climb adds a fill to the stairs, which rise in memory and in what is netted; false where one with no more memory nets
+// as much.
 func (f *filling) climb(x fill) bool {
 	at := f.stairAbove(x.used.Memory)
 	if at > 0 && f.stairs[at-1].net >= x.net {

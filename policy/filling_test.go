@@ -14,7 +14,8 @@ import (
 // The way to say it that needs no stairs: of all fills those than which none that needs no more nets as much.
 func plainUndominated(all []fill) []fill {
 	slices.SortFunc(all, func(x, y fill) int {
-		return cmp.Or(cmp.Compare(x.used.CPUs, y.used.CPUs), cmp.Compare(x.used.Memory, y.used.Memory), cmp.Compare(y.net, x.net),
+		return cmp.Or(cmp.Compare(x.used.CPUs, y.used.CPUs), cmp.Compare(x.used.Memory, y.used.Memory),
+			cmp.Compare(y.net, x.net),
 			cmp.Compare(x.from, y.from), cmp.Compare(x.pick, y.pick))
 	})
 	var kept []fill
@@ -29,9 +30,11 @@ func plainUndominated(all []fill) []fill {
 func TestOfTheFillsThoseStayThanWhichNoneNeedsNoMoreAndNetsAsMuch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var f filling
-		room := gres.Vector{CPUs: rapid.IntRange(0, 12).Draw(t, "cores"), Memory: gres.Memory(rapid.IntRange(0, 20).Draw(t, "memory"))}
+		room := gres.Vector{CPUs: rapid.IntRange(0, 12).Draw(t, "cores"),
+			Memory: gres.Memory(rapid.IntRange(0, 20).Draw(t, "memory"))}
 		draw := func(name string, most int) (cpus int, memory gres.Memory, net float64) {
-			return rapid.IntRange(0, most).Draw(t, name+" cores"), gres.Memory(rapid.IntRange(0, most).Draw(t, name+" memory")),
+			return rapid.IntRange(0, most).Draw(t, name+" cores"),
+				gres.Memory(rapid.IntRange(0, most).Draw(t, name+" memory")),
 				float64(rapid.IntRange(-3, 5).Draw(t, name+" net"))
 		}
 		var from, all []fill

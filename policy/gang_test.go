@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// wideGang is a gang of half a cluster of 16 servers that comes to a full cluster, and a queue that never ends of small jobs behind it.
+// wideGang is a gang of half a cluster of 16 servers that comes to a full cluster, and a queue that never ends of small
+// jobs behind it.
 type wideGang struct {
 	policy  Policy
 	saves   bool // whether those in its place can be asked to leave
@@ -58,8 +59,9 @@ func (g *wideGang) waits(t *testing.T, atMost time.Duration) time.Duration {
 	return atMost + 1
 }
 
-// TestAGangThatNeedsMoreVictimsThanARoundMayStopStartsAllTheSame: once it is out of patience, the first of those who are, and nobody is left on its
-// nodes who cannot be asked to leave, it starts within min_run, when the last who has come meanwhile may be asked, and as many rounds as the rules need for its GPUs.
+// TestAGangThatNeedsMoreVictimsThanARoundMayStopStartsAllTheSame: once it is out of patience, the first of those who
+// are, and nobody is left on its nodes who cannot be asked to leave, it starts within min_run, when the last who has
+// come meanwhile may be asked, and as many rounds as the rules need for its GPUs.
 func TestAGangThatNeedsMoreVictimsThanARoundMayStopStartsAllTheSame(t *testing.T) {
 	for _, p := range Policies() {
 		if p.Name == Slurm().Name {

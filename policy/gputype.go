@@ -9,8 +9,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// ProfileOn is the profile of a job on servers with GPUs of a type: none where it was measured on another type, since another GPU needs other
-// amounts of cores and memory. The job then gets the proportional share. Servers and profiles without a type suit all.
+// ProfileOn is the profile of a job on servers with GPUs of a type: none where it was measured on another type, since
+// another GPU needs other amounts of cores and memory. The job then gets the proportional share. Servers and profiles
+// without a type suit all.
 func ProfileOn(p *sensitivity.Profile, gpuType string) *sensitivity.Profile {
 	if p == nil || gpuType == "" || p.GPUType == "" || sameGPU(p.GPUType, gpuType) {
 		return p
@@ -18,8 +19,9 @@ func ProfileOn(p *sensitivity.Profile, gpuType string) *sensitivity.Profile {
 	return nil
 }
 
-// sameGPU says whether two names are of one GPU, as far as names tell: whatever their case, the words of one are among those of the other, as
-// those of H100 are in nvidia_h100_80gb_hbm3, which is what Slurm calls it where it finds it by itself.
+// sameGPU says whether two names are of one GPU, as far as names tell: whatever their case, the words of one are among
+// those of the other, as those of H100 are in nvidia_h100_80gb_hbm3, which is what Slurm calls it where it finds it by
+// itself.
 func sameGPU(a, b string) bool {
 	if strings.EqualFold(a, b) {
 		return true
@@ -29,7 +31,8 @@ func sameGPU(a, b string) bool {
 }
 
 func wordsOf(name string) []string {
-	return strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return strings.FieldsFunc(strings.ToLower(name),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
 }
 
 func within(few, many []string) bool {
@@ -43,5 +46,6 @@ func (b constraints) unmeasured(i int) string {
 	if ProfileOn(p, gpu) == p {
 		return ""
 	}
-	return fmt.Sprintf("its profile was measured on %s and says nothing about %s: it has the proportional share", p.GPUType, gpu)
+	return fmt.Sprintf("its profile was measured on %s and says nothing about %s: it has the proportional share",
+		p.GPUType, gpu)
 }

@@ -19,11 +19,12 @@ type growth struct {
 // trifle is a gain, in GPU-seconds, that may be a rounding error.
 const trifle = 1e-3
 
-// passes bounds how often the changes that gain more than they cost are looked for anew, since one may make room for another.
+// passes bounds how often the changes that gain more than they cost are looked for anew, since one may make room for
+// another.
 const passes = 4
 
-// improve changes running jobs where that gains more than it costs: first by what is free where they are, then by moves to idle
-// servers, last by trades on a server, which cost more than one restart.
+// improve changes running jobs where that gains more than it costs: first by what is free where they are, then by moves
+// to idle servers, last by trades on a server, which cost more than one restart.
 func (b allocation) improve() {
 	s, x := sizing(b), exchanging{appraisal(b)}
 	for again, pass := true, 0; again && pass < passes; pass++ {
@@ -36,8 +37,8 @@ func (b allocation) improve() {
 	}
 }
 
-// grow gives jobs where they are more of what is left, as long as one gains more than its restart costs; where the rules limit
-// restarts, those that gain most.
+// grow gives jobs where they are more of what is left, as long as one gains more than its restart costs; where the
+// rules limit restarts, those that gain most.
 func (b sizing) grow() bool {
 	grown := false
 	for all := b.growths(); len(all) > 0; all = b.growths() {
@@ -53,7 +54,8 @@ func (b sizing) grow() bool {
 	return grown
 }
 
-// trade lets the jobs that gain most by it have what others on their server give back, as long as that is worth all the restarts.
+// trade lets the jobs that gain most by it have what others on their server give back, as long as that is worth all the
+// restarts.
 func (b sizing) trade() bool {
 	traded := false
 	for n := range b.servers {
@@ -98,7 +100,8 @@ func (b sizing) bestTrade(n int) (growth, clearing) {
 		for _, o := range above(s) {
 			missing := o.Size.Minus(s.size).Minus(b.servers[n].open())
 			plan.shrinks = plan.shrinks[:0]
-			if !covered(missing.Minus(spared)) || !b.affordsMore(i, o.Size.Minus(s.size)) || b.netOver(i, o.Gain, ahead) <= best.net || !b.giveBack(&plan, missing, i) {
+			if !covered(missing.Minus(spared)) || !b.affordsMore(i, o.Size.Minus(s.size)) ||
+				b.netOver(i, o.Gain, ahead) <= best.net || !b.giveBack(&plan, missing, i) {
 				continue
 			}
 			net := b.netTrade(i, o, plan)
@@ -209,8 +212,8 @@ func (b preemption) resize(i int, to sensitivity.Option) {
 	b.reseat(i, fresh, to)
 }
 
-// relocate moves jobs to servers with idle GPUs where they gain more than it costs. It leaves servers alone that somebody waits for:
-// a move may break up the room there, or leave it idle until the next round.
+// relocate moves jobs to servers with idle GPUs where they gain more than it costs. It leaves servers alone that
+// somebody waits for: a move may break up the room there, or leave it idle until the next round.
 func (b sizing) relocate() bool {
 	moved := false
 	for _, i := range b.order {
@@ -261,7 +264,8 @@ func (b sizing) betterPlace(i int) (server int, to sensitivity.Option) {
 			if m.profile != s.menu.profile {
 				break // of one of the two nobody knows how fast the job is there
 			}
-			if net := b.netGain(i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+tie) && n != s.servers[0] && !s.class.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
+			if net := b.netGain(i, o.Gain*(m.unit/s.menu.unit)); net > best*(1+tie) && n != s.servers[0] &&
+				!s.class.shutTo(n) && o.Size.Fits(b.servers[n].open()) &&
 				b.affordsMore(i, o.Size.Minus(s.size)) {
 				server, to, best = n, o, net
 			}
@@ -275,13 +279,15 @@ func (b sizing) betterPlace(i int) (server int, to sensitivity.Option) {
 // netGain is what another gain brings to job i, less the cost of the restart; in GPU-seconds at the proportional speed.
 func (b constraints) netGain(i int, gain float64) float64 { return b.netOver(i, gain, b.ahead(i)) }
 
-// ahead is how long a change to job i may count its gain: until a restart must have paid for itself, or until the job would have ended.
+// ahead is how long a change to job i may count its gain: until a restart must have paid for itself, or until the job
+// would have ended.
 func (b constraints) ahead(i int) time.Duration { return b.until(i, b.c.Rules.payback()) }
 
 // until is a time ahead, or what job i has left of it until it would have ended.
 func (b constraints) until(i int, ahead time.Duration) time.Duration {
 	if left, was := remaining(b.jobs[i]), b.seats[i].gain; left != unknown && was > 0 {
-		if end := float64(left) / was; end < float64(ahead) { // compared first: at a gain of next to nothing it is no duration
+		// compared first: at a gain of next to nothing it is no duration
+		if end := float64(left) / was; end < float64(ahead) {
 			ahead = time.Duration(end)
 		}
 	}

@@ -1,7 +1,8 @@
 package policy
 
-// The planner in layers: each is the board, or the layer that it embeds, with more that can be done to it, so that calls go one way and the compiler
-// sees to that. A layer holds nothing of its own: all that a round knows is on the board.
+// The planner in layers: each is the board, or the layer that it embeds, with more that can be done to it, so that
+// calls go one way and the compiler sees to that. A layer holds nothing of its own: all that a round knows is on the
+// board.
 //
 //	board         who sits where with how much, what is left; classes of jobs and their menus
 //	constraints   what keeps a job from a server or a size: quotas, reservations, nodes that are kept; what a change nets

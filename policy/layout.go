@@ -17,7 +17,8 @@ type past struct {
 	rules Rules
 }
 
-// lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of turns.
+// lay sets the board up for a round: the servers empty at first, then every running job in its seat, and the order of
+// turns.
 func (b layout) lay(c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
@@ -49,7 +50,8 @@ func (b layout) setUp() {
 		if sv.foreign != n.Foreign || b.closed.has(i) != (n.Closed != "") {
 			b.dirty.add(i)
 		}
-		*sv = server{Node: n, shape: sv.shape, model: sv.model, share: sv.share, foreign: n.Foreign, free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
+		*sv = server{Node: n, shape: sv.shape, model: sv.model, share: sv.share, foreign: n.Foreign,
+			free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
 	}
 	if b.rules != b.c.Rules {
 		b.rules = b.c.Rules
@@ -65,7 +67,8 @@ func (b *board) forget() {
 	}
 }
 
-// welcome finds out of which class every job is, and seats those that run. Both rounds have their jobs in the order of the IDs.
+// welcome finds out of which class every job is, and seats those that run. Both rounds have their jobs in the order of
+// the IDs.
 func (b layout) welcome() {
 	b.turnOver()
 	b.jobs = byID(b.jobs, b.c.Jobs)
@@ -152,9 +155,9 @@ func (b layout) shelve() {
 	}
 }
 
-// seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on a node
-// which has left the cluster is not touched, since nobody knows what it holds, nor one that could not be
-// started again.
+// seatRunning gives a running job its place: for good if it must not be touched, else until its turn. One that runs on
+// a node which has left the cluster is not touched, since nobody knows what it holds, nor one that could not be started
+// again.
 func (b layout) seatRunning(i int, was *seat) {
 	j, s := b.jobs[i], &b.seats[i]
 	s.standing, s.size, s.gain, s.servers = fixed, j.Running.PerNode, 1, b.found(j.Running.Nodes, was)
@@ -175,40 +178,44 @@ func (b layout) seatRunning(i int, was *seat) {
 			b.servers[n].free = b.servers[n].free.Minus(s.size)
 			continue
 		}
-		b.servers[n].loose = b.servers[n].loose.Plus(s.size) // loose amounts are inside free: they are there for whoever goes first
+		// loose amounts are inside free: they are there for whoever goes first
+		b.servers[n].loose = b.servers[n].loose.Plus(s.size)
 		b.servers[n].jobs = append(b.servers[n].jobs, i)
 	}
 }
 
-// mayStop says whether the rules let running job j be stopped in this round. One that is about to end leaves by itself sooner than it could
-// come back, and one whose last restart is not made good yet would do nothing but save and load.
+// mayStop says whether the rules let running job j be stopped in this round. One that is about to end leaves by itself
+// sooner than it could come back, and one whose last restart is not made good yet would do nothing but save and load.
 func (j *Job) mayStop(c *Cluster) bool {
 	ran := c.Now.Sub(j.Started)
-	return !j.Fixed && ran >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts) && (j.Restarts == 0 || ran >= j.madeGood(c)) && !j.aboutToEnd(c)
+	return !j.Fixed && ran >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts) &&
+		(j.Restarts == 0 || ran >= j.madeGood(c)) && !j.aboutToEnd(c)
 }
 
-// madeGood is how long a run must last that began with a restart until the job has trained for as long as that cost: twice the cost, since part of
-// it, the start, is in the run. So at least half of what a job holds between two stops is training. No more than rules.horizon: what is
-// known of costs comes from users, too.
+// madeGood is how long a run must last that began with a restart until the job has trained for as long as that cost:
+// twice the cost, since part of it, the start, is in the run. So at least half of what a job holds between two stops is
+// training. No more than rules.horizon: what is known of costs comes from users, too.
 func (j *Job) madeGood(c *Cluster) time.Duration {
 	return min(2*min(j.Restart, c.Rules.horizon()), c.Rules.horizon())
 }
 
-// aboutToEnd says that running job j has no more left to do, at the proportional share, than a restart of it would cost. Who has outrun
-// what was declared has nothing left as far as anybody knows, and is not: the word that it ends soon has proved wrong.
+// aboutToEnd says that running job j has no more left to do, at the proportional share, than a restart of it would
+// cost. Who has outrun what was declared has nothing left as far as anybody knows, and is not: the word that it ends
+// soon has proved wrong.
 func (j *Job) aboutToEnd(c *Cluster) bool {
 	left := remaining(j)
 	return j.Saves && left > 0 && left <= min(j.Restart, c.Rules.horizon())
 }
 
-// hasEarned says that running job j may be restarted for a gain: whatever its last restart cost has come in since. As no restart is planned that
-// does not pay within rules.payback, nobody is restarted twice for what could have been had at once.
+// hasEarned says that running job j may be restarted for a gain: whatever its last restart cost has come in since. As
+// no restart is planned that does not pay within rules.payback, nobody is restarted twice for what could have been had
+// at once.
 func (j *Job) hasEarned(c *Cluster) bool {
 	return j.Restarts == 0 || j.Restart == 0 || c.Now.Sub(j.Started) >= max(c.Rules.payback(), j.madeGood(c))
 }
 
-// standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not worth a restart
-// then is not worth it now.
+// standsAs says whether a job that runs stands as the last round left it, and has no more left to do: what was not
+// worth a restart then is not worth it now.
 func (s *seat) standsAs(was *seat) bool {
 	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
 		(s.standing == fixed && was.standing == fixed || s.standing == loose && was.standing == kept && !was.stopped) &&

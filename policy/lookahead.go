@@ -15,12 +15,14 @@ type Next struct {
 	PerNode gres.Vector // on each of so many nodes
 }
 
-// Ahead names, in the policy's order, the waiting jobs that could run if there were room, as many as are asked for: none that is barred, none for
-// which there are not servers enough, open or not, that could ever hold it and that no reservation keeps from it, none to which its quotas leave
-// too little, and none under a quota of cores or memory: Slurm starts these by itself, and keeps no such limit on sizes that an operator has
-// written. A job that can be asked to give back is to be given its demand; any other no more than its share, as much of that as it can use, since
-// it may not leave others without theirs; but none less than it needs to be no slower than it is owed, on whatever server it could be started
-// on with that. The cluster is not changed. The sequence is for one walk, before the planner is asked for anything else.
+// Ahead names, in the policy's order, the waiting jobs that could run if there were room, as many as are asked for:
+// none that is barred, none for which there are not servers enough, open or not, that could ever hold it and that no
+// reservation keeps from it, none to which its quotas leave too little, and none under a quota of cores or memory:
+// Slurm starts these by itself, and keeps no such limit on sizes that an operator has written. A job that can be asked
+// to give back is to be given its demand; any other no more than its share, as much of that as it can use, since it may
+// not leave others without theirs; but none less than it needs to be no slower than it is owed, on whatever server it
+// could be started on with that. The cluster is not changed. The sequence is for one walk, before the planner is asked
+// for anything else.
 func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	return func(yield func(Next) bool) {
 		b := lookahead{pl.lay(&c, p, a)}
@@ -35,7 +37,8 @@ func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	}
 }
 
-// Rationed says that a job of the snapshot counts against a quota of cores or memory, so that it is not to wait with a size of ours.
+// Rationed says that a job of the snapshot counts against a quota of cores or memory, so that it is not to wait with a
+// size of ours.
 func (c *Cluster) Rationed(j *Job) bool {
 	return slices.ContainsFunc(j.Quotas, func(k int) bool {
 		return k < len(c.Quotas) && (c.Quotas[k].CPUs != Unbounded || c.Quotas[k].Memory != Unbounded)
@@ -62,7 +65,8 @@ func (b lookahead) next(i int) (next Next, could bool) {
 	return Next{b.ids[i], w.nodes, size}, true
 }
 
-// serverFor finds a server that could hold a part of a job of class k, one that is open where there is one, if there are enough of them.
+// serverFor finds a server that could hold a part of a job of class k, one that is open where there is one, if there
+// are enough of them.
 func (b constraints) serverFor(k *jobClass) (n int, found bool) {
 	able := slices.Clone(b.fitOf(k).able)
 	if k.shut != nil {
@@ -95,7 +99,8 @@ func (b lookahead) fitsSome(k *jobClass, size gres.Vector) bool {
 	return false
 }
 
-// anywhere raises a size until a job of class k has its least with it on whatever server Slurm could start it on, or does not fit there.
+// anywhere raises a size until a job of class k has its least with it on whatever server Slurm could start it on, or
+// does not fit there.
 func (b lookahead) anywhere(k *jobClass, size gres.Vector) gres.Vector {
 	w := k.gangShapes[0]
 	for again := true; again; {

@@ -19,7 +19,8 @@ func TestWhoIsAheadIsSizedForAServerOfItsOwn(t *testing.T) {
 	other.Name = "n2"
 	busy := &Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}}
 	at := func(id int) time.Time { return time.Unix(int64(1000+id), 0) }
-	unbound := Quota{Name: "GrpJobs of account b", Jobs: 9, Nodes: Unbounded, GPUs: Unbounded, CPUs: Unbounded, Memory: Unbounded}
+	unbound := Quota{Name: "GrpJobs of account b", Jobs: 9, Nodes: Unbounded, GPUs: Unbounded, CPUs: Unbounded,
+		Memory: Unbounded}
 	cores := unbound
 	cores.CPUs = 12
 	c := Cluster{Quotas: []Quota{cores, unbound}, Now: time.Unix(5000, 0), Nodes: []Node{node, other}, Jobs: []Job{
@@ -37,8 +38,9 @@ func TestWhoIsAheadIsSizedForAServerOfItsOwn(t *testing.T) {
 	for _, n := range firstOf(9, new(Planner).Ahead(c, FIFO(), Tune())) {
 		got = append(got, fmt.Sprintf("%d: %d × %d cores", n.Job, n.Nodes, n.PerNode.CPUs))
 	}
-	// 3 may not have more than its share, since nobody could ask it to give back; 4 needs less than its share; 2 came last and may have all
-	// that it can use; 5 must not start, 6 never can, 9 could exceed what its account may have; 7 has no profile and gets its share on each node.
+	// 3 may not have more than its share, since nobody could ask it to give back; 4 needs less than its share; 2 came
+	// last and may have all that it can use; 5 must not start, 6 never can, 9 could exceed what its account may have; 7
+	// has no profile and gets its share on each node.
 	want := []string{"3: 1 × 3 cores", "4: 1 × 2 cores", "7: 2 × 3 cores", "8: 1 × 12 cores", "2: 1 × 9 cores"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("ahead are %v, want %v", got, want)
@@ -69,7 +71,8 @@ func queued(second gres.Vector, waiting ...Job) Cluster {
 		{Name: "n1", Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 100000}}, {Name: "n2", Total: second},
 	}}
 	for i, n := range c.Nodes {
-		c.Jobs = append(c.Jobs, Job{ID: i + 1, GPUs: 8, Arrival: epoch, Started: epoch, Running: &Placement{[]string{n.Name}, n.Total}})
+		c.Jobs = append(c.Jobs, Job{ID: i + 1, GPUs: 8, Arrival: epoch, Started: epoch,
+			Running: &Placement{[]string{n.Name}, n.Total}})
 	}
 	c.Jobs = append(c.Jobs, waiting...)
 	return c
@@ -105,7 +108,8 @@ func TestWhoWaitsForMoreThanRoomTakesNobodysPlaceAhead(t *testing.T) {
 		stuck := Job{ID: 3, GPUs: 1, Arrival: epoch, TimeLimit: time.Hour}
 		next := Job{ID: 5, GPUs: 1, Arrival: epoch.Add(time.Minute), TimeLimit: time.Hour}
 		c := queued(gres.Vector{GPUs: 8, CPUs: 24, Memory: 100000}, stuck, stuck, next)
-		c.Quotas = []Quota{{Name: "GrpTRES of account ml", Jobs: Unbounded, Nodes: Unbounded, CPUs: Unbounded, Memory: Unbounded}}
+		c.Quotas = []Quota{{Name: "GrpTRES of account ml", Jobs: Unbounded, Nodes: Unbounded, CPUs: Unbounded,
+			Memory: Unbounded}}
 		for i := range c.Nodes {
 			c.Nodes[i].Reserved = []Reservation{{Name: "maint", From: epoch.Add(5 * time.Hour)}}
 		}
@@ -127,7 +131,8 @@ func TestWhereverSlurmStartsWhoIsAheadCheckFindsNothingAmiss(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := wild(rt, profiles)
 		p := rapid.SampledFrom(Policies()).Draw(rt, "policy")
-		for _, next := range firstOf(9, new(Planner).Ahead(c, p, rapid.SampledFrom(Allocators()).Draw(rt, "allocator"))) {
+		for _, next := range firstOf(9, new(Planner).Ahead(c, p,
+			rapid.SampledFrom(Allocators()).Draw(rt, "allocator"))) {
 			could := false
 			for at, n := range c.Nodes {
 				j := c.Jobs[next.Job-1]

@@ -10,15 +10,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// menu is what a job can be given on one kind of server: sizes that keep the promise, ascending in gain. The first asks for no
-// more than is owed, so that where the shares of all fit, the least sizes of all fit, but for jobs with a floor above theirs; the last is the demand.
+// menu is what a job can be given on one kind of server: sizes that keep the promise, ascending in gain. The first asks
+// for no more than is owed, so that where the shares of all fit, the least sizes of all fit, but for jobs with a floor
+// above theirs; the last is the demand.
 type menu struct {
 	fair    gres.Vector          // the proportional share
 	owed    []sensitivity.Option // fair, in whole cores for each task and within the job's terms; one
 	options []sensitivity.Option // at least one
 	profile *sensitivity.Profile // nil where there is none that says anything about such servers
-	// unit is the throughput with the share, relative to that with the share of the reference server: speeds are compared in it, since
-	// gains are relative to shares that differ from server to server.
+	// unit is the throughput with the share, relative to that with the share of the reference server: speeds are
+	// compared in it, since gains are relative to shares that differ from server to server.
 	unit float64
 	// crowd is how many jobs of a market have the menu while its prices are looked for; 0 otherwise.
 	crowd int
@@ -65,8 +66,8 @@ func newMenu(key menuKey) *menu {
 	return m
 }
 
-// fromShare leaves out the options before the first that asks for no more than is owed. There is one unless the share itself, in
-// whole tasks, is more than the server has.
+// fromShare leaves out the options before the first that asks for no more than is owed. There is one unless the share
+// itself, in whole tasks, is more than the server has.
 func fromShare(options []sensitivity.Option, owed sensitivity.Option) []sensitivity.Option {
 	at := slices.IndexFunc(options, func(o sensitivity.Option) bool { return o.Size.Fits(owed.Size) })
 	if at < 0 {
@@ -75,8 +76,8 @@ func fromShare(options []sensitivity.Option, owed sensitivity.Option) []sensitiv
 	return options[at:]
 }
 
-// inWholeTasks rounds every option up to the same number of cores for each task, since Slurm gives cores to tasks in equal parts,
-// and drops what that makes too large for the server or no better than another.
+// inWholeTasks rounds every option up to the same number of cores for each task, since Slurm gives cores to tasks in
+// equal parts, and drops what that makes too large for the server or no better than another.
 func inWholeTasks(options []sensitivity.Option, key menuKey, fair gres.Vector) []sensitivity.Option {
 	if key.tasks == 1 {
 		return options
@@ -118,8 +119,8 @@ func (m *menu) gainOf(size gres.Vector) float64 {
 // Allocator says how much a job gets.
 type Allocator struct {
 	Name string
-	// sizes are those of a menu that it gives, ascending in gain: the first is the least with which a job may be started, the
-	// last is what it is placed for.
+	// sizes are those of a menu that it gives, ascending in gain: the first is the least with which a job may be
+	// started, the last is what it is placed for.
 	sizes func(m *menu) []sensitivity.Option
 	// finish arranges who starts, and hands out what the least sizes left over.
 	finish func(b allocation)
@@ -140,25 +141,28 @@ func ParseAllocator(name string) (Allocator, error) {
 	return Allocator{}, fmt.Errorf("allocator %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// Proportional gives every job the GPU-proportional share: what most clusters do today, and what no other may fall below.
+// Proportional gives every job the GPU-proportional share: what most clusters do today, and what no other may fall
+// below.
 func Proportional() Allocator {
 	return Allocator{"proportional", func(m *menu) []sensitivity.Option { return m.owed }, nothing}
 }
 
-// Greedy gives every job its full demand or nothing (the paper's first attempt, §4): jobs that want many cores leave GPUs idle.
-// It is there to be compared with.
+// Greedy gives every job its full demand or nothing (the paper's first attempt, §4): jobs that want many cores leave
+// GPUs idle. It is there to be compared with.
 func Greedy() Allocator {
 	return Allocator{"greedy", func(m *menu) []sensitivity.Option { return m.options[len(m.options)-1:] }, nothing}
 }
 
-// Tune is Synergy-TUNE (OSDI'22, §4): every job that is owed a turn runs, at no less than its proportional speed, and what some
-// do not need goes to those that gain by it. Beyond the paper, sizes between the share and the demand are used.
+// Tune is Synergy-TUNE (OSDI'22, §4): every job that is owed a turn runs, at no less than its proportional speed, and
+// what some do not need goes to those that gain by it. Beyond the paper, sizes between the share and the demand are
+// used.
 func Tune() Allocator {
 	return Allocator{"tune", func(m *menu) []sensitivity.Option { return m.options }, allocation.tune}
 }
 
-// tune arranges who starts, one after the other, and then those anew who start on servers of their own, where that is worth
-// more. Where servers are unlike, as far as they are few, exchanges of two find too little, and it goes on as opt does.
+// tune arranges who starts, one after the other, and then those anew who start on servers of their own, where that is
+// worth more. Where servers are unlike, as far as they are few, exchanges of two find too little, and it goes on as opt
+// does.
 func (b allocation) tune() {
 	b.arrange()
 	b.repack()
@@ -180,8 +184,8 @@ func (b allocation) unlike() bool {
 	return false
 }
 
-// arrange finds places for those who start, hands out what the least sizes left over, and lets go on as they were whom that
-// made room for.
+// arrange finds places for those who start, hands out what the least sizes left over, and lets go on as they were whom
+// that made room for.
 func (b allocation) arrange() {
 	places := arrangement{b.placement}
 	places.findUncontested()
@@ -195,9 +199,10 @@ func (b allocation) arrange() {
 	}
 }
 
-// Opt comes as near to Synergy-OPT (OSDI'22, §4.1), the optimum that the paper holds Tune against, as restarts and promises allow: who
-// runs is decided as by Tune, and then all servers are filled anew as the certificate's program says (policy/columns), where that pays for the
-// restarts. It solves that program in each round in which something has changed, and takes as long as that.
+// Opt comes as near to Synergy-OPT (OSDI'22, §4.1), the optimum that the paper holds Tune against, as restarts and
+// promises allow: who runs is decided as by Tune, and then all servers are filled anew as the certificate's program
+// says (policy/columns), where that pays for the restarts. It solves that program in each round in which something has
+// changed, and takes as long as that.
 func Opt() Allocator {
 	return Allocator{"opt", func(m *menu) []sensitivity.Option { return m.options }, allocation.opt}
 }

@@ -17,7 +17,8 @@ var (
 // mix draws waiting jobs that save: so many percent image and language models, the rest speech.
 func mix(t testing.TB, jobs, image, language int, gpus []int) []Job {
 	families := [][]*sensitivity.Profile{
-		models(t, "alexnet", "res18", "res50", "mobilenet", "shufflenet"), models(t, "gnmt", "transformer", "lstm"), models(t, "m5", "deepspeech"),
+		models(t, "alexnet", "res18", "res50", "mobilenet", "shufflenet"), models(t, "gnmt", "transformer", "lstm"),
+		models(t, "m5", "deepspeech"),
 	}
 	r := rand.New(rand.NewSource(42))
 	var all []Job

@@ -14,13 +14,13 @@ type Policy struct {
 	Name string
 	// key is what jobs are ordered by, smaller first; equal keys by arrival, then by ID.
 	key func(i int, v *view) float64
-	// stake is what one restart of job i is worth in the key's unit. A running job is ordered by key less stake, so that a
-	// waiting one takes its place only when it is ahead by more than the restart costs.
+	// stake is what one restart of job i is worth in the key's unit. A running job is ordered by key less stake, so
+	// that a waiting one takes its place only when it is ahead by more than the restart costs.
 	stake func(i int, v *view) float64
 }
 
-// view is what a key may know beside its job: the board before the first turn, on which every running job has its seat, and what
-// some policies compute from all jobs before the first key.
+// view is what a key may know beside its job: the board before the first turn, on which every running job has its seat,
+// and what some policies compute from all jobs before the first key.
 type view struct {
 	*board
 	share  float64   // of the cluster's GPUs, if every job had as many
@@ -52,9 +52,11 @@ func ParsePolicy(name string) (Policy, error) {
 	return Policy{}, fmt.Errorf("policy %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// By is a policy of one's own: the job with the smallest key goes first, equal keys by arrival, then by ID. stake is what one restart of a
-// running job is worth in the key's unit: a waiting job takes its place, within the rules, when its key is smaller by more than that, and never where
-// the stake is infinite. Jobs that wait are asked, too, for what it would be worth if they ran. nil is a policy to which restarts are worth nothing. Whoever has no number as key goes last.
+// By is a policy of one's own: the job with the smallest key goes first, equal keys by arrival, then by ID. stake is
+// what one restart of a running job is worth in the key's unit: a waiting job takes its place, within the rules, when
+// its key is smaller by more than that, and never where the stake is infinite. Jobs that wait are asked, too, for what
+// it would be worth if they ran. nil is a policy to which restarts are worth nothing. Whoever has no number as key goes
+// last.
 func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	if stake == nil {
 		stake = func(*Cluster, *Job) float64 { return 0 }
@@ -75,8 +77,9 @@ func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	}
 }
 
-// Slurm goes by Slurm's own priority, the larger first: whatever the site has made of age, fair share, QOS and nice stays in force. Who runs
-// stays, since Slurm alone would not stop it either; that what it was lent is taken back, or that it moves for its own good, is no question of turns.
+// Slurm goes by Slurm's own priority, the larger first: whatever the site has made of age, fair share, QOS and nice
+// stays in force. Who runs stays, since Slurm alone would not stop it either; that what it was lent is taken back, or
+// that it moves for its own good, is no question of turns.
 func Slurm() Policy {
 	return By("slurm",
 		func(_ *Cluster, j *Job) float64 { return -float64(j.Priority) },
@@ -100,8 +103,8 @@ func SRTF() Policy {
 	}
 }
 
-// SRSF is shortest remaining service first: what is left to do, at the proportional share, times the GPUs that it takes. A job
-// of unknown length goes last.
+// SRSF is shortest remaining service first: what is left to do, at the proportional share, times the GPUs that it
+// takes. A job of unknown length goes last.
 func SRSF() Policy {
 	return Policy{"srsf",
 		func(i int, v *view) float64 { return remaining(v.jobs[i]).Seconds() * float64(v.jobs[i].GPUs) },
@@ -109,9 +112,10 @@ func SRSF() Policy {
 	}
 }
 
-// LAS is least attained service first, in GPU-seconds, by discrete queues (Tiresias, NSDI'19, §3.2): the first is of jobs with less than firstQueue
-// says, and each holds what has attained up to twice as much as the one before. It needs no lengths. Within a queue who runs goes on, and who
-// waits comes in the order of arrival: by the bare service two jobs would take each other's place for ever.
+// LAS is least attained service first, in GPU-seconds, by discrete queues (Tiresias, NSDI'19, §3.2): the first is of
+// jobs with less than firstQueue says, and each holds what has attained up to twice as much as the one before. It needs
+// no lengths. Within a queue who runs goes on, and who waits comes in the order of arrival: by the bare service two
+// jobs would take each other's place for ever.
 func LAS() Policy {
 	return Policy{"las",
 		func(i int, v *view) float64 {
@@ -125,8 +129,8 @@ func LAS() Policy {
 	}
 }
 
-// firstQueue is the service, in GPU-seconds, until which a newcomer goes before everybody who has had more: three quarters of what a job of one GPU
-// gets in a round, or in five minutes where the rounds' length is not known.
+// firstQueue is the service, in GPU-seconds, until which a newcomer goes before everybody who has had more: three
+// quarters of what a job of one GPU gets in a round, or in five minutes where the rounds' length is not known.
 func firstQueue(c *Cluster) float64 {
 	round := c.Rules.Round
 	if round <= 0 {
@@ -135,15 +139,17 @@ func firstQueue(c *Cluster) float64 {
 	return 0.75 * round.Seconds()
 }
 
-// levelOf rounds a number down to a power of two, or to one of so many even steps on the way to the next one; exactly, on every machine.
+// levelOf rounds a number down to a power of two, or to one of so many even steps on the way to the next one; exactly,
+// on every machine.
 func levelOf(x float64, steps int) float64 {
 	part, power := math.Frexp(x) // part is at least a half
 	return math.Ldexp(math.Floor(part*float64(2*steps))/float64(2*steps), power)
 }
 
-// FTF is finish-time fairness (Themis, NSDI'20): the job with the largest ρ goes first, its expected finish time in the shared
-// cluster over that on a private 1/n of it, in steps of a third to a half. Within a step who runs goes on: by the bare ρ, which rises for
-// who waits alone, two jobs would take each other's place for ever. A job of unknown length is taken to be half done.
+// FTF is finish-time fairness (Themis, NSDI'20): the job with the largest ρ goes first, its expected finish time in the
+// shared cluster over that on a private 1/n of it, in steps of a third to a half. Within a step who runs goes on: by
+// the bare ρ, which rises for who waits alone, two jobs would take each other's place for ever. A job of unknown length
+// is taken to be half done.
 func FTF() Policy {
 	return Policy{"ftf",
 		func(i int, v *view) float64 {
@@ -154,10 +160,12 @@ func FTF() Policy {
 	}
 }
 
-// sliver is enough of ρ for who runs to go before who waits on the same step, and less than any step of a job that waits for a while.
+// sliver is enough of ρ for who runs to go before who waits on the same step, and less than any step of a job that
+// waits for a while.
 const sliver = 1e-9
 
-// alone is how long job i would take, in seconds, on a private 1/n share of the cluster's GPUs, n being the number of jobs.
+// alone is how long job i would take, in seconds, on a private 1/n share of the cluster's GPUs, n being the number of
+// jobs.
 func (v *view) alone(i int) float64 {
 	j := v.jobs[i]
 	length := j.Done + remainingOrHalf(j)
@@ -167,8 +175,8 @@ func (v *view) alone(i int) float64 {
 // unknown stands for a remaining time that nobody declared; it is longer than any that somebody did.
 const unknown = time.Duration(math.MaxInt64)
 
-// remaining is how much longer j runs at the proportional share. A job that has outrun its declared length is about to end,
-// as far as anybody knows.
+// remaining is how much longer j runs at the proportional share. A job that has outrun its declared length is about to
+// end, as far as anybody knows.
 func remaining(j *Job) time.Duration {
 	if j.Length == 0 {
 		return unknown
@@ -215,7 +223,8 @@ func (b turns) takeTurns(p Policy) {
 	b.tail = len(b.order)
 }
 
-// lessStake is what a running job is ordered by. One that nobody may displace goes before all who wait, also where its key is that of who goes last.
+// lessStake is what a running job is ordered by. One that nobody may displace goes before all who wait, also where its
+// key is that of who goes last.
 func lessStake(key, stake float64) float64 {
 	if math.IsInf(stake, 1) {
 		return math.Inf(-1)
@@ -291,5 +300,6 @@ func (l *line) compare(e, f entry) int {
 	case e.key > f.key:
 		return 1
 	}
-	return cmp.Or(cmp.Compare(e.key, f.key), l.jobs[e.job].Arrival.Compare(l.jobs[f.job].Arrival), cmp.Compare(e.job, f.job))
+	return cmp.Or(cmp.Compare(e.key, f.key), l.jobs[e.job].Arrival.Compare(l.jobs[f.job].Arrival),
+		cmp.Compare(e.job, f.job))
 }

@@ -8,15 +8,18 @@ import (
 // overdueShare is the part of the cluster's GPUs that goes to the jobs that are overdue before anybody else has a turn.
 const overdueShare = 1.0 / 8
 
-// findOverdue marks the jobs that go first whatever the policy says: of those that have waited for rules.patience or longer, in all their waits,
-// the ones that came first, until an eighth of the cluster's GPUs is theirs. A running one keeps its place with that, and the job that
-// fills the eighth may be larger than what is left of it, so that a gang has its turn as well.
+// findOverdue marks the jobs that go first whatever the policy says: of those that have waited for rules.patience or
+// longer, in all their waits, the ones that came first, until an eighth of the cluster's GPUs is theirs. A running one
+// keeps its place with that, and the job that fills the eighth may be larger than what is left of it, so that a gang
+// has its turn as well.
 //
-// So nobody starves: by the time that those have ended which came before it and have waited too long as well, a job has its turn, under any policy
-// but one under which nobody gives way. It is what multi-level feedback queues do about starvation (Tiresias, NSDI'19, §3.2: PROMOTEKNOB),
-// bounded: where a cluster is overloaded everybody waits too long, and to promote all of them would be FIFO.
+// So nobody starves: by the time that those have ended which came before it and have waited too long as well, a job has
+// its turn, under any policy but one under which nobody gives way. It is what multi-level feedback queues do about
+// starvation (Tiresias, NSDI'19, §3.2: PROMOTEKNOB), bounded: where a cluster is overloaded everybody waits too long,
+// and to promote all of them would be FIFO.
 //
-// Who is overdue stays so until it ends, since waiting is not undone by running: nobody takes such a place from another in turns.
+// Who is overdue stays so until it ends, since waiting is not undone by running: nobody takes such a place from another
+// in turns.
 func (b turns) findOverdue() {
 	late := b.late[:0]
 	for i, j := range b.jobs {
@@ -40,7 +43,8 @@ func (b turns) findOverdue() {
 	}
 }
 
-// couldRun says whether job i runs, or could if there were room: no constraint, reservation or quota keeps it from that.
+// couldRun says whether job i runs, or could if there were room: no constraint, reservation or quota keeps it from
+// that.
 func (b turns) couldRun(i int) bool {
 	if b.jobs[i].Running != nil {
 		return true

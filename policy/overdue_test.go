@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// TestNobodyStarvesUnderOverload: on a cluster to which a third more short jobs come than it can run, long ones that came first end under every policy by
-// the time that an eighth of the cluster's GPUs needs for all of them, after rules.patience and beside what a run and a round last.
+// TestNobodyStarvesUnderOverload: on a cluster to which a third more short jobs come than it can run, long ones that
+// came first end under every policy by the time that an eighth of the cluster's GPUs needs for all of them, after
+// rules.patience and beside what a run and a round last.
 func TestNobodyStarvesUnderOverload(t *testing.T) {
 	const long, gpus, length = 6, 16, 2 * time.Hour
 	bound := DefaultPatience + long*length/(gpus*overdueShare) + length + 30*time.Minute
@@ -46,7 +47,8 @@ func TestNobodyStarvesUnderOverload(t *testing.T) {
 func (s *site) submit(id int, length time.Duration) {
 	p := paperModel(s.t, "gnmt")
 	s.cluster.Jobs = append(s.cluster.Jobs, Job{
-		ID: id, GPUs: 1, User: []string{"ann", "bob"}[asInt(length > time.Hour)], Saves: true, Arrival: s.cluster.Now, Length: length,
+		ID: id, GPUs: 1, User: []string{"ann", "bob"}[asInt(length > time.Hour)], Saves: true, Arrival: s.cluster.Now,
+		Length:  length,
 		Restart: 30 * time.Second, Profile: p, ProfileName: p.Model,
 	})
 }

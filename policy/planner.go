@@ -8,10 +8,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Planner decides one round after the other. It is faster at it than Decide, since it keeps what it has worked out: menus, which
-// servers suit whom, who was where, in which order the jobs were. It believes none of it before it has compared it with the snapshot,
-// so its plans are those of Decide. Profiles must not change under their pointers. The zero value works; it is not for
-// several goroutines at once.
+// Planner decides one round after the other. It is faster at it than Decide, since it keeps what it has worked out:
+// menus, which servers suit whom, who was where, in which order the jobs were. It believes none of it before it has
+// compared it with the snapshot, so its plans are those of Decide. Profiles must not change under their pointers. The
+// zero value works; it is not for several goroutines at once.
 type Planner struct{ board board }
 
 // Decide plans one round, as the function of this name does.
@@ -51,10 +51,12 @@ type topology struct {
 // many is how many classes of jobs are kept beyond what a snapshot can have, before they are forgotten.
 const many = 4096
 
-// standsFor says whether the topology is that of other nodes, too. Whether they are open and what is held on them does not matter.
+// standsFor says whether the topology is that of other nodes, too. Whether they are open and what is held on them does
+// not matter.
 func (h *topology) standsFor(nodes []*Node, a Allocator) bool {
 	return h.alloc == a.Name && slices.EqualFunc(h.nodes, nodes, func(was Node, is *Node) bool {
-		return was.Name == is.Name && was.Total == is.Total && was.GPUType == is.GPUType && slices.Equal(was.Features, is.Features)
+		return was.Name == is.Name && was.Total == is.Total && was.GPUType == is.GPUType &&
+			slices.Equal(was.Features, is.Features)
 	})
 }
 
@@ -101,9 +103,10 @@ func (b layout) shapeUp() {
 	b.findModels()
 }
 
-// findModels finds out which servers are equal to a gang: those with as many GPUs of one type and as many cores whose memory differs by less than
-// Slack. The smallest of them is their model. A gang has one size on all its nodes, so its share and its menu are those of the model, which
-// every one of them can give; to ask for the last MiB of the largest would keep it from running at all.
+// findModels finds out which servers are equal to a gang: those with as many GPUs of one type and as many cores whose
+// memory differs by less than Slack. The smallest of them is their model. A gang has one size on all its nodes, so its
+// share and its menu are those of the model, which every one of them can give; to ask for the last MiB of the largest
+// would keep it from running at all.
 func (b layout) findModels() {
 	sorted := slices.Clone(b.alone)
 	key := func(n int) (gpus, cpus int, gpuType string) {

@@ -43,7 +43,8 @@ func TestAPlannerForgetsTheJobsAndNodesThatAreGone(t *testing.T) {
 	large, small := Cluster{Now: epoch}, Cluster{Now: epoch}
 	for i := range 64 {
 		large.Jobs = append(large.Jobs, Job{ID: i + 1, GPUs: 1})
-		large.Nodes = append(large.Nodes, Node{Name: fmt.Sprintf("n%02d", i), Total: gres.Vector{GPUs: 1, CPUs: 1, Memory: 1000}})
+		large.Nodes = append(large.Nodes, Node{Name: fmt.Sprintf("n%02d", i),
+			Total: gres.Vector{GPUs: 1, CPUs: 1, Memory: 1000}})
 	}
 	small.Jobs, small.Nodes = large.Jobs[:1:1], large.Nodes[:1:1]
 	planner.Decide(large, FIFO(), Tune())
@@ -60,7 +61,8 @@ func TestAPlannerForgetsTheJobsAndNodesThatAreGone(t *testing.T) {
 	}
 }
 
-// someTimeLater is a cluster when jobs have trained, ended and come, and users and administrators have changed their minds.
+// someTimeLater is a cluster when jobs have trained, ended and come, and users and administrators have changed their
+// minds.
 func someTimeLater(t *rapid.T, c Cluster, profiles []*sensitivity.Profile) Cluster {
 	passed := time.Duration(rapid.IntRange(0, 20).Draw(t, "minutes")) * time.Minute
 	c.Now = c.Now.Add(passed)
@@ -192,14 +194,18 @@ func TestAPlannerNoticesWhatHasChanged(t *testing.T) {
 			c.Nodes[0].Name, c.Nodes[1].Name, c.Nodes[1].Features = "n0", "n1", []string{"ib"}
 			c.Nodes[0].Foreign.GPUs, c.Nodes[1].Foreign.GPUs = 3, 1
 			c.Jobs = []Job{
-				{ID: 1, GPUs: 2, Profile: image}, {ID: 2, GPUs: 2, Features: []string{"ib"}}, {ID: 3, GPUs: 1, Except: []string{"n0"}},
-				{ID: 4, GPUs: 1, Only: []string{"n1"}, Saves: true, Quotas: []int{0}}, {ID: 5, GPUs: 2, Profile: image, Saves: true, Restart: time.Second},
-				{ID: 6, GPUs: 8}, {ID: 7, GPUs: 1, Saves: true}, {ID: 8, GPUs: 2, Nodes: 2, Saves: true}, {ID: 9, GPUs: 1, Saves: true},
+				{ID: 1, GPUs: 2, Profile: image}, {ID: 2, GPUs: 2, Features: []string{"ib"}},
+				{ID: 3, GPUs: 1, Except: []string{"n0"}},
+				{ID: 4, GPUs: 1, Only: []string{"n1"}, Saves: true, Quotas: []int{0}},
+				{ID: 5, GPUs: 2, Profile: image, Saves: true, Restart: time.Second},
+				{ID: 6, GPUs: 8}, {ID: 7, GPUs: 1, Saves: true}, {ID: 8, GPUs: 2, Nodes: 2, Saves: true},
+				{ID: 9, GPUs: 1, Saves: true},
 			}
 			for i := range c.Jobs {
 				c.Jobs[i].Arrival = epoch.Add(-time.Duration(9-i) * time.Minute)
 			}
-			c.Jobs[4].Arrival, c.Jobs[5].Arrival, c.Jobs[7].Arrival = epoch.Add(-2*time.Hour), epoch.Add(-time.Hour), epoch.Add(-5*time.Minute)
+			c.Jobs[4].Arrival, c.Jobs[5].Arrival, c.Jobs[7].Arrival = epoch.Add(-2*time.Hour), epoch.Add(-time.Hour),
+				epoch.Add(-5*time.Minute)
 			c.Jobs[4].Running = &Placement{[]string{"n0"}, gres.Vector{GPUs: 2, CPUs: 8, Memory: 125000}}
 			return c
 		}
@@ -219,8 +225,8 @@ func TestAPlannerNoticesWhatHasChanged(t *testing.T) {
 	}
 }
 
-// A planner does not look again at servers where nobody gained by a larger size, as long as they stand as they did. Each of these
-// keeps job 1, which would be faster with the free cores, from growing; and then it does not.
+// A planner does not look again at servers where nobody gained by a larger size, as long as they stand as they did.
+// Each of these keeps job 1, which would be faster with the free cores, from growing; and then it does not.
 func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 	image := paperModel(t, "res18")
 	share := gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}
@@ -229,22 +235,29 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 		name         string
 		block, clear func(c *Cluster)
 	}{
-		{"its restart", func(c *Cluster) { c.Jobs[0].Restart = time.Hour }, func(c *Cluster) { c.Jobs[0].Restart = time.Second }},
-		{"its end", func(c *Cluster) { c.Jobs[0].Length = time.Second }, func(c *Cluster) { c.Jobs[0].Length = time.Hour }},
-		{"its progress", func(c *Cluster) { c.Jobs[0].Length, c.Jobs[0].Done = time.Hour, time.Hour }, func(c *Cluster) { c.Jobs[0].Done = 0 }},
+		{"its restart", func(c *Cluster) { c.Jobs[0].Restart = time.Hour },
+			func(c *Cluster) { c.Jobs[0].Restart = time.Second }},
+		{"its end", func(c *Cluster) { c.Jobs[0].Length = time.Second },
+			func(c *Cluster) { c.Jobs[0].Length = time.Hour }},
+		{"its progress", func(c *Cluster) { c.Jobs[0].Length, c.Jobs[0].Done = time.Hour, time.Hour },
+			func(c *Cluster) { c.Jobs[0].Done = 0 }},
 		{"a dependency", func(c *Cluster) { c.Jobs[0].Barred = "later" }, func(c *Cluster) { c.Jobs[0].Barred = "" }},
 		{"no checkpoint", func(c *Cluster) { c.Jobs[0].Saves = false }, func(c *Cluster) { c.Jobs[0].Saves = true }},
 		{"a profile", func(c *Cluster) { c.Jobs[0].Profile = nil }, func(c *Cluster) { c.Jobs[0].Profile = image }},
 		{"a fixed place", func(c *Cluster) { c.Jobs[0].Fixed = true }, func(c *Cluster) { c.Jobs[0].Fixed = false }},
-		{"its youth", func(c *Cluster) { c.Rules.MinRun = 2 * time.Hour }, func(c *Cluster) { c.Now = c.Now.Add(2 * time.Hour) }},
+		{"its youth", func(c *Cluster) { c.Rules.MinRun = 2 * time.Hour },
+			func(c *Cluster) { c.Now = c.Now.Add(2 * time.Hour) }},
 		{"the payback", func(c *Cluster) { c.Rules.Payback = time.Second }, func(c *Cluster) { c.Rules.Payback = 0 }},
 		{
 			"its last restart", func(c *Cluster) { c.Jobs[0].Restarts, c.Jobs[0].Started = 1, epoch.Add(-14*time.Minute) },
 			func(c *Cluster) { c.Now = c.Now.Add(time.Minute) },
 		},
-		{"a closed node", func(c *Cluster) { c.Nodes[0].Closed = "drained" }, func(c *Cluster) { c.Nodes[0].Closed = "" }},
-		{"foreign jobs", func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 21 }, func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 0 }},
-		{"a small node", func(c *Cluster) { c.Nodes[0].Total.CPUs = 3 }, func(c *Cluster) { c.Nodes[0].Total.CPUs = 24 }},
+		{"a closed node", func(c *Cluster) { c.Nodes[0].Closed = "drained" },
+			func(c *Cluster) { c.Nodes[0].Closed = "" }},
+		{"foreign jobs", func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 21 },
+			func(c *Cluster) { c.Nodes[0].Foreign.CPUs = 0 }},
+		{"a small node", func(c *Cluster) { c.Nodes[0].Total.CPUs = 3 },
+			func(c *Cluster) { c.Nodes[0].Total.CPUs = 24 }},
 		{
 			"maintenance", func(c *Cluster) {
 				c.Nodes[0].Reserved = []Reservation{{"maint", epoch.Add(time.Hour), epoch.Add(2 * time.Hour)}}
@@ -269,7 +282,8 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 				c.Quotas = []Quota{{"q", 1, 1, 1, 3, 62500}}
 				c.Jobs[0].Quotas = []int{0}
 				c.Jobs = append(c.Jobs, Job{
-					ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, share}, Profile: paperModel(t, "gnmt"), Saves: true,
+					ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, share}, Profile: paperModel(t, "gnmt"),
+					Saves: true,
 				})
 			},
 			func(c *Cluster) { c.Quotas[0].CPUs = 24 },
@@ -299,7 +313,8 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 			"a neighbour who gives nothing back",
 			func(c *Cluster) {
 				c.Jobs = append(c.Jobs, Job{
-					ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Profile: paperModel(t, "gnmt"), Saves: true, Barred: "later",
+					ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Profile: paperModel(t, "gnmt"),
+					Saves: true, Barred: "later",
 				})
 			},
 			func(c *Cluster) { c.Jobs[1].Barred = "" },
@@ -307,7 +322,8 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 		{
 			"a neighbour on another of its nodes",
 			func(c *Cluster) {
-				c.Jobs[0].GPUs, c.Jobs[0].Only, c.Jobs[0].Running = 2, nil, &Placement{[]string{"n0000", "n0001"}, share}
+				c.Jobs[0].GPUs, c.Jobs[0].Only, c.Jobs[0].Running = 2, nil,
+					&Placement{[]string{"n0000", "n0001"}, share}
 				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0001"}, all}, Fixed: true})
 			},
 			func(c *Cluster) { c.Jobs = c.Jobs[:1] },
@@ -315,7 +331,8 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 	} {
 		cluster := paperCluster(2)
 		cluster.Jobs = []Job{{
-			ID: 1, GPUs: 1, Arrival: epoch, Started: epoch.Add(-time.Hour), Profile: image, Saves: true, Restart: 30 * time.Second,
+			ID: 1, GPUs: 1, Arrival: epoch, Started: epoch.Add(-time.Hour), Profile: image, Saves: true,
+			Restart: 30 * time.Second,
 			Running: &Placement{[]string{"n0000"}, share}, Only: []string{"n0000"},
 		}}
 		c.block(&cluster)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// site plays rounds: jobs arrive, are planned, train for a round and end, so that a snapshot has what rounds leave behind, such as
-// sizes that grew in turns, and GPUs that are lent.
+// site plays rounds: jobs arrive, are planned, train for a round and end, so that a snapshot has what rounds leave
+// behind, such as sizes that grew in turns, and GPUs that are lent.
 type site struct {
 	t       testing.TB
 	cluster Cluster
@@ -23,7 +23,8 @@ const playedRound = 5 * time.Minute
 
 // newSite is a full cluster with a queue. Jobs are so long that one or two end in a round.
 func newSite(t testing.TB, servers, waiting int, gpus []int, p Policy, a Allocator) *site {
-	s := &site{t: t, cluster: paperCluster(servers), policy: p, alloc: a, waiting: waiting, draw: rand.New(rand.NewSource(7))}
+	s := &site{t: t, cluster: paperCluster(servers), policy: p, alloc: a, waiting: waiting,
+		draw: rand.New(rand.NewSource(7))}
 	s.fresh = mix(t, 8*servers+waiting+2000, 20, 70, gpus)
 	for room := 8 * servers; room > 0; room -= s.fresh[0].GPUs {
 		s.arrive()
@@ -92,5 +93,6 @@ func (s *site) train(plan Plan) {
 		j.Attained += playedRound.Seconds() * float64(j.GPUs)
 		j.Done += time.Duration(float64(trains) * d.Gain)
 	}
-	s.cluster.Jobs = slices.DeleteFunc(s.cluster.Jobs, func(j Job) bool { return j.Running != nil && j.Done >= j.Length })
+	s.cluster.Jobs = slices.DeleteFunc(s.cluster.Jobs,
+		func(j Job) bool { return j.Running != nil && j.Done >= j.Length })
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// clearing is what must happen on one server so that a job fits: some give back what they hold beyond their share, some go.
+// clearing is what must happen on one server so that a job fits: some give back what they hold beyond their share, some
+// go.
 type clearing struct {
 	server  int
 	shrinks []shrink
@@ -27,8 +28,8 @@ type shrink struct {
 	loss  float64     // for what is missing, in GPU-seconds at the proportional speed
 }
 
-// makeRoom seats job i by disturbing running jobs: first by taking back what others hold beyond their share, and only then by
-// stopping those whose turn comes later.
+// makeRoom seats job i by disturbing running jobs: first by taking back what others hold beyond their share, and only
+// then by stopping those whose turn comes later.
 func (b preemption) makeRoom(i int, w gangShape) bool {
 	eligible := b.seats[i].class.eligible.servers
 	if b.stops <= 0 {
@@ -63,7 +64,8 @@ func (b preemption) givers(all []clearing, i int, w gangShape) []clearing {
 	return all
 }
 
-// tries bounds how many nodes are compared of those that somebody would have to leave: they come in the order of who goes first.
+// tries bounds how many nodes are compared of those that somebody would have to leave: they come in the order of who
+// goes first.
 const tries = 16
 
 // leavers adds plans for servers that somebody leaves, beginning with those whose turn is last.
@@ -81,8 +83,8 @@ func (b preemption) leavers(all []clearing, i int, w gangShape) []clearing {
 	return all
 }
 
-// lastFirst visits the servers of the running jobs whose turn comes after that of job i, the last in turn first, each once, until
-// visit answers false.
+// lastFirst visits the servers of the running jobs whose turn comes after that of job i, the last in turn first, each
+// once, until visit answers false.
 func (b preemption) lastFirst(i int, visit func(n int) bool) {
 	for b.tail > 0 && b.seats[b.order[b.tail-1]].standing != loose {
 		b.tail--
@@ -106,8 +108,8 @@ func (b preemption) lastFirst(i int, visit func(n int) bool) {
 	}
 }
 
-// clear seats job i on servers of one model after clearing them, if the rules allow it and it is worth it. Those are taken where
-// who leaves has the last turn, or, if that costs too much, where it costs least.
+// clear seats job i on servers of one model after clearing them, if the rules allow it and it is worth it. Those are
+// taken where who leaves has the last turn, or, if that costs too much, where it costs least.
 func (b preemption) clear(i int, w gangShape, plans []clearing) bool {
 	for _, order := range []func(x, y clearing) int{lateFirst, cheapFirst} {
 		slices.SortStableFunc(plans, order)
@@ -160,8 +162,8 @@ func (b preemption) ofOneModel(all []clearing, nodes int) []clearing {
 	return nil
 }
 
-// overlap says whether p and another server's clearing want different things of a gang across both: that it leaves and that it
-// shrinks, or two sizes of which neither does for both.
+// overlap says whether p and another server's clearing want different things of a gang across both: that it leaves and
+// that it shrinks, or two sizes of which neither does for both.
 func overlap(chosen []clearing, p *clearing) bool {
 	return slices.ContainsFunc(chosen, func(c clearing) bool { return contradicts(&c, p) || contradicts(p, &c) })
 }
@@ -180,7 +182,8 @@ func contradicts(c, p *clearing) bool {
 	return false
 }
 
-// clearServer plans how job i could be fitted on server n with no more than so many jobs leaving. The last in turn leaves first.
+// clearServer plans how job i could be fitted on server n with no more than so many jobs leaving. The last in turn
+// leaves first.
 func (b preemption) clearServer(i, n int, w gangShape, most int) (clearing, bool) {
 	sv := &b.servers[n]
 	plan := clearing{server: n}
@@ -247,8 +250,8 @@ func (b preemption) nextToLeave(sv *server, gone []int) int {
 	return last
 }
 
-// giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that lose least by
-// it for what they give.
+// giveBack adds to the plan jobs on its server that shrink until what is missing for job i is free, those first that
+// lose least by it for what they give.
 func (b preemption) giveBack(plan *clearing, missing gres.Vector, i int) bool {
 	return b.giveBackFrom(b.servers[plan.server].jobs, plan, missing, i)
 }
@@ -298,8 +301,8 @@ func (b preemption) owedRoom(i int) bool {
 
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
 
-// shrunk is the largest size of running job v that frees what is missing for job i, or the one that frees most of it. Who restarts to be
-// faster becomes slower than it was for one that is owed a place, and not so that another grows.
+// shrunk is the largest size of running job v that frees what is missing for job i, or the one that frees most of it.
+// Who restarts to be faster becomes slower than it was for one that is owed a place, and not so that another grows.
 func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 	s := &b.seats[v]
 	slowest := 0.0
@@ -313,7 +316,8 @@ func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 		if less.CPUs < 0 || less.Memory < 0 || sizes[k].Gain*s.menu.unit < slowest {
 			continue
 		}
-		freed := gres.Vector{CPUs: min(less.CPUs, max(missing.CPUs, 0)), Memory: min(less.Memory, max(missing.Memory, 0))}
+		freed := gres.Vector{CPUs: min(less.CPUs, max(missing.CPUs, 0)),
+			Memory: min(less.Memory, max(missing.Memory, 0))}
 		if freed.CPUs >= best.freed.CPUs && freed.Memory >= best.freed.Memory && freed != best.freed {
 			best.to, best.freed = sizes[k], freed
 		}
@@ -338,16 +342,18 @@ func (b preemption) spared(n int) gres.Vector {
 	return sum
 }
 
-// resizable says whether running job i may be restarted where it is with another size: it saves, it could be started there today,
-// its quotas are not overdrawn, and all its nodes are of one model.
+// resizable says whether running job i may be restarted where it is with another size: it saves, it could be started
+// there today, its quotas are not overdrawn, and all its nodes are of one model.
 func (b constraints) resizable(i int) bool {
 	j, s := b.jobs[i], &b.seats[i]
-	if !b.saves(i) || j.Barred != "" || !b.affordsMore(i, gres.Vector{}) || s.size.GPUs*len(s.servers) != j.GPUs || j.Nodes > 0 && len(s.servers) != j.Nodes {
+	if !b.saves(i) || j.Barred != "" || !b.affordsMore(i, gres.Vector{}) || s.size.GPUs*len(s.servers) != j.GPUs ||
+		j.Nodes > 0 && len(s.servers) != j.Nodes {
 		return false
 	}
 	for _, n := range s.servers {
 		sv := &b.servers[n]
-		if sv.Closed != "" || s.class.shutTo(n) || sv.model != b.servers[s.servers[0]].model || !s.class.eligible.servers.has(n) ||
+		if sv.Closed != "" || s.class.shutTo(n) || sv.model != b.servers[s.servers[0]].model ||
+			!s.class.eligible.servers.has(n) ||
 			!(gres.Vector{}).Fits(sv.open()) {
 			return false
 		}
@@ -355,8 +361,8 @@ func (b constraints) resizable(i int) bool {
 	return true
 }
 
-// saves says whether job i could be restarted with another size: one that runs while it may be stopped, one that the plan starts anew
-// while it can be asked again.
+// saves says whether job i could be restarted with another size: one that runs while it may be stopped, one that the
+// plan starts anew while it can be asked again.
 func (b constraints) saves(i int) bool {
 	if s := &b.seats[i]; s.standing == fresh {
 		return s.class.lends
@@ -364,8 +370,8 @@ func (b constraints) saves(i int) bool {
 	return b.jobs[i].Saves
 }
 
-// affordable says whether the plans stop no more than so many jobs, and whether the restarts cost no more than is due. What a job holds
-// beyond its share is lent, so its loss does not count against the one who is owed.
+// affordable says whether the plans stop no more than so many jobs, and whether the restarts cost no more than is due.
+// What a job holds beyond its share is lent, so its loss does not count against the one who is owed.
 func (b preemption) affordable(plans []clearing, due float64, stops int) bool {
 	cost := 0.0
 	var stopped []int
@@ -420,8 +426,8 @@ func (b preemption) thanks(s shrink, id int) string {
 	return fmt.Sprintf("gives back what it held beyond its share, for job %d", id)
 }
 
-// fallBack gives running job i the proportional share where it is. What it was lent beyond that in one kind comes free, what it is short
-// of in another is there or was lent to others.
+// fallBack gives running job i the proportional share where it is. What it was lent beyond that in one kind comes free,
+// what it is short of in another is there or was lent to others.
 func (b preemption) fallBack(i int) {
 	s := &b.seats[i]
 	to := s.menu.owed[0]
@@ -439,7 +445,8 @@ func (b preemption) fallBack(i int) {
 	b.reseat(i, fresh, to)
 }
 
-// clearFor plans, on each server of running job i, how it gets to a size there from what is free or was lent. It says whether that can be.
+// clearFor plans, on each server of running job i, how it gets to a size there from what is free or was lent. It says
+// whether that can be.
 func (b preemption) clearFor(i int, to gres.Vector) (plans []clearing, can bool) {
 	s := &b.seats[i]
 	for _, n := range s.servers {
@@ -454,7 +461,8 @@ func (b preemption) clearFor(i int, to gres.Vector) (plans []clearing, can bool)
 	return plans, true
 }
 
-// claim raises running job i, if it is slower than it is owed, to the least that keeps the promise, from what is free or was lent.
+// claim raises running job i, if it is slower than it is owed, to the least that keeps the promise, from what is free
+// or was lent.
 func (b preemption) claim(i int) {
 	s := &b.seats[i]
 	if s.gain >= 1 || b.stops <= 0 || !b.resizable(i) {
@@ -462,7 +470,8 @@ func (b preemption) claim(i int) {
 	}
 	to := b.alloc.sizes(s.menu)[0]
 	plans, can := b.clearFor(i, to.Size)
-	if net := b.netOver(i, to.Gain, b.until(i, b.c.Rules.horizon())); !can || !b.affordsMore(i, to.Size.Minus(s.size)) || net <= 0 || !b.affordable(plans, net, b.stops-1) {
+	if net := b.netOver(i, to.Gain, b.until(i, b.c.Rules.horizon())); !can ||
+		!b.affordsMore(i, to.Size.Minus(s.size)) || net <= 0 || !b.affordable(plans, net, b.stops-1) {
 		return
 	}
 	for k := range plans {

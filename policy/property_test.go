@@ -26,11 +26,12 @@ func paperModels(t testing.TB) []*sensitivity.Profile {
 	return profiles
 }
 
-// liars are profiles that claim as much as the format allows: a hundredfold with all of a server's cores, the widest range of figures
-// that can be written, with cores, with memory, with both, in a thousandth of a core.
+// liars are profiles that claim as much as the format allows: a hundredfold with all of a server's cores, the widest
+// range of figures that can be written, with cores, with memory, with both, in a thousandth of a core.
 func liars() []*sensitivity.Profile {
 	claim := func(cores []float64, memory []gres.Memory, rows ...[]float64) *sensitivity.Profile {
-		return &sensitivity.Profile{Version: 1, Model: "liar", Batch: 1, CoresPerGPU: cores, MemoryPerGPU: memory, Throughput: rows}
+		return &sensitivity.Profile{Version: 1, Model: "liar", Batch: 1, CoresPerGPU: cores, MemoryPerGPU: memory,
+			Throughput: rows}
 	}
 	one := []gres.Memory{1000}
 	return []*sensitivity.Profile{
@@ -40,12 +41,14 @@ func liars() []*sensitivity.Profile {
 		claim([]float64{0.01, 4096}, []gres.Memory{1, 64 << 20}, []float64{1e-6, 1e9}, []float64{1e-6, 1e9}),
 		claim([]float64{4096}, []gres.Memory{64 << 20}, []float64{1e9}),
 		claim([]float64{0.01}, []gres.Memory{1}, []float64{1e9}),
-		claim([]float64{0.01, 0.02, 12}, []gres.Memory{1, 500000}, []float64{1e-6, 1}, []float64{1e-3, 1e3}, []float64{1, 1e9}),
+		claim([]float64{0.01, 0.02, 12}, []gres.Memory{1, 500000}, []float64{1e-6, 1}, []float64{1e-3, 1e3},
+			[]float64{1, 1e9}),
 	}
 }
 
-// TestALiarTakesNothingThatOthersAreOwed: among jobs of which some lie, every plan passes Check, no truthful job that is granted something new
-// has less than its proportional speed, no job waits because a liar wants much, and every figure of the plan is one that JSON can say.
+// TestALiarTakesNothingThatOthersAreOwed: among jobs of which some lie, every plan passes Check, no truthful job that
+// is granted something new has less than its proportional speed, no job waits because a liar wants much, and every
+// figure of the plan is one that JSON can say.
 func TestALiarTakesNothingThatOthersAreOwed(t *testing.T) {
 	profiles := append(paperModels(t), liars()...)
 	rapid.Check(t, func(t *rapid.T) {
@@ -66,7 +69,8 @@ func TestALiarTakesNothingThatOthersAreOwed(t *testing.T) {
 			for _, n := range shareNodes(c, d) {
 				fair := gres.Proportional(n.Total, d.Grant.PerNode.GPUs)
 				least := min(1, j.Profile.Gain(underCeiling(j, fair), fair))
-				if gain := j.Profile.Gain(d.Grant.PerNode, fair); slices.Contains(d.Grant.Nodes, n.Name) && gain < least-1e-9 {
+				if gain := j.Profile.Gain(d.Grant.PerNode, fair); slices.Contains(d.Grant.Nodes, n.Name) &&
+					gain < least-1e-9 {
 					t.Fatalf("job %d: %s on %s is %g of its share", j.ID, d.Grant.PerNode, n.Name, gain)
 				}
 			}
@@ -74,7 +78,8 @@ func TestALiarTakesNothingThatOthersAreOwed(t *testing.T) {
 	})
 }
 
-// TestWhoRunsIsTheSameWhoeverLies: who runs is decided by GPUs alone, so a claim brings nobody a turn and costs nobody one.
+// TestWhoRunsIsTheSameWhoeverLies: who runs is decided by GPUs alone, so a claim brings nobody a turn and costs nobody
+// one.
 func TestWhoRunsIsTheSameWhoeverLies(t *testing.T) {
 	honest, lying := paperModels(t), liars()
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,7 +92,8 @@ func TestWhoRunsIsTheSameWhoeverLies(t *testing.T) {
 		after := Decide(c, p, Tune())
 		for i := range c.Jobs {
 			if (before.Decisions[i].Grant == nil) != (after.Decisions[i].Grant == nil) {
-				t.Fatalf("%s: job %d: %s; beside a liar %s", p.Name, c.Jobs[i].ID, before.Decisions[i].Why, after.Decisions[i].Why)
+				t.Fatalf("%s: job %d: %s; beside a liar %s", p.Name, c.Jobs[i].ID, before.Decisions[i].Why,
+					after.Decisions[i].Why)
 			}
 		}
 	})
@@ -169,7 +175,8 @@ func TestAGangIsWholeOrWaits(t *testing.T) {
 			if j.Nodes > 0 && len(d.Grant.Nodes) != j.Nodes {
 				t.Fatalf("job %d: %d nodes, want %d", j.ID, len(d.Grant.Nodes), j.Nodes)
 			}
-			if !slices.IsSorted(d.Grant.Nodes) || len(slices.Compact(slices.Clone(d.Grant.Nodes))) != len(d.Grant.Nodes) {
+			if !slices.IsSorted(d.Grant.Nodes) ||
+				len(slices.Compact(slices.Clone(d.Grant.Nodes))) != len(d.Grant.Nodes) {
 				t.Fatalf("job %d: nodes %v", j.ID, d.Grant.Nodes)
 			}
 		}
@@ -212,7 +219,8 @@ func TestNobodyIsSlowerThanUnderTheProportionalShare(t *testing.T) {
 			for _, n := range shareNodes(c, d) {
 				fair := underCeiling(j, gres.Proportional(n.Total, d.Grant.PerNode.GPUs))
 				if slices.Contains(d.Grant.Nodes, n.Name) &&
-					j.Profile.Rate(sensitivity.ShareOf(d.Grant.PerNode)) < j.Profile.Rate(sensitivity.ShareOf(fair))*(1-1e-9) {
+					j.Profile.Rate(sensitivity.ShareOf(d.Grant.PerNode)) < j.Profile.Rate(
+						sensitivity.ShareOf(fair))*(1-1e-9) {
 					t.Fatalf("job %d: %s on %s is slower than with %s", j.ID, d.Grant.PerNode, n.Name, fair)
 				}
 			}
@@ -251,7 +259,8 @@ func TestNobodyHasLessThanItsUserAskedForOrMoreThanTheSiteAllows(t *testing.T) {
 			if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
 				t.Fatalf("job %d: %s, its floor is %s", j.ID, size, j.Floor)
 			}
-			if most := j.Ceiling; most.CPUs > 0 && size.CPUs > most.CPUs || most.Memory > 0 && size.Memory > most.Memory {
+			if most := j.Ceiling; most.CPUs > 0 && size.CPUs > most.CPUs ||
+				most.Memory > 0 && size.Memory > most.Memory {
 				t.Fatalf("job %d: %s, its ceiling is %s", j.ID, size, most)
 			}
 		})
@@ -272,9 +281,11 @@ func TestNoQuotaIsOverdrawnByWhatIsGranted(t *testing.T) {
 				anew = anew || !unchanged(j, d)
 			}
 			over := func(used, most int) bool { return most != Unbounded && used > most }
-			if anew && (over(jobs, quota.Jobs) || over(nodes, quota.Nodes) || over(sum.GPUs, quota.GPUs) || over(sum.CPUs, quota.CPUs) ||
+			if anew && (over(jobs, quota.Jobs) || over(nodes, quota.Nodes) || over(sum.GPUs, quota.GPUs) ||
+				over(sum.CPUs, quota.CPUs) ||
 				over(int(sum.Memory), int(quota.Memory))) {
-				t.Fatalf("%d jobs on %d nodes with %s, the quota leaves %+v\n%s----\n%s", jobs, nodes, sum, quota, sketch(c), drawPlan(c, plan))
+				t.Fatalf("%d jobs on %d nodes with %s, the quota leaves %+v\n%s----\n%s", jobs, nodes, sum, quota,
+					sketch(c), drawPlan(c, plan))
 			}
 		}
 	})
@@ -336,7 +347,8 @@ func TestUnderSlurmsOrderWhoRunsGoesOnAndPriorityDecidesWhoStarts(t *testing.T) 
 // alike says whether two jobs that wait differ in nothing that decides where they can run.
 func alike(j, o *Job) bool {
 	terms := func(j *Job) Job {
-		return Job{GPUs: j.GPUs, Nodes: j.Nodes, Tasks: j.Tasks, GPUType: j.GPUType, Features: j.Features, Only: j.Only, Except: j.Except,
+		return Job{GPUs: j.GPUs, Nodes: j.Nodes, Tasks: j.Tasks, GPUType: j.GPUType, Features: j.Features, Only: j.Only,
+			Except:  j.Except,
 			Profile: j.Profile, Barred: j.Barred, Running: j.Running, Saves: j.Saves, Restarts: j.Restarts,
 			Floor: j.Floor, Pace: j.Pace, Ceiling: j.Ceiling, Quotas: j.Quotas,
 			TimeLimit: j.TimeLimit, Reservation: j.Reservation}
@@ -421,8 +433,8 @@ func TestNoMoreJobsAreStoppedThanTheRulesAllow(t *testing.T) {
 	})
 }
 
-// A job that gives way or gives back could not have stayed as it was beside everything else that the plan grants, unless nodes are
-// cleared over several rounds.
+// A job that gives way or gives back could not have stayed as it was beside everything else that the plan grants,
+// unless nodes are cleared over several rounds.
 func TestNoJobIsStoppedForNothing(t *testing.T) {
 	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
 		held := heldOn(c, grantedIn(plan))
@@ -430,11 +442,13 @@ func TestNoJobIsStoppedForNothing(t *testing.T) {
 			return
 		}
 		for j, d := range decided(c, plan) {
-			if j.Running == nil || unchanged(j, d) || d.Reason == Grows || d.Reason == Moves || quotaIsTaken(c, plan, j) {
+			if j.Running == nil || unchanged(j, d) || d.Reason == Grows || d.Reason == Moves ||
+				quotaIsTaken(c, plan, j) {
 				continue
 			}
 			if stillFits(c, held, *j.Running, d.Grant) {
-				t.Fatalf("job %d was stopped (%s), and could have stayed\n%s----\n%s", j.ID, d.Why, sketch(c), drawPlan(c, plan))
+				t.Fatalf("job %d was stopped (%s), and could have stayed\n%s----\n%s", j.ID, d.Why, sketch(c),
+					drawPlan(c, plan))
 			}
 		}
 	})
@@ -529,9 +543,10 @@ func drawn(d Decision) string {
 	return drawGrant(d) + " " + d.Why
 }
 
-// Nothing is gained by deciding twice: a plan that has been carried out is left alone, unless it stopped somebody for another, who
-// is not moved on at once, or leaves a gang waiting, which may stop who has just been started behind it. Where servers were filled anew, all at
-// once, exchanges with idle places may still be worth their restarts: they are looked for before that.
+// Nothing is gained by deciding twice: a plan that has been carried out is left alone, unless it stopped somebody for
+// another, who is not moved on at once, or leaves a gang waiting, which may stop who has just been started behind it.
+// Where servers were filled anew, all at once, exchanges with idle places may still be worth their restarts: they are
+// looked for before that.
 func TestAnUnchangedAllocationIsLeftAlone(t *testing.T) {
 	profiles := paperModels(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -547,10 +562,12 @@ func TestAnUnchangedAllocationIsLeftAlone(t *testing.T) {
 				return
 			}
 		}
-		refilled := (a.Name == Tune().Name || a.Name == Opt().Name) && !slices.EqualFunc(first.Decisions, Decide(c, p, oneByOne()).Decisions, sameGrant)
+		refilled := (a.Name == Tune().Name || a.Name == Opt().Name) &&
+			!slices.EqualFunc(first.Decisions, Decide(c, p, oneByOne()).Decisions, sameGrant)
 		after := carriedOut(c, first)
 		for j, d := range decided(after, Decide(after, p, a)) {
-			if unchanged(j, d) || j.Running == nil && d.Grant == nil || refilled && (d.Reason == Moves || d.Reason == Grows) {
+			if unchanged(j, d) || j.Running == nil && d.Grant == nil ||
+				refilled && (d.Reason == Moves || d.Reason == Grows) {
 				continue
 			}
 			t.Fatalf("plan %s %s\n%s----\n%sjob %d: %s, then %s", p.Name, a.Name, sketch(c), drawPlan(c, first), j.ID,
@@ -578,7 +595,8 @@ func carriedOut(c Cluster, plan Plan) Cluster {
 	return after
 }
 
-// Synergy, OSDI'22, §4: cores and memory are fungible, they must not decide who runs. To Tetris they are not: it orders by demand.
+// Synergy, OSDI'22, §4: cores and memory are fungible, they must not decide who runs. To Tetris they are not: it orders
+// by demand.
 func TestWhoRunsDoesNotDependOnHunger(t *testing.T) {
 	profiles := paperModels(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -636,7 +654,8 @@ func TestNobodyWaitsBesideTheGPUsItNeeds(t *testing.T) {
 		for j, d := range decided(c, plan) {
 			for _, n := range c.Nodes {
 				if left := n.Total.GPUs - held[n.Name].GPUs; d.Grant == nil && left >= j.GPUs && suits(j, &n) {
-					t.Fatalf("plan %s %s\n%s----\n%sjob %d waits, and %s has %d free GPUs", p.Name, a.Name, sketch(c), drawPlan(c, plan),
+					t.Fatalf("plan %s %s\n%s----\n%sjob %d waits, and %s has %d free GPUs", p.Name, a.Name, sketch(c),
+						drawPlan(c, plan),
 						j.ID, n.Name, left)
 				}
 			}

@@ -73,15 +73,15 @@ func (b constraints) affords(k *jobClass, nodes int, size gres.Vector) bool {
 	return len(k.quotas) == 0 || b.short(k, billFor(nodes, size)) == nil
 }
 
-// affordsMore says whether its quotas let job i, which has a seat, have more on each of its nodes, or what it has once again: where others have
-// overdrawn them, it would not be started with anything.
+// affordsMore says whether its quotas let job i, which has a seat, have more on each of its nodes, or what it has once
+// again: where others have overdrawn them, it would not be started with anything.
 func (b constraints) affordsMore(i int, more gres.Vector) bool {
 	s := &b.seats[i]
 	return len(s.class.quotas) == 0 || b.short(s.class, bill{amount: more.Times(len(s.servers))}) == nil
 }
 
-// mayReturn says whether its quotas let stopped job i, which has no seat now, go on as it was. Where they are overdrawn it may, as long as
-// nobody else has been granted anything of them.
+// mayReturn says whether its quotas let stopped job i, which has no seat now, go on as it was. Where they are overdrawn
+// it may, as long as nobody else has been granted anything of them.
 func (b constraints) mayReturn(i int) bool {
 	k, was := b.seats[i].class, b.jobs[i].Running
 	if b.affords(k, len(was.Nodes), was.PerNode) {
@@ -122,8 +122,8 @@ func (b constraints) pinched(k *jobClass) (*purse, bill) {
 	return which, needs
 }
 
-// repay seats job i, which only its quotas' cores or memory keep waiting, where there is room: others of the same quotas give back what they
-// hold beyond their least, wherever they run.
+// repay seats job i, which only its quotas' cores or memory keep waiting, where there is room: others of the same
+// quotas give back what they hold beyond their least, wherever they run.
 func (b preemption) repay(i int, w gangShape) bool {
 	k := b.seats[i].class
 	servers := b.roomFor(i, w, func(size gres.Vector) bool {
@@ -145,7 +145,8 @@ func (b preemption) repay(i int, w gangShape) bool {
 	return true
 }
 
-// lacking is how much more cores and memory one more job needs than its quotas leave, and who counts against all that are short.
+// lacking is how much more cores and memory one more job needs than its quotas leave, and who counts against all that
+// are short.
 func (b constraints) lacking(k *jobClass, needs bill) (missing gres.Vector, lenders []int) {
 	var short []int
 	for _, q := range k.quotas {
@@ -160,14 +161,16 @@ func (b constraints) lacking(k *jobClass, needs bill) (missing gres.Vector, lend
 	for v := range b.seats {
 		s := &b.seats[v]
 		shares := func(q int) bool { return slices.Contains(s.class.quotas, q) }
-		if s.standing != waits && s.standing != fixed && !slices.ContainsFunc(short, func(q int) bool { return !shares(q) }) {
+		if s.standing != waits && s.standing != fixed && !slices.ContainsFunc(short,
+			func(q int) bool { return !shares(q) }) {
 			lenders = append(lenders, v)
 		}
 	}
 	return missing, lenders
 }
 
-// sparesQuota says whether job i, which cannot be asked to give back, leaves its quotas the share of the GPUs that others may still take from them.
+// sparesQuota says whether job i, which cannot be asked to give back, leaves its quotas the share of the GPUs that
+// others may still take from them.
 func (b constraints) sparesQuota(i int, more gres.Vector) bool {
 	s := &b.seats[i]
 	for _, q := range s.class.quotas {
@@ -176,7 +179,8 @@ func (b constraints) sparesQuota(i int, more gres.Vector) bool {
 		}
 		left := b.purses[q].left
 		rest := left.amount.Minus(more.Times(len(s.servers)))
-		if gpus := min(left.amount.GPUs, b.idle); !b.proportion(gpus).Fits(gres.Vector{GPUs: gpus, CPUs: rest.CPUs, Memory: rest.Memory}) {
+		if gpus := min(left.amount.GPUs, b.idle); !b.proportion(gpus).Fits(gres.Vector{GPUs: gpus, CPUs: rest.CPUs,
+			Memory: rest.Memory}) {
 			return false
 		}
 	}
@@ -191,9 +195,11 @@ func (b *board) proportion(gpus int) gres.Vector {
 	return gres.Proportional(b.total, gpus)
 }
 
-// counted says whether a job on server n has quotas: what they leave changes from round to round, so that nothing is known of it for long.
+// counted says whether a job on server n has quotas: what they leave changes from round to round, so that nothing is
+// known of it for long.
 func (b constraints) counted(n int) bool {
-	return len(b.purses) > 0 && slices.ContainsFunc(b.servers[n].jobs, func(i int) bool { return len(b.seats[i].class.quotas) > 0 })
+	return len(b.purses) > 0 && slices.ContainsFunc(b.servers[n].jobs,
+		func(i int) bool { return len(b.seats[i].class.quotas) > 0 })
 }
 
 // emptied says what of a quota is taken.
@@ -209,7 +215,8 @@ func (p *purse) emptied(needs bill) string {
 	case left.amount.CPUs < needs.amount.CPUs:
 		return taken(p.Name, most.CPUs, left.amount.CPUs, needs.amount.CPUs, "core")
 	}
-	return fmt.Sprintf("%s: %s of %s of memory are taken, it needs %s", p.Name, most.Memory-left.amount.Memory, most.Memory, needs.amount.Memory)
+	return fmt.Sprintf("%s: %s of %s of memory are taken, it needs %s", p.Name, most.Memory-left.amount.Memory,
+		most.Memory, needs.amount.Memory)
 }
 
 // taken says how many of a quota's things are: "GrpTRES of account ml: 6 of 8 GPUs are taken, it needs 4".

@@ -22,8 +22,8 @@ var shapes = []Node{
 	{Total: gres.Vector{CPUs: 32, Memory: 128 * gres.Gigabyte}},
 }
 
-// wild draws a snapshot with everything in it that a site has: odd shapes, closed nodes, foreign jobs, constraints, gangs, jobs
-// that Slurm started by itself with whatever they asked for, nodes that have gone.
+// wild draws a snapshot with everything in it that a site has: odd shapes, closed nodes, foreign jobs, constraints,
+// gangs, jobs that Slurm started by itself with whatever they asked for, nodes that have gone.
 func wild(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 	c := Cluster{Now: epoch, Rules: wildRules(t)}
 	for i := range rapid.IntRange(0, 6).Draw(t, "nodes") {
@@ -114,7 +114,8 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 
 // wildReservations are past, under way, soon or later, ascending.
 func wildReservations(t *rapid.T) []Reservation {
-	maint := Reservation{"maint", epoch.Add(time.Duration(rapid.IntRange(-2, 12).Draw(t, "from")) * 10 * time.Minute), time.Time{}}
+	maint := Reservation{"maint", epoch.Add(time.Duration(rapid.IntRange(-2, 12).Draw(t, "from")) * 10 * time.Minute),
+		time.Time{}}
 	if rapid.Bool().Draw(t, "ends") {
 		maint.To = maint.From.Add(time.Duration(rapid.IntRange(1, 3).Draw(t, "for")) * 10 * time.Minute)
 	}
@@ -152,8 +153,9 @@ func wildQuotas(t *rapid.T) []int {
 // wildAmounts are cores and memory on a node, or nothing of one or both.
 func wildAmounts(t *rapid.T, what string) gres.Vector {
 	return gres.Vector{
-		CPUs:   rapid.SampledFrom([]int{0, 0, 0, 1, 3, 5, 9, 16, 30}).Draw(t, what+" cores"),
-		Memory: rapid.SampledFrom([]gres.Memory{0, 0, 0, 10, 63, 100, 200, 600}).Draw(t, what+" memory") * gres.Gigabyte,
+		CPUs: rapid.SampledFrom([]int{0, 0, 0, 1, 3, 5, 9, 16, 30}).Draw(t, what+" cores"),
+		Memory: rapid.SampledFrom([]gres.Memory{0, 0, 0, 10, 63, 100, 200, 600}).Draw(t,
+			what+" memory") * gres.Gigabyte,
 	}
 }
 
@@ -228,7 +230,8 @@ func oddSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
 
 // fineSize is one that Tune may have given.
 func fineSize(t *rapid.T, j *Job, gpus int, n Node) gres.Vector {
-	return rapid.SampledFrom(menus{}.of(menuKey{ProfileOn(j.Profile, n.GPUType), gpus, max(1, j.Tasks), n.Total, termsOf(j), n.Total}).options).Draw(t, "size").Size
+	return rapid.SampledFrom(menus{}.of(menuKey{ProfileOn(j.Profile, n.GPUType), gpus, max(1, j.Tasks), n.Total,
+		termsOf(j), n.Total}).options).Draw(t, "size").Size
 }
 
 // shareSize is the proportional one.

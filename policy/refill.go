@@ -10,24 +10,29 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// refill fills all servers anew, all at once, those who run among those who start: which jobs are to share a server is found as for repack, by fillings of
-// whole servers, and done where it pays for all the restarts that it takes. Exchanges of two servers (see market) find what two can gain from each other;
-// what only several can, going round, is found here. A filling says who sits with whom; sizes are found afterwards, the restarts taken off.
+// refill fills all servers anew, all at once, those who run among those who start: which jobs are to share a server is
+// found as for repack, by fillings of whole servers, and done where it pays for all the restarts that it takes.
+// Exchanges of two servers (see market) find what two can gain from each other; what only several can, going round, is
+// found here. A filling says who sits with whom; sizes are found afterwards, the restarts taken off.
 type refill struct {
 	repack
-	crews map[int][]int // of each server that takes part, its jobs that may be moved or resized, by number in movable, those first that had best stay
-	to    []int         // the server that each of them is to be on
-	group []int         // of each server, another that it exchanges jobs with; itself at the root
+	// of each server that takes part, its jobs that may be moved or resized, by number in movable, those first that had
+	// best stay
+	crews map[int][]int
+	to    []int // the server that each of them is to be on
+	group []int // of each server, another that it exchanges jobs with; itself at the root
 }
 
-// mostMatches bounds how often a server is compared with a filling for it, or one like it: so a thousand equal servers may take part.
+// mostMatches bounds how often a server is compared with a filling for it, or one like it: so a thousand equal servers
+// may take part.
 const mostMatches = 1 << 20
 
-// loyalty is which part of what it would cost to restart everybody on a server it is worth to leave it as it is, while fillings are looked for: about as
-// many jobs as that have to move for another one.
+// loyalty is which part of what it would cost to restart everybody on a server it is worth to leave it as it is, while
+// fillings are looked for: about as many jobs as that have to move for another one.
 const loyalty = 0.25
 
-// refill exchanges jobs between servers where that pays, as many servers at a time as it takes, and says whether it did.
+// refill exchanges jobs between servers where that pays, as many servers at a time as it takes, and says whether it
+// did.
 func (b allocation) refill() bool {
 	r := refill{repack: repack{constraints: b.constraints}, crews: map[int][]int{}}
 	if !r.gatherAll(appraisal(b)) || !r.classify() || !r.repack.group() || !r.list() {
@@ -56,8 +61,8 @@ type attempt struct {
 	room         []columns.Shape
 }
 
-// triedInVain says whether nothing has changed since nothing was gained by this, and notes what there is. What the rules or quotas kept from being done
-// may be possible later, see turn.
+// triedInVain says whether nothing has changed since nothing was gained by this, and notes what there is. What the
+// rules or quotas kept from being done may be possible later, see turn.
 func (r *refill) triedInVain() bool {
 	now := attempt{stamps: slices.Clone(r.market.stamps), room: r.problem.Shapes}
 	for _, i := range r.movable {
@@ -78,8 +83,8 @@ func (r *refill) tooMany() bool {
 	return matches > mostMatches
 }
 
-// gatherAll finds who may be placed anew; false where nobody could gain by that, or nobody who runs may move: beside those the others are placed one
-// after the other, see repack.
+// gatherAll finds who may be placed anew; false where nobody could gain by that, or nobody who runs may move: beside
+// those the others are placed one after the other, see repack.
 func (r *refill) gatherAll(b appraisal) bool {
 	hungry, runs := false, false
 	r.part = newSet(len(r.servers))
@@ -91,7 +96,8 @@ func (r *refill) gatherAll(b appraisal) bool {
 		for _, i := range sv.jobs {
 			s := &r.seats[i]
 			starts := s.standing == fresh && r.jobs[i].Running == nil
-			if !b.mayExchange(i) || starts && !r.maySitElsewhere(i) || !starts && s.stopped && !s.growing() && s.told.reason != Moves {
+			if !b.mayExchange(i) || starts && !r.maySitElsewhere(i) ||
+				!starts && s.stopped && !s.growing() && s.told.reason != Moves {
 				continue
 			}
 			r.movable = append(r.movable, i)
@@ -142,7 +148,8 @@ func (r *refill) listPresent() (all []present) {
 		on := standOf[s.servers[0]]
 		if r.optionOf(on, at) < 0 {
 			value := float64(s.speed() * float64(s.size.GPUs))
-			r.problem.Options[on] = append(r.problem.Options[on], columns.Option{Class: r.class[at], Parts: 1, Size: s.size, Value: value})
+			r.problem.Options[on] = append(r.problem.Options[on],
+				columns.Option{Class: r.class[at], Parts: 1, Size: s.size, Value: value})
 			r.sizes[on] = append(r.sizes[on], sensitivity.Option{Size: s.size, Gain: s.gain})
 		}
 	}
@@ -175,7 +182,8 @@ func (r *refill) listPresent() (all []present) {
 func (r *refill) loyal(crew []int) []int {
 	slices.SortStableFunc(crew, func(x, y int) int {
 		i, j := r.movable[x], r.movable[y]
-		return cmp.Or(cmp.Compare(r.class[x], r.class[y]), cmp.Compare(r.restartCost(j), r.restartCost(i)), cmp.Compare(r.rank[i], r.rank[j]))
+		return cmp.Or(cmp.Compare(r.class[x], r.class[y]), cmp.Compare(r.restartCost(j), r.restartCost(i)),
+			cmp.Compare(r.rank[i], r.rank[j]))
 	})
 	return crew
 }
@@ -197,7 +205,8 @@ func (r *refill) sortSizes(s int) {
 // optionOf finds the option that is the size of a job on a stand; -1: there is none.
 func (r *refill) optionOf(s, at int) int {
 	size := r.seats[r.movable[at]].size
-	return slices.IndexFunc(r.problem.Options[s], func(o columns.Option) bool { return o.Class == r.class[at] && o.Size == size })
+	return slices.IndexFunc(r.problem.Options[s],
+		func(o columns.Option) bool { return o.Class == r.class[at] && o.Size == size })
 }
 
 // crew is which classes of jobs a server is to have, ascending.
@@ -221,8 +230,8 @@ func (r *refill) crewsOf(s int, fillings []columns.Filling) (all []crew) {
 	return all
 }
 
-// assign says where each job is to be: fillings go to the servers that have most of what they are made of, and who cannot stay goes where one of its
-// class is missing. False where that does not come out even.
+// assign says where each job is to be: fillings go to the servers that have most of what they are made of, and who
+// cannot stay goes where one of its class is missing. False where that does not come out even.
 func (r *refill) assign(fillings []columns.Filling) bool {
 	r.to, r.group = make([]int, len(r.movable)), make([]int, len(r.servers))
 	for n := range r.group {
@@ -363,7 +372,8 @@ func (r *refill) jobsOf(list []int) (jobs []int) {
 	return jobs
 }
 
-// sized is what has to be done so that some jobs have the best sizes on server n, and what that nets; impossible where they have no room.
+// sized is what has to be done so that some jobs have the best sizes on server n, and what that nets; impossible where
+// they have no room.
 func (b appraisal) sized(n int, room gres.Vector, jobs []int) (orders []order, net float64) {
 	var lists [][]choice
 	var stock []choice

@@ -12,7 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// inUse draws servers of a few shapes that are full of jobs with their proportional share, wherever they fell, and some jobs that wait.
+// inUse draws servers of a few shapes that are full of jobs with their proportional share, wherever they fell, and some
+// jobs that wait.
 func inUse(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 	c := Cluster{Now: epoch, Rules: Rules{MaxPreemptions: rapid.SampledFrom([]int{0, 0, 5}).Draw(t, "max preemptions")}}
 	totals := []gres.Vector{
@@ -21,8 +22,10 @@ func inUse(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 	}
 	job := func(gpus int) Job {
 		return Job{
-			ID: len(c.Jobs) + 1, GPUs: gpus, Profile: rapid.SampledFrom(profiles).Draw(t, "profile"), Arrival: epoch.Add(-2 * time.Hour),
-			Saves: rapid.IntRange(0, 9).Draw(t, "saves") > 0, Restart: time.Duration(rapid.IntRange(0, 120).Draw(t, "restart")) * time.Second,
+			ID: len(c.Jobs) + 1, GPUs: gpus, Profile: rapid.SampledFrom(profiles).Draw(t, "profile"),
+			Arrival: epoch.Add(-2 * time.Hour),
+			Saves:   rapid.IntRange(0, 9).Draw(t, "saves") > 0,
+			Restart: time.Duration(rapid.IntRange(0, 120).Draw(t, "restart")) * time.Second,
 		}
 	}
 	for i := range rapid.IntRange(2, 5).Draw(t, "servers") {
@@ -31,7 +34,8 @@ func inUse(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 		for free := n.Total.GPUs; free > 0; {
 			j := job(min(free, rapid.SampledFrom([]int{1, 1, 1, 2, 4}).Draw(t, "gpus")))
 			free -= j.GPUs
-			j.Running, j.Started = &Placement{[]string{n.Name}, gres.Proportional(n.Total, j.GPUs)}, epoch.Add(-time.Hour)
+			j.Running, j.Started = &Placement{[]string{n.Name}, gres.Proportional(n.Total, j.GPUs)},
+				epoch.Add(-time.Hour)
 			c.Jobs = append(c.Jobs, j)
 		}
 	}
@@ -41,8 +45,8 @@ func inUse(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 	return c
 }
 
-// netOf is what a plan brings over rules.payback to the jobs that another grants something, too, restarts taken off, in GPU-seconds in the unit of
-// speeds.
+// netOf is what a plan brings over rules.payback to the jobs that another grants something, too, restarts taken off, in
+// GPU-seconds in the unit of speeds.
 func netOf(c Cluster, plan, other Plan) (net float64) {
 	both := Plan{}
 	for i, d := range plan.Decisions {
@@ -55,7 +59,8 @@ func netOf(c Cluster, plan, other Plan) (net float64) {
 	net = rateIn(c, both) * payback.Seconds()
 	for i := range both.Decisions {
 		alone := Plan{make([]Decision, len(both.Decisions))}
-		if j := byNumber(c, both.Decisions[i].Job); j.Running != nil && both.Decisions[i].Grant != nil && !unchanged(j, both.Decisions[i]) {
+		if j := byNumber(c, both.Decisions[i].Job); j.Running != nil && both.Decisions[i].Grant != nil &&
+			!unchanged(j, both.Decisions[i]) {
 			alone.Decisions[i] = both.Decisions[i]
 			net -= rateIn(c, alone) * min(payback, j.restartLoss(c.Now)).Seconds()
 		}
@@ -72,8 +77,8 @@ func byNumber(c Cluster, id int) *Job {
 	return nil
 }
 
-// TestFillingAllServersAnewPaysForItsRestarts: beside the plan without, everybody runs who ran, and together they are worth more by all that the
-// restarts cost.
+// TestFillingAllServersAnewPaysForItsRestarts: beside the plan without, everybody runs who ran, and together they are
+// worth more by all that the restarts cost.
 func TestFillingAllServersAnewPaysForItsRestarts(t *testing.T) {
 	profiles, more := paperModels(t), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -85,7 +90,8 @@ func TestFillingAllServersAnewPaysForItsRestarts(t *testing.T) {
 		same := true
 		for i := range before.Decisions {
 			if before.Decisions[i].Grant != nil && after.Decisions[i].Grant == nil {
-				t.Fatalf("job %d: %+v, and without %+v\n%s", before.Decisions[i].Job, after.Decisions[i], before.Decisions[i], sketch(c))
+				t.Fatalf("job %d: %+v, and without %+v\n%s", before.Decisions[i].Job, after.Decisions[i],
+					before.Decisions[i], sketch(c))
 			}
 			same = same && sameGrant(before.Decisions[i], after.Decisions[i])
 		}
@@ -110,7 +116,8 @@ func TestTwoJobsExchangePlacesWithOneBetweenUnlikeServers(t *testing.T) {
 	for id, gpus := range []int{2, 1, 1} {
 		on := c.Nodes[min(id, 1)^1]
 		j := Job{
-			ID: id + 1, GPUs: gpus, Profile: paperModel(t, "res18"), Arrival: epoch.Add(-3 * time.Hour), Started: epoch.Add(-2 * time.Hour), Saves: true,
+			ID: id + 1, GPUs: gpus, Profile: paperModel(t, "res18"), Arrival: epoch.Add(-3 * time.Hour),
+			Started: epoch.Add(-2 * time.Hour), Saves: true,
 			Restart: 30 * time.Second, Running: &Placement{[]string{on.Name}, gres.Proportional(on.Total, gpus)},
 		}
 		if id == 0 {

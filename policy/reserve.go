@@ -9,8 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// reservation keeps nodes for a job that has been passed over for too long: what starts there meanwhile must be able to give
-// way again.
+// reservation keeps nodes for a job that has been passed over for too long: what starts there meanwhile must be able to
+// give way again.
 type reservation struct {
 	job     int
 	shape   gangShape
@@ -20,7 +20,8 @@ type reservation struct {
 	kept    int  // GPUs that are idle on them meanwhile
 }
 
-// bars says whether job i must be kept off server n for the sake of another, or since a reservation begins there before it would have ended.
+// bars says whether job i must be kept off server n for the sake of another, or since a reservation begins there before
+// it would have ended.
 func (b constraints) bars(i, n int) bool {
 	if b.seats[i].class.shutTo(n) {
 		return true
@@ -28,7 +29,8 @@ func (b constraints) bars(i, n int) bool {
 	return b.yields(i, n)
 }
 
-// yields says whether job i must be kept off server n for the sake of another: it could not be asked to give way, or never would.
+// yields says whether job i must be kept off server n for the sake of another: it could not be asked to give way, or
+// never would.
 func (b constraints) yields(i, n int) bool {
 	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
 		return false
@@ -39,8 +41,8 @@ func (b constraints) yields(i, n int) bool {
 // staysForGood says that job i, once it runs, gives its place to nobody.
 func (b constraints) staysForGood(i int) bool { return math.IsInf(b.stake(i), 1) }
 
-// reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it did. None are kept on which
-// its quotas would not let it be.
+// reserve keeps nodes free for waiting job i, if it is the first in turn to be out of patience, and says whether it
+// did. None are kept on which its quotas would not let it be.
 func (b preemption) reserve(i int) bool {
 	if b.reserved != nil || b.seats[i].stopped || b.waited(b.jobs[i]) < b.c.Rules.patience() || b.seats[i].class.apart {
 		return false
@@ -67,10 +69,12 @@ func (b constraints) waited(j *Job) time.Duration {
 // mayLiveOn says whether server n, if it were empty, would do for job i now, and its quotas.
 func (b constraints) mayLiveOn(i int, w gangShape, n int) bool {
 	k := b.seats[i].class
-	return !b.lonely(w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) && (len(k.quotas) == 0 || b.affords(k, w.nodes, b.leastOf(k, w, n).Size))
+	return !b.lonely(w, n) && !k.shutTo(n) && b.holdsLeast(k, w, n) &&
+		(len(k.quotas) == 0 || b.affords(k, w.nodes, b.leastOf(k, w, n).Size))
 }
 
-// comparePlenty puts servers first that have more of the cores and memory that job i needs beyond its share. To others GPUs are what counts.
+// comparePlenty puts servers first that have more of the cores and memory that job i needs beyond its share. To others
+// GPUs are what counts.
 func (b placement) comparePlenty(i int, w gangShape, x, y int) int {
 	if b.seats[i].class.terms == (terms{}) {
 		return 0

@@ -8,17 +8,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Under a policy of one's own some jobs may give way and others never: what starts on kept nodes must be one of the first.
+// Under a policy of one's own some jobs may give way and others never: what starts on kept nodes must be one of the
+// first.
 func TestWhoNeverGivesWayIsKeptOffWhatIsKeptForAnother(t *testing.T) {
 	share := func(gpus int) gres.Vector {
 		return gres.Vector{GPUs: gpus, CPUs: 3 * gpus, Memory: gres.Memory(gpus) * 62500}
 	}
-	firm := By("firm for prod", func(_ *Cluster, j *Job) float64 { return float64(j.ID) }, func(_ *Cluster, j *Job) float64 {
-		if j.User == "prod" {
-			return math.Inf(1)
-		}
-		return 1
-	})
+	firm := By("firm for prod", func(_ *Cluster, j *Job) float64 { return float64(j.ID) },
+		func(_ *Cluster, j *Job) float64 {
+			if j.User == "prod" {
+				return math.Inf(1)
+			}
+			return 1
+		})
 	for _, c := range []struct {
 		patient, comer string
 		want           Reason
@@ -34,7 +36,8 @@ func TestWhoNeverGivesWayIsKeptOffWhatIsKeptForAnother(t *testing.T) {
 		}
 		plan := Decide(cluster, firm, Tune())
 		if got := plan.Decisions[2]; got.Reason != c.want {
-			t.Errorf("what is kept for %s: %s gets %s (%s), want %s", c.patient, c.comer, got.Reason, drawn(got), c.want)
+			t.Errorf("what is kept for %s: %s gets %s (%s), want %s", c.patient, c.comer, got.Reason, drawn(got),
+				c.want)
 		}
 	}
 

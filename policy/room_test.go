@@ -14,8 +14,10 @@ func TestTheLastOfManyServersGivesBackWhatItLends(t *testing.T) {
 	all := gres.Vector{GPUs: 1, CPUs: 24, Memory: 125000}
 	for n, node := range c.Nodes {
 		c.Jobs = append(c.Jobs, Job{
-			ID: n + 1, GPUs: 1, Nodes: 1, Arrival: epoch.Add(-time.Hour), Started: epoch.Add(-time.Hour), Profile: hungry,
-			Running: &Placement{Nodes: []string{node.Name}, PerNode: all}, Fixed: n+1 < len(c.Nodes), Saves: n+1 == len(c.Nodes),
+			ID: n + 1, GPUs: 1, Nodes: 1, Arrival: epoch.Add(-time.Hour), Started: epoch.Add(-time.Hour),
+			Profile: hungry,
+			Running: &Placement{Nodes: []string{node.Name}, PerNode: all}, Fixed: n+1 < len(c.Nodes),
+			Saves:   n+1 == len(c.Nodes),
 			Restart: 30 * time.Second,
 		})
 	}

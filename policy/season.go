@@ -112,11 +112,13 @@ func (b *board) inTheWay(n int, s stretch) *Reservation {
 // shutTo says whether a reservation keeps jobs of class k off server n.
 func (k *jobClass) shutTo(n int) bool { return k.shut != nil && k.shut.has(n) }
 
-// shutSoon says whether a reservation would keep jobs of class k off server n by the time that others have made room there.
+// shutSoon says whether a reservation would keep jobs of class k off server n by the time that others have made room
+// there.
 func (k *jobClass) shutSoon(n int) bool { return k.soon != nil && k.soon.has(n) }
 
-// mayComeBack says whether running job i of class k, if it were stopped, could be started again before reservations keep it from all servers that
-// suit it, with a round to spare beside the one until it is decided again: what is stopped an hour before maintenance comes back when that is over.
+// mayComeBack says whether running job i of class k, if it were stopped, could be started again before reservations
+// keep it from all servers that suit it, with a round to spare beside the one until it is decided again: what is
+// stopped an hour before maintenance comes back when that is over.
 func (b constraints) mayComeBack(i int, k *jobClass) bool {
 	if !b.seasons.any {
 		return true
@@ -127,7 +129,8 @@ func (b constraints) mayComeBack(i int, k *jobClass) bool {
 	may, known := b.seasons.returns[key]
 	if !known {
 		shut := b.shutTo(s)
-		may = !shut.meets(k.eligible.servers) || slices.ContainsFunc(k.gangShapes, func(w gangShape) bool { return b.wide(k, w, shut) >= w.nodes })
+		may = !shut.meets(k.eligible.servers) || slices.ContainsFunc(k.gangShapes,
+			func(w gangShape) bool { return b.wide(k, w, shut) >= w.nodes })
 		b.seasons.returns[key] = may
 	}
 	return may
@@ -137,14 +140,16 @@ func (b constraints) mayComeBack(i int, k *jobClass) bool {
 func (b constraints) wide(k *jobClass, w gangShape, shut set) int {
 	count := 0
 	for n := range b.servers {
-		if sv := &b.servers[n]; sv.Closed == "" && sv.Total.GPUs >= w.gpus && k.eligible.servers.has(n) && !shut.has(n) {
+		if sv := &b.servers[n]; sv.Closed == "" && sv.Total.GPUs >= w.gpus && k.eligible.servers.has(n) &&
+			!shut.has(n) {
 			count++
 		}
 	}
 	return count
 }
 
-// shutOut is the answer to job i if reservations keep it from too many of the servers that could hold it; nil if they do not.
+// shutOut is the answer to job i if reservations keep it from too many of the servers that could hold it; nil if they
+// do not.
 func (b explanation) shutOut(i int) *answer {
 	k := b.seats[i].class
 	if k.shut == nil || len(k.gangShapes) == 0 {
@@ -164,8 +169,8 @@ func (b explanation) shutOut(i int) *answer {
 	return &answer{InReservation, b.runsInto(i, shut)}
 }
 
-// runsInto says which reservation it is that job i would run into on those servers: the last to begin of those that are first on theirs, since
-// that is the one before which there is most time.
+// runsInto says which reservation it is that job i would run into on those servers: the last to begin of those that are
+// first on theirs, since that is the one before which there is most time.
 func (b explanation) runsInto(i int, shut set) string {
 	var last *Reservation
 	at := 0
@@ -173,7 +178,8 @@ func (b explanation) runsInto(i int, shut set) string {
 		if !shut.has(n) {
 			continue
 		}
-		if r := b.inTheWay(n, stretch{b.jobs[i].Reservation, b.seats[i].class.season.now}); last == nil || cmp.Or(r.From.Compare(last.From), cmp.Compare(last.Name, r.Name)) > 0 {
+		if r := b.inTheWay(n, stretch{b.jobs[i].Reservation, b.seats[i].class.season.now}); last == nil ||
+			cmp.Or(r.From.Compare(last.From), cmp.Compare(last.Name, r.Name)) > 0 {
 			last, at = r, n
 		}
 	}
@@ -182,7 +188,8 @@ func (b explanation) runsInto(i int, shut set) string {
 	case !last.From.After(b.c.Now) && last.To.IsZero():
 		return fmt.Sprintf("%s is in reservation %s for good", b.servers[at].Name, last.Name)
 	case !last.From.After(b.c.Now):
-		return fmt.Sprintf("%s is in reservation %s until %s", b.servers[at].Name, last.Name, last.To.Format(time.DateTime))
+		return fmt.Sprintf("%s is in reservation %s until %s", b.servers[at].Name, last.Name,
+			last.To.Format(time.DateTime))
 	case j.TimeLimit == 0:
 		return fmt.Sprintf("has no time limit, and reservation %s begins at %s", last.Name, begins)
 	}

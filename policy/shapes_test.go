@@ -32,8 +32,8 @@ func uneven(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 	return c
 }
 
-// TestNobodyIsRestartedForAGainThatIsALoss: whoever restarts or moves to be faster is faster, in samples a second, and by as much as it is told,
-// however large the shares of the servers are that it comes from and goes to.
+// TestNobodyIsRestartedForAGainThatIsALoss: whoever restarts or moves to be faster is faster, in samples a second, and
+// by as much as it is told, however large the shares of the servers are that it comes from and goes to.
 func TestNobodyIsRestartedForAGainThatIsALoss(t *testing.T) {
 	profiles := paperModels(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -42,7 +42,8 @@ func TestNobodyIsRestartedForAGainThatIsALoss(t *testing.T) {
 			if d.Reason != Grows {
 				continue
 			}
-			was, is := j.Profile.Rate(sensitivity.ShareOf(j.Running.PerNode)), j.Profile.Rate(sensitivity.ShareOf(d.Grant.PerNode))
+			was, is := j.Profile.Rate(sensitivity.ShareOf(j.Running.PerNode)),
+				j.Profile.Rate(sensitivity.ShareOf(d.Grant.PerNode))
 			said := 0.0
 			fmt.Sscanf(d.Why[strings.Index(d.Why, "train"):], "train %f× as fast", &said)
 			if is <= was || math.Abs(said-is/was) > 0.00501 {

@@ -62,8 +62,8 @@ func (s set) within(t set) bool {
 	return true
 }
 
-// shelf sorts servers by a small number, so that those with enough of it are found without looking at the others. Within one
-// number they come in the order of their names.
+// shelf sorts servers by a small number, so that those with enough of it are found without looking at the others.
+// Within one number they come in the order of their names.
 type shelf struct {
 	level []int // of each server; off: not on the shelf
 	sets  []set // by level

@@ -10,7 +10,8 @@ import (
 // sketch writes a snapshot in the notation of the drawings, so that what a property finds can be made into one.
 func sketch(c Cluster) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "rules min-run=%g preemptions=%d patience=%g stranded=%g\n", c.Rules.MinRun.Seconds(), c.Rules.MaxPreemptions,
+	fmt.Fprintf(&out, "rules min-run=%g preemptions=%d patience=%g stranded=%g\n", c.Rules.MinRun.Seconds(),
+		c.Rules.MaxPreemptions,
 		c.Rules.Patience.Seconds(), c.Rules.Stranded)
 	for _, q := range c.Quotas {
 		fmt.Fprintf(&out, "quota %s", strings.ReplaceAll(q.Name, " ", "_"))
@@ -27,7 +28,8 @@ func sketch(c Cluster) string {
 	for _, n := range c.Nodes {
 		fmt.Fprintf(&out, "node %s gpu=%d cpu=%d mem=%g", n.Name, n.Total.GPUs, n.Total.CPUs, gigabytes(n.Total.Memory))
 		if n.Foreign != (gres.Vector{}) {
-			fmt.Fprintf(&out, " foreign=gpu:%d,cpu:%d,mem:%g", n.Foreign.GPUs, n.Foreign.CPUs, gigabytes(n.Foreign.Memory))
+			fmt.Fprintf(&out, " foreign=gpu:%d,cpu:%d,mem:%g", n.Foreign.GPUs, n.Foreign.CPUs,
+				gigabytes(n.Foreign.Memory))
 		}
 		word(&out, "type", n.GPUType)
 		word(&out, "closed", n.Closed)
@@ -78,7 +80,8 @@ func sketchJob(out *strings.Builder, c Cluster, j *Job) {
 	count("priority", float64(j.Priority))
 	word(out, "quotas", strings.ReplaceAll(strings.Trim(fmt.Sprint(j.Quotas), "[]"), " ", ","))
 	if r := j.Running; r != nil {
-		fmt.Fprintf(out, " runs=%s:%d:%g since=%g", strings.Join(r.Nodes, "+"), r.PerNode.CPUs, gigabytes(r.PerNode.Memory),
+		fmt.Fprintf(out, " runs=%s:%d:%g since=%g", strings.Join(r.Nodes, "+"), r.PerNode.CPUs,
+			gigabytes(r.PerNode.Memory),
 			c.Now.Sub(j.Started).Seconds())
 	}
 	if j.Saves {

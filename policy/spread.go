@@ -8,8 +8,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// spread hands out what the least sizes left over. Jobs that start or restart anyway come first, since their size costs nothing;
-// gangs across nodes next, since they can only have what all their nodes have; then running jobs, where a change is worth a restart.
+// spread hands out what the least sizes left over. Jobs that start or restart anyway come first, since their size costs
+// nothing; gangs across nodes next, since they can only have what all their nodes have; then running jobs, where a
+// change is worth a restart.
 func (b sizing) spread() {
 	b.freshen()
 	for n := range b.servers {
@@ -20,8 +21,8 @@ func (b sizing) spread() {
 	b.widen()
 }
 
-// freshen takes running jobs that were stopped and stay where they are down to their least: since they restart, their size is free
-// to choose.
+// freshen takes running jobs that were stopped and stay where they are down to their least: since they restart, their
+// size is free to choose.
 func (b sizing) freshen() {
 	slices.Sort(b.stopped)
 	for _, i := range b.stopped {
@@ -77,7 +78,8 @@ func (b sizing) takeStep(n int) bool {
 	return job >= 0
 }
 
-// tie is the relative difference under which two sizes are equally good, so that the earlier job takes it whatever the rounding.
+// tie is the relative difference under which two sizes are equally good, so that the earlier job takes it whatever the
+// rounding.
 const tie = 1e-9
 
 // above lists the options with more gain than the seat has.

@@ -7,9 +7,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// mayTake says whether job i may have more than its least. A job that can be asked to give back always may. What one that cannot takes is gone until
-// it ends: it may have it as long as no more GPUs are left without their share than the rules allow anyway, or where it gains more by it than
-// those who are expected meanwhile lose.
+// mayTake says whether job i may have more than its least. A job that can be asked to give back always may. What one
+// that cannot takes is gone until it ends: it may have it as long as no more GPUs are left without their share than the
+// rules allow anyway, or where it gains more by it than those who are expected meanwhile lose.
 func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 	s := &b.seats[i]
 	if s.class.lends {
@@ -32,7 +32,8 @@ func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 	return (to.Gain-s.gain)*s.menu.unit*float64(b.jobs[i].GPUs) > b.missed(after, b.holds(i, to.Gain))
 }
 
-// holds is for how many horizons job i is expected to hold what it is given now; infinite where nobody knows when it ends.
+// holds is for how many horizons job i is expected to hold what it is given now; infinite where nobody knows when it
+// ends.
 func (b sizing) holds(i int, gain float64) float64 {
 	j, horizons := b.jobs[i], math.Inf(1)
 	if left := remaining(j); left > 0 && left != unknown {
@@ -44,9 +45,10 @@ func (b sizing) holds(i int, gain float64) float64 {
 	return horizons
 }
 
-// missed is how many GPUs are missed, in the mean over so many horizons, if so many and not those of now go without their share. GPUs with their share
-// are taken before those without: first by who waits, then by who is expected. As many come as came within the last horizon, evenly, and stay for one. So
-// the GPU that is number r in that line is missed from when r have been asked for, and never if fewer are ever there at once.
+// missed is how many GPUs are missed, in the mean over so many horizons, if so many and not those of now go without
+// their share. GPUs with their share are taken before those without: first by who waits, then by who is expected. As
+// many come as came within the last horizon, evenly, and stay for one. So the GPU that is number r in that line is
+// missed from when r have been asked for, and never if fewer are ever there at once.
 func (b sizing) missed(stranded int, horizons float64) float64 {
 	in := b.comers()
 	missed := 0.0

@@ -20,7 +20,8 @@ type long struct {
 }
 
 func newLong(t testing.TB, image, language int, gpus []int, memory gres.Memory) *long {
-	l := &long{t: t, cluster: paperCluster(16), come: mix(t, 6000, image, language, gpus), draw: rand.New(rand.NewSource(11))}
+	l := &long{t: t, cluster: paperCluster(16), come: mix(t, 6000, image, language, gpus),
+		draw: rand.New(rand.NewSource(11))}
 	for i := range l.cluster.Nodes {
 		l.cluster.Nodes[i].Total.Memory = memory
 	}

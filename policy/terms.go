@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// terms bound what a job may be given on each node, whatever its profile says: what its user asked for and reckoned with, and what the site
-// allows. The zero value bounds nothing.
+// terms bound what a job may be given on each node, whatever its profile says: what its user asked for and reckoned
+// with, and what the site allows. The zero value bounds nothing.
 type terms struct{ floor, pace, ceiling gres.Vector }
 
 func termsOf(j *Job) terms {
@@ -38,7 +38,8 @@ func (t terms) contradict(tasks int) string {
 	least, most := t.least(tasks).Max(gres.Vector{CPUs: tasks}), t.most(tasks)
 	switch {
 	case least.CPUs > most.CPUs:
-		return fmt.Sprintf("needs %s on each node, and the site allows it %d", count(least.CPUs, "core"), t.ceiling.CPUs)
+		return fmt.Sprintf("needs %s on each node, and the site allows it %d", count(least.CPUs, "core"),
+			t.ceiling.CPUs)
 	case least.Memory > most.Memory:
 		return fmt.Sprintf("needs %s of memory on each node, and the site allows it %s", least.Memory, most.Memory)
 	}
@@ -82,7 +83,8 @@ func (t terms) paceBeside(fair gres.Vector) gres.Vector {
 	return pace
 }
 
-// faster raises what is owed to the pace: as far as the server goes, where that is as fast, and beyond it where nothing on the server is.
+// faster raises what is owed to the pace: as far as the server goes, where that is as fast, and beyond it where nothing
+// on the server is.
 func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain func(gres.Vector) float64) gres.Vector {
 	total := key.total
 	total.CPUs = total.CPUs / key.tasks * key.tasks

@@ -6,10 +6,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Tetris packs (Grandl et al., SIGCOMM'14): a job goes first whose demand is aligned with what is free in the cluster, and that
-// has little left to do. The score is the inner product of demand and what is free, both in parts of the cluster, less the
-// remaining work, that is the remaining time times the demand; each in units of its mean over all jobs, as in the paper. The
-// demand is what the allocator would give it at best. A job of unknown length is taken to be half done.
+// Tetris packs (Grandl et al., SIGCOMM'14): a job goes first whose demand is aligned with what is free in the cluster,
+// and that has little left to do. The score is the inner product of demand and what is free, both in parts of the
+// cluster, less the remaining work, that is the remaining time times the demand; each in units of its mean over all
+// jobs, as in the paper. The demand is what the allocator would give it at best. A job of unknown length is taken to be
+// half done.
 //
 // A running job is aligned with what is free and what it holds, as if it had to be placed now. So it fits its own place
 // at least as well as anybody who has taken it would, and does not come back for it.

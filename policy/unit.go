@@ -5,11 +5,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Gains are relative to a share, and shares differ from server to server. So speeds are compared in one unit, that of the reference server, by
-// whoever plans and by whoever certifies a plan (policy/bound).
+// Gains are relative to a share, and shares differ from server to server. So speeds are compared in one unit, that of
+// the reference server, by whoever plans and by whoever certifies a plan (policy/bound).
 
-// Reference is the server in terms of whose proportional share speeds are compared: one with the capacity that most GPUs are on, of several such
-// the first by name. The order of the nodes does not matter, nor whether they are open. The zero value: there are no nodes.
+// Reference is the server in terms of whose proportional share speeds are compared: one with the capacity that most
+// GPUs are on, of several such the first by name. The order of the nodes does not matter, nor whether they are open.
+// The zero value: there are no nodes.
 func Reference(nodes []Node) (reference gres.Vector) {
 	gpus := map[gres.Vector]int{}
 	for i := range nodes {
@@ -25,8 +26,9 @@ func Reference(nodes []Node) (reference gres.Vector) {
 	return reference
 }
 
-// Unit is the throughput with the proportional share of a server, relative to that with the share of as many GPUs of the reference server: a gain over
-// that share times the unit is the speed. It is 1 without a profile, or where one of the two shares is nothing.
+// Unit is the throughput with the proportional share of a server, relative to that with the share of as many GPUs of
+// the reference server: a gain over that share times the unit is the speed. It is 1 without a profile, or where one of
+// the two shares is nothing.
 func Unit(p *sensitivity.Profile, fair, reference gres.Vector) float64 {
 	there := gres.Proportional(reference, fair.GPUs)
 	if p == nil || fair == there {

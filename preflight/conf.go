@@ -27,7 +27,8 @@ var slurmConf = []check{
 	conf("AccountingStoreFlags", storeFlags),
 }
 
-// conf is the check of one key, which is skipped where its value is not known. The value is empty where Slurm says (null).
+// conf is the check of one key, which is skipped where its value is not known. The value is empty where Slurm says
+// (null).
 func conf(key string, judge func(value string, f *Facts) finding) check {
 	return check{key, func(f *Facts) []finding {
 		value, told := f.Scontrol.Value[key]
@@ -70,8 +71,12 @@ func jobSubmit(value string, _ *Facts) finding {
 const savedExit = 98
 
 func requeueExit(value string, _ *Facts) finding {
-	if !slices.ContainsFunc(strings.Split(value, ","), func(entry string) bool { return inRange(strings.TrimSpace(entry), savedExit) }) {
-		return fail(fmt.Sprintf("RequeueExit=%d, and scontrol reconfigure: a job that saves and leaves would count as failed, and its run be lost", savedExit),
+	if !slices.ContainsFunc(strings.Split(value, ","),
+		func(entry string) bool { return inRange(strings.TrimSpace(entry), savedExit) }) {
+		return fail(
+			fmt.Sprintf(
+				"RequeueExit=%d, and scontrol reconfigure: a job that saves and leaves would count as failed, and "+
+					"its run be lost", savedExit),
 			"is %s", orElse(value, "empty"))
 	}
 	return ok("%s", value)
@@ -95,7 +100,8 @@ func inRange(entry string, code int) bool {
 
 func jobRequeue(value string, _ *Facts) finding {
 	if value != "1" {
-		return warn("JobRequeue=1, or expect one request more for each job that is asked to save", "is %s: jobs are submitted as not to be requeued", orElse(value, "empty"))
+		return warn("JobRequeue=1, or expect one request more for each job that is asked to save",
+			"is %s: jobs are submitted as not to be requeued", orElse(value, "empty"))
 	}
 	return ok("%s", value)
 }
@@ -108,9 +114,11 @@ func killWait(value string, _ *Facts) finding {
 	case !read:
 		return skip("%q is no time", value)
 	case seconds < killWaitLeast:
-		return warn("KillWait=60", "%d s is all that a job has that does not leave in its grace, before it is killed", seconds)
+		return warn("KillWait=60", "%d s is all that a job has that does not leave in its grace, before it is killed",
+			seconds)
 	case seconds > killWaitMost:
-		return warn("lower it: nodes of a job that ignores SIGTERM are blocked for so long, for everybody", "is %d s", seconds)
+		return warn("lower it: nodes of a job that ignores SIGTERM are blocked for so long, for everybody", "is %d s",
+			seconds)
 	default:
 		return ok("%d s", seconds)
 	}
@@ -128,7 +136,8 @@ const minJobAgeLeast = 60
 
 func minJobAge(value string, _ *Facts) finding {
 	if seconds, read := number(value); read && seconds > 0 && seconds < minJobAgeLeast {
-		return warn("MinJobAge=300, or at least a round", "Slurm forgets ended jobs after %d s: how a job left is not learnt", seconds)
+		return warn("MinJobAge=300, or at least a round",
+			"Slurm forgets ended jobs after %d s: how a job left is not learnt", seconds)
 	}
 	return ok("%s", value)
 }
@@ -144,16 +153,19 @@ func selectParameters(value string, f *Facts) finding {
 	upper := strings.ToUpper(value)
 	switch {
 	case !strings.Contains(upper, "MEMORY"):
-		return warn("SelectTypeParameters=CR_Core_Memory or CR_CPU_Memory", "%s: Slurm gives out no memory, so what jobs are given of it binds nobody", orElse(value, "empty"))
+		return warn("SelectTypeParameters=CR_Core_Memory or CR_CPU_Memory",
+			"%s: Slurm gives out no memory, so what jobs are given of it binds nobody", orElse(value, "empty"))
 	case strings.Contains(upper, "CR_CORE") && f.Threads.Why == "" && f.Threads.Value > 1:
-		return warn("CR_CPU_Memory, or ThreadsPerCore=1: Slurm rounds what jobs are given up to whole cores", "%s on nodes with %d threads a core", value, f.Threads.Value)
+		return warn("CR_CPU_Memory, or ThreadsPerCore=1: Slurm rounds what jobs are given up to whole cores",
+			"%s on nodes with %d threads a core", value, f.Threads.Value)
 	}
 	return ok("%s", value)
 }
 
 func schedulerType(value string, _ *Facts) finding {
 	if value != "sched/backfill" {
-		return warn("SchedulerType=sched/backfill", "%s: a job that waits for room keeps all behind it from starting", orElse(value, "empty"))
+		return warn("SchedulerType=sched/backfill", "%s: a job that waits for room keeps all behind it from starting",
+			orElse(value, "empty"))
 	}
 	return ok("%s", value)
 }
@@ -167,9 +179,11 @@ func schedulerParameters(value string, _ *Facts) finding {
 		seconds, _ := strconv.Atoi(amount) // not a number: 0
 		switch {
 		case name == "batch_sched_delay" && seconds > batchDelayMost:
-			return warn("batch_sched_delay=3, which is Slurm's default", "batch jobs are held back for %d s: every start is as late", seconds)
+			return warn("batch_sched_delay=3, which is Slurm's default",
+				"batch jobs are held back for %d s: every start is as late", seconds)
 		case name == "defer" || name == "defer_batch":
-			return warn("leave it out unless slurmctld is overloaded", "%s: a job starts at the next pass of the scheduler, not when it is updated", name)
+			return warn("leave it out unless slurmctld is overloaded",
+				"%s: a job starts at the next pass of the scheduler, not when it is updated", name)
 		}
 	}
 	return ok("%s", orElse(value, "defaults"))
@@ -193,15 +207,20 @@ func rateLimit(value string, f *Facts) finding {
 	}
 	refill /= period
 	if limited && refill < f.Wanted.Rate {
-		return warn("raise rl_refill_rate and rl_bucket_size, and leave rl_refill_period out, or set rate in the configuration below them and make the lease longer",
-			"rl_enable lets through %g requests a second, and rate is %g: each one beyond takes a second", refill, f.Wanted.Rate)
+		return warn(
+			"raise rl_refill_rate and rl_bucket_size, and leave rl_refill_period out, or set rate in the "+
+				"configuration below them and make the lease longer",
+			"rl_enable lets through %g requests a second, and rate is %g: each one beyond takes a second", refill,
+			f.Wanted.Rate)
 	}
 	return ok("%s", orElse(value, "no bound on requests"))
 }
 
 func preemptMode(value string, _ *Facts) finding {
 	if value != "OFF" && value != "" {
-		return warn("see that what Slurm may preempt are not the managed jobs: it does not ask them to save, and the daemon plans with what they hold",
+		return warn(
+			"see that what Slurm may preempt are not the managed jobs: it does not ask them to save, and the daemon "+
+				"plans with what they hold",
 			"%s: Slurm stops jobs by itself", value)
 	}
 	return ok("%s", value)
@@ -211,7 +230,9 @@ func priority(value string, f *Facts) finding {
 	weight, _ := number(f.Scontrol.Value["PriorityWeightAge"])
 	always := has(f.Scontrol.Value["PriorityFlags"], "ACCRUE_ALWAYS")
 	if strings.HasSuffix(value, "multifactor") && weight > 0 && !always {
-		return warn("PriorityFlags=ACCRUE_ALWAYS", "a job gathers age only while it may start, and so none under a lease, while PriorityWeightAge is %d", weight)
+		return warn("PriorityFlags=ACCRUE_ALWAYS",
+			"a job gathers age only while it may start, and so none under a lease, while PriorityWeightAge is %d",
+			weight)
 	}
 	return ok("%s", value)
 }
@@ -231,7 +252,9 @@ func storeFlags(value string, _ *Facts) finding {
 		}
 	}
 	if len(missing) > 0 {
-		return warn("AccountingStoreFlags=job_comment,job_extra", "accounting keeps no %s: afterwards nobody can see what a job asked for, and what it was given and why", strings.Join(missing, " and no "))
+		return warn("AccountingStoreFlags=job_comment,job_extra",
+			"accounting keeps no %s: afterwards nobody can see what a job asked for, and what it was given and why",
+			strings.Join(missing, " and no "))
 	}
 	return ok("%s", value)
 }

@@ -16,9 +16,11 @@ var gate = []check{
 	{"options of sbatch", options},
 }
 
-const noLua = "put job_submit.lua and synergy_settings.lua beside slurm.conf, JobSubmitPlugins=lua into it, and the partition into managed_partitions"
+const noLua = "put job_submit.lua and synergy_settings.lua beside slurm.conf, JobSubmitPlugins=lua into it, and the " +
+	"partition into managed_partitions"
 
-// gates compares the partitions of the gate with those of the daemon: one that only the gate has leaves jobs parked for a lease.
+// gates compares the partitions of the gate with those of the daemon: one that only the gate has leaves jobs parked for
+// a lease.
 func gates(f *Facts) (found []finding) {
 	if f.Gates.Why != "" {
 		return append(gatesBySettings(f), skip("not tried: %s", f.Gates.Why))
@@ -31,18 +33,23 @@ func gates(f *Facts) (found []finding) {
 
 func judgeGate(name string, g Gate, ours bool) (found []finding) {
 	if g.Left != 0 {
-		found = append(found, warn(fmt.Sprintf("scancel %d", g.Left), "the held job %d of this check is still in partition %s", g.Left, name))
+		found = append(found, warn(fmt.Sprintf("scancel %d", g.Left),
+			"the held job %d of this check is still in partition %s", g.Left, name))
 	}
 	manages := g.Annotated || g.Lua
 	switch {
 	case ours && manages:
 		return append(found, ok("manages %s", name))
 	case ours && g.Refused != "":
-		return append(found, warn("let the daemon's user submit jobs there, or start the daemon with --alone", "a held job was refused in %s: %s", name, g.Refused))
+		return append(found, warn("let the daemon's user submit jobs there, or start the daemon with --alone",
+			"a held job was refused in %s: %s", name, g.Refused))
 	case ours && g.Away:
-		return append(found, skip("lets everything in %s pass as long as the heartbeat is stale: check again when the daemon runs", name))
+		return append(found,
+			skip("lets everything in %s pass as long as the heartbeat is stale: check again when the daemon runs",
+				name))
 	case ours:
-		return append(found, fail(noLua, "does not manage %s: Slurm would start jobs there before the daemon has seen them", name))
+		return append(found, fail(noLua,
+			"does not manage %s: Slurm would start jobs there before the daemon has seen them", name))
 	case manages:
 		return append(found, fail("take it out of managed_partitions, or add it to partitions in the configuration",
 			"manages %s, which the daemon does not: jobs with our directive would wait there for a whole lease", name))
@@ -76,7 +83,8 @@ func annotated(f *Facts) *Gate {
 	return nil
 }
 
-// slow is by how much a lease may differ from the one that was set: a submit takes a while, and Slurm counts whole seconds.
+// slow is by how much a lease may differ from the one that was set: a submit takes a while, and Slurm counts whole
+// seconds.
 const slow = 10 * time.Second
 
 func gateLease(f *Facts) []finding {
@@ -85,7 +93,8 @@ func gateLease(f *Facts) []finding {
 		return []finding{skip("no job came through the gate")}
 	}
 	if lease := g.Lease.Round(time.Second); (lease - f.Wanted.Lease).Abs() > slow {
-		return []finding{warn("set lease_seconds of synergy_settings.lua and lease of the configuration the same", "is %s, and the daemon's %s", lease, f.Wanted.Lease)}
+		return []finding{warn("set lease_seconds of synergy_settings.lua and lease of the configuration the same",
+			"is %s, and the daemon's %s", lease, f.Wanted.Lease)}
 	}
 	return []finding{ok("%s, as the daemon's", f.Wanted.Lease)}
 }
@@ -96,7 +105,8 @@ func trusted(f *Facts) []finding {
 	case g == nil:
 		return []finding{skip("no job came through the gate")}
 	case g.Untrusted != "":
-		return []finding{fail("name there the uid of user "+f.Wanted.User+" on slurmctld's host, in synergy_settings.lua, and touch job_submit.lua",
+		return []finding{fail("name there the uid of user "+f.Wanted.User+
+			" on slurmctld's host, in synergy_settings.lua, and touch job_submit.lua",
 			"the gate keeps the daemon from changing jobs: %s", g.Untrusted)}
 	}
 	return []finding{ok("the daemon's user may change jobs")}
@@ -111,7 +121,9 @@ func gateSettings(f *Facts) (found []finding) {
 		{"heartbeat", s.Heartbeat, f.Wanted.Heartbeat}, {"profiles_file", s.ProfilesFile, f.Wanted.ProfilesFile},
 	} {
 		if file.gates != "" && file.gates != file.ours {
-			found = append(found, fail("name the same file in both", "the gate looks for the %s at %s, and the daemon writes %s", file.key, file.gates, orElse(file.ours, "none")))
+			found = append(found, fail("name the same file in both",
+				"the gate looks for the %s at %s, and the daemon writes %s", file.key, file.gates,
+				orElse(file.ours, "none")))
 		}
 	}
 	if len(found) == 0 {
@@ -131,7 +143,8 @@ func options(f *Facts) []finding {
 	case f.Scontrol.Why != "" || !known:
 		return []finding{skip("scontrol does not tell CliFilterPlugins")}
 	case !hasPlugin(filters, "cli_filter", "lua"):
-		return []finding{fail("CliFilterPlugins=lua in slurm.conf, and cli_filter.lua beside it", "this host has the plugin, and no filter that puts its options into the comment")}
+		return []finding{fail("CliFilterPlugins=lua in slurm.conf, and cli_filter.lua beside it",
+			"this host has the plugin, and no filter that puts its options into the comment")}
 	}
 	return []finding{ok("by the plugin and the filter")}
 }
@@ -141,5 +154,6 @@ func hasPlugin(list, kind, name string) bool { return has(list, name) || has(lis
 
 // has says whether a list with commas has the word.
 func has(list, word string) bool {
-	return slices.ContainsFunc(strings.Split(list, ","), func(entry string) bool { return strings.EqualFold(strings.TrimSpace(entry), word) })
+	return slices.ContainsFunc(strings.Split(list, ","),
+		func(entry string) bool { return strings.EqualFold(strings.TrimSpace(entry), word) })
 }

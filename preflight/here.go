@@ -21,13 +21,16 @@ func profiles(f *Facts) (found []finding) {
 	for _, dir := range f.Here.Profiles {
 		switch {
 		case dir.Why != "":
-			found = append(found, fail("put the profiles there, readable for user "+f.Wanted.User+", or name another folder as profile_dirs", "%s", dir.Why))
+			found = append(found, fail("put the profiles there, readable for user "+f.Wanted.User+
+				", or name another folder as profile_dirs", "%s", dir.Why))
 		case len(dir.Wrong) > 0:
 			named := strings.Join(dir.Wrong[:min(len(dir.Wrong), namedWrong)], "; ")
-			found = append(found, fail("mend them or take them away: jobs that name them get the proportional share", "%s has %d that can be used, and %d that cannot: %s",
+			found = append(found, fail("mend them or take them away: jobs that name them get the proportional share",
+				"%s has %d that can be used, and %d that cannot: %s",
 				dir.Path, len(dir.Names), len(dir.Wrong), named))
 		case len(dir.Names) == 0:
-			found = append(found, warn("copy those that you offer from etc/profiles, or measure your own", "%s has none", dir.Path))
+			found = append(found, warn("copy those that you offer from etc/profiles, or measure your own",
+				"%s has none", dir.Path))
 		default:
 			found = append(found, ok("%d in %s", len(dir.Names), dir.Path))
 		}
@@ -38,7 +41,8 @@ func profiles(f *Facts) (found []finding) {
 func programs(f *Facts) (found []finding) {
 	for _, program := range f.Here.Programs {
 		if program.Why != "" {
-			found = append(found, fail("install it, executable for user "+f.Wanted.User+", or mend what names it", "%s: %s", program.Name, program.Why))
+			found = append(found, fail("install it, executable for user "+f.Wanted.User+", or mend what names it",
+				"%s: %s", program.Name, program.Why))
 		} else {
 			found = append(found, ok("%s is %s", program.Name, program.Path))
 		}
@@ -54,7 +58,8 @@ func folders(f *Facts) (found []finding) {
 		case place.Made:
 			found = append(found, skip("%s in %s, which the unit makes: %s", place.Name, place.Path, place.Why))
 		default:
-			found = append(found, fail("make it, as user "+f.Wanted.User+"'s own, or name another place", "%s: %s", place.Name, place.Why))
+			found = append(found, fail("make it, as user "+f.Wanted.User+"'s own, or name another place", "%s: %s",
+				place.Name, place.Why))
 		}
 	}
 	return found
@@ -70,7 +75,9 @@ func scontrol(f *Facts) []finding {
 	case f.Wanted.Requeues:
 		return []finding{ok("is not needed: the API requeues jobs")}
 	}
-	return []finding{fail("install Slurm's client on this host, or name the program with --scontrol: a job that does not leave by itself is requeued with it",
+	return []finding{fail(
+		"install Slurm's client on this host, or name the program with --scontrol: a job that does not leave by "+
+			"itself is requeued with it",
 		"%s", program.Why)}
 }
 
@@ -97,7 +104,8 @@ func token(f *Facts) []finding {
 	case left < 0:
 		return []finding{fail(renew, "has ended %s ago", -left)}
 	case user != "" && user != f.Wanted.User:
-		return []finding{fail("print one for "+f.Wanted.User+", or name the other with --user", "is of user %s, and --user says %s", user, f.Wanted.User)}
+		return []finding{fail("print one for "+f.Wanted.User+", or name the other with --user",
+			"is of user %s, and --user says %s", user, f.Wanted.User)}
 	case left > 0 && left < soon:
 		return []finding{warn("see that a timer renews it well before", "ends in %s", left)}
 	case left == 0:
@@ -113,18 +121,23 @@ func slurm(f *Facts) []finding {
 	s := f.Slurm.Value
 	switch {
 	case f.Slurm.Why != "" && f.Wanted.Plugin != "":
-		return []finding{fail("try it with synergy plugin check, and see what its configuration names", "%s", f.Slurm.Why)}
+		return []finding{fail("try it with synergy plugin check, and see what its configuration names", "%s",
+			f.Slurm.Why)}
 	case f.Slurm.Why != "":
-		return []finding{fail("see that slurmrestd and slurmctld run, that --slurmrestd names the former, and that the token is good", "%s", f.Slurm.Why)}
+		return []finding{fail(
+			"see that slurmrestd and slurmctld run, that --slurmrestd names the former, and that the token is good",
+			"%s", f.Slurm.Why)}
 	case s.Release != "" && s.Release < oldest:
 		return []finding{fail("a daemon for "+oldest+" or later cannot drive it", "is of Slurm %s", s.Release)}
 	case s.Nodes == 0:
 		return []finding{fail("see what sinfo says", "answers, and has no node")}
 	}
 	if f.Wanted.Plugin != "" {
-		return []finding{ok("is behind a plugin, %s: %d nodes, %d jobs that wait or run", f.Wanted.Plugin, s.Nodes, s.Jobs)}
+		return []finding{ok("is behind a plugin, %s: %d nodes, %d jobs that wait or run", f.Wanted.Plugin, s.Nodes,
+			s.Jobs)}
 	}
-	return []finding{ok("slurmrestd speaks %s, Slurm %s: %d nodes, %d jobs that wait or run", s.API, orElse(s.Release, "of unknown release"), s.Nodes, s.Jobs)}
+	return []finding{ok("slurmrestd speaks %s, Slurm %s: %d nodes, %d jobs that wait or run", s.API,
+		orElse(s.Release, "of unknown release"), s.Nodes, s.Jobs)}
 }
 
 // farApart is by how much two clocks may differ before a human should look; the daemon says the same in its log.
@@ -136,7 +149,9 @@ func clock(f *Facts) []finding {
 	case f.Slurm.Why != "":
 		return []finding{skip("Slurm did not answer")}
 	case ahead.Abs() > farApart:
-		return []finding{warn("run the same time service on both hosts; tokens and the heartbeat go by their own host's", "slurmctld's is %s ahead of ours", ahead)}
+		return []finding{warn(
+			"run the same time service on both hosts; tokens and the heartbeat go by their own host's",
+			"slurmctld's is %s ahead of ours", ahead)}
 	}
 	return []finding{ok("slurmctld's and ours differ by %s", ahead.Abs())}
 }
@@ -146,7 +161,8 @@ func operator(f *Facts) []finding {
 	case f.Level.Why != "":
 		return []finding{skip("%s", f.Level.Why)}
 	case level != "Operator" && level != "Administrator":
-		return []finding{fail("sacctmgr -i modify user "+f.Wanted.User+" set adminlevel=operator", "user %s has the level %s", f.Wanted.User, level)}
+		return []finding{fail("sacctmgr -i modify user "+f.Wanted.User+" set adminlevel=operator",
+			"user %s has the level %s", f.Wanted.User, level)}
 	default:
 		return []finding{ok("user %s is %s", f.Wanted.User, level)}
 	}
@@ -160,9 +176,12 @@ func partitions(f *Facts) (found []finding) {
 		gpus, there := f.Partitions.Value[name]
 		switch {
 		case !there:
-			found = append(found, fail("mend partitions in the configuration", "the cluster has no %s; it has %s", name, strings.Join(names(f.Partitions.Value), ", ")))
+			found = append(found, fail("mend partitions in the configuration", "the cluster has no %s; it has %s", name,
+				strings.Join(names(f.Partitions.Value), ", ")))
 		case gpus == 0:
-			found = append(found, warn("only jobs with GPUs can be managed; or GPUs are not counted: AccountingStorageTRES=gres/gpu", "%s has no GPU", name))
+			found = append(found,
+				warn("only jobs with GPUs can be managed; or GPUs are not counted: AccountingStorageTRES=gres/gpu",
+					"%s has no GPU", name))
 		default:
 			found = append(found, ok("%s has %d GPUs", name, gpus))
 		}

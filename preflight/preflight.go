@@ -1,6 +1,6 @@
-// Package preflight judges whether a site is ready for the daemon, before it is switched on. It is a table of judgements over facts that
-// somebody else has gathered: it asks nobody, has no clock, and changes nothing. What a judgement needs and nobody found out makes it a
-// line that says so, and never a good one.
+// Package preflight judges whether a site is ready for the daemon, before it is switched on. It is a table of
+// judgements over facts that somebody else has gathered: it asks nobody, has no clock, and changes nothing. What a
+// judgement needs and nobody found out makes it a line that says so, and never a good one.
 package preflight
 
 import (

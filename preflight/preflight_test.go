@@ -11,26 +11,33 @@ import (
 // ready are the facts of a site at which all is well.
 func ready() Facts {
 	return Facts{
-		Wanted: Wanted{User: "synergy", Partitions: []string{"gpu"}, Lease: 15 * time.Minute, Rate: 100, Heartbeat: "/run/synergy/heartbeat"},
+		Wanted: Wanted{User: "synergy", Partitions: []string{"gpu"}, Lease: 15 * time.Minute, Rate: 100,
+			Heartbeat: "/run/synergy/heartbeat"},
 		Here: Here{
 			Profiles: []Folder{{Path: "/etc/synergy/profiles", Names: []string{"a.json", "b.json"}}},
 			Programs: []Program{{Name: "checkpoint_hook.before", Path: "/sbin/save"}},
 			Writable: []Place{{Name: "ledger", Path: "/var/lib/synergy", Made: true}},
 			Scontrol: Program{Name: "scontrol", Path: "/usr/bin/scontrol"},
 		},
-		Token:      Known[Token]{Value: Token{User: "synergy", Left: 8 * time.Hour}},
-		Slurm:      Known[Slurm]{Value: Slurm{API: "v0.0.42", Release: "24.11.5", Nodes: 4, Jobs: 17, Ahead: time.Second}},
+		Token: Known[Token]{Value: Token{User: "synergy", Left: 8 * time.Hour}},
+		Slurm: Known[Slurm]{Value: Slurm{API: "v0.0.42", Release: "24.11.5", Nodes: 4, Jobs: 17,
+			Ahead: time.Second}},
 		Partitions: Known[map[string]int]{Value: map[string]int{"gpu": 32, "cpu": 0}},
 		Level:      Known[string]{Value: "Operator"},
-		Gates:      Known[map[string]Gate]{Value: map[string]Gate{"gpu": {Annotated: true, Lease: 15*time.Minute + 300*time.Millisecond}, "cpu": {}}},
+		Gates: Known[map[string]Gate]{Value: map[string]Gate{"gpu": {Annotated: true,
+			Lease: 15*time.Minute + 300*time.Millisecond}, "cpu": {}}},
 		Settings: Known[Settings]{Value: Settings{Path: "/etc/slurm/synergy_settings.lua", Partitions: []string{"gpu"},
 			Heartbeat: "/run/synergy/heartbeat"}},
 		Scontrol: Known[map[string]string]{Value: map[string]string{
-			"JobSubmitPlugins": "lua", "RequeueExit": "98", "JobRequeue": "1", "KillWait": "60 sec", "CompleteWait": "0 sec", "MinJobAge": "300 sec",
-			"SelectType": "select/cons_tres", "SelectTypeParameters": "CR_CORE_MEMORY", "SchedulerType": "sched/backfill", "SchedulerParameters": "(null)",
-			"SlurmctldParameters": "(null)", "PreemptMode": "OFF", "PriorityType": "priority/multifactor", "PriorityWeightAge": "1000",
-			"PriorityFlags": "ACCRUE_ALWAYS", "AccountingStorageEnforce": "associations,limits,qos", "AccountingStoreFlags": "job_comment,job_extra",
-			"CliFilterPlugins": "lua",
+			"JobSubmitPlugins": "lua", "RequeueExit": "98", "JobRequeue": "1", "KillWait": "60 sec",
+			"CompleteWait": "0 sec", "MinJobAge": "300 sec",
+			"SelectType": "select/cons_tres", "SelectTypeParameters": "CR_CORE_MEMORY",
+			"SchedulerType": "sched/backfill", "SchedulerParameters": "(null)",
+			"SlurmctldParameters": "(null)", "PreemptMode": "OFF", "PriorityType": "priority/multifactor",
+			"PriorityWeightAge": "1000",
+			"PriorityFlags":     "ACCRUE_ALWAYS", "AccountingStorageEnforce": "associations,limits,qos",
+			"AccountingStoreFlags": "job_comment,job_extra",
+			"CliFilterPlugins":     "lua",
 		}},
 		Threads: Known[int]{Value: 1},
 		Options: Known[bool]{Value: true},
@@ -79,30 +86,47 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 		says        string // in the text or the remedy
 		broken      func(*Facts)
 	}{
-		{"a profile folder is missing", "profiles", Fail, "profile_dirs", func(f *Facts) { f.Here.Profiles[0] = Folder{Path: "/x", Why: "open /x: no such file"} }},
-		{"a profile is broken", "profiles", Fail, "2 that can be used, and 1 that cannot: c.json", func(f *Facts) { f.Here.Profiles[0].Wrong = []string{"c.json: not JSON"} }},
+		{"a profile folder is missing", "profiles", Fail, "profile_dirs",
+			func(f *Facts) { f.Here.Profiles[0] = Folder{Path: "/x", Why: "open /x: no such file"} }},
+		{"a profile is broken", "profiles", Fail, "2 that can be used, and 1 that cannot: c.json",
+			func(f *Facts) { f.Here.Profiles[0].Wrong = []string{"c.json: not JSON"} }},
 		{"a profile folder is empty", "profiles", Warn, "has none", func(f *Facts) { f.Here.Profiles[0].Names = nil }},
-		{"a hook is missing", "programs", Fail, "no such file", func(f *Facts) { f.Here.Programs[0].Why = "/sbin/save: no such file" }},
-		{"the ledger has no place", "folders", Fail, "make it", func(f *Facts) { f.Here.Writable[0] = Place{Name: "ledger", Why: "/x: no such file"} }},
-		{"a folder that the unit makes is not there yet", "folders", Skip, "which the unit makes", func(f *Facts) { f.Here.Writable[0].Why = "no such file" }},
-		{"scontrol is missing", "scontrol", Fail, "--scontrol", func(f *Facts) { f.Here.Scontrol.Why = "/nope: no such file" }},
-		{"the token cannot be read", "token", Fail, "scontrol token", func(f *Facts) { f.Token.Why = "open token: no such file" }},
-		{"the token has ended", "token", Fail, "has ended 2m0s ago", func(f *Facts) { f.Token.Value.Left = -2 * time.Minute }},
+		{"a hook is missing", "programs", Fail, "no such file",
+			func(f *Facts) { f.Here.Programs[0].Why = "/sbin/save: no such file" }},
+		{"the ledger has no place", "folders", Fail, "make it",
+			func(f *Facts) { f.Here.Writable[0] = Place{Name: "ledger", Why: "/x: no such file"} }},
+		{"a folder that the unit makes is not there yet", "folders", Skip, "which the unit makes",
+			func(f *Facts) { f.Here.Writable[0].Why = "no such file" }},
+		{"scontrol is missing", "scontrol", Fail, "--scontrol",
+			func(f *Facts) { f.Here.Scontrol.Why = "/nope: no such file" }},
+		{"the token cannot be read", "token", Fail, "scontrol token",
+			func(f *Facts) { f.Token.Why = "open token: no such file" }},
+		{"the token has ended", "token", Fail, "has ended 2m0s ago",
+			func(f *Facts) { f.Token.Value.Left = -2 * time.Minute }},
 		{"the token ends soon", "token", Warn, "ends in 2m0s", func(f *Facts) { f.Token.Value.Left = 2 * time.Minute }},
 		{"the token is another's", "token", Fail, "of user root", func(f *Facts) { f.Token.Value.User = "root" }},
 		{"Slurm is too old", "slurm", Fail, "23.11.4", func(f *Facts) { f.Slurm.Value.Release = "23.11.4" }},
 		{"Slurm has no node", "slurm", Fail, "sinfo", func(f *Facts) { f.Slurm.Value.Nodes = 0 }},
 		{"the clocks differ", "clock", Warn, "-2m0s ahead", func(f *Facts) { f.Slurm.Value.Ahead = -2 * time.Minute }},
-		{"the user is no operator", "operator", Fail, "set adminlevel=operator", func(f *Facts) { f.Level.Value = "None" }},
-		{"a partition is mistyped", "partitions", Fail, "no gqu; it has cpu, gpu", func(f *Facts) { f.Wanted.Partitions = append(f.Wanted.Partitions, "gqu") }},
-		{"a partition has no GPU", "partitions", Warn, "gpu has no GPU", func(f *Facts) { f.Partitions.Value["gpu"] = 0 }},
-		{"only the gate has a partition", "gate", Fail, "whole lease", func(f *Facts) { f.Gates.Value["cpu"] = Gate{Annotated: true} }},
-		{"the gate refuses there", "gate", Fail, "whole lease", func(f *Facts) { f.Gates.Value["cpu"] = Gate{Lua: true, Refused: "error 2036"} }},
+		{"the user is no operator", "operator", Fail, "set adminlevel=operator",
+			func(f *Facts) { f.Level.Value = "None" }},
+		{"a partition is mistyped", "partitions", Fail, "no gqu; it has cpu, gpu",
+			func(f *Facts) { f.Wanted.Partitions = append(f.Wanted.Partitions, "gqu") }},
+		{"a partition has no GPU", "partitions", Warn, "gpu has no GPU",
+			func(f *Facts) { f.Partitions.Value["gpu"] = 0 }},
+		{"only the gate has a partition", "gate", Fail, "whole lease",
+			func(f *Facts) { f.Gates.Value["cpu"] = Gate{Annotated: true} }},
+		{"the gate refuses there", "gate", Fail, "whole lease",
+			func(f *Facts) { f.Gates.Value["cpu"] = Gate{Lua: true, Refused: "error 2036"} }},
 		{"a trial was left behind", "gate", Warn, "scancel 812", tried(func(g *Gate) { g.Left = 812 })},
-		{"leases differ", "gate's lease", Warn, "is 5m0s, and the daemon's 15m0s", tried(func(g *Gate) { g.Lease = 5 * time.Minute })},
-		{"the gate does not trust us", "trusted_uids", Fail, "uid of user synergy", tried(func(g *Gate) { g.Untrusted = "error 2002" })},
-		{"the gate looks for another heartbeat", "gate's settings", Fail, "the same file in both", func(f *Facts) { f.Settings.Value.Heartbeat = "/tmp/beat" }},
-		{"the gate looks for a list that nobody writes", "gate's settings", Fail, "writes none", func(f *Facts) { f.Settings.Value.ProfilesFile = "/run/synergy/profiles" }},
+		{"leases differ", "gate's lease", Warn, "is 5m0s, and the daemon's 15m0s",
+			tried(func(g *Gate) { g.Lease = 5 * time.Minute })},
+		{"the gate does not trust us", "trusted_uids", Fail, "uid of user synergy",
+			tried(func(g *Gate) { g.Untrusted = "error 2002" })},
+		{"the gate looks for another heartbeat", "gate's settings", Fail, "the same file in both",
+			func(f *Facts) { f.Settings.Value.Heartbeat = "/tmp/beat" }},
+		{"the gate looks for a list that nobody writes", "gate's settings", Fail, "writes none",
+			func(f *Facts) { f.Settings.Value.ProfilesFile = "/run/synergy/profiles" }},
 		{"a plugin without its filter", "options of sbatch", Fail, "cli_filter.lua", set("CliFilterPlugins", "(null)")},
 		{"no gate in slurm.conf", "JobSubmitPlugins", Fail, "JobSubmitPlugins=lua", set("JobSubmitPlugins", "(null)")},
 		{"another gate", "JobSubmitPlugins", Fail, "is throttle", set("JobSubmitPlugins", "throttle")},
@@ -115,16 +139,22 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 		{"jobs are forgotten", "MinJobAge", Warn, "after 2 s", set("MinJobAge", "2 sec")},
 		{"whole nodes", "SelectType", Fail, "select/cons_tres", set("SelectType", "select/linear")},
 		{"memory is not given out", "SelectTypeParameters", Warn, "no memory", set("SelectTypeParameters", "CR_CORE")},
-		{"cores with threads", "SelectTypeParameters", Warn, "2 threads a core", func(f *Facts) { f.Threads.Value = 2 }},
+		{"cores with threads", "SelectTypeParameters", Warn, "2 threads a core",
+			func(f *Facts) { f.Threads.Value = 2 }},
 		{"no backfill", "SchedulerType", Warn, "sched/backfill", set("SchedulerType", "sched/builtin")},
-		{"late starts", "SchedulerParameters", Warn, "60 s", set("SchedulerParameters", "bf_interval=30,batch_sched_delay=60")},
+		{"late starts", "SchedulerParameters", Warn, "60 s",
+			set("SchedulerParameters", "bf_interval=30,batch_sched_delay=60")},
 		{"deferred starts", "SchedulerParameters", Warn, "defer", set("SchedulerParameters", "defer")},
-		{"Slurm bounds requests", "SlurmctldParameters", Warn, "2 requests a second, and rate is 100", set("SlurmctldParameters", "idle_on_node_suspend,rl_enable")},
-		{"in longer periods", "SlurmctldParameters", Warn, "20 requests a second", set("SlurmctldParameters", "rl_enable,rl_refill_rate=200,rl_refill_period=10")},
-		{"to less than ours", "SlurmctldParameters", Warn, "50 requests", set("SlurmctldParameters", "rl_enable,rl_refill_rate=50")},
+		{"Slurm bounds requests", "SlurmctldParameters", Warn, "2 requests a second, and rate is 100",
+			set("SlurmctldParameters", "idle_on_node_suspend,rl_enable")},
+		{"in longer periods", "SlurmctldParameters", Warn, "20 requests a second",
+			set("SlurmctldParameters", "rl_enable,rl_refill_rate=200,rl_refill_period=10")},
+		{"to less than ours", "SlurmctldParameters", Warn, "50 requests",
+			set("SlurmctldParameters", "rl_enable,rl_refill_rate=50")},
 		{"Slurm preempts", "PreemptMode", Warn, "REQUEUE", set("PreemptMode", "REQUEUE")},
 		{"age does not grow", "PriorityType", Warn, "ACCRUE_ALWAYS", set("PriorityFlags", "")},
-		{"accounting forgets", "AccountingStoreFlags", Warn, "no job_extra", set("AccountingStoreFlags", "job_comment,job_env")},
+		{"accounting forgets", "AccountingStoreFlags", Warn, "no job_extra",
+			set("AccountingStoreFlags", "job_comment,job_env")},
 	} {
 		f := ready()
 		c.broken(&f)
@@ -135,11 +165,13 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 				bad = append(bad, line)
 			}
 		}
-		if len(bad) != 1 || bad[0].Check != c.check || bad[0].Verdict != c.verdict || !strings.Contains(bad[0].Text+" "+bad[0].Remedy, c.says) {
+		if len(bad) != 1 || bad[0].Check != c.check || bad[0].Verdict != c.verdict ||
+			!strings.Contains(bad[0].Text+" "+bad[0].Remedy, c.says) {
 			t.Errorf("%s: %v", c.name, bad)
 			continue
 		}
-		if needs := c.verdict == Warn || c.verdict == Fail; needs != (bad[0].Remedy != "") || Ready(lines) == (c.verdict == Fail) {
+		if needs := c.verdict == Warn || c.verdict == Fail; needs != (bad[0].Remedy != "") ||
+			Ready(lines) == (c.verdict == Fail) {
 			t.Errorf("%s: %v: ready %t", c.name, bad, Ready(lines))
 		}
 	}
@@ -178,7 +210,8 @@ func TestWhatIsRightInAnotherWordingIsRight(t *testing.T) {
 func TestAPartitionWithoutAGateIsFoundAndAStaleHeartbeatIsNoFault(t *testing.T) {
 	f := ready()
 	f.Gates.Value["gpu"] = Gate{}
-	if got := of(All(f), "gate"); len(got) != 1 || got[0].Verdict != Fail || !strings.Contains(got[0].Remedy, "JobSubmitPlugins=lua") {
+	if got := of(All(f), "gate"); len(got) != 1 || got[0].Verdict != Fail ||
+		!strings.Contains(got[0].Remedy, "JobSubmitPlugins=lua") {
 		t.Errorf("no gate: %v", got)
 	}
 	f.Gates.Value["gpu"] = Gate{Away: true}
@@ -186,7 +219,8 @@ func TestAPartitionWithoutAGateIsFoundAndAStaleHeartbeatIsNoFault(t *testing.T) 
 		t.Errorf("a gate without a heartbeat: %v", got)
 	}
 	f.Gates.Value["gpu"] = Gate{Refused: "error 2035"}
-	if got := of(All(f), "gate"); len(got) != 1 || got[0].Verdict != Warn || !strings.Contains(got[0].Text, "error 2035") {
+	if got := of(All(f), "gate"); len(got) != 1 || got[0].Verdict != Warn ||
+		!strings.Contains(got[0].Text, "error 2035") {
 		t.Errorf("a partition that is closed to us: %v", got)
 	}
 }
@@ -210,7 +244,8 @@ func TestWhatIsNotKnownIsSkippedWithWhy(t *testing.T) {
 	f.Partitions, f.Gates = Unknown[map[string]int](why), Unknown[map[string]Gate](why)
 	f.Settings, f.Scontrol = Unknown[Settings](why), Unknown[map[string]string](why)
 	lines := All(f)
-	for _, name := range []string{"operator", "partitions", "gate", "gate's lease", "trusted_uids", "gate's settings", "options of sbatch", "slurm.conf"} {
+	for _, name := range []string{"operator", "partitions", "gate", "gate's lease", "trusted_uids", "gate's settings",
+		"options of sbatch", "slurm.conf"} {
 		if got := of(lines, name); len(got) != 1 || got[0].Verdict != Skip {
 			t.Errorf("%s: %v", name, got)
 		}

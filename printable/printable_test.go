@@ -37,7 +37,8 @@ func TestWhatATerminalObeysIsNeverShown(t *testing.T) {
 }
 
 func TestACutFallsBetweenCharacters(t *testing.T) {
-	for most, want := range map[int]string{0: "Zürich", 1: "Z…", 2: "Z…", 3: "Zü…", 6: "Züric…", 7: "Zürich", 9: "Zürich"} {
+	for most, want := range map[int]string{0: "Zürich", 1: "Z…", 2: "Z…", 3: "Zü…", 6: "Züric…", 7: "Zürich",
+		9: "Zürich"} {
 		if got := printable.Cut("Zürich", most); got != want {
 			t.Errorf("Cut to %d bytes = %q, want %q", most, got, want)
 		}
@@ -50,7 +51,8 @@ func FuzzPrintable(f *testing.F) {
 		most %= 1000
 		line, quote := printable.Line(text, most), printable.Quote(text, most)
 		for _, shown := range []string{line, quote, printable.Blank(text)} {
-			if !utf8.ValidString(shown) || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			if !utf8.ValidString(shown) || strings.ContainsFunc(shown,
+				func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Fatalf("%q is shown as %q", text, shown)
 			}
 		}

@@ -1,5 +1,5 @@
-// Package profiling has a trainer run as the estimator says, and keeps what it measured. How a trainer is given cores and memory is a port: this
-// package starts nothing by itself and knows no Slurm.
+// Package profiling has a trainer run as the estimator says, and keeps what it measured. How a trainer is given cores
+// and memory is a port: this package starts nothing by itself and knows no Slurm.
 package profiling
 
 import (
@@ -11,9 +11,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Trainer runs the trainer. Run gives it the trial's cores and memory and returns the windows of so much training, counted from its first progress; a
-// trial that prolongs the one before goes on with the trainer that runs. An error of kind *Fault is the trainer's, any other is of the machinery.
-// A context that ends, ends the run, with its error. Close leaves nothing running.
+// Trainer runs the trainer. Run gives it the trial's cores and memory and returns the windows of so much training,
+// counted from its first progress; a trial that prolongs the one before goes on with the trainer that runs. An error of
+// kind *Fault is the trainer's, any other is of the machinery. A context that ends, ends the run, with its error. Close
+// leaves nothing running.
 type Trainer interface {
 	Run(ctx context.Context, t profiler.Trial) (Measured, error)
 	Close() error
@@ -72,7 +73,8 @@ type Record struct {
 	GPU   string         `json:"gpu_type,omitempty"` // as that machine's Slurm calls it, where it says
 }
 
-// Measure asks until the estimator stops, time is up, or the context ends. What was measured is in s.Record whatever happens.
+// Measure asks until the estimator stops, time is up, or the context ends. What was measured is in s.Record whatever
+// happens.
 func (s *Session) Measure(ctx context.Context) (profiler.Decision, error) {
 	defer s.Trainer.Close()
 	fresh := true // a run of an earlier session cannot be prolonged

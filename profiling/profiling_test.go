@@ -53,7 +53,8 @@ func TestASessionAsksUntilTheEstimatorStopsAndClosesTheTrainer(t *testing.T) {
 	trainer := &ideal{rate: knee}
 	s := profiling.Session{Question: question(), Trainer: trainer}
 	d, err := s.Measure(t.Context())
-	if err != nil || d.Stop == "" || trainer.closed != 1 || s.Record.Start != 16 || math.Abs(d.Curve.At(8).Rate-400) > 1 {
+	if err != nil || d.Stop == "" || trainer.closed != 1 || s.Record.Start != 16 ||
+		math.Abs(d.Curve.At(8).Rate-400) > 1 {
 		t.Errorf("%+v, %v; closed %d times, start %g", d, err, trainer.closed, s.Record.Start)
 	}
 }
@@ -83,7 +84,8 @@ func TestWhoeverIsInterruptedGoesOnWhereHeWas(t *testing.T) {
 		got, err := s.Measure(t.Context())
 		again := len(first.asked) + len(second.asked) - len(whole.asked) // a run that was to go on begins anew
 		if err != nil || !reflect.DeepEqual(got.Curve.Points, want.Curve.Points) || again > 1 {
-			t.Errorf("interrupted after %d: %v, %v, asked %v and %v, want %v", after, got.Curve.Points, err, first.asked, second.asked, whole.asked)
+			t.Errorf("interrupted after %d: %v, %v, asked %v and %v, want %v", after, got.Curve.Points, err,
+				first.asked, second.asked, whole.asked)
 		}
 	}
 }
@@ -97,7 +99,8 @@ func TestATrainersFaultIsARunAndOursEndsTheSession(t *testing.T) {
 	}}
 	s := profiling.Session{Question: question(), Trainer: trainer}
 	d, err := s.Measure(t.Context())
-	if err != nil || len(d.Curve.Failed) != 1 || s.Record.Runs[0].Fault != "it needs two" || d.Curve.Points[0].Cores != 2 {
+	if err != nil || len(d.Curve.Failed) != 1 || s.Record.Runs[0].Fault != "it needs two" ||
+		d.Curve.Points[0].Cores != 2 {
 		t.Errorf("%+v, %v", d, err)
 	}
 	trainer.fault = func(int) error { return errors.New("no space") }
@@ -109,7 +112,8 @@ func TestATrainersFaultIsARunAndOursEndsTheSession(t *testing.T) {
 
 func TestATrainerThatEndsInGoodOrderCountsWhereItDidEnough(t *testing.T) {
 	for _, rate := range []float64{50, .1} {
-		trainer := &ideal{rate: func(int) float64 { return rate }, fault: func(int) error { return &profiling.Fault{Why: "it ended", Done: true} }}
+		trainer := &ideal{rate: func(int) float64 { return rate },
+			fault: func(int) error { return &profiling.Fault{Why: "it ended", Done: true} }}
 		s := profiling.Session{Question: profiler.Question{Cores: []int{2}}, Trainer: trainer}
 		if _, err := s.Measure(t.Context()); err != nil || (s.Record.Runs[0].Fault == "") != (rate == 50) {
 			t.Errorf("%g iterations/s: %+v, %v", rate, s.Record.Runs, err)
@@ -119,7 +123,8 @@ func TestATrainerThatEndsInGoodOrderCountsWhereItDidEnough(t *testing.T) {
 
 func TestATimeThatIsUpEndsASessionWithWhatThereIs(t *testing.T) {
 	trainer := &ideal{rate: knee}
-	s := profiling.Session{Question: question(), Trainer: trainer, Enough: func() bool { return len(trainer.asked) == 2 }}
+	s := profiling.Session{Question: question(), Trainer: trainer,
+		Enough: func() bool { return len(trainer.asked) == 2 }}
 	d, err := s.Measure(t.Context())
 	if err != nil || d.Stop != "" || len(d.Curve.Points) != 2 {
 		t.Errorf("%+v, %v", d, err)
@@ -140,7 +145,8 @@ func (s *saver) Save(_ context.Context, t profiler.Trial) (profiling.Saved, erro
 func TestATrainerIsAskedToSaveOnceAtTheFewestCoresWithFullSpeed(t *testing.T) {
 	var kept profiling.Record
 	s := profiling.Session{
-		Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{}, Keep: func(r profiling.Record) error { kept = r; return nil },
+		Question: question(), Trainer: &ideal{rate: knee}, Saver: &saver{},
+		Keep: func(r profiling.Record) error { kept = r; return nil },
 	}
 	if _, err := s.Measure(t.Context()); err != nil || !reflect.DeepEqual(s.Saver.(*saver).asked, []int{8}) ||
 		kept.Saved == nil || kept.Saved.Start != 20 {

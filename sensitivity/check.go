@@ -2,8 +2,9 @@ package sensitivity
 
 import "fmt"
 
-// Noise is how far a measured throughput may fall below the one with less, relative to it, and still count as equal. Runs of a minute on
-// a shared server differ by 3 to 4 % at one and the same point; what falls by more is another thing, such as too many workers.
+// Noise is how far a measured throughput may fall below the one with less, relative to it, and still count as equal.
+// Runs of a minute on a shared server differ by 3 to 4 % at one and the same point; what falls by more is another
+// thing, such as too many workers.
 const Noise = 0.05
 
 // check finds what is wrong with the figures of p, and evens out noise on the way.
@@ -46,14 +47,15 @@ func (p *Profile) checkShape(found *problems) bool {
 	}
 	for i, row := range p.Throughput {
 		if want := len(p.MemoryPerGPU); len(row) != want {
-			found.add("throughput_samples_per_s[%d] has %d numbers: want %d, one for each of memory_per_gpu_mib", i, len(row), want)
+			found.add("throughput_samples_per_s[%d] has %d numbers: want %d, one for each of memory_per_gpu_mib", i,
+				len(row), want)
 		}
 	}
 	return len(*found) == before
 }
 
-// checkThroughput looks at every cell after its neighbours with fewer cores and with less memory, and lifts it to them where it
-// falls within noise.
+// checkThroughput looks at every cell after its neighbours with fewer cores and with less memory, and lifts it to them
+// where it falls within noise.
 func (p *Profile) checkThroughput(found *problems) {
 	for i, row := range p.Throughput {
 		for j, rate := range row {

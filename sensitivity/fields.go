@@ -11,7 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Limits of what a profile may claim. They are far beyond real hardware and keep every figure that follows from a profile finite.
+// Limits of what a profile may claim. They are far beyond real hardware and keep every figure that follows from a
+// profile finite.
 const (
 	maxCorePoints   = 256
 	maxMemoryPoints = 64
@@ -61,7 +62,8 @@ func (f fields) optionalNumber(name string, found *problems) float64 {
 	return number(name, value, found)
 }
 
-// number reads a JSON number; a string, null or a number that no float can hold is a problem of the place that name says.
+// number reads a JSON number; a string, null or a number that no float can hold is a problem of the place that name
+// says.
 func number(name string, value json.RawMessage, found *problems) float64 {
 	x, err := strconv.ParseFloat(string(value), 64)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Rate is the throughput in samples per second and GPU with the given share: bilinear between measured points, constant beyond
-// the last one, and falling in proportion below the first, since nothing was measured there and nothing may be promised. More
-// of anything is never slower.
+// Rate is the throughput in samples per second and GPU with the given share: bilinear between measured points, constant
+// beyond the last one, and falling in proportion below the first, since nothing was measured there and nothing may be
+// promised. More of anything is never slower.
 func (p *Profile) Rate(share Share) float64 {
 	row := locateCores(p.CoresPerGPU, share.Cores)
 	column := locateMemory(p.MemoryPerGPU, share.Memory)
@@ -17,8 +17,8 @@ func (p *Profile) Rate(share Share) float64 {
 	return row.scale * column.scale * mix(low, high, row.part)
 }
 
-// position is where a value lies on an axis: between the points low and high, part of the way. Beyond either end both are that
-// end; scale is below 1 only under the first point.
+// position is where a value lies on an axis: between the points low and high, part of the way. Beyond either end both
+// are that end; scale is below 1 only under the first point.
 type position struct {
 	low, high   int
 	part, scale float64
@@ -61,9 +61,9 @@ func end(next, n int, scale float64) position {
 	return position{low: n - 1, high: n - 1, scale: 1}
 }
 
-// Gain is the throughput with v relative to that with fair, the proportional share of the same GPUs: 1 is as fast as the
-// cluster owes the job, 2 is twice as fast. It is rounded to a billionth, far below what any measurement resolves, so that
-// equal speeds compare equal. Where fair is nothing, nothing is owed and the gain is 1.
+// Gain is the throughput with v relative to that with fair, the proportional share of the same GPUs: 1 is as fast as
+// the cluster owes the job, 2 is twice as fast. It is rounded to a billionth, far below what any measurement resolves,
+// so that equal speeds compare equal. Where fair is nothing, nothing is owed and the gain is 1.
 func (p *Profile) Gain(v, fair gres.Vector) float64 {
 	return gain(p.Rate(ShareOf(v)), p.Rate(ShareOf(fair)))
 }

@@ -16,9 +16,10 @@ type Disagreement struct {
 	Low, High float64 // samples/s and GPU
 }
 
-// Merge puts profiles of one model, GPU and batch together: all numbers of cores and all amounts of memory that any of them has. A size has the mean
-// of those that measured it, and where nobody did, of what those say in whose range it lies. What differs by more than twice the Noise where both
-// measured is told. Costs are the largest. Profiles are not changed.
+// Merge puts profiles of one model, GPU and batch together: all numbers of cores and all amounts of memory that any of
+// them has. A size has the mean of those that measured it, and where nobody did, of what those say in whose range it
+// lies. What differs by more than twice the Noise where both measured is told. Costs are the largest. Profiles are not
+// changed.
 func Merge(profiles []*Profile) (*Profile, []Disagreement, error) {
 	if len(profiles) == 0 {
 		return nil, nil, errors.New("no profiles: want two or more")
@@ -51,10 +52,12 @@ func Merge(profiles []*Profile) (*Profile, []Disagreement, error) {
 
 func sameModel(a, b *Profile) error {
 	for _, field := range []struct{ name, a, b string }{
-		{"model", a.Model, b.Model}, {"gpu_type", a.GPUType, b.GPUType}, {"batch", fmt.Sprint(a.Batch), fmt.Sprint(b.Batch)}, {"task", a.Task, b.Task},
+		{"model", a.Model, b.Model}, {"gpu_type", a.GPUType, b.GPUType},
+		{"batch", fmt.Sprint(a.Batch), fmt.Sprint(b.Batch)}, {"task", a.Task, b.Task},
 	} {
 		if field.a != field.b {
-			return fmt.Errorf("%s = %s and %s: want profiles of one model, GPU and batch", field.name, shown(field.a), shown(field.b))
+			return fmt.Errorf("%s = %s and %s: want profiles of one model, GPU and batch", field.name, shown(field.a),
+				shown(field.b))
 		}
 	}
 	return nil
@@ -77,7 +80,8 @@ func (p *Profile) fill(from []*Profile) (all []Disagreement) {
 	return all
 }
 
-// nearest are the rates of those profiles that know most of a size: that measured it, or have it in their range, or else of all.
+// nearest are the rates of those profiles that know most of a size: that measured it, or have it in their range, or
+// else of all.
 func nearest(profiles []*Profile, cores float64, memory gres.Memory) []float64 {
 	var measured, within, all []float64
 	for _, p := range profiles {

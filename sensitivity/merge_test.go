@@ -28,7 +28,8 @@ func TestMergedProfilesHaveTheMeanWhereBothMeasuredAndTheOnesWordElsewhere(t *te
 		t.Fatal(err)
 	}
 	want := "[0.5 1 2 4 8] [[10 20] [10 24] [10 35.5] [10 65] [10 90]] measured by hand; measured again 1.5 7"
-	if text := fmt.Sprint(got.CoresPerGPU, got.Throughput, " ", got.Source, " ", got.CheckpointSeconds, got.StartSeconds); text != want {
+	if text := fmt.Sprint(got.CoresPerGPU, got.Throughput, " ", got.Source, " ", got.CheckpointSeconds,
+		got.StartSeconds); text != want {
 		t.Errorf("%s\nwant %s", text, want)
 	}
 	if want := "[{{4 4000} 60 70}]"; fmt.Sprint(disagree) != want {

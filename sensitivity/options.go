@@ -14,11 +14,11 @@ type Option struct {
 	Gain float64 // throughput relative to the proportional share, ≥ 1
 }
 
-// Options is the gain curve of a job with fair.GPUs GPUs on one server: the sizes worth choosing up to what the server has
-// (limit, no less than fair). Cores are tried one by one, memory at the measured points, at the share and at the limit. A size
-// is worth choosing when it is no slower than fair, the proportional share, and no other is as fast with no more of anything;
-// it may lie below fair in what the job does not need. They ascend in Gain, so the first keeps the promise and the last is the
-// Demand. There is always one: fair itself, or what does as well with less.
+// Options is the gain curve of a job with fair.GPUs GPUs on one server: the sizes worth choosing up to what the server
+// has (limit, no less than fair). Cores are tried one by one, memory at the measured points, at the share and at the
+// limit. A size is worth choosing when it is no slower than fair, the proportional share, and no other is as fast with
+// no more of anything; it may lie below fair in what the job does not need. They ascend in Gain, so the first keeps the
+// promise and the last is the Demand. There is always one: fair itself, or what does as well with less.
 func (p *Profile) Options(fair, limit gres.Vector) []Option {
 	all := []Option{{fair, 1}}
 	owed := p.Rate(ShareOf(fair))
@@ -34,8 +34,8 @@ func (p *Profile) Options(fair, limit gres.Vector) []Option {
 	return undominated(all, most)
 }
 
-// Demand is the smallest size with full speed: the fastest that a server with limit allows, and of those the one with the
-// fewest cores, then the least memory (the paper's best-case demand).
+// Demand is the smallest size with full speed: the fastest that a server with limit allows, and of those the one with
+// the fewest cores, then the least memory (the paper's best-case demand).
 func (p *Profile) Demand(fair, limit gres.Vector) Option {
 	options := p.Options(fair, limit)
 	return options[len(options)-1]
@@ -47,8 +47,8 @@ func (p *Profile) usefulCores(fair, limit gres.Vector) int {
 	return max(min(limit.CPUs, int(last)), fair.CPUs)
 }
 
-// amounts lists the memory worth trying: the proportional share, the measured amounts that fit the server, and, where the next
-// measured one does not, all that the server has.
+// amounts lists the memory worth trying: the proportional share, the measured amounts that fit the server, and, where
+// the next measured one does not, all that the server has.
 func (p *Profile) amounts(fair, limit gres.Vector) []gres.Memory {
 	amounts := []gres.Memory{fair.Memory}
 	for _, perGPU := range p.MemoryPerGPU {
@@ -62,9 +62,9 @@ func (p *Profile) amounts(fair, limit gres.Vector) []gres.Memory {
 	return slices.Compact(amounts)
 }
 
-// undominated keeps the options for which no other is as fast with no more cores and no more memory, ascending in gain. None
-// has more than most cores. Those as fast or faster come first, so it is enough to remember the least memory among them with
-// at most so many cores.
+// undominated keeps the options for which no other is as fast with no more cores and no more memory, ascending in gain.
+// None has more than most cores. Those as fast or faster come first, so it is enough to remember the least memory among
+// them with at most so many cores.
 func undominated(options []Option, most int) []Option {
 	slices.SortStableFunc(options, order)
 	least := make([]gres.Memory, most+1)

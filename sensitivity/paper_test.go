@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "write etc/profiles anew from the tables
 // profilesDir holds the example profiles that are installed with the daemon.
 const profilesDir = "../etc/profiles"
 
-// The axes of all ten matrices of the paper's artifact. Its 20.83, 62.5, … GB are written in Slurm's megabytes as gres.Gigabyte
-// has it.
+// The axes of all ten matrices of the paper's artifact. Its 20.83, 62.5, … GB are written in Slurm's megabytes as
+// gres.Gigabyte has it.
 var (
 	paperCores  = []float64{1, 2, 3, 4, 5, 6, 9, 12, 24}
 	paperMemory = []gres.Memory{20830, 62500, 125000, 187500, 250000}
@@ -29,16 +29,16 @@ type paperModel struct {
 	name, task string
 	batch      int
 	iteration  float64 // seconds at the proportional share of a server with 3 cores and 62.5 GB per GPU
-	// relative[j] is the throughput relative to the proportional share for every number of cores, with paperMemory[j]; the last
-	// row stands for all larger memories.
+	// relative[j] is the throughput relative to the proportional share for every number of cores, with paperMemory[j];
+	// the last row stands for all larger memories.
 	relative [][]float64
 	// demand is the best case of one GPU on the paper's server.
 	demand  gres.Vector
 	speedUp float64
 }
 
-// starved is what every image and speech model gets when its data does not fit the memory at all, and enough what the language
-// models get everywhere.
+// starved is what every image and speech model gets when its data does not fit the memory at all, and enough what the
+// language models get everywhere.
 var (
 	starved = []float64{.1, .1, .1, .1, .1, .1, .1, .1, .1}
 	enough  = []float64{1, 1, 1, 1, 1, 1, 1, 1, 1}
@@ -76,7 +76,8 @@ func demand(cores int, gigabytes float64) gres.Vector {
 func (m paperModel) profile() *sensitivity.Profile {
 	p := &sensitivity.Profile{
 		Version: sensitivity.Version, Model: m.name, Task: m.task, GPUType: "V100", Batch: m.batch,
-		Source: "Synergy (OSDI'22) artifact: seconds per iteration and sensitivity matrix on V100 servers with 3 cores and " +
+		Source: "Synergy (OSDI'22) artifact: seconds per iteration and sensitivity matrix on V100 servers with 3 " +
+			"cores and " +
 			"62.5 GB per GPU; checkpoint_s and start_s are assumptions, not measured",
 		CoresPerGPU: paperCores, MemoryPerGPU: paperMemory,
 		CheckpointSeconds: 10, StartSeconds: 20,
@@ -134,8 +135,9 @@ func TestTheBestCaseDemandsAndSpeedUpsAreThePapers(t *testing.T) {
 	}
 }
 
-// The paper's artifact clips the demand of a larger job with a straight line and keeps the memory of the best case. The matrix
-// itself says more: with 6 cores per GPU alexnet is as fast with 62.5 GB as with 125, and m5 gains 2, not 2.5, from 125 GB.
+// The paper's artifact clips the demand of a larger job with a straight line and keeps the memory of the best case. The
+// matrix itself says more: with 6 cores per GPU alexnet is as fast with 62.5 GB as with 125, and m5 gains 2, not 2.5,
+// from 125 GB.
 func TestTheDemandOfALargerJobIsWhatTheMatrixGivesOnOneServer(t *testing.T) {
 	for _, c := range []struct {
 		models []string

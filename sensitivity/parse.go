@@ -16,12 +16,13 @@ import (
 // MaxBytes is the longest profile that Parse reads. The longest useful one, 256 × 64 points, has a fifth of that.
 const MaxBytes = 1 << 20
 
-// Parse reads a profile, format version 1. It is strict, because a slip of the pen in a profile misplaces jobs for months: no
-// field but the source and the costs of a restart may be missing, none unknown, repeated or out of its limits, and nothing may follow. An error lists up to maxProblems
-// problems, each with the field, the value and what would be right.
+// Parse reads a profile, format version 1. It is strict, because a slip of the pen in a profile misplaces jobs for
+// months: no field but the source and the costs of a restart may be missing, none unknown, repeated or out of its
+// limits, and nothing may follow. An error lists up to maxProblems problems, each with the field, the value and what
+// would be right.
 //
-// Measurements have noise: where throughput falls along an axis by no more than Noise, Parse lifts it to the value before, so
-// that the profile it returns never falls.
+// Measurements have noise: where throughput falls along an axis by no more than Noise, Parse lifts it to the value
+// before, so that the profile it returns never falls.
 func Parse(text []byte) (*Profile, error) {
 	fields, err := readFields(text)
 	if err != nil {
@@ -48,8 +49,8 @@ var fieldNames = []string{
 // fields are the fields of a document as they were written.
 type fields map[string]json.RawMessage
 
-// readFields takes the document apart by hand: the decoder of encoding/json would let repeated fields and other spellings of a
-// name pass.
+// readFields takes the document apart by hand: the decoder of encoding/json would let repeated fields and other
+// spellings of a name pass.
 func readFields(text []byte) (fields, error) {
 	switch {
 	case len(text) > MaxBytes:
@@ -119,5 +120,6 @@ func (p problems) asError() error {
 // maxShown bounds how much of a wrong value an error repeats.
 const maxShown = 40
 
-// shown is a piece of the document as an error may repeat it: short, on one line, and without what a terminal would obey.
+// shown is a piece of the document as an error may repeat it: short, on one line, and without what a terminal would
+// obey.
 func shown(text string) string { return printable.Quote(text, maxShown) }

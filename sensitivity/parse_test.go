@@ -151,7 +151,8 @@ func TestTenProblemsAreListedAndTheRestCounted(t *testing.T) {
 	rows := strings.Repeat("[-1, -2],", 7)
 	text = strings.Replace(text, "[0.5, 2, 4]", "[1,2,3,4,5,6,7,8,9,10]", 1)
 	_, err := sensitivity.Parse([]byte(strings.Replace(text, "[10, 35.5]", rows+"[-1, -2]", 1)))
-	if err == nil || strings.Count(err.Error(), "want a number greater than 0") != 10 || !strings.HasSuffix(err.Error(), "; and 8 more") {
+	if err == nil || strings.Count(err.Error(), "want a number greater than 0") != 10 ||
+		!strings.HasSuffix(err.Error(), "; and 8 more") {
 		t.Errorf("%v", err)
 	}
 }
@@ -246,14 +247,16 @@ func count(n int) string {
 	return text.String()[1:]
 }
 
-// TestAProfileMayLeaveTheCostsOfARestartOut: what is measured of the job itself, or configured, then stands in for them.
+// TestAProfileMayLeaveTheCostsOfARestartOut: what is measured of the job itself, or configured, then stands in for
+// them.
 func TestAProfileMayLeaveTheCostsOfARestartOut(t *testing.T) {
 	for _, c := range []struct {
 		without []string
 		save    float64
 		start   float64
 	}{
-		{nil, 1.5, 0}, {[]string{"start_s"}, 1.5, 0}, {[]string{"checkpoint_s"}, 0, 0}, {[]string{"checkpoint_s", "start_s"}, 0, 0},
+		{nil, 1.5, 0}, {[]string{"start_s"}, 1.5, 0}, {[]string{"checkpoint_s"}, 0, 0},
+		{[]string{"checkpoint_s", "start_s"}, 0, 0},
 	} {
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(small), &fields); err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Print writes p as Parse reads it, laid out for people: one field a line, and the matrix one row a line. It fails on what is
-// no number in JSON, which no valid Profile contains.
+// Print writes p as Parse reads it, laid out for people: one field a line, and the matrix one row a line. It fails on
+// what is no number in JSON, which no valid Profile contains.
 func (p *Profile) Print() ([]byte, error) {
 	document, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
@@ -17,8 +17,8 @@ func (p *Profile) Print() ([]byte, error) {
 	return append(numbersOverLines.ReplaceAllFunc(document, onOneLine), '\n'), nil
 }
 
-// numbersOverLines matches a list of numbers as MarshalIndent breaks it, one a line. Text cannot match: a line break in it is
-// written as \n.
+// numbersOverLines matches a list of numbers as MarshalIndent breaks it, one a line. Text cannot match: a line break in
+// it is written as \n.
 var numbersOverLines = regexp.MustCompile(`\[\n[-+.eE0-9,\s]*\]`)
 
 func onOneLine(list []byte) []byte {

@@ -1,6 +1,6 @@
-// Package sensitivity says how fast a model trains with a share of CPU and memory: the measured Profile, and what follows from
-// it, the demand, the proportional share and the gain of anything between (Synergy, OSDI'22, §3). It computes from its
-// arguments; it does not measure, read files by itself, or know nodes, jobs and policies.
+// Package sensitivity says how fast a model trains with a share of CPU and memory: the measured Profile, and what
+// follows from it, the demand, the proportional share and the gain of anything between (Synergy, OSDI'22, §3). It
+// computes from its arguments; it does not measure, read files by itself, or know nodes, jobs and policies.
 package sensitivity
 
 import (
@@ -12,8 +12,8 @@ import (
 // Version is the profile format that this package reads and writes.
 const Version = 1
 
-// Profile is one measured model: its throughput over cores per GPU × memory per GPU, and what a start and a checkpoint cost.
-// A Profile from Parse is valid: axes rise, throughput is positive and never falls along either axis.
+// Profile is one measured model: its throughput over cores per GPU × memory per GPU, and what a start and a checkpoint
+// cost. A Profile from Parse is valid: axes rise, throughput is positive and never falls along either axis.
 type Profile struct {
 	Version int    `json:"version"` // 1
 	Model   string `json:"model"`
@@ -27,8 +27,10 @@ type Profile struct {
 	// Throughput[i][j] is samples per second and GPU with CoresPerGPU[i] and MemoryPerGPU[j].
 	Throughput [][]float64 `json:"throughput_samples_per_s"`
 
-	CheckpointSeconds float64 `json:"checkpoint_s"` // from the signal until the job has saved and ended; 0: not known, or no time
-	StartSeconds      float64 `json:"start_s"`      // from the start until training is back at full speed; 0: not known, or no time
+	// from the signal until the job has saved and ended; 0: not known, or no time
+	CheckpointSeconds float64 `json:"checkpoint_s"`
+	// from the start until training is back at full speed; 0: not known, or no time
+	StartSeconds float64 `json:"start_s"`
 }
 
 // Share is what one GPU of a job is given. Cores may be a fraction: four GPUs with ten cores have 2.5 each.
@@ -45,8 +47,8 @@ func ShareOf(v gres.Vector) Share {
 	return Share{Cores: float64(v.CPUs) / float64(v.GPUs), Memory: float64(v.Memory) / float64(v.GPUs)}
 }
 
-// RestartCost is what a preemption costs the job beyond the time that it does not run: the save and the warm-up; 0 where the profile
-// does not say.
+// RestartCost is what a preemption costs the job beyond the time that it does not run: the save and the warm-up; 0
+// where the profile does not say.
 func (p *Profile) RestartCost() time.Duration {
 	return time.Duration((p.CheckpointSeconds + p.StartSeconds) * float64(time.Second))
 }

@@ -31,11 +31,15 @@ func (e Experiment) checkEngine() error {
 	case e.Until < 0:
 		return fmt.Errorf("an end after %s: want more than 0, or 0 for none", e.Until)
 	case e.Parallel < 0:
-		return fmt.Errorf("%d simulations at a time: want 1 or more, or 0 for as many as there are processors", e.Parallel)
+		return fmt.Errorf("%d simulations at a time: want 1 or more, or 0 for as many as there are processors",
+			e.Parallel)
 	case e.Engine == Artifact && !e.Cluster.Equal():
-		return fmt.Errorf("cluster %s: the artifact engine knows equal servers only: make them so, or take the production engine", e.Cluster)
+		return fmt.Errorf(
+			"cluster %s: the artifact engine knows equal servers only: make them so, or take the production engine",
+			e.Cluster)
 	case e.Engine == Production && e.Reference != (Reference{}):
-		return errors.New("to be strict and to prioritize the window are things of the artifact engine: take that, or leave them out")
+		return errors.New(
+			"to be strict and to prioritize the window are things of the artifact engine: take that, or leave them out")
 	}
 	return nil
 }
@@ -63,7 +67,9 @@ func (e Engine) checkSchedule(s Schedule) error {
 		return err
 	}
 	if e == Production && s.Placement != "" {
-		return fmt.Errorf("placement %q: the production engine places jobs as the daemon does: leave it out, or take the artifact engine", s.Placement)
+		return fmt.Errorf(
+			"placement %q: the production engine places jobs as the daemon does: leave it out, or take the "+
+				"artifact engine", s.Placement)
 	}
 	if e == Production {
 		return nil
@@ -71,7 +77,8 @@ func (e Engine) checkSchedule(s Schedule) error {
 	return oneOf("placement", s.Placement, e, Engine.Placements)
 }
 
-// oneOf wants a name to be one that the engine knows. The error lists those, and says where the other engine would help.
+// oneOf wants a name to be one that the engine knows. The error lists those, and says where the other engine would
+// help.
 func oneOf(what, name string, engine Engine, names func(Engine) []string) error {
 	if slices.Contains(names(engine), name) {
 		return nil
@@ -80,7 +87,8 @@ func oneOf(what, name string, engine Engine, names func(Engine) []string) error 
 	if other := engine.other(); slices.Contains(names(other), name) {
 		hint = fmt.Sprintf(", or the %s engine, which has it", other)
 	}
-	return fmt.Errorf("%s %q: the %s engine has no such: want one of %s%s", what, name, engine, strings.Join(names(engine), ", "), hint)
+	return fmt.Errorf("%s %q: the %s engine has no such: want one of %s%s", what, name, engine,
+		strings.Join(names(engine), ", "), hint)
 }
 
 func (e Experiment) checkWorkloads() error {
@@ -97,7 +105,8 @@ func (e Experiment) checkWorkloads() error {
 
 func (e Experiment) checkWorkload(w Workload) error {
 	if w.Endless() && e.Until == 0 && e.Window == (outcome.Window{}) {
-		return errors.New("it has no end: say how many jobs it has, which of them count (a window), or until when it is simulated")
+		return errors.New(
+			"it has no end: say how many jobs it has, which of them count (a window), or until when it is simulated")
 	}
 	if w.drawn() {
 		_, err := w.Source()
@@ -111,10 +120,12 @@ func (e Experiment) checkJobs(w Workload) error {
 	models := e.modelNames()
 	for _, job := range w.Jobs {
 		if !slices.Contains(models, job.Model) {
-			return fmt.Errorf("job %d: model %q: there is no such: want one of %s", job.ID, job.Model, strings.Join(models, ", "))
+			return fmt.Errorf("job %d: model %q: there is no such: want one of %s", job.ID, job.Model,
+				strings.Join(models, ", "))
 		}
 		if most := e.Cluster.GPUs(); job.GPUs > most {
-			return fmt.Errorf("job %d: gpus = %d: the cluster has %d: leave the job out, or take a larger cluster", job.ID, job.GPUs, most)
+			return fmt.Errorf("job %d: gpus = %d: the cluster has %d: leave the job out, or take a larger cluster",
+				job.ID, job.GPUs, most)
 		}
 	}
 	return nil
@@ -126,7 +137,8 @@ func (e Experiment) checkWindow() error {
 		return nil
 	}
 	if e.Window.First < 0 || e.Window.End <= e.Window.First {
-		return fmt.Errorf("window %d-%d is empty: want the first ID that counts and, larger, the first that does not", e.Window.First, e.Window.End)
+		return fmt.Errorf("window %d-%d is empty: want the first ID that counts and, larger, the first that does not",
+			e.Window.First, e.Window.End)
 	}
 	for _, w := range e.Workloads {
 		if first, end := w.ids(); end > 0 && (e.Window.First < first || e.Window.End > end) {

@@ -112,7 +112,8 @@ func (w Workload) mode() artifact.Mode {
 	}
 }
 
-// firstRound is when the daemon looks first. A batch takes its first moments to be submitted; the artifact waits a second for it.
+// firstRound is when the daemon looks first. A batch takes its first moments to be submitted; the artifact waits a
+// second for it.
 func (w Workload) firstRound() time.Duration {
 	if w.Static {
 		return time.Second
@@ -120,7 +121,8 @@ func (w Workload) firstRound() time.Duration {
 	return 0
 }
 
-func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
+func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run,
+	error) {
 	first, err := policy.ParsePolicy(c.schedule.Policy)
 	if err != nil {
 		return outcome.Run{}, err

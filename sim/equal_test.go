@@ -34,7 +34,8 @@ func small(t testing.TB, engine Engine, schedules ...Schedule) Experiment {
 	return Experiment{
 		Engine: engine, Cluster: on, Ratio: 3, Round: 5 * time.Minute, Schedules: schedules, Detail: true,
 		Workloads: Drawn("drawn", config, []float64{2, 4}, []int64{1, 2}),
-		Site:      Site{Profiles: WithRestart(own, 20*time.Second, 40*time.Second), Rules: policy.Rules{MinRun: 10 * time.Minute}},
+		Site: Site{Profiles: WithRestart(own, 20*time.Second, 40*time.Second),
+			Rules: policy.Rules{MinRun: 10 * time.Minute}},
 	}
 }
 
@@ -57,7 +58,8 @@ func printed(t testing.TB, runs []outcome.Run) []byte {
 		}
 		runs[i].Wall = 0
 	}
-	for _, err := range []error{outcome.WriteJSON(&out, runs), outcome.WriteJobs(&out, runs), outcome.WriteRounds(&out, runs)} {
+	for _, err := range []error{outcome.WriteJSON(&out, runs), outcome.WriteJobs(&out, runs),
+		outcome.WriteRounds(&out, runs)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +142,8 @@ func TestTheSettingSaysWhatWasSimulated(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := outcome.Setting{
-		Engine: "production", Policy: "srtf", Allocator: "tune", Load: 4, Workload: "drawn", Cluster: "2x4:12:250", Ratio: 3, Seed: 2,
+		Engine: "production", Policy: "srtf", Allocator: "tune", Load: 4, Workload: "drawn", Cluster: "2x4:12:250",
+		Ratio: 3, Seed: 2,
 		Window: e.Window, RoundSeconds: 300, RestartSeconds: 60, Until: 900 * 3600,
 	}
 	if got := runs[3].Setting; got != want {

@@ -1,5 +1,5 @@
-// Package sim runs experiments: every workload under every schedule on one cluster, several simulations at a time, each as if it
-// were alone. It schedules nothing itself and draws nothing: engines do the one, package workload the other.
+// Package sim runs experiments: every workload under every schedule on one cluster, several simulations at a time, each
+// as if it were alone. It schedules nothing itself and draws nothing: engines do the one, package workload the other.
 package sim
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// Experiment is the cross product of workloads and schedules on one cluster. It is data: two equal experiments have equal outcomes.
+// Experiment is the cross product of workloads and schedules on one cluster. It is data: two equal experiments have
+// equal outcomes.
 type Experiment struct {
 	Engine    Engine
 	Cluster   cluster.Cluster
@@ -66,9 +67,9 @@ type Site struct {
 	Certify  bool // rounds that are kept say how good their plans are; see package policy/bound
 }
 
-// Run simulates every workload under every schedule: all schedules of the first workload, in the order in which they stand, then those
-// of the second. The outcomes are in this order whatever finishes first. When a simulation fails, those behind it are given up and
-// the error of the first that failed in this order is returned, under its name.
+// Run simulates every workload under every schedule: all schedules of the first workload, in the order in which they
+// stand, then those of the second. The outcomes are in this order whatever finishes first. When a simulation fails,
+// those behind it are given up and the error of the first that failed in this order is returned, under its name.
 func (e Experiment) Run(ctx context.Context) ([]outcome.Run, error) {
 	if err := e.Check(); err != nil {
 		return nil, err
@@ -100,7 +101,8 @@ func Drawn(name string, config workload.Config, loads []float64, seeds []int64) 
 	for _, load := range loads {
 		for _, seed := range seeds {
 			config.Load, config.Seed = load, seed
-			w := Workload{Name: name, Draw: config, Static: config.Arrivals == workload.Static, Split: config.Split.String(), Load: load, Seed: seed}
+			w := Workload{Name: name, Draw: config, Static: config.Arrivals == workload.Static,
+				Split: config.Split.String(), Load: load, Seed: seed}
 			if w.Static {
 				w.Load = 0
 			}

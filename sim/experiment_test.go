@@ -39,8 +39,10 @@ func TestOutcomesStandInTheOrderOfTheInputWhateverEndsFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, run := range runs {
-			if run.Held != i || run.Setting.Policy != e.Schedules[i].Policy || run.Setting.Allocator != e.Schedules[i].Allocator {
-				t.Errorf("%d at a time: outcome %d is that of simulation %d, %s × %s", parallel, i, run.Held, run.Setting.Policy, run.Setting.Allocator)
+			if run.Held != i || run.Setting.Policy != e.Schedules[i].Policy ||
+				run.Setting.Allocator != e.Schedules[i].Allocator {
+				t.Errorf("%d at a time: outcome %d is that of simulation %d, %s × %s", parallel, i, run.Held,
+					run.Setting.Policy, run.Setting.Allocator)
 			}
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// simulator runs one cell, by itself and in one thread, and tells from time to time how many jobs have finished and what time it
-// is in the simulation.
+// simulator runs one cell, by itself and in one thread, and tells from time to time how many jobs have finished and
+// what time it is in the simulation.
 type simulator func(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error)
 
 // errBefore is why a simulation was given up.
 var errBefore = errors.New("a simulation before this one failed")
 
-// all runs the cells, several at a time. Workers take them in order, so that when one fails only those behind it are given up, and
-// which error is returned does not depend on which was the first to happen.
+// all runs the cells, several at a time. Workers take them in order, so that when one fails only those behind it are
+// given up, and which error is returned does not depend on which was the first to happen.
 func (e Experiment) all(ctx context.Context, simulate simulator) ([]outcome.Run, error) {
 	cells := e.cells()
 	s := &series{outcomes: make([]outcome.Run, len(cells)), errs: make([]error, len(cells)), failed: len(cells)}
@@ -86,7 +86,8 @@ func (s *series) next(ctx context.Context, cells []cell) (cell, context.Context)
 	return c, ctx
 }
 
-// end keeps what a cell gave. After a failure those behind it are given up; those before go on, since the error of the first counts.
+// end keeps what a cell gave. After a failure those behind it are given up; those before go on, since the error of the
+// first counts.
 func (s *series) end(c cell, run outcome.Run, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

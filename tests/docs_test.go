@@ -41,7 +41,8 @@ func TestThePageOnThePlannerNamesWhatThereIs(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, entry := range entries {
-			if text, err := os.ReadFile("../" + folder + "/" + entry.Name()); strings.HasSuffix(entry.Name(), ".go") && err == nil {
+			if text, err := os.ReadFile("../" + folder + "/" + entry.Name()); strings.HasSuffix(entry.Name(), ".go") &&
+				err == nil {
 				sources.Write(text)
 			}
 		}

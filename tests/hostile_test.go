@@ -32,7 +32,8 @@ import (
 const profileLike = `{"version":1,"model":"m","task":"t","gpu_type":"g","batch":1,"cores_per_gpu":[1],"memory_per_gpu_mib":[1],` +
 	`"throughput_samples_per_s":[[1]],"checkpoint_s":0,"start_s":0}`
 
-// bombs are files that are small, or legal, and cost a careless reader everything. Each row says with which sentence it is refused.
+// bombs are files that are small, or legal, and cost a careless reader everything. Each row says with which sentence it
+// is refused.
 func bombs() map[string]struct{ text, refusal string } {
 	with := func(old, new string) string { return strings.Replace(profileLike, old, new, 1) }
 	keys := func(n int) string {
@@ -44,30 +45,37 @@ func bombs() map[string]struct{ text, refusal string } {
 	}
 	nested := func(open, end string, n int) string { return strings.Repeat(open, n) + strings.Repeat(end, n) }
 	return map[string]struct{ text, refusal string }{
-		"deep lists":               {with("[[1]]", nested("[", "]", 500_000)), "reading throughput_samples_per_s"},
-		"deep lists that parse":    {with("[[1]]", nested("[", "]", 9_000)), "want a number"},
-		"deep objects":             {with("[[1]]", nested(`{"a":`, "1}", 140_000)), "reading throughput_samples_per_s"},
-		"deep from the start":      {nested("[", "]", 500_000), "does not start as a JSON object"},
-		"a hundred thousand keys":  {"{" + keys(90_000) + profileLike[1:], "field k0 is unknown"},
-		"a key of a megabyte":      {`{"` + strings.Repeat("k", 1_000_000) + `":1}`, "is unknown"},
-		"the same key for ever":    {"{" + strings.Repeat(`"version":1,`, 80_000) + profileLike[1:], "version is there twice"},
+		"deep lists":              {with("[[1]]", nested("[", "]", 500_000)), "reading throughput_samples_per_s"},
+		"deep lists that parse":   {with("[[1]]", nested("[", "]", 9_000)), "want a number"},
+		"deep objects":            {with("[[1]]", nested(`{"a":`, "1}", 140_000)), "reading throughput_samples_per_s"},
+		"deep from the start":     {nested("[", "]", 500_000), "does not start as a JSON object"},
+		"a hundred thousand keys": {"{" + keys(90_000) + profileLike[1:], "field k0 is unknown"},
+		"a key of a megabyte":     {`{"` + strings.Repeat("k", 1_000_000) + `":1}`, "is unknown"},
+		"the same key for ever": {"{" + strings.Repeat(`"version":1,`, 80_000) + profileLike[1:],
+			"version is there twice"},
 		"a number of a megabyte":   {with("[[1]]", "[["+strings.Repeat("9", 1_000_000)+"]]"), "want a number"},
 		"a tiny one of a megabyte": {with(`"batch":1`, `"batch":0.`+strings.Repeat("0", 1_000_000)+"1"), "batch ="},
 		"a huge exponent":          {with("[[1]]", "[[1e999999999]]"), "want a number"},
-		"half a million rows":      {with("[[1]]", "["+strings.Repeat("[],", 300_000)+"[1]]"), "entries: want 1 to 256"},
-		"half a million columns":   {with("[[1]]", "[["+strings.Repeat("1,", 500_000)+"1]]"), "want 1 to 64"},
-		"half a million cores":     {with(`"cores_per_gpu":[1]`, `"cores_per_gpu":[`+strings.Repeat("1,", 500_000)+"1]"), "want 1 to 256"},
-		"a billion entries":        {with("[[1]]", "["+strings.Repeat("["+strings.Repeat("1,", 31)+"1],", 32_000)+"[1]]"), "want at most 1048576"},
-		"a megabyte of wrong":      {with("[[1]]", "[["+strings.Repeat(`"",`, 63)+`""]]`), "and"},
-		"a string of a megabyte":   {with(`"model":"m"`, `"model":"`+strings.Repeat("m", 1_000_000)+`"`), "want at most 128 bytes"},
-		"escapes that grow":        {with(`"model":"m"`, `"model":"`+strings.Repeat(`\u2028`, 150_000)+`"`), "want printable characters only"},
-		"ten megabytes":            {strings.Repeat(" ", 10<<20) + profileLike, "want at most 1048576"},
-		"nothing but a start":      {strings.Repeat("{", 1<<20), ""},
-		"zeros":                    {strings.Repeat("\x00", 1<<20), "does not start as a JSON object"},
+		"half a million rows": {with("[[1]]", "["+strings.Repeat("[],", 300_000)+"[1]]"),
+			"entries: want 1 to 256"},
+		"half a million columns": {with("[[1]]", "[["+strings.Repeat("1,", 500_000)+"1]]"), "want 1 to 64"},
+		"half a million cores": {with(`"cores_per_gpu":[1]`,
+			`"cores_per_gpu":[`+strings.Repeat("1,", 500_000)+"1]"), "want 1 to 256"},
+		"a billion entries": {with("[[1]]", "["+strings.Repeat("["+strings.Repeat("1,", 31)+"1],", 32_000)+
+			"[1]]"), "want at most 1048576"},
+		"a megabyte of wrong": {with("[[1]]", "[["+strings.Repeat(`"",`, 63)+`""]]`), "and"},
+		"a string of a megabyte": {with(`"model":"m"`, `"model":"`+strings.Repeat("m", 1_000_000)+`"`),
+			"want at most 128 bytes"},
+		"escapes that grow": {with(`"model":"m"`, `"model":"`+strings.Repeat(`\u2028`, 150_000)+`"`),
+			"want printable characters only"},
+		"ten megabytes":       {strings.Repeat(" ", 10<<20) + profileLike, "want at most 1048576"},
+		"nothing but a start": {strings.Repeat("{", 1<<20), ""},
+		"zeros":               {strings.Repeat("\x00", 1<<20), "does not start as a JSON object"},
 	}
 }
 
-// TestABombIsRefusedAtOnceInLittleMemory reads each in the way of the daemon, and bounds what that costs with room for a machine under load.
+// TestABombIsRefusedAtOnceInLittleMemory reads each in the way of the daemon, and bounds what that costs with room for
+// a machine under load.
 func TestABombIsRefusedAtOnceInLittleMemory(t *testing.T) {
 	dir := t.TempDir()
 	for name, bomb := range bombs() {
@@ -92,8 +100,8 @@ func TestABombIsRefusedAtOnceInLittleMemory(t *testing.T) {
 	}
 }
 
-// programs says which files of the product start another program, and which. None is a shell, and none takes a word of a user: what a hook
-// runs is the administrator's own list of arguments.
+// programs says which files of the product start another program, and which. None is a shell, and none takes a word of
+// a user: what a hook runs is the administrator's own list of arguments.
 var programs = map[string]string{
 	"bridge/slurmrest/requeue.go":    "scontrol, with the number of a job",
 	"cmd/synergy-slurmd/hook.go":     "the administrator's hook",
@@ -108,7 +116,8 @@ var programs = map[string]string{
 	"launcher/launcher.go":           "the trainer, in the same way, and scancel with the number of a job",
 	"launcher/exec.go":               "the same trainer",
 	"profiling/local/gpus.go":        "nvidia-smi, with words of our own",
-	"profiling/slurm/slurm.go":       "sbatch, scontrol and scancel, as the user who asks, with his own options of sbatch",
+	"profiling/slurm/slurm.go": "sbatch, scontrol and scancel, as the user who asks, with his own options " +
+		"of sbatch",
 }
 
 var starters = []string{"Command", "CommandContext", "StartProcess", "Exec", "ForkExec", "Cmd"}

@@ -1,5 +1,5 @@
-// Package tests holds what spans packages. This file reads the sources, so that a rule that is broken is seen whatever the build
-// cache remembers.
+// Package tests holds what spans packages. This file reads the sources, so that a rule that is broken is seen whatever
+// the build cache remembers.
 package tests
 
 import (
@@ -18,8 +18,8 @@ import (
 
 const module = "github.com/synergy-slurmd/synergy-slurmd/"
 
-// inward says what each package of the spine may import of this module. Adapters and commands are not listed: they may import
-// the spine and what is below them, and nothing on the spine imports them.
+// inward says what each package of the spine may import of this module. Adapters and commands are not listed: they may
+// import the spine and what is below them, and nothing on the spine imports them.
 var inward = map[string][]string{
 	"printable":            {},
 	"gres":                 {},
@@ -57,10 +57,11 @@ var inward = map[string][]string{
 	"sim/outcome":          {},
 	"sim/workload":         {"sim/models", "sim/trace"},
 	"sim/artifact":         {"sim/trace", "sim/models", "sim/cluster", "sim/outcome"},
-	"sim/production":       {"gres", "sensitivity", "policy", "bridge", "bridge/slurmtest", "sim/trace", "sim/cluster", "sim/outcome"},
-	"sim/report":           {"sim/outcome"},
-	"sim/report/figure":    {},
-	"sim":                  {"gres", "sensitivity", "policy"}, // and all that is below it
+	"sim/production": {"gres", "sensitivity", "policy", "bridge", "bridge/slurmtest", "sim/trace", "sim/cluster",
+		"sim/outcome"},
+	"sim/report":        {"sim/outcome"},
+	"sim/report/figure": {},
+	"sim":               {"gres", "sensitivity", "policy"}, // and all that is below it
 }
 
 // everywhere are packages that know nothing of this module, and that each may import.
@@ -83,11 +84,12 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd"},
 	"github.com/spf13/cobra":              {"cmd/synergy"},
 	"github.com/schollz/progressbar/v3":   {"cmd/synergy"},
-	"golang.org/x/sys":                    {"ledger", "sensitivity/library", "guest", "profiling/local", "profiling/inside", "launcher"},
-	"github.com/hashicorp/go-plugin":      {"guest"},
-	"github.com/hashicorp/go-hclog":       {"guest"},
-	"google.golang.org/grpc":              {"guest", "policy/plugin", "bridge/plugin"}, // and code that is generated
-	"google.golang.org/protobuf":          {"policy/plugin", "bridge/plugin"},
+	"golang.org/x/sys": {"ledger", "sensitivity/library", "guest", "profiling/local",
+		"profiling/inside", "launcher"},
+	"github.com/hashicorp/go-plugin": {"guest"},
+	"github.com/hashicorp/go-hclog":  {"guest"},
+	"google.golang.org/grpc":         {"guest", "policy/plugin", "bridge/plugin"}, // and code that is generated
+	"google.golang.org/protobuf":     {"policy/plugin", "bridge/plugin"},
 }
 
 // source is one Go file that is built into the product.
@@ -131,7 +133,8 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 
 // pure packages have no clock, no chance, no and no files.
 var pure = []string{
-	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay", "sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
+	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay",
+	"sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
@@ -272,7 +275,8 @@ func TestNoTypeHasMoreMethodsThanAReaderCanHoldInMind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile(`(?m)^func \(\w+ \*?(\w+)(?:\[\w+\])?\) `).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^func \(\w+ \*?(\w+)(?:\[\w+\])?\) `).FindAllStringSubmatch(
+			string(text), -1) {
 			counts[s.pkg+"."+m[1]]++
 		}
 	}

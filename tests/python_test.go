@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestThePythonPackageKeepsItsPromises runs the package's own tests with the machine's python3. Where there is none it fails: what is not tested
-// is not promised. The package is copied file by file, so that the test cache knows what it depends on and nothing is left beside the sources.
+// TestThePythonPackageKeepsItsPromises runs the package's own tests with the machine's python3. Where there is none it
+// fails: what is not tested is not promised. The package is copied file by file, so that the test cache knows what it
+// depends on and nothing is left beside the sources.
 func TestThePythonPackageKeepsItsPromises(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {

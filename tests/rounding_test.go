@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// TestTheSameFiguresComeOutOnEveryMachine: the same round, and the same simulation, shall give the same bytes wherever it is run again. Go may
-// compute x*y + z in one step, rounded once, where a processor has that step, as arm64 does and amd64 does not; a product that is converted,
-// float64(x*y), is rounded by itself. So no fused step may be in what decides and counts. What asks for one by math.FMA gets it
-// everywhere, and a drawing may differ in the last digit.
+// TestTheSameFiguresComeOutOnEveryMachine: the same round, and the same simulation, shall give the same bytes wherever
+// it is run again. Go may compute x*y + z in one step, rounded once, where a processor has that step, as arm64 does and
+// amd64 does not; a product that is converted, float64(x*y), is rounded by itself. So no fused step may be in what
+// decides and counts. What asks for one by math.FMA gets it everywhere, and a drawing may differ in the last digit.
 func TestTheSameFiguresComeOutOnEveryMachine(t *testing.T) {
-	exempt := regexp.MustCompile(`^sim/workload elementary\.go:|^sim/report/figure |^sim/report (axis|bars|gantt|models)\.go:`)
+	exempt := regexp.MustCompile(
+		`^sim/workload elementary\.go:|^sim/report/figure |^sim/report (axis|bars|gantt|models)\.go:`)
 	seen := 0
 	for _, place := range fusedSteps(t) {
 		seen++

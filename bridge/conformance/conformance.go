@@ -1,7 +1,7 @@
-// Package conformance is what every bridge.Slurm promises, as tests. A fake that passes them may stand in for a Slurm, and an
-// adapter that passes them on a live cluster may drive one: the package holds both to the same sentences. It asks nothing of
-// how a Slurm schedules beyond that it starts what fits soon, and it needs no empty cluster: some free GPUs and CPUs on the first
-// nodes will do.
+// Package conformance is what every bridge.Slurm promises, as tests. A fake that passes them may stand in for a Slurm,
+// and an adapter that passes them on a live cluster may drive one: the package holds both to the same sentences. It
+// asks nothing of how a Slurm schedules beyond that it starts what fits soon, and it needs no empty cluster: some free
+// GPUs and CPUs on the first nodes will do.
 package conformance
 
 import (
@@ -16,15 +16,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Lab is a cluster under test: at least two nodes of 24 CPUs and 8 GPUs in both partitions, RequeueExit=98, KillWait of a few
-// seconds, DefMemPerCPU=1000.
+// Lab is a cluster under test: at least two nodes of 24 CPUs and 8 GPUs in both partitions, RequeueExit=98, KillWait of
+// a few seconds, DefMemPerCPU=1000.
 type Lab interface {
 	Slurm() bridge.Slurm
 	// Tickets are those of the user as whom Slurm is driven.
 	Tickets() leader.Tickets
 	// Submit returns the ID of the job, which is cancelled when the test ends.
 	Submit(t testing.TB, job Job) int
-	// Reserve keeps a node for a while for the jobs that are submitted to the reservation, which is gone when the test ends and the jobs are.
+	// Reserve keeps a node for a while for the jobs that are submitted to the reservation, which is gone when the test
+	// ends and the jobs are.
 	Reserve(t testing.TB, reservation Reservation)
 	// Drain closes a node to new jobs until the test ends.
 	Drain(t testing.TB, node string)
@@ -43,7 +44,8 @@ const (
 // Word is the comment with which a user opts in.
 const Word = "synergy-profile=res18.json"
 
-// Job is a submission. What it asks for says Nodes, Tasks, CPUsPerTask, Memory or MemoryPerCPU, GPUs and Pin; the rest follows.
+// Job is a submission. What it asks for says Nodes, Tasks, CPUsPerTask, Memory or MemoryPerCPU, GPUs and Pin; the rest
+// follows.
 type Job struct {
 	Name      string // empty: any
 	Partition string // empty: Plain
@@ -88,13 +90,15 @@ const (
 	Obeys Behaviour = ""      // dies of any signal
 	Saves Behaviour = "saves" // exits with the requeue code a second after USR1
 	Hangs Behaviour = "hangs" // ignores SIGTERM
-	Steps Behaviour = "steps" // its batch script dies of any signal; the only task of its step requeues the job a second after USR1
+	// its batch script dies of any signal; the only task of its step requeues the job a second after USR1
+	Steps Behaviour = "steps"
 )
 
 // Form is the way in which a job is submitted.
 type Form string
 
-// The forms. An interactive job is marked as one, all others but a plain batch job with a Shape. Only a batch job need obey Begin, Lasts and Does.
+// The forms. An interactive job is marked as one, all others but a plain batch job with a Shape. Only a batch job need
+// obey Begin, Lasts and Does.
 const (
 	Batch       Form = ""
 	Array       Form = "array" // of the tasks 1 and 2
@@ -175,8 +179,8 @@ func running(job bridge.Job, _ time.Time) bool { return job.State == bridge.Runn
 func over(job bridge.Job, _ time.Time) bool    { return job.State == bridge.Finished && !job.Completing }
 func leaving(job bridge.Job, _ time.Time) bool { return job.State == bridge.Pending && job.Completing }
 
-// back is a requeued job that may be started again: its teardown is over, and so is the second in which it ended. A job that is
-// started in that very second is lost ("Job credential revoked").
+// back is a requeued job that may be started again: its teardown is over, and so is the second in which it ended. A job
+// that is started in that very second is lost ("Job credential revoked").
 func back(job bridge.Job, at time.Time) bool {
 	return job.State == bridge.Pending && !job.Completing && at.Unix() > job.Submitted.Unix()
 }
@@ -216,7 +220,8 @@ func (b *bench) update(job bridge.Job, begin time.Time, change func(*bridge.Requ
 	request := job.Request
 	request.Pin = slices.Clone(request.Pin)
 	change(&request)
-	return b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: begin, Request: request, Extra: job.Extra})
+	return b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: begin, Request: request,
+		Extra: job.Extra})
 }
 
 func (b *bench) must(err error) {

@@ -25,7 +25,8 @@ func leaseKeeps(b *bench) {
 	if job.State != bridge.Pending || !job.Begin.After(observed.At) || job.Comment != Word {
 		b.Errorf("at %s: %+v", observed.At, job)
 	}
-	if want := `{"v":1,"lua":1,"begin":0`; !strings.HasPrefix(job.Extra, want) { // and what was asked for in so many words
+	// and what was asked for in so many words
+	if want := `{"v":1,"lua":1,"begin":0`; !strings.HasPrefix(job.Extra, want) {
 		b.Errorf("extra is %s, want %s", job.Extra, want)
 	}
 }

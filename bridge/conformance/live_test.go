@@ -23,8 +23,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
-// The cluster of contrib/docker-slurm whose project SYNERGY_CLUSTER names. Most of the time the tests wait, so that all ways to it can be
-// tried at once.
+// The cluster of contrib/docker-slurm whose project SYNERGY_CLUSTER names. Most of the time the tests wait, so that all
+// ways to it can be tried at once.
 func TestSlurmrestKeepsThePromises(t *testing.T) {
 	here := openCluster(t)
 	labs := map[string]conformance.Lab{"here": here, "in another process": here.throughPlugin(t)}
@@ -76,7 +76,8 @@ func openCluster(t *testing.T) *cluster {
 func (c *cluster) over(t *testing.T, version string) *cluster {
 	t.Helper()
 	options := slurmrest.Options{
-		URL: c.url, User: "synergy", TokenFile: c.token(t), Scontrol: scontrol(t, version), Environ: os.Environ(), APIVersion: version,
+		URL: c.url, User: "synergy", TokenFile: c.token(t), Scontrol: scontrol(t, version), Environ: os.Environ(),
+		APIVersion: version,
 	}
 	client, err := slurmrest.Open(context.Background(), options)
 	if err != nil {
@@ -86,7 +87,8 @@ func (c *cluster) over(t *testing.T, version string) *cluster {
 	if version == "" && client.Version() == oldest {
 		return c.over(t, oldest)
 	}
-	return &cluster{project: c.project, url: c.url, version: client.Version(), slurm: client, tickets: client.Tickets(conformance.Managed)}
+	return &cluster{project: c.project, url: c.url, version: client.Version(), slurm: client,
+		tickets: client.Tickets(conformance.Managed)}
 }
 
 // scontrol is how it is run where the API has no requeue; elsewhere there is none.
@@ -101,11 +103,13 @@ func scontrol(t *testing.T, version string) []string {
 func (c *cluster) throughPlugin(t *testing.T) *cluster {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "slurmrest")
-	if out, err := exec.Command("go", "build", "-o", program, "../../contrib/plugins/slurmrest").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", program,
+		"../../contrib/plugins/slurmrest").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	config, err := json.Marshal(map[string]any{
-		"url": c.url, "user": "synergy", "token_file": c.token(t), "scontrol": scontrol(t, c.version), "environ": os.Environ(),
+		"url": c.url, "user": "synergy", "token_file": c.token(t), "scontrol": scontrol(t, c.version),
+		"environ": os.Environ(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -173,8 +177,10 @@ func (c *cluster) Release(t testing.TB, job int) {
 // Reserve lets it overlap with others, since all labs on a cluster reserve the same.
 func (c *cluster) Reserve(t testing.TB, r conformance.Reservation) {
 	t.Helper()
-	if _, err := c.exec("root", "", "scontrol", "create", "reservation", "reservationname="+r.Name, "nodes="+r.Node, "users=alice", "flags=overlap",
-		fmt.Sprintf("starttime=now+%d", int(r.In.Seconds())), fmt.Sprintf("duration=%d", int(r.Lasts.Minutes()))); err != nil {
+	if _, err := c.exec("root", "", "scontrol", "create", "reservation", "reservationname="+r.Name, "nodes="+r.Node,
+		"users=alice", "flags=overlap",
+		fmt.Sprintf("starttime=now+%d", int(r.In.Seconds())),
+		fmt.Sprintf("duration=%d", int(r.Lasts.Minutes()))); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -186,7 +192,8 @@ func (c *cluster) Reserve(t testing.TB, r conformance.Reservation) {
 
 func (c *cluster) Drain(t testing.TB, node string) {
 	t.Helper()
-	if _, err := c.exec("root", "", "scontrol", "update", "nodename="+node, "state=drain", "reason=conformance"); err != nil {
+	if _, err := c.exec("root", "", "scontrol", "update", "nodename="+node, "state=drain",
+		"reason=conformance"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -201,7 +208,8 @@ func (c *cluster) Submit(t testing.TB, job conformance.Job) int {
 	var answer string
 	var err error
 	if job.Form == conformance.Interactive {
-		answer, err = c.exec("alice", "", "sh", "-c", "salloc --no-shell --partition=plain 2>&1 | grep -o '[0-9]*$' | tail -n 1")
+		answer, err = c.exec("alice", "", "sh", "-c",
+			"salloc --no-shell --partition=plain 2>&1 | grep -o '[0-9]*$' | tail -n 1")
 	} else {
 		answer, err = c.exec(submitter(job), "#!/bin/bash\n"+body(job)+"\n", sbatch(job)...)
 	}
@@ -226,7 +234,8 @@ func submitter(job conformance.Job) string {
 
 // sbatch is the command line of a submission.
 func sbatch(job conformance.Job) []string {
-	line := []string{"sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--job-name=" + cmp.Or(job.Name, "conformance")}
+	line := []string{"sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null",
+		"--job-name=" + cmp.Or(job.Name, "conformance")}
 	line = append(line, options(job)...)
 	switch job.Form {
 	case conformance.Array:
@@ -293,7 +302,8 @@ func words(job conformance.Job) []string {
 	if job.Deadline > 0 {
 		line = append(line, fmt.Sprintf("--deadline=now+%d", int(job.Deadline.Seconds())))
 	}
-	for option, text := range map[string]string{"--qos=": job.QOS, "--account=": job.Account, "--reservation=": job.Reservation} {
+	for option, text := range map[string]string{"--qos=": job.QOS, "--account=": job.Account,
+		"--reservation=": job.Reservation} {
 		if text != "" {
 			line = append(line, option+text)
 		}

@@ -44,39 +44,46 @@ func carriesItsRequest(b *bench) {
 		{
 			"CPUs and GPUs, memory by default",
 			bridge.Request{CPUsPerTask: 3, GPUs: 2},
-			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, MemoryPerCPU: 1000, GRES: "gres/gpu:2", GPUs: 2},
+			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, MemoryPerCPU: 1000,
+				GRES: "gres/gpu:2", GPUs: 2},
 		},
 		{
 			"memory per node",
 			bridge.Request{CPUsPerTask: 2, Memory: 7000, GPUs: 1},
-			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 7000, GRES: "gres/gpu:1", GPUs: 1},
+			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, Memory: 7000,
+				GRES: "gres/gpu:1", GPUs: 1},
 		},
 		{
 			"memory per CPU",
 			bridge.Request{CPUsPerTask: 2, MemoryPerCPU: 512, GPUs: 1},
-			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, MemoryPerCPU: 512, GRES: "gres/gpu:1", GPUs: 1},
+			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 2, CPUs: 2, CPUsPerNode: 2, MemoryPerCPU: 512,
+				GRES: "gres/gpu:1", GPUs: 1},
 		},
 		{
 			"amounts that follow the GPUs",
 			bridge.Request{GPUs: 2, CPUsPerGPU: 3, MemoryPerGPU: 2000},
 			bridge.Request{
-				Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 6, CPUsPerNode: 1, CPUsPerGPU: 3, MemoryPerGPU: 2000, GRES: "gres/gpu:2", GPUs: 2,
+				Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 6, CPUsPerNode: 1, CPUsPerGPU: 3, MemoryPerGPU: 2000,
+				GRES: "gres/gpu:2", GPUs: 2,
 			},
 		},
 		{
 			"several tasks",
 			bridge.Request{Tasks: 4, CPUsPerTask: 2, Memory: 4000, GPUs: 1},
-			bridge.Request{Nodes: 1, Tasks: 4, CPUsPerTask: 2, CPUs: 8, CPUsPerNode: 2, Memory: 4000, GRES: "gres/gpu:1", GPUs: 1},
+			bridge.Request{Nodes: 1, Tasks: 4, CPUsPerTask: 2, CPUs: 8, CPUsPerNode: 2, Memory: 4000,
+				GRES: "gres/gpu:1", GPUs: 1},
 		},
 		{
 			"a gang",
 			bridge.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 2, Memory: 4000, GPUs: 4},
-			bridge.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, Memory: 4000, GRES: "gres/gpu:2", GPUs: 4},
+			bridge.Request{Nodes: 2, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, Memory: 4000,
+				GRES: "gres/gpu:2", GPUs: 4},
 		},
 		{
 			"a node by name",
 			bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1, Pin: pin},
-			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000, GRES: "gres/gpu:1", GPUs: 1, Pin: pin},
+			bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000,
+				GRES: "gres/gpu:1", GPUs: 1, Pin: pin},
 		},
 	} {
 		if job := b.waits(Job{Asks: c.asks}); !same(job.Request, c.want) || job.Odd != "" {
@@ -119,7 +126,8 @@ func sightsStay(b *bench) {
 func showsWhatItHolds(b *bench) {
 	pin := b.nodes(1)
 	job := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 3, Memory: 3000, GPUs: 2, Pin: pin}})
-	if want := (gres.Vector{GPUs: 2, CPUs: 3, Memory: 3000}); job.Runs.PerNode != want || !slices.Equal(job.Runs.Nodes, pin) {
+	if want := (gres.Vector{GPUs: 2, CPUs: 3, Memory: 3000}); job.Runs.PerNode != want ||
+		!slices.Equal(job.Runs.Nodes, pin) {
 		b.Errorf("holds %s on %v, want %s on %v", job.Runs.PerNode, job.Runs.Nodes, want, pin)
 	}
 	if len(job.Runs.Devices) != 1 {
@@ -139,7 +147,8 @@ func foreignCounts(b *bench) {
 	job := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1}})
 	node := b.node(job.Runs.Nodes[0])
 	if !job.Runs.PerNode.Fits(node.Allocated) || !node.Allocated.Fits(node.Total) {
-		b.Errorf("job %d holds %s of %s, node %s counts %s", job.ID, job.Runs.PerNode, node.Total, node.Name, node.Allocated)
+		b.Errorf("job %d holds %s of %s, node %s counts %s", job.ID, job.Runs.PerNode, node.Total, node.Name,
+			node.Allocated)
 	}
 }
 
@@ -184,7 +193,8 @@ func splitOff(b *bench) {
 		return // rounds leave arrays to it
 	}
 	err := splits.Split(context.Background(), array, []int{1})
-	if err != nil && strings.Contains(err.Error(), "/nonexistent/") { // a lab without the program that this takes: nothing may have changed
+	// a lab without the program that this takes: nothing may have changed
+	if err != nil && strings.Contains(err.Error(), "/nonexistent/") {
 		b.until(array, "an array of two tasks as before", soon, stands)
 		return
 	}
@@ -307,7 +317,8 @@ func (b *bench) asks(id int) error {
 func queueIsTold(b *bench) {
 	at := b.observe().At
 	job := b.waits(Job{Priority: 12345, QOS: QOS, Account: Account, Limit: 30 * time.Minute, Deadline: 5 * time.Hour})
-	if job.Priority != 12345 || job.QOS != QOS || job.Account != Account || job.TimeLimit != 30*time.Minute || job.Reservation != "" {
+	if job.Priority != 12345 || job.QOS != QOS || job.Account != Account || job.TimeLimit != 30*time.Minute ||
+		job.Reservation != "" {
 		b.Errorf("got %+v", job)
 	}
 	if off := job.Deadline.Sub(at) - 5*time.Hour; off < -time.Minute || off > time.Minute {
@@ -321,14 +332,16 @@ func queueIsTold(b *bench) {
 // reservationIsTold reserves a time that no job of other tests is still there to see.
 func reservationIsTold(b *bench) {
 	nodes, at := b.nodes(2), b.observe().At
-	want := Reservation{Name: fmt.Sprintf("conformance%d", at.UnixNano()), Node: nodes[1], In: 400 * 24 * time.Hour, Lasts: time.Hour}
+	want := Reservation{Name: fmt.Sprintf("conformance%d", at.UnixNano()), Node: nodes[1], In: 400 * 24 * time.Hour,
+		Lasts: time.Hour}
 	b.lab.Reserve(b, want)
 	job := b.until(b.lab.Submit(b, Job{Reservation: want.Name, Limit: time.Minute}), "pending", soon, pending)
 	if job.Reservation != want.Name || job.Odd != "" {
 		b.Errorf("it was submitted to %s: %+v", want.Name, job)
 	}
 	got := b.reservation(want.Name)
-	if off := got.From.Sub(at) - want.In; off.Abs() > time.Minute || got.To.Sub(got.From) != want.Lasts || !slices.Equal(got.Nodes, nodes[1:]) {
+	if off := got.From.Sub(at) - want.In; off.Abs() > time.Minute || got.To.Sub(got.From) != want.Lasts ||
+		!slices.Equal(got.Nodes, nodes[1:]) {
 		b.Errorf("got %+v, want %+v at %s", got, want, at)
 	}
 }

@@ -45,8 +45,8 @@ func TestSlurmtestInAnotherProcessKeepsThePromises(t *testing.T) {
 	conformance.Run(t, func(t *testing.T) conformance.Lab { return newDistant(t, program) })
 }
 
-// openRack is the plugin: a cluster in memory, and beside what the daemon may ask of it a socket for what users and time do. Its configuration
-// says where that is.
+// openRack is the plugin: a cluster in memory, and beside what the daemon may ask of it a socket for what users and
+// time do. Its configuration says where that is.
 func openRack(_ context.Context, c plugin.Configuration) (plugin.Driven, error) {
 	clock, slurm := rack()
 	w := &World{clock: clock, slurm: slurm}
@@ -127,7 +127,8 @@ func newDistant(t *testing.T, program string) distant {
 	socket := filepath.Join(folder, "world")
 	options := plugin.Options{Path: program, Config: plugin.Configuration{File: []byte(socket)}}
 	client, err := plugin.Open(t.Context(), options)
-	for attempt := 1; errors.Is(err, bridge.ErrUnreachable) && attempt < 5; attempt++ { // a machine that has much else to do
+	// a machine that has much else to do
+	for attempt := 1; errors.Is(err, bridge.ErrUnreachable) && attempt < 5; attempt++ {
 		client, err = plugin.Open(t.Context(), options)
 	}
 	if err != nil {

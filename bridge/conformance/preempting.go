@@ -35,7 +35,8 @@ func one(pin []string) bridge.Request {
 	return bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin}
 }
 
-// trapped waits until the script of a job that just began to run has set its traps: a signal that comes sooner kills it.
+// trapped waits until the script of a job that just began to run has set its traps: a signal that comes sooner kills
+// it.
 func (b *bench) trapped() { b.lab.Sleep(3 * time.Second) }
 
 func (b *bench) signal(id int) {
@@ -59,7 +60,8 @@ func signalledComesBack(b *bench) {
 	job := b.waits(Job{Comment: "its comment", Asks: one(nil), Does: Saves})
 	request := job.Request
 	request.Pin = pin
-	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: b.observe().At, Request: request, Extra: "its extra"}))
+	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: b.observe().At, Request: request,
+		Extra: "its extra"}))
 	first := b.until(job.ID, "running", soon, running)
 	b.trapped()
 	b.signal(job.ID)
@@ -181,7 +183,8 @@ func startsElsewhere(b *bench) {
 	after := b.until(job.ID, "back", soon, back)
 	b.must(b.update(after, b.observe().At, func(r *bridge.Request) { cpus(r, 3); perNode(r, 3000); r.Pin = nodes[1:] }))
 	again := b.until(job.ID, "running", soon, running)
-	if want := (gres.Vector{GPUs: 1, CPUs: 3, Memory: 3000}); again.Runs.PerNode != want || !slices.Equal(again.Runs.Nodes, nodes[1:]) {
+	if want := (gres.Vector{GPUs: 1, CPUs: 3, Memory: 3000}); again.Runs.PerNode != want ||
+		!slices.Equal(again.Runs.Nodes, nodes[1:]) {
 		b.Errorf("%s on %v, want %s on %v", again.Runs.PerNode, again.Runs.Nodes, want, nodes[1:])
 	}
 	b.lab.Sleep(3 * time.Second)
@@ -222,11 +225,13 @@ func nothingBesideTeardown(b *bench) {
 	b.requeue(victim.ID)
 	last := b.until(victim.ID, "leaving", soon, leaving)
 	if !slices.Equal(last.Runs.Nodes, pin) || last.Runs.PerNode != victim.Runs.PerNode {
-		b.Errorf("during its teardown it shows %s on %v, held %s on %v", last.Runs.PerNode, last.Runs.Nodes, victim.Runs.PerNode, pin)
+		b.Errorf("during its teardown it shows %s on %v, held %s on %v", last.Runs.PerNode, last.Runs.Nodes,
+			victim.Runs.PerNode, pin)
 	}
 	node := b.node(pin[0])
 	if !node.Completing || !victim.Runs.PerNode.Fits(node.Allocated) {
-		b.Errorf("completing %t, allocated %s while %s is torn down", node.Completing, node.Allocated, victim.Runs.PerNode)
+		b.Errorf("completing %t, allocated %s while %s is torn down", node.Completing, node.Allocated,
+			victim.Runs.PerNode)
 	}
 	next := b.waits(Job{Asks: one(nil)})
 	b.must(b.update(next, b.observe().At, func(r *bridge.Request) { r.Pin = pin }))

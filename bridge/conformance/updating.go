@@ -91,7 +91,8 @@ func runsWithExactlyThat(b *bench) {
 			gres.Vector{GPUs: 1, CPUs: 3, Memory: 5000},
 		},
 		{
-			"a node instead of another's name", bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1, Pin: b.nodes(2)[1:]},
+			"a node instead of another's name", bridge.Request{CPUsPerTask: 1, Memory: 1000, GPUs: 1,
+				Pin: b.nodes(2)[1:]},
 			func(*bridge.Request) {},
 			gres.Vector{GPUs: 1, CPUs: 1, Memory: 1000},
 		},
@@ -156,13 +157,15 @@ func updateIsRead(b *bench) {
 	cpus(&want, 4)
 	perNode(&want, 5000)
 	want.Pin = b.nodes(1)
-	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: begin, Request: want, Extra: `{"v":1}`}))
+	b.must(b.slurm.Update(context.Background(), bridge.Update{Job: job.ID, Begin: begin, Request: want,
+		Extra: `{"v":1}`}))
 	got := b.job(job.ID)
 	if !same(got.Request, want) || got.Extra != `{"v":1}` || !got.Begin.Equal(begin) || got.State != bridge.Pending {
 		b.Errorf("got %+v, want %+v from %s", got, want, begin)
 	}
 	if got.Comment != job.Comment || !got.Submitted.Equal(job.Submitted) {
-		b.Errorf("comment and submission are %q, %s; were %q, %s", got.Comment, got.Submitted, job.Comment, job.Submitted)
+		b.Errorf("comment and submission are %q, %s; were %q, %s", got.Comment, got.Submitted, job.Comment,
+			job.Submitted)
 	}
 }
 
@@ -197,13 +200,15 @@ func runningIsNotUpdated(b *bench) {
 		job := b.runs(Job{Asks: bridge.Request{CPUsPerTask: 2, Memory: 2000, GPUs: 1, Pin: pin[:1]}})
 		err := b.slurm.Update(context.Background(), bridge.Update{
 			Job: job.ID, Begin: b.in(later), Extra: "not applied",
-			Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000, GRES: job.Request.GRES, GPUs: 1, Pin: where},
+			Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, Memory: 1000,
+				GRES: job.Request.GRES, GPUs: 1, Pin: where},
 		})
 		if !errors.Is(err, bridge.ErrNotPending) {
 			b.Errorf("pin %v: got %v, want ErrNotPending", where, err)
 		}
 		after := b.job(job.ID)
-		if after.State != bridge.Running || after.Extra != job.Extra || after.Runs.PerNode != job.Runs.PerNode || !same(after.Request, job.Request) {
+		if after.State != bridge.Running || after.Extra != job.Extra || after.Runs.PerNode != job.Runs.PerNode ||
+			!same(after.Request, job.Request) {
 			b.Errorf("pin %v: was %+v, is %+v", where, job, after)
 		}
 	}

@@ -40,7 +40,8 @@ func (f FencedSplitter) Split(ctx context.Context, array int, tasks []int) error
 	return f.Fence.guard(ctx, func(ctx context.Context) error { return f.Splitter.Split(ctx, array, tasks) })
 }
 
-// guard makes a write end with the daemon's belief that it leads: one that takes several requests sends none after that.
+// guard makes a write end with the daemon's belief that it leads: one that takes several requests sends none after
+// that.
 func (f Fence) guard(ctx context.Context, write func(context.Context) error) error {
 	until, leads := f.Member.Until()
 	if !leads {

@@ -57,8 +57,8 @@ type look struct {
 // ErrLost is the end of a ticket by another hand, or that Slurm does not list it any more.
 var ErrLost = errors.New("my ticket is gone")
 
-// trust is the part of the time to live for which a beat lets its sender believe that it leads. Others take it for dead after all of
-// it: what lies between is for clocks that run at different speeds, and for a write that is under way.
+// trust is the part of the time to live for which a beat lets its sender believe that it leads. Others take it for dead
+// after all of it: what lies between is for clocks that run at different speeds, and for a write that is under way.
 func trust(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 
 // every is the time between two beats, and between two looks.
@@ -98,7 +98,8 @@ func (m *Member) doubt() {
 	m.sure = false
 }
 
-// Step makes the next move and says how long to wait until the one after it. An error is for the log: the next step tries again.
+// Step makes the next move and says how long to wait until the one after it. An error is for the log: the next step
+// tries again.
 func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	began := m.Clock.Elapsed()
 	if err := m.step(ctx); err != nil {
@@ -110,8 +111,8 @@ func (m *Member) Step(ctx context.Context) (pause time.Duration, err error) {
 	return max(0, m.pause()-(m.Clock.Elapsed()-began)), nil
 }
 
-// step makes sure of everybody before it leads: whoever does not lead and sees nobody ahead looks at all tickets once more, since
-// much may have happened while it was silent.
+// step makes sure of everybody before it leads: whoever does not lead and sees nobody ahead looks at all tickets once
+// more, since much may have happened while it was silent.
 func (m *Member) step(ctx context.Context) error {
 	if m.mine.ID == 0 && !m.apart || !m.Leads() && len(m.before) == 0 {
 		if err := m.enter(ctx); err != nil {
@@ -162,8 +163,8 @@ func (m *Member) enter(ctx context.Context) error {
 	return m.lineUp(ctx, all)
 }
 
-// own is the first live ticket with my name. It is mine even if I took it in an earlier life: the lock on the ledger says that the
-// process that had this identity is dead. Others of mine are left over from a Take whose answer was lost.
+// own is the first live ticket with my name. It is mine even if I took it in an earlier life: the lock on the ledger
+// says that the process that had this identity is dead. Others of mine are left over from a Take whose answer was lost.
 func (m *Member) own(ctx context.Context, all []Ticket) (Ticket, error) {
 	var first Ticket
 	for _, t := range sorted(all) {
@@ -198,8 +199,8 @@ func (m *Member) take(ctx context.Context) (Ticket, []Ticket, error) {
 	return Ticket{}, nil, fmt.Errorf("ticket %d: %w", id, ErrLost)
 }
 
-// lineUp notes who must be gone before I lead. What was seen of them before is kept. Where the order is in doubt I go to the end:
-// my ticket is given back, and another one is taken when those are gone.
+// lineUp notes who must be gone before I lead. What was seen of them before is kept. Where the order is in doubt I go
+// to the end: my ticket is given back, and another one is taken when those are gone.
 func (m *Member) lineUp(ctx context.Context, all []Ticket) error {
 	known, doubt := m.before, false
 	m.before = map[int]sight{}
@@ -234,8 +235,8 @@ func orNothing(known map[int]sight, id int) sight {
 	return sight{broken: true}
 }
 
-// counts says whether somebody may act by this ticket. One that was cancelled counts for as long as its holder may not have
-// noticed; both times are slurmctld's.
+// counts says whether somebody may act by this ticket. One that was cancelled counts for as long as its holder may not
+// have noticed; both times are slurmctld's.
 func (m *Member) counts(t Ticket) bool {
 	switch {
 	case t.ID == m.mine.ID, t.Words.Holder == m.Holder:
@@ -297,9 +298,9 @@ func (m *Member) mineStill(found []Ticket) error {
 	return fmt.Errorf("ticket %d: %w", m.mine.ID, ErrLost)
 }
 
-// outlast drops those ahead of whom it is certain that they do not act any more. A ticket that has looked the same for a whole time
-// to live is dead, whether it waits or not; one that waits is torn then, and looked at once more, since its holder may
-// have written into it at the last moment.
+// outlast drops those ahead of whom it is certain that they do not act any more. A ticket that has looked the same for
+// a whole time to live is dead, whether it waits or not; one that waits is torn then, and looked at once more, since
+// its holder may have written into it at the last moment.
 func (m *Member) outlast(ctx context.Context, began time.Duration, found []Ticket) error {
 	for id, seen := range m.before {
 		t, known := find(found, id)
@@ -352,7 +353,8 @@ func (m *Member) overtaken(t Ticket) bool {
 	return m.mine.ID != 0 && place(t, m.mine) == behind && !t.Words.Leads
 }
 
-// beat says that I live. Only a beat with nobody ahead lets me believe that I lead, and from the moment at which it was sent.
+// beat says that I live. Only a beat with nobody ahead lets me believe that I lead, and from the moment at which it was
+// sent.
 func (m *Member) beat(ctx context.Context) error {
 	sent, leads := m.Clock.Elapsed(), len(m.before) == 0
 	ctx, cancel := context.WithTimeout(ctx, m.TTL/2)
@@ -382,8 +384,8 @@ func (l Led) Error() string {
 
 func (l Led) Unwrap() error { return bridge.ErrNotLeader }
 
-// Win steps until this daemon leads. It waits for those that are dead, a time to live at most, and gives its ticket back with the
-// error Led when one of them is alive.
+// Win steps until this daemon leads. It waits for those that are dead, a time to live at most, and gives its ticket
+// back with the error Led when one of them is alive.
 func (m *Member) Win(ctx context.Context) error {
 	m.rival = Ticket{}
 	for {
@@ -409,8 +411,8 @@ func (m *Member) forget() {
 	m.mine = Ticket{}
 }
 
-// Leave gives the ticket back, so that a successor need not wait. It is called when this daemon acts no more, and after the last
-// Step.
+// Leave gives the ticket back, so that a successor need not wait. It is called when this daemon acts no more, and after
+// the last Step.
 func (m *Member) Leave(ctx context.Context) error {
 	m.doubt()
 	if m.mine.ID == 0 {

@@ -101,7 +101,8 @@ func (d *daemon) breathe() {
 
 var errWire = fmt.Errorf("nothing was heard: %w", bridge.ErrUnreachable)
 
-// ask is a request over the wire: it takes its time, and either way may be lost. A process can be stopped at any point of it.
+// ask is a request over the wire: it takes its time, and either way may be lost. A process can be stopped at any point
+// of it.
 func (d *daemon) ask(ctx context.Context, do func(context.Context) error) error {
 	d.breathe()
 	if err := d.pass(ctx); err != nil {
@@ -172,7 +173,8 @@ func (d *daemon) Tear(ctx context.Context, id int) error {
 
 // add is a daemon that does not run yet.
 func (s *site) add(w wire, speed float64, seed uint64) *daemon {
-	d := &daemon{site: s, name: fmt.Sprintf("host%d/ab", len(s.daemons)+1), speed: speed, wire: w, dice: rand.New(rand.NewPCG(seed, 1))}
+	d := &daemon{site: s, name: fmt.Sprintf("host%d/ab", len(s.daemons)+1), speed: speed, wire: w,
+		dice: rand.New(rand.NewPCG(seed, 1))}
 	s.daemons = append(s.daemons, d)
 	return d
 }
@@ -549,7 +551,8 @@ func TestWinSaysWhoLeadsAndGivesItsTicketBack(t *testing.T) {
 		s.until(t, first, quick)
 		member := &leader.Member{Tickets: second, Clock: second, Holder: second.name, Run: "2", TTL: ttl}
 		err := member.Win(t.Context())
-		if led := (leader.Led{}); !errors.As(err, &led) || led.By.Words.Holder != first.name || !errors.Is(err, bridge.ErrNotLeader) {
+		if led := (leader.Led{}); !errors.As(err, &led) || led.By.Words.Holder != first.name ||
+			!errors.Is(err, bridge.ErrNotLeader) {
 			t.Errorf("got %v", err)
 		}
 		if all := s.tickets(); len(all) != 2 || all[1].Live || !all[1].Words.Left {
@@ -590,7 +593,8 @@ func draw(rt *rapid.T) trial {
 			Loss:    rapid.SampledFrom([]float64{0, 0, 0.05, 0.3}).Draw(rt, "loss"),
 		})
 	}
-	deeds := []string{"start", "start", "kill", "pause", "resume", "resume", "cut", "join", "off", "on", "cancel", "release", "leave"}
+	deeds := []string{"start", "start", "kill", "pause", "resume", "resume", "cut", "join", "off", "on", "cancel",
+		"release", "leave"}
 	for range rapid.IntRange(3, 25).Draw(rt, "blows") {
 		tr.Blows = append(tr.Blows, blow{
 			What: rapid.SampledFrom(deeds).Draw(rt, "deed"), Who: rapid.IntRange(0, n-1).Draw(rt, "who"),
@@ -644,8 +648,8 @@ func (tr trial) strike(s *site, b blow) {
 	}
 }
 
-// TestAtNoInstantTwoDaemonsLead strikes sites with kills, stops, cuts, outages, and hands of administrators, over wires that are slow
-// and lose messages. In the end everything works again, and somebody must lead, and go on to.
+// TestAtNoInstantTwoDaemonsLead strikes sites with kills, stops, cuts, outages, and hands of administrators, over wires
+// that are slow and lose messages. In the end everything works again, and somebody must lead, and go on to.
 func TestAtNoInstantTwoDaemonsLead(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		tr := draw(rt)

@@ -1,10 +1,10 @@
-// Package leader sees to it that of several daemons at most one acts. The place where they meet is Slurm itself, since every daemon
-// must reach it anyway: a *ticket* is a held job of the daemons' own user that is never meant to run. slurmctld numbers jobs
-// ascending, so the tickets are a queue, and whose ticket is the first leads. A ticket that was cancelled does not come back:
-// cancelling is the fence.
+// Package leader sees to it that of several daemons at most one acts. The place where they meet is Slurm itself, since
+// every daemon must reach it anyway: a *ticket* is a held job of the daemons' own user that is never meant to run.
+// slurmctld numbers jobs ascending, so the tickets are a queue, and whose ticket is the first leads. A ticket that was
+// cancelled does not come back: cancelling is the fence.
 //
-// The package decides by tickets and by its own monotonic clock. It compares no wall clocks of different hosts, keeps no file, and
-// writes to no job but tickets.
+// The package decides by tickets and by its own monotonic clock. It compares no wall clocks of different hosts, keeps
+// no file, and writes to no job but tickets.
 package leader
 
 import (
@@ -13,17 +13,19 @@ import (
 	"time"
 )
 
-// Name is the job name of every ticket. Users may name their jobs so too: only those of the daemons' own user are tickets.
+// Name is the job name of every ticket. Users may name their jobs so too: only those of the daemons' own user are
+// tickets.
 const Name = "synergy-slurmd-leader"
 
 // Words are what a ticket carries in its extra field.
 type Words struct {
-	Holder string `json:"holder"`          // host and identity of the daemon
-	Run    string `json:"run"`             // drawn by each process: two that share an identity by mistake find each other out
-	Beat   int    `json:"beat"`            // goes up for as long as the holder lives
-	TTL    int    `json:"ttl_s"`           // seconds without a beat after which the holder is dead
-	Leads  bool   `json:"leads,omitempty"` // the holder acts
-	Left   bool   `json:"left,omitempty"`  // the holder has stopped to act, and gives the ticket back
+	Holder string `json:"holder"` // host and identity of the daemon
+	// drawn by each process: two that share an identity by mistake find each other out
+	Run   string `json:"run"`
+	Beat  int    `json:"beat"`            // goes up for as long as the holder lives
+	TTL   int    `json:"ttl_s"`           // seconds without a beat after which the holder is dead
+	Leads bool   `json:"leads,omitempty"` // the holder acts
+	Left  bool   `json:"left,omitempty"`  // the holder has stopped to act, and gives the ticket back
 }
 
 // maxWords bounds what is read as words. A host's name has at most 64 bytes.
@@ -46,8 +48,8 @@ func (w Words) String() string {
 	return string(text)
 }
 
-// Bounds of the time without a beat after which a holder is dead. A wider one makes failover slow, a narrower one would take a
-// slurmctld that is busy for a dead daemon.
+// Bounds of the time without a beat after which a holder is dead. A wider one makes failover slow, a narrower one would
+// take a slurmctld that is busy for a dead daemon.
 const (
 	MinTTL = 10 * time.Second
 	MaxTTL = time.Minute
@@ -76,15 +78,17 @@ type Ticket struct {
 	Ended     time.Time // by the same clock, Slurm's; zero while it lives
 }
 
-// Tickets is all that the protocol needs of a workload manager. Both implementations pass the suite in bridge/conformance. An
-// error means that nothing is known; a beat that answers with one may have been written all the same.
+// Tickets is all that the protocol needs of a workload manager. Both implementations pass the suite in
+// bridge/conformance. An error means that nothing is known; a beat that answers with one may have been written all the
+// same.
 type Tickets interface {
 	// Take makes a ticket with these words and returns its number.
 	Take(ctx context.Context, words Words) (int, error)
-	// List tells of these tickets as they are now; without numbers of all that Slurm knows, those that were cancelled of late
-	// included. One that Slurm has forgotten, or that is another user's job, is left out.
+	// List tells of these tickets as they are now; without numbers of all that Slurm knows, those that were cancelled
+	// of late included. One that Slurm has forgotten, or that is another user's job, is left out.
 	List(ctx context.Context, ids ...int) ([]Ticket, error)
-	// Beat writes words into a live ticket. bridge.ErrGone and bridge.ErrNotPending: it is none any more, and nothing was written.
+	// Beat writes words into a live ticket. bridge.ErrGone and bridge.ErrNotPending: it is none any more, and nothing
+	// was written.
 	Beat(ctx context.Context, id int, words Words) error
 	// Tear cancels a ticket. One that is over stays as it is.
 	Tear(ctx context.Context, id int) error
@@ -101,7 +105,8 @@ const (
 
 // place says where the other ticket stands, seen from mine.
 func place(other, mine Ticket) order {
-	lower, earlier, later := other.ID < mine.ID, other.Submitted.Before(mine.Submitted), other.Submitted.After(mine.Submitted)
+	lower, earlier, later := other.ID < mine.ID, other.Submitted.Before(mine.Submitted),
+		other.Submitted.After(mine.Submitted)
 	switch {
 	case lower && !later:
 		return ahead

@@ -12,7 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// crowd is a cluster of 625 servers with 5,000 jobs that run and as many that wait, of which some are different at each look.
+// crowd is a cluster of 625 servers with 5,000 jobs that run and as many that wait, of which some are different at each
+// look.
 type crowd struct {
 	bridge.Slurm
 	seen  bridge.Observed
@@ -26,19 +27,25 @@ func newCrowd(every int) *crowd {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	total := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}
 	for n := range many / 16 {
-		c.seen.Nodes = append(c.seen.Nodes, bridge.Node{Name: fmt.Sprintf("n%04d", n), Partitions: []string{"gpu"}, Total: total, Allocated: total})
+		c.seen.Nodes = append(c.seen.Nodes, bridge.Node{Name: fmt.Sprintf("n%04d", n), Partitions: []string{"gpu"},
+			Total: total, Allocated: total})
 	}
 	for id := 1; id <= many; id++ {
 		j := &bridge.Job{
-			ID: id, Name: "train", User: fmt.Sprintf("user%02d", id%40), Partition: "gpu", Comment: "synergy-profile=res18.json synergy-checkpoint=USR1@60",
-			State: bridge.Pending, Submitted: noon.Add(-time.Hour), Begin: noon.Add(14 * time.Minute), Requeue: true, Reason: "BeginTime",
-			Extra: fmt.Sprintf(`{"v":1,"job":%d,"own":{"nodes":1,"tasks":1,"cpus_per_task":3,"cpus":3,"cpus_per_node":3,"memory":62500,"gres":"gres/gpu:1","gpus":1},`+
-				`"first":1767351600,"why":"%d jobs with less service go first"}`, id, id%97),
-			Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GPUs: 1, GRES: "gres/gpu:1"},
+			ID: id, Name: "train", User: fmt.Sprintf("user%02d", id%40), Partition: "gpu",
+			Comment: "synergy-profile=res18.json synergy-checkpoint=USR1@60",
+			State:   bridge.Pending, Submitted: noon.Add(-time.Hour), Begin: noon.Add(14 * time.Minute), Requeue: true,
+			Reason: "BeginTime",
+			Extra: fmt.Sprintf(
+				`{"v":1,"job":%d,"own":{"nodes":1,"tasks":1,"cpus_per_task":3,"cpus":3,"cpus_per_node":3,"memory":62500,"gres":"gres/gpu:1","gpus":1},`+
+					`"first":1767351600,"why":"%d jobs with less service go first"}`, id, id%97),
+			Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GPUs: 1,
+				GRES: "gres/gpu:1"},
 		}
 		if id <= many/2 {
 			j.State, j.Started, j.Reason = bridge.Running, noon.Add(-time.Hour), ""
-			j.Runs = bridge.Allocated{Nodes: []string{c.seen.Nodes[id%len(c.seen.Nodes)].Name}, PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}, Devices: []string{"gpu:1(IDX:0)"}}
+			j.Runs = bridge.Allocated{Nodes: []string{c.seen.Nodes[id%len(c.seen.Nodes)].Name},
+				PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}, Devices: []string{"gpu:1(IDX:0)"}}
 		}
 		c.seen.Jobs = append(c.seen.Jobs, j)
 	}
@@ -77,7 +84,8 @@ func BenchmarkCrossing(b *testing.B) {
 	looks := []struct {
 		name, behaviour string
 		every           int
-	}{{"observe nothing new", "crowd", 0}, {"observe 1 percent", "crowd-hundredth", 100}, {"observe everything", "crowd-all", 1}}
+	}{{"observe nothing new", "crowd", 0}, {"observe 1 percent", "crowd-hundredth", 100},
+		{"observe everything", "crowd-all", 1}}
 	for _, look := range looks {
 		b.Run(look.name, func(b *testing.B) {
 			b.Run("in process", func(b *testing.B) { observing(b, newCrowd(look.every)) })
@@ -105,7 +113,8 @@ func updating(b *testing.B, slurm bridge.Slurm) {
 	request := newCrowd(0).seen.Jobs[many-1].Request
 	for n := 0; b.Loop(); n++ {
 		begin := time.Date(2026, 1, 2, 13, 0, n%60, 0, time.UTC)
-		if err := slurm.Update(b.Context(), bridge.Update{Job: 1, Begin: begin, Request: request, Extra: "told"}); err != nil {
+		if err := slurm.Update(b.Context(), bridge.Update{Job: 1, Begin: begin, Request: request,
+			Extra: "told"}); err != nil {
 			b.Fatal(err)
 		}
 	}

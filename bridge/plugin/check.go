@@ -14,9 +14,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// What a plugin says is believed, since it is the one who knows; but it must not be able to break the reckoning, or what people read. Mistakes
-// of the plugin's own make an answer void. What a user could bring about makes his own job odd, which leaves it alone, and nothing else:
-// otherwise one strange job would keep everybody's from being served.
+// What a plugin says is believed, since it is the one who knows; but it must not be able to break the reckoning, or
+// what people read. Mistakes of the plugin's own make an answer void. What a user could bring about makes his own job
+// odd, which leaves it alone, and nothing else: otherwise one strange job would keep everybody's from being served.
 
 const (
 	most     = 1 << 40 // of any amount, and of a job's number
@@ -31,7 +31,8 @@ func nodesIn(sent []*slurmpb.Node) ([]bridge.Node, error) {
 			return nil, fmt.Errorf("node %.80q: %w", s.GetName(), err)
 		}
 		if i > 0 && nodes[i-1].Name >= n.Name {
-			return nil, fmt.Errorf("node %.80q comes after %.80q: want ascending names, each once", n.Name, nodes[i-1].Name)
+			return nil, fmt.Errorf("node %.80q comes after %.80q: want ascending names, each once", n.Name,
+				nodes[i-1].Name)
 		}
 		nodes = append(nodes, n)
 	}
@@ -57,8 +58,10 @@ func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
 			return n, fmt.Errorf("amounts of %v: want 0 to 2^40 of each", v)
 		}
 	}
-	n.Allocated = gres.Vector{ // jobs and nodes may have been read one after the other, and a job may have left in between
-		GPUs: min(n.Total.GPUs, allocated.GPUs), CPUs: min(n.Total.CPUs, allocated.CPUs), Memory: min(n.Total.Memory, allocated.Memory),
+	// jobs and nodes may have been read one after the other, and a job may have left in between
+	n.Allocated = gres.Vector{
+		GPUs: min(n.Total.GPUs, allocated.GPUs), CPUs: min(n.Total.CPUs, allocated.CPUs),
+		Memory: min(n.Total.Memory, allocated.Memory),
 	}
 	return n, nil
 }
@@ -84,13 +87,18 @@ func jobsIn(sent []*slurmpb.Job) ([]*bridge.Job, error) {
 
 func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 	j := &bridge.Job{
-		ID: int(s.GetId()), Name: s.GetName(), User: s.GetUser(), Partition: s.GetPartition(), Comment: s.GetComment(), Extra: s.GetExtra(),
-		Completing: s.GetCompleting(), Held: s.GetHeld(), Reason: plain(s.GetReason()), Shape: plain(s.GetShape()), Dependency: s.GetDependency(),
-		Submitted: timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()), TimeLimit: time.Duration(s.GetTimeLimitNs()),
-		Restarts: int(s.GetRestarts()), Requeue: s.GetRequeue(), Interactive: s.GetInteractive(),
-		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(), Except: s.GetExcept(), Odd: plain(s.GetOdd()),
-		Priority: s.GetPriority(), QOS: plain(s.GetQos()), Account: plain(s.GetAccount()), Reservation: plain(s.GetReservation()),
-		Deadline: timeIn(s.GetDeadlineNs()), Ends: timeIn(s.GetEndsNs()), End: endIn(s.GetEnd()),
+		ID: int(s.GetId()), Name: s.GetName(), User: s.GetUser(), Partition: s.GetPartition(), Comment: s.GetComment(),
+		Extra:      s.GetExtra(),
+		Completing: s.GetCompleting(), Held: s.GetHeld(), Reason: plain(s.GetReason()), Shape: plain(s.GetShape()),
+		Dependency: s.GetDependency(),
+		Submitted:  timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()),
+		TimeLimit: time.Duration(s.GetTimeLimitNs()),
+		Restarts:  int(s.GetRestarts()), Requeue: s.GetRequeue(), Interactive: s.GetInteractive(),
+		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(),
+		Except: s.GetExcept(), Odd: plain(s.GetOdd()),
+		Priority: s.GetPriority(), QOS: plain(s.GetQos()), Account: plain(s.GetAccount()),
+		Reservation: plain(s.GetReservation()),
+		Deadline:    timeIn(s.GetDeadlineNs()), Ends: timeIn(s.GetEndsNs()), End: endIn(s.GetEnd()),
 	}
 	if err := number(s.GetId()); err != nil {
 		return nil, err
@@ -161,15 +169,18 @@ func endIn(s *slurmpb.End) bridge.End {
 func reservationsIn(sent []*slurmpb.Reservation) ([]bridge.Reservation, error) {
 	var reservations []bridge.Reservation
 	for i, s := range sent {
-		r := bridge.Reservation{Name: s.GetName(), From: timeIn(s.GetFromNs()), To: timeIn(s.GetToNs()), Nodes: s.GetNodes()}
+		r := bridge.Reservation{Name: s.GetName(), From: timeIn(s.GetFromNs()), To: timeIn(s.GetToNs()),
+			Nodes: s.GetNodes()}
 		for _, name := range append([]string{r.Name}, r.Nodes...) {
 			if name == "" || len(name) > longName || !printable.Is(name) {
-				return nil, fmt.Errorf("reservation %.80q: %.80q: want 1 to %d bytes, all of them printable", r.Name, name, longName)
+				return nil, fmt.Errorf("reservation %.80q: %.80q: want 1 to %d bytes, all of them printable", r.Name,
+					name, longName)
 			}
 		}
 		switch {
 		case i > 0 && reservations[i-1].Name >= r.Name:
-			return nil, fmt.Errorf("reservation %.80q comes after %.80q: want ascending names, each once", r.Name, reservations[i-1].Name)
+			return nil, fmt.Errorf("reservation %.80q comes after %.80q: want ascending names, each once", r.Name,
+				reservations[i-1].Name)
 		case !slices.IsSorted(r.Nodes):
 			return nil, fmt.Errorf("reservation %.80q: nodes %.80q: want ascending names", r.Name, r.Nodes)
 		}
@@ -189,7 +200,8 @@ func number(id int64) error {
 func bound(j *bridge.Job) {
 	r, has := &j.Request, &j.Runs.PerNode
 	within := true
-	for _, n := range []*int{&r.Nodes, &r.Tasks, &r.CPUsPerTask, &r.CPUs, &r.CPUsPerNode, &r.CPUsPerGPU, &r.GPUs, &has.GPUs, &has.CPUs, &j.Restarts} {
+	for _, n := range []*int{&r.Nodes, &r.Tasks, &r.CPUsPerTask, &r.CPUs, &r.CPUsPerNode, &r.CPUsPerGPU, &r.GPUs,
+		&has.GPUs, &has.CPUs, &j.Restarts} {
 		within = clamp(n) && within
 	}
 	for _, m := range []*gres.Memory{&r.Memory, &r.MemoryPerCPU, &r.MemoryPerGPU, &has.Memory} {
@@ -217,7 +229,8 @@ func ticketsIn(sent []*slurmpb.Ticket) ([]leader.Ticket, error) {
 			return nil, fmt.Errorf("ticket %d: %w", s.GetId(), err)
 		}
 		t := ticketIn(s)
-		// Words that are not a daemon's own are none, as everywhere: others wait longest for a holder who has said nothing.
+		// Words that are not a daemon's own are none, as everywhere: others wait longest for a holder who has said
+		// nothing.
 		t.Words = leader.ParseWords(t.Words.String())
 		t.Words.Holder, t.Words.Run = plain(t.Words.Holder), plain(t.Words.Run)
 		tickets = append(tickets, t)

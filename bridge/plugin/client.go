@@ -25,7 +25,8 @@ func (c *Client) Observe(ctx context.Context) (bridge.Observed, error) {
 	}
 	defer func() { <-c.looking }()
 	var sent *slurmpb.ObserveResponse
-	err := c.ask(ctx, "observe", 4*c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer, err error) {
+	err := c.ask(ctx, "observe", 4*c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer,
+		err error) {
 		sent, err = slurm.Observe(ctx, &slurmpb.ObserveRequest{Version: c.sight.version})
 		return sent, err
 	})
@@ -51,15 +52,18 @@ func (c *Client) absurd(err error) error {
 
 // Update implements bridge.Slurm.
 func (c *Client) Update(ctx context.Context, update bridge.Update) error {
-	err := c.ask(ctx, "update", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
+	err := c.ask(ctx, "update", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer,
+		error) {
 		return slurm.Update(ctx, updateOut(&update))
 	})
 	return doing(fmt.Sprintf("update job %d", update.Job), err)
 }
 
-// Signal implements bridge.Slurm. A program that says of itself that it knows no targets would signal the batch script, and perhaps kill it.
+// Signal implements bridge.Slurm. A program that says of itself that it knows no targets would signal the batch script,
+// and perhaps kill it.
 func (c *Client) Signal(ctx context.Context, job int, signal bridge.Signal) error {
-	err := c.ask(ctx, "signal", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
+	err := c.ask(ctx, "signal", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer,
+		error) {
 		if signal.To != bridge.Script && !c.aims() {
 			return &slurmpb.DoneResponse{Failure: failureOut(errCannotAim)}, nil
 		}
@@ -68,7 +72,8 @@ func (c *Client) Signal(ctx context.Context, job int, signal bridge.Signal) erro
 	return doing(fmt.Sprintf("signal job %d with %s", job, signal), err)
 }
 
-var errCannotAim = fmt.Errorf("the plugin cannot signal the steps of a job and spare its batch script: %w", bridge.ErrRefused)
+var errCannotAim = fmt.Errorf("the plugin cannot signal the steps of a job and spare its batch script: %w",
+	bridge.ErrRefused)
 
 // aims says that the program that was configured last knows whom a signal is to reach.
 func (c *Client) aims() bool {
@@ -79,7 +84,8 @@ func (c *Client) aims() bool {
 
 // Requeue implements bridge.Slurm.
 func (c *Client) Requeue(ctx context.Context, job int) error {
-	err := c.ask(ctx, "requeue", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
+	err := c.ask(ctx, "requeue", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer,
+		error) {
 		return slurm.Requeue(ctx, &slurmpb.RequeueRequest{Job: int64(job)})
 	})
 	return doing(fmt.Sprintf("requeue job %d", job), err)
@@ -102,7 +108,8 @@ var errNoSplits = fmt.Errorf("it gives tasks of arrays no jobs of their own: %w"
 // Take implements leader.Tickets.
 func (c *Client) Take(ctx context.Context, words leader.Words) (int, error) {
 	var sent *slurmpb.TakeResponse
-	err := c.ask(ctx, "take", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer, err error) {
+	err := c.ask(ctx, "take", c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer,
+		err error) {
 		sent, err = slurm.Take(ctx, &slurmpb.TakeRequest{Words: wordsOut(words)})
 		return sent, err
 	})
@@ -124,7 +131,8 @@ func (c *Client) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 		request.Ids = append(request.Ids, int64(id))
 	}
 	var sent *slurmpb.ListResponse
-	err := c.ask(ctx, "list", 4*c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer, err error) {
+	err := c.ask(ctx, "list", 4*c.options.Timeout, func(ctx context.Context, slurm slurmpb.SlurmClient) (_ answer,
+		err error) {
 		sent, err = slurm.List(ctx, request)
 		return sent, err
 	})

@@ -10,8 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// kinds are the errors that a round branches on, and their words on the wire. That another daemon leads is none of them: whoever drives the
-// workload manager has no say in that.
+// kinds are the errors that a round branches on, and their words on the wire. That another daemon leads is none of
+// them: whoever drives the workload manager has no say in that.
 var kinds = []struct {
 	err  error
 	kind slurmpb.Kind
@@ -28,7 +28,8 @@ var kinds = []struct {
 	{context.Canceled, slurmpb.Kind_LATE, "cancelled"},
 }
 
-// Failure is what a plugin has answered in place of what it was asked for. It wraps the errors that a round branches on.
+// Failure is what a plugin has answered in place of what it was asked for. It wraps the errors that a round branches
+// on.
 type Failure struct {
 	Text string // the plugin's own words, in one line
 	kind []error

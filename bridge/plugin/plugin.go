@@ -1,9 +1,11 @@
-// Package plugin lets a program of somebody else's drive the workload manager: the port through which rounds see and change jobs, and the
-// tickets by which daemons agree on who acts, served from another process. It is for both sides, the daemon that drives (Client) and a program in
-// Go that is driven (Serve); slurmpb/slurm.proto is the protocol, for programs in any language.
+// Package plugin lets a program of somebody else's drive the workload manager: the port through which rounds see and
+// change jobs, and the tickets by which daemons agree on who acts, served from another process. It is for both sides,
+// the daemon that drives (Client) and a program in Go that is driven (Serve); slurmpb/slurm.proto is the protocol, for
+// programs in any language.
 //
-// A program that is late, dead or says what cannot be is as a Slurm that is not heard: what was asked of it may have been done. It is ended,
-// and started again after a pause. What it says of jobs and nodes is believed as far as it cannot break the reckoning.
+// A program that is late, dead or says what cannot be is as a Slurm that is not heard: what was asked of it may have
+// been done. It is ended, and started again after a pause. What it says of jobs and nodes is believed as far as it
+// cannot break the reckoning.
 package plugin
 
 import (
@@ -118,8 +120,8 @@ func enter(ctx context.Context, room chan struct{}) error {
 	}
 }
 
-// program is the connection to one that runs and has been configured; it is started if none runs. The second context ends with the first, or
-// when we have waited long enough.
+// program is the connection to one that runs and has been configured; it is started if none runs. The second context
+// ends with the first, or when we have waited long enough.
 func (c *Client) program(ctx, within context.Context) (*grpc.ClientConn, error) {
 	if err := enter(within, c.door); err != nil {
 		return nil, unheard{err}
@@ -152,7 +154,8 @@ func (c *Client) meet(conn *grpc.ClientConn) bool {
 	return c.ready
 }
 
-func (c *Client) configure(ctx, within context.Context, conn *grpc.ClientConn) (intro *slurmpb.ConfigureResponse, err error) {
+func (c *Client) configure(ctx, within context.Context, conn *grpc.ClientConn) (intro *slurmpb.ConfigureResponse,
+	err error) {
 	got, err := c.counted("configure", func() (answer, error) {
 		return c.hear(ctx, within, conn, func(ctx context.Context, slurm slurmpb.SlurmClient) (answer, error) {
 			intro, err = slurm.Configure(ctx, c.options.Config.out())
@@ -211,8 +214,8 @@ func (c *Client) hear(ctx, within context.Context, conn *grpc.ClientConn, put qu
 	return got, nil
 }
 
-// silent says what to think of a call that had no answer. When it was the caller who gave up, the program has done nothing wrong, unless nothing
-// at all has been heard of it for longer than a call may take.
+// silent says what to think of a call that had no answer. When it was the caller who gave up, the program has done
+// nothing wrong, unless nothing at all has been heard of it for longer than a call may take.
 func (c *Client) silent(ctx context.Context, conn *grpc.ClientConn, err error) error {
 	since := c.gaveUp()
 	if ended := over(ctx); ended != nil {

@@ -85,10 +85,12 @@ func with(change func(*plugin.Driven)) func() {
 // cluster is a slurmtest with so many jobs as the configuration says, and the number of the process as its version.
 func cluster(_ context.Context, c plugin.Configuration) (plugin.Driven, error) {
 	clock := slurmtest.NewClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
-	slurm := slurmtest.New(clock, slurmtest.Options{Nodes: slurmtest.Rack(2, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}, "gpu")})
+	slurm := slurmtest.New(clock, slurmtest.Options{Nodes: slurmtest.Rack(2,
+		gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}, "gpu")})
 	jobs, err := strconv.Atoi(string(c.File))
 	for range jobs {
-		_, _ = slurm.Submit(slurmtest.Spec{Name: "job", User: "alice", Lease: time.Hour, Request: bridge.Request{GPUs: 1}})
+		_, _ = slurm.Submit(slurmtest.Spec{Name: "job", User: "alice", Lease: time.Hour,
+			Request: bridge.Request{GPUs: 1}})
 	}
 	return plugin.Driven{Slurm: slurm, Tickets: slurm.Tickets(), Version: strconv.Itoa(os.Getpid())}, err
 }
@@ -180,7 +182,8 @@ func TestAProgramThatCannotBeUsedSaysWhyAtOnce(t *testing.T) {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
 			_, err := plugin.Open(context.Background(), plugin.Options{
-				Path: guesttest.Copy(t, behaviour), Config: plugin.Configuration{File: []byte("3")}, Timeout: 2 * time.Second,
+				Path: guesttest.Copy(t, behaviour), Config: plugin.Configuration{File: []byte("3")},
+				Timeout: 2 * time.Second,
 			})
 			if err == nil || !strings.Contains(err.Error(), want.says) || want.is != nil && !errors.Is(err, want.is) {
 				t.Fatalf("got %v, want %q", err, want.says)
@@ -204,7 +207,8 @@ func TestAConfigurationIsNoFileOfAnySize(t *testing.T) {
 func TestAPluginThatDrivesLearnsNothingOfOurEnvironment(t *testing.T) {
 	t.Setenv("SLURM_JWT", "a-token-that-nobody-must-see")
 	version := open(t, "echoes").Version()
-	if !strings.Contains(version, "SYNERGY_PLUGIN=slurm") || strings.Contains(version, "nobody-must-see") || strings.Contains(version, "HOME=") {
+	if !strings.Contains(version, "SYNERGY_PLUGIN=slurm") || strings.Contains(version, "nobody-must-see") ||
+		strings.Contains(version, "HOME=") {
 		t.Errorf("it was told %q", version)
 	}
 }
@@ -216,11 +220,13 @@ func TestOnlyWhatChangedHasAnotherPointer(t *testing.T) {
 	if len(first.Jobs) != 3 || job.ID != 2 || job.State != bridge.Pending {
 		t.Fatalf("got %+v", first.Jobs)
 	}
-	if err := client.Update(t.Context(), bridge.Update{Job: 2, Begin: job.Begin.Add(time.Hour), Request: job.Request, Extra: "told"}); err != nil {
+	if err := client.Update(t.Context(), bridge.Update{Job: 2, Begin: job.Begin.Add(time.Hour), Request: job.Request,
+		Extra: "told"}); err != nil {
 		t.Fatal(err)
 	}
 	second := observe(t, client)
-	if second.Jobs[0] != first.Jobs[0] || second.Jobs[2] != first.Jobs[2] || second.Jobs[1] == first.Jobs[1] || second.Jobs[1].Extra != "told" {
+	if second.Jobs[0] != first.Jobs[0] || second.Jobs[2] != first.Jobs[2] || second.Jobs[1] == first.Jobs[1] ||
+		second.Jobs[1].Extra != "told" {
 		t.Errorf("first %+v, then %+v", first.Jobs, second.Jobs)
 	}
 	if job.Extra == "told" {
@@ -239,13 +245,15 @@ func TestAPluginThatDiedIsNotHeardAndTheNextOneIsToldAllAgain(t *testing.T) {
 	for job := range 3 { // one death, however many notice
 		asking.Go(func() {
 			err := client.Requeue(context.Background(), job+1)
-			if !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(), "requeue job "+strconv.Itoa(job+1)) {
+			if !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(),
+				"requeue job "+strconv.Itoa(job+1)) {
 				t.Errorf("of a program that dies: %v", err)
 			}
 		})
 	}
 	asking.Wait()
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(), "not started again yet") {
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) ||
+		!strings.Contains(err.Error(), "not started again yet") {
 		t.Fatalf("at once after that: %v, want it to rest", err)
 	}
 	time.Sleep(1100 * time.Millisecond)
@@ -262,7 +270,8 @@ func TestAPluginThatDiedIsNotHeardAndTheNextOneIsToldAllAgain(t *testing.T) {
 			t.Errorf("counted %+v", c)
 		}
 	}
-	const want = "configure, observe, requeue unreachable, requeue unreachable, requeue unreachable, observe unreachable, configure, observe"
+	const want = "configure, observe, requeue unreachable, requeue unreachable, requeue unreachable, observe " +
+		"unreachable, configure, observe"
 	if got := strings.Join(told, ", "); got != want {
 		t.Errorf("counted %s\nwant    %s", got, want)
 	}
@@ -277,7 +286,8 @@ func TestTheLastWordsOfAPluginAreKept(t *testing.T) {
 
 func TestAPluginThatSaysWhatCannotBeIsEnded(t *testing.T) {
 	client := open(t, "absurd")
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(), `"n1" comes after "n2"`) {
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrUnreachable) ||
+		!strings.Contains(err.Error(), `"n1" comes after "n2"`) {
 		t.Fatalf("got %v", err)
 	}
 	if _, err := client.Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "not started again yet") {
@@ -287,7 +297,8 @@ func TestAPluginThatSaysWhatCannotBeIsEnded(t *testing.T) {
 
 func TestACallHasItsTimeAndAPluginThatTakesMoreIsEnded(t *testing.T) {
 	client := open(t, "deaf", within(500*time.Millisecond))
-	if err := client.Requeue(t.Context(), 1); !errors.Is(err, bridge.ErrUnreachable) || errors.Is(err, context.DeadlineExceeded) {
+	if err := client.Requeue(t.Context(), 1); !errors.Is(err, bridge.ErrUnreachable) ||
+		errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("got %v, want that nothing was heard", err)
 	}
 	if _, err := client.Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "not started again yet") {
@@ -300,7 +311,8 @@ func TestACallerWhoGivesUpHearsOfHimselfAndThePluginGoesOn(t *testing.T) {
 	before := client.Version()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if err := client.Requeue(ctx, 1); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, bridge.ErrUnreachable) {
+	if err := client.Requeue(ctx, 1); !errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, bridge.ErrUnreachable) {
 		t.Errorf("his time was over: %v", err)
 	}
 	ctx, cancel = context.WithCancel(t.Context())
@@ -365,7 +377,8 @@ func stop(t *testing.T, pid int) {
 		t.Fatal(err)
 	}
 	for range 200 {
-		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && strings.Contains(string(state), ") T ") {
+		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil &&
+			strings.Contains(string(state), ") T ") {
 			time.Sleep(50 * time.Millisecond) // the state is that of the first thread
 			return
 		}
@@ -376,7 +389,8 @@ func stop(t *testing.T, pid int) {
 
 func TestAPluginWithoutTicketsIsForADaemonThatIsAlone(t *testing.T) {
 	client := open(t, "lonely")
-	if _, err := client.Take(t.Context(), leader.Words{}); !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "--alone") {
+	if _, err := client.Take(t.Context(), leader.Words{}); !errors.Is(err, bridge.ErrRefused) ||
+		!strings.Contains(err.Error(), "--alone") {
 		t.Errorf("got %v", err)
 	}
 	observe(t, client)

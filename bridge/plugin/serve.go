@@ -17,11 +17,12 @@ import (
 
 // Configuration is what a plugin is told before anything is asked of it.
 type Configuration struct {
-	File            []byte        // what stands in the file that the administrator named
-	TicketPartition string        // where tickets are taken; empty: anywhere
-	Concurrent      int           // requests to the workload manager at a time; 0: as the plugin likes
-	Rate            float64       // requests per second; 0: as many as it takes
-	ReportsEvery    time.Duration // how long what a running job reports in its comment may go unseen; 0: as for other edits
+	File            []byte  // what stands in the file that the administrator named
+	TicketPartition string  // where tickets are taken; empty: anywhere
+	Concurrent      int     // requests to the workload manager at a time; 0: as the plugin likes
+	Rate            float64 // requests per second; 0: as many as it takes
+	// how long what a running job reports in its comment may go unseen; 0: as for other edits
+	ReportsEvery time.Duration
 }
 
 // Driven is what a plugin serves.
@@ -31,7 +32,8 @@ type Driven struct {
 	Version string         // for the log: what drives what
 }
 
-// Opener opens the workload manager. It is called again when it has failed; ctx ends with the call and not with what was opened.
+// Opener opens the workload manager. It is called again when it has failed; ctx ends with the call and not with what
+// was opened.
 type Opener func(ctx context.Context, c Configuration) (Driven, error)
 
 // Serve makes this process a plugin that drives a workload manager. It is all that a main function need call.
@@ -57,7 +59,9 @@ type service struct {
 var errUnconfigured = fmt.Errorf("the plugin was not configured: %w", bridge.ErrRefused)
 
 // errNoTickets is for a daemon that wants to share what cannot be shared.
-var errNoTickets = fmt.Errorf("this plugin has no tickets: start the daemon with --alone and see to it that there is no second one: %w", bridge.ErrRefused)
+var errNoTickets = fmt.Errorf(
+	"this plugin has no tickets: start the daemon with --alone and see to it that there is no second one: %w",
+	bridge.ErrRefused)
 
 // Configure implements slurmpb.SlurmServer.
 func (s *service) Configure(ctx context.Context, r *slurmpb.ConfigureRequest) (*slurmpb.ConfigureResponse, error) {

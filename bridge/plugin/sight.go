@@ -11,8 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin/slurmpb"
 )
 
-// sight is the last observation that both sides have. Its owner keeps it for as long as it may be added to; the other side names it by its
-// version. A side that has lost it, or begins anew, says or asks for all again.
+// sight is the last observation that both sides have. Its owner keeps it for as long as it may be added to; the other
+// side names it by its version. A side that has lost it, or begins anew, says or asks for all again.
 type sight struct {
 	version int64 // 0: there is none
 	nodes   []bridge.Node
@@ -74,11 +74,13 @@ func differ[T any, K cmp.Ordered](had, has []T, key func(T) K, same func(a, b T)
 func sameJob(a, b *bridge.Job) bool { return a == b }
 
 func sameNode(a, b bridge.Node) bool {
-	return a.Name == b.Name && a.GPUType == b.GPUType && a.Total == b.Total && a.Allocated == b.Allocated && a.Completing == b.Completing &&
+	return a.Name == b.Name && a.GPUType == b.GPUType && a.Total == b.Total && a.Allocated == b.Allocated &&
+		a.Completing == b.Completing &&
 		a.Closed == b.Closed && slices.Equal(a.Features, b.Features) && slices.Equal(a.Partitions, b.Partitions)
 }
 
-// take is what an answer comes to for whoever has this sight, which becomes that of the answer. After an error it is none.
+// take is what an answer comes to for whoever has this sight, which becomes that of the answer. After an error it is
+// none.
 func (s *sight) take(answer *slurmpb.ObserveResponse) (seen bridge.Observed, err error) {
 	had := *s
 	*s = sight{}
@@ -116,8 +118,8 @@ func (s *sight) take(answer *slurmpb.ObserveResponse) (seen bridge.Observed, err
 	return seen, nil
 }
 
-// merge puts what has changed in the place of what was, and leaves out what is gone. All lists are ascending. What was is not touched:
-// others have it.
+// merge puts what has changed in the place of what was, and leaves out what is gone. All lists are ascending. What was
+// is not touched: others have it.
 func merge[T any, K cmp.Ordered](had, changed []T, gone []K, key func(T) K) ([]T, error) {
 	if len(changed)+len(gone) == 0 {
 		return had, nil
@@ -136,7 +138,8 @@ func merge[T any, K cmp.Ordered](had, changed []T, gone []K, key func(T) K) ([]T
 		}
 	}
 	if len(gone) > 0 {
-		return nil, fmt.Errorf("%v is said to be gone: want ascending what was there and is not said to be different", gone[0])
+		return nil, fmt.Errorf("%v is said to be gone: want ascending what was there and is not said to be different",
+			gone[0])
 	}
 	return merged, nil
 }

@@ -45,10 +45,13 @@ func (s *site) happen(t *rapid.T) {
 	switch rapid.SampledFrom([]string{"job", "job ends", "node", "node leaves"}).Draw(t, "what") {
 	case "job":
 		s.jobs[id] = &bridge.Job{
-			ID: id, Name: rapid.String().Draw(t, "name"), Comment: rapid.String().Draw(t, "comment"), Extra: rapid.String().Draw(t, "extra"),
-			State:     rapid.SampledFrom([]bridge.State{bridge.Pending, bridge.Running, bridge.Finished}).Draw(t, "state"),
+			ID: id, Name: rapid.String().Draw(t, "name"), Comment: rapid.String().Draw(t, "comment"),
+			Extra: rapid.String().Draw(t, "extra"),
+			State: rapid.SampledFrom([]bridge.State{bridge.Pending, bridge.Running, bridge.Finished}).Draw(t,
+				"state"),
 			Submitted: s.at, Begin: rapid.SampledFrom([]time.Time{{}, s.at.Add(time.Hour)}).Draw(t, "begin"),
-			Request: bridge.Request{CPUs: rapid.IntRange(0, 99).Draw(t, "cpus"), Pin: rapid.SampledFrom([][]string{nil, {"n1", "n2"}}).Draw(t, "pin")},
+			Request: bridge.Request{CPUs: rapid.IntRange(0, 99).Draw(t, "cpus"),
+				Pin: rapid.SampledFrom([][]string{nil, {"n1", "n2"}}).Draw(t, "pin")},
 		}
 	case "job ends":
 		delete(s.jobs, id)
@@ -56,7 +59,8 @@ func (s *site) happen(t *rapid.T) {
 		total := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}
 		s.nodes[name] = bridge.Node{
 			Name: name, Partitions: []string{"gpu"}, Total: total,
-			Allocated: gres.Vector{CPUs: rapid.IntRange(0, 24).Draw(t, "held")}, Closed: rapid.SampledFrom([]string{"", "DRAIN"}).Draw(t, "closed"),
+			Allocated: gres.Vector{CPUs: rapid.IntRange(0, 24).Draw(t, "held")},
+			Closed:    rapid.SampledFrom([]string{"", "DRAIN"}).Draw(t, "closed"),
 		}
 	case "node leaves":
 		delete(s.nodes, name)
@@ -87,7 +91,8 @@ func TestBothSidesSeeTheSameWhateverHappensBetweenTwoLooks(t *testing.T) {
 			for range rapid.IntRange(0, 4).Draw(t, "changes") {
 				world.happen(t)
 			}
-			switch rapid.SampledFrom([]string{"", "", "", "the plugin begins anew", "the daemon begins anew"}).Draw(t, "fault") {
+			switch rapid.SampledFrom([]string{"", "", "", "the plugin begins anew", "the daemon begins anew"}).Draw(t,
+				"fault") {
 			case "the plugin begins anew":
 				server = sight{}
 			case "the daemon begins anew":
@@ -162,32 +167,53 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 		sent *slurmpb.ObserveResponse
 		says string
 	}{
-		"no time":                     {&slurmpb.ObserveResponse{}, "at_ns is 0"},
-		"another base":                {&slurmpb.ObserveResponse{AtNs: 1, Base: 6}, "base 6: want the version 7"},
-		"gone from everything":        {&slurmpb.ObserveResponse{AtNs: 1, JobsGone: []int64{3}}, "an answer that says all"},
-		"gone and never there":        {&slurmpb.ObserveResponse{AtNs: 1, Base: 7, JobsGone: []int64{4}}, "4 is said to be gone"},
-		"gone twice":                  {&slurmpb.ObserveResponse{AtNs: 1, Base: 7, JobsGone: []int64{3, 3}}, "3 is said to be gone"},
-		"gone and different":          {&slurmpb.ObserveResponse{AtNs: 1, Base: 7, Jobs: []*slurmpb.Job{job(3)}, JobsGone: []int64{3}}, "3 is said to be gone"},
-		"a node gone and never there": {&slurmpb.ObserveResponse{AtNs: 1, Base: 7, NodesGone: []string{"n2"}}, "n2 is said to be gone"},
-		"jobs out of order":           {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{job(2), job(1)}}, "job 1 comes after 2"},
-		"a job twice":                 {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{job(2), job(2)}}, "job 2 comes after 2"},
-		"job 0":                       {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{job(0)}}, "want a number from 1"},
-		"a job that overflows":        {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{job(1<<40 + 1)}}, "want a number from 1"},
-		"a job in no state":           {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{{Id: 1}}}, "state 0: want PENDING"},
-		"a job in a new state":        {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{{Id: 1, State: 9}}}, "state 9: want PENDING"},
-		"a pin out of order": {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{{Id: 1, State: slurmpb.State_PENDING,
-			Request: &slurmpb.Request{Pin: []string{"n2", "n1"}}}}}, "want ascending names"},
-		"nodes out of order":         {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n2"), node("n1")}}, `"n1" comes after "n2"`},
-		"a node twice":               {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n2"), node("n2")}}, `"n2" comes after "n2"`},
-		"a node without name":        {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("")}}, "has no name"},
-		"a node that paints":         {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n\x1b[2J")}}, "printable"},
-		"a node with a novel":        {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node(strings.Repeat("n", 256))}}, "at most 255 bytes"},
-		"less than nothing":          {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{{Name: "n", Total: &slurmpb.Vector{Cpus: -1}}}}, "want 0 to 2^40"},
-		"a reservation without name": {&slurmpb.ObserveResponse{AtNs: 1, Reservations: []*slurmpb.Reservation{{}}}, "want 1 to 255 bytes"},
-		"a reservation twice":        {&slurmpb.ObserveResponse{AtNs: 1, Reservations: []*slurmpb.Reservation{{Name: "r"}, {Name: "r"}}}, `"r" comes after "r"`},
+		"no time":      {&slurmpb.ObserveResponse{}, "at_ns is 0"},
+		"another base": {&slurmpb.ObserveResponse{AtNs: 1, Base: 6}, "base 6: want the version 7"},
+		"gone from everything": {&slurmpb.ObserveResponse{AtNs: 1, JobsGone: []int64{3}},
+			"an answer that says all"},
+		"gone and never there": {&slurmpb.ObserveResponse{AtNs: 1, Base: 7, JobsGone: []int64{4}},
+			"4 is said to be gone"},
+		"gone twice": {&slurmpb.ObserveResponse{AtNs: 1, Base: 7, JobsGone: []int64{3, 3}},
+			"3 is said to be gone"},
+		"gone and different": {&slurmpb.ObserveResponse{AtNs: 1, Base: 7, Jobs: []*slurmpb.Job{job(3)},
+			JobsGone: []int64{3}}, "3 is said to be gone"},
+		"a node gone and never there": {&slurmpb.ObserveResponse{AtNs: 1, Base: 7, NodesGone: []string{"n2"}},
+			"n2 is said to be gone"},
+		"jobs out of order": {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{job(2), job(1)}},
+			"job 1 comes after 2"},
+		"a job twice": {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{job(2), job(2)}},
+			"job 2 comes after 2"},
+		"job 0": {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{job(0)}},
+			"want a number from 1"},
+		"a job that overflows": {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{job(1<<40 + 1)}},
+			"want a number from 1"},
+		"a job in no state": {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{{Id: 1}}},
+			"state 0: want PENDING"},
+		"a job in a new state": {&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{{Id: 1, State: 9}}},
+			"state 9: want PENDING"},
+		"a pin out of order": {&slurmpb.ObserveResponse{AtNs: 1,
+			Jobs: []*slurmpb.Job{{Id: 1, State: slurmpb.State_PENDING,
+				Request: &slurmpb.Request{Pin: []string{"n2", "n1"}}}}}, "want ascending names"},
+		"nodes out of order": {&slurmpb.ObserveResponse{AtNs: 1,
+			Nodes: []*slurmpb.Node{node("n2"), node("n1")}}, `"n1" comes after "n2"`},
+		"a node twice": {&slurmpb.ObserveResponse{AtNs: 1,
+			Nodes: []*slurmpb.Node{node("n2"), node("n2")}}, `"n2" comes after "n2"`},
+		"a node without name": {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("")}},
+			"has no name"},
+		"a node that paints": {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{node("n\x1b[2J")}},
+			"printable"},
+		"a node with a novel": {&slurmpb.ObserveResponse{AtNs: 1,
+			Nodes: []*slurmpb.Node{node(strings.Repeat("n", 256))}}, "at most 255 bytes"},
+		"less than nothing": {&slurmpb.ObserveResponse{AtNs: 1,
+			Nodes: []*slurmpb.Node{{Name: "n", Total: &slurmpb.Vector{Cpus: -1}}}}, "want 0 to 2^40"},
+		"a reservation without name": {&slurmpb.ObserveResponse{AtNs: 1, Reservations: []*slurmpb.Reservation{{}}},
+			"want 1 to 255 bytes"},
+		"a reservation twice": {&slurmpb.ObserveResponse{AtNs: 1,
+			Reservations: []*slurmpb.Reservation{{Name: "r"}, {Name: "r"}}}, `"r" comes after "r"`},
 		"a reservation of nodes out of order": {&slurmpb.ObserveResponse{AtNs: 1, Reservations: []*slurmpb.Reservation{
 			{Name: "r", Nodes: []string{"n2", "n1"}}}}, "want ascending names"},
-		"more than can be had": {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{{Name: "n", Allocated: &slurmpb.Vector{Gpus: 1 << 41}}}}, "want 0 to 2^40"},
+		"more than can be had": {&slurmpb.ObserveResponse{AtNs: 1,
+			Nodes: []*slurmpb.Node{{Name: "n", Allocated: &slurmpb.Vector{Gpus: 1 << 41}}}}, "want 0 to 2^40"},
 	} {
 		client := had
 		if _, err := client.take(c.sent); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -203,7 +229,8 @@ func TestAJobThatCannotBeReckonedWithIsLeftAloneAndHarmsNobodyElse(t *testing.T)
 	var client sight
 	seen, err := client.take(&slurmpb.ObserveResponse{AtNs: 1, Jobs: []*slurmpb.Job{
 		{Id: 1, State: slurmpb.State_PENDING, Request: &slurmpb.Request{MemoryMib: 1 << 62, Cpus: 5}},
-		{Id: 2, State: slurmpb.State_PENDING, Request: &slurmpb.Request{MemoryMib: 1 << 40, Cpus: 5}, Reason: "new\nline\x1b[2J " + strings.Repeat("x", 600)},
+		{Id: 2, State: slurmpb.State_PENDING, Request: &slurmpb.Request{MemoryMib: 1 << 40, Cpus: 5},
+			Reason: "new\nline\x1b[2J " + strings.Repeat("x", 600)},
 		{Id: 3, State: slurmpb.State_RUNNING, Runs: &slurmpb.Allocated{PerNode: &slurmpb.Vector{Cpus: -5}}},
 	}})
 	if err != nil {
@@ -215,16 +242,20 @@ func TestAJobThatCannotBeReckonedWithIsLeftAloneAndHarmsNobodyElse(t *testing.T)
 	if j := seen.Jobs[2]; j.Odd == "" || j.Runs.PerNode.CPUs != 0 {
 		t.Errorf("got %+v", j)
 	}
-	if j := seen.Jobs[1]; j.Odd != "" || j.Request.Memory != 1<<40 || !strings.HasPrefix(j.Reason, "new line [2J x") || len(j.Reason) > 510 {
+	if j := seen.Jobs[1]; j.Odd != "" || j.Request.Memory != 1<<40 || !strings.HasPrefix(j.Reason, "new line [2J x") ||
+		len(j.Reason) > 510 {
 		t.Errorf("got %+v", j)
 	}
 }
 
-// FuzzObserved takes whatever a plugin may send. What is taken over must be in order, and fit to be reckoned with and shown.
+// FuzzObserved takes whatever a plugin may send. What is taken over must be in order, and fit to be reckoned with and
+// shown.
 func FuzzObserved(f *testing.F) {
 	var server sight
-	job := &bridge.Job{ID: 3, State: bridge.Running, Runs: bridge.Allocated{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1}}}
-	seen := bridge.Observed{At: noon, Nodes: []bridge.Node{{Name: "n1", Total: gres.Vector{GPUs: 8}}}, Jobs: []*bridge.Job{job}}
+	job := &bridge.Job{ID: 3, State: bridge.Running, Runs: bridge.Allocated{Nodes: []string{"n1"},
+		PerNode: gres.Vector{GPUs: 1}}}
+	seen := bridge.Observed{At: noon, Nodes: []bridge.Node{{Name: "n1", Total: gres.Vector{GPUs: 8}}},
+		Jobs: []*bridge.Job{job}}
 	for _, version := range []int64{0, 1} {
 		text, err := proto.Marshal(server.show(seen, version*server.version))
 		if err != nil {
@@ -238,14 +269,16 @@ func FuzzObserved(f *testing.F) {
 		if proto.Unmarshal(text, &sent) != nil {
 			return
 		}
-		client := sight{sent.Base, []bridge.Node{{Name: "n1"}}, []*bridge.Job{{ID: 3, State: bridge.Pending}, {ID: 5, State: bridge.Running}}}
+		client := sight{sent.Base, []bridge.Node{{Name: "n1"}},
+			[]*bridge.Job{{ID: 3, State: bridge.Pending}, {ID: 5, State: bridge.Running}}}
 		seen, err := client.take(&sent)
 		if err != nil {
 			return
 		}
 		for i, j := range seen.Jobs {
 			r := j.Request
-			for _, n := range []int{r.Nodes, r.Tasks, r.CPUsPerTask, r.CPUs, r.CPUsPerNode, int(r.Memory), int(r.MemoryPerCPU), r.GPUs, j.Restarts, int(j.TimeLimit)} {
+			for _, n := range []int{r.Nodes, r.Tasks, r.CPUsPerTask, r.CPUs, r.CPUsPerNode, int(r.Memory),
+				int(r.MemoryPerCPU), r.GPUs, j.Restarts, int(j.TimeLimit)} {
 				if n < 0 || n > most && n != int(j.TimeLimit) {
 					t.Fatalf("job %d: %+v", j.ID, j)
 				}
@@ -260,7 +293,8 @@ func FuzzObserved(f *testing.F) {
 			}
 		}
 		for i, n := range seen.Nodes {
-			if !sound(n.Total) || !sound(n.Allocated) || !n.Allocated.Fits(n.Total) || i > 0 && seen.Nodes[i-1].Name >= n.Name || !printable.Is(n.Name+n.Closed) {
+			if !sound(n.Total) || !sound(n.Allocated) || !n.Allocated.Fits(n.Total) ||
+				i > 0 && seen.Nodes[i-1].Name >= n.Name || !printable.Is(n.Name+n.Closed) {
 				t.Fatalf("node %q: %+v", n.Name, n)
 			}
 		}

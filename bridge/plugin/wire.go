@@ -13,19 +13,26 @@ import (
 
 func nodeOut(n *bridge.Node) *slurmpb.Node {
 	return &slurmpb.Node{
-		Name: valid(n.Name), GpuType: valid(n.GPUType), Features: allValid(n.Features), Partitions: allValid(n.Partitions),
-		Total: vectorOut(n.Total), Allocated: vectorOut(n.Allocated), Completing: n.Completing, Closed: valid(n.Closed),
+		Name: valid(n.Name), GpuType: valid(n.GPUType), Features: allValid(n.Features),
+		Partitions: allValid(n.Partitions),
+		Total:      vectorOut(n.Total), Allocated: vectorOut(n.Allocated), Completing: n.Completing,
+		Closed: valid(n.Closed),
 	}
 }
 
 func jobOut(j *bridge.Job) *slurmpb.Job {
 	return &slurmpb.Job{
-		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), Partition: valid(j.Partition), Comment: valid(j.Comment), Extra: valid(j.Extra),
-		State: stateOut(j.State), Completing: j.Completing, Held: j.Held, Reason: valid(j.Reason), Shape: valid(j.Shape), Dependency: j.Dependency,
-		SubmittedNs: timeOut(j.Submitted), BeginNs: timeOut(j.Begin), StartedNs: timeOut(j.Started), TimeLimitNs: int64(j.TimeLimit),
-		Restarts: int64(j.Restarts), Requeue: j.Requeue, Interactive: j.Interactive,
-		Request: requestOut(&j.Request), Runs: allocatedOut(&j.Runs), Features: allValid(j.Features), Except: allValid(j.Except), Odd: valid(j.Odd),
-		Priority: j.Priority, Qos: valid(j.QOS), Account: valid(j.Account), Reservation: valid(j.Reservation), DeadlineNs: timeOut(j.Deadline), EndsNs: timeOut(j.Ends), End: endOut(&j.End),
+		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), Partition: valid(j.Partition),
+		Comment: valid(j.Comment), Extra: valid(j.Extra),
+		State: stateOut(j.State), Completing: j.Completing, Held: j.Held, Reason: valid(j.Reason),
+		Shape: valid(j.Shape), Dependency: j.Dependency,
+		SubmittedNs: timeOut(j.Submitted), BeginNs: timeOut(j.Begin), StartedNs: timeOut(j.Started),
+		TimeLimitNs: int64(j.TimeLimit),
+		Restarts:    int64(j.Restarts), Requeue: j.Requeue, Interactive: j.Interactive,
+		Request: requestOut(&j.Request), Runs: allocatedOut(&j.Runs), Features: allValid(j.Features),
+		Except: allValid(j.Except), Odd: valid(j.Odd),
+		Priority: j.Priority, Qos: valid(j.QOS), Account: valid(j.Account), Reservation: valid(j.Reservation),
+		DeadlineNs: timeOut(j.Deadline), EndsNs: timeOut(j.Ends), End: endOut(&j.End),
 		Part: partOut(j),
 	}
 }
@@ -63,7 +70,8 @@ func endOut(e *bridge.End) *slurmpb.End {
 }
 
 func reservationOut(r *bridge.Reservation) *slurmpb.Reservation {
-	return &slurmpb.Reservation{Name: valid(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To), Nodes: allValid(r.Nodes)}
+	return &slurmpb.Reservation{Name: valid(r.Name), FromNs: timeOut(r.From), ToNs: timeOut(r.To),
+		Nodes: allValid(r.Nodes)}
 }
 
 func targetOut(t bridge.Target) slurmpb.Target {
@@ -85,8 +93,9 @@ func stateOut(s bridge.State) slurmpb.State {
 
 func requestOut(r *bridge.Request) *slurmpb.Request {
 	return &slurmpb.Request{
-		Nodes: int64(r.Nodes), Tasks: int64(r.Tasks), CpusPerTask: int64(r.CPUsPerTask), Cpus: int64(r.CPUs), CpusPerNode: int64(r.CPUsPerNode),
-		MemoryMib: int64(r.Memory), MemoryPerCpuMib: int64(r.MemoryPerCPU),
+		Nodes: int64(r.Nodes), Tasks: int64(r.Tasks), CpusPerTask: int64(r.CPUsPerTask), Cpus: int64(r.CPUs),
+		CpusPerNode: int64(r.CPUsPerNode),
+		MemoryMib:   int64(r.Memory), MemoryPerCpuMib: int64(r.MemoryPerCPU),
 		Gres: valid(r.GRES), Gpus: int64(r.GPUs), GpuType: valid(r.GPUType), Pin: allValid(r.Pin),
 		CpusPerGpu: int64(r.CPUsPerGPU), MemoryPerGpuMib: int64(r.MemoryPerGPU), Partition: valid(r.Partition),
 	}
@@ -94,10 +103,13 @@ func requestOut(r *bridge.Request) *slurmpb.Request {
 
 func requestIn(r *slurmpb.Request) bridge.Request {
 	return bridge.Request{
-		Nodes: int(r.GetNodes()), Tasks: int(r.GetTasks()), CPUsPerTask: int(r.GetCpusPerTask()), CPUs: int(r.GetCpus()),
-		CPUsPerNode: int(r.GetCpusPerNode()), Memory: gres.Memory(r.GetMemoryMib()), MemoryPerCPU: gres.Memory(r.GetMemoryPerCpuMib()),
-		GRES: r.GetGres(), GPUs: int(r.GetGpus()), GPUType: r.GetGpuType(), Pin: r.GetPin(),
-		CPUsPerGPU: int(r.GetCpusPerGpu()), MemoryPerGPU: gres.Memory(r.GetMemoryPerGpuMib()), Partition: r.GetPartition(),
+		Nodes: int(r.GetNodes()), Tasks: int(r.GetTasks()), CPUsPerTask: int(r.GetCpusPerTask()),
+		CPUs:        int(r.GetCpus()),
+		CPUsPerNode: int(r.GetCpusPerNode()), Memory: gres.Memory(r.GetMemoryMib()),
+		MemoryPerCPU: gres.Memory(r.GetMemoryPerCpuMib()),
+		GRES:         r.GetGres(), GPUs: int(r.GetGpus()), GPUType: r.GetGpuType(), Pin: r.GetPin(),
+		CPUsPerGPU: int(r.GetCpusPerGpu()), MemoryPerGPU: gres.Memory(r.GetMemoryPerGpuMib()),
+		Partition: r.GetPartition(),
 	}
 }
 
@@ -122,22 +134,26 @@ func vectorIn(v *slurmpb.Vector) gres.Vector {
 }
 
 func updateOut(u *bridge.Update) *slurmpb.UpdateRequest {
-	return &slurmpb.UpdateRequest{Job: int64(u.Job), BeginNs: timeOut(u.Begin), Request: requestOut(&u.Request), Extra: valid(u.Extra)}
+	return &slurmpb.UpdateRequest{Job: int64(u.Job), BeginNs: timeOut(u.Begin), Request: requestOut(&u.Request),
+		Extra: valid(u.Extra)}
 }
 
 func updateIn(u *slurmpb.UpdateRequest) bridge.Update {
-	return bridge.Update{Job: int(u.GetJob()), Begin: timeIn(u.GetBeginNs()), Request: requestIn(u.GetRequest()), Extra: u.GetExtra()}
+	return bridge.Update{Job: int(u.GetJob()), Begin: timeIn(u.GetBeginNs()), Request: requestIn(u.GetRequest()),
+		Extra: u.GetExtra()}
 }
 
 func wordsOut(w leader.Words) *slurmpb.Words {
 	return &slurmpb.Words{
-		Holder: valid(w.Holder), Run: valid(w.Run), Beat: int64(w.Beat), TtlS: int64(w.TTL), Leads: w.Leads, Left: w.Left,
+		Holder: valid(w.Holder), Run: valid(w.Run), Beat: int64(w.Beat), TtlS: int64(w.TTL), Leads: w.Leads,
+		Left: w.Left,
 	}
 }
 
 func wordsIn(w *slurmpb.Words) leader.Words {
 	return leader.Words{
-		Holder: w.GetHolder(), Run: w.GetRun(), Beat: int(w.GetBeat()), TTL: int(w.GetTtlS()), Leads: w.GetLeads(), Left: w.GetLeft(),
+		Holder: w.GetHolder(), Run: w.GetRun(), Beat: int(w.GetBeat()), TTL: int(w.GetTtlS()), Leads: w.GetLeads(),
+		Left: w.GetLeft(),
 	}
 }
 
@@ -151,19 +167,22 @@ func ticketOut(t *leader.Ticket) *slurmpb.Ticket {
 
 func ticketIn(t *slurmpb.Ticket) leader.Ticket {
 	return leader.Ticket{
-		ID: int(t.GetId()), Words: wordsIn(t.GetWords()), Live: t.GetLive(), Submitted: timeIn(t.GetSubmittedNs()), Ended: timeIn(t.GetEndedNs()),
+		ID: int(t.GetId()), Words: wordsIn(t.GetWords()), Live: t.GetLive(), Submitted: timeIn(t.GetSubmittedNs()),
+		Ended: timeIn(t.GetEndedNs()),
 	}
 }
 
 func (c Configuration) out() *slurmpb.ConfigureRequest {
 	return &slurmpb.ConfigureRequest{
-		Config: c.File, TicketPartition: valid(c.TicketPartition), Concurrent: int64(c.Concurrent), Rate: c.Rate, ReportsEveryNs: int64(c.ReportsEvery),
+		Config: c.File, TicketPartition: valid(c.TicketPartition), Concurrent: int64(c.Concurrent), Rate: c.Rate,
+		ReportsEveryNs: int64(c.ReportsEvery),
 	}
 }
 
 func configurationIn(r *slurmpb.ConfigureRequest) Configuration {
 	return Configuration{
-		File: r.GetConfig(), TicketPartition: r.GetTicketPartition(), Concurrent: int(r.GetConcurrent()), Rate: r.GetRate(),
+		File: r.GetConfig(), TicketPartition: r.GetTicketPartition(), Concurrent: int(r.GetConcurrent()),
+		Rate:         r.GetRate(),
 		ReportsEvery: time.Duration(r.GetReportsEveryNs()),
 	}
 }

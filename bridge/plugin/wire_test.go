@@ -125,7 +125,8 @@ func TestANodeThatDiffersInAnythingIsNotTheSame(t *testing.T) {
 }
 
 func TestWhatARoundBranchesOnCrossesAndNothingElseDoes(t *testing.T) {
-	sentinels := []error{bridge.ErrNotPending, bridge.ErrNotRunning, bridge.ErrHeld, bridge.ErrGone, bridge.ErrDenied, bridge.ErrUnreachable, bridge.ErrRefused}
+	sentinels := []error{bridge.ErrNotPending, bridge.ErrNotRunning, bridge.ErrHeld, bridge.ErrGone, bridge.ErrDenied,
+		bridge.ErrUnreachable, bridge.ErrRefused}
 	others := []error{errors.New("job is held"), bridge.ErrNotLeader, leader.ErrLost}
 	for _, err := range slices.Concat(sentinels, others, []error{errors.Join(bridge.ErrGone, bridge.ErrRefused)}) {
 		sent := fmt.Errorf("update job 7:\n\x1b[2J %w", err)
@@ -156,7 +157,8 @@ func TestWhatARoundBranchesOnCrossesAndNothingElseDoes(t *testing.T) {
 func TestTextsOfAnyBytesCross(t *testing.T) {
 	job := bridge.Job{ID: 1, State: bridge.Pending, Name: "\xff\xfe", Features: []string{"a", "\xff", "b", "\xfe"}}
 	got, err := jobIn(jobOut(&job))
-	if err != nil || got.Name != "\uFFFD" || !slices.Equal(got.Features, []string{"a", "\uFFFD", "b", "\uFFFD"}) || job.Features[1] != "\xff" {
+	if err != nil || got.Name != "\uFFFD" || !slices.Equal(got.Features, []string{"a", "\uFFFD", "b", "\uFFFD"}) ||
+		job.Features[1] != "\xff" {
 		t.Errorf("%v: got %+v of %+v", err, got, job)
 	}
 }

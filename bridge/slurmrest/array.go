@@ -14,8 +14,8 @@ import (
 // mostTasks is how many tasks of an array are told: far more than start at once.
 const mostTasks = 1024
 
-// parseTasks reads the indices of tasks as Slurm lists them, 1,3-7,10-20:5%4, ascending. Where the list is long Slurm cuts it off by "...", and of
-// more than mostTasks only so many are told.
+// parseTasks reads the indices of tasks as Slurm lists them, 1,3-7,10-20:5%4, ascending. Where the list is long Slurm
+// cuts it off by "...", and of more than mostTasks only so many are told.
 func parseTasks(text string) ([]int, error) {
 	list, _, _ := strings.Cut(text, "%")
 	var tasks []int
@@ -25,7 +25,8 @@ func parseTasks(text string) ([]int, error) {
 		}
 		run, err := parseRun(part)
 		if err != nil || len(tasks) > 0 && run.first <= tasks[len(tasks)-1] {
-			return nil, fmt.Errorf("names tasks %q of an array: want ascending numbers and ranges", inLine(text, "none"))
+			return nil, fmt.Errorf("names tasks %q of an array: want ascending numbers and ranges",
+				inLine(text, "none"))
 		}
 		for task := run.first; task <= run.last && len(tasks) < mostTasks; task += run.step {
 			tasks = append(tasks, task)
@@ -69,8 +70,9 @@ func index(text string) (int, error) {
 
 var _ bridge.Splitter = (*Client)(nil)
 
-// Split implements bridge.Splitter. No API of slurmrestd's takes a single task, so scontrol says once more what these tasks carry, and Slurm gives
-// each a job of its own to note it in. That says nothing new: whatever stops it half way leaves tasks as they were.
+// Split implements bridge.Splitter. No API of slurmrestd's takes a single task, so scontrol says once more what these
+// tasks carry, and Slurm gives each a job of its own to note it in. That says nothing new: whatever stops it half way
+// leaves tasks as they were.
 func (c *Client) Split(ctx context.Context, array int, tasks []int) (failure error) {
 	defer c.discreet(&failure)
 	if err := c.split(ctx, array, tasks); err != nil {
@@ -93,7 +95,8 @@ func (c *Client) split(ctx context.Context, array int, tasks []int) error {
 	if len(own) == 0 {
 		return nil
 	}
-	if len(own) == len(job.Tasks) { // an update of all that are left changes their record, and splits nothing; the last one keeps that
+	// an update of all that are left changes their record, and splits nothing; the last one keeps that
+	if len(own) == len(job.Tasks) {
 		own = own[:len(own)-1]
 	}
 	defer c.touch(array)
@@ -104,7 +107,8 @@ func (c *Client) split(ctx context.Context, array int, tasks []int) error {
 	return c.notSplit(ctx, job, err)
 }
 
-// notSplit tells a refusal from one of a few tasks, such as were cancelled meanwhile: Slurm then splits off the others all the same.
+// notSplit tells a refusal from one of a few tasks, such as were cancelled meanwhile: Slurm then splits off the others
+// all the same.
 func (c *Client) notSplit(ctx context.Context, before listed, refusal error) error {
 	after, err := c.job(ctx, before.ID)
 	switch {

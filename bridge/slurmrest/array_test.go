@@ -26,7 +26,8 @@ func TestTheTasksOfAnArrayAreReadAsSlurmListsThem(t *testing.T) {
 		{"10-20:5%4", []int{10, 15, 20}},
 		{"1,3,5,...", []int{1, 3, 5}},
 		{"1,3,...%2", []int{1, 3}},
-		{"", nil}, {"...", nil}, {"5,...", nil}, {"a", nil}, {"3-1", nil}, {"1,1", nil}, {"5,2", nil}, {"1-", nil}, {"-1", nil}, {"1-4:0", nil}, {"4:2", nil},
+		{"", nil}, {"...", nil}, {"5,...", nil}, {"a", nil}, {"3-1", nil}, {"1,1", nil}, {"5,2", nil}, {"1-", nil},
+		{"-1", nil}, {"1-4:0", nil}, {"4:2", nil},
 		{"99999999999999999999", nil},
 	} {
 		got, err := parseTasks(c.text)
@@ -60,13 +61,16 @@ func TestAnArrayTellsOfItsTasksAndATaskOfItsArray(t *testing.T) {
 	var told []string
 	for _, j := range seen.Jobs {
 		if j.Array != 0 {
-			told = append(told, fmt.Sprintf("%d: task %d of %d, stands for %v, %d at once", j.ID, j.Task, j.Array, j.Tasks, j.AtOnce))
+			told = append(told, fmt.Sprintf("%d: task %d of %d, stands for %v, %d at once", j.ID, j.Task, j.Array,
+				j.Tasks, j.AtOnce))
 		}
 	}
-	equal(t, "arrays", told, []string{"83: task 0 of 83, stands for [2 3 4], 1 at once", "91: task 1 of 83, stands for [], 1 at once"})
+	equal(t, "arrays", told, []string{"83: task 0 of 83, stands for [2 3 4], 1 at once",
+		"91: task 1 of 83, stands for [], 1 at once"})
 }
 
-// TestTheLastTaskOfAnArrayIsNotTakenForAllOfThem: it has the array's number, by which Slurm would signal and requeue every task.
+// TestTheLastTaskOfAnArrayIsNotTakenForAllOfThem: it has the array's number, by which Slurm would signal and requeue
+// every task.
 func TestTheLastTaskOfAnArrayIsNotTakenForAllOfThem(t *testing.T) {
 	argv, log := fakeScontrol(t, "exit 0")
 	fake, client, _ := watched(t, Options{Scontrol: argv})
@@ -114,7 +118,8 @@ func TestTasksGetJobsOfTheirOwnByOneUpdateThatSaysNothingNew(t *testing.T) {
 func TestAnArrayThatIsHeldGoneOrRefusedIsNotSplit(t *testing.T) {
 	argv, _ := fakeScontrol(t, "echo Invalid job id specified; exit 1")
 	fake, client, _ := watched(t, Options{Scontrol: argv})
-	if err := client.Split(t.Context(), 83, []int{2}); !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), "Invalid job id") {
+	if err := client.Split(t.Context(), 83, []int{2}); !errors.Is(err, bridge.ErrRefused) ||
+		!strings.Contains(err.Error(), "Invalid job id") {
 		t.Errorf("refused: %v", err)
 	}
 	if err := client.Split(t.Context(), 999999, []int{2}); !errors.Is(err, bridge.ErrGone) {
@@ -148,7 +153,8 @@ func TestAnArrayIsReadAgainWhenItsTasksHaveBecomeFewer(t *testing.T) {
 		}
 		return list
 	}
-	m := &memory{jobs: map[int]*known{83: {listed: listed{words: "PENDING", Job: bridge.Job{ID: 83, State: bridge.Pending, Reason: "Resources"}}}},
+	m := &memory{jobs: map[int]*known{83: {listed: listed{words: "PENDING",
+		Job: bridge.Job{ID: 83, State: bridge.Pending, Reason: "Resources"}}}},
 		touched: map[int]bool{}, tasks: map[int]string{}}
 	look := func(list []wire.State) []int {
 		states, err := foldStates(list, nil)
@@ -164,7 +170,8 @@ func TestAnArrayIsReadAgainWhenItsTasksHaveBecomeFewer(t *testing.T) {
 		left []wire.State
 		want int
 	}{
-		{"at first", entries(2, 3, 4), 1}, {"as before", entries(2, 3, 4), 0}, {"after scancel 83_3", entries(2, 4), 1}, {"as before", entries(2, 4), 0},
+		{"at first", entries(2, 3, 4), 1}, {"as before", entries(2, 3, 4), 0}, {"after scancel 83_3", entries(2, 4), 1},
+		{"as before", entries(2, 4), 0},
 	} {
 		if got := look(c.left); len(got) != c.want {
 			t.Errorf("%s: %v are read", c.when, got)

@@ -13,8 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// call sends one request and returns the body of a success. At most Concurrent of them are in flight, and a request waits for
-// its turn before its time begins to count. The path is as the document writes it, for counters.
+// call sends one request and returns the body of a success. At most Concurrent of them are in flight, and a request
+// waits for its turn before its time begins to count. The path is as the document writes it, for counters.
 func (l *link) call(ctx context.Context, path string, request *http.Request, err error) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build request: %w", err)
@@ -69,7 +69,8 @@ func (l *link) exchange(ctx context.Context, request *http.Request, call *Call) 
 		return nil, fmt.Errorf("%w: %w", bridge.ErrDenied, err)
 	}
 	if due, bounded := ctx.Deadline(); bounded && !time.Now().Before(due) {
-		return nil, context.DeadlineExceeded // a process that was stopped for a while may come here before its timers do
+		// a process that was stopped for a while may come here before its timers do
+		return nil, context.DeadlineExceeded
 	}
 	within, cancel := context.WithTimeout(ctx, l.patience(call.Path))
 	defer cancel()
@@ -88,8 +89,9 @@ func (l *link) exchange(ctx context.Context, request *http.Request, call *Call) 
 	return l.take(ctx, answer, call, token)
 }
 
-// patience is how long an answer to this path may take. A listing of all jobs takes slurmrestd a millisecond for each, and several
-// where it has to share its cores: with 5,000 jobs that has been longer than anything else may take. So may one of all associations.
+// patience is how long an answer to this path may take. A listing of all jobs takes slurmrestd a millisecond for each,
+// and several where it has to share its cores: with 5,000 jobs that has been longer than anything else may take. So may
+// one of all associations.
 func (l *link) patience(path string) time.Duration {
 	if path == allJobs || path == wire.AllAssociations {
 		return 8 * l.options.Timeout
@@ -97,8 +99,8 @@ func (l *link) patience(path string) time.Duration {
 	return l.options.Timeout
 }
 
-// take reads an answer. Its status and content type are looked at before anything is decoded: an API version that slurmrestd
-// does not have is answered in plain text.
+// take reads an answer. Its status and content type are looked at before anything is decoded: an API version that
+// slurmrestd does not have is answered in plain text.
 func (l *link) take(ctx context.Context, answer *http.Response, call *Call, token string) ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	body, err := io.ReadAll(io.LimitReader(answer.Body, l.options.MaxBody+1))
@@ -120,10 +122,11 @@ func (l *link) take(ctx context.Context, answer *http.Response, call *Call, toke
 	return body, nil
 }
 
-// ofQuestion judges the failure of a request by its method. There is nothing about a question that the site's lua could veto: one that
-// fails for no reason has found no controller.
+// ofQuestion judges the failure of a request by its method. There is nothing about a question that the site's lua could
+// veto: one that fails for no reason has found no controller.
 func ofQuestion(method string, err error) error {
-	if failure := (*Failure)(nil); method == http.MethodGet && errors.As(err, &failure) && failure.Number == errorUnspecified {
+	if failure := (*Failure)(nil); method == http.MethodGet && errors.As(err, &failure) &&
+		failure.Number == errorUnspecified {
 		failure.Kind = bridge.ErrUnreachable
 	}
 	return err

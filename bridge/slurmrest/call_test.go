@@ -71,7 +71,8 @@ func TestARequestWaitsForItsTurnAndStopsWaitingWithItsCaller(t *testing.T) {
 	// Open has taken the one request that the rate lends.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if err := client.ping(ctx); !errors.Is(err, context.DeadlineExceeded) && !strings.Contains(fmt.Sprint(err), "exceed context deadline") {
+	if err := client.ping(ctx); !errors.Is(err, context.DeadlineExceeded) &&
+		!strings.Contains(fmt.Sprint(err), "exceed context deadline") {
 		t.Errorf("%v: want the caller's deadline", err)
 	}
 	if calls := fake.saw(); len(calls) != 0 {
@@ -98,7 +99,8 @@ func TestTheTokenIsReadAnewWhenItsFileChanges(t *testing.T) {
 			}
 		}
 	}
-	equal(t, "sent", sent, []string{"synergy:first.token", "synergy:first.token", "synergy:second.token", "synergy:second.token"})
+	equal(t, "sent", sent, []string{"synergy:first.token", "synergy:first.token", "synergy:second.token",
+		"synergy:second.token"})
 }
 
 func TestATokenThatOthersCanReadIsNotUsed(t *testing.T) {
@@ -158,15 +160,16 @@ func TestNoErrorAndNoCountShowsTheToken(t *testing.T) {
 func TestAPingThatIsAnErrorSaysWhatSlurmSaid(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})
-	fake.answers("GET", "/ping/", text(200, `{"pings":[],"errors":[{"error_number":1000,"error":"Unspecified communication error"}]}`))
+	fake.answers("GET", "/ping/", text(200,
+		`{"pings":[],"errors":[{"error_number":1000,"error":"Unspecified communication error"}]}`))
 	err := client.ping(t.Context())
 	if !errors.Is(err, bridge.ErrUnreachable) || !strings.Contains(err.Error(), "Unspecified communication error") {
 		t.Errorf("%v: want unreachable, in Slurm's words", err)
 	}
 }
 
-// TestAnAnswerThatRepeatsTheTokenIsNotShown: something between us and slurmrestd echoes what it was sent, in every place of an answer
-// whose text enters an error.
+// TestAnAnswerThatRepeatsTheTokenIsNotShown: something between us and slurmrestd echoes what it was sent, in every
+// place of an answer whose text enters an error.
 func TestAnAnswerThatRepeatsTheTokenIsNotShown(t *testing.T) {
 	const long = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjE3OTUzMDk2MzMsInN1biI6InN5bmVyZ3kifQ.Wf3Q0vPq7y5dYlYvK2m1xA8bN4cD6eF0gHiJkLmNoPq"
 	path := filepath.Join(t.TempDir(), "token")
@@ -175,16 +178,19 @@ func TestAnAnswerThatRepeatsTheTokenIsNotShown(t *testing.T) {
 	}
 	fake := startFake(t)
 	echoes := map[string]http.HandlerFunc{
-		"plain text": plainText(500, "you sent X-SLURM-USER-TOKEN: "+long), "cut": plainText(500, strings.Repeat("x", 160)+long),
-		"in lines": plainText(403, long[:60]+"\n"+long[60:]), "as an error": text(500, `{"errors":[{"error_number":2002,"error":"`+long+`"}]}`),
+		"plain text":   plainText(500, "you sent X-SLURM-USER-TOKEN: "+long),
+		"cut":          plainText(500, strings.Repeat("x", 160)+long),
+		"in lines":     plainText(403, long[:60]+"\n"+long[60:]),
+		"as an error":  text(500, `{"errors":[{"error_number":2002,"error":"`+long+`"}]}`),
 		"escaped":      text(500, `{"errors":[{"error_number":1,"description":"\u0065`+long[1:]+`"}]}`),
 		"as a warning": text(200, `{"warnings":[{"description":"Ignoring unknown field `+long+`"}]}`),
 		"as a type": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", long)
 			w.WriteHeader(200)
 		},
-		"as a number":          text(200, `{"jobs":[{"job_id":"`+long+`","state":["RUNNING"]}]}`),
-		"as a number, escaped": text(200, `{"jobs":[{"job_id":"`+long[:110]+`\u0065\u0065`+long[112:]+`","state":["RUNNING"]}]}`),
+		"as a number": text(200, `{"jobs":[{"job_id":"`+long+`","state":["RUNNING"]}]}`),
+		"as a number, escaped": text(200, `{"jobs":[{"job_id":"`+long[:110]+`\u0065\u0065`+long[112:]+
+			`","state":["RUNNING"]}]}`),
 	}
 	for name, with := range echoes {
 		client := fake.open(t, Options{TokenFile: path})
@@ -193,7 +199,8 @@ func TestAnAnswerThatRepeatsTheTokenIsNotShown(t *testing.T) {
 		fake.answers("POST", fmt.Sprintf("/job/%d", fake.jobNamed(t, "gated")), with)
 		_, err := client.Observe(t.Context())
 		_, nodes := client.nodes(t.Context())
-		said := []error{err, nodes, client.Update(t.Context(), bridge.Update{Job: fake.jobNamed(t, "gated"), Begin: time.Now()})}
+		said := []error{err, nodes, client.Update(t.Context(),
+			bridge.Update{Job: fake.jobNamed(t, "gated"), Begin: time.Now()})}
 		for _, err := range said {
 			if err != nil && shows(err.Error(), long) {
 				t.Errorf("%s: %v", name, err)
@@ -284,7 +291,8 @@ func TestOpenTakesTheNewestVersionThatBothSidesKnow(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "slurmrestd has v0.0.38 v0.0.40, known here are v0.0.45 v0.0.42") {
 		t.Errorf("%v: want both sides' versions", err)
 	}
-	if client, err := Open(t.Context(), Options{URL: fake.URL, TokenFile: tokenIn(t), APIVersion: "v0.0.42"}); err != nil {
+	if client, err := Open(t.Context(), Options{URL: fake.URL, TokenFile: tokenIn(t),
+		APIVersion: "v0.0.42"}); err != nil {
 		t.Errorf("the version that the options name is not taken: %v", err)
 	} else {
 		client.Close()
@@ -296,7 +304,8 @@ func TestOpenTakesTheNewestVersionThatBothSidesKnow(t *testing.T) {
 
 func TestOpenRefusesAURLThatNamesNoServer(t *testing.T) {
 	for _, url := range []string{"", "slurm:6820", "ftp://slurm", "http://", "://"} {
-		if _, err := Open(t.Context(), Options{URL: url}); err == nil || !strings.Contains(err.Error(), "want http://host:port or unix:/path") {
+		if _, err := Open(t.Context(), Options{URL: url}); err == nil ||
+			!strings.Contains(err.Error(), "want http://host:port or unix:/path") {
 			t.Errorf("%q: %v", url, err)
 		}
 	}
@@ -317,14 +326,16 @@ func TestAControllerThatIsDownCostsAPingAndAMomentsDoubt(t *testing.T) {
 	})
 	began := time.Now()
 	_, err := client.Observe(t.Context())
-	if !errors.Is(err, bridge.ErrUnreachable) || errors.Is(err, bridge.ErrDenied) || !slices.Equal(fake.saw(), []string{"GET /ping/", "GET /jobs/state/"}) {
+	if !errors.Is(err, bridge.ErrUnreachable) || errors.Is(err, bridge.ErrDenied) ||
+		!slices.Equal(fake.saw(), []string{"GET /ping/", "GET /jobs/state/"}) {
 		t.Errorf("%v: want unreachable after %q", err, fake.saw())
 	}
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("took %s", took)
 	}
 	fake.answers("GET", "/jobs/state/", always(200, "states.json"))
-	fake.answers("GET", "/ping/", text(200, `{"pings":[{"hostname":"a","pinged":"DOWN"},{"hostname":"b","responding":true}]}`))
+	fake.answers("GET", "/ping/", text(200,
+		`{"pings":[{"hostname":"a","pinged":"DOWN"},{"hostname":"b","responding":true}]}`))
 	if _, err := client.Observe(t.Context()); err != nil {
 		t.Errorf("the backup controller answers: %v", err)
 	}
@@ -335,7 +346,8 @@ func TestTheBytesOfEveryAnswerAreCountedAlsoOfABadOne(t *testing.T) {
 	var counted []int64
 	client := fake.open(t, Options{OnCall: func(c Call) { counted = append(counted, c.Bytes) }})
 	counted = nil
-	for _, with := range []http.HandlerFunc{text(200, `{"pings":[{"pinged":"UP"}]}`), text(500, `{"errors":[{"error_number":1007}]}`), plainText(404, "nothing here"), cut} {
+	for _, with := range []http.HandlerFunc{text(200, `{"pings":[{"pinged":"UP"}]}`),
+		text(500, `{"errors":[{"error_number":1007}]}`), plainText(404, "nothing here"), cut} {
 		fake.answers("GET", "/ping/", with)
 		_ = client.ping(t.Context())
 	}
@@ -384,7 +396,8 @@ func TestABadTokenIsNotTakenForAControllerThatIsDown(t *testing.T) {
 	client := fake.open(t, Options{})
 	fake.answers("GET", "/ping/", text(200, down))
 	fake.answers("GET", "/jobs/state/", always(511, "token-bad.json"))
-	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrDenied) || errors.Is(err, bridge.ErrUnreachable) {
+	if _, err := client.Observe(t.Context()); !errors.Is(err, bridge.ErrDenied) ||
+		errors.Is(err, bridge.ErrUnreachable) {
 		t.Errorf("%v: want denied", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 // askClock is how long Slurm's clock is taken to go evenly.
 const askClock = 20 * time.Second
 
-// timepiece is Slurm's own, as far as it is known: all times of jobs are by that, and a begin time that is sent is one of its moments. The
-// clock of our host may be wrong or be set; from it comes only how much time has passed.
+// timepiece is Slurm's own, as far as it is known: all times of jobs are by that, and a begin time that is sent is one
+// of its moments. The clock of our host may be wrong or be set; from it comes only how much time has passed.
 type timepiece struct {
 	mu    sync.Mutex
 	began time.Time     // on our own clock; its monotonic reading is what counts
@@ -35,8 +35,8 @@ func (c *timepiece) due() bool {
 	return c.asked == 0 || time.Since(c.began)-c.asked >= askClock
 }
 
-// take takes over that Slurm said this second at some time after before and not after after, both counted from began. What is known
-// already stays where it agrees, since it is finer than a second.
+// take takes over that Slurm said this second at some time after before and not after after, both counted from began.
+// What is known already stays where it agrees, since it is finer than a second.
 func (c *timepiece) take(second time.Time, before, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,8 @@ func (c *timepiece) take(second time.Time, before, after time.Duration) {
 	c.ahead, c.asked = min(max(c.ahead, least), most), max(after, 1)
 }
 
-// askTime asks Slurm what time it is, if that was long ago. A slurmrestd that does not say it leaves us with our own clock.
+// askTime asks Slurm what time it is, if that was long ago. A slurmrestd that does not say it leaves us with our own
+// clock.
 func (c *Client) askTime(ctx context.Context) error {
 	if !c.clock.due() {
 		return nil

@@ -11,7 +11,8 @@ func TestSlurmsTimeIsItsOwnWhateverOurClockSays(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 3 * time.Hour, -3 * time.Hour} {
 		fake := startFake(t)
 		fake.answers("GET", "/diag/", func(w http.ResponseWriter, _ *http.Request) {
-			say(w, 200, fmt.Sprintf(`{"statistics":{"req_time":{"set":true,"infinite":false,"number":%d}}}`, time.Now().Add(ahead).Unix()))
+			say(w, 200, fmt.Sprintf(`{"statistics":{"req_time":{"set":true,"infinite":false,"number":%d}}}`,
+				time.Now().Add(ahead).Unix()))
 		})
 		client := fake.open(t, Options{})
 		seen, err := client.Observe(t.Context())
@@ -25,7 +26,8 @@ func TestSlurmsTimeIsItsOwnWhateverOurClockSays(t *testing.T) {
 }
 
 func TestASlurmThatDoesNotSayItsTimeIsTakenToHaveOurs(t *testing.T) {
-	for _, body := range []string{`{}`, `{"statistics":{"req_time":{"set":false}}}`, `{"statistics":{"req_time":"noon"}}`, `{"statistics":{"req_time":5}}`} {
+	for _, body := range []string{`{}`, `{"statistics":{"req_time":{"set":false}}}`,
+		`{"statistics":{"req_time":"noon"}}`, `{"statistics":{"req_time":5}}`} {
 		fake := startFake(t)
 		fake.answers("GET", "/diag/", text(200, body))
 		seen, err := fake.open(t, Options{}).Observe(t.Context())

@@ -20,7 +20,8 @@ func draw(job listed) string {
 		name string
 		on   bool
 	}{
-		{"completing", job.Completing}, {"held", job.Held}, {"dependency", job.Dependency}, {"interactive", job.Interactive},
+		{"completing", job.Completing}, {"held", job.Held}, {"dependency", job.Dependency},
+		{"interactive", job.Interactive},
 		{"no-requeue", !job.Job.Requeue},
 	} {
 		if flag.on {
@@ -35,7 +36,8 @@ func draw(job listed) string {
 	}
 	for _, text := range []struct{ name, value string }{
 		{"reason", job.Reason}, {"shape", job.Shape}, {"odd", job.Odd}, {"except", strings.Join(job.Except, ",")},
-		{"end", ending(job.End)}, {"runs", strings.Join(job.Runs.Nodes, ",")}, {"devices", strings.Join(job.Runs.Devices, " ")},
+		{"end", ending(job.End)}, {"runs", strings.Join(job.Runs.Nodes, ",")},
+		{"devices", strings.Join(job.Runs.Devices, " ")},
 	} {
 		if text.value != "" {
 			line += fmt.Sprintf(" %s=%q", text.name, text.value)
@@ -93,9 +95,11 @@ func TestNodesAreReadWithWhatJobsStillHoldOnThem(t *testing.T) {
 	}
 	equal(t, "nodes", drawn, []string{
 		"n1 has gpu=8 cpu=24 mem=500G, gives gpu=3 cpu=7 mem=24G",
-		"n2 has gpu=8 cpu=24 mem=500G, gives gpu=2 cpu=4 mem=2G, completing", // two jobs in teardown, which Slurm counts as nothing
+		// two jobs in teardown, which Slurm counts as nothing
+		"n2 has gpu=8 cpu=24 mem=500G, gives gpu=2 cpu=4 mem=2G, completing",
 		"n3 has gpu=8 cpu=24 mem=500G, gives gpu=2 cpu=4 mem=5G",
-		"n4 has gpu=8 cpu=24 mem=500G, gives gpu=2 cpu=4 mem=2G, closed: DRAIN", // a GPU in shards, and a suspended job's CPUs
+		// a GPU in shards, and a suspended job's CPUs
+		"n4 has gpu=8 cpu=24 mem=500G, gives gpu=2 cpu=4 mem=2G, closed: DRAIN",
 	})
 	if got := seen.Nodes[0].Partitions; !slices.Equal(got, []string{"synergy", "plain"}) {
 		t.Errorf("partitions of n1: %q", got)
@@ -135,10 +139,12 @@ func TestANodesGPUsAreThoseThatNobodyElseHolds(t *testing.T) {
 		{"gpu:8,shard:32", "gpu:(null):1(IDX:1),shard:(null):5(4/4,0/4,1/4)", 8, 3, "", ""},
 		{"gpu:8,shard:32", "gpu:(null):0(IDX:N/A),shard:(null):2(1/4,0/4,1/4)", 8, 2, "", ""}, // not packed into one
 		{"gpu:a100:4(S:0-1)", "gpu:a100:2(IDX:0-1)", 4, 2, "a100", ""},
-		{"gpu:g0:1,gpu:g1:1,shard:g0:4,shard:g1:4", "gpu:g0:0(IDX:N/A),gpu:g1:1(IDX:1),shard:g0:2(2/4),shard:g1:0(0/4)", 2, 2, "", ""},
+		{"gpu:g0:1,gpu:g1:1,shard:g0:4,shard:g1:4", "gpu:g0:0(IDX:N/A),gpu:g1:1(IDX:1),shard:g0:2(2/4),shard:g1:0(0/4)",
+			2, 2, "", ""},
 		{"gpu:2,shard:8", "gpu:(null):0(IDX:N/A),shard:5(IDX:0-1)", 2, 2, "", ""}, // 22.05 does not tell the device
 		{"", "", 0, 0, "", ""},
-		{"gpu:2,shard:8", "gpu:2,shard:8(4/4,4/4)", 2, 2, "", ""},                                   // never more than there are
+		// never more than there are
+		{"gpu:2,shard:8", "gpu:2,shard:8(4/4,4/4)", 2, 2, "", ""},
 		{"gpu:8,shard:32", "gpu:2(IDX:0-1),shard:0(-/4,-/4,0/4,0/4,0/4,0/4,0/4,0/4)", 8, 2, "", ""}, // 26.05
 		{"gpu:8,shard:32", "gpu:1(IDX:1),shard:3(3/4,-/4,0/4,0/4,0/4,0/4,0/4,0/4)", 8, 2, "", ""},
 		{"gpu:2,mps:200", "gpu:(null):0(IDX:N/A),mps:(null):50(50/100,0/100)", 2, 1, "", ""},
@@ -148,7 +154,8 @@ func TestANodesGPUsAreThoseThatNobodyElseHolds(t *testing.T) {
 		{"gpu:many", "gpu:0(", 0, 0, "", "GRES_NOT_UNDERSTOOD"},
 	} {
 		read := readNode(&wire.Node{Name: "n1", State: []string{"MIXED"}, GRES: c.gres, GRESUsed: c.used})
-		if read.Total.GPUs != c.gpus || read.Allocated.GPUs != c.held || read.GPUType != c.gpuType || read.Closed != c.closed {
+		if read.Total.GPUs != c.gpus || read.Allocated.GPUs != c.held || read.GPUType != c.gpuType ||
+			read.Closed != c.closed {
 			t.Errorf("%s used %s: read %+v", c.gres, c.used, read)
 		}
 	}
@@ -186,8 +193,8 @@ func TestStatesAreToldByMembershipNotEquality(t *testing.T) {
 	}
 }
 
-// A job that Slurm parks because no node can hold its size has priority 0 like a held one. Were it called held, the round would
-// leave it alone, and nobody would ever free it.
+// A job that Slurm parks because no node can hold its size has priority 0 like a held one. Were it called held, the
+// round would leave it alone, and nobody would ever free it.
 func TestAJobThatSlurmParkedIsNotHeld(t *testing.T) {
 	zero := wire.Number{Set: true}
 	for _, c := range []struct {
@@ -216,7 +223,8 @@ func TestARequestThatARoundCannotHonourIsOdd(t *testing.T) {
 		t.Fatalf("an ordinary job is odd: %+v", job)
 	}
 	spread := ordinary
-	spread.Nodes, spread.Tasks, spread.MaxNodes = wire.Number{Set: true, Number: 1}, wire.Number{Set: true, Number: 2}, wire.Number{Set: true, Number: 2}
+	spread.Nodes, spread.Tasks, spread.MaxNodes = wire.Number{Set: true, Number: 1}, wire.Number{Set: true, Number: 2},
+		wire.Number{Set: true, Number: 2}
 	if job := readJob(&spread); job.Odd != "" {
 		t.Errorf("two tasks, which 26.05 bounds to two nodes, are odd: %q", job.Odd)
 	}
@@ -226,7 +234,8 @@ func TestARequestThatARoundCannotHonourIsOdd(t *testing.T) {
 	}{
 		{`asks for features "a|b"`, func(j *wire.Job) { j.Features = "a|b" }},
 		{"asks for memory by gres/license:4000", func(j *wire.Job) { j.MemoryPerGRES = "gres/license:4000" }},
-		{"asks for CPUs by gres/gpu:a:1,gres/gpu:b:2", func(j *wire.Job) { j.CPUsPerGRES = "gres/gpu:a:1,gres/gpu:b:2" }},
+		{"asks for CPUs by gres/gpu:a:1,gres/gpu:b:2",
+			func(j *wire.Job) { j.CPUsPerGRES = "gres/gpu:a:1,gres/gpu:b:2" }},
 		{"asks for GPUs per socket", func(j *wire.Job) { j.PerSocket = "gres/gpu:1" }},
 		{"asks for shard", func(j *wire.Job) { j.PerNode = "gres/shard:2" }},
 		{"asks for GPUs of several types", func(j *wire.Job) { j.PerNode = "gres/gpu:a:1,gres/gpu:b:1" }},

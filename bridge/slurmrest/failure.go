@@ -45,7 +45,8 @@ const (
 	lastSocket         = 5999
 )
 
-// kindOf is the error that a round branches on. A number that is not known here is a refusal: the request itself cannot be served.
+// kindOf is the error that a round branches on. A number that is not known here is a refusal: the request itself cannot
+// be served.
 func kindOf(number int) error {
 	switch {
 	case number == errorTokenInvalid, number == errorAccessDenied, number == errorNotYourJob:
@@ -63,8 +64,8 @@ func kindOf(number int) error {
 	return bridge.ErrRefused
 }
 
-// failed is the failure that an answer with this status tells of, or nil. An HTTP 200 may carry errors, and a warning that a
-// field was ignored means that what we asked for was not done.
+// failed is the failure that an answer with this status tells of, or nil. An HTTP 200 may carry errors, and a warning
+// that a field was ignored means that what we asked for was not done.
 func failed(status int, said wire.Complaint) error {
 	for _, e := range said.Errors {
 		return refusal(status, e)
@@ -80,7 +81,8 @@ func failed(status int, said wire.Complaint) error {
 	return nil
 }
 
-// refusal judges an error by its number, and where that says nothing by the status: 502 to 504 are of a slurmrestd that found no controller.
+// refusal judges an error by its number, and where that says nothing by the status: 502 to 504 are of a slurmrestd that
+// found no controller.
 func refusal(status int, e wire.Error) *Failure {
 	failure := &Failure{Status: status, Number: e.Number, Text: inLine(e.Text, e.Description), Kind: kindOf(e.Number)}
 	if failure.Kind == bridge.ErrRefused && status >= 502 && status <= 504 {
@@ -98,7 +100,8 @@ func (l *link) failureIn(status int, body []byte) error {
 	return failed(status, said)
 }
 
-// withoutJSON judges an answer by its status alone: slurmrestd's own refusals are plain text, and a proxy may answer for it.
+// withoutJSON judges an answer by its status alone: slurmrestd's own refusals are plain text, and a proxy may answer
+// for it.
 func withoutJSON(status int, text string) error {
 	failure := &Failure{Status: status, Text: text, Kind: bridge.ErrUnreachable}
 	switch {
@@ -116,7 +119,8 @@ type unheard struct{ cause error }
 func (u unheard) Error() string   { return "slurmrestd: " + u.cause.Error() }
 func (u unheard) Unwrap() []error { return []error{bridge.ErrUnreachable, u.cause} }
 
-// inLine bounds what of Slurm's text enters our errors, and keeps it on one line and free of what a terminal would obey.
+// inLine bounds what of Slurm's text enters our errors, and keeps it on one line and free of what a terminal would
+// obey.
 func inLine(text, instead string) string {
 	if text == "" {
 		text = instead

@@ -36,8 +36,8 @@ type fakeSlurmrestd struct {
 	most         int // requests in flight at once
 }
 
-// below is the path below an API version that the fake has. Of a newer one it tells no jobs, since what v0.0.45 of a 26.05.5 tells of them is
-// not all that is needed.
+// below is the path below an API version that the fake has. Of a newer one it tells no jobs, since what v0.0.45 of a
+// 26.05.5 tells of them is not all that is needed.
 func (f *fakeSlurmrestd) below(path string) (rest string, known bool) {
 	if rest, known = strings.CutPrefix(path, "/slurm/v0.0.42"); known && f.newest == "" {
 		return rest, true
@@ -140,7 +140,8 @@ func (f *fakeSlurmrestd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/ping/":
 		sayFile(w, 200, "ping.json")
 	case path == "/diag/":
-		say(w, 200, fmt.Sprintf(`{"statistics":{"req_time":{"set":true,"infinite":false,"number":%d}}}`, time.Now().Unix()))
+		say(w, 200, fmt.Sprintf(`{"statistics":{"req_time":{"set":true,"infinite":false,"number":%d}}}`,
+			time.Now().Unix()))
 	case path == "/reservations/":
 		sayFile(w, 200, "reservations.json")
 	case path == "/nodes/":

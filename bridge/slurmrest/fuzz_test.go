@@ -12,11 +12,14 @@ import (
 
 // Whatever comes as an answer, reading it ends in jobs and nodes that hold together, or in an error.
 func FuzzAnswers(f *testing.F) {
-	for _, name := range []string{"nodes.json", "states.json", "job-gone.json", "signal-pending.json", "update-unknown-field.json"} {
+	for _, name := range []string{"nodes.json", "states.json", "job-gone.json", "signal-pending.json",
+		"update-unknown-field.json"} {
 		f.Add(recorded(f, name))
 	}
 	f.Add(slimJob(f))
-	f.Add([]byte(`{"jobs":[{"job_id":1,"job_state":["RUNNING"],"gres_detail":["gpu:(null"],"job_resources":{"nodes":{"allocation":[{},{}]}}}]}`))
+	f.Add(
+		[]byte(
+			`{"jobs":[{"job_id":1,"job_state":["RUNNING"],"gres_detail":["gpu:(null"],"job_resources":{"nodes":{"allocation":[{},{}]}}}]}`))
 	f.Add([]byte(`{"nodes":[{"gres":"gpu:1","gres_used":"shard:((1/1),gpu:-1"}]}`))
 	f.Add([]byte(`{"jobs":[{"job_id":"1","state":["PENDING"]},{"job_id":"_"}]}`))
 	api := v0042.API("")
@@ -45,7 +48,8 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// slimJob is a recorded running job with nothing but the fields that are read: a short seed is mutated where it matters.
+// slimJob is a recorded running job with nothing but the fields that are read: a short seed is mutated where it
+// matters.
 func slimJob(f *testing.F) []byte {
 	f.Helper()
 	var answer v0042.JobInfoResp

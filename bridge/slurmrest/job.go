@@ -76,8 +76,8 @@ func readJob(job *wire.Job) listed {
 	return read
 }
 
-// array fills in which tasks of an array a job is. Until a task starts or is changed by itself it has no job of its own, and one record, which has
-// the array's number, stands for all that are left. The last of them keeps that number.
+// array fills in which tasks of an array a job is. Until a task starts or is changed by itself it has no job of its
+// own, and one record, which has the array's number, stands for all that are left. The last of them keeps that number.
 func (l *listed) array(job *wire.Job) {
 	if job.ArrayJob == 0 {
 		return
@@ -97,8 +97,8 @@ func (l *listed) array(job *wire.Job) {
 	}
 }
 
-// address is a job's name in a request to signal or requeue it. The last task of an array has the array's own number, by which Slurm would
-// understand all tasks.
+// address is a job's name in a request to signal or requeue it. The last task of an array has the array's own number,
+// by which Slurm would understand all tasks.
 func (l *listed) address() string {
 	if l.Array == 0 {
 		return strconv.Itoa(l.ID)
@@ -122,16 +122,16 @@ func completing(words []string) bool { return slices.Contains(words, "COMPLETING
 // over says that nothing more will come of a job in this state.
 func over(words []string) bool { return state(words) == bridge.Finished && !completing(words) }
 
-// fold makes one text of the words of a state, the same for the sweep and for a listing. The sweep names each waiting task of an
-// array, the listing all of them once.
+// fold makes one text of the words of a state, the same for the sweep and for a listing. The sweep names each waiting
+// task of an array, the listing all of them once.
 func fold(words []string) string {
 	sorted := slices.Clone(words)
 	slices.Sort(sorted)
 	return strings.Join(slices.Compact(sorted), "+")
 }
 
-// held says that somebody wants this job to wait. A job that Slurm parked because no node can hold its size has priority 0 too,
-// but nobody's word: the next update frees it.
+// held says that somebody wants this job to wait. A job that Slurm parked because no node can hold its size has
+// priority 0 too, but nobody's word: the next update frees it.
 func held(job *wire.Job) bool {
 	if strings.HasPrefix(job.Reason, "JobHeld") {
 		return true
@@ -148,11 +148,13 @@ func limit(n wire.Number) time.Duration {
 }
 
 // afterEnd are the words of a state that stand beside the one that says how a job ended.
-var afterEnd = []string{"COMPLETING", "STAGE_OUT", "POWER_UP_NODE", "RECONFIG_FAIL", "REVOKED", "RESIZING", "SIGNALING", "SPECIAL_EXIT", "UPDATE_DB"}
+var afterEnd = []string{"COMPLETING", "STAGE_OUT", "POWER_UP_NODE", "RECONFIG_FAIL", "REVOKED", "RESIZING", "SIGNALING",
+	"SPECIAL_EXIT", "UPDATE_DB"}
 
 // end is how a job ended, or its last run.
 func end(job *wire.Job) bridge.End {
-	words := slices.DeleteFunc(slices.Clone(job.State), func(word string) bool { return slices.Contains(afterEnd, word) })
+	words := slices.DeleteFunc(slices.Clone(job.State),
+		func(word string) bool { return slices.Contains(afterEnd, word) })
 	return bridge.End{
 		State:  strings.Join(words, "+"),
 		Code:   job.ExitCode.Count(),
@@ -167,8 +169,8 @@ func reason(text string) string {
 	return text
 }
 
-// begin is the begin time, which no answer has under that name. The start time will not do: backfill writes there when it expects
-// the job to start. Where nobody set a begin time, the job became eligible when it was submitted.
+// begin is the begin time, which no answer has under that name. The start time will not do: backfill writes there when
+// it expects the job to start. Where nobody set a begin time, the job became eligible when it was submitted.
 func begin(job *wire.Job) time.Time {
 	if job.Eligible.Count() <= job.Submitted.Count() {
 		return time.Time{}
@@ -247,8 +249,8 @@ func (l *listed) perGPU(of, text string) int {
 // note keeps the first oddity.
 func (l *listed) note(odd string) { l.Odd = cmp.Or(l.Odd, odd) }
 
-// oddity says what of a request cannot be honoured. As many nodes as tasks are no range that anybody asked for: so Slurm 26.05 bounds a job
-// whose user named a number of tasks and none of nodes, where older ones say nothing.
+// oddity says what of a request cannot be honoured. As many nodes as tasks are no range that anybody asked for: so
+// Slurm 26.05 bounds a job whose user named a number of tasks and none of nodes, where older ones say nothing.
 func oddity(job *wire.Job) string {
 	switch most := job.MaxNodes.Count(); {
 	case most > job.Nodes.Count() && most != job.Tasks.Count() && state(job.State) == bridge.Pending:
@@ -289,8 +291,8 @@ func (l *listed) gpus(job *wire.Job) (odd string) {
 	return odd
 }
 
-// otherGRES names the first thing asked for that a round does not count. The CPUs of a task stand among its resources and are
-// counted elsewhere.
+// otherGRES names the first thing asked for that a round does not count. The CPUs of a task stand among its resources
+// and are counted elsewhere.
 func otherGRES(counts []gres.Count) string {
 	for _, c := range counts {
 		switch c.Name {
@@ -348,8 +350,8 @@ func (l *listed) holding(job *wire.Job) {
 	l.Runs.Devices = job.Devices
 }
 
-// gpusHeld tells the GPUs on each node of an allocation. Slurm no longer says which once the job is being torn down; then each
-// node is taken to have had its share of the request.
+// gpusHeld tells the GPUs on each node of an allocation. Slurm no longer says which once the job is being torn down;
+// then each node is taken to have had its share of the request.
 func gpusHeld(detail []string, asked bridge.Request) func(node int) int {
 	share := 0
 	if asked.Nodes > 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Slurm gives no reason for a wait just after a change; a scheduler pass later it does. The job is read again after firstLook,
-// then after twice as long each time, up to lastLook: no pass may ever look at it.
+// Slurm gives no reason for a wait just after a change; a scheduler pass later it does. The job is read again after
+// firstLook, then after twice as long each time, up to lastLook: no pass may ever look at it.
 const (
 	firstLook = time.Second
 	lastLook  = 32 * time.Second
@@ -26,13 +26,14 @@ type known struct {
 	listed
 	at time.Time // when it was read
 
-	reports bool          // it runs, and tells how far it has come
-	near    time.Duration // so long before its time limit it is read anew and anew, since no state tells that the limit was changed; 0: never
-	look    time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
+	reports bool // it runs, and tells how far it has come
+	// so long before its time limit it is read anew and anew, since no state tells that the limit was changed; 0: never
+	near time.Duration
+	look time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
 }
 
-// stale says that a job may differ although its state does not: it is being torn down, Slurm has not yet said why it waits, or
-// its begin time has come.
+// stale says that a job may differ although its state does not: it is being torn down, Slurm has not yet said why it
+// waits, or its begin time has come.
 func (k *known) stale(at time.Time) bool {
 	if k.Completing || k.look > 0 && elapsed(k.at, at, k.look) {
 		return true
@@ -43,10 +44,12 @@ func (k *known) stale(at time.Time) bool {
 	return k.State == bridge.Pending && k.Begin.After(k.at) && !k.Begin.After(at)
 }
 
-// limitEvery is how old may be what is known of a job whose time limit is near: it is asked to save before it, and not if somebody has raised it.
+// limitEvery is how old may be what is known of a job whose time limit is near: it is asked to save before it, and not
+// if somebody has raised it.
 const limitEvery = 10 * time.Second
 
-// nearLimit is how long before its limit a job is asked to save at the earliest, where small rounds look, and as long again; 0: it is never asked.
+// nearLimit is how long before its limit a job is asked to save at the earliest, where small rounds look, and as long
+// again; 0: it is never asked.
 func nearLimit(job *listed) time.Duration {
 	if job.State != bridge.Running || job.Ends.IsZero() {
 		return 0
@@ -60,13 +63,15 @@ func nearLimit(job *listed) time.Duration {
 
 // next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
-	read := &known{listed: job, at: at, reports: job.State == bridge.Running && (bridge.Reports(job.Comment) || bridge.Teaches(job.Comment))}
+	read := &known{listed: job, at: at, reports: job.State == bridge.Running &&
+		(bridge.Reports(job.Comment) || bridge.Teaches(job.Comment))}
 	read.near = nearLimit(&read.listed)
 	if !read.wordless() {
 		return read
 	}
 	read.look = firstLook
-	if _, ours := slices.BinarySearch(touched, job.ID); !ours && before != nil && before.wordless() && before.words == job.words {
+	if _, ours := slices.BinarySearch(touched, job.ID); !ours && before != nil && before.wordless() &&
+		before.words == job.words {
 		read.look = before.look * 2
 	}
 	if read.look > lastLook {
@@ -83,7 +88,8 @@ func (k *known) wordless() bool {
 	return k.Reason == "" || k.Reason == "BeginTime" && !k.Begin.After(k.at)
 }
 
-// tells says that a job is told of: it is not over, or it carries our directive, and whoever asked it to leave learns how it left.
+// tells says that a job is told of: it is not over, or it carries our directive, and whoever asked it to leave learns
+// how it left.
 func (l *listed) tells() bool {
 	return l.State != bridge.Finished || l.Completing || bridge.Managed(l.Comment)
 }
@@ -139,7 +145,8 @@ func (m *memory) doubtful(states map[int]string, at time.Time) []int {
 	return doubtful
 }
 
-// looksAs says that a sweep tells nothing new of a job: it has the same state, and stands for as many tasks as when it was read.
+// looksAs says that a sweep tells nothing new of a job: it has the same state, and stands for as many tasks as when it
+// was read.
 func (m *memory) looksAs(job *known, swept string) bool {
 	words, tasks, several := strings.Cut(swept, "*")
 	return job.words == words && (!several || m.tasks[job.ID] == tasks || strconv.Itoa(len(job.Tasks)) == tasks)
@@ -181,15 +188,15 @@ func (c *Client) Quiet(ctx context.Context) (quiet bool, failure error) {
 	return c.asBefore(ctx, c.doubtful(states, at), at)
 }
 
-// A sweep of ten thousand tasks of arrays takes slurmrestd half a second. So that it is not kept busy by being watched, so many times as long passes
-// until the next one, at most so long.
+// A sweep of ten thousand tasks of arrays takes slurmrestd half a second. So that it is not kept busy by being watched,
+// so many times as long passes until the next one, at most so long.
 const (
 	watchShare = 10
 	mostSpared = 10 * time.Second
 )
 
-// asBefore says that these jobs look as they did. Those that are held or wait for others, of which no state tells, are read for that, a few at a
-// time; of any other there is news.
+// asBefore says that these jobs look as they did. Those that are held or wait for others, of which no state tells, are
+// read for that, a few at a time; of any other there is news.
 func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, error) {
 	if len(ids) > mostHeld+mostDependent {
 		return false, nil
@@ -210,7 +217,8 @@ func (c *Client) asBefore(ctx context.Context, ids []int, at time.Time) (bool, e
 	return true, nil
 }
 
-// secretive says that a job is doubtful for no other reason than that its state would not tell if it were free to start.
+// secretive says that a job is doubtful for no other reason than that its state would not tell if it were free to
+// start.
 func (m *memory) secretive(id int, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -223,7 +231,8 @@ func (m *memory) confirm(job listed, at time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.jobs[job.ID]
-	if was == nil || was.words != job.words || was.Held != job.Held || was.Dependency != job.Dependency || was.Reason != job.Reason {
+	if was == nil || was.words != job.words || was.Held != job.Held || was.Dependency != job.Dependency ||
+		was.Reason != job.Reason {
 		return false
 	}
 	again := *was // what was handed out stays as it is
@@ -244,9 +253,9 @@ func (m *memory) lacks(states map[int]string) bool {
 	return false
 }
 
-// No state tells that a hold was released, or that what a job waited for has come about. So jobs of ours that are held are read in turn, a few
-// with each look, and those that wait for another job whenever some job has moved, for as long as slurmctld may need to find out what that
-// means for them.
+// No state tells that a hold was released, or that what a job waited for has come about. So jobs of ours that are held
+// are read in turn, a few with each look, and those that wait for another job whenever some job has moved, for as long
+// as slurmctld may need to find out what that means for them.
 const (
 	mostHeld       = 2
 	mostDependent  = 16
@@ -299,8 +308,8 @@ func (m *memory) overdue(already []int, at time.Time) []int {
 	return m.oldest(overdue, mostReports)
 }
 
-// beginRead takes the marks off the jobs that are about to be read (nil: all): what touches them from now on marks them again.
-// It returns those that had one, ascending.
+// beginRead takes the marks off the jobs that are about to be read (nil: all): what touches them from now on marks them
+// again. It returns those that had one, ascending.
 func (m *memory) beginRead(ids []int) []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 )
 
-// Limits reads what the site has set: the partitions from slurmctld, associations and QOS from slurmdbd. What slurmdbd tells is 2 kB and a
-// fifth of a millisecond for each association, so it is for the caller to ask seldom. A cluster without slurmdbd has no limits but its
-// partitions'.
+// Limits reads what the site has set: the partitions from slurmctld, associations and QOS from slurmdbd. What slurmdbd
+// tells is 2 kB and a fifth of a millisecond for each association, so it is for the caller to ask seldom. A cluster
+// without slurmdbd has no limits but its partitions'.
 func (c *Client) Limits(ctx context.Context) (site limits.Site, failure error) {
 	defer c.discreet(&failure)
 	told, err := ask(ctx, c.link, c.api.Partitions())
@@ -54,13 +54,14 @@ func (l *link) accounted(ctx context.Context, cluster string, site *limits.Site)
 // notServed says what to do about a slurmrestd that knows slurmctld's part alone although there is a slurmdbd.
 func notServed(err error) error {
 	if failure := (*Failure)(nil); errors.As(err, &failure) && failure.Status == http.StatusNotFound {
-		return fmt.Errorf("%w: slurmrestd does not serve slurmdbd's part: start it with -s openapi/slurmctld,openapi/slurmdbd", err)
+		return fmt.Errorf(
+			"%w: slurmrestd does not serve slurmdbd's part: start it with -s openapi/slurmctld,openapi/slurmdbd", err)
 	}
 	return err
 }
 
-// enforced says whether slurmctld holds jobs to limits. slurmrestd does not tell, so scontrol is asked; where there is none, limits that
-// were set are taken to be meant.
+// enforced says whether slurmctld holds jobs to limits. slurmrestd does not tell, so scontrol is asked; where there is
+// none, limits that were set are taken to be meant.
 func (l *link) enforced(ctx context.Context) bool {
 	said, err := l.scontrolSays(ctx, "show", "config")
 	if err != nil {

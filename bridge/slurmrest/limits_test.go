@@ -18,7 +18,8 @@ func withLimits(t *testing.T, enforce string) (*fakeSlurmrestd, *Client) {
 	t.Helper()
 	fake := startFake(t)
 	for path, file := range map[string]string{
-		"/partitions/": "limits-partitions.json", "/slurmdb/v0.0.42/associations/": "limits-associations.json", "/slurmdb/v0.0.42/qos/": "limits-qos.json",
+		"/partitions/": "limits-partitions.json", "/slurmdb/v0.0.42/associations/": "limits-associations.json",
+		"/slurmdb/v0.0.42/qos/": "limits-qos.json",
 	} {
 		fake.answers("GET", path, func(w http.ResponseWriter, _ *http.Request) { sayFile(w, 200, file) })
 	}
@@ -34,8 +35,10 @@ func TestTheSitesLimitsAreRead(t *testing.T) {
 	if err != nil || !site.Enforced {
 		t.Fatalf("%v, enforced %v", err, site.Enforced)
 	}
-	equal(t, "calls", fake.saw(), []string{"GET /partitions/", "GET /slurmdb/v0.0.42/associations/?cluster=synergy", "GET /slurmdb/v0.0.42/qos/"})
-	want := []limits.Partition{{Name: "synergy", Tier: 1}, {Name: "plain", QOS: "part", Tier: 3, MaxCPUs: 20, MaxMemory: 400_000}}
+	equal(t, "calls", fake.saw(), []string{"GET /partitions/", "GET /slurmdb/v0.0.42/associations/?cluster=synergy",
+		"GET /slurmdb/v0.0.42/qos/"})
+	want := []limits.Partition{{Name: "synergy", Tier: 1}, {Name: "plain", QOS: "part", Tier: 3, MaxCPUs: 20,
+		MaxMemory: 400_000}}
 	if !reflect.DeepEqual(site.Partitions, want) {
 		t.Errorf("partitions %+v", site.Partitions)
 	}
@@ -44,14 +47,16 @@ func TestTheSitesLimitsAreRead(t *testing.T) {
 func TestEveryLimitOfAnAssociationIsRead(t *testing.T) {
 	_, client := withLimits(t, enforcing)
 	site, _ := client.Limits(t.Context())
-	k := slices.IndexFunc(site.Associations, func(a limits.Association) bool { return a.Account == "ml" && a.User == "" })
+	k := slices.IndexFunc(site.Associations,
+		func(a limits.Association) bool { return a.Account == "ml" && a.User == "" })
 	if k < 0 || len(site.Associations) != 8 {
 		t.Fatalf("%+v", site.Associations)
 	}
 	want := limits.Association{Account: "ml", Parent: "users", Limits: []limits.Limit{
 		{Kind: limits.GrpTRES, TRES: "cpu", Most: 12}, {Kind: limits.GrpTRES, TRES: "gres/gpu", Most: 2},
 		{Kind: limits.GrpJobs, Most: 5}, {Kind: limits.GrpTRESMins, TRES: "cpu", Most: 77777},
-		{Kind: limits.MaxTRESPerJob, TRES: "cpu", Most: 6}, {Kind: limits.MaxTRESPerNode, TRES: "cpu", Most: 5}, {Kind: limits.MaxJobs, Most: 3},
+		{Kind: limits.MaxTRESPerJob, TRES: "cpu", Most: 6}, {Kind: limits.MaxTRESPerNode, TRES: "cpu", Most: 5},
+		{Kind: limits.MaxJobs, Most: 3},
 	}}
 	if !reflect.DeepEqual(site.Associations[k], want) {
 		t.Errorf("got %+v", site.Associations[k])
@@ -64,10 +69,13 @@ func TestEveryLimitOfAQOSIsRead(t *testing.T) {
 	want := []limits.QOS{
 		{Name: "normal"},
 		{Name: "fast", OverPartition: true, Factor: 2, Limits: []limits.Limit{
-			{Kind: limits.GrpTRES, TRES: "gres/gpu", Most: 3}, {Kind: limits.GrpJobs, Most: 7}, {Kind: limits.GrpTRESMins, TRES: "cpu", Most: 1_000_000},
-			{Kind: limits.MaxTRESPerJob, TRES: "mem", Most: 102_400}, {Kind: limits.MaxTRESPerNode, TRES: "cpu", Most: 10},
+			{Kind: limits.GrpTRES, TRES: "gres/gpu", Most: 3}, {Kind: limits.GrpJobs, Most: 7},
+			{Kind: limits.GrpTRESMins, TRES: "cpu", Most: 1_000_000},
+			{Kind: limits.MaxTRESPerJob, TRES: "mem", Most: 102_400},
+			{Kind: limits.MaxTRESPerNode, TRES: "cpu", Most: 10},
 			{Kind: limits.MaxTRESMinsPerJob, TRES: "cpu", Most: 6000},
-			{Kind: limits.MaxTRESPerUser, TRES: "cpu", Most: 8}, {Kind: limits.MaxTRESPerUser, TRES: "gres/gpu", Most: 4},
+			{Kind: limits.MaxTRESPerUser, TRES: "cpu", Most: 8},
+			{Kind: limits.MaxTRESPerUser, TRES: "gres/gpu", Most: 4},
 			{Kind: limits.MaxTRESPerAccount, TRES: "node", Most: 2},
 			{Kind: limits.MaxJobsPerUser, Most: 4}, {Kind: limits.MaxJobsPerAccount, Most: 9},
 		}},
@@ -85,7 +93,8 @@ func TestWhatIsEnforcedIsSlurmsConfiguration(t *testing.T) {
 		`echo "AccountingStorageEnforce = none"`:             false,
 		`echo "AccountingStorageEnforce = safe"`:             true,
 		`echo "no such line"`:                                true,
-		`exit 1`:                                             true, // without a scontrol, limits that were set are taken to be meant
+		// without a scontrol, limits that were set are taken to be meant
+		`exit 1`: true,
 	} {
 		_, client := withLimits(t, script)
 		site, err := client.Limits(t.Context())
@@ -98,7 +107,8 @@ func TestWhatIsEnforcedIsSlurmsConfiguration(t *testing.T) {
 func TestAClusterWithoutSlurmdbdHasNoLimitsButItsPartitions(t *testing.T) {
 	fake, client := withLimits(t, enforcing)
 	fake.answers("GET", "/partitions/", func(w http.ResponseWriter, _ *http.Request) {
-		body := bytes.ReplaceAll(recorded(t, "limits-partitions.json"), []byte("accounting_storage/slurmdbd"), []byte("(null)"))
+		body := bytes.ReplaceAll(recorded(t, "limits-partitions.json"), []byte("accounting_storage/slurmdbd"),
+			[]byte("(null)"))
 		say(w, 200, string(body))
 	})
 	site, err := client.Limits(t.Context())
@@ -114,7 +124,8 @@ func TestASlurmrestdThatLacksSlurmdbdsPartIsAnErrorWithARemedy(t *testing.T) {
 		http.Error(w, "Unable find requested URL. Please view /openapi/v3 for API reference.", http.StatusNotFound)
 	})
 	site, err := client.Limits(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "start it with -s openapi/slurmctld,openapi/slurmdbd") || site.Enforced {
+	if err == nil || !strings.Contains(err.Error(), "start it with -s openapi/slurmctld,openapi/slurmdbd") ||
+		site.Enforced {
 		t.Errorf("%v, %+v", err, site)
 	}
 }
@@ -128,7 +139,8 @@ func TestHalfAnAnswerIsNoAnswer(t *testing.T) {
 		"numbers beyond ours": `{"associations":[{"account":"ml","cluster":"synergy","max":{"tres":{"total":[{"type":"cpu","count":1e40}]}}}]}`,
 	} {
 		fake, client := withLimits(t, enforcing)
-		fake.answers("GET", "/slurmdb/v0.0.42/associations/", func(w http.ResponseWriter, _ *http.Request) { say(w, 200, body) })
+		fake.answers("GET", "/slurmdb/v0.0.42/associations/",
+			func(w http.ResponseWriter, _ *http.Request) { say(w, 200, body) })
 		if site, err := client.Limits(t.Context()); err == nil || len(site.Partitions) > 0 {
 			t.Errorf("%s: %v, %+v", name, err, site)
 		}

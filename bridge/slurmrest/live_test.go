@@ -57,7 +57,8 @@ func (c cluster) run(t *testing.T, input string, arguments ...string) string {
 func (c cluster) open(t *testing.T) *slurmrest.Client {
 	t.Helper()
 	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte(c.run(t, "", "exec", "login", "synergy", "cat", "/shared/synergy/token")), 0o600); err != nil {
+	if err := os.WriteFile(token, []byte(c.run(t, "", "exec", "login", "synergy", "cat", "/shared/synergy/token")),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	client, err := slurmrest.Open(t.Context(), slurmrest.Options{
@@ -79,7 +80,8 @@ var number = regexp.MustCompile(`^\d+`)
 // submit hands in a job of alice that ends with the test.
 func (c cluster) submit(t *testing.T, script string, arguments ...string) int {
 	t.Helper()
-	sbatch := append([]string{"exec", "login", "alice", "sbatch", "--parsable", "-D", "/tmp", "-p", "plain"}, arguments...)
+	sbatch := append([]string{"exec", "login", "alice", "sbatch", "--parsable", "-D", "/tmp", "-p", "plain"},
+		arguments...)
 	id, err := strconv.Atoi(number.FindString(c.run(t, "#!/bin/sh\n"+script+"\n", sbatch...)))
 	if err != nil {
 		t.Fatal(err)
@@ -116,15 +118,18 @@ func runs(j bridge.Job) bool  { return j.State == bridge.Running && len(j.Runs.N
 func TestAGatedJobStartsWithExactlyTheSizeThatItIsGiven(t *testing.T) {
 	on := liveCluster(t)
 	client := on.open(t)
-	id := on.submit(t, "sleep 60", "-b", "now+1000", "-c", "3", "--gres=gpu:2", "--mem=5000", "--comment=synergy-profile=x.json")
+	id := on.submit(t, "sleep 60", "-b", "now+1000", "-c", "3", "--gres=gpu:2", "--mem=5000",
+		"--comment=synergy-profile=x.json")
 	job := see(t, client, id, "to wait", waits)
 	request := job.Request
 	request.CPUsPerTask, request.CPUs, request.CPUsPerNode, request.Memory, request.Pin = 7, 7, 7, 41000, []string{"n3"}
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request, Extra: "annotation"}); err != nil {
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request,
+		Extra: "annotation"}); err != nil {
 		t.Fatal(err)
 	}
 	job = see(t, client, id, "to run", runs)
-	if want := (gres.Vector{GPUs: 2, CPUs: 7, Memory: 41000}); job.Runs.PerNode != want || job.Runs.Nodes[0] != "n3" || job.Extra != "annotation" {
+	if want := (gres.Vector{GPUs: 2, CPUs: 7, Memory: 41000}); job.Runs.PerNode != want || job.Runs.Nodes[0] != "n3" ||
+		job.Extra != "annotation" {
 		t.Errorf("runs with %+v, extra %q: want %v on n3", job.Runs, job.Extra, want)
 	}
 }
@@ -142,7 +147,8 @@ func TestAMemoryPerCPURequestCanBeGivenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		see(t, client, id, "to show its request", func(j bridge.Job) bool {
-			return j.Request.Memory == request.Memory && j.Request.MemoryPerCPU == request.MemoryPerCPU && len(j.Request.Pin) == len(request.Pin)
+			return j.Request.Memory == request.Memory && j.Request.MemoryPerCPU == request.MemoryPerCPU &&
+				len(j.Request.Pin) == len(request.Pin)
 		})
 	}
 }
@@ -176,13 +182,16 @@ func TestARequeuedJobWaitsAndARepeatChangesNothing(t *testing.T) {
 }
 
 // renewed says what became of a renewal that rests on what the client read before something happened to the job.
-func renewed(t *testing.T, on cluster, behind func(id int, job bridge.Job)) (id int, client *slurmrest.Client, err error) {
+func renewed(t *testing.T, on cluster, behind func(id int, job bridge.Job)) (id int, client *slurmrest.Client,
+	err error) {
 	t.Helper()
 	client = on.open(t)
-	id = on.submit(t, "sleep 60", "-b", "now+1000", "-c", "3", "--gres=gpu:1", "--mem=5000", "--comment=synergy-profile=x.json")
+	id = on.submit(t, "sleep 60", "-b", "now+1000", "-c", "3", "--gres=gpu:1", "--mem=5000",
+		"--comment=synergy-profile=x.json")
 	job := see(t, client, id, "to wait", waits)
 	behind(id, job)
-	err = client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now().Add(3 * time.Second), Request: job.Request, Extra: "renewed"})
+	err = client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now().Add(3 * time.Second),
+		Request: job.Request, Extra: "renewed"})
 	return id, client, err
 }
 
@@ -198,9 +207,11 @@ func TestARenewalLiftsNobodysHold(t *testing.T) {
 		time.Sleep(8 * time.Second) // its lease has lapsed, and the scheduler has looked
 		job := see(t, on.open(t), id, "to be seen", func(bridge.Job) bool { return true })
 		if job.State != bridge.Pending || !job.Held || job.Extra != "renewed" {
-			t.Errorf("held by %s: %s, held %v, extra %q: want it pending, held and annotated", holder, job.State, job.Held, job.Extra)
+			t.Errorf("held by %s: %s, held %v, extra %q: want it pending, held and annotated", holder, job.State,
+				job.Held, job.Extra)
 		}
-		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: job.Request}); !errors.Is(err, bridge.ErrHeld) {
+		if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(),
+			Request: job.Request}); !errors.Is(err, bridge.ErrHeld) {
 			t.Errorf("held by %s, then started: %v, want held", holder, err)
 		}
 	}
@@ -213,12 +224,14 @@ func TestARenewalOfAJobThatHasStartedOrEndedIsNotPendingAndLeavesItsSize(t *test
 		see(t, other, id, "to wait", waits)
 		request := job.Request
 		request.CPUsPerTask, request.CPUs, request.CPUsPerNode = 5, 5, 5
-		if err := other.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request, Extra: "started"}); err != nil {
+		if err := other.Update(t.Context(), bridge.Update{Job: id, Begin: time.Now(), Request: request,
+			Extra: "started"}); err != nil {
 			t.Fatal(err)
 		}
 		see(t, other, id, "to run", runs)
 	})
-	if job := see(t, client, id, "to run", runs); !errors.Is(err, bridge.ErrNotPending) || job.Request.CPUs != 5 || job.Runs.PerNode.CPUs != 5 {
+	if job := see(t, client, id, "to run", runs); !errors.Is(err, bridge.ErrNotPending) || job.Request.CPUs != 5 ||
+		job.Runs.PerNode.CPUs != 5 {
 		t.Errorf("%v; asks for %v and runs with %v: want not pending, and 5 CPUs", err, job.Request, job.Runs)
 	}
 	_, _, err = renewed(t, on, func(id int, _ bridge.Job) { on.run(t, "", "exec", "login", "alice", "scancel", strconv.Itoa(id)) })

@@ -12,9 +12,10 @@ import (
 // open are the base states in which Slurm starts jobs on a node.
 var open = []string{"IDLE", "MIXED", "ALLOCATED"}
 
-// harmless are the flags beside which it still does; whom a reservation that is active lets in is said by the reservation. Any other word
-// closes the node: a newer Slurm's too.
-var harmless = []string{"COMPLETING", "RESERVED", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "UNDRAIN", "RESUME", "PERFCTRS", "NET"}
+// harmless are the flags beside which it still does; whom a reservation that is active lets in is said by the
+// reservation. Any other word closes the node: a newer Slurm's too.
+var harmless = []string{"COMPLETING", "RESERVED", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "UNDRAIN",
+	"RESUME", "PERFCTRS", "NET"}
 
 func readNode(node *wire.Node) bridge.Node {
 	read := bridge.Node{
@@ -74,8 +75,8 @@ func sharedGPUs(text string, has, used []gres.Count) int {
 	return gpus
 }
 
-// partsByDevice counts the GPUs of which a part is in use, where Slurm tells it by device, as in shard:3(3/4,0/4). Of one that is given away
-// whole Slurm 26.05 says -/4 and older ones 0/4; it is counted where GPUs are.
+// partsByDevice counts the GPUs of which a part is in use, where Slurm tells it by device, as in shard:3(3/4,0/4). Of
+// one that is given away whole Slurm 26.05 says -/4 and older ones 0/4; it is counted where GPUs are.
 func partsByDevice(text, name string) (gpus int, told bool) {
 	for {
 		_, rest, found := strings.Cut(text, name+":")
@@ -106,7 +107,8 @@ func amount(counts []gres.Count, name string) int {
 	return n
 }
 
-// packed is how many GPUs so many parts fill, at least: where Slurm does not say which are in use they are taken to be packed.
+// packed is how many GPUs so many parts fill, at least: where Slurm does not say which are in use they are taken to be
+// packed.
 func packed(used, all int, has []gres.Count) int {
 	gpus, _ := gres.GPUs(has)
 	if all == 0 || gpus == 0 {

@@ -18,8 +18,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Observe sweeps the states of all jobs and reads those that the sweep, or what we did since, makes doubtful. Slurm is asked first
-// whether it is there at all: a ping tells in a tenth of a second what any other request takes nine for.
+// Observe sweeps the states of all jobs and reads those that the sweep, or what we did since, makes doubtful. Slurm is
+// asked first whether it is there at all: a ping tells in a tenth of a second what any other request takes nine for.
 func (c *Client) Observe(ctx context.Context) (seen bridge.Observed, failure error) {
 	defer c.discreet(&failure)
 	c.observing.Lock()
@@ -61,9 +61,9 @@ func (c *Client) ping(ctx context.Context) error {
 // doubt is how long Slurm has to say that it is there after a ping has found no controller.
 const doubt = 3 * time.Second
 
-// whyNone tells why a ping has found no controller, with what slurmrestd said about it. With a token that is no good slurmrestd finds
-// none either; any other request then says at once that it is the token. That takes nine seconds where there is really no
-// controller, so it is not waited for.
+// whyNone tells why a ping has found no controller, with what slurmrestd said about it. With a token that is no good
+// slurmrestd finds none either; any other request then says at once that it is the token. That takes nine seconds where
+// there is really no controller, so it is not waited for.
 func (c *Client) whyNone(ctx context.Context, said error) error {
 	within, cancel := context.WithTimeout(ctx, doubt)
 	defer cancel()
@@ -103,18 +103,19 @@ func (c *Client) refresh(ctx context.Context, at time.Time) error {
 // back is by how much Slurm's clock may seem to go back without having been set.
 const back = 2 * time.Second
 
-// elapsed says that so long has passed since a moment of Slurm's. When its clock was set back nobody knows how long ago that was.
+// elapsed says that so long has passed since a moment of Slurm's. When its clock was set back nobody knows how long ago
+// that was.
 func elapsed(since, at time.Time, atLeast time.Duration) bool {
 	passed := at.Sub(since)
 	return since.IsZero() || passed >= atLeast || passed < -back
 }
 
-// listingPays says whether one full listing is cheaper than single reads. slurmrestd takes 2 ms for a single read and 1 ms for
-// each job of a listing, finished ones included.
+// listingPays says whether one full listing is cheaper than single reads. slurmrestd takes 2 ms for a single read and 1
+// ms for each job of a listing, finished ones included.
 func listingPays(doubtful, swept int) bool { return doubtful > 16 && doubtful > swept/2 }
 
-// sweep returns the state of every job that waits, runs or is being torn down, and of those that are over and followed, folded, by ID,
-// and how many entries Slurm had in all.
+// sweep returns the state of every job that waits, runs or is being torn down, and of those that are over and followed,
+// folded, by ID, and how many entries Slurm had in all.
 func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, err error) {
 	jobs, err := ask(ctx, c.link, c.api.States())
 	if err != nil {
@@ -124,8 +125,8 @@ func (c *Client) sweep(ctx context.Context) (states map[int]string, swept int, e
 	return states, len(jobs), err
 }
 
-// foldStates joins the entries of one ID: each task of an array that has no job of its own has an entry under the array's, and how many they are
-// is told behind a star. Of those that are over only the followed ones count.
+// foldStates joins the entries of one ID: each task of an array that has no job of its own has an entry under the
+// array's, and how many they are is told behind a star. Of those that are over only the followed ones count.
 func foldStates(swept []wire.State, followed map[int]bool) (map[int]string, error) {
 	words, entries, ended := make(map[int][]string, len(swept)), map[int]int{}, map[int][]string{}
 	for _, job := range swept {
@@ -172,8 +173,8 @@ func joined(list, more []string) []string {
 	return list
 }
 
-// ownID is the job's own number at the beginning of a sweep's name for it: 17, 9_1 for a task of an array that got the number 9,
-// 19+1 for a component of a het job.
+// ownID is the job's own number at the beginning of a sweep's name for it: 17, 9_1 for a task of an array that got the
+// number 9, 19+1 for a component of a het job.
 func ownID(name string) (int, error) {
 	digits := name
 	if end := strings.IndexFunc(name, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
@@ -309,10 +310,12 @@ func (c *Client) nodes(ctx context.Context) ([]bridge.Node, error) {
 	return nodes, nil
 }
 
-// reservationsEvery is how old what is told of reservations may be: they are made by hand, mostly long before they begin.
+// reservationsEvery is how old what is told of reservations may be: they are made by hand, mostly long before they
+// begin.
 const reservationsEvery = 30 * time.Second
 
-// askReservations brings what is known of reservations up to date, if that is old. The list that has been handed out stays as it is.
+// askReservations brings what is known of reservations up to date, if that is old. The list that has been handed out
+// stays as it is.
 func (c *Client) askReservations(ctx context.Context, at time.Time) error {
 	if !elapsed(c.reserved, at, reservationsEvery) {
 		return nil
@@ -345,7 +348,8 @@ func readReservation(r *wire.Reservation) (bridge.Reservation, error) {
 func (c *Client) assemble(at time.Time, nodes []bridge.Node) bridge.Observed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	observed := bridge.Observed{At: at, Nodes: nodes, Jobs: make([]*bridge.Job, 0, len(c.jobs)), Reservations: c.reservations}
+	observed := bridge.Observed{At: at, Nodes: nodes, Jobs: make([]*bridge.Job, 0, len(c.jobs)),
+		Reservations: c.reservations}
 	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
 		observed.Jobs = append(observed.Jobs, &c.jobs[id].Job)
 	}
@@ -358,8 +362,8 @@ func (c *Client) assemble(at time.Time, nodes []bridge.Node) bridge.Observed {
 	return observed
 }
 
-// uncounted is what jobs still hold on each node although Slurm says otherwise: it gives back everything of a job the moment its
-// teardown begins, and the CPUs of a job that an operator suspends.
+// uncounted is what jobs still hold on each node although Slurm says otherwise: it gives back everything of a job the
+// moment its teardown begins, and the CPUs of a job that an operator suspends.
 func (m *memory) uncounted() map[string]gres.Vector {
 	held := map[string]gres.Vector{}
 	for _, job := range m.jobs {
@@ -375,7 +379,8 @@ func (m *memory) uncounted() map[string]gres.Vector {
 	return held
 }
 
-// within bounds what is allocated by what there is: jobs and nodes are read one after the other, and a job may leave in between.
+// within bounds what is allocated by what there is: jobs and nodes are read one after the other, and a job may leave in
+// between.
 func within(total, allocated gres.Vector) gres.Vector {
 	return gres.Vector{
 		GPUs:   min(total.GPUs, allocated.GPUs),

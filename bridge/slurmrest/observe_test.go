@@ -21,7 +21,8 @@ type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-// watched is a client of a fake cluster that has been observed once, with everybody's reason known and nobody in teardown.
+// watched is a client of a fake cluster that has been observed once, with everybody's reason known and nobody in
+// teardown.
 func watched(t *testing.T, options Options) (*fakeSlurmrestd, *Client, *clock) {
 	t.Helper()
 	fake := startFake(t)
@@ -80,8 +81,11 @@ func TestTheFirstObservationListsEverythingOnce(t *testing.T) {
 	for _, job := range seen.Jobs {
 		ids = append(ids, job.ID)
 	}
-	if len(ids) != 22 || !slices.IsSorted(ids) || slices.Contains(ids, fake.jobNamed(t, "finished")) || !slices.Contains(ids, fake.jobNamed(t, "cancelled")) {
-		t.Errorf("jobs %v: want the 21 that wait, run or are in teardown and the one with our directive that is over, ascending", ids)
+	if len(ids) != 22 || !slices.IsSorted(ids) || slices.Contains(ids, fake.jobNamed(t, "finished")) ||
+		!slices.Contains(ids, fake.jobNamed(t, "cancelled")) {
+		t.Errorf(
+			"jobs %v: want the 21 that wait, run or are in teardown and the one with our directive that is over, "+
+				"ascending", ids)
 	}
 }
 
@@ -156,7 +160,8 @@ func TestAJobWithOurWordIsReadOnceMoreWhenItIsOverAndToldUntilSlurmForgetsIt(t *
 }
 
 func TestWhatIsLeftOfAnArrayDoesNotEndWithItsFirstTask(t *testing.T) {
-	swept := []wire.State{{Job: "7_1", Words: []string{"COMPLETED"}}, {Job: "7_[2-4]", Words: []string{"PENDING"}}, {Job: "8", Words: []string{"FAILED"}},
+	swept := []wire.State{{Job: "7_1", Words: []string{"COMPLETED"}}, {Job: "7_[2-4]", Words: []string{"PENDING"}},
+		{Job: "8", Words: []string{"FAILED"}},
 		{Job: "9", Words: []string{"FAILED"}}}
 	states, err := foldStates(swept, map[int]bool{7: true, 8: true})
 	if want := map[int]string{7: "PENDING", 8: "FAILED"}; err != nil || !maps.Equal(states, want) {
@@ -167,7 +172,8 @@ func TestWhatIsLeftOfAnArrayDoesNotEndWithItsFirstTask(t *testing.T) {
 func TestReservationsAreToldAndAskedForTwiceAMinute(t *testing.T) {
 	fake, client, now := watched(t, Options{})
 	want := []bridge.Reservation{
-		{Name: "maintenance", From: time.Unix(1799107200, 0), To: time.Unix(1830643200, 0), Nodes: []string{"n1", "n2"}},
+		{Name: "maintenance", From: time.Unix(1799107200, 0), To: time.Unix(1830643200, 0),
+			Nodes: []string{"n1", "n2"}},
 		{Name: "weekend", From: time.Unix(1798848000, 0), To: time.Unix(1799020800, 0), Nodes: []string{"n2"}},
 	}
 	for range 61 {
@@ -191,7 +197,8 @@ func TestASlurmWhoseClockIsSetBackIsLookedAtAnew(t *testing.T) {
 	}
 	equal(t, "reads", reads(fake), []string{"GET /jobs/"})
 	if fake.reservations != 2 {
-		t.Errorf("reservations were asked for %d times: want at the beginning and when the clock was set", fake.reservations)
+		t.Errorf("reservations were asked for %d times: want at the beginning and when the clock was set",
+			fake.reservations)
 	}
 	now.at = now.at.Add(client.options.FullEvery)
 	observe(t, client)
@@ -214,7 +221,8 @@ func TestWhatWeTouchIsReadUntilItsReasonIsThere(t *testing.T) {
 	id := fake.jobNamed(t, "gated")
 	request := find(t, observe(t, client), id).Request
 	request.Memory++
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request, Extra: "x"}); err != nil {
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request,
+		Extra: "x"}); err != nil {
 		t.Fatal(err)
 	}
 	fake.saw()
@@ -245,7 +253,8 @@ func looksAt(t *testing.T, fake *fakeSlurmrestd, client *Client, clock *clock, i
 
 func TestAJobIsReadWhenItsBeginTimeComes(t *testing.T) {
 	fake, client, clock := watched(t, Options{FullEvery: 24 * time.Hour})
-	waiting := []string{get(fake.jobNamed(t, "gated")), get(fake.jobNamed(t, "mempercpu")), get(fake.jobNamed(t, "gpusjob")), get(fake.jobNamed(t, "gpustask"))}
+	waiting := []string{get(fake.jobNamed(t, "gated")), get(fake.jobNamed(t, "mempercpu")),
+		get(fake.jobNamed(t, "gpusjob")), get(fake.jobNamed(t, "gpustask"))}
 	slices.Sort(waiting)
 	clock.at = clock.at.Add(2 * time.Hour)
 	observe(t, client)
@@ -278,7 +287,8 @@ func TestAnEditThatLeavesTheStateAloneIsSeenAtTheNextFullListing(t *testing.T) {
 	equal(t, "reads", reads(fake), []string{"GET /jobs/"})
 }
 
-// TestAReportIsSeenLongBeforeTheNextFullListing: an edit of the comment leaves the state alone, so a running job that reports is read for that.
+// TestAReportIsSeenLongBeforeTheNextFullListing: an edit of the comment leaves the state alone, so a running job that
+// reports is read for that.
 func TestAReportIsSeenLongBeforeTheNextFullListing(t *testing.T) {
 	fake, client, now := watched(t, Options{ReportsEvery: time.Minute})
 	id := fake.jobNamed(t, "running")
@@ -462,7 +472,8 @@ func TestOfManyHeldJobsAFewAreReadInTurn(t *testing.T) {
 	began := time.Unix(1767268800, 0)
 	c := &memory{jobs: map[int]*known{}}
 	for id := range 10 {
-		c.jobs[id+1] = &known{listed: listed{Job: bridge.Job{ID: id + 1, State: bridge.Pending, Held: true, Comment: "synergy-profile=a.json"}}, at: began.Add(-time.Duration(id) * time.Second)}
+		c.jobs[id+1] = &known{listed: listed{Job: bridge.Job{ID: id + 1, State: bridge.Pending, Held: true,
+			Comment: "synergy-profile=a.json"}}, at: began.Add(-time.Duration(id) * time.Second)}
 	}
 	for _, want := range [][]int{{10, 9}, {8, 7}} {
 		got := c.freed(nil, began)

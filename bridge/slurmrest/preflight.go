@@ -15,10 +15,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// What an administrator wants to know before the daemon is started, and no round asks. Questions change nothing; a rehearsal submits a job,
-// held, and takes it back.
+// What an administrator wants to know before the daemon is started, and no round asks. Questions change nothing; a
+// rehearsal submits a job, held, and takes it back.
 
-// ReadToken says whose the token in that file is and when it ends, as far as it says so itself; only Slurm can say whether it is good.
+// ReadToken says whose the token in that file is and when it ends, as far as it says so itself; only Slurm can say
+// whether it is good.
 func ReadToken(path string) (user string, ends time.Time, err error) {
 	file := tokenFile{path: path}
 	token, err := file.read()
@@ -86,8 +87,9 @@ type Rehearsal struct {
 	Refused   error         // it was not accepted; ErrRefused by the gate or by Slurm
 	Annotated bool          // it came out with the gate's annotation: the gate manages this partition
 	Lease     time.Duration // from its submission to its begin time; 0: none
-	Update    error         // of what a round changes of other users' jobs and an owner may not: nil, the gate trusts us
-	Left      int           // the number of a job that could not be taken back; 0: none
+	// of what a round changes of other users' jobs and an owner may not: nil, the gate trusts us
+	Update error
+	Left   int // the number of a job that could not be taken back; 0: none
 }
 
 // RehearsalName is what such a job is called. It is held from the request on that makes it, and would do nothing.
@@ -134,7 +136,8 @@ func (c *Client) submitHeld(ctx context.Context, partition, comment string) (int
 func (c *Client) takeBack(ctx context.Context, id int) int {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.options.Timeout)
 	defer cancel()
-	if _, err := ask(ctx, c.link, c.api.Signal(strconv.Itoa(id), "KILL", wire.All)); err != nil && !errors.Is(err, bridge.ErrGone) {
+	if _, err := ask(ctx, c.link, c.api.Signal(strconv.Itoa(id), "KILL", wire.All)); err != nil &&
+		!errors.Is(err, bridge.ErrGone) {
 		return id
 	}
 	return 0

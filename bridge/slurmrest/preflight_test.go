@@ -71,14 +71,17 @@ func TestAJobOfARehearsalIsTakenBackWhateverBecameOfIt(t *testing.T) {
 		"gated, and ours to change": {read: annotatedJob, annotated: true, trusted: true},
 		"gated, and not ours":       {read: annotatedJob, update: refused, annotated: true},
 		"not gated":                 {read: plainJob, trusted: true},
-		"not gated, not to change":  {read: plainJob, update: refused, trusted: true}, // nobody vetoes where there is no gate
-		"cannot be read":            {read: `{"errors":[{"error_number":-1,"error":"?"}]}`, trusted: true, fails: true},
+		// nobody vetoes where there is no gate
+		"not gated, not to change": {read: plainJob, update: refused, trusted: true},
+		"cannot be read":           {read: `{"errors":[{"error_number":-1,"error":"?"}]}`, trusted: true, fails: true},
 	} {
 		s, client := openScripted(t, map[string]string{
-			"POST " + prefix + "/job/submit": `{"job_id":7}`, "GET " + prefix + "/job/7": c.read, "POST " + prefix + "/job/7": c.update + strings.Repeat("{}", 1-min(1, len(c.update))),
+			"POST " + prefix + "/job/submit": `{"job_id":7}`, "GET " + prefix + "/job/7": c.read,
+			"POST " + prefix + "/job/7": c.update + strings.Repeat("{}", 1-min(1, len(c.update))),
 		})
 		r, err := client.Rehearse(t.Context(), "gpu", "synergy-profile=a.json")
-		if (err != nil) != c.fails || r.Refused != nil || r.Annotated != c.annotated || (r.Update == nil) != c.trusted || r.Left != 0 {
+		if (err != nil) != c.fails || r.Refused != nil || r.Annotated != c.annotated ||
+			(r.Update == nil) != c.trusted || r.Left != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		if s.asked[len(s.asked)-1] != takenBack {
@@ -89,16 +92,19 @@ func TestAJobOfARehearsalIsTakenBackWhateverBecameOfIt(t *testing.T) {
 
 func TestARehearsalSaysWhatIsLeftBehindAndWhatWasRefused(t *testing.T) {
 	_, client := openScripted(t, map[string]string{
-		"POST " + prefix + "/job/submit": `{"job_id":7}`, "GET " + prefix + "/job/7": annotatedJob, "DELETE " + prefix + "/job/7": refused,
+		"POST " + prefix + "/job/submit": `{"job_id":7}`, "GET " + prefix + "/job/7": annotatedJob,
+		"DELETE " + prefix + "/job/7": refused,
 	})
 	if r, err := client.Rehearse(t.Context(), "gpu", "synergy-profile=a.json"); err != nil || r.Left != 7 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	s, client := openScripted(t, map[string]string{"POST " + prefix + "/job/submit": refused})
-	if r, err := client.Rehearse(t.Context(), "gpu", "synergy-profile=a.json"); err != nil || r.Refused == nil || slices.Contains(s.asked, takenBack) {
+	if r, err := client.Rehearse(t.Context(), "gpu", "synergy-profile=a.json"); err != nil || r.Refused == nil ||
+		slices.Contains(s.asked, takenBack) {
 		t.Errorf("%+v, %v; asked %q", r, err, s.asked)
 	}
-	_, client = openScripted(t, map[string]string{"POST " + prefix + "/job/submit": `{"errors":[{"error_number":5003,"error":"no controller"}]}`})
+	_, client = openScripted(t, map[string]string{"POST " + prefix +
+		"/job/submit": `{"errors":[{"error_number":5003,"error":"no controller"}]}`})
 	if r, err := client.Rehearse(t.Context(), "gpu", "synergy-profile=a.json"); err == nil {
 		t.Errorf("without a controller: %+v", r)
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// renew says an update that moves nothing but the begin time and the annotation. That is what nearly all updates are, so it costs one
-// request: no size and no node is sent, hence nothing that would mean something else if the job had started, nor anything that
-// lifts a hold, and Slurm refuses to move the begin time of a job that waits no longer. (It takes the annotation of one that has just
-// been started by somebody else all the same: that then tells of a wait that is over, and its user's request as before.) A refusal
-// has its reason looked for in the way of any update.
+// renew says an update that moves nothing but the begin time and the annotation. That is what nearly all updates are,
+// so it costs one request: no size and no node is sent, hence nothing that would mean something else if the job had
+// started, nor anything that lifts a hold, and Slurm refuses to move the begin time of a job that waits no longer. (It
+// takes the annotation of one that has just been started by somebody else all the same: that then tells of a wait that
+// is over, and its user's request as before.) A refusal has its reason looked for in the way of any update.
 func (c *Client) renew(ctx context.Context, update bridge.Update) (renewed bool, err error) {
 	job := c.unchanged(update)
 	if job == nil {
@@ -30,8 +30,9 @@ func (c *Client) renew(ctx context.Context, update bridge.Update) (renewed bool,
 	return unclear, err
 }
 
-// unchanged is what is known of a job that waits, when it has the update's request already and is to go on waiting; otherwise nil.
-// A job in teardown, one that somebody holds, one that Slurm has parked and one whose lease has lapsed are looked at anew.
+// unchanged is what is known of a job that waits, when it has the update's request already and is to go on waiting;
+// otherwise nil. A job in teardown, one that somebody holds, one that Slurm has parked and one whose lease has lapsed
+// are looked at anew.
 func (c *Client) unchanged(update bridge.Update) *known {
 	c.mu.Lock()
 	defer c.mu.Unlock()

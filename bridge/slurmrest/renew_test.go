@@ -57,7 +57,8 @@ func TestARenewalAfterARenewalIsOnePostToo(t *testing.T) {
 	}
 }
 
-// What makes a job another than it was read, or the update more than a renewal, has the job looked at before anything is sent.
+// What makes a job another than it was read, or the update more than a renewal, has the job looked at before anything
+// is sent.
 func TestWhatIsNoPlainRenewalIsLookedAtFirst(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -101,9 +102,13 @@ func TestARefusedRenewalIsLookedInto(t *testing.T) {
 		state  string
 		want   error
 	}{
-		{"it has started", text(500, `{"errors":[{"error_number":2073,"error":"Job is no longer pending execution"}]}`), "RUNNING", bridge.ErrNotPending},
-		{"it is over", text(500, `{"errors":[{"error_number":2021,"error":"Job/step already completing or completed"}]}`), "CANCELLED", bridge.ErrNotPending},
-		{"a field is unknown", text(200, `{"warnings":[{"description":"Ignoring unknown field \"extra\""}]}`), "PENDING", bridge.ErrRefused},
+		{"it has started", text(500, `{"errors":[{"error_number":2073,"error":"Job is no longer pending execution"}]}`),
+			"RUNNING", bridge.ErrNotPending},
+		{"it is over",
+			text(500, `{"errors":[{"error_number":2021,"error":"Job/step already completing or completed"}]}`),
+			"CANCELLED", bridge.ErrNotPending},
+		{"a field is unknown", text(200, `{"warnings":[{"description":"Ignoring unknown field \"extra\""}]}`),
+			"PENDING", bridge.ErrRefused},
 	} {
 		fake, client, clock := watched(t, Options{})
 		id := fake.jobNamed(t, "gated")

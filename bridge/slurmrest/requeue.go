@@ -12,8 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Requeue asks slurmrestd, or runs scontrol where its API has no such verb, as before v0.0.45. Either touches no job that waits or is over,
-// so it may be said twice.
+// Requeue asks slurmrestd, or runs scontrol where its API has no such verb, as before v0.0.45. Either touches no job
+// that waits or is over, so it may be said twice.
 func (c *Client) Requeue(ctx context.Context, job int) (failure error) {
 	defer c.discreet(&failure)
 	if err := c.requeue(ctx, job); err != nil {

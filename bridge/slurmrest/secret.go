@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// errRepeats is an answer that nobody but an echo gives. Nothing of it is used, not even what reads like jobs: those would be shown.
+// errRepeats is an answer that nobody but an echo gives. Nothing of it is used, not even what reads like jobs: those
+// would be shown.
 var errRepeats = errors.New("the answer repeats our token")
 
 // piece is how much of a token gives it away: whoever answers may repeat it cut short or broken into lines.
@@ -36,8 +37,8 @@ type hidden struct{ cause error }
 func (hidden) Error() string   { return "slurmrestd: what was said repeats our token, and is not shown" }
 func (h hidden) Unwrap() error { return h.cause }
 
-// discreet keeps the error that leaves the package from showing the token, wherever in it an answer's text has come to stand. What a round
-// branches on stays.
+// discreet keeps the error that leaves the package from showing the token, wherever in it an answer's text has come to
+// stand. What a round branches on stays.
 func (l *link) discreet(err *error) {
 	if *err != nil && shows((*err).Error(), l.token.last()) {
 		*err = hidden{*err}

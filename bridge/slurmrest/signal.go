@@ -11,12 +11,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// signals are those that a script or a task can catch and answer by saving. KILL and STOP cannot be caught and are nobody's request
-// to save.
+// signals are those that a script or a task can catch and answer by saving. KILL and STOP cannot be caught and are
+// nobody's request to save.
 var signals = []string{"USR1", "USR2", "TERM", "INT", "HUP", "QUIT", "ALRM", "CONT"}
 
-// Signal turns on the job's requeue flag first: a --no-requeue job that obeys and exits with the requeue code would be lost, and one that
-// requeues itself would be refused.
+// Signal turns on the job's requeue flag first: a --no-requeue job that obeys and exits with the requeue code would be
+// lost, and one that requeues itself would be refused.
 func (c *Client) Signal(ctx context.Context, job int, signal bridge.Signal) (failure error) {
 	defer c.discreet(&failure)
 	if err := c.signal(ctx, job, signal); err != nil {
@@ -43,8 +43,8 @@ func (c *Client) signal(ctx context.Context, id int, signal bridge.Signal) error
 	return c.act(ctx, c.api.Signal(job.address(), strings.TrimPrefix(signal.Name, "SIG"), targets[signal.To]))
 }
 
-// trappable refuses what is no request to save: without a signal, or with one that slurmrestd does not understand, a DELETE kills the job. No other
-// place builds one, beside those that cancel a ticket and the job of a rehearsal.
+// trappable refuses what is no request to save: without a signal, or with one that slurmrestd does not understand, a
+// DELETE kills the job. No other place builds one, beside those that cancel a ticket and the job of a rehearsal.
 func trappable(id int, signal bridge.Signal) error {
 	_, known := targets[signal.To]
 	switch {

@@ -34,7 +34,8 @@ func TestASignalForTheStepsSparesTheBatchScript(t *testing.T) {
 		if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR2", To: bridge.Steps}); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, client.Version(), fake.saw(), []string{get(id), fmt.Sprintf("DELETE /job/%d?signal=USR2&flags=FULL_STEPS_ONLY", id)})
+		equal(t, client.Version(), fake.saw(), []string{get(id),
+			fmt.Sprintf("DELETE /job/%d?signal=USR2&flags=FULL_STEPS_ONLY", id)})
 	}
 }
 
@@ -43,7 +44,8 @@ func TestASignalForNobodyThatIsKnownIsNeverSent(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "running")
 	for _, to := range []bridge.Target{"all", "Steps", " "} {
-		if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR1", To: to}); !errors.Is(err, bridge.ErrRefused) {
+		if err := client.Signal(t.Context(), id, bridge.Signal{Name: "USR1", To: to}); !errors.Is(err,
+			bridge.ErrRefused) {
 			t.Errorf("to %q: %v, want refused", to, err)
 		}
 	}
@@ -77,7 +79,8 @@ func TestANoRequeueJobIsMadeRequeueableBeforeItIsAsked(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := fmt.Sprintf("/job/%d", id)
-	equal(t, "calls", fake.saw(), []string{"GET " + path, "POST " + path, "DELETE " + path + "?signal=USR1&flags=BATCH_JOB"})
+	equal(t, "calls", fake.saw(), []string{"GET " + path, "POST " + path,
+		"DELETE " + path + "?signal=USR1&flags=BATCH_JOB"})
 	if body := fake.lastBody(); body != `{"requeue":true}` {
 		t.Errorf("sent %s", body)
 	}
@@ -114,7 +117,8 @@ func TestARefusedSignalIsNotTakenForASuccess(t *testing.T) {
 	id := fake.jobNamed(t, "running")
 	fake.answers("DELETE", fmt.Sprintf("/job/%d", id), always(200, "signal-pending.json"))
 	err := client.Signal(t.Context(), id, usr1)
-	if !errors.Is(err, bridge.ErrNotRunning) || !strings.HasSuffix(err.Error(), "200 error 2020 Job can not be altered now, try again later") {
+	if !errors.Is(err, bridge.ErrNotRunning) || !strings.HasSuffix(err.Error(),
+		"200 error 2020 Job can not be altered now, try again later") {
 		t.Errorf("%v: want not running, in Slurm's words", err)
 	}
 }
@@ -142,7 +146,8 @@ func TestARequeueIsScontrolWithArgumentsAndNothingOfOurEnvironment(t *testing.T)
 		t.Errorf("sent %s first: scontrol refuses a --no-requeue job", body)
 	}
 	environment := strings.Join(lines(t, log+".env"), " ")
-	if strings.Contains(environment, "of the daemon") || !strings.Contains(environment, "SLURM_CONF=/etc/slurm/slurm.conf") {
+	if strings.Contains(environment, "of the daemon") || !strings.Contains(environment,
+		"SLURM_CONF=/etc/slurm/slurm.conf") {
 		t.Errorf("environment %s", environment)
 	}
 }

@@ -1,7 +1,7 @@
-// Package slurmrest drives a real Slurm: it is the port bridge.Slurm over slurmrestd, and over scontrol for the one verb that
-// slurmrestd may lack. No type of slurmrestd's leaves it, and only the packages below know an API version. It decides nothing,
-// repeats nothing that may have been done, and refuses to send a signal that it does not know, since a DELETE without one is a
-// kill.
+// Package slurmrest drives a real Slurm: it is the port bridge.Slurm over slurmrestd, and over scontrol for the one
+// verb that slurmrestd may lack. No type of slurmrestd's leaves it, and only the packages below know an API version. It
+// decides nothing, repeats nothing that may have been done, and refuses to send a signal that it does not know, since a
+// DELETE without one is a kill.
 package slurmrest
 
 import (
@@ -20,7 +20,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// Options tell where Slurm is, as whom to speak and how much to ask of it. URL and TokenFile are needed, the rest has defaults.
+// Options tell where Slurm is, as whom to speak and how much to ask of it. URL and TokenFile are needed, the rest has
+// defaults.
 type Options struct {
 	URL             string        // http://host:6820 or unix:/run/slurmrestd.sock
 	User            string        // sent as X-SLURM-USER-NAME; empty: whoever the token names
@@ -30,12 +31,14 @@ type Options struct {
 	Environ         []string      // what scontrol is started with; default PATH and, where it is set, SLURM_CONF
 	ScontrolByToken bool          // give scontrol the token as SLURM_JWT, where there is no munge
 	FullEvery       time.Duration // how long an edit that leaves the state alone may go unseen; default 10 minutes
-	Timeout         time.Duration // of one request; default 15 s, since slurmctld takes 9 s to be found missing. A listing of all jobs has eight times that
-	ReportsEvery    time.Duration // the same for a running job that reports its progress; 0: as for others
-	Concurrent      int           // requests in flight; default 8
-	Rate            float64       // requests per second; 0: as many as it takes
-	MaxBody         int64         // bytes of one answer; default 256 MiB, room for 25,000 jobs
-	OnCall          func(Call)    // told of every request; may be called from several goroutines
+	// of one request; default 15 s, since slurmctld takes 9 s to be found missing. A listing of all jobs has eight
+	// times that
+	Timeout      time.Duration
+	ReportsEvery time.Duration // the same for a running job that reports its progress; 0: as for others
+	Concurrent   int           // requests in flight; default 8
+	Rate         float64       // requests per second; 0: as many as it takes
+	MaxBody      int64         // bytes of one answer; default 256 MiB, room for 25,000 jobs
+	OnCall       func(Call)    // told of every request; may be called from several goroutines
 }
 
 // Call is one request as the daemon counts it.
@@ -61,8 +64,8 @@ type Client struct {
 	spare        time.Duration        // for which it sweeps no more after that
 }
 
-// link is the way to slurmrestd and scontrol: it says things, within the bounds of the options, and understands the answers. It knows nothing from one to
-// the next.
+// link is the way to slurmrestd and scontrol: it says things, within the bounds of the options, and understands the
+// answers. It knows nothing from one to the next.
 type link struct {
 	options Options
 	http    *http.Client
@@ -87,8 +90,8 @@ type memory struct {
 	looking bool           // an Observe is under way: it may read what is written meanwhile before or after
 }
 
-// Open asks slurmrestd which versions of its API it has and takes the newest that is known here, unless the options name one.
-// It proves nothing about the token: the first Observe does.
+// Open asks slurmrestd which versions of its API it has and takes the newest that is known here, unless the options
+// name one. It proves nothing about the token: the first Observe does.
 func Open(ctx context.Context, options Options) (*Client, error) {
 	options = options.withDefaults()
 	server, transport, err := dial(options)
@@ -106,7 +109,8 @@ func Open(ctx context.Context, options Options) (*Client, error) {
 			now:     clock.now,
 		},
 		memory: &memory{
-			reportsEvery: options.ReportsEvery, jobs: map[int]*known{}, touched: map[int]bool{}, tasks: map[int]string{}, tickets: map[int]bool{},
+			reportsEvery: options.ReportsEvery, jobs: map[int]*known{}, touched: map[int]bool{},
+			tasks: map[int]string{}, tickets: map[int]bool{},
 		},
 		clock: clock,
 	}
@@ -153,8 +157,8 @@ func limiter(o Options) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(o.Rate), o.Concurrent)
 }
 
-// dial makes the transport: connections are kept, since a new one for each update takes three times as long, and no proxy is
-// asked, since slurmrestd is a neighbour and the token must not pass through anything.
+// dial makes the transport: connections are kept, since a new one for each update takes three times as long, and no
+// proxy is asked, since slurmrestd is a neighbour and the token must not pass through anything.
 func dial(o Options) (server string, transport *http.Transport, err error) {
 	transport = &http.Transport{
 		MaxIdleConnsPerHost: o.Concurrent,

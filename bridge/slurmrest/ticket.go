@@ -19,8 +19,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// Tickets is the queue of the daemons: held jobs of the user of a client. Its requests do not wait behind those of rounds, since a
-// beat that comes late costs the lead. Which jobs are tickets it learns from the client's own listings.
+// Tickets is the queue of the daemons: held jobs of the user of a client. Its requests do not wait behind those of
+// rounds, since a beat that comes late costs the lead. Which jobs are tickets it learns from the client's own listings.
 type Tickets struct {
 	client    *Client
 	line      *link // to the same Slurm, without limits
@@ -51,7 +51,8 @@ func (t *Tickets) Take(ctx context.Context, words leader.Words) (int, error) {
 	return id, nil
 }
 
-// ticket is the least job that there is. It is held in the very request that makes it, so that no scheduler ever sees it free.
+// ticket is the least job that there is. It is held in the very request that makes it, so that no scheduler ever sees
+// it free.
 func (t *Tickets) ticket(words leader.Words) wire.Submission {
 	return wire.Submission{
 		Name: leader.Name, Partition: t.partition, Extra: words.String(), Held: true, Requeue: false,
@@ -71,8 +72,8 @@ func (t *Tickets) submit(ctx context.Context, job wire.Submission) (int, error) 
 	return id, nil
 }
 
-// List implements leader.Tickets. Without numbers it brings the client's knowledge of all jobs up to date, as an Observe does; the
-// tickets themselves are always read anew.
+// List implements leader.Tickets. Without numbers it brings the client's knowledge of all jobs up to date, as an
+// Observe does; the tickets themselves are always read anew.
 func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) {
 	if len(ids) == 0 {
 		all, err := t.client.ticketsSeen(ctx)
@@ -144,7 +145,8 @@ func (t *Tickets) Tear(ctx context.Context, id int) error {
 	return nil
 }
 
-// cancel sends SIGKILL to a job that waits, which ends it. The signal is named: what a DELETE without one does is not ours to rely on.
+// cancel sends SIGKILL to a job that waits, which ends it. The signal is named: what a DELETE without one does is not
+// ours to rely on.
 func (t *Tickets) cancel(ctx context.Context, id int) error {
 	return t.line.act(ctx, t.line.api.Signal(strconv.Itoa(id), "KILL", wire.All))
 }

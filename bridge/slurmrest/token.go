@@ -22,8 +22,8 @@ type tokenFile struct {
 	size     int64
 }
 
-// read returns the token as it is now. The file is opened each time, so that a rename and a change of its mode are seen, but
-// read only when it changed.
+// read returns the token as it is now. The file is opened each time, so that a rename and a change of its mode are
+// seen, but read only when it changed.
 func (t *tokenFile) read() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

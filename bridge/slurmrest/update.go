@@ -16,8 +16,9 @@ import (
 // atOnce is the begin time that means now: any moment of the past does, save for 0, which means "unchanged".
 const atOnce = 1
 
-// Update sends the whole request in one POST and believes it when a re-read shows it: Slurm applies field by field, and what an
-// error leaves behind is not undone. Where the job is known to have that request already, one POST of the rest will do.
+// Update sends the whole request in one POST and believes it when a re-read shows it: Slurm applies field by field, and
+// what an error leaves behind is not undone. Where the job is known to have that request already, one POST of the rest
+// will do.
 func (c *Client) Update(ctx context.Context, update bridge.Update) (failure error) {
 	defer c.discreet(&failure)
 	renewed, err := c.renew(ctx, update)
@@ -42,7 +43,8 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 	begin := c.begin(update.Begin)
 	err = c.post(ctx, update.Job, change(update, before, begin))
 	if bridge.Several(update.Request.Partition) != "" && errors.Is(err, bridge.ErrRefused) {
-		// One of the partitions may be gone, and Slurm then takes nothing of the update. The rest is worth more than the list.
+		// One of the partitions may be gone, and Slurm then takes nothing of the update. The rest is worth more than
+		// the list.
 		update.Request.Partition = ""
 		err = c.post(ctx, update.Job, change(update, before, begin))
 	}
@@ -56,13 +58,16 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 	return differs(update, begin, after)
 }
 
-// keepsPace refuses to change amounts that follow the GPUs. Slurm 24.11 takes an amount by node beside them, and gives that while it shows both.
+// keepsPace refuses to change amounts that follow the GPUs. Slurm 24.11 takes an amount by node beside them, and gives
+// that while it shows both.
 func keepsPace(has, wants bridge.Request) error {
 	switch {
 	case wants.CPUsPerGPU != has.CPUsPerGPU:
-		return fmt.Errorf("%d CPUs for each GPU where it has %d: %w", wants.CPUsPerGPU, has.CPUsPerGPU, bridge.ErrRefused)
+		return fmt.Errorf("%d CPUs for each GPU where it has %d: %w", wants.CPUsPerGPU, has.CPUsPerGPU,
+			bridge.ErrRefused)
 	case wants.MemoryPerGPU != has.MemoryPerGPU:
-		return fmt.Errorf("%d MiB for each GPU where it has %d: %w", wants.MemoryPerGPU, has.MemoryPerGPU, bridge.ErrRefused)
+		return fmt.Errorf("%d MiB for each GPU where it has %d: %w", wants.MemoryPerGPU, has.MemoryPerGPU,
+			bridge.ErrRefused)
 	}
 	return nil
 }
@@ -75,8 +80,9 @@ func (l *link) begin(begin time.Time) int64 {
 	return atOnce
 }
 
-// pending reads a job that waits. It is read anew however well it is known: sending sizes to a job that has started would mean
-// something else (a pin: shrink to these nodes), and one that an administrator has just taken hold of is left alone.
+// pending reads a job that waits. It is read anew however well it is known: sending sizes to a job that has started
+// would mean something else (a pin: shrink to these nodes), and one that an administrator has just taken hold of is
+// left alone.
 func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 	job, err := c.job(ctx, id)
 	switch {
@@ -90,9 +96,10 @@ func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 	return job, nil
 }
 
-// change says the request, nodes, cores and memory each as a whole or not at all: where the job has them already they are left out, since slurmctld
-// holds a job no more to limits on what an operator has written, be it what was there before. So is the GRES, since a job that asks for GPUs in
-// another way than by node takes none by node (error 2072), and what follows the GPUs.
+// change says the request, nodes, cores and memory each as a whole or not at all: where the job has them already they
+// are left out, since slurmctld holds a job no more to limits on what an operator has written, be it what was there
+// before. So is the GRES, since a job that asks for GPUs in another way than by node takes none by node (error 2072),
+// and what follows the GPUs.
 func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	request, before := wanted.Request, job.Request
 	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}
@@ -160,8 +167,8 @@ func (l *link) post(ctx context.Context, id int, change wire.Change) error {
 	return err
 }
 
-// explain finds out what lies behind a refusal that Slurm words as it words others: a pin sent to a job that has just started is
-// an "invalid node name", a veto by the site's lua is as unspecified as a controller that does not answer.
+// explain finds out what lies behind a refusal that Slurm words as it words others: a pin sent to a job that has just
+// started is an "invalid node name", a veto by the site's lua is as unspecified as a controller that does not answer.
 func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 	if !errors.Is(refusal, bridge.ErrRefused) {
 		return refusal
@@ -178,8 +185,8 @@ func (c *Client) explain(ctx context.Context, id int, refusal error) error {
 	return refusal
 }
 
-// differs names the first value that Slurm shows otherwise than it was asked for. As long as a job has an allocation Slurm shows
-// the CPUs of that in place of those asked for.
+// differs names the first value that Slurm shows otherwise than it was asked for. As long as a job has an allocation
+// Slurm shows the CPUs of that in place of those asked for.
 func differs(update bridge.Update, begin int64, after listed) error {
 	want, has := update.Request, after.Request
 	waits := after.State == bridge.Pending
@@ -203,7 +210,8 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"nodes", slices.Equal(slices.Sorted(slices.Values(want.Pin)), has.Pin), has.Pin},
 	} {
 		if !value.same {
-			return fmt.Errorf("%s reads %q afterwards: %w", value.name, inLine(fmt.Sprint(value.has), ""), bridge.ErrRefused)
+			return fmt.Errorf("%s reads %q afterwards: %w", value.name, inLine(fmt.Sprint(value.has), ""),
+				bridge.ErrRefused)
 		}
 	}
 	return nil

@@ -15,8 +15,10 @@ import (
 )
 
 func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
-	whole := bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 6, CPUs: 6, CPUsPerNode: 6, Memory: 120000, GRES: "gres/gpu:1", GPUs: 1, Pin: []string{"n3"}}
-	own := bridge.Request{Nodes: 1, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, MemoryPerCPU: 700, GRES: "gres/gpu:1", GPUs: 1}
+	whole := bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 6, CPUs: 6, CPUsPerNode: 6, Memory: 120000,
+		GRES: "gres/gpu:1", GPUs: 1, Pin: []string{"n3"}}
+	own := bridge.Request{Nodes: 1, Tasks: 2, CPUsPerTask: 2, CPUs: 4, CPUsPerNode: 2, MemoryPerCPU: 700,
+		GRES: "gres/gpu:1", GPUs: 1}
 	for _, c := range []struct {
 		name   string
 		update bridge.Update
@@ -33,7 +35,8 @@ func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
 				`"minimum_cpus":4,"minimum_cpus_per_node":2,"required_nodes":[""],"tasks":2}`,
 		},
 		{
-			"other GPUs", bridge.Update{Begin: time.Unix(1795254500, 0), Request: bridge.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1"}},
+			"other GPUs", bridge.Update{Begin: time.Unix(1795254500, 0),
+				Request: bridge.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1"}},
 			`{"begin_time":{"infinite":false,"number":1795254500,"set":true},"cpus_per_task":1,"extra":"","memory_per_node":{"infinite":false,"number":0,"set":true},` +
 				`"minimum_cpus":1,"minimum_cpus_per_node":1,"tasks":1,"tres_per_node":"gres/gpu:a:1"}`,
 		},
@@ -70,13 +73,16 @@ func TestAJobOfSeveralPartitionsIsNarrowedToOneAndGivenAllBack(t *testing.T) {
 			t.Fatalf("asks for %+v", request)
 		}
 		for _, c := range []struct{ partition, sent string }{
-			{"big,synergy", ""}, {"big", `"partition":"big"`}, {"big", ""}, {"", ""}, {"synergy,big", `"partition":"synergy,big"`},
+			{"big,synergy", ""}, {"big", `"partition":"big"`}, {"big", ""}, {"", ""},
+			{"synergy,big", `"partition":"synergy,big"`},
 		} {
 			request.Partition = c.partition
-			if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1, 0), Request: request}); err != nil {
+			if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1, 0),
+				Request: request}); err != nil {
 				t.Errorf("to %q: %v", c.partition, err)
 			}
-			if body := fake.lastBody(); !strings.Contains(body, c.sent) || c.sent == "" && strings.Contains(body, "partition") {
+			if body := fake.lastBody(); !strings.Contains(body, c.sent) ||
+				c.sent == "" && strings.Contains(body, "partition") {
 				t.Errorf("to %q: sent %s, want %s", c.partition, body, c.sent)
 			}
 		}
@@ -96,7 +102,8 @@ func TestAJobThatAsksForGPUsInAnotherWayKeepsIt(t *testing.T) {
 	}
 }
 
-// What follows a job's GPUs is not the round's to size: an amount by node beside it would be a second answer to the same question.
+// What follows a job's GPUs is not the round's to size: an amount by node beside it would be a second answer to the
+// same question.
 func TestAmountsThatFollowTheGPUsAreLeftAsTheyAre(t *testing.T) {
 	fake, client, clock := watched(t, Options{})
 	id := fake.jobNamed(t, "gated")
@@ -108,18 +115,21 @@ func TestAmountsThatFollowTheGPUsAreLeftAsTheyAre(t *testing.T) {
 	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fake.lastBody(), `{"begin_time":{"infinite":false,"number":1,"set":true},"extra":"","required_nodes":["n3"]}`; got != want {
+	if got, want := fake.lastBody(),
+		`{"begin_time":{"infinite":false,"number":1,"set":true},"extra":"","required_nodes":["n3"]}`; got != want {
 		t.Errorf("sent %s, want %s", got, want)
 	}
 	request.CPUsPerGPU = 4
 	err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at, Request: request})
-	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(fmt.Sprint(err), "4 CPUs for each GPU where it has 3") || len(fake.bodies) != 1 {
+	if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(fmt.Sprint(err), "4 CPUs for each GPU where it has 3") ||
+		len(fake.bodies) != 1 {
 		t.Errorf("another pace: %v after %d updates, want it refused and nothing sent", err, len(fake.bodies))
 	}
 }
 
 func TestAnUpdateIsBelievedOnlyWhenARereadShowsIt(t *testing.T) {
-	request := bridge.Request{Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 5000, GRES: "gres/gpu:1", Pin: []string{"n2", "n1"}}
+	request := bridge.Request{Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 5000, GRES: "gres/gpu:1",
+		Pin: []string{"n2", "n1"}}
 	number := func(n int) map[string]any { return map[string]any{"set": true, "number": n} }
 	for _, c := range []struct {
 		field string
@@ -144,7 +154,8 @@ func TestAnUpdateIsBelievedOnlyWhenARereadShowsIt(t *testing.T) {
 			fake.set(id, c.field, c.shown)
 			fake.one(w, id)
 		})
-		err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request, Extra: "ours"})
+		err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request,
+			Extra: "ours"})
 		if !errors.Is(err, bridge.ErrRefused) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s shows %v: %v, want %q", c.field, c.shown, err, c.text)
 		}
@@ -180,7 +191,8 @@ func TestAJobInTeardownShowsTheCPUsOfItsLastRun(t *testing.T) {
 		fake.set(id, "cpus", map[string]any{"set": true, "number": 3})
 		fake.one(w, id)
 	})
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour), Request: request}); err != nil {
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: clock.at.Add(time.Hour),
+		Request: request}); err != nil {
 		t.Error(err)
 	}
 }
@@ -213,7 +225,8 @@ func TestAJobIsLookedAtBeforeItIsSentASize(t *testing.T) {
 func TestAnUpdateBeforeAnyObservationLooksFirst(t *testing.T) {
 	fake := startFake(t)
 	client := fake.open(t, Options{})
-	if err := client.Update(t.Context(), bridge.Update{Job: 999999, Request: bridge.Request{CPUs: 1}}); !errors.Is(err, bridge.ErrGone) {
+	if err := client.Update(t.Context(), bridge.Update{Job: 999999, Request: bridge.Request{CPUs: 1}}); !errors.Is(err,
+		bridge.ErrGone) {
 		t.Errorf("%v: want gone", err)
 	}
 	if calls := fake.saw(); slices.ContainsFunc(calls, func(c string) bool { return strings.HasPrefix(c, "POST") }) {
@@ -230,8 +243,8 @@ func TestTheBeginTimeZeroIsNeverSent(t *testing.T) {
 	}
 }
 
-// Who reckons with Slurm's time may be some milliseconds ahead of us. Sent as the second that it is in, the begin time would have passed when it
-// is read back, and the update seem to be refused.
+// Who reckons with Slurm's time may be some milliseconds ahead of us. Sent as the second that it is in, the begin time
+// would have passed when it is read back, and the update seem to be refused.
 func TestABeginTimeInThisSecondMeansAtOnce(t *testing.T) {
 	_, client, _ := watched(t, Options{})
 	for range 20 { // a second may end between the two readings
@@ -243,14 +256,16 @@ func TestABeginTimeInThisSecondMeansAtOnce(t *testing.T) {
 		if got != atOnce {
 			t.Errorf("it is %d, want at once", got)
 		}
-		if next := now.Truncate(time.Second).Add(time.Second); client.begin(next) == atOnce && client.now().Unix() == now.Unix() {
+		if next := now.Truncate(time.Second).Add(time.Second); client.begin(next) == atOnce &&
+			client.now().Unix() == now.Unix() {
 			t.Error("the next second is taken for this one")
 		}
 		return
 	}
 }
 
-// A partition of a user's list is deleted while his job runs in another. Slurm then refuses the whole update that names it.
+// A partition of a user's list is deleted while his job runs in another. Slurm then refuses the whole update that names
+// it.
 func TestAPartitionThatIsGoneKeepsNoJobFromItsOwnRequest(t *testing.T) {
 	fake, client, _ := watched(t, Options{})
 	id := fake.jobNamed(t, "gated")
@@ -262,13 +277,15 @@ func TestAPartitionThatIsGoneKeepsNoJobFromItsOwnRequest(t *testing.T) {
 			t.Error(err)
 		}
 		if strings.Contains(string(body), "gone") {
-			say(w, 500, `{"errors":[{"error_number":2000,"error":"Invalid partition name specified","description":"Job update requested failed"}]}`)
+			say(w, 500,
+				`{"errors":[{"error_number":2000,"error":"Invalid partition name specified","description":"Job update requested failed"}]}`)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		fake.apply(w, r, id)
 	})
-	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1795254500, 0), Request: request, Extra: "annotation"}); err != nil {
+	if err := client.Update(t.Context(), bridge.Update{Job: id, Begin: time.Unix(1795254500, 0), Request: request,
+		Extra: "annotation"}); err != nil {
 		t.Fatal(err)
 	}
 	if j := find(t, observe(t, client), id); j.Extra != "annotation" || !slices.Equal(j.Request.Pin, []string{"n2"}) {

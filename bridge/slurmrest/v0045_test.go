@@ -50,7 +50,8 @@ func TestANewerSlurmIsObservedAsAnOlderOne(t *testing.T) {
 	if !reflect.DeepEqual(new, old) {
 		t.Errorf("v0.0.45 tells\n%+v\nv0.0.42\n%+v", new, old)
 	}
-	if !slices.ContainsFunc(new.Jobs, func(j *bridge.Job) bool { return j.Shape == "exclusive: it gets whole nodes, whatever its size" }) {
+	if !slices.ContainsFunc(new.Jobs,
+		func(j *bridge.Job) bool { return j.Shape == "exclusive: it gets whole nodes, whatever its size" }) {
 		t.Error("no job is exclusive")
 	}
 }
@@ -100,13 +101,15 @@ func TestARequeueThatSlurmrestdRefusesIsJudgedByTheJobAndSaidOnce(t *testing.T) 
 		want  error
 	}{
 		{"disabled", text(200, complained(2037, "Requested operation is presently disabled")), "", bridge.ErrRefused},
-		{"disabled in a status", text(200, `{"status":[[{"error_code":2037,"error":"disabled"}]],"errors":[],"warnings":[]}`), "", bridge.ErrRefused},
+		{"disabled in a status", text(200,
+			`{"status":[[{"error_code":2037,"error":"disabled"}]],"errors":[],"warnings":[]}`), "", bridge.ErrRefused},
 		{"not an operator", text(422, complained(2010, "Invalid user id")), "", bridge.ErrDenied},
 		{"no controller", text(504, complained(-1, "Unspecified error")), "", bridge.ErrUnreachable},
 		{"a proxy's answer", plainText(502, "Bad gateway"), "", bridge.ErrUnreachable},
 		{"nothing was heard", cut, "", bridge.ErrUnreachable},
 		{"nothing was heard, and it was done", cut, "PENDING", nil},
-		{"it ended meanwhile", text(200, complained(2017, "Invalid job id specified")), "COMPLETED", bridge.ErrNotRunning},
+		{"it ended meanwhile", text(200, complained(2017, "Invalid job id specified")), "COMPLETED",
+			bridge.ErrNotRunning},
 	} {
 		fake, client := newer(t)
 		id := fake.jobNamed(t, "running")

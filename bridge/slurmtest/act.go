@@ -53,7 +53,8 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 
 // keepsPace refuses to change amounts that follow the GPUs, and to size a job by node that has such.
 func keepsPace(has, wants bridge.Request) error {
-	sized := wants.Tasks != has.Tasks || wants.CPUsPerTask != has.CPUsPerTask || wants.CPUs != has.CPUs || wants.CPUsPerNode != has.CPUsPerNode
+	sized := wants.Tasks != has.Tasks || wants.CPUsPerTask != has.CPUsPerTask || wants.CPUs != has.CPUs ||
+		wants.CPUsPerNode != has.CPUsPerNode
 	switch {
 	case wants.CPUsPerGPU != has.CPUsPerGPU, has.CPUsPerGPU > 0 && sized:
 		return fmt.Errorf("%w: %d CPUs for each GPU: they cannot be changed", bridge.ErrRefused, has.CPUsPerGPU)
@@ -63,8 +64,8 @@ func keepsPace(has, wants bridge.Request) error {
 	return nil
 }
 
-// servable refuses a CPU count that no node has, and all the same the job has it now. Memory and GPUs are not asked here: the
-// scheduler finds out when the job may begin.
+// servable refuses a CPU count that no node has, and all the same the job has it now. Memory and GPUs are not asked
+// here: the scheduler finds out when the job may begin.
 func (s *Slurm) servable(j *job) error {
 	cpus := s.perNode(j.request).CPUs
 	for _, n := range s.nodes {

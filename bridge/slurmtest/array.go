@@ -99,5 +99,6 @@ func (s *Slurm) enough(j *job) bool {
 
 // Split implements bridge.Splitter.
 func (l *Line) Split(ctx context.Context, array int, tasks []int) error {
-	return l.say(Call{Verb: Split, Job: array}, func() error { return l.slurm.(bridge.Splitter).Split(ctx, array, tasks) })
+	return l.say(Call{Verb: Split, Job: array},
+		func() error { return l.slurm.(bridge.Splitter).Split(ctx, array, tasks) })
 }

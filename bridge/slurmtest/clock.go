@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Clock is virtual time: it stands still until somebody sleeps, and then jumps from event to event. Events of the same moment
-// run in the order in which they were planned, so that equal inputs give equal outcomes. Sleeping from several goroutines is
-// safe, but then their order decides who sees which moment; a test that must repeat sleeps in one.
+// Clock is virtual time: it stands still until somebody sleeps, and then jumps from event to event. Events of the same
+// moment run in the order in which they were planned, so that equal inputs give equal outcomes. Sleeping from several
+// goroutines is safe, but then their order decides who sees which moment; a test that must repeat sleeps in one.
 type Clock struct {
 	turn sync.Mutex // held by whoever moves time on; events run under it
 

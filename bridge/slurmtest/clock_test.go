@@ -43,7 +43,8 @@ func TestWhatWasDroppedDoesNotRunAndAllElseDoesInItsOrder(t *testing.T) {
 	var planned []*event
 	var ran []int
 	for i := range 20 {
-		planned = append(planned, clock.plan(noon.Add(time.Duration(i*7%20)*time.Second), func() { ran = append(ran, i*7%20) }))
+		planned = append(planned, clock.plan(noon.Add(time.Duration(i*7%20)*time.Second),
+			func() { ran = append(ran, i*7%20) }))
 	}
 	for _, i := range []int{0, 19, 7, 8, 7} { // one of them twice
 		clock.drop(planned[i])

@@ -7,11 +7,13 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// gallery is what was observed last. It is shown again as long as it is right; what has been handed out is never changed.
+// gallery is what was observed last. It is shown again as long as it is right; what has been handed out is never
+// changed.
 type gallery struct {
 	nodes []bridge.Node
 	jobs  []*bridge.Job // of alive and past; nil: at least one is there, is gone or looks different since
-	until time.Time     // when the first begin time that is shown has come, or the first job of past is forgotten; zero: there is none
+	// when the first begin time that is shown has come, or the first job of past is forgotten; zero: there is none
+	until time.Time
 }
 
 func (g *gallery) lastsUntil(begin time.Time) {

@@ -10,9 +10,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Invariants says which promise of a cluster is broken now: a node over its capacity, a GPU or an amount booked wrongly, a gang
-// that is not whole, a job that runs twice, one that would be observed as it was and has changed. It is nil for ever unless this
-// package is wrong, or a job was started with less than the nodes that it asked for.
+// Invariants says which promise of a cluster is broken now: a node over its capacity, a GPU or an amount booked
+// wrongly, a gang that is not whole, a job that runs twice, one that would be observed as it was and has changed. It is
+// nil for ever unless this package is wrong, or a job was started with less than the nodes that it asked for.
 func (s *Slurm) Invariants() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +110,8 @@ func (s *Slurm) exhibits() error {
 	return nil
 }
 
-// Altered are the waiting jobs that do not carry their user's own request, ascending: if the daemon died now, Slurm would start
-// them with another. Between rounds there should be none.
+// Altered are the waiting jobs that do not carry their user's own request, ascending: if the daemon died now, Slurm
+// would start them with another. Between rounds there should be none.
 func (s *Slurm) Altered() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +124,8 @@ func (s *Slurm) Altered() []int {
 	return altered
 }
 
-// Owing are the living jobs that still carry what an update gave them, ascending: a size or a pin other than their user's, or a begin
-// time to come. Whoever wrote that has to know of it.
+// Owing are the living jobs that still carry what an update gave them, ascending: a size or a pin other than their
+// user's, or a begin time to come. Whoever wrote that has to know of it.
 func (s *Slurm) Owing() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,8 @@ func unpinned(r bridge.Request) bridge.Request {
 	return r
 }
 
-// History is the accounting record of a job; of one that is over and was handed to Options.Ended only how and when it ended.
+// History is the accounting record of a job; of one that is over and was handed to Options.Ended only how and when it
+// ended.
 func (s *Slurm) History(id int) (History, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,10 +17,11 @@ type Spec struct {
 	Partition string // empty: the first partition of the first node
 	Comment   string
 	Extra     string
-	// Request is what the job asks for. Numbers left at zero are filled in as sbatch does: one node, one task a node, one CPU
-	// a task. GPUs and GRES imply each other.
+	// Request is what the job asks for. Numbers left at zero are filled in as sbatch does: one node, one task a node,
+	// one CPU a task. GPUs and GRES imply each other.
 	Request bridge.Request
-	// Lease is what job_submit.lua gives a job with our directive: it may not begin before, and its extra is the lua's annotation.
+	// Lease is what job_submit.lua gives a job with our directive: it may not begin before, and its extra is the lua's
+	// annotation.
 	Lease     time.Duration
 	Begin     time.Time // the user's own --begin
 	TimeLimit time.Duration
@@ -44,22 +45,22 @@ type Spec struct {
 	Work        Work
 }
 
-// Work is how a job behaves once it runs. The zero value runs at any size until it is cancelled, and dies of every signal, whomever that
-// is for.
+// Work is how a job behaves once it runs. The zero value runs at any size until it is cancelled, and dies of every
+// signal, whomever that is for.
 type Work struct {
 	Length  time.Duration // at rate 1; 0: without end
 	Launch  time.Duration // passes at the beginning of every run, before anything is done
 	Restart time.Duration // passes after that in every run but the first, before it goes on
-	// Rate is how many seconds of Length pass in a second with what the job was given; nil: 1. It must be a function of its
-	// argument alone.
+	// Rate is how many seconds of Length pass in a second with what the job was given; nil: 1. It must be a function of
+	// its argument alone.
 	Rate     func(bridge.Allocated) float64
 	OnSignal Reaction      // of the batch script
 	OnSteps  Reaction      // of the tasks of its steps; Hangs is a job that has none, too
 	OnTerm   Reaction      // within KillWait; what has not saved by then is killed
 	Ready    time.Duration // from the start of a run until its traps are set: a signal before that kills it
 	Save     time.Duration
-	// Checkpoint is how much progress lies between the checkpoints that the job makes on its own; 0: it makes none, and a kill
-	// takes it back to the last save.
+	// Checkpoint is how much progress lies between the checkpoints that the job makes on its own; 0: it makes none, and
+	// a kill takes it back to the last save.
 	Checkpoint time.Duration
 	Fails      bool // at its end
 }
@@ -67,8 +68,8 @@ type Work struct {
 // Reaction is what a job does when a signal reaches it.
 type Reaction string
 
-// What a job may do about a signal. Saves takes Work.Save and exits with the requeue code. Requeues takes as long and then says scontrol
-// requeue of itself: refused to a job without the requeue flag, which goes on.
+// What a job may do about a signal. Saves takes Work.Save and exits with the requeue code. Requeues takes as long and
+// then says scontrol requeue of itself: refused to a job without the requeue flag, which goes on.
 const (
 	Dies     Reaction = ""
 	Saves    Reaction = "saves"
@@ -228,8 +229,8 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	return seen
 }
 
-// tearing shows what is left of the run: the number of CPUs is the run's until the teardown ends, whatever an update says, and
-// nobody tells any more which GPUs they were.
+// tearing shows what is left of the run: the number of CPUs is the run's until the teardown ends, whatever an update
+// says, and nobody tells any more which GPUs they were.
 func tearing(j *job, seen *bridge.Job) {
 	seen.Runs = j.run.seen
 	seen.Runs.Devices = nil

@@ -42,8 +42,8 @@ const (
 	After  Moment = "after"
 )
 
-// Fault decides at both moments of each call whether it goes on; an error is what the caller gets instead of an answer. One
-// that wraps ErrDied ends the line: nothing of what the caller still tries has an effect.
+// Fault decides at both moments of each call whether it goes on; an error is what the caller gets instead of an answer.
+// One that wraps ErrDied ends the line: nothing of what the caller still tries has an effect.
 type Fault func(call Call, moment Moment) error
 
 // FailAt has call n answer err, at that moment.
@@ -59,8 +59,8 @@ func FailAt(n int, moment Moment, err error) Fault {
 // DieAt has the caller die in call n, at that moment.
 func DieAt(n int, moment Moment) Fault { return FailAt(n, moment, ErrDied) }
 
-// Line is the connection of one process to a Slurm: it keeps the calls and it can break. A process that died leaves its line
-// dead; the next process gets a new one. It is a clock too, so that a dead process does not even sleep.
+// Line is the connection of one process to a Slurm: it keeps the calls and it can break. A process that died leaves its
+// line dead; the next process gets a new one. It is a clock too, so that a dead process does not even sleep.
 type Line struct {
 	slurm bridge.Slurm
 	clock Sleeper
@@ -102,7 +102,8 @@ func (l *Line) Observe(ctx context.Context) (observed bridge.Observed, err error
 
 // Update implements bridge.Slurm.
 func (l *Line) Update(ctx context.Context, update bridge.Update) error {
-	return l.say(Call{Verb: Update, Job: update.Job, Update: update}, func() error { return l.slurm.Update(ctx, update) })
+	return l.say(Call{Verb: Update, Job: update.Job, Update: update},
+		func() error { return l.slurm.Update(ctx, update) })
 }
 
 // Signal implements bridge.Slurm.

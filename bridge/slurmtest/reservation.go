@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Reserve is scontrol create reservation: from its beginning to its end only jobs that were submitted to it start on its nodes, and before
-// that only jobs whose time limit is over by then. It ends no job.
+// Reserve is scontrol create reservation: from its beginning to its end only jobs that were submitted to it start on
+// its nodes, and before that only jobs whose time limit is over by then. It ends no job.
 func (s *Slurm) Reserve(r bridge.Reservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +65,8 @@ func (s *Slurm) reservation(name string) *bridge.Reservation {
 	return nil
 }
 
-// reservedFor says whether reservations let the job start on the node now: its own has begun and has the node, and it is over before any
-// other begins.
+// reservedFor says whether reservations let the job start on the node now: its own has begun and has the node, and it
+// is over before any other begins.
 func (s *Slurm) reservedFor(n *node, j *job) bool {
 	now, own := s.clock.Now(), j.spec.Reservation
 	if own != "" {

@@ -38,7 +38,8 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	}
 	j.state, j.blocked, j.exit = bridge.Running, "", exit{}
 	j.life++
-	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, Devices: devices, PerNode: perNode})
+	j.history.Runs = append(j.history.Runs, Run{Start: now, Nodes: j.run.seen.Nodes, Devices: devices,
+		PerNode: perNode})
 	s.consider(j)
 	if j.restarts > 0 && now.Unix() <= j.freed.Unix() {
 		s.revoked(j)
@@ -47,9 +48,9 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	s.planEnd(j)
 }
 
-// revoked is what becomes of a job that is started in the very second in which its last run was torn down: the node still
-// takes its credential for one of that run ("Job credential revoked"), and the job has failed. It is against this that Slurm
-// makes requeued jobs wait.
+// revoked is what becomes of a job that is started in the very second in which its last run was torn down: the node
+// still takes its credential for one of that run ("Job credential revoked"), and the job has failed. It is against this
+// that Slurm makes requeued jobs wait.
 func (s *Slurm) revoked(j *job) { s.leave(j, Failed, s.options.Teardown) }
 
 // book takes the amount from each node for the job, and returns which GPUs of each it has got.
@@ -121,7 +122,8 @@ func (j *job) progress(now time.Time) {
 // numbers are those of the signals that the port sends.
 var numbers = map[string]int{"HUP": 1, "INT": 2, "USR1": 10, "USR2": 12, "TERM": 15}
 
-// deliver is a signal that reaches the batch script, or the steps. Whose steps die of it ends with what srun makes of that.
+// deliver is a signal that reaches the batch script, or the steps. Whose steps die of it ends with what srun makes of
+// that.
 func (s *Slurm) deliver(j *job, signal bridge.Signal) {
 	reaction, number := j.spec.Work.OnSignal, numbers[strings.TrimPrefix(signal.Name, "SIG")]
 	end := exit{signal: number}

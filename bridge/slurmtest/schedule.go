@@ -77,8 +77,8 @@ func (s *Slurm) leaveQueue(j *job) {
 	s.queue = slices.Delete(s.queue, at, at+1)
 }
 
-// lookAtBegin plans to consider the job when its begin time has come. A lease that is renewed again and again leaves one such
-// plan behind, not one for each renewal: the plan made first looks how far the lease has moved.
+// lookAtBegin plans to consider the job when its begin time has come. A lease that is renewed again and again leaves
+// one such plan behind, not one for each renewal: the plan made first looks how far the lease has moved.
 func (s *Slurm) lookAtBegin(j *job) {
 	if j.wake != nil && !j.wake.at.After(j.begin) {
 		return
@@ -144,8 +144,9 @@ func (s *Slurm) shapeOf(j *job) (shape, bool) {
 	return shape{j.partition(), s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
 }
 
-// try starts the job in the first of its partitions in which it fits, or says why not. A pass keeps the nodes that a job names from everybody
-// once they did not do in one partition, from the job itself in the next as well: what backfill would do about that later is not done here.
+// try starts the job in the first of its partitions in which it fits, or says why not. A pass keeps the nodes that a
+// job names from everybody once they did not do in one partition, from the job itself in the next as well: what
+// backfill would do about that later is not done here.
 func (s *Slurm) try(j *job) (why string) {
 	parts := j.parts
 	if len(j.request.Pin) > 0 {
@@ -179,8 +180,9 @@ func (s *Slurm) tryIn(j *job) (why string) {
 	return why
 }
 
-// hopeless says why the job could never run as it is, which Slurm finds out only now. For memory or GPUs that its nodes do not
-// have it parks the job at priority 0, and tries again after the next update; here that is the same as trying in vain.
+// hopeless says why the job could never run as it is, which Slurm finds out only now. For memory or GPUs that its nodes
+// do not have it parks the job at priority 0, and tries again after the next update; here that is the same as trying in
+// vain.
 func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
 	candidates := s.candidates(j)
 	room, cpus := 0, 0
@@ -204,8 +206,8 @@ func (s *Slurm) hopeless(j *job, perNode gres.Vector) string {
 	return ""
 }
 
-// candidates are the nodes that could serve the job, in the order in which they are tried: the ones it is pinned to, and no
-// others unless it needs more than those.
+// candidates are the nodes that could serve the job, in the order in which they are tried: the ones it is pinned to,
+// and no others unless it needs more than those.
 func (s *Slurm) candidates(j *job) []*node {
 	var nodes []*node
 	for _, name := range j.request.Pin {
@@ -269,7 +271,8 @@ func refusal(n *node) string {
 	return "Resources"
 }
 
-// possible says whether the partition has nodes that could ever serve the job; slurmctld asks that of every new request.
+// possible says whether the partition has nodes that could ever serve the job; slurmctld asks that of every new
+// request.
 func (s *Slurm) possible(j *job) error {
 	perNode, able := s.perNode(j.request), 0
 	for _, n := range s.nodes {
@@ -278,7 +281,8 @@ func (s *Slurm) possible(j *job) error {
 		}
 	}
 	if able < j.request.Nodes {
-		return fmt.Errorf("%w: %s on each of %d nodes: no partition has that", bridge.ErrRefused, perNode, j.request.Nodes)
+		return fmt.Errorf("%w: %s on each of %d nodes: no partition has that", bridge.ErrRefused, perNode,
+			j.request.Nodes)
 	}
 	return nil
 }

@@ -71,13 +71,15 @@ func (c *chaos) update(id int) bridge.Update {
 	if c.rand.IntN(5) == 0 {
 		r.Memory = gres.Memory(c.rand.IntN(600)) * gres.Gigabyte
 	}
-	return bridge.Update{Job: id, Begin: c.clock.Now().Add(time.Duration(c.rand.IntN(120)-60) * time.Second), Request: r}
+	return bridge.Update{Job: id, Begin: c.clock.Now().Add(time.Duration(c.rand.IntN(120)-60) * time.Second),
+		Request: r}
 }
 
 // play returns the histories of all jobs.
 func play(t *testing.T, seed uint64) []History {
 	options := Options{Nodes: Rack(4, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")}
-	options.Teardown = time.Duration(seed%2) * 20 * time.Second // with a long one, much happens to jobs that are being torn down
+	// with a long one, much happens to jobs that are being torn down
+	options.Teardown = time.Duration(seed%2) * 20 * time.Second
 	c := &chaos{newSite(t, options), rand.New(rand.NewPCG(seed, 0))}
 	for range 300 {
 		c.step()
@@ -103,7 +105,8 @@ func TestWhateverIsAskedNothingIsBookedTwice(t *testing.T) {
 	}
 }
 
-// consistent says what is wrong with a job's record: runs in order, one after the other, and no more progress than there was.
+// consistent says what is wrong with a job's record: runs in order, one after the other, and no more progress than
+// there was.
 func consistent(h History) error {
 	var kept time.Duration
 	for i, run := range h.Runs {

@@ -1,10 +1,11 @@
-// Package slurmtest is a Slurm in memory: the port of package bridge, kept by a controller that schedules, sizes, signals,
-// requeues and refuses the way slurmctld 24.11 was seen to, under a virtual clock. The suite in bridge/conformance holds it to
-// that. Tests, the demonstration and the simulator run on it.
+// Package slurmtest is a Slurm in memory: the port of package bridge, kept by a controller that schedules, sizes,
+// signals, requeues and refuses the way slurmctld 24.11 was seen to, under a virtual clock. The suite in
+// bridge/conformance holds it to that. Tests, the demonstration and the simulator run on it.
 //
-// It is deterministic and it is no simulator of Slurm's scheduling quality: jobs are taken in the order of their priorities and IDs, and
-// whatever fits starts, without quality of service or a plan for the next one. Reservations keep their nodes. It enforces nothing on a node and knows one
-// size on all nodes of a job. Faults are not its own: a Line breaks the connection to it.
+// It is deterministic and it is no simulator of Slurm's scheduling quality: jobs are taken in the order of their
+// priorities and IDs, and whatever fits starts, without quality of service or a plan for the next one. Reservations
+// keep their nodes. It enforces nothing on a node and knows one size on all nodes of a job. Faults are not its own: a
+// Line breaks the connection to it.
 package slurmtest
 
 import (
@@ -35,8 +36,8 @@ type Options struct {
 	MinJobAge time.Duration
 	// MemoryPerCPU is given to jobs that ask for no memory (DefMemPerCPU); default 1000 MiB.
 	MemoryPerCPU gres.Memory
-	// Ended is told of every job that is over, with its whole history, which is then forgotten here; nil: it is kept. It must not
-	// call back.
+	// Ended is told of every job that is over, with its whole history, which is then forgotten here; nil: it is kept.
+	// It must not call back.
 	Ended func(History)
 }
 

@@ -144,7 +144,8 @@ func TestARenewedLeaseLeavesOnePlannedLookBehind(t *testing.T) {
 	for range 50 {
 		s.clock.Advance(50 * time.Second)
 		r := s.job(id).Request
-		s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: s.clock.Now().Add(100 * time.Second), Request: r}))
+		s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: s.clock.Now().Add(100 * time.Second),
+			Request: r}))
 	}
 	if got := len(s.clock.planned); got > 2 {
 		t.Errorf("%d events are planned for one waiting job", got)
@@ -160,7 +161,8 @@ func TestALeaseThatIsMovedToAndFroLeavesNoMorePlansThanItLasts(t *testing.T) {
 	for range 200 {
 		for _, ahead := range []time.Duration{100, 10, 100} {
 			begin := s.clock.Now().Add(ahead * time.Second)
-			s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: begin, Request: s.job(id).Request}))
+			s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: begin,
+				Request: s.job(id).Request}))
 		}
 		s.clock.Advance(20 * time.Second)
 	}
@@ -173,7 +175,8 @@ func TestALeaseThatWasRenewedOnceLapsesWhenItSays(t *testing.T) {
 	s := newSite(t, Options{})
 	id := s.submit(Spec{Request: gpus(1), Lease: 100 * time.Second})
 	s.clock.Advance(50 * time.Second)
-	s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: noon.Add(150 * time.Second), Request: s.job(id).Request}))
+	s.must(s.Slurm.Update(context.Background(), bridge.Update{Job: id, Begin: noon.Add(150 * time.Second),
+		Request: s.job(id).Request}))
 	s.clock.Advance(99 * time.Second)
 	if j := s.job(id); j.State != bridge.Pending {
 		t.Errorf("%s a second before its lease ends", j.State)
@@ -204,7 +207,8 @@ func TestAJobWhoseHistoryWasHandedOverIsForgottenLikeAnyOther(t *testing.T) {
 	s := newSite(t, Options{Ended: func(h History) { told = append(told, h) }})
 	id := s.submit(Spec{Request: gpus(1), Work: Work{Length: time.Minute}})
 	s.clock.Advance(2 * time.Minute)
-	if len(told) != 1 || told[0].Job != id || told[0].End != Completed || len(told[0].Runs) != 1 || told[0].Done != time.Minute {
+	if len(told) != 1 || told[0].Job != id || told[0].End != Completed || len(told[0].Runs) != 1 ||
+		told[0].Done != time.Minute {
 		t.Fatalf("told of %+v", told)
 	}
 	if h := s.history(id); h.Job != id || h.End != Completed || !h.Ended.Equal(told[0].Ended) {
@@ -249,7 +253,8 @@ func TestATeardownShowsWhatIsLeftOfTheRun(t *testing.T) {
 	s.must(force(s, id))
 	s.must(s.begin(id, func(r *bridge.Request) { r.CPUsPerTask, r.CPUs, r.CPUsPerNode = 2, 2, 2 }))
 	j := s.job(id)
-	if !j.Completing || !slices.Equal(j.Runs.Nodes, []string{"n1"}) || j.Runs.Devices != nil || j.Request.CPUs != 6 || j.Request.CPUsPerTask != 2 {
+	if !j.Completing || !slices.Equal(j.Runs.Nodes, []string{"n1"}) || j.Runs.Devices != nil || j.Request.CPUs != 6 ||
+		j.Request.CPUsPerTask != 2 {
 		t.Errorf("during the teardown: %+v", j)
 	}
 	s.clock.Advance(time.Minute)
@@ -320,9 +325,12 @@ func TestASavedJobLosesNothingAndAKilledOneGoesBackToItsCheckpoint(t *testing.T)
 		stays time.Duration
 	}{
 		{"asked", ask, Work{OnSignal: Saves, Save: 5 * time.Second}, 100 * time.Second, 0, 5300 * time.Millisecond},
-		{"terminated in time", force, Work{OnTerm: Saves, Save: 5 * time.Second}, 100 * time.Second, 0, 5300 * time.Millisecond},
-		{"terminated too slow", force, Work{OnTerm: Saves, Save: 60 * time.Second}, 0, 100 * time.Second, 30300 * time.Millisecond},
-		{"killed with checkpoints", force, Work{Checkpoint: 30 * time.Second}, 90 * time.Second, 10 * time.Second, 300 * time.Millisecond},
+		{"terminated in time", force, Work{OnTerm: Saves, Save: 5 * time.Second}, 100 * time.Second, 0,
+			5300 * time.Millisecond},
+		{"terminated too slow", force, Work{OnTerm: Saves, Save: 60 * time.Second}, 0, 100 * time.Second,
+			30300 * time.Millisecond},
+		{"killed with checkpoints", force, Work{Checkpoint: 30 * time.Second}, 90 * time.Second, 10 * time.Second,
+			300 * time.Millisecond},
 		{"killed without", force, Work{}, 0, 100 * time.Second, 300 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -396,7 +404,8 @@ func TestADeadNodeSendsItsJobsBackPinnedToIt(t *testing.T) {
 	s.Down("n1")
 	s.clock.Advance(200 * time.Second)
 	j := s.job(id)
-	if j.State != bridge.Pending || !slices.Equal(j.Request.Pin, []string{"n1"}) || j.Reason != "ReqNodeNotAvail, UnavailableNodes:n1" {
+	if j.State != bridge.Pending || !slices.Equal(j.Request.Pin, []string{"n1"}) ||
+		j.Reason != "ReqNodeNotAvail, UnavailableNodes:n1" {
 		t.Errorf("got %s, pin %v, reason %q", j.State, j.Request.Pin, j.Reason)
 	}
 	if h := s.history(lost); h.End != NodeFail {
@@ -524,7 +533,8 @@ func TestAGangGetsTheSameOnEachOfItsNodes(t *testing.T) {
 	id := s.submit(Spec{Request: bridge.Request{Nodes: 2, GPUs: 4, CPUsPerTask: 5, Memory: 1000}})
 	s.clock.Advance(2 * time.Second)
 	runs := s.job(id).Runs
-	if want := (gres.Vector{GPUs: 2, CPUs: 5, Memory: 1000}); runs.PerNode != want || !slices.Equal(runs.Nodes, []string{"n1", "n2"}) {
+	if want := (gres.Vector{GPUs: 2, CPUs: 5, Memory: 1000}); runs.PerNode != want ||
+		!slices.Equal(runs.Nodes, []string{"n1", "n2"}) {
 		t.Errorf("got %s on %v", runs.PerNode, runs.Nodes)
 	}
 }
@@ -623,7 +633,8 @@ func TestAnExclusiveJobWaitsForAnEmptyNode(t *testing.T) {
 
 func TestAJobThatSavesMakesNoProgress(t *testing.T) {
 	s := newSite(t, Options{})
-	id := s.submit(Spec{Request: gpus(1), Work: Work{Length: 100 * time.Second, OnSignal: Saves, Save: 10 * time.Second}})
+	id := s.submit(Spec{Request: gpus(1), Work: Work{Length: 100 * time.Second, OnSignal: Saves,
+		Save: 10 * time.Second}})
 	s.clock.Advance(100 * time.Second) // 99 s of work
 	s.must(ask(s, id))
 	s.clock.Advance(20 * time.Second)
@@ -633,7 +644,8 @@ func TestAJobThatSavesMakesNoProgress(t *testing.T) {
 }
 
 func TestASaveUnderWayMayBeEndedByKillWait(t *testing.T) {
-	for _, c := range []struct{ save, lost time.Duration }{{20 * time.Second, 0}, {50 * time.Second, 100 * time.Second}} {
+	for _, c := range []struct{ save, lost time.Duration }{{20 * time.Second, 0},
+		{50 * time.Second, 100 * time.Second}} {
 		s := newSite(t, Options{})
 		id := s.submit(Spec{Request: gpus(1), Work: Work{OnSignal: Saves, Save: c.save}})
 		s.clock.Advance(101 * time.Second)
@@ -739,7 +751,8 @@ func TestInvariantsSeeABookedAmountThatNobodyHolds(t *testing.T) {
 
 func TestTheSchedulerTakesTheLargerPriorityFirst(t *testing.T) {
 	s := newSite(t, Options{Nodes: Rack(1, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "plain")})
-	small, first, second, late := s.submit(Spec{Request: gpus(8), Priority: 1}), s.submit(Spec{Request: gpus(8), Priority: 5}),
+	small, first, second, late := s.submit(Spec{Request: gpus(8), Priority: 1}),
+		s.submit(Spec{Request: gpus(8), Priority: 5}),
 		s.submit(Spec{Request: gpus(8), Priority: 5}), s.submit(Spec{Request: gpus(8), Priority: 2})
 	s.SetPriority(late, 9)
 	for _, next := range []int{late, first, second, small} {
@@ -769,28 +782,33 @@ func TestAJobWithOurWordIsShownAfterItsEndUntilSlurmForgetsIt(t *testing.T) {
 			}
 		}
 		if !slices.Equal(ids, c.want) {
-			t.Errorf("%s after the start jobs %v are shown, want %v of %d and %d", s.clock.Elapsed(), ids, c.want, ours, other)
+			t.Errorf("%s after the start jobs %v are shown, want %v of %d and %d", s.clock.Elapsed(), ids, c.want, ours,
+				other)
 		}
 	}
 }
 
 func TestAReservationKeepsItsNodesForItsOwnJobs(t *testing.T) {
 	s := newSite(t, Options{Nodes: Rack(1, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "plain")})
-	s.Reserve(bridge.Reservation{Name: "course", From: noon.Add(time.Hour), To: noon.Add(2 * time.Hour), Nodes: []string{"n1"}})
+	s.Reserve(bridge.Reservation{Name: "course", From: noon.Add(time.Hour), To: noon.Add(2 * time.Hour),
+		Nodes: []string{"n1"}})
 	short, long := s.submit(Spec{TimeLimit: 30 * time.Minute}), s.submit(Spec{TimeLimit: 2 * time.Hour})
 	endless, own := s.submit(Spec{}), s.submit(Spec{Reservation: "course", TimeLimit: time.Minute})
 	if _, err := s.Submit(Spec{Reservation: "nosuch"}); !errors.Is(err, bridge.ErrRefused) {
 		t.Errorf("submitted to a reservation that there is not: %v", err)
 	}
 	s.clock.Advance(time.Minute)
-	if got := s.states(short, long, endless, own); !slices.Equal(got, []bridge.State{bridge.Running, bridge.Pending, bridge.Pending, bridge.Pending}) {
+	if got := s.states(short, long, endless, own); !slices.Equal(got,
+		[]bridge.State{bridge.Running, bridge.Pending, bridge.Pending, bridge.Pending}) {
 		t.Errorf("before it begins: %v", got)
 	}
-	if long, own := s.job(long), s.job(own); long.Reason != "ReqNodeNotAvail, Reserved for maintenance" || own.Reason != "Reservation" {
+	if long, own := s.job(long), s.job(own); long.Reason != "ReqNodeNotAvail, Reserved for maintenance" ||
+		own.Reason != "Reservation" {
 		t.Errorf("they wait for %q and %q", long.Reason, own.Reason)
 	}
 	s.clock.Advance(time.Hour)
-	if got := s.states(long, endless, own); !slices.Equal(got, []bridge.State{bridge.Pending, bridge.Pending, bridge.Running}) {
+	if got := s.states(long, endless, own); !slices.Equal(got,
+		[]bridge.State{bridge.Pending, bridge.Pending, bridge.Running}) {
 		t.Errorf("after it has begun: %v", got)
 	}
 	seen, err := s.Observe(context.Background())
@@ -802,7 +820,9 @@ func TestAReservationKeepsItsNodesForItsOwnJobs(t *testing.T) {
 	if got := s.states(long, endless); !slices.Equal(got, []bridge.State{bridge.Running, bridge.Running}) {
 		t.Errorf("after its end: %v", got)
 	}
-	if seen, err := s.Observe(context.Background()); err != nil || len(seen.Reservations) != 0 || seen.Nodes[0].Closed != "" {
-		t.Errorf("after its end reservations %v are told, the node is closed for %q: %v", seen.Reservations, seen.Nodes[0].Closed, err)
+	if seen, err := s.Observe(context.Background()); err != nil || len(seen.Reservations) != 0 ||
+		seen.Nodes[0].Closed != "" {
+		t.Errorf("after its end reservations %v are told, the node is closed for %q: %v", seen.Reservations,
+			seen.Nodes[0].Closed, err)
 	}
 }

@@ -22,7 +22,8 @@ func (s *Slurm) Submit(spec Spec) (int, error) {
 	}
 	spec.Request = request
 	if spec.Reservation != "" && s.reservation(spec.Reservation) == nil {
-		return 0, fmt.Errorf("submit %q: %w: reservation %q: requested reservation is invalid", spec.Name, bridge.ErrRefused, spec.Reservation)
+		return 0, fmt.Errorf("submit %q: %w: reservation %q: requested reservation is invalid", spec.Name,
+			bridge.ErrRefused, spec.Reservation)
 	}
 	j := s.newJob(spec)
 	if err := s.possible(j); err != nil {

@@ -44,7 +44,8 @@ func (t Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error) 
 	var tickets []leader.Ticket
 	for _, id := range ids {
 		if j, err := t.ticket(id); err == nil {
-			tickets = append(tickets, leader.Ticket{ID: id, Words: leader.ParseWords(j.extra), Live: j.state == bridge.Pending,
+			tickets = append(tickets, leader.Ticket{ID: id, Words: leader.ParseWords(j.extra),
+				Live:      j.state == bridge.Pending,
 				Submitted: j.submitted, Ended: j.history.Ended})
 		}
 	}

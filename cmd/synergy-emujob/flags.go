@@ -95,10 +95,16 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	f.defineCheckpoints(set)
 	set.StringVar(&f.log, "log", "-", "`file` to append JSON lines to; - is the standard output")
 	set.Var(&f.interval, "interval", "`time` between log lines, by the wall clock")
-	set.StringVar(&f.report, "report", "", "with each log line, make these `words` and the progress so far the job's comment, by scontrol; start them with a profile")
-	set.StringVar(&f.progress, "progress", os.Getenv("SYNERGY_PROGRESS"), "`file` that says how many iterations are done (default SYNERGY_PROGRESS)")
-	set.StringVar(&f.pretend, "pretend", "", "with --virtual-cpu, `file` that says how many of the granted cores it may use; while there is none, all")
-	set.Var(&f.measure, "measure", "have synergy measure, which lies beside this program, measure this job in windows of so much `time`, if the daemon wants that")
+	set.StringVar(&f.report, "report", "",
+		"with each log line, make these `words` and the progress so far the job's comment, by scontrol; start them "+
+			"with a profile")
+	set.StringVar(&f.progress, "progress", os.Getenv("SYNERGY_PROGRESS"),
+		"`file` that says how many iterations are done (default SYNERGY_PROGRESS)")
+	set.StringVar(&f.pretend, "pretend", "",
+		"with --virtual-cpu, `file` that says how many of the granted cores it may use; while there is none, all")
+	set.Var(&f.measure, "measure",
+		"have synergy measure, which lies beside this program, measure this job in windows of so much `time`, if the "+
+			"daemon wants that")
 	set.Usage = func() { fmt.Fprint(stderr, usage, set.FlagUsagesWrapped(110), usageEnd) }
 	if err := set.Parse(args); err != nil {
 		return nil, err
@@ -107,25 +113,32 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 }
 
 func (f *flags) defineWork(set *pflag.FlagSet) {
-	set.StringVar(&f.profile, "profile", "", "sensitivity profile: a `name` in --profile-dir, or a file if there is a / in it")
-	set.StringArrayVar(&f.profileDirs, "profile-dir", []string{"/etc/synergy/profiles"}, "`directory` of profiles; may be given again")
+	set.StringVar(&f.profile, "profile", "",
+		"sensitivity profile: a `name` in --profile-dir, or a file if there is a / in it")
+	set.StringArrayVar(&f.profileDirs, "profile-dir", []string{"/etc/synergy/profiles"},
+		"`directory` of profiles; may be given again")
 	set.Int64Var(&f.iterations, "iterations", 0, "end after this many, counted over all starts")
 	set.Int64Var(&f.samples, "samples", 0, "end after this many samples on all GPUs, counted over all starts")
-	set.Var(&f.duration, "duration", "end after this `time` of training, counted over all starts, without starts and checkpoints")
-	set.BoolVar(&f.virtualCPU, "virtual-cpu", false, "sleep as if the granted cores were there, instead of keeping them busy")
+	set.Var(&f.duration, "duration",
+		"end after this `time` of training, counted over all starts, without starts and checkpoints")
+	set.BoolVar(&f.virtualCPU, "virtual-cpu", false,
+		"sleep as if the granted cores were there, instead of keeping them busy")
 	set.Float64Var(&f.speedup, "speedup", 1, "divide every duration but --interval by `S`")
 }
 
 func (f *flags) defineGrant(set *pflag.FlagSet) {
 	set.IntVar(&f.nodes, "nodes", 0, "number of nodes (default SLURM_JOB_NUM_NODES, or 1)")
 	set.IntVar(&f.gpus, "gpus", 0, "GPUs on each node (default SLURM_GPUS_ON_NODE or CUDA_VISIBLE_DEVICES)")
-	set.IntVar(&f.cpus, "cpus", 0, "cores on each node (default SLURM_CPUS_ON_NODE; without --virtual-cpu at most what this process may use)")
-	set.IntVar(&f.memory, "memory", 0, "`MiB` on each node (default SLURM_MEM_PER_NODE, or that of the CPUs or GPUs; none: enough)")
+	set.IntVar(&f.cpus, "cpus", 0,
+		"cores on each node (default SLURM_CPUS_ON_NODE; without --virtual-cpu at most what this process may use)")
+	set.IntVar(&f.memory, "memory", 0,
+		"`MiB` on each node (default SLURM_MEM_PER_NODE, or that of the CPUs or GPUs; none: enough)")
 }
 
 func (f *flags) defineCheckpoints(set *pflag.FlagSet) {
 	set.Var(&f.startCost, "start-cost", "`time` from the start to the first iteration (default start_s of the profile)")
-	set.StringVar(&f.checkpoint, "checkpoint", "", "`path` of the checkpoints PATH.0 and PATH.1; in a directory they are named by the job ID")
+	set.StringVar(&f.checkpoint, "checkpoint", "",
+		"`path` of the checkpoints PATH.0 and PATH.1; in a directory they are named by the job ID")
 	set.Var(&f.checkpointEvery, "checkpoint-every", "`time` between checkpoints; 0: only when asked")
 	set.Var(&f.checkCost, "checkpoint-cost", "`time` that a checkpoint takes (default checkpoint_s of the profile)")
 	set.BoolVar(&f.resumeAny, "resume-any", false, "resume from the checkpoint of another job, too")
@@ -205,7 +218,8 @@ func (f *flags) setWatch(job *emulate.Job) {
 		job.Watch, job.Cores = watchEvery, func() int { return pretended(f.pretend, job.Grant.PerNode.CPUs) }
 	}
 	if f.progress != "" {
-		job.Watch, job.Progress = watchEvery, func(iterations int64) error { return writeProgress(f.progress, iterations) }
+		job.Watch, job.Progress = watchEvery,
+			func(iterations int64) error { return writeProgress(f.progress, iterations) }
 	}
 }
 
@@ -239,8 +253,8 @@ func (f *flags) grant(getenv func(string) string) (emulate.Grant, error) {
 	return g, nil
 }
 
-// usable is how many of the granted cores are there to be kept busy: affinity mask and cgroup quota tell. Where Slurm does not
-// fence jobs in, it is what was granted; outside Slurm, all.
+// usable is how many of the granted cores are there to be kept busy: affinity mask and cgroup quota tell. Where Slurm
+// does not fence jobs in, it is what was granted; outside Slurm, all.
 func usable(granted int) int {
 	there := runtime.GOMAXPROCS(0)
 	if granted == 0 {

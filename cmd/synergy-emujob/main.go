@@ -1,5 +1,6 @@
-// Command synergy-emujob is an emulated training job: the workload for a cluster without GPUs. It turns its flags and Slurm's
-// environment into an emulate.Job and the outcome into an exit code; what the job does is the package's business.
+// Command synergy-emujob is an emulated training job: the workload for a cluster without GPUs. It turns its flags and
+// Slurm's environment into an emulate.Job and the outcome into an exit code; what the job does is the package's
+// business.
 package main
 
 import (

@@ -147,20 +147,24 @@ func proportional(t *testing.T, name string) float64 {
 }
 
 func TestAVirtualJobUsesNextToNoCPU(t *testing.T) {
-	command := job(t, "--profile", "lstm.json", "--duration", "1000", "--speedup", "1000", "--virtual-cpu", "--gpus", "8", "--cpus", "24",
-		"--interval", "0.1", "--start-cost", "0", "--checkpoint", t.TempDir(), "--checkpoint-every", "100", "--checkpoint-cost", "0")
+	command := job(t, "--profile", "lstm.json", "--duration", "1000", "--speedup", "1000", "--virtual-cpu", "--gpus",
+		"8", "--cpus", "24",
+		"--interval", "0.1", "--start-cost", "0", "--checkpoint", t.TempDir(), "--checkpoint-every", "100",
+		"--checkpoint-cost", "0")
 	log := output(t, command)
 	if end := log[len(log)-1]; end.Iteration < 90000 {
 		t.Fatalf("%+v", end)
 	}
-	// Starting the process takes some 10 ms, more under the race detector; 90909 wake-ups would take far more than the rest.
+	// Starting the process takes some 10 ms, more under the race detector; 90909 wake-ups would take far more than the
+	// rest.
 	if used := command.ProcessState.UserTime() + command.ProcessState.SystemTime(); used > 500*time.Millisecond {
 		t.Errorf("used %v of CPU in a second of 90909 iterations", used)
 	}
 }
 
 func TestARealJobKeepsItsCoreBusy(t *testing.T) {
-	command := job(t, "--profile", "lstm.json", "--iterations", "60", "--speedup", "1", "--gpus", "1", "--cpus", "1", "--start-cost", "0")
+	command := job(t, "--profile", "lstm.json", "--iterations", "60", "--speedup", "1", "--gpus", "1", "--cpus", "1",
+		"--start-cost", "0")
 	log := output(t, command)
 	if end := log[len(log)-1]; end.Mode != emulate.RealCPU || end.Iteration != 60 || end.Wall < 60*0.011 {
 		t.Errorf("%+v", end)
@@ -170,12 +174,13 @@ func TestARealJobKeepsItsCoreBusy(t *testing.T) {
 	}
 }
 
-// A job that is killed again and again, at any instant, resumes from its last save each time, never reads a torn one, and does
-// all of its iterations in the end.
+// A job that is killed again and again, at any instant, resumes from its last save each time, never reads a torn one,
+// and does all of its iterations in the end.
 func TestFiftyKillsLoseAtMostWhatCameAfterTheLastSave(t *testing.T) {
 	dir := t.TempDir()
 	logPath := filepath.Join(dir, "log")
-	args := []string{"--profile", "res18.json", "--virtual-cpu", "--gpus", "1", "--cpus", "3", "--memory", "62500", "--speedup", "10000",
+	args := []string{"--profile", "res18.json", "--virtual-cpu", "--gpus", "1", "--cpus", "3", "--memory", "62500",
+		"--speedup", "10000",
 		"--start-cost", "0", "--checkpoint-cost", "0", "--checkpoint-every", "20", "--interval", "0.003",
 		"--checkpoint", filepath.Join(dir, "ckpt"), "--log", logPath, "--iterations"}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -27,7 +27,8 @@ func pretended(path string, all int) int {
 // writeProgress replaces the file as a whole, as python/synergy does.
 func writeProgress(path string, iterations int64) error {
 	next := path + ".new"
-	if err := os.WriteFile(next, fmt.Appendf(nil, "{\"version\": 1, \"iterations\": %d, \"at\": %d}\n", iterations, time.Now().Unix()), 0o644); err != nil {
+	if err := os.WriteFile(next, fmt.Appendf(nil, "{\"version\": 1, \"iterations\": %d, \"at\": %d}\n", iterations,
+		time.Now().Unix()), 0o644); err != nil {
 		return fmt.Errorf("write progress: %w", err)
 	}
 	return os.Rename(next, path)
@@ -36,7 +37,8 @@ func writeProgress(path string, iterations int64) error {
 // windows is for how many windows a job is measured at most: three minutes of 20 s.
 const windows = 9
 
-// measureIt starts what measures this job, in a folder of its own. That it cannot be had costs the measurement and nothing else.
+// measureIt starts what measures this job, in a folder of its own. That it cannot be had costs the measurement and
+// nothing else.
 func (f *flags) measureIt() (stop func()) {
 	stop = func() {}
 	if f.measure <= 0 || follows(os.Getenv) {
@@ -54,7 +56,8 @@ func (f *flags) measureIt() (stop func()) {
 		return stop
 	}
 	window := time.Duration(f.measure)
-	command := exec.Command(filepath.Join(filepath.Dir(self), "synergy"), "measure", "--pid", strconv.Itoa(os.Getpid()), "--progress", f.progress,
+	command := exec.Command(filepath.Join(filepath.Dir(self), "synergy"), "measure", "--pid", strconv.Itoa(os.Getpid()),
+		"--progress", f.progress,
 		"--pretend", f.pretend, "--window", window.String(), "--total", (windows * window).String())
 	command.Stderr = os.Stderr
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// reporter says in the job's own comment how far it has come (docs/job-contract.md). It runs scontrol as the job's user, with arguments and
-// without a shell.
+// reporter says in the job's own comment how far it has come (docs/job-contract.md). It runs scontrol as the job's
+// user, with arguments and without a shell.
 type reporter struct {
 	job   string
 	words string // of the comment, which stay

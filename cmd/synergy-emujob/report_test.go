@@ -21,7 +21,8 @@ func TestAReportIsOneArgumentWhateverItsWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, err := os.ReadFile(dir + "/said")
-	if want := "update\njobid=17\ncomment=synergy-profile=a.json $(reboot); `id` synergy-progress=42@"; err != nil || !strings.HasPrefix(string(said), want) {
+	if want := "update\njobid=17\ncomment=synergy-profile=a.json $(reboot); `id` synergy-progress=42@"; err != nil ||
+		!strings.HasPrefix(string(said), want) {
 		t.Errorf("%v: %q, want %q", err, said, want)
 	}
 	if got := r.arguments(5, time.Unix(1767268800, 0))[2]; !strings.HasSuffix(got, " synergy-progress=5@1767268800") {

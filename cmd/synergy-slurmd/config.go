@@ -14,15 +14,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// Config is what the configuration file holds: everything that SIGHUP can change. What it takes a restart to change is a flag.
+// Config is what the configuration file holds: everything that SIGHUP can change. What it takes a restart to change is
+// a flag.
 type Config struct {
 	Partitions  []string // managed ones; never empty after load
 	Policy      policy.Policy
 	Allocator   policy.Allocator
 	ProfileDirs []string // absolute; searched in this order
 	Learned     string   // absolute; the folder of what jobs with synergy-profile=auto teach; empty: nothing is learned
-	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal; at least two rounds, so that a round
-	// may fail without any job slipping through.
+	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal; at least two rounds, so
+	// that a round may fail without any job slipping through.
 	Lease time.Duration
 	Rules policy.Rules
 	Ahead int // jobs that wait eligible with the size that they are to have; 0: none
@@ -33,12 +34,14 @@ type Config struct {
 	SaveAtLimit              bool          // ask jobs with a checkpoint before their time limits end them
 	RestartCost              time.Duration // of a job without profile
 	Hook                     hook
-	Audit                    time.Duration // between two reports of progress that are compared with the profile; 0: none are
-	StartTimeout             time.Duration // how long a started job may stay pending before its start counts as failed
-	Concurrency              int           // requests in flight
-	Rate                     float64       // requests per second
-	Heartbeat                string        // absolute; the file that tells job_submit.lua of a good round; empty: none
-	ProfilesFile             string        // absolute; the file that tells job_submit.lua which profiles there are; empty: none
+	// between two reports of progress that are compared with the profile; 0: none are
+	Audit        time.Duration
+	StartTimeout time.Duration // how long a started job may stay pending before its start counts as failed
+	Concurrency  int           // requests in flight
+	Rate         float64       // requests per second
+	Heartbeat    string        // absolute; the file that tells job_submit.lua of a good round; empty: none
+	// absolute; the file that tells job_submit.lua which profiles there are; empty: none
+	ProfilesFile string
 }
 
 // A lease must outlast a round that failed and the restart of the daemon.
@@ -75,8 +78,8 @@ func (c Config) partition() string {
 	return c.Partitions[0]
 }
 
-// loadConfig reads the file at path for a daemon with the given time between rounds. The error lists all problems, each with
-// its line, key, value and remedy.
+// loadConfig reads the file at path for a daemon with the given time between rounds. The error lists all problems, each
+// with its line, key, value and remedy.
 func loadConfig(path string, round time.Duration) (Config, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -140,9 +143,11 @@ func (c *Config) read(settings []setting) error {
 	for _, s := range settings {
 		switch read := reader(s.name); {
 		case lines[s.name] != 0:
-			problems = append(problems, fmt.Errorf("line %d: %s: is already set in line %d: remove one", s.value.Line, s.name, lines[s.name]))
+			problems = append(problems, fmt.Errorf("line %d: %s: is already set in line %d: remove one", s.value.Line,
+				s.name, lines[s.name]))
 		case read == nil:
-			problems = append(problems, fmt.Errorf("line %d: %s: unknown key: want one of %s", s.value.Line, s.name, siblings(s.name)))
+			problems = append(problems, fmt.Errorf("line %d: %s: unknown key: want one of %s", s.value.Line, s.name,
+				siblings(s.name)))
 		default:
 			if err := read(c, s.value); err != nil {
 				problems = append(problems, fmt.Errorf("line %d: %s: %w", s.value.Line, s.name, err))
@@ -159,7 +164,8 @@ func (c *Config) check(round time.Duration) error {
 		return errors.New("partitions: none is named: name those that the daemon shall manage, as partitions: [gpu]")
 	}
 	if least := leaseRoundsMin * round; c.Lease < least {
-		return fmt.Errorf("lease: %s is less than %d rounds of %s: make it at least %s, or the rounds shorter (--round)",
+		return fmt.Errorf(
+			"lease: %s is less than %d rounds of %s: make it at least %s, or the rounds shorter (--round)",
 			c.Lease, leaseRoundsMin, round, least)
 	}
 	return nil

@@ -75,10 +75,12 @@ keep:
 		t.Fatal(err)
 	}
 	want := Config{
-		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(), ProfileDirs: []string{"/a", "/b"},
-		Learned: "/var/lib/learned",
-		Lease:   20 * time.Minute, Ahead: 7,
-		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour, Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
+		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(),
+		ProfileDirs: []string{"/a", "/b"},
+		Learned:     "/var/lib/learned",
+		Lease:       20 * time.Minute, Ahead: 7,
+		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour,
+			Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 
 		PreemptWithoutCheckpoint: true, RestartCost: 7 * time.Second, Audit: 9 * time.Second,
 		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
@@ -148,7 +150,8 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 }
 
 func TestTheLeaseFollowsTheRound(t *testing.T) {
-	for round, want := range map[time.Duration]time.Duration{time.Second: 15 * time.Minute, fiveMinutes: 15 * time.Minute, time.Hour: 3 * time.Hour} {
+	for round, want := range map[time.Duration]time.Duration{time.Second: 15 * time.Minute,
+		fiveMinutes: 15 * time.Minute, time.Hour: 3 * time.Hour} {
 		if lease := defaults(round).Lease; lease != want {
 			t.Errorf("rounds of %s have leases of %s, want %s", round, lease, want)
 		}
@@ -170,7 +173,8 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, shown)
 	}
-	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", "" // the example's programs and files
+	// the example's programs and files
+	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", ""
 	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))
@@ -185,7 +189,8 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 // theDefaults checks the rules whose zero value stands for a default, and puts the zero values in their places.
 func theDefaults(t *testing.T, rules *policy.Rules) {
 	t.Helper()
-	if rules.Horizon != policy.DefaultHorizon || rules.Payback != policy.DefaultPayback || rules.Patience != policy.DefaultPatience ||
+	if rules.Horizon != policy.DefaultHorizon || rules.Payback != policy.DefaultPayback ||
+		rules.Patience != policy.DefaultPatience ||
 		rules.Stranded != policy.DefaultStranded {
 		t.Errorf("the rules are not the planner's defaults: %+v", rules)
 	}
@@ -220,7 +225,8 @@ func FuzzParseConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(config.Partitions) == 0 || config.Lease < 2*time.Minute || config.Lease > day || config.Concurrency < 1 || config.Rules.Stranded > 1 {
+		if len(config.Partitions) == 0 || config.Lease < 2*time.Minute || config.Lease > day ||
+			config.Concurrency < 1 || config.Rules.Stranded > 1 {
 			t.Errorf("%q is taken over as %+v", text, config)
 		}
 	})

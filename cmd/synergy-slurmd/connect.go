@@ -62,8 +62,8 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 // fewFiles are told by name.
 const fewFiles = 5
 
-// learns opens the folder of what jobs teach; nil: nothing is learned, since none is named, or it cannot be read. Nobody waits for that: jobs then get
-// the proportional share, and are told.
+// learns opens the folder of what jobs teach; nil: nothing is learned, since none is named, or it cannot be read.
+// Nobody waits for that: jobs then get the proportional share, and are told.
 func (c *connector) learns(dir string) bridge.Learned {
 	if dir == "" {
 		return nil
@@ -74,7 +74,9 @@ func (c *connector) learns(dir string) bridge.Learned {
 			c.log.Warn().Int("files", len(wrong)-k).Msg("more learned profiles cannot be read")
 			break
 		}
-		c.log.Warn().Err(file).Str("remedy", "remove the file: it is left alone, and its jobs are measured again").Msg("a learned profile cannot be read")
+		c.log.Warn().Err(file).Str("remedy",
+			"remove the file: it is left alone, and its jobs are measured again").Msg(
+			"a learned profile cannot be read")
 	}
 	if err != nil {
 		c.log.Error().Err(err).Str("remedy", "make the folder the daemon's to write, or name another one as learned").
@@ -90,19 +92,23 @@ type shelves struct {
 	*library.Library
 }
 
-// shelves are those of a configuration. A folder that cannot be read is told at once, since no job can tell it: all that its user hears of is
-// a profile that nobody has.
+// shelves are those of a configuration. A folder that cannot be read is told at once, since no job can tell it: all
+// that its user hears of is a profile that nobody has.
 func (c *connector) shelves(dirs []string) shelves {
 	for _, dir := range dirs {
 		if _, err := os.ReadDir(dir); err != nil {
-			c.log.Warn().Err(err).Str("remedy", "put the profiles there, readable for the daemon's user, or name another folder as profile_dirs").
-				Msg("a profile folder cannot be read: jobs get the proportional share where no other folder has their profile")
+			c.log.Warn().Err(err).Str("remedy",
+				"put the profiles there, readable for the daemon's user, or name another folder as profile_dirs").
+				Msg(
+					"a profile folder cannot be read: jobs get the proportional share where no other folder has " +
+						"their profile")
 		}
 	}
 	return shelves{dirs, library.New(dirs...)}
 }
 
-// lookup finds a profile. Where there is no folder to look into that is said in its stead, in the same words of every job.
+// lookup finds a profile. Where there is no folder to look into that is said in its stead, in the same words of every
+// job.
 func (s shelves) lookup(name string) (*sensitivity.Profile, error) {
 	profile, err := s.Lookup(name)
 	if !errors.Is(err, library.ErrNoProfile) {
@@ -125,11 +131,13 @@ func (c *connector) consult(source bridge.Limits) *bridge.Almanac {
 	return &c.almanac
 }
 
-// reopen opens Slurm for these bounds, unless the seat has just done so: what it has read of jobs need not be read again.
+// reopen opens Slurm for these bounds, unless the seat has just done so: what it has read of jobs need not be read
+// again.
 func (c *connector) reopen(ctx context.Context, config Config) (*driven, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	same := config.Concurrency == c.config.Concurrency && config.Rate == c.config.Rate && config.partition() == c.config.partition()
+	same := config.Concurrency == c.config.Concurrency && config.Rate == c.config.Rate &&
+		config.partition() == c.config.partition()
 	c.config = config
 	if !c.fresh || !same {
 		c.shut()
@@ -202,8 +210,8 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 	}
 }
 
-// openLedger opens the ledger, or a new one in place of one that is damaged: everything but the service that jobs attained can
-// be had again from Slurm, and rounds should not wait for a human for that.
+// openLedger opens the ledger, or a new one in place of one that is damaged: everything but the service that jobs
+// attained can be had again from Slurm, and rounds should not wait for a human for that.
 func openLedger(path string, log zerolog.Logger) (*ledger.Book, error) {
 	book, err := ledger.Open(path, ledger.Options{})
 	if !errors.Is(err, ledger.ErrCorrupt) {

@@ -35,7 +35,8 @@ func fullFlags(t *testing.T) flags {
 	if err := os.WriteFile(token, []byte("token"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return flags{round: fiveMinutes, watch: time.Second, shadow: true, slurmrestd: refusing(t), user: "synergy", tokenFile: token, apiVersion: "v0.0.42",
+	return flags{round: fiveMinutes, watch: time.Second, shadow: true, slurmrestd: refusing(t), user: "synergy",
+		tokenFile: token, apiVersion: "v0.0.42",
 		scontrol: "/bin/false", byToken: true, ledger: filepath.Join(dir, "ledger")}
 }
 
@@ -58,8 +59,10 @@ func TestEverySettingReachesTheRound(t *testing.T) {
 }
 
 func TestSmallRoundsSeeToTimeLimitsWhereTheyAreHeldOftenEnough(t *testing.T) {
-	for watch, want := range map[time.Duration]bool{0: false, time.Second: true, 5 * time.Second: true, 6 * time.Second: false} {
-		if s := settings(defaults(fiveMinutes), flags{round: fiveMinutes, watch: watch}, nil); !s.SaveAtLimit || s.Watched != want {
+	for watch, want := range map[time.Duration]bool{0: false, time.Second: true, 5 * time.Second: true,
+		6 * time.Second: false} {
+		if s := settings(defaults(fiveMinutes), flags{round: fiveMinutes, watch: watch}, nil); !s.SaveAtLimit ||
+			s.Watched != want {
 			t.Errorf("--watch %s: they do %t, want %t; save_at_limit %t", watch, s.Watched, want, s.SaveAtLimit)
 		}
 	}
@@ -139,7 +142,8 @@ func TestAMissingProfileFolderIsToldOnceAndInTheSameWordsOfEveryJob(t *testing.T
 	one := c.shelves([]string{missing})
 	_, first := one.lookup("a.json")
 	_, second := one.lookup("b.json")
-	if first == nil || second == nil || first.Error() != second.Error() || !strings.Contains(first.Error(), "no folder with profiles can be read: "+missing) {
+	if first == nil || second == nil || first.Error() != second.Error() ||
+		!strings.Contains(first.Error(), "no folder with profiles can be read: "+missing) {
 		t.Errorf("%v; %v", first, second)
 	}
 }

@@ -26,14 +26,14 @@ const (
 	smallLimit = time.Minute      // of a small round; it ends by itself within half a minute
 )
 
-// daemon holds rounds until it is told to stop. It runs one at a time, and everything that it tells the outside it tells
-// between two of them.
+// daemon holds rounds until it is told to stop. It runs one at a time, and everything that it tells the outside it
+// tells between two of them.
 type daemon struct {
 	period time.Duration
 	watch  time.Duration // between two looks for a small round; 0: none is held
 	config Config
-	// connect makes the rounder for a configuration. It is called for the first round, after each reload, and again as long as
-	// it fails.
+	// connect makes the rounder for a configuration. It is called for the first round, after each reload, and again as
+	// long as it fails.
 	connect func(ctx context.Context, config Config) (rounder, error)
 	reload  func() (Config, error)
 	hangups <-chan os.Signal // each asks for a reload
@@ -153,9 +153,10 @@ func lingering(parent context.Context, limit time.Duration) (context.Context, co
 	}
 }
 
-// pause is the time from now until the next round, after one that began at began. Rounds begin with the whole periods of the
-// clock, so that they keep their hour over restarts; after one that lasted longer the next follows at once. While rounds fail
-// they are tried again sooner, after a pause that doubles. No pause is longer than a period, whatever was done to the clock meanwhile.
+// pause is the time from now until the next round, after one that began at began. Rounds begin with the whole periods
+// of the clock, so that they keep their hour over restarts; after one that lasted longer the next follows at once.
+// While rounds fail they are tried again sooner, after a pause that doubles. No pause is longer than a period, whatever
+// was done to the clock meanwhile.
 func (d *daemon) pause(began, now time.Time) time.Duration {
 	if d.failures > 0 {
 		return min(d.period, firstRetry<<min(d.failures-1, 20))
@@ -197,8 +198,8 @@ func (d *daemon) looks() (times <-chan time.Time, stop func()) {
 	return ticker.C, ticker.Stop
 }
 
-// between holds a small round, if there is anything for one. After one that failed none is held until a round has ended well: what is wrong
-// is that round's to say, and it has the patience for it.
+// between holds a small round, if there is anything for one. After one that failed none is held until a round has ended
+// well: what is wrong is that round's to say, and it has the patience for it.
 func (d *daemon) between(ctx context.Context) {
 	if d.rounder == nil || d.barred != nil || d.failures > 0 || d.blind {
 		return

@@ -386,7 +386,8 @@ func TestBetweenRoundsTheDaemonLooksEveryTwoSeconds(t *testing.T) {
 		d.watch = 2 * time.Second
 		runFor(t, d, 2*fiveMinutes-time.Second)
 		if len(rounds.looks) < 290 || len(rounds.began) > 3 {
-			t.Errorf("%d looks and %d rounds in ten minutes, want one each two seconds beside the rounds", len(rounds.looks), len(rounds.began))
+			t.Errorf("%d looks and %d rounds in ten minutes, want one each two seconds beside the rounds",
+				len(rounds.looks), len(rounds.began))
 		}
 	})
 }
@@ -398,7 +399,8 @@ func TestAfterASmallRoundThatFailedNoneIsHeldUntilARoundEndsWell(t *testing.T) {
 		d.watch = 2 * time.Second
 		runFor(t, d, 2*fiveMinutes-time.Second)
 		if len(rounds.looks) != len(rounds.began) {
-			t.Errorf("%d looks that failed beside %d rounds, want one after each round", len(rounds.looks), len(rounds.began))
+			t.Errorf("%d looks that failed beside %d rounds, want one after each round", len(rounds.looks),
+				len(rounds.began))
 		}
 	})
 }

@@ -32,7 +32,8 @@ func (c *connector) dial(ctx context.Context, config Config) (*driven, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api", client.Version()).Msg("connected to slurm")
+	c.log.Info().Str("url", c.flags.slurmrestd).Str("user", c.flags.user).Str("api",
+		client.Version()).Msg("connected to slurm")
 	return &driven{client, client.Tickets(config.partition()), client, client, client, client.Close}, nil
 }
 
@@ -74,7 +75,8 @@ func (c *connector) pluginOptions(config Config) (plugin.Options, error) {
 		Path:   c.flags.slurmPlugin,
 		SHA256: c.flags.slurmSum,
 		Config: plugin.Configuration{
-			File: file, TicketPartition: config.partition(), Concurrent: config.Concurrency, Rate: config.Rate, ReportsEvery: config.Audit / 2,
+			File: file, TicketPartition: config.partition(), Concurrent: config.Concurrency, Rate: config.Rate,
+			ReportsEvery: config.Audit / 2,
 		},
 		OnCall: c.countPlugin,
 		Said:   func(line string) { lines.Debug().Str("line", line).Msg("slurm plugin says") },
@@ -101,7 +103,8 @@ func pluginFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// inspectPlugin says what is wrong with the program and its configuration before anything is started; nil where none is named.
+// inspectPlugin says what is wrong with the program and its configuration before anything is started; nil where none is
+// named.
 func inspectPlugin(f flags) error {
 	if f.slurmPlugin == "" {
 		return nil
@@ -119,7 +122,9 @@ func (c *connector) count(call slurmrest.Call) {
 	}
 	c.metrics.request(call.Method+" "+call.Path, call.Err, call.Took, call.Bytes)
 	if call.Method == http.MethodPost && c.bound.update(call.Took) {
-		c.log.Warn().Str("remedy", "raise rl_refill_rate and rl_bucket_size in slurm.conf, or make the lease longer and rate in the configuration lower").
+		c.log.Warn().Str("remedy",
+			"raise rl_refill_rate and rl_bucket_size in slurm.conf, or make the lease longer and rate in the "+
+				"configuration lower").
 			Msg("updates take a second each: slurmctld bounds our requests (rl_enable)")
 	}
 }

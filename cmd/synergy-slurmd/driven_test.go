@@ -18,7 +18,8 @@ import (
 func pluginFlags(t *testing.T, text string) flags {
 	t.Helper()
 	dir := t.TempDir()
-	f := flags{slurmPlugin: filepath.Join(dir, "mine"), slurmConfig: filepath.Join(dir, "mine.json"), slurmSum: strings.Repeat("ab", 32)}
+	f := flags{slurmPlugin: filepath.Join(dir, "mine"), slurmConfig: filepath.Join(dir, "mine.json"),
+		slurmSum: strings.Repeat("ab", 32)}
 	if err := os.WriteFile(f.slurmPlugin, []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,8 @@ func TestAPluginThatCannotBeUsedIsRefusedBeforeAnythingIsOpened(t *testing.T) {
 	}{
 		"no such program":  {func(f *flags) { f.slurmPlugin += "x" }, "no such file"},
 		"another checksum": {func(*flags) {}, "has the checksum"},
-		"no such file":     {func(f *flags) { f.slurmSum, f.slurmConfig = "", f.slurmConfig+"x" }, "configuration of the slurm plugin"},
+		"no such file": {func(f *flags) { f.slurmSum, f.slurmConfig = "", f.slurmConfig+"x" },
+			"configuration of the slurm plugin"},
 		"a file of any size": {func(f *flags) {
 			f.slurmSum = ""
 			_ = os.WriteFile(f.slurmConfig, bytes.Repeat([]byte("x"), plugin.MaxConfig+1), 0o600)
@@ -97,7 +99,8 @@ func TestAPluginThatDoesNotStartFailsTheRoundAndNotTheDaemon(t *testing.T) {
 
 func TestWhatIsOfAPluginNeedsOne(t *testing.T) {
 	for _, flag := range []string{"--slurm-plugin-sha256=ab", "--slurm-plugin-config=/etc/mine"} {
-		if _, err := parseFlags([]string{flag}, io.Discard); err == nil || !strings.Contains(err.Error(), "--slurm-plugin") {
+		if _, err := parseFlags([]string{flag}, io.Discard); err == nil ||
+			!strings.Contains(err.Error(), "--slurm-plugin") {
 			t.Errorf("%s: %v", flag, err)
 		}
 	}

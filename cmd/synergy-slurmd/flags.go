@@ -97,13 +97,15 @@ func parseRelease(args []string, out io.Writer) (flags, error) {
 	var f flags
 	set := newFlagSet(out, usageRelease)
 	f.define(set)
-	set.StringVar(&f.stopPost, "stop-post", "", "for ExecStopPost: do nothing when systemd is about to start this `unit` again")
+	set.StringVar(&f.stopPost, "stop-post", "",
+		"for ExecStopPost: do nothing when systemd is about to start this `unit` again")
 	set.BoolVar(&f.ifDead, "if-dead", false, "for a timer: do nothing, and exit with 0, while a daemon lives")
 	if err := parse(set, args); err != nil {
 		return flags{}, err
 	}
 	if f.ifDead && f.alone {
-		return flags{}, errors.New("--if-dead asks whether a daemon lives, which shows by its ticket: leave --alone out")
+		return flags{},
+			errors.New("--if-dead asks whether a daemon lives, which shows by its ticket: leave --alone out")
 	}
 	if f.once || f.demo || f.checkConfig || f.preflight || f.version {
 		return flags{}, errors.New("release goes with none of --once, --demo, --check-config, --check, --version")
@@ -124,47 +126,63 @@ func parse(set *pflag.FlagSet, args []string) error {
 		return err
 	}
 	if set.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: everything is a flag or in the configuration file, but for release, which stands first", set.Arg(0))
+		return fmt.Errorf(
+			"unexpected argument %q: everything is a flag or in the configuration file, but for release, which "+
+				"stands first", set.Arg(0))
 	}
 	return nil
 }
 
 func (f *flags) define(set *pflag.FlagSet) {
-	set.StringVar(&f.config, "config", "/etc/synergy/synergy-slurmd.yaml", "configuration `file`; SIGHUP reads it again")
+	set.StringVar(&f.config, "config", "/etc/synergy/synergy-slurmd.yaml",
+		"configuration `file`; SIGHUP reads it again")
 	set.DurationVar(&f.round, "round", 300*time.Second, "time between rounds")
-	set.DurationVar(&f.watch, "watch", time.Second, "time between looks for what may start before the next round; 0 for none")
+	set.DurationVar(&f.watch, "watch", time.Second,
+		"time between looks for what may start before the next round; 0 for none")
 	set.BoolVar(&f.once, "once", false, "hold one round and exit")
 	set.BoolVar(&f.shadow, "shadow", false, "decide and report, but change nothing in Slurm")
 	set.BoolVar(&f.alone, "alone", false, "take no ticket in Slurm: you promise that there is no second daemon")
-	set.BoolVar(&f.demo, "demo", false, "show rounds on a Slurm in memory, without Slurm and without a configuration, and exit")
-	set.BoolVar(&f.checkConfig, "check-config", false, "read the configuration and the profiles, say what is wrong, and exit")
+	set.BoolVar(&f.demo, "demo", false,
+		"show rounds on a Slurm in memory, without Slurm and without a configuration, and exit")
+	set.BoolVar(&f.checkConfig, "check-config", false,
+		"read the configuration and the profiles, say what is wrong, and exit")
 
-	set.BoolVar(&f.preflight, "check", false, "say whether Slurm and this host are ready for the daemon, line by line with the remedy, and exit")
+	set.BoolVar(&f.preflight, "check", false,
+		"say whether Slurm and this host are ready for the daemon, line by line with the remedy, and exit")
 	set.BoolVar(&f.asJSON, "json", false, "with --check: the lines as JSON")
 
 	set.StringVar(&f.slurmrestd, "slurmrestd", "http://127.0.0.1:6820", "`URL` of slurmrestd, http://… or unix:/…")
 	set.StringVar(&f.user, "user", "synergy", "Slurm `user` to act as, an operator")
-	set.StringVar(&f.tokenFile, "token-file", "/var/lib/synergy/token", "`file` with that user's JSON web token, readable by its owner only")
-	set.StringVar(&f.apiVersion, "api-version", "", "`version` of the REST API, as v0.0.42; empty takes the newest known to both sides")
-	set.StringVar(&f.scontrol, "scontrol", "scontrol", "`program` for what the REST API cannot do: split arrays and, before v0.0.45, requeue")
+	set.StringVar(&f.tokenFile, "token-file", "/var/lib/synergy/token",
+		"`file` with that user's JSON web token, readable by its owner only")
+	set.StringVar(&f.apiVersion, "api-version", "",
+		"`version` of the REST API, as v0.0.42; empty takes the newest known to both sides")
+	set.StringVar(&f.scontrol, "scontrol", "scontrol",
+		"`program` for what the REST API cannot do: split arrays and, before v0.0.45, requeue")
 	set.BoolVar(&f.byToken, "scontrol-by-token", false, "give scontrol the token too, on a host without munge")
 
-	set.StringVar(&f.slurmPlugin, "slurm-plugin", "", "`program` that drives the workload manager in place of slurmrestd; the flags above are not its business")
+	set.StringVar(&f.slurmPlugin, "slurm-plugin", "",
+		"`program` that drives the workload manager in place of slurmrestd; the flags above are not its business")
 	set.StringVar(&f.slurmSum, "slurm-plugin-sha256", "", "its `checksum`: another program of that name is not started")
 	set.StringVar(&f.slurmConfig, "slurm-plugin-config", "", "`file` that is handed to it as it is")
 
-	set.StringVar(&f.planner, "planner-plugin", "", "`program` that plans rounds in place of the built-in planner, which stands in for it")
-	set.StringVar(&f.plannerSum, "planner-plugin-sha256", "", "its `checksum`: another program of that name is not started")
-	set.DurationVar(&f.plannerLimit, "planner-plugin-timeout", 0, "for one plan; 0 is a quarter of a round, 30s at most")
+	set.StringVar(&f.planner, "planner-plugin", "",
+		"`program` that plans rounds in place of the built-in planner, which stands in for it")
+	set.StringVar(&f.plannerSum, "planner-plugin-sha256", "",
+		"its `checksum`: another program of that name is not started")
+	set.DurationVar(&f.plannerLimit, "planner-plugin-timeout", 0,
+		"for one plan; 0 is a quarter of a round, 30s at most")
 
-	set.StringVar(&f.ledger, "ledger", "/var/lib/synergy/ledger", "`file` with attained service and the last reports; locked: one daemon has it at a time")
+	set.StringVar(&f.ledger, "ledger", "/var/lib/synergy/ledger",
+		"`file` with attained service and the last reports; locked: one daemon has it at a time")
 	set.StringVar(&f.listen, "listen", "127.0.0.1:9817", "`address` for /metrics, /healthz and /round; empty for none")
 	set.StringVar(&f.logFormat, "log-format", logJSON, "json or console")
 	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 }
 
-// watches says that small rounds are held, and so often that one of them is in time for what cannot wait for the next round.
+// watches says that small rounds are held, and so often that one of them is in time for what cannot wait for the next
+// round.
 func (f *flags) watches() bool { return f.watch > 0 && f.watch < f.round && f.watch <= often }
 
 const often = 5 * time.Second
@@ -174,12 +192,14 @@ func (f *flags) check() error {
 		return fmt.Errorf("--round %s is out of range: want 1s to 24h, 5m is usual", f.round)
 	}
 	if f.watch < 0 || f.watch > 0 && f.watch < 100*time.Millisecond {
-		return fmt.Errorf("--watch %s is out of range: want 100ms or more, 1s is usual, or 0 for no looks between rounds", f.watch)
+		return fmt.Errorf(
+			"--watch %s is out of range: want 100ms or more, 1s is usual, or 0 for no looks between rounds", f.watch)
 	}
 	if f.logFormat != logJSON && f.logFormat != logConsole {
 		return fmt.Errorf("--log-format %q: want json or console", f.logFormat)
 	}
-	if level, err := zerolog.ParseLevel(f.logLevel); err != nil || level < zerolog.DebugLevel || level > zerolog.ErrorLevel {
+	if level, err := zerolog.ParseLevel(f.logLevel); err != nil || level < zerolog.DebugLevel ||
+		level > zerolog.ErrorLevel {
 		return fmt.Errorf("--log-level %q: want debug, info, warn or error", f.logLevel)
 	}
 	if _, _, err := net.SplitHostPort(f.listen); f.listen != "" && err != nil {
@@ -192,13 +212,16 @@ func (f *flags) check() error {
 		return fmt.Errorf("--planner-plugin-timeout %s: want less than a round of %s", f.plannerLimit, f.round)
 	}
 	if f.demo && f.planner != "" {
-		return errors.New("--demo shows the built-in planner: leave --planner-plugin out, and try a plugin with synergy plugin check")
+		return errors.New(
+			"--demo shows the built-in planner: leave --planner-plugin out, and try a plugin with synergy plugin check")
 	}
 	if f.planner == "" && (f.plannerSum != "" || f.plannerLimit != 0) {
-		return errors.New("--planner-plugin-sha256 and --planner-plugin-timeout are of a plugin: name it with --planner-plugin")
+		return errors.New(
+			"--planner-plugin-sha256 and --planner-plugin-timeout are of a plugin: name it with --planner-plugin")
 	}
 	if f.slurmPlugin == "" && (f.slurmSum != "" || f.slurmConfig != "") {
-		return errors.New("--slurm-plugin-sha256 and --slurm-plugin-config are of a plugin: name it with --slurm-plugin")
+		return errors.New(
+			"--slurm-plugin-sha256 and --slurm-plugin-config are of a plugin: name it with --slurm-plugin")
 	}
 	if f.asJSON && !f.preflight {
 		return errors.New("--json is of --check: say that too")
@@ -212,7 +235,8 @@ func (f *flags) check() error {
 	return nil
 }
 
-// checkURL says what is wrong with the address of slurmrestd. A host and a port alone read like a URL whose scheme is the host.
+// checkURL says what is wrong with the address of slurmrestd. A host and a port alone read like a URL whose scheme is
+// the host.
 func checkURL(address string) error {
 	if path, isSocket := strings.CutPrefix(address, "unix:"); isSocket {
 		if strings.TrimPrefix(path, "//") == "" {

@@ -14,9 +14,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
-// heart writes the files by which job_submit.lua knows that the daemon lives: the time of its last good round, and the profiles that there
-// are. It is told once that this does not work, and no round fails for it: without a heartbeat jobs pass ungated, as they would without the
-// daemon, and without a list any name of a profile passes.
+// heart writes the files by which job_submit.lua knows that the daemon lives: the time of its last good round, and the
+// profiles that there are. It is told once that this does not work, and no round fails for it: without a heartbeat jobs
+// pass ungated, as they would without the daemon, and without a list any name of a profile passes.
 type heart struct {
 	log    zerolog.Logger
 	silent bool // in the shadow: nobody may wait for a daemon that starts nothing
@@ -31,7 +31,8 @@ func (h *heart) beat(config Config, now time.Time) {
 		return
 	}
 	if config.Heartbeat != "" {
-		h.told(&h.ill, pulse(config.Heartbeat, now, ""), "no heartbeat: new jobs pass ungated", "the heartbeat is written again")
+		h.told(&h.ill, pulse(config.Heartbeat, now, ""), "no heartbeat: new jobs pass ungated",
+			"the heartbeat is written again")
 	}
 	if config.ProfilesFile != "" {
 		names, err := h.shelf.names(config.ProfileDirs)
@@ -41,14 +42,16 @@ func (h *heart) beat(config Config, now time.Time) {
 		if err == nil {
 			err = pulse(config.ProfilesFile, now, names)
 		}
-		h.told(&h.mute, err, "no list of profiles: the gate lets any name pass", "the list of profiles is written again")
+		h.told(&h.mute, err, "no list of profiles: the gate lets any name pass",
+			"the list of profiles is written again")
 	}
 }
 
 // told says when writing begins to fail, and when it ends to.
 func (h *heart) told(failing *bool, err error, ill, well string) {
 	if err != nil && !*failing {
-		h.log.Error().Err(err).Str("remedy", "its folder must be the daemon's to write, and slurmctld's to read").Msg(ill)
+		h.log.Error().Err(err).Str("remedy",
+			"its folder must be the daemon's to write, and slurmctld's to read").Msg(ill)
 	}
 	if err == nil && *failing {
 		h.log.Info().Msg(well)
@@ -56,8 +59,8 @@ func (h *heart) told(failing *bool, err error, ill, well string) {
 	*failing = err != nil
 }
 
-// pulse replaces the file as a whole, by the time in one line and what comes after it, readable for all: slurmctld is another user. A name
-// that is left over, of whatever kind, is removed and never written through.
+// pulse replaces the file as a whole, by the time in one line and what comes after it, readable for all: slurmctld is
+// another user. A name that is left over, of whatever kind, is removed and never written through.
 func pulse(path string, now time.Time, more string) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -96,11 +99,12 @@ type catalogue struct {
 	shelf *library.Library
 }
 
-// maxCatalogue bounds the list: the gate does not read a file of more than 256 KiB, of which the line with the time is some, and auto.
+// maxCatalogue bounds the list: the gate does not read a file of more than 256 KiB, of which the line with the time is
+// some, and auto.
 const maxCatalogue = 256<<10 - 32
 
-// names lists them, one in a line, ascending. A folder that cannot be read makes the list an unknown one: who does not know what there is
-// must refuse nobody.
+// names lists them, one in a line, ascending. A folder that cannot be read makes the list an unknown one: who does not
+// know what there is must refuse nobody.
 func (c *catalogue) names(dirs []string) (string, error) {
 	if c.shelf == nil || !slices.Equal(c.dirs, dirs) {
 		c.dirs, c.shelf = slices.Clone(dirs), library.New(dirs...)
@@ -120,7 +124,8 @@ func (c *catalogue) names(dirs []string) (string, error) {
 	slices.Sort(names)
 	list := strings.Join(slices.Compact(names), "")
 	if len(list) > maxCatalogue {
-		return "", fmt.Errorf("list profiles: %d names take more than %d bytes: the gate reads no longer list", len(names), maxCatalogue)
+		return "", fmt.Errorf("list profiles: %d names take more than %d bytes: the gate reads no longer list",
+			len(names), maxCatalogue)
 	}
 	return list, nil
 }

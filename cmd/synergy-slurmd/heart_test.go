@@ -70,7 +70,8 @@ func TestAHeartbeatIsReadableForAllWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// Whoever could put something under the name that is written first must not choose where it goes, nor hold the daemon up.
+// Whoever could put something under the name that is written first must not choose where it goes, nor hold the daemon
+// up.
 func TestAHeartbeatIsNotWrittenThroughALinkOrAPipe(t *testing.T) {
 	dir := t.TempDir()
 	path, victim := filepath.Join(dir, "heartbeat"), filepath.Join(dir, "victim")
@@ -140,7 +141,8 @@ func TestTheGateIsToldEachProfileThatCanBeUsedAndNoOther(t *testing.T) {
 	}
 	for path, text := range map[string]string{
 		one + "/res18.json": string(good), other + "/gnmt.json": string(good), other + "/res18.json": string(good),
-		one + "/broken.json": "{", one + "/notes.txt": string(good), one + "/.hidden.json": string(good), one + "/a\nb.json": string(good),
+		one + "/broken.json": "{", one + "/notes.txt": string(good), one + "/.hidden.json": string(good),
+		one + "/a\nb.json": string(good),
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)

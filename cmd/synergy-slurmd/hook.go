@@ -15,8 +15,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// hook runs the site's own programs around a checkpoint: a program and its arguments each, or nothing. They learn of the job
-// through their environment; there is no shell, and nothing that a user wrote becomes an argument.
+// hook runs the site's own programs around a checkpoint: a program and its arguments each, or nothing. They learn of
+// the job through their environment; there is no shell, and nothing that a user wrote becomes an argument.
 type hook struct {
 	before  []string
 	after   []string
@@ -59,8 +59,8 @@ func (h hook) run(ctx context.Context, argv []string, job bridge.Job, why string
 	return nil
 }
 
-// alone gives the program a process group of its own, and has all of it killed when its time is over: what it has started would
-// otherwise go on for ever.
+// alone gives the program a process group of its own, and has all of it killed when its time is over: what it has
+// started would otherwise go on for ever.
 func alone(program *exec.Cmd) {
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	program.Cancel = func() error { return syscall.Kill(-program.Process.Pid, syscall.SIGKILL) }
@@ -80,7 +80,8 @@ func hookEnvironment(job bridge.Job, why string) []string {
 // maxValue bounds a value: with one that is too long for the kernel no program would start.
 const maxValue = 16 << 10
 
-// oneLine keeps a value from becoming two, or none: a program reads its environment line by line, and the kernel ends a value at a NUL.
+// oneLine keeps a value from becoming two, or none: a program reads its environment line by line, and the kernel ends a
+// value at a NUL.
 func oneLine(text string) string {
 	text = printable.Blank(text)
 	return strings.ToValidUTF8(text[:min(len(text), maxValue)], "")

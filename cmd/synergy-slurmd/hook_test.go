@@ -31,9 +31,11 @@ func TestASiteWithoutProgramsHasNoHook(t *testing.T) {
 }
 
 func TestAHookLearnsOfTheJobFromItsEnvironmentAlone(t *testing.T) {
-	job := bridge.Job{ID: 7, User: "alice", Partition: "gpu", Name: "$(reboot)", Runs: bridge.Allocated{Nodes: []string{"n1", "n2"}}}
+	job := bridge.Job{ID: 7, User: "alice", Partition: "gpu", Name: "$(reboot)",
+		Runs: bridge.Allocated{Nodes: []string{"n1", "n2"}}}
 	said := shell(`env | grep -v ^PWD= | sort; exit 3`).Before(t.Context(), job, "job 9 goes first", time.Minute)
-	for _, line := range []string{"SYNERGY_JOB_ID=7\n", "SYNERGY_JOB_USER=alice\n", "SYNERGY_JOB_PARTITION=gpu\n", "SYNERGY_JOB_NODES=n1,n2\n", "SYNERGY_REASON=job 9 goes first"} {
+	for _, line := range []string{"SYNERGY_JOB_ID=7\n", "SYNERGY_JOB_USER=alice\n", "SYNERGY_JOB_PARTITION=gpu\n",
+		"SYNERGY_JOB_NODES=n1,n2\n", "SYNERGY_REASON=job 9 goes first"} {
 		if said == nil || !strings.Contains(said.Error(), line) {
 			t.Errorf("%q is missing in %v", line, said)
 		}
@@ -43,12 +45,13 @@ func TestAHookLearnsOfTheJobFromItsEnvironmentAlone(t *testing.T) {
 	}
 }
 
-// TestNoTextMakesALineOfAHooksEnvironment: a program that reads its environment line by line finds each name once, and one that is given a
-// NUL or a megabyte starts all the same.
+// TestNoTextMakesALineOfAHooksEnvironment: a program that reads its environment line by line finds each name once, and
+// one that is given a NUL or a megabyte starts all the same.
 func TestNoTextMakesALineOfAHooksEnvironment(t *testing.T) {
 	forged := "x\nSYNERGY_JOB_ID=1\x00\x1b[31m\u202e" + strings.Repeat("y", 1<<20)
 	job := bridge.Job{ID: 7, User: forged, Partition: forged, Runs: bridge.Allocated{Nodes: []string{forged}}}
-	err := shell(`env | grep -c SYNERGY_JOB_ID=7; env | grep -c ^SYNERGY; env | LC_ALL=C tr -d '[:print:]\n' | wc -c; exit 3`).Before(t.Context(), job, forged, time.Minute)
+	err := shell(
+		`env | grep -c SYNERGY_JOB_ID=7; env | grep -c ^SYNERGY; env | LC_ALL=C tr -d '[:print:]\n' | wc -c; exit 3`).Before(t.Context(), job, forged, time.Minute)
 	if err == nil || !strings.HasSuffix(err.Error(), ": 1\n5\n0") {
 		t.Errorf("%v: want one line with the ID, five lines of ours, and nothing unprintable", err)
 	}
@@ -57,17 +60,20 @@ func TestNoTextMakesALineOfAHooksEnvironment(t *testing.T) {
 func TestAHookThatFailsSaysItsLastWords(t *testing.T) {
 	err := shell("seq 1 100000; echo disk is full >&2; exit 3").Before(t.Context(), bridge.Job{ID: 7}, "", time.Minute)
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.HasSuffix(err.Error(), "disk is full") || len(err.Error()) > 700 {
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.HasSuffix(err.Error(), "disk is full") ||
+		len(err.Error()) > 700 {
 		t.Error(err)
 	}
-	if err := shell("exit 1").Before(t.Context(), bridge.Job{}, "", time.Minute); !strings.HasSuffix(err.Error(), "it said nothing") {
+	if err := shell("exit 1").Before(t.Context(), bridge.Job{}, "", time.Minute); !strings.HasSuffix(err.Error(),
+		"it said nothing") {
 		t.Error(err)
 	}
 }
 
 func TestNothingThatAHookStartedOutlivesItsTime(t *testing.T) {
 	alive := filepath.Join(t.TempDir(), "alive")
-	script := fmt.Sprintf("(trap '' TERM; while true; do echo x >>%s; sleep 0.05; done) & (sleep 1000 &) ; sleep 1000", alive)
+	script := fmt.Sprintf("(trap '' TERM; while true; do echo x >>%s; sleep 0.05; done) & (sleep 1000 &) ; sleep 1000",
+		alive)
 	began := time.Now()
 	if err := shell(script).Before(t.Context(), bridge.Job{}, "", 300*time.Millisecond); err == nil {
 		t.Error("it went well")

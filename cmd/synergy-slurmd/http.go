@@ -62,8 +62,8 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	return guarded(mux)
 }
 
-// inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health and the index need none: whoever watches the
-// daemon is answered whoever else reads.
+// inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health and the index need
+// none: whoever watches the daemon is answered whoever else reads.
 func inTurn(desk chan struct{}, page http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -79,8 +79,8 @@ func inTurn(desk chan struct{}, page http.HandlerFunc) http.Handler {
 	})
 }
 
-// guarded keeps browsers from taking what users wrote into job names for anything but data, and from fetching it for a page from
-// elsewhere whose name was pointed at this host.
+// guarded keeps browsers from taking what users wrote into job names for anything but data, and from fetching it for a
+// page from elsewhere whose name was pointed at this host.
 func guarded(inner http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -94,8 +94,9 @@ func guarded(inner http.Handler) http.Handler {
 	})
 }
 
-// meansUs says that a request over a loopback address names this host by a number or as localhost. A page from elsewhere can point its
-// own name here, and would then be let read the answer. On any other address the administrator knows by which names he asks.
+// meansUs says that a request over a loopback address names this host by a number or as localhost. A page from
+// elsewhere can point its own name here, and would then be let read the answer. On any other address the administrator
+// knows by which names he asks.
 func meansUs(r *http.Request) bool {
 	address, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !known || !isLoopback(address.String()) {
@@ -154,14 +155,16 @@ func listen(address string, handler http.Handler) (*listening, error) {
 		return nil, fmt.Errorf("listen: %w: name another --listen address, or an empty one for none", err)
 	}
 	l := &listening{
-		server: &http.Server{Addr: listener.Addr().String(), Handler: handler, ReadTimeout: readLimit, ReadHeaderTimeout: readLimit,
-			WriteTimeout: writeLimit, MaxHeaderBytes: headerLimit},
+		server: &http.Server{Addr: listener.Addr().String(), Handler: handler, ReadTimeout: readLimit,
+			ReadHeaderTimeout: readLimit,
+			WriteTimeout:      writeLimit, MaxHeaderBytes: headerLimit},
 		stopped: make(chan struct{}),
 	}
 	l.server.SetKeepAlivesEnabled(false) // who has read and stays would keep others out
 	go func() {
 		defer close(l.stopped)
-		l.server.Serve(newFew(listener, connections)) // ends with close; an accept that fails for good shows in the monitoring as a target that is down
+		// ends with close; an accept that fails for good shows in the monitoring as a target that is down
+		l.server.Serve(newFew(listener, connections))
 	}()
 	return l, nil
 }

@@ -25,7 +25,8 @@ func site(t *testing.T) (http.Handler, *health) {
 	t.Helper()
 	memory := &ledger.Memory{}
 	for _, round := range []int{16, 17} {
-		if err := memory.Settle(nil, bridge.Report{Round: round, Notes: []bridge.Note{{Job: 1, Text: "<script>"}}}); err != nil {
+		if err := memory.Settle(nil, bridge.Report{Round: round,
+			Notes: []bridge.Note{{Job: 1, Text: "<script>"}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,7 +100,8 @@ func served(t *testing.T, jobs, long int) (url string, book *ledger.Book) {
 	}
 	report := bridge.Report{Round: 1}
 	for id := range jobs {
-		report.Snapshot.Jobs = append(report.Snapshot.Jobs, policy.Job{ID: id + 1, Name: "<script>alert(1)</script>\x1b]0;owned\x07" + strings.Repeat("x", long)})
+		report.Snapshot.Jobs = append(report.Snapshot.Jobs, policy.Job{ID: id + 1,
+			Name: "<script>alert(1)</script>\x1b]0;owned\x07" + strings.Repeat("x", long)})
 	}
 	if err := book.Settle(nil, report); err != nil {
 		t.Fatal(err)
@@ -112,7 +114,8 @@ func served(t *testing.T, jobs, long int) (url string, book *ledger.Book) {
 	return "http://" + server.server.Addr, book
 }
 
-// TestAPageFromElsewhereCannotReadWhatALoopbackAddressTells: a browser on this host believes that a name of an attacker's is here.
+// TestAPageFromElsewhereCannotReadWhatALoopbackAddressTells: a browser on this host believes that a name of an
+// attacker's is here.
 func TestAPageFromElsewhereCannotReadWhatALoopbackAddressTells(t *testing.T) {
 	url, _ := served(t, 1, 0)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -139,8 +142,8 @@ func TestAPageFromElsewhereCannotReadWhatALoopbackAddressTells(t *testing.T) {
 	}
 }
 
-// TestReadersThatDoNotReadHoldNoRoundUp: more of them than there are places ask for a report that fills every buffer on the way, and take
-// nothing of it. Rounds settle meanwhile.
+// TestReadersThatDoNotReadHoldNoRoundUp: more of them than there are places ask for a report that fills every buffer on
+// the way, and take nothing of it. Rounds settle meanwhile.
 func TestReadersThatDoNotReadHoldNoRoundUp(t *testing.T) {
 	url, book := served(t, 400, 20_000) // 8 MB, which costs little to write and fits into no buffers
 	for range 2 * readers {
@@ -159,7 +162,8 @@ func TestReadersThatDoNotReadHoldNoRoundUp(t *testing.T) {
 		if err := book.Settle(bridge.Records{{Job: 1}}, bridge.Report{Round: round}); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > writeLimit/2 { // who waited for a reader would wait until that is thrown out
+		// who waited for a reader would wait until that is thrown out
+		if took := time.Since(began); took > writeLimit/2 {
 			t.Errorf("round %d settled in %s", round, took)
 		}
 	}
@@ -266,7 +270,8 @@ func TestTheLastRoundIsTheReportThatWasSettled(t *testing.T) {
 	pages, _ := site(t)
 	answer := get(t, pages, "GET", "/round")
 	var report bridge.Report
-	if err := json.Unmarshal([]byte(body(t, answer)), &report); err != nil || report.Round != 17 || report.Notes[0].Text != "<script>" {
+	if err := json.Unmarshal([]byte(body(t, answer)), &report); err != nil || report.Round != 17 ||
+		report.Notes[0].Text != "<script>" {
 		t.Errorf("%v: %+v", err, report)
 	}
 	if kind := answer.Header.Get("Content-Type"); kind != "application/json" {
@@ -293,7 +298,8 @@ func TestTheDaemonIsIllThreeRoundsAfterTheLastGoodOne(t *testing.T) {
 		t.Errorf("%s, %v", last, err)
 	}
 	_, err := h.check(start.Add(16*time.Minute + time.Second))
-	if err == nil || err.Error() != "round 4 ended well 15m1s ago; the last one: observe: slurm controller unreachable" {
+	if err == nil ||
+		err.Error() != "round 4 ended well 15m1s ago; the last one: observe: slurm controller unreachable" {
 		t.Error(err)
 	}
 }
@@ -301,7 +307,8 @@ func TestTheDaemonIsIllThreeRoundsAfterTheLastGoodOne(t *testing.T) {
 func TestADaemonWhoseFirstRoundHangsIsIll(t *testing.T) {
 	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	h := newHealth(time.Minute, start)
-	if _, err := h.check(start.Add(4 * time.Minute)); err == nil || !strings.Contains(err.Error(), "none has ended since") {
+	if _, err := h.check(start.Add(4 * time.Minute)); err == nil ||
+		!strings.Contains(err.Error(), "none has ended since") {
 		t.Error(err)
 	}
 }

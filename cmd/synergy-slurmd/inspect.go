@@ -15,8 +15,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
-// inspect tells an administrator what the daemon would do with a configuration, and what of it this host cannot serve. The daemon itself
-// starts without some of that: a job whose profile cannot be read gets the proportional share.
+// inspect tells an administrator what the daemon would do with a configuration, and what of it this host cannot serve.
+// The daemon itself starts without some of that: a job whose profile cannot be read gets the proportional share.
 func inspect(out io.Writer, f flags, config Config) error {
 	fmt.Fprintf(out, "%s: %s, %s; rounds of %s, leases of %s, partitions %v\n",
 		f.config, config.Policy.Name, config.Allocator.Name, f.round, config.Lease, config.Partitions)
@@ -106,7 +106,8 @@ func programs(f flags, config Config) (found []preflight.Program) {
 	return found
 }
 
-// scontrolHere is the one program that requeues and arrays take; the zero one where a plugin drives the workload manager.
+// scontrolHere is the one program that requeues and arrays take; the zero one where a plugin drives the workload
+// manager.
 func scontrolHere(f flags) preflight.Program {
 	if f.slurmPlugin != "" {
 		return preflight.Program{}

@@ -57,8 +57,10 @@ func keys() []key {
 		{"audit_window", duration(func(c *Config) *time.Duration { return &c.Audit }, 0, day)},
 		{"checkpoint_hook.before", command(func(c *Config) *[]string { return &c.Hook.before })},
 		{"checkpoint_hook.after", command(func(c *Config) *[]string { return &c.Hook.after })},
-		{"checkpoint_hook.timeout", duration(func(c *Config) *time.Duration { return &c.Hook.timeout }, time.Second, 10*time.Minute)},
-		{"start_timeout", duration(func(c *Config) *time.Duration { return &c.StartTimeout }, time.Second, 10*time.Minute)},
+		{"checkpoint_hook.timeout", duration(func(c *Config) *time.Duration { return &c.Hook.timeout }, time.Second,
+			10*time.Minute)},
+		{"start_timeout", duration(func(c *Config) *time.Duration { return &c.StartTimeout }, time.Second,
+			10*time.Minute)},
 		{"concurrency", whole(func(c *Config) *int { return &c.Concurrency }, 1, 64)},
 		{"heartbeat", text(func(c *Config) *string { return &c.Heartbeat }, folder)},
 		{"profiles_file", text(func(c *Config) *string { return &c.ProfilesFile }, folder)},
@@ -94,8 +96,8 @@ func siblings(name string) string {
 	return strings.Join(slices.Compact(found), ", ")
 }
 
-// flatten lists the settings below a mapping in the order of the file. Anchors and merges are left out of the language: nobody
-// needs them for twenty keys.
+// flatten lists the settings below a mapping in the order of the file. Anchors and merges are left out of the language:
+// nobody needs them for twenty keys.
 func flatten(prefix string, mapping *yaml.Node) ([]setting, error) {
 	if mapping.Kind != yaml.MappingNode {
 		return nil, fmt.Errorf("line %d: want keys with values, as policy: las", mapping.Line)
@@ -270,7 +272,8 @@ func folder(word string) error {
 	return nil
 }
 
-// command reads a program and its arguments. There is no shell between: a line in one string would be taken as the program.
+// command reads a program and its arguments. There is no shell between: a line in one string would be taken as the
+// program.
 func command(field func(*Config) *[]string) readFunc {
 	return func(c *Config, value *yaml.Node) error {
 		argv, err := sequence(value)

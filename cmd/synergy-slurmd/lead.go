@@ -19,8 +19,8 @@ import (
 // leaveLimit is how long a daemon that stops tries to give its ticket back; a successor then waits for a time to live.
 const leaveLimit = 5 * time.Second
 
-// seat is the daemon's place among those that could lead. A nil one is that of a daemon that is alone, by its administrator's
-// promise, or only watches.
+// seat is the daemon's place among those that could lead. A nil one is that of a daemon that is alone, by its
+// administrator's promise, or only watches.
 type seat struct {
 	member *leader.Member
 	log    zerolog.Logger
@@ -47,12 +47,13 @@ func newSeat(f flags, book *ledger.Book, tickets leader.Tickets, log zerolog.Log
 		return nil, err
 	}
 	return &seat{
-		member: newMember(f, identity, tickets), log: log, show: numbers.leads, takeover: func() {}, crowned: make(chan struct{}, 1),
+		member: newMember(f, identity, tickets), log: log, show: numbers.leads, takeover: func() {},
+		crowned: make(chan struct{}, 1),
 	}, nil
 }
 
-// newMember is known by its host and by what its ledger says: the lock on that file proves that an earlier process of that name is
-// dead.
+// newMember is known by its host and by what its ledger says: the lock on that file proves that an earlier process of
+// that name is dead.
 func newMember(f flags, identity string, tickets leader.Tickets) *leader.Member {
 	host, err := os.Hostname()
 	if err != nil {
@@ -144,7 +145,8 @@ func (s *seat) note(err error) {
 	s.leads = leads
 }
 
-// unheard names a step that ran out of time for what it is: nothing was heard of Slurm. It is no round that took too long.
+// unheard names a step that ran out of time for what it is: nothing was heard of Slurm. It is no round that took too
+// long.
 func unheard(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, bridge.ErrUnreachable) {
 		return fmt.Errorf("%w: %w", err, bridge.ErrUnreachable)
@@ -167,12 +169,14 @@ func (s *seat) lead() {
 // errUnconfirmed stands for the time between a beat that did not come through and the step that says why.
 var errUnconfirmed = fmt.Errorf("slurm did not confirm the lead in time: %w", bridge.ErrUnreachable)
 
-// position is nil when this daemon leads, or else either the sentence that says behind whom it stands, or what went wrong.
+// position is nil when this daemon leads, or else either the sentence that says behind whom it stands, or what went
+// wrong.
 func (s *seat) position() (line string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.leads && s.member.Leads(): // a lead counts once note has told of it: its news would else come after the round that it is for
+	case s.leads && s.member.Leads():
+		// a lead counts once note has told of it: its news would else come after the round that it is for
 		return "", nil
 	case s.err != nil:
 		return "", s.err
@@ -200,8 +204,8 @@ func (s *seat) heard() {
 	}
 }
 
-// await returns when this daemon may act, with nil, or cannot even stand by. While it stands by it follows reloads, is well, and
-// holds no rounds.
+// await returns when this daemon may act, with nil, or cannot even stand by. While it stands by it follows reloads, is
+// well, and holds no rounds.
 func (d *daemon) await(ctx context.Context) error {
 	if d.seat == nil {
 		return nil
@@ -243,7 +247,9 @@ func (q queue) Take(ctx context.Context, words leader.Words) (int, error) {
 	}
 	id, err := tickets.Take(ctx, words)
 	if errors.Is(err, bridge.ErrRefused) || errors.Is(err, bridge.ErrDenied) {
-		err = fmt.Errorf("%w: let the daemon's user submit jobs there, or start the daemon with --alone and see to it that there is no second one", err)
+		err = fmt.Errorf(
+			"%w: let the daemon's user submit jobs there, or start the daemon with --alone and see to it that there "+
+				"is no second one", err)
 	}
 	return id, err
 }
@@ -272,8 +278,8 @@ func (q queue) Tear(ctx context.Context, id int) error {
 	return tickets.Tear(ctx, id)
 }
 
-// recollection is the ledger of a daemon that may lead after others: what it remembers of jobs is then older than what they carry in
-// their annotations, and is left out until a round has settled anew.
+// recollection is the ledger of a daemon that may lead after others: what it remembers of jobs is then older than what
+// they carry in their annotations, and is left out until a round has settled anew.
 type recollection struct {
 	*ledger.Book
 

@@ -25,7 +25,8 @@ import (
 // queueOf is a Slurm for tickets alone. Its own clock stands still, as no ticket ever needs it.
 func queueOf() leader.Tickets {
 	server := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}
-	return slurmtest.New(slurmtest.NewClock(time.Now()), slurmtest.Options{Nodes: slurmtest.Rack(1, server, "gpu")}).Tickets()
+	return slurmtest.New(slurmtest.NewClock(time.Now()),
+		slurmtest.Options{Nodes: slurmtest.Rack(1, server, "gpu")}).Tickets()
 }
 
 // seated is a daemon with a seat, whose rounds end at once.
@@ -251,7 +252,8 @@ func TestTheIdentityStaysWithTheLedger(t *testing.T) {
 }
 
 func TestARoundThatIsOutrankedIsToldAndNothingMoreIsWritten(t *testing.T) {
-	if got := diagnose(errors.Join(errors.New("start job 17"), bridge.ErrNotLeader)); got != outranked || got.remedy() == "" {
+	if got := diagnose(errors.Join(errors.New("start job 17"), bridge.ErrNotLeader)); got != outranked ||
+		got.remedy() == "" {
 		t.Errorf("diagnosed as %q", got)
 	}
 }

@@ -35,8 +35,8 @@ func newLog(out io.Writer, format, level string) (zerolog.Logger, error) {
 	return zerolog.New(zerolog.SyncWriter(out)).Level(least).With().Timestamp().Logger(), nil
 }
 
-// plain writes lines of JSON without what a terminal obeys. JSON itself escapes the controls of ASCII alone; those in eight bits, and what
-// turns the direction of writing, would reach whoever reads the journal.
+// plain writes lines of JSON without what a terminal obeys. JSON itself escapes the controls of ASCII alone; those in
+// eight bits, and what turns the direction of writing, would reach whoever reads the journal.
 type plain struct{ io.Writer }
 
 func (p plain) Write(line []byte) (int, error) {
@@ -123,7 +123,8 @@ func diagnose(err error) ailment {
 // accessDenied is Slurm's ESLURM_ACCESS_DENIED. A token that is no good has another number.
 const accessDenied = 2002
 
-// mayNot says that Slurm believed the token and refused what was asked: our user has no right to it, or the gate does not trust him.
+// mayNot says that Slurm believed the token and refused what was asked: our user has no right to it, or the gate does
+// not trust him.
 func mayNot(err error) bool {
 	var failure *slurmrest.Failure
 	return errors.As(err, &failure) && failure.Number == accessDenied
@@ -133,17 +134,21 @@ func mayNot(err error) bool {
 func (a ailment) remedy() string {
 	switch a {
 	case unreachable:
-		return "nothing is changed meanwhile; when it lasts, leases lapse and Slurm starts waiting jobs as they were asked for"
+		return "nothing is changed meanwhile; when it lasts, leases lapse and Slurm starts waiting jobs as they were " +
+			"asked for"
 	case denied:
 		return "renew the token, as a file that only the daemon's user can read"
 	case vetoed:
-		return "the token is good: name the uid of the daemon's user in trusted_uids of synergy_settings.lua, and make him an operator in slurmdbd"
+		return "the token is good: name the uid of the daemon's user in trusted_uids of synergy_settings.lua, and " +
+			"make him an operator in slurmdbd"
 	case outranked:
 		return "nothing more is changed; when the other daemon is to go, stop that one"
 	case ticketless:
-		return "another ticket is taken; when that goes too, look who cancels jobs of the daemon's user, and whether slurmrestd lists any jobs"
+		return "another ticket is taken; when that goes too, look who cancels jobs of the daemon's user, and whether " +
+			"slurmrestd lists any jobs"
 	case unkept:
-		return "make room on the ledger's disk, or mend it; a round whose intent cannot be written does nothing, one whose end cannot is told in the log alone"
+		return "make room on the ledger's disk, or mend it; a round whose intent cannot be written does nothing, one " +
+			"whose end cannot is told in the log alone"
 	case late:
 		return "the round took longer than the time between rounds: look at the phases in /metrics"
 	}
@@ -153,7 +158,8 @@ func (a ailment) remedy() string {
 // round writes down one round. The changes come first: they were made even if the round then failed.
 func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	if i := report.Interrupted; i != nil {
-		j.log.Warn().Int("round", i.Round).Time("at", i.At).Int("steps", len(i.Steps)).Msg("this round was cut short; its steps are in /round")
+		j.log.Warn().Int("round", i.Round).Time("at", i.At).Int("steps",
+			len(i.Steps)).Msg("this round was cut short; its steps are in /round")
 	}
 	j.audit(report)
 	j.losses(report)
@@ -195,7 +201,8 @@ func (j *journal) smallRound(report bridge.Report, took time.Duration, err error
 // farApart is by how much two clocks may differ before a human should look.
 const farApart = 30 * time.Second
 
-// clocks says when Slurm's clock was set, and once that it and ours differ. Rounds go by Slurm's, so neither does any harm to a job.
+// clocks says when Slurm's clock was set, and once that it and ours differ. Rounds go by Slurm's, so neither does any
+// harm to a job.
 func (j *journal) clocks(report bridge.Report) {
 	if report.ClockStep != 0 {
 		j.log.Warn().Int("round", report.Round).Float64("seconds", seconds(report.ClockStep)).
@@ -204,7 +211,8 @@ func (j *journal) clocks(report bridge.Report) {
 	apart := report.ClockAhead.Abs() > farApart
 	if apart && !j.apart {
 		j.log.Warn().Int("round", report.Round).Float64("slurm_ahead_seconds", seconds(report.ClockAhead)).
-			Str("remedy", "run the same time service on both hosts").Msg("slurm's clock and ours differ: rounds go by slurm's")
+			Str("remedy", "run the same time service on both hosts").Msg(
+			"slurm's clock and ours differ: rounds go by slurm's")
 	}
 	j.apart = apart
 }
@@ -216,11 +224,14 @@ func (j *journal) lessons(report bridge.Report) {
 		if l.Forgot {
 			message = "forgot what was learned: a job of that name runs otherwise"
 		}
-		j.log.Info().Int("round", report.Round).Int("job", l.Job).Str("user", l.User).Str("job_name", l.Name).Int("points", l.Points).Msg(message)
+		j.log.Info().Int("round", report.Round).Int("job", l.Job).Str("user", l.User).Str("job_name",
+			l.Name).Int("points", l.Points).Msg(message)
 	}
 	if report.LearnFault != "" && !j.unlearned {
 		j.log.Error().Int("round", report.Round).Str("error", report.LearnFault).
-			Str("remedy", "make room in the folder of learned, or make it the daemon's to write: until then each round tries again").
+			Str("remedy",
+				"make room in the folder of learned, or make it the daemon's to write: until then each round "+
+					"tries again").
 			Msg("what jobs teach cannot be kept")
 	}
 	j.unlearned = report.LearnFault != ""
@@ -232,20 +243,22 @@ func (j *journal) limits(report bridge.Report) {
 	switch {
 	case gap && !j.gap:
 		j.log.Warn().Int("round", report.Round).Str("error", report.LimitsGap).
-			Str("remedy", "look whether slurmdbd runs, and slurmrestd serves its part with the daemon's token").Msg("the site's limits are not known")
+			Str("remedy", "look whether slurmdbd runs, and slurmrestd serves its part with the daemon's token").Msg(
+			"the site's limits are not known")
 	case !gap && j.gap:
 		j.log.Info().Int("round", report.Round).Msg("the site's limits are known again")
 	}
 	j.gap = gap
 }
 
-// audit writes one line for each step, and one for each field that it changed. Lease renewals are many and say nothing new, so
-// they are for debugging unless they fail.
+// audit writes one line for each step, and one for each field that it changed. Lease renewals are many and say nothing
+// new, so they are for debugging unless they fail.
 func (j *journal) audit(report bridge.Report) {
 	for _, step := range report.Steps {
 		level := levelOf(step)
 		for _, change := range step.Changes {
-			j.step(level, report, step).Str("field", change.Field).Str("old", change.Old).Str("new", change.New).Msg("change")
+			j.step(level, report, step).Str("field", change.Field).Str("old", change.Old).Str("new",
+				change.New).Msg("change")
 		}
 		line := j.step(level, report, step).Float64("seconds", seconds(step.Took))
 		if step.Grant != nil {
@@ -261,10 +274,12 @@ func (j *journal) audit(report bridge.Report) {
 	}
 }
 
-// losses says which jobs did not come back that were asked to, and what is likely wrong with them. No round would ever say it again.
+// losses says which jobs did not come back that were asked to, and what is likely wrong with them. No round would ever
+// say it again.
 func (j *journal) losses(report bridge.Report) {
 	for _, loss := range report.Lost {
-		j.log.Warn().Int("round", report.Round).Int("job", loss.Job).Str("user", loss.User).Str("profile", loss.Profile).
+		j.log.Warn().Int("round", report.Round).Int("job", loss.Job).Str("user", loss.User).Str("profile",
+			loss.Profile).
 			Str("state", loss.End.State).Int("exit_code", loss.End.Code).Int("signal", loss.End.Signal).
 			Str("cause", string(loss.Cause)).Str("reason", loss.Why).Msg("lost")
 	}
@@ -283,7 +298,8 @@ func levelOf(step bridge.Step) zerolog.Level {
 // step begins a line about a step.
 func (j *journal) step(level zerolog.Level, report bridge.Report, step bridge.Step) *zerolog.Event {
 	line := j.log.WithLevel(level).Int("round", report.Round).Int("job", step.Job)
-	return whose(line, report, step.Job).Str("verb", string(step.Verb)).Str("reason", step.Why).Bool("shadow", report.Shadow)
+	return whose(line, report, step.Job).Str("verb", string(step.Verb)).Str("reason", step.Why).Bool("shadow",
+		report.Shadow)
 }
 
 // whose adds to a line about a job whose it is, and which profile it names, as far as the round knows.
@@ -307,11 +323,12 @@ func seenIn(report bridge.Report, job int) *policy.Job {
 // remarkLines bounds the remarks of one round: the words in them are users'.
 const remarkLines = 200
 
-// waitLines bounds how many jobs of one round are told of that wait for another reason than before: a flood of them is one event.
+// waitLines bounds how many jobs of one round are told of that wait for another reason than before: a flood of them is
+// one event.
 const waitLines = 50
 
-// reasons says of each job why it waits, once, and again when it waits for another reason. That the words change, since other nodes are
-// full, is no news.
+// reasons says of each job why it waits, once, and again when it waits for another reason. That the words change, since
+// other nodes are full, is no news.
 func (j *journal) reasons(report bridge.Report) {
 	waits, news := make(map[int]policy.Reason), 0
 	for _, d := range report.Plan.Decisions {
@@ -328,7 +345,8 @@ func (j *journal) reasons(report bridge.Report) {
 		}
 	}
 	if more := news - waitLines; more > 0 {
-		j.log.Info().Int("round", report.Round).Int("jobs", more).Msg("more jobs wait for another reason than before: each is in /round")
+		j.log.Info().Int("round", report.Round).Int("jobs",
+			more).Msg("more jobs wait for another reason than before: each is in /round")
 	}
 	j.waits = waits
 }
@@ -387,7 +405,8 @@ func (j *journal) remarks(report bridge.Report) {
 	}
 	for k, n := range news.all {
 		if k == remarkLines {
-			j.log.Info().Int("round", report.Round).Int("remarks", len(news.all)-k).Msg("more remarks on jobs: each is in /round")
+			j.log.Info().Int("round", report.Round).Int("remarks",
+				len(news.all)-k).Msg("more remarks on jobs: each is in /round")
 			break
 		}
 		n.tell(j.log, report)
@@ -428,11 +447,12 @@ const (
 	mentioned = 20
 )
 
-// tell says a sentence of each of its jobs, or once where there are many: what holds for all of them, as a folder that is missing, is the
-// site's concern and not theirs.
+// tell says a sentence of each of its jobs, or once where there are many: what holds for all of them, as a folder that
+// is missing, is the site's concern and not theirs.
 func (n *news) tell(log zerolog.Logger, report bridge.Report) {
 	if len(n.jobs) > oneByOne {
-		log.WithLevel(n.level).Int("round", report.Round).Int("count", len(n.jobs)).Ints("jobs", n.jobs[:min(len(n.jobs), mentioned)]).
+		log.WithLevel(n.level).Int("round", report.Round).Int("count", len(n.jobs)).Ints("jobs",
+			n.jobs[:min(len(n.jobs), mentioned)]).
 			Str("reason", n.text).Msg(n.message)
 		return
 	}
@@ -445,7 +465,8 @@ func (n *news) tell(log zerolog.Logger, report bridge.Report) {
 // reload says what became of a new configuration.
 func (j *journal) reload(err error) {
 	if err != nil {
-		j.log.Error().Err(err).Str("remedy", "mend the file and send SIGHUP again").Msg("reload failed: the configuration stays as it was")
+		j.log.Error().Err(err).Str("remedy",
+			"mend the file and send SIGHUP again").Msg("reload failed: the configuration stays as it was")
 		return
 	}
 	j.log.Info().Msg("reloaded: the next round follows the new configuration")

@@ -31,8 +31,9 @@ import (
 func busyReport() bridge.Report {
 	grant := &policy.Placement{Nodes: []string{"n1", "n2"}, PerNode: gres.Vector{GPUs: 2, CPUs: 10, Memory: 50_000}}
 	return bridge.Report{
-		Round:  17,
-		Phases: []bridge.Phase{{Name: "observe", Took: 250 * time.Millisecond}, {Name: "settle", Took: time.Millisecond}},
+		Round: 17,
+		Phases: []bridge.Phase{{Name: "observe", Took: 250 * time.Millisecond},
+			{Name: "settle", Took: time.Millisecond}},
 		Snapshot: policy.Cluster{
 			Nodes: []policy.Node{
 				{Name: "n1", Total: gres.Vector{GPUs: 8}, Foreign: gres.Vector{GPUs: 1}},
@@ -47,13 +48,16 @@ func busyReport() bridge.Report {
 		}},
 		Steps: []bridge.Step{
 			{Job: 12, Verb: bridge.Start, Grant: grant, Why: "it waited and is granted", Took: 1500 * time.Millisecond,
-				Changes: []bridge.Change{{Field: "cpus_per_task", Old: "3", New: "10"}, {Field: "begin_time", Old: "2026-11-21T12:00:00Z", New: "at once"}}},
-			{Job: 13, Verb: bridge.Renew, Why: "no node has 8 free GPUs", Changes: []bridge.Change{{Field: "begin_time", Old: "a", New: "b"}}},
+				Changes: []bridge.Change{{Field: "cpus_per_task", Old: "3", New: "10"},
+					{Field: "begin_time", Old: "2026-11-21T12:00:00Z", New: "at once"}}},
+			{Job: 13, Verb: bridge.Renew, Why: "no node has 8 free GPUs",
+				Changes: []bridge.Change{{Field: "begin_time", Old: "a", New: "b"}}},
 			{Job: 15, Verb: bridge.Preempt, Why: "job 12 goes first", Error: "signal: slurmrestd: 500 error 2021",
 				Cost: &bridge.RestartCost{Save: 12.5, Start: 30, By: bridge.ByRestarts}},
 		},
 		Outside: []bridge.Outside{{Job: 20, Why: "a job array is left to Slurm"}},
-		Notes:   []bridge.Note{{Job: 13, Text: "profile \"x.json\": no such profile"}, {Job: 13, Text: "synergy-length=soon: want a number"}},
+		Notes: []bridge.Note{{Job: 13, Text: "profile \"x.json\": no such profile"},
+			{Job: 13, Text: "synergy-length=soon: want a number"}},
 	}
 }
 
@@ -154,7 +158,8 @@ func TestAFloodOfWaitingJobsIsNoFloodOfLines(t *testing.T) {
 func TestAStoppedJobDoesNotWait(t *testing.T) {
 	report := waiting(map[int]policy.Reason{7: policy.GivesWay}, "job 8 goes first")
 	report.Snapshot.Jobs[0].Running = &policy.Placement{}
-	if lines := written(zerolog.InfoLevel, func(j *journal) { j.round(report, time.Second, nil) }); strings.Contains(lines, `"waits"`) {
+	if lines := written(zerolog.InfoLevel,
+		func(j *journal) { j.round(report, time.Second, nil) }); strings.Contains(lines, `"waits"`) {
 		t.Errorf("the log says\n%s", lines)
 	}
 }
@@ -162,7 +167,8 @@ func TestAStoppedJobDoesNotWait(t *testing.T) {
 func TestWhatHoldsForManyJobsIsSaidOnce(t *testing.T) {
 	report := bridge.Report{}
 	for id := range 76 {
-		report.Notes = append(report.Notes, bridge.Note{Job: id + 1, Text: "no folder with profiles can be read: /etc/synergy/profiles"})
+		report.Notes = append(report.Notes, bridge.Note{Job: id + 1,
+			Text: "no folder with profiles can be read: /etc/synergy/profiles"})
 	}
 	report.Notes = append(report.Notes, bridge.Note{Job: 99, Text: "another thing"})
 	lines := written(zerolog.InfoLevel, func(j *journal) {
@@ -170,13 +176,14 @@ func TestWhatHoldsForManyJobsIsSaidOnce(t *testing.T) {
 			j.round(report, time.Second, nil)
 		}
 	})
-	if strings.Count(lines, `"message":"note"`) != 2 || !strings.Contains(lines, `"count":76`) || !strings.Contains(lines, `"job":99`) {
+	if strings.Count(lines, `"message":"note"`) != 2 || !strings.Contains(lines, `"count":76`) ||
+		!strings.Contains(lines, `"job":99`) {
 		t.Errorf("the log says\n%s", lines)
 	}
 }
 
-// BenchmarkRemarks is one round's remarks on 40,000 jobs: the same sentence for all, and one for each, since users' words stand in them. Compare
-// the two.
+// BenchmarkRemarks is one round's remarks on 40,000 jobs: the same sentence for all, and one for each, since users'
+// words stand in them. Compare the two.
 func BenchmarkRemarks(b *testing.B) {
 	for _, sentences := range []int{1, 40_000} {
 		var r bridge.Report
@@ -194,7 +201,8 @@ func BenchmarkRemarks(b *testing.B) {
 func TestARefusalByRightAndNotByTokenNamesTheGateAndTheOperator(t *testing.T) {
 	for number, want := range map[int]string{1007: "renew the token", 2002: "trusted_uids"} {
 		lines := written(zerolog.InfoLevel, func(j *journal) {
-			j.round(bridge.Report{}, time.Second, fmt.Errorf("restore job 7: %w", &slurmrest.Failure{Status: 500, Number: number, Kind: bridge.ErrDenied}))
+			j.round(bridge.Report{}, time.Second, fmt.Errorf("restore job 7: %w",
+				&slurmrest.Failure{Status: 500, Number: number, Kind: bridge.ErrDenied}))
 		})
 		if !strings.Contains(lines, want) || want != "renew the token" && strings.Contains(lines, "renew the token") {
 			t.Errorf("error %d: the log says\n%s", number, lines)
@@ -202,7 +210,8 @@ func TestARefusalByRightAndNotByTokenNamesTheGateAndTheOperator(t *testing.T) {
 	}
 }
 
-// Who looks for failures by their words finds each once: neither its repetitions, nor the end of a round that is cut short by a stop.
+// Who looks for failures by their words finds each once: neither its repetitions, nor the end of a round that is cut
+// short by a stop.
 func TestOnlyAFailureIsCalledOne(t *testing.T) {
 	lines := written(zerolog.DebugLevel, func(j *journal) {
 		for range 9 {
@@ -237,7 +246,8 @@ func TestAnOutageIsOneErrorAndOneRecovery(t *testing.T) {
 
 func TestAnotherKindOfFailureIsNews(t *testing.T) {
 	lines := written(zerolog.InfoLevel, func(j *journal) {
-		for _, err := range []error{bridge.ErrUnreachable, bridge.ErrDenied, context.DeadlineExceeded, errors.New("check the plan: node n1"),
+		for _, err := range []error{bridge.ErrUnreachable, bridge.ErrDenied, context.DeadlineExceeded,
+			errors.New("check the plan: node n1"),
 			errors.New("check the plan: node n1"), errors.New("check the plan: node n2")} {
 			j.round(bridge.Report{}, time.Second, err)
 		}
@@ -288,11 +298,13 @@ func TestNoTextOfAUserBreaksALineOfTheLog(t *testing.T) {
 		}
 		j := &journal{log: log}
 		j.round(bridge.Report{Notes: []bridge.Note{{Job: 1, Text: hostile}},
-			Steps: []bridge.Step{{Job: 1, Verb: bridge.Start, Why: hostile, Error: hostile, Changes: []bridge.Change{{Field: hostile, Old: hostile, New: hostile}}}},
+			Steps: []bridge.Step{{Job: 1, Verb: bridge.Start, Why: hostile, Error: hostile,
+				Changes: []bridge.Change{{Field: hostile, Old: hostile, New: hostile}}}},
 		}, time.Second, nil)
 		j.round(bridge.Report{}, time.Second, errors.New(hostile))
 		got := lines.String()
-		if strings.Count(got, "\n") != 5 || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }) {
+		if strings.Count(got, "\n") != 5 || strings.ContainsFunc(got,
+			func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }) {
 			t.Errorf("%s: %q", format, got)
 		}
 	}
@@ -306,13 +318,14 @@ func TestWhatIsEscapedInTheLogReadsBackAsItWas(t *testing.T) {
 	}
 	log.Info().Str("said", hostile+"\U000e0001é🙂").Send()
 	var line struct{ Said string }
-	if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Said != strings.ToValidUTF8(hostile, "\ufffd")+"\U000e0001é🙂" {
+	if err := json.Unmarshal(lines.Bytes(), &line); err != nil ||
+		line.Said != strings.ToValidUTF8(hostile, "\ufffd")+"\U000e0001é🙂" {
 		t.Errorf("%v: %q", err, line.Said)
 	}
 }
 
-// hostile is a line break, a forged line, escape sequences in seven and in eight bits, a title for the terminal, a turn of the direction of
-// writing, a deletion, and no UTF-8.
+// hostile is a line break, a forged line, escape sequences in seven and in eight bits, a title for the terminal, a turn
+// of the direction of writing, a deletion, and no UTF-8.
 const hostile = "a\nlevel=error\x1b[31m\u009b31m\x1b]0;owned\x07 forged\u202e\u2028\x7f\xff"
 
 func TestARefusedReloadSaysWhatToMend(t *testing.T) {
@@ -320,7 +333,8 @@ func TestARefusedReloadSaysWhatToMend(t *testing.T) {
 		j.reload(errors.New("line 2: lease: soon"))
 		j.reload(nil)
 	})
-	if !strings.Contains(lines, "line 2: lease: soon") || !strings.Contains(lines, "stays as it was") || !strings.Contains(lines, "reloaded") {
+	if !strings.Contains(lines, "line 2: lease: soon") || !strings.Contains(lines, "stays as it was") ||
+		!strings.Contains(lines, "reloaded") {
 		t.Errorf("the log is\n%s", lines)
 	}
 }
@@ -331,7 +345,8 @@ func TestThatLimitsAreNotKnownIsSaidOnceAndThatTheyAreAgain(t *testing.T) {
 			j.limits(bridge.Report{Round: 1, LimitsGap: gap})
 		}
 	})
-	if strings.Count(lines, "limits are not known") != 1 || strings.Count(lines, "known again") != 1 || !strings.Contains(lines, "slurmdbd is away") {
+	if strings.Count(lines, "limits are not known") != 1 || strings.Count(lines, "known again") != 1 ||
+		!strings.Contains(lines, "slurmdbd is away") {
 		t.Error(lines)
 	}
 }
@@ -339,11 +354,13 @@ func TestThatLimitsAreNotKnownIsSaidOnceAndThatTheyAreAgain(t *testing.T) {
 func TestAFloodOfRemarksIsCutAndCounted(t *testing.T) {
 	report := bridge.Report{Round: 1}
 	for id := range 1000 {
-		report.Notes = append(report.Notes, bridge.Note{Job: id + 1, Text: fmt.Sprintf("a word that only job %d has", id+1)})
+		report.Notes = append(report.Notes, bridge.Note{Job: id + 1,
+			Text: fmt.Sprintf("a word that only job %d has", id+1)})
 	}
 	var out bytes.Buffer
 	(&journal{log: zerolog.New(&out)}).remarks(report)
-	if lines := strings.Count(out.String(), "\n"); lines != remarkLines+1 || !strings.Contains(out.String(), `"remarks":800`) {
+	if lines := strings.Count(out.String(), "\n"); lines != remarkLines+1 ||
+		!strings.Contains(out.String(), `"remarks":800`) {
 		t.Errorf("%d lines, want %d and one that counts the other 800", lines, remarkLines)
 	}
 }

@@ -59,11 +59,13 @@ func showLines(out io.Writer, f flags, lines []preflight.Line) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(out, "%d ok, %d warn, %d fail, %d skip\n", counts[preflight.OK], counts[preflight.Warn], counts[preflight.Fail], counts[preflight.Skip])
+	_, err := fmt.Fprintf(out, "%d ok, %d warn, %d fail, %d skip\n", counts[preflight.OK], counts[preflight.Warn],
+		counts[preflight.Fail], counts[preflight.Skip])
 	return err
 }
 
-// gather finds out what there is to know. It changes nothing in Slurm but for the held jobs of a rehearsal, which it takes back.
+// gather finds out what there is to know. It changes nothing in Slurm but for the held jobs of a rehearsal, which it
+// takes back.
 func gather(ctx context.Context, f flags, config Config) preflight.Facts {
 	facts := preflight.Facts{Wanted: wanted(f, config), Here: here(f, config)}
 	facts.Scontrol = configOf(ctx, f)
@@ -104,7 +106,8 @@ func askPlugin(ctx context.Context, facts *preflight.Facts, f flags, config Conf
 	facts.Scontrol = preflight.Unknown[map[string]string](its)
 	client, err := (&connector{flags: f, log: zerolog.Nop()}).dialPlugin(ctx, config)
 	if err != nil {
-		facts.Slurm, facts.Partitions = preflight.Unknown[preflight.Slurm](err.Error()), preflight.Unknown[map[string]int](its)
+		facts.Slurm, facts.Partitions = preflight.Unknown[preflight.Slurm](err.Error()),
+			preflight.Unknown[map[string]int](its)
 		return
 	}
 	defer client.close()
@@ -124,7 +127,8 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 	if facts.Slurm.Why != "" {
 		const silent = "Slurm did not answer"
 		facts.Level, facts.Partitions = preflight.Unknown[string](silent), preflight.Unknown[map[string]int](silent)
-		facts.Gates, facts.Threads = preflight.Unknown[map[string]preflight.Gate](silent), preflight.Unknown[int](silent)
+		facts.Gates, facts.Threads = preflight.Unknown[map[string]preflight.Gate](silent),
+			preflight.Unknown[int](silent)
 		return
 	}
 	facts.Wanted.Requeues = client.Version() >= requeues
@@ -172,8 +176,10 @@ func gpusOf(partitions []slurmrest.Partition) map[string]int {
 // trials bounds how many partitions beside our own the gate is tried in.
 const trials = 30
 
-// rehearse tries the gate in each partition of the cluster: those that are ours have to be gated, the others must not be.
-func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Facts, f flags) preflight.Known[map[string]preflight.Gate] {
+// rehearse tries the gate in each partition of the cluster: those that are ours have to be gated, the others must not
+// be.
+func rehearse(ctx context.Context, client *slurmrest.Client, facts *preflight.Facts,
+	f flags) preflight.Known[map[string]preflight.Gate] {
 	switch {
 	case f.shadow:
 		return preflight.Unknown[map[string]preflight.Gate]("--shadow changes nothing, and a trial submits a held job")
@@ -271,7 +277,8 @@ func configOf(ctx context.Context, f flags) preflight.Known[map[string]string] {
 	}
 	if f.byToken {
 		if token, err := os.ReadFile(f.tokenFile); err == nil {
-			program.Env = append(program.Env, "SLURM_JWT="+strings.TrimPrefix(strings.TrimSpace(string(token)), "SLURM_JWT="))
+			program.Env = append(program.Env, "SLURM_JWT="+strings.TrimPrefix(strings.TrimSpace(string(token)),
+				"SLURM_JWT="))
 		}
 	}
 	said := &tail{limit: 200}
@@ -279,7 +286,8 @@ func configOf(ctx context.Context, f flags) preflight.Known[map[string]string] {
 	alone(program)
 	text, err := program.Output()
 	if err != nil {
-		return preflight.Unknown[map[string]string](oneLine(fmt.Sprintf("%s show config: %v: %s", f.scontrol, err, said)))
+		return preflight.Unknown[map[string]string](oneLine(fmt.Sprintf("%s show config: %v: %s", f.scontrol, err,
+			said)))
 	}
 	return preflight.Known[map[string]string]{Value: pairs(text[:min(len(text), maxConfig)])}
 }
@@ -335,7 +343,8 @@ var (
 	luaList    = regexp.MustCompile(`^\{\s*(?:(?:"[^"\n]*"|'[^'\n]*')\s*(?:[,;]\s*|\}$))*\}?$`)
 )
 
-// parseSettings reads the values that are written out. Where a program works one out, nothing is known. A key that is not there has its default.
+// parseSettings reads the values that are written out. Where a program works one out, nothing is known. A key that is
+// not there has its default.
 func parseSettings(path, text string) (preflight.Settings, error) {
 	s := preflight.Settings{Path: path, Partitions: []string{"synergy"}}
 	text = luaComment.ReplaceAllString(text, "")

@@ -45,7 +45,8 @@ func TestWhatTheGatesSettingsWorkOutIsNotKnown(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, s, err)
 		}
 	}
-	for _, text := range []string{`local s = {} s.profiles_file = "/run/list" return s`, "local s = {}\ns.lease_seconds = 15 * 60\ns.profiles_file = '/run/list'\nreturn s"} {
+	for _, text := range []string{`local s = {} s.profiles_file = "/run/list" return s`,
+		"local s = {}\ns.lease_seconds = 15 * 60\ns.profiles_file = '/run/list'\nreturn s"} {
 		if s, err := parseSettings("x", text); err != nil || s.ProfilesFile != "/run/list" {
 			t.Errorf("%s: %+v, %v", text, s, err)
 		}
@@ -53,7 +54,10 @@ func TestWhatTheGatesSettingsWorkOutIsNotKnown(t *testing.T) {
 }
 
 func TestWhatScontrolTellsIsReadLineByLine(t *testing.T) {
-	got := pairs([]byte("Configuration data as of now\nKillWait                = 10 sec\nSchedulerParameters     = a=1,b=2\nName = \x1b[31mred\n"))
+	got := pairs(
+		[]byte(
+			"Configuration data as of now\nKillWait                = 10 sec\nSchedulerParameters     = a=1,b=2\nName " +
+				"= \x1b[31mred\n"))
 	want := map[string]string{"KillWait": "10 sec", "SchedulerParameters": "a=1,b=2", "Name": " [31mred"}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -67,7 +71,8 @@ func TestAPluginIsFoundInPlugstackAndWhatItIncludes(t *testing.T) {
 			t.Error("there is none")
 		}
 		path := filepath.Join(dir, place)
-		if err := os.WriteFile(filepath.Join(dir, "plugstack.conf"), []byte("include plugstack.conf.d/*\n# optional /usr/lib/slurm/synergy.so\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "plugstack.conf"),
+			[]byte("include plugstack.conf.d/*\n# optional /usr/lib/slurm/synergy.so\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		if pluginIn(dir).Value {
@@ -146,7 +151,8 @@ func TestWhatARehearsalMayHaveLeftBehindIsNamedWhereItCouldNotBeFinished(t *test
 		if err := os.WriteFile(token, []byte("token"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		client, err := slurmrest.Open(t.Context(), slurmrest.Options{URL: server.URL, TokenFile: token, APIVersion: "v0.0.42"})
+		client, err := slurmrest.Open(t.Context(), slurmrest.Options{URL: server.URL, TokenFile: token,
+			APIVersion: "v0.0.42"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
-// Command synergy-slurmd is the daemon: it holds rounds and tells what they did, in the log, to Prometheus and on its pages.
-// What a round does is package bridge's business; the command decides when there is one, with which configuration, and what to
-// do when it fails, which is to try again later and to change nothing meanwhile.
+// Command synergy-slurmd is the daemon: it holds rounds and tells what they did, in the log, to Prometheus and on its
+// pages. What a round does is package bridge's business; the command decides when there is one, with which
+// configuration, and what to do when it fails, which is to try again later and to change nothing meanwhile.
 package main
 
 import (
@@ -130,7 +130,8 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	adviser := newAdviser(f, log, numbers)
 	defer adviser.close()
 	slurm := &connector{
-		flags: f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config, planner: adviser.orNone(),
+		flags: f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config,
+		planner: adviser.orNone(),
 	}
 	defer slurm.close()
 	d, err := newDaemon(f, config, log, numbers)
@@ -181,7 +182,8 @@ func (d *daemon) serveAndRun(ctx context.Context, address string, reports archiv
 		return nil
 	}
 	if !isLoopback(address) {
-		d.journal.log.Warn().Str("listen", address).Msg("whoever reaches this address can read jobs' names and plans: keep it behind a firewall")
+		d.journal.log.Warn().Str("listen",
+			address).Msg("whoever reaches this address can read jobs' names and plans: keep it behind a firewall")
 	}
 	server, err := listen(address, pages(d.health, d.metrics.registry, reports))
 	if err != nil {

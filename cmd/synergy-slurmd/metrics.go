@@ -17,8 +17,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
-// metrics are what Prometheus reads (docs/metrics.md). No label carries a word of a user: their values come from the lists
-// below, and anything else counts as other.
+// metrics are what Prometheus reads (docs/metrics.md). No label carries a word of a user: their values come from the
+// lists below, and anything else counts as other.
 type metrics struct {
 	registry *prometheus.Registry
 
@@ -85,7 +85,8 @@ func (c certified) set(cert *bound.Certificate) {
 const other = "other"
 
 func phaseNames() []string {
-	return []string{"observe", "decide", "check", "certify", "diff", "intend", "lease", "ask", "follow", "arm", "renew", "settle"}
+	return []string{"observe", "decide", "check", "certify", "diff", "intend", "lease", "ask", "follow", "arm", "renew",
+		"settle"}
 }
 
 func verbs() []bridge.Verb {
@@ -94,8 +95,10 @@ func verbs() []bridge.Verb {
 
 // waitReasons are the reasons for which a job can wait; a stopped one waits because it gives way.
 func waitReasons() []policy.Reason {
-	return []policy.Reason{policy.Barred, policy.Shape, policy.Closed, policy.Turn, policy.Gang, policy.Cores, policy.RAM,
-		policy.HeldBack, policy.InReservation, policy.InQuota, policy.Limit, policy.Clearing, policy.GivesWay, policy.Shrinks}
+	return []policy.Reason{policy.Barred, policy.Shape, policy.Closed, policy.Turn, policy.Gang, policy.Cores,
+		policy.RAM,
+		policy.HeldBack, policy.InReservation, policy.InQuota, policy.Limit, policy.Clearing, policy.GivesWay,
+		policy.Shrinks}
 }
 
 // within is word if it is on the list.
@@ -106,10 +109,12 @@ func within[T ~string](list []T, word T) string {
 	return other
 }
 
-// newMetrics registers everything, and gives counters all their labels at zero, so that the first failure shows as a rise.
+// newMetrics registers everything, and gives counters all their labels at zero, so that the first failure shows as a
+// rise.
 func newMetrics(ledgerSize func() float64, version string) *metrics {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	with := promauto.With(registry)
 	m := &metrics{registry: registry}
 	m.ofRounds(with)
@@ -134,14 +139,16 @@ func (m *metrics) ofRounds(with promauto.Factory) {
 	m.ahead = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_slurm_clock_ahead_seconds",
 		Help: "By how much Slurm's clock is ahead of the daemon's."})
 	m.steps = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_steps_total",
-		Help: "What rounds did to jobs, by verb and how it ended; planned: shadow mode, put-off: to a later round."}, []string{"verb", "outcome"})
+		Help: "What rounds did to jobs, by verb and how it ended; planned: shadow mode, put-off: to a later round."},
+		[]string{"verb", "outcome"})
 	m.smalls = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_small_rounds_total",
 		Help: "Looks between two rounds, by what came of them: done, failed, or idle."}, []string{"outcome"})
 	for _, o := range []string{string(done), string(failed), idle} {
 		m.smalls.WithLabelValues(o)
 	}
 	m.lost = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_jobs_lost_total",
-		Help: "Jobs that ended for good when they were asked to save and leave, by the likely cause."}, []string{"cause"})
+		Help: "Jobs that ended for good when they were asked to save and leave, by the likely cause."},
+		[]string{"cause"})
 	for _, cause := range bridge.Causes() {
 		m.lost.WithLabelValues(string(cause))
 	}
@@ -163,7 +170,8 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 		Help: "Jobs with our directive: granted, waiting, or left to Slurm (outside)."}, []string{"state"})
 	m.waiting = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs_waiting",
 		Help: "Waiting jobs by the reason why."}, []string{"reason"})
-	m.liars = gauge("synergy_jobs_contradicting", "Jobs that go without their profile because they ran far below what it claims.")
+	m.liars = gauge("synergy_jobs_contradicting",
+		"Jobs that go without their profile because they ran far below what it claims.")
 	m.granted = amounts{
 		gauge("synergy_granted_gpus", "GPUs granted by the last plan."),
 		gauge("synergy_granted_cores", "Cores granted by the last plan."),
@@ -174,29 +182,37 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 		gauge("synergy_proportional_cores", "Cores that the granted jobs would have by their GPUs alone."),
 		gauge("synergy_proportional_memory_bytes", "Memory that the granted jobs would have by their GPUs alone."),
 	}
-	m.gain = gauge("synergy_gain_ratio", "Expected throughput of the granted jobs over that of the proportional share, mean over their GPUs.")
+	m.gain = gauge("synergy_gain_ratio",
+		"Expected throughput of the granted jobs over that of the proportional share, mean over their GPUs.")
 	m.certified = certified{
 		gauge("synergy_plan_value", "Worth of the last plan: GPUs of the granted jobs times their expected throughput "+
 			"over that with a GPU's share of the cluster."),
 		gauge("synergy_plan_bound", "Proven upper bound on what any plan for the same jobs could be worth."),
 		gauge("synergy_plan_ratio", "Value of the last plan over its bound, 0 to 1."),
 		gauge("synergy_plan_core_worth_ratio", "What one more core on every node would be worth, over the bound."),
-		gauge("synergy_plan_gigabyte_worth_ratio", "What one more GB of memory on every node would be worth, over the bound."),
+		gauge("synergy_plan_gigabyte_worth_ratio",
+			"What one more GB of memory on every node would be worth, over the bound."),
 		with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_gpus_stranded",
-			Help: "GPUs that are free and that waiting jobs could use but for want of cores, or of memory."}, []string{"lacking"}),
-		gauge("synergy_lending_cost_ratio", "What jobs that cannot be asked to give back would gain by the cores and memory that are idle beside them, "+
-			"over the bound."),
-		gauge("synergy_gpus_lent", "GPUs that are free without their share, which jobs hold that cannot be asked to give it back."),
+			Help: "GPUs that are free and that waiting jobs could use but for want of cores, or of memory."},
+			[]string{"lacking"}),
+		gauge("synergy_lending_cost_ratio",
+			"What jobs that cannot be asked to give back would gain by the cores and memory that are idle "+
+				"beside them, "+
+				"over the bound."),
+		gauge("synergy_gpus_lent",
+			"GPUs that are free without their share, which jobs hold that cannot be asked to give it back."),
 	}
 	m.gpus = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_gpus",
-		Help: "GPUs of the managed nodes by use: granted, foreign (jobs that are not ours), closed (free on closed nodes), free."}, []string{"use"})
+		Help: "GPUs of the managed nodes by use: granted, foreign (jobs that are not ours), closed (free on closed " +
+			"nodes), free."}, []string{"use"})
 }
 
 func (m *metrics) ofSlurm(with promauto.Factory) {
 	m.requests = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_slurm_requests_total",
 		Help: "Requests to Slurm by kind and what came of them."}, []string{"request", "outcome"})
 	m.answers = with.NewHistogramVec(prometheus.HistogramOpts{Name: "synergy_slurm_request_seconds",
-		Help: "Time until Slurm answered a request.", Buckets: prometheus.ExponentialBucketsRange(0.0005, 15, 12)}, []string{"request"})
+		Help: "Time until Slurm answered a request.", Buckets: prometheus.ExponentialBucketsRange(0.0005, 15, 12)},
+		[]string{"request"})
 	m.heard = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_slurm_bytes_total",
 		Help: "Bytes that were read of Slurm's answers."}, []string{"request"})
 }
@@ -211,15 +227,19 @@ func (m *metrics) ofDaemon(with promauto.Factory, ledgerSize func() float64, ver
 		Help: "1 while the configuration file could not be read the last time."})
 	m.leader = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_leader",
 		Help: "1 while this daemon is the one that acts; 0 while it stands by, or in shadow mode."})
-	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_ledger_bytes", Help: "Size of the ledger's file."}, ledgerSize)
+	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_ledger_bytes", Help: "Size of the ledger's file."},
+		ledgerSize)
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_build_info", Help: "Always 1; what runs is in the labels.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}}, func() float64 { return 1 })
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()}},
+		func() float64 { return 1 })
 }
 
 // ofPlanner registers what is counted of a planner plugin.
 func (m *metrics) ofPlanner(faults []plugin.Fault) {
-	m.plans = promauto.With(m.registry).NewCounterVec(prometheus.CounterOpts{Name: "synergy_planner_plugin_rounds_total",
-		Help: "Rounds by what became of the question to the planner plugin: done, or why the built-in planner stood in for it."}, []string{"outcome"})
+	m.plans = promauto.With(m.registry).NewCounterVec(
+		prometheus.CounterOpts{Name: "synergy_planner_plugin_rounds_total",
+			Help: "Rounds by what became of the question to the planner plugin: done, or why the built-in planner " +
+				"stood in for it."}, []string{"outcome"})
 	m.plans.WithLabelValues(string(done))
 	for _, fault := range faults {
 		m.plans.WithLabelValues(string(fault))
@@ -296,8 +316,8 @@ func (m *metrics) cluster(report bridge.Report, c tally) {
 	}
 }
 
-// usesOf divides the GPUs of the managed nodes by what they are used for under the plan. Grants on nodes that closed since are
-// counted as grants, so closed holds only what nobody has.
+// usesOf divides the GPUs of the managed nodes by what they are used for under the plan. Grants on nodes that closed
+// since are counted as grants, so closed holds only what nobody has.
 func usesOf(snapshot policy.Cluster, granted int) map[string]int {
 	total, foreign, onClosed := 0, 0, 0
 	for _, node := range snapshot.Nodes {
@@ -308,7 +328,8 @@ func usesOf(snapshot policy.Cluster, granted int) map[string]int {
 		}
 	}
 	closed := max(0, onClosed-runningOnClosed(snapshot))
-	return map[string]int{"granted": granted, "foreign": foreign, "closed": closed, "free": total - foreign - closed - granted}
+	return map[string]int{"granted": granted, "foreign": foreign, "closed": closed,
+		"free": total - foreign - closed - granted}
 }
 
 func runningOnClosed(snapshot policy.Cluster) int {
@@ -363,8 +384,8 @@ func (m *metrics) request(name, outcome string, took time.Duration, bytes int64)
 // maxCalls is several times the number of requests that an API version needs.
 const maxCalls = 32
 
-// bounded admits the first maxCalls different words as labels. The words come from the adapter, a few for each API version; the
-// bound holds even if one of them should one day carry a job's number.
+// bounded admits the first maxCalls different words as labels. The words come from the adapter, a few for each API
+// version; the bound holds even if one of them should one day carry a job's number.
 type bounded struct {
 	mu    sync.Mutex
 	words map[string]bool

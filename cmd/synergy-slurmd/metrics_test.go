@@ -98,7 +98,8 @@ func TestStepsCountByVerbAndOutcome(t *testing.T) {
 	shadow.Shadow = true
 	m.round(shadow, time.Second, nil)
 	for kind, want := range map[stepKind]float64{
-		{bridge.Start, done}: 1, {bridge.Start, planned}: 1, {bridge.Preempt, failed}: 2, {bridge.Preempt, done}: 0, {bridge.Renew, done}: 1,
+		{bridge.Start, done}: 1, {bridge.Start, planned}: 1, {bridge.Preempt, failed}: 2, {bridge.Preempt, done}: 0,
+		{bridge.Renew, done}: 1,
 	} {
 		if got := testutil.ToFloat64(m.steps.WithLabelValues(string(kind.verb), string(kind.outcome))); got != want {
 			t.Errorf("%v: %g, want %g", kind, got, want)

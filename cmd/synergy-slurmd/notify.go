@@ -10,8 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// manager is the service manager that started the daemon, or none. It learns of each turn in the daemon's life; when it does
-// not listen, nothing is lost that the log does not have.
+// manager is the service manager that started the daemon, or none. It learns of each turn in the daemon's life; when it
+// does not listen, nothing is lost that the log does not have.
 type manager struct {
 	watchdog time.Duration // the longest silence that it allows; 0: any
 }
@@ -36,11 +36,13 @@ func (m manager) reloading() { m.say(sd.SdNotifyReloading + "\n" + sd.SdNotifyMo
 // status is the line that systemctl status shows.
 func (m manager) status(report bridge.Report, err error) {
 	if err != nil {
-		m.say(fmt.Sprintf("STATUS=%s: the last round failed: %s", time.Now().Format(time.TimeOnly), oneLine(err.Error())))
+		m.say(fmt.Sprintf("STATUS=%s: the last round failed: %s", time.Now().Format(time.TimeOnly),
+			oneLine(err.Error())))
 		return
 	}
 	c := count(report)
-	m.say(fmt.Sprintf("STATUS=%s: round %d: %d jobs run, %d wait", time.Now().Format(time.TimeOnly), report.Round, c.granted, c.waiting))
+	m.say(fmt.Sprintf("STATUS=%s: round %d: %d jobs run, %d wait", time.Now().Format(time.TimeOnly), report.Round,
+		c.granted, c.waiting))
 }
 
 // standBy is the line of a daemon that waits for another one to die.

@@ -12,8 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 )
 
-// adviser is the site's own planner. It is told to the log when it fails, once for each way of failing, and when it plans again; and
-// counted in every round.
+// adviser is the site's own planner. It is told to the log when it fails, once for each way of failing, and when it
+// plans again; and counted in every round.
 type adviser struct {
 	planner *plugin.Planner
 	log     zerolog.Logger
@@ -40,10 +40,12 @@ func newAdviser(f flags, log zerolog.Logger, numbers *metrics) *adviser {
 	}
 	lines := log.With().Str("plugin", f.planner).Logger()
 	if err := plugin.Inspect(f.planner, f.plannerSum); err != nil {
-		log.Error().Err(err).Str("remedy", "mend it: it is looked at again before each start").Msg("the built-in planner plans for now")
+		log.Error().Err(err).Str("remedy",
+			"mend it: it is looked at again before each start").Msg("the built-in planner plans for now")
 	}
 	numbers.ofPlanner(plugin.Faults())
-	planner := plugin.New(f.planner, f.plannerSum, limit, func(line string) { lines.Debug().Str("line", line).Msg("planner plugin says") })
+	planner := plugin.New(f.planner, f.plannerSum, limit,
+		func(line string) { lines.Debug().Str("line", line).Msg("planner plugin says") })
 	return &adviser{planner: planner, log: log, count: numbers.plan}
 }
 
@@ -62,7 +64,8 @@ func (a *adviser) close() {
 }
 
 // Plan implements bridge.Planner.
-func (a *adviser) Plan(ctx context.Context, round int, c policy.Cluster, p policy.Policy, how policy.Allocator) (policy.Plan, error) {
+func (a *adviser) Plan(ctx context.Context, round int, c policy.Cluster, p policy.Policy,
+	how policy.Allocator) (policy.Plan, error) {
 	plan, err := a.planner.Plan(ctx, round, c, p, how)
 	a.note(round, err)
 	return plan, err

@@ -45,11 +45,13 @@ func handBack(args []string, stdout, stderr io.Writer) int {
 		return exitGood
 	}
 	if errors.Is(err, bridge.ErrNotLeader) {
-		log.Error().Err(err).Str("remedy", "that daemon would take the jobs up again: stop it, and hand back there").Msg("release refused")
+		log.Error().Err(err).Str("remedy",
+			"that daemon would take the jobs up again: stop it, and hand back there").Msg("release refused")
 		return exitFailed
 	}
 	if err != nil {
-		log.Error().Err(err).Str("remedy", "say it again; what is not handed back starts when its lease lapses").Msg("release failed")
+		log.Error().Err(err).Str("remedy",
+			"say it again; what is not handed back starts when its lease lapses").Msg("release failed")
 		return exitFailed
 	}
 	return exitGood
@@ -72,13 +74,14 @@ func releaseAll(ctx context.Context, f flags, log zerolog.Logger) error {
 	}
 	defer client.close()
 	defer seat.take()()
-	runner := &bridge.Runner{Slurm: seat.fence(client), Ledger: book, Clock: wall{}, Settings: settings(config, f, nil), Last: book.LastRound()}
+	runner := &bridge.Runner{Slurm: seat.fence(client), Ledger: book, Clock: wall{}, Settings: settings(config, f, nil),
+		Last: book.LastRound()}
 	report, err := runner.Release(ctx)
 	return errors.Join(err, tell(log, report))
 }
 
-// commandeer opens Slurm and leads there: what a daemon that lives had handed back, it would take up again in its next round. One that
-// is dead is waited for until that is certain.
+// commandeer opens Slurm and leads there: what a daemon that lives had handed back, it would take up again in its next
+// round. One that is dead is waited for until that is certain.
 func commandeer(ctx context.Context, f flags, config Config, book memory, log zerolog.Logger) (*driven, *seat, error) {
 	client, err := (&connector{flags: f, log: log}).dial(ctx, config)
 	if err != nil || f.shadow || f.alone {
@@ -97,7 +100,8 @@ func commandeer(ctx context.Context, f flags, config Config, book memory, log ze
 	return client, s, nil
 }
 
-// nameOf is the identity in the ledger, so that the ticket of the daemon that had it is found; without a ledger it is nobody's.
+// nameOf is the identity in the ledger, so that the ticket of the daemon that had it is found; without a ledger it is
+// nobody's.
 func nameOf(book memory) (string, error) {
 	if kept, is := book.(*ledger.Book); is {
 		return kept.Identity()
@@ -105,12 +109,13 @@ func nameOf(book memory) (string, error) {
 	return fmt.Sprintf("release-%08x", rand.Uint32()), nil
 }
 
-// configuration is that of the file, or one that names no partitions where the file cannot be used: whoever takes the daemon away
-// because its configuration is broken must not be stopped by that.
+// configuration is that of the file, or one that names no partitions where the file cannot be used: whoever takes the
+// daemon away because its configuration is broken must not be stopped by that.
 func configuration(f flags, log zerolog.Logger) Config {
 	config, err := loadConfig(f.config, f.round)
 	if err != nil {
-		log.Warn().Err(err).Msg("without a configuration jobs are known by the annotations that they carry, in any partition")
+		log.Warn().Err(err).Msg(
+			"without a configuration jobs are known by the annotations that they carry, in any partition")
 		return defaults(f.round)
 	}
 	return config
@@ -122,8 +127,8 @@ type memory interface {
 	LastRound() int
 }
 
-// recall opens the ledger. One that is not there is not made, and one that cannot be read stays as it is: jobs carry in their annotations what
-// is needed. One that is open elsewhere means that a daemon runs.
+// recall opens the ledger. One that is not there is not made, and one that cannot be read stays as it is: jobs carry in
+// their annotations what is needed. One that is open elsewhere means that a daemon runs.
 func recall(path string, log zerolog.Logger) (book memory, closed func(), err error) {
 	nothing := func() {}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
@@ -132,7 +137,8 @@ func recall(path string, log zerolog.Logger) (book memory, closed func(), err er
 	opened, err := ledger.Open(path, ledger.Options{})
 	switch {
 	case errors.Is(err, ledger.ErrLocked):
-		return nil, nil, fmt.Errorf("open ledger %s: %w: stop the daemon first, or it would take the jobs up again", path, ledger.ErrLocked)
+		return nil, nil, fmt.Errorf("open ledger %s: %w: stop the daemon first, or it would take the jobs up again",
+			path, ledger.ErrLocked)
 	case err != nil:
 		log.Warn().Err(err).Msg("without the ledger jobs are known by the annotations that they carry")
 		return &ledger.Memory{}, nothing, nil

@@ -17,8 +17,8 @@ type ending struct {
 	job    string // what systemd has been asked to do with the unit: restart, stop, …; empty: nothing
 }
 
-// comesBack says whether systemd is about to start the unit again. Where systemd cannot be asked, a service that ended well is
-// taken to be stopped for good: to hand back once too often costs less than once too seldom.
+// comesBack says whether systemd is about to start the unit again. Where systemd cannot be asked, a service that ended
+// well is taken to be stopped for good: to hand back once too often costs less than once too seldom.
 func comesBack(ctx context.Context, unit string, log zerolog.Logger) bool {
 	job, err := queued(ctx, unit)
 	if err != nil {
@@ -26,7 +26,8 @@ func comesBack(ctx context.Context, unit string, log zerolog.Logger) bool {
 	}
 	e := ending{os.Getenv("SERVICE_RESULT"), os.Getenv("EXIT_STATUS"), job}
 	again := e.comesBack()
-	log.Info().Str("unit", unit).Str("result", e.result).Str("status", e.status).Str("job", job).Bool("starts_again", again).Msg("stopped")
+	log.Info().Str("unit", unit).Str("result", e.result).Str("status", e.status).Str("job", job).Bool("starts_again",
+		again).Msg("stopped")
 	return again
 }
 

@@ -28,7 +28,8 @@ func TestReleaseIsForAServiceThatSystemdWillNotStartAgain(t *testing.T) {
 
 func TestTheJobOfAUnitIsReadFromSystemdsList(t *testing.T) {
 	const listing = "  84 slurmd.service          stop    waiting\n 812 synergy-slurmd.service  restart running\n"
-	for unit, want := range map[string]string{"synergy-slurmd.service": "restart", "slurmd.service": "stop", "synergy": "", "slurm": ""} {
+	for unit, want := range map[string]string{"synergy-slurmd.service": "restart", "slurmd.service": "stop",
+		"synergy": "", "slurm": ""} {
 		if got := jobOf(unit, listing); got != want {
 			t.Errorf("%s: %q, want %q", unit, got, want)
 		}

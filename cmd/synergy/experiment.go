@@ -15,7 +15,8 @@ func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
 		return sim.Experiment{}, err
 	}
 	e := sim.Experiment{
-		Engine: sim.Engine(o.schedules.engine), Round: time.Duration(o.schedules.round), Until: time.Duration(o.recorded.until),
+		Engine: sim.Engine(o.schedules.engine), Round: time.Duration(o.schedules.round),
+		Until:  time.Duration(o.recorded.until),
 		Detail: o.output.rounds != "" || o.output.report != "", Parallel: o.output.parallel,
 		Reference: sim.Reference{Prioritize: o.reference.prioritize, Strict: o.reference.strict},
 	}
@@ -51,11 +52,14 @@ const day = 24 * time.Hour
 // check finds what is wrong with the experiment, and what the command cannot do with it.
 func (o *options) check(e sim.Experiment) error {
 	if o.output.record != "" && len(e.Workloads) > 1 {
-		return fmt.Errorf("--record writes one workload, and there are %d: name one load and one seed", len(e.Workloads))
+		return fmt.Errorf("--record writes one workload, and there are %d: name one load and one seed",
+			len(e.Workloads))
 	}
 	for _, w := range e.Workloads {
 		if w.Endless() && e.Until == 0 && o.recorded.window == "" {
-			return errors.New("the jobs come without end: say how many with --jobs, which of them count with --window, or until when with --until")
+			return errors.New(
+				"the jobs come without end: say how many with --jobs, which of them count with --window, or until " +
+					"when with --until")
 		}
 	}
 	return e.Check()
@@ -95,7 +99,10 @@ func (s schedules) spelled(engine sim.Engine, placement string) ([]sim.Schedule,
 		if schedule.Placement == "" {
 			schedule.Placement = placement
 		} else if engine == sim.Production {
-			return nil, fmt.Errorf("--scheduler %q: the production engine places jobs as the daemon does: leave +place out, or take --engine artifact", text)
+			return nil,
+				fmt.Errorf(
+					"--scheduler %q: the production engine places jobs as the daemon does: leave +place out, or take "+
+						"--engine artifact", text)
 		}
 		all = append(all, schedule)
 	}

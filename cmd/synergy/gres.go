@@ -64,13 +64,18 @@ build without NVIDIA's library, no slurmctld. docs/node-setup.md has the JSON fo
 func (o *gresOptions) groups() []group {
 	lines, check, job, output := newGroup("Lines"), newGroup("Check"), newGroup("Use"), newGroup("Output")
 	lines.flags.IntVar(&o.layout.Shards, "shards", 0, "divide each GPU into `N` shards, with one Type per device")
-	lines.flags.BoolVar(&o.layout.Cores, "cores", false, "put the near cores into Cores=; Slurm then keeps all other jobs off the GPU")
-	lines.flags.StringVar(&o.node, "node", "", "what Slurm calls the node (default SLURMD_NODENAME, or the host's short `name`)")
-	lines.flags.StringVar(&o.inventory, "inventory", "", "take what --json wrote into a `file`, on whatever node, and not this host's GPUs; - for the standard input")
+	lines.flags.BoolVar(&o.layout.Cores, "cores", false,
+		"put the near cores into Cores=; Slurm then keeps all other jobs off the GPU")
+	lines.flags.StringVar(&o.node, "node", "",
+		"what Slurm calls the node (default SLURMD_NODENAME, or the host's short `name`)")
+	lines.flags.StringVar(&o.inventory, "inventory", "",
+		"take what --json wrote into a `file`, on whatever node, and not this host's GPUs; - for the standard input")
 	check.flags.BoolVar(&o.check, "check", false, "compare with what Slurm believes")
-	check.flags.StringVar(&o.slurmd, "slurmd", "", "what slurmd -G printed on the node, in a `file` (default: slurmd is asked where the node is this one)")
+	check.flags.StringVar(&o.slurmd, "slurmd", "",
+		"what slurmd -G printed on the node, in a `file` (default: slurmd is asked where the node is this one)")
 	job.flags.IntVar(&o.job, "job", 0, "show how busy the GPUs are that the job with this `ID` uses on this node")
-	job.flags.StringVar(&o.gpus, "gpus", "", "show how busy these GPUs are, by the `list` that a job finds in SLURM_JOB_GPUS")
+	job.flags.StringVar(&o.gpus, "gpus", "",
+		"show how busy these GPUs are, by the `list` that a job finds in SLURM_JOB_GPUS")
 	job.flags.Var(&o.every, "every", "show it again and again, until interrupted")
 	output.flags.StringVar(&o.json, "json", "", "write JSON in place of the text, or to a `file`")
 	output.flags.Lookup("json").NoOptDefVal = standard

@@ -25,7 +25,8 @@ type verdict struct {
 	Differences []inventory.Difference `json:"differences"`
 }
 
-// compare writes in what Slurm is wrong about the node. Where slurmd is here and cannot read its gres.conf, what slurmctld says is worth something all the same.
+// compare writes in what Slurm is wrong about the node. Where slurmd is here and cannot read its gres.conf, what
+// slurmctld says is worth something all the same.
 func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, stderr io.Writer) error {
 	records, blind := o.records(ctx, stderr)
 	if blind != nil && !errors.As(blind, new(unseen)) {
@@ -35,7 +36,8 @@ func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, std
 	if err != nil {
 		return unseen{err}
 	}
-	v := verdict{inventory.Version, n.Name, belief.States, belief.Reason, []string{"slurmctld"}, inventory.Compare(n, o.layout, belief)}
+	v := verdict{inventory.Version, n.Name, belief.States, belief.Reason, []string{"slurmctld"},
+		inventory.Compare(n, o.layout, belief)}
 	if records != nil {
 		v.Sources = append(v.Sources, "slurmd")
 		v.Differences = append(v.Differences, inventory.CompareRecords(n, records)...)
@@ -44,7 +46,8 @@ func (o *gresOptions) compare(ctx context.Context, n inventory.Node, stdout, std
 		return err
 	}
 	if len(v.Differences) > 0 {
-		return failed{fmt.Errorf("node %s: %s between the node and what Slurm believes", n.Name, counted(len(v.Differences), "difference"))}
+		return failed{fmt.Errorf("node %s: %s between the node and what Slurm believes", n.Name,
+			counted(len(v.Differences), "difference"))}
 	}
 	return blind
 }
@@ -87,10 +90,12 @@ func asked(sources []string) string {
 	return strings.Join(sources, " and ") + " have them"
 }
 
-// patience is how long a program of Slurm's may take. slurmd waits for device files that do not come for twenty seconds or so.
+// patience is how long a program of Slurm's may take. slurmd waits for device files that do not come for twenty seconds
+// or so.
 const patience = 40 * time.Second
 
-// askController asks slurmctld about the node, by scontrol: that has found its way to it wherever a user could submit a job.
+// askController asks slurmctld about the node, by scontrol: that has found its way to it wherever a user could submit a
+// job.
 func askController(ctx context.Context, node string) (inventory.Belief, error) {
 	stdout, stderr, err := slurm(ctx, "scontrol", "--json", "show", "node", node)
 	if err != nil {
@@ -99,8 +104,8 @@ func askController(ctx context.Context, node string) (inventory.Belief, error) {
 	return inventory.ParseBelief([]byte(stdout), node)
 }
 
-// records is gres.conf as slurmd reads it: from a file, or from slurmd where the node is this one. Where there is no slurmd it is nil, and nothing is compared
-// with it.
+// records is gres.conf as slurmd reads it: from a file, or from slurmd where the node is this one. Where there is no
+// slurmd it is nil, and nothing is compared with it.
 func (o *gresOptions) records(ctx context.Context, stderr io.Writer) ([]inventory.Record, error) {
 	if o.slurmd != "" {
 		text, err := readFile(o.slurmd)

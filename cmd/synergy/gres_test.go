@@ -30,10 +30,12 @@ func TestWithoutADriverThereIsASentenceAndExitStatus3(t *testing.T) {
 	if _, err := os.Stat("/dev/nvidia0"); err == nil {
 		return
 	}
-	for _, args := range [][]string{{"gres"}, {"gres", "--check"}, {"gres", "--json"}, {"gres", "--job", "17"}, {"gres", "--gpus", "0,2", "--every", "5s"}} {
+	for _, args := range [][]string{{"gres"}, {"gres", "--check"}, {"gres", "--json"}, {"gres", "--job", "17"},
+		{"gres", "--gpus", "0,2", "--every", "5s"}} {
 		stdout, stderr, code := ran(args...)
 		if code != exitUnseen || stdout != "" || strings.Count(stderr, "\n") != 1 ||
-			!strings.Contains(stderr, "no NVIDIA driver on this host") && !strings.Contains(stderr, "compiled without NVIDIA's library") {
+			!strings.Contains(stderr, "no NVIDIA driver on this host") &&
+				!strings.Contains(stderr, "compiled without NVIDIA's library") {
 			t.Errorf("%v: exit status %d\n%s%s", args, code, stdout, stderr)
 		}
 	}
@@ -50,9 +52,12 @@ func TestWithoutSlurmThereIsASentenceAndExitStatus3(t *testing.T) {
 // On the node itself slurmd is asked. Here a script stands for it, and no driver is needed.
 func TestSlurmdIsAskedOnTheNodeItself(t *testing.T) {
 	for _, w := range []struct{ name, script, want, stderr string }{
-		{"records", "#!/bin/sh\n[ \"$*\" = '-G -N gpu1' ] && echo 'slurmd-gpu1: Gres Name=gpu Type=a100 Count=1 File=/dev/nvidia0' >&2\n", "[{gpu a100 1 [/dev/nvidia0] }] <nil>", ""},
+		{"records",
+			"#!/bin/sh\n[ \"$*\" = '-G -N gpu1' ] && echo 'slurmd-gpu1: Gres Name=gpu Type=a100 Count=1 " +
+				"File=/dev/nvidia0' >&2\n", "[{gpu a100 1 [/dev/nvidia0] }] <nil>", ""},
 		{"nothing configured", "#!/bin/sh\nexit 0\n", "[] <nil>", ""},
-		{"a file that is not there", "#!/bin/sh\necho 'slurmd: fatal: no /dev/nvidia4' >&2; exit 1\n", "[] gres.conf was not compared: slurmd -G: exit status 1: slurmd: fatal: no /dev/nvidia4", ""},
+		{"a file that is not there", "#!/bin/sh\necho 'slurmd: fatal: no /dev/nvidia4' >&2; exit 1\n",
+			"[] gres.conf was not compared: slurmd -G: exit status 1: slurmd: fatal: no /dev/nvidia4", ""},
 		{"no slurmd", "", "[] <nil>", "synergy: gres.conf was not compared: there is no slurmd here\n"},
 	} {
 		folder := t.TempDir()
@@ -123,7 +128,8 @@ func TestAJobIsWatchedUntilItHasEnded(t *testing.T) {
 		}
 		var out strings.Builder
 		o := gresOptions{json: standard, every: span(time.Millisecond)}
-		if err := o.often(t.Context(), at, &out); (err != nil) != w.failed || strings.Count(out.String(), "\n") != w.looks {
+		if err := o.often(t.Context(), at, &out); (err != nil) != w.failed ||
+			strings.Count(out.String(), "\n") != w.looks {
 			t.Errorf("%s: %v\n%s", w.name, err, out.String())
 		}
 	}

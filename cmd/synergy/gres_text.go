@@ -49,7 +49,8 @@ func writeGPUs(w io.Writer, gpus []inventory.GPU) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "GPU\ttype\tmemory\tPCI address\tNUMA\tnear cores\tMIG\tMPS clients\tmode\tUUID")
 	for _, g := range gpus {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Minor, g.Type, mebibytes(g.Memory), dash(g.PCI), known(g.NUMA),
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Minor, g.Type, mebibytes(g.Memory), dash(g.PCI),
+			known(g.NUMA),
 			dash(g.Near.Cores.String()), mig(g.MIG), known(g.MPSClients), g.ComputeMode, g.UUID)
 		for _, p := range g.MIG.Parts {
 			fmt.Fprintf(t, "  part\t%s\t%s\t\t\t\t\t\t\t%s\n", p.Profile, mebibytes(p.Memory), p.UUID)
@@ -84,7 +85,9 @@ func dash(text string) string {
 
 func writeLines(w io.Writer, n inventory.Node, lines inventory.Lines) {
 	fmt.Fprintf(w, "\n# gres.conf\n%s\n", strings.Join(lines.GresConf, "\n"))
-	fmt.Fprintf(w, "\n# slurm.conf: GresTypes= for all nodes, and Gres= in the line that NodeName=%s has\nGresTypes=%s\nNodeName=%s Gres=%s\n", n.Name, lines.Types, n.Name, lines.Gres)
+	fmt.Fprintf(w,
+		"\n# slurm.conf: GresTypes= for all nodes, and Gres= in the line that NodeName=%s "+
+			"has\nGresTypes=%s\nNodeName=%s Gres=%s\n", n.Name, lines.Types, n.Name, lines.Gres)
 	if len(lines.Notes) > 0 {
 		fmt.Fprintf(w, "\n# %s\n", strings.Join(lines.Notes, "\n# "))
 	}

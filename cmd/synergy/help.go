@@ -32,7 +32,8 @@ func grouped(command *cobra.Command, groups ...group) {
 		out := c.OutOrStderr()
 		fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s\n", c.UseLine(), c.Example)
 		for _, g := range groups {
-			fmt.Fprintf(out, "\n%s:\n%s", g.title, strings.TrimRight(g.flags.FlagUsagesWrapped(columns(out)), "\n")+"\n")
+			fmt.Fprintf(out, "\n%s:\n%s", g.title, strings.TrimRight(g.flags.FlagUsagesWrapped(columns(out)), "\n")+
+				"\n")
 		}
 		return nil
 	})

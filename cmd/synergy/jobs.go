@@ -60,7 +60,8 @@ func (o *options) drawn(g ground) ([]sim.Workload, error) {
 		return nil, fmt.Errorf("--%w", err)
 	}
 	if config.Arrivals == workload.Static && o.changed("load") {
-		return nil, errors.New("--load: jobs that are all there from the beginning come at no rate: leave it out, or --static")
+		return nil,
+			errors.New("--load: jobs that are all there from the beginning come at no rate: leave it out, or --static")
 	}
 	if config.Arrivals == workload.Static && config.Jobs == 0 {
 		return nil, errors.New("--static: say with --jobs how many there are at the beginning")
@@ -135,12 +136,16 @@ func (d drawing) name() string {
 func (o *options) replayed(t *trace.Trace, g ground) ([]sim.Workload, error) {
 	for _, name := range drawingOptions {
 		if o.changed(name) {
-			return nil, fmt.Errorf("--%s: the jobs of %s are recorded, and nothing is drawn: leave it out, or --trace", name, t.Name)
+			return nil, fmt.Errorf("--%s: the jobs of %s are recorded, and nothing is drawn: leave it out, or --trace",
+				name, t.Name)
 		}
 	}
 	if t.CPUsPerGPU != 0 && t.CPUsPerGPU != g.ratio && o.site.profiles == "" {
-		return nil, fmt.Errorf("trace %s: its iterations are of servers with %d cores for each GPU, the models of the simulation are for %d: want --ratio %[2]d",
-			t.Name, t.CPUsPerGPU, g.ratio)
+		return nil,
+			fmt.Errorf(
+				"trace %s: its iterations are of servers with %d cores for each GPU, the models of the simulation "+
+					"are for %d: want --ratio %[2]d",
+				t.Name, t.CPUsPerGPU, g.ratio)
 	}
 	var known []string
 	for _, class := range g.classes {
@@ -164,8 +169,8 @@ func (o *options) replayed(t *trace.Trace, g ground) ([]sim.Workload, error) {
 	return []sim.Workload{{Name: t.Name, Jobs: jobs, Static: o.drawing.static}}, nil
 }
 
-// atOnce moves jobs to the beginning, a millisecond apart, which keeps their order. Jobs that all come within the first second are there
-// already, and stay.
+// atOnce moves jobs to the beginning, a millisecond apart, which keeps their order. Jobs that all come within the first
+// second are there already, and stay.
 func atOnce(jobs []trace.Job) []trace.Job {
 	if len(jobs) == 0 || jobs[len(jobs)-1].Arrival <= 1 {
 		return jobs
@@ -205,7 +210,8 @@ func (o *options) logged(t *trace.Trace, g ground, notes io.Writer) ([]sim.Workl
 				tell(notes, &trace.Trace{Name: t.Name, Dropped: dropped})
 			}
 			static := rules.Arrivals == workload.LogArrivals(workload.Static)
-			all = append(all, sim.Workload{Name: t.Name, Jobs: jobs, Load: rules.Load, Split: rules.Split.String(), Seed: rules.Seed, Static: static})
+			all = append(all, sim.Workload{Name: t.Name, Jobs: jobs, Load: rules.Load, Split: rules.Split.String(),
+				Seed: rules.Seed, Static: static})
 		}
 	}
 	return all, nil
@@ -216,7 +222,9 @@ func (g ground) holds(jobs []trace.Job) error {
 	most := g.cluster.GPUs()
 	for _, job := range jobs {
 		if most > 0 && job.GPUs > most {
-			return fmt.Errorf("a job has %d GPUs, and the cluster %d: leave such jobs out with --gpu-limit %[2]d, or take a larger --cluster", job.GPUs, most)
+			return fmt.Errorf(
+				"a job has %d GPUs, and the cluster %d: leave such jobs out with --gpu-limit %[2]d, or take a larger "+
+					"--cluster", job.GPUs, most)
 		}
 	}
 	return nil
@@ -229,7 +237,8 @@ func comesAtRate(a workload.LogArrivals) bool {
 
 // log is how the options have jobs made of a log. What they do not name is the log's own.
 func (o *options) log(g ground) (workload.FromLog, error) {
-	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit, Compress: o.fromLog.compress}
+	rules := workload.FromLog{Classes: g.classes, Jobs: o.recorded.jobs, Limit: o.fromLog.limit,
+		Compress: o.fromLog.compress}
 	var err error
 	if rules.Split, rules.Assign, err = o.drawing.models(); err != nil {
 		return rules, err
@@ -282,7 +291,8 @@ func (l fromLog) ranges(rules *workload.FromLog) error {
 	return nil
 }
 
-// parseSpans reads two times, the earlier or shorter one first, in seconds: 30m-100h. The second may be missing, which is no bound, and is 0.
+// parseSpans reads two times, the earlier or shorter one first, in seconds: 30m-100h. The second may be missing, which
+// is no bound, and is 0.
 func parseSpans(text string) (low, high float64, err error) {
 	first, second, _ := strings.Cut(text, "-")
 	var from, to span

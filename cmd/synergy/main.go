@@ -1,6 +1,7 @@
-// Command synergy is the tool for people: it simulates clusters that share GPUs, cores and memory among training jobs, and says what GPUs a node
-// has and whether Slurm knows. It turns the command line into an experiment of package sim, or a question to package gres/nvml, and the outcomes
-// into tables, files and pictures; what happens in between is the packages' business.
+// Command synergy is the tool for people: it simulates clusters that share GPUs, cores and memory among training jobs,
+// and says what GPUs a node has and whether Slurm knows. It turns the command line into an experiment of package sim,
+// or a question to package gres/nvml, and the outcomes into tables, files and pictures; what happens in between is the
+// packages' business.
 package main
 
 import (
@@ -35,7 +36,8 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// What a simulation keeps is little beside what it leaves behind, so that collecting less often costs some memory and saves much time.
+// What a simulation keeps is little beside what it leaves behind, so that collecting less often costs some memory and
+// saves much time.
 const garbage = 400 // percent of what is kept
 
 // collectLess sets that, unless the environment says otherwise.
@@ -107,7 +109,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand(), traceCommand(), planCommand(), profileCommand(), measureCommand(), runCommand(), pluginCommand(),
+	root.AddCommand(simCommand(), traceCommand(), planCommand(), profileCommand(), measureCommand(), runCommand(),
+		pluginCommand(),
 		gresCommand())
 	return root
 }

@@ -10,7 +10,8 @@ import (
 
 func TestMain(m *testing.M) {
 	launcher.Exec() // synergy run is this program once more
-	testscript.Main(m, map[string]func(){"synergy": main, "plugin-good": goodPlugin, "plugin-greedy": greedyPlugin, "plugin-late": latePlugin})
+	testscript.Main(m, map[string]func(){"synergy": main, "plugin-good": goodPlugin, "plugin-greedy": greedyPlugin,
+		"plugin-late": latePlugin})
 }
 
 // The scripts are what a person at a terminal meets: command lines, exit codes, messages, tables and files.

@@ -41,15 +41,21 @@ Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from 
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context()) },
 	}
 	what := newGroup("What")
-	what.flags.IntVar(&o.pid, "pid", 0, "the `process` that is measured with all that it starts (default the batch script, or the task of srun)")
+	what.flags.IntVar(&o.pid, "pid", 0,
+		"the `process` that is measured with all that it starts (default the batch script, or the task of srun)")
 	what.flags.StringVar(&o.progress, "progress", os.Getenv("SYNERGY_PROGRESS"), "`file` of its iterations")
-	what.flags.StringVar(&o.watched, "watch", "", "`file` in which the pattern is looked for (default the job's output)")
-	what.flags.StringVar(&o.text, "pattern", "tqdm", "`pattern` of iterations in that: a name or a regular expression, as of synergy profile")
+	what.flags.StringVar(&o.watched, "watch", "",
+		"`file` in which the pattern is looked for (default the job's output)")
+	what.flags.StringVar(&o.text, "pattern", "tqdm",
+		"`pattern` of iterations in that: a name or a regular expression, as of synergy profile")
 	how := newGroup("How")
 	how.flags.DurationVar(&o.window, "window", inside.DefaultWindow, "`time` for each size")
 	how.flags.DurationVar(&o.total, "total", inside.DefaultTotal, "`time` for all sizes together")
-	how.flags.StringVar(&o.pretend, "pretend", "", "write the number of cores into this `file` in place of taking them, for nodes that claim more cores than they have")
-	how.flags.BoolVar(&o.anyway, "print", false, "measure whether or not the daemon asks, and print the word in place of saying it")
+	how.flags.StringVar(&o.pretend, "pretend", "",
+		"write the number of cores into this `file` in place of taking them, for nodes that claim more cores than "+
+			"they have")
+	how.flags.BoolVar(&o.anyway, "print", false,
+		"measure whether or not the daemon asks, and print the word in place of saying it")
 	grouped(command, what, how)
 	return command
 }
@@ -57,7 +63,8 @@ Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from 
 // run measures a job that is to be. What goes wrong costs the measurement alone, and the exit status tells.
 func (o *measureOptions) run(ctx context.Context) error {
 	if o.window < time.Second || o.total < o.window || o.total > inside.DefaultTotal {
-		return fmt.Errorf("--window %s --total %s: want a second at least, and all windows within %s", o.window, o.total, inside.DefaultTotal)
+		return fmt.Errorf("--window %s --total %s: want a second at least, and all windows within %s", o.window,
+			o.total, inside.DefaultTotal)
 	}
 	slurm := inside.Slurm{Job: inside.JobOf(os.Getenv)}
 	if !o.anyway {

@@ -10,7 +10,8 @@ import (
 
 // drawingOptions have nothing to do with jobs that are recorded.
 var drawingOptions = []string{
-	"load", "split", "gpus", "multigpu", "durations", "arrivals", "assign", "seed", "gpu-limit", "keep", "submitted", "compress",
+	"load", "split", "gpus", "multigpu", "durations", "arrivals", "assign", "seed", "gpu-limit", "keep", "submitted",
+	"compress",
 }
 
 // logOptions are only for logs.
@@ -19,7 +20,8 @@ var logOptions = []string{"format", "gpu-limit", "keep", "submitted", "compress"
 // What only one of the engines can be told.
 var (
 	productionOnly = []string{
-		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "payback", "patience", "stranded",
+		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "payback", "patience",
+		"stranded",
 		"scheduler-delay", "teardown", "launch", "certify",
 	}
 	artifactOnly = []string{"placement", "prioritize", "strict"}
@@ -47,7 +49,8 @@ func (o *options) misfitEngine() error {
 	}
 	for _, name := range foreign {
 		if o.changed(name) {
-			return fmt.Errorf("--%s: the %s engine has no such thing: leave it out, or take --engine %s", name, engine, other)
+			return fmt.Errorf("--%s: the %s engine has no such thing: leave it out, or take --engine %s", name, engine,
+				other)
 		}
 	}
 	return nil
@@ -69,11 +72,15 @@ func (o *options) misfitWorkload() error {
 	case o.drawing.multigpu && o.changed("gpus"):
 		return errors.New("--multigpu is short for --gpus paper: leave one of them out")
 	case o.drawing.multigpu && o.recorded.trace != "":
-		return errors.New("--multigpu: the trace says how many GPUs its jobs have: leave it out; --gpus says what becomes of a log's")
+		return errors.New(
+			"--multigpu: the trace says how many GPUs its jobs have: leave it out; --gpus says what becomes of a log's")
 	case o.drawing.static && o.changed("arrivals") && o.drawing.arrivals != "static":
-		return fmt.Errorf("--static: all jobs are there from the beginning, and do not come %s: leave one of them out", o.drawing.arrivals)
+		return fmt.Errorf("--static: all jobs are there from the beginning, and do not come %s: leave one of them out",
+			o.drawing.arrivals)
 	case o.site.profiles != "" && o.changed("ratio"):
-		return errors.New("--ratio: says which column of the paper's models counts, and --profiles are others: leave it out, and describe the --cluster")
+		return errors.New(
+			"--ratio: says which column of the paper's models counts, and --profiles are others: leave it out, and " +
+				"describe the --cluster")
 	case o.reference.prioritize && o.recorded.window == "":
 		return errors.New("--prioritize: is for the jobs of a window: name it with --window")
 	case o.reference.strict && o.recorded.trace == "":

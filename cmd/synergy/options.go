@@ -87,14 +87,14 @@ const (
 	defaultJobs = 200
 )
 
-// example is the workload of a command that names none: small, so that it takes a moment, and mixed, so that it makes a difference who
-// gets how much.
+// example is the workload of a command that names none: small, so that it takes a moment, and mixed, so that it makes a
+// difference who gets how much.
 var example = []struct{ option, value string }{
 	{"cluster", "4x8:24:500"}, {"load", "12"}, {"jobs", "300"}, {"split", "60,30,10"}, {"durations", "small"},
 }
 
-// fill takes over the example where no workload is named, as far as other options do not say otherwise. It says what it took, as an
-// option line, or nothing where a workload is named.
+// fill takes over the example where no workload is named, as far as other options do not say otherwise. It says what it
+// took, as an option line, or nothing where a workload is named.
 func (o *options) fill() (taken string, err error) {
 	if slices.ContainsFunc([]string{"trace", "load", "jobs", "window", "until"}, o.changed) {
 		return "", nil
@@ -122,31 +122,41 @@ const (
 // groups defines the options, in the order in which the help shows them.
 func (o *options) groups() []group {
 	return []group{
-		o.workloadGroup(), o.drawingGroup(), o.logGroup(), o.siteGroup(), o.scheduleGroup(), o.productionGroup(), o.artifactGroup(), o.outputGroup(),
+		o.workloadGroup(), o.drawingGroup(), o.logGroup(), o.siteGroup(), o.scheduleGroup(), o.productionGroup(),
+		o.artifactGroup(), o.outputGroup(),
 	}
 }
 
 func (o *options) workloadGroup() group {
 	g := newGroup("Workload")
-	g.flags.StringVar(&o.recorded.trace, "trace", "", "replay the jobs of `FILE`: a recorded trace, or a site's log, whose jobs get models by --split")
-	g.flags.StringVar(&o.recorded.format, "format", "", "`name` of the trace's format: recorded, philly, condensed, openb or sacct (default recognised)")
+	g.flags.StringVar(&o.recorded.trace, "trace", "",
+		"replay the jobs of `FILE`: a recorded trace, or a site's log, whose jobs get models by --split")
+	g.flags.StringVar(&o.recorded.format, "format", "",
+		"`name` of the trace's format: recorded, philly, condensed, openb or sacct (default recognised)")
 	g.flags.IntVar(&o.recorded.jobs, "jobs", 0, "simulate the first `N` jobs only")
-	g.flags.StringVar(&o.recorded.window, "window", "", "count only jobs with IDs from `FIRST-END`, 4000-5000 being 4000 to 4999, and end when they have finished")
+	g.flags.StringVar(&o.recorded.window, "window", "",
+		"count only jobs with IDs from `FIRST-END`, 4000-5000 being 4000 to 4999, and end when they have finished")
 	g.flags.Var(&o.recorded.until, "until", "end at this `time` of the simulation, as 1000h")
 	return g
 }
 
 func (o *options) drawingGroup() group {
 	g := newGroup("Workload that is drawn, without --trace")
-	g.flags.StringVar(&o.drawing.load, "load", defaultLoad, "`jobs/h` that arrive: 9, several as 3,6,9, or first:last:step as 1:8:0.5")
-	g.flags.StringVar(&o.drawing.split, "split", "20,70,10", "`percent` of image, language and speech jobs, or of models by name, as res18=50,gnmt=50")
-	g.flags.StringVar(&o.drawing.gpus, "gpus", "one", "GPUs of the jobs: one, paper, which is 70, 10, 15 and 5 % with 1, 2, 4 and 8, or `weights` as 1=60,4=40")
+	g.flags.StringVar(&o.drawing.load, "load", defaultLoad,
+		"`jobs/h` that arrive: 9, several as 3,6,9, or first:last:step as 1:8:0.5")
+	g.flags.StringVar(&o.drawing.split, "split", "20,70,10",
+		"`percent` of image, language and speech jobs, or of models by name, as res18=50,gnmt=50")
+	g.flags.StringVar(&o.drawing.gpus, "gpus", "one",
+		"GPUs of the jobs: one, paper, which is 70, 10, 15 and 5 % with 1, 2, 4 and 8, or `weights` as 1=60,4=40")
 	g.flags.BoolVar(&o.drawing.multigpu, "multigpu", false, "short for --gpus paper")
-	g.flags.StringVar(&o.drawing.durations, "durations", "paper", "`how` long jobs run: paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h")
-	g.flags.StringVar(&o.drawing.arrivals, "arrivals", "poisson", "`how` jobs arrive: poisson, uniform, daily or static")
+	g.flags.StringVar(&o.drawing.durations, "durations", "paper",
+		"`how` long jobs run: paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h")
+	g.flags.StringVar(&o.drawing.arrivals, "arrivals", "poisson",
+		"`how` jobs arrive: poisson, uniform, daily or static")
 	g.flags.BoolVar(&o.drawing.static, "static", false, "all jobs are there from the beginning, also those of a trace")
 	g.flags.StringVar(&o.drawing.assign, "assign", "split", "`how` jobs get their models: split, random or roundrobin")
-	g.flags.StringVar(&o.drawing.seed, "seed", "42", "`number` that the workload is drawn from: 42, several as 42,43, or first:last as 1:10")
+	g.flags.StringVar(&o.drawing.seed, "seed", "42",
+		"`number` that the workload is drawn from: 42, several as 42,43, or first:last as 1:10")
 	return g
 }
 
@@ -154,42 +164,58 @@ func (o *options) logGroup() group {
 	g := newGroup("Workload of a site's log, with --trace; where not named, --durations, --arrivals and\n" +
 		"--gpus (log, one, powers, powers-or-one, up or down) are the log's")
 	g.flags.IntVar(&o.fromLog.limit, "gpu-limit", 0, "leave out jobs with more than `N` GPUs")
-	g.flags.StringVar(&o.fromLog.keep, "keep", "", "leave out jobs that ran for other `times` than 30m-100h, or, with paper, than the artifact keeps")
-	g.flags.StringVar(&o.fromLog.submitted, "submitted", "", "leave out jobs that were submitted at other `times` than 2400h-3000h of the log")
+	g.flags.StringVar(&o.fromLog.keep, "keep", "",
+		"leave out jobs that ran for other `times` than 30m-100h, or, with paper, than the artifact keeps")
+	g.flags.StringVar(&o.fromLog.submitted, "submitted", "",
+		"leave out jobs that were submitted at other `times` than 2400h-3000h of the log")
 	g.flags.Float64Var(&o.fromLog.compress, "compress", 0, "have the log's jobs arrive `N` times as fast")
 	return g
 }
 
 func (o *options) siteGroup() group {
 	g := newGroup("Cluster")
-	g.flags.StringVar(&o.site.cluster, "cluster", "16x8:24:500", "a `FILE` in YAML or the paper's ini, or "+cluster.Shape)
-	g.flags.IntVar(&o.site.ratio, "ratio", 0, "`cores` for each GPU, 3, 4, 5 or 6, of the servers and of the table of models (default the cluster's)")
-	g.flags.StringVar(&o.site.profiles, "profiles", "", "`folder` of sensitivity profiles (default the ten models of the paper)")
+	g.flags.StringVar(&o.site.cluster, "cluster", "16x8:24:500",
+		"a `FILE` in YAML or the paper's ini, or "+cluster.Shape)
+	g.flags.IntVar(&o.site.ratio, "ratio", 0,
+		"`cores` for each GPU, 3, 4, 5 or 6, of the servers and of the table of models (default the cluster's)")
+	g.flags.StringVar(&o.site.profiles, "profiles", "",
+		"`folder` of sensitivity profiles (default the ten models of the paper)")
 	return g
 }
 
 func (o *options) scheduleGroup() group {
 	g := newGroup("Schedules, all of which are compared")
-	g.flags.StringVar(&o.schedules.policy, "policy", "fifo", "`list` of who goes first: fifo, srtf, srsf, las, ftf, drf, tetris, slurm")
-	g.flags.StringVar(&o.schedules.allocator, "allocator", "proportional,greedy,tune", "`list` of how much jobs get: proportional, greedy, tune, opt")
-	g.flags.StringArrayVar(&o.schedules.schedulers, "scheduler", nil, "policy and allocator as the paper's artifact spells them, as `FIFO+fair`, SRTF+tune, LAS+tune+place; may be given again")
+	g.flags.StringVar(&o.schedules.policy, "policy", "fifo",
+		"`list` of who goes first: fifo, srtf, srsf, las, ftf, drf, tetris, slurm")
+	g.flags.StringVar(&o.schedules.allocator, "allocator", "proportional,greedy,tune",
+		"`list` of how much jobs get: proportional, greedy, tune, opt")
+	g.flags.StringArrayVar(&o.schedules.schedulers, "scheduler", nil,
+		"policy and allocator as the paper's artifact spells them, as `FIFO+fair`, SRTF+tune, LAS+tune+place; may be "+
+			"given again")
 	g.flags.Var(&o.schedules.round, "round", "`time` between rounds")
-	g.flags.StringVar(&o.schedules.engine, "engine", "production", "`what` simulates: production, the daemon's own rounds, or artifact, the arithmetic that the paper's figures are from")
+	g.flags.StringVar(&o.schedules.engine, "engine", "production",
+		"`what` simulates: production, the daemon's own rounds, or artifact, the arithmetic that the paper's figures "+
+			"are from")
 	return g
 }
 
 func (o *options) productionGroup() group {
 	g := newGroup("Production engine")
 	p := &o.production
-	g.flags.Var(&p.restart, "restart", "`time` that a restart costs a job in all (default 1m0s, or with --profiles what they say)")
+	g.flags.Var(&p.restart, "restart",
+		"`time` that a restart costs a job in all (default 1m0s, or with --profiles what they say)")
 	g.flags.Var(&p.checkpoint, "checkpoint", "`time` of a restart that is the save (default a third)")
-	g.flags.StringVar(&p.ends, "ends", endsAtOnce, "`when` an ended job counts as finished: at-once, or rounds, with the round as in the artifact")
+	g.flags.StringVar(&p.ends, "ends", endsAtOnce,
+		"`when` an ended job counts as finished: at-once, or rounds, with the round as in the artifact")
 	g.flags.Var(&p.minRun, "min-run", "`time` for which a job that was started is left alone")
-	g.flags.IntVar(&p.maxPreemptions, "max-preemptions", 20, "`number` of running jobs that a round may stop; 0 is no bound")
-	g.flags.Var(&p.horizon, "horizon", "`time` ahead that a place counts for a job that waits, against the restarts that it takes")
+	g.flags.IntVar(&p.maxPreemptions, "max-preemptions", 20,
+		"`number` of running jobs that a round may stop; 0 is no bound")
+	g.flags.Var(&p.horizon, "horizon",
+		"`time` ahead that a place counts for a job that waits, against the restarts that it takes")
 	g.flags.Var(&p.payback, "payback", "`time` in which a restart for a better size or place must have paid for itself")
 	g.flags.Var(&p.patience, "patience", "`time` that a job is passed over before nodes are kept free for it")
-	g.flags.Float64Var(&p.stranded, "stranded", policy.DefaultStranded, "`part` of the GPUs that jobs without a checkpoint may leave without their share")
+	g.flags.Float64Var(&p.stranded, "stranded", policy.DefaultStranded,
+		"`part` of the GPUs that jobs without a checkpoint may leave without their share")
 	g.flags.Var(&p.schedulerDelay, "scheduler-delay", "`time` from a change until Slurm's scheduler looks")
 	g.flags.Var(&p.teardown, "teardown", "`time` that Slurm takes to clean up after a job")
 	g.flags.Var(&p.launch, "launch", "`time` from each start of a job until it trains, beside the restart's")
@@ -198,25 +224,30 @@ func (o *options) productionGroup() group {
 
 func (o *options) artifactGroup() group {
 	g := newGroup("Artifact engine")
-	g.flags.StringVar(&o.schedules.placement, "placement", "random", "`list` of where jobs are put: random, which is first fit, consolidate")
+	g.flags.StringVar(&o.schedules.placement, "placement", "random",
+		"`list` of where jobs are put: random, which is first fit, consolidate")
 	g.flags.BoolVar(&o.reference.prioritize, "prioritize", false, "the jobs of the window go first from the start")
-	g.flags.BoolVar(&o.reference.strict, "strict", false, "end a replay at the first round without a job, as the published program does")
+	g.flags.BoolVar(&o.reference.strict, "strict", false,
+		"end a replay at the first round without a job, as the published program does")
 	return g
 }
 
 func (o *options) outputGroup() group {
 	g := newGroup("Output")
 	o.outputs = g.flags
-	g.flags.StringVar(&o.output.json, "json", "", "write all figures and settings as JSON to `FILE`, or with - in place of the table")
+	g.flags.StringVar(&o.output.json, "json", "",
+		"write all figures and settings as JSON to `FILE`, or with - in place of the table")
 	g.flags.StringVar(&o.output.jobs, "jobs-out", "", "write what became of each job to `FILE`, as CSV")
 	g.flags.StringVar(&o.output.rounds, "rounds-out", "", "write the cluster after each round to `FILE`, as CSV")
 	g.flags.BoolVar(&o.output.certify, "certify", false,
 		"in --rounds-out, also what each plan is worth and the most that one for the same jobs could be")
 	g.flags.StringVar(&o.output.record, "record", "", "write the jobs that were drawn to `FILE`, for --trace")
 	g.flags.StringVar(&o.output.report, "report", "", "write a page with all figures, and its pictures, to `folder`")
-	g.flags.BoolVar(&o.output.wall, "wall", false, "write how long simulations took, too, which is never twice the same; a terminal shows it anyway")
+	g.flags.BoolVar(&o.output.wall, "wall", false,
+		"write how long simulations took, too, which is never twice the same; a terminal shows it anyway")
 	g.flags.BoolVarP(&o.output.quiet, "quiet", "q", false, "no table and no progress: only what is written to files")
-	g.flags.IntVar(&o.output.parallel, "parallel", 0, "`number` of simulations at a time (default one for each processor); the outcome is the same")
+	g.flags.IntVar(&o.output.parallel, "parallel", 0,
+		"`number` of simulations at a time (default one for each processor); the outcome is the same")
 	return g
 }
 
@@ -226,7 +257,8 @@ func newOptions() *options {
 		schedules: schedules{round: span(5 * time.Minute)},
 		production: productionOptions{
 			minRun:  span(10 * time.Minute),
-			horizon: span(policy.DefaultHorizon), payback: span(policy.DefaultPayback), patience: span(policy.DefaultPatience),
+			horizon: span(policy.DefaultHorizon), payback: span(policy.DefaultPayback),
+			patience: span(policy.DefaultPatience),
 		},
 	}
 }

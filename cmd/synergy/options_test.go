@@ -49,7 +49,8 @@ func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 	}
 	e.Site.Profiles = nil
 	want := sim.Site{
-		Rules:    policy.Rules{MinRun: time.Minute, MaxPreemptions: 4, Horizon: 2 * time.Hour, Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
+		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 4, Horizon: 2 * time.Hour,
+			Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 		Slurm:    production.Delays{Scheduler: time.Second, Teardown: 2 * time.Second, Launch: 3 * time.Second},
 		AtRounds: true,
 	}
@@ -58,7 +59,8 @@ func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 	}
 	schedules := []sim.Schedule{{Policy: "srtf", Allocator: "tune"}, {Policy: "las", Allocator: "tune"}}
 	switch {
-	case e.Engine != sim.Production, e.Round != 10*time.Minute, e.Until != 900*time.Hour, e.Window != outcome.Window{First: 2, End: 5}:
+	case e.Engine != sim.Production, e.Round != 10*time.Minute, e.Until != 900*time.Hour,
+		e.Window != outcome.Window{First: 2, End: 5}:
 	case e.Parallel != 3, !e.Detail, !slices.Equal(e.Schedules, schedules), e.Reference != sim.Reference{}:
 	default:
 		return
@@ -67,23 +69,30 @@ func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 }
 
 func TestEveryOptionOfTheArtifactEngineReachesIt(t *testing.T) {
-	e := described(t, "--engine artifact --window 1-3 --jobs 9 --scheduler FIFO+fair --scheduler LAS+place --ratio 4 --prioritize")
-	want := []sim.Schedule{{Policy: "fifo", Allocator: "proportional", Placement: "random"}, {Policy: "las", Allocator: "greedy", Placement: "consolidate"}}
-	if !slices.Equal(e.Schedules, want) || e.Reference != (sim.Reference{Prioritize: true}) || e.Ratio != 4 || e.Cluster.String() != "16x8:32:500" || e.Detail {
+	e := described(t,
+		"--engine artifact --window 1-3 --jobs 9 --scheduler FIFO+fair --scheduler LAS+place --ratio 4 --prioritize")
+	want := []sim.Schedule{{Policy: "fifo", Allocator: "proportional", Placement: "random"},
+		{Policy: "las", Allocator: "greedy", Placement: "consolidate"}}
+	if !slices.Equal(e.Schedules, want) || e.Reference != (sim.Reference{Prioritize: true}) || e.Ratio != 4 ||
+		e.Cluster.String() != "16x8:32:500" || e.Detail {
 		t.Errorf("the experiment is %+v", e)
 	}
 }
 
 func TestEveryOptionOfADrawnWorkloadReachesIt(t *testing.T) {
-	e := described(t, "--load 2,5 --seed 7,8 --jobs 9 --split gnmt=100 --gpus 2=1 --durations small --arrivals daily --assign random --ratio 5")
+	e := described(t,
+		"--load 2,5 --seed 7,8 --jobs 9 --split gnmt=100 --gpus 2=1 --durations small --arrivals daily --assign "+
+			"random --ratio 5")
 	classes, err := workload.Paper(5)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := workload.Config{
-		Classes: classes, Split: workload.Split{{Family: "gnmt", Percent: 100}}, Jobs: 9, GPUs: "2=1", Durations: "small", Arrivals: "daily", Assign: "random",
+		Classes: classes, Split: workload.Split{{Family: "gnmt", Percent: 100}}, Jobs: 9, GPUs: "2=1",
+		Durations: "small", Arrivals: "daily", Assign: "random",
 	}
-	want := sim.Drawn("generated, GPUs 2=1, durations small, arrivals daily, assigned by random", config, []float64{2, 5}, []int64{7, 8})
+	want := sim.Drawn("generated, GPUs 2=1, durations small, arrivals daily, assigned by random", config,
+		[]float64{2, 5}, []int64{7, 8})
 	if !reflect.DeepEqual(e.Workloads, want) {
 		t.Errorf("the workloads are\n%+v, want\n%+v", e.Workloads, want)
 	}
@@ -93,9 +102,11 @@ func TestTheDefaultsAreThePapersAndTheDaemons(t *testing.T) {
 	e := described(t, "--jobs 3")
 	rules := policy.Rules{
 		MinRun: 10 * time.Minute, MaxPreemptions: 20,
-		Horizon: policy.DefaultHorizon, Payback: policy.DefaultPayback, Patience: policy.DefaultPatience, Stranded: policy.DefaultStranded,
+		Horizon: policy.DefaultHorizon, Payback: policy.DefaultPayback, Patience: policy.DefaultPatience,
+		Stranded: policy.DefaultStranded,
 	}
-	if e.Site.Rules != rules || e.Site.AtRounds || e.Site.Slurm != (production.Delays{}) || e.Round != 5*time.Minute || e.Cluster.String() != "16x8:24:500" {
+	if e.Site.Rules != rules || e.Site.AtRounds || e.Site.Slurm != (production.Delays{}) || e.Round != 5*time.Minute ||
+		e.Cluster.String() != "16x8:24:500" {
 		t.Errorf("the experiment is %+v", e)
 	}
 	if w := e.Workloads[0]; w.Load != 9 || w.Seed != 42 || w.Split != "20,70,10" || len(e.Workloads) != 1 {
@@ -108,7 +119,8 @@ func TestTheDefaultsAreThePapersAndTheDaemons(t *testing.T) {
 
 // The line is for a report, where a reader takes it to get the same figures.
 func TestTheCommandLineOfAReportGivesTheSameExperiment(t *testing.T) {
-	line := "--load 2,5 --jobs 9 --multigpu --seed 1:3 --scheduler FIFO+fair --scheduler SRTF+tune --round 90 --ends rounds"
+	line := "--load 2,5 --jobs 9 --multigpu --seed 1:3 --scheduler FIFO+fair --scheduler SRTF+tune --round 90 " +
+		"--ends rounds"
 	o := typed(t, line+" --report out --parallel 4 -q --record r.csv --jobs-out j.csv")
 	again, is := strings.CutPrefix(o.command(), "synergy sim ")
 	if !is || strings.ContainsAny(again, "'\n") {

@@ -74,8 +74,8 @@ func record(w io.Writer, e sim.Experiment, runs []outcome.Run) error {
 // publishedRatio is that of the traces that say nothing of theirs.
 const publishedRatio = 3
 
-// draft is a file that is being written, beside the one that it will replace. Who names a folder that is not there shall know before an
-// hour of simulation, and who interrupts it shall keep what he had.
+// draft is a file that is being written, beside the one that it will replace. Who names a folder that is not there
+// shall know before an hour of simulation, and who interrupts it shall keep what he had.
 type draft struct {
 	sheet
 	file *os.File
@@ -133,8 +133,8 @@ func discard(drafts []*draft) {
 
 func (d *draft) replaces() bool { return d.file.Name() != d.path }
 
-// finish writes a file and puts it in its place. A file that could not be written to its end takes no place; one in which some
-// simulations have no figures does, and the error says which.
+// finish writes a file and puts it in its place. A file that could not be written to its end takes no place; one in
+// which some simulations have no figures does, and the error says which.
 func (d *draft) finish(e sim.Experiment, runs []outcome.Run) error {
 	const readable = 0o644
 	out := &latch{Writer: d.file}
@@ -161,8 +161,8 @@ func (l *latch) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// deliver writes what was asked for. Where some simulations have no figures, the others' are written all the same, and the error says
-// which. It is the first of possibly many, since what spoils one output mostly spoils the next.
+// deliver writes what was asked for. Where some simulations have no figures, the others' are written all the same, and
+// the error says which. It is the first of possibly many, since what spoils one output mostly spoils the next.
 func (o *options) deliver(out io.Writer, drafts []*draft, e sim.Experiment, runs []outcome.Run) error {
 	equal := untimed(runs)
 	filed, shown := equal, equal
@@ -200,9 +200,11 @@ func untimed(runs []outcome.Run) []outcome.Run {
 	return all
 }
 
-// reportOptions are what a report says beside its figures. Its command line leaves out what makes no difference to them.
+// reportOptions are what a report says beside its figures. Its command line leaves out what makes no difference to
+// them.
 func (o *options) reportOptions(e sim.Experiment) report.Options {
-	return report.Options{Command: o.command(), Version: running(), Family: func(model string) string { return family(e, model) }}
+	return report.Options{Command: o.command(), Version: running(),
+		Family: func(model string) string { return family(e, model) }}
 }
 
 func family(e sim.Experiment, model string) string {

@@ -216,7 +216,8 @@ func (p *planning) show(out io.Writer, on *policy.Cluster, plan policy.Plan, cer
 	return err
 }
 
-// restarting is what a restart costs those that run, by job: who of them has a reason in a plan is stopped or restarted.
+// restarting is what a restart costs those that run, by job: who of them has a reason in a plan is stopped or
+// restarted.
 func restarting(on *policy.Cluster) map[int]time.Duration {
 	costs := map[int]time.Duration{}
 	for i := range on.Jobs {

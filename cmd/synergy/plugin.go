@@ -60,7 +60,8 @@ the one that you want is not asked.`,
 	how.flags.DurationVar(&e.paper.Within, "within", 5*time.Second, "for one plan")
 	how.flags.StringVar(&e.sum, "sha256", "", "the program's `checksum`")
 	how.flags.BoolVar(&e.verbose, "verbose", false, "show what the plugin writes to its standard error")
-	how.flags.StringVar(&e.save, "save", "", "`file` for the first cluster on which a promise was broken: the question as JSON")
+	how.flags.StringVar(&e.save, "save", "",
+		"`file` for the first cluster on which a promise was broken: the question as JSON")
 	grouped(command, what, how)
 	return command
 }
@@ -106,7 +107,8 @@ func (e *examination) read() (err error) {
 		return fmt.Errorf("--allocator: %w", err)
 	}
 	if e.paper.Snapshots < 1 || e.paper.Within <= 0 {
-		return fmt.Errorf("--snapshots %d --within %s: want at least one snapshot and some time", e.paper.Snapshots, e.paper.Within)
+		return fmt.Errorf("--snapshots %d --within %s: want at least one snapshot and some time", e.paper.Snapshots,
+			e.paper.Within)
 	}
 	if e.only == "" {
 		return nil
@@ -157,7 +159,8 @@ func pronounce(out io.Writer, v exam.Verdict, wanted int) error {
 	if v.Planned == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "\na plan took %s, the slowest %s, with up to %d jobs\n", tidy(v.Mean), tidy(v.Slowest), v.Jobs)
+	_, err := fmt.Fprintf(out, "\na plan took %s, the slowest %s, with up to %d jobs\n", tidy(v.Mean), tidy(v.Slowest),
+		v.Jobs)
 	return err
 }
 

@@ -14,7 +14,8 @@ import (
 
 func TestPluginCheck(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/plugin", Setup: func(env *testscript.Env) error {
-		env.Setenv("PLUGINS", filepath.SplitList(env.Getenv("PATH"))[0]) // where testscript has put the programs of this test
+		// where testscript has put the programs of this test
+		env.Setenv("PLUGINS", filepath.SplitList(env.Getenv("PATH"))[0])
 		return nil
 	}})
 }
@@ -34,7 +35,8 @@ func greedyPlugin() {
 		var plan policy.Plan
 		for _, j := range r.Cluster.Jobs {
 			n := r.Cluster.Nodes[0]
-			plan.Decisions = append(plan.Decisions, policy.Decision{Job: j.ID, Grant: &policy.Placement{Nodes: []string{n.Name}, PerNode: n.Total}})
+			plan.Decisions = append(plan.Decisions, policy.Decision{Job: j.ID,
+				Grant: &policy.Placement{Nodes: []string{n.Name}, PerNode: n.Total}})
 		}
 		return plan, nil
 	})

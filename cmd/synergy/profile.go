@@ -46,13 +46,15 @@ The exit status is 0, 1 where the trainer could not be measured, and 2 for a wro
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 0 && len(args) > 0 {
-				return fmt.Errorf("profile %.40q: want list, replay, show, plot, check, merge or compare, or -- COMMAND", args[0])
+				return fmt.Errorf(
+					"profile %.40q: want list, replay, show, plot, check, merge or compare, or -- COMMAND", args[0])
 			}
 			return o.run(c, args)
 		},
 	}
 	grouped(command, o.groups()...)
-	command.AddCommand(replayCommand(), listCommand(), showCommand(), plotCommand(), checkCommand(), mergeCommand(), compareCommand(),
+	command.AddCommand(replayCommand(), listCommand(), showCommand(), plotCommand(), checkCommand(), mergeCommand(),
+		compareCommand(),
 		insideCommand())
 	return command
 }
@@ -76,10 +78,12 @@ func (n *onNode) Set(text string) error {
 		return wrong
 	}
 	numbers, err := positive(words...)
-	if err != nil || numbers[0] != float64(int(numbers[0])) || numbers[1] != float64(int(numbers[1])) || numbers[1] < numbers[0] {
+	if err != nil || numbers[0] != float64(int(numbers[0])) || numbers[1] != float64(int(numbers[1])) ||
+		numbers[1] < numbers[0] {
 		return wrong
 	}
-	n.Vector = gres.Vector{GPUs: int(numbers[0]), CPUs: int(numbers[1]), Memory: gres.Memory(numbers[2] * float64(gres.Gigabyte))}
+	n.Vector = gres.Vector{GPUs: int(numbers[0]), CPUs: int(numbers[1]),
+		Memory: gres.Memory(numbers[2] * float64(gres.Gigabyte))}
 	return nil
 }
 

@@ -22,7 +22,9 @@ func TestModelsOnThisMachinesGPUAreMeasured(t *testing.T) {
 	out, err := exec.Command(python, "-c",
 		"import torch; torch.zeros(1).cuda(); print(torch.cuda.get_device_name())").CombinedOutput()
 	if err != nil {
-		t.Fatalf("this test is for machines with one of NVIDIA's GPUs and a torch that sees it (TORCH_PYTHON=%s): %v\n%s", python, err, out)
+		t.Fatalf(
+			"this test is for machines with one of NVIDIA's GPUs and a torch that sees it (TORCH_PYTHON=%s): %v\n%s",
+			python, err, out)
 	}
 	t.Logf("on %s", bytes.TrimSpace(out))
 	script, err := filepath.Abs("testdata/gpu/train.py")
@@ -32,7 +34,8 @@ func TestModelsOnThisMachinesGPUAreMeasured(t *testing.T) {
 	t.Setenv("CUDA_VISIBLE_DEVICES", "0")
 	images, words := measureModel(t, python, script, "resnet", "256"), measureModel(t, python, script, "gpt", "16")
 	if most := images.Throughput[len(images.Throughput)-1][0]; most < 2*images.Throughput[0][0] {
-		t.Errorf("images: %v samples/s with %v cores: want twice as many with all as with one, whose work is to decode", images.Throughput, images.CoresPerGPU)
+		t.Errorf("images: %v samples/s with %v cores: want twice as many with all as with one, whose work is to decode",
+			images.Throughput, images.CoresPerGPU)
 	}
 	if most := words.Throughput[len(words.Throughput)-1][0]; words.Rate(sensitivity.Share{Cores: 2,
 		Memory: 1 << 20}) < 0.85*most {

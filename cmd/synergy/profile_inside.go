@@ -52,7 +52,8 @@ const grace = 15 * time.Second
 // trainer is the task's with these CPUs.
 func (t task) trainer(cpus []int) (*local.Trainer, error) {
 	trainer := &local.Trainer{
-		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress, Watch: t.Watch, Log: t.Log,
+		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress,
+		Watch: t.Watch, Log: t.Log,
 		Patience: t.Patience, Grace: grace,
 	}
 	var err error
@@ -84,14 +85,18 @@ func saving(text string) error {
 }
 
 var signals = map[string]syscall.Signal{
-	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM,
+	"USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT,
+	"TERM": syscall.SIGTERM,
 }
 
 // parseRequest reads USR1@60, as the contract's synergy-checkpoint has it.
 func parseRequest(text string) (r local.Request, err error) {
 	const usual, most = 60, 3600
 	if strings.HasSuffix(text, "/steps") {
-		return r, fmt.Errorf("%.40q: a signal to the tasks of srun cannot be measured: time it in a job, and say --checkpoint-s and --start-s", text)
+		return r,
+			fmt.Errorf(
+				"%.40q: a signal to the tasks of srun cannot be measured: time it in a job, and say --checkpoint-s "+
+					"and --start-s", text)
 	}
 	name, seconds, timed := strings.Cut(text, "@")
 	signal, known := signals[name]
@@ -126,7 +131,8 @@ func (t task) tell(is jobReport) error {
 // insideCommand measures inside a job. People do not type it.
 func insideCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "inside TASK", Short: "measure inside the job that synergy profile has submitted", Hidden: true, Args: cobra.ExactArgs(1),
+		Use: "inside TASK", Short: "measure inside the job that synergy profile has submitted", Hidden: true,
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := readTask(args[0])
 			if err != nil {
@@ -181,7 +187,8 @@ func (t task) measure(c *cobra.Command, node string) error {
 	}
 	told := newTeller(c.OutOrStdout(), t.Question, t.Budget)
 	s := profiling.Session{
-		Question: t.Question, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends, Saver: t.saver(trainer),
+		Question: t.Question, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins,
+		Ends: told.ends, Saver: t.saver(trainer),
 	}
 	s.Record.Where, s.Record.GPU = node, t.GPUTypes[node]
 	if job := os.Getenv("SLURM_JOB_ID"); job != "" {
@@ -215,11 +222,17 @@ func (t task) cpus() ([]int, error) {
 	}
 	switch {
 	case os.Getenv("SLURM_ARRAY_TASK_ID") != "" || cmp.Or(os.Getenv("SLURM_JOB_NUM_NODES"), "1") != "1":
-		return nil, errors.New("the job is an array or has several nodes: is there an option in SBATCH_… or --sbatch that makes it so?")
+		return nil,
+			errors.New(
+				"the job is an array or has several nodes: is there an option in SBATCH_… or --sbatch that " +
+					"makes it so?")
 	case given < most:
 		return nil, fmt.Errorf("the job has %d of the %d cores that are to be tried", given, most)
 	case t.Kept.Virtual == 0 && len(cpus) < most:
-		return nil, fmt.Errorf("the job has %d cores of Slurm, and its processes may use %d: the node has fewer than Slurm says", given, len(cpus))
+		return nil,
+			fmt.Errorf(
+				"the job has %d cores of Slurm, and its processes may use %d: the node has fewer than Slurm says",
+				given, len(cpus))
 	}
 	return cpus[:min(len(cpus), given)], nil
 }

@@ -94,7 +94,8 @@ func listTable(w io.Writer, all []*learned.Entry) error {
 		for _, p := range e.Points {
 			reports += p.Count
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t± %.0f %%\t%s\t%s\n", shownText(e.User), shownText(e.Job), shownText(cmp.Or(e.GPUType, "any")), len(e.Points), reports,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t± %.0f %%\t%s\t%s\n", shownText(e.User), shownText(e.Job),
+			shownText(cmp.Or(e.GPUType, "any")), len(e.Points), reports,
 			100*e.Scatter(), curve(e), e.Updated.UTC().Format("2006-01-02 15:04"))
 	}
 	return t.Flush()

@@ -48,7 +48,8 @@ type localOptions struct {
 
 func (o *localOptions) groups() []group {
 	o.budget, o.patient = span(5*time.Minute), span(2*time.Minute)
-	what, from, cache, about, out := newGroup("What is measured"), newGroup("Where iterations are read"), newGroup("A cache that never evicts"),
+	what, from, cache, about, out := newGroup("What is measured"), newGroup("Where iterations are read"),
+		newGroup("A cache that never evicts"),
 		newGroup("What the profile says"), newGroup("Output")
 	job := newGroup("The job, without --local")
 	job.flags.StringVar(&o.job.partition, "partition", "", "`partition` that it is submitted to (default: yours)")
@@ -57,38 +58,51 @@ func (o *localOptions) groups() []group {
 	what.flags.BoolVar(&o.here, "local", false, "measure on this machine, without a job")
 	what.flags.IntVar(&o.gpus, "gpus", 1, "`GPUs` that the trainer uses")
 	what.flags.StringVar(&o.size.cores, "cores", "",
-		"`cores` of the trainer that may be tried: 1-16, or 2,4,8 (default: from one a GPU to four times the share of a node; with --local all that are here)")
+		"`cores` of the trainer that may be tried: 1-16, or 2,4,8 (default: from one a GPU to four times the share "+
+			"of a node; with --local all that are here)")
 	what.flags.StringVar(&o.size.memory, "memory", "",
-		"`GB` of the trainer, as 125; with several, as 40,125, whether less is enough is tried, too (default: the share of a node; with --local all of the machine's)")
+		"`GB` of the trainer, as 125; with several, as 40,125, whether less is enough is tried, too (default: the "+
+			"share of a node; with --local all of the machine's)")
 	what.flags.Var(&o.budget, "budget", "begin no trial after this time; the wait in the queue does not count")
 	what.flags.StringVar(&o.checkpoint, "checkpoint", "",
-		"also measure what leaving costs: `SIGNAL@SECONDS` as in synergy-checkpoint, how the trainer is asked to save and leave, and how long that may take")
+		"also measure what leaving costs: `SIGNAL@SECONDS` as in synergy-checkpoint, how the trainer is asked to "+
+			"save and leave, and how long that may take")
 	what.flags.IntVar(&o.trials, "trials", 5, "trials of cores at `most`")
-	what.flags.Float64Var(&o.bound, "bound", 0, "what a GPU does with its data at hand, in `samples/s`: the curve ends there")
-	what.flags.IntVar(&o.virtual, "virtual-cpus", 0, "pretend `N` cores: the trainer is told and bound to none; for a rehearsal with synergy-emujob")
-	from.flags.StringVar(&o.from.progress, "progress", "", "`file` of progress (default: one of ours, which the trainer finds in SYNERGY_PROGRESS)")
-	from.flags.StringVar(&o.from.pattern, "pattern", "tqdm", "what the trainer prints: "+strings.Join(local.Patterns(), ", ")+
-		", or a regular `expression` with the iterations in parentheses")
+	what.flags.Float64Var(&o.bound, "bound", 0,
+		"what a GPU does with its data at hand, in `samples/s`: the curve ends there")
+	what.flags.IntVar(&o.virtual, "virtual-cpus", 0,
+		"pretend `N` cores: the trainer is told and bound to none; for a rehearsal with synergy-emujob")
+	from.flags.StringVar(&o.from.progress, "progress", "",
+		"`file` of progress (default: one of ours, which the trainer finds in SYNERGY_PROGRESS)")
+	from.flags.StringVar(&o.from.pattern, "pattern", "tqdm",
+		"what the trainer prints: "+strings.Join(local.Patterns(), ", ")+
+			", or a regular `expression` with the iterations in parentheses")
 	from.flags.StringVar(&o.from.watch, "watch", "",
 		"look in this `file` and not in the output; with --pattern, or else it ends in a line with the iterations")
 	from.flags.Var(&o.patient, "patience", "how long the trainer may make no progress")
-	cache.flags.Float64Var(&o.cache.dataset, "dataset", 0, "`GB` that an epoch reads: memory is reckoned then, and confirmed by one trial")
+	cache.flags.Float64Var(&o.cache.dataset, "dataset", 0,
+		"`GB` that an epoch reads: memory is reckoned then, and confirmed by one trial")
 	cache.flags.Float64Var(&o.cache.sample, "sample", 0, "`kB` of a sample as it is stored")
 	cache.flags.Float64Var(&o.cache.storage, "storage", 0, "`MB/s` that the trainer gets from storage")
 	cache.flags.Float64Var(&o.cache.base, "base", 0, "`GB` that the trainer needs beside the cache")
 	about.flags.StringVar(&o.about.Model, "model", "", "`name` (default: that of the profile's file)")
 	about.flags.StringVar(&o.about.Task, "task", "other", "image, language, speech or another `word`, for reports")
-	about.flags.StringVar(&o.about.GPUType, "gpu-type", "unknown", "`type` of the GPUs, as Slurm has it: the profile is believed on no other")
+	about.flags.StringVar(&o.about.GPUType, "gpu-type", "unknown",
+		"`type` of the GPUs, as Slurm has it: the profile is believed on no other")
 	about.flags.IntVar(&o.batch, "batch", 1, "`samples` of an iteration and GPU")
-	about.flags.Float64Var(&o.about.CheckpointSeconds, "checkpoint-s", 10, "`seconds` from the signal to leave until it has saved and ended")
+	about.flags.Float64Var(&o.about.CheckpointSeconds, "checkpoint-s", 10,
+		"`seconds` from the signal to leave until it has saved and ended")
 	about.flags.Float64Var(&o.about.StartSeconds, "start-s", 0,
-		"`seconds` until a restarted job is at full speed (default: as long as the trials took to their first iteration)")
+		"`seconds` until a restarted job is at full speed (default: as long as the trials took to their first "+
+			"iteration)")
 	o.node = paperNode()
 	out.flags.Var(&o.node, "node", "say what it is worth on such a node")
 	out.flags.StringVarP(&o.out, "out", "o", "", "the profile's `file` (default: the command's name with .json)")
 	out.flags.StringVar(&o.plotTo, "plot", "", "draw it: a `file` that ends in .png or .svg, or what both begin with")
-	out.flags.StringVar(&o.log, "log", "", "append what the trainer prints to a `file` (default: the profile's, with .log)")
-	out.flags.BoolVar(&o.fresh, "fresh", false, "begin anew, and not where an earlier run of the same command was interrupted")
+	out.flags.StringVar(&o.log, "log", "",
+		"append what the trainer prints to a `file` (default: the profile's, with .log)")
+	out.flags.BoolVar(&o.fresh, "fresh", false,
+		"begin anew, and not where an earlier run of the same command was interrupted")
 	return []group{what, job, from, cache, about, out}
 }
 
@@ -136,7 +150,8 @@ func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 	}
 	told := newTeller(c.ErrOrStderr(), q, t.Budget)
 	s := profiling.Session{
-		Question: q, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends, Saver: t.saver(trainer),
+		Question: q, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends,
+		Saver:  t.saver(trainer),
 		Enough: func() bool { return told.elapsed() > t.Budget },
 	}
 	told.resumed(s.Record)
@@ -152,7 +167,8 @@ func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 // interrupted says what is kept of what was measured.
 func (o *localOptions) interrupted(ctx context.Context, err error, path string, r profiling.Record) error {
 	if ctx.Err() != nil {
-		return failed{fmt.Errorf("interrupted: what %s gave is in %s; the same command goes on there", several(len(r.Runs), "trial"), path)}
+		return failed{fmt.Errorf("interrupted: what %s gave is in %s; the same command goes on there",
+			several(len(r.Runs), "trial"), path)}
 	}
 	return failed{err}
 }
@@ -180,7 +196,8 @@ func (o *localOptions) validate(c *cobra.Command) error {
 		return fmt.Errorf("--bound %g: want samples a second and GPU", o.bound)
 	case o.budget <= 0 || o.patient <= 0:
 		return errors.New("--budget, --patience: want more than 0")
-	case !(o.cache.dataset >= 0 && o.cache.sample >= 0 && o.cache.storage >= 0 && o.cache.base >= 0) || max(o.cache.dataset, o.cache.base) > 1e6:
+	case !(o.cache.dataset >= 0 && o.cache.sample >= 0 && o.cache.storage >= 0 && o.cache.base >= 0) ||
+		max(o.cache.dataset, o.cache.base) > 1e6:
 		return errors.New("--dataset, --sample, --storage, --base: want numbers from 0 on")
 	case asked != 0 && asked != 3:
 		return errors.New("--dataset, --sample, --storage: want all three, or none")
@@ -225,7 +242,8 @@ func (o *localOptions) question(can reach, usual gres.Memory) (q profiler.Questi
 		q.Share = fair.CPUs
 	}
 	q.Cache = profiler.Cache{
-		Dataset: gres.Memory(o.cache.dataset * float64(gres.Gigabyte)), Base: gres.Memory(o.cache.base * float64(gres.Gigabyte)),
+		Dataset: gres.Memory(o.cache.dataset * float64(gres.Gigabyte)),
+		Base:    gres.Memory(o.cache.base * float64(gres.Gigabyte)),
 		Storage: o.cache.storage, Sample: o.cache.sample / float64(gres.Gigabyte),
 	}
 	const shortest, longest = 6 * time.Second, time.Minute

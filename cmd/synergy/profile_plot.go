@@ -37,7 +37,8 @@ a job on the node of --node. FILE of --out ends in .png or .svg; without either,
 		},
 	}
 	output := newGroup("Output")
-	output.flags.StringVarP(&out, "out", "o", "", "`file` that ends in .png or .svg, or what both begin with (default: the profile's name, here)")
+	output.flags.StringVarP(&out, "out", "o", "",
+		"`file` that ends in .png or .svg, or what both begin with (default: the profile's name, here)")
 	grouped(command, o.group(), output)
 	return command
 }
@@ -84,7 +85,8 @@ func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figu
 	most := max(p.CoresPerGPU[len(p.CoresPerGPU)-1], share.Cores, knee.Cores) * 1.04
 	last := len(p.MemoryPerGPU) - 1
 	panel := &figure.Panel{
-		X: figure.Axis{Label: "cores per GPU", Max: most}, Y: figure.Axis{Label: "samples/s per GPU", Max: 1.1 * o.highest(p, curve)},
+		X: figure.Axis{Label: "cores per GPU", Max: most}, Y: figure.Axis{Label: "samples/s per GPU",
+			Max: 1.1 * o.highest(p, curve)},
 	}
 	f := figure.Figure{
 		Title: fmt.Sprintf("%s on %s, batch %d", p.Model, p.GPUType, p.Batch), Note: worth.String(), Height: panelPoint,
@@ -92,7 +94,8 @@ func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figu
 	}
 	if curve != nil {
 		panel.Marks = append(panel.Marks, o.band(*curve, most))
-		f.Keys = append(f.Keys, figure.Key{Label: "where it can be", Style: figure.Faint(figure.StyleOf(fitStyle)), Kind: figure.AreaKey})
+		f.Keys = append(f.Keys, figure.Key{Label: "where it can be", Style: figure.Faint(figure.StyleOf(fitStyle)),
+			Kind: figure.AreaKey})
 	}
 	for j := range p.MemoryPerGPU {
 		style := figure.StyleOf(firstLine + j)
@@ -101,10 +104,12 @@ func (o *showOptions) figure(p *sensitivity.Profile, curve *profiler.Curve) figu
 		}
 		line := figure.Line{Style: style}
 		for _, cores := range append([]float64{0}, append(p.CoresPerGPU, most)...) {
-			line.Points = append(line.Points, figure.Point{X: cores, Y: p.Rate(sensitivity.Share{Cores: cores, Memory: float64(p.MemoryPerGPU[j])})})
+			line.Points = append(line.Points, figure.Point{X: cores,
+				Y: p.Rate(sensitivity.Share{Cores: cores, Memory: float64(p.MemoryPerGPU[j])})})
 		}
 		panel.Marks = append(panel.Marks, line)
-		f.Keys = append(f.Keys, figure.Key{Label: fmt.Sprintf("with %s per GPU", gigabytes(p.MemoryPerGPU[j])), Style: style})
+		f.Keys = append(f.Keys, figure.Key{Label: fmt.Sprintf("with %s per GPU", gigabytes(p.MemoryPerGPU[j])),
+			Style: style})
 	}
 	return o.marked(f, panel, p, curve, share, knee)
 }

@@ -24,8 +24,9 @@ the whole record (the nearest curve that never falls), over the recorded points:
 
 FILE is {"models": [{"model": "resnet50", "points": [{"cores": 1, "samples_per_s": 216.1}, …], "gpu_bound_samples_per_s": 3979.5}, …]};
 the bound, what the GPUs do with their data at hand, may be left out, and other fields are left alone. - is the standard input.`,
-		Example: "  synergy profile replay curves.json\n  synergy profile replay --json curves.json | jq .models[].mean_error_pct",
-		Args:    cobra.ExactArgs(1),
+		Example: "  synergy profile replay curves.json\n  synergy profile replay --json curves.json | jq " +
+			".models[].mean_error_pct",
+		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			text, err := readFile(args[0])
 			if err != nil {
@@ -105,7 +106,8 @@ func (r replayed) table(w io.Writer) error {
 	for _, m := range r.Models {
 		points += m.Points
 		asked := strings.Trim(fmt.Sprint(m.Asked), "[]")
-		fmt.Fprintf(t, "%s\t%s\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t%s\n", m.Model, asked, m.Points, m.Mean, m.P90, m.Worst, m.Stop)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t%s\n", m.Model, asked, m.Points, m.Mean, m.P90, m.Worst,
+			m.Stop)
 	}
 	if len(r.Models) > 1 {
 		fmt.Fprintf(t, "all\t\t%d\t%.1f %%\t%.1f %%\t%.1f %%\t\n", points, r.Mean, r.P90, r.Worst)

@@ -65,7 +65,8 @@ func (o *showOptions) show(w io.Writer, p named) error {
 	if p.Source != "" {
 		fmt.Fprintf(w, "  source: %s\n", p.Source)
 	}
-	fmt.Fprintf(w, "  a restart costs %g s: %g to save, %g to start\n", p.CheckpointSeconds+p.StartSeconds, p.CheckpointSeconds, p.StartSeconds)
+	fmt.Fprintf(w, "  a restart costs %g s: %g to save, %g to start\n", p.CheckpointSeconds+p.StartSeconds,
+		p.CheckpointSeconds, p.StartSeconds)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "cores a GPU\t")
 	for _, memory := range p.MemoryPerGPU {
@@ -93,7 +94,8 @@ func (o *showOptions) worth(p *sensitivity.Profile) string { return o.worthOn(p,
 func (o *showOptions) worthOn(p *sensitivity.Profile, many string) string {
 	node, gpus := o.node.Vector, o.gpus
 	worth := profiler.On(p, node, gpus)
-	return fmt.Sprintf("  on a node of %s and %s%s a job of %s:\n  share %s; full speed with %s: %.2f × the share's\n  %s\n",
+	return fmt.Sprintf(
+		"  on a node of %s and %s%s a job of %s:\n  share %s; full speed with %s: %.2f × the share's\n  %s\n",
 		several(node.GPUs, "GPU")+", "+several(node.CPUs, "core"), gigabytes(node.Memory), many, several(gpus,
 			"GPU"), size(worth.Fair), size(worth.Most.Size),
 		worth.Most.Gain, worth)
@@ -171,7 +173,8 @@ func (o *showOptions) compare(w io.Writer, all []named) error {
 // differences are the fields that make figures incomparable.
 func differences(a, b *sensitivity.Profile) (all []string) {
 	for _, f := range []struct{ name, a, b string }{
-		{"model", a.Model, b.Model}, {"gpu_type", a.GPUType, b.GPUType}, {"batch", fmt.Sprint(a.Batch), fmt.Sprint(b.Batch)},
+		{"model", a.Model, b.Model}, {"gpu_type", a.GPUType, b.GPUType},
+		{"batch", fmt.Sprint(a.Batch), fmt.Sprint(b.Batch)},
 	} {
 		if f.a != f.b {
 			all = append(all, fmt.Sprintf("%s is %s, and %s in the first", f.name, f.b, f.a))

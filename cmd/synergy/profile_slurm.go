@@ -264,7 +264,10 @@ func (m *measurement) underWay(ctx context.Context) (bool, error) {
 	mine, _ := json.Marshal(m.task.Kept)
 	its, _ := json.Marshal(earlier.Kept)
 	if err != nil || m.options.fresh || string(mine) != string(its) {
-		return false, failed{fmt.Errorf("job %s still measures with its files in %s: scancel %s ends it, or name another file with --out", id, m.folder, id)}
+		return false,
+			failed{fmt.Errorf(
+				"job %s still measures with its files in %s: scancel %s ends it, or name another file with --out", id,
+				m.folder, id)}
 	}
 	m.job, m.task.Outcome = id, earlier.Outcome
 	return true, nil
@@ -287,7 +290,8 @@ func (m *measurement) submit(ctx context.Context) error {
 	size := m.size()
 	// Whoever interrupts sbatch does not know whether there is a job; follow cancels the one that there is.
 	m.job, err = slurmjob.Submit(context.WithoutCancel(ctx), slurmjob.Job{
-		Name: "synergy-profile-" + m.name(), Size: size, GPUType: m.gpuType(), Partition: m.options.job.partition, Limit: m.limit(), Folder: here,
+		Name: "synergy-profile-" + m.name(), Size: size, GPUType: m.gpuType(), Partition: m.options.job.partition,
+		Limit: m.limit(), Folder: here,
 		Output: m.at(outputFile), Script: m.at(scriptFile), Options: m.sbatch,
 	})
 	if err != nil {
@@ -313,7 +317,8 @@ func (m *measurement) write() error {
 		mode       os.FileMode
 	}{
 		{taskFile, string(text) + "\n", mine}, {outcomeFile, "{}\n", mine}, {outputFile, "", mine},
-		{scriptFile, "#!/bin/sh\nexec " + forShell(m.at(programFile)) + " profile inside " + forShell(m.at(taskFile)) + "\n", run},
+		{scriptFile, "#!/bin/sh\nexec " + forShell(m.at(programFile)) + " profile inside " + forShell(m.at(taskFile)) +
+			"\n", run},
 	} {
 		if err := os.WriteFile(m.at(f.name), []byte(f.text), f.mode); err != nil {
 			return err

@@ -30,8 +30,10 @@ type teller struct {
 func newTeller(out io.Writer, q profiler.Question, budget time.Duration) *teller {
 	t := &teller{out: out, q: q, began: time.Now(), budget: budget}
 	if isTerminal(out) && os.Getenv("TERM") != "dumb" {
-		t.bar = progressbar.NewOptions(whole, progressbar.OptionSetWriter(out), progressbar.OptionUseANSICodes(true), progressbar.OptionSetWidth(20),
-			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false), progressbar.OptionShowDescriptionAtLineEnd(),
+		t.bar = progressbar.NewOptions(whole, progressbar.OptionSetWriter(out), progressbar.OptionUseANSICodes(true),
+			progressbar.OptionSetWidth(20),
+			progressbar.OptionSetPredictTime(false), progressbar.OptionSetElapsedTime(false),
+			progressbar.OptionShowDescriptionAtLineEnd(),
 			progressbar.OptionClearOnFinish())
 	}
 	return t
@@ -144,14 +146,17 @@ func (t *teller) odd(r profiling.Record, d profiler.Decision) {
 		}
 	}
 	for _, p := range d.Curve.Slower {
-		fmt.Fprintf(t.out, "with %s it was slower than with fewer, twice (%s samples/s): is the number of its workers larger than that of the cores? "+
-			"A job would not be given so many\n", several(p.Cores, "core"), number(p.Rate))
+		fmt.Fprintf(t.out,
+			"with %s it was slower than with fewer, twice (%s samples/s): is the number of its workers larger than "+
+				"that of the cores? "+
+				"A job would not be given so many\n", several(p.Cores, "core"), number(p.Rate))
 	}
 	if r.Saved != nil && r.Saved.Remark != "" {
 		fmt.Fprintln(t.out, r.Saved.Remark)
 	}
 	if t.q.Bound > 0 && d.Curve.Bound == 0 {
-		fmt.Fprintf(t.out, "--bound %g is not believed: the trainer is faster than that with its data from storage\n", t.q.Bound)
+		fmt.Fprintf(t.out, "--bound %g is not believed: the trainer is faster than that with its data from storage\n",
+			t.q.Bound)
 	}
 	switch {
 	case d.Stop != "":

@@ -40,8 +40,8 @@ func newBar(out io.Writer, now func() time.Time) *bar {
 	)}
 }
 
-// show draws the bar, but not so often that the drawing takes time from the simulation. An error of the terminal's is nobody's
-// concern: the experiment goes on without a bar.
+// show draws the bar, but not so often that the drawing takes time from the simulation. An error of the terminal's is
+// nobody's concern: the experiment goes on without a bar.
 func (b *bar) show(p sim.Progress) {
 	now := b.now()
 	if now.Sub(b.last) < pause {
@@ -65,7 +65,8 @@ func describe(p sim.Progress, elapsed time.Duration) string {
 	return text
 }
 
-// remaining estimates how long the rest will take, at the pace of what is done. It is not known before enough of that is.
+// remaining estimates how long the rest will take, at the pace of what is done. It is not known before enough of that
+// is.
 func remaining(done float64, elapsed time.Duration) (time.Duration, bool) {
 	const enough = 0.01
 	if done < enough || done >= 1 {

@@ -28,14 +28,16 @@ type runOptions struct {
 	quiet                  bool
 }
 
-// ignored is what whoever started us has us ignore. It is asked here since the tool itself catches signals before it knows its command.
+// ignored is what whoever started us has us ignore. It is asked here since the tool itself catches signals before it
+// knows its command.
 var ignored = launcher.Ignored()
 
 func runCommand() *cobra.Command {
 	var o runOptions
 	command := &cobra.Command{
-		Use:   "run [options] -- COMMAND…",
-		Short: "run a trainer that knows nothing of us: it is asked to save by the signal that it knows, and the job is requeued",
+		Use: "run [options] -- COMMAND…",
+		Short: "run a trainer that knows nothing of us: it is asked to save by the signal that it knows, and the job " +
+			"is requeued",
 		Long: `synergy run runs COMMAND as the last command of a batch script, or as a task of srun. The signal by which synergy-slurmd asks a job to
 save and leave is turned into the one that the trainer listens to; when it has ended then, the exit status is 98, by which Slurm puts the job
 back into its queue (docs/job-contract.md; docs/python.md has the line for each framework).
@@ -55,15 +57,23 @@ finished by itself finds nothing left to do then. One that was asked and ends ot
 		RunE:                  o.run,
 	}
 	asked, left := newGroup("How COMMAND is asked to save"), newGroup("How it leaves")
-	asked.flags.StringVar(&o.on, "on", "USR1", "the `signal` that asks, as in the word synergy-checkpoint: "+strings.Join(launcher.Asking, ", "))
-	asked.flags.StringVar(&o.send, "send", "TERM", "the `signal` that COMMAND listens to: "+strings.Join(launcher.Listening, ", "))
-	asked.flags.BoolVar(&o.children, "children", false, "send it to what COMMAND has started, as torchrun its workers, and not to COMMAND")
-	asked.flags.BoolVar(&o.group, "group", false, "send it to COMMAND and to all that it has started in its process group, loaders as well")
+	asked.flags.StringVar(&o.on, "on", "USR1", "the `signal` that asks, as in the word synergy-checkpoint: "+
+		strings.Join(launcher.Asking, ", "))
+	asked.flags.StringVar(&o.send, "send", "TERM", "the `signal` that COMMAND listens to: "+
+		strings.Join(launcher.Listening, ", "))
+	asked.flags.BoolVar(&o.children, "children", false,
+		"send it to what COMMAND has started, as torchrun its workers, and not to COMMAND")
+	asked.flags.BoolVar(&o.group, "group", false,
+		"send it to COMMAND and to all that it has started in its process group, loaders as well")
 	asked.flags.BoolVar(&o.steps, "steps", false,
-		"send it to the tasks that srun has started, by scancel; so is TERM, INT or QUIT by itself where COMMAND is srun, which would end them of it")
-	left.flags.Var(&o.grace, "grace", "end what has not left so long after it was asked, which gives way all the same (default: that is left to Slurm)")
+		"send it to the tasks that srun has started, by scancel; so is TERM, INT or QUIT by itself where COMMAND is "+
+			"srun, which would end them of it")
+	left.flags.Var(&o.grace, "grace",
+		"end what has not left so long after it was asked, which gives way all the same (default: that is left "+
+			"to Slurm)")
 	left.flags.IntVar(&o.exit, "exit", 98, "the `code` with which the job gives way: the site's RequeueExit")
-	left.flags.IntSliceVar(&o.accept, "accept", nil, "further `codes` with which COMMAND ends when it was asked and has saved, as 1,255")
+	left.flags.IntSliceVar(&o.accept, "accept", nil,
+		"further `codes` with which COMMAND ends when it was asked and has saved, as 1,255")
 	left.flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing of what is passed on")
 	command.Flags().SetInterspersed(false) // what stands behind COMMAND is its own
 	grouped(command, asked, left)
@@ -122,7 +132,8 @@ func (o *runOptions) launcher(argv []string) (*launcher.Command, error) {
 // target is to whom the signal goes. srun passes signals on to its tasks, but for those of which it ends them at once.
 func (o *runOptions) target(command string, send syscall.Signal) (launcher.Target, error) {
 	var said []launcher.Target
-	for target, is := range map[launcher.Target]bool{launcher.Children: o.children, launcher.Group: o.group, launcher.Steps: o.steps} {
+	for target, is := range map[launcher.Target]bool{launcher.Children: o.children, launcher.Group: o.group,
+		launcher.Steps: o.steps} {
 		if is {
 			said = append(said, target)
 		}
@@ -141,7 +152,8 @@ func (o *runOptions) target(command string, send syscall.Signal) (launcher.Targe
 
 var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
-// stepsOf is the job as scancel takes it. The last task of an array has the array's own number, which would mean all of its tasks.
+// stepsOf is the job as scancel takes it. The last task of an array has the array's own number, which would mean all of
+// its tasks.
 func stepsOf(getenv func(string) string) (string, error) {
 	job := getenv("SLURM_JOB_ID")
 	if array, task := getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID"); array != "" && task != "" {

@@ -43,8 +43,9 @@ func cross(policies, allocators, placements []string) []sim.Schedule {
 	return all
 }
 
-// parseScheduler reads a scheduler as the paper's artifact spells it: the policy, and what follows it with a + in front, as in
-// SRTF+tune+place. With nothing behind it, the policy is greedy. The placement stays empty where none is named.
+// parseScheduler reads a scheduler as the paper's artifact spells it: the policy, and what follows it with a + in
+// front, as in SRTF+tune+place. With nothing behind it, the policy is greedy. The placement stays empty where none is
+// named.
 func parseScheduler(text string) (sim.Schedule, error) {
 	parts := strings.Split(strings.ToLower(text), "+")
 	schedule := sim.Schedule{Policy: parts[0]}
@@ -55,7 +56,10 @@ func parseScheduler(text string) (sim.Schedule, error) {
 		case slices.Contains([]string{"fair", "tune", "opt"}, part) && schedule.Allocator == "":
 			schedule.Allocator = meaning(part)
 		default:
-			return sim.Schedule{}, fmt.Errorf("%q: +%s does not fit there: want POLICY, and perhaps one of +fair, +tune and +opt, and +place", text, part)
+			return sim.Schedule{},
+				fmt.Errorf(
+					"%q: +%s does not fit there: want POLICY, and perhaps one of +fair, +tune and +opt, and +place",
+					text, part)
 		}
 	}
 	if schedule.Allocator == "" {

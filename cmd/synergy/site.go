@@ -43,11 +43,13 @@ func (o *options) ground() (ground, error) {
 	return g, err
 }
 
-// open is the cluster and the ratio of the models' table. One follows from the other unless both are named, which have to agree. Servers
-// with another number of cores than the table has go with its first column, as in the published program.
+// open is the cluster and the ratio of the models' table. One follows from the other unless both are named, which have
+// to agree. Servers with another number of cores than the table has go with its first column, as in the published
+// program.
 func (s site) open(named bool) (cluster.Cluster, int, error) {
 	if s.ratio != 0 && (s.ratio < models.LeastRatio || s.ratio > models.MostRatio) {
-		return cluster.Cluster{}, 0, fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured", s.ratio, models.LeastRatio, models.MostRatio)
+		return cluster.Cluster{}, 0, fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured",
+			s.ratio, models.LeastRatio, models.MostRatio)
 	}
 	c, err := s.describe()
 	if err != nil {
@@ -61,7 +63,9 @@ func (s site) open(named bool) (cluster.Cluster, int, error) {
 	case s.ratio == 0 && own == 0:
 		return c, models.LeastRatio, nil
 	case s.ratio != 0 && s.ratio != own:
-		return cluster.Cluster{}, 0, fmt.Errorf("--ratio %d: %s has other servers: give them %[1]d cores for each GPU, or leave --ratio out", s.ratio, c)
+		return cluster.Cluster{}, 0,
+			fmt.Errorf("--ratio %d: %s has other servers: give them %[1]d cores for each GPU, or leave --ratio out",
+				s.ratio, c)
 	}
 	return c, own, nil
 }
@@ -77,7 +81,8 @@ func (s site) describe() (cluster.Cluster, error) {
 		return cluster.Cluster{}, fmt.Errorf("--cluster: %w", err)
 	}
 	if wrong != nil {
-		return cluster.Cluster{}, fmt.Errorf("--cluster: there is no file %s, and as a description: %w", s.cluster, wrong)
+		return cluster.Cluster{}, fmt.Errorf("--cluster: there is no file %s, and as a description: %w", s.cluster,
+			wrong)
 	}
 	return c, nil
 }
@@ -92,7 +97,8 @@ func withRatio(c cluster.Cluster, ratio int) cluster.Cluster {
 	return other
 }
 
-// ratioOf is how many cores all servers have for each GPU, where the table of models has that; 0 where it does not, or they differ.
+// ratioOf is how many cores all servers have for each GPU, where the table of models has that; 0 where it does not, or
+// they differ.
 func ratioOf(c cluster.Cluster) int {
 	for ratio := models.LeastRatio; ratio <= models.MostRatio; ratio++ {
 		other := func(g cluster.Group) bool { return g.CPUs != ratio*g.GPUs }
@@ -133,7 +139,8 @@ func (o *options) costed(own map[string]*sensitivity.Profile) (map[string]*sensi
 		save = time.Duration(p.checkpoint)
 	}
 	if save > restart {
-		return nil, fmt.Errorf("--checkpoint %s: is part of a restart, which costs %s in all: want no more than that", save, restart)
+		return nil, fmt.Errorf("--checkpoint %s: is part of a restart, which costs %s in all: want no more than that",
+			save, restart)
 	}
 	return sim.WithRestart(own, save, restart-save), nil
 }
@@ -158,10 +165,12 @@ func (o *options) daemon(g ground) (sim.Site, error) {
 		Profiles: costed,
 		Rules: policy.Rules{
 			MinRun: time.Duration(p.minRun), MaxPreemptions: p.maxPreemptions,
-			Horizon: time.Duration(p.horizon), Payback: time.Duration(p.payback), Patience: time.Duration(p.patience), Stranded: p.stranded,
+			Horizon: time.Duration(p.horizon), Payback: time.Duration(p.payback), Patience: time.Duration(p.patience),
+			Stranded: p.stranded,
 		},
 		Slurm: production.Delays{
-			Scheduler: time.Duration(p.schedulerDelay), Teardown: time.Duration(p.teardown), Launch: time.Duration(p.launch),
+			Scheduler: time.Duration(p.schedulerDelay), Teardown: time.Duration(p.teardown),
+			Launch: time.Duration(p.launch),
 		},
 		AtRounds: p.ends == endsInRounds, Certify: o.output.certify,
 	}, nil

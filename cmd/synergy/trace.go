@@ -85,7 +85,8 @@ func oneFile(c *cobra.Command, args []string) error {
 }
 
 func formatFlag(g group, format *string) {
-	g.flags.StringVar(format, "format", "", "`name` of the file's format: recorded, philly, condensed, openb or sacct (default recognised)")
+	g.flags.StringVar(format, "format", "",
+		"`name` of the file's format: recorded, philly, condensed, openb or sacct (default recognised)")
 }
 
 func completeFormats(command *cobra.Command, flag string, formats ...trace.Format) {

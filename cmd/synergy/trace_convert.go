@@ -72,8 +72,9 @@ func (v *conversion) modelGroup() group {
 
 // timeFlags add what may be drawn of a log's jobs beside their models.
 func (v *conversion) timeFlags(g group) {
-	g.flags.StringVar(&v.drawing.gpus, "gpus", "log", "`what` becomes of their GPUs: log; one; up or down, to a power of two; "+
-		"powers, which leaves out the others; powers-or-one, which makes one of them")
+	g.flags.StringVar(&v.drawing.gpus, "gpus", "log",
+		"`what` becomes of their GPUs: log; one; up or down, to a power of two; "+
+			"powers, which leaves out the others; powers-or-one, which makes one of them")
 	g.flags.StringVar(&v.drawing.durations, "durations", "log", "`how` long jobs run: log, or drawn as in generate")
 	g.flags.StringVar(&v.drawing.arrivals, "arrivals", "log", "`how` jobs arrive: log, or drawn as in generate")
 	g.flags.StringVar(&v.drawing.load, "load", "9", "`jobs/h` that arrive, where arrivals are drawn")
@@ -138,9 +139,11 @@ func (v *conversion) misfit(t *trace.Trace, to trace.Format) error {
 func idleOptions(t *trace.Trace, to trace.Format) (names []string, why string) {
 	switch {
 	case t.Format == trace.Recorded:
-		return slices.Concat(drawingOptions, []string{"static", "jobs"}), "the jobs of " + t.Name + " are recorded, and nothing is drawn"
+		return slices.Concat(drawingOptions, []string{"static", "jobs"}),
+			"the jobs of " + t.Name + " are recorded, and nothing is drawn"
 	case to == trace.Condensed:
-		return slices.Concat(drawingOptions, []string{"static", "jobs", "ratio"}), "a condensed log has the jobs that the log has, without models"
+		return slices.Concat(drawingOptions, []string{"static", "jobs", "ratio"}),
+			"a condensed log has the jobs that the log has, without models"
 	}
 	return nil, ""
 }
@@ -172,14 +175,16 @@ func (v *conversion) jobs(c *cobra.Command, t *trace.Trace) ([]trace.Job, int, e
 	return made[0].Jobs, g.ratio, nil
 }
 
-// ratio is what iterations were or will be counted for. A trace that says nothing of it is believed to be as --ratio says.
+// ratio is what iterations were or will be counted for. A trace that says nothing of it is believed to be as --ratio
+// says.
 func (v *conversion) ratio(t *trace.Trace) (int, error) {
 	ratio := v.site.ratio
 	if t.CPUsPerGPU != 0 && !v.changed("ratio") {
 		ratio = t.CPUsPerGPU
 	}
 	if t.CPUsPerGPU != 0 && t.CPUsPerGPU != ratio {
-		return 0, fmt.Errorf("--ratio %d: the iterations of %s were counted for %d: leave it out", ratio, t.Name, t.CPUsPerGPU)
+		return 0, fmt.Errorf("--ratio %d: the iterations of %s were counted for %d: leave it out", ratio, t.Name,
+			t.CPUsPerGPU)
 	}
 	return ratio, nil
 }
@@ -215,7 +220,8 @@ func (v *conversion) entries(c *cobra.Command, t *trace.Trace) ([]trace.Entry, e
 	var entries []trace.Entry
 	for _, j := range t.Jobs {
 		seconds := max(0.001, math.Round(float64(j.Iterations)*iteration[j.Model]*1000)/1000)
-		entries = append(entries, trace.Entry{ID: strconv.Itoa(j.ID), Submitted: j.Arrival, Duration: seconds, GPUs: j.GPUs})
+		entries = append(entries, trace.Entry{ID: strconv.Itoa(j.ID), Submitted: j.Arrival, Duration: seconds,
+			GPUs: j.GPUs})
 	}
 	return entries, nil
 }

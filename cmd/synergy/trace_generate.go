@@ -29,7 +29,8 @@ paper's artifact does. The same options draw the same jobs, on any machine.`,
 			if err != nil {
 				return err
 			}
-			return save("output", output, c.OutOrStdout(), func(w io.Writer) error { return writeRecorded(w, jobs, o.site.ratio) })
+			return save("output", output, c.OutOrStdout(),
+				func(w io.Writer) error { return writeRecorded(w, jobs, o.site.ratio) })
 		},
 	}
 	drawing, file := o.drawingGroup(), newGroup("Output")
@@ -47,7 +48,8 @@ paper's artifact does. The same options draw the same jobs, on any machine.`,
 
 // ratioFlag chooses the table of models.
 func (o *options) ratioFlag(g group) {
-	g.flags.IntVar(&o.site.ratio, "ratio", publishedRatio, "`cores` for each GPU of the servers that iterations are counted for: 3, 4, 5 or 6")
+	g.flags.IntVar(&o.site.ratio, "ratio", publishedRatio,
+		"`cores` for each GPU of the servers that iterations are counted for: 3, 4, 5 or 6")
 }
 
 // paperModels are the models of the ratio.
@@ -61,11 +63,13 @@ func paperModels(ratio int) ([]workload.Class, error) {
 func measured(ratio int) bool { return ratio >= models.LeastRatio && ratio <= models.MostRatio }
 
 func unmeasured(ratio int) error {
-	return fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured", ratio, models.LeastRatio, models.MostRatio)
+	return fmt.Errorf("--ratio %d: want %d to %d, for which the models were measured", ratio, models.LeastRatio,
+		models.MostRatio)
 }
 
 func outputFlag(g group, output *string) {
-	g.flags.StringVarP(output, "output", "o", standard, "write to `FILE`, compressed if it ends in .gz; - is the standard output")
+	g.flags.StringVarP(output, "output", "o", standard,
+		"write to `FILE`, compressed if it ends in .gz; - is the standard output")
 }
 
 // mostJobs bounds what is kept in memory.

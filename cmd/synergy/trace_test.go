@@ -31,21 +31,27 @@ func TestAWrongTraceOrOptionIsOneLineAndExitStatus2(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"trace", "inspect", wrong}, {"trace", "inspect", wrong + "x"}, {"trace", "inspect"}, {"trace", "inspect", wrong, "--colour"}, {"trace", "no"},
-		{"trace", "convert", wrong, "--to", "recorded"}, {"trace", "convert", wrong}, {"trace", "generate", "--load", "-1"},
-		{"trace", "generate", "--output", filepath.Join(wrong, "x")}, {"trace", "generate", "--output", filepath.Dir(wrong)},
+		{"trace", "inspect", wrong}, {"trace", "inspect", wrong + "x"}, {"trace", "inspect"},
+		{"trace", "inspect", wrong, "--colour"}, {"trace", "no"},
+		{"trace", "convert", wrong, "--to", "recorded"}, {"trace", "convert", wrong},
+		{"trace", "generate", "--load", "-1"},
+		{"trace", "generate", "--output", filepath.Join(wrong, "x")},
+		{"trace", "generate", "--output", filepath.Dir(wrong)},
 	} {
 		stdout, stderr, code := ran(args...)
-		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "synergy: ") {
+		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 ||
+			!strings.HasPrefix(stderr, "synergy: ") {
 			t.Errorf("%v: exit status %d\n%s%s", args, code, stdout, stderr)
 		}
 	}
 }
 
-// The artifact's published workload has this sum: 12000 lines, load 9, split 20,70,10, seed 42; and its synthetic one of several GPUs this.
+// The artifact's published workload has this sum: 12000 lines, load 9, split 20,70,10, seed 42; and its synthetic one
+// of several GPUs this.
 func TestPublishedWorkloadsAreGeneratedByteForByte(t *testing.T) {
 	for _, w := range []struct{ options, sum string }{
-		{"--load 9 --jobs 12000", "6189f925713aef865dc0a6bebb228490"}, {"--load 3.5 --jobs 160 --multigpu", "7eee201b9a4c725048af4739a00f9522"},
+		{"--load 9 --jobs 12000", "6189f925713aef865dc0a6bebb228490"},
+		{"--load 3.5 --jobs 160 --multigpu", "7eee201b9a4c725048af4739a00f9522"},
 	} {
 		stdout, stderr, code := ran(append([]string{"trace", "generate"}, strings.Fields(w.options)...)...)
 		if sum := fmt.Sprintf("%x", md5.Sum([]byte(stdout))); code != exitGood || stderr != "" || sum != w.sum {
@@ -56,9 +62,11 @@ func TestPublishedWorkloadsAreGeneratedByteForByte(t *testing.T) {
 
 func TestWhatCouldNotBeWrittenIsExitStatus1AndLeavesTheOldFile(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
-		t.Skip("there is no disk that is always full; TestAFullDiskIsAnError of sim/trace holds the same of the writers")
+		t.Skip(
+			"there is no disk that is always full; TestAFullDiskIsAnError of sim/trace holds the same of the writers")
 	}
-	if _, stderr, code := ran("trace", "generate", "-o", "/dev/full"); code != exitFailed || !strings.Contains(stderr, "no space left") {
+	if _, stderr, code := ran("trace", "generate", "-o", "/dev/full"); code != exitFailed ||
+		!strings.Contains(stderr, "no space left") {
 		t.Errorf("exit status %d, %s", code, stderr)
 	}
 	old := filepath.Join(t.TempDir(), "jobs.csv")
@@ -82,7 +90,8 @@ func TestEveryFormatIsOfferedAndExplained(t *testing.T) {
 		if !strings.Contains(help, "\n  "+string(f)+" ") {
 			t.Errorf("synergy trace --help does not explain %s", f)
 		}
-		if words, _, _ := ran("__complete", "trace", "inspect", "--format", string(f[:2])); !strings.Contains(words, string(f)) {
+		if words, _, _ := ran("__complete", "trace", "inspect", "--format", string(f[:2])); !strings.Contains(words,
+			string(f)) {
 			t.Errorf("%s is not offered", f)
 		}
 	}

@@ -57,7 +57,8 @@ func parseLoads(text string) ([]float64, error) {
 	return loads, nil
 }
 
-// steps lists the numbers of a range, its end included. They are rounded to what people write, so that 0.1 three times is 0.3.
+// steps lists the numbers of a range, its end included. They are rounded to what people write, so that 0.1 three times
+// is 0.3.
 func steps(text string, first, last, step float64) ([]float64, error) {
 	const written = 1e9
 	count := math.Floor((last-first)/step+1/written) + 1
@@ -134,7 +135,9 @@ func parseWindow(text string) (outcome.Window, error) {
 	case err != nil || ids[1] > math.MaxInt32:
 		return outcome.Window{}, fmt.Errorf("%q: want two job IDs, as 4000-5000, which counts 4000 to 4999", text)
 	case ids[1] <= ids[0]:
-		return outcome.Window{}, fmt.Errorf("%q is empty: want the first ID that counts and, larger, the first that does not, as 4000-5000", text)
+		return outcome.Window{},
+			fmt.Errorf("%q is empty: want the first ID that counts and, larger, the first that does not, as 4000-5000",
+				text)
 	}
 	return outcome.Window{First: int(ids[0]), End: int(ids[1])}, nil
 }
@@ -211,7 +214,8 @@ func listed(choices []string) cobra.CompletionFunc {
 // quoted is a word as a shell reads it.
 func quoted(word string) string {
 	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=+,.:/%@", r)
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("-_=+,.:/%@", r)
 	}
 	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
 		return word

@@ -12,13 +12,15 @@ import (
 
 func TestLoadsAreANumberSeveralOrARange(t *testing.T) {
 	for text, want := range map[string]string{
-		"9": "[9]", "3, 6,9": "[3 6 9]", "1:2:0.5": "[1 1.5 2]", "0.1:0.5:0.1": "[0.1 0.2 0.3 0.4 0.5]", "1:1.9:1": "[1]", "4:4:1": "[4]",
+		"9": "[9]", "3, 6,9": "[3 6 9]", "1:2:0.5": "[1 1.5 2]", "0.1:0.5:0.1": "[0.1 0.2 0.3 0.4 0.5]",
+		"1:1.9:1": "[1]", "4:4:1": "[4]",
 	} {
 		if got, err := parseLoads(text); err != nil || fmt.Sprint(got) != want {
 			t.Errorf("%q is %v, %v, want %s", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "x", "-1", "0", "inf", "nan", "1e9", "1:2", "1:2:0", "2:1:1", "1:2:3:4", "1,,2", "1,1", "1:1e6:0.001"} {
+	for _, text := range []string{"", "x", "-1", "0", "inf", "nan", "1e9", "1:2", "1:2:0", "2:1:1", "1:2:3:4", "1,,2",
+		"1,1", "1:1e6:0.001"} {
 		if got, err := parseLoads(text); err == nil {
 			t.Errorf("%q is taken for %v", text, got)
 		}
@@ -28,7 +30,8 @@ func TestLoadsAreANumberSeveralOrARange(t *testing.T) {
 func TestSeedsAreANumberSeveralOrARange(t *testing.T) {
 	const last = "9223372036854775807"
 	const most = last + ":" + last
-	for text, want := range map[string]string{"42": "[42]", "1,3": "[1 3]", "1:3": "[1 2 3]", "0": "[0]", most: "[" + last + "]"} {
+	for text, want := range map[string]string{"42": "[42]", "1,3": "[1 3]", "1:3": "[1 2 3]", "0": "[0]",
+		most: "[" + last + "]"} {
 		if got, err := parseSeeds(text); err != nil || fmt.Sprint(got) != want {
 			t.Errorf("%q is %v, %v, want %s", text, got, err, want)
 		}
@@ -62,7 +65,8 @@ func TestASchedulerIsReadAsTheArtifactSpellsIt(t *testing.T) {
 }
 
 func TestTimesOfALogAreTwoOrOne(t *testing.T) {
-	for text, want := range map[string][2]float64{"30m-2h": {1800, 7200}, "30m-": {1800, 0}, "-2h": {0, 7200}, "90-1h30m": {90, 5400}} {
+	for text, want := range map[string][2]float64{"30m-2h": {1800, 7200}, "30m-": {1800, 0}, "-2h": {0, 7200},
+		"90-1h30m": {90, 5400}} {
 		if low, high, err := parseSpans(text); err != nil || [2]float64{low, high} != want {
 			t.Errorf("%q is %g to %g, %v, want %v", text, low, high, err, want)
 		}
@@ -100,7 +104,8 @@ func TestJSONWithoutAFileIsForTheStandardOutput(t *testing.T) {
 // The words go through a shell as they are.
 func TestAQuotedWordIsOneWordOfAShell(t *testing.T) {
 	for word, want := range map[string]string{
-		"9": "9", "20,70,10": "20,70,10", "a b.csv": "'a b.csv'", "": "''", "it's": `'it'\''s'`, "$HOME": "'$HOME'", "1x8:24:500+2x4:12:9": "1x8:24:500+2x4:12:9",
+		"9": "9", "20,70,10": "20,70,10", "a b.csv": "'a b.csv'", "": "''", "it's": `'it'\''s'`, "$HOME": "'$HOME'",
+		"1x8:24:500+2x4:12:9": "1x8:24:500+2x4:12:9",
 	} {
 		if got := quoted(word); got != want {
 			t.Errorf("%q is quoted as %s, want %s", word, got, want)
@@ -134,7 +139,8 @@ func FuzzWords(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		loads, err := parseLoads(text)
-		if err == nil && (len(loads) == 0 || slices.ContainsFunc(loads, func(x float64) bool { return !(x > 0 && x <= 2e6) })) {
+		if err == nil && (len(loads) == 0 || slices.ContainsFunc(loads,
+			func(x float64) bool { return !(x > 0 && x <= 2e6) })) {
 			t.Errorf("%q are loads of %v", text, loads)
 		}
 		if seeds, err := parseSeeds(text); err == nil && (len(seeds) == 0 || slices.Min(seeds) < 0) {

@@ -28,7 +28,8 @@ type Term struct {
 	Sockets Set // whose cores may use them; empty where all may
 }
 
-// answer is what scontrol --json show node says, as far as it is looked at. The field and its notation have been the same since JSON came.
+// answer is what scontrol --json show node says, as far as it is looked at. The field and its notation have been the
+// same since JSON came.
 type answer struct {
 	Nodes []struct {
 		Name   string   `json:"name"`
@@ -97,11 +98,13 @@ type Record struct {
 // maxRecords bounds what is believed of one node.
 const maxRecords = 4 * maxGPUs * maxParts
 
-// record matches a line of slurmd -G, behind whatever it logs in front: Gres Name=gpu Type=a100 Count=1 Index=0 ID=7 File=/dev/nvidia0 Cores=0-11 …
+// record matches a line of slurmd -G, behind whatever it logs in front: Gres Name=gpu Type=a100 Count=1 Index=0 ID=7
+// File=/dev/nvidia0 Cores=0-11 …
 var record = regexp.MustCompile(`(?m)\bGres Name=.*$`)
 
-// ParseRecords reads what slurmd -G prints, which is the node's gres.conf as slurmd understands it. Lines that are no records are left out;
-// where there are none at all the list is empty and not nil, since that slurmd knows of nothing is something that it says.
+// ParseRecords reads what slurmd -G prints, which is the node's gres.conf as slurmd understands it. Lines that are no
+// records are left out; where there are none at all the list is empty and not nil, since that slurmd knows of nothing
+// is something that it says.
 func ParseRecords(text []byte) ([]Record, error) {
 	all := []Record{}
 	for _, line := range record.FindAllString(string(text), maxRecords) {

@@ -23,7 +23,9 @@ func TestWhatScontrolSaysOfANodeIsRead(t *testing.T) {
 	if err != nil || fmt.Sprint(b) != "{n1 [{ 8 }] 32 [IDLE] }" {
 		t.Errorf("%v, %v", b, err)
 	}
-	if b := believed(t, inventory.Node{Name: "n1"}, "gpu:a100:4(S:0-1),gpu:g4:1(S:1),shard:g4:4,license:2"); fmt.Sprint(b.GPUs) != "[{a100 4 0-1} {g4 1 1}]" || b.Shards != 4 {
+	if b := believed(t, inventory.Node{Name: "n1"},
+		"gpu:a100:4(S:0-1),gpu:g4:1(S:1),shard:g4:4,license:2"); fmt.Sprint(b.GPUs) != "[{a100 4 0-1} {g4 1 1}]" ||
+		b.Shards != 4 {
 		t.Errorf("%v", b)
 	}
 }
@@ -47,7 +49,8 @@ func TestAnAnswerThatSaysNothingOfTheNodeIsAnError(t *testing.T) {
 
 func TestWhatSlurmdSaysOfGresConfIsRead(t *testing.T) {
 	records, err := inventory.ParseRecords(file(t, "slurmd-G.txt")) // Slurm 24.11.5
-	want := "[{gpu a100 1 [/dev/nvidia0] 0-11} {gpu a100 1 [/dev/nvidia1] 12-14,16-23} {shard g2 4 [/dev/nvidia2] } {gpu g2 1 [/dev/nvidia2] } {gpu  1 [/dev/fakegpu3] }]"
+	want := "[{gpu a100 1 [/dev/nvidia0] 0-11} {gpu a100 1 [/dev/nvidia1] 12-14,16-23} {shard g2 4 [/dev/nvidia2] } " +
+		"{gpu g2 1 [/dev/nvidia2] } {gpu  1 [/dev/fakegpu3] }]"
 	if err != nil || fmt.Sprint(records) != want {
 		t.Errorf("%v, %v", records, err)
 	}
@@ -65,7 +68,8 @@ func TestWhatSlurmdSaysOfGresConfIsRead(t *testing.T) {
 func FuzzParseBelief(f *testing.F) {
 	f.Add(file(f, "scontrol-node.json"))
 	f.Add(file(f, "scontrol-no-node.json"))
-	for _, seed := range []string{"gpu:a100:8(S:0-1)", "gpu:8,shard:32", "gpu:g0:1,gpu:g1:1", "gpu:a100:1T", "", "(null)"} {
+	for _, seed := range []string{"gpu:a100:8(S:0-1)", "gpu:8,shard:32", "gpu:g0:1,gpu:g1:1", "gpu:a100:1T", "",
+		"(null)"} {
 		f.Add(fmt.Appendf(nil, `{"nodes":[{"name":"n1","gres":%q}]}`, seed))
 	}
 	nodes := []inventory.Node{recorded(f, "dgx-a100"), recorded(f, "dgx-a100-mig"), {Name: "n1"}}
@@ -120,18 +124,22 @@ func wantLines(t *testing.T, all []inventory.Difference) {
 func TestAnInventoryOfSomebodyElsesIsNotBelieved(t *testing.T) {
 	good := string(file(t, "dgx-a100.json"))
 	for change, want := range map[[2]string]string{
-		{`"version": 1`, `"version": 2`}:                                 "version = 2: want 1",
-		{`"node": "n1"`, `"node": "n[1-2]"`}:                             `node = "n[1-2]": want the name of one node`,
-		{`"node": "n1"`, `"node": "--json"`}:                             `node = "--json"`,
-		{`"type": "a100"`, `"type": "a100 File=/etc/shadow"`}:            `gpus[0]: type = "a100 File=/etc/shadow": want a word`,
-		{`"type": "a100"`, `"type": "8"`}:                                `gpus[0]: type = "8": want a word`,
-		{`"type": "a100"`, `"type": "a100\nNodeName=n2"`}:                "gpus[0]: type",
-		{`"minor": 0`, `"minor": -1`}:                                    "gpus[0]: minor = -1: want 0 to",
-		{`"minor": 1`, `"minor": 0`}:                                     "gpus[1]: minor = 0 stands there twice",
-		{`"memory_mib": 40960`, `"memory_mib": -1`}:                      "gpus[0]: memory_mib = -1",
-		{`"pci": "0000:07:00.0"`, `"pci": "../../etc"`}:                  `gpus[0]: pci = "../../etc": want an address as 0000:07:00.0`,
-		{`"uuid": "GPU-0`, `"uuid": "\u001b]0;GPU-0`}:                    "gpus[0]: name, uuid, compute_mode: want printable text",
-		{`"mode": "off"`, `"mode": "perhaps"`}:                           `gpus[0]: mig: "perhaps": want off, on or unsupported`,
+		{`"version": 1`, `"version": 2`}:     "version = 2: want 1",
+		{`"node": "n1"`, `"node": "n[1-2]"`}: `node = "n[1-2]": want the name of one node`,
+		{`"node": "n1"`, `"node": "--json"`}: `node = "--json"`,
+		{`"type": "a100"`,
+			`"type": "a100 File=/etc/shadow"`}: `gpus[0]: type = "a100 File=/etc/shadow": want a word`,
+		{`"type": "a100"`, `"type": "8"`}:                 `gpus[0]: type = "8": want a word`,
+		{`"type": "a100"`, `"type": "a100\nNodeName=n2"`}: "gpus[0]: type",
+		{`"minor": 0`, `"minor": -1`}:                     "gpus[0]: minor = -1: want 0 to",
+		{`"minor": 1`, `"minor": 0`}:                      "gpus[1]: minor = 0 stands there twice",
+		{`"memory_mib": 40960`, `"memory_mib": -1`}:       "gpus[0]: memory_mib = -1",
+		{`"pci": "0000:07:00.0"`,
+			`"pci": "../../etc"`}: `gpus[0]: pci = "../../etc": want an address as 0000:07:00.0`,
+		{`"uuid": "GPU-0`,
+			`"uuid": "\u001b]0;GPU-0`}: "gpus[0]: name, uuid, compute_mode: want printable text",
+		{`"mode": "off"`,
+			`"mode": "perhaps"`}: `gpus[0]: mig: "perhaps": want off, on or unsupported`,
 		{`"mode": "off"`, `"mode": "on","parts":[{"profile":"x y"}]`}:    `gpus[0]: mig: part "x y"`,
 		{`"cores": "48-63"`, `"cores": "48-"`}:                           `list "48-": part "48-"`,
 		{`"driver": "550.54.15"`, `"driver": "\n"`}:                      "driver, nvml: want printable text",

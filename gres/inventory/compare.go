@@ -49,8 +49,11 @@ func Compare(n Node, l Layout, b Belief) []Difference {
 func (n Node) broken() []Difference {
 	var all []Difference
 	for _, u := range n.Unreadable {
-		all = append(all, Difference{Broken, "the driver", fmt.Sprintf("a GPU with index %d that it cannot read (%s)", u.Index, u.Reason), "one that answers",
-			fmt.Sprintf("drain the node (scontrol update nodename=%s state=drain reason=gpu), see dmesg for Xid, and reset or replace the GPU", n.Name)})
+		all = append(all, Difference{Broken, "the driver", fmt.Sprintf("a GPU with index %d that it cannot read (%s)",
+			u.Index, u.Reason), "one that answers",
+			fmt.Sprintf(
+				"drain the node (scontrol update nodename=%s state=drain reason=gpu), see dmesg for Xid, and reset "+
+					"or replace the GPU", n.Name)})
 	}
 	return all
 }
@@ -69,8 +72,9 @@ type comparison struct {
 	claims []claim
 }
 
-// match gives each term units of its type: first the types of single devices, then those that are called as the printed lines call them, then those that Slurm
-// would take for right, and what has no type last. So a100 leaves to a10 what is a10, and the parts of a cut GPU to their profiles.
+// match gives each term units of its type: first the types of single devices, then those that are called as the printed
+// lines call them, then those that Slurm would take for right, and what has no type last. So a100 leaves to a10 what is
+// a10, and the parts of a cut GPU to their profiles.
 func (c *comparison) match(terms []Term) {
 	for _, t := range terms {
 		c.claims = append(c.claims, claim{Term: t, surplus: t.Count})
@@ -113,7 +117,8 @@ func (c *comparison) untold() []Difference {
 	for _, k := range c.claims {
 		other := func(u unit) bool { return u.typ != k.units[0].typ }
 		if k.Type == "" && slices.ContainsFunc(k.units, other) {
-			return []Difference{c.differs(WrongType, fmt.Sprintf("%d GPUs without a type", k.Count), "a type, since they differ: "+labels(k.units))}
+			return []Difference{c.differs(WrongType, fmt.Sprintf("%d GPUs without a type", k.Count),
+				"a type, since they differ: "+labels(k.units))}
 		}
 	}
 	return nil
@@ -135,11 +140,13 @@ func (c *comparison) counts() []Difference {
 		for _, k := range c.claims {
 			known += k.Count
 		}
-		all = append(all, c.differs(Missing, fmt.Sprintf("%d GPUs", known), fmt.Sprintf("%d more: %s", len(c.free), labels(c.free))))
+		all = append(all, c.differs(Missing, fmt.Sprintf("%d GPUs", known),
+			fmt.Sprintf("%d more: %s", len(c.free), labels(c.free))))
 	}
 	for _, k := range c.claims {
 		if k.surplus > 0 {
-			all = append(all, c.differs(Extra, fmt.Sprintf("%d × %s", k.Count, k.name()), fmt.Sprintf("%d, which is what the node has", k.Count-k.surplus)))
+			all = append(all, c.differs(Extra, fmt.Sprintf("%d × %s", k.Count, k.name()),
+				fmt.Sprintf("%d, which is what the node has", k.Count-k.surplus)))
 		}
 	}
 	return all
@@ -147,8 +154,9 @@ func (c *comparison) counts() []Difference {
 
 func (t Term) name() string { return strings.TrimSuffix("gpu:"+t.Type, ":") }
 
-// cores compares the sockets that Slurm binds GPUs to. Where it binds none, or to more than the near ones, there is nothing to be wrong: the jobs that are near may
-// use them. Once it has known cores, slurmctld keeps them when they are left out, and takes others (seen on 24.11).
+// cores compares the sockets that Slurm binds GPUs to. Where it binds none, or to more than the near ones, there is
+// nothing to be wrong: the jobs that are near may use them. Once it has known cores, slurmctld keeps them when they are
+// left out, and takes others (seen on 24.11).
 func (c *comparison) cores() []Difference {
 	var all []Difference
 	for _, k := range c.claims {
@@ -158,8 +166,10 @@ func (c *comparison) cores() []Difference {
 		}
 		want := union(near...)
 		if len(k.Sockets) > 0 && !k.Sockets.covers(want) {
-			d := c.differs(WrongCore, fmt.Sprintf("%s bound to socket %s", k.name(), k.Sockets), "socket "+want.String())
-			d.Remedy = "Correct Cores= of its lines in gres.conf, with all cores where nothing should be bound, since without Cores= slurmctld keeps what it had; then scontrol reconfigure"
+			d := c.differs(WrongCore, fmt.Sprintf("%s bound to socket %s", k.name(), k.Sockets),
+				"socket "+want.String())
+			d.Remedy = "Correct Cores= of its lines in gres.conf, with all cores where nothing should be bound, " +
+				"since without Cores= slurmctld keeps what it had; then scontrol reconfigure"
 			all = append(all, d)
 		}
 	}
@@ -177,7 +187,8 @@ func (c *comparison) shards(b Belief) []Difference {
 	}
 	for _, k := range c.claims {
 		if k.Count > 1 {
-			all = append(all, c.differs(WrongType, fmt.Sprintf("one type for %d × %s", k.Count, k.name()), "one type per device, since shards cannot be sent to one GPU otherwise"))
+			all = append(all, c.differs(WrongType, fmt.Sprintf("one type for %d × %s", k.Count, k.name()),
+				"one type per device, since shards cannot be sent to one GPU otherwise"))
 		}
 	}
 	return all
@@ -185,10 +196,13 @@ func (c *comparison) shards(b Belief) []Difference {
 
 func (c *comparison) differs(kind Kind, is, want string) Difference {
 	return Difference{kind, "slurmctld", is, want,
-		fmt.Sprintf("Set Gres=%s in slurm.conf's line of NodeName=%s, with the gres.conf that synergy gres prints; then scontrol reconfigure", c.n.Gres(c.layout), c.n.Name)}
+		fmt.Sprintf(
+			"Set Gres=%s in slurm.conf's line of NodeName=%s, with the gres.conf that synergy gres prints; then "+
+				"scontrol reconfigure", c.n.Gres(c.layout), c.n.Name)}
 }
 
-// CompareRecords says in what gres.conf, as slurmd reads it, is wrong about the node. MIG devices are left to slurmd's own detection.
+// CompareRecords says in what gres.conf, as slurmd reads it, is wrong about the node. MIG devices are left to slurmd's
+// own detection.
 func CompareRecords(n Node, records []Record) []Difference {
 	var all []Difference
 	seen := map[int]bool{}
@@ -204,7 +218,8 @@ func CompareRecords(n Node, records []Record) []Difference {
 			continue
 		}
 		if i < 0 {
-			all = append(all, differsInFile(n, Extra, fmt.Sprintf("gpu:%s with File=%s", r.Type, strings.Join(r.Files, ",")), "none, since the node has no such GPU"))
+			all = append(all, differsInFile(n, Extra, fmt.Sprintf("gpu:%s with File=%s", r.Type,
+				strings.Join(r.Files, ",")), "none, since the node has no such GPU"))
 			continue
 		}
 		seen[minor] = true
@@ -212,7 +227,8 @@ func CompareRecords(n Node, records []Record) []Difference {
 	}
 	for _, g := range n.GPUs {
 		if !seen[g.Minor] && !g.Cut() {
-			all = append(all, differsInFile(n, Missing, "no line for "+g.File(), fmt.Sprintf("GPU %d %s", g.Minor, g.Type)))
+			all = append(all, differsInFile(n, Missing, "no line for "+g.File(),
+				fmt.Sprintf("GPU %d %s", g.Minor, g.Type)))
 		}
 	}
 	return all
@@ -221,14 +237,17 @@ func CompareRecords(n Node, records []Record) []Difference {
 func compareRecord(n Node, g GPU, r Record) []Difference {
 	var all []Difference
 	if u := (unit{gpu: g, names: []string{underscored(g.Name), g.Type}}); !u.may(r.Type) {
-		all = append(all, differsInFile(n, WrongType, fmt.Sprintf("Type=%s for %s", r.Type, g.File()), fmt.Sprintf("%s (%s)", g.Type, g.Name)))
+		all = append(all, differsInFile(n, WrongType, fmt.Sprintf("Type=%s for %s", r.Type, g.File()),
+			fmt.Sprintf("%s (%s)", g.Type, g.Name)))
 	}
 	if len(r.Cores) > 0 && !r.Cores.covers(g.Near.Cores) {
-		all = append(all, differsInFile(n, WrongCore, fmt.Sprintf("Cores=%s for %s", r.Cores, g.File()), fmt.Sprintf("%s, or no Cores= at all", g.Near.Cores)))
+		all = append(all, differsInFile(n, WrongCore, fmt.Sprintf("Cores=%s for %s", r.Cores, g.File()),
+			fmt.Sprintf("%s, or no Cores= at all", g.Near.Cores)))
 	}
 	return all
 }
 
 func differsInFile(n Node, kind Kind, is, want string) Difference {
-	return Difference{kind, "slurmd", is, want, fmt.Sprintf("Correct gres.conf on %s (synergy gres prints it); then scontrol reconfigure", n.Name)}
+	return Difference{kind, "slurmd", is, want,
+		fmt.Sprintf("Correct gres.conf on %s (synergy gres prints it); then scontrol reconfigure", n.Name)}
 }

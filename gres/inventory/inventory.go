@@ -1,5 +1,6 @@
-// Package inventory is what a node has of GPUs as data: the devices, the lines of gres.conf and slurm.conf that fit them, and how that differs
-// from what Slurm believes. It is pure: it neither looks at a device nor asks Slurm, so that what was seen on one node can be judged on another.
+// Package inventory is what a node has of GPUs as data: the devices, the lines of gres.conf and slurm.conf that fit
+// them, and how that differs from what Slurm believes. It is pure: it neither looks at a device nor asks Slurm, so that
+// what was seen on one node can be judged on another.
 package inventory
 
 import (
@@ -13,7 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// Version is that of the JSON format. Fields may be added to it; when one changes its meaning or goes, the version does, too.
+// Version is that of the JSON format. Fields may be added to it; when one changes its meaning or goes, the version
+// does, too.
 const Version = 1
 
 // Bounds of what is read from a file.
@@ -37,24 +39,26 @@ type Node struct {
 
 // GPU is one device.
 type GPU struct {
-	Index       int         `json:"index"` // NVML's, in the order of PCI addresses
-	Minor       int         `json:"minor"` // its device file is /dev/nvidiaN
-	Type        string      `json:"type"`  // as sites call it: a100
-	Name        string      `json:"name"`  // as the driver calls it: NVIDIA A100-SXM4-40GB
-	UUID        string      `json:"uuid"`
-	Memory      gres.Memory `json:"memory_mib"`
-	PCI         string      `json:"pci"`       // as Linux writes it: 0000:07:00.0
-	NUMA        int         `json:"numa_node"` // -1 where the host has none, or does not say
-	Near        Near        `json:"near"`
-	MIG         MIG         `json:"mig"`
-	MPSClients  int         `json:"mps_clients"`  // processes that share the GPU through MPS; -1 where the driver does not say
-	ComputeMode string      `json:"compute_mode"` // default, exclusive-process, prohibited; unknown
+	Index  int         `json:"index"` // NVML's, in the order of PCI addresses
+	Minor  int         `json:"minor"` // its device file is /dev/nvidiaN
+	Type   string      `json:"type"`  // as sites call it: a100
+	Name   string      `json:"name"`  // as the driver calls it: NVIDIA A100-SXM4-40GB
+	UUID   string      `json:"uuid"`
+	Memory gres.Memory `json:"memory_mib"`
+	PCI    string      `json:"pci"`       // as Linux writes it: 0000:07:00.0
+	NUMA   int         `json:"numa_node"` // -1 where the host has none, or does not say
+	Near   Near        `json:"near"`
+	MIG    MIG         `json:"mig"`
+	// processes that share the GPU through MPS; -1 where the driver does not say
+	MPSClients  int    `json:"mps_clients"`
+	ComputeMode string `json:"compute_mode"` // default, exclusive-process, prohibited; unknown
 }
 
 // Near is what lies on the GPU's own side of the host. Empty sets are not known.
 type Near struct {
-	CPUs    Set `json:"cpus"`    // Linux's numbers
-	Cores   Set `json:"cores"`   // Slurm's, for gres.conf: socket by socket, core by core, whatever the CPUs are numbered like
+	CPUs Set `json:"cpus"` // Linux's numbers
+	// Slurm's, for gres.conf: socket by socket, core by core, whatever the CPUs are numbered like
+	Cores   Set `json:"cores"`
 	Sockets Set `json:"sockets"` // Slurm's
 }
 
@@ -91,8 +95,9 @@ func (g GPU) Cut() bool { return g.MIG.Mode == MIGOn }
 // File is the GPU's device file.
 func (g GPU) File() string { return fmt.Sprintf("/dev/nvidia%d", g.Minor) }
 
-// Decode reads what Encode wrote, perhaps on another node and by another version of this program. Nothing in it is believed: names
-// end up in lines of configuration files and on terminals. Errors name the field, its value and what would be right.
+// Decode reads what Encode wrote, perhaps on another node and by another version of this program. Nothing in it is
+// believed: names end up in lines of configuration files and on terminals. Errors name the field, its value and what
+// would be right.
 func Decode(text []byte) (Node, error) {
 	var n Node
 	if err := json.Unmarshal(text, &n); err != nil {

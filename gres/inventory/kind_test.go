@@ -41,7 +41,8 @@ func TestGPUsAreCalledAsSitesCallThem(t *testing.T) {
 		"4k":                                           "gpu",
 		"":                                             "gpu",
 		"NVIDIA \u202eGPU\nGres=gpu:8":                 "nvidia__gpu_gres_gpu_8",
-		"NVIDIA Graphics Device " + strings.Repeat("very ", 30): "nvidia_graphics_device_" + strings.Repeat("very_", 8) + "v",
+		"NVIDIA Graphics Device " + strings.Repeat("very ", 30): "nvidia_graphics_device_" + strings.Repeat("very_",
+			8) + "v",
 	} {
 		if got := inventory.Type(name); got != want {
 			t.Errorf("%q is called %q, want %q", name, got, want)
@@ -49,10 +50,13 @@ func TestGPUsAreCalledAsSitesCallThem(t *testing.T) {
 	}
 }
 
-// Slurm's AutoDetect takes a Type for right when it stands in the device's name, in lower case and with underscores for blanks.
+// Slurm's AutoDetect takes a Type for right when it stands in the device's name, in lower case and with underscores for
+// blanks.
 func TestATypeStandsInTheNameThatSlurmDetects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.StringMatching(`(NVIDIA |Tesla |GeForce )?(RTX |GTX )?[A-Z]{0,2}[0-9]{2,4}[A-Z]?(-SXM[0-9]| PCIe)?(-[0-9]{2}GB)?`).Draw(t, "name")
+		name := rapid.StringMatching(
+			`(NVIDIA |Tesla |GeForce )?(RTX |GTX )?[A-Z]{0,2}[0-9]{2,4}[A-Z]?(-SXM[0-9]| PCIe)?(-[0-9]{2}GB)?`).Draw(t,
+			"name")
 		detected := strings.ReplaceAll(strings.ToLower(name), " ", "_")
 		if got := inventory.Type(name); got != "gpu" && !strings.Contains(detected, got) {
 			t.Fatalf("%q is called %q, which is not in %q", name, got, detected)
@@ -61,7 +65,8 @@ func TestATypeStandsInTheNameThatSlurmDetects(t *testing.T) {
 }
 
 func TestTwoModelsOfOneNodeAreCalledDifferently(t *testing.T) {
-	gpus := []inventory.GPU{{Name: "NVIDIA A100-SXM4-40GB"}, {Name: "NVIDIA A100-SXM4-80GB"}, {Name: "NVIDIA H100 NVL"}, {Name: "NVIDIA H100 NVL"}}
+	gpus := []inventory.GPU{{Name: "NVIDIA A100-SXM4-40GB"}, {Name: "NVIDIA A100-SXM4-80GB"}, {Name: "NVIDIA H100 NVL"},
+		{Name: "NVIDIA H100 NVL"}}
 	inventory.Classify(gpus)
 	for i, want := range []string{"nvidia_a100-sxm4-40gb", "nvidia_a100-sxm4-80gb", "h100", "h100"} {
 		if gpus[i].Type != want {
@@ -71,7 +76,8 @@ func TestTwoModelsOfOneNodeAreCalledDifferently(t *testing.T) {
 }
 
 func FuzzType(f *testing.F) {
-	for _, seed := range []string{"NVIDIA A100-SXM4-40GB", "NVIDIA GeForce RTX 3090 Ti", "3090", "", "\x00", "K M", "Quadro RTX 8000"} {
+	for _, seed := range []string{"NVIDIA A100-SXM4-40GB", "NVIDIA GeForce RTX 3090 Ti", "3090", "", "\x00", "K M",
+		"Quadro RTX 8000"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -31,16 +31,20 @@ func (n Node) Lines(l Layout) (Lines, error) {
 		return n.wholeLines(l), nil
 	}
 	if l.Shards > 0 {
-		return Lines{}, errors.New("shards are parts of whole GPUs, and this node has GPUs in MIG mode: turn MIG off, or leave shards out")
+		return Lines{},
+			errors.New(
+				"shards are parts of whole GPUs, and this node has GPUs in MIG mode: turn MIG off, or leave shards out")
 	}
 	return n.cutLines(), nil
 }
 
-// wholeLines describe each device by its file. AutoDetect is off in each line, since a site may have it on for other nodes.
+// wholeLines describe each device by its file. AutoDetect is off in each line, since a site may have it on for other
+// nodes.
 func (n Node) wholeLines(l Layout) Lines {
 	lines := Lines{Types: "gpu", Gres: n.Gres(l), Notes: n.notes(l)}
 	for _, group := range n.groups(l) {
-		line := fmt.Sprintf("NodeName=%s AutoDetect=off Name=gpu Type=%s File=%s", n.Name, typeOf(group[0], l), files(group))
+		line := fmt.Sprintf("NodeName=%s AutoDetect=off Name=gpu Type=%s File=%s", n.Name, typeOf(group[0], l),
+			files(group))
 		if l.Cores && len(group[0].Near.Cores) > 0 {
 			line += " Cores=" + group[0].Near.Cores.String()
 		}
@@ -49,20 +53,23 @@ func (n Node) wholeLines(l Layout) Lines {
 	if l.Shards > 0 {
 		lines.Types = "gpu,shard"
 		for _, g := range n.GPUs {
-			lines.GresConf = append(lines.GresConf, fmt.Sprintf("NodeName=%s AutoDetect=off Name=shard Count=%d File=%s", n.Name, l.Shards, g.File()))
+			lines.GresConf = append(lines.GresConf,
+				fmt.Sprintf("NodeName=%s AutoDetect=off Name=shard Count=%d File=%s", n.Name, l.Shards, g.File()))
 		}
 	}
 	return lines
 }
 
-// cutLines leave MIG devices to slurmd's own detection: which capability files make up one changes whenever the GPU is cut anew.
+// cutLines leave MIG devices to slurmd's own detection: which capability files make up one changes whenever the GPU is
+// cut anew.
 func (n Node) cutLines() Lines {
 	return Lines{
 		GresConf: []string{fmt.Sprintf("NodeName=%s AutoDetect=nvml", n.Name)},
 		Types:    "gpu", Gres: n.Gres(Layout{}),
 		Notes: append(n.notes(Layout{Cores: true}),
 			"MIG: AutoDetect binds each GPU to its near cores, and Slurm gives it only to jobs on these",
-			"MIG: this wants a slurmd that was built with NVML; lines with MultipleFiles= for one that was not are not made here",
+			"MIG: this wants a slurmd that was built with NVML; lines with MultipleFiles= for one that was not are "+
+				"not made here",
 			"MIG: slurmd reads the parts when it starts: start it again after each change of them"),
 	}
 }
@@ -131,15 +138,20 @@ func files(group []GPU) string {
 func (n Node) notes(l Layout) []string {
 	var notes []string
 	if cores := n.nearCores(); len(cores) > 0 && !l.Cores {
-		notes = append(notes, "Cores= is left out: with it Slurm gives a GPU only to jobs on these cores; --cores puts it in")
+		notes = append(notes,
+			"Cores= is left out: with it Slurm gives a GPU only to jobs on these cores; --cores puts it in")
 		notes = append(notes, cores...)
 	}
 	if l.Shards > 0 {
-		notes = append(notes, "one Type per device, so that a job with shards can be sent to one GPU; users can no longer ask for a model by its name")
+		notes = append(notes,
+			"one Type per device, so that a job with shards can be sent to one GPU; users can no longer ask for a "+
+				"model by its name")
 	}
 	byAddress := slices.SortedFunc(slices.Values(n.GPUs), func(a, b GPU) int { return cmp.Compare(a.Index, b.Index) })
 	if !slices.EqualFunc(byAddress, n.GPUs, func(a, b GPU) bool { return a.Minor == b.Minor }) {
-		notes = append(notes, "device files are not in the order of PCI addresses: Slurm counts GPUs by the first, nvidia-smi by the second")
+		notes = append(notes,
+			"device files are not in the order of PCI addresses: Slurm counts GPUs by the first, nvidia-smi by "+
+				"the second")
 	}
 	for _, u := range n.Unreadable {
 		notes = append(notes, fmt.Sprintf("GPU with index %d is left out: it cannot be read: %s", u.Index, u.Reason))

@@ -45,22 +45,28 @@ func TestTheLinesThatFitTheDGXServers(t *testing.T) {
 		types  string
 		gres   string
 	}{
-		{"dgx-a100", inventory.Layout{}, "NodeName=n1 AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[0-7]", "gpu", "gpu:a100:8"},
-		{"dgx-b200", inventory.Layout{}, "NodeName=n1 AutoDetect=off Name=gpu Type=b200 File=/dev/nvidia[0-7]", "gpu", "gpu:b200:8"},
+		{"dgx-a100", inventory.Layout{}, "NodeName=n1 AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[0-7]", "gpu",
+			"gpu:a100:8"},
+		{"dgx-b200", inventory.Layout{}, "NodeName=n1 AutoDetect=off Name=gpu Type=b200 File=/dev/nvidia[0-7]", "gpu",
+			"gpu:b200:8"},
 		{"dgx-a100", inventory.Layout{Cores: true}, `NodeName=n1 AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[0-1] Cores=48-63
 NodeName=n1 AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[2-3] Cores=16-31
 NodeName=n1 AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[4-5] Cores=112-127
 NodeName=n1 AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[6-7] Cores=80-95`, "gpu", "gpu:a100:8"},
 		{"dgx-b200", inventory.Layout{Cores: true}, `NodeName=n1 AutoDetect=off Name=gpu Type=b200 File=/dev/nvidia[0-3] Cores=0-55
 NodeName=n1 AutoDetect=off Name=gpu Type=b200 File=/dev/nvidia[4-7] Cores=56-111`, "gpu", "gpu:b200:8"},
-		{"dgx-a100", inventory.Layout{Shards: 4}, perDevice("NodeName=n1 AutoDetect=off Name=gpu Type=g# File=/dev/nvidia#") + "\n" +
-			perDevice("NodeName=n1 AutoDetect=off Name=shard Count=4 File=/dev/nvidia#"), "gpu,shard", eight},
-		{"dgx-b200", inventory.Layout{Shards: 4}, perDevice("NodeName=n1 AutoDetect=off Name=gpu Type=g# File=/dev/nvidia#") + "\n" +
-			perDevice("NodeName=n1 AutoDetect=off Name=shard Count=4 File=/dev/nvidia#"), "gpu,shard", eight},
-		{"dgx-a100-mig", inventory.Layout{}, "NodeName=n1 AutoDetect=nvml", "gpu", "gpu:a100:7,gpu:3g.20gb:1,gpu:1g.5gb:1"},
+		{"dgx-a100", inventory.Layout{Shards: 4},
+			perDevice("NodeName=n1 AutoDetect=off Name=gpu Type=g# File=/dev/nvidia#") + "\n" +
+				perDevice("NodeName=n1 AutoDetect=off Name=shard Count=4 File=/dev/nvidia#"), "gpu,shard", eight},
+		{"dgx-b200", inventory.Layout{Shards: 4},
+			perDevice("NodeName=n1 AutoDetect=off Name=gpu Type=g# File=/dev/nvidia#") + "\n" +
+				perDevice("NodeName=n1 AutoDetect=off Name=shard Count=4 File=/dev/nvidia#"), "gpu,shard", eight},
+		{"dgx-a100-mig", inventory.Layout{}, "NodeName=n1 AutoDetect=nvml", "gpu",
+			"gpu:a100:7,gpu:3g.20gb:1,gpu:1g.5gb:1"},
 	} {
 		lines, err := recorded(t, c.node).Lines(c.layout)
-		if got := strings.Join(lines.GresConf, "\n"); err != nil || got != c.conf || lines.Types != c.types || lines.Gres != c.gres {
+		if got := strings.Join(lines.GresConf, "\n"); err != nil || got != c.conf || lines.Types != c.types ||
+			lines.Gres != c.gres {
 			t.Errorf("%s %+v: %v\n%s\nGresTypes=%s\nGres=%s", c.node, c.layout, err, got, lines.Types, lines.Gres)
 		}
 	}
@@ -77,7 +83,8 @@ func TestWhatAReaderShouldKnowOfTheLinesStandsBesideThem(t *testing.T) {
 		note   string
 	}{
 		{recorded(t, "dgx-b200"), inventory.Layout{}, "/dev/nvidia[4-7]: near cores 56-111"},
-		{recorded(t, "dgx-b200"), inventory.Layout{}, "Cores= is left out: with it Slurm gives a GPU only to jobs on these cores; --cores puts it in"},
+		{recorded(t, "dgx-b200"), inventory.Layout{},
+			"Cores= is left out: with it Slurm gives a GPU only to jobs on these cores; --cores puts it in"},
 		{recorded(t, "dgx-b200"), inventory.Layout{Shards: 2}, "one Type per device"},
 		{recorded(t, "dgx-a100-mig"), inventory.Layout{}, "MIG: this wants a slurmd that was built with NVML"},
 		{moved, inventory.Layout{}, "device files are not in the order of PCI addresses"},
@@ -95,7 +102,8 @@ func TestWhatAReaderShouldKnowOfTheLinesStandsBesideThem(t *testing.T) {
 }
 
 func TestShardsOfGPUsThatAreCutAreRefused(t *testing.T) {
-	if _, err := recorded(t, "dgx-a100-mig").Lines(inventory.Layout{Shards: 4}); err == nil || !strings.Contains(err.Error(), "turn MIG off") {
+	if _, err := recorded(t, "dgx-a100-mig").Lines(inventory.Layout{Shards: 4}); err == nil ||
+		!strings.Contains(err.Error(), "turn MIG off") {
 		t.Errorf("%v", err)
 	}
 	if _, err := recorded(t, "dgx-a100").Lines(inventory.Layout{Shards: -1}); err == nil {
@@ -105,13 +113,15 @@ func TestShardsOfGPUsThatAreCutAreRefused(t *testing.T) {
 
 // someNode draws a node with GPUs of several models, some cut, some near nothing that is known.
 func someNode(t *rapid.T) inventory.Node {
-	n := inventory.Node{Version: inventory.Version, Name: rapid.StringMatching(`[a-z][a-z0-9-]{0,8}`).Draw(t, "node"), GPUs: []inventory.GPU{}}
+	n := inventory.Node{Version: inventory.Version, Name: rapid.StringMatching(`[a-z][a-z0-9-]{0,8}`).Draw(t, "node"),
+		GPUs: []inventory.GPU{}}
 	minors := rapid.SliceOfNDistinct(rapid.IntRange(0, 15), 0, 8, rapid.ID[int]).Draw(t, "minors")
 	slices.Sort(minors)
 	for i, minor := range minors {
 		g := inventory.GPU{
 			Index: i, Minor: minor, NUMA: -1, Memory: 40960, MIG: inventory.MIG{Mode: inventory.MIGOff},
-			Name: rapid.SampledFrom([]string{"NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA A10", "NVIDIA GeForce RTX 3090", "odd  card"}).Draw(t, "model"),
+			Name: rapid.SampledFrom([]string{"NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3",
+				"NVIDIA A10", "NVIDIA GeForce RTX 3090", "odd  card"}).Draw(t, "model"),
 			Near: inventory.Near{
 				Cores:   inventory.SetOf(rapid.SliceOf(rapid.IntRange(0, 63)).Draw(t, "cores")...),
 				Sockets: inventory.SetOf(rapid.SliceOfN(rapid.IntRange(0, 1), 1, 2).Draw(t, "sockets")...),
@@ -172,7 +182,8 @@ func readLine(t *rapid.T, line string) []inventory.Record {
 	}
 	var all []inventory.Record
 	for _, number := range numbers {
-		all = append(all, inventory.Record{Name: values["Name"], Type: values["Type"], Count: 1, Files: []string{fmt.Sprintf("/dev/nvidia%d", number)}, Cores: cores})
+		all = append(all, inventory.Record{Name: values["Name"], Type: values["Type"], Count: 1,
+			Files: []string{fmt.Sprintf("/dev/nvidia%d", number)}, Cores: cores})
 	}
 	return all
 }

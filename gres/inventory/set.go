@@ -12,8 +12,8 @@ import (
 // most bounds the numbers in a set; Linux itself stops at 8192 CPUs.
 const most = 1 << 14
 
-// Set is a set of CPUs, cores or sockets by their numbers, in ascending order. As text it is 0-3,8, which is how Linux and Slurm write it. An
-// empty set stands for what is not known.
+// Set is a set of CPUs, cores or sockets by their numbers, in ascending order. As text it is 0-3,8, which is how Linux
+// and Slurm write it. An empty set stands for what is not known.
 type Set []int
 
 // ParseSet reads a list as Linux and Slurm write it: 0-3,8. Order and repetitions do not matter. Errors name the part.
@@ -85,7 +85,8 @@ func (s Set) covers(these Set) bool {
 	return !slices.ContainsFunc(these, func(n int) bool { return !slices.Contains(s, n) })
 }
 
-// union has the numbers of all sets; it is empty where one of them is, since what is not known adds up to nothing that is.
+// union has the numbers of all sets; it is empty where one of them is, since what is not known adds up to nothing that
+// is.
 func union(sets ...Set) Set {
 	var all []int
 	for _, s := range sets {

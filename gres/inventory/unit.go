@@ -25,7 +25,8 @@ func (n Node) units() []unit {
 		for _, p := range g.MIG.Parts {
 			all = append(all, unit{
 				g, p.Profile,
-				[]string{underscored(g.Name) + "_" + p.Profile, underscored(g.Name) + "_mig_" + p.Profile, Type(g.Name) + "_" + p.Profile},
+				[]string{underscored(g.Name) + "_" + p.Profile, underscored(g.Name) + "_mig_" + p.Profile,
+					Type(g.Name) + "_" + p.Profile},
 				fmt.Sprintf("MIG %s of GPU %d", p.Profile, g.Minor),
 			})
 		}
@@ -41,7 +42,8 @@ func (u unit) isCalled(typ string) bool { return typ == u.typ }
 
 // isFound says whether it stands in the device's name, by which Slurm's AutoDetect tells a right type.
 func (u unit) isFound(typ string) bool {
-	return typ != "" && slices.ContainsFunc(u.names, func(name string) bool { return strings.Contains(name, strings.ToLower(typ)) })
+	return typ != "" && slices.ContainsFunc(u.names,
+		func(name string) bool { return strings.Contains(name, strings.ToLower(typ)) })
 }
 
 // isAny says whether there is no type, which may stand for any unit.

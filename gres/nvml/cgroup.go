@@ -14,8 +14,9 @@ import (
 // maxProcesses bounds what is read of one control group.
 const maxProcesses = 1 << 16
 
-// JobCgroup is the folder of the control group that Slurm keeps a job's processes of this host in, for version 2 and for version 1 of control groups.
-// Slurm 26.05 names it not by the job's number, unless cgroup.conf has CgroupJobIdPaths=yes.
+// JobCgroup is the folder of the control group that Slurm keeps a job's processes of this host in, for version 2 and
+// for version 1 of control groups. Slurm 26.05 names it not by the job's number, unless cgroup.conf has
+// CgroupJobIdPaths=yes.
 func (h Host) JobCgroup(job int) (string, error) {
 	name := "job_" + strconv.Itoa(job)
 	for _, pattern := range []string{
@@ -30,13 +31,17 @@ func (h Host) JobCgroup(job int) (string, error) {
 	if found := h.cgroupOfStepd(job); found != "" {
 		return found, nil
 	}
-	return "", fmt.Errorf("job %d has no control group on this host: it does not run here, or Slurm runs without ProctrackType=proctrack/cgroup", job)
+	return "",
+		fmt.Errorf(
+			"job %d has no control group on this host: it does not run here, or Slurm runs without "+
+				"ProctrackType=proctrack/cgroup", job)
 }
 
-// cgroupOfStepd finds a job's control group by the slurmstepd in it, which says in its title whose steps it minds. Only Slurm's own processes
-// are in the group below a step that is asked: a user may call his as he likes.
+// cgroupOfStepd finds a job's control group by the slurmstepd in it, which says in its title whose steps it minds. Only
+// Slurm's own processes are in the group below a step that is asked: a user may call his as he likes.
 func (h Host) cgroupOfStepd(job int) string {
-	for _, scope := range []string{"sys/fs/cgroup/system.slice/*slurmstepd.scope/", "sys/fs/cgroup/*slurmstepd.scope/"} {
+	for _, scope := range []string{"sys/fs/cgroup/system.slice/*slurmstepd.scope/",
+		"sys/fs/cgroup/*slurmstepd.scope/"} {
 		lists, err := filepath.Glob(h.path(scope + "s*/step_*/slurm/cgroup.procs"))
 		if err != nil {
 			continue
@@ -61,7 +66,8 @@ func (h Host) minds(pid, job int) bool {
 	return stepd && same && strings.IndexAny(rest, ".+") == 0
 }
 
-// Processes are the IDs of all processes in a control group and in those below it, as the host numbers them. What ends meanwhile is left out.
+// Processes are the IDs of all processes in a control group and in those below it, as the host numbers them. What ends
+// meanwhile is left out.
 func Processes(cgroup string) ([]int, error) {
 	var all []int
 	err := filepath.WalkDir(cgroup, func(path string, entry fs.DirEntry, err error) error {
@@ -85,7 +91,8 @@ func Processes(cgroup string) ([]int, error) {
 	return all, nil
 }
 
-// processesIn reads one list. A control group of threads has none that can be read, and the processes stand in the one above it.
+// processesIn reads one list. A control group of threads has none that can be read, and the processes stand in the one
+// above it.
 func processesIn(path string) []int {
 	text, err := os.ReadFile(path)
 	if err != nil {

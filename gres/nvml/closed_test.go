@@ -8,7 +8,8 @@ import (
 )
 
 func TestABuildWithoutNVMLSaysHowToGetOneThatHasIt(t *testing.T) {
-	if _, err := Open(Host{}); err == nil || !strings.Contains(err.Error(), "compiled without NVIDIA's library") || !strings.Contains(err.Error(), "make build-nvml") {
+	if _, err := Open(Host{}); err == nil || !strings.Contains(err.Error(), "compiled without NVIDIA's library") ||
+		!strings.Contains(err.Error(), "make build-nvml") {
 		t.Errorf("%v", err)
 	}
 }

@@ -22,9 +22,13 @@ func enter(lib nvml.Interface) (library, error) {
 	case nvml.SUCCESS:
 		return door{lib}, nil
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return nil, errors.New("no NVIDIA driver on this host: libnvidia-ml.so.1 is not to be found; it comes with the driver")
+		return nil,
+			errors.New("no NVIDIA driver on this host: libnvidia-ml.so.1 is not to be found; it comes with the driver")
 	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return nil, errors.New("the NVIDIA driver is installed on this host and not loaded: modprobe nvidia, or see dmesg for why it does not load")
+		return nil,
+			errors.New(
+				"the NVIDIA driver is installed on this host and not loaded: modprobe nvidia, or see dmesg for why " +
+					"it does not load")
 	default:
 		return nil, fmt.Errorf("the NVIDIA driver of this host does not answer: %w", ret)
 	}
@@ -180,7 +184,8 @@ func (l leaf) parts() []inventory.Part {
 		uuid, _ := handle.GetUUID()
 		memory, _ := handle.GetMemoryInfo()
 		_, profile, _ := strings.Cut(name, " MIG ")
-		all = append(all, inventory.Part{UUID: inventory.Printable(uuid), Profile: strings.ToLower(inventory.Printable(profile)), Memory: mebibytes(memory.Total)})
+		all = append(all, inventory.Part{UUID: inventory.Printable(uuid),
+			Profile: strings.ToLower(inventory.Printable(profile)), Memory: mebibytes(memory.Total)})
 	}
 	return all
 }

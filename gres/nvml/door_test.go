@@ -21,10 +21,11 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
 )
 
-var redraw = flag.Bool("redraw", false, "write what the inventories of the DGX servers are into package inventory's testdata")
+var redraw = flag.Bool("redraw", false,
+	"write what the inventories of the DGX servers are into package inventory's testdata")
 
-// server is go-nvml's DGX A100 with what that leaves out: PCI addresses as in the machine, the compute mode and processes. Its calls that are set neither there
-// nor here end the test.
+// server is go-nvml's DGX A100 with what that leaves out: PCI addresses as in the machine, the compute mode and
+// processes. Its calls that are set neither there nor here end the test.
 func server(m machine, model string, mebibytes uint64) *dgxa100.Server {
 	s := dgxa100.New()
 	addresses := slices.Sorted(func(yield func(string) bool) {
@@ -53,13 +54,15 @@ func server(m machine, model string, mebibytes uint64) *dgxa100.Server {
 		d.GetMPSComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) { return nil, nvml.SUCCESS }
 		d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 87, Memory: 12}, nvml.SUCCESS }
 		d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
-			return []nvml.ProcessInfo{{Pid: uint32(100 + i), UsedGpuMemory: 300 << 20}, {Pid: 999, UsedGpuMemory: untold}}, nvml.SUCCESS
+			return []nvml.ProcessInfo{{Pid: uint32(100 + i), UsedGpuMemory: 300 << 20},
+				{Pid: 999, UsedGpuMemory: untold}}, nvml.SUCCESS
 		}
 	}
 	return s
 }
 
-// blackwell is a DGX B200. go-nvml has a mock of its own for it, which is in no version that can be fetched; this is its A100 with the other's figures.
+// blackwell is a DGX B200. go-nvml has a mock of its own for it, which is in no version that can be fetched; this is
+// its A100 with the other's figures.
 func blackwell() *dgxa100.Server {
 	s := server(dgxB200, "NVIDIA B200", 183359)
 	s.DriverVersion, s.NvmlVersion = "570.86.15", "12.570.86.15"
@@ -135,7 +138,9 @@ func TestSamplesOfTheDGXServersHaveUtilisationAndMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := drawn(samples.OfProcesses(101, 102)), "1 GPU-00000000-0000-0000-0000-000000000001 87% 300/1024; 2 GPU-00000000-0000-0000-0000-000000000002 -1% 300/1024"; got != want {
+	if got, want := drawn(samples.OfProcesses(101, 102)),
+		"1 GPU-00000000-0000-0000-0000-000000000001 87% 300/1024; 2 GPU-00000000-0000-0000-0000-000000000002 -1% "+
+			"300/1024"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if got := samples.OfProcesses(100, 999).GPUs[0].Mine; got != Unknown {
@@ -143,7 +148,8 @@ func TestSamplesOfTheDGXServersHaveUtilisationAndMemory(t *testing.T) {
 	}
 	lost := s.Devices[1].(*dgxa100.Device)
 	lost.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{}, nvml.ERROR_GPU_IS_LOST }
-	if r := samples.OfDevices(0, 1); r.GPUs[0].Err != nil || !errors.Is(r.GPUs[1].Err, nvml.ERROR_GPU_IS_LOST) || !strings.HasPrefix(r.GPUs[1].Err.Error(), "GPU 1: utilisation: ") {
+	if r := samples.OfDevices(0, 1); r.GPUs[0].Err != nil || !errors.Is(r.GPUs[1].Err, nvml.ERROR_GPU_IS_LOST) ||
+		!strings.HasPrefix(r.GPUs[1].Err.Error(), "GPU 1: utilisation: ") {
 		t.Errorf("%v", r.GPUs)
 	}
 }
@@ -159,12 +165,14 @@ func TestAGPUThatDoesNotAnswerIsListedAsThat(t *testing.T) {
 	}
 	s.Devices[5].(*dgxa100.Device).GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_UNKNOWN }
 	n := seen(t, s, dgxA100)
-	if len(n.GPUs) != 6 || len(n.Unreadable) != 2 || n.Unreadable[0].Index != 3 || n.Unreadable[1].Reason != "memory: ERROR_UNKNOWN" {
+	if len(n.GPUs) != 6 || len(n.Unreadable) != 2 || n.Unreadable[0].Index != 3 ||
+		n.Unreadable[1].Reason != "memory: ERROR_UNKNOWN" {
 		t.Errorf("%d GPUs, unreadable %v", len(n.GPUs), n.Unreadable)
 	}
 }
 
-// A call that the driver's library lacks ends the process, so it has to be looked up before. The mock ends the test instead.
+// A call that the driver's library lacks ends the process, so it has to be looked up before. The mock ends the test
+// instead.
 func TestAnOldDriverIsNotAskedWhatItDoesNotKnow(t *testing.T) {
 	s := server(dgxA100, "", 40960)
 	s.LookupSymbolFunc = func(string) error { return errors.New("undefined symbol") }
@@ -181,7 +189,8 @@ func TestAnOldDriverIsNotAskedWhatItDoesNotKnow(t *testing.T) {
 // What go-nvml's mock leaves out: a library is opened, by its file, and lacks most of what a newer one has.
 func TestTheLibraryOfAnOldDriverIsOpenedAndRead(t *testing.T) {
 	library := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, "testdata/driver418.c").CombinedOutput(); err != nil {
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library,
+		"testdata/driver418.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	d := entered(t, nvml.New(nvml.WithLibraryPath(library)), Host{Root: t.TempDir()})
@@ -192,9 +201,11 @@ func TestTheLibraryOfAnOldDriverIsOpenedAndRead(t *testing.T) {
 	}
 	var got []string
 	for _, g := range n.GPUs {
-		got = append(got, fmt.Sprint(g.Index, g.Minor, " ", g.Type, " ", g.UUID, " ", int64(g.Memory), " ", g.PCI, " ", g.ComputeMode, " ", g.MIG.Mode, g.MPSClients))
+		got = append(got, fmt.Sprint(g.Index, g.Minor, " ", g.Type, " ", g.UUID, " ", int64(g.Memory), " ", g.PCI, " ",
+			g.ComputeMode, " ", g.MIG.Mode, g.MPSClients))
 	}
-	want := "1 0 v100 GPU-0 32768 0000:1b:00.0 exclusive-process unsupported-1; 0 1 v100 GPU-1 32768 0000:1a:00.0 exclusive-process unsupported-1"
+	want := "1 0 v100 GPU-0 32768 0000:1b:00.0 exclusive-process unsupported-1; 0 1 v100 GPU-1 32768 0000:1a:00.0 " +
+		"exclusive-process unsupported-1"
 	if strings.Join(got, "; ") != want || n.Driver != "418.226.00" || fmt.Sprint(n.Unreadable) != "[{2 GPU is lost}]" {
 		t.Errorf("driver %s, unreadable %v, %s; want %s", n.Driver, n.Unreadable, strings.Join(got, "; "), want)
 	}
@@ -209,9 +220,11 @@ func TestTheLibraryOfAnOldDriverIsOpenedAndRead(t *testing.T) {
 
 func TestWhyThereIsNoDriverIsASentence(t *testing.T) {
 	for ret, want := range map[nvml.Return]string{
-		nvml.ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver on this host: libnvidia-ml.so.1 is not to be found; it comes with the driver",
-		nvml.ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is installed on this host and not loaded: modprobe nvidia, or see dmesg for why it does not load",
-		nvml.ERROR_NO_PERMISSION:     "the NVIDIA driver of this host does not answer: ERROR_NO_PERMISSION",
+		nvml.ERROR_LIBRARY_NOT_FOUND: "no NVIDIA driver on this host: libnvidia-ml.so.1 is not to be found; it comes " +
+			"with the driver",
+		nvml.ERROR_DRIVER_NOT_LOADED: "the NVIDIA driver is installed on this host and not loaded: modprobe nvidia, " +
+			"or see dmesg for why it does not load",
+		nvml.ERROR_NO_PERMISSION: "the NVIDIA driver of this host does not answer: ERROR_NO_PERMISSION",
 	} {
 		_, err := enter(&mock.Interface{InitFunc: func() nvml.Return { return ret }})
 		if err == nil || err.Error() != want {
@@ -229,7 +242,8 @@ func TestAStateThatTheDriverTellsIsSeen(t *testing.T) {
 	d.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return nvml.COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.SUCCESS }
 	d.GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_DISABLE, nvml.DEVICE_MIG_ENABLE, nvml.SUCCESS }
 	g := seen(t, s, dgxA100).GPUs[0]
-	if g.MPSClients != 3 || g.ComputeMode != "exclusive-process" || g.MIG.Mode != inventory.MIGOff || g.MIG.Pending != inventory.MIGOn {
+	if g.MPSClients != 3 || g.ComputeMode != "exclusive-process" || g.MIG.Mode != inventory.MIGOff ||
+		g.MIG.Pending != inventory.MIGOn {
 		t.Errorf("%d clients, mode %s, MIG %v", g.MPSClients, g.ComputeMode, g.MIG)
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestTheGPUsOfThisMachine wants a machine that has some, and is compiled with the tag gpu only: where there are none it would have to be skipped.
+// TestTheGPUsOfThisMachine wants a machine that has some, and is compiled with the tag gpu only: where there are none
+// it would have to be skipped.
 func TestTheGPUsOfThisMachine(t *testing.T) {
 	if _, err := os.Stat("/dev/nvidia0"); err != nil {
 		t.Fatalf("this test is for machines with NVIDIA's GPUs: %v", err)
@@ -32,7 +33,8 @@ func TestTheGPUsOfThisMachine(t *testing.T) {
 			t.Errorf("GPU %d: %v", g.Minor, err)
 		}
 		if g.Memory < 1024 || g.UUID == "" || g.PCI == "" || g.Type == "gpu" {
-			t.Errorf("GPU %d: memory %d MiB, UUID %q, PCI address %q, type %s", g.Minor, int64(g.Memory), g.UUID, g.PCI, g.Type)
+			t.Errorf("GPU %d: memory %d MiB, UUID %q, PCI address %q, type %s", g.Minor, int64(g.Memory), g.UUID, g.PCI,
+				g.Type)
 		}
 		if _, err := os.Stat("/sys/bus/pci/devices/" + g.PCI + "/local_cpulist"); err == nil && len(g.Near.CPUs) == 0 {
 			t.Errorf("GPU %d: no near CPUs, though the kernel names some", g.Minor)

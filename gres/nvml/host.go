@@ -41,8 +41,8 @@ type topology map[int]place
 
 type place struct{ core, socket int }
 
-// topology numbers sockets in the order of their first CPUs, and cores socket by socket in the same way, which is how Slurm counts them. It is
-// empty where the kernel does not say.
+// topology numbers sockets in the order of their first CPUs, and cores socket by socket in the same way, which is how
+// Slurm counts them. It is empty where the kernel does not say.
 func (h Host) topology() topology {
 	online, err := inventory.ParseSet(h.line("sys/devices/system/cpu/online"))
 	if err != nil {

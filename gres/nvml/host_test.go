@@ -10,7 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres/inventory"
 )
 
-// machine is a host as the kernel shows it: sockets of cores of two threads, where the second threads of all cores have the numbers behind the first ones.
+// machine is a host as the kernel shows it: sockets of cores of two threads, where the second threads of all cores have
+// the numbers behind the first ones.
 type machine struct {
 	sockets, cores int            // cores of each socket
 	domains        int            // NUMA nodes, equal parts of all cores
@@ -19,10 +20,12 @@ type machine struct {
 
 var (
 	dgxA100 = machine{2, 64, 8, map[string]int{
-		"0000:07:00.0": 3, "0000:0f:00.0": 3, "0000:47:00.0": 1, "0000:4e:00.0": 1, "0000:87:00.0": 7, "0000:90:00.0": 7, "0000:b7:00.0": 5, "0000:bd:00.0": 5,
+		"0000:07:00.0": 3, "0000:0f:00.0": 3, "0000:47:00.0": 1, "0000:4e:00.0": 1, "0000:87:00.0": 7,
+		"0000:90:00.0": 7, "0000:b7:00.0": 5, "0000:bd:00.0": 5,
 	}}
 	dgxB200 = machine{2, 56, 2, map[string]int{
-		"0000:1b:00.0": 0, "0000:43:00.0": 0, "0000:52:00.0": 0, "0000:61:00.0": 0, "0000:9d:00.0": 1, "0000:c3:00.0": 1, "0000:d1:00.0": 1, "0000:df:00.0": 1,
+		"0000:1b:00.0": 0, "0000:43:00.0": 0, "0000:52:00.0": 0, "0000:61:00.0": 0, "0000:9d:00.0": 1,
+		"0000:c3:00.0": 1, "0000:d1:00.0": 1, "0000:df:00.0": 1,
 	}}
 )
 
@@ -43,7 +46,8 @@ func (m machine) host(t *testing.T) Host {
 		each := all / m.domains
 		first := numa * each
 		write(t, root, "sys/bus/pci/devices/"+address+"/numa_node", strconv.Itoa(numa))
-		write(t, root, "sys/bus/pci/devices/"+address+"/local_cpulist", fmt.Sprintf("%d-%d,%d-%d", first, first+each-1, first+all, first+all+each-1))
+		write(t, root, "sys/bus/pci/devices/"+address+"/local_cpulist",
+			fmt.Sprintf("%d-%d,%d-%d", first, first+each-1, first+all, first+all+each-1))
 	}
 	return Host{Root: root}
 }
@@ -70,7 +74,8 @@ func TestCoresAreCountedAsSlurmCountsThemAndNotAsLinuxNumbersCPUs(t *testing.T) 
 	} {
 		h := w.host(t)
 		numa, near := h.near(w.address, h.topology())
-		if got := fmt.Sprintf("NUMA node %d, CPUs %s, cores %s, socket %s", numa, near.CPUs, near.Cores, near.Sockets); got != w.want {
+		if got := fmt.Sprintf("NUMA node %d, CPUs %s, cores %s, socket %s", numa, near.CPUs, near.Cores,
+			near.Sockets); got != w.want {
 			t.Errorf("%s: %s; want %s", w.address, got, w.want)
 		}
 	}
@@ -95,10 +100,12 @@ func TestCoresAreCountedSocketBySocketWhereLinuxAlternates(t *testing.T) {
 
 func TestWhatTheKernelDoesNotSayIsNotKnown(t *testing.T) {
 	for name, files := range map[string]map[string]string{
-		"nothing at all":     {},
-		"no NUMA":            {"sys/bus/pci/devices/0000:07:00.0/numa_node": "-1"},
-		"half a topology":    {"sys/devices/system/cpu/online": "0-1", "sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0"},
-		"lists that are not": {"sys/devices/system/cpu/online": "x", "sys/bus/pci/devices/0000:07:00.0/local_cpulist": "0-"},
+		"nothing at all": {},
+		"no NUMA":        {"sys/bus/pci/devices/0000:07:00.0/numa_node": "-1"},
+		"half a topology": {"sys/devices/system/cpu/online": "0-1",
+			"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0"},
+		"lists that are not": {"sys/devices/system/cpu/online": "x",
+			"sys/bus/pci/devices/0000:07:00.0/local_cpulist": "0-"},
 	} {
 		root := t.TempDir()
 		for path, text := range files {

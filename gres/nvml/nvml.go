@@ -1,7 +1,9 @@
-// Package nvml sees the GPUs of the host that it runs on, through NVIDIA's management library: what is there, and how busy it is. It only reads.
+// Package nvml sees the GPUs of the host that it runs on, through NVIDIA's management library: what is there, and how
+// busy it is. It only reads.
 //
-// The library is C and is opened when the program runs. Only a program that was compiled with cgo and the tag nvml has a way to it, and on a host without
-// a driver that finds none; both are told by Open, in a sentence. Which cores are near a GPU is the kernel's to say, and is read from sysfs.
+// The library is C and is opened when the program runs. Only a program that was compiled with cgo and the tag nvml has
+// a way to it, and on a host without a driver that finds none; both are told by Open, in a sentence. Which cores are
+// near a GPU is the kernel's to say, and is read from sysfs.
 package nvml
 
 import (
@@ -64,13 +66,15 @@ func (d *Driver) Inventory(node string, taken time.Time) (inventory.Node, error)
 	if err != nil {
 		return inventory.Node{}, err
 	}
-	n := inventory.Node{Version: inventory.Version, Name: node, Taken: taken.UTC().Truncate(time.Second), MPSDaemon: d.host.mpsDaemon(), Unreadable: unreadable}
+	n := inventory.Node{Version: inventory.Version, Name: node, Taken: taken.UTC().Truncate(time.Second),
+		MPSDaemon: d.host.mpsDaemon(), Unreadable: unreadable}
 	n.Driver, n.NVML = d.lib.versions()
 	topology := d.host.topology()
 	for i, dev := range devices {
 		g, err := dev.describe()
 		if err != nil {
-			n.Unreadable = append(n.Unreadable, inventory.Unreadable{Index: i, Reason: inventory.Printable(err.Error())})
+			n.Unreadable = append(n.Unreadable, inventory.Unreadable{Index: i,
+				Reason: inventory.Printable(err.Error())})
 			continue
 		}
 		g.NUMA, g.Near = d.host.near(g.PCI, topology)

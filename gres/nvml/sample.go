@@ -12,11 +12,12 @@ import (
 type Reading struct {
 	Minor int
 	UUID  string
-	// Busy is the percentage of the last fraction of a second in which a kernel ran on the GPU, whoever's; Unknown where the driver does not say, as
-	// of a GPU in MIG mode.
+	// Busy is the percentage of the last fraction of a second in which a kernel ran on the GPU, whoever's; Unknown
+	// where the driver does not say, as of a GPU in MIG mode.
 	Busy   int
 	Memory gres.Memory // in use on the GPU, whoever's
-	// Mine is what the processes that were asked for hold of it, 0 where none were; Unknown where the driver does not say.
+	// Mine is what the processes that were asked for hold of it, 0 where none were; Unknown where the driver does not
+	// say.
 	Mine gres.Memory
 	Err  error // why there is no reading, and all figures are 0
 }
@@ -27,8 +28,9 @@ type Sample struct {
 	GPUs []Reading
 }
 
-// Sampler looks again and again at the GPUs that were there when it began. It remembers which is which, so that one that falls off the bus meanwhile is
-// told by its number; and it asks again, in case it comes back. It is not safe for several goroutines.
+// Sampler looks again and again at the GPUs that were there when it began. It remembers which is which, so that one
+// that falls off the bus meanwhile is told by its number; and it asks again, in case it comes back. It is not safe for
+// several goroutines.
 type Sampler struct {
 	known []sampled
 	clock func() time.Time
@@ -56,8 +58,9 @@ func (d *Driver) Sampler(clock func() time.Time) (*Sampler, error) {
 	return s, nil
 }
 
-// OfDevices looks at GPUs by the numbers of their device files. Slurm's indices (SLURM_JOB_GPUS, IDX) are the same numbers where gres.conf lists all device
-// files in order, as the lines that this project prints do. A number that there is no GPU of gets a reading with an error.
+// OfDevices looks at GPUs by the numbers of their device files. Slurm's indices (SLURM_JOB_GPUS, IDX) are the same
+// numbers where gres.conf lists all device files in order, as the lines that this project prints do. A number that
+// there is no GPU of gets a reading with an error.
 func (s *Sampler) OfDevices(minors ...int) Sample {
 	sample := Sample{At: s.clock()}
 	for _, minor := range minors {
@@ -71,7 +74,8 @@ func (s *Sampler) OfDevices(minors ...int) Sample {
 	return sample
 }
 
-// OfProcesses looks at the GPUs that any of these processes uses. A GPU that cannot say who uses it is among them, with its error: it may be theirs.
+// OfProcesses looks at the GPUs that any of these processes uses. A GPU that cannot say who uses it is among them, with
+// its error: it may be theirs.
 func (s *Sampler) OfProcesses(pids ...int) Sample {
 	sample := Sample{At: s.clock()}
 	for _, k := range s.known {

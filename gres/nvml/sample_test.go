@@ -48,7 +48,8 @@ func newBench(count int) *bench {
 	for i := range count {
 		minor := count - 1 - i
 		b.gpus = append(b.gpus, &card{
-			gpu: inventory.GPU{Index: i, Minor: minor, Name: "NVIDIA A100-SXM4-40GB", UUID: fmt.Sprintf("GPU-%d", minor), Memory: 40960},
+			gpu: inventory.GPU{Index: i, Minor: minor, Name: "NVIDIA A100-SXM4-40GB",
+				UUID: fmt.Sprintf("GPU-%d", minor), Memory: 40960},
 			now: usage{10 * minor, gres.Memory(1000 * minor)},
 		})
 	}
@@ -139,7 +140,8 @@ func TestAnInventoryIsInTheOrderOfDeviceFilesAndListsWhatCannotBeRead(t *testing
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(n.GPUs) != 2 || n.GPUs[0].Minor != 0 || n.GPUs[1].Minor != 2 || n.GPUs[0].Type != "a100" || n.GPUs[0].NUMA != -1 {
+	if len(n.GPUs) != 2 || n.GPUs[0].Minor != 0 || n.GPUs[1].Minor != 2 || n.GPUs[0].Type != "a100" ||
+		n.GPUs[0].NUMA != -1 {
 		t.Errorf("GPUs %+v", n.GPUs)
 	}
 	if want := "[{3 GPU is lost} {1 name: line one}]"; fmt.Sprint(n.Unreadable) != want {

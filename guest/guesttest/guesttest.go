@@ -1,5 +1,5 @@
-// Package guesttest lets a test be its own plugin: a copy of the test's program under another name, by which its TestMain knows what it is
-// to do.
+// Package guesttest lets a test be its own plugin: a copy of the test's program under another name, by which its
+// TestMain knows what it is to do.
 package guesttest
 
 import (

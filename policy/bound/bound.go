@@ -1,7 +1,7 @@
 // Package bound says how good a plan is: what it is worth, and a proven upper bound on what any plan could be worth
 // that runs the same jobs. It is a pure function of the snapshot and the plan, takes a bounded number of steps, and
-// shares nothing with the planner but the solver (policy/columns), whose bounds hold at whatever prices: which jobs may be
-// where with what, and what that is worth, it works out by itself.
+// shares nothing with the planner but the solver (policy/columns), whose bounds hold at whatever prices: which jobs may
+// be where with what, and what that is worth, it works out by itself.
 //
 // Value. A plan is worth the sum over the granted jobs of GPUs × speed. The speed is in the unit in which the planner
 // compares, policy.Unit: the gain over the share of as many GPUs of the reference server, whatever node a job is on.

@@ -30,7 +30,8 @@ func TestNoPlanThatKeepsThePromisesIsWorthMoreThanTheBound(t *testing.T) {
 		}
 		cases++
 		if best > cert.Bound*(1+1e-9) {
-			t.Fatalf("%d: a plan is worth %.6f, and the bound is %.6f (%s): %+v", cases, best, cert.Bound, cert.Method, c)
+			t.Fatalf("%d: a plan is worth %.6f, and the bound is %.6f (%s): %+v", cases, best, cert.Bound, cert.Method,
+				c)
 		}
 		if own := value(c, plan); math.Abs(own-cert.Value) > 1e-8*own { // gains are rounded to a billionth
 			t.Fatalf("the plan is worth %.9f, certified as %.9f", own, cert.Value)
@@ -66,7 +67,8 @@ func smallCluster(r *rand.Rand) policy.Cluster {
 	drawn := []*sensitivity.Profile{drawProfile(r), drawProfile(r), nil}
 	for id := range 1 + r.Intn(4) {
 		j := policy.Job{
-			ID: id + 1, GPUs: 1 + r.Intn(2), Profile: drawn[r.Intn(3)], Arrival: epoch, Saves: true, Tasks: 1 + r.Intn(5)/4,
+			ID: id + 1, GPUs: 1 + r.Intn(2), Profile: drawn[r.Intn(3)], Arrival: epoch, Saves: true,
+			Tasks: 1 + r.Intn(5)/4,
 		}
 		switch r.Intn(8) {
 		case 0:

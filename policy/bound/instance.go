@@ -64,7 +64,8 @@ type part struct {
 func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	in := &instance{
 		cluster: c, rules: newEligibility(c), unit: policy.Reference(c.Nodes), units: map[unitKey]float64{},
-		byKey: map[classKey]int{}, gangTotals: policy.GangTotals(c.Nodes), byName: make(map[string]int, len(c.Nodes)), nodes: make([]nodeState, len(c.Nodes)),
+		byKey: map[classKey]int{}, gangTotals: policy.GangTotals(c.Nodes), byName: make(map[string]int, len(c.Nodes)),
+		nodes: make([]nodeState, len(c.Nodes)),
 	}
 	for n := range c.Nodes {
 		in.byName[c.Nodes[n].Name] = n
@@ -185,7 +186,8 @@ func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 		return false
 	}
 	rules := &in.cluster.Rules
-	young, worn := in.cluster.Now.Sub(j.Started) < rules.MinRun, rules.MaxRestarts > 0 && j.Restarts >= rules.MaxRestarts
+	young, worn := in.cluster.Now.Sub(j.Started) < rules.MinRun,
+		rules.MaxRestarts > 0 && j.Restarts >= rules.MaxRestarts
 	if j.Fixed || young || worn || j.Barred != "" || len(g.Nodes) == 0 || g.PerNode.GPUs*len(g.Nodes) != j.GPUs ||
 		j.Nodes > 0 && j.Nodes != len(g.Nodes) {
 		return true
@@ -202,7 +204,8 @@ func (in *instance) stays(j *policy.Job, g *policy.Placement) bool {
 			continue
 		}
 		p := policy.ProfileOn(j.Profile, in.cluster.Nodes[n].GPUType)
-		if z := newSizer(j, p, g.PerNode.GPUs, &shape{total: total, leanCores: total, leanMemory: in.totalFor(g, n)}); !z.admits(g.PerNode) {
+		if z := newSizer(j, p, g.PerNode.GPUs, &shape{total: total, leanCores: total,
+			leanMemory: in.totalFor(g, n)}); !z.admits(g.PerNode) {
 			return true
 		}
 	}
@@ -326,7 +329,8 @@ func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []colum
 				rate = p.Rate(sensitivity.ShareOf(gres.Proportional(in.unit, gpus)))
 			}
 			for _, size := range z.sizes() {
-				list = append(list, columns.Option{Class: k, Parts: nodes, Size: size, Value: z.value(size, unit, rate)})
+				list = append(list, columns.Option{Class: k, Parts: nodes, Size: size,
+					Value: z.value(size, unit, rate)})
 			}
 		}
 	}

@@ -32,7 +32,8 @@ func (c *Certificate) LendingCost() float64 {
 // describe adds what there is to say to a sentence.
 func (l *Lending) describe(s *strings.Builder, bound float64) {
 	if l.Jobs > 0 && bound > 0 {
-		fmt.Fprintf(s, "; what idles beside %s that cannot give back would be worth %s", jobs(l.Jobs), gain(l.Kept/bound))
+		fmt.Fprintf(s, "; what idles beside %s that cannot give back would be worth %s", jobs(l.Jobs),
+			gain(l.Kept/bound))
 	}
 	if l.Lent > 0 {
 		fmt.Fprintf(s, "; %s free without their share, which is lent for good", gpus(l.Lent))
@@ -64,7 +65,8 @@ func (in *instance) lending(p policy.Plan) (l Lending) {
 		}
 		for _, name := range d.Grant.Nodes {
 			n := in.byName[name]
-			beyond[n] = beyond[n] || !d.Grant.PerNode.Fits(gres.Proportional(in.totalFor(d.Grant, n), d.Grant.PerNode.GPUs))
+			beyond[n] = beyond[n] || !d.Grant.PerNode.Fits(gres.Proportional(in.totalFor(d.Grant, n),
+				d.Grant.PerNode.GPUs))
 		}
 		if more := in.couldGain(j, d.Grant, free); more > 0 {
 			l.Jobs, l.Kept = l.Jobs+1, l.Kept+more
@@ -99,7 +101,8 @@ func (in *instance) couldGain(j *policy.Job, g *policy.Placement, free []gres.Ve
 	if room.CPUs == 0 && room.Memory == 0 {
 		return 0
 	}
-	most := allowed(j, gres.Vector{GPUs: g.PerNode.GPUs, CPUs: g.PerNode.CPUs + room.CPUs, Memory: g.PerNode.Memory + room.Memory})
+	most := allowed(j, gres.Vector{GPUs: g.PerNode.GPUs, CPUs: g.PerNode.CPUs + room.CPUs,
+		Memory: g.PerNode.Memory + room.Memory})
 	if !g.PerNode.Fits(most) {
 		return 0
 	}

@@ -16,7 +16,8 @@ import (
 func starving(t testing.TB, saves bool, stranded float64, limit time.Duration) (policy.Cluster, bound.Certificate) {
 	c := clusterOf(of(1, 4, 12, 250))
 	for id := 1; id <= 2; id++ {
-		c.Jobs = append(c.Jobs, policy.Job{ID: id, GPUs: 1, Profile: profile(t, "res18"), Arrival: epoch, Saves: saves, TimeLimit: limit})
+		c.Jobs = append(c.Jobs, policy.Job{ID: id, GPUs: 1, Profile: profile(t, "res18"), Arrival: epoch, Saves: saves,
+			TimeLimit: limit})
 	}
 	c.Now = epoch
 	c.Rules = policy.Rules{Stranded: stranded}
@@ -27,7 +28,8 @@ func starving(t testing.TB, saves bool, stranded float64, limit time.Duration) (
 	return c, bound.Certify(&c, plan)
 }
 
-// TestACertificateSaysWhatIsKeptFromJobsThatCannotGiveBack: with nine cores each is 2.4 times as fast as with three; six are idle beside two jobs.
+// TestACertificateSaysWhatIsKeptFromJobsThatCannotGiveBack: with nine cores each is 2.4 times as fast as with three;
+// six are idle beside two jobs.
 func TestACertificateSaysWhatIsKeptFromJobsThatCannotGiveBack(t *testing.T) {
 	_, cert := starving(t, false, 0.001, 0)
 	if l := cert.Lending; l.Jobs != 1 || math.Abs(l.Kept-1.4) > 1e-9 || l.Lent != 0 {
@@ -48,19 +50,22 @@ func TestACertificateSaysWhatIsKeptFromJobsThatCannotGiveBack(t *testing.T) {
 			t.Errorf("%s: %s", name, cert.String())
 		}
 	}
-	if _, cert := starving(t, false, 1, 0); cert.Lending.Lent != 2 || !strings.Contains(cert.String(), "; 2 GPUs free without their share, which is lent for good") {
+	if _, cert := starving(t, false, 1, 0); cert.Lending.Lent != 2 ||
+		!strings.Contains(cert.String(), "; 2 GPUs free without their share, which is lent for good") {
 		t.Errorf("%+v: %s", cert.Lending, cert.String())
 	}
 }
 
-// What is said to be kept could be given: the value and it together are within the bound of jobs that may be sized anew.
+// What is said to be kept could be given: the value and it together are within the bound of jobs that may be sized
+// anew.
 func TestWhatIsKeptBackIsNoMoreThanCouldBeHad(t *testing.T) {
 	models := profiles(t, "res18", "gnmt", "alexnet", "transformer")
 	rapid.Check(t, func(t *rapid.T) {
 		c := clusterOf(of(2, 4, 12, 250))
 		for id := 1; id <= rapid.IntRange(1, 8).Draw(t, "jobs"); id++ {
-			c.Jobs = append(c.Jobs, policy.Job{ID: id, GPUs: 1, Profile: rapid.SampledFrom(models).Draw(t, "model"), Arrival: epoch,
-				Saves: rapid.Bool().Draw(t, "saves")})
+			c.Jobs = append(c.Jobs, policy.Job{ID: id, GPUs: 1, Profile: rapid.SampledFrom(models).Draw(t, "model"),
+				Arrival: epoch,
+				Saves:   rapid.Bool().Draw(t, "saves")})
 		}
 		c.Rules.Stranded = rapid.SampledFrom([]float64{0.001, 0.1, 1}).Draw(t, "stranded")
 		cert := bound.Certify(&c, policy.Decide(c, policy.FIFO(), policy.Tune()))

@@ -15,17 +15,19 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// ofAnH100 are three models as they were measured on an H100 with up to 16 cores: a convolutional network, a language model, and a vision
-// transformer in the place of the paper's speech models. The curves are made to rise (the isotonic fit), as the profiler does it, and scatter beside
-// that: the language model, which needs no cores, is 2 to 3 % faster here and there. Memory was not measured.
+// ofAnH100 are three models as they were measured on an H100 with up to 16 cores: a convolutional network, a language
+// model, and a vision transformer in the place of the paper's speech models. The curves are made to rise (the isotonic
+// fit), as the profiler does it, and scatter beside that: the language model, which needs no cores, is 2 to 3 % faster
+// here and there. Memory was not measured.
 func ofAnH100(t testing.TB) families { return ofAnH100Within(t, 0) }
 
-// ofAnH100Within takes the last points of a curve for one that differ by less than a part of the last, as the profiler does where their scatter does not
-// tell them apart.
+// ofAnH100Within takes the last points of a curve for one that differ by less than a part of the last, as the profiler
+// does where their scatter does not tell them apart.
 func ofAnH100Within(t testing.TB, scatter float64) families {
 	known := map[string]*sensitivity.Profile{}
 	for name, rates := range recorded(t) {
-		p := &sensitivity.Profile{Version: 1, Model: name, CoresPerGPU: axis, MemoryPerGPU: []gres.Memory{16 * gres.Gigabyte}}
+		p := &sensitivity.Profile{Version: 1, Model: name, CoresPerGPU: axis,
+			MemoryPerGPU: []gres.Memory{16 * gres.Gigabyte}}
 		weights := make([]float64, len(rates))
 		for i := range weights {
 			weights[i] = 1
@@ -78,8 +80,9 @@ func recorded(t testing.TB) map[string][]float64 {
 	return curves
 }
 
-// A job is never slower than with its share, so one whose curve rises by its scatter alone keeps its share, and lends nothing. What that costs is
-// looked at on curves as they were recorded, and with the plateau that the profiler makes of points that 3 % of scatter do not tell apart.
+// A job is never slower than with its share, so one whose curve rises by its scatter alone keeps its share, and lends
+// nothing. What that costs is looked at on curves as they were recorded, and with the plateau that the profiler makes
+// of points that 3 % of scatter do not tell apart.
 func TestAPlateauLendsWhatScatterWithholds(t *testing.T) {
 	for _, on := range []server{of(32, 8, 24, 1000), of(32, 8, 32, 1000), of(32, 8, 48, 1000), of(32, 8, 64, 1000)} {
 		for _, gpus := range [][]int{oneGPU, manyGPUs} {
@@ -90,7 +93,9 @@ func TestAPlateauLendsWhatScatterWithholds(t *testing.T) {
 			}
 			scattered, reached := value(ofAnH100(t))
 			level, reachedToo := value(ofAnH100Within(t, 0.03))
-			t.Logf("%d cores, up to %d GPUs: %.1f as recorded (%.2f %% of the bound), %.1f with plateaus (%.2f %%): %+.1f %%", on.total.CPUs,
+			t.Logf(
+				"%d cores, up to %d GPUs: %.1f as recorded (%.2f %% of the bound), %.1f with plateaus (%.2f %%): "+
+					"%+.1f %%", on.total.CPUs,
 				slices.Max(gpus), scattered, 100*reached, level, 100*reachedToo, 100*(level/scattered-1))
 			if level < scattered*0.999 || on.total.CPUs >= 48 && level < scattered*1.05 {
 				t.Errorf("%d cores: %.2f with plateaus, %.2f without", on.total.CPUs, level, scattered)

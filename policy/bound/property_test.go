@@ -136,12 +136,14 @@ func TestValueIsSpeedWhateverTheShareOfTheNode(t *testing.T) {
 		cert := bound.Certify(&c, policy.Plan{Decisions: []policy.Decision{{Job: 1, Grant: &g}}})
 		return cert.Value
 	}
-	if small, large := on("s0-n0000", 8), on("s1-n0000", 8); math.Abs(small-large) > 1e-8 || small <= on("s0-n0000", 3) {
+	if small, large := on("s0-n0000", 8), on("s1-n0000", 8); math.Abs(small-large) > 1e-8 ||
+		small <= on("s0-n0000", 3) {
 		t.Errorf("with 8 cores worth %v on one node, %v on the other; with 3 %v", small, large, on("s0-n0000", 3))
 	}
 }
 
-// What the planner gains by a choice, and what the certificate says that it is worth, are one figure, on nodes of all shapes and with GPUs of all types.
+// What the planner gains by a choice, and what the certificate says that it is worth, are one figure, on nodes of all
+// shapes and with GPUs of all types.
 func TestPlansAreCertifiedInTheUnitInWhichTheyAreMade(t *testing.T) {
 	counted, elsewhere := 0, 0
 	everyPlan(t, 60, func(n int, c policy.Cluster, plan policy.Plan) {
@@ -173,7 +175,8 @@ func TestPlansAreCertifiedInTheUnitInWhichTheyAreMade(t *testing.T) {
 func TestACertificateSaysWhatBindsInOneSentence(t *testing.T) {
 	c := clusterOf(of(1, 8, 8, 500))
 	for id := range 9 {
-		c.Jobs = append(c.Jobs, policy.Job{ID: id + 1, GPUs: 1, Profile: profile(t, "alexnet"), Arrival: epoch, Saves: true})
+		c.Jobs = append(c.Jobs, policy.Job{ID: id + 1, GPUs: 1, Profile: profile(t, "alexnet"), Arrival: epoch,
+			Saves: true})
 	}
 	plan := policy.Decide(c, policy.FIFO(), policy.Greedy())
 	cert := bound.Certify(&c, plan)
@@ -188,8 +191,8 @@ func TestACertificateSaysWhatBindsInOneSentence(t *testing.T) {
 	}
 }
 
-// More classes than are told apart by configurations, more shapes than are told apart at all, more sets of constraints than there are
-// bits for: the bound is looser, and holds.
+// More classes than are told apart by configurations, more shapes than are told apart at all, more sets of constraints
+// than there are bits for: the bound is looser, and holds.
 func TestTheBoundHoldsWhereThereIsTooMuchOfEverything(t *testing.T) {
 	few := func() policy.Cluster { return batch(t, clusterOf(of(64, 8, 24, 500)), mixed{33, 33}, manyGPUs, 3) }
 	for name, c := range map[string]policy.Cluster{
@@ -200,11 +203,13 @@ func TestTheBoundHoldsWhereThereIsTooMuchOfEverything(t *testing.T) {
 		"cores":       batch(t, clusterOf(of(8, 8, 1024, 4000)), mixed{33, 33}, manyGPUs, 3),
 		"GPUs":        batch(t, clusterOf(of(2, 96, 288, 6000)), mixed{33, 33}, manyGPUs, 3),
 	} {
-		fair, tuned := policy.Decide(c, policy.FIFO(), policy.Proportional()), policy.Decide(c, policy.FIFO(), policy.Tune())
+		fair, tuned := policy.Decide(c, policy.FIFO(), policy.Proportional()),
+			policy.Decide(c, policy.FIFO(), policy.Tune())
 		limit, cert := bound.Certify(&c, fair), bound.Certify(&c, tuned)
 		same := slices.Equal(grantedBy(fair), grantedBy(tuned))
 		t.Logf("%s: %s, %d classes, %d shapes, by %s", name, cert.String(), cert.Classes, cert.Shapes, cert.Method)
-		if cert.Value > cert.Bound*(1+1e-9) || limit.Value > limit.Bound*(1+1e-9) || same && cert.Value > limit.Bound*(1+1e-9) {
+		if cert.Value > cert.Bound*(1+1e-9) || limit.Value > limit.Bound*(1+1e-9) ||
+			same && cert.Value > limit.Bound*(1+1e-9) {
 			t.Errorf("%s: tuned %s, proportional %s", name, cert.String(), limit.String())
 		}
 		if cert.Shapes > 24 {

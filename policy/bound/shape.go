@@ -28,7 +28,8 @@ type shape struct {
 // share is the smallest proportional share of so many GPUs.
 func (sh *shape) share(gpus int) gres.Vector {
 	return gres.Vector{
-		GPUs: gpus, CPUs: gres.Proportional(sh.leanCores, gpus).CPUs, Memory: gres.Proportional(sh.leanMemory, gpus).Memory,
+		GPUs: gpus, CPUs: gres.Proportional(sh.leanCores, gpus).CPUs,
+		Memory: gres.Proportional(sh.leanMemory, gpus).Memory,
 	}
 }
 
@@ -41,7 +42,8 @@ func (sh *shape) forGangs() *shape {
 
 func (sh *shape) suits(constraint int) bool { return sh.mask&(1<<constraint) != 0 }
 
-// profilesFor are those by which a job may have to be sized on one of the nodes: its own, and none where a node has other GPUs.
+// profilesFor are those by which a job may have to be sized on one of the nodes: its own, and none where a node has
+// other GPUs.
 func (sh *shape) profilesFor(j *policy.Job) (all []*sensitivity.Profile) {
 	for _, gpuType := range sh.types {
 		if p := policy.ProfileOn(j.Profile, gpuType); !slices.Contains(all, p) {
@@ -146,7 +148,8 @@ func (k shapeKey) rough(coarseness int) shapeKey {
 
 func leading(v gres.Vector, digits int) gres.Vector {
 	return gres.Vector{
-		GPUs: lead(v.GPUs, max(digits, 3)), CPUs: lead(v.CPUs, digits), Memory: gres.Memory(lead(int(v.Memory), digits)),
+		GPUs: lead(v.GPUs, max(digits, 3)), CPUs: lead(v.CPUs, digits),
+		Memory: gres.Memory(lead(int(v.Memory), digits)),
 	}
 }
 
@@ -177,7 +180,8 @@ type constraintKey struct {
 const mostSets = 64
 
 func newEligibility(c *policy.Cluster) eligibility {
-	e := eligibility{sets: map[constraintKey]int{}, masks: make([]uint64, len(c.Nodes)), largest: make([]int, 1, mostSets)}
+	e := eligibility{sets: map[constraintKey]int{}, masks: make([]uint64, len(c.Nodes)),
+		largest: make([]int, 1, mostSets)}
 	e.reserved = slices.ContainsFunc(c.Nodes, func(n policy.Node) bool { return len(n.Reserved) > 0 })
 	for n := range c.Nodes {
 		if c.Nodes[n].Closed == "" {

@@ -99,7 +99,8 @@ func batchOf(families families, c policy.Cluster, m mixed, gpus []int, seed int6
 		p, n := family[r.Intn(len(family))], gpus[r.Intn(len(gpus))]
 		if n <= room {
 			c.Jobs = append(c.Jobs, policy.Job{
-				ID: id, GPUs: n, Arrival: epoch, Profile: p, ProfileName: p.Model, Saves: true, Restart: p.RestartCost(),
+				ID: id, GPUs: n, Arrival: epoch, Profile: p, ProfileName: p.Model, Saves: true,
+				Restart: p.RestartCost(),
 			})
 			room -= n
 		}

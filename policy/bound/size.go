@@ -63,8 +63,8 @@ func (z *sizer) admits(size gres.Vector) bool {
 	return z.rate == 0 || z.profile.Rate(sensitivity.ShareOf(size)) >= z.rate
 }
 
-// value is what a part of the job with such a size is worth, in a unit. Where the smallest share is nothing it is at least by the rate of the
-// reference server's share, if that is not 0.
+// value is what a part of the job with such a size is worth, in a unit. Where the smallest share is nothing it is at
+// least by the rate of the reference server's share, if that is not 0.
 func (z *sizer) value(size gres.Vector, unit, reference float64) float64 {
 	if z.profile == nil {
 		return float64(size.GPUs)

@@ -32,17 +32,21 @@ func allLasting(t testing.TB) []lasting {
 		{"8-24-300/1-8/33-33-33", []server{of(16, 8, 24, 300)}, mixed{33, 33}, manyGPUs, 0.96, paper},
 		{"8-48-300/1-8/60-30-10", []server{of(16, 8, 48, 300)}, mixed{60, 30}, manyGPUs, 0.96, paper},
 		{"4-12-250/1-4/33-33-33", []server{of(32, 4, 12, 250)}, mixed{33, 33}, fewGPUs, 0.98, paper},
-		{"24-and-64-cores/one/33-33-33", []server{of(8, 8, 24, 500), of(8, 8, 64, 500)}, mixed{33, 33}, oneGPU, 0.98, paper},
-		{"24-and-64-cores/1-8/33-33-33", []server{of(8, 8, 24, 500), of(8, 8, 64, 500)}, mixed{33, 33}, manyGPUs, 0.98, paper},
-		{"8-and-4-GPUs/1-8/60-30-10", []server{of(8, 8, 24, 500), of(16, 4, 20, 400)}, mixed{60, 30}, manyGPUs, 0.98, paper},
+		{"24-and-64-cores/one/33-33-33", []server{of(8, 8, 24, 500), of(8, 8, 64, 500)}, mixed{33, 33}, oneGPU, 0.98,
+			paper},
+		{"24-and-64-cores/1-8/33-33-33", []server{of(8, 8, 24, 500), of(8, 8, 64, 500)}, mixed{33, 33}, manyGPUs, 0.98,
+			paper},
+		{"8-and-4-GPUs/1-8/60-30-10", []server{of(8, 8, 24, 500), of(16, 4, 20, 400)}, mixed{60, 30}, manyGPUs, 0.98,
+			paper},
 		{"h100-8-64-1000/one/33-33-33", []server{of(16, 8, 64, 1000)}, mixed{33, 33}, oneGPU, 0.98, measured},
 		{"h100-8-64-1000/1-8/33-33-33", []server{of(16, 8, 64, 1000)}, mixed{33, 33}, manyGPUs, 0.98, measured},
 		{"h100-8-24-1000/1-8/60-30-10", []server{of(16, 8, 24, 1000)}, mixed{60, 30}, manyGPUs, 0.98, measured},
 	}
 }
 
-// BenchmarkSustained plays a day of rounds under FIFO, and reports in % how much of the bound by configurations of each round is trained, and of that
-// by prices, restarts of a minute taken off; and how often a job is restarted. Run it with -benchtime 1x.
+// BenchmarkSustained plays a day of rounds under FIFO, and reports in % how much of the bound by configurations of each
+// round is trained, and of that by prices, restarts of a minute taken off; and how often a job is restarted. Run it
+// with -benchtime 1x.
 func BenchmarkSustained(b *testing.B) {
 	for _, l := range allLasting(b) {
 		for _, a := range allocators() {
@@ -60,7 +64,8 @@ func BenchmarkSustained(b *testing.B) {
 
 func allocators() []policy.Allocator { return []policy.Allocator{policy.Tune(), policy.Opt()} }
 
-// played is what the jobs of a cluster in use have trained, and what they could have at most, in GPU-seconds in the unit of policy.Unit.
+// played is what the jobs of a cluster in use have trained, and what they could have at most, in GPU-seconds in the
+// unit of policy.Unit.
 type played struct {
 	t               testing.TB
 	cluster         policy.Cluster

@@ -41,8 +41,8 @@ func TestTheTableOfPerformance(t *testing.T) {
 	}
 }
 
-// TestPlansFromEmptyComeToTheBound: full clusters of many kinds are planned from empty to within half a per cent of the bound
-// where all jobs have one GPU, and to one per cent where they have more.
+// TestPlansFromEmptyComeToTheBound: full clusters of many kinds are planned from empty to within half a per cent of the
+// bound where all jobs have one GPU, and to one per cent where they have more.
 func TestPlansFromEmptyComeToTheBound(t *testing.T) {
 	paper, measured := ofThePaper(t), ofAnH100(t)
 	plans, sum, lowest := 0, 0.0, 1.0
@@ -77,7 +77,8 @@ func TestPlansFromEmptyComeToTheBound(t *testing.T) {
 		{"H100 curves, 8/64/1000, one GPU", []server{of(128, 8, 64, 1000)}, oneGPU, 0.995, measured},
 		{"H100 curves, 8/64/1000, 1-8 GPUs", []server{of(128, 8, 64, 1000)}, manyGPUs, 0.99, measured},
 		{"H100 curves, 4/24/500, 1-4 GPUs", []server{of(128, 4, 24, 500)}, fewGPUs, 0.99, measured},
-		{"H100 curves, 24 and 64 cores, 1-8 GPUs", []server{of(64, 8, 24, 1000), of(64, 8, 64, 1000)}, manyGPUs, 0.99, measured},
+		{"H100 curves, 24 and 64 cores, 1-8 GPUs", []server{of(64, 8, 24, 1000), of(64, 8, 64, 1000)}, manyGPUs, 0.99,
+			measured},
 	} {
 		for _, m := range []mixed{{20, 70}, {33, 33}, {60, 30}, {100, 0}, {50, 0}} {
 			for seed := range seeds() {
@@ -88,7 +89,8 @@ func TestPlansFromEmptyComeToTheBound(t *testing.T) {
 				}
 				cert := bound.Certify(&c, plan)
 				if cert.Ratio() < row.floor {
-					t.Errorf("%s, %d/%d, seed %d: %.4f of the bound, want %.3f", row.name, m.image, m.language, seed, cert.Ratio(), row.floor)
+					t.Errorf("%s, %d/%d, seed %d: %.4f of the bound, want %.3f", row.name, m.image, m.language, seed,
+						cert.Ratio(), row.floor)
 				}
 				plans, sum, lowest = plans+1, sum+cert.Ratio(), min(lowest, cert.Ratio())
 			}

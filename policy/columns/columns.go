@@ -1,12 +1,12 @@
-// Package columns fills nodes: of so many jobs of each class, and so many nodes of each shape, it says how much all jobs
-// together can be worth at most, and which fillings of nodes come near that. It is the numeric core of two others and
-// knows numbers alone: policy/bound proves by it how good a plan is, and policy plans by it.
+// Package columns fills nodes: of so many jobs of each class, and so many nodes of each shape, it says how much all
+// jobs together can be worth at most, and which fillings of nodes come near that. It is the numeric core of two others
+// and knows numbers alone: policy/bound proves by it how good a plan is, and policy plans by it.
 //
 // Two relaxations are solved by column generation (Gilmore and Gomory 1961): Pooled, by prices of each resource of each
 // shape, and Configured, by whole fillings of one node. Both are Lagrangian: a bound holds at whatever prices it is
 // evaluated, so a budget of steps may end the search for good ones anywhere. Dive makes whole fillings of the second.
-// Steps are elementary ones, of which a core does some hundred million a second; they are counted and not timed, so that
-// an answer depends on the problem alone.
+// Steps are elementary ones, of which a core does some hundred million a second; they are counted and not timed, so
+// that an answer depends on the problem alone.
 package columns
 
 import "github.com/synergy-slurmd/synergy-slurmd/gres"

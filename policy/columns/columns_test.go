@@ -39,7 +39,8 @@ func drawn(r *rand.Rand, shapes, nodes, gpus int) *Problem {
 
 // curve draws sizes of a class on a shape, the first within its share, the more the faster.
 func curve(r *rand.Rand, class, gpus int, sh *Shape) (all []Option) {
-	size := gres.Vector{GPUs: gpus, CPUs: 1 + r.Intn(sh.Most.CPUs/sh.Most.GPUs), Memory: sh.Most.Memory / gres.Memory(sh.Most.GPUs) / 2}
+	size := gres.Vector{GPUs: gpus, CPUs: 1 + r.Intn(sh.Most.CPUs/sh.Most.GPUs),
+		Memory: sh.Most.Memory / gres.Memory(sh.Most.GPUs) / 2}
 	size.Memory *= gres.Memory(gpus)
 	for value := float64(gpus); size.Fits(sh.Most) && len(all) < 4; value *= 1 + r.Float64() {
 		all = append(all, Option{class, 1, size, value})
@@ -99,7 +100,8 @@ func TestADiveFillsNodesWithAllJobsAndNoMoreThanThereIs(t *testing.T) {
 		}
 		whole, reached, lowest = whole+1, reached+got/bound, min(lowest, got/bound)
 	}
-	t.Logf("%d of %d dives place all jobs, at %.2f %% of the bound in the mean, %.2f at least", whole, cases, 100*reached/float64(whole), 100*lowest)
+	t.Logf("%d of %d dives place all jobs, at %.2f %% of the bound in the mean, %.2f at least", whole, cases,
+		100*reached/float64(whole), 100*lowest)
 	if whole < cases*97/100 || reached/float64(whole) < 0.995 {
 		t.Errorf("%d of %d dives place all jobs, at %.4f of the bound", whole, cases, reached/float64(whole))
 	}
@@ -125,7 +127,8 @@ func TestADiveIsNearTheOptimumOfSmallProblems(t *testing.T) {
 		}
 		whole, reached = whole+1, reached+got/best
 	}
-	t.Logf("%d of %d dives place all jobs, at %.2f %% of the optimum in the mean", whole, cases, 100*reached/float64(whole))
+	t.Logf("%d of %d dives place all jobs, at %.2f %% of the optimum in the mean", whole, cases,
+		100*reached/float64(whole))
 	if whole < cases*97/100 || reached/float64(whole) < 0.99 {
 		t.Errorf("%d of %d dives place all jobs, at %.4f of the optimum", whole, cases, reached/float64(whole))
 	}

@@ -33,8 +33,9 @@ func NewConfigured(p *Problem) *Configured {
 	return c
 }
 
-// Keep makes it worth more by a bonus to fill a node of a shape with these options, ascending: it is filled so now. What Least comes to is then a bound on
-// what fillings are worth with their bonuses. Patterns of other options are none the better for it.
+// Keep makes it worth more by a bonus to fill a node of a shape with these options, ascending: it is filled so now.
+// What Least comes to is then a bound on what fillings are worth with their bonuses. Patterns of other options are none
+// the better for it.
 func (c *Configured) Keep(shape int, options []int, bonus float64) {
 	p := c.pattern(shape, slices.Clone(options))
 	kept := c.column(&p)
@@ -43,8 +44,8 @@ func (c *Configured) Keep(shape int, options []int, bonus float64) {
 }
 
 // Least finds the best costs of jobs, by class, and of nodes, by shape. It begins with such costs of jobs: what each is
-// worth beyond the best prices of resources (Pooled.Best) gives a bound that is no more than by those. Beyond MostClasses
-// it stays with them. Patterns that are known save steps.
+// worth beyond the best prices of resources (Pooled.Best) gives a bound that is no more than by those. Beyond
+// MostClasses it stays with them. Patterns that are known save steps.
 func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
 	found := Bound{Prices: append(slices.Clone(costs), make([]float64, len(c.of.Shapes))...)}
 	bound, columns := c.at(found.Prices)

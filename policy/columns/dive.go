@@ -9,8 +9,8 @@ type Filling struct {
 }
 
 // diver makes whole fillings of a solution in fractions: what the program takes of a filling in whole numbers is taken,
-// then one node of the filling of which it takes most, and the rest is solved anew; and so on, until all jobs have a place
-// (a dive: a branch and bound that never goes back).
+// then one node of the filling of which it takes most, and the rest is solved anew; and so on, until all jobs have a
+// place (a dive: a branch and bound that never goes back).
 type diver struct {
 	*Configured
 	left     []int // jobs of each class that have no place yet
@@ -19,9 +19,9 @@ type diver struct {
 	patience int // steps up to which all that is better is looked for before one more node is filled
 }
 
-// Dive makes whole fillings of what Least came to, in about so many steps at most, for problems without gangs (Parts is 1
-// everywhere) all of whose options fit their shapes. Left are the jobs of each class that it has found no place for: that
-// there is one for all of them is not proven by the relaxation. It ends what c is good for.
+// Dive makes whole fillings of what Least came to, in about so many steps at most, for problems without gangs (Parts is
+// 1 everywhere) all of whose options fit their shapes. Left are the jobs of each class that it has found no place for:
+// that there is one for all of them is not proven by the relaxation. It ends what c is good for.
 func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 	d := diver{Configured: c, left: slices.Clone(c.of.Demand)}
 	for s := range c.of.Shapes {
@@ -45,8 +45,8 @@ func (c *Configured) Dive(budget int) (fillings []Filling, left []int) {
 
 func positive(n int) bool { return n > 0 }
 
-// takeWhole takes all that the present solution has of its fillings in whole numbers. What is left of it is the solution
-// for the rest.
+// takeWhole takes all that the present solution has of its fillings in whole numbers. What is left of it is the
+// solution for the rest.
 func (d *diver) takeWhole() {
 	for r, k := range d.m.basis {
 		if n := min(int(d.m.x[r]+1e-3), d.most(k)); n > 0 {
@@ -145,7 +145,8 @@ func (d *diver) exclude() {
 	}
 }
 
-// generate adds the best fillings within what is left to the program, and says whether there are better ones than it has.
+// generate adds the best fillings within what is left to the program, and says whether there are better ones than it
+// has.
 func (d *diver) generate() (joined bool) {
 	for s, packer := range d.packers {
 		if d.nodes[s] == 0 {

@@ -217,8 +217,8 @@ func subtract(a, b []float64, f float64) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// restore brings a solution that has become negative in places back to what is possible, by the dual simplex method, for
-// so many pivots at most.
+// restore brings a solution that has become negative in places back to what is possible, by the dual simplex method,
+// for so many pivots at most.
 func (m *master) restore(pivots int) {
 	for range pivots {
 		leaves, least := -1, -1e-7

@@ -266,7 +266,8 @@ func (k *packer) search(price, known float64) (gain float64, filling []int, all 
 			for c := cores; c <= k.cores; c++ {
 				at := k.state(g, c)
 				for _, from := range k.labels.by[k.state(g-size.GPUs, c-cores)] {
-					l := label{k.labels.all[from].memory + size.Memory, k.labels.all[from].gain + k.gain[o], from, int32(o)}
+					l := label{k.labels.all[from].memory + size.Memory, k.labels.all[from].gain + k.gain[o], from,
+						int32(o)}
 					k.steps++
 					if l.memory > k.memory || l.gain+hope(k.gpus-g, k.cores-c, k.memory-l.memory) <= known {
 						continue

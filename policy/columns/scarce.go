@@ -7,8 +7,8 @@ type layer struct {
 	picks   []int32 // by state: the option that is taken there; nothing
 }
 
-// fillWithin finds a filling that is worth more beyond such costs than is known, and has no more jobs of a class than are
-// left; nothing where it finds none. It proves nothing: where memory binds there may be better ones.
+// fillWithin finds a filling that is worth more beyond such costs than is known, and has no more jobs of a class than
+// are left; nothing where it finds none. It proves nothing: where memory binds there may be better ones.
 func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	k.weigh(costs)
 	for o := range k.options {
@@ -27,8 +27,8 @@ func (k *packer) fillWithin(costs []float64, left []int, known float64) []int {
 	return k.priced(left, known)
 }
 
-// strike leaves out options that no filling has which is worth more than what is known, as the table shows for a price of
-// memory; false where there is no such filling.
+// strike leaves out options that no filling has which is worth more than what is known, as the table shows for a price
+// of memory; false where there is no such filling.
 func (k *packer) strike(price, known float64) bool {
 	limit := k.table(price) + float64(price*float64(k.memory))
 	for o := range k.options {
@@ -88,8 +88,8 @@ func (k *packer) within(filling, left []int) bool {
 	return true
 }
 
-// balanced gives the jobs of a filling other sizes, so that memory is enough: first those that take the smallest part of
-// cores and memory, then, one after the other, what gains most and fits. Nothing where even the first do not fit.
+// balanced gives the jobs of a filling other sizes, so that memory is enough: first those that take the smallest part
+// of cores and memory, then, one after the other, what gains most and fits. Nothing where even the first do not fit.
 func (k *packer) balanced(filling []int) []int {
 	cores, memory := k.cores, k.memory
 	for i, o := range filling {
@@ -105,8 +105,10 @@ func (k *packer) balanced(filling []int) []int {
 			in := k.rangeOf(k.options[o].Class)
 			k.steps += in[1] - in[0]
 			for p := in[0]; p < in[1]; p++ {
-				fits := k.coresOf(p)-k.coresOf(o) <= cores && k.options[p].Size.Memory-k.options[o].Size.Memory <= memory
-				if more := k.gain[p] - k.gain[o]; fits && more > best && k.options[p].Size.GPUs == k.options[o].Size.GPUs {
+				fits := k.coresOf(p)-k.coresOf(o) <= cores &&
+					k.options[p].Size.Memory-k.options[o].Size.Memory <= memory
+				if more := k.gain[p] - k.gain[o]; fits && more > best &&
+					k.options[p].Size.GPUs == k.options[o].Size.GPUs {
 					at, to, best = i, p, more
 				}
 			}
@@ -120,11 +122,12 @@ func (k *packer) balanced(filling []int) []int {
 	}
 }
 
-// smallest is the size of the class of option o, with as many GPUs, that takes the smallest part of a node: of its cores
-// or of its memory, whichever is more.
+// smallest is the size of the class of option o, with as many GPUs, that takes the smallest part of a node: of its
+// cores or of its memory, whichever is more.
 func (k *packer) smallest(o int) int {
 	part := func(p int) float64 {
-		return max(float64(k.coresOf(p))/float64(max(1, k.cores)), float64(k.options[p].Size.Memory)/float64(max(1, k.memory)))
+		return max(float64(k.coresOf(p))/float64(max(1, k.cores)),
+			float64(k.options[p].Size.Memory)/float64(max(1, k.memory)))
 	}
 	in := k.rangeOf(k.options[o].Class)
 	k.steps += in[1] - in[0]

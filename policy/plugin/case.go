@@ -9,7 +9,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/plannerpb"
 )
 
-// Written is a question as JSON, as protobuf has it: whoever reads planner.proto in any language can read it, profiles included.
+// Written is a question as JSON, as protobuf has it: whoever reads planner.proto in any language can read it, profiles
+// included.
 func Written(round int, c policy.Cluster, who policy.Policy, how policy.Allocator) ([]byte, error) {
 	return protojson.MarshalOptions{Multiline: true, Indent: "  "}.Marshal(question(round, &c, who, how))
 }

@@ -1,9 +1,10 @@
-// Package plugin lets a program of somebody else's plan rounds: once a round a snapshot goes out to it and a plan comes back, within a
-// deadline. It is for both sides, the daemon that asks (Planner) and a program in Go that answers (Serve); plannerpb/planner.proto is the protocol,
-// for programs in any language.
+// Package plugin lets a program of somebody else's plan rounds: once a round a snapshot goes out to it and a plan comes
+// back, within a deadline. It is for both sides, the daemon that asks (Planner) and a program in Go that answers
+// (Serve); plannerpb/planner.proto is the protocol, for programs in any language.
 //
-// A plan that comes back is trusted no more than any other: policy.Check has the last word. A program that is late, dead, of the wrong version or
-// wrong costs one round, which the caller plans by itself, and is started again after a pause.
+// A plan that comes back is trusted no more than any other: policy.Check has the last word. A program that is late,
+// dead, of the wrong version or wrong costs one round, which the caller plans by itself, and is started again after a
+// pause.
 package plugin
 
 import (
@@ -56,8 +57,8 @@ type Planner struct {
 	limit time.Duration
 }
 
-// New is a planner that has not started its program yet. An answer may take limit at most; a program that needs longer to start is there for
-// a later question. Lines that it writes to its standard error are told to said; nil: to nobody.
+// New is a planner that has not started its program yet. An answer may take limit at most; a program that needs longer
+// to start is there for a later question. Lines that it writes to its standard error are told to said; nil: to nobody.
 func New(path, sha256 string, limit time.Duration, said func(line string)) *Planner {
 	return &Planner{guest.New(program(path, sha256), said), limit}
 }
@@ -80,9 +81,10 @@ func (p *Planner) Close() { p.guest.Close() }
 // Restart ends the program, so that the next question is put to a new one at once.
 func (p *Planner) Restart() { p.guest.Renew() }
 
-// Plan asks for a plan of this round that keeps all promises. The error is a *Failure, after which the program has been ended, unless ctx
-// itself has. The cluster is not changed.
-func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who policy.Policy, how policy.Allocator) (policy.Plan, error) {
+// Plan asks for a plan of this round that keeps all promises. The error is a *Failure, after which the program has been
+// ended, unless ctx itself has. The cluster is not changed.
+func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who policy.Policy,
+	how policy.Allocator) (policy.Plan, error) {
 	plan, err := p.Ask(ctx, round, c, who, how)
 	if err == nil {
 		if err = policy.Check(c, plan); err != nil {
@@ -92,15 +94,17 @@ func (p *Planner) Plan(ctx context.Context, round int, c policy.Cluster, who pol
 	var failure *Failure
 	if err == nil {
 		p.guest.Well()
-	} else if errors.As(err, &failure) && !errors.Is(err, guest.ErrEnded) && failure.Fault != Absent && failure.Fault != Resting {
+	} else if errors.As(err, &failure) && !errors.Is(err, guest.ErrEnded) && failure.Fault != Absent &&
+		failure.Fault != Resting {
 		p.guest.Dismiss()
 	}
 	return plan, err
 }
 
-// Ask is Plan without a look at the promises: what comes back can be shown and reckoned with, and no more is known of it. The program
-// goes on whatever it answered.
-func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who policy.Policy, how policy.Allocator) (policy.Plan, error) {
+// Ask is Plan without a look at the promises: what comes back can be shown and reckoned with, and no more is known of
+// it. The program goes on whatever it answered.
+func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who policy.Policy,
+	how policy.Allocator) (policy.Plan, error) {
 	within, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
 	conn, err := p.guest.Conn(within)
@@ -112,7 +116,8 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	case err != nil:
 		return policy.Plan{}, &Failure{Absent, err}
 	}
-	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, question(round, &c, who, how), grpc.MaxCallRecvMsgSize(largest(&c)))
+	answer, err := plannerpb.NewPlannerClient(conn).Plan(within, question(round, &c, who, how),
+		grpc.MaxCallRecvMsgSize(largest(&c)))
 	if err != nil && ctx.Err() != nil {
 		return policy.Plan{}, ctx.Err()
 	}
@@ -126,7 +131,8 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	return plan, nil
 }
 
-// largest is how many bytes a plan can need: a kilobyte for the words of each decision, and a name for each node of a grant.
+// largest is how many bytes a plan can need: a kilobyte for the words of each decision, and a name for each node of a
+// grant.
 func largest(c *policy.Cluster) int {
 	size := 64 << 10
 	for i := range c.Jobs {
@@ -144,7 +150,8 @@ func (p *Planner) failure(err error) *Failure {
 	case codes.Unavailable:
 		return &Failure{Ended, fmt.Errorf("it died: %s", p.guest.LastWords())}
 	case codes.ResourceExhausted:
-		return &Failure{Invalid, errors.New("its answer is larger than any plan for this snapshot: " + printable.Line(said.Message(), mostSaid))}
+		return &Failure{Invalid, errors.New("its answer is larger than any plan for this snapshot: " +
+			printable.Line(said.Message(), mostSaid))}
 	case codes.Unimplemented:
 		return &Failure{Refused, errors.New("it serves no synergy.planner.v1.Planner")}
 	}

@@ -67,13 +67,15 @@ var misbehaviours = map[string]func(){
 	"greedy": always(func(c policy.Cluster) policy.Plan {
 		var plan policy.Plan
 		for _, j := range c.Jobs {
-			plan.Decisions = append(plan.Decisions, policy.Decision{Job: j.ID, Grant: &policy.Placement{Nodes: []string{c.Nodes[0].Name}, PerNode: c.Nodes[0].Total}})
+			plan.Decisions = append(plan.Decisions, policy.Decision{Job: j.ID,
+				Grant: &policy.Placement{Nodes: []string{c.Nodes[0].Name}, PerNode: c.Nodes[0].Total}})
 		}
 		return plan
 	}),
 	"wraps": always(func(c policy.Cluster) policy.Plan {
 		return waiting(c, func(d *policy.Decision) {
-			d.Grant = &policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: -1 << 62, Memory: 1 << 62}}
+			d.Grant = &policy.Placement{Nodes: []string{"n1"},
+				PerNode: gres.Vector{GPUs: 1, CPUs: -1 << 62, Memory: 1 << 62}}
 		})
 	}),
 	"paints": always(func(c policy.Cluster) policy.Plan {
@@ -112,17 +114,20 @@ var misbehaviours = map[string]func(){
 	}),
 	"names": always(func(c policy.Cluster) policy.Plan {
 		return waiting(c, func(d *policy.Decision) {
-			d.Grant = &policy.Placement{Nodes: []string{"\x1b[2Jevil"}, PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
+			d.Grant = &policy.Placement{Nodes: []string{"\x1b[2Jevil"},
+				PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
 		})
 	}),
 	"spreads": always(func(c policy.Cluster) policy.Plan {
 		return waiting(c, func(d *policy.Decision) {
-			d.Grant = &policy.Placement{Nodes: slices.Repeat([]string{"n1"}, 1000), PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
+			d.Grant = &policy.Placement{Nodes: slices.Repeat([]string{"n1"}, 1000),
+				PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
 		})
 	}),
 	"boasts": always(func(c policy.Cluster) policy.Plan {
 		return waiting(c, func(d *policy.Decision) {
-			d.Gain, d.Grant = 1e9, &policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
+			d.Gain, d.Grant = 1e9, &policy.Placement{Nodes: []string{"n1"},
+				PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}}
 		})
 	}),
 	"waits": always(func(c policy.Cluster) policy.Plan { return waiting(c, func(*policy.Decision) {}) }),
@@ -362,8 +367,10 @@ func TestARoundThatIsPlannedWellForgetsTheFailuresBeforeIt(t *testing.T) {
 	mood("bad")
 	third := fault()
 	time.Sleep(pause)
-	if fourth := fault(); first != plugin.Invalid || second != "" || third != plugin.Invalid || fourth != plugin.Invalid {
-		t.Errorf("%q, %q, %q, %q: want the last one asked after the shortest pause, since the second went well", first, second, third, fourth)
+	if fourth := fault(); first != plugin.Invalid || second != "" || third != plugin.Invalid ||
+		fourth != plugin.Invalid {
+		t.Errorf("%q, %q, %q, %q: want the last one asked after the shortest pause, since the second went well", first,
+			second, third, fourth)
 	}
 }
 
@@ -451,10 +458,12 @@ func TestOnlyAProgramThatNobodyElseCanChangeIsStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	foreign := filepath.Join(t.TempDir(), "good")
-	if err := errors.Join(os.WriteFile(foreign, text, 0o755), os.Chown(foreign, os.Geteuid()+1, -1)); err != nil && os.Geteuid() == 0 {
+	if err := errors.Join(os.WriteFile(foreign, text, 0o755), os.Chown(foreign, os.Geteuid()+1, -1)); err != nil &&
+		os.Geteuid() == 0 {
 		t.Fatal(err)
 	}
-	if err := plugin.Inspect(foreign, ""); os.Geteuid() == 0 && (err == nil || !strings.Contains(err.Error(), "neither root's nor ours")) {
+	if err := plugin.Inspect(foreign, ""); os.Geteuid() == 0 &&
+		(err == nil || !strings.Contains(err.Error(), "neither root's nor ours")) {
 		t.Errorf("somebody else's program: %v", err)
 	}
 	for name, c := range map[string]struct {
@@ -509,7 +518,8 @@ func encoded(t testing.TB, plan policy.Plan) []byte {
 
 func TestTheExamFindsWhoBreaksWhichPromise(t *testing.T) {
 	for behaviour, want := range map[string]string{
-		"good": "", "forgets": "complete", "greedy": "capacity", "wraps": "answers", "refuses": "answers", "late": "in time",
+		"good": "", "forgets": "complete", "greedy": "capacity", "wraps": "answers", "refuses": "answers",
+		"late":    "in time",
 		"changes": "deterministic",
 	} {
 		t.Run(behaviour, func(t *testing.T) {
@@ -526,7 +536,8 @@ func TestTheExamFindsWhoBreaksWhichPromise(t *testing.T) {
 					failed[l.Promise] = l.First.Wrong.Error()
 				}
 			}
-			if _, found := failed[want]; want != "" && !found || want == "" && len(failed) > 0 || verdict.Passed() != (want == "") {
+			if _, found := failed[want]; want != "" && !found || want == "" && len(failed) > 0 ||
+				verdict.Passed() != (want == "") {
 				t.Errorf("passed %v, failed %v, want %q among them", verdict.Passed(), failed, want)
 			}
 		})

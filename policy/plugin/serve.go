@@ -22,7 +22,8 @@ type Round struct {
 	Cluster   policy.Cluster // the plugin's own: it may change it
 }
 
-// Decider decides a round: for each job of the cluster one decision, ascending in the job's ID. It is called for one round at a time.
+// Decider decides a round: for each job of the cluster one decision, ascending in the job's ID. It is called for one
+// round at a time.
 type Decider func(ctx context.Context, round Round) (policy.Plan, error)
 
 // Serve makes this process a planner plugin. It is all that a main function need call.

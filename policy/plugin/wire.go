@@ -26,7 +26,8 @@ func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 	}
 	for _, q := range c.Quotas {
 		out.Quotas = append(out.Quotas, &plannerpb.Quota{
-			Name: valid(q.Name), Jobs: int64(q.Jobs), Nodes: int64(q.Nodes), Gpus: int64(q.GPUs), Cpus: int64(q.CPUs), MemoryMib: int64(q.Memory),
+			Name: valid(q.Name), Jobs: int64(q.Jobs), Nodes: int64(q.Nodes), Gpus: int64(q.GPUs), Cpus: int64(q.CPUs),
+			MemoryMib: int64(q.Memory),
 		})
 	}
 	places := map[*sensitivity.Profile]int64{}
@@ -72,8 +73,9 @@ func jobOut(j *policy.Job) *plannerpb.Job {
 		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), ArrivalNs: timeOut(j.Arrival),
 		Gpus: int64(j.GPUs), Nodes: int64(j.Nodes), TasksPerNode: int64(j.Tasks), GpuType: j.GPUType,
 		Features: j.Features, Only: j.Only, Except: j.Except, ProfileName: j.ProfileName,
-		Owed: j.Owed, Barred: j.Barred, Running: placementOut(j.Running), StartedNs: timeOut(j.Started), Restarts: int64(j.Restarts),
-		Saves: j.Saves, Fixed: j.Fixed, AttainedGpuS: j.Attained,
+		Owed: j.Owed, Barred: j.Barred, Running: placementOut(j.Running), StartedNs: timeOut(j.Started),
+		Restarts: int64(j.Restarts),
+		Saves:    j.Saves, Fixed: j.Fixed, AttainedGpuS: j.Attained,
 		DoneNs: int64(j.Done), LengthNs: int64(j.Length), RestartNs: int64(j.Restart),
 		Floor: termOut(j.Floor), Pace: termOut(j.Pace), Ceiling: termOut(j.Ceiling), Quotas: numbers[int64](j.Quotas),
 		Priority: j.Priority, TimeLimitNs: int64(j.TimeLimit), Reservation: valid(j.Reservation),
@@ -112,7 +114,8 @@ func vectorOut(v gres.Vector) *plannerpb.Vector {
 
 func profileOut(p *sensitivity.Profile) *plannerpb.Profile {
 	out := &plannerpb.Profile{
-		Version: int64(p.Version), Model: p.Model, Task: p.Task, GpuType: p.GPUType, Batch: int64(p.Batch), Source: p.Source,
+		Version: int64(p.Version), Model: p.Model, Task: p.Task, GpuType: p.GPUType, Batch: int64(p.Batch),
+		Source:      p.Source,
 		CoresPerGpu: p.CoresPerGPU, CheckpointS: p.CheckpointSeconds, StartS: p.StartSeconds,
 	}
 	for _, m := range p.MemoryPerGPU {
@@ -172,7 +175,8 @@ func profileIn(p *plannerpb.Profile) (*sensitivity.Profile, error) {
 			len(p.ThroughputSamplesPerS), rows*columns, rows, columns)
 	}
 	in := &sensitivity.Profile{
-		Version: int(p.Version), Model: p.Model, Task: p.Task, GPUType: p.GpuType, Batch: int(p.Batch), Source: p.Source,
+		Version: int(p.Version), Model: p.Model, Task: p.Task, GPUType: p.GpuType, Batch: int(p.Batch),
+		Source:      p.Source,
 		CoresPerGPU: p.CoresPerGpu, CheckpointSeconds: p.CheckpointS, StartSeconds: p.StartS,
 	}
 	for _, m := range p.MemoryPerGpuMib {
@@ -195,13 +199,15 @@ func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 	}
 	for _, q := range c.GetQuotas() {
 		in.Quotas = append(in.Quotas, policy.Quota{
-			Name: q.Name, Jobs: int(q.Jobs), Nodes: int(q.Nodes), GPUs: int(q.Gpus), CPUs: int(q.Cpus), Memory: gres.Memory(q.MemoryMib),
+			Name: q.Name, Jobs: int(q.Jobs), Nodes: int(q.Nodes), GPUs: int(q.Gpus), CPUs: int(q.Cpus),
+			Memory: gres.Memory(q.MemoryMib),
 		})
 	}
 	for _, j := range c.GetJobs() {
 		job := jobIn(j)
 		if j.Profile < 0 || j.Profile > int64(len(profiles)) {
-			return policy.Cluster{}, fmt.Errorf("job %d: profile %d: the snapshot has %d", j.Id, j.Profile, len(profiles))
+			return policy.Cluster{}, fmt.Errorf("job %d: profile %d: the snapshot has %d", j.Id, j.Profile,
+				len(profiles))
 		}
 		if j.Profile > 0 {
 			job.Profile = profiles[j.Profile-1]
@@ -218,9 +224,12 @@ func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 
 func rulesIn(r *plannerpb.Rules) policy.Rules {
 	return policy.Rules{
-		MinRun: time.Duration(r.GetMinRunNs()), MaxPreemptions: int(r.GetMaxPreemptions()), MaxRestarts: int(r.GetMaxRestarts()),
-		Horizon: time.Duration(r.GetHorizonNs()), Patience: time.Duration(r.GetPatienceNs()), Stranded: r.GetStranded(), Round: time.Duration(r.GetRoundNs()),
-		Payback: time.Duration(r.GetPaybackNs()),
+		MinRun: time.Duration(r.GetMinRunNs()), MaxPreemptions: int(r.GetMaxPreemptions()),
+		MaxRestarts: int(r.GetMaxRestarts()),
+		Horizon:     time.Duration(r.GetHorizonNs()), Patience: time.Duration(r.GetPatienceNs()),
+		Stranded: r.GetStranded(),
+		Round:    time.Duration(r.GetRoundNs()),
+		Payback:  time.Duration(r.GetPaybackNs()),
 	}
 }
 
@@ -244,8 +253,9 @@ func jobIn(j *plannerpb.Job) policy.Job {
 		ID: int(j.Id), Name: j.Name, User: j.User, Arrival: timeIn(j.ArrivalNs),
 		GPUs: int(j.Gpus), Nodes: int(j.Nodes), Tasks: int(j.TasksPerNode), GPUType: j.GpuType,
 		Features: j.Features, Only: j.Only, Except: j.Except, ProfileName: j.ProfileName,
-		Owed: j.Owed, Barred: j.Barred, Running: placementIn(j.Running), Started: timeIn(j.StartedNs), Restarts: int(j.Restarts),
-		Saves: j.Saves, Fixed: j.Fixed, Attained: j.AttainedGpuS,
+		Owed: j.Owed, Barred: j.Barred, Running: placementIn(j.Running), Started: timeIn(j.StartedNs),
+		Restarts: int(j.Restarts),
+		Saves:    j.Saves, Fixed: j.Fixed, Attained: j.AttainedGpuS,
 		Done: time.Duration(j.DoneNs), Length: time.Duration(j.LengthNs), Restart: time.Duration(j.RestartNs),
 		Floor: vectorIn(j.Floor), Pace: vectorIn(j.Pace), Ceiling: vectorIn(j.Ceiling), Quotas: numbers[int](j.Quotas),
 		Priority: j.Priority, TimeLimit: time.Duration(j.TimeLimitNs), Reservation: j.Reservation,
@@ -280,8 +290,8 @@ func planOut(plan policy.Plan) *plannerpb.PlanResponse {
 	return out
 }
 
-// planIn takes a plan from somebody who is not trusted. Whether it keeps the promises is Check's to say; here it is made sure that its
-// sentences can be shown and its figures be reckoned with. What a plan leaves open is worked out.
+// planIn takes a plan from somebody who is not trusted. Whether it keeps the promises is Check's to say; here it is
+// made sure that its sentences can be shown and its figures be reckoned with. What a plan leaves open is worked out.
 func planIn(c *policy.Cluster, sent *plannerpb.PlanResponse) (policy.Plan, error) {
 	if n := len(sent.GetDecisions()); n > len(c.Jobs) {
 		return policy.Plan{}, fmt.Errorf("%d decisions: want one for each of %d jobs", n, len(c.Jobs))
@@ -320,7 +330,8 @@ func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	if j == nil {
 		return policy.Decision{}, fmt.Errorf("is not in the snapshot")
 	}
-	d := policy.Decision{Job: j.ID, Reason: policy.Reason(s.GetReason()), Why: s.GetWhy(), Gain: s.GetGain(), Fair: vectorIn(s.Fair)}
+	d := policy.Decision{Job: j.ID, Reason: policy.Reason(s.GetReason()), Why: s.GetWhy(), Gain: s.GetGain(),
+		Fair: vectorIn(s.Fair)}
 	if err := shown(&d); err != nil {
 		return d, err
 	}
@@ -344,7 +355,8 @@ func (k *desk) decision(s *plannerpb.Decision) (policy.Decision, error) {
 	return d, nil
 }
 
-// known keeps names that nobody has out of what follows: those of the snapshot, and of what the job holds already, are the ones there are.
+// known keeps names that nobody has out of what follows: those of the snapshot, and of what the job holds already, are
+// the ones there are.
 func (k *desk) known(names []string, j *policy.Job) error {
 	if most := len(k.nodes) + j.GPUs; len(names) > most {
 		return fmt.Errorf("grant on %d nodes: there are %d", len(names), len(k.nodes))

@@ -90,8 +90,9 @@ func fill(t *testing.T, v reflect.Value, path string, last *int64) {
 		return
 	case *sensitivity.Profile:
 		v.Set(reflect.ValueOf(&sensitivity.Profile{
-			Version: 1, Model: "m", Task: "image", GPUType: "v100", Batch: 3, Source: "s", CoresPerGPU: []float64{1, 2}, CheckpointSeconds: 4,
-			StartSeconds: 5, MemoryPerGPU: []gres.Memory{1000}, Throughput: [][]float64{{1}, {2}},
+			Version: 1, Model: "m", Task: "image", GPUType: "v100", Batch: 3, Source: "s", CoresPerGPU: []float64{1, 2},
+			CheckpointSeconds: 4,
+			StartSeconds:      5, MemoryPerGPU: []gres.Memory{1000}, Throughput: [][]float64{{1}, {2}},
 		}))
 		return
 	}

@@ -65,7 +65,8 @@ func decode(text []byte) (c policy.Cluster, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&c); err != nil {
-		return c, fmt.Errorf("%w: want a snapshot with now, nodes, jobs and rules, or a round's report that has one", err)
+		return c, fmt.Errorf("%w: want a snapshot with now, nodes, jobs and rules, or a round's report that has one",
+			err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return c, errors.New("more than one value: want one snapshot")

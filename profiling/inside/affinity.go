@@ -34,8 +34,9 @@ func TreeOf(root int) (*Tree, error) {
 	return t, nil
 }
 
-// Limit lets every thread of the tree use the first CPUs and no others. Who is forked meanwhile inherits them, and is met in the second walk where it
-// was forked by one that had not been. A process of the tree that is gone, or another user's, is no error; that the root is gone is.
+// Limit lets every thread of the tree use the first CPUs and no others. Who is forked meanwhile inherits them, and is
+// met in the second walk where it was forked by one that had not been. A process of the tree that is gone, or another
+// user's, is no error; that the root is gone is.
 func (t *Tree) Limit(cores int) error {
 	if cores < 1 || cores > len(t.CPUs) {
 		return fmt.Errorf("%d cores: the job may use %d", cores, len(t.CPUs))
@@ -65,7 +66,8 @@ func confine(pid int, set *unix.CPUSet) error {
 		if err != nil {
 			continue
 		}
-		if err := unix.SchedSetaffinity(id, set); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EPERM) {
+		if err := unix.SchedSetaffinity(id, set); err != nil && !errors.Is(err, unix.ESRCH) &&
+			!errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("sched_setaffinity of thread %d: %w", id, err)
 		}
 	}
@@ -92,7 +94,8 @@ func (t *Tree) processes() []int {
 	return tree
 }
 
-// parentOf reads PID (NAME) STATE PARENT; a name may hold anything, so what counts is what comes after its last parenthesis.
+// parentOf reads PID (NAME) STATE PARENT; a name may hold anything, so what counts is what comes after its last
+// parenthesis.
 func parentOf(path string) (pid, parent int, ok bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -107,8 +110,8 @@ func parentOf(path string) (pid, parent int, ok bool) {
 	return pid, parent, err == nil
 }
 
-// Script is the first process of the task that a process belongs to, as Slurm started it: the batch script, or the task of an srun. Outside of Slurm it is
-// the process itself.
+// Script is the first process of the task that a process belongs to, as Slurm started it: the batch script, or the task
+// of an srun. Outside of Slurm it is the process itself.
 func Script(pid int) int {
 	for at := pid; at > 1; {
 		_, parent, ok := parentOf(fmt.Sprintf("/proc/%d/stat", at))
@@ -127,8 +130,8 @@ func Script(pid int) int {
 	return pid
 }
 
-// Pretended is a file in which a trainer reads how many cores it is to pretend, for clusters whose nodes claim more than there are
-// (synergy-emujob --pretend).
+// Pretended is a file in which a trainer reads how many cores it is to pretend, for clusters whose nodes claim more
+// than there are (synergy-emujob --pretend).
 type Pretended string
 
 // Limit replaces the file as a whole.

@@ -1,7 +1,7 @@
-// Package inside measures a trainer that runs, inside of the job that it runs in: for some seconds at a time all its processes may use fewer of the
-// job's CPUs, and the estimator says how many. It never gives anybody more than the job has, it restarts and signals nobody, and however it ends the
-// trainer has all its CPUs back. What a trainer with as many loaders as before does on fewer cores is what it would do with them: its
-// loaders wait for a core.
+// Package inside measures a trainer that runs, inside of the job that it runs in: for some seconds at a time all its
+// processes may use fewer of the job's CPUs, and the estimator says how many. It never gives anybody more than the job
+// has, it restarts and signals nobody, and however it ends the trainer has all its CPUs back. What a trainer with as
+// many loaders as before does on fewer cores is what it would do with them: its loaders wait for a core.
 package inside
 
 import (
@@ -57,7 +57,8 @@ func (j Job) withDefaults() Job {
 	return j
 }
 
-// sizes are the cores that may be tried. Of many, those are left out that differ from the next by less than a window can tell.
+// sizes are the cores that may be tried. Of many, those are left out that differ from the next by less than a window
+// can tell.
 func sizes(most int) (all []int) {
 	for cores := 1; cores < most; cores += max(1, cores/8) {
 		all = append(all, cores)
@@ -65,8 +66,8 @@ func sizes(most int) (all []int) {
 	return append(all, most)
 }
 
-// Measure measures until the estimator has no more to ask, or time is up. It returns the rates in iterations/s of the whole job, ascending in cores,
-// and an error where there is nothing to tell.
+// Measure measures until the estimator has no more to ask, or time is up. It returns the rates in iterations/s of the
+// whole job, ascending in cores, and an error where there is nothing to tell.
 func Measure(ctx context.Context, job Job) (points []profiler.Point, err error) {
 	job = job.withDefaults()
 	t := &trainer{Job: job}
@@ -129,12 +130,14 @@ func (t *trainer) Run(ctx context.Context, trial profiler.Trial) (profiling.Meas
 		done += w.Iterations
 	}
 	if err == nil && done < fewest {
-		err = &profiling.Fault{Why: fmt.Sprintf("%.0f iterations in %s with %d cores: too few to tell", done, t.Window, trial.Cores)}
+		err = &profiling.Fault{Why: fmt.Sprintf("%.0f iterations in %s with %d cores: too few to tell", done, t.Window,
+			trial.Cores)}
 	}
 	return profiling.Measured{Windows: withoutPause(windows)}, err
 }
 
-// watch counts through one window. Each part of it ends with the progress that ends it, so that it holds whole iterations.
+// watch counts through one window. Each part of it ends with the progress that ends it, so that it holds whole
+// iterations.
 func (t *trainer) watch(ctx context.Context) (windows []profiler.Window, err error) {
 	done, err := t.next(ctx, t.Source(), time.Now().Add(t.Window/4))
 	if err != nil {
@@ -147,7 +150,9 @@ func (t *trainer) watch(ctx context.Context) (windows []profiler.Window, err err
 			return nil, err
 		}
 		if now <= done {
-			break // the last iteration of the window did not end in it: to count its time would say that the trainer is slower
+			// the last iteration of the window did not end in it: to count its time would say that the trainer is
+			// slower
+			break
 		}
 		at := time.Now()
 		windows = append(windows, profiler.Window{Seconds: at.Sub(since).Seconds(), Iterations: float64(now - done)})
@@ -159,8 +164,8 @@ func (t *trainer) watch(ctx context.Context) (windows []profiler.Window, err err
 // unlike is how many times as long as the next longest a wait must be to be no part of training.
 const unlike = 3
 
-// withoutPause leaves out the one wait that is like no other, as of a checkpoint or a validation. Batches that come in bursts are waited for as long
-// again and again.
+// withoutPause leaves out the one wait that is like no other, as of a checkpoint or a validation. Batches that come in
+// bursts are waited for as long again and again.
 func withoutPause(windows []profiler.Window) []profiler.Window {
 	longest, next := -1, 0.0
 	for k, w := range windows {

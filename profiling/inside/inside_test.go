@@ -62,12 +62,14 @@ func (m *modelled) last() int {
 	return m.given[len(m.given)-1]
 }
 
-// TestACurveIsMeasuredAndAllCoresAreGivenBack: what a trainer of a known curve does is found within a tenth, in no more windows than there is time.
+// TestACurveIsMeasuredAndAllCoresAreGivenBack: what a trainer of a known curve does is found within a tenth, in no more
+// windows than there is time.
 func TestACurveIsMeasuredAndAllCoresAreGivenBack(t *testing.T) {
 	t.Parallel()
 	m := &modelled{cores: 8, rate: func(cores int) float64 { return min(100*float64(cores), 450) }}
 	began := time.Now()
-	points, err := Measure(context.Background(), Job{Cores: m, Most: 8, Source: m.iterations, Window: 400 * time.Millisecond, Total: 4 * time.Second})
+	points, err := Measure(context.Background(), Job{Cores: m, Most: 8, Source: m.iterations,
+		Window: 400 * time.Millisecond, Total: 4 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,17 +98,19 @@ func TestHoweverItEndsAllCoresAreGivenBack(t *testing.T) {
 		fails error
 		want  string
 	}{
-		"the context ends":        {func(int) float64 { return 500 }, 300 * time.Millisecond, nil, "deadline"},
-		"it is too slow":          {func(int) float64 { return 3 }, time.Minute, nil, "nothing was measured"},
-		"the cores cannot be had": {func(int) float64 { return 500 }, time.Minute, errors.New("no such cores"), "no such cores"},
-		"it never trains":         {func(int) float64 { return 0 }, time.Minute, nil, "no iteration was seen"},
+		"the context ends": {func(int) float64 { return 500 }, 300 * time.Millisecond, nil, "deadline"},
+		"it is too slow":   {func(int) float64 { return 3 }, time.Minute, nil, "nothing was measured"},
+		"the cores cannot be had": {func(int) float64 { return 500 }, time.Minute, errors.New("no such cores"),
+			"no such cores"},
+		"it never trains": {func(int) float64 { return 0 }, time.Minute, nil, "no iteration was seen"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := &modelled{cores: 4, rate: c.rate, fails: c.fails}
 			ctx, cancel := context.WithTimeout(context.Background(), c.ends)
 			defer cancel()
-			_, err := Measure(ctx, Job{Cores: m, Most: 4, Source: m.iterations, Window: 200 * time.Millisecond, Total: 3 * time.Second, Wait: 600 * time.Millisecond})
+			_, err := Measure(ctx, Job{Cores: m, Most: 4, Source: m.iterations, Window: 200 * time.Millisecond,
+				Total: 3 * time.Second, Wait: 600 * time.Millisecond})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
@@ -134,7 +138,8 @@ func TestACheckpointInAWindowIsNoPartOfTraining(t *testing.T) {
 	if len(saving) != 31 || saving[0].Seconds != 1.3 {
 		t.Error("what was measured has changed")
 	}
-	for name, windows := range map[string][]profiler.Window{"steady": steady, "bursts": bursts, "two": saving[:2], "none": nil} {
+	for name, windows := range map[string][]profiler.Window{"steady": steady, "bursts": bursts, "two": saving[:2],
+		"none": nil} {
 		if got := len(withoutPause(windows)); got != len(windows) {
 			t.Errorf("%s: %d of %d windows are left", name, got, len(windows))
 		}
@@ -177,7 +182,8 @@ func TestATreeIsLimitedWithAllItsProcessesAndFreedAgain(t *testing.T) {
 	if len(tree.CPUs) < 2 {
 		t.Fatalf("this machine lets a process use %d CPU: want two to take one away", len(tree.CPUs))
 	}
-	for end := time.Now().Add(10 * time.Second); len(tree.processes()) < 3 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); len(tree.processes()) < 3 &&
+		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 	}
 	if n := len(tree.processes()); n != 3 {
 		t.Fatalf("%d processes in the tree, want the shell, the loader and its child", n)
@@ -206,7 +212,8 @@ func TestATreeIsLimitedWithAllItsProcessesAndFreedAgain(t *testing.T) {
 
 func TestAWordFitsTheContractWhateverWasMeasured(t *testing.T) {
 	at := time.Unix(1767268800, 0)
-	if got, want := Word([]profiler.Point{{Cores: 1, Rate: 0.58123}, {Cores: 2, Rate: 11.3}, {Cores: 3, Rate: 156.25}}, at), "synergy-curve=1:0.5812/2:11.30/3:156.2@1767268800"; got != want {
+	if got, want := Word([]profiler.Point{{Cores: 1, Rate: 0.58123}, {Cores: 2, Rate: 11.3}, {Cores: 3, Rate: 156.25}},
+		at), "synergy-curve=1:0.5812/2:11.30/3:156.2@1767268800"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	var many []profiler.Point
@@ -214,7 +221,8 @@ func TestAWordFitsTheContractWhateverWasMeasured(t *testing.T) {
 		many = append(many, profiler.Point{Cores: k + 1, Rate: 1234.5678 * float64(k+1)})
 	}
 	word := Word(many, at)
-	if len(word) > maxWord || !strings.HasPrefix(word, "synergy-curve=1:1235/") || !strings.Contains(word, "/40:49383@") {
+	if len(word) > maxWord || !strings.HasPrefix(word, "synergy-curve=1:1235/") ||
+		!strings.Contains(word, "/40:49383@") {
 		t.Errorf("%d bytes: %s, want the ends and no more than %d", len(word), word, maxWord)
 	}
 	if got := Word(nil, at); got != "" {
@@ -230,14 +238,19 @@ func (s *stub) run(_ context.Context, arguments ...string) (string, error) {
 		s.comment = strings.TrimPrefix(arguments[2], "comment=")
 		return "", nil
 	}
-	return fmt.Sprintf("JobId=17 JobName=Extra={} Comment=x\n   NumNodes=1 NumCPUs=3\n   Comment=%s \n   Extra=%s \n   StdOut=/tmp/a b.log\n", s.comment, s.extra), nil
+	return fmt.Sprintf(
+		"JobId=17 JobName=Extra={} Comment=x\n   NumNodes=1 NumCPUs=3\n   Comment=%s \n   Extra=%s \n   "+
+			"StdOut=/tmp/a b.log\n", s.comment, s.extra), nil
 }
 
 func TestTheCurveTakesThePlaceOfTheOldOneAndAllElseStays(t *testing.T) {
 	for before, want := range map[string]string{
-		"synergy-profile=auto mine,synergy-progress=5@1":                              "synergy-profile=auto mine,synergy-progress=5@1 W",
-		"synergy-profile=auto,synergy-curve=1:1@1, $(reboot)":                         "synergy-profile=auto,W, $(reboot)",
-		"not-synergy-curve=1:1@1 synergy-curves=2 synergy-profile=auto synergy-curve": "not-synergy-curve=1:1@1 synergy-curves=2 synergy-profile=auto W",
+		"synergy-profile=auto mine,synergy-progress=5@1": "synergy-profile=auto " +
+			"mine,synergy-progress=5@1 W",
+		"synergy-profile=auto,synergy-curve=1:1@1, $(reboot)": "synergy-profile=auto,W, " +
+			"$(reboot)",
+		"not-synergy-curve=1:1@1 synergy-curves=2 synergy-profile=auto synergy-curve": "not-synergy-curve=1:1@1 " +
+			"synergy-curves=2 synergy-profile=auto W",
 	} {
 		s := &stub{comment: before}
 		const word = "synergy-curve=1:2/3:4@1767268800"

@@ -42,8 +42,8 @@ func scontrol(ctx context.Context, arguments ...string) (string, error) {
 
 var jobName = regexp.MustCompile(`^[0-9]{1,10}(_[0-9]{1,10})?$`)
 
-// JobOf is the job that an environment tells, as scontrol takes it; empty outside of Slurm. The last task of an array has the array's own number, which
-// would mean all of its tasks.
+// JobOf is the job that an environment tells, as scontrol takes it; empty outside of Slurm. The last task of an array
+// has the array's own number, which would mean all of its tasks.
 func JobOf(getenv func(string) string) string {
 	name := getenv("SLURM_JOB_ID")
 	if array, task := getenv("SLURM_ARRAY_JOB_ID"), getenv("SLURM_ARRAY_TASK_ID"); array != "" && task != "" {
@@ -79,11 +79,13 @@ func (s Slurm) Asked(ctx context.Context) (Asked, error) {
 	return a, nil
 }
 
-// field is a value in what scontrol show job prints: a comment, an annotation and a file have lines of their own, the others are one word.
+// field is a value in what scontrol show job prints: a comment, an annotation and a file have lines of their own, the
+// others are one word.
 func field(shown, name string) string {
 	for line := range strings.Lines(shown) {
 		line = strings.TrimSpace(line)
-		if rest, is := strings.CutPrefix(line, name+"="); is && (name == "Comment" || name == "Extra" || name == "StdOut") {
+		if rest, is := strings.CutPrefix(line, name+"="); is &&
+			(name == "Comment" || name == "Extra" || name == "StdOut") {
 			return rest
 		}
 		for word := range strings.FieldsSeq(line) {
@@ -106,7 +108,8 @@ const (
 	separators = ", \t\n\v\f\r"
 )
 
-// Word is the word that says a curve; points are left out from the middle until it is short enough. Empty: there is nothing to say.
+// Word is the word that says a curve; points are left out from the middle until it is short enough. Empty: there is
+// nothing to say.
 func Word(points []profiler.Point, at time.Time) string {
 	points = append([]profiler.Point(nil), points...)
 	for len(points) > 0 {
@@ -133,7 +136,8 @@ func figures(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', decimals, 64)
 }
 
-// withWord is a comment with the word in the place of the one of its name, or behind all others; these stay byte for byte.
+// withWord is a comment with the word in the place of the one of its name, or behind all others; these stay byte for
+// byte.
 func withWord(comment, word string) string {
 	name, _, _ := strings.Cut(word, "=")
 	for at := 0; at < len(comment); {
@@ -153,8 +157,9 @@ func withWord(comment, word string) string {
 	return comment + " " + word
 }
 
-// Say puts the word into the job's comment. The comment is read first, since its owner, and the training itself, may change it meanwhile; and again
-// afterwards, since a report of progress that was read before may have put the old one back.
+// Say puts the word into the job's comment. The comment is read first, since its owner, and the training itself, may
+// change it meanwhile; and again afterwards, since a report of progress that was read before may have put the old one
+// back.
 func (s Slurm) Say(ctx context.Context, word string) error {
 	for range 3 {
 		asked, err := s.Asked(ctx)

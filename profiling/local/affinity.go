@@ -25,8 +25,8 @@ func Allowed() ([]int, error) {
 
 const wordBits = 64
 
-// startOn starts a command that may use these CPUs alone. A process inherits them from the thread that starts it, so this thread takes them on and
-// gives them back; if it cannot, it ends with its goroutine and nobody else meets it.
+// startOn starts a command that may use these CPUs alone. A process inherits them from the thread that starts it, so
+// this thread takes them on and gives them back; if it cannot, it ends with its goroutine and nobody else meets it.
 func startOn(cpus []int, command *exec.Cmd) error {
 	result := make(chan error)
 	go func() {

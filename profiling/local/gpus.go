@@ -21,7 +21,8 @@ func (l *Trainer) otherGPUs(ctx context.Context) error {
 		return nil
 	}
 	return &profiling.Fault{Why: fmt.Sprintf(
-		"the trainer uses %d of the GPUs here, and --gpus says %d: say --gpus %d, or have it use %d", used, wanted, used, wanted)}
+		"the trainer uses %d of the GPUs here, and --gpus says %d: say --gpus %d, or have it use %d", used, wanted,
+		used, wanted)}
 }
 
 // usedGPUs counts the GPUs on which processes of a group compute; 0: not known.

@@ -1,5 +1,6 @@
-// Package local runs a trainer on this machine with fewer or more of the CPUs that it may use, by affinity: no Slurm, no root, no
-// container. Memory it cannot limit; it tells the trainer, as Slurm's environment would, and a cache of the trainer's own is as large as that allows.
+// Package local runs a trainer on this machine with fewer or more of the CPUs that it may use, by affinity: no Slurm,
+// no root, no container. Memory it cannot limit; it tells the trainer, as Slurm's environment would, and a cache of the
+// trainer's own is as large as that allows.
 package local
 
 import (
@@ -26,11 +27,11 @@ type Trainer struct {
 	Command []string
 	GPUs    int
 	CPUs    []int // that it may be given, in the order in which it is
-	// Virtual is in place of CPUs how many there are said to be: the trainer is told its share and bound to none, for a rehearsal with one that
-	// only sleeps; 0: CPUs counts.
+	// Virtual is in place of CPUs how many there are said to be: the trainer is told its share and bound to none, for a
+	// rehearsal with one that only sleeps; 0: CPUs counts.
 	Virtual int
-	// Where iterations come from, the first of them that says any: a file of progress, a pattern in the output, a file that the trainer writes, in
-	// which Pattern is looked for, or without one the number that it begins with.
+	// Where iterations come from, the first of them that says any: a file of progress, a pattern in the output, a file
+	// that the trainer writes, in which Pattern is looked for, or without one the number that it begins with.
 	Progress string
 	Pattern  *Pattern
 	Watch    string
@@ -106,8 +107,8 @@ func (l *Trainer) start(t profiler.Trial) error {
 		c.log, out = log, io.MultiWriter(log, c.output)
 	}
 	c.command.Stdout, c.command.Stderr, c.command.Env = out, out, l.environment(t)
-	// A group of its own is not met by a terminal's ^C, which is for us, and ends with all that it started. Whoever kills us outright does not
-	// leave a trainer on the GPU: the thread that starts it lives as long as we do.
+	// A group of its own is not met by a terminal's ^C, which is for us, and ends with all that it started. Whoever
+	// kills us outright does not leave a trainer on the GPU: the thread that starts it lives as long as we do.
 	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	c.command.WaitDelay = time.Second // for what it left behind with its output open
 	if err := l.launch(c.command, t.Cores); err != nil {
@@ -134,7 +135,8 @@ func (l *Trainer) launch(command *exec.Cmd, cores int) error {
 func (l *Trainer) environment(t profiler.Trial) []string {
 	gpus := max(1, l.GPUs)
 	env := append(os.Environ(), "PYTHONUNBUFFERED=1", "SYNERGY_PROGRESS="+l.Progress,
-		fmt.Sprintf("SYNERGY_CPUS=%d", t.Cores), fmt.Sprintf("SYNERGY_GPUS=%d", gpus), fmt.Sprintf("OMP_NUM_THREADS=%d", max(1, t.Cores/gpus)),
+		fmt.Sprintf("SYNERGY_CPUS=%d", t.Cores), fmt.Sprintf("SYNERGY_GPUS=%d", gpus),
+		fmt.Sprintf("OMP_NUM_THREADS=%d", max(1, t.Cores/gpus)),
 		fmt.Sprintf("SLURM_CPUS_ON_NODE=%d", t.Cores), fmt.Sprintf("SLURM_CPUS_PER_TASK=%d", t.Cores))
 	if t.Memory > 0 {
 		env = append(env, fmt.Sprintf("SYNERGY_MEMORY_MB=%d", t.Memory))
@@ -204,7 +206,8 @@ func (l *Trainer) fault(err error, when string) error {
 		return fault
 	case errors.Is(err, errSilent):
 		return &profiling.Fault{
-			Why: fmt.Sprintf("the trainer made no progress for %s that is seen in %s%s", l.Patience, l.sources(), l.now.output.lastWords()),
+			Why: fmt.Sprintf("the trainer made no progress for %s that is seen in %s%s", l.Patience, l.sources(),
+				l.now.output.lastWords()),
 		}
 	}
 	return err
@@ -272,7 +275,8 @@ func (l *Trainer) source(c *child) source {
 	return s
 }
 
-// look reads the first source that says something. One that comes before that which was read so far takes over, and counts from there.
+// look reads the first source that says something. One that comes before that which was read so far takes over, and
+// counts from there.
 func (s source) look() {
 	for i, read := range s.read {
 		if *s.used >= 0 && i > *s.used {
@@ -291,8 +295,8 @@ func (s source) look() {
 	}
 }
 
-// Files counts the iterations of a trainer that somebody else has started: those of a progress file, or where none is written those that the pattern
-// finds at the end of another file. Either may be empty.
+// Files counts the iterations of a trainer that somebody else has started: those of a progress file, or where none is
+// written those that the pattern finds at the end of another file. Either may be empty.
 func Files(progress, watched string, pattern *Pattern) func() int64 {
 	s := source{count: &counter{}, used: new(int)}
 	*s.used = -1
@@ -339,7 +343,8 @@ func readSmall(path string, pattern *Pattern) (int64, bool) {
 	return pattern.find(string(text))
 }
 
-// reader looks for iterations in what a trainer prints. Bars are redrawn with carriage returns, so these end lines, too.
+// reader looks for iterations in what a trainer prints. Bars are redrawn with carriage returns, so these end lines,
+// too.
 type reader struct {
 	pattern *Pattern
 

@@ -30,8 +30,9 @@ func shell(t *testing.T, script string) (*Trainer, string) {
 		t.Fatal(err)
 	}
 	l := &Trainer{
-		Command: []string{"/bin/sh", "-c", script}, CPUs: cpus, Pattern: pattern, Progress: filepath.Join(folder, "progress"),
-		Log: filepath.Join(folder, "log"), Patience: 20 * time.Second, Grace: 5 * time.Second,
+		Command: []string{"/bin/sh", "-c", script}, CPUs: cpus, Pattern: pattern,
+		Progress: filepath.Join(folder, "progress"),
+		Log:      filepath.Join(folder, "log"), Patience: 20 * time.Second, Grace: 5 * time.Second,
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	return l, folder
@@ -55,7 +56,8 @@ func iterations(m profiling.Measured) (n, seconds float64) {
 }
 
 func TestATrainerMayUseAsManyCPUsAsItsTrialSays(t *testing.T) {
-	l, folder := shell(t, "env -u OMP_NUM_THREADS nproc > cpus; echo $SYNERGY_CPUS $OMP_NUM_THREADS >> cpus; "+steps("0.01"))
+	l, folder := shell(t, "env -u OMP_NUM_THREADS nproc > cpus; echo $SYNERGY_CPUS $OMP_NUM_THREADS >> cpus; "+
+		steps("0.01"))
 	for cores := 1; cores <= min(2, len(l.CPUs)); cores++ {
 		if _, err := l.Run(t.Context(), trial(cores, 50*time.Millisecond)); err != nil {
 			t.Fatal(err)
@@ -125,7 +127,8 @@ func gone(process int) bool {
 }
 
 func TestTheProgressFileIsBelievedBeforeTheOutput(t *testing.T) {
-	l, _ := shell(t, `sleep 0.3; i=0; while :; do i=$((i+1)); echo step $((i*100)); sleep 0.02; echo "{\"iterations\": $i}" > p; mv p "$SYNERGY_PROGRESS"; sleep 0.05; done`)
+	l, _ := shell(t,
+		`sleep 0.3; i=0; while :; do i=$((i+1)); echo step $((i*100)); sleep 0.02; echo "{\"iterations\": $i}" > p; mv p "$SYNERGY_PROGRESS"; sleep 0.05; done`)
 	_ = os.WriteFile(l.Progress, []byte("999999"), 0o600) // of an earlier run
 	m, err := l.Run(t.Context(), trial(1, 500*time.Millisecond))
 	if n, _ := iterations(m); err != nil || n < 1 || n > 20 || m.Start < 300*time.Millisecond {
@@ -135,7 +138,8 @@ func TestTheProgressFileIsBelievedBeforeTheOutput(t *testing.T) {
 
 // The file counts what earlier runs of the job did, too.
 func TestAProgressFileThatComesLateTakesOver(t *testing.T) {
-	l, _ := shell(t, `echo step 1; sleep 0.3; i=0; while :; do i=$((i+1)); echo step $i; echo $((i+100000)) > p; mv p "$SYNERGY_PROGRESS"; sleep 0.05; done`)
+	l, _ := shell(t,
+		`echo step 1; sleep 0.3; i=0; while :; do i=$((i+1)); echo step $i; echo $((i+100000)) > p; mv p "$SYNERGY_PROGRESS"; sleep 0.05; done`)
 	m, err := l.Run(t.Context(), trial(1, time.Second))
 	if n, _ := iterations(m); err != nil || n < 1 || n > 120 {
 		t.Errorf("%g iterations, %v", n, err)
@@ -159,9 +163,12 @@ func TestWhatATrainerDoesWrongIsSaidInASentence(t *testing.T) {
 		{"crashes at once", "echo no such data set >&2; exit 3",
 			"the trainer crashed (exit status 3) before its first iteration; its last line: no such data set", false},
 		{"crashes later", "echo step 1; sleep 0.3; exit 4", "the trainer crashed (exit status 4) after ", false},
-		{"ends early", "echo step 1; sleep 0.3; echo step 2; echo bye", "iterations, before the 20 s that were to be measured; its last line: bye", true},
-		{"prints nothing", "sleep 100", "the trainer made no progress for 200ms that is seen in the progress file", false},
-		{"prints something else", "echo hello; sleep 100", "or its output by the pattern step; its last line: hello", false},
+		{"ends early", "echo step 1; sleep 0.3; echo step 2; echo bye",
+			"iterations, before the 20 s that were to be measured; its last line: bye", true},
+		{"prints nothing", "sleep 100", "the trainer made no progress for 200ms that is seen in the progress file",
+			false},
+		{"prints something else", "echo hello; sleep 100", "or its output by the pattern step; its last line: hello",
+			false},
 		{"stops in the middle", "echo step 1; sleep 100", "the trainer made no progress for 200ms", false},
 		{"prints what a terminal obeys", "printf '\\033[2Jx'; exit 1", "its last line: [2Jx", false},
 	} {
@@ -299,7 +306,8 @@ func TestAScriptIsFoundAndRunAsSbatchWouldRunIt(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"sh": "sh x", "run.sh": "./run.sh x", "./run.sh": "./run.sh x", "read.sh": "/bin/sh -e ./read.sh x", "./read.sh": "/bin/sh -e ./read.sh x",
+		"sh": "sh x", "run.sh": "./run.sh x", "./run.sh": "./run.sh x", "read.sh": "/bin/sh -e ./read.sh x",
+		"./read.sh": "/bin/sh -e ./read.sh x",
 		"prose.txt": "", "./none.sh": "", ".": "",
 	} {
 		got, err := Program([]string{name, "x"})

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// Pattern finds iterations in what a trainer prints. Its group iteration (or its first one, where none has that name) is how many are
-// done; where that falls a new epoch has begun, and counting goes on from what was done before.
+// Pattern finds iterations in what a trainer prints. Its group iteration (or its first one, where none has that name)
+// is how many are done; where that falls a new epoch has begun, and counting goes on from what was done before.
 type Pattern struct {
 	Name string
 	at   *regexp.Regexp
 	in   int // the group
 }
 
-// ready-made patterns. tqdm's bar is what Lightning and Hugging Face's Trainer print, too, with a description before it.
+// ready-made patterns. tqdm's bar is what Lightning and Hugging Face's Trainer print, too, with a description before
+// it.
 var readyMade = []struct{ name, pattern string }{
 	{"tqdm", `(?:^|[\s|])(?P<iteration>\d+)(?:/(?:\d+|\?)|it) \[\d`},
 	{"lightning", `Epoch \d+.*\s(?P<iteration>\d+)/(?:\d+|\?) \[\d`},
@@ -49,10 +50,14 @@ func ParsePattern(text string) (*Pattern, error) {
 	at, err := regexp.Compile(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%.80q: want one of %s, or a regular expression: %w", name, strings.Join(Patterns(), ", "), err)
+		return nil, fmt.Errorf("%.80q: want one of %s, or a regular expression: %w", name,
+			strings.Join(Patterns(), ", "), err)
 	case len(text) > maxPattern || at.NumSubexp() == 0:
-		return nil, fmt.Errorf("%.80q: want one of %s, or a regular expression with the iterations in parentheses, as step (\\d+)", name,
-			strings.Join(Patterns(), ", "))
+		return nil,
+			fmt.Errorf(
+				"%.80q: want one of %s, or a regular expression with the iterations in parentheses, as step (\\d+)",
+				name,
+				strings.Join(Patterns(), ", "))
 	}
 	return &Pattern{name, at, max(1, at.SubexpIndex("iteration"))}, nil
 }
@@ -84,7 +89,8 @@ func (c *counter) say(n int64) {
 
 func (c *counter) total() int64 { return c.before + c.last }
 
-// reported is what a file of progress says: {"iterations": 17, …} as python/synergy writes it, or a number, with whatever behind it.
+// reported is what a file of progress says: {"iterations": 17, …} as python/synergy writes it, or a number, with
+// whatever behind it.
 func reported(text string) (int64, bool) {
 	var said struct {
 		Iterations *int64 `json:"iterations"`

@@ -65,7 +65,8 @@ func TestAFileOfProgressIsJSONOrANumber(t *testing.T) {
 	}{
 		{`{"version": 1, "job": "17", "iterations": 1200, "at": 1767268800}` + "\n", 1200},
 		{"1200\n", 1200}, {"1200@1767268800", 1200}, {"1200 of 5000", 1200},
-		{"", -1}, {"{", -1}, {`{"iterations": -4}`, -1}, {`{"at": 1}`, -1}, {"soon", -1}, {"-3", -1}, {"99999999999999999999", -1},
+		{"", -1}, {"{", -1}, {`{"iterations": -4}`, -1}, {`{"at": 1}`, -1}, {"soon", -1}, {"-3", -1},
+		{"99999999999999999999", -1},
 	} {
 		n, said := reported(c.text)
 		if !said {
@@ -84,7 +85,8 @@ func TestABarThatIsRedrawnIsReadAtEachCarriageReturnAndLongLinesAreCut(t *testin
 	}
 	r := &reader{pattern: p}
 	for _, text := range []string{
-		"\r 1%| | 1/100 [00:01<", "01:00, 1it/s]\r 2%| | 2/1", "00 [00:02<01:00, 1it/s]\r", string(make([]byte, 1<<20)), "\n",
+		"\r 1%| | 1/100 [00:01<", "01:00, 1it/s]\r 2%| | 2/1", "00 [00:02<01:00, 1it/s]\r", string(make([]byte, 1<<20)),
+		"\n",
 	} {
 		if n, err := r.Write([]byte(text)); n != len(text) || err != nil {
 			t.Fatal(n, err)

@@ -62,7 +62,8 @@ func (l *Trainer) leave(ctx context.Context) (seconds float64, remark string, er
 		return 0, "", ctx.Err()
 	case <-time.After(l.Asks.Within):
 		return 0, "", &profiling.Fault{Why: fmt.Sprintf(
-			"the trainer had not left %s after %s: it does not listen to that, or needs longer to save%s", l.Asks.Within, l.Asks.Name, c.output.lastWords())}
+			"the trainer had not left %s after %s: it does not listen to that, or needs longer to save%s",
+			l.Asks.Within, l.Asks.Name, c.output.lastWords())}
 	case <-c.ended:
 	}
 	seconds = time.Since(asked).Seconds()
@@ -75,16 +76,21 @@ func (l *Trainer) farewell() (remark string, err error) {
 	failed := l.now.failed
 	var exit *exec.ExitError
 	if failed == nil || errors.Is(failed, exec.ErrWaitDelay) {
-		return fmt.Sprintf("the trainer left with 0 after %s, which is the end of its job for Slurm: want exit status %d", l.Asks.Name, requeued), nil
+		return fmt.Sprintf(
+			"the trainer left with 0 after %s, which is the end of its job for Slurm: want exit status %d", l.Asks.Name,
+			requeued), nil
 	}
 	if !errors.As(failed, &exit) {
 		return "", failed
 	}
 	if status, is := exit.Sys().(syscall.WaitStatus); is && status.Signaled() {
-		return "", &profiling.Fault{Why: fmt.Sprintf("the trainer died of %s: it does not listen to that, and its work would be lost", l.Asks.Name)}
+		return "",
+			&profiling.Fault{Why: fmt.Sprintf(
+				"the trainer died of %s: it does not listen to that, and its work would be lost", l.Asks.Name)}
 	}
 	if code := exit.ExitCode(); code != requeued {
-		return fmt.Sprintf("the trainer left with exit status %d after %s, where %d brings a job back into the queue%s", code, l.Asks.Name, requeued,
+		return fmt.Sprintf("the trainer left with exit status %d after %s, where %d brings a job back into the queue%s",
+			code, l.Asks.Name, requeued,
 			l.now.output.lastWords()), nil
 	}
 	return "", nil

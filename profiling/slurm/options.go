@@ -39,7 +39,10 @@ func Options(texts []string) (all []string, err error) {
 				return nil, err
 			}
 			if comment(word) {
-				return nil, fmt.Errorf("%.80q: this job is not one for synergy-slurmd, which would size it: leave its directives out", word)
+				return nil,
+					fmt.Errorf(
+						"%.80q: this job is not one for synergy-slurmd, which would size it: leave its directives out",
+						word)
 			}
 		}
 		all = append(all, words...)

@@ -35,14 +35,21 @@ func TestOptionsAreCutAsAShellWouldCutThem(t *testing.T) {
 
 func TestOptionsThatChangeWhatIsMeasuredAreRefusedHoweverTheyAreWritten(t *testing.T) {
 	for text, want := range map[string]string{
-		"--array=1-3": "one job", "-a1-3": "one job", "-a 1-3": "one job", "--arr=1": "one job", "--cpus-per-task=4": "--cores", "-c4": "--cores",
-		"--cpus=4": "--cores", "--mem=4G": "--memory", "--gres=gpu:2": "--gpus", "--gpus-per-no=2": "--gpus", "-G 2": "--gpus", "--nodes=2": "one task",
-		"-N2": "one task", "-n 4": "one task", "--wrap=hostname": "behind --", "--output=/etc/x": "as it sets", "--time=1": "--budget",
-		"--requeue": "--budget", "--wait": "by itself", "--test-only": "by itself", "-p gpu": "--partition", "-M other": "SLURM_CLUSTERS",
-		"account=ml": "options of sbatch", "--exclusive other.sh": "options of sbatch", "--account ml": "options of sbatch", "-H other.sh": "options of sbatch",
-		"--qos=a : --qos=b": "options of sbatch", "--": "options of sbatch", "-": "options of sbatch", "--qos='a": "not closed", `a\`: "backslash",
+		"--array=1-3": "one job", "-a1-3": "one job", "-a 1-3": "one job", "--arr=1": "one job",
+		"--cpus-per-task=4": "--cores", "-c4": "--cores",
+		"--cpus=4": "--cores", "--mem=4G": "--memory", "--gres=gpu:2": "--gpus", "--gpus-per-no=2": "--gpus",
+		"-G 2": "--gpus", "--nodes=2": "one task",
+		"-N2": "one task", "-n 4": "one task", "--wrap=hostname": "behind --", "--output=/etc/x": "as it sets",
+		"--time=1":  "--budget",
+		"--requeue": "--budget", "--wait": "by itself", "--test-only": "by itself", "-p gpu": "--partition",
+		"-M other":   "SLURM_CLUSTERS",
+		"account=ml": "options of sbatch", "--exclusive other.sh": "options of sbatch",
+		"--account ml": "options of sbatch", "-H other.sh": "options of sbatch",
+		"--qos=a : --qos=b": "options of sbatch", "--": "options of sbatch", "-": "options of sbatch",
+		"--qos='a": "not closed", `a\`: "backslash",
 		"--qos=a\n--wrap=b": "one line", "--comment=synergy-profile=a.json": "not one for synergy-slurmd",
-		`--comment="x Synergy-Checkpoint"`: "not one for synergy-slurmd", "--synergy-profile=a.json": "not one for synergy-slurmd",
+		`--comment="x Synergy-Checkpoint"`: "not one for synergy-slurmd",
+		"--synergy-profile=a.json":         "not one for synergy-slurmd",
 	} {
 		if got, err := Options([]string{"--qos=x", text}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v, want …%s…", text, got, err, want)
@@ -124,9 +131,12 @@ func TestEveryStateOfSlurmsWaitsRunsOrHasEnded(t *testing.T) {
 
 func TestWhatAJobWaitsForIsSaidWithSlurmsOwnWord(t *testing.T) {
 	for reason, want := range map[string]string{
-		"Resources": "waits for room on a node (Resources)", "AssocGrpGRES": "waits for other jobs of its account: their limit is reached (AssocGrpGRES)",
-		"JobHeldAdmin": "waits because it is held: scontrol release lets it go (JobHeldAdmin)", "NewInSlurm99": "waits (NewInSlurm99)",
-		"": "waits for Slurm to look at it", "BadConstraints": "waits in vain: no node can ever have what it asks for (BadConstraints)",
+		"Resources":      "waits for room on a node (Resources)",
+		"AssocGrpGRES":   "waits for other jobs of its account: their limit is reached (AssocGrpGRES)",
+		"JobHeldAdmin":   "waits because it is held: scontrol release lets it go (JobHeldAdmin)",
+		"NewInSlurm99":   "waits (NewInSlurm99)",
+		"":               "waits for Slurm to look at it",
+		"BadConstraints": "waits in vain: no node can ever have what it asks for (BadConstraints)",
 	} {
 		if got := (Status{State: "PENDING", Reason: reason}).Waiting(); got != want {
 			t.Errorf("%s: %q, want %q", reason, got, want)
@@ -148,8 +158,10 @@ func FuzzParseStatus(f *testing.F) {
 }
 
 const (
-	plainNode = "NodeName=n1 Arch=x86_64 CPUAlloc=0 CPUEfctv=24 CPUTot=24 Gres=gpu:8,shard:32 RealMemory=500000 AllocMem=0 State=IDLE Partitions=synergy,plain \n"
-	typedNode = "NodeName=n2 CPUEfctv=60 CPUTot=64 Gres=gpu:h100:4(S:0-1) RealMemory=1000000 MemSpecLimit=20000 State=DOWN Partitions=gpu\n"
+	plainNode = "NodeName=n1 Arch=x86_64 CPUAlloc=0 CPUEfctv=24 CPUTot=24 Gres=gpu:8,shard:32 RealMemory=500000 " +
+		"AllocMem=0 State=IDLE Partitions=synergy,plain \n"
+	typedNode = "NodeName=n2 CPUEfctv=60 CPUTot=64 Gres=gpu:h100:4(S:0-1) RealMemory=1000000 MemSpecLimit=20000 " +
+		"State=DOWN Partitions=gpu\n"
 )
 
 func TestANodeIsWhatJobsCanHaveOfIt(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxBytes is the longest entry that Parse reads; MaxText the longest name of a user or a job. Slurm's own names are shorter.
+// MaxBytes is the longest entry that Parse reads; MaxText the longest name of a user or a job. Slurm's own names are
+// shorter.
 const (
 	MaxBytes = 16 << 10
 	MaxText  = 1024
@@ -25,7 +26,8 @@ func (e *Entry) Print() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Parse reads an entry, strictly: one that was damaged or edited by hand is refused with what is wrong, and none follows from it.
+// Parse reads an entry, strictly: one that was damaged or edited by hand is refused with what is wrong, and none
+// follows from it.
 func Parse(text []byte) (*Entry, error) {
 	if len(text) > MaxBytes || !utf8.Valid(text) {
 		return nil, fmt.Errorf("%d bytes: want UTF-8 of at most %d", len(text), MaxBytes)
@@ -59,7 +61,8 @@ func (e *Entry) check() error {
 			return fmt.Errorf("points[%d]: %w", k, err)
 		}
 		if k > 0 && p.Cores <= e.Points[k-1].Cores {
-			return fmt.Errorf("points[%d]: cores_per_gpu = %v: want more than the %v before it", k, p.Cores, e.Points[k-1].Cores)
+			return fmt.Errorf("points[%d]: cores_per_gpu = %v: want more than the %v before it", k, p.Cores,
+				e.Points[k-1].Cores)
 		}
 	}
 	return nil

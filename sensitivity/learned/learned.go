@@ -1,7 +1,8 @@
-// Package learned is what running jobs teach about how fast they train: an Entry for each owner and job name, put together from curves that jobs
-// measured inside of their own grants and from what they reported of their progress, and the sensitivity profile that follows. It computes from its
-// arguments; where entries are kept is package shelf's to know. All that comes in was said by users: it is bounded here, and believed as
-// far as it was measured and one step further.
+// Package learned is what running jobs teach about how fast they train: an Entry for each owner and job name, put
+// together from curves that jobs measured inside of their own grants and from what they reported of their progress, and
+// the sensitivity profile that follows. It computes from its arguments; where entries are kept is package shelf's to
+// know. All that comes in was said by users: it is bounded here, and believed as far as it was measured and one step
+// further.
 package learned
 
 import (
@@ -18,8 +19,8 @@ type Key struct{ User, Job string }
 // Way is how a point came about.
 type Way string
 
-// The ways. A curve is measured in windows of one run on one node; progress counts validations and checkpoints in, so that a curve's point stands
-// above it.
+// The ways. A curve is measured in windows of one run on one node; progress counts validations and checkpoints in, so
+// that a curve's point stands above it.
 const (
 	Curve    Way = "curve"
 	Progress Way = "progress"
@@ -81,8 +82,9 @@ const (
 // Key is the entry's.
 func (e *Entry) Key() Key { return Key{e.User, e.Job} }
 
-// With is the entry after a report; nil stands for an entry of that key that is empty. The same report twice, or one that is older than what is
-// known, changes nothing, and the entry itself is returned: who dies after it was written down says it again.
+// With is the entry after a report; nil stands for an entry of that key that is empty. The same report twice, or one
+// that is older than what is known, changes nothing, and the entry itself is returned: who dies after it was written
+// down says it again.
 func (e *Entry) With(key Key, r Report) *Entry {
 	if r.GPUs < 1 || r.Memory < 1 || e != nil && !r.At.After(e.Since) {
 		return e
@@ -195,8 +197,8 @@ func (e *Entry) Measured() float64 {
 	return e.Points[len(e.Points)-1].Cores
 }
 
-// Wants says that a job with so many cores per GPU should measure itself: nothing is known, there are only reports of progress, or the curve still
-// climbed where it ended and this job has more.
+// Wants says that a job with so many cores per GPU should measure itself: nothing is known, there are only reports of
+// progress, or the curve still climbed where it ended and this job has more.
 func (e *Entry) Wants(cores float64) bool {
 	if e == nil || len(e.Points) == 0 || !slices.ContainsFunc(e.Points, func(p Point) bool { return p.Way == Curve }) {
 		return true

@@ -21,7 +21,8 @@ var (
 
 // curve is a report of these rates with 1, 2, … cores, so many minutes after noon.
 func curve(minute int, rates ...float64) learned.Report {
-	r := learned.Report{Job: 7, At: noon.Add(time.Duration(minute) * time.Minute), GPUType: "v100", GPUs: 1, Memory: 62500, Way: learned.Curve}
+	r := learned.Report{Job: 7, At: noon.Add(time.Duration(minute) * time.Minute), GPUType: "v100", GPUs: 1,
+		Memory: 62500, Way: learned.Curve}
 	for k, rate := range rates {
 		r.Rates = append(r.Rates, learned.Rate{Cores: k + 1, Rate: rate})
 	}
@@ -40,7 +41,8 @@ func rate(e *learned.Entry, cores float64) float64 {
 	return e.Profile().Rate(sensitivity.Share{Cores: cores, Memory: 62500})
 }
 
-// TestACurveSaysNothingBeyondWhatWasMeasuredButOneStep: twice the cores where it still climbs, and nothing where its knee was seen.
+// TestACurveSaysNothingBeyondWhatWasMeasuredButOneStep: twice the cores where it still climbs, and nothing where its
+// knee was seen.
 func TestACurveSaysNothingBeyondWhatWasMeasuredButOneStep(t *testing.T) {
 	climbing := of(curve(1, 10, 20, 30))
 	if got := rate(climbing, 6); math.Abs(got-60) > 1e-9 {
@@ -68,7 +70,8 @@ func TestTheSameReportTwiceAndAnOlderOneChangeNothing(t *testing.T) {
 			t.Errorf("%s report changes the entry", name)
 		}
 	}
-	if next := e.With(key, curve(6, 12, 24, 36)); next == e || next.Points[0].Count != 2 || math.Abs(next.Points[0].Rate-11) > 1e-9 || next.Points[0].Scatter < 0.05 {
+	if next := e.With(key, curve(6, 12, 24, 36)); next == e || next.Points[0].Count != 2 ||
+		math.Abs(next.Points[0].Rate-11) > 1e-9 || next.Points[0].Scatter < 0.05 {
 		t.Errorf("a second one makes %+v, want the mean of two and how far they are apart", next.Points)
 	}
 	if e.Points[0].Count != 1 {
@@ -108,9 +111,11 @@ func TestWhoWantsToBeMeasured(t *testing.T) {
 		cores float64
 		want  bool
 	}{
-		"nothing is known": {nil, 3, true}, "all was forgotten": {of(curve(1, 1)).Forgotten(noon), 3, true}, "progress alone": {of(progress), 1, true},
-		"it climbs, and this has more": {of(curve(1, 10, 20, 30)), 6, true}, "it climbs, and this has no more": {of(curve(1, 10, 20, 30)), 3, false},
-		"the knee was seen": {of(curve(1, 10, 10, 10)), 24, false},
+		"nothing is known": {nil, 3, true}, "all was forgotten": {of(curve(1, 1)).Forgotten(noon), 3, true},
+		"progress alone":                  {of(progress), 1, true},
+		"it climbs, and this has more":    {of(curve(1, 10, 20, 30)), 6, true},
+		"it climbs, and this has no more": {of(curve(1, 10, 20, 30)), 3, false},
+		"the knee was seen":               {of(curve(1, 10, 10, 10)), 24, false},
 	} {
 		if got := c.entry.Wants(c.cores); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -118,20 +123,24 @@ func TestWhoWantsToBeMeasured(t *testing.T) {
 	}
 }
 
-// TestWhateverIsReportedTheEntryIsSoundAndSoAreItsProfiles: any sequence of reports makes an entry that is read back as it was, of few points, and
-// profiles that pass the strict reading of profiles.
+// TestWhateverIsReportedTheEntryIsSoundAndSoAreItsProfiles: any sequence of reports makes an entry that is read back as
+// it was, of few points, and profiles that pass the strict reading of profiles.
 func TestWhateverIsReportedTheEntryIsSoundAndSoAreItsProfiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e *learned.Entry
-		key := learned.Key{User: "u", Job: rapid.String().Filter(func(s string) bool { return len(s) < 200 }).Draw(t, "job")}
+		key := learned.Key{User: "u", Job: rapid.String().Filter(func(s string) bool { return len(s) < 200 }).Draw(t,
+			"job")}
 		for range rapid.IntRange(1, 12).Draw(t, "reports") {
 			r := learned.Report{
-				Job: rapid.IntRange(1, 99).Draw(t, "id"), At: noon.Add(time.Duration(rapid.IntRange(0, 9999).Draw(t, "at")) * time.Second), GPUType: "v100",
-				GPUs: rapid.IntRange(0, 9).Draw(t, "gpus"), Memory: gres.Memory(rapid.Int64Range(-5, 1<<40).Draw(t, "memory")),
-				Way: rapid.SampledFrom([]learned.Way{learned.Curve, learned.Progress}).Draw(t, "way"),
+				Job: rapid.IntRange(1, 99).Draw(t, "id"),
+				At:  noon.Add(time.Duration(rapid.IntRange(0, 9999).Draw(t, "at")) * time.Second), GPUType: "v100",
+				GPUs:   rapid.IntRange(0, 9).Draw(t, "gpus"),
+				Memory: gres.Memory(rapid.Int64Range(-5, 1<<40).Draw(t, "memory")),
+				Way:    rapid.SampledFrom([]learned.Way{learned.Curve, learned.Progress}).Draw(t, "way"),
 			}
 			for range rapid.IntRange(0, 20).Draw(t, "points") {
-				r.Rates = append(r.Rates, learned.Rate{Cores: rapid.IntRange(-1, 9999).Draw(t, "cores"), Rate: rapid.Float64().Draw(t, "rate")})
+				r.Rates = append(r.Rates, learned.Rate{Cores: rapid.IntRange(-1, 9999).Draw(t, "cores"),
+					Rate: rapid.Float64().Draw(t, "rate")})
 			}
 			before := e
 			kept := slices.Clone(pointsOf(before))
@@ -178,8 +187,10 @@ func TestADamagedEntryIsRefusedWithWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from, to := range map[string]string{
-		`"version": 1`: `"version": 2`, `"count": 1`: `"count": 0`, `"cores_per_gpu": 2`: `"cores_per_gpu": 1`, `"iterations_per_s": 10`: `"iterations_per_s": -1`,
-		`"user": "alice"`: `"user": ""`, `"way": "curve"`: `"way": "guess"`, `"memory_per_gpu_mib": 62500`: `"memory_per_gpu_mib": 0`, `"job": 7,`: `"job": 7, "more": 1,`,
+		`"version": 1`: `"version": 2`, `"count": 1`: `"count": 0`, `"cores_per_gpu": 2`: `"cores_per_gpu": 1`,
+		`"iterations_per_s": 10`: `"iterations_per_s": -1`,
+		`"user": "alice"`:        `"user": ""`, `"way": "curve"`: `"way": "guess"`,
+		`"memory_per_gpu_mib": 62500`: `"memory_per_gpu_mib": 0`, `"job": 7,`: `"job": 7, "more": 1,`,
 		"}\n": "} {}\n",
 	} {
 		damaged := strings.Replace(string(good), from, to, 1)

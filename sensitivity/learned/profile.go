@@ -15,9 +15,11 @@ import (
 const (
 	even  = 0.03 // rates that differ by less are one: windows of 20 s tell no better
 	steep = 0.25 // a curve climbs on where its last stretch gives this part or more of what a core gives in the mean
-	near  = 0.9  // the last stretch begins at the last point with no more than this part of the cores: in less a curve that climbs does not show it
-	back  = 0.75 // and so does a longer one, which has to climb as well
-	step  = 2    // times the cores that were measured: as far as a curve that climbs is believed
+	// the last stretch begins at the last point with no more than this part of the cores: in less a curve that climbs
+	// does not show it
+	near = 0.9
+	back = 0.75 // and so does a longer one, which has to climb as well
+	step = 2    // times the cores that were measured: as far as a curve that climbs is believed
 )
 
 // rates are the points' rates, which never fall, and are one where they differ by no more than windows do.
@@ -36,7 +38,8 @@ func (e *Entry) rates() []float64 {
 	return rates
 }
 
-// slope is what one more core gives at the end of the curve. Where only one size was ever seen, half of what its cores give.
+// slope is what one more core gives at the end of the curve. Where only one size was ever seen, half of what its cores
+// give.
 func (e *Entry) slope(rates []float64) float64 {
 	last := len(e.Points) - 1
 	if last == 0 {
@@ -45,7 +48,8 @@ func (e *Entry) slope(rates []float64) float64 {
 	return min(e.slopeFrom(near, rates), e.slopeFrom(back, rates), rates[last]/e.Points[last].Cores)
 }
 
-// slopeFrom is what a core gives on the stretch that ends with the last point and begins at that part of its cores, or before.
+// slopeFrom is what a core gives on the stretch that ends with the last point and begins at that part of its cores, or
+// before.
 func (e *Entry) slopeFrom(part float64, rates []float64) float64 {
 	last := len(e.Points) - 1
 	base := last - 1
@@ -55,7 +59,8 @@ func (e *Entry) slopeFrom(part float64, rates []float64) float64 {
 	return (rates[last] - rates[base]) / (e.Points[last].Cores - e.Points[base].Cores)
 }
 
-// Climbs says that the knee was not seen: what was measured says that more cores than any that were measured would be faster.
+// Climbs says that the knee was not seen: what was measured says that more cores than any that were measured would be
+// faster.
 func (e *Entry) Climbs() bool {
 	if e == nil || len(e.Points) == 0 {
 		return false
@@ -64,8 +69,8 @@ func (e *Entry) Climbs() bool {
 	return e.Points[last].Cores*step <= maxCores && e.slope(rates) >= steep*rates[last]/e.Points[last].Cores
 }
 
-// Profile is what the points say, with an iteration as the sample; nil where there are none. Beyond what was measured it promises nothing, but for one
-// step where the curve still climbs: who takes that step is measured there.
+// Profile is what the points say, with an iteration as the sample; nil where there are none. Beyond what was measured
+// it promises nothing, but for one step where the curve still climbs: who takes that step is measured there.
 func (e *Entry) Profile() *sensitivity.Profile {
 	if e == nil || len(e.Points) == 0 {
 		return nil
@@ -80,14 +85,15 @@ func (e *Entry) Profile() *sensitivity.Profile {
 	return p
 }
 
-// Exported is the profile of what was measured and nothing more, as a file for everybody; nil where there are no points. A batch is 1: an iteration
-// counts as a sample.
+// Exported is the profile of what was measured and nothing more, as a file for everybody; nil where there are no
+// points. A batch is 1: an iteration counts as a sample.
 func (e *Entry) Exported() *sensitivity.Profile {
 	if e == nil || len(e.Points) == 0 {
 		return nil
 	}
 	p := &sensitivity.Profile{
-		Version: sensitivity.Version, Model: name(e.Job), Task: "learned", GPUType: e.GPUType, Batch: 1, Source: e.source(),
+		Version: sensitivity.Version, Model: name(e.Job), Task: "learned", GPUType: e.GPUType, Batch: 1,
+		Source:       e.source(),
 		MemoryPerGPU: []gres.Memory{max(1, e.Memory)},
 	}
 	for k, rate := range e.rates() {
@@ -102,12 +108,14 @@ func (e *Entry) source() string {
 	for _, p := range e.Points {
 		reports += p.Count
 	}
-	return fmt.Sprintf("learned by synergy-slurmd from jobs of %s until %s: %d points from %d reports, ± %.0f %%; iterations/s, memory was not varied",
+	return fmt.Sprintf(
+		"learned by synergy-slurmd from jobs of %s until %s: %d points from %d reports, ± %.0f %%; iterations/s, "+
+			"memory was not varied",
 		name(e.User), e.Updated.UTC().Format("2006-01-02"), len(e.Points), reports, 100*e.Scatter())
 }
 
-// Scatter is how certain the points are: the largest scatter of those that were reported more than once, and no less than what windows of 20 s
-// cannot tell apart.
+// Scatter is how certain the points are: the largest scatter of those that were reported more than once, and no less
+// than what windows of 20 s cannot tell apart.
 func (e *Entry) Scatter() float64 {
 	worst := even
 	for _, p := range e.Points {

@@ -1,6 +1,6 @@
-// Package library finds profiles by the names that users write into their jobs. A name is untrusted: it is looked up in the
-// configured directories and nowhere else, and nothing but a regular file of sane size is read. It parses and remembers; what
-// a profile means is package sensitivity's to say.
+// Package library finds profiles by the names that users write into their jobs. A name is untrusted: it is looked up in
+// the configured directories and nowhere else, and nothing but a regular file of sane size is read. It parses and
+// remembers; what a profile means is package sensitivity's to say.
 package library
 
 import (
@@ -58,12 +58,14 @@ func CheckName(name string) error {
 	case len(name) > maxName:
 		return fmt.Errorf("profile %q…: %w: longer than %d bytes", name[:maxName], ErrName, maxName)
 	case !names.MatchString(name) || strings.Contains(name, ".."):
-		return fmt.Errorf("profile %q: %w: want letters, digits and . _ - without a path, ending in .json", name, ErrName)
+		return fmt.Errorf("profile %q: %w: want letters, digits and . _ - without a path, ending in .json", name,
+			ErrName)
 	}
 	return nil
 }
 
-// Lookup is the profile called name. It is read again only when its file has changed; callers share it and must not change it.
+// Lookup is the profile called name. It is read again only when its file has changed; callers share it and must not
+// change it.
 func (l *Library) Lookup(name string) (*sensitivity.Profile, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -144,8 +146,8 @@ func readAnew(root *os.Root, name string) (reading, error) {
 	return reading{info: info, profile: profile}, nil
 }
 
-// openRegular opens a file that is one. What else the name may stand for is not even opened, since that alone can block or
-// move a device; it is looked at again when open, in case the name was given to something else in between.
+// openRegular opens a file that is one. What else the name may stand for is not even opened, since that alone can block
+// or move a device; it is looked at again when open, in case the name was given to something else in between.
 func openRegular(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 	info, err := root.Stat(name)
 	if err == nil {

@@ -62,8 +62,10 @@ func TestANameThatIsNoPlainFileNameIsRefused(t *testing.T) {
 	write(t, filepath.Join(dir, "a.json"), document("a"))
 	l := library.New(filepath.Join(dir, "x"), dir)
 	for _, name := range []string{
-		"", ".json", "a", "a.yaml", "../a.json", "/etc/a.json", "./a.json", "sub/a.json", "..a.json", "a..json", ".a.json", "-a.json",
-		"a.json\n", "a.json\x00", "a\n.json", "ä.json", "a b.json", `a\b.json`, strings.Repeat("a", 124) + ".json", strings.Repeat("\x1b", 200),
+		"", ".json", "a", "a.yaml", "../a.json", "/etc/a.json", "./a.json", "sub/a.json", "..a.json", "a..json",
+		".a.json", "-a.json",
+		"a.json\n", "a.json\x00", "a\n.json", "ä.json", "a b.json", `a\b.json`, strings.Repeat("a", 124) + ".json",
+		strings.Repeat("\x1b", 200),
 	} {
 		if _, err := l.Lookup(name); !errors.Is(err, library.ErrName) {
 			t.Errorf("%q: %v", name, err)
@@ -82,7 +84,8 @@ func TestAMissingProfileIsToldApartFromAnInvalidOne(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "a.json"), strings.Replace(document("a"), "[[10]]", "[[-4]]", 1))
 	_, err := l.Lookup("a.json")
-	if !errors.Is(err, library.ErrInvalid) || !strings.Contains(err.Error(), "throughput_samples_per_s[0][0] = -4: want") {
+	if !errors.Is(err, library.ErrInvalid) || !strings.Contains(err.Error(),
+		"throughput_samples_per_s[0][0] = -4: want") {
 		t.Errorf("invalid: %v", err)
 	}
 }

@@ -20,7 +20,8 @@ type Point struct {
 // Curve is the estimate over cores. Its Points never fall.
 type Curve struct {
 	Points []Point // ascending in cores
-	// Slower are points that were measured twice and were slower than with fewer cores both times: a job would be given fewer, or workers as few.
+	// Slower are points that were measured twice and were slower than with fewer cores both times: a job would be given
+	// fewer, or workers as few.
 	Slower []Point
 	Failed []int   // cores with which the trainer does not run, ascending
 	Bound  float64 // as in the Question; 0 where it is not believed, because the trainer is faster
@@ -108,8 +109,8 @@ func (c *Curve) dropSlower() {
 	c.Points = kept
 }
 
-// level makes the points rise, by the weighted means of those that do not (the isotonic fit). The bound is a point beyond all others, unless
-// the trainer is faster than that by more than can be scatter.
+// level makes the points rise, by the weighted means of those that do not (the isotonic fit). The bound is a point
+// beyond all others, unless the trainer is faster than that by more than can be scatter.
 func (c *Curve) level() {
 	points := slices.Clone(c.Points)
 	if n := len(points); n > 0 && c.Bound > 0 {
@@ -130,14 +131,15 @@ func (c *Curve) level() {
 	c.plateau()
 }
 
-// even is how far two rates may differ, relative to them, and count as one, where their scatter does not tell them apart; most is the limit of that.
+// even is how far two rates may differ, relative to them, and count as one, where their scatter does not tell them
+// apart; most is the limit of that.
 const (
 	even     = 0.005
 	evenMost = 0.06
 )
 
-// plateau makes the last points equal that cannot be told apart. Otherwise a job would be given all the cores of a node for a tenth of a per cent
-// that is not there.
+// plateau makes the last points equal that cannot be told apart. Otherwise a job would be given all the cores of a node
+// for a tenth of a per cent that is not there.
 func (c *Curve) plateau() {
 	n := len(c.Points)
 	first, sum, weights := n, 0.0, 0.0
@@ -154,7 +156,8 @@ func (c *Curve) plateau() {
 	}
 }
 
-// Isotonic is the nearest sequence to rates that does not fall, by weighted least squares (pool adjacent violators). Weights are above 0.
+// Isotonic is the nearest sequence to rates that does not fall, by weighted least squares (pool adjacent violators).
+// Weights are above 0.
 func Isotonic(rates, weights []float64) []float64 {
 	type pool struct {
 		sum, weight float64
@@ -184,8 +187,8 @@ func Isotonic(rates, weights []float64) []float64 {
 // Estimate is a rate with the bracket in which it should be, in samples/s and GPU.
 type Estimate struct{ Low, Rate, High float64 }
 
-// At is the rate with some cores. Below the first point it falls in proportion and beyond the last it stays, since nothing was measured there;
-// a curve without points is 0 everywhere.
+// At is the rate with some cores. Below the first point it falls in proportion and beyond the last it stays, since
+// nothing was measured there; a curve without points is 0 everywhere.
 func (c Curve) At(cores float64) Estimate {
 	n := len(c.Points)
 	if n == 0 {
@@ -222,7 +225,8 @@ func between(a, b Point, cores float64) Estimate {
 	return Estimate{low, (low + high) / 2, high}.widened(max(a.Scatter, b.Scatter))
 }
 
-// bracket is the chord, and the model's hard knee. Where b is faster than a's cores can explain there is no knee between them.
+// bracket is the chord, and the model's hard knee. Where b is faster than a's cores can explain there is no knee
+// between them.
 func bracket(a, b Point, cores float64) (low, high float64) {
 	part := (cores - float64(a.Cores)) / float64(b.Cores-a.Cores)
 	low = a.Rate + float64(part*(b.Rate-a.Rate))
@@ -236,7 +240,8 @@ func (e Estimate) widened(scatter float64) Estimate {
 // Knot is a corner of the curve: between two of them it is straight.
 type Knot struct{ Cores, Rate float64 }
 
-// Knots are the measured points, and between two of them the knee that the model predicts, at half of what it leaves open.
+// Knots are the measured points, and between two of them the knee that the model predicts, at half of what it leaves
+// open.
 func (c Curve) Knots() (knots []Knot) {
 	for i, p := range c.Points {
 		if i > 0 {
@@ -250,7 +255,8 @@ func (c Curve) Knots() (knots []Knot) {
 	return knots
 }
 
-// Knee is the fewest cores with which all but so small a part of the best rate is reached; 0 where nothing was measured.
+// Knee is the fewest cores with which all but so small a part of the best rate is reached; 0 where nothing was
+// measured.
 func (c Curve) Knee(part float64) float64 {
 	knots := c.Knots()
 	if len(knots) == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Cache is a cache of the trainer's that never evicts, as MinIO: of every epoch as much comes from memory as fits, and the rest from storage,
-// always. So the rate with any memory follows from the storage (Synergy, OSDI'22, §3.2).
+// Cache is a cache of the trainer's that never evicts, as MinIO: of every epoch as much comes from memory as fits, and
+// the rest from storage, always. So the rate with any memory follows from the storage (Synergy, OSDI'22, §3.2).
 type Cache struct {
 	Dataset gres.Memory // all that an epoch reads
 	Base    gres.Memory // what the job needs beside the cache
@@ -46,8 +46,8 @@ type Growth struct {
 	How     string // one sentence for people
 }
 
-// shares of the data set for which the cache is reckoned. Between two of them a profile is interpolated in a straight line, and the rate rises ever
-// faster as less is missed, so they lie closer where little is.
+// shares of the data set for which the cache is reckoned. Between two of them a profile is interpolated in a straight
+// line, and the rate rises ever faster as less is missed, so they lie closer where little is.
 var shares = []float64{0, 0.3, 0.5, 0.65, 0.75, 0.82, 0.88, 0.92, 0.95, 0.98, 1}
 
 // growth is what the runs with less memory say, with those with full memory.
@@ -112,7 +112,8 @@ func (q Question) measured(runs []Run, c Curve) Growth {
 	if columns[0].Part == 1 {
 		return Growth{columns[:1], "memory does not matter down to the least that was tried"}
 	}
-	return Growth{append(columns, Column{q.full(), math.Inf(1), 1}), "memory matters, and was measured at one number of cores"}
+	return Growth{append(columns, Column{q.full(), math.Inf(1), 1}),
+		"memory matters, and was measured at one number of cores"}
 }
 
 // lessPoint is a point with less than full memory.
@@ -145,8 +146,8 @@ func (q Question) amounts() []gres.Memory {
 	return q.Memory[:len(q.Memory)-1]
 }
 
-// nextMemory is the next trial with less memory: at the knee, where a shortage shows most. The least amount comes first; where that is enough the
-// others are, too.
+// nextMemory is the next trial with less memory: at the knee, where a shortage shows most. The least amount comes
+// first; where that is enough the others are, too.
 func (q Question) nextMemory(runs []Run, d Decision) (Trial, bool) {
 	if len(d.Curve.Points) == 0 || q.Recorded || len(runs) > 0 && q.unfinished(runs[len(runs)-1]) > 0 {
 		return Trial{}, false

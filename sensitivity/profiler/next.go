@@ -51,7 +51,8 @@ func (q Question) spent(runs []Run) (n int) {
 func (q Question) left(c Curve) (left []int) {
 	for _, cores := range q.Cores {
 		is := func(p Point) bool { return p.Cores == cores }
-		if !slices.ContainsFunc(c.Points, is) && !slices.ContainsFunc(c.Slower, is) && !slices.Contains(c.Failed, cores) {
+		if !slices.ContainsFunc(c.Points, is) && !slices.ContainsFunc(c.Slower, is) &&
+			!slices.Contains(c.Failed, cores) {
 			left = append(left, cores)
 		}
 	}
@@ -62,13 +63,14 @@ func (q Question) left(c Curve) (left []int) {
 func (q Question) trial(cores int, c Curve, why Why) Trial {
 	length := q.Short
 	if expected := c.At(float64(cores)).Rate / float64(q.Batch); expected > 0 {
-		length = min(q.Long, max(q.Short/2, time.Duration(q.needed(cores, expected)*float64(time.Second)).Round(time.Second)))
+		length = min(q.Long, max(q.Short/2,
+			time.Duration(q.needed(cores, expected)*float64(time.Second)).Round(time.Second)))
 	}
 	return Trial{Cores: cores, Memory: q.full(), For: length, Why: why}
 }
 
-// opening are the first two points: what one core gives, and where the GPUs are the limit. Those are expected at the knee where the trainer has told
-// what the GPUs do with the data at hand, and else with all cores.
+// opening are the first two points: what one core gives, and where the GPUs are the limit. Those are expected at the
+// knee where the trainer has told what the GPUs do with the data at hand, and else with all cores.
 func (q Question) opening(c Curve, left []int) (Trial, Stop) {
 	most := left[len(left)-1]
 	switch {
@@ -88,7 +90,8 @@ func (q Question) opening(c Curve, left []int) (Trial, Stop) {
 	return q.trial(most, c, WhyMost), ""
 }
 
-// repeat asks again where more cores were slower by more than scatter. When the second run says so, too, the point is dropped from the curve.
+// repeat asks again where more cores were slower by more than scatter. When the second run says so, too, the point is
+// dropped from the curve.
 func (q Question) repeat(c Curve) (Trial, bool) {
 	if q.Recorded {
 		return Trial{}, false
@@ -111,7 +114,8 @@ func (q Question) mostOpen(c Curve, left []int) (Trial, Stop) {
 		if cores == q.Share {
 			would *= ofShare
 		}
-		// Of those that are as open the last: beyond all points it answers for the others, and between two it has the most to lose.
+		// Of those that are as open the last: beyond all points it answers for the others, and between two it has the
+		// most to lose.
 		if would >= open-1e-9 {
 			best, open, why = cores, would, WhyKnee
 			if doubt > gap {
@@ -128,8 +132,9 @@ func (q Question) mostOpen(c Curve, left []int) (Trial, Stop) {
 const (
 	// ofShare is what the rate at the share counts more than others: all gains are relative to it.
 	ofShare = 1.5
-	// trust is how far a rate may be off the model, relative to it, for each e-fold of cores to the next measured point, where it follows
-	// the cores. Where it does not, there is nothing that it could be off. Between 0.1 and 0.4 it makes little difference.
+	// trust is how far a rate may be off the model, relative to it, for each e-fold of cores to the next measured
+	// point, where it follows the cores. Where it does not, there is nothing that it could be off. Between 0.1 and 0.4
+	// it makes little difference.
 	trust = 0.2
 )
 
@@ -156,7 +161,8 @@ func (c Curve) doubt(cores int) float64 {
 	a, b := c.Points[i-1], c.Points[i]
 	below, above := math.Log(float64(cores)/float64(a.Cores)), math.Log(float64(b.Cores)/float64(cores))
 	rise := math.Log(b.Rate / a.Rate)
-	unexplained := max(0, rise-below-above) // b is faster than a's cores can be: there is a step that the model does not have
+	// b is faster than a's cores can be: there is a step that the model does not have
+	unexplained := max(0, rise-below-above)
 	return float64(trust*min(1, rise/(below+above))*min(below, above)) + float64(unexplained/2)
 }
 

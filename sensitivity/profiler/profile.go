@@ -16,8 +16,8 @@ type About struct {
 	CheckpointSeconds, StartSeconds float64
 }
 
-// Profile writes a decision down as the planner reads it: the curve's knots for each amount of memory, all per GPU. It fails where nothing was
-// measured.
+// Profile writes a decision down as the planner reads it: the curve's knots for each amount of memory, all per GPU. It
+// fails where nothing was measured.
 func (q Question) Profile(d Decision, about About) (*sensitivity.Profile, error) {
 	q = q.Defaults()
 	if len(d.Curve.Points) == 0 {
@@ -28,7 +28,8 @@ func (q Question) Profile(d Decision, about About) (*sensitivity.Profile, error)
 		columns = []Column{{q.full(), math.Inf(1), 1}}
 	}
 	p := &sensitivity.Profile{
-		Version: sensitivity.Version, Model: about.Model, Task: about.Task, GPUType: about.GPUType, Batch: q.Batch, Source: about.Source,
+		Version: sensitivity.Version, Model: about.Model, Task: about.Task, GPUType: about.GPUType, Batch: q.Batch,
+		Source:            about.Source,
 		CheckpointSeconds: about.CheckpointSeconds, StartSeconds: about.StartSeconds,
 	}
 	for _, c := range columns {

@@ -12,7 +12,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-var about = profiler.About{Model: "m", Task: "image", GPUType: "H100", Source: "a test", CheckpointSeconds: 1, StartSeconds: 2}
+var about = profiler.About{Model: "m", Task: "image", GPUType: "H100", Source: "a test", CheckpointSeconds: 1,
+	StartSeconds: 2}
 
 func TestTheProfileOfACurveIsValidAndSaysWhatTheCurveSays(t *testing.T) {
 	q := profiler.Question{Cores: upTo(16), GPUs: 2, Batch: 32, Memory: []gres.Memory{125_000}}
@@ -48,7 +49,8 @@ func TestAProfileWithAReckonedCacheNeverPromisesMuchMoreThanTheCacheGives(t *tes
 	for i := range runs {
 		runs[i].Memory = 125_000
 	}
-	p, err := q.Profile(profiler.Next(q, append(runs, profiler.Run{Cores: 8, Memory: 52_000, Windows: steady(8, 400).Windows})), about)
+	p, err := q.Profile(profiler.Next(q,
+		append(runs, profiler.Run{Cores: 8, Memory: 52_000, Windows: steady(8, 400).Windows})), about)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +71,10 @@ func TestAProfileWithAReckonedCacheNeverPromisesMuchMoreThanTheCacheGives(t *tes
 func TestWhatAProfileIsWorthIsSaidInOneSentence(t *testing.T) {
 	node := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500_000}
 	for model, want := range map[string]string{
-		"res18":      "9 cores instead of 3 train it 2.4 times as fast; beyond 9 nothing",
-		"res50":      "4 cores instead of 3 train it 1.15 times as fast; beyond 4 nothing",
-		"alexnet":    "12 cores instead of 3 and 125 GB instead of 62.5 GB train it 2.9 times as fast; beyond 12 nothing",
+		"res18": "9 cores instead of 3 train it 2.4 times as fast; beyond 9 nothing",
+		"res50": "4 cores instead of 3 train it 1.15 times as fast; beyond 4 nothing",
+		"alexnet": "12 cores instead of 3 and 125 GB instead of 62.5 GB train it 2.9 times as fast; beyond 12 " +
+			"nothing",
 		"lstm":       "1 core is as good as the 3 of its share: the other 2 do nothing for it",
 		"deepspeech": "its share, 3 cores, is what it can use; beyond that nothing",
 	} {
@@ -90,7 +93,8 @@ func TestWhatAProfileIsWorthIsSaidInOneSentence(t *testing.T) {
 }
 
 func TestNothingMeasuredIsNoProfile(t *testing.T) {
-	if _, err := (profiler.Question{}).Profile(profiler.Decision{}, about); err == nil || !strings.Contains(err.Error(), "nothing was measured") {
+	if _, err := (profiler.Question{}).Profile(profiler.Decision{}, about); err == nil ||
+		!strings.Contains(err.Error(), "nothing was measured") {
 		t.Error(err)
 	}
 }

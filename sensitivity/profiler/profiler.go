@@ -1,11 +1,12 @@
-// Package profiler finds out how fast a model trains with how many cores in as few trials as it takes (Synergy, OSDI'22, §3.1). It is a pure
-// state machine: told what is asked and what was measured so far, it names the next trial, or says that it is done, with the curve, how far that can
-// be off, and why it stopped. It runs nothing, reads no clock and keeps nothing: the same runs give the same decision, so whoever is
-// interrupted goes on with the runs that he has.
+// Package profiler finds out how fast a model trains with how many cores in as few trials as it takes (Synergy,
+// OSDI'22, §3.1). It is a pure state machine: told what is asked and what was measured so far, it names the next trial,
+// or says that it is done, with the curve, how far that can be off, and why it stopped. It runs nothing, reads no clock
+// and keeps nothing: the same runs give the same decision, so whoever is interrupted goes on with the runs that he has.
 //
-// Its model is rate(c) = min(r·c, G) with a rounded knee: r is what one core prepares, G what the GPUs do with their data at hand. Between two
-// measured points the curve lies above their chord and below both the line through the origin and the first point, and the rate of the second; the
-// distance of the two is what is not known there, and it is largest at the knee that the model predicts.
+// Its model is rate(c) = min(r·c, G) with a rounded knee: r is what one core prepares, G what the GPUs do with their
+// data at hand. Between two measured points the curve lies above their chord and below both the line through the origin
+// and the first point, and the rate of the second; the distance of the two is what is not known there, and it is
+// largest at the knee that the model predicts.
 package profiler
 
 import (
@@ -115,7 +116,8 @@ const (
 	Failing Stop = "the trainer fails"
 )
 
-// Decision is what follows from the runs so far: the curve as far as it is known, and the next trial or why there is none.
+// Decision is what follows from the runs so far: the curve as far as it is known, and the next trial or why there is
+// none.
 type Decision struct {
 	Next  Trial // where Stop is empty
 	Stop  Stop

@@ -54,10 +54,12 @@ func TestOneCoreAndTheMostComeFirstAndThenTheKneeThatTheyPredict(t *testing.T) {
 		{0, func(c int) float64 { return min(100*float64(c), 700) }, "1, 16, 7, 3, 2, the number of trials is used up"},
 		{0, func(int) float64 { return 100 }, "1, 16, nothing that could still be tried would change much"},
 		// With the data at hand the GPU does 700: 7 cores reach that, so the most need not be tried.
-		{700, func(c int) float64 { return min(100*float64(c), 700) }, "1, 7, 3, 2, 5, the number of trials is used up"},
+		{700, func(c int) float64 { return min(100*float64(c), 700) },
+			"1, 7, 3, 2, 5, the number of trials is used up"},
 		{400, func(c int) float64 { return 390 }, "1, 2, 16, nothing that could still be tried would change much"},
 		// The bound is never reached: the most is tried all the same.
-		{700, func(c int) float64 { return min(100*float64(c), 500) }, "1, 7, 4, 16, 5, the number of trials is used up"},
+		{700, func(c int) float64 { return min(100*float64(c), 500) },
+			"1, 7, 4, 16, 5, the number of trials is used up"},
 	} {
 		q := profiler.Question{Cores: upTo(16), Bound: c.bound}
 		if got := asks(q, c.rate); got != c.want {
@@ -68,7 +70,8 @@ func TestOneCoreAndTheMostComeFirstAndThenTheKneeThatTheyPredict(t *testing.T) {
 
 func TestTheShareIsTriedBeforeWhatIsAsOpen(t *testing.T) {
 	linear := func(c int) float64 { return 100 * float64(c) }
-	if got := asks(profiler.Question{Cores: upTo(16), Share: 6, Most: 3}, linear); !strings.HasPrefix(got, "1, 16, 6,") {
+	if got := asks(profiler.Question{Cores: upTo(16), Share: 6, Most: 3}, linear); !strings.HasPrefix(got,
+		"1, 16, 6,") {
 		t.Errorf("%s: want the share, 6, third", got)
 	}
 }
@@ -129,7 +132,8 @@ func TestAValidationAmongTheWindowsIsNotTraining(t *testing.T) {
 	for i := 100; i < 140; i++ {
 		r.Windows[i].Iterations = 0
 	}
-	if got := profiler.Next(profiler.Question{Cores: []int{2}}, []profiler.Run{r}).Curve.At(2).Rate; math.Abs(got/40-1) > .02 {
+	if got := profiler.Next(profiler.Question{Cores: []int{2}},
+		[]profiler.Run{r}).Curve.At(2).Rate; math.Abs(got/40-1) > .02 {
 		t.Errorf("%g iterations/s, want 40", got)
 	}
 }
@@ -206,7 +210,8 @@ func TestOneAmountOfMemoryIsKeptWhereTheModelDoesNotCare(t *testing.T) {
 		if c.part == 1 {
 			amounts = 1
 		}
-		if d.Stop == "" || len(d.Grows.Columns) != amounts || d.Grows.Columns[0].Memory != 20_000 || d.Grows.Columns[0].Part != c.part {
+		if d.Stop == "" || len(d.Grows.Columns) != amounts || d.Grows.Columns[0].Memory != 20_000 ||
+			d.Grows.Columns[0].Part != c.part {
 			t.Errorf("%g samples/s with less: %+v", c.rate, d)
 		}
 	}
@@ -223,7 +228,8 @@ func TestAmountsBetweenAreTriedOnlyWhereTheLeastIsNotEnough(t *testing.T) {
 	if d := profiler.Next(q, append(runs, at(4, 10_000, 400))); d.Stop == "" {
 		t.Errorf("the least is enough: %+v", d.Next)
 	}
-	if d := profiler.Next(q, append(runs, at(4, 10_000, 100))); d.Next.Memory != 20_000 || d.Next.Why != profiler.WhyBetween {
+	if d := profiler.Next(q, append(runs, at(4, 10_000, 100))); d.Next.Memory != 20_000 ||
+		d.Next.Why != profiler.WhyBetween {
 		t.Errorf("the least is not enough: %+v", d)
 	}
 }
@@ -255,7 +261,8 @@ func TestACacheOfOursIsReckonedAndConfirmedOnce(t *testing.T) {
 	}
 }
 
-// Whatever a trainer does, the estimator asks for what it may ask for, ends, changes nothing that it was given, and says the same again.
+// Whatever a trainer does, the estimator asks for what it may ask for, ends, changes nothing that it was given, and
+// says the same again.
 func TestItEndsWithARisingCurveWhateverTheTrainerDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := profiler.Question{
@@ -265,8 +272,9 @@ func TestItEndsWithARisingCurveWhateverTheTrainerDoes(t *testing.T) {
 				return cores
 			}).Draw(t, "grid"),
 			GPUs: rapid.IntRange(1, 8).Draw(t, "gpus"), Batch: rapid.IntRange(1, 512).Draw(t, "batch"),
-			Bound: rapid.SampledFrom([]float64{0, 1, 1e3, 1e6}).Draw(t, "bound"),
-			Most:  rapid.IntRange(1, 8).Draw(t, "most"), Memory: rapid.SampledFrom([][]gres.Memory{nil, {100}, {50, 100}}).Draw(t, "memory"),
+			Bound:  rapid.SampledFrom([]float64{0, 1, 1e3, 1e6}).Draw(t, "bound"),
+			Most:   rapid.IntRange(1, 8).Draw(t, "most"),
+			Memory: rapid.SampledFrom([][]gres.Memory{nil, {100}, {50, 100}}).Draw(t, "memory"),
 		}
 		var runs []profiler.Run
 		for step := 0; ; step++ {
@@ -299,14 +307,16 @@ func TestItEndsWithARisingCurveWhateverTheTrainerDoes(t *testing.T) {
 }
 
 func window(t *rapid.T) profiler.Window {
-	return profiler.Window{Seconds: rapid.Float64Range(0, 2).Draw(t, "s"), Iterations: float64(rapid.IntRange(0, 50).Draw(t, "n"))}
+	return profiler.Window{Seconds: rapid.Float64Range(0, 2).Draw(t, "s"),
+		Iterations: float64(rapid.IntRange(0, 50).Draw(t, "n"))}
 }
 
 func rising(t *rapid.T, c profiler.Curve) {
 	before := 0.0
 	for cores := .5; cores <= 70; cores += .5 {
 		at := c.At(cores)
-		if math.IsNaN(at.Rate) || math.IsInf(at.Rate, 0) || at.Rate < before-1e-9*before || at.Low > at.Rate*(1+1e-9) || at.High < at.Rate*(1-1e-9) {
+		if math.IsNaN(at.Rate) || math.IsInf(at.Rate, 0) || at.Rate < before-1e-9*before || at.Low > at.Rate*(1+1e-9) ||
+			at.High < at.Rate*(1-1e-9) {
 			t.Fatalf("%g cores: %+v after %g: %+v", cores, at, before, c)
 		}
 		before = at.Rate

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Window is a stretch of a run: how many iterations of the whole job were finished in it. Windows of a run follow each other.
+// Window is a stretch of a run: how many iterations of the whole job were finished in it. Windows of a run follow each
+// other.
 type Window struct {
 	Seconds    float64 `json:"s"`
 	Iterations float64 `json:"n"`
 }
 
-// Batches come in bursts where a loader is what the GPUs wait for: its workers start together and finish together, each with a batch. So stretches
-// have to be as long as it takes for what they say to agree, or several batches of each worker; and what the queues had before the run began (two
-// batches a worker, as torch's loaders prefetch) is left out.
+// Batches come in bursts where a loader is what the GPUs wait for: its workers start together and finish together, each
+// with a batch. So stretches have to be as long as it takes for what they say to agree, or several batches of each
+// worker; and what the queues had before the run began (two batches a worker, as torch's loaders prefetch) is left out.
 const (
 	leastInStretch = 4    // iterations
 	perWorker      = 3    // batches of each worker in a stretch that is long enough in any case
@@ -53,8 +54,9 @@ func resolution(windows, parts []Window) float64 {
 	return float64(len(parts)) / float64(len(windows))
 }
 
-// together is the mean of stretches, without those that are far off their median: in a validation or a checkpoint nothing is trained.
-// The median itself would be off, since stretches end with windows and so have few different lengths.
+// together is the mean of stretches, without those that are far off their median: in a validation or a checkpoint
+// nothing is trained. The median itself would be off, since stretches end with windows and so have few different
+// lengths.
 func together(parts []Window) pace {
 	rates := make([]float64, len(parts))
 	for i, p := range parts {
@@ -177,7 +179,8 @@ func (q Question) unfinished(r Run) time.Duration {
 	return 0
 }
 
-// needed are the seconds in which a trainer of that pace drains its queues and has a batch of each worker in each stretch.
+// needed are the seconds in which a trainer of that pace drains its queues and has a batch of each worker in each
+// stretch.
 func (q Question) needed(cores int, iterations float64) float64 {
 	if iterations <= 0 {
 		return q.Long.Seconds()

@@ -45,7 +45,8 @@ func (w Worth) String() string {
 	}
 	switch {
 	case w.Best.Gain >= 1+trifle && (best > fair || memory != ""):
-		return fmt.Sprintf("%s instead of %d%s train it %s times as fast; beyond %d %s", cores(best), fair, memory, times(w.Best.Gain), best, w.beyond())
+		return fmt.Sprintf("%s instead of %d%s train it %s times as fast; beyond %d %s", cores(best), fair, memory,
+			times(w.Best.Gain), best, w.beyond())
 	case w.Enough.Size.CPUs < fair:
 		return fmt.Sprintf("%s as good as the %d of its share: the other %d do nothing for it",
 			areEnough(w.Enough.Size.CPUs), fair, fair-w.Enough.Size.CPUs)

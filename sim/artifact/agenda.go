@@ -18,10 +18,11 @@ type event struct {
 
 func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.kind < b.kind }
 
-// agenda is the artifact's queue of events, a heap to the letter of CPython's heapq. Events of one moment and kind come out in an order
-// that its layout gives and nothing else. That order can be seen in three places only: jobs that arrive together stay in it;
-// when a run stops at the last job of its window, others that end at the same moment have ended or have not; and where amounts are
-// not exact, it is the order in which they are taken away. Elsewhere the engine keeps no agenda.
+// agenda is the artifact's queue of events, a heap to the letter of CPython's heapq. Events of one moment and kind come
+// out in an order that its layout gives and nothing else. That order can be seen in three places only: jobs that arrive
+// together stay in it; when a run stops at the last job of its window, others that end at the same moment have ended or
+// have not; and where amounts are not exact, it is the order in which they are taken away. Elsewhere the engine keeps
+// no agenda.
 type agenda []event
 
 func (a *agenda) push(e event) {
@@ -43,8 +44,8 @@ func (a agenda) rise(i int) {
 	a[i] = e
 }
 
-// pop fills the hole at the root with the smaller child, down to a leaf, the right one where both are equal; then the last event rises
-// from there.
+// pop fills the hole at the root with the smaller child, down to a leaf, the right one where both are equal; then the
+// last event rises from there.
 func (a *agenda) pop() event {
 	h := *a
 	root, last := h[0], h[len(h)-1]
@@ -66,8 +67,8 @@ func (a *agenda) pop() event {
 	return root
 }
 
-// keepOrder says whether the order of equal events that are to come can be seen. With at most one arrival to come, the layout of the agenda
-// does not depend on what was in it before.
+// keepOrder says whether the order of equal events that are to come can be seen. With at most one arrival to come, the
+// layout of the agenda does not depend on what was in it before.
 func (e *engine) keepOrder() bool {
 	ahead := len(e.jobs) - e.arrived
 	return !e.exact || ahead > 1 && (e.windowed() || e.arrived < e.lastTie)

@@ -36,7 +36,8 @@ func (e *engine) stuck() error {
 	return fmt.Errorf("job %d: its %d GPUs do not fit on the empty cluster%s", first.ID, first.GPUs, rounded)
 }
 
-// grantFitting gives to every job that has no more GPUs than are free. This is how the artifact means all policies but LAS.
+// grantFitting gives to every job that has no more GPUs than are free. This is how the artifact means all policies but
+// LAS.
 func (e *engine) grantFitting(now float64) error {
 	k := len(e.seen)
 	for ; k < len(e.queue) && e.free > 0; k++ {
@@ -52,8 +53,8 @@ func (e *engine) grantFitting(now float64) error {
 	return nil
 }
 
-// grantSelected gives to the jobs whose GPUs fit on the cluster in the order of the queue, as the paper says. A round in which others are
-// selected begins anew.
+// grantSelected gives to the jobs whose GPUs fit on the cluster in the order of the queue, as the paper says. A round
+// in which others are selected begins anew.
 func (e *engine) grantSelected(now float64) error {
 	if len(e.allocated) > 0 {
 		return nil
@@ -95,7 +96,8 @@ func (e *engine) grant(i int32, now float64) error {
 		placed = e.place(i, &j.demand)
 	case Tune:
 		if placed = e.tune(i); !placed {
-			return fmt.Errorf("job %d: %s finds no place for %d GPUs, although %d are free%s", e.given[i].ID, Tune, j.gpus, e.free, rounded)
+			return fmt.Errorf("job %d: %s finds no place for %d GPUs, although %d are free%s", e.given[i].ID, Tune,
+				j.gpus, e.free, rounded)
 		}
 		if j.speed == 1 {
 			iterations = j.atShare

@@ -17,7 +17,8 @@ import (
 func fiveJobs(a artifact.Allocator, iterations []int64) artifact.Config {
 	var all []trace.Job
 	for i, model := range []string{"alexnet", "alexnet", "gnmt", "res18", "mobilenet"} {
-		all = append(all, trace.Job{ID: i, Model: model, GPUs: 1, Iterations: iterations[i], Arrival: float64(i) / 1000})
+		all = append(all, trace.Job{ID: i, Model: model, GPUs: 1, Iterations: iterations[i],
+			Arrival: float64(i) / 1000})
 	}
 	return artifact.Config{
 		Cluster: servers(1, 8, 24), Policy: artifact.FIFO, Allocator: a, Placement: artifact.FirstFit,
@@ -44,7 +45,8 @@ func TestFiveJobsOnOneServer(t *testing.T) {
 		}
 		run, later := simulate(t, fiveJobs(c.allocator, done)), simulate(t, fiveJobs(c.allocator, short))
 		for i, n := range c.credit {
-			if n > 0 && (run.Jobs[i].Finish != 301 || later.Jobs[i].Finish <= 301) || n == 0 && run.Jobs[i].FirstRun == 1 {
+			if n > 0 && (run.Jobs[i].Finish != 301 || later.Jobs[i].Finish <= 301) ||
+				n == 0 && run.Jobs[i].FirstRun == 1 {
 				t.Errorf("%s: job %d does not train for %d iterations in the first round", c.allocator, i, n)
 			}
 		}
@@ -80,8 +82,8 @@ func cores(run outcome.Run, at float64) string {
 	return strings.Join(texts, " ")
 }
 
-// The optimum of each round was once found by a solver for integer programs. Where several are equal, it chose others, so that
-// the jobs of a whole run do not end at the same moments.
+// The optimum of each round was once found by a solver for integer programs. Where several are equal, it chose others,
+// so that the jobs of a whole run do not end at the same moments.
 func TestOptIsWhatAnIntegerSolverFoundButForTies(t *testing.T) {
 	want := map[string]struct{ mean, makespan, tolerance float64 }{
 		"static32_FIFO_tune":     {4.657, 10.50, 0.01},
@@ -159,7 +161,8 @@ func TestOptRunsAllThatItsGPUsAllowWithinTheCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, r := range run.Rounds {
-			if r.CPUs > float64(run.CPUs)+1e-3 || r.Memory > run.Memory+1e-3 || r.GPUs > float64(run.GPUs) || r.Running == 0 && r.Waiting > 0 {
+			if r.CPUs > float64(run.CPUs)+1e-3 || r.Memory > run.Memory+1e-3 || r.GPUs > float64(run.GPUs) ||
+				r.Running == 0 && r.Waiting > 0 {
 				t.Fatalf("%+v of %d GPUs, %d cores, %g GB", r, run.GPUs, run.CPUs, run.Memory)
 			}
 		}

@@ -1,15 +1,16 @@
-// Package artifact is the simulator that was published with the paper (Synergy, OSDI'22), its arithmetic rebuilt bit for bit, faults
-// included, so that our figures can be laid next to the published ones. It is a reference and no product: nothing but simulation
-// uses it, and it uses nothing of the planner.
+// Package artifact is the simulator that was published with the paper (Synergy, OSDI'22), its arithmetic rebuilt bit
+// for bit, faults included, so that our figures can be laid next to the published ones. It is a reference and no
+// product: nothing but simulation uses it, and it uses nothing of the planner.
 //
-// Every 300 s all is taken from everybody. The queue is sorted by the policy (order.go); the allocator gives to one job after the
-// other (allocate.go, tune.go, opt.go), wherever that fits (place.go); who has been placed is credited the whole round at once. Nothing
-// moves at any other moment, moving costs nothing, and comparisons have no tolerance.
+// Every 300 s all is taken from everybody. The queue is sorted by the policy (order.go); the allocator gives to one job
+// after the other (allocate.go, tune.go, opt.go), wherever that fits (place.go); who has been placed is credited the
+// whole round at once. Nothing moves at any other moment, moving costs nothing, and comparisons have no tolerance.
 //
-// It departs from the published program where that cannot go on or gives no figures. A replay does not end while jobs are to come,
-// unless it is Strict; a simulation ends when nobody is there and nobody is to come. Servers with six cores for each GPU do not make it
-// divide by zero (class.go). Opt is told the right number of cores under every policy (opt.go). Jobs may have any number of GPUs, and
-// what the program would take for something else, or hang on, is an error.
+// It departs from the published program where that cannot go on or gives no figures. A replay does not end while jobs
+// are to come, unless it is Strict; a simulation ends when nobody is there and nobody is to come. Servers with six
+// cores for each GPU do not make it divide by zero (class.go). Opt is told the right number of cores under every policy
+// (opt.go). Jobs may have any number of GPUs, and what the program would take for something else, or hang on, is an
+// error.
 package artifact
 
 import (
@@ -75,23 +76,25 @@ type Config struct {
 	Window    outcome.Window // the simulation ends when all its jobs have finished, where it is not empty
 	Round     float64        // seconds; 0: 300
 	Until     float64        // seconds; 0: no end but that of the mode
-	// Strict ends a replay at the first round without a job, although more are to arrive, as the published program does.
+	// Strict ends a replay at the first round without a job, although more are to arrive, as the published program
+	// does.
 	Strict bool
 	// Prioritize gives the jobs of the window priority from the start.
 	Prioritize bool
 	// Detail records rounds and spans.
 	Detail bool
-	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil: nobody.
+	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil:
+	// nobody.
 	Progress func(finished int, at float64)
 }
 
-// Run simulates. It ends when the window is complete; otherwise when nobody is there and nobody is to come; in any case with the first
-// round at or after Until, which is not held. Mode Generated takes jobs from the source as it needs them, so that a source without end
-// wants a window or Until. The others take all jobs before they begin.
+// Run simulates. It ends when the window is complete; otherwise when nobody is there and nobody is to come; in any case
+// with the first round at or after Until, which is not held. Mode Generated takes jobs from the source as it needs
+// them, so that a source without end wants a window or Until. The others take all jobs before they begin.
 //
-// The outcome has the jobs that arrived, with what they held up to the end. Where the run ended with the window, other jobs that would
-// have ended at that moment may not have, as in the artifact. Under Opt nobody is placed, so there are no spans. An error says what
-// cannot be simulated, and what could be.
+// The outcome has the jobs that arrived, with what they held up to the end. Where the run ended with the window, other
+// jobs that would have ended at that moment may not have, as in the artifact. Under Opt nobody is placed, so there are
+// no spans. An error says what cannot be simulated, and what could be.
 func Run(ctx context.Context, config Config) (outcome.Run, error) {
 	e, err := newEngine(config)
 	if err != nil {

@@ -51,7 +51,8 @@ func BenchmarkTheCheckRunUnder(b *testing.B) {
 		policy    artifact.Policy
 		allocator artifact.Allocator
 	}{
-		{artifact.FIFO, artifact.Proportional}, {artifact.FIFO, artifact.Greedy}, {artifact.SRTF, artifact.Tune}, {artifact.LAS, artifact.Tune},
+		{artifact.FIFO, artifact.Proportional}, {artifact.FIFO, artifact.Greedy}, {artifact.SRTF, artifact.Tune},
+		{artifact.LAS, artifact.Tune},
 		{artifact.FTF, artifact.Tune}, {artifact.DRF, artifact.Tune}, {artifact.Tetris, artifact.Greedy},
 	} {
 		b.Run(string(s.policy)+"-"+string(s.allocator), func(b *testing.B) {

@@ -23,7 +23,8 @@ const (
 func (c Config) check() error {
 	switch {
 	case !slices.Contains([]Policy{FIFO, SRTF, LAS, FTF, DRF, Tetris}, c.Policy):
-		return fmt.Errorf("policy = %q: want one of %s, %s, %s, %s, %s, %s", c.Policy, FIFO, SRTF, LAS, FTF, DRF, Tetris)
+		return fmt.Errorf("policy = %q: want one of %s, %s, %s, %s, %s, %s", c.Policy, FIFO, SRTF, LAS, FTF, DRF,
+			Tetris)
 	case !slices.Contains([]Allocator{Proportional, Greedy, Tune, Opt}, c.Allocator):
 		return fmt.Errorf("allocator = %q: want one of %s, %s, %s, %s", c.Allocator, Proportional, Greedy, Tune, Opt)
 	case !slices.Contains([]Placement{FirstFit, Consolidate}, c.Placement):
@@ -37,7 +38,8 @@ func (c Config) check() error {
 	case !(c.Until >= 0) || math.IsInf(c.Until, 1):
 		return fmt.Errorf("until = %g s: want a moment from 0, which is none", c.Until)
 	case c.Window != outcome.Window{} && c.Window.End <= c.Window.First:
-		return fmt.Errorf("window %d-%d is empty: want its first job and, larger, the one behind its last", c.Window.First, c.Window.End)
+		return fmt.Errorf("window %d-%d is empty: want its first job and, larger, the one behind its last",
+			c.Window.First, c.Window.End)
 	}
 	return nil
 }
@@ -51,8 +53,9 @@ func (c Config) models(s *shape) ([]models.Model, error) {
 	}
 	set, err := models.Set(ratio)
 	if err != nil && c.Ratio == 0 {
-		return nil, fmt.Errorf("cluster: %g cores for %d GPUs of a server: want %d to %d for each GPU, or a ratio named: "+
-			"the models are known for no other", s.server[cpu], s.gpus, models.LeastRatio, models.MostRatio)
+		return nil,
+			fmt.Errorf("cluster: %g cores for %d GPUs of a server: want %d to %d for each GPU, or a ratio named: "+
+				"the models are known for no other", s.server[cpu], s.gpus, models.LeastRatio, models.MostRatio)
 	}
 	return set, err
 }
@@ -67,7 +70,8 @@ func (e *engine) check(given trace.Job) error {
 	case given.GPUs < 1:
 		return fmt.Errorf("gpus = %d: want 1 or more", given.GPUs)
 	case given.GPUs > most:
-		return fmt.Errorf("gpus = %d: the cluster has %d: leave the job out, or take a larger cluster", given.GPUs, most)
+		return fmt.Errorf("gpus = %d: the cluster has %d: leave the job out, or take a larger cluster", given.GPUs,
+			most)
 	case given.Iterations < 1:
 		return fmt.Errorf("iterations = %d: want 1 or more", given.Iterations)
 	}

@@ -22,7 +22,8 @@ func draw(t testing.TB, load float64, mix workload.Mix, seed int64, count int) t
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := workload.New(workload.Config{Classes: classes, Split: split, Load: load, Jobs: count, Seed: seed, GPUs: mix})
+	source, err := workload.New(workload.Config{Classes: classes, Split: split, Load: load, Jobs: count, Seed: seed,
+		GPUs: mix})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,8 @@ func draw(t testing.TB, load float64, mix workload.Mix, seed int64, count int) t
 func theCheckRun(t testing.TB) artifact.Config {
 	return artifact.Config{
 		Cluster: cluster.Paper(), Policy: artifact.FIFO, Allocator: artifact.Tune, Placement: artifact.FirstFit,
-		Mode: artifact.Generated, Jobs: draw(t, 9, workload.OneGPU, 42, 0), Window: outcome.Window{First: 4000, End: 5000},
+		Mode: artifact.Generated, Jobs: draw(t, 9, workload.OneGPU, 42, 0),
+		Window: outcome.Window{First: 4000, End: 5000},
 	}
 }
 
@@ -58,7 +60,8 @@ func TestThePublishedFiguresComeOutToTheLastDigit(t *testing.T) {
 	}
 	got := summary.CompletionHours
 	if got.Mean != 21.876600555555555 || got.P99 != 156.93307777777775 || got.P999 != 170.61199750000023 {
-		t.Errorf("mean %v h, p99 %v h, p99.9 %v h; want 21.876600555555555, 156.93307777777775, 170.61199750000023", got.Mean, got.P99, got.P999)
+		t.Errorf("mean %v h, p99 %v h, p99.9 %v h; want 21.876600555555555, 156.93307777777775, 170.61199750000023",
+			got.Mean, got.P99, got.P999)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
 )
 
-// storagePerGPU is the MB/s that every model asks for, on every cluster: the artifact keeps its profiles' own figures in a field that
-// nobody reads.
+// storagePerGPU is the MB/s that every model asks for, on every cluster: the artifact keeps its profiles' own figures
+// in a field that nobody reads.
 const storagePerGPU = 62.5
 
 // class is what all jobs of one model with the same number of GPUs have in common.
@@ -33,8 +33,8 @@ type class struct {
 // wish is an amount that jobs of one class ask for, whole and by the GPU, and what is known of where it fits.
 type wish struct {
 	whole, slice vector
-	// None before the server first has room for a slice, and nowhere at all where none is set. It was so when the engine's opening
-	// had this number, and can only have become worse, since nothing was given back.
+	// None before the server first has room for a slice, and nowhere at all where none is set. It was so when the
+	// engine's opening had this number, and can only have become worse, since nothing was given back.
 	opening int
 	first   int
 	none    bool
@@ -60,8 +60,8 @@ func newClass(s *shape, id int, model models.Model, gpus int, round float64) *cl
 	return c
 }
 
-// best is the demand of a job in its best case and how fast it is with that, over its proportional share. A job that fits on one
-// server asks for no more than one has, and is slowed down along a straight line in its cores alone.
+// best is the demand of a job in its best case and how fast it is with that, over its proportional share. A job that
+// fits on one server asks for no more than one has, and is slowed down along a straight line in its cores alone.
 func (s *shape) best(model models.Model, gpus int) (want vector, speed float64) {
 	n := float64(gpus)
 	want = vector{n, n * model.CPUs, n * model.Memory, n * storagePerGPU, 0}
@@ -82,8 +82,8 @@ func (s *shape) best(model models.Model, gpus int) (want vector, speed float64) 
 	return want, speed
 }
 
-// slowed is the speed with fewer cores than the best case. Where the best case is the share itself (m5 with 6 cores for each GPU), the
-// artifact divides by zero and dies; here more cores than the share are then of no use.
+// slowed is the speed with fewer cores than the best case. Where the best case is the share itself (m5 with 6 cores for
+// each GPU), the artifact divides by zero and dies; here more cores than the share are then of no use.
 func (s *shape) slowed(speed, best, got, share float64) float64 {
 	excess, slope := float64(best)-share, 0.0
 	if excess != 0 {
@@ -100,8 +100,8 @@ func iterations(round, iteration float64) int64 {
 	return 1 << 62
 }
 
-// binary says that the arithmetic on what jobs of the class hold is exact: its amounts are short in binary, and so is any part of its
-// GPUs in all of them.
+// binary says that the arithmetic on what jobs of the class hold is exact: its amounts are short in binary, and so is
+// any part of its GPUs in all of them.
 func (c *class) binary() bool {
 	d, f := c.demand.whole, c.fair.whole
 	return bits.OnesCount(uint(c.gpus)) == 1 && c.gpus <= 1024 && short(d[:]...) && short(f[:]...)

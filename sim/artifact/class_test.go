@@ -87,8 +87,10 @@ func TestALanguageModelHasOnlyOneOptionUnderOpt(t *testing.T) {
 		"gnmt":       "1 CPU 20.83 GB 1",
 		"deepspeech": "3 CPU 62.5 GB 1",
 		"res50":      "4 CPU 62.5 GB 1.15, 3 CPU 62.5 GB 1",
-		"m5":         "6 CPU 187.5 GB 2.5, 6 CPU 125 GB 2, 6 CPU 62.5 GB 1.5, 5 CPU 62.5 GB 1.4, 4 CPU 62.5 GB 1.2, 3 CPU 62.5 GB 1",
-		"alexnet":    "12 CPU 125 GB 2.94, 9 CPU 62.5 GB 2, 6 CPU 62.5 GB 1.75, 5 CPU 62.5 GB 1.53, 4 CPU 62.5 GB 1.25, 3 CPU 62.5 GB 1",
+		"m5": "6 CPU 187.5 GB 2.5, 6 CPU 125 GB 2, 6 CPU 62.5 GB 1.5, 5 CPU 62.5 GB 1.4, 4 CPU 62.5 GB 1.2, " +
+			"3 CPU 62.5 GB 1",
+		"alexnet": "12 CPU 125 GB 2.94, 9 CPU 62.5 GB 2, 6 CPU 62.5 GB 1.75, 5 CPU 62.5 GB 1.53, 4 CPU 62.5 GB " +
+			"1.25, 3 CPU 62.5 GB 1",
 	} {
 		id, _ := models.Find(model)
 		var got []string

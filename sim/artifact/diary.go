@@ -28,7 +28,8 @@ func (e *engine) record(now float64) {
 	e.run.Rounds = append(e.run.Rounds, outcome.Round{
 		At: now, Running: running, Waiting: len(e.queue) - running,
 		GPUs: e.use[gpu], CPUs: e.use[cpu], Memory: e.use[memory],
-		Demand: float64(e.diary.asked), Started: e.diary.started, Stopped: e.diary.staying - (running - e.diary.started),
+		Demand: float64(e.diary.asked), Started: e.diary.started,
+		Stopped: e.diary.staying - (running - e.diary.started),
 	})
 	if e.diary.changed {
 		e.recordPlaces(now)
@@ -47,8 +48,8 @@ func (e *engine) prolong(to float64) {
 	}
 }
 
-// recordPlaces finds out which GPUs everybody has. Since all are free at the beginning of a round, that follows from who was placed where,
-// in turn.
+// recordPlaces finds out which GPUs everybody has. Since all are free at the beginning of a round, that follows from
+// who was placed where, in turn.
 func (e *engine) recordPlaces(now float64) {
 	d := &e.diary
 	d.open = append(d.open, make([][]int, len(e.jobs)-len(d.open))...)
@@ -86,7 +87,8 @@ func (e *engine) recordPlace(i int32, now float64) {
 func (e *engine) spanOf(before []int, span outcome.Span) int {
 	for _, k := range before {
 		old := &e.run.Spans[k]
-		if old.To == span.From && old.Server == span.Server && old.CPUs == span.CPUs && slices.Equal(old.Devices, span.Devices) {
+		if old.To == span.From && old.Server == span.Server && old.CPUs == span.CPUs &&
+			slices.Equal(old.Devices, span.Devices) {
 			old.To = span.To
 			return k
 		}

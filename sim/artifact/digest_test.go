@@ -14,8 +14,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// digests stand for what the published program did with workloads that can be drawn here: SHA-256 of a line `job first-run finish` for each
-// job that it finished, ascending, times in seconds. So its outcomes are held where its files are not.
+// digests stand for what the published program did with workloads that can be drawn here: SHA-256 of a line `job
+// first-run finish` for each job that it finished, ascending, times in seconds. So its outcomes are held where its
+// files are not.
 var digests = map[string]string{
 	"ae_single_l9_FIFO_tune": "e50d2018c604893189ebc644b34227a2326075b55e1b9cfb2c8a7d6b0af0161f",
 	"multismall_FIFO_fair":   "c0111184694ef29dc9ec79825efa858168c1257556b166e305b34efa58cdb2c2",
@@ -91,7 +92,8 @@ func drawnRun(t *testing.T, name string) artifact.Config {
 	t.Helper()
 	parts := strings.Split(name, "_")
 	c := artifact.Config{Placement: artifact.FirstFit, Mode: artifact.Replay}
-	c.Policy, c.Allocator = artifact.Policy(strings.ToLower(parts[len(parts)-2])), artifact.Allocator(parts[len(parts)-1])
+	c.Policy, c.Allocator = artifact.Policy(strings.ToLower(parts[len(parts)-2])),
+		artifact.Allocator(parts[len(parts)-1])
 	if c.Allocator == "fair" {
 		c.Allocator = artifact.Proportional
 	}

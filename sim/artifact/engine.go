@@ -15,8 +15,9 @@ type engine struct {
 	sizes   []int      // GPU counts of the classes, descending
 	key     key
 
-	// exact says that all amounts so far are short in binary. Then what is added and taken away leaves nothing behind, in whatever
-	// order, so that the same jobs in the same order are placed in the same way. Otherwise every lease is ended one by one.
+	// exact says that all amounts so far are short in binary. Then what is added and taken away leaves nothing behind,
+	// in whatever order, so that the same jobs in the same order are placed in the same way. Otherwise every lease is
+	// ended one by one.
 	exact bool
 
 	given   []trace.Job // what the source said of each job

@@ -31,8 +31,10 @@ func TestWhatCannotBeSimulatedIsAnErrorThatSaysWhatCan(t *testing.T) {
 		change func(*artifact.Config)
 		want   string
 	}{
-		{func(c *artifact.Config) { c.Policy = "srsf" }, `policy = "srsf": want one of fifo, srtf, las, ftf, drf, tetris`},
-		{func(c *artifact.Config) { c.Allocator = "fair" }, `allocator = "fair": want one of proportional, greedy, tune, opt`},
+		{func(c *artifact.Config) { c.Policy = "srsf" },
+			`policy = "srsf": want one of fifo, srtf, las, ftf, drf, tetris`},
+		{func(c *artifact.Config) { c.Allocator = "fair" },
+			`allocator = "fair": want one of proportional, greedy, tune, opt`},
 		{func(c *artifact.Config) { c.Placement = "" }, `placement = "": want random or consolidate`},
 		{func(c *artifact.Config) { c.Mode = "deployment" }, `mode = "deployment": want generated, replay or static`},
 		{func(c *artifact.Config) { c.Jobs = nil }, `jobs: there is no source: want one`},
@@ -41,14 +43,17 @@ func TestWhatCannotBeSimulatedIsAnErrorThatSaysWhatCan(t *testing.T) {
 		{func(c *artifact.Config) { c.Round = math.NaN() }, `round = NaN s: want more than 0`},
 		{func(c *artifact.Config) { c.Until = -1 }, `until = -1 s: want`},
 		{func(c *artifact.Config) { c.Window = outcome.Window{First: 5, End: 5} }, `window 5-5 is empty`},
-		{func(c *artifact.Config) { c.Window = outcome.Window{First: 9, End: 10} }, `window 9-10 has no job: the jobs are 7 to 8`},
+		{func(c *artifact.Config) { c.Window = outcome.Window{First: 9, End: 10} },
+			`window 9-10 has no job: the jobs are 7 to 8`},
 		{func(c *artifact.Config) {
 			c.Cluster.Groups = append(c.Cluster.Groups, servers(1, 4, 24).Groups...)
 		}, `cluster: its 2 groups differ: want equal servers`},
 		{group(func(g *cluster.Group) { g.Servers = 0 }), `cluster: group 1: servers = 0`},
 		{group(func(g *cluster.Group) { g.Storage = 0 }), `cluster: group 1: storage_mb_s = 0`},
-		{group(func(g *cluster.Group) { g.CPUs = 64 }), `cluster: 64 cores for 8 GPUs of a server: want 3 to 6 for each GPU, or a ratio named`},
-		{group(func(g *cluster.Group) { g.CPUs = 25 }), `cluster: 25 cores for 8 GPUs of a server: want 3 to 6 for each GPU`},
+		{group(func(g *cluster.Group) { g.CPUs = 64 }),
+			`cluster: 64 cores for 8 GPUs of a server: want 3 to 6 for each GPU, or a ratio named`},
+		{group(func(g *cluster.Group) { g.CPUs = 25 }),
+			`cluster: 25 cores for 8 GPUs of a server: want 3 to 6 for each GPU`},
 		{func(c *artifact.Config) {
 			c.Allocator, c.Cluster.Groups[0].CPUs = artifact.Opt, 32
 		}, `allocator = opt: the sensitivity matrices hold for 3 cores for each GPU`},
@@ -57,7 +62,8 @@ func TestWhatCannotBeSimulatedIsAnErrorThatSaysWhatCan(t *testing.T) {
 		{jobs(func(j *trace.Job) { j.GPUs = 0 }), `job 8: gpus = 0: want 1 or more`},
 		{jobs(func(j *trace.Job) { j.GPUs = 33 }), `job 8: gpus = 33: the cluster has 32`},
 		{jobs(func(j *trace.Job) { j.Iterations = 0 }), `job 8: iterations = 0: want 1 or more`},
-		{jobs(func(j *trace.Job) { j.Iterations = math.MaxInt64 }), `job 8: iterations = 9223372036854775807: that takes 5.9`},
+		{jobs(func(j *trace.Job) { j.Iterations = math.MaxInt64 }),
+			`job 8: iterations = 9223372036854775807: that takes 5.9`},
 		{jobs(func(j *trace.Job) { j.ID = 7 }), `job 7: two jobs have this ID: want each once`},
 		{jobs(func(j *trace.Job) { j.Arrival = -1 }), `job 8: arrival = -1 s: want 0 to 1e+10`},
 		{jobs(func(j *trace.Job) { j.Arrival = math.NaN() }), `job 8: arrival = NaN s: want 0 to 1e+10`},
@@ -68,7 +74,8 @@ func TestWhatCannotBeSimulatedIsAnErrorThatSaysWhatCan(t *testing.T) {
 			c.Mode = artifact.Generated
 			jobs(func(j *trace.Job) { j.ID = 6 })(c)
 		}, `job 6: it comes after job 7: want ascending IDs in mode generated`},
-		{func(c *artifact.Config) { c.Round = 0.5 }, `job 7: model = res18: an iteration takes 0.64 s and never ends in rounds of 0.5 s`},
+		{func(c *artifact.Config) { c.Round = 0.5 },
+			`job 7: model = res18: an iteration takes 0.64 s and never ends in rounds of 0.5 s`},
 	} {
 		config := artifact.Config{
 			Cluster: servers(4, 8, 24), Policy: artifact.FIFO, Allocator: artifact.Tune, Placement: artifact.FirstFit,
@@ -95,11 +102,13 @@ func TestAWindowWithoutJobsIsAnErrorInAFiniteDrawnWorkloadToo(t *testing.T) {
 // Of the network's 40 Gb/s on six GPUs, five shares leave a little less than a sixth one.
 func TestAJobThatNeverFitsIsAnErrorThatNamesIt(t *testing.T) {
 	c := artifact.Config{
-		Cluster: servers(1, 6, 18), Policy: artifact.FIFO, Allocator: artifact.Proportional, Placement: artifact.FirstFit,
-		Mode: artifact.Replay, Jobs: trace.Of([]trace.Job{{ID: 3, Model: "gnmt", GPUs: 6, Iterations: 10}}),
+		Cluster: servers(1, 6, 18), Policy: artifact.FIFO, Allocator: artifact.Proportional,
+		Placement: artifact.FirstFit,
+		Mode:      artifact.Replay, Jobs: trace.Of([]trace.Job{{ID: 3, Model: "gnmt", GPUs: 6, Iterations: 10}}),
 	}
 	_, err := artifact.Run(t.Context(), c)
-	if want := "round 1 at 0 s: job 3: its 6 GPUs do not fit on the empty cluster"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "round 1 at 0 s: job 3: its 6 GPUs do not fit on the empty cluster"; err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

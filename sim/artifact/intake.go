@@ -21,7 +21,9 @@ func (e *engine) takeAll(ctx context.Context) error {
 			return err
 		}
 		if len(e.jobs) > mostJobs {
-			return fmt.Errorf("mode %s: the source has no end: all jobs must be known from the beginning, want at most %d", e.Mode, mostJobs)
+			return fmt.Errorf(
+				"mode %s: the source has no end: all jobs must be known from the beginning, want at most %d", e.Mode,
+				mostJobs)
 		}
 		if len(e.jobs)%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -67,7 +69,8 @@ func (e *engine) findTies() {
 // classOf is the class of a job that has been checked. Classes of a model stand in the order of their GPUs.
 func (e *engine) classOf(given trace.Job) *class {
 	id, _ := models.Find(given.Model)
-	at, known := slices.BinarySearchFunc(e.classes[id], given.GPUs, func(c *class, gpus int) int { return c.gpus - gpus })
+	at, known := slices.BinarySearchFunc(e.classes[id], given.GPUs,
+		func(c *class, gpus int) int { return c.gpus - gpus })
 	if known {
 		return e.classes[id][at]
 	}

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// choice is one way to serve a job: what that is worth and what it takes. Whole numbers, so that sums are exact in any order.
+// choice is one way to serve a job: what that is worth and what it takes. Whole numbers, so that sums are exact in any
+// order.
 type choice struct{ worth, cpus, memory int64 }
 
 func (c choice) plus(other choice) choice {
@@ -18,12 +19,13 @@ type group struct {
 	count   int
 }
 
-// knapsack makes one choice for each job so that all are worth most together and two capacities hold: the first program of Synergy
-// (OSDI'22), in whole numbers. The solution is exact.
+// knapsack makes one choice for each job so that all are worth most together and two capacities hold: the first program
+// of Synergy (OSDI'22), in whole numbers. The solution is exact.
 //
-// Prices for cores and memory, the best there are, bound what any solution is worth. Against that bound, a job loses what its choice is
-// worth less than its best one after both have been paid for, and what nobody takes loses its price. Few solutions lose little; so
-// those that lose less than a limit are listed, group by group, and the limit is doubled until there is one. No other can be better.
+// Prices for cores and memory, the best there are, bound what any solution is worth. Against that bound, a job loses
+// what its choice is worth less than its best one after both have been paid for, and what nobody takes loses its price.
+// Few solutions lose little; so those that lose less than a limit are listed, group by group, and the limit is doubled
+// until there is one. No other can be better.
 type knapsack struct {
 	groups       []group
 	cpus, memory int64 // capacities
@@ -89,7 +91,8 @@ func (k *knapsack) lookBehind() {
 		first := g.choices[0]
 		own := span{first.cpus, first.cpus, first.memory, first.memory}
 		for _, c := range g.choices {
-			own = span{min(own.leastCPUs, c.cpus), max(own.mostCPUs, c.cpus), min(own.leastMemory, c.memory), max(own.mostMemory, c.memory)}
+			own = span{min(own.leastCPUs, c.cpus), max(own.mostCPUs, c.cpus), min(own.leastMemory, c.memory),
+				max(own.mostMemory, c.memory)}
 		}
 		k.behind[i] = span{
 			s.leastCPUs + n*own.leastCPUs, s.mostCPUs + n*own.mostCPUs,
@@ -127,8 +130,8 @@ func (k *knapsack) listMoves(g *group) {
 	slices.SortFunc(k.moves, func(a, b move) int { return cmp.Or(cmp.Compare(a.loss, b.loss), cmp.Compare(a.counts, b.counts)) })
 }
 
-// deal lets some of the jobs that have not chosen yet make the choice of that rank, and the others later ones. Those who are left
-// make the best.
+// deal lets some of the jobs that have not chosen yet make the choice of that rank, and the others later ones. Those
+// who are left make the best.
 func (k *knapsack) deal(rank, left int, m move) {
 	if rank >= len(k.ranked) {
 		k.take(0, left, &m)
@@ -184,17 +187,20 @@ func (k *knapsack) extend(i int) {
 	k.layers[i+1] = next
 }
 
-// leads says whether what is left is enough for the groups behind, and not so much that what nobody can take loses too much.
+// leads says whether what is left is enough for the groups behind, and not so much that what nobody can take loses too
+// much.
 func (k *knapsack) leads(s *state, behind *span) bool {
 	cpus, memory := k.cpus-s.cpus, k.memory-s.memory
 	if cpus < behind.leastCPUs || memory < behind.leastMemory {
 		return false
 	}
-	idle := float64(k.prices.cpus*float64(max(0, cpus-behind.mostCPUs))) + float64(k.prices.memory*float64(max(0, memory-behind.mostMemory)))
+	idle := float64(k.prices.cpus*float64(max(0, cpus-behind.mostCPUs))) + float64(k.prices.memory*float64(max(0,
+		memory-behind.mostMemory)))
 	return s.loss+idle <= k.limit
 }
 
-// takers follows the best solution back through the groups. Of equal ones, the one that takes fewer cores, then less memory.
+// takers follows the best solution back through the groups. Of equal ones, the one that takes fewer cores, then less
+// memory.
 func (k *knapsack) takers() []int32 {
 	last := k.layers[len(k.groups)]
 	best := slices.MinFunc(last, func(a, b state) int {

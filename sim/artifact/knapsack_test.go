@@ -23,7 +23,8 @@ func drawGroups(t *rapid.T) (groups []group, cpus, memory int64) {
 		cpus += int64(g.count) * g.choices[0].cpus
 		memory += int64(g.count) * g.choices[0].memory
 	}
-	return groups, cpus + rapid.Int64Range(0, 60).Draw(t, "more cpus"), memory + rapid.Int64Range(0, 30).Draw(t, "more memory")
+	return groups, cpus + rapid.Int64Range(0, 60).Draw(t, "more cpus"),
+		memory + rapid.Int64Range(0, 30).Draw(t, "more memory")
 }
 
 // bestWorth tries everything, job by job.
@@ -35,7 +36,8 @@ func bestWorth(groups []group, cpus, memory int64) int64 {
 			for used, worth := range reached {
 				for _, c := range g.choices {
 					key := [2]int64{used[0] + c.cpus, used[1] + c.memory}
-					if before, known := next[key]; key[0] <= cpus && key[1] <= memory && (!known || before < worth+c.worth) {
+					if before, known := next[key]; key[0] <= cpus && key[1] <= memory &&
+						(!known || before < worth+c.worth) {
 						next[key] = worth + c.worth
 					}
 				}

@@ -9,9 +9,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/models"
 )
 
-// This file is the paper's OPT as its artifact simulates it: in every round, the best cores and memory for each selected job on one
-// imaginary machine that has all that the cluster has. Nobody looks whether the jobs fit on servers. The artifact gives a wrong size of
-// that machine to all policies but FIFO and SRTF, with which there is no solution; here all are given the right one.
+// This file is the paper's OPT as its artifact simulates it: in every round, the best cores and memory for each
+// selected job on one imaginary machine that has all that the cluster has. Nobody looks whether the jobs fit on
+// servers. The artifact gives a wrong size of that machine to all policies but FIFO and SRTF, with which there is no
+// solution; here all are given the right one.
 
 // optRatio is the number of cores for each GPU that the sensitivity matrices hold for.
 const optRatio = 3
@@ -29,8 +30,9 @@ type option struct {
 	held   vector
 }
 
-// newOptions are all amounts for a job of the class that are of use: it is not slower than with its proportional share, and nothing
-// with less is as fast. Fastest first. Where the matrix does not say how fast the share is, it is as fast as the model's table says.
+// newOptions are all amounts for a job of the class that are of use: it is not slower than with its proportional share,
+// and nothing with less is as fast. Fastest first. Where the matrix does not say how fast the share is, it is as fast
+// as the model's table says.
 func newOptions(s *shape, c *class, round float64) []option {
 	share := newOption(c, s.fair[cpu], s.fair[memory], 1, round)
 	var all []option
@@ -60,7 +62,8 @@ func newOptions(s *shape, c *class, round float64) []option {
 func newOption(c *class, cpus, gb, speed, round float64) option {
 	held := vector{gpu: c.n, cpu: c.n * cpus, memory: c.n * gb}
 	return option{
-		choice: choice{worth: int64(math.Round(speed * speeds)), cpus: int64(held[cpu] * amounts), memory: int64(held[memory] * amounts)},
+		choice: choice{worth: int64(math.Round(speed * speeds)), cpus: int64(held[cpu] * amounts),
+			memory: int64(held[memory] * amounts)},
 		credit: iterations(round, c.model.Iteration/speed),
 		held:   held,
 	}
@@ -101,7 +104,8 @@ type optimizer struct {
 // mostKnown is how many solutions are kept.
 const mostKnown = 1 << 16
 
-// optimize gives every selected job its option, those of a class that come first in the order of the policy the faster ones.
+// optimize gives every selected job its option, those of a class that come first in the order of the policy the faster
+// ones.
 func (e *engine) optimize(now float64) {
 	if len(e.allocated) > 0 {
 		return

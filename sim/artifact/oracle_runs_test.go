@@ -43,13 +43,15 @@ func TestTheOracleAgreesWithThePublishedProgram(t *testing.T) {
 				}
 			}
 			if len(finished) != len(lines) || o.held != r.rounds {
-				t.Errorf("%d jobs have finished in %d rounds, want %d in %d", len(finished), o.held, len(lines), r.rounds)
+				t.Errorf("%d jobs have finished in %d rounds, want %d in %d", len(finished), o.held, len(lines),
+					r.rounds)
 			}
 		})
 	}
 }
 
-// plain are the clusters and jobs whose amounts are short in binary, as all published ones; the others have shares that are rounded.
+// plain are the clusters and jobs whose amounts are short in binary, as all published ones; the others have shares that
+// are rounded.
 func plainCluster(t *rapid.T) cluster.Cluster {
 	gpus := rapid.SampledFrom([]int{1, 2, 4, 8, 8, 8}).Draw(t, "gpus")
 	return drawCluster(t, gpus, []float64{62.5, 62.5, 62.5, 50, 125, 20.5}, []float64{62.5, 62.5, 37.5, 100})
@@ -72,8 +74,8 @@ func drawCluster(t *rapid.T, gpus int, memory, storage []float64) cluster.Cluste
 	}}}
 }
 
-// drawJobs draws jobs that last for up to 30 rounds each, not all with moments of their own. In some workloads all are alike, so that many
-// end together, and exactly with a round.
+// drawJobs draws jobs that last for up to 30 rounds each, not all with moments of their own. In some workloads all are
+// alike, so that many end together, and exactly with a round.
 func drawJobs(t *rapid.T, c artifact.Config, sizes []int) (all []trace.Job) {
 	set, err := models.Set(cmp.Or(c.Ratio, c.Cluster.CPUs()/c.Cluster.GPUs()))
 	if err != nil {
@@ -114,9 +116,11 @@ func numbers(first, n int) []int {
 
 func drawConfig(t *rapid.T, c cluster.Cluster, rounds []float64, sizes []int) artifact.Config {
 	config := artifact.Config{
-		Cluster:   c,
-		Placement: rapid.SampledFrom([]artifact.Placement{artifact.FirstFit, artifact.Consolidate}).Draw(t, "placement"),
-		Mode:      rapid.SampledFrom([]artifact.Mode{artifact.Generated, artifact.Replay, artifact.Static}).Draw(t, "mode"),
+		Cluster: c,
+		Placement: rapid.SampledFrom([]artifact.Placement{artifact.FirstFit, artifact.Consolidate}).Draw(t,
+			"placement"),
+		Mode: rapid.SampledFrom([]artifact.Mode{artifact.Generated, artifact.Replay, artifact.Static}).Draw(t,
+			"mode"),
 		// In the long rounds, jobs starve.
 		Round:      rapid.SampledFrom(rounds).Draw(t, "round"),
 		Strict:     rapid.Bool().Draw(t, "strict"),
@@ -246,7 +250,8 @@ func (o *oracle) outcome() (all []outcome.Job) {
 			}
 		}
 		all = append(all, outcome.Job{
-			ID: j.ID, Model: j.Model, GPUs: j.GPUs, Arrival: j.Arrival, Length: float64(j.Iterations) * j.model.Iteration,
+			ID: j.ID, Model: j.Model, GPUs: j.GPUs, Arrival: j.Arrival,
+			Length:   float64(j.Iterations) * j.model.Iteration,
 			FirstRun: j.firstRun, Finish: j.finish, Starts: starts, AttainedGPU: j.attained * j.g,
 		})
 	}
@@ -256,7 +261,8 @@ func (o *oracle) outcome() (all []outcome.Job) {
 
 // underAll checks something under every policy and allocator that the oracle knows.
 func underAll(t *testing.T, check func(t *rapid.T, policy artifact.Policy, allocator artifact.Allocator)) {
-	for _, policy := range []artifact.Policy{artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF, artifact.Tetris} {
+	for _, policy := range []artifact.Policy{artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF,
+		artifact.Tetris} {
 		for _, allocator := range []artifact.Allocator{artifact.Proportional, artifact.Greedy, artifact.Tune} {
 			t.Run(string(policy)+"-"+string(allocator), func(t *testing.T) {
 				rapid.Check(t, func(t *rapid.T) { check(t, policy, allocator) })
@@ -283,8 +289,8 @@ func TestTheEngineAgreesWithTheOracleWhereSharesAreRounded(t *testing.T) {
 	})
 }
 
-// Many jobs end at the same moments here, and many are still to arrive. Which of them have ended when the window is complete, and in which
-// order amounts that are rounded are taken away, depends on all events that there ever were.
+// Many jobs end at the same moments here, and many are still to arrive. Which of them have ended when the window is
+// complete, and in which order amounts that are rounded are taken away, depends on all events that there ever were.
 func TestTheOrderOfEqualEventsIsTheArtifacts(t *testing.T) {
 	for _, mode := range []artifact.Mode{artifact.Generated, artifact.Replay, artifact.Static} {
 		for _, memory := range []float64{500, 437.5, 433.3} {
@@ -307,11 +313,13 @@ func TestWhatArrivesMeanwhileDecidesWhoElseHasEndedWithTheWindow(t *testing.T) {
 		for first := range 8 {
 			var all []trace.Job
 			for id := range 60 {
-				all = append(all, trace.Job{ID: id, Model: "deepspeech", GPUs: 1, Iterations: 3 * 396, Arrival: float64(10 + 35*id)})
+				all = append(all, trace.Job{ID: id, Model: "deepspeech", GPUs: 1, Iterations: 3 * 396,
+					Arrival: float64(10 + 35*id)})
 			}
 			agree(t, artifact.Config{
-				Cluster: servers(1, 8, 24), Policy: artifact.FIFO, Allocator: artifact.Tune, Placement: artifact.FirstFit,
-				Mode: mode, Jobs: trace.Of(all), Window: outcome.Window{First: first, End: first + 1},
+				Cluster: servers(1, 8, 24), Policy: artifact.FIFO, Allocator: artifact.Tune,
+				Placement: artifact.FirstFit,
+				Mode:      mode, Jobs: trace.Of(all), Window: outcome.Window{First: first, End: first + 1},
 			}, false)
 		}
 	}
@@ -319,14 +327,16 @@ func TestWhatArrivesMeanwhileDecidesWhoElseHasEndedWithTheWindow(t *testing.T) {
 
 // Here jobs wait for more than a thousand hours, sometimes for exactly as long.
 func TestWhoStarvesComesFirstForGood(t *testing.T) {
-	for _, policy := range []artifact.Policy{artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF, artifact.Tetris} {
+	for _, policy := range []artifact.Policy{artifact.FIFO, artifact.SRTF, artifact.LAS, artifact.FTF, artifact.DRF,
+		artifact.Tetris} {
 		t.Run(string(policy), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				c := artifact.Config{
-					Cluster:   servers(1, rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "gpus"), 12),
-					Ratio:     3,
-					Policy:    policy,
-					Allocator: rapid.SampledFrom([]artifact.Allocator{artifact.Proportional, artifact.Tune}).Draw(t, "allocator"),
+					Cluster: servers(1, rapid.SampledFrom([]int{1, 2, 2, 4}).Draw(t, "gpus"), 12),
+					Ratio:   3,
+					Policy:  policy,
+					Allocator: rapid.SampledFrom([]artifact.Allocator{artifact.Proportional, artifact.Tune}).Draw(t,
+						"allocator"),
 					Placement: artifact.FirstFit,
 					Mode:      rapid.SampledFrom([]artifact.Mode{artifact.Generated, artifact.Replay}).Draw(t, "mode"),
 					Round:     rapid.SampledFrom([]float64{250_000, 400_000}).Draw(t, "round"),

@@ -12,9 +12,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// The oracle is the published simulator once more, written down from its description with no thought of speed: one event at a time,
-// maps and lists as there, nothing remembered from round to round that is not state. It knows no opt. The engine must agree with
-// it on every job.
+// The oracle is the published simulator once more, written down from its description with no thought of speed: one
+// event at a time, maps and lists as there, nothing remembered from round to round that is not state. It knows no opt.
+// The engine must agree with it on every job.
 
 type vec [5]float64 // GPU, CPU, memory, storage, network
 
@@ -195,7 +195,8 @@ func (o *oracle) job(from trace.Job) *oracleJob {
 		}
 		speed = 1 + float64(slope*(want[1]-fair))
 	}
-	j := &oracleJob{Job: from, model: m, g: g, demand: want, speed0: speed, speed: speed, lastExec: -1, firstRun: -1, finish: -1}
+	j := &oracleJob{Job: from, model: m, g: g, demand: want, speed0: speed, speed: speed, lastExec: -1, firstRun: -1,
+		finish: -1}
 	if o.Prioritize && o.Window.Has(from.ID) {
 		j.priority = 1
 	}

@@ -10,7 +10,8 @@ type entry struct {
 	place        int32 // in the queue before it was sorted
 }
 
-// before is the artifact's order. Its sorts are stable and in place, so that what is equal stays as it was in the round before.
+// before is the artifact's order. Its sorts are stable and in place, so that what is equal stays as it was in the round
+// before.
 func (a *entry) before(b *entry) bool {
 	switch {
 	case a.late != b.late:
@@ -35,7 +36,8 @@ var keys = map[Policy]key{
 	Tetris: volume,
 }
 
-// fairness would be the finish-time fairness of Themis if it were sorted the other way round: who is best off comes first.
+// fairness would be the finish-time fairness of Themis if it were sorted the other way round: who is best off comes
+// first.
 func fairness(e *engine, j *job, now float64) float64 {
 	return ((now - j.arrival) + e.remaining(j)) / (j.model.Iteration * float64(j.total))
 }
@@ -45,7 +47,8 @@ func volume(e *engine, j *job, _ float64) float64 {
 	return float64(float64(j.parts[gpu]*left)+float64(j.parts[cpu]*left)) + float64(j.parts[memory]*left)
 }
 
-// remaining is the time that a job would still need with the speed of the round before. That is stale: 1 where the job was downgraded then.
+// remaining is the time that a job would still need with the speed of the round before. That is stale: 1 where the job
+// was downgraded then.
 func (e *engine) remaining(j *job) float64 {
 	left := float64(j.model.Iteration * float64(j.total-j.executed))
 	if e.Allocator == Proportional {
@@ -74,8 +77,8 @@ func (e *engine) sort(now float64) {
 	e.reorder()
 }
 
-// reorder sorts a queue in which few are out of place: it takes out whoever does not follow the one before, and that one too, since
-// either may be the stray; sorts those; and merges them in again.
+// reorder sorts a queue in which few are out of place: it takes out whoever does not follow the one before, and that
+// one too, since either may be the stray; sorts those; and merges them in again.
 func (e *engine) reorder() {
 	kept := 0
 	e.strays = e.strays[:0]
@@ -117,7 +120,8 @@ func (e *engine) merge(n int, strays []entry) {
 // tooLong is how long a job may not have run before it becomes urgent, in seconds.
 const tooLong = 1000 * 3600
 
-// flagStarving makes jobs urgent, for good, that have not run for a thousand hours. They come first from the next round on.
+// flagStarving makes jobs urgent, for good, that have not run for a thousand hours. They come first from the next round
+// on.
 func (e *engine) flagStarving(now float64) {
 	e.alarm = false
 	if e.key == nil || now-e.starve <= tooLong {

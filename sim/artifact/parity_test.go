@@ -81,7 +81,8 @@ func recordedRuns(t testing.TB) (all []recorded) {
 	for _, line := range records(t, "summary.csv")[1:] {
 		r := recorded{name: strings.TrimSuffix(strings.TrimSuffix(line[0], ".gz"), ".csv"), trace: line[1]}
 		r.Config = artifact.Config{
-			Cluster: servers(4, 8, 24), Policy: artifact.Policy(strings.ToLower(line[2])), Allocator: artifact.Allocator(line[3]),
+			Cluster: servers(4, 8, 24), Policy: artifact.Policy(strings.ToLower(line[2])),
+			Allocator: artifact.Allocator(line[3]),
 			Placement: artifact.FirstFit, Mode: artifact.Replay,
 		}
 		if r.Allocator == "fair" {
@@ -104,7 +105,8 @@ func recordedRuns(t testing.TB) (all []recorded) {
 
 // servers is a cluster of servers with 500 GB, 500 MB/s and 40 Gb/s each.
 func servers(count, gpus, cpus int) cluster.Cluster {
-	return cluster.Cluster{Groups: []cluster.Group{{Servers: count, GPUs: gpus, CPUs: cpus, Memory: 500, Storage: 500, Network: 40}}}
+	return cluster.Cluster{Groups: []cluster.Group{{Servers: count, GPUs: gpus, CPUs: cpus, Memory: 500, Storage: 500,
+		Network: 40}}}
 }
 
 func simulate(t testing.TB, c artifact.Config) outcome.Run {
@@ -156,7 +158,8 @@ func checkHeld(t *testing.T, r recorded, run outcome.Run) {
 		{"cores", run.BusyCPUs, float64(run.CPUs), r.cpus},
 		{"memory", run.BusyMemory, run.Memory, r.memory},
 	} {
-		if got := strconv.FormatFloat(100*c.busy/(seconds*c.whole), 'f', 4, 64); got != strconv.FormatFloat(c.wanted, 'f', 4, 64) {
+		if got := strconv.FormatFloat(100*c.busy/(seconds*c.whole), 'f', 4, 64); got != strconv.FormatFloat(c.wanted,
+			'f', 4, 64) {
 			t.Errorf("%s %% of the %s were held, want %.4f", got, c.what, c.wanted)
 		}
 	}

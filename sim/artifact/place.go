@@ -42,8 +42,8 @@ func (e *engine) occupy(i int32, j *job) {
 	e.free -= j.gpus
 }
 
-// firstFit takes the free GPUs in the order of their numbers, each with its slice of the wish, wherever a slice fits. All GPUs of a server
-// follow each other, and after the first slice that does not fit on a server no other one does.
+// firstFit takes the free GPUs in the order of their numbers, each with its slice of the wish, wherever a slice fits.
+// All GPUs of a server follow each other, and after the first slice that does not fit on a server no other one does.
 func (e *engine) firstFit(w *wish, gpus int) bool {
 	first := len(e.servers)
 	for s := w.first; s < len(e.servers) && gpus > 0; s++ {
@@ -72,8 +72,8 @@ func (e *engine) slices(number int, w *wish, most int) int {
 	return n
 }
 
-// consolidate puts a job on one server if that is possible, the one with the fewest free GPUs, and otherwise slice by slice on servers with
-// few free GPUs first.
+// consolidate puts a job on one server if that is possible, the one with the fewest free GPUs, and otherwise slice by
+// slice on servers with few free GPUs first.
 func (e *engine) consolidate(w *wish, gpus int) bool {
 	if gpus > 1 {
 		if s, found := e.tightest(w); found {

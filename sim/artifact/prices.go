@@ -5,9 +5,10 @@ import "math"
 // point is a pair of prices, of a core and of memory.
 type point struct{ cpus, memory float64 }
 
-// bound is the largest worth that jobs could have together if they had to pay for what they take and what they leave over were paid for.
-// No choice for each job that fits the capacities is worth more, whatever the prices. The second result is what is left over
-// when every job has what is best for it, negative where that is too much: where the bound falls.
+// bound is the largest worth that jobs could have together if they had to pay for what they take and what they leave
+// over were paid for. No choice for each job that fits the capacities is worth more, whatever the prices. The second
+// result is what is left over when every job has what is best for it, negative where that is too much: where the bound
+// falls.
 func (k *knapsack) boundAt(price point) (bound float64, slack point) {
 	slack = point{float64(k.cpus), float64(k.memory)}
 	for _, g := range k.groups {
@@ -42,7 +43,8 @@ const (
 	leastArea = 1e-16 // of the first one
 )
 
-// findPrices minimises the bound, which is convex, by cutting planes through the centre of gravity of the area that is left.
+// findPrices minimises the bound, which is convex, by cutting planes through the centre of gravity of the area that is
+// left.
 func (k *knapsack) findPrices() {
 	top := k.dearest()
 	k.prices = point{}

@@ -56,8 +56,9 @@ func (e *engine) tell(ctx context.Context, now float64) error {
 	return ctx.Err()
 }
 
-// endLeases ends the round before: everything is given back, and who has done all iterations leaves. It says whether the last job of
-// the window did: then the simulation ends at once, and jobs that would have ended at the same moment have not.
+// endLeases ends the round before: everything is given back, and who has done all iterations leaves. It says whether
+// the last job of the window did: then the simulation ends at once, and jobs that would have ended at the same moment
+// have not.
 func (e *engine) endLeases(now float64) (complete bool) {
 	before := e.done
 	for _, i := range e.allocated {
@@ -124,7 +125,8 @@ func (e *engine) hold(now float64) error {
 	return nil
 }
 
-// clear takes everything from everybody. Who was downgraded has its own speed again, after the queue has been sorted by the old one.
+// clear takes everything from everybody. Who was downgraded has its own speed again, after the queue has been sorted by
+// the old one.
 func (e *engine) clear() {
 	for _, i := range e.allocated {
 		e.jobs[i].speed = e.jobs[i].class.speed

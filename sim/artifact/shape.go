@@ -20,8 +20,8 @@ const (
 // vector is an amount of every resource: GPUs, cores, GB, MB/s of storage, Gb/s of network.
 type vector [resources]float64
 
-// times and over round every component. Sums of what they return are written as sums of variables, so that no processor fuses a
-// product into them.
+// times and over round every component. Sums of what they return are written as sums of variables, so that no processor
+// fuses a product into them.
 func (v vector) times(x float64) vector {
 	for r := range v {
 		v[r] = float64(v[r] * x)
@@ -36,7 +36,8 @@ func (v vector) over(x float64) vector {
 	return v
 }
 
-// covers says whether there is as much of everything as another wants. There is no tolerance, as there is none in the artifact.
+// covers says whether there is as much of everything as another wants. There is no tolerance, as there is none in the
+// artifact.
 func (v *vector) covers(want *vector) bool {
 	return v[cpu] >= want[cpu] && v[memory] >= want[memory] && v[storage] >= want[storage] && v[gpu] >= want[gpu] &&
 		v[network] >= want[network]
@@ -62,7 +63,8 @@ func shapeOf(c cluster.Cluster) (shape, error) {
 		return shape{}, err
 	}
 	if !c.Equal() {
-		return shape{}, fmt.Errorf("cluster: its %d groups differ: want equal servers, the artifact knows no others", len(c.Groups))
+		return shape{}, fmt.Errorf("cluster: its %d groups differ: want equal servers, the artifact knows no others",
+			len(c.Groups))
 	}
 	g := c.Groups[0]
 	s := shape{count: c.Servers(), gpus: g.GPUs}
@@ -80,8 +82,8 @@ func (s *shape) ratio() int {
 	return 0
 }
 
-// short says that all the amounts are so short in binary that sums and differences of them, and of their halves down to the part of
-// one GPU in a thousand, are exact in float64.
+// short says that all the amounts are so short in binary that sums and differences of them, and of their halves down to
+// the part of one GPU in a thousand, are exact in float64.
 func short(amounts ...float64) bool {
 	for _, x := range amounts {
 		if math.Abs(x) > 1<<30 || x*1024 != math.Trunc(x*1024) {

@@ -4,8 +4,8 @@ import "math"
 
 // This file is what the artifact does not have: rounds that cannot differ from the one before are not computed again.
 
-// unchanged says whether this round's placement begins with all of the last one's: the same jobs in the same order, as far as the allocator
-// looked at them, on a cluster that is as empty as it was then.
+// unchanged says whether this round's placement begins with all of the last one's: the same jobs in the same order, as
+// far as the allocator looked at them, on a cluster that is as empty as it was then.
 func (e *engine) unchanged() bool {
 	if !e.exact || len(e.allocated) == 0 || len(e.queue) < len(e.seen) {
 		return false
@@ -30,8 +30,8 @@ func (e *engine) again() {
 	}
 }
 
-// skip holds rounds at once that cannot differ from the last one, and returns the moment of the last of them. Only a policy whose keys
-// are steady has such.
+// skip holds rounds at once that cannot differ from the last one, and returns the moment of the last of them. Only a
+// policy whose keys are steady has such.
 func (e *engine) skip(now float64) float64 {
 	if !e.exact || e.ordered || e.alarm || e.Detail || !e.Policy.steady() {
 		return now
@@ -52,8 +52,8 @@ func (e *engine) skip(now float64) float64 {
 	return now + float64(float64(rounds)*e.Round)
 }
 
-// quiet is the number of rounds to come before the one at the end of which somebody leaves, and before any in which somebody may be given
-// something.
+// quiet is the number of rounds to come before the one at the end of which somebody leaves, and before any in which
+// somebody may be given something.
 func (e *engine) quiet(now float64) int64 {
 	rounds := int64(math.MaxInt64)
 	for _, i := range e.allocated {

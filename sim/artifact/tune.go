@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// tune places a job with its demand, or else with its share, for which peers on a server are downgraded to theirs where that is
-// necessary. It always succeeds where amounts are exact. Where it does not, the artifact ends the whole program.
+// tune places a job with its demand, or else with its share, for which peers on a server are downgraded to theirs where
+// that is necessary. It always succeeds where amounts are exact. Where it does not, the artifact ends the whole
+// program.
 func (e *engine) tune(i int32) bool {
 	j := &e.jobs[i]
 	if e.place(i, &j.demand) {
@@ -25,8 +26,8 @@ func (e *engine) tune(i int32) bool {
 	return e.place(i, &j.least)
 }
 
-// chooseTargets lists the servers that a job is to go to, and how many GPUs it takes on each: the first that has enough for a job
-// of several, otherwise those with the fewest free.
+// chooseTargets lists the servers that a job is to go to, and how many GPUs it takes on each: the first that has enough
+// for a job of several, otherwise those with the fewest free.
 func (e *engine) chooseTargets(gpus int) {
 	e.targets = e.targets[:0]
 	for s := 0; s < len(e.servers) && gpus > 1; s++ {
@@ -80,8 +81,8 @@ type peer struct {
 	cpu, memory float64 // for each GPU
 }
 
-// rankPeers lists the jobs of a server in the order in which they are asked: those on few servers first, then those with much for each
-// GPU. The server's own list stays in that order.
+// rankPeers lists the jobs of a server in the order in which they are asked: those on few servers first, then those
+// with much for each GPU. The server's own list stays in that order.
 func (e *engine) rankPeers(number int) {
 	jobs := e.servers[number].jobs
 	e.peers = e.peers[:0]
@@ -122,8 +123,8 @@ func (e *engine) lessenNeed(need *vector, p *peer) {
 	}
 }
 
-// downgrade undoes the round of a job that has been placed, and leaves it where it is with no more than its share, at the speed of that.
-// Its whole demand is exchanged, also where it was below the share.
+// downgrade undoes the round of a job that has been placed, and leaves it where it is with no more than its share, at
+// the speed of that. Its whole demand is exchanged, also where it was below the share.
 func (e *engine) downgrade(i int32) {
 	j := &e.jobs[i]
 	if j.lends {

@@ -87,7 +87,8 @@ func measureOf(name string) (measure, bool) {
 	return measure{}, false
 }
 
-// Check finds what is impossible or beyond belief in a cluster that a program has put together. What this package reads is checked.
+// Check finds what is impossible or beyond belief in a cluster that a program has put together. What this package reads
+// is checked.
 func (c Cluster) Check() error {
 	if err := c.check(); err != nil {
 		return fmt.Errorf("cluster: %w", err)

@@ -1,6 +1,6 @@
-// Package cluster describes the clusters that are simulated: groups of equal servers, from the artifact's ini, from YAML, or from a
-// word on the command line. Every description that it reads is checked; it never fills in what a file should have said, beyond the
-// defaults that the format has.
+// Package cluster describes the clusters that are simulated: groups of equal servers, from the artifact's ini, from
+// YAML, or from a word on the command line. Every description that it reads is checked; it never fills in what a file
+// should have said, beyond the defaults that the format has.
 package cluster
 
 import (
@@ -43,13 +43,15 @@ const (
 
 // Paper is the simulated cluster of the paper: 16 servers with 8 GPUs, 24 cores and 500 GB each.
 func Paper() Cluster {
-	return Cluster{[]Group{{Servers: 16, GPUs: 8, CPUs: 24, Memory: 500, Storage: DefaultStorage, Network: DefaultNetwork}}}
+	return Cluster{[]Group{{Servers: 16, GPUs: 8, CPUs: 24, Memory: 500, Storage: DefaultStorage,
+		Network: DefaultNetwork}}}
 }
 
 // Ratio is the simulated cluster of the paper with so many cores for each GPU, 3 to 6.
 func Ratio(coresPerGPU int) (Cluster, error) {
 	if coresPerGPU < leastRatio || coresPerGPU > mostRatio {
-		return Cluster{}, fmt.Errorf("cluster: ratio = %d: want %d to %d cores for each GPU", coresPerGPU, leastRatio, mostRatio)
+		return Cluster{}, fmt.Errorf("cluster: ratio = %d: want %d to %d cores for each GPU", coresPerGPU, leastRatio,
+			mostRatio)
 	}
 	c := Paper()
 	c.Groups[0].CPUs = c.Groups[0].GPUs * coresPerGPU

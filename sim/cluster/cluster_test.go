@@ -15,7 +15,8 @@ import (
 
 func TestThePapersClusterIsTheWord16x8x24x500(t *testing.T) {
 	c, err := cluster.Parse("16x8:24:500")
-	if err != nil || c.String() != cluster.Paper().String() || !slices.EqualFunc(c.Groups, cluster.Paper().Groups, same) {
+	if err != nil || c.String() != cluster.Paper().String() ||
+		!slices.EqualFunc(c.Groups, cluster.Paper().Groups, same) {
 		t.Fatalf("read %v, %v", c, err)
 	}
 	if c.Servers() != 16 || c.GPUs() != 128 || c.CPUs() != 384 || c.Memory() != 8000 {
@@ -117,18 +118,24 @@ func TestAWordIsReadBackAsItWasWritten(t *testing.T) {
 func TestAWrongWordIsAnErrorThatSaysWhatWouldBeRight(t *testing.T) {
 	const shape = ": want SERVERSxGPUS:CORES:GB, as 16x8:24:500, and perhaps :MB/s:Gb/s of storage and network behind"
 	for text, want := range map[string]string{
-		"":                            `cluster "": group 1: ""` + shape,
-		"16":                          "cluster 16: group 1: 16" + shape,
-		"16x8:24":                     "cluster 16x8:24: group 1: 16x8:24" + shape,
-		"16x8:24:500:500:40:1":        "cluster 16x8:24:500:500:40:1: group 1: 16x8:24:500:500:40:1" + shape,
-		"16x8:24:500+":                `cluster 16x8:24:500+: group 2: ""` + shape,
-		"0x8:24:500":                  "cluster 0x8:24:500: group 1: servers = 0: want a whole number from 1 to 1000000",
-		"16x-8:24:500":                "cluster 16x-8:24:500: group 1: GPUs = -8: want a whole number from 1 to 1024",
-		"16x8:2.5:500":                "cluster 16x8:2.5:500: group 1: cores = 2.5: want a whole number from 1 to 10000",
-		"16x8:24:500000":              "cluster 16x8:24:500000: group 1: memory = 500000: want a number from 1 to 32768 GB, not MiB",
-		"16x8:24:NaN":                 "cluster 16x8:24:NaN: group 1: memory = NaN: want a number from 1 to 32768 GB, not MiB",
-		"16x8:24:1e3":                 "cluster 16x8:24:1e3: group 1: memory = 1e3: want a number from 1 to 32768 GB, not MiB",
-		"16x8:24:500:0":               "cluster 16x8:24:500:0: group 1: storage = 0: want a number from 1 to 10000000 MB/s",
+		"":                     `cluster "": group 1: ""` + shape,
+		"16":                   "cluster 16: group 1: 16" + shape,
+		"16x8:24":              "cluster 16x8:24: group 1: 16x8:24" + shape,
+		"16x8:24:500:500:40:1": "cluster 16x8:24:500:500:40:1: group 1: 16x8:24:500:500:40:1" + shape,
+		"16x8:24:500+":         `cluster 16x8:24:500+: group 2: ""` + shape,
+		"0x8:24:500": "cluster 0x8:24:500: group 1: servers = 0: want a whole number from 1 to " +
+			"1000000",
+		"16x-8:24:500": "cluster 16x-8:24:500: group 1: GPUs = -8: want a whole number from 1 to 1024",
+		"16x8:2.5:500": "cluster 16x8:2.5:500: group 1: cores = 2.5: want a whole number from 1 " +
+			"to 10000",
+		"16x8:24:500000": "cluster 16x8:24:500000: group 1: memory = 500000: want a number from 1 to " +
+			"32768 GB, not MiB",
+		"16x8:24:NaN": "cluster 16x8:24:NaN: group 1: memory = NaN: want a number from 1 to 32768 " +
+			"GB, not MiB",
+		"16x8:24:1e3": "cluster 16x8:24:1e3: group 1: memory = 1e3: want a number from 1 to 32768 " +
+			"GB, not MiB",
+		"16x8:24:500:0": "cluster 16x8:24:500:0: group 1: storage = 0: want a number from 1 to " +
+			"10000000 MB/s",
 		"16x8:24:500:500:":            `cluster 16x8:24:500:500:: group 1: network = "": want a number from 1 to 100000 Gb/s`,
 		"=1x8:24:500":                 `cluster =1x8:24:500: group 1: GPU type = "": want a letter, then letters, digits and . _ -, 40 at most`,
 		"\x1b[31mx":                   `cluster "\x1b[31mx": group 1: "\x1b[31mx"` + shape,
@@ -148,10 +155,13 @@ func TestACheckFindsWhatAProgramPutTogetherWrongly(t *testing.T) {
 		change func(c *cluster.Cluster)
 	}{
 		{"no group of servers: want one at least", func(c *cluster.Cluster) { c.Groups = nil }},
-		{"1001 groups of servers: want at most 1000", func(c *cluster.Cluster) { c.Groups = make([]cluster.Group, 1001) }},
+		{"1001 groups of servers: want at most 1000",
+			func(c *cluster.Cluster) { c.Groups = make([]cluster.Group, 1001) }},
 		{"group 1: gpus = 0: want a whole number from 1 to 1024", func(c *cluster.Cluster) { c.Groups[0].GPUs = 0 }},
-		{"group 1: memory_gb = NaN: want a number from 1 to 32768 GB, not MiB", func(c *cluster.Cluster) { c.Groups[0].Memory = math.NaN() }},
-		{"group 1: network_gb_s = 0: want a number from 1 to 100000 Gb/s", func(c *cluster.Cluster) { c.Groups[0].Network = 0 }},
+		{"group 1: memory_gb = NaN: want a number from 1 to 32768 GB, not MiB",
+			func(c *cluster.Cluster) { c.Groups[0].Memory = math.NaN() }},
+		{"group 1: network_gb_s = 0: want a number from 1 to 100000 Gb/s",
+			func(c *cluster.Cluster) { c.Groups[0].Network = 0 }},
 		{"group 1: name 1st: " + word, func(c *cluster.Cluster) { c.Groups[0].Name = "1st" }},
 		{`group 1: name "\x1b": ` + word, func(c *cluster.Cluster) { c.Groups[0].Features = []string{"\x1b"} }},
 	} {
@@ -202,7 +212,8 @@ func wordStays(t *testing.T, c cluster.Cluster) {
 // draw is any cluster that passes the check.
 func draw(t *rapid.T) cluster.Cluster {
 	word := rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[a-z][a-z0-9-]{0,3}`))
-	amount := rapid.Map(rapid.IntRange(1000, 20_000_000), func(thousandths int) float64 { return float64(thousandths) / 1000 })
+	amount := rapid.Map(rapid.IntRange(1000, 20_000_000),
+		func(thousandths int) float64 { return float64(thousandths) / 1000 })
 	return cluster.Cluster{Groups: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) cluster.Group {
 		return cluster.Group{
 			Name:     word.Draw(t, "name"),

@@ -41,7 +41,8 @@ func TestWhatTheArtifactsFileLeavesOutIsAsThere(t *testing.T) {
 }
 
 func TestAWrongINIIsAnErrorThatNamesLineKeyAndRemedy(t *testing.T) {
-	const known = "unknown key: want racks, servers_per_rack, gpus_per_server, cpus_per_server, dram_per_server, sspeed_per_server, " +
+	const known = "unknown key: want racks, servers_per_rack, gpus_per_server, cpus_per_server, dram_per_server, " +
+		"sspeed_per_server, " +
 		"net_per_server in [CLUSTER]"
 	for _, c := range []struct{ text, want string }{
 		{"", "no section [CLUSTER]: want the cluster file of the paper's artifact"},
@@ -51,14 +52,19 @@ func TestAWrongINIIsAnErrorThatNamesLineKeyAndRemedy(t *testing.T) {
 		{"[SCHEDULER]\n[CLUSTER]\nracks=1\n[SCHEDULER]\nracks=1", "line 5: [SCHEDULER] racks: " + known},
 		{"racks=1\n[CLUSTER]\nracks=1", "line 1: [DEFAULT] racks: " + known},
 		{"[CLUSTER]\n[OTHER]\na=b", "line 3: [OTHER] a: " + known},
-		{"[CLUSTER]\n\ngpus_per_server = 3x", "line 3: [CLUSTER] gpus_per_server: 3x: want a whole number from 1 to 1024"},
+		{"[CLUSTER]\n\ngpus_per_server = 3x",
+			"line 3: [CLUSTER] gpus_per_server: 3x: want a whole number from 1 to 1024"},
 		{"[CLUSTER]\ngpus_per_server =", `line 2: [CLUSTER] gpus_per_server: "": want a whole number from 1 to 1024`},
 		{"[CLUSTER]\nracks = 0", "line 2: [CLUSTER] racks: 0: want a whole number from 1 to 1000000"},
-		{"[CLUSTER]\nracks=1000\nservers_per_rack=1001", "group 1: servers = 1001000: want a whole number from 1 to 1000000"},
+		{"[CLUSTER]\nracks=1000\nservers_per_rack=1001",
+			"group 1: servers = 1001000: want a whole number from 1 to 1000000"},
 		{"[CLUSTER]\nracks=1\nRacks=1", "line 2: [CLUSTER] racks: is there more than once: remove the others"},
-		{"[CLUSTER]\ndram_per_server=512000", "line 2: [CLUSTER] dram_per_server: 512000: want a number from 1 to 32768 GB, not MiB"},
-		{"[CLUSTER]\ndram_per_server=\x1b[2J", `line 2: [CLUSTER] dram_per_server: "\x1b[2J": want a number from 1 to 32768 GB, not MiB`},
-		{"[CLUSTER]\n\x1bgpus 8", `line 2: "\x1bgpus 8": want a section in brackets, or a key and a value, as gpus_per_server = 8`},
+		{"[CLUSTER]\ndram_per_server=512000",
+			"line 2: [CLUSTER] dram_per_server: 512000: want a number from 1 to 32768 GB, not MiB"},
+		{"[CLUSTER]\ndram_per_server=\x1b[2J",
+			`line 2: [CLUSTER] dram_per_server: "\x1b[2J": want a number from 1 to 32768 GB, not MiB`},
+		{"[CLUSTER]\n\x1bgpus 8",
+			`line 2: "\x1bgpus 8": want a section in brackets, or a key and a value, as gpus_per_server = 8`},
 		{"[CLUSTER", "unclosed section: [CLUSTER: want sections in brackets and lines like gpus_per_server = 8"},
 	} {
 		if got, err := cluster.ReadINI([]byte(c.text)); err == nil || err.Error() != c.want {
@@ -85,23 +91,25 @@ const group = "groups:\n- servers: 2\n  gpus: 8\n  cpus: 24\n  memory_gb: 62.5\n
 func TestAWrongYAMLIsAnErrorThatNamesLineKeyAndRemedy(t *testing.T) {
 	const keys = "name, gpu_type, features, servers, gpus, cpus, memory_gb, storage_mb_s, network_gb_s"
 	for text, want := range map[string]string{
-		"":                                  "is empty: want groups: and a list of them",
-		"# nothing\n":                       "is empty: want groups: and a list of them",
-		"- servers: 2":                      "line 1: want groups: and a list of them, and no other key",
-		"servers: 2":                        "line 1: want groups: and a list of them, and no other key",
-		group + "racks: 3":                  "line 1: want groups: and a list of them, and no other key",
-		"groups: 3":                         "line 1: groups: want a list, each group beginning with a dash",
-		"groups: []":                        "no group of servers: want one at least",
-		"groups:\n- 3":                      "line 2: want a group with keys, as servers: 16",
-		"groups:\n- servers: 2\n":           "line 2: gpus is missing: want it in each group",
-		group + "  memory: 3":               "line 6: memory: unknown key: want one of " + keys,
-		group + "  gpus: 8":                 "line 6: gpus: is there twice in this group: remove one",
-		group + "  storage_mb_s: fast":      "line 6: storage_mb_s = fast: want a number from 1 to 10000000 MB/s",
-		group + "  storage_mb_s:":           `line 6: storage_mb_s = "": want a number from 1 to 10000000 MB/s`,
-		group + "  storage_mb_s: [1]":       "line 6: storage_mb_s: want one value, not a list, keys or a reference",
-		group + "  name: \"a\\eb\"":         `line 6: name = "a\x1bb": want a letter, then letters, digits and . _ -, 40 at most`,
-		group + "  features: ib":            "line 6: features: want a list of words, as [nvlink, ib]",
-		group + "  features: [ib, 4]":       "line 6: features = 4: want a letter, then letters, digits and . _ -, 40 at most",
+		"":                             "is empty: want groups: and a list of them",
+		"# nothing\n":                  "is empty: want groups: and a list of them",
+		"- servers: 2":                 "line 1: want groups: and a list of them, and no other key",
+		"servers: 2":                   "line 1: want groups: and a list of them, and no other key",
+		group + "racks: 3":             "line 1: want groups: and a list of them, and no other key",
+		"groups: 3":                    "line 1: groups: want a list, each group beginning with a dash",
+		"groups: []":                   "no group of servers: want one at least",
+		"groups:\n- 3":                 "line 2: want a group with keys, as servers: 16",
+		"groups:\n- servers: 2\n":      "line 2: gpus is missing: want it in each group",
+		group + "  memory: 3":          "line 6: memory: unknown key: want one of " + keys,
+		group + "  gpus: 8":            "line 6: gpus: is there twice in this group: remove one",
+		group + "  storage_mb_s: fast": "line 6: storage_mb_s = fast: want a number from 1 to 10000000 MB/s",
+		group + "  storage_mb_s:":      `line 6: storage_mb_s = "": want a number from 1 to 10000000 MB/s`,
+		group + "  storage_mb_s: [1]":  "line 6: storage_mb_s: want one value, not a list, keys or a reference",
+		group +
+			"  name: \"a\\eb\"": `line 6: name = "a\x1bb": want a letter, then letters, digits and . _ -, 40 at most`,
+		group + "  features: ib": "line 6: features: want a list of words, as [nvlink, ib]",
+		group +
+			"  features: [ib, 4]": "line 6: features = 4: want a letter, then letters, digits and . _ -, 40 at most",
 		group + "---\na: 1":                 "a second document begins: keep everything in one",
 		strings.Replace(group, "2", "0", 1): "line 2: servers = 0: want a whole number from 1 to 1000000",
 	} {
@@ -125,7 +133,8 @@ func TestAFileIsReadByItsExtensionOrElseByItsFirstLine(t *testing.T) {
 		}
 	}
 	wrong := write(t, "wrong.ini", group)
-	if _, err := cluster.Open(wrong); err == nil || !strings.HasPrefix(err.Error(), "cluster "+wrong+": no section [CLUSTER]") {
+	if _, err := cluster.Open(wrong); err == nil || !strings.HasPrefix(err.Error(),
+		"cluster "+wrong+": no section [CLUSTER]") {
 		t.Errorf("YAML called ini: %v", err)
 	}
 	if _, err := cluster.Open(write(t, "empty", "")); err == nil || !strings.Contains(err.Error(), "is empty") {
@@ -160,7 +169,8 @@ func FuzzReadINI(f *testing.F) {
 }
 
 func FuzzReadYAML(f *testing.F) {
-	for _, seed := range []string{group, "groups: &a [*a]", "{groups: [{servers: 1, features: [a, b]}]}", "---\n...\n"} {
+	for _, seed := range []string{group, "groups: &a [*a]", "{groups: [{servers: 1, features: [a, b]}]}",
+		"---\n...\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

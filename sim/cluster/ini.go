@@ -30,9 +30,9 @@ func iniDefault() Group {
 	return Group{Servers: 4, GPUs: 8, CPUs: 24, Memory: 500, Storage: 300, Network: DefaultNetwork}
 }
 
-// ReadINI reads the cluster file of the paper's artifact. What the file leaves out is as there: 1 rack, 4 servers, 8 GPUs, 24 cores,
-// 500 GB, 300 MB/s, 40 Gb/s. Unlike there, several racks are as many times the servers, and an unknown or repeated key is an error, which
-// names the line, the key, its value and what would be right.
+// ReadINI reads the cluster file of the paper's artifact. What the file leaves out is as there: 1 rack, 4 servers, 8
+// GPUs, 24 cores, 500 GB, 300 MB/s, 40 Gb/s. Unlike there, several racks are as many times the servers, and an unknown
+// or repeated key is an error, which names the line, the key, its value and what would be right.
 func ReadINI(text []byte) (Cluster, error) {
 	file, err := ini.LoadSources(ini.LoadOptions{
 		InsensitiveKeys:            true, // as in Python's parser
@@ -50,7 +50,8 @@ func ReadINI(text []byte) (Cluster, error) {
 	for _, section := range file.Sections() {
 		for _, key := range section.Keys() {
 			if err := iniRead(section.Name(), key, &racks, &g); err != nil {
-				return Cluster{}, fmt.Errorf("%s[%s] %s: %w", iniLine(text, section.Name(), key.Name()), shown(section.Name()), shown(key.Name()), err)
+				return Cluster{}, fmt.Errorf("%s[%s] %s: %w", iniLine(text, section.Name(), key.Name()),
+					shown(section.Name()), shown(key.Name()), err)
 			}
 		}
 	}
@@ -97,7 +98,8 @@ func iniNames() []string {
 	return names
 }
 
-// iniLine finds where a key stands, since the parser does not say it; nothing where it is written in a way that this does not find.
+// iniLine finds where a key stands, since the parser does not say it; nothing where it is written in a way that this
+// does not find.
 func iniLine(text []byte, section, key string) string {
 	within := ini.DefaultSection
 	for i, line := range strings.Split(string(text), "\n") {
@@ -116,7 +118,8 @@ func iniLine(text []byte, section, key string) string {
 func iniSyntax(text []byte, err error) error {
 	var bare ini.ErrDelimiterNotFound
 	if !errors.As(err, &bare) {
-		return fmt.Errorf("%s: want sections in brackets and lines like gpus_per_server = 8", shown(strings.TrimSpace(err.Error())))
+		return fmt.Errorf("%s: want sections in brackets and lines like gpus_per_server = 8",
+			shown(strings.TrimSpace(err.Error())))
 	}
 	number := strings.Count(before(string(text), bare.Line), "\n") + 1
 	return fmt.Errorf("line %d: %s: want a section in brackets, or a key and a value, as gpus_per_server = 8",

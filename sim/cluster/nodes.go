@@ -16,8 +16,9 @@ type Node struct {
 // leastWidth is the width of the numbers in small clusters, as administrators write them: n01.
 const leastWidth = 2
 
-// Nodes lists all servers, ascending in their names: n01, n02 and so on, or with the name of the group in front. Numbers are as
-// wide as the largest one behind the same name, so that they ascend, too. Groups of one name are numbered as one.
+// Nodes lists all servers, ascending in their names: n01, n02 and so on, or with the name of the group in front.
+// Numbers are as wide as the largest one behind the same name, so that they ascend, too. Groups of one name are
+// numbered as one.
 func (c Cluster) Nodes() []Node {
 	servers := make(map[string]int)
 	for _, g := range c.Groups {

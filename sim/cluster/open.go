@@ -12,8 +12,8 @@ import (
 // maxFile bounds a description of a cluster. A thousand groups fit.
 const maxFile = 256 << 10
 
-// Open reads the cluster that a file describes: the artifact's ini or our YAML, by the file's extension, or by its first line where the
-// extension is another one. The error names the file.
+// Open reads the cluster that a file describes: the artifact's ini or our YAML, by the file's extension, or by its
+// first line where the extension is another one. The error names the file.
 func Open(path string) (Cluster, error) {
 	text, err := readFile(path)
 	if err != nil {

@@ -13,15 +13,17 @@ const example = "16x8:24:500"
 
 // wordMeasures are the numbers of a group in the order in which a word has them, with the names that people give them.
 var wordMeasures = []struct{ name, measure string }{
-	{"servers", servers}, {"GPUs", gpus}, {"cores", cpus}, {"memory", memoryGB}, {"storage", storageMB}, {"network", networkGb},
+	{"servers", servers}, {"GPUs", gpus}, {"cores", cpus}, {"memory", memoryGB}, {"storage", storageMB},
+	{"network", networkGb},
 }
 
 // least is how many of them must be there.
 const least = 4
 
-// Parse reads a word like 16x8:24:500, which is 16 servers with 8 GPUs, 24 cores and 500 GB each. The storage's MB/s and the network's
-// Gb/s may follow, 500 and 40 otherwise. Groups of different servers are joined by +, and each may begin with the type of its GPUs:
-// a100=8x8:64:1000+v100=16x8:24:500. The error names the group, the number, and what would be right.
+// Parse reads a word like 16x8:24:500, which is 16 servers with 8 GPUs, 24 cores and 500 GB each. The storage's MB/s
+// and the network's Gb/s may follow, 500 and 40 otherwise. Groups of different servers are joined by +, and each may
+// begin with the type of its GPUs: a100=8x8:64:1000+v100=16x8:24:500. The error names the group, the number, and what
+// would be right.
 func Parse(text string) (Cluster, error) {
 	var c Cluster
 	for i, part := range strings.Split(text, "+") {
@@ -63,8 +65,9 @@ func splitGroup(text string) ([]string, error) {
 	count, rest, crossed := strings.Cut(text, "x")
 	numbers := append([]string{count}, strings.Split(rest, ":")...)
 	if !crossed || len(numbers) < least || len(numbers) > len(wordMeasures) {
-		return nil, fmt.Errorf("%s: want SERVERSxGPUS:CORES:GB, as %s, and perhaps :MB/s:Gb/s of storage and network behind",
-			shown(text), example)
+		return nil,
+			fmt.Errorf("%s: want SERVERSxGPUS:CORES:GB, as %s, and perhaps :MB/s:Gb/s of storage and network behind",
+				shown(text), example)
 	}
 	return numbers, nil
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// ReadYAML reads a list of groups of servers, as etc/examples/cluster.yaml shows it. A group must say servers, gpus, cpus and
-// memory_gb; it may say storage_mb_s (500), network_gb_s (40), name, gpu_type and features. Unknown and repeated keys are errors; each
-// error names the line, the key, its value and what would be right.
+// ReadYAML reads a list of groups of servers, as etc/examples/cluster.yaml shows it. A group must say servers, gpus,
+// cpus and memory_gb; it may say storage_mb_s (500), network_gb_s (40), name, gpu_type and features. Unknown and
+// repeated keys are errors; each error names the line, the key, its value and what would be right.
 func ReadYAML(text []byte) (Cluster, error) {
 	document, err := onlyDocument(text)
 	if err != nil {
@@ -85,7 +85,8 @@ func yamlGroup(node *yaml.Node) (Group, error) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		if slices.Contains(said, key.Value) {
-			return Group{}, fmt.Errorf("line %d: %s: is there twice in this group: remove one", key.Line, shown(key.Value))
+			return Group{}, fmt.Errorf("line %d: %s: is there twice in this group: remove one", key.Line,
+				shown(key.Value))
 		}
 		if err := yamlSet(&g, key.Value, value); err != nil {
 			return Group{}, fmt.Errorf("line %d: %s%w", key.Line, shown(key.Value), err)

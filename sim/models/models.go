@@ -1,5 +1,5 @@
-// Package models is the table of the ten models that the paper's artifact ships (Synergy, OSDI'22), as far as workloads and the
-// reference engine need it. The same measurements as profiles that the planner reads are in etc/profiles.
+// Package models is the table of the ten models that the paper's artifact ships (Synergy, OSDI'22), as far as workloads
+// and the reference engine need it. The same measurements as profiles that the planner reads are in etc/profiles.
 package models
 
 import "fmt"
@@ -45,10 +45,12 @@ const (
 	MostRatio  = 6
 )
 
-// Set is the ten models as they run on servers with that many cores for each GPU, 3, 4, 5 or 6. A model's index is its class id.
+// Set is the ten models as they run on servers with that many cores for each GPU, 3, 4, 5 or 6. A model's index is its
+// class id.
 func Set(ratio int) ([]Model, error) {
 	if ratio < LeastRatio || ratio > MostRatio {
-		return nil, fmt.Errorf("CPU:GPU ratio = %d: want %d to %d, which the artifact has tables for", ratio, LeastRatio, MostRatio)
+		return nil, fmt.Errorf("CPU:GPU ratio = %d: want %d to %d, which the artifact has tables for", ratio,
+			LeastRatio, MostRatio)
 	}
 	set := make([]Model, len(table))
 	for id, r := range table {
@@ -58,7 +60,8 @@ func Set(ratio int) ([]Model, error) {
 	return set, nil
 }
 
-// Find is the class id of the model of that name, the same in every Set. It is false where the artifact has no such model.
+// Find is the class id of the model of that name, the same in every Set. It is false where the artifact has no such
+// model.
 func Find(name string) (id int, known bool) {
 	for id, r := range table {
 		if r.name == name {

@@ -86,9 +86,12 @@ func TestMoreCoresForEachGPUChangeIterationsAndSpeedupsAndTwoBestCases(t *testin
 		want  string // what changed from ratio 3
 	}{
 		{3, ``},
-		{4, `alexnet 12 0.48 2.352, res18 9 0.5 1.85, res50 4 0.68 1, mobilenet 6 0.55 1.2, shufflenet 12 0.492 2.312, m5 6 0.5 2.08`},
-		{5, `alexnet 12 0.392 1.92, res18 9 0.41 1.568, res50 4 0.68 1, mobilenet 6 0.47 1.04, shufflenet 12 0.401 1.88, m5 6 0.42 1.78`},
-		{6, `alexnet 24 0.34 2.18, res18 9 0.365 1.37, res50 4 0.68 1, mobilenet 6 0.458 1, shufflenet 24 0.351 2.59, m5 6 0.3 1`},
+		{4,
+			`alexnet 12 0.48 2.352, res18 9 0.5 1.85, res50 4 0.68 1, mobilenet 6 0.55 1.2, shufflenet 12 0.492 2.312, m5 6 0.5 2.08`},
+		{5,
+			`alexnet 12 0.392 1.92, res18 9 0.41 1.568, res50 4 0.68 1, mobilenet 6 0.47 1.04, shufflenet 12 0.401 1.88, m5 6 0.42 1.78`},
+		{6,
+			`alexnet 24 0.34 2.18, res18 9 0.365 1.37, res50 4 0.68 1, mobilenet 6 0.458 1, shufflenet 24 0.351 2.59, m5 6 0.3 1`},
 	} {
 		base, changed := set(t, 3), []string(nil)
 		for id, m := range set(t, c.ratio) {
@@ -105,7 +108,8 @@ func TestMoreCoresForEachGPUChangeIterationsAndSpeedupsAndTwoBestCases(t *testin
 func TestARatioWithoutATableIsAnErrorThatNamesTheOthers(t *testing.T) {
 	for _, ratio := range []int{-1, 0, 2, 7} {
 		_, err := models.Set(ratio)
-		if want := fmt.Sprintf("CPU:GPU ratio = %d: want 3 to 6, which the artifact has tables for", ratio); err == nil || err.Error() != want {
+		if want := fmt.Sprintf("CPU:GPU ratio = %d: want 3 to 6, which the artifact has tables for",
+			ratio); err == nil || err.Error() != want {
 			t.Errorf("ratio %d: %v, want %s", ratio, err, want)
 		}
 	}
@@ -123,7 +127,8 @@ func TestModelsAreFoundByNameAndFamiliesListThemInTheOrderOfTheirIDs(t *testing.
 	if id, known := models.Find("bert"); known {
 		t.Errorf("bert is %d", id)
 	}
-	got := fmt.Sprint(models.Image, models.Image.Members(), models.Language.Members(), models.Speech, models.Speech.Members())
+	got := fmt.Sprint(models.Image, models.Image.Members(), models.Language.Members(), models.Speech,
+		models.Speech.Members())
 	if want := "image [0 1 2 3 4] [5 6 7] speech [8 9]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

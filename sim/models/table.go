@@ -16,11 +16,13 @@ type row struct {
 
 // table has the artifact's class ids as indices; its workloads depend on their order.
 var table = [...]row{
-	{"alexnet", Image, 125, perRatio{12, 12, 12, 24}, perRatio{0.6, 0.48, 0.392, 0.34}, perRatio{2.94, 2.352, 1.92, 2.18}},
+	{"alexnet", Image, 125, perRatio{12, 12, 12, 24}, perRatio{0.6, 0.48, 0.392, 0.34},
+		perRatio{2.94, 2.352, 1.92, 2.18}},
 	{"res18", Image, 62.5, always(9), perRatio{0.64, 0.5, 0.41, 0.365}, perRatio{2.4, 1.85, 1.568, 1.37}},
 	{"res50", Image, 62.5, always(4), perRatio{0.78, 0.68, 0.68, 0.68}, perRatio{1.15, 1, 1, 1}},
 	{"mobilenet", Image, 62.5, always(6), perRatio{0.71, 0.55, 0.47, 0.458}, perRatio{1.55, 1.2, 1.04, 1}},
-	{"shufflenet", Image, 125, perRatio{12, 12, 12, 24}, perRatio{0.615, 0.492, 0.401, 0.351}, perRatio{2.89, 2.312, 1.88, 2.59}},
+	{"shufflenet", Image, 125, perRatio{12, 12, 12, 24}, perRatio{0.615, 0.492, 0.401, 0.351},
+		perRatio{2.89, 2.312, 1.88, 2.59}},
 	{"gnmt", Language, 20, always(1), always(0.12), always(1)},
 	{"transformer", Language, 20, always(1), always(0.67), always(1)},
 	{"lstm", Language, 20, always(1), always(0.011), always(1)},
@@ -32,12 +34,12 @@ var table = [...]row{
 func CPUAxis() [9]float64    { return [...]float64{1, 2, 3, 4, 5, 6, 9, 12, 24} }
 func MemoryAxis() [5]float64 { return [...]float64{20.83, 62.5, 125, 187.5, 250} }
 
-// Matrix is throughput over that at the proportional share of a server with three cores and 62.5 GB for each GPU: [i][j] with
-// CPUAxis[i] cores and MemoryAxis[j] GB for each GPU.
+// Matrix is throughput over that at the proportional share of a server with three cores and 62.5 GB for each GPU:
+// [i][j] with CPUAxis[i] cores and MemoryAxis[j] GB for each GPU.
 type Matrix [9][5]float64
 
-// Sensitivity is the matrix of the model with that class id, for CPU:GPU ratio 3. The artifact uses it with the other ratios too,
-// where it is not 1 at the proportional share; nobody else should.
+// Sensitivity is the matrix of the model with that class id, for CPU:GPU ratio 3. The artifact uses it with the other
+// ratios too, where it is not 1 at the proportional share; nobody else should.
 func Sensitivity(id int) Matrix {
 	starved, curves := starvedImageOrSpeech, measured[id]
 	if table[id].family == Language {
@@ -61,8 +63,8 @@ type curve [9]float64
 
 var flat = curve{1, 1, 1, 1, 1, 1, 1, 1, 1}
 
-// measured has, for each model, its curve at 62.5 GB for each GPU, at 125 GB and so on; the last one also holds for all memory
-// beyond.
+// measured has, for each model, its curve at 62.5 GB for each GPU, at 125 GB and so on; the last one also holds for all
+// memory beyond.
 var measured = [len(table)][]curve{
 	{{.3, .66, 1, 1.25, 1.53, 1.75, 2, 2, 2}, {.3, .66, 1, 1.25, 1.53, 1.75, 2, 2.94, 2.94}},
 	{{.37, .72, 1, 1.3, 1.53, 1.75, 2.4, 2.4, 2.4}},
@@ -72,6 +74,7 @@ var measured = [len(table)][]curve{
 	{flat},
 	{flat},
 	{flat},
-	{{.3, .66, 1, 1.2, 1.4, 1.5, 1.5, 1.5, 1.5}, {.3, .66, 1, 1.2, 1.4, 2, 2, 2, 2}, {.3, .66, 1, 1.2, 1.4, 2.5, 2.5, 2.5, 2.5}},
+	{{.3, .66, 1, 1.2, 1.4, 1.5, 1.5, 1.5, 1.5}, {.3, .66, 1, 1.2, 1.4, 2, 2, 2, 2},
+		{.3, .66, 1, 1.2, 1.4, 2.5, 2.5, 2.5, 2.5}},
 	{{.3, .66, 1, 1, 1, 1, 1, 1, 1}},
 }

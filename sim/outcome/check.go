@@ -13,7 +13,8 @@ func (r Run) check() error {
 	}
 	for i, job := range r.Jobs {
 		if i > 0 && job.ID <= r.Jobs[i-1].ID {
-			return fmt.Errorf("job %d stands behind job %d: want the jobs of an outcome ascending in their IDs", job.ID, r.Jobs[i-1].ID)
+			return fmt.Errorf("job %d stands behind job %d: want the jobs of an outcome ascending in their IDs", job.ID,
+				r.Jobs[i-1].ID)
 		}
 		if err := job.check(); err != nil {
 			return fmt.Errorf("job %d: %w", job.ID, err)
@@ -74,7 +75,8 @@ func (w Window) String() string {
 
 func (r Run) checkCapacity() error {
 	if r.GPUs <= 0 || r.CPUs <= 0 || !(r.Memory > 0) || math.IsInf(r.Memory, 0) {
-		return fmt.Errorf("a cluster of %d GPUs, %d cores and %v GB: want more than 0 of each", r.GPUs, r.CPUs, r.Memory)
+		return fmt.Errorf("a cluster of %d GPUs, %d cores and %v GB: want more than 0 of each", r.GPUs, r.CPUs,
+			r.Memory)
 	}
 	if first := r.firstArrival(); !(r.Ended > first) || !isMoment(r.Ended) {
 		return fmt.Errorf("ended = %v: want a moment after the first arrival at %v", r.Ended, first)

@@ -11,11 +11,13 @@ import (
 //
 //	job_id,model,gpus,arrival_s,first_run_s,finish_s,jct_s,starts,attained_gpu_s
 //
-// Numbers are the shortest that read back as they are. The fields of what never happened are empty. Where there are several runs,
-// columns in front say which: policy, allocator, and each other part of the setting in which the runs differ, under the names engine,
-// placement, cluster, ratio, workload, static, load, split, seed, window, round_s, restart_s, until_s, at_rounds, strict and prioritize.
+// Numbers are the shortest that read back as they are. The fields of what never happened are empty. Where there are
+// several runs, columns in front say which: policy, allocator, and each other part of the setting in which the runs
+// differ, under the names engine, placement, cluster, ratio, workload, static, load, split, seed, window, round_s,
+// restart_s, until_s, at_rounds, strict and prioritize.
 func WriteJobs(w io.Writer, runs []Run) error {
-	header := []string{"job_id", "model", "gpus", "arrival_s", "first_run_s", "finish_s", "jct_s", "starts", "attained_gpu_s"}
+	header := []string{"job_id", "model", "gpus", "arrival_s", "first_run_s", "finish_s", "jct_s", "starts",
+		"attained_gpu_s"}
 	return writeRecords(w, runs, header, func(run Run, write func(fields ...string) error) error {
 		for _, job := range run.Jobs {
 			if err := write(job.fields()...); err != nil {
@@ -47,7 +49,8 @@ func (j Job) fields() []string {
 // and the same columns in front as WriteJobs where there are several runs.
 func WriteRounds(w io.Writer, runs []Run) error {
 	header := []string{
-		"at_s", "running", "waiting", "gpus", "cpus", "memory_gb", "demand_gpus", "started", "stopped", "value", "bound",
+		"at_s", "running", "waiting", "gpus", "cpus", "memory_gb", "demand_gpus", "started", "stopped", "value",
+		"bound",
 	}
 	return writeRecords(w, runs, header, func(run Run, write func(fields ...string) error) error {
 		for _, round := range run.Rounds {
@@ -61,8 +64,10 @@ func WriteRounds(w io.Writer, runs []Run) error {
 
 func (r Round) fields() []string {
 	return []string{
-		decimal(r.At), strconv.Itoa(r.Running), strconv.Itoa(r.Waiting), decimal(r.GPUs), decimal(r.CPUs), decimal(r.Memory),
-		decimal(r.Demand), strconv.Itoa(r.Started), strconv.Itoa(r.Stopped), known(r.Value, r.Bound), known(r.Bound, r.Bound),
+		decimal(r.At), strconv.Itoa(r.Running), strconv.Itoa(r.Waiting), decimal(r.GPUs), decimal(r.CPUs),
+		decimal(r.Memory),
+		decimal(r.Demand), strconv.Itoa(r.Started), strconv.Itoa(r.Stopped), known(r.Value, r.Bound),
+		known(r.Bound, r.Bound),
 	}
 }
 
@@ -75,7 +80,8 @@ func known(value, bound float64) string {
 }
 
 // writeRecords writes a header and the records of each run, each with what tells its run from the others in front.
-func writeRecords(w io.Writer, runs []Run, header []string, records func(run Run, write func(fields ...string) error) error) error {
+func writeRecords(w io.Writer, runs []Run, header []string, records func(run Run,
+	write func(fields ...string) error) error) error {
 	var front []axis
 	if len(runs) > 1 {
 		front = differing(runs)

@@ -9,8 +9,8 @@ import (
 // Version is that of the document. It rises when a field changes its meaning or goes; new ones may come at any time.
 const Version = 1
 
-// Document is what WriteJSON writes. Times are seconds, but for completion_h, which is in hours; utilisation is from 0 to 1. What
-// is not known is left out, and never null or not a number instead:
+// Document is what WriteJSON writes. Times are seconds, but for completion_h, which is in hours; utilisation is from 0
+// to 1. What is not known is left out, and never null or not a number instead:
 //
 //	{
 //	  "version": 1,
@@ -39,8 +39,8 @@ type Document struct {
 	Runs    []Result `json:"runs"`
 }
 
-// WriteJSON writes a Document of the runs. When some of them have no figures, the others are written all the same, and the error says
-// which and why.
+// WriteJSON writes a Document of the runs. When some of them have no figures, the others are written all the same, and
+// the error says which and why.
 func WriteJSON(w io.Writer, runs []Run) error {
 	results, faults := Results(runs)
 	encoder := json.NewEncoder(w)

@@ -6,8 +6,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// named is a name from outside as files and tables have it: as it is, or as a Go string with escapes where a terminal would obey a
-// part of it, or not show it.
+// named is a name from outside as files and tables have it: as it is, or as a Go string with escapes where a terminal
+// would obey a part of it, or not show it.
 func named(name string) string {
 	if printable.Is(name) {
 		return name
@@ -17,7 +17,8 @@ func named(name string) string {
 
 // named is the setting with all its names so.
 func (s Setting) named() Setting {
-	for _, name := range []*string{&s.Engine, &s.Policy, &s.Allocator, &s.Placement, &s.Split, &s.Workload, &s.Cluster} {
+	for _, name := range []*string{&s.Engine, &s.Policy, &s.Allocator, &s.Placement, &s.Split, &s.Workload,
+		&s.Cluster} {
 		*name = named(*name)
 	}
 	return s

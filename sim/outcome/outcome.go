@@ -1,5 +1,5 @@
-// Package outcome is what a simulation gave: what became of each job and each round, the figures that follow from it, and how both
-// are written. It is the same for every engine, and knows none.
+// Package outcome is what a simulation gave: what became of each job and each round, the figures that follow from it,
+// and how both are written. It is the same for every engine, and knows none.
 package outcome
 
 import "time"
@@ -28,13 +28,15 @@ type Setting struct {
 	Allocator string  `json:"allocator"`
 	Placement string  `json:"placement,omitempty"`          // of the artifact engine
 	Load      float64 `json:"load_jobs_per_hour,omitempty"` // of a generated workload; 0: none was generated
-	Split     string  `json:"split,omitempty"`              // of a generated workload: percent of image, language and speech jobs
-	Static    bool    `json:"static,omitempty"`             // all jobs were there from the beginning
-	Workload  string  `json:"workload,omitempty"`           // where the jobs came from, for people
-	Cluster   string  `json:"cluster"`                      // for people: 16x8:24:500
-	Ratio     int     `json:"ratio,omitempty"`              // cores per GPU that the table of models is for; 0: nobody says
-	Seed      int64   `json:"seed"`
-	Window    Window  `json:"window,omitzero"`
+	// of a generated workload: percent of image, language and speech jobs
+	Split    string `json:"split,omitempty"`
+	Static   bool   `json:"static,omitempty"`   // all jobs were there from the beginning
+	Workload string `json:"workload,omitempty"` // where the jobs came from, for people
+	Cluster  string `json:"cluster"`            // for people: 16x8:24:500
+	// cores per GPU that the table of models is for; 0: nobody says
+	Ratio  int    `json:"ratio,omitempty"`
+	Seed   int64  `json:"seed"`
+	Window Window `json:"window,omitzero"`
 	// RoundSeconds lie between rounds. RestartSeconds are what a restart costs a job.
 	RoundSeconds   float64 `json:"round_s"`
 	RestartSeconds float64 `json:"restart_s"`
@@ -44,7 +46,8 @@ type Setting struct {
 	Prioritize     bool    `json:"prioritize,omitempty"` // the jobs of the window went first
 }
 
-// Window is the range of job IDs that the figures count, from First up to but without End. The zero window counts every job.
+// Window is the range of job IDs that the figures count, from First up to but without End. The zero window counts every
+// job.
 type Window struct {
 	First int `json:"first"`
 	End   int `json:"end"`

@@ -37,11 +37,12 @@ func summarise(t *testing.T, r outcome.Run) outcome.Summary {
 	return s
 }
 
-// TestThePublishedFiguresComeOutToTheLastDigit holds the rule against what the artifact's readme prints for its check run. Of the 1000
-// completion times, only these places and the sum matter.
+// TestThePublishedFiguresComeOutToTheLastDigit holds the rule against what the artifact's readme prints for its check
+// run. Of the 1000 completion times, only these places and the sum matter.
 func TestThePublishedFiguresComeOutToTheLastDigit(t *testing.T) {
 	times := make([]float64, 1000)
-	const sum, top = 78755762, 564918 + 569026 + 575150 + 581820 + 591293 + 598467 + 598645 + 609186 + 610032 + 614194 + 623385
+	const sum, top = 78755762,
+		564918 + 569026 + 575150 + 581820 + 591293 + 598467 + 598645 + 609186 + 610032 + 614194 + 623385
 	for i := range times[:989] {
 		times[i] = float64((sum - top) / 989)
 	}
@@ -73,8 +74,8 @@ func TestMeansAddInTheOrderOfTheIDs(t *testing.T) {
 	}
 }
 
-// TestEveryFigureOfTheReferenceRunsComesOut needs the reference runs beside the repository; the two tests above hold the same
-// rules without them.
+// TestEveryFigureOfTheReferenceRunsComesOut needs the reference runs beside the repository; the two tests above hold
+// the same rules without them.
 func TestEveryFigureOfTheReferenceRunsComesOut(t *testing.T) {
 	folder := filepath.Join("..", "..", "..", "shared", "parity")
 	summaries, err := os.Open(filepath.Join(folder, "summary.csv"))
@@ -158,7 +159,8 @@ func TestEveryStatisticIsWithinWhatItIsOfAndQuantilesAscend(t *testing.T) {
 
 func TestAQuantileIsComputedFromTheNearerNeighbour(t *testing.T) {
 	if got := summarise(t, run(10, 31)).Completion.P90; got != 28.9 {
-		t.Errorf("the 90th percentile of 10 and 31 is %v, want 28.9, which is 2.1 below 31, and not 28.900000000000002", got)
+		t.Errorf("the 90th percentile of 10 and 31 is %v, want 28.9, which is 2.1 below 31, and not 28.900000000000002",
+			got)
 	}
 }
 
@@ -198,7 +200,8 @@ func TestUtilisationIsOfTheCapacitySinceTheFirstArrival(t *testing.T) {
 	r := run(300)
 	r.Jobs[0].Arrival, r.Jobs[0].FirstRun = 100, 100
 	r.BusyGPUs, r.BusyCPUs, r.BusyMemory = 200, 300, 5000
-	if got, want := summarise(t, r).Utilisation, (outcome.Utilisation{GPUs: 0.5, CPUs: 0.25, Memory: 0.2}); got != want {
+	if got, want := summarise(t, r).Utilisation,
+		(outcome.Utilisation{GPUs: 0.5, CPUs: 0.25, Memory: 0.2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -208,7 +211,8 @@ func TestAnEmptyWindowIsAnErrorThatNamesItAndTheIDsThatThereAre(t *testing.T) {
 	r.Setting.Policy, r.Setting.Allocator, r.Setting.Load = "fifo", "tune", 3.5
 	for window, want := range map[outcome.Window]string{
 		{First: 40, End: 50}: "window of jobs 40 to 49: none arrived: 4 jobs arrived, with IDs from 0 to 3",
-		{First: 3, End: 9}: "window of jobs 3 to 8: 1 arrived and none finished: 2 jobs finished, with IDs from 0 to 2: " +
+		{First: 3,
+			End: 9}: "window of jobs 3 to 8: 1 arrived and none finished: 2 jobs finished, with IDs from 0 to 2: " +
 			"simulate longer, or count others",
 	} {
 		r.Setting.Window = window
@@ -232,7 +236,8 @@ func TestWhatHasNoFiguresIsAnErrorAndNeverNotANumber(t *testing.T) {
 		{"job 0 stands behind job 0", func(r *outcome.Run) { r.Jobs[1].ID = 0 }},
 		{"job 1: arrival = -1", func(r *outcome.Run) { r.Jobs[1].Arrival = -1 }},
 		{"job 1: arrival = NaN", func(r *outcome.Run) { r.Jobs[1].Arrival = nan }},
-		{"job 1: finish = 200: want a moment after its arrival at 200", func(r *outcome.Run) { r.Jobs[1].Arrival = 200 }},
+		{"job 1: finish = 200: want a moment after its arrival at 200",
+			func(r *outcome.Run) { r.Jobs[1].Arrival = 200 }},
 		{"job 1: finish = NaN", func(r *outcome.Run) { r.Jobs[1].Finish = nan }},
 		{"job 1: finish = +Inf", func(r *outcome.Run) { r.Jobs[1].Finish = inf }},
 		{"job 1: first run = -1", func(r *outcome.Run) { r.Jobs[1].FirstRun = -1 }},
@@ -271,7 +276,8 @@ func TestTheTablesAreOfWhatJobsHaveInCommon(t *testing.T) {
 	if models[1].Completion.Mean != 250 || models[2].Completion.Mean != 100 || models[2].Jobs != 1 {
 		t.Errorf("by model: %+v %+v", models[1].Completion, models[2].Completion)
 	}
-	if len(gpus) != 2 || gpus[0].GPUs != 1 || gpus[0].Completion.Mean != 200 || gpus[1].Jobs != 2 || gpus[1].Finished != 1 {
+	if len(gpus) != 2 || gpus[0].GPUs != 1 || gpus[0].Completion.Mean != 200 || gpus[1].Jobs != 2 ||
+		gpus[1].Finished != 1 {
 		t.Errorf("by GPUs: %+v", gpus)
 	}
 }
@@ -290,19 +296,24 @@ func TestTheRatioIsAgainstTheSameSettingWithProportionalShares(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := outcome.Ratio{Mean: 3, Median: 3, P90: 3, P99: 3, P999: 3, Makespan: 3}
-	if got := results[0].Ratio; got == nil || math.Abs(got.P999-3) > 1e-12 || got.Mean != want.Mean || got.Makespan != want.Makespan {
+	if got := results[0].Ratio; got == nil || math.Abs(got.P999-3) > 1e-12 || got.Mean != want.Mean ||
+		got.Makespan != want.Makespan {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := results[2].Ratio; got == nil || *got != (outcome.Ratio{Mean: 1, Median: 1, P90: 1, P99: 1, P999: 1, Makespan: 1}) {
+	if got := results[2].Ratio; got == nil ||
+		*got != (outcome.Ratio{Mean: 1, Median: 1, P90: 1, P99: 1, P999: 1, Makespan: 1}) {
 		t.Errorf("proportional shares against themselves: %+v", got)
 	}
 	for _, i := range []int{3, 4, 5} {
 		if results[i].Ratio != nil {
-			t.Errorf("run %d is compared, where a job is unfinished, there is no base, or other jobs are counted: %+v", i, results[i].Ratio)
+			t.Errorf("run %d is compared, where a job is unfinished, there is no base, or other jobs are counted: %+v",
+				i, results[i].Ratio)
 		}
 	}
 	_, err = results[3].Summary.Ratio(*results[2].Summary)
-	if err == nil || err.Error() != "1 of 2 jobs finished, and 2 of 2 with proportional shares: want the same jobs, and all of them" {
+	if err == nil ||
+		err.Error() != "1 of 2 jobs finished, and 2 of 2 with proportional shares: want the same jobs, and all "+
+			"of them" {
 		t.Error(err)
 	}
 }

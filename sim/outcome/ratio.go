@@ -15,16 +15,19 @@ type Ratio struct {
 	Makespan float64 `json:"makespan"`
 }
 
-// Ratio compares a run with another one of the same jobs. Jobs that have not finished in one of them make it an error: what is left out
-// would be the slow ones.
+// Ratio compares a run with another one of the same jobs. Jobs that have not finished in one of them make it an error:
+// what is left out would be the slow ones.
 func (s Summary) Ratio(base Summary) (Ratio, error) {
 	if s.Jobs != base.Jobs || s.Unfinished > 0 || base.Unfinished > 0 {
-		return Ratio{}, fmt.Errorf("%d of %d jobs finished, and %d of %d with proportional shares: want the same jobs, and all of them",
-			s.Finished, s.Jobs, base.Finished, base.Jobs)
+		return Ratio{},
+			fmt.Errorf(
+				"%d of %d jobs finished, and %d of %d with proportional shares: want the same jobs, and all of them",
+				s.Finished, s.Jobs, base.Finished, base.Jobs)
 	}
 	mine, theirs := s.Completion, base.Completion
 	return Ratio{
-		theirs.Mean / mine.Mean, theirs.Median / mine.Median, theirs.P90 / mine.P90, theirs.P99 / mine.P99, theirs.P999 / mine.P999,
+		theirs.Mean / mine.Mean, theirs.Median / mine.Median, theirs.P90 / mine.P90, theirs.P99 / mine.P99,
+		theirs.P999 / mine.P999,
 		base.Makespan / s.Makespan,
 	}, nil
 }

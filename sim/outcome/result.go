@@ -7,7 +7,8 @@ type Result struct {
 	Setting Setting  `json:"setting"`
 	Wall    float64  `json:"wall_s,omitempty"` // seconds that the simulation took; 0: nobody says
 	Summary *Summary `json:"summary,omitempty"`
-	// Ratio is left out where no run is the same with proportional shares, or where jobs of one of them have not finished.
+	// Ratio is left out where no run is the same with proportional shares, or where jobs of one of them have not
+	// finished.
 	Ratio   *Ratio `json:"against_proportional,omitempty"`
 	ByModel []Row  `json:"by_model,omitempty"`
 	ByGPUs  []Row  `json:"by_gpus,omitempty"`
@@ -15,7 +16,8 @@ type Result struct {
 	Fault string `json:"error,omitempty"`
 }
 
-// Results computes the figures of each run, in their order. The error joins those of the runs that have none; the others have theirs.
+// Results computes the figures of each run, in their order. The error joins those of the runs that have none; the
+// others have theirs.
 func Results(runs []Run) ([]Result, error) {
 	results := make([]Result, len(runs))
 	faults := make([]error, len(runs))

@@ -26,9 +26,9 @@ func (s Statistics) Hours() Statistics {
 	}
 }
 
-// statistics are those of one value at least. The values are added in the order in which they stand, which is that of the job IDs: so
-// do the artifact's published means come out to the last digit, and in no other order (adding in the order in which jobs
-// finished, or sorted, misses the last digit of one run in six).
+// statistics are those of one value at least. The values are added in the order in which they stand, which is that of
+// the job IDs: so do the artifact's published means come out to the last digit, and in no other order (adding in the
+// order in which jobs finished, or sorted, misses the last digit of one run in six).
 func statistics(values []float64) Statistics {
 	sum := 0.0
 	for _, v := range values {
@@ -45,9 +45,9 @@ func statistics(values []float64) Statistics {
 	}
 }
 
-// quantile is between the neighbours of a place in sorted values, as the artifact's library computes it: by way of percent, which is
-// a last digit more than 0.999, and from the nearer neighbour. Products are rounded by themselves, also where a processor could add
-// in the same step.
+// quantile is between the neighbours of a place in sorted values, as the artifact's library computes it: by way of
+// percent, which is a last digit more than 0.999, and from the nearer neighbour. Products are rounded by themselves,
+// also where a processor could add in the same step.
 func quantile(sorted []float64, q float64) float64 {
 	percent := q * 100
 	place := float64(percent / 100 * float64(len(sorted)-1))

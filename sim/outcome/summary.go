@@ -11,11 +11,12 @@ type Summary struct {
 	Finished   int `json:"finished"`
 	Unfinished int `json:"unfinished"` // when the simulation ended; the figures say nothing of them
 	Figures
-	CompletionHours Statistics  `json:"completion_h"` // published figures are in hours
-	Makespan        float64     `json:"makespan_s"`   // from the first arrival to the last finish among all finished jobs
-	Utilisation     Utilisation `json:"utilisation"`
-	Rounds          int         `json:"rounds"`
-	Preemptions     int         `json:"preemptions"` // starts beyond each job's first
+	CompletionHours Statistics `json:"completion_h"` // published figures are in hours
+	// from the first arrival to the last finish among all finished jobs
+	Makespan    float64     `json:"makespan_s"`
+	Utilisation Utilisation `json:"utilisation"`
+	Rounds      int         `json:"rounds"`
+	Preemptions int         `json:"preemptions"` // starts beyond each job's first
 }
 
 // Figures are the statistics of the finished jobs among those that count.
@@ -32,8 +33,8 @@ type Utilisation struct {
 	Memory float64 `json:"memory"`
 }
 
-// Summarise computes the figures of a run. It is an error when no job of the window has finished, and when the outcome contradicts
-// itself; the error names the run.
+// Summarise computes the figures of a run. It is an error when no job of the window has finished, and when the outcome
+// contradicts itself; the error names the run.
 func Summarise(run Run) (Summary, error) {
 	if err := run.check(); err != nil {
 		return Summary{}, fmt.Errorf("%s: %w", run.Setting.name(), err)

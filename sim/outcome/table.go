@@ -9,10 +9,11 @@ import (
 	"strconv"
 )
 
-// WriteTable writes a line for each run, under one that says what all of them have in common: policy, allocator, what else they differ
-// in, job completion times, makespan, utilisation, rounds, preemptions, the gain over proportional shares where such a run is among them,
-// and the time that the simulation took where Wall says it. Each column has one unit. It is plain text, safe on any terminal. When some
-// runs have no figures, the others are written all the same, and the error says which and why.
+// WriteTable writes a line for each run, under one that says what all of them have in common: policy, allocator, what
+// else they differ in, job completion times, makespan, utilisation, rounds, preemptions, the gain over proportional
+// shares where such a run is among them, and the time that the simulation took where Wall says it. Each column has one
+// unit. It is plain text, safe on any terminal. When some runs have no figures, the others are written all the same,
+// and the error says which and why.
 func WriteTable(w io.Writer, runs []Run) error {
 	if len(runs) == 0 {
 		return errors.New("no runs: want one at least")
@@ -154,7 +155,8 @@ func (t table) explain(w io.Writer) error {
 	return err
 }
 
-// WriteRows writes a table of rows as plain text, such as ByModel's and ByGPUs'. Rows whose jobs have not finished have no times.
+// WriteRows writes a table of rows as plain text, such as ByModel's and ByGPUs'. Rows whose jobs have not finished have
+// no times.
 func WriteRows(w io.Writer, rows []Row) error {
 	if len(rows) == 0 {
 		return errors.New("no rows: want those of one job at least")

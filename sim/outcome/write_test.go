@@ -26,7 +26,8 @@ import (
 // pair is the same three jobs under two allocators.
 func pair() []outcome.Run {
 	base := run(3600, 7200, 10800)
-	base.Setting = outcome.Setting{Engine: "production", Policy: "fifo", Allocator: "proportional", Load: 9, Cluster: "1x2:6:125", Seed: 42,
+	base.Setting = outcome.Setting{Engine: "production", Policy: "fifo", Allocator: "proportional", Load: 9,
+		Cluster: "1x2:6:125", Seed: 42,
 		RoundSeconds: 300, RestartSeconds: 60}
 	base.BusyGPUs, base.BusyCPUs, base.BusyMemory = 2*10800, 3*10800, 12.5*10800
 	tune := run(1800, 3600, 9000)
@@ -64,8 +65,10 @@ func TestTheTableSaysOnceWhatRunsHaveInCommon(t *testing.T) {
 func TestTheTableHasAColumnForEachThingInWhichRunsDiffer(t *testing.T) {
 	runs := pair()
 	runs[0].Setting.Window = outcome.Window{First: 1, End: 3}
-	runs[1].Setting = outcome.Setting{Engine: "artifact", Policy: "las", Allocator: "tune", Placement: "random", Ratio: 3, Static: true,
-		Workload: "a \x1b[31mred\x1b[0m file " + strings.Repeat("with a long name ", 9), Until: 9000, AtRounds: true, Strict: true}
+	runs[1].Setting = outcome.Setting{Engine: "artifact", Policy: "las", Allocator: "tune", Placement: "random",
+		Ratio: 3, Static: true,
+		Workload: "a \x1b[31mred\x1b[0m file " + strings.Repeat("with a long name ", 9), Until: 9000, AtRounds: true,
+		Strict: true}
 	runs[1].Jobs[2].Finish, runs[1].Wall = -1, 90*time.Second
 	drawn(t, "different.txt", func(w io.Writer) error { return outcome.WriteTable(w, runs) })
 }
@@ -95,7 +98,8 @@ func TestARunWithoutFiguresIsShownEmptyAndTheErrorSaysWhy(t *testing.T) {
 	if err := json.Unmarshal(written.Bytes(), &document); err != nil {
 		t.Fatal(err)
 	}
-	if r := document.Runs; len(r) != 2 || r[0].Summary == nil || r[0].Fault != "" || r[1].Summary != nil || r[1].Fault != want {
+	if r := document.Runs; len(r) != 2 || r[0].Summary == nil || r[0].Fault != "" || r[1].Summary != nil ||
+		r[1].Fault != want {
 		t.Errorf("the document has %+v", r)
 	}
 }
@@ -156,7 +160,8 @@ func TestTheJobsFileHasTheHeaderThatIsPromisedAndEmptyFieldsForWhatNeverHappened
 func TestTheRoundsFileHasTheHeaderThatIsPromised(t *testing.T) {
 	r := run(1)
 	r.Rounds = []outcome.Round{
-		{At: 300.5, Running: 1, Waiting: 2, GPUs: 3, CPUs: 4.5, Memory: 62.5, Demand: 7, Started: 8, Stopped: 9, Value: 1.25, Bound: 1.5},
+		{At: 300.5, Running: 1, Waiting: 2, GPUs: 3, CPUs: 4.5, Memory: 62.5, Demand: 7, Started: 8, Stopped: 9,
+			Value: 1.25, Bound: 1.5},
 		{At: 600.5},
 	}
 	written(t, `at_s,running,waiting,gpus,cpus,memory_gb,demand_gpus,started,stopped,value,bound
@@ -193,7 +198,8 @@ func written(t *testing.T, want string, write func(w io.Writer) error) {
 func TestNumbersInTheJobsFileReadBackAsTheyWere(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		moment := rapid.Float64Range(0, 1e9)
-		job := outcome.Job{ID: 1, Arrival: moment.Draw(t, "arrival"), FirstRun: moment.Draw(t, "first run"), Finish: moment.Draw(t, "finish")}
+		job := outcome.Job{ID: 1, Arrival: moment.Draw(t, "arrival"), FirstRun: moment.Draw(t, "first run"),
+			Finish: moment.Draw(t, "finish")}
 		var file bytes.Buffer
 		if err := outcome.WriteJobs(&file, []outcome.Run{{Jobs: []outcome.Job{job}}}); err != nil {
 			t.Fatal(err)
@@ -213,7 +219,8 @@ func TestNumbersInTheJobsFileReadBackAsTheyWere(t *testing.T) {
 // TestNothingThatIsWrittenMovesATerminal draws names from outside that may hold anything.
 func TestNothingThatIsWrittenMovesATerminal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
+		name := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()),
+			func(b []byte) string { return string(b) }))
 		runs := pair()
 		for i := range runs {
 			s := &runs[i].Setting
@@ -225,7 +232,8 @@ func TestNothingThatIsWrittenMovesATerminal(t *testing.T) {
 		runs[1].Setting.Window = outcome.Window{First: 9, End: 10} // its error names the setting
 		var out bytes.Buffer
 		for _, err := range []error{
-			outcome.WriteTable(&out, runs), outcome.WriteRows(&out, outcome.ByModel(runs[0])), outcome.WriteJSON(&out, runs),
+			outcome.WriteTable(&out, runs), outcome.WriteRows(&out, outcome.ByModel(runs[0])),
+			outcome.WriteJSON(&out, runs),
 			outcome.WriteJobs(&out, runs), outcome.WriteRounds(&out, runs),
 		} {
 			fmt.Fprintln(&out, err)

@@ -11,8 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// bench simulates as many jobs of the source as the simulation asks for, each time the same. Beside the jobs that finish in a second
-// it tells the most memory that was in use.
+// bench simulates as many jobs of the source as the simulation asks for, each time the same. Beside the jobs that
+// finish in a second it tells the most memory that was in use.
 func bench(b *testing.B, c Config, draw func() trace.Source) {
 	peak, finished := 0.0, 0
 	c.Progress = func(int, float64) { peak = max(peak, megabytesInUse()) }
@@ -55,8 +55,8 @@ func drawn(t testing.TB, c workload.Config) trace.Source {
 	return source
 }
 
-// BenchmarkTheCheckRun is the run of which the paper's artifact publishes the figures: one-GPU jobs at the load that a cluster of 128
-// GPUs just cannot bear, until a thousand in the middle have finished. Restarts cost nothing, as there.
+// BenchmarkTheCheckRun is the run of which the paper's artifact publishes the figures: one-GPU jobs at the load that a
+// cluster of 128 GPUs just cannot bear, until a thousand in the middle have finished. Restarts cost nothing, as there.
 func BenchmarkTheCheckRun(b *testing.B) {
 	c := Config{
 		Cluster: cluster.Paper(), Policy: policy.FIFO(), Allocator: policy.Tune(), Profiles: costing(b, 0, 0),
@@ -65,13 +65,14 @@ func BenchmarkTheCheckRun(b *testing.B) {
 	bench(b, c, func() trace.Source { return drawn(b, workload.Config{Load: 9, GPUs: workload.OneGPU}) })
 }
 
-// BenchmarkPhilly has as many jobs as the Philly trace, most of them short and some with several GPUs, on 512 GPUs; a restart costs a
-// minute.
+// BenchmarkPhilly has as many jobs as the Philly trace, most of them short and some with several GPUs, on 512 GPUs; a
+// restart costs a minute.
 func BenchmarkPhilly(b *testing.B) {
 	c := Config{
 		Cluster: servers(64, 8, 24, 500), Policy: policy.FIFO(), Allocator: policy.Tune(), Profiles: costing(b, 30, 30),
 	}
 	bench(b, c, func() trace.Source {
-		return drawn(b, workload.Config{Load: 45, Jobs: 82_000, GPUs: workload.PaperMix, Durations: "lognormal:19m,2.2"})
+		return drawn(b, workload.Config{Load: 45, Jobs: 82_000, GPUs: workload.PaperMix,
+			Durations: "lognormal:19m,2.2"})
 	})
 }

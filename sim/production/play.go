@@ -44,8 +44,8 @@ func (s *site) done() bool {
 	return s.drained && s.slurm.Active() == 0
 }
 
-// hold holds one round. It is quiet when there is no job, or none that has anything to wish for: the rounds after it would find
-// nothing to do until a job comes or goes.
+// hold holds one round. It is quiet when there is no job, or none that has anything to wish for: the rounds after it
+// would find nothing to do until a job comes or goes.
 func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	at := since(s.clock.Now())
 	report, err := s.runner.Round(ctx)
@@ -64,7 +64,8 @@ func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	return quiet, nil
 }
 
-// skip counts the rounds before the next event without holding them. The last of them has its picture, like the one before.
+// skip counts the rounds before the next event without holding them. The last of them has its picture, like the one
+// before.
 func (s *site) skip() {
 	next, more := s.clock.Next()
 	if !more {

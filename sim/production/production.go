@@ -1,9 +1,9 @@
-// Package production simulates a site that runs synergy-slurmd: the daemon's own rounds, planner and diff, against the Slurm in
-// memory of bridge/slurmtest, under a virtual clock. It holds no scheduling of its own, and the rounds do not know that they are
-// simulated.
+// Package production simulates a site that runs synergy-slurmd: the daemon's own rounds, planner and diff, against the
+// Slurm in memory of bridge/slurmtest, under a virtual clock. It holds no scheduling of its own, and the rounds do not
+// know that they are simulated.
 //
-// Users submit with the proportional share, a declared length that is right, and a checkpoint. A job's length is its iterations at
-// the speed of that share on the first group of servers that can hold it.
+// Users submit with the proportional share, a declared length that is right, and a checkpoint. A job's length is its
+// iterations at the speed of that share on the first group of servers that can hold it.
 package production
 
 import (
@@ -25,7 +25,8 @@ type Config struct {
 	Policy    policy.Policy
 	Allocator policy.Allocator
 	Rules     policy.Rules
-	// Profiles are by model. Their checkpoint and start seconds are what a restart costs, and what the planner reckons with.
+	// Profiles are by model. Their checkpoint and start seconds are what a restart costs, and what the planner reckons
+	// with.
 	Profiles map[string]*sensitivity.Profile
 	Jobs     trace.Source   // in the order of arrival
 	Window   outcome.Window // the simulation ends when all its jobs have finished, where it is not empty
@@ -36,14 +37,15 @@ type Config struct {
 	Poll time.Duration
 	// Slurm is how long Slurm takes for what it does.
 	Slurm Delays
-	// AtRounds counts a job's end at the end of the round in which it ended, as the paper's artifact does. Nobody can use what it
-	// leaves earlier anyway.
+	// AtRounds counts a job's end at the end of the round in which it ended, as the paper's artifact does. Nobody can
+	// use what it leaves earlier anyway.
 	AtRounds bool
 	// Detail records rounds and spans.
 	Detail bool
 	// Certify has rounds say how good their plans are, where Detail records them.
 	Certify bool
-	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil: nobody.
+	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil:
+	// nobody.
 	Progress func(finished int, at float64)
 }
 
@@ -53,8 +55,8 @@ const (
 	DefaultPoll  = time.Second
 )
 
-// Delays are what a simulated Slurm takes its time for; zero is no time. The costs of a restart, checkpoint and warm-up, are the
-// profiles'.
+// Delays are what a simulated Slurm takes its time for; zero is no time. The costs of a restart, checkpoint and
+// warm-up, are the profiles'.
 type Delays struct {
 	Scheduler time.Duration // from a change until the scheduler looks
 	Teardown  time.Duration // of an ended job

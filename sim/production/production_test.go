@@ -43,7 +43,8 @@ func costing(t testing.TB, checkpoint, start float64) map[string]*sensitivity.Pr
 // servers is a cluster of so many equal servers.
 func servers(n, gpus, cpus int, memory float64) cluster.Cluster {
 	return cluster.Cluster{Groups: []cluster.Group{{
-		Servers: n, GPUs: gpus, CPUs: cpus, Memory: memory, Storage: cluster.DefaultStorage, Network: cluster.DefaultNetwork,
+		Servers: n, GPUs: gpus, CPUs: cpus, Memory: memory, Storage: cluster.DefaultStorage,
+		Network: cluster.DefaultNetwork,
 	}}}
 }
 
@@ -72,7 +73,8 @@ func res18(id int, arrival float64, iterations int64) trace.Job {
 func TestAJobWaitsForTheNextRoundAndRunsAtItsDemand(t *testing.T) {
 	run := simulate(t, small(t, res18(7, 100, 7500))) // 4800 s with its share, 2000 s with its demand
 	j := run.Jobs[0]
-	if j.ID != 7 || j.Length != 4800 || j.FirstRun != 300 || j.Finish != 2300 || j.Starts != 1 || j.AttainedGPU != 2000 {
+	if j.ID != 7 || j.Length != 4800 || j.FirstRun != 300 || j.Finish != 2300 || j.Starts != 1 ||
+		j.AttainedGPU != 2000 {
 		t.Errorf("%+v, want a start at 300 and the end at 2300", j)
 	}
 	if run.BusyCPUs != 9*2000 || run.BusyGPUs != 2000 {
@@ -160,7 +162,8 @@ func TestRoundsWithoutAJobAreCountedAndCostNothing(t *testing.T) {
 }
 
 func TestQuietRoundsAreCountedAndNotHeld(t *testing.T) {
-	c := small(t, res18(0, 0, 3_750_000), res18(1, 599_700, 1000)) // a million seconds at the demand; a guest at a round
+	// a million seconds at the demand; a guest at a round
+	c := small(t, res18(0, 0, 3_750_000), res18(1, 599_700, 1000))
 	c.Detail, c.Round, c.Poll = true, DefaultRound, DefaultPoll
 	s := newSite(c)
 	if err := s.play(context.Background()); err != nil {
@@ -215,17 +218,22 @@ func TestWhatCannotBeSimulatedIsRefusedByName(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		{"unknown model", with(trace.Job{ID: 3, Model: "bert", GPUs: 1, Iterations: 1}), `job 3: model "bert" has no profile: want one of alexnet, `},
+		{"unknown model", with(trace.Job{ID: 3, Model: "bert", GPUs: 1, Iterations: 1}),
+			`job 3: model "bert" has no profile: want one of alexnet, `},
 		{"no GPUs", with(trace.Job{ID: 3, Model: "lstm", GPUs: 0, Iterations: 1}), "job 3: gpus = 0: want at least 1"},
 		{"too many GPUs", with(trace.Job{ID: 3, Model: "lstm", GPUs: 32, Iterations: 1}), "job 3: gpus = 32: want "},
 		{"uneven GPUs", with(trace.Job{ID: 3, Model: "lstm", GPUs: 9, Iterations: 1}), "job 3: gpus = 9: want "},
-		{"no work", with(trace.Job{ID: 3, Model: "lstm", GPUs: 1}), "job 3: 0 iterations of lstm take 0 s: want at least one"},
-		{"endless work", with(trace.Job{ID: 3, Model: "lstm", GPUs: 1, Iterations: math.MaxInt64}), "job 3: 9223372036854775807 iterations"},
+		{"no work", with(trace.Job{ID: 3, Model: "lstm", GPUs: 1}),
+			"job 3: 0 iterations of lstm take 0 s: want at least one"},
+		{"endless work", with(trace.Job{ID: 3, Model: "lstm", GPUs: 1, Iterations: math.MaxInt64}),
+			"job 3: 9223372036854775807 iterations"},
 		{"arrivals that go back", with(res18(0, 500, 1), res18(1, 400, 1)), "job 1 arrives at 400 s, before"},
-		{"no cluster", func(c *Config) { c.Cluster = cluster.Cluster{} }, "cluster: no group of servers: want one at least"},
+		{"no cluster", func(c *Config) { c.Cluster = cluster.Cluster{} },
+			"cluster: no group of servers: want one at least"},
 		{"no profiles", func(c *Config) { c.Profiles = nil }, "profiles: none given"},
 		{"a round of no time", func(c *Config) { c.Round = time.Millisecond }, "round = 1ms: want at least 1s"},
-		{"a poll longer than the round", func(c *Config) { c.Poll = time.Hour }, "poll = 1h0m0s: want a time up to the round of 5m0s"},
+		{"a poll longer than the round", func(c *Config) { c.Poll = time.Hour },
+			"poll = 1h0m0s: want a time up to the round of 5m0s"},
 		{"a first round before the beginning", func(c *Config) { c.First = -1 }, "first round at -1ns"},
 		{"an end before the beginning", func(c *Config) { c.Until = -1 }, "until = -1ns"},
 	} {
@@ -263,7 +271,8 @@ func TestAGangOfTwoServersRunsOnBoth(t *testing.T) {
 }
 
 func TestServersOfAllGroupsAreUsed(t *testing.T) {
-	c := small(t, trace.Job{ID: 0, Model: "res50", GPUs: 8, Iterations: 1000}, trace.Job{ID: 1, Model: "lstm", GPUs: 4, Iterations: 1e6})
+	c := small(t, trace.Job{ID: 0, Model: "res50", GPUs: 8, Iterations: 1000},
+		trace.Job{ID: 1, Model: "lstm", GPUs: 4, Iterations: 1e6})
 	c.Cluster.Groups = append(servers(1, 8, 24, 500).Groups, servers(1, 4, 16, 256).Groups...)
 	c.Detail = true
 	run := simulate(t, c)
@@ -288,11 +297,13 @@ func TestDetailChangesNothingElse(t *testing.T) {
 
 // mix is a workload of all models that keeps two servers busy.
 func mix(n int) []trace.Job {
-	models := []string{"alexnet", "gnmt", "res18", "lstm", "m5", "transformer", "res50", "mobilenet", "deepspeech", "shufflenet"}
+	models := []string{"alexnet", "gnmt", "res18", "lstm", "m5", "transformer", "res50", "mobilenet", "deepspeech",
+		"shufflenet"}
 	gpus := []int{1, 1, 2, 1, 4, 1, 8, 1, 1, 2, 1, 16}
 	jobs := make([]trace.Job, n)
 	for i := range jobs {
-		jobs[i] = trace.Job{ID: i, Model: models[i%len(models)], GPUs: gpus[i%len(gpus)], Arrival: float64(i * 240), Iterations: int64(2000 + 977*(i%13))}
+		jobs[i] = trace.Job{ID: i, Model: models[i%len(models)], GPUs: gpus[i%len(gpus)], Arrival: float64(i * 240),
+			Iterations: int64(2000 + 977*(i%13))}
 	}
 	return jobs
 }

@@ -15,22 +15,25 @@ import (
 
 // anyConfig draws a small simulation with all detail.
 func anyConfig(t *rapid.T, profiles *testing.T) (Config, []trace.Job) {
-	models := []string{"alexnet", "res18", "res50", "mobilenet", "shufflenet", "gnmt", "transformer", "lstm", "m5", "deepspeech"}
+	models := []string{"alexnet", "res18", "res50", "mobilenet", "shufflenet", "gnmt", "transformer", "lstm", "m5",
+		"deepspeech"}
 	jobs := make([]trace.Job, rapid.IntRange(1, 40).Draw(t, "jobs"))
 	at := 0.0
 	for i := range jobs {
 		at += float64(rapid.IntRange(0, 900_000).Draw(t, "gap, ms")) / 1000
 		jobs[i] = trace.Job{
 			ID: i, Arrival: at, Model: rapid.SampledFrom(models).Draw(t, "model"),
-			GPUs: rapid.SampledFrom([]int{1, 1, 1, 2, 4, 8, 16}).Draw(t, "gpus"), Iterations: rapid.Int64Range(1, 20000).Draw(t, "iterations"),
+			GPUs:       rapid.SampledFrom([]int{1, 1, 1, 2, 4, 8, 16}).Draw(t, "gpus"),
+			Iterations: rapid.Int64Range(1, 20000).Draw(t, "iterations"),
 		}
 	}
 	return Config{
 		Cluster:   servers(rapid.IntRange(2, 3).Draw(t, "servers"), 8, 24, 500),
 		Policy:    rapid.SampledFrom(policy.Policies()).Draw(t, "policy"),
 		Allocator: rapid.SampledFrom(policy.Allocators()).Draw(t, "allocator"),
-		Profiles:  costing(profiles, rapid.Float64Range(0, 30).Draw(t, "save"), rapid.Float64Range(0, 60).Draw(t, "start")),
-		Jobs:      trace.Of(jobs), Detail: true,
+		Profiles: costing(profiles, rapid.Float64Range(0, 30).Draw(t, "save"),
+			rapid.Float64Range(0, 60).Draw(t, "start")),
+		Jobs: trace.Of(jobs), Detail: true,
 	}, jobs
 }
 
@@ -111,23 +114,27 @@ func TestWhatIsBusyIsTheSumOfTheSpans(t *testing.T) {
 			cpus += (s.To - s.From) * float64(s.CPUs)
 		}
 		if math.Abs(gpus-run.BusyGPUs) > 0.01 || math.Abs(cpus-run.BusyCPUs) > 0.01 {
-			rt.Fatalf("busy for %v GPU-seconds and %v core-seconds, spans say %v and %v", run.BusyGPUs, run.BusyCPUs, gpus, cpus)
+			rt.Fatalf("busy for %v GPU-seconds and %v core-seconds, spans say %v and %v", run.BusyGPUs, run.BusyCPUs,
+				gpus, cpus)
 		}
 	})
 }
 
-// TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood: in a week of the daemon's own rounds under every policy, in which a job takes 50 s to
-// save and 500 s to start, whoever has come back trains for at least as long as a restart costs before it is asked again.
+// TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood: in a week of the daemon's own rounds under every policy, in
+// which a job takes 50 s to save and 500 s to start, whoever has come back trains for at least as long as a restart
+// costs before it is asked again.
 func TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood(t *testing.T) {
 	const save, start = 50, 500
 	for _, p := range policy.Policies() {
 		var jobs []trace.Job
 		for i := range 250 {
 			model := []string{"res18", "gnmt", "alexnet", "transformer", "m5"}[i%5]
-			jobs = append(jobs, trace.Job{ID: i, Arrival: float64(i * 2400), Model: model, GPUs: []int{1, 4, 8, 2}[i%4], Iterations: int64(8000 + i%7*12000)})
+			jobs = append(jobs, trace.Job{ID: i, Arrival: float64(i * 2400), Model: model, GPUs: []int{1, 4, 8, 2}[i%4],
+				Iterations: int64(8000 + i%7*12000)})
 		}
 		config := Config{
-			Cluster: servers(2, 8, 24, 500), Policy: p, Allocator: policy.Tune(), Profiles: costing(t, save, start), Jobs: trace.Of(jobs), Detail: true,
+			Cluster: servers(2, 8, 24, 500), Policy: p, Allocator: policy.Tune(), Profiles: costing(t, save, start),
+			Jobs: trace.Of(jobs), Detail: true,
 			Until: 7 * 24 * time.Hour,
 		}
 		runs := map[int][]outcome.Span{}
@@ -141,7 +148,8 @@ func TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood(t *testing.T) {
 			for k := 1; k < len(of)-1; k++ { // the first is no restart, and nobody asked the last one to leave
 				again++
 				if lasted := of[k].To - of[k].From; lasted < 2*(save+start)+save-1 {
-					t.Errorf("%s: job %d, run %d: was asked after %.0f s, a restart costs %d s", p.Name, job, k, lasted-save, save+start)
+					t.Errorf("%s: job %d, run %d: was asked after %.0f s, a restart costs %d s", p.Name, job, k,
+						lasted-save, save+start)
 				}
 			}
 		}

@@ -88,7 +88,8 @@ func (s *site) outcome() outcome.Run {
 	slices.SortFunc(s.run.Spans, func(a, b outcome.Span) int {
 		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Server, b.Server))
 	})
-	s.run.BusyGPUs, s.run.BusyCPUs, s.run.BusyMemory = tidy(s.run.BusyGPUs), tidy(s.run.BusyCPUs), tidy(s.run.BusyMemory)
+	s.run.BusyGPUs, s.run.BusyCPUs, s.run.BusyMemory = tidy(s.run.BusyGPUs), tidy(s.run.BusyCPUs),
+		tidy(s.run.BusyMemory)
 	return s.run
 }
 

@@ -14,7 +14,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// What a daemon on this site has in its configuration. The lease is so long that none lapses: the daemon never dies here.
+// What a daemon on this site has in its configuration. The lease is so long that none lapses: the daemon never dies
+// here.
 const (
 	partition    = "gpu"
 	lease        = 20 * 365 * 24 * time.Hour
@@ -54,13 +55,15 @@ func newSite(config Config) *site {
 	s := &site{Config: config, clock: slurmtest.NewClock(opening()), servers: map[string]int{}, run: blank(config)}
 	nodes := s.build()
 	s.slurm = slurmtest.New(s.clock, slurmtest.Options{
-		Nodes: nodes, SchedulerDelay: orNone(config.Slurm.Scheduler), Teardown: orNone(config.Slurm.Teardown), Ended: s.ended,
+		Nodes: nodes, SchedulerDelay: orNone(config.Slurm.Scheduler), Teardown: orNone(config.Slurm.Teardown),
+		Ended: s.ended,
 	})
 	s.runner = &bridge.Runner{
 		Slurm: s.slurm, Ledger: &book{}, Clock: s.clock, Profiles: s.profile,
 		Settings: bridge.Settings{
 			Partitions: []string{partition}, Policy: config.Policy, Allocator: config.Allocator, Rules: config.Rules,
-			Certify: config.Detail && config.Certify, Round: config.Round, Lease: lease, StartTimeout: startTimeout, Poll: config.Poll,
+			Certify: config.Detail && config.Certify, Round: config.Round, Lease: lease, StartTimeout: startTimeout,
+			Poll:     config.Poll,
 			Parallel: 1, // one call at a time: the order of calls is part of the outcome
 		},
 	}
@@ -85,7 +88,8 @@ func (s *site) build() []bridge.Node {
 		g := s.Cluster.Groups[server.Group]
 		s.servers[server.Name] = i
 		nodes = append(nodes, bridge.Node{
-			Name: server.Name, Total: g.Vector(), GPUType: g.GPUType, Features: g.Features, Partitions: []string{partition},
+			Name: server.Name, Total: g.Vector(), GPUType: g.GPUType, Features: g.Features,
+			Partitions: []string{partition},
 		})
 	}
 	return nodes
@@ -95,7 +99,8 @@ func (s *site) build() []bridge.Node {
 func blank(c Config) outcome.Run {
 	return outcome.Run{
 		Setting: outcome.Setting{
-			Engine: "production", Policy: c.Policy.Name, Allocator: c.Allocator.Name, Cluster: c.Cluster.String(), Window: c.Window,
+			Engine: "production", Policy: c.Policy.Name, Allocator: c.Allocator.Name, Cluster: c.Cluster.String(),
+			Window:       c.Window,
 			RoundSeconds: c.Round.Seconds(), Until: c.Until.Seconds(), AtRounds: c.AtRounds,
 		},
 		GPUs: c.Cluster.GPUs(), CPUs: c.Cluster.CPUs(), Memory: c.Cluster.Memory(),
@@ -116,8 +121,8 @@ func since(moment time.Time) float64 { return moment.Sub(opening()).Seconds() }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
 
-// book is a ledger that is forgotten with the simulation. Unlike ledger.Memory it keeps no reports and copies nothing: a simulation ends
-// with the first round that fails, so none finds records that another has changed and not settled.
+// book is a ledger that is forgotten with the simulation. Unlike ledger.Memory it keeps no reports and copies nothing:
+// a simulation ends with the first round that fails, so none finds records that another has changed and not settled.
 type book struct {
 	records bridge.Records
 	intent  *bridge.Intent

@@ -27,7 +27,8 @@ func (s *site) expect() {
 	}
 	at := opening().Add(seconds(j.Arrival))
 	if at.Before(s.clock.Now()) {
-		s.fail(fmt.Errorf("job %d arrives at %v s, before the one that it follows: want arrivals in order", j.ID, j.Arrival))
+		s.fail(fmt.Errorf("job %d arrives at %v s, before the one that it follows: want arrivals in order", j.ID,
+			j.Arrival))
 		return
 	}
 	s.clock.At(at, func() {
@@ -59,7 +60,8 @@ func (s *site) submit(j trace.Job) error {
 	owed := p.Rate(sensitivity.ShareOf(fair))
 	length := float64(j.Iterations) * float64(p.Batch) / owed
 	if j.Iterations < 1 || length > longest.Seconds() {
-		return fmt.Errorf("%d iterations of %s take %.0f s: want at least one, and at most %.0f s", j.Iterations, j.Model, length, longest.Seconds())
+		return fmt.Errorf("%d iterations of %s take %.0f s: want at least one, and at most %.0f s", j.Iterations,
+			j.Model, length, longest.Seconds())
 	}
 	_, err = s.slurm.Submit(slurmtest.Spec{
 		Name: j.Model, User: j.User, Partition: partition, Lease: lease, Comment: comment(j.Model, length),
@@ -75,17 +77,20 @@ func (s *site) submit(j trace.Job) error {
 		return err
 	}
 	s.jobs = append(s.jobs, outcome.Job{
-		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: length, FirstRun: -1, Finish: -1,
+		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: length, FirstRun: -1,
+		Finish: -1,
 	})
 	return nil
 }
 
 // comment is what a user writes for the daemon.
 func comment(model string, length float64) string {
-	return fmt.Sprintf("synergy-profile=%s%s synergy-checkpoint=USR1@60 synergy-length=%.3fs", model, extension, math.Max(length, 0.001))
+	return fmt.Sprintf("synergy-profile=%s%s synergy-checkpoint=USR1@60 synergy-length=%.3fs", model, extension,
+		math.Max(length, 0.001))
 }
 
-// home is the first shape of servers that can hold a job with so many GPUs, and on how many of them: as few as have it evenly.
+// home is the first shape of servers that can hold a job with so many GPUs, and on how many of them: as few as have it
+// evenly.
 func (s *site) home(gpus int) (gres.Vector, int, error) {
 	for _, shape := range s.shapes {
 		if gpus < 1 || shape.total.GPUs < 1 {
@@ -97,7 +102,9 @@ func (s *site) home(gpus int) (gres.Vector, int, error) {
 			}
 		}
 	}
-	return gres.Vector{}, 0, fmt.Errorf("gpus = %d: want at least 1, and a number that equal servers of %s hold in equal parts", gpus, s.Cluster)
+	return gres.Vector{}, 0,
+		fmt.Errorf("gpus = %d: want at least 1, and a number that equal servers of %s hold in equal parts", gpus,
+			s.Cluster)
 }
 
 // models are the names of the profiles, ascending.

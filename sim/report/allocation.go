@@ -82,9 +82,12 @@ func (s figures) allocation(runs []*run, number int) illustration {
 				{Label: "lowest to highest round in it", Style: figure.Faint(style), Kind: figure.AreaKey},
 			},
 		},
-		caption: fmt.Sprintf("GPUs that all unfinished jobs ask for, and GPUs, cores and memory that jobs hold right after each round, in "+
-			"percent of the cluster. Each point is the mean over an interval of %s h. Demand above 100 %% is a queue. Where GPUs are all "+
-			"held and cores or memory are not, the rest is what no running job has a use for.",
+		caption: fmt.Sprintf(
+			"GPUs that all unfinished jobs ask for, and GPUs, cores and memory that jobs hold right after each "+
+				"round, in "+
+				"percent of the cluster. Each point is the mean over an interval of %s h. Demand above 100 %% is a "+
+				"queue. Where GPUs are all "+
+				"held and cores or memory are not, the rest is what no running job has a use for.",
 			digits(ended/intervals/hour)),
 	}
 }
@@ -122,7 +125,8 @@ func (s figures) overTime(r *run, of resource, ended float64) (panel *figure.Pan
 		X: figure.Axis{Label: "time [h]", Max: ended / hour, Ticks: 5},
 		Y: figure.Axis{Label: of.label, Ticks: 4},
 		Marks: []figure.Mark{
-			figure.Band{Low: low, High: high, Style: style}, figure.Rule{At: 100}, figure.Line{Points: mean, Style: style},
+			figure.Band{Low: low, High: high, Style: style}, figure.Rule{At: 100},
+			figure.Line{Points: mean, Style: style},
 		},
 	}, highest
 }
@@ -133,9 +137,10 @@ func end(r *outcome.Run) float64 {
 	return max(r.Ended, last+max(1, r.Setting.RoundSeconds))
 }
 
-// spread divides the time until ended into equal intervals, and gives the mean over time, the least and the most in each of them that
-// the run's rounds reach into. What holds right after a round holds until the next one.
-func spread(r *outcome.Run, share func(*outcome.Run, outcome.Round) float64, ended float64) (mean, low, high []figure.Point) {
+// spread divides the time until ended into equal intervals, and gives the mean over time, the least and the most in
+// each of them that the run's rounds reach into. What holds right after a round holds until the next one.
+func spread(r *outcome.Run, share func(*outcome.Run, outcome.Round) float64, ended float64) (mean, low,
+	high []figure.Point) {
 	width := ended / intervals
 	bins := make([]bin, intervals)
 	for i, round := range r.Rounds {

@@ -45,7 +45,8 @@ func (s figures) bars(load int) illustration {
 			Rows:   [][]*figure.Panel{{mean, makespan}},
 			Height: barsHeight - barHeight*mean.Y.Min,
 		},
-		caption: "Mean completion time of the jobs that count, and the time from the first arrival to the last finish; shorter is better. In " +
+		caption: "Mean completion time of the jobs that count, and the time from the first arrival to the last " +
+			"finish; shorter is better. In " +
 			"brackets: how many times shorter than with proportional shares under the same policy." +
 			s.seedWords("averaged; whiskers are the standard error of their mean"),
 	}

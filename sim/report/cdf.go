@@ -7,7 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// cdf shows how many jobs had finished within a time, at one load, with a panel for each policy and a line for each allocator.
+// cdf shows how many jobs had finished within a time, at one load, with a panel for each policy and a line for each
+// allocator.
 func (s figures) cdf(load int) illustration {
 	axis := s.completionAxis(load)
 	var panels []*figure.Panel
@@ -18,10 +19,12 @@ func (s figures) cdf(load int) illustration {
 			completions, counted := pooled(s.at(p, k, load))
 			left += counted - len(completions)
 			if len(completions) > 0 {
-				panel.Marks = append(panel.Marks, figure.Line{Points: curve(completions, counted, axis), Style: series.style})
+				panel.Marks = append(panel.Marks, figure.Line{Points: curve(completions, counted, axis),
+					Style: series.style})
 			}
 		}
-		slices.Reverse(panel.Marks) // where lines meet, the dashes of those that others are measured against are seen above
+		// where lines meet, the dashes of those that others are measured against are seen above
+		slices.Reverse(panel.Marks)
 		panels = append(panels, noted(panel, "no job that counts was finished"))
 	}
 	rows, height := inGrid(panels)
@@ -31,7 +34,8 @@ func (s figures) cdf(load int) illustration {
 			Title: "Job completion times" + s.atLoad(load), Note: s.leftOut(),
 			Keys: s.keys(figure.LineKey), Rows: rows, Height: height,
 		},
-		caption: "How many of the jobs that count had finished within a time, waiting included. A line further to the left is better; " +
+		caption: "How many of the jobs that count had finished within a time, waiting included. A line further to " +
+			"the left is better; " +
 			"where two lines cross, one is better for short and the other for long completion times." +
 			unfinishedWords(left) + s.seedWords("pooled"),
 	}
@@ -41,7 +45,8 @@ func unfinishedWords(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return " A line that ends below 100 % belongs to a run that ended before all its jobs did: " + several(n, "job") + " in this figure."
+	return " A line that ends below 100 % belongs to a run that ended before all its jobs did: " + several(n, "job") +
+		" in this figure."
 }
 
 // pooled are the completion times of several runs together, ascending, and how many jobs count.
@@ -103,7 +108,8 @@ func thinned(line []figure.Point, x figure.Axis, height float64) []figure.Point 
 	kept := line[:1]
 	for i, p := range line[1:] {
 		before := kept[len(kept)-1]
-		if i+2 == len(line) || math.Abs(x.Part(p.X)-x.Part(before.X)) >= 1.0/fineness || math.Abs(p.Y-before.Y) >= height/fineness {
+		if i+2 == len(line) || math.Abs(x.Part(p.X)-x.Part(before.X)) >= 1.0/fineness ||
+			math.Abs(p.Y-before.Y) >= height/fineness {
 			kept = append(kept, p)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// check finds what no simulation can give and no plot can show. What a summary needs is checked where summaries are made, and is told in
-// the report; this is an error.
+// check finds what no simulation can give and no plot can show. What a summary needs is checked where summaries are
+// made, and is told in the report; this is an error.
 func check(run outcome.Run) error {
 	if err := checkSetting(run.Setting); err != nil {
 		return err
@@ -18,7 +18,8 @@ func check(run outcome.Run) error {
 			return fmt.Errorf("round %d: %w", i, err)
 		}
 		if i > 0 && round.At < run.Rounds[i-1].At {
-			return fmt.Errorf("round %d: at %v s, and the one before at %v s: want rounds in order", i, round.At, run.Rounds[i-1].At)
+			return fmt.Errorf("round %d: at %v s, and the one before at %v s: want rounds in order", i, round.At,
+				run.Rounds[i-1].At)
 		}
 	}
 	for i, span := range run.Spans {
@@ -53,7 +54,8 @@ func checkRound(r outcome.Round) error {
 	return nil
 }
 
-// mostIndex is what a server's or a GPU's index may be at most: more would be a fault, and would need rows for all before it.
+// mostIndex is what a server's or a GPU's index may be at most: more would be a fault, and would need rows for all
+// before it.
 const mostIndex = 1 << 20
 
 func checkSpan(s outcome.Span) error {

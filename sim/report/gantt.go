@@ -12,15 +12,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// What a picture of the cluster can show: so many stays on GPUs, and so many GPUs. The stays of all pictures together are bounded too,
-// for the size of the page.
+// What a picture of the cluster can show: so many stays on GPUs, and so many GPUs. The stays of all pictures together
+// are bounded too, for the size of the page.
 const (
 	mostStays    = 6000
 	mostStaysAll = 24_000
 	mostLanes    = 512
 )
 
-// ganttHeight is what the rows of so many GPUs need, in points, with the axis: as much as can be read from afar where they are few.
+// ganttHeight is what the rows of so many GPUs need, in points, with the axis: as much as can be read from afar where
+// they are few.
 func ganttHeight(lanes int) float64 {
 	high := max(3*float64(lanes), min(9*float64(lanes), 288))
 	return 32 + min(max(high, 110), 560)
@@ -58,18 +59,20 @@ func (s figures) gantt(r *run, stays []stay, most int, kinds palette, number int
 			Keys:  kinds.keys(),
 			Rows: [][]*figure.Panel{{{
 				X: figure.Axis{Label: "time [h]", Min: from / hour, Max: to / hour, Ticks: 8}, Grid: figure.NoGrid,
-				Y:     figure.Axis{Label: "server, a row for each GPU", Min: -lanes, Max: 0, Bare: true, Marks: rows.names()},
+				Y: figure.Axis{Label: "server, a row for each GPU", Min: -lanes, Max: 0, Bare: true,
+					Marks: rows.names()},
 				Marks: append(kinds.boxes(stays, rows, from, to), figure.Lines{At: rows.borders()}),
 			}}},
 			Height: ganttHeight(rows.lanes),
 		},
-		caption: "Each row is a GPU, and each bar a job's stay on it; " + kinds.words + " A gap is idle time. Jobs of several GPUs have a " +
+		caption: "Each row is a GPU, and each bar a job's stay on it; " + kinds.words +
+			" A gap is idle time. Jobs of several GPUs have a " +
 			"bar on each. " + rows.note(from, to, r.Ended),
 	}
 }
 
-// staysOf turns spans into stays on single GPUs. Where the engine does not say which GPUs a job had, it gets the lowest that are free.
-// What a job held without a break on one GPU is one stay.
+// staysOf turns spans into stays on single GPUs. Where the engine does not say which GPUs a job had, it gets the lowest
+// that are free. What a job held without a break on one GPU is one stay.
 func staysOf(spans []outcome.Span) []stay {
 	busy := map[int][]float64{} // of each server, until when each GPU is held
 	last := map[[2]int]int{}    // of each GPU, the index of its last stay
@@ -114,8 +117,8 @@ type layout struct {
 	all     int   // servers
 }
 
-// layOut gives each server as many rows as GPUs are seen to be held on it, one at least, or as all have where the cluster's GPUs are
-// divided equally.
+// layOut gives each server as many rows as GPUs are seen to be held on it, one at least, or as all have where the
+// cluster's GPUs are divided equally.
 func layOut(stays []stay, gpus int) layout {
 	var sizes []int
 	for _, s := range stays {
@@ -185,7 +188,8 @@ func (l layout) note(from, to, ended float64) string {
 // moment is a time in hours, to the second.
 func moment(seconds float64) string { return short(math.Round(seconds/hour*1e4) / 1e4) }
 
-// windowOf is the whole run, or else as much of its middle as has about so many stays at most. The middle is that of the jobs that count.
+// windowOf is the whole run, or else as much of its middle as has about so many stays at most. The middle is that of
+// the jobs that count.
 func windowOf(r *run, stays []stay, rows layout, most int) (from, to float64) {
 	whole := max(r.Ended, lastStay(stays))
 	if within(stays, rows, 0, whole) <= most {
@@ -272,7 +276,8 @@ func paint(runs []*run, family func(string) string) palette {
 
 func (p palette) keys() (keys []figure.Key) {
 	for i, name := range p.names {
-		keys = append(keys, figure.Key{Label: cmp.Or(plain(name), "unnamed"), Style: figure.TintOf(i), Kind: figure.AreaKey})
+		keys = append(keys, figure.Key{Label: cmp.Or(plain(name), "unnamed"), Style: figure.TintOf(i),
+			Kind: figure.AreaKey})
 	}
 	if p.others {
 		keys = append(keys, figure.Key{Label: "others", Style: figure.TintOf(len(p.names)), Kind: figure.AreaKey})

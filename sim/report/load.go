@@ -26,7 +26,8 @@ func (s figures) byLoad() illustration {
 			Title: "Mean job completion time against load", Note: s.leftOut(),
 			Keys: s.keys(figure.DotKey), Rows: rows, Height: height,
 		},
-		caption: "Mean completion time of the jobs that count at each load; lower is better. Where a line turns upwards, jobs come faster than " +
+		caption: "Mean completion time of the jobs that count at each load; lower is better. Where a line turns " +
+			"upwards, jobs come faster than " +
 			"the cluster works them off, and the queue grows for as long as the run lasts." +
 			s.seedWords("averaged; whiskers are the standard error of their mean"),
 	}

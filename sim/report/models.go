@@ -26,8 +26,8 @@ type benefit struct {
 	values        map[string]float64
 }
 
-// byModel shows how many times shorter each model's completion time is than with proportional shares, or, where no run has such
-// a run to be compared with, how many times longer than alone.
+// byModel shows how many times shorter each model's completion time is than with proportional shares, or, where no run
+// has such a run to be compared with, how many times longer than alone.
 func (s figures) byModel(load int) illustration {
 	compared := s.compared(load)
 	benefits, label := s.slowdowns(load), "slowdown [×]"
@@ -37,7 +37,8 @@ func (s figures) byModel(load int) illustration {
 	models := s.byBenefit(benefits)
 	note := s.leftOut()
 	if len(models) > mostModels {
-		note = fmt.Sprintf("The %d models with the largest values of %d; the table has all. ", mostModels, len(models)) + note
+		note = fmt.Sprintf("The %d models with the largest values of %d; the table has all. ", mostModels,
+			len(models)) + note
 		models = models[:mostModels]
 	}
 	rows, height := s.modelPanels(benefits, models, label)
@@ -47,14 +48,17 @@ func (s figures) byModel(load int) illustration {
 			Title: "Slowdown by model" + s.atLoad(load), Note: note,
 			Keys: s.keysOf(benefits), Rows: rows, Height: height,
 		},
-		caption: "How many times longer than alone at its proportional share a job takes, on average over each model's jobs. A job that " +
+		caption: "How many times longer than alone at its proportional share a job takes, on average over each " +
+			"model's jobs. A job that " +
 			"never waits has 1, or less where it gets more than its share." + s.seedWords("pooled"),
 	}
 	if compared {
 		drawn.name = "speedup-by-model" + s.suffix(load)
 		drawn.figure.Title = "Speed-up over proportional shares, by model" + s.atLoad(load)
-		drawn.caption = "How many times shorter the mean completion time of each model's jobs is than with proportional shares under the same " +
-			"policy. Models with bars to the right of 1 gain, those with bars to the left pay for the others, and those whose jobs were not all " +
+		drawn.caption = "How many times shorter the mean completion time of each model's jobs is than with " +
+			"proportional shares under the same " +
+			"policy. Models with bars to the right of 1 gain, those with bars to the left pay for the others, and " +
+			"those whose jobs were not all " +
 			"finished have none." + s.seedWords("pooled")
 	}
 	return drawn
@@ -171,7 +175,8 @@ func (s figures) keysOf(benefits []benefit) (keys []figure.Key) {
 }
 
 // modelPanels lays out a group of bars for each model. The models' names stand at the left of each row.
-func (s figures) modelPanels(benefits []benefit, models []string, label string) (rows [][]*figure.Panel, height float64) {
+func (s figures) modelPanels(benefits []benefit, models []string, label string) (rows [][]*figure.Panel,
+	height float64) {
 	group := float64(mostInPanel(benefits))*modelBar + modelGap
 	axis := benefitAxis(benefits, models)
 	axis.Label = label
@@ -183,7 +188,8 @@ func (s figures) modelPanels(benefits []benefit, models []string, label string) 
 		}
 		for m, model := range models {
 			top := -group * float64(m)
-			panel.Y.Marks = append(panel.Y.Marks, figure.Name{At: top - group/2, Label: nameAt(p, len(s.drawn()), model)})
+			panel.Y.Marks = append(panel.Y.Marks, figure.Name{At: top - group/2,
+				Label: nameAt(p, len(s.drawn()), model)})
 			s.addBars(panel, p, benefits, model, top-modelGap/2)
 		}
 		panels = append(panels, noted(panel, "no job that counts was finished"))
@@ -253,7 +259,8 @@ func (s figures) addBars(panel *figure.Panel, p int, benefits []benefit, model s
 		}
 		if value, known := b.values[model]; known {
 			panel.Marks = append(panel.Marks, figure.Bar{
-				From: 1, To: value, Y: top - modelBar/2, Thick: modelBar - 1, Label: times(value), Style: s.series[b.series].style,
+				From: 1, To: value, Y: top - modelBar/2, Thick: modelBar - 1, Label: times(value),
+				Style: s.series[b.series].style,
 			})
 		}
 		top -= modelBar

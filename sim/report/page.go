@@ -99,7 +99,8 @@ func (s *study) title(options Options) string {
 	return policies + " × " + allocators + " on " + s.list(", ", func(r *run) string { return several(r.GPUs, "GPU") })
 }
 
-// lead says in a sentence or two how much was run, and where the mean completion time differs most from that with proportional shares.
+// lead says in a sentence or two how much was run, and where the mean completion time differs most from that with
+// proportional shares.
 func (s *study) lead() string {
 	words := fmt.Sprintf("%s on %s.", several(len(s.runs), "run"), s.list("; ", clusterWords))
 	var most *run
@@ -215,11 +216,13 @@ func (s *study) omitted(detailed []*run) (words []string) {
 		for _, load := range shown {
 			loads = append(loads, short(s.loads[load]))
 		}
-		words = append(words, fmt.Sprintf("Of %d loads, %s jobs/h have plots of their own.", len(s.loads), strings.Join(loads, ", ")))
+		words = append(words, fmt.Sprintf("Of %d loads, %s jobs/h have plots of their own.", len(s.loads),
+			strings.Join(loads, ", ")))
 	}
 	recorded := slices.ContainsFunc(detailed, func(r *run) bool { return len(r.Rounds)+len(r.Spans) > 0 })
 	if recorded && len(detailed) < len(s.runs) {
-		words = append(words, fmt.Sprintf("Of %d runs, %d are shown over time%s.", len(s.runs), len(detailed), s.shownIn()))
+		words = append(words, fmt.Sprintf("Of %d runs, %d are shown over time%s.", len(s.runs), len(detailed),
+			s.shownIn()))
 	}
 	if !recorded {
 		words = append(words, "No run recorded its rounds, so that there is no plot over time.")

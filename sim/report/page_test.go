@@ -297,7 +297,8 @@ func TestTheJobsThatWaitedLongestAreThoseThatWaitedLongest(t *testing.T) {
 	})
 	for i, row := range rows {
 		if row[1] != strconv.Itoa(order[i]) || row[7] != hours(waits[order[i]]) {
-			t.Errorf("row %d is job %s with %s h, want job %d with %s h", i, row[1], row[7], order[i], hours(waits[order[i]]))
+			t.Errorf("row %d is job %s with %s h, want job %d with %s h", i, row[1], row[7], order[i],
+				hours(waits[order[i]]))
 		}
 	}
 	if len(rows) != mostWaits {
@@ -323,10 +324,12 @@ func TestTheShortestMeanOfEachPolicyIsBold(t *testing.T) {
 }
 
 func TestThePageSaysWhatWasSimulatedAndHowToGetItAgain(t *testing.T) {
-	page := parse(t, text(t, small(), Options{Title: "A title", Command: "synergy sim --seed 3\n  --load 8", Version: "v1.2.3"})["index.html"])
+	page := parse(t, text(t, small(), Options{Title: "A title", Command: "synergy sim --seed 3\n  --load 8",
+		Version: "v1.2.3"})["index.html"])
 	facts := page.below(t, "simulated").text
 	for _, want := range []string{
-		"FIFO; SRTF", "Proportional; Greedy; Tune", "artifact", "generated, one to eight GPUs", "8 jobs/h", "2x8:24:500", "16 GPUs, 48 cores",
+		"FIFO; SRTF", "Proportional; Greedy; Tune", "artifact", "generated, one to eight GPUs", "8 jobs/h",
+		"2x8:24:500", "16 GPUs, 48 cores",
 		"60 jobs arrived", "all jobs", "every 300 s", "restarts cost nothing",
 	} {
 		if !strings.Contains(facts, want) {
@@ -387,7 +390,8 @@ func descendants(n *node) (found []*node) {
 
 // hostile are names that end strings, elements, comments and styles, or that cannot be seen.
 var hostile = []string{
-	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</style><script>alert(2)</script>`, `]]>`, `<!--`, `'; --`,
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `</style><script>alert(2)</script>`, `]]>`, `<!--`,
+	`'; --`,
 	"\x00\x07\x1b[31m", "\xff\xfe", "\u202Eevil",
 	"line\nbreak\ttab", `{{.Command}}`, `&amp;&lt;`, "javascript:alert(1)", strings.Repeat("long ", 100), "漢字🙂", "",
 }
@@ -397,7 +401,8 @@ func TestHostileNamesAreShownAndNeverInterpreted(t *testing.T) {
 	known := elements(parse(t, text(t, small(), Options{Command: "command", Version: "version"})["index.html"]))
 	rapid.Check(t, func(r *rapid.T) {
 		words := rapid.OneOf(rapid.SampledFrom(hostile), rapid.String())
-		runs := toy{servers: 1, perServer: 4, jobs: 18, load: 8}.cross([]string{"fifo"}, []string{"proportional", "tune"})
+		runs := toy{servers: 1, perServer: 4, jobs: 18, load: 8}.cross([]string{"fifo"},
+			[]string{"proportional", "tune"})
 		for i := range runs {
 			s := &runs[i].Setting
 			for _, name := range []*string{&s.Engine, &s.Policy, &s.Placement, &s.Workload, &s.Cluster, &s.Split} {
@@ -410,7 +415,8 @@ func TestHostileNamesAreShownAndNeverInterpreted(t *testing.T) {
 				runs[i].Spans[j].Model = hostile[j%len(hostile)]
 			}
 		}
-		options := Options{Title: words.Draw(r, "title"), Command: words.Draw(r, "command"), Version: words.Draw(r, "version")}
+		options := Options{Title: words.Draw(r, "title"), Command: words.Draw(r, "command"),
+			Version: words.Draw(r, "version")}
 		files := text(t, runs, options)
 		for name := range elements(parse(t, files["index.html"])) {
 			if !known[name] {
@@ -446,7 +452,8 @@ func TestHostileNamesAreShown(t *testing.T) {
 		}
 	}
 	page := parse(t, text(t, runs, Options{})["index.html"])
-	if !strings.Contains(page.below(t, "simulated").text, hostile[0]) || !strings.Contains(page.below(t, "models").text, hostile[1]) {
+	if !strings.Contains(page.below(t, "simulated").text, hostile[0]) ||
+		!strings.Contains(page.below(t, "models").text, hostile[1]) {
 		t.Error("the names are not shown as they are")
 	}
 	if drawn := page.below(t, "speedup-by-model").text; !strings.Contains(drawn, hostile[1]) {

@@ -1,6 +1,7 @@
-// Package report shows the outcomes of simulations to people: one self-contained HTML page with tables and plots, and each plot as SVG
-// and PNG for papers. It computes nothing that an outcome does not hold, asks nobody, and knows no clock: equal outcomes
-// give equal bytes. Whatever comes from outside, such as the names of models and users, is shown and never interpreted.
+// Package report shows the outcomes of simulations to people: one self-contained HTML page with tables and plots, and
+// each plot as SVG and PNG for papers. It computes nothing that an outcome does not hold, asks nobody, and knows no
+// clock: equal outcomes give equal bytes. Whatever comes from outside, such as the names of models and users, is shown
+// and never interpreted.
 package report
 
 import (
@@ -27,12 +28,13 @@ type file struct {
 	data []byte
 }
 
-// Write writes DIR/index.html, and for each plot DIR/NAME.svg and DIR/NAME.png. It makes the directory where there is none, overwrites
-// what an earlier report left under the same names, and touches nothing else. Runs that differ in nothing but their seed are averaged;
-// those whose workload was generated must therefore not name seed or load in Setting.Workload.
+// Write writes DIR/index.html, and for each plot DIR/NAME.svg and DIR/NAME.png. It makes the directory where there is
+// none, overwrites what an earlier report left under the same names, and touches nothing else. Runs that differ in
+// nothing but their seed are averaged; those whose workload was generated must therefore not name seed or load in
+// Setting.Workload.
 //
-// An error says which path cannot be written, that there is no run to show, or what of a run's rounds and spans cannot be. A run without
-// a finished job is no error: the report says so.
+// An error says which path cannot be written, that there is no run to show, or what of a run's rounds and spans cannot
+// be. A run without a finished job is no error: the report says so.
 func Write(dir string, runs []outcome.Run, options Options) error {
 	if len(runs) == 0 {
 		return errors.New("report: no run to show: want at least one")

@@ -24,7 +24,8 @@ func shapes(times int) map[string][]outcome.Run {
 	var loads []outcome.Run
 	for _, load := range []float64{2, 3, 4, 5, 6, 7} {
 		for seed := range int64(3) {
-			loads = append(loads, toy{servers: 4, perServer: 8, jobs: 50 * times, load: load, seed: seed}.cross(six[:3], three)...)
+			loads = append(loads, toy{servers: 4, perServer: 8, jobs: 50 * times, load: load, seed: seed}.cross(six[:3],
+				three)...)
 		}
 	}
 	crowd := toy{servers: 16, perServer: 8, jobs: 250 * times, load: 14, seed: 42, users: 20}
@@ -33,12 +34,14 @@ func shapes(times int) map[string][]outcome.Run {
 		"policies-and-allocators": crowd.cross(six, three),
 		"loads-and-seeds":         loads,
 		"one-policy":              toy{servers: 4, perServer: 8, jobs: 100, load: 30, seed: 1}.cross(six[:1], three),
-		"one-allocator":           toy{servers: 4, perServer: 8, jobs: 200, load: 20, seed: 1}.cross(six[:3], three[2:]),
-		"one-run":                 toy{servers: 1, perServer: 8, jobs: 20, load: 5, seed: 1}.cross(six[2:3], three[2:]),
+		"one-allocator": toy{servers: 4, perServer: 8, jobs: 200, load: 20, seed: 1}.cross(six[:3],
+			three[2:]),
+		"one-run": toy{servers: 1, perServer: 8, jobs: 20, load: 5, seed: 1}.cross(six[2:3], three[2:]),
 	}
 }
 
-// TestReportsOfAllShapesCanBeLookedAt checks the texts of reports; -run LookedAt -look DIR writes larger ones for people.
+// TestReportsOfAllShapesCanBeLookedAt checks the texts of reports; -run LookedAt -look DIR writes larger ones for
+// people.
 func TestReportsOfAllShapesCanBeLookedAt(t *testing.T) {
 	options := Options{Command: "go test -run LookedAt", Version: "of a test", Family: toyFamily}
 	if *look == "" {
@@ -149,7 +152,8 @@ func TestAReportOverwritesItsFilesAndTouchesNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := read(t, dir)
-	if string(files["mine.txt"]) != "mine" || string(files["gantt-99.png"]) != "mine" || string(files["index.html"]) == "mine" {
+	if string(files["mine.txt"]) != "mine" || string(files["gantt-99.png"]) != "mine" ||
+		string(files["index.html"]) == "mine" {
 		t.Error("a file that is none of the report's was touched, or one that is was not")
 	}
 }
@@ -188,7 +192,8 @@ func TestWhatNoSimulationCanGiveIsAnErrorThatNamesIt(t *testing.T) {
 	} {
 		run := small()[0]
 		spoil(&run)
-		if err := Write(t.TempDir(), []outcome.Run{run}, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Write(t.TempDir(), []outcome.Run{run}, Options{}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want an error with %q", err, want)
 		}
 	}
@@ -204,7 +209,8 @@ func TestAReportOfNoRunIsAnErrorAndWritesNothing(t *testing.T) {
 	}
 }
 
-// TestAPageStaysBelowFiveMegabytesHoweverMuchIsSimulated has more policies, loads and seeds than are drawn, and every run at full length.
+// TestAPageStaysBelowFiveMegabytesHoweverMuchIsSimulated has more policies, loads and seeds than are drawn, and every
+// run at full length.
 func TestAPageStaysBelowFiveMegabytesHoweverMuchIsSimulated(t *testing.T) {
 	var runs []outcome.Run
 	one := huge(2_000)

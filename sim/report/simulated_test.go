@@ -10,8 +10,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
-// toy is a simulator that is just good enough for plots to look like those of a real one: rounds of five minutes, jobs of one to eight
-// GPUs, three families, first fit, and preemption by the policies that have it.
+// toy is a simulator that is just good enough for plots to look like those of a real one: rounds of five minutes, jobs
+// of one to eight GPUs, three families, first fit, and preemption by the policies that have it.
 type toy struct {
 	servers, perServer int
 	jobs               int
@@ -23,13 +23,16 @@ type toy struct {
 
 const toyRound = 300
 
-// toyModels have a family, a speed at the best share over that at the proportional one, and the cores per GPU that they take for it.
+// toyModels have a family, a speed at the best share over that at the proportional one, and the cores per GPU that they
+// take for it.
 var toyModels = []struct {
 	name, family string
 	speed, cores float64
 }{
-	{"alexnet", "image", 3.1, 9}, {"resnet18", "image", 2.2, 9}, {"shufflenet", "image", 1.9, 8}, {"mobilenet", "image", 1.6, 7},
-	{"resnet50", "image", 1.2, 5}, {"gnmt", "language", 1, 1}, {"lstm", "language", 1, 1}, {"transformer", "language", 1, 1},
+	{"alexnet", "image", 3.1, 9}, {"resnet18", "image", 2.2, 9}, {"shufflenet", "image", 1.9, 8},
+	{"mobilenet", "image", 1.6, 7},
+	{"resnet50", "image", 1.2, 5}, {"gnmt", "language", 1, 1}, {"lstm", "language", 1, 1},
+	{"transformer", "language", 1, 1},
 	{"m5", "speech", 1.9, 10}, {"deepspeech", "speech", 1.4, 8},
 }
 
@@ -62,7 +65,8 @@ func (t toy) draw() []toyJob {
 		length := hour * math.Min(120, math.Exp(1.2+1.3*random.NormFloat64()))
 		model := random.IntN(len(toyModels))
 		jobs[i] = toyJob{Job: outcome.Job{
-			ID: i, Model: toyModels[model].name, User: fmt.Sprintf("user%d", random.IntN(max(1, t.users))), GPUs: min(gpus, t.perServer),
+			ID: i, Model: toyModels[model].name, User: fmt.Sprintf("user%d", random.IntN(max(1, t.users))),
+			GPUs:    min(gpus, t.perServer),
 			Arrival: at, Length: length, FirstRun: -1, Finish: -1,
 		}, model: model, left: length, span: -1}
 	}
@@ -74,8 +78,11 @@ func (t toy) run(policy, allocator string) outcome.Run {
 	jobs := t.draw()
 	run := outcome.Run{
 		Setting: outcome.Setting{
-			Engine: "artifact", Policy: policy, Allocator: allocator, Load: t.load, Workload: "generated, one to eight GPUs",
-			Cluster: fmt.Sprintf("%dx%d:%d:500", t.servers, t.perServer, 3*t.perServer), Seed: t.seed, Window: t.window, RoundSeconds: toyRound,
+			Engine: "artifact", Policy: policy, Allocator: allocator, Load: t.load,
+			Workload: "generated, one to eight GPUs",
+			Cluster:  fmt.Sprintf("%dx%d:%d:500", t.servers, t.perServer, 3*t.perServer), Seed: t.seed,
+			Window:       t.window,
+			RoundSeconds: toyRound,
 		},
 		GPUs: t.servers * t.perServer, CPUs: 3 * t.servers * t.perServer, Memory: 62.5 * float64(t.servers*t.perServer),
 	}
@@ -118,7 +125,8 @@ func (t toy) run(policy, allocator string) outcome.Run {
 }
 
 // round decides who runs, and gives the cluster as it is then.
-func (t toy) round(run *outcome.Run, active []*toyJob, free [][]bool, policy, allocator string, now float64) outcome.Round {
+func (t toy) round(run *outcome.Run, active []*toyJob, free [][]bool, policy, allocator string,
+	now float64) outcome.Round {
 	slices.SortStableFunc(active, func(a, b *toyJob) int {
 		switch policy {
 		case "srtf":
@@ -200,7 +208,8 @@ func (t toy) start(run *outcome.Run, j *toyJob, free [][]bool, now float64) bool
 		if j.FirstRun < 0 {
 			j.FirstRun = now
 		}
-		run.Spans = append(run.Spans, outcome.Span{Job: j.ID, Model: j.Model, Server: server, Devices: devices, GPUs: j.GPUs, From: now})
+		run.Spans = append(run.Spans, outcome.Span{Job: j.ID, Model: j.Model, Server: server, Devices: devices,
+			GPUs: j.GPUs, From: now})
 		return true
 	}
 	return false

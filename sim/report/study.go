@@ -11,8 +11,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
 )
 
-// study is the runs of a report, sorted by what is compared with what: panels stand side by side and have a policy each, series are
-// compared within a panel and have an allocator each, loads lie along an axis, and over seeds is averaged.
+// study is the runs of a report, sorted by what is compared with what: panels stand side by side and have a policy
+// each, series are compared within a panel and have an allocator each, loads lie along an axis, and over seeds is
+// averaged.
 type study struct {
 	runs   []*run
 	panels []string  // titles
@@ -114,7 +115,8 @@ func (s *study) compare() {
 	}
 }
 
-// name says how panels, series and runs are called: by what differs between them, so that what is the same everywhere is said once.
+// name says how panels, series and runs are called: by what differs between them, so that what is the same everywhere
+// is said once.
 func (s *study) name(panels, kinds []outcome.Setting) {
 	for _, p := range panels {
 		s.panels = append(s.panels, strings.Join(append([]string{display(p.Policy)}, differences(p, panels)...), ", "))
@@ -153,7 +155,8 @@ var traits = []func(outcome.Setting) string{
 	func(s outcome.Setting) string { return windowWords(s.Window) },
 }
 
-// differences names the traits of a setting that are not the same for all others. What comes with the engine needs no words beside it.
+// differences names the traits of a setting that are not the same for all others. What comes with the engine needs no
+// words beside it.
 func differences(of outcome.Setting, all []outcome.Setting) (words []string) {
 	for i, trait := range traits {
 		for _, other := range all {
@@ -177,8 +180,8 @@ func choose(first bool, then, otherwise string) string {
 // usual is the style that an allocator has in every report where it is not taken.
 var usual = map[string]int{outcome.Proportional: 0, "greedy": 1, "tune": 2, "opt": 3}
 
-// styleFor takes the allocator's usual style where it is free, or else the first free one behind the usual ones, which come last.
-// There must be a free one.
+// styleFor takes the allocator's usual style where it is free, or else the first free one behind the usual ones, which
+// come last. There must be a free one.
 func styleFor(allocator string, taken []bool) int {
 	style, known := usual[allocator]
 	for i := 0; !known || taken[style]; i++ {
@@ -231,7 +234,8 @@ func (s *study) at(panel, series, load int) (runs []*run) {
 	return runs
 }
 
-// shown are the loads that have figures of their own: all, or some of them at even distances, the highest always among them.
+// shown are the loads that have figures of their own: all, or some of them at even distances, the highest always among
+// them.
 func (s *study) shown() (loads []int) {
 	most := min(mostLoads, len(s.loads))
 	for i := range most {
@@ -330,8 +334,8 @@ func average(runs []*run, of quantity) (mean, deviation float64, n int) {
 	return mean, math.Sqrt(squares / float64(n-1) / float64(n)), n
 }
 
-// gain is how many times smaller a figure is than with proportional shares, summed over the runs. It is known where all jobs were
-// finished in both.
+// gain is how many times smaller a figure is than with proportional shares, summed over the runs. It is known where all
+// jobs were finished in both.
 func gain(runs []*run, of quantity) (ratio float64, known bool) {
 	var with, without float64
 	for _, r := range runs {

@@ -26,7 +26,8 @@ func finished(setting outcome.Setting, completions ...float64) outcome.Run {
 func TestRunsThatDifferInTheirSeedAreAveragedWithTheStandardErrorOfTheirMean(t *testing.T) {
 	var runs []outcome.Run
 	for seed, mean := range []float64{3600, 7200, 10800} {
-		runs = append(runs, finished(outcome.Setting{Policy: "fifo", Allocator: "tune", Load: 9, Seed: int64(seed)}, mean))
+		runs = append(runs, finished(outcome.Setting{Policy: "fifo", Allocator: "tune", Load: 9, Seed: int64(seed)},
+			mean))
 	}
 	dots := (figures{newStudy(runs)}).means(0, 0)
 	if len(dots.Points) != 1 || dots.Points[0] != (figure.Point{X: 9, Y: 2}) {
@@ -57,20 +58,28 @@ func TestNamesSayWhatDiffersAndNothingElse(t *testing.T) {
 		}
 		return runs
 	}
-	artifact := outcome.Setting{Engine: "artifact", Policy: "fifo", Allocator: "tune", Placement: "random", RoundSeconds: 300, Cluster: "a"}
-	production := outcome.Setting{Engine: "production", Policy: "fifo", Allocator: "tune", RoundSeconds: 60, RestartSeconds: 60, Cluster: "a"}
+	artifact := outcome.Setting{Engine: "artifact", Policy: "fifo", Allocator: "tune", Placement: "random",
+		RoundSeconds: 300, Cluster: "a"}
+	production := outcome.Setting{Engine: "production", Policy: "fifo", Allocator: "tune", RoundSeconds: 60,
+		RestartSeconds: 60, Cluster: "a"}
 	costless := production
 	costless.RestartSeconds = 0
 	moved, srtf, later := artifact, artifact, artifact
 	moved.Placement, srtf.Policy, later.Cluster = "consolidate", "srtf", "b"
 	for want, of := range map[string][]outcome.Run{
 		"FIFO · Tune": runs(artifact),
-		"FIFO · Tune (artifact) | FIFO · Tune (production)":                                               runs(artifact, production),
-		"FIFO · Tune (restarts cost 60 s) | FIFO · Tune (restarts cost nothing)":                          runs(production, costless),
-		"FIFO · Tune (random) | FIFO · Tune (consolidate)":                                                runs(artifact, moved),
-		"Tune · FIFO | Tune · SRTF":                                                                       runs(artifact, srtf),
-		"Tune · FIFO, a | Tune · FIFO, b":                                                                 runs(artifact, later),
-		"FIFO · Tune (artifact, random) | FIFO · Tune (artifact, consolidate) | FIFO · Tune (production)": runs(artifact, moved, production),
+		"FIFO · Tune (artifact) | FIFO · Tune (production)": runs(
+			artifact, production),
+		"FIFO · Tune (restarts cost 60 s) | FIFO · Tune (restarts cost nothing)": runs(
+			production, costless),
+		"FIFO · Tune (random) | FIFO · Tune (consolidate)": runs(
+			artifact, moved),
+		"Tune · FIFO | Tune · SRTF": runs(
+			artifact, srtf),
+		"Tune · FIFO, a | Tune · FIFO, b": runs(
+			artifact, later),
+		"FIFO · Tune (artifact, random) | FIFO · Tune (artifact, consolidate) | FIFO · Tune (production)": runs(
+			artifact, moved, production),
 	} {
 		var labels []string
 		for _, r := range newStudy(of).runs {
@@ -134,10 +143,12 @@ func TestACurveNeverFallsAndEndsAtTheShareOfFinishedJobs(t *testing.T) {
 	})
 }
 
-// TestNobodySeesThatACurveWasThinned asks the thinned line and the whole one for the share of jobs at each completion time.
+// TestNobodySeesThatACurveWasThinned asks the thinned line and the whole one for the share of jobs at each completion
+// time.
 func TestNobodySeesThatACurveWasThinned(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		run := finished(outcome.Setting{}, rapid.SliceOfN(rapid.Float64Range(1, 1e6), 1, 3000).Draw(t, "completions")...)
+		run := finished(outcome.Setting{}, rapid.SliceOfN(rapid.Float64Range(1, 1e6), 1, 3000).Draw(t,
+			"completions")...)
 		s := newStudy([]outcome.Run{run})
 		axis := (figures{s}).completionAxis(0)
 		completions := s.runs[0].completions
@@ -178,7 +189,8 @@ func TestIntervalsKeepTheMeanAndTheExtremesOfTheRounds(t *testing.T) {
 			sum += mean[i].Y * ended / intervals
 			most, least = max(most, high[i].Y), min(least, low[i].Y)
 		}
-		if math.Abs(sum-integral) > 1e-6*max(1, integral) || math.Abs(most-highest) > 1e-9 || math.Abs(least-lowest) > 1e-9 {
+		if math.Abs(sum-integral) > 1e-6*max(1, integral) || math.Abs(most-highest) > 1e-9 ||
+			math.Abs(least-lowest) > 1e-9 {
 			t.Errorf("%v from %v to %v, want %v from %v to %v", sum, least, most, integral, lowest, highest)
 		}
 	})
@@ -201,7 +213,8 @@ func spans(t *rapid.T) (spans []outcome.Span) {
 			continue
 		}
 		gpus := rapid.IntRange(1, len(free)).Draw(t, "gpus")
-		span := outcome.Span{Job: job, Model: "gnmt", Server: server, GPUs: gpus, From: at, To: at + rapid.Float64Range(1, 500).Draw(t, "length")}
+		span := outcome.Span{Job: job, Model: "gnmt", Server: server, GPUs: gpus, From: at,
+			To: at + rapid.Float64Range(1, 500).Draw(t, "length")}
 		for _, device := range free[:gpus] {
 			until[server][device] = span.To
 		}
@@ -258,18 +271,21 @@ func TestAPictureOfTheClusterShowsNoMoreThanCanBeSeen(t *testing.T) {
 	if rows.lanes > mostLanes || rows.servers == rows.all {
 		t.Errorf("%d rows of %d servers of %d", rows.lanes, rows.servers, rows.all)
 	}
-	if got, want := rows.note(from, to, of.Ended), fmt.Sprintf("The first %d of 64 servers.", rows.servers); !strings.Contains(got, want) {
+	if got, want := rows.note(from, to, of.Ended), fmt.Sprintf("The first %d of 64 servers.",
+		rows.servers); !strings.Contains(got, want) {
 		t.Errorf("%q does not say %q", got, want)
 	}
 }
 
-// TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor counts what is shown of twelve runs on servers that are never empty.
+// TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor counts what is shown of twelve runs on servers that are never
+// empty.
 func TestPicturesOfManyRunsShareOutWhatAPageHasRoomFor(t *testing.T) {
 	run := outcome.Run{GPUs: 64, CPUs: 192, Memory: 4000, Ended: 1000 * 3600}
 	run.Jobs = []outcome.Job{{ID: 0, GPUs: 1, Length: 1, Finish: run.Ended}}
 	for i := range 64_000 {
 		from := float64(i/64) * 3600
-		run.Spans = append(run.Spans, outcome.Span{Job: i, Server: i % 64 / 8, Devices: []int{i % 8}, GPUs: 1, From: from, To: from + 3600})
+		run.Spans = append(run.Spans, outcome.Span{Job: i, Server: i % 64 / 8, Devices: []int{i % 8}, GPUs: 1,
+			From: from, To: from + 3600})
 	}
 	runs := make([]outcome.Run, 12)
 	for i := range runs {
@@ -349,7 +365,8 @@ func TestASpeedupIsTheProportionalMeanOverTheRunsOwn(t *testing.T) {
 		mine, theirs := outcome.ByModel(runs[3*b.panel+b.series]), outcome.ByModel(runs[3*b.panel])
 		for i, row := range mine {
 			if want := theirs[i].Completion.Mean / row.Completion.Mean; math.Abs(b.values[row.Model]-want) > 1e-12 {
-				t.Errorf("panel %d, series %d: %s has %v, want %v", b.panel, b.series, row.Model, b.values[row.Model], want)
+				t.Errorf("panel %d, series %d: %s has %v, want %v", b.panel, b.series, row.Model, b.values[row.Model],
+					want)
 			}
 		}
 	}
@@ -361,8 +378,10 @@ func TestABarIsAsLongAsItsRunsFigureInHours(t *testing.T) {
 	for i, run := range runs {
 		summary, _ := outcome.Summarise(run)
 		for k, want := range []float64{summary.CompletionHours.Mean, summary.Makespan / 3600} {
-			if bar := panels[k].Marks[i].(figure.Bar); math.Abs(bar.To-want) > 1e-9 || bar.From != 0 || bar.To > panels[k].X.Max {
-				t.Errorf("run %d: bar %d from %v to %v on an axis to %v, want %v", i, k, bar.From, bar.To, panels[k].X.Max, want)
+			if bar := panels[k].Marks[i].(figure.Bar); math.Abs(bar.To-want) > 1e-9 || bar.From != 0 ||
+				bar.To > panels[k].X.Max {
+				t.Errorf("run %d: bar %d from %v to %v on an axis to %v, want %v", i, k, bar.From, bar.To,
+					panels[k].X.Max, want)
 			}
 		}
 	}
@@ -380,7 +399,8 @@ func TestEveryResourceIsMeasuredByItsOwnCapacity(t *testing.T) {
 
 func TestABoxLiesInTheRowOfItsGPUAndWithinTheWindow(t *testing.T) {
 	stays := []stay{
-		{server: 1, device: 1, job: 7, model: "gnmt", from: 3600, to: 5 * 3600}, {server: 0, device: 0, job: 8, model: "gnmt", to: 3600},
+		{server: 1, device: 1, job: 7, model: "gnmt", from: 3600, to: 5 * 3600},
+		{server: 0, device: 0, job: 8, model: "gnmt", to: 3600},
 	}
 	rows := layOut(stays, 4)
 	kinds := palette{family: func(model string) string { return model }, names: []string{"gnmt"}}
@@ -400,7 +420,8 @@ func TestRatiosHaveAnAxisThatHoldsThemAndOneThatIsLogarithmicWhereTheyDifferWide
 	}{{0.9, 1.3, false}, {1.1, 4, false}, {0.8, 175, true}, {0.01, 1, true}} {
 		models := []string{"a", "b"}
 		axis := benefitAxis([]benefit{{values: map[string]float64{"a": c.lowest, "b": c.highest}}}, models)
-		if axis.Log != c.log || axis.Min >= min(1, c.lowest) || axis.Max <= c.highest || axis.Part(max(1, c.highest)) > 0.8 {
+		if axis.Log != c.log || axis.Min >= min(1, c.lowest) || axis.Max <= c.highest ||
+			axis.Part(max(1, c.highest)) > 0.8 {
 			t.Errorf("%v to %v: %+v", c.lowest, c.highest, axis)
 		}
 	}

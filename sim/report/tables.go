@@ -143,7 +143,8 @@ func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 		}
 		if len(members) > 0 {
 			models = append(models, s.kindTable(members, byModel, func(r outcome.Row) string { return plain(r.Model) }))
-			gpus = append(gpus, s.kindTable(members, byGPUs, func(r outcome.Row) string { return several(r.GPUs, "GPU") }))
+			gpus = append(gpus, s.kindTable(members, byGPUs,
+				func(r outcome.Row) string { return several(r.GPUs, "GPU") }))
 		}
 	}
 	return models, gpus
@@ -247,7 +248,8 @@ func (s *study) wait(r *run, job outcome.Job) wait {
 	w := wait{
 		Run: s.panels[r.panel] + " · " + s.columnTitle(r), Job: strconv.Itoa(job.ID), Model: plain(job.Model),
 		User: cmp.Or(plain(job.User), "–"), GPUs: strconv.Itoa(job.GPUs),
-		Arrival: hours(job.Arrival), Start: "never", Waited: hours(waited(r, job)), End: "unfinished", Starts: count(job.Starts),
+		Arrival: hours(job.Arrival), Start: "never", Waited: hours(waited(r, job)), End: "unfinished",
+		Starts: count(job.Starts),
 	}
 	if job.FirstRun >= 0 {
 		w.Start = hours(job.FirstRun - job.Arrival)

@@ -10,14 +10,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// longestName and longestLine are how many characters are shown of a name from outside, and of a sentence with such names.
+// longestName and longestLine are how many characters are shown of a name from outside, and of a sentence with such
+// names.
 const (
 	longestName = 80
 	longestLine = 400
 )
 
-// plain makes a name from outside harmless for pictures and pages: one line, only characters that are seen, and not too many. Escaping is
-// left to those who write.
+// plain makes a name from outside harmless for pictures and pages: one line, only characters that are seen, and not too
+// many. Escaping is left to those who write.
 func plain(name string) string { return cut(name, longestName) }
 
 func cut(words string, longest int) string {

@@ -19,10 +19,11 @@ func (r reckoning) String() string {
 	return [...]string{"untold", "a time without a zone", "a time with a zone", "a number of seconds"}[r]
 }
 
-// clock reads the times of one log, which all must be told in one way, since a clock reading cannot be compared with one of a known zone.
+// clock reads the times of one log, which all must be told in one way, since a clock reading cannot be compared with
+// one of a known zone.
 //
-// A reading without a zone is taken as it stands: nobody knows where the site is. So a log that spans the change from or to daylight
-// saving time is one hour off on one side of it, as it is for everybody who reads it.
+// A reading without a zone is taken as it stands: nobody knows where the site is. So a log that spans the change from
+// or to daylight saving time is one hour off on one side of it, as it is for everybody who reads it.
 type clock struct {
 	reckoning reckoning
 	zone      *time.Location // of the first time with a zone
@@ -68,7 +69,8 @@ func parseTime(text string) (float64, reckoning, *time.Location) {
 	return 0, untold, nil
 }
 
-// fixed is the zone of a time without the name that the machine may know for it, so that the same log reads the same everywhere.
+// fixed is the zone of a time without the name that the machine may know for it, so that the same log reads the same
+// everywhere.
 func fixed(t time.Time) *time.Location {
 	if _, offset := t.Zone(); offset != 0 {
 		return time.FixedZone("", offset)

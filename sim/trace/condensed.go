@@ -5,9 +5,9 @@ import (
 	"strconv"
 )
 
-// readCondensed reads one job a line: when it was submitted, for how many seconds it ran, on how many GPUs, in which virtual cluster.
-// The column gpu_time is the product of two others, and not read. A job has no name there: it is called by its place among the jobs of
-// the file.
+// readCondensed reads one job a line: when it was submitted, for how many seconds it ran, on how many GPUs, in which
+// virtual cluster. The column gpu_time is the product of two others, and not read. A job has no name there: it is
+// called by its place among the jobs of the file.
 func readCondensed(name string, r io.Reader) (*Trace, error) {
 	t, c, l := newTable(name, r), condensedColumns{}, newLog()
 	if err := t.open(

@@ -12,11 +12,13 @@ type Format string
 
 // The formats. All but the first are sites' logs, which know how long a job ran, but not of what model it was.
 const (
-	Recorded  Format = "recorded"  // CSV of the paper's artifact: job_id,model,arrival,iterations,gpus, with no header
-	Philly    Format = "philly"    // cluster_job_log of msr-fiddle/philly-traces: a JSON list of jobs with their attempts
-	Condensed Format = "condensed" // CSV with the header timestamp,duration,num_gpus,gpu_time,cluster, as petuum/adaptdl has of Philly
-	Openb     Format = "openb"     // CSV pod list of Alibaba's cluster-trace-gpu-v2023
-	Sacct     Format = "sacct"     // what Slurm's sacct --parsable2 or --parsable prints
+	Recorded Format = "recorded" // CSV of the paper's artifact: job_id,model,arrival,iterations,gpus, with no header
+	// cluster_job_log of msr-fiddle/philly-traces: a JSON list of jobs with their attempts
+	Philly Format = "philly"
+	// CSV with the header timestamp,duration,num_gpus,gpu_time,cluster, as petuum/adaptdl has of Philly
+	Condensed Format = "condensed"
+	Openb     Format = "openb" // CSV pod list of Alibaba's cluster-trace-gpu-v2023
+	Sacct     Format = "sacct" // what Slurm's sacct --parsable2 or --parsable prints
 )
 
 // Formats lists all formats.

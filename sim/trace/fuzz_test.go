@@ -17,7 +17,8 @@ const (
 	phillySeed    = `[{"jobid":"a","submitted_time":"2017-10-07 01:11:39","attempts":[{"start_time":"2017-10-07 01:13:30","end_time":"2017-10-07 03:13:30","detail":[{"gpus":["g"]}]}]}]`
 	condensedSeed = condensedHeader + "2017-10-09 07:01:55,66.0,1,66.0,c\n2017-10-09 07:01:54,6.5,8,52.0,d\n"
 	openbSeed     = openbHeader + "p,1,1000,Running,5,9,5\nq,1,50,Failed,4,9,5\nr,1,50,Pending,4,,\n"
-	sacctSeed     = sacctHeader + "1_2|2026-03-01T08:00:00|2026-03-01T08:00:00|Unknown|1-01:00|gres/gpu=1\n3+1|2026-03-01T08:00:00|||1:00|gres/gpu:a=1\n3.0|||||\n"
+	sacctSeed     = sacctHeader +
+		"1_2|2026-03-01T08:00:00|2026-03-01T08:00:00|Unknown|1-01:00|gres/gpu=1\n3+1|2026-03-01T08:00:00|||1:00|gres/gpu:a=1\n3.0|||||\n"
 )
 
 func FuzzRecorded(f *testing.F)  { fuzz(f, trace.Recorded, recordedSeed) }
@@ -101,7 +102,8 @@ func again(t *testing.T, got *trace.Trace) {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	if len(second.Entries) != len(got.Entries) || len(second.Jobs) != len(got.Jobs) {
-		t.Fatalf("%d jobs and %d entries became %d and %d in\n%s", len(got.Jobs), len(got.Entries), len(second.Jobs), len(second.Entries), text)
+		t.Fatalf("%d jobs and %d entries became %d and %d in\n%s", len(got.Jobs), len(got.Entries), len(second.Jobs),
+			len(second.Entries), text)
 	}
 	var c bytes.Buffer
 	if len(second.Jobs) > 0 {

@@ -22,15 +22,17 @@ type Summary struct {
 	Queues     int       `json:"queues,omitzero"`
 	CPUsPerGPU int       `json:"cpus_per_gpu,omitzero"` // of the profiles that iterations were counted with
 
-	GPUHours float64 `json:"gpu_hours,omitzero"`    // of all jobs together; unknown for recorded traces, whose jobs have iterations
+	// of all jobs together; unknown for recorded traces, whose jobs have iterations
+	GPUHours float64 `json:"gpu_hours,omitzero"`
 	Load     float64 `json:"offered_load,omitzero"` // GPU-hours an hour, so GPUs that are busy if nobody waits
 
 	GPUs    []GPUCount   `json:"gpus"`             // ascending
 	Models  []Part       `json:"models,omitempty"` // the most frequent first
 	States  []Part       `json:"states,omitempty"` // the most frequent first
 	Lengths Distribution `json:"lengths"`
-	Hours   [24]int      `json:"arrivals_by_hour"` // of the day where Begin is known, and otherwise from the beginning of the trace
-	Days    []int        `json:"arrivals_by_day"`  // from the day of Begin on, likewise
+	// of the day where Begin is known, and otherwise from the beginning of the trace
+	Hours [24]int `json:"arrivals_by_hour"`
+	Days  []int   `json:"arrivals_by_day"` // from the day of Begin on, likewise
 
 	Dropped  []Dropped  `json:"dropped,omitempty"`
 	Adjusted []Adjusted `json:"adjusted,omitempty"`
@@ -88,8 +90,10 @@ func Inspect(t *Trace) Summary {
 		c.gpuSeconds += float64(e.Duration * float64(e.GPUs))
 	}
 	s := Summary{
-		Name: t.Name, Format: t.Format, Begin: t.Begin, CPUsPerGPU: t.CPUsPerGPU, Dropped: t.Dropped, Adjusted: t.Adjusted,
-		Jobs: len(c.lengths), Users: len(c.users), Queues: len(c.queues), Models: c.models.parts(), States: c.states.parts(), GPUs: c.counts(),
+		Name: t.Name, Format: t.Format, Begin: t.Begin, CPUsPerGPU: t.CPUsPerGPU, Dropped: t.Dropped,
+		Adjusted: t.Adjusted,
+		Jobs:     len(c.lengths), Users: len(c.users), Queues: len(c.queues), Models: c.models.parts(),
+		States: c.states.parts(), GPUs: c.counts(),
 		GPUHours: c.gpuSeconds / hour, Lengths: distribution(c.lengths, unitOf(t)),
 	}
 	s.arrive(c.arrivals)

@@ -36,8 +36,10 @@ func TestASummaryIsWhatCanBeCountedByHand(t *testing.T) {
 	if got.Hours[22] != 1 || got.Hours[0] != 2 || got.Hours[8] != 1 {
 		t.Errorf("by hour: %v", got.Hours)
 	}
-	if want := 18.5 + 1.0/60; math.Abs(got.GPUHours-want) > 1e-9 || math.Abs(got.Load-want/10) > 1e-9 || math.Abs(got.Rate-0.3) > 1e-9 {
-		t.Errorf("%v GPU-hours, load %v, %v an hour; want %v in 10 h, 3 more jobs in 10 h", got.GPUHours, got.Load, got.Rate, want)
+	if want := 18.5 + 1.0/60; math.Abs(got.GPUHours-want) > 1e-9 || math.Abs(got.Load-want/10) > 1e-9 ||
+		math.Abs(got.Rate-0.3) > 1e-9 {
+		t.Errorf("%v GPU-hours, load %v, %v an hour; want %v in 10 h, 3 more jobs in 10 h", got.GPUHours, got.Load,
+			got.Rate, want)
 	}
 	same(t, "dropped", got.Dropped, []trace.Dropped{{Why: "no GPU", Count: 3}})
 }
@@ -50,7 +52,8 @@ func TestOfAHundredJobsThe99thIsThe99thPercentile(t *testing.T) {
 	got := trace.Inspect(&tr).Lengths
 	same(t, "lengths", got, trace.Distribution{
 		Unit: "iterations", Least: 1, P50: 50, P90: 90, P99: 99, Most: 100, Mean: 50.5,
-		Histogram: []trace.Bucket{{From: 1, To: 3, Jobs: 2}, {From: 3, To: 10, Jobs: 7}, {From: 10, To: 30, Jobs: 20}, {From: 30, To: 100, Jobs: 70}, {From: 100, To: 300, Jobs: 1}},
+		Histogram: []trace.Bucket{{From: 1, To: 3, Jobs: 2}, {From: 3, To: 10, Jobs: 7}, {From: 10, To: 30, Jobs: 20},
+			{From: 30, To: 100, Jobs: 70}, {From: 100, To: 300, Jobs: 1}},
 	})
 }
 
@@ -60,7 +63,8 @@ func TestAJobAloneHasNoLoadAndNoRate(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	var b strings.Builder
-	if err := got.WriteText(&b); err != nil || !strings.Contains(b.String(), "all at once") || strings.Contains(b.String(), "NaN") {
+	if err := got.WriteText(&b); err != nil || !strings.Contains(b.String(), "all at once") ||
+		strings.Contains(b.String(), "NaN") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
@@ -78,7 +82,8 @@ func TestNothingIsSummarisedAsNothing(t *testing.T) {
 
 func TestEveryJobIsInEveryHistogram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := trace.Inspect(&trace.Trace{Entries: entries().Draw(t, "entries"), Begin: time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "begin"), 0).UTC()})
+		s := trace.Inspect(&trace.Trace{Entries: entries().Draw(t, "entries"),
+			Begin: time.Unix(rapid.Int64Range(0, 1e9).Draw(t, "begin"), 0).UTC()})
 		var gpus, lengths, hours, days int
 		for _, c := range s.GPUs {
 			gpus += c.Jobs
@@ -95,7 +100,8 @@ func TestEveryJobIsInEveryHistogram(t *testing.T) {
 		if gpus != s.Jobs || lengths != s.Jobs || hours != s.Jobs || days != s.Jobs {
 			t.Fatalf("%d jobs, %d by GPUs, %d by length, %d by hour, %d by day", s.Jobs, gpus, lengths, hours, days)
 		}
-		if d := s.Lengths; !(d.Least <= d.P50 && d.P50 <= d.P90 && d.P90 <= d.P99 && d.P99 <= d.Most && d.Least <= d.Mean && d.Mean <= d.Most*(1+1e-9)) {
+		if d := s.Lengths; !(d.Least <= d.P50 && d.P50 <= d.P90 && d.P90 <= d.P99 && d.P99 <= d.Most &&
+			d.Least <= d.Mean && d.Mean <= d.Most*(1+1e-9)) {
 			t.Fatalf("%+v", d)
 		}
 	})
@@ -137,13 +143,15 @@ func TestASummaryIsASCIIAndNoWiderThanItsLongestName(t *testing.T) {
 func TestManyKindsOfJobsAreDrawnInFewBars(t *testing.T) {
 	var tr trace.Trace
 	for i := range 1000 {
-		tr.Entries = append(tr.Entries, trace.Entry{Submitted: float64(i) * 86400, Duration: 1, GPUs: 1 + i%100, State: string(rune('A' + i%50))})
+		tr.Entries = append(tr.Entries, trace.Entry{Submitted: float64(i) * 86400, Duration: 1, GPUs: 1 + i%100,
+			State: string(rune('A' + i%50))})
 	}
 	var b strings.Builder
 	if err := trace.Inspect(&tr).WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"64-127         370", "34 others         680", "arrivals in 36 days each, from that day on", "day 972"} {
+	for _, want := range []string{"64-127         370", "34 others         680",
+		"arrivals in 36 days each, from that day on", "day 972"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
@@ -159,7 +167,8 @@ func TestASummaryInJSONHasUnitsInItsNamesAndNothingUnknown(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.String()), &fields); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"jobs": "5", "span_s": "4107", "users": "3", "cpus_per_gpu": "4", "format": `"recorded"`, "begin": "", "gpu_hours": "", "offered_load": ""} {
+	for name, want := range map[string]string{"jobs": "5", "span_s": "4107", "users": "3", "cpus_per_gpu": "4",
+		"format": `"recorded"`, "begin": "", "gpu_hours": "", "offered_load": ""} {
 		if got := string(fields[name]); got != want {
 			t.Errorf("%s = %s, want %s", name, got, want)
 		}

@@ -12,8 +12,8 @@ import (
 // maxElement bounds what one element of a JSON list may take up in memory.
 const maxElement = 16 << 20
 
-// jsonList reads a JSON list of objects, of which it holds one at a time. It finds their ends by itself, because the library's decoder does
-// not tell on which line it is.
+// jsonList reads a JSON list of objects, of which it holds one at a time. It finds their ends by itself, because the
+// library's decoder does not tell on which line it is.
 type jsonList struct {
 	place   // where the current element begins
 	text    *bufio.Reader
@@ -86,7 +86,8 @@ type nesting struct {
 	quoted, escaped bool // in a text; behind a backslash in it
 }
 
-// follow goes on to where all that was opened is closed, or to the end of the text. It says how far that is, and which of both.
+// follow goes on to where all that was opened is closed, or to the end of the text. It says how far that is, and which
+// of both.
 func (n *nesting) follow(text []byte) (length int, closed bool) {
 	for i, b := range text {
 		if n.take(b); n.depth == 0 {

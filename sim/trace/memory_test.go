@@ -74,7 +74,8 @@ func condensedLine(i int) string {
 		return ""
 	}
 	at := (i * 7919) % (100 * 86400) // unsorted
-	return fmt.Sprintf("2017-%02d-%02d %02d:%02d:%02d,%d.0,%d,%d.0,6214e9\n", 8+at/86400/28, 1+at/86400%28, at/3600%24, at/60%60, at%60, 60+i, 1<<(i%4), i)
+	return fmt.Sprintf("2017-%02d-%02d %02d:%02d:%02d,%d.0,%d,%d.0,6214e9\n", 8+at/86400/28, 1+at/86400%28, at/3600%24,
+		at/60%60, at%60, 60+i, 1<<(i%4), i)
 }
 
 func sacctLine(i int) string {
@@ -97,7 +98,8 @@ func phillyJob(i int) string {
 	case i > 5000:
 		return ""
 	}
-	job := fmt.Sprintf(`{"jobid": "application_%d", "status": "Pass", "submitted_time": "2017-10-07 01:11:39", "attempts": [%s%s]}`,
+	job := fmt.Sprintf(
+		`{"jobid": "application_%d", "status": "Pass", "submitted_time": "2017-10-07 01:11:39", "attempts": [%s%s]}`,
 		i, attempt, strings.Repeat(","+attempt, 100))
 	if i == 5000 {
 		return job + "]"
@@ -118,7 +120,8 @@ func TestAPhillyLogIsNotHeldInMemory(t *testing.T) {
 // inMemory reads a log, and makes sure how much memory that took.
 func inMemory(t *testing.T, name string, r *repeated, jobs int, most uint64) {
 	t.Helper()
-	defer debug.SetGCPercent(debug.SetGCPercent(10)) // what is measured is what is held, not what has yet to be collected
+	// what is measured is what is held, not what has yet to be collected
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	runtime.GC()
 	before := inUse()
 	got, err := trace.Read(name, r, "")

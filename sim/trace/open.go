@@ -115,5 +115,6 @@ func (t *Trace) empty() error {
 	if t.Format == Sacct {
 		want = "one with gres/gpu in AllocTRES or ReqTRES, which Slurm keeps with AccountingStorageTRES=gres/gpu"
 	}
-	return place{name: t.Name}.errorf("has no job that could be simulated (%s): want %s", strings.Join(reasons, "; "), want)
+	return place{name: t.Name}.errorf("has no job that could be simulated (%s): want %s", strings.Join(reasons, "; "),
+		want)
 }

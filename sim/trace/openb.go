@@ -2,9 +2,9 @@ package trace
 
 import "io"
 
-// readOpenb reads pods, whose times are in seconds. A pod counts from when it was scheduled to when it was deleted. Its phase is kept, and
-// nothing is concluded from it: a pod that was deleted while it ran is in phase Running. Pods that share a GPU get one of their own, since
-// neither the paper nor its planner knows shares.
+// readOpenb reads pods, whose times are in seconds. A pod counts from when it was scheduled to when it was deleted. Its
+// phase is kept, and nothing is concluded from it: a pod that was deleted while it ran is in phase Running. Pods that
+// share a GPU get one of their own, since neither the paper nor its planner knows shares.
 //
 // The pod lists that were sampled from the default one have no times, and are refused for that.
 func readOpenb(name string, r io.Reader) (*Trace, error) {

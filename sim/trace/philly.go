@@ -28,10 +28,10 @@ func (a phillyAttempt) gpus() int {
 	return total
 }
 
-// readPhilly reads one job after the other, however long the list. A job ran for the time of all its attempts that count, on the GPUs of
-// the last of them; an attempt counts that has a GPU, a start, and an end behind it. As in the paper's artifact, time begins with the first
-// submission of a job that was attempted. Otherwise than there, a job is kept whose last attempt does not count, and none is left out for
-// its length or its number of GPUs.
+// readPhilly reads one job after the other, however long the list. A job ran for the time of all its attempts that
+// count, on the GPUs of the last of them; an attempt counts that has a GPU, a start, and an end behind it. As in the
+// paper's artifact, time begins with the first submission of a job that was attempted. Otherwise than there, a job is
+// kept whose last attempt does not count, and none is left out for its length or its number of GPUs.
 func readPhilly(name string, r io.Reader) (*Trace, error) {
 	jobs := newList(name, r)
 	p := &phillyLog{log: newLog(), seen: map[string]int{}, begin: maxSeconds}

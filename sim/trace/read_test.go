@@ -39,7 +39,8 @@ func same[T any](t *testing.T, what string, got, want T) {
 }
 
 var samples = map[string]trace.Format{
-	"recorded.csv": trace.Recorded, "philly.json": trace.Philly, "condensed.csv": trace.Condensed, "openb.csv": trace.Openb, "sacct.txt": trace.Sacct,
+	"recorded.csv": trace.Recorded, "philly.json": trace.Philly, "condensed.csv": trace.Condensed,
+	"openb.csv": trace.Openb, "sacct.txt": trace.Sacct,
 }
 
 func TestEveryFormatIsRecognisedFromItsContentAlsoWhenItIsCompressed(t *testing.T) {
@@ -50,7 +51,8 @@ func TestEveryFormatIsRecognisedFromItsContentAlsoWhenItIsCompressed(t *testing.
 		}
 		plain := read(t, string(text))
 		same(t, name, plain.Format, format)
-		same(t, name+" behind a byte order mark, with carriage returns", read(t, "\ufeff"+strings.ReplaceAll(string(text), "\n", "\r\n")), plain)
+		same(t, name+" behind a byte order mark, with carriage returns",
+			read(t, "\ufeff"+strings.ReplaceAll(string(text), "\n", "\r\n")), plain)
 		same(t, name+" compressed", read(t, zipped(string(text))), plain)
 		named, err := trace.Read("a", bytes.NewReader(text), format)
 		if err != nil {
@@ -110,12 +112,16 @@ func TestAJobOfAnUnknownModelOrTooManyGPUsIsAnErrorOfItsLine(t *testing.T) {
 func TestAPhillyJobRunsForItsAttemptsThatCountOnTheGPUsOfTheLast(t *testing.T) {
 	got := open(t, "philly.json")
 	same(t, "entries", got.Entries, []trace.Entry{
-		{ID: "application_2", User: "u2", Queue: "ee9e8c", Submitted: 3600, Duration: 1800, GPUs: 1, State: "Killed", Place: 1},
-		{ID: "application_1", User: "u1", Queue: "ee9e8c", Submitted: 7899, Duration: 7274, GPUs: 5, State: "Pass", Place: 0},
-		{ID: "application_7", User: "u3", Queue: "6214e9", Submitted: 90000, Duration: 3600, GPUs: 1, State: "Pass", Place: 2},
+		{ID: "application_2", User: "u2", Queue: "ee9e8c", Submitted: 3600, Duration: 1800, GPUs: 1, State: "Killed",
+			Place: 1},
+		{ID: "application_1", User: "u1", Queue: "ee9e8c", Submitted: 7899, Duration: 7274, GPUs: 5, State: "Pass",
+			Place: 0},
+		{ID: "application_7", User: "u3", Queue: "6214e9", Submitted: 90000, Duration: 3600, GPUs: 1, State: "Pass",
+			Place: 2},
 	})
 	same(t, "dropped", got.Dropped, []trace.Dropped{
-		{Why: "no attempt", Count: 1}, {Why: "never started", Count: 1}, {Why: "no GPU", Count: 1}, {Why: "no time of submission", Count: 1},
+		{Why: "no attempt", Count: 1}, {Why: "never started", Count: 1}, {Why: "no GPU", Count: 1},
+		{Why: "no time of submission", Count: 1},
 	})
 	same(t, "adjusted", got.Adjusted, []trace.Adjusted{
 		{How: "counted without the last attempt: no end (still running, or not logged)", Count: 1},
@@ -138,7 +144,8 @@ func TestAnAttemptWithoutTimeOrGPUsAddsNothingAndChangesNothing(t *testing.T) {
 		`{"start_time": "2017-10-07 02:00:00", "end_time": null, "detail": [{"gpus": ["a"]}]}`,
 		`{"start_time": "None", "end_time": "2017-10-07 03:00:00", "detail": [{"gpus": ["a"]}]}`,
 	} {
-		for order, attempts := range map[string]string{"last": counts + "," + attempt, "first": attempt + "," + counts} {
+		for order, attempts := range map[string]string{"last": counts + "," + attempt,
+			"first": attempt + "," + counts} {
 			got, err := attempted(t, attempts)
 			if err != nil {
 				t.Fatal(err)
@@ -154,7 +161,8 @@ func TestAnAttemptWithoutTimeOrGPUsAddsNothingAndChangesNothing(t *testing.T) {
 func TestNoJobRunsForCenturies(t *testing.T) {
 	const long = `{"start_time": "1970-01-01 00:00:00", "end_time": "2199-12-31 00:00:00", "detail": [{"gpus": ["a"]}]}`
 	_, err := attempted(t, long+","+long)
-	if want := "trace a: has no job that could be simulated (1: ran for centuries): want at least one"; err == nil || err.Error() != want {
+	if want := "trace a: has no job that could be simulated (1: ran for centuries): want at least one"; err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -180,14 +188,16 @@ func TestACondensedLogIsInTheOrderOfSubmission(t *testing.T) {
 		{ID: "2", Queue: "6214e9", Submitted: 857671, Duration: 2951, GPUs: 1, Place: 1},
 		{ID: "1", Queue: "11cb48", Submitted: 860603, Duration: 66, GPUs: 1, Place: 0},
 	})
-	same(t, "dropped", got.Dropped, []trace.Dropped{{Why: "ran for no time at all", Count: 1}, {Why: "no GPU", Count: 1}})
+	same(t, "dropped", got.Dropped, []trace.Dropped{{Why: "ran for no time at all", Count: 1},
+		{Why: "no GPU", Count: 1}})
 	same(t, "begin", got.Begin, time.Date(2017, 9, 29, 7, 58, 32, 0, time.UTC))
 }
 
 func TestASecondIsEnoughForACondensedLogThatCountsThem(t *testing.T) {
 	got := read(t, `"num_gpus","duration","timestamp",,`+"\n\n# a remark\n4,60,100.5,,\n1,30.25,40,,\n")
 	same(t, "entries", got.Entries, []trace.Entry{
-		{ID: "2", Submitted: 0, Duration: 30.25, GPUs: 1, Place: 1}, {ID: "1", Submitted: 60.5, Duration: 60, GPUs: 4, Place: 0},
+		{ID: "2", Submitted: 0, Duration: 30.25, GPUs: 1, Place: 1},
+		{ID: "1", Submitted: 60.5, Duration: 60, GPUs: 4, Place: 0},
 	})
 	same(t, "begin", got.Begin, time.Time{})
 }
@@ -201,7 +211,8 @@ func TestAPodThatSharesAGPUGetsAWholeOneAndOneWithoutIsLeftOut(t *testing.T) {
 		{ID: "pod-g", Submitted: 10028200, Duration: 90, GPUs: 1, State: "Failed", Place: 3},
 	})
 	same(t, "dropped", got.Dropped, []trace.Dropped{
-		{Why: "no GPU", Count: 1}, {Why: "never started", Count: 1}, {Why: "ran for no time at all", Count: 1}, {Why: "no end", Count: 1},
+		{Why: "no GPU", Count: 1}, {Why: "never started", Count: 1}, {Why: "ran for no time at all", Count: 1},
+		{Why: "no end", Count: 1},
 	})
 	same(t, "adjusted", got.Adjusted, []trace.Adjusted{{How: "a share of a GPU taken for a whole one", Count: 2}})
 	same(t, "begin", got.Begin, time.Time{})
@@ -213,16 +224,20 @@ func TestAccountingIsPutTogetherToJobs(t *testing.T) {
 		{ID: "1005", User: "bob", Queue: "gpu", Submitted: 0, Duration: 5400, GPUs: 4, State: "COMPLETED", Place: 4},
 		{ID: "1001", User: "ann", Queue: "gpu", Submitted: 3600, Duration: 7200, GPUs: 2, State: "COMPLETED", Place: 0},
 		{ID: "1003_1", User: "ann", Queue: "gpu", Submitted: 7200, Duration: 600, GPUs: 2, State: "FAILED", Place: 1},
-		{ID: "1003_2", User: "ann", Queue: "gpu", Submitted: 7200, Duration: 1800, GPUs: 1, State: "CANCELLED", Place: 2},
-		{ID: "1004", User: "cat", Queue: "gpu", Submitted: 10800, Duration: 3610, GPUs: 6, State: "COMPLETED", Place: 3},
+		{ID: "1003_2", User: "ann", Queue: "gpu", Submitted: 7200, Duration: 1800, GPUs: 1, State: "CANCELLED",
+			Place: 2},
+		{ID: "1004", User: "cat", Queue: "gpu", Submitted: 10800, Duration: 3610, GPUs: 6, State: "COMPLETED",
+			Place: 3},
 		{ID: "1006", User: "cat", Queue: "gpu", Submitted: 14400, Duration: 9000, GPUs: 1, State: "RUNNING", Place: 5},
 	})
 	same(t, "dropped", got.Dropped, []trace.Dropped{
-		{Why: "a record with more or fewer fields than the header: is there a | or a line break in the name of a job?", Count: 1},
+		{Why: "a record with more or fewer fields than the header: is there a | or a line break in the name of a job?",
+			Count: 1},
 		{Why: "no GPU", Count: 1}, {Why: "never started", Count: 2},
 	})
 	same(t, "adjusted", got.Adjusted, []trace.Adjusted{
-		{How: "heterogeneous, its components taken for one job", Count: 1}, {How: "restarted, all runs counted together", Count: 1},
+		{How: "heterogeneous, its components taken for one job", Count: 1},
+		{How: "restarted, all runs counted together", Count: 1},
 		{How: "still running, counted for as long as it had run", Count: 1},
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// ratioRemark is the remark that says what profiles the iterations of a recorded trace were counted with. It is an addition of ours, as are
-// all remarks, the header, and the column user: the artifact reads and writes none of them.
+// ratioRemark is the remark that says what profiles the iterations of a recorded trace were counted with. It is an
+// addition of ours, as are all remarks, the header, and the column user: the artifact reads and writes none of them.
 const ratioRemark = "# cpus per gpu:"
 
 // recordedHeader is the order of columns where no header says another, and, with the user, what a header says.
@@ -17,8 +17,8 @@ var recordedHeader = []string{"job_id", "model", "arrival", "iterations", "gpus"
 
 const maxRatio = 1000 // cores for each GPU
 
-// readRecorded reads the jobs of a trace that the artifact, or one of our commands, has recorded. A header may name columns in any order;
-// those that it names beyond ours are not read.
+// readRecorded reads the jobs of a trace that the artifact, or one of our commands, has recorded. A header may name
+// columns in any order; those that it names beyond ours are not read.
 func readRecorded(name string, r io.Reader) (*Trace, error) {
 	t, trace := newTable(name, r), &Trace{}
 	t.remark = func(text string) (err error) {

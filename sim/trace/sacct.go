@@ -17,8 +17,9 @@ import (
 //     first was, with the GPUs, the user and the state of the last. Two records with the same submission and start are one run, of which
 //     the longer counts; so listings of months that overlap can be put one behind the other, headers included.
 //
-// The length of a run is ElapsedRaw, or else Elapsed, or else End - Start. Its GPUs are gres/gpu of AllocTRES, or of ReqTRES where nothing
-// was allocated; where only types are counted, their sum. Times that are numbers are Unix's, as SLURM_TIME_FORMAT=%s has them.
+// The length of a run is ElapsedRaw, or else Elapsed, or else End - Start. Its GPUs are gres/gpu of AllocTRES, or of
+// ReqTRES where nothing was allocated; where only types are counted, their sum. Times that are numbers are Unix's, as
+// SLURM_TIME_FORMAT=%s has them.
 func readSacct(name string, r io.Reader) (*Trace, error) {
 	t := newTable(name, r)
 	t.separator, t.remark = "|", nil
@@ -50,7 +51,8 @@ type accounting struct {
 
 func (a *accounting) open(t *table) error {
 	c := &a.columns
-	if err := t.open(binding{&c.id, []string{"JobID", "JobIDRaw"}}, binding{&c.submit, []string{"Submit"}}); err != nil {
+	if err := t.open(binding{&c.id, []string{"JobID", "JobIDRaw"}},
+		binding{&c.submit, []string{"Submit"}}); err != nil {
 		return err
 	}
 	c.cluster, c.user, c.partition, c.state = t.find("Cluster"), t.find("User"), t.find("Partition"), t.find("State")
@@ -60,7 +62,9 @@ func (a *accounting) open(t *table) error {
 		return t.errorf("no column AllocTRES or ReqTRES: want one in the header, for the number of GPUs")
 	}
 	if c.elapsedRaw.missing() && c.elapsed.missing() && (c.start.missing() || c.end.missing()) {
-		return t.errorf("no column ElapsedRaw or Elapsed, and not both Start and End: want them in the header, for how long a job ran")
+		return t.errorf(
+			"no column ElapsedRaw or Elapsed, and not both Start and End: want them in the header, for how long a " +
+				"job ran")
 	}
 	return nil
 }
@@ -74,7 +78,8 @@ func (a *accounting) read(t *table) error {
 		return nil
 	}
 	if len(t.fields) != len(t.header) {
-		a.log.dropped.add("a record with more or fewer fields than the header: is there a | or a line break in the name of a job?")
+		a.log.dropped.add(
+			"a record with more or fewer fields than the header: is there a | or a line break in the name of a job?")
 		return nil
 	}
 	id := jobIDs.FindStringSubmatch(t.text(a.columns.id))

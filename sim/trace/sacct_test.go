@@ -62,11 +62,14 @@ func TestListingsOfMonthsThatOverlapCountNoRunTwice(t *testing.T) {
 
 func TestRunsOfARestartedJobAreAddedUpInTheOrderOfTime(t *testing.T) {
 	for name, records := range map[string][]string{
-		"by submission": {"7|B|2026-03-01T09:00:00|2026-03-01T09:00:05|60|gres/gpu=2|", "7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|600|gres/gpu=1|"},
-		"by start":      {"7|B|2026-03-01T08:00:00|2026-03-01T09:00:05|60|gres/gpu=2|", "7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|600|gres/gpu=1|"},
+		"by submission": {"7|B|2026-03-01T09:00:00|2026-03-01T09:00:05|60|gres/gpu=2|",
+			"7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|600|gres/gpu=1|"},
+		"by start": {"7|B|2026-03-01T08:00:00|2026-03-01T09:00:05|60|gres/gpu=2|",
+			"7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|600|gres/gpu=1|"},
 		"without start": {"7|B|2026-03-01T09:00:00||60|gres/gpu=2|", "7|A|2026-03-01T08:00:00||600|gres/gpu=1|"},
 		"and waits again": {
-			"7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|660|gres/gpu=2|", "7|B|2026-03-01T09:00:00|Unknown|0||gres/gpu=4",
+			"7|A|2026-03-01T08:00:00|2026-03-01T08:00:05|660|gres/gpu=2|",
+			"7|B|2026-03-01T09:00:00|Unknown|0||gres/gpu=4",
 		},
 	} {
 		got := accounted(t, "JobID|State|Submit|Start|ElapsedRaw|AllocTRES|ReqTRES", records...)
@@ -80,7 +83,8 @@ func TestARunningJobIsToldByItsEndOrItsState(t *testing.T) {
 		"JobID|Submit|Start|End|ElapsedRaw|AllocTRES": "7|2026-03-01T08:00:00|2026-03-01T08:00:00|Unknown|60|gres/gpu=1",
 	} {
 		got := read(t, header+"\n"+record+"\n")
-		same(t, header, got.Adjusted, []trace.Adjusted{{How: "still running, counted for as long as it had run", Count: 1}})
+		same(t, header, got.Adjusted, []trace.Adjusted{{How: "still running, counted for as long as it had run",
+			Count: 1}})
 	}
 }
 
@@ -90,7 +94,8 @@ func TestSecondsOfAccountingAreUnixs(t *testing.T) {
 }
 
 func TestJobsOfTwoClustersWithOneIDAreTwo(t *testing.T) {
-	got := read(t, "Cluster|JobID|Submit|ElapsedRaw|AllocTRES\neast|7|2026-03-01T08:00:00|60|gres/gpu=1\nwest|7|2026-03-01T08:00:00|60|gres/gpu=1\n")
+	got := read(t,
+		"Cluster|JobID|Submit|ElapsedRaw|AllocTRES\neast|7|2026-03-01T08:00:00|60|gres/gpu=1\nwest|7|2026-03-01T08:00:00|60|gres/gpu=1\n")
 	if len(got.Entries) != 2 || got.Entries[0].ID != "east:7" || got.Entries[1].ID != "west:7" {
 		t.Errorf("%+v", got.Entries)
 	}
@@ -123,7 +128,8 @@ func TestWhyAccountedJobsAreLeftOut(t *testing.T) {
 }
 
 func TestTimesWithAZoneAreMoments(t *testing.T) {
-	got := read(t, "JobID|Submit|ElapsedRaw|AllocTRES\n1|2026-03-29T03:30:00+02:00|60|gres/gpu=1\n2|2026-03-29T01:30:00+01:00|60|gres/gpu=1\n3|2026-03-29T00:30:00Z|60|gres/gpu=1\n")
+	got := read(t,
+		"JobID|Submit|ElapsedRaw|AllocTRES\n1|2026-03-29T03:30:00+02:00|60|gres/gpu=1\n2|2026-03-29T01:30:00+01:00|60|gres/gpu=1\n3|2026-03-29T00:30:00Z|60|gres/gpu=1\n")
 	if got.Entries[1].Submitted != 0 || got.Entries[2].Submitted != 3600 {
 		t.Errorf("%+v", got.Entries)
 	}

@@ -12,8 +12,8 @@ import (
 // maxLine bounds what one line may take up in memory.
 const maxLine = 1 << 20
 
-// table reads a text file with one job on each line. It goes by lines, and not by CSV records that may span them, so that an error names
-// the line, and an unclosed quote does not swallow the file.
+// table reads a text file with one job on each line. It goes by lines, and not by CSV records that may span them, so
+// that an error names the line, and an unclosed quote does not swallow the file.
 type table struct {
 	place
 	separator string
@@ -130,7 +130,8 @@ func (t *table) bind(header []string, needed ...binding) error {
 	}
 	for _, n := range needed {
 		if *n.to = t.find(n.names...); n.to.missing() {
-			return t.errorf("no column %s among %s: want it in the header", n.names[0], legible(strings.Join(t.header, t.separator)))
+			return t.errorf("no column %s among %s: want it in the header", n.names[0],
+				legible(strings.Join(t.header, t.separator)))
 		}
 	}
 	return nil
@@ -149,7 +150,8 @@ func (t *table) complete() error {
 	if len(t.fields) == len(t.header) {
 		return nil
 	}
-	return t.errorf("has %s: want %d: %s", fields(len(t.fields)), len(t.header), legible(strings.Join(t.header, t.separator)))
+	return t.errorf("has %s: want %d: %s", fields(len(t.fields)), len(t.header),
+		legible(strings.Join(t.header, t.separator)))
 }
 
 func (t *table) wholeAt(c column, least, most int64) (int64, error) {

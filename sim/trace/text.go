@@ -17,7 +17,8 @@ const (
 	mostParts = 16 // that are named
 )
 
-// WriteText writes the summary for people, with histograms drawn in ASCII, no more than 100 columns wide if no name is long.
+// WriteText writes the summary for people, with histograms drawn in ASCII, no more than 100 columns wide if no name is
+// long.
 func (s Summary) WriteText(w io.Writer) error {
 	var b strings.Builder
 	s.facts(&b)
@@ -110,7 +111,8 @@ func bars(b *strings.Builder, title string, rows []row) {
 	for _, r := range rows {
 		part := float64(r.jobs) / float64(total) * 100
 		bar := strings.Repeat("#", int(math.Ceil(float64(r.jobs)/float64(most)*barWidth)))
-		b.WriteString(strings.TrimRight(fmt.Sprintf("  %*s %11s %5.1f %%  %s", width, r.label, grouped(r.jobs), part, bar), " ") + "\n")
+		b.WriteString(strings.TrimRight(fmt.Sprintf("  %*s %11s %5.1f %%  %s", width, r.label, grouped(r.jobs), part,
+			bar), " ") + "\n")
 	}
 }
 

@@ -1,6 +1,7 @@
-// Package trace holds workloads as data: the jobs that a simulation runs, what sites' logs say of theirs, and the formats of both.
-// It draws nothing at random and knows no policy, engine or cluster. A reader refuses a file that it cannot understand, and says where; a
-// job that it understands but that cannot be simulated, it leaves out, and says how many and why.
+// Package trace holds workloads as data: the jobs that a simulation runs, what sites' logs say of theirs, and the
+// formats of both. It draws nothing at random and knows no policy, engine or cluster. A reader refuses a file that it
+// cannot understand, and says where; a job that it understands but that cannot be simulated, it leaves out, and says
+// how many and why.
 package trace
 
 import (
@@ -16,14 +17,15 @@ import (
 type Trace struct {
 	Name   string // of the file, as errors call it
 	Format Format
-	// Begin is the moment that the times of jobs and entries count from, in the zone of the file, or in UTC where times have none. It is
-	// zero where the file counts seconds and does not say since when.
+	// Begin is the moment that the times of jobs and entries count from, in the zone of the file, or in UTC where times
+	// have none. It is zero where the file counts seconds and does not say since when.
 	Begin    time.Time
 	Jobs     []Job   // in the order of their arrival; those of one moment as the file has them
 	Entries  []Entry // in the order of their submission; those of one moment as the file has them
 	Dropped  []Dropped
 	Adjusted []Adjusted
-	// CPUsPerGPU is the ratio of the profiles that the iterations of a recorded trace were counted with; 0 where it does not say.
+	// CPUsPerGPU is the ratio of the profiles that the iterations of a recorded trace were counted with; 0 where it
+	// does not say.
 	CPUsPerGPU int
 
 	lines []int32 // of Jobs, in the file
@@ -57,7 +59,8 @@ func (t *Trace) at(job int) place {
 	return place{name: t.Name}
 }
 
-// InFileOrder is the entries in the order in which they stand in the file, which is the order in which the paper's artifact draws for them.
+// InFileOrder is the entries in the order in which they stand in the file, which is the order in which the paper's
+// artifact draws for them.
 func (t *Trace) InFileOrder() []Entry {
 	entries := slices.Clone(t.Entries)
 	slices.SortStableFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Place, b.Place) })
@@ -86,8 +89,8 @@ type Entry struct {
 	Place     int     // among the file's jobs that can be simulated, from 0
 }
 
-// Source hands out jobs one after the other, in the order of their arrival. The second result is false when there are no more; a
-// source that draws jobs at random may go on for ever.
+// Source hands out jobs one after the other, in the order of their arrival. The second result is false when there are
+// no more; a source that draws jobs at random may go on for ever.
 type Source interface {
 	Next() (Job, bool)
 }

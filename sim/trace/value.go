@@ -107,8 +107,8 @@ func isLabel(text string) bool {
 	return len(text) <= maxLabel && strings.TrimSpace(text) == text && printable.Is(text)
 }
 
-// decimal reads a number that is not negative, written with digits and a point. Signs, exponents, infinities and hexadecimal digits,
-// which the library would read too, have no place in a trace.
+// decimal reads a number that is not negative, written with digits and a point. Signs, exponents, infinities and
+// hexadecimal digits, which the library would read too, have no place in a trace.
 func decimal(text string) (float64, bool) {
 	if text == "" || strings.Trim(text, "0123456789.") != "" {
 		return 0, false

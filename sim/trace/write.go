@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// WriteRecorded writes jobs byte for byte as the paper's artifact records them: arrivals in whole seconds where all are whole, as those of
-// its dynamic workloads are, and otherwise as decimals, as those of its static ones. Fractions are rounded to milliseconds, as there.
+// WriteRecorded writes jobs byte for byte as the paper's artifact records them: arrivals in whole seconds where all are
+// whole, as those of its dynamic workloads are, and otherwise as decimals, as those of its static ones. Fractions are
+// rounded to milliseconds, as there.
 //
-// Where a job has a user, of whom the artifact knows nothing, there are a header and a sixth column. A job that could not be read again is
-// an error.
+// Where a job has a user, of whom the artifact knows nothing, there are a header and a sixth column. A job that could
+// not be read again is an error.
 func WriteRecorded(w io.Writer, jobs []Job) error {
 	out := csv.NewWriter(w)
 	users := slices.ContainsFunc(jobs, func(j Job) bool { return j.User != "" })
@@ -27,7 +28,8 @@ func WriteRecorded(w io.Writer, jobs []Job) error {
 		if err := j.check(); err != nil {
 			return fmt.Errorf("write job %d: %w", j.ID, err)
 		}
-		fields := []string{strconv.Itoa(j.ID), j.Model, arrival(j.Arrival), strconv.FormatInt(j.Iterations, 10), strconv.Itoa(j.GPUs)}
+		fields := []string{strconv.Itoa(j.ID), j.Model, arrival(j.Arrival), strconv.FormatInt(j.Iterations, 10),
+			strconv.Itoa(j.GPUs)}
 		if users {
 			fields = append(fields, j.User)
 		}
@@ -37,8 +39,8 @@ func WriteRecorded(w io.Writer, jobs []Job) error {
 	return out.Error()
 }
 
-// WriteRatio writes the remark that says with what profiles the iterations were counted, as the first line of a recorded trace. The
-// artifact knows no remarks; its own traces are of ratio 3.
+// WriteRatio writes the remark that says with what profiles the iterations were counted, as the first line of a
+// recorded trace. The artifact knows no remarks; its own traces are of ratio 3.
 func WriteRatio(w io.Writer, cpusPerGPU int) error {
 	_, err := fmt.Fprintln(w, ratioRemark, cpusPerGPU)
 	return err
@@ -63,9 +65,9 @@ func pythonic(x float64) string {
 	return text
 }
 
-// WriteCondensed writes entries under the header timestamp,duration,num_gpus,gpu_time,cluster. Timestamps are clock readings in the zone of
-// begin, the moment from which entries count; the zero moment is written as the beginning of 1970. The format has no place for IDs, users
-// and states. An entry that could not be read again is an error.
+// WriteCondensed writes entries under the header timestamp,duration,num_gpus,gpu_time,cluster. Timestamps are clock
+// readings in the zone of begin, the moment from which entries count; the zero moment is written as the beginning of
+// 1970. The format has no place for IDs, users and states. An entry that could not be read again is an error.
 func WriteCondensed(w io.Writer, begin time.Time, entries []Entry) error {
 	if begin.IsZero() {
 		begin = time.Unix(0, 0).UTC()
@@ -78,7 +80,8 @@ func WriteCondensed(w io.Writer, begin time.Time, entries []Entry) error {
 		}
 		at := begin.Add(time.Duration(math.Round(e.Submitted*1000)) * time.Millisecond)
 		out.Write([]string{
-			at.Format("2006-01-02 15:04:05.999"), pythonic(e.Duration), strconv.Itoa(e.GPUs), pythonic(e.Duration * float64(e.GPUs)), e.Queue,
+			at.Format("2006-01-02 15:04:05.999"), pythonic(e.Duration), strconv.Itoa(e.GPUs),
+			pythonic(e.Duration * float64(e.GPUs)), e.Queue,
 		})
 	}
 	out.Flush()

@@ -17,7 +17,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
 )
 
-// recorded are beginnings of traces that the paper's artifact wrote: of a dynamic workload, of a static one, and of one with several GPUs.
+// recorded are beginnings of traces that the paper's artifact wrote: of a dynamic workload, of a static one, and of one
+// with several GPUs.
 var recorded = []string{
 	"0,alexnet,409,3447,1\n1,gnmt,951,34181,1\n2,transformer,1053,29317,1\n",
 	"0,alexnet,0.0,3349,1\n1,gnmt,0.001,26435,1\n2,deepspeech,0.002,11905,1\n10,gnmt,0.01,1,1\n1000,gnmt,1.0,1,1\n",
@@ -55,7 +56,8 @@ func published(t *testing.T) []string {
 
 func TestUsersAreWrittenBehindAHeader(t *testing.T) {
 	var b strings.Builder
-	if err := trace.WriteRecorded(&b, []trace.Job{{ID: 1, Model: "m", User: "ann", GPUs: 2, Arrival: 3, Iterations: 4}, {ID: 2, Model: "m", GPUs: 1, Iterations: 1}}); err != nil {
+	if err := trace.WriteRecorded(&b, []trace.Job{{ID: 1, Model: "m", User: "ann", GPUs: 2, Arrival: 3, Iterations: 4},
+		{ID: 2, Model: "m", GPUs: 1, Iterations: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "text", b.String(), "job_id,model,arrival,iterations,gpus,user\n1,m,3,4,2,ann\n2,m,0,1,1,\n")
@@ -73,15 +75,18 @@ func TestTheRatioOfARecordedTraceIsReadAgain(t *testing.T) {
 func jobs() *rapid.Generator[[]trace.Job] {
 	one := rapid.Custom(func(t *rapid.T) trace.Job {
 		return trace.Job{
-			ID: rapid.IntRange(0, math.MaxInt32).Draw(t, "id"), Model: label(1).Draw(t, "model"), User: label(0).Draw(t, "user"),
-			GPUs:    rapid.IntRange(1, 1_000_000).Draw(t, "gpus"),
-			Arrival: float64(rapid.Int64Range(0, 7_258_118_400_000).Draw(t, "arrival")) / 1000, Iterations: rapid.Int64Range(1, 1e12).Draw(t, "iterations"),
+			ID: rapid.IntRange(0, math.MaxInt32).Draw(t, "id"), Model: label(1).Draw(t, "model"),
+			User:       label(0).Draw(t, "user"),
+			GPUs:       rapid.IntRange(1, 1_000_000).Draw(t, "gpus"),
+			Arrival:    float64(rapid.Int64Range(0, 7_258_118_400_000).Draw(t, "arrival")) / 1000,
+			Iterations: rapid.Int64Range(1, 1e12).Draw(t, "iterations"),
 		}
 	})
-	return rapid.Map(rapid.SliceOfNDistinct(one, 1, 20, func(j trace.Job) int { return j.ID }), func(jobs []trace.Job) []trace.Job {
-		slices.SortStableFunc(jobs, func(a, b trace.Job) int { return cmp.Compare(a.Arrival, b.Arrival) })
-		return jobs
-	})
+	return rapid.Map(rapid.SliceOfNDistinct(one, 1, 20, func(j trace.Job) int { return j.ID }),
+		func(jobs []trace.Job) []trace.Job {
+			slices.SortStableFunc(jobs, func(a, b trace.Job) int { return cmp.Compare(a.Arrival, b.Arrival) })
+			return jobs
+		})
 }
 
 // label is a text that may stand in a file, with what CSV has to quote.
@@ -111,7 +116,8 @@ func entries() *rapid.Generator[[]trace.Entry] {
 	one := rapid.Custom(func(t *rapid.T) trace.Entry {
 		return trace.Entry{
 			Queue: label(0).Draw(t, "queue"), GPUs: rapid.IntRange(1, 1_000_000).Draw(t, "gpus"),
-			Submitted: float64(rapid.Int64Range(0, 3e12).Draw(t, "submitted")) / 1000, Duration: rapid.Float64Range(1e-3, 7e9).Draw(t, "duration"),
+			Submitted: float64(rapid.Int64Range(0, 3e12).Draw(t, "submitted")) / 1000,
+			Duration:  rapid.Float64Range(1e-3, 7e9).Draw(t, "duration"),
 		}
 	})
 	return rapid.Map(rapid.SliceOfN(one, 1, 20), func(entries []trace.Entry) []trace.Entry {
@@ -179,7 +185,8 @@ func TestWhatCouldNotBeReadAgainIsNotWritten(t *testing.T) {
 		}
 	}
 	for _, e := range []trace.Entry{
-		{Duration: 0, GPUs: 1}, {Duration: math.Inf(1), GPUs: 1}, {Duration: 1}, {Duration: 1, GPUs: 1, Submitted: -1}, {Duration: 1, GPUs: 1, Queue: "a\nb"},
+		{Duration: 0, GPUs: 1}, {Duration: math.Inf(1), GPUs: 1}, {Duration: 1}, {Duration: 1, GPUs: 1, Submitted: -1},
+		{Duration: 1, GPUs: 1, Queue: "a\nb"},
 	} {
 		if err := trace.WriteCondensed(io.Discard, time.Time{}, []trace.Entry{e}); err == nil {
 			t.Errorf("%+v was written", e)

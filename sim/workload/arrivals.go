@@ -10,14 +10,15 @@ type Arrivals string
 
 // The ways to arrive.
 const (
-	// Poisson arrivals are independent of each other, as in the artifact: the gaps are exponential, each rounded up to a second.
+	// Poisson arrivals are independent of each other, as in the artifact: the gaps are exponential, each rounded up to
+	// a second.
 	Poisson Arrivals = "poisson"
 	// Static is all at the beginning, as in the artifact: a millisecond apart, which keeps them in order.
 	Static Arrivals = "static"
 	// Uniform arrivals are equally far apart; the first one comes after one gap.
 	Uniform Arrivals = "uniform"
-	// Daily is Poisson with a rate that follows the hours of a working day. The trace begins at midnight; the load is the mean of the
-	// day. There are no weekends.
+	// Daily is Poisson with a rate that follows the hours of a working day. The trace begins at midnight; the load is
+	// the mean of the day. There are no weekends.
 	Daily Arrivals = "daily"
 )
 
@@ -80,9 +81,10 @@ func equalGaps(load float64) clock {
 	}
 }
 
-// workday is the rate of arrivals in each hour from midnight, in percent of the day's mean. It is no measurement: a quiet
-// night, a peak before noon and one after, and a long evening.
-var workday = [24]float64{40, 40, 40, 40, 40, 40, 40, 60, 100, 150, 180, 180, 150, 150, 180, 180, 170, 150, 110, 90, 80, 70, 60, 60}
+// workday is the rate of arrivals in each hour from midnight, in percent of the day's mean. It is no measurement: a
+// quiet night, a peak before noon and one after, and a long evening.
+var workday = [24]float64{40, 40, 40, 40, 40, 40, 40, 60, 100, 150, 180, 180, 150, 150, 180, 180, 170, 150, 110, 90, 80,
+	70, 60, 60}
 
 // daily draws gaps as if the rate were the mean, and stretches them where it is lower.
 func daily(load float64) clock {

@@ -5,8 +5,8 @@ type Assign string
 
 // The ways to get a model.
 const (
-	// BySplit is the artifact's: the family that lags behind its part of the split most is served, its models in turn. A family of
-	// 0 % gets a job where all the others have just what they should have.
+	// BySplit is the artifact's: the family that lags behind its part of the split most is served, its models in turn.
+	// A family of 0 % gets a job where all the others have just what they should have.
 	BySplit Assign = "split"
 	// Random draws a family with the probability that the split says, and any of its models.
 	Random Assign = "random"

@@ -14,8 +14,8 @@ type Class struct {
 	Iteration float64 // seconds of one iteration at the proportional share, from 0.000001 to 1e6
 }
 
-// Paper is the ten models of the paper's artifact on servers with ratio cores for each GPU, 3, 4, 5 or 6. The families are image,
-// language and speech.
+// Paper is the ten models of the paper's artifact on servers with ratio cores for each GPU, 3, 4, 5 or 6. The families
+// are image, language and speech.
 func Paper(ratio int) ([]Class, error) {
 	set, err := models.Set(ratio)
 	if err != nil {
@@ -28,7 +28,8 @@ func Paper(ratio int) ([]Class, error) {
 	return classes, nil
 }
 
-// iterations is how many there are in so many seconds at the proportional share. A job that is shorter than one trains one.
+// iterations is how many there are in so many seconds at the proportional share. A job that is shorter than one trains
+// one.
 func (c *Class) iterations(seconds float64) int64 { return max(1, int64(seconds/c.Iteration)) }
 
 // checkClasses finds what no workload can be drawn from.
@@ -44,7 +45,8 @@ func checkClasses(classes []Class) error {
 		case seen[c.Name]:
 			return fmt.Errorf("class %d: name = %s: want each model once", i, c.Name)
 		case !inRange(c.Iteration, 1e-6, 1e6):
-			return fmt.Errorf("class %d, %s: iteration = %g: want seconds, from 0.000001 to 1000000", i, c.Name, c.Iteration)
+			return fmt.Errorf("class %d, %s: iteration = %g: want seconds, from 0.000001 to 1000000", i, c.Name,
+				c.Iteration)
 		}
 		seen[c.Name] = true
 	}

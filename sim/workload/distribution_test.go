@@ -55,7 +55,8 @@ func TestDurationsAreDistributedAsTheirNameSays(t *testing.T) {
 		{"uniform:10m-110m", 600, 1800, 3600, 5400, 6600, 3600},
 	} {
 		list, name := seconds(t, c.durations), string(c.durations)
-		for _, q := range []struct{ at, want float64 }{{0, c.least}, {0.2, c.fifth}, {0.5, c.median}, {0.8, c.fourth}, {1, c.most}} {
+		for _, q := range []struct{ at, want float64 }{{0, c.least}, {0.2, c.fifth}, {0.5, c.median}, {0.8, c.fourth},
+			{1, c.most}} {
 			if q.want > 0 {
 				about(t, name, list[int(q.at*(many-1))], q.want)
 			}
@@ -171,9 +172,11 @@ func models(jobs []trace.Job) map[string]float64 {
 }
 
 func TestModelsAreDrawnAtRandomAsTheSplitSays(t *testing.T) {
-	config := workload.Config{Classes: paper(t, 3), Split: split(t, "image=50,gnmt=30,speech=20"), Load: 9, Assign: workload.Random, Seed: 4}
+	config := workload.Config{Classes: paper(t, 3), Split: split(t, "image=50,gnmt=30,speech=20"), Load: 9,
+		Assign: workload.Random, Seed: 4}
 	count := models(draw(t, config, many))
-	for name, want := range map[string]float64{"alexnet": .1, "shufflenet": .1, "gnmt": .3, "m5": .1, "deepspeech": .1} {
+	for name, want := range map[string]float64{"alexnet": .1, "shufflenet": .1, "gnmt": .3, "m5": .1,
+		"deepspeech": .1} {
 		about(t, name, count[name]/many, want)
 	}
 	if len(count) != 8 {
@@ -182,7 +185,8 @@ func TestModelsAreDrawnAtRandomAsTheSplitSays(t *testing.T) {
 }
 
 func TestRoundRobinServesTheSplitsModelsEquallyOften(t *testing.T) {
-	config := workload.Config{Classes: paper(t, 3), Split: split(t, "speech=90,image=0,lstm=10"), Load: 9, Assign: workload.RoundRobin}
+	config := workload.Config{Classes: paper(t, 3), Split: split(t, "speech=90,image=0,lstm=10"), Load: 9,
+		Assign: workload.RoundRobin}
 	var got []string
 	for _, j := range draw(t, config, 6) {
 		got = append(got, j.Model)

@@ -19,8 +19,8 @@ type Durations string
 
 // The distributions with names, both the artifact's.
 const (
-	// PaperDurations are those of Gavel (OSDI'20), which the paper takes: in minutes 10 to the power of 1.5 to 3 for four of five
-	// jobs, of 3 to 4 for the fifth; 32 minutes to 167 hours.
+	// PaperDurations are those of Gavel (OSDI'20), which the paper takes: in minutes 10 to the power of 1.5 to 3 for
+	// four of five jobs, of 3 to 4 for the fifth; 32 minutes to 167 hours.
 	PaperDurations Durations = "paper"
 	// SmallDurations are for small clusters: 10 to the power of 1.5 to 2.5, or of 2.5 to 2.7; 32 minutes to 8 hours.
 	SmallDurations Durations = "small"
@@ -57,7 +57,8 @@ func (d Durations) length() (length, error) {
 	return nil, wrong("durations", string(d), durationChoices)
 }
 
-// shortAndLong draws minutes that are powers of ten: for four of five jobs from low to middle, for the fifth from middle to high.
+// shortAndLong draws minutes that are powers of ten: for four of five jobs from low to middle, for the fifth from
+// middle to high.
 func shortAndLong(low, middle, high float64) length {
 	return func(t *twister) float64 {
 		if t.random() >= 0.8 {
@@ -113,8 +114,8 @@ func seconds(text string) (float64, bool) {
 	return d.Seconds(), err == nil && d > 0 && d.Seconds() <= longest
 }
 
-// sane draws again what is longer than a job can be. Of what is drawn with a mean or median that a job can have, half is kept at
-// least.
+// sane draws again what is longer than a job can be. Of what is drawn with a mean or median that a job can have, half
+// is kept at least.
 func sane(draw length) length {
 	return func(t *twister) float64 {
 		for {

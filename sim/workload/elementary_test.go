@@ -31,7 +31,8 @@ func TestLogarithmsAndPowersAreThoseOfMathematics(t *testing.T) {
 	})
 }
 
-// The bits were computed with sixty decimals and rounded once; those of package math may be other ones on another machine.
+// The bits were computed with sixty decimals and rounded once; those of package math may be other ones on another
+// machine.
 func TestLogarithmsAndPowersHaveTheSameBitsEverywhere(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -51,7 +52,8 @@ func TestLogarithmsAndPowersHaveTheSameBitsEverywhere(t *testing.T) {
 	}
 }
 
-// Those that programs draw, many of them; the sum was taken where all of them were less than one unit in the last place off.
+// Those that programs draw, many of them; the sum was taken where all of them were less than one unit in the last place
+// off.
 func TestManyLogarithmsAndPowersHaveTheSameBitsEverywhere(t *testing.T) {
 	const many = 20000
 	sum := md5.New()

@@ -13,9 +13,10 @@ import (
 
 // FromLog is how jobs are made of a site's log, which knows no models. What may be empty says what that means.
 //
-// The artifact's workload with the GPUs of the Philly log is {GPUs: PowersOrOne, Durations: "paper", Keep: PaperKeep(), Arrivals:
-// "poisson", Load: …}; that with its durations and arrivals too is {GPUs: Powers, Keep: PaperKeep(), From: 2400 h, To: 3000 h, Jobs:
-// 8000}, but for a job of the very second 2400 h, which the artifact drops. The entries have to stand in the order of the file.
+// The artifact's workload with the GPUs of the Philly log is {GPUs: PowersOrOne, Durations: "paper", Keep: PaperKeep(),
+// Arrivals: "poisson", Load: …}; that with its durations and arrivals too is {GPUs: Powers, Keep: PaperKeep(), From:
+// 2400 h, To: 3000 h, Jobs: 8000}, but for a job of the very second 2400 h, which the artifact drops. The entries have
+// to stand in the order of the file.
 type FromLog struct {
 	Classes []Class
 	Split   Split  // empty: one part with all classes
@@ -30,10 +31,12 @@ type FromLog struct {
 
 	Arrivals LogArrivals // empty: OwnArrivals
 	Load     float64     // jobs an hour, as in Config; only where arrivals are drawn
-	Compress float64     // the log's own arrivals come so many times faster, so the load is so many times higher; 0: as they are
+	// the log's own arrivals come so many times faster, so the load is so many times higher; 0: as they are
+	Compress float64
 
-	From, To float64 // seconds: jobs submitted before From, or at To and later, are dropped; To = 0: none for being late
-	Jobs     int     // only so many of the jobs that would be kept are, the first ones of the log; 0: all
+	// seconds: jobs submitted before From, or at To and later, are dropped; To = 0: none for being late
+	From, To float64
+	Jobs     int // only so many of the jobs that would be kept are, the first ones of the log; 0: all
 }
 
 // Range is the durations between two bounds, in seconds; neither bound is in it.
@@ -42,7 +45,8 @@ type Range struct {
 	Below float64 // 0: no bound
 }
 
-// PaperKeep are the durations that the artifact keeps of the Philly log: those that it can draw, 31.6 minutes to 166.7 hours.
+// PaperKeep are the durations that the artifact keeps of the Philly log: those that it can draw, 31.6 minutes to 166.7
+// hours.
 func PaperKeep() Range { return Range{1897.3665961010277, 600000} }
 
 // LogMix is what becomes of a log's numbers of GPUs.
@@ -94,7 +98,8 @@ const OwnArrivals LogArrivals = "log"
 
 // ParseLogArrivals reads log, or what ParseArrivals reads.
 func ParseLogArrivals(text string) (LogArrivals, error) {
-	return choose("arrivals", text, OwnArrivals, LogArrivals(Poisson), LogArrivals(Static), LogArrivals(Uniform), LogArrivals(Daily))
+	return choose("arrivals", text, OwnArrivals, LogArrivals(Poisson), LogArrivals(Static), LogArrivals(Uniform),
+		LogArrivals(Daily))
 }
 
 func (a LogArrivals) own() bool { return a == "" || a == OwnArrivals }
@@ -107,8 +112,8 @@ func (a LogArrivals) clock(load float64) (clock, error) {
 	return Arrivals(a).clock(load)
 }
 
-// FromEntries makes jobs of a log's entries, and says which it left out. Jobs whose arrivals are the log's own are sorted by them;
-// where arrivals are drawn, jobs keep the order of the log. It is an error if no job is left.
+// FromEntries makes jobs of a log's entries, and says which it left out. Jobs whose arrivals are the log's own are
+// sorted by them; where arrivals are drawn, jobs keep the order of the log. It is an error if no job is left.
 func FromEntries(entries []trace.Entry, options FromLog) ([]trace.Job, []trace.Dropped, error) {
 	m, err := options.maker()
 	if err != nil {
@@ -179,13 +184,16 @@ func (o *FromLog) check() error {
 	case o.Jobs < 0:
 		return wrong("jobs", fmt.Sprint(o.Jobs), "a number, or 0 for all")
 	case !inRange(o.Keep.Above, 0, longest) || !(o.Keep.Above < below):
-		return wrong("durations kept", fmt.Sprintf("%g to %g s", o.Keep.Above, o.Keep.Below), "the shorter one first, within ten years")
+		return wrong("durations kept", fmt.Sprintf("%g to %g s", o.Keep.Above, o.Keep.Below),
+			"the shorter one first, within ten years")
 	case !inRange(o.From, -latest, latest) || !(o.From < to):
 		return wrong("window of arrivals", fmt.Sprintf("%g to %g s", o.From, o.To), "the earlier one first")
 	case o.Compress != 0 && !inRange(o.Compress, 1e-6, 1e6):
-		return wrong("compress", fmt.Sprint(o.Compress), "a factor from 0.000001 to 1000000, or 0 for arrivals as they are")
+		return wrong("compress", fmt.Sprint(o.Compress),
+			"a factor from 0.000001 to 1000000, or 0 for arrivals as they are")
 	case o.Compress != 0 && !o.Arrivals.own():
-		return wrong("compress", fmt.Sprint(o.Compress), fmt.Sprintf("arrivals of the log's own; %s arrivals follow the load", o.Arrivals))
+		return wrong("compress", fmt.Sprint(o.Compress),
+			fmt.Sprintf("arrivals of the log's own; %s arrivals follow the load", o.Arrivals))
 	case o.Load != 0 && o.Arrivals.own():
 		return wrong("load", fmt.Sprint(o.Load), "arrivals that are drawn; compress the log's own to raise their load")
 	}
@@ -213,7 +221,8 @@ func (m *maker) jobs(kept []keptEntry) []trace.Job {
 			arrival = m.clock(m.main)
 		}
 		class := &m.classes[m.class.next(m.main)]
-		jobs[i] = trace.Job{ID: i, Model: class.Name, User: k.user, GPUs: k.gpus, Arrival: arrival, Iterations: class.iterations(k.seconds)}
+		jobs[i] = trace.Job{ID: i, Model: class.Name, User: k.user, GPUs: k.gpus, Arrival: arrival,
+			Iterations: class.iterations(k.seconds)}
 	}
 	return jobs
 }

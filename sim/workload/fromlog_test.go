@@ -89,7 +89,8 @@ func TestALogsGPUsBecomeWhatTheRuleSays(t *testing.T) {
 		{"log", 8, []int{1, 2, 3, 4, 5, 8}, "4 jobs: more than 8 GPUs"},
 		{"one", 0, []int{1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, ""},
 		{"powers", 0, []int{1, 2, 4, 8, 16}, "3 jobs: neither 1, 2, 4, 8 nor 16 GPUs; 2 jobs: more than 16 GPUs"},
-		{"powers", 4, []int{1, 2, 4}, "3 jobs: neither 1, 2, 4, 8 nor 16 GPUs; 2 jobs: more than 4 GPUs; 2 jobs: more than 16 GPUs"},
+		{"powers", 4, []int{1, 2, 4},
+			"3 jobs: neither 1, 2, 4, 8 nor 16 GPUs; 2 jobs: more than 4 GPUs; 2 jobs: more than 16 GPUs"},
 		{"powers-or-one", 0, []int{1, 2, 1, 4, 1, 8, 1, 16}, "2 jobs: more than 16 GPUs"},
 		{"up", 0, []int{1, 2, 4, 4, 8, 8, 16, 16, 32, 32}, ""},
 		{"up", 16, []int{1, 2, 4, 4, 8, 8, 16, 16}, "2 jobs: more than 16 GPUs"},
@@ -98,7 +99,8 @@ func TestALogsGPUsBecomeWhatTheRuleSays(t *testing.T) {
 	} {
 		jobs, dropped := kept(t, entries, workload.FromLog{GPUs: c.rule, Limit: c.limit})
 		if got := gpus(jobs); !slices.Equal(got, c.want) || dropped != c.dropped {
-			t.Errorf("%s up to %d: %v, dropped %s\nwant %v, dropped %s", c.rule, c.limit, got, dropped, c.want, c.dropped)
+			t.Errorf("%s up to %d: %v, dropped %s\nwant %v, dropped %s", c.rule, c.limit, got, dropped, c.want,
+				c.dropped)
 		}
 	}
 }
@@ -157,7 +159,8 @@ func TestTheFirstJobsOfTheLogAreKeptWhereOnlySoManyAre(t *testing.T) {
 	entries := log(1, 0, 2, 3, 4)
 	slices.Reverse(entries)
 	jobs, dropped := kept(t, entries, workload.FromLog{Jobs: 3})
-	if got := gpus(jobs); !slices.Equal(got, []int{2, 3, 4}) || !slices.Equal(arrivals(jobs), []float64{0, hour, 2 * hour}) {
+	if got := gpus(jobs); !slices.Equal(got, []int{2, 3, 4}) ||
+		!slices.Equal(arrivals(jobs), []float64{0, hour, 2 * hour}) {
 		t.Errorf("kept %v at %v", got, arrivals(jobs))
 	}
 	if want := "1 jobs: fewer than one GPU; 1 jobs: behind the first 3 that would be kept"; dropped != want {
@@ -172,8 +175,8 @@ func TestCompressedArrivalsRaiseTheLoad(t *testing.T) {
 	}
 }
 
-// Durations and arrivals are drawn with the same seed as those of a generated workload, so all but the GPUs is the same. What is
-// dropped draws nothing.
+// Durations and arrivals are drawn with the same seed as those of a generated workload, so all but the GPUs is the
+// same. What is dropped draws nothing.
 func TestAPhillyLogWithDrawnDurationsIsThePublishedWorkloadWithItsGPUs(t *testing.T) {
 	var entries []trace.Entry
 	var want []int
@@ -208,16 +211,19 @@ func TestWhatALogCannotBecomeIsAnErrorThatSaysWhy(t *testing.T) {
 		{nil, workload.FromLog{}, "log without jobs: want one at least"},
 		{log(0, 0, 9), workload.FromLog{Limit: 8},
 			"none of the log's 3 jobs is left: 2 jobs: fewer than one GPU; 1 jobs: more than 8 GPUs"},
-		{log(1), workload.FromLog{From: 3 * hour, To: 2 * hour}, "window of arrivals = 10800 to 7200 s: want the earlier one first"},
+		{log(1), workload.FromLog{From: 3 * hour, To: 2 * hour},
+			"window of arrivals = 10800 to 7200 s: want the earlier one first"},
 		{log(1), workload.FromLog{To: math.NaN()}, "window of arrivals = 0 to NaN s: want the earlier one first"},
 		{log(1), workload.FromLog{Keep: workload.Range{Above: 20, Below: 10}},
 			"durations kept = 20 to 10 s: want the shorter one first, within ten years"},
 		{log(1), workload.FromLog{Limit: -1}, "gpu limit = -1: want a number of GPUs, or 0 for none"},
 		{log(1), workload.FromLog{Jobs: -1}, "jobs = -1: want a number, or 0 for all"},
-		{log(1), workload.FromLog{Compress: -2}, "compress = -2: want a factor from 0.000001 to 1000000, or 0 for arrivals as they are"},
+		{log(1), workload.FromLog{Compress: -2},
+			"compress = -2: want a factor from 0.000001 to 1000000, or 0 for arrivals as they are"},
 		{log(1), workload.FromLog{Compress: 2, Load: 9, Arrivals: "poisson"},
 			"compress = 2: want arrivals of the log's own; poisson arrivals follow the load"},
-		{log(1), workload.FromLog{Load: 9}, "load = 9: want arrivals that are drawn; compress the log's own to raise their load"},
+		{log(1), workload.FromLog{Load: 9},
+			"load = 9: want arrivals that are drawn; compress the log's own to raise their load"},
 		{log(1), workload.FromLog{Arrivals: "poisson"}, "load = 0: want jobs an hour, from 0.000001"},
 		{log(1), workload.FromLog{Arrivals: "now", Load: 9}, "arrivals = now: want poisson, static, uniform or daily"},
 		{log(1), workload.FromLog{Durations: "2h"},
@@ -239,8 +245,9 @@ func TestEveryEntryBecomesAJobOrIsCounted(t *testing.T) {
 		entries := rapid.SliceOfN(rapid.Custom(anyEntry), 1, 60).Draw(rt, "entries")
 		before := slices.Clone(entries)
 		options := workload.FromLog{
-			Classes:   metronome,
-			GPUs:      rapid.SampledFrom([]workload.LogMix{"", "log", "one", "powers", "powers-or-one", "up", "down"}).Draw(rt, "gpus"),
+			Classes: metronome,
+			GPUs: rapid.SampledFrom([]workload.LogMix{"", "log", "one", "powers", "powers-or-one", "up",
+				"down"}).Draw(rt, "gpus"),
 			Limit:     rapid.IntRange(0, 20).Draw(rt, "limit"),
 			Durations: rapid.SampledFrom([]workload.LogDurations{"", "log", "paper"}).Draw(rt, "durations"),
 			Keep:      workload.Range{Above: rapid.Float64Range(0, 4000).Draw(rt, "above")},

@@ -30,7 +30,8 @@ func TestWrongOptionsAreErrorsThatSayWhatWouldBeRight(t *testing.T) {
 		parse      func(string) error
 		text, want string
 	}{
-		{parseSplit, "20,70", "split = 20,70: want three percentages, of image, language and speech, or FAMILY=PERCENT,…"},
+		{parseSplit, "20,70",
+			"split = 20,70: want three percentages, of image, language and speech, or FAMILY=PERCENT,…"},
 		{parseSplit, "20,70,ten", `split = 20,70,ten: want percentages from 0 to 100, where it has "ten"`},
 		{parseSplit, "20,70,-1", `split = 20,70,-1: want percentages from 0 to 100, where it has "-1"`},
 		{parseSplit, "nan,70,30", `split = nan,70,30: want percentages from 0 to 100, where it has "nan"`},
@@ -39,26 +40,36 @@ func TestWrongOptionsAreErrorsThatSayWhatWouldBeRight(t *testing.T) {
 		{parseSplit, "image=200,language=-100",
 			`split = image=200,language=-100: want NAME=NUMBER,… with numbers from 0, where it has "language=-100"`},
 		{parseSplit, "image=120", "split = image=120: want percentages from 0 to 100"},
-		{parseSplit, "image=50,speech", `split = image=50,speech: want NAME=NUMBER,… with numbers from 0, where it has "speech"`},
+		{parseSplit, "image=50,speech",
+			`split = image=50,speech: want NAME=NUMBER,… with numbers from 0, where it has "speech"`},
 		{parseSplit, "=100", `split = =100: want NAME=NUMBER,… with numbers from 0, where it has "=100"`},
 		{parseSplit, "image=50,image=50", "split = image=50,image=50: want every name once; image is there twice"},
 		{parseMix, "two", "gpus = two: want one, paper, or GPUS=WEIGHT,… such as 1=70,2=10,4=15,8=5"},
-		{parseMix, "0=1", "gpus = 0=1: want whole numbers of GPUs from 1 to 1048576, each once, with weights above 0, where it has 0=1"},
+		{parseMix, "0=1",
+			"gpus = 0=1: want whole numbers of GPUs from 1 to 1048576, each once, with weights above 0, where it " +
+				"has 0=1"},
 		{parseMix, "1=1,01=2",
-			"gpus = 1=1,01=2: want whole numbers of GPUs from 1 to 1048576, each once, with weights above 0, where it has 01=2"},
+			"gpus = 1=1,01=2: want whole numbers of GPUs from 1 to 1048576, each once, with weights above 0, where " +
+				"it has 01=2"},
 		{parseMix, "1=0,2=1",
-			"gpus = 1=0,2=1: want whole numbers of GPUs from 1 to 1048576, each once, with weights above 0, where it has 1=0"},
-		{parseDurations, "long", "durations = long: want paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h"},
+			"gpus = 1=0,2=1: want whole numbers of GPUs from 1 to 1048576, each once, with weights above 0, where it " +
+				"has 1=0"},
+		{parseDurations, "long",
+			"durations = long: want paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h"},
 		{parseDurations, "paper:2h",
 			"durations = paper:2h: want paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h"},
-		{parseDurations, "fixed:2", "durations = fixed:2: want lengths of time above 0, at most ten years, as in fixed:2h"},
-		{parseDurations, "fixed:-2h", "durations = fixed:-2h: want lengths of time above 0, at most ten years, as in fixed:2h"},
+		{parseDurations, "fixed:2",
+			"durations = fixed:2: want lengths of time above 0, at most ten years, as in fixed:2h"},
+		{parseDurations, "fixed:-2h",
+			"durations = fixed:-2h: want lengths of time above 0, at most ten years, as in fixed:2h"},
 		{parseDurations, "exponential:90000h",
 			"durations = exponential:90000h: want lengths of time above 0, at most ten years, as in exponential:90m"},
-		{parseDurations, "lognormal:30m", "durations = lognormal:30m: want lengths of time above 0, at most ten years, " +
-			"as in lognormal:30m,2.0 with a standard deviation from 0 to 10"},
-		{parseDurations, "lognormal:30m,nan", "durations = lognormal:30m,nan: want lengths of time above 0, at most ten years, " +
-			"as in lognormal:30m,2.0 with a standard deviation from 0 to 10"},
+		{parseDurations, "lognormal:30m",
+			"durations = lognormal:30m: want lengths of time above 0, at most ten years, " +
+				"as in lognormal:30m,2.0 with a standard deviation from 0 to 10"},
+		{parseDurations, "lognormal:30m,nan",
+			"durations = lognormal:30m,nan: want lengths of time above 0, at most ten years, " +
+				"as in lognormal:30m,2.0 with a standard deviation from 0 to 10"},
 		{parseDurations, "uniform:2h-10m",
 			"durations = uniform:2h-10m: want lengths of time above 0, at most ten years, as in uniform:10m-2h, " +
 				"the shorter one first"},
@@ -66,7 +77,8 @@ func TestWrongOptionsAreErrorsThatSayWhatWouldBeRight(t *testing.T) {
 		{parseAssign, "", "assign = : want split, random or roundrobin"},
 		{parseLogMix, "two", "gpus = two: want log, one, powers, powers-or-one, up or down"},
 		{parseLogDurations, "long",
-			"durations = long: want paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h; or log"},
+			"durations = long: want paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or " +
+				"uniform:10m-2h; or log"},
 		{parseLogArrivals, "weekly", "arrivals = weekly: want log, poisson, static, uniform or daily"},
 	} {
 		if err := c.parse(c.text); err == nil || err.Error() != c.want {
@@ -97,7 +109,8 @@ func TestWordsAreReadWhateverTheirCase(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if mix != workload.PaperMix || durations != "lognormal:30m,2" || arrivals != workload.Daily || assign != workload.RoundRobin ||
+	if mix != workload.PaperMix || durations != "lognormal:30m,2" || arrivals != workload.Daily ||
+		assign != workload.RoundRobin ||
 		gpus != workload.RoundUp || lengths != workload.OwnDurations || moments != workload.OwnArrivals {
 		t.Error(mix, durations, arrivals, assign, gpus, lengths, moments)
 	}
@@ -113,17 +126,20 @@ func TestAWorkloadThatCannotBeDrawnIsAnErrorThatSaysWhy(t *testing.T) {
 		{func(c *workload.Config) { c.Arrivals = workload.Static },
 			"arrivals = static: want a number of jobs, since all of them are there at the beginning"},
 		{func(c *workload.Config) { c.Classes = nil }, "no classes: want at least one model that jobs may have"},
-		{func(c *workload.Config) { c.Classes[3].Iteration = 0 }, "class 3, mobilenet: iteration = 0: want seconds, from 0.000001 to 1000000"},
+		{func(c *workload.Config) { c.Classes[3].Iteration = 0 },
+			"class 3, mobilenet: iteration = 0: want seconds, from 0.000001 to 1000000"},
 		{func(c *workload.Config) { c.Classes[3].Name = "" }, "class 3: name is empty: want the name of a profile"},
 		{func(c *workload.Config) { c.Classes[3].Name = "gnmt" }, "class 5: name = gnmt: want each model once"},
 		{func(c *workload.Config) { c.Split = workload.Split{{"vision", 40}, {"gnmt", 60}} },
-			"split = vision=40,gnmt=60: want families and models of image, language, speech, alexnet, res18, res50, mobilenet, shufflenet, " +
+			"split = vision=40,gnmt=60: want families and models of image, language, speech, alexnet, res18, res50, " +
+				"mobilenet, shufflenet, " +
 				"gnmt, transformer, lstm, m5, deepspeech; vision is none"},
 		{func(c *workload.Config) { c.Split = workload.Split{{"image", 40}} },
 			"split = image=40: want percentages that add up to 100; these to 40"},
 		{func(c *workload.Config) { c.Split = workload.Split{{"image", 40}, {"image", 60}} },
 			"split = image=40,image=60: want each family once, by its name"},
-		{func(c *workload.Config) { c.GPUs = "2" }, "gpus = 2: want one, paper, or GPUS=WEIGHT,… such as 1=70,2=10,4=15,8=5"},
+		{func(c *workload.Config) { c.GPUs = "2" },
+			"gpus = 2: want one, paper, or GPUS=WEIGHT,… such as 1=70,2=10,4=15,8=5"},
 		{func(c *workload.Config) { c.Durations = "2h" },
 			"durations = 2h: want paper, small, fixed:2h, exponential:90m, lognormal:30m,2.0 or uniform:10m-2h"},
 		{func(c *workload.Config) { c.Arrivals = "now" }, "arrivals = now: want poisson, static, uniform or daily"},
@@ -155,7 +171,8 @@ func FuzzParseSplit(f *testing.F) {
 		for _, p := range split {
 			sum += p.Percent
 		}
-		if again, err := workload.ParseSplit(split.String()); err != nil || again.String() != split.String() || !(sum >= 99 && sum <= 101) {
+		if again, err := workload.ParseSplit(split.String()); err != nil || again.String() != split.String() ||
+			!(sum >= 99 && sum <= 101) {
 			t.Errorf("%q is %s with the sum %g; read again: %s, %v", text, split, sum, again, err)
 		}
 		var classes []workload.Class
@@ -167,7 +184,8 @@ func FuzzParseSplit(f *testing.F) {
 }
 
 func FuzzParseMix(f *testing.F) {
-	for _, text := range []string{"one", "paper", "1=70,2=10,4=15,8=5", "3=1", "1=1e9,2=1e-9", "1=nan", "1048577=1", "1="} {
+	for _, text := range []string{"one", "paper", "1=70,2=10,4=15,8=5", "3=1", "1=1e9,2=1e-9", "1=nan", "1048577=1",
+		"1="} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -178,7 +196,8 @@ func FuzzParseMix(f *testing.F) {
 }
 
 func FuzzParseDurations(f *testing.F) {
-	for _, text := range []string{"paper", "small", "fixed:2h", "exponential:90m", "lognormal:30m,2.0", "uniform:10m-2h", "log", "fixed:1ns",
+	for _, text := range []string{"paper", "small", "fixed:2h", "exponential:90m", "lognormal:30m,2.0",
+		"uniform:10m-2h", "log", "fixed:1ns",
 		"lognormal:87600h,10", "exponential:87600h", "uniform:-1m-2h"} {
 		f.Add(text)
 	}

@@ -19,10 +19,12 @@ func anyConfig(t *rapid.T, classes []workload.Class) workload.Config {
 		Jobs:    rapid.IntRange(1, 300).Draw(t, "jobs"),
 		Seed:    rapid.Int64().Draw(t, "seed"),
 		GPUs:    rapid.SampledFrom([]workload.Mix{"", "one", "paper", "1=1,3=2,16=0.5", "4=1"}).Draw(t, "gpus"),
-		Durations: rapid.SampledFrom([]workload.Durations{"", "paper", "small", "fixed:1ms", "fixed:2h", "exponential:90m",
+		Durations: rapid.SampledFrom([]workload.Durations{"", "paper", "small", "fixed:1ms", "fixed:2h",
+			"exponential:90m",
 			"lognormal:30m,2.5", "lognormal:40000h,10", "uniform:10m-2h"}).Draw(t, "durations"),
-		Arrivals: rapid.SampledFrom([]workload.Arrivals{"", "poisson", "static", "uniform", "daily"}).Draw(t, "arrivals"),
-		Assign:   rapid.SampledFrom([]workload.Assign{"", "split", "random", "roundrobin"}).Draw(t, "assign"),
+		Arrivals: rapid.SampledFrom([]workload.Arrivals{"", "poisson", "static", "uniform", "daily"}).Draw(t,
+			"arrivals"),
+		Assign: rapid.SampledFrom([]workload.Assign{"", "split", "random", "roundrobin"}).Draw(t, "assign"),
 	}
 }
 

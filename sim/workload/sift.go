@@ -17,7 +17,8 @@ type keptEntry struct {
 	seconds float64
 }
 
-// sift keeps the entries that become jobs, in their order, and counts the others. A reason that comes first in the log comes first.
+// sift keeps the entries that become jobs, in their order, and counts the others. A reason that comes first in the log
+// comes first.
 func (o *FromLog) sift(entries []trace.Entry) (kept []keptEntry, dropped []trace.Dropped) {
 	var counts tally
 	for i := range entries {

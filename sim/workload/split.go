@@ -7,10 +7,12 @@ import (
 	"strings"
 )
 
-// Split is which part of the jobs each family has. Where several parts lag behind by the same, the first one is served first.
+// Split is which part of the jobs each family has. Where several parts lag behind by the same, the first one is served
+// first.
 type Split []Part
 
-// Part is a family's part of the jobs. The family may also be a single model: that of a class, where no class has such a family.
+// Part is a family's part of the jobs. The family may also be a single model: that of a class, where no class has such
+// a family.
 type Part struct {
 	Family  string
 	Percent float64
@@ -19,8 +21,9 @@ type Part struct {
 // published are the families of a split that gives percentages only, as the paper writes them.
 var published = [...]string{"image", "language", "speech"}
 
-// ParseSplit reads a split: three percentages for image, language and speech, such as 20,70,10, or families and models by name, such
-// as image=50,language=50 or res18=50,gnmt=50. The percentages add up to 100, give or take one, since 33,33,33 has been published.
+// ParseSplit reads a split: three percentages for image, language and speech, such as 20,70,10, or families and models
+// by name, such as image=50,language=50 or res18=50,gnmt=50. The percentages add up to 100, give or take one, since
+// 33,33,33 has been published.
 func ParseSplit(text string) (Split, error) {
 	split, err := readSplit(text)
 	if err != nil {
@@ -115,7 +118,8 @@ func (s Split) parts(classes []Class) ([]part, error) {
 			members = having(classes, func(c Class) bool { return c.Name == p.Family })
 		}
 		if len(members) == 0 {
-			return nil, wrong("split", s.String(), fmt.Sprintf("families and models of %s; %s is none", known(classes), p.Family))
+			return nil, wrong("split", s.String(), fmt.Sprintf("families and models of %s; %s is none", known(classes),
+				p.Family))
 		}
 		parts[i] = part{p.Percent / 100, members}
 	}

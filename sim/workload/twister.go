@@ -8,8 +8,8 @@ const (
 	ahead = 397 // of a word, the one that it is mixed with
 )
 
-// twister is the generator behind CPython's module random, and its methods are named after those that it replaces: the same seed
-// and calls give the same numbers.
+// twister is the generator behind CPython's module random, and its methods are named after those that it replaces: the
+// same seed and calls give the same numbers.
 type twister struct {
 	state [words]uint32
 	at    int // the next word to hand out; words: all are used up

@@ -1,6 +1,6 @@
-// Package workload draws the jobs that a simulation runs: the workloads of the paper's artifact (Synergy, OSDI'22) to the last
-// iteration, others from a few distributions, and jobs of a site's log, which knows no models. A workload is a function of its
-// Config alone, on any machine. The package reads and writes no files and knows no scheduler.
+// Package workload draws the jobs that a simulation runs: the workloads of the paper's artifact (Synergy, OSDI'22) to
+// the last iteration, others from a few distributions, and jobs of a site's log, which knows no models. A workload is a
+// function of its Config alone, on any machine. The package reads and writes no files and knows no scheduler.
 package workload
 
 import (
@@ -25,11 +25,12 @@ type Config struct {
 	Assign    Assign    // empty: BySplit
 }
 
-// New is a source of the jobs of a workload, each drawn when it is asked for. With the zero values of GPUs, Durations, Arrivals and
-// Assign it draws the artifact's published workload of one-GPU jobs; with PaperMix its synthetic one of several.
+// New is a source of the jobs of a workload, each drawn when it is asked for. With the zero values of GPUs, Durations,
+// Arrivals and Assign it draws the artifact's published workload of one-GPU jobs; with PaperMix its synthetic one of
+// several.
 //
-// The artifact draws everything from one generator, but where all jobs have one GPU, the durations from a second one with the same
-// seed. So does New where all jobs have the same number of GPUs.
+// The artifact draws everything from one generator, but where all jobs have one GPU, the durations from a second one
+// with the same seed. So does New where all jobs have the same number of GPUs.
 func New(config Config) (trace.Source, error) {
 	if config.Jobs < 0 {
 		return nil, wrong("jobs", fmt.Sprint(config.Jobs), "a number, or 0 for a workload without end")
@@ -80,7 +81,8 @@ func (g *generator) Next() (trace.Job, bool) {
 	seconds := g.length(g.lengths)
 	gpus := g.size.draw(g.main)
 	class := &g.classes[g.class.next(g.main)]
-	job := trace.Job{ID: g.drawn, Model: class.Name, GPUs: gpus, Arrival: arrival, Iterations: class.iterations(seconds)}
+	job := trace.Job{ID: g.drawn, Model: class.Name, GPUs: gpus, Arrival: arrival,
+		Iterations: class.iterations(seconds)}
 	g.drawn++
 	return job, true
 }

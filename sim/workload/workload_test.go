@@ -37,7 +37,8 @@ func single(t testing.TB) workload.Config {
 }
 
 func several(t testing.TB) workload.Config {
-	return workload.Config{Classes: paper(t, 3), Split: split(t, "20,70,10"), Load: 3.5, Seed: 42, GPUs: workload.PaperMix}
+	return workload.Config{Classes: paper(t, 3), Split: split(t, "20,70,10"), Load: 3.5, Seed: 42,
+		GPUs: workload.PaperMix}
 }
 
 func draw(t testing.TB, config workload.Config, count int) []trace.Job {
@@ -97,7 +98,8 @@ func TestTheArtifactsSyntheticWorkloadIsDrawnToTheLastIteration(t *testing.T) {
 
 // The trace has no m5, its first line has 0.0 for 0, and three of its jobs were shortened by hand.
 func TestThePublishedStaticTraceIsDrawnToTheLastIteration(t *testing.T) {
-	config := workload.Config{Classes: slices.Delete(paper(t, 3), 8, 9), Split: split(t, "60,30,10"), Jobs: 100, Seed: 42,
+	config := workload.Config{Classes: slices.Delete(paper(t, 3), 8, 9), Split: split(t, "60,30,10"), Jobs: 100,
+		Seed:      42,
 		Durations: workload.SmallDurations, Arrivals: workload.Static}
 	jobs := draw(t, config, 1000)
 	jobs[75].Iterations, jobs[85].Iterations, jobs[91].Iterations = 10000, 10837, 16544

@@ -13,21 +13,23 @@ import (
 // unknown is a batch script that trains a model of which nobody is told, and is measured in windows of four seconds.
 func unknown(model string) string { return train(model, 1_000_000, 40) + " --measure 4s" }
 
-// learns is the configuration of a daemon that learns into its folder. A restart is reckoned as free, or a job that has just grown would stay as it is for
-// a payback before it takes the next step.
+// learns is the configuration of a daemon that learns into its folder. A restart is reckoned as free, or a job that has
+// just grown would stay as it is for a payback before it takes the next step.
 func learns(t *testing.T) string {
 	return "restart_cost: 0s\naudit_window: 3s\nlearned: /shared/synergy/" + t.Name() + "/learned"
 }
 
 const autoWords = "--comment=synergy-profile=auto synergy-checkpoint=USR1@20"
 
-// TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat: a vision model starts at its share, says its curve in its comment, grows
-// step by step until its knee is seen, and the second job of its name starts with that. A language model beside it teaches that a core is enough.
+// TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat: a vision model starts at its share, says
+// its curve in its comment, grows step by step until its knee is seen, and the second job of its name starts with that.
+// A language model beside it teaches that a core is enough.
 func TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune", "  payback: 1m", learns(t))
 	d.Start()
 	submit := func(name, model string) JobID {
-		return c.MustSbatch("alice", unknown(model), "--gres=gpu:1", "-c", "3", "--job-name="+name, "--open-mode=append", output, autoWords)
+		return c.MustSbatch("alice", unknown(model), "--gres=gpu:1", "-c", "3", "--job-name="+name,
+			"--open-mode=append", output, autoWords)
 	}
 	cores := func(id JobID) int {
 		_, holds := c.Allocation(id)
@@ -49,7 +51,8 @@ func TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat(t 
 		}
 	}
 	within("both have said their curves", func() bool {
-		return strings.Contains(c.ShowJob(vision)["Comment"], "synergy-curve=1:") && strings.Contains(c.ShowJob(text)["Comment"], "synergy-curve=1:")
+		return strings.Contains(c.ShowJob(vision)["Comment"], "synergy-curve=1:") &&
+			strings.Contains(c.ShowJob(text)["Comment"], "synergy-curve=1:")
 	})
 	sizes := map[int]bool{}
 	within("the vision model has grown to its knee", func() bool {
@@ -71,7 +74,8 @@ func TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat(t 
 	if got := cores(text2); got != 1 {
 		t.Errorf("the second text job starts with %d cores, want 1", got)
 	}
-	t.Logf("the first vision job had %v cores\n%s", sizes, c.MustExec("login", "synergy", "/opt/synergy/bin/synergy", "profile", "list", "--dir", d.dir+"/learned"))
+	t.Logf("the first vision job had %v cores\n%s", sizes, c.MustExec("login", "synergy", "/opt/synergy/bin/synergy",
+		"profile", "list", "--dir", d.dir+"/learned"))
 }
 
 // wanted says whether the curve of a name still climbs where it ends, as synergy profile list tells it.
@@ -81,7 +85,8 @@ func wanted(t *testing.T, c *Cluster, d *Daemon, name string) bool {
 		Job    string `json:"job_name"`
 		Climbs bool   `json:"climbs"`
 	}
-	text := c.MustExec("login", "synergy", "/opt/synergy/bin/synergy", "profile", "list", "--json", "--dir", d.dir+"/learned")
+	text := c.MustExec("login", "synergy", "/opt/synergy/bin/synergy", "profile", "list", "--json", "--dir",
+		d.dir+"/learned")
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
@@ -93,17 +98,20 @@ func wanted(t *testing.T, c *Cluster, d *Daemon, name string) bool {
 	return true
 }
 
-// TestTheGateLetsAJobSayItsCurveAndNothingElse: auto is a profile, a curve is the running job's to say, and the gate refuses what the daemon would not
-// read.
+// TestTheGateLetsAJobSayItsCurveAndNothingElse: auto is a profile, a curve is the running job's to say, and the gate
+// refuses what the daemon would not read.
 func TestTheGateLetsAJobSayItsCurveAndNothingElse(t *testing.T) {
 	c := OpenCluster(t)
-	if said := c.gate(`submit { comment = "synergy-profile=auto synergy-checkpoint" }`, "a.json"); !strings.HasPrefix(said, "synergy: this site does not learn") {
+	if said := c.gate(`submit { comment = "synergy-profile=auto synergy-checkpoint" }`,
+		"a.json"); !strings.HasPrefix(said, "synergy: this site does not learn") {
 		t.Errorf("where nothing is learned it says %q", said)
 	}
-	if said := c.gate(`submit { comment = "synergy-profile=auto synergy-checkpoint" }`, "a.json", "auto"); !strings.HasPrefix(said, "0 ") {
+	if said := c.gate(`submit { comment = "synergy-profile=auto synergy-checkpoint" }`, "a.json",
+		"auto"); !strings.HasPrefix(said, "0 ") {
 		t.Errorf("where it is learned it says %q", said)
 	}
-	if _, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--comment=synergy-profile=auto synergy-curve=1:1@1767268800"); err == nil {
+	if _, err := c.Sbatch("alice", sleeper, "--gres=gpu:1",
+		"--comment=synergy-profile=auto synergy-curve=1:1@1767268800"); err == nil {
 		t.Error("a curve at submission is taken")
 	}
 	if _, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--comment=synergy-profile=Auto"); err == nil {
@@ -111,14 +119,17 @@ func TestTheGateLetsAJobSayItsCurveAndNothingElse(t *testing.T) {
 	}
 	right := map[string]bool{
 		"1:0.58/2:1.13/3:1.56@1767268800": true, "12:1000000@1767268800": true,
-		"2:1/1:2@1767268800": false, "1:0@1767268800": false, "1:1e3@1767268800": false, "1:1,2:2@1767268800": false, "1:1/@1767268800": false, "/1:1@1767268800": false,
+		"2:1/1:2@1767268800": false, "1:0@1767268800": false, "1:1e3@1767268800": false, "1:1,2:2@1767268800": false,
+		"1:1/@1767268800": false, "/1:1@1767268800": false,
 		"1:1": false, "1:1@0": false, "01:1@1767268800": false, "1:1000001@1767268800": false, "": false,
-		strings.Repeat("1:1/", 30) + "9:1@1767268800": false, "1:1.1234567@1767268800": false, "1:-1@1767268800": false, "1:.5@1767268800": false,
+		strings.Repeat("1:1/", 30) + "9:1@1767268800": false, "1:1.1234567@1767268800": false, "1:-1@1767268800": false,
+		"1:.5@1767268800": false,
 	}
 	var program strings.Builder
 	program.WriteString("local job = { comment = 'synergy-profile=auto mine', partition = 'synergy' }\n")
 	for word := range right {
-		fmt.Fprintf(&program, "print(slurm_job_modify({ comment = %q }, job, nil, 1001) .. '\\t' .. %q)\n", "synergy-profile=auto mine synergy-curve="+word, word)
+		fmt.Fprintf(&program, "print(slurm_job_modify({ comment = %q }, job, nil, 1001) .. '\\t' .. %q)\n",
+			"synergy-profile=auto mine synergy-curve="+word, word)
 	}
 	said := c.gate(program.String())
 	for word, taken := range right {
@@ -126,11 +137,13 @@ func TestTheGateLetsAJobSayItsCurveAndNothingElse(t *testing.T) {
 			t.Errorf("synergy-curve=%s: want it taken: %v, in\n%s", word, taken, said)
 		}
 	}
-	if said := c.gate(`print(slurm_job_modify({ comment = "synergy-profile=res18.json" }, { comment = "synergy-profile=auto", partition = "synergy" }, nil, 1001))`); !strings.HasSuffix(said, "2002") {
+	if said := c.gate(
+		`print(slurm_job_modify({ comment = "synergy-profile=res18.json" }, { comment = "synergy-profile=auto", partition = "synergy" }, nil, 1001))`); !strings.HasSuffix(said, "2002") {
 		t.Errorf("a job that measures itself may take another profile: %s", said)
 	}
 	id := c.MustSbatch("alice", sleeper, "--gres=gpu:1", "--comment=synergy-profile=auto mine", "--hold")
-	if err := c.Update("alice", id, "comment=synergy-profile=auto mine synergy-curve=1:0.58/2:1.13@1767268800"); err != nil {
+	if err := c.Update("alice", id,
+		"comment=synergy-profile=auto mine synergy-curve=1:0.58/2:1.13@1767268800"); err != nil {
 		t.Errorf("its owner may not say a curve: %v", err)
 	}
 }

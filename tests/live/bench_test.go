@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// outcome is what became of one workload: completion times in seconds, in the order of submission, and the time from the first
-// submission to the last end.
+// outcome is what became of one workload: completion times in seconds, in the order of submission, and the time from
+// the first submission to the last end.
 type outcome struct {
 	completion []float64
 	makespan   float64
@@ -31,12 +31,14 @@ func (o outcome) median() float64 {
 	return sorted[len(sorted)/2]
 }
 
-// TestBenchSlurmAloneAgainstFIFOAndTune runs the same jobs three times: under Slurm alone, with the files of profiles, and with no file at all, by jobs
-// that measure themselves in windows of a second: what is 20 s on a real site would be half a second here.
+// TestBenchSlurmAloneAgainstFIFOAndTune runs the same jobs three times: under Slurm alone, with the files of profiles,
+// and with no file at all, by jobs that measure themselves in windows of a second: what is 20 s on a real site would be
+// half a second here.
 func TestBenchSlurmAloneAgainstFIFOAndTune(t *testing.T) {
-	// An hour of looking ahead is 24 s here; a minute is the least that can be said. A restart costs what it costs on this
-	// cluster: a save of a second, a look every second, and Slurm's own time.
-	c, d := SetUp(t, "fifo", "tune", "  horizon: 1m\n  payback: 1m", "restart_cost: 5s\naudit_window: 2s\nlearned: /shared/synergy/"+t.Name()+"/learned")
+	// An hour of looking ahead is 24 s here; a minute is the least that can be said. A restart costs what it costs on
+	// this cluster: a save of a second, a look every second, and Slurm's own time.
+	c, d := SetUp(t, "fifo", "tune", "  horizon: 1m\n  payback: 1m",
+		"restart_cost: 5s\naudit_window: 2s\nlearned: /shared/synergy/"+t.Name()+"/learned")
 	const honest = `for p in "$1"/profiles/*.json; do jq ".checkpoint_s=2 | .start_s=3" "$p" > "$p.new" && mv "$p.new" "$p"; done`
 	c.MustExec("login", "synergy", "sh", "-c", honest, "sh", d.dir)
 	d.Round = benchRound
@@ -49,20 +51,27 @@ func TestBenchSlurmAloneAgainstFIFOAndTune(t *testing.T) {
 	itself := c.runScript(jobs, func(j planned) string { return train(j.model, j.iterations, benchSpeedup) + " --measure 1s" }, func(j planned) []string {
 		return []string{"-c", fmt.Sprint(3 * j.gpus), "--job-name=" + j.model, autoWords}
 	})
-	t.Logf("%d jobs on 32 GPUs, arriving over %.0f s; the same jobs, the same cluster, one after the other", len(jobs), benchSpan)
+	t.Logf("%d jobs on 32 GPUs, arriving over %.0f s; the same jobs, the same cluster, one after the other", len(jobs),
+		benchSpan)
 	t.Logf("%-34s %10s %10s %10s %8s %18s", "", "mean s", "median s", "makespan s", "starts", "idle GPU-s, wanted")
 	for _, row := range []struct {
 		name string
 		outcome
-	}{{"Slurm alone, proportional requests", alone}, {"synergy-slurmd, FIFO × Tune", ours}, {"the same with no profile files", itself}} {
-		t.Logf("%-34s %10.1f %10.1f %10.1f %8d %18d", row.name, row.mean(), row.median(), row.makespan, row.starts, row.idle)
+	}{{"Slurm alone, proportional requests", alone}, {"synergy-slurmd, FIFO × Tune", ours},
+		{"the same with no profile files", itself}} {
+		t.Logf("%-34s %10.1f %10.1f %10.1f %8d %18d", row.name, row.mean(), row.median(), row.makespan, row.starts,
+			row.idle)
 	}
-	t.Logf("%-34s %10.2f %10.2f %10.2f", "ratio, Slurm alone / synergy", alone.mean()/ours.mean(), alone.median()/ours.median(), alone.makespan/ours.makespan)
-	t.Logf("%-34s %10.2f %10.2f %10.2f", "ratio, Slurm alone / no files", alone.mean()/itself.mean(), alone.median()/itself.median(), alone.makespan/itself.makespan)
+	t.Logf("%-34s %10.2f %10.2f %10.2f", "ratio, Slurm alone / synergy", alone.mean()/ours.mean(),
+		alone.median()/ours.median(), alone.makespan/ours.makespan)
+	t.Logf("%-34s %10.2f %10.2f %10.2f", "ratio, Slurm alone / no files", alone.mean()/itself.mean(),
+		alone.median()/itself.median(), alone.makespan/itself.makespan)
 	byModel(t, jobs, alone, ours)
-	t.Log("\n" + c.MustExec("login", "synergy", "/opt/synergy/bin/synergy", "profile", "list", "--dir", d.dir+"/learned"))
+	t.Log("\n" + c.MustExec("login", "synergy", "/opt/synergy/bin/synergy", "profile", "list", "--dir",
+		d.dir+"/learned"))
 	if len(alone.completion) != benchJobs || len(ours.completion) != benchJobs || len(itself.completion) != benchJobs {
-		t.Errorf("%d, %d and %d of %d jobs ended", len(alone.completion), len(ours.completion), len(itself.completion), benchJobs)
+		t.Errorf("%d, %d and %d of %d jobs ended", len(alone.completion), len(ours.completion), len(itself.completion),
+			benchJobs)
 	}
 }
 

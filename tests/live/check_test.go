@@ -32,7 +32,8 @@ func newSite(t *testing.T) *site {
 // configure writes the configuration, with more to it.
 func (s *site) configure(more string) {
 	s.c.t.Helper()
-	text := fmt.Sprintf("partitions: [synergy]\nprofile_dirs: [/opt/synergy/etc/profiles]\nlease: %ds\n%s\n", s.c.Setting("LEASE"), more)
+	text := fmt.Sprintf("partitions: [synergy]\nprofile_dirs: [/opt/synergy/etc/profiles]\nlease: %ds\n%s\n",
+		s.c.Setting("LEASE"), more)
 	_, err := s.c.ExecInput("login", "synergy", text, "tee", s.dir+"/config.yaml")
 	if err != nil {
 		s.c.t.Fatal(err)
@@ -42,8 +43,10 @@ func (s *site) configure(more string) {
 // look is what --check finds, and whether it takes the site for ready.
 func (s *site) look(flags ...string) (found []finding, ready bool) {
 	s.c.t.Helper()
-	out, err := s.c.Exec("login", "synergy", append([]string{"/opt/synergy/bin/synergy-slurmd", "--check", "--json", "--round", "5s",
-		"--config", s.dir + "/config.yaml", "--slurmrestd", "http://slurmrestd:6820", "--token-file", "/shared/synergy/token", "--ledger", s.dir + "/ledger"}, flags...)...)
+	out, err := s.c.Exec("login", "synergy",
+		append([]string{"/opt/synergy/bin/synergy-slurmd", "--check", "--json", "--round", "5s",
+			"--config", s.dir + "/config.yaml", "--slurmrestd", "http://slurmrestd:6820", "--token-file",
+			"/shared/synergy/token", "--ledger", s.dir + "/ledger"}, flags...)...)
 	if wrong := json.Unmarshal([]byte(out), &found); wrong != nil {
 		s.c.t.Fatalf("%v: %v\n%s", wrong, err, out)
 	}
@@ -69,10 +72,12 @@ func TestOnAClusterThatIsSetUpEverythingIsWell(t *testing.T) {
 	began := time.Now()
 	found, ready := s.look()
 	t.Logf("%d lines in %s", len(found), time.Since(began).Round(time.Millisecond))
-	if warned := those(found, "warn"); !ready || len(those(found, "fail")) > 0 || !slices.Equal(warned, []string{"KillWait"}) {
+	if warned := those(found, "warn"); !ready || len(those(found, "fail")) > 0 ||
+		!slices.Equal(warned, []string{"KillWait"}) {
 		t.Errorf("ready %t: %v", ready, found)
 	}
-	if skipped := those(found, "skip"); !slices.Equal(skipped, []string{"gate's settings"}) { // which are on the controller's host
+	// which are on the controller's host
+	if skipped := those(found, "skip"); !slices.Equal(skipped, []string{"gate's settings"}) {
 		t.Errorf("not looked at: %v", skipped)
 	}
 	found, ready = s.look("--shadow")
@@ -103,7 +108,9 @@ func TestEachFaultOfASiteIsFoundBeforeTheDaemonIsSwitchedOn(t *testing.T) {
 	lua := func(more string) func() { return func() { c.settings(more) } }
 	config := func(more string) func() { return func() { s.configure(more) } }
 	mintShort := func() {
-		c.MustExec("slurmctld", "root", "sh", "-c", `umask 077; scontrol token username=synergy lifespan=1 > "$1"; chown synergy "$1"; sleep 2`, "sh", s.dir+"/old")
+		c.MustExec("slurmctld", "root", "sh", "-c",
+			`umask 077; scontrol token username=synergy lifespan=1 > "$1"; chown synergy "$1"; sleep 2`, "sh",
+			s.dir+"/old")
 	}
 	for _, fault := range []struct {
 		name, check, remedy string
@@ -119,16 +126,20 @@ func TestEachFaultOfASiteIsFoundBeforeTheDaemonIsSwitchedOn(t *testing.T) {
 		{name: "a hook that nobody can run", check: "programs", remedy: "executable for user synergy",
 			broken: config("checkpoint_hook: {after: [/etc/passwd]}"), mended: config("")},
 		{name: "a wrong scontrol", check: "scontrol", remedy: "--scontrol", flags: []string{"--scontrol", "/nope"}},
-		{name: "an expired token", check: "token", remedy: "scontrol token", broken: mintShort, flags: []string{"--token-file", s.dir + "/old"}},
-		{name: "no RequeueExit", check: "RequeueExit", remedy: "RequeueExit=98", broken: conf("/^RequeueExit/d"), mended: conf("")},
-		{name: "no lua", check: "JobSubmitPlugins", remedy: "JobSubmitPlugins=lua", broken: conf("/^JobSubmitPlugins/d"), mended: conf("")},
+		{name: "an expired token", check: "token", remedy: "scontrol token", broken: mintShort,
+			flags: []string{"--token-file", s.dir + "/old"}},
+		{name: "no RequeueExit", check: "RequeueExit", remedy: "RequeueExit=98", broken: conf("/^RequeueExit/d"),
+			mended: conf("")},
+		{name: "no lua", check: "JobSubmitPlugins", remedy: "JobSubmitPlugins=lua",
+			broken: conf("/^JobSubmitPlugins/d"), mended: conf("")},
 		{name: "a partition that only the gate has", check: "gate", remedy: "managed_partitions",
 			broken: lua(`managed_partitions = { \"synergy\", \"plain\" },`), mended: lua("")},
 		{name: "a partition that the gate lacks", check: "gate", remedy: "managed_partitions",
 			broken: lua(`managed_partitions = { \"other\" },`), mended: lua("")},
 		{name: "a gate that does not trust the daemon", check: "trusted_uids", remedy: "uid of user synergy",
 			broken: lua("trusted_uids = { 4 },"), mended: lua("")},
-		{name: "a user without rights", check: "operator", remedy: "adminlevel=operator", broken: sacctmgr("none"), mended: sacctmgr("operator")},
+		{name: "a user without rights", check: "operator", remedy: "adminlevel=operator", broken: sacctmgr("none"),
+			mended: sacctmgr("operator")},
 	} {
 		mend := sync.OnceFunc(func() {
 			if fault.mended != nil {

@@ -16,23 +16,27 @@ type arrival struct {
 	seconds int
 }
 
-// mixed is the same for every run: forty jobs of two users on 32 GPUs, more than fit at a time. At scale 1 they run 8 to 20 seconds.
+// mixed is the same for every run: forty jobs of two users on 32 GPUs, more than fit at a time. At scale 1 they run 8
+// to 20 seconds.
 func mixed(scale int) (mix []arrival) {
 	gpus := []int{8, 1, 4, 2, 8, 1, 1, 4, 2, 8}
 	for k := range 40 {
-		mix = append(mix, arrival{[]string{"alice", "bob"}[k%2], time.Duration(k*scale) * 700 * time.Millisecond, gpus[(k*7+k/10)%10], scale * (8 + k*5%13)})
+		mix = append(mix, arrival{[]string{"alice", "bob"}[k%2], time.Duration(k*scale) * 700 * time.Millisecond,
+			gpus[(k*7+k/10)%10], scale * (8 + k*5%13)})
 	}
 	return mix
 }
 
-// waits submits the mix, alice's jobs with these words, and returns how long each user's jobs waited on average, in seconds.
+// waits submits the mix, alice's jobs with these words, and returns how long each user's jobs waited on average, in
+// seconds.
 func (c *Cluster) waits(scale int, comment string) map[string]float64 {
 	c.t.Helper()
 	began, mix := time.Now(), mixed(scale)
 	ids := make([]JobID, len(mix))
 	for k, a := range mix {
 		time.Sleep(time.Until(began.Add(a.at)))
-		args := []string{fmt.Sprintf("--gres=gpu:%d", a.gpus), "-c", fmt.Sprint(3 * a.gpus), fmt.Sprintf("--time=%d", 2*scale), output}
+		args := []string{fmt.Sprintf("--gres=gpu:%d", a.gpus), "-c", fmt.Sprint(3 * a.gpus),
+			fmt.Sprintf("--time=%d", 2*scale), output}
 		if a.user == "alice" && comment != "" {
 			args = append(args, "--comment="+comment)
 		}
@@ -51,24 +55,28 @@ func (c *Cluster) waits(scale int, comment string) map[string]float64 {
 	return total
 }
 
-// TestCitizen prints what opting in costs: how long the same jobs wait with the word and without, beside another user's that have none, and how
-// long a job takes to start on an idle cluster.
+// TestCitizen prints what opting in costs: how long the same jobs wait with the word and without, beside another user's
+// that have none, and how long a job takes to start on an idle cluster.
 func TestCitizen(t *testing.T) {
 	c, d := SetUpAsShipped(t)
 	alone := map[int]map[string]float64{}
 	for _, scale := range []int{1, 5} {
 		alone[scale] = c.waits(scale, "")
-		t.Logf("jobs of %d to %d s, Slurm alone: alice's wait %.1f s, bob's %.1f s", 8*scale, 20*scale, alone[scale]["alice"], alone[scale]["bob"])
+		t.Logf("jobs of %d to %d s, Slurm alone: alice's wait %.1f s, bob's %.1f s", 8*scale, 20*scale,
+			alone[scale]["alice"], alone[scale]["bob"])
 	}
 	idleAlone := c.idleStarts(8)
 	d.Start()
 	for _, scale := range []int{1, 5} {
 		with := c.waits(scale, "synergy-profile=gnmt.json")
-		t.Logf("jobs of %d to %d s, alice's with the word: they wait %.1f s (%.2f of what they do without), bob's %.1f s (%.2f)", 8*scale, 20*scale,
+		t.Logf(
+			"jobs of %d to %d s, alice's with the word: they wait %.1f s (%.2f of what they do without), bob's %.1f "+
+				"s (%.2f)", 8*scale, 20*scale,
 			with["alice"], with["alice"]/alone[scale]["alice"], with["bob"], with["bob"]/alone[scale]["bob"])
 	}
 	idleWith := c.idleStarts(8, "--comment=synergy-profile=gnmt.json")
-	t.Logf("idle cluster, sbatch to RUNNING as squeue shows it: %.2f s with the word, %.2f s without", idleWith, idleAlone)
+	t.Logf("idle cluster, sbatch to RUNNING as squeue shows it: %.2f s with the word, %.2f s without", idleWith,
+		idleAlone)
 }
 
 // idleStarts is how long jobs take to run on an idle cluster, one after the other, on average in seconds.

@@ -18,12 +18,14 @@ const asShipped = "ahead: 32"
 func SetUpAsShipped(t *testing.T) (*Cluster, *Daemon) {
 	t.Helper()
 	c, d := SetUp(t, "slurm", "tune")
-	d.Put("config.yaml", strings.NewReplacer("ahead: 0", asShipped, "lease: 30s", "lease: 60s").Replace(d.Read("config.yaml")))
+	d.Put("config.yaml", strings.NewReplacer("ahead: 0", asShipped, "lease: 30s",
+		"lease: 60s").Replace(d.Read("config.yaml")))
 	d.Round = 30 * time.Second
 	return c, d
 }
 
-// Four large jobs with our directive come when all is taken, and a dozen without it after them: those that came first run first.
+// Four large jobs with our directive come when all is taken, and a dozen without it after them: those that came first
+// run first.
 func TestJobsWithoutOurWordThatComeLaterDoNotOvertake(t *testing.T) {
 	c, d := SetUpAsShipped(t)
 	d.Start()
@@ -40,7 +42,8 @@ func TestJobsWithoutOurWordThatComeLaterDoNotOvertake(t *testing.T) {
 	}
 	var ours, later []JobID
 	for range nodes {
-		ours = append(ours, c.MustSbatch("alice", "sleep 10", "--comment=synergy-profile=gnmt.json", "-c", "8", "--gres=gpu:8", output))
+		ours = append(ours, c.MustSbatch("alice", "sleep 10", "--comment=synergy-profile=gnmt.json", "-c", "8",
+			"--gres=gpu:8", output))
 	}
 	for range 3 * nodes {
 		later = append(later, sleep(3))
@@ -55,14 +58,16 @@ func TestJobsWithoutOurWordThatComeLaterDoNotOvertake(t *testing.T) {
 		}
 	}
 	if last.After(first) {
-		t.Errorf("the last of ours started at %s, the first of those that came later at %s", last.Format(time.TimeOnly), first.Format(time.TimeOnly))
+		t.Errorf("the last of ours started at %s, the first of those that came later at %s", last.Format(time.TimeOnly),
+			first.Format(time.TimeOnly))
 	}
 }
 
 // startOf is when a job that is over had started, as accounting has it.
 func (c *Cluster) startOf(id JobID) time.Time {
 	c.t.Helper()
-	text := strings.TrimSpace(c.MustExec("login", "alice", "sacct", "-X", "-n", "-P", "-j", id.String(), "--format=Start"))
+	text := strings.TrimSpace(c.MustExec("login", "alice", "sacct", "-X", "-n", "-P", "-j", id.String(),
+		"--format=Start"))
 	at, err := time.Parse("2006-01-02T15:04:05", text)
 	if err != nil {
 		c.t.Fatalf("job %s started at %q: %v", id, text, err)
@@ -96,12 +101,15 @@ func TestAMomentIsNotARound(t *testing.T) {
 	within("released", held)
 }
 
-// A job that asks for memory in so many words has it, whatever its profile says; with a profile that there is not it has all that it asked for.
+// A job that asks for memory in so many words has it, whatever its profile says; with a profile that there is not it
+// has all that it asked for.
 func TestAskedForMemoryIsAFloor(t *testing.T) {
 	c, d := SetUpAsShipped(t)
 	d.Start()
-	light := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=gnmt.json", "-c", "12", "--mem=200G", "--gres=gpu:1", output)
-	steps := c.MustSbatch("alice", "srun -c 4 --mem=32G sleep 5", "--comment=synergy-profile=gnmt.json", "-c", "4", "--mem=32G", "--gres=gpu:1", output)
+	light := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=gnmt.json", "-c", "12", "--mem=200G",
+		"--gres=gpu:1", output)
+	steps := c.MustSbatch("alice", "srun -c 4 --mem=32G sleep 5", "--comment=synergy-profile=gnmt.json", "-c", "4",
+		"--mem=32G", "--gres=gpu:1", output)
 	c.WaitForState(light, "RUNNING")
 	if _, has := c.Allocation(light); has["mem"] < 200*1024 || has["cpu"] != 1 {
 		t.Errorf("holds %v, want the 200 GB that it asked for, and the one core that its profile needs", has)
@@ -109,14 +117,16 @@ func TestAskedForMemoryIsAFloor(t *testing.T) {
 	c.waitLong(steps, "COMPLETED", time.Minute)
 }
 
-// What Slurm cannot do by itself: a job that comes back from a node that is lost names that node. Whoever looks whether a daemon lives mends it.
+// What Slurm cannot do by itself: a job that comes back from a node that is lost names that node. Whoever looks whether
+// a daemon lives mends it.
 func TestWithoutADaemonAJobOfALostNodeIsFreedByTheTimer(t *testing.T) {
 	c, d := SetUpAsShipped(t)
 	d.Start()
 	id := c.MustSbatch("alice", "sleep 600", "--comment=synergy-profile=res18.json", "-c", "3", "--gres=gpu:1", output)
 	c.WaitForState(id, "RUNNING")
 	dead, _ := c.Allocation(id)
-	look := []string{"/opt/synergy/bin/synergy-slurmd", "release", "--if-dead", "--config", d.dir + "/config.yaml", "--slurmrestd", "http://slurmrestd:6820",
+	look := []string{"/opt/synergy/bin/synergy-slurmd", "release", "--if-dead", "--config", d.dir + "/config.yaml",
+		"--slurmrestd", "http://slurmrestd:6820",
 		"--token-file", "/shared/synergy/token", "--ledger", "/tmp/none"}
 	if said, err := c.Exec("backup", "synergy", look...); err != nil || c.ShowJob(id)["ReqNodeList"] == "(null)" {
 		t.Errorf("beside a daemon that lives: %v, %s", err, said)
@@ -137,8 +147,8 @@ func TestWithoutADaemonAJobOfALostNodeIsFreedByTheTimer(t *testing.T) {
 	}
 }
 
-// inOrderOfPriority has jobs of two users wait for whole nodes, gives each a priority of its own as root, and returns the priorities in the
-// order in which Slurm started the jobs.
+// inOrderOfPriority has jobs of two users wait for whole nodes, gives each a priority of its own as root, and returns
+// the priorities in the order in which Slurm started the jobs.
 func (c *Cluster) inOrderOfPriority(args ...string) (order []int) {
 	c.t.Helper()
 	var fillers []JobID
@@ -151,7 +161,8 @@ func (c *Cluster) inOrderOfPriority(args ...string) (order []int) {
 	priorities := []int{3000, 9000, 1000, 7000, 5000, 8000, 2000, 6000}
 	ids := map[JobID]int{}
 	for k, p := range priorities {
-		id := c.MustSbatch([]string{"alice", "bob"}[k%2], fmt.Sprintf("sleep %d", 4+2*k), append(args, "--gres=gpu:8", "-c", "8", output)...)
+		id := c.MustSbatch([]string{"alice", "bob"}[k%2], fmt.Sprintf("sleep %d", 4+2*k),
+			append(args, "--gres=gpu:8", "-c", "8", output)...)
 		c.MustExec("login", "root", "scontrol", "update", "jobid="+id.String(), fmt.Sprintf("priority=%d", p))
 		ids[id] = p
 	}
@@ -168,7 +179,8 @@ func (c *Cluster) inOrderOfPriority(args ...string) (order []int) {
 		c.waitLong(id, "COMPLETED", 3*time.Minute)
 		all = append(all, started{c.startOf(id), p})
 	}
-	slices.SortFunc(all, func(a, b started) int { return cmp.Or(a.at.Compare(b.at), b.priority-a.priority) }) // of one second the larger first
+	// of one second the larger first
+	slices.SortFunc(all, func(a, b started) int { return cmp.Or(a.at.Compare(b.at), b.priority-a.priority) })
 	for _, s := range all {
 		order = append(order, s.priority)
 	}

@@ -108,7 +108,8 @@ func TestThePortAnswersTheDaemonsTokenAndNoOther(t *testing.T) {
 func TestUsersCannotReadTheKeysOrTheDaemonsToken(t *testing.T) {
 	c := OpenCluster(t)
 	for _, role := range []string{"login", "n1"} {
-		for _, file := range []string{"/keys/jwt.key", "/keys/munge.key", "/etc/munge/munge.key", "/shared/synergy/token"} {
+		for _, file := range []string{"/keys/jwt.key", "/keys/munge.key", "/etc/munge/munge.key",
+			"/shared/synergy/token"} {
 			c.MustExec(role, "root", "test", "-e", file)
 			if out, err := c.Exec(role, "alice", "cat", file); err == nil || out != "" {
 				t.Errorf("alice reads %s on %s", file, role)

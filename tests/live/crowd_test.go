@@ -31,13 +31,15 @@ func (p posting) body() map[string]any {
 	}
 	return map[string]any{"job": map[string]any{
 		"script": "#!/bin/sh\n" + p.script + "\n", "current_working_directory": "/tmp",
-		"environment": []string{"PATH=/usr/local/bin:/usr/bin:/bin", "USER=alice"}, "partition": "synergy", "comment": p.comment,
+		"environment": []string{"PATH=/usr/local/bin:/usr/bin:/bin", "USER=alice"}, "partition": "synergy",
+		"comment":       p.comment,
 		"tres_per_node": fmt.Sprintf("gres/gpu:%d", p.gpus), "cpus_per_task": p.cpus, "standard_output": output,
 		"open_mode": []string{"APPEND"}, "requeue": true,
 	}}
 }
 
-// Crowd submits n jobs of alice, several at a time, and returns their IDs. They are cancelled by whoever clears the cluster.
+// Crowd submits n jobs of alice, several at a time, and returns their IDs. They are cancelled by whoever clears the
+// cluster.
 func (c *Cluster) Crowd(n int, job func(k int) posting) []JobID {
 	c.t.Helper()
 	url, token := c.RestURL()+"/slurm/v0.0.42/job/submit", c.TokenOf("alice")
@@ -98,7 +100,8 @@ func (c *Cluster) Left() int { return c.queued() }
 // queued counts the jobs that squeue tells of. The daemon's own ticket, which never runs, is none.
 func (c *Cluster) queued(which ...string) int {
 	c.t.Helper()
-	names := strings.Fields(c.MustExec("login", "root", append([]string{"squeue", "--noheader", "--format=%j"}, which...)...))
+	names := strings.Fields(c.MustExec("login", "root", append([]string{"squeue", "--noheader", "--format=%j"},
+		which...)...))
 	return len(slices.DeleteFunc(names, func(name string) bool { return name == "synergy-slurmd-leader" }))
 }
 
@@ -178,7 +181,8 @@ func (c *Cluster) CPUTime(role, process string) float64 {
 // Memory is the resident memory of a process of a role, in MB.
 func (c *Cluster) Memory(role, process string) float64 {
 	c.t.Helper()
-	text := c.MustExec(role, "root", "sh", "-c", `awk '/^VmRSS/ {print $2}' /proc/$(pgrep -xo "$1")/status`, "sh", process)
+	text := c.MustExec(role, "root", "sh", "-c", `awk '/^VmRSS/ {print $2}' /proc/$(pgrep -xo "$1")/status`, "sh",
+		process)
 	kib, err := strconv.ParseFloat(text, 64)
 	if err != nil {
 		c.t.Fatalf("memory of %s: %q", process, text)

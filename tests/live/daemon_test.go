@@ -38,13 +38,14 @@ rules:
   min_run: 0s
 `
 
-// SetUp clears the cluster of jobs and prepares a daemon, which Start starts. It is stopped when the test ends; its log is shown
-// when the test has failed.
+// SetUp clears the cluster of jobs and prepares a daemon, which Start starts. It is stopped when the test ends; its log
+// is shown when the test has failed.
 func SetUp(t *testing.T, policy, allocator string, extra ...string) (*Cluster, *Daemon) {
 	t.Helper()
 	c := OpenCluster(t)
 	c.Clear()
-	d := &Daemon{c: c, Round: 5 * time.Second, dir: "/shared/synergy/" + regexp.MustCompile(`\W+`).ReplaceAllString(t.Name(), "-")}
+	d := &Daemon{c: c, Round: 5 * time.Second, dir: "/shared/synergy/" +
+		regexp.MustCompile(`\W+`).ReplaceAllString(t.Name(), "-")}
 	config := fmt.Sprintf(daemonConfig, policy, allocator, d.dir, "30s") + strings.Join(extra, "\n") + "\n"
 	c.MustExec("login", "synergy", "rm", "-rf", d.dir)
 	c.MustExec("login", "synergy", "mkdir", "-p", d.dir+"/profiles")
@@ -78,7 +79,8 @@ func (d *Daemon) Launch(flags ...string) {
 	const run = `cd "$1"; shift; echo $$ > pid; exec /opt/synergy/bin/synergy-slurmd "$@" >> log 2>&1`
 	argv := []string{"exec", "-d", "-u", "synergy", d.c.container("login"), "sh", "-c", run, "sh", d.dir,
 		"--config", d.dir + "/config.yaml", "--round", d.Round.String(), "--slurmrestd", "http://slurmrestd:6820",
-		"--token-file", "/shared/synergy/token", "--ledger", d.dir + "/ledger"} // a flag that is said again counts as said last
+		// a flag that is said again counts as said last
+		"--token-file", "/shared/synergy/token", "--ledger", d.dir + "/ledger"}
 	d.c.docker(append(argv, flags...)...)
 }
 
@@ -124,7 +126,8 @@ func (d *Daemon) Get(path string) string {
 // Clear ends a daemon that a broken run has left, cancels every job, and waits until the nodes are empty.
 func (c *Cluster) Clear() {
 	c.t.Helper()
-	// A daemon that ends by itself gives its ticket back, within twenty seconds; after a kill the next one would wait until that is stale.
+	// A daemon that ends by itself gives its ticket back, within twenty seconds; after a kill the next one would wait
+	// until that is stale.
 	const end = `pkill -TERM -x synergy-slurmd; for i in $(seq 80); do sleep 0.3; pkill -0 -x synergy-slurmd || exit; done; pkill -KILL -x synergy-slurmd`
 	_, _ = c.Exec("login", "root", "sh", "-c", end)
 	for _, user := range []string{"alice", "bob", "synergy"} {
@@ -139,11 +142,12 @@ func (c *Cluster) Clear() {
 }
 
 func (c *Cluster) nodes() []string {
-	return strings.Fields(c.MustExec("login", "root", "sinfo", "--noheader", "--Node", "--partition=synergy", "--format=%N"))
+	return strings.Fields(c.MustExec("login", "root", "sinfo", "--noheader", "--Node", "--partition=synergy",
+		"--format=%N"))
 }
 
-// train is a batch script that trains a model of the paper for so many iterations, keeps its checkpoint, and saves on USR1. Time
-// runs so much faster than in the real job.
+// train is a batch script that trains a model of the paper for so many iterations, keeps its checkpoint, and saves on
+// USR1. Time runs so much faster than in the real job.
 func train(model string, iterations, speedup int) string {
 	return fmt.Sprintf(`exec /opt/synergy/bin/synergy-emujob --profile %[1]s.json --profile-dir /opt/synergy/etc/profiles --virtual-cpu \
   --iterations %[2]d --speedup %[3]d --start-cost 0 --checkpoint-cost %[3]d --checkpoint "/shared/ckpt/$USER-$SLURM_JOB_ID" --interval 5s`,
@@ -199,8 +203,8 @@ func amount(value string) int {
 	return int(n * factor)
 }
 
-// Watch samples the nodes from slurmctld until the returned function is called, which returns how many samples there were and
-// every breach of a node's capacity that was seen.
+// Watch samples the nodes from slurmctld until the returned function is called, which returns how many samples there
+// were and every breach of a node's capacity that was seen.
 func (c *Cluster) Watch() (stop func() (samples int, breaches []string)) {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

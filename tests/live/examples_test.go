@@ -24,7 +24,8 @@ func TestTheExamplesSaveAreRequeuedAndGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.MustExec("login", "alice", "chmod", "755", "/shared/out/trainer")
-	for example, done := range map[string]string{"train.sh": "trained to 80", "train_srun.sh": "trained to 80", "train.py": "trained 1000 steps"} {
+	for example, done := range map[string]string{"train.sh": "trained to 80", "train_srun.sh": "trained to 80",
+		"train.py": "trained 1000 steps"} {
 		c.MustExec("login", "alice", "rm", "-f", "/shared/out/state")
 		id := c.submitExample(example)
 		mustUpdate(t, c, id, "starttime=now")

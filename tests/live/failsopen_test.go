@@ -30,8 +30,10 @@ var requests = []string{
 
 // what of scontrol show job a waiting job must show as its user submitted it.
 var asSubmitted = []string{
-	"NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "ReqTRES", "MinCPUsNode", "MinMemoryNode", "MinMemoryCPU", "ReqNodeList", "ExcNodeList",
-	"Features", "TresPerNode", "TresPerJob", "TresPerTask", "Partition", "Comment", "Requeue", "TimeLimit", "JobName", "Priority",
+	"NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "ReqTRES", "MinCPUsNode", "MinMemoryNode", "MinMemoryCPU",
+	"ReqNodeList", "ExcNodeList",
+	"Features", "TresPerNode", "TresPerJob", "TresPerTask", "Partition", "Comment", "Requeue", "TimeLimit", "JobName",
+	"Priority",
 }
 
 // backlog is a cluster that is full and has sixty jobs waiting behind a daemon that knows them all.
@@ -49,7 +51,8 @@ type backlog struct {
 func queueUp(t *testing.T, c *Cluster, d *Daemon) *backlog {
 	t.Helper()
 	b := &backlog{t: t, c: c, d: d, began: map[JobID]string{}}
-	b.full = c.submitAll("alice", "sleep 900", slices.Repeat([]string{"--gres=gpu:8 -c 1 --mem=1000"}, c.Setting("NODES")))
+	b.full = c.submitAll("alice", "sleep 900", slices.Repeat([]string{"--gres=gpu:8 -c 1 --mem=1000"},
+		c.Setting("NODES")))
 	var lines []string
 	for k := range 60 {
 		lines = append(lines, fmt.Sprintf(requests[k%len(requests)], 10+k))
@@ -64,7 +67,8 @@ func queueUp(t *testing.T, c *Cluster, d *Daemon) *backlog {
 				return false
 			}
 		}
-		return !slices.ContainsFunc(b.waiting, func(id JobID) bool { return !strings.Contains(jobs[id]["Extra"], `"why"`) })
+		return !slices.ContainsFunc(b.waiting,
+			func(id JobID) bool { return !strings.Contains(jobs[id]["Extra"], `"why"`) })
 	})
 	return b
 }
@@ -91,7 +95,8 @@ func jobIDs(words []string) []JobID {
 	return ids
 }
 
-// mustWaitAsSubmitted holds that what waits is exactly what was submitted, and for how long it can be kept from starting.
+// mustWaitAsSubmitted holds that what waits is exactly what was submitted, and for how long it can be kept from
+// starting.
 func (b *backlog) mustWaitAsSubmitted(most time.Duration) {
 	b.t.Helper()
 	jobs, now := b.c.Jobs(), time.Now().UTC()
@@ -108,11 +113,12 @@ func (b *backlog) mustWaitAsSubmitted(most time.Duration) {
 	}
 }
 
-// turns are the reasons for which a job waits for nothing but its turn. Slurm leaves the reason of one that its scheduler has not come to
-// yet as it was: then the begin time, which is over, tells.
+// turns are the reasons for which a job waits for nothing but its turn. Slurm leaves the reason of one that its
+// scheduler has not come to yet as it was: then the begin time, which is over, tells.
 var turns = []string{"Resources", "Priority", "None", "BeginTime"}
 
-// mustBeSlurms waits until no job waits for anything but its turn in Slurm's own queue. It says how long after a moment that was.
+// mustBeSlurms waits until no job waits for anything but its turn in Slurm's own queue. It says how long after a moment
+// that was.
 func (b *backlog) mustBeSlurms(since time.Time, most time.Duration) time.Duration {
 	b.t.Helper()
 	for {
@@ -157,7 +163,8 @@ func (b *backlog) started(jobs map[JobID]map[string]string, since time.Time) {
 		if job["JobState"] == "PENDING" {
 			continue
 		}
-		for _, key := range []string{"NumCPUs", "CPUs/Task", "ReqTRES", "MinMemoryNode", "MinMemoryCPU", "ReqNodeList"} {
+		for _, key := range []string{"NumCPUs", "CPUs/Task", "ReqTRES", "MinMemoryNode", "MinMemoryCPU",
+			"ReqNodeList"} {
 			if got, want := job[key], b.asked[id][key]; got != want {
 				b.t.Errorf("job %s was started with %s=%s, its user said %s", id, key, got, want)
 			}
@@ -209,7 +216,8 @@ func TestWithoutTheDaemonSlurmStartsTheBacklogWithinItsLeaseAndNewJobsAtOnce(t *
 	b.mustWaitAsSubmitted(longest(c))
 	b.makeRoom()
 	took := b.mustBeSlurms(killed, longest(c)+time.Minute)
-	t.Logf("%.0f s after the daemon died every waiting job was Slurm's to start; leases are %s and an eighth", took.Seconds(), lease(c))
+	t.Logf("%.0f s after the daemon died every waiting job was Slurm's to start; leases are %s and an eighth",
+		took.Seconds(), lease(c))
 	b.mustWaitAsSubmitted(0)
 	b.watchStarts(killed, longest(c)+time.Minute)
 	b.mustGoOn()
@@ -217,7 +225,8 @@ func TestWithoutTheDaemonSlurmStartsTheBacklogWithinItsLeaseAndNewJobsAtOnce(t *
 	before := time.Now()
 	id := c.MustSbatch("alice", "sleep 60", "--gres=gpu:1", "--comment=synergy-profile=res18.json", output)
 	c.WaitForState(id, "RUNNING")
-	t.Logf("a job that was submitted %.0f s after the daemon died runs after %.1f s, leases are %s", time.Since(killed).Seconds(), time.Since(before).Seconds(), lease(c))
+	t.Logf("a job that was submitted %.0f s after the daemon died runs after %.1f s, leases are %s",
+		time.Since(killed).Seconds(), time.Since(before).Seconds(), lease(c))
 	if extra := c.ShowJob(id)["Extra"]; extra != "" {
 		t.Errorf("it was gated: %s", extra)
 	}
@@ -233,13 +242,14 @@ func (c *Cluster) refused(comment string) error {
 // nameHeartbeat tells the lua of a heartbeat, in a folder that the daemon can write to, until the test ends.
 func (c *Cluster) nameHeartbeat(seconds int) {
 	c.t.Helper()
-	c.MustExec("login", "root", "sh", "-c", "rm -rf /shared/heartbeat; install -d -o synergy -g synergy -m 0755 /shared/heartbeat")
+	c.MustExec("login", "root", "sh", "-c",
+		"rm -rf /shared/heartbeat; install -d -o synergy -g synergy -m 0755 /shared/heartbeat")
 	c.settings(fmt.Sprintf(`heartbeat_file = "/shared/heartbeat/beat", heartbeat_seconds = %d,`, seconds))
 	c.t.Cleanup(func() { c.settings("") })
 }
 
-// settings adds some to those of the lua, or takes them away. slurmctld reads the script again when it is newer than before, by whole
-// seconds.
+// settings adds some to those of the lua, or takes them away. slurmctld reads the script again when it is newer than
+// before, by whole seconds.
 func (c *Cluster) settings(more string) {
 	c.t.Helper()
 	const install = `cd /etc/slurm; [ -e plain.lua ] || cp synergy_settings.lua plain.lua
@@ -251,7 +261,8 @@ func (c *Cluster) settings(more string) {
 func TestAReleaseHandsTheBacklogBackWithinSecondsAndOnlyOnce(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune", "heartbeat: /shared/heartbeat/beat")
 	c.nameHeartbeat(60)
-	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "lease: 30s", "lease: 10m", 1)) // long past the end of the test
+	// long past the end of the test
+	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "lease: 30s", "lease: 10m", 1))
 	b := queueUp(t, c, d)
 	b.mustWaitAsSubmitted(12 * time.Minute)
 	if _, err := d.Release(); err == nil || !strings.Contains(err.Error(), "stop the daemon first") {
@@ -304,7 +315,8 @@ func (d *Daemon) Release(flags ...string) (Line, error) {
 	d.c.t.Helper()
 	const run = `cd "$1"; shift; /opt/synergy/bin/synergy-slurmd release "$@" 2> said; code=$?; cat said >> log; cat said >&2; exit $code`
 	argv := []string{"sh", "-c", run, "sh", d.dir, "--config", d.dir + "/config.yaml", "--round", d.Round.String(),
-		"--slurmrestd", "http://slurmrestd:6820", "--token-file", "/shared/synergy/token", "--ledger", d.dir + "/ledger"}
+		"--slurmrestd", "http://slurmrestd:6820", "--token-file", "/shared/synergy/token", "--ledger",
+		d.dir + "/ledger"}
 	_, err := d.c.Exec("login", "synergy", append(argv, flags...)...)
 	var summary Line
 	for _, line := range d.Log() {
@@ -320,7 +332,8 @@ func (d *Daemon) audited(verb string) []JobID {
 	d.c.t.Helper()
 	seen := map[JobID]bool{}
 	for _, line := range d.Log() {
-		if id, is := line["job"].(float64); is && line["message"] == "step" && line["verb"] == verb && line["error"] == nil {
+		if id, is := line["job"].(float64); is && line["message"] == "step" && line["verb"] == verb &&
+			line["error"] == nil {
 			seen[JobID(id)] = true
 		}
 	}
@@ -341,7 +354,8 @@ func TestACutNetworkIsADaemonThatIsAwayAndComesBack(t *testing.T) {
 	b.mustGoOn()
 	reconnect()
 	back := time.Now()
-	more := c.submitAll("bob", "sleep 300", slices.Repeat([]string{"--gres=gpu:8 -c 1 --mem=1000"}, 2*c.Setting("NODES")))
+	more := c.submitAll("bob", "sleep 300", slices.Repeat([]string{"--gres=gpu:8 -c 1 --mem=1000"},
+		2*c.Setting("NODES")))
 	c.WaitFor("the daemon keeps a new job waiting", func() bool {
 		extra := c.ShowJob(more[len(more)-1])["Extra"]
 		return strings.Contains(extra, `"why"`)

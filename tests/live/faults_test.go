@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// stage is a cluster on which something is about to break: its nodes are full but for one GPU, with jobs that save, a backlog waits
-// that cannot start, and a daemon that speaks with slurmrestd through a proxy manages all of it.
+// stage is a cluster on which something is about to break: its nodes are full but for one GPU, with jobs that save, a
+// backlog waits that cannot start, and a daemon that speaks with slurmrestd through a proxy manages all of it.
 type stage struct {
 	t *testing.T
 	c *Cluster
@@ -56,17 +56,20 @@ func setStage(t *testing.T, lease string, flags ...string) *stage {
 	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "lease: 30s", "lease: "+lease, 1)+"\n")
 	s := &stage{t: t, c: c, d: d, p: c.Proxy(), watched: c.Watch()}
 	s.goodToken(d.dir + "/token")
-	d.Start(append([]string{"--slurmrestd", s.p.URL(), "--token-file", d.dir + "/token", "--log-level", "debug"}, flags...)...)
+	d.Start(append([]string{"--slurmrestd", s.p.URL(), "--token-file", d.dir + "/token", "--log-level", "debug"},
+		flags...)...)
 	s.fill()
 	for k := range stageWaiting {
-		wants := append([]string{word("res18"), "--gres=gpu:8", "-N", strconv.Itoa(1 + k%2), "--ntasks-per-node=1", output}, ownRequest...)
+		wants := append([]string{word("res18"), "--gres=gpu:8", "-N", strconv.Itoa(1 + k%2), "--ntasks-per-node=1",
+			output}, ownRequest...)
 		s.waiting = append(s.waiting, c.MustSbatch("bob", "sleep 600", wants...))
 	}
 	c.WaitFor("two rounds had nothing to start or stop", s.quiet)
 	return s
 }
 
-// fill starts two jobs on each node. They ask for what they are given, so that nobody gains by a restart, whoever started them.
+// fill starts two jobs on each node. They ask for what they are given, so that nobody gains by a restart, whoever
+// started them.
 func (s *stage) fill() {
 	s.c.t.Helper()
 	for k, node := range append(s.c.nodes(), s.c.nodes()...) {
@@ -74,7 +77,8 @@ func (s *stage) fill() {
 		if k == 0 {
 			gpus = 3 // one is left, for a job that comes after the fault
 		}
-		s.running = append(s.running, s.c.MustSbatch("alice", train("gnmt", 10_000_000, 1), word("gnmt"), fmt.Sprintf("--gres=gpu:%d", gpus),
+		s.running = append(s.running, s.c.MustSbatch("alice", train("gnmt", 10_000_000, 1), word("gnmt"),
+			fmt.Sprintf("--gres=gpu:%d", gpus),
 			"-c", strconv.Itoa(gpus), fmt.Sprintf("--mem=%d", 20830*gpus), "-w", node, output, "--open-mode=append"))
 	}
 	for _, id := range s.running {
@@ -133,7 +137,8 @@ func (s *stage) try(f Fault) {
 		ended := time.Now()
 		recovered := s.awaitRound(t, f, said, ended)
 		lines := s.d.Log()[said:]
-		t.Logf("%s for %s: rounds go on %.0f s after its end; %d requests meanwhile", f.name, ended.Sub(began).Round(time.Second), max(0, recovered.Seconds()), asked)
+		t.Logf("%s for %s: rounds go on %.0f s after its end; %d requests meanwhile", f.name,
+			ended.Sub(began).Round(time.Second), max(0, recovered.Seconds()), asked)
 		s.checkLog(t, f, lines, ended.Sub(began))
 		if f.fails && !ill {
 			t.Error("/healthz has not said that rounds fail")
@@ -166,7 +171,8 @@ func (s *stage) suffer(lasts time.Duration) (ill bool) {
 
 // health asks the daemon how it is.
 func (d *Daemon) health() (string, error) {
-	return d.c.Exec("login", "synergy", "curl", "-s", "--fail-with-body", "--max-time", "5", "http://127.0.0.1:9817/healthz")
+	return d.c.Exec("login", "synergy", "curl", "-s", "--fail-with-body", "--max-time", "5",
+		"http://127.0.0.1:9817/healthz")
 }
 
 // awaitRound waits for the first round that ends well after the fault, and says how long that took.
@@ -181,7 +187,8 @@ func (s *stage) awaitRound(t *testing.T, f Fault, said int, ended time.Time) tim
 			if line["message"] == "round" && !at(t, line).Before(ended.Truncate(time.Second)) {
 				took := at(t, line).Sub(ended)
 				if took > s.d.Round+slack {
-					t.Errorf("a round ended well %s after the fault, want one within %s and %s for the machine", took, s.d.Round, slack)
+					t.Errorf("a round ended well %s after the fault, want one within %s and %s for the machine", took,
+						s.d.Round, slack)
 				}
 				return took
 			}
@@ -247,7 +254,8 @@ func (s *stage) checkJobs(t *testing.T, f Fault, before map[JobID]map[string]str
 				t.Errorf("job %s, which lost its node, is %s", id, is["JobState"])
 			}
 		case is["JobState"] != "RUNNING" || is["StartTime"] != was["StartTime"] || is["Restarts"] != was["Restarts"]:
-			t.Errorf("job %s ran since %s, and is %s since %s, with %s restarts", id, was["StartTime"], is["JobState"], is["StartTime"], is["Restarts"])
+			t.Errorf("job %s ran since %s, and is %s since %s, with %s restarts", id, was["StartTime"], is["JobState"],
+				is["StartTime"], is["Restarts"])
 		}
 	}
 	for _, id := range s.waiting {
@@ -312,7 +320,8 @@ func (s *stage) starts(t *testing.T, id JobID) {
 // control is what docker does to a role's container, which need not run.
 func (c *Cluster) control(role string, verb ...string) {
 	c.t.Helper()
-	id := c.docker("ps", "-aq", "--filter", "label=com.docker.compose.project="+c.project, "--filter", "label=com.docker.compose.service="+role)
+	id := c.docker("ps", "-aq", "--filter", "label=com.docker.compose.project="+c.project, "--filter",
+		"label=com.docker.compose.service="+role)
 	c.docker(append(verb, id)...)
 }
 
@@ -351,7 +360,8 @@ func (s *stage) slurmctld(name string, lasts time.Duration, begin, end []string)
 	s.try(f)
 }
 
-// token lets the daemon's token be replaced by what a script on the login role, which is given the token's path, makes of it.
+// token lets the daemon's token be replaced by what a script on the login role, which is given the token's path, makes
+// of it.
 func (s *stage) token(name, says, script string) {
 	path := s.d.dir + "/token"
 	s.try(Fault{

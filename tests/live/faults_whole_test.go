@@ -15,10 +15,13 @@ func TestRoundsGoOnAfterEveryWayInWhichSlurmrestdMisbehaves(t *testing.T) {
 		s.slurmrestd(mode, unheard(Fault{lasts: 12 * time.Second}))
 	}
 	s.slurmrestd(Hangs, unheard(Fault{lasts: 32 * time.Second}))
-	// With three seconds an answer, and where no jobs are listed, the daemon may lose its lead for a while, and says so once.
+	// With three seconds an answer, and where no jobs are listed, the daemon may lose its lead for a while, and says so
+	// once.
 	s.slurmrestd(Slow, Fault{lasts: 20 * time.Second, errors: 1, short: true, says: "ticket", remedy: "leases lapse"})
-	s.slurmrestd(Empty, Fault{lasts: 10 * time.Second, errors: 1, short: true, says: "ticket", remedy: "another ticket is taken"})
-	s.slurmrestd(NoJobs, Fault{lasts: 10 * time.Second, errors: 1, short: true, says: "ticket", remedy: "another ticket is taken"})
+	s.slurmrestd(Empty, Fault{lasts: 10 * time.Second, errors: 1, short: true, says: "ticket",
+		remedy: "another ticket is taken"})
+	s.slurmrestd(NoJobs, Fault{lasts: 10 * time.Second, errors: 1, short: true, says: "ticket",
+		remedy: "another ticket is taken"})
 	s.slurmrestd(NoNodes, Fault{lasts: 10 * time.Second})
 	s.done()
 }
@@ -103,7 +106,8 @@ func (s *stage) resumed() bool {
 // gpus lets slurmd on n1 find these devices, and no others.
 func (s *stage) gpus(devices string) {
 	s.c.t.Helper()
-	s.c.MustExec("n1", "root", "sh", "-c", `sed -i "s|fakegpu.*|fakegpu[$1]|" /etc/slurm/gres.conf && pkill -HUP -o '^slurmd'`, "sh", devices)
+	s.c.MustExec("n1", "root", "sh", "-c",
+		`sed -i "s|fakegpu.*|fakegpu[$1]|" /etc/slurm/gres.conf && pkill -HUP -o '^slurmd'`, "sh", devices)
 }
 
 func TestRoundsGoOnWithTheNextGoodToken(t *testing.T) {
@@ -115,8 +119,8 @@ func TestRoundsGoOnWithTheNextGoodToken(t *testing.T) {
 	s.done()
 }
 
-// A slurmctld whose clock is set back starts nothing until it has caught up: that is Slurm's own, and a start that does not come about is
-// taken back and tried again.
+// A slurmctld whose clock is set back starts nothing until it has caught up: that is Slurm's own, and a start that does
+// not come about is taken back and tried again.
 func TestClocksThatDifferByLessThanTheLeaseDoNoHarm(t *testing.T) {
 	s := setStage(t, "10m")
 	s.try(Fault{
@@ -132,7 +136,8 @@ func TestClocksThatDifferByLessThanTheLeaseDoNoHarm(t *testing.T) {
 
 func (s *stage) clock(off string) {
 	s.c.t.Helper()
-	s.c.MustExec("slurmctld", "root", "sh", "-c", `echo "$1" > /run/clock.new && mv /run/clock.new /run/clock`, "sh", off)
+	s.c.MustExec("slurmctld", "root", "sh", "-c", `echo "$1" > /run/clock.new && mv /run/clock.new /run/clock`, "sh",
+		off)
 }
 
 func TestADiskThatIsFullStopsRoundsAndNothingElse(t *testing.T) {
@@ -146,7 +151,8 @@ func TestADiskThatIsFullStopsRoundsAndNothingElse(t *testing.T) {
 	s.done()
 }
 
-// A daemon that has lost its ledger has lost its ticket, and waits until that is stale; so that it acts between all kills, it has none.
+// A daemon that has lost its ledger has lost its ticket, and waits until that is stale; so that it acts between all
+// kills, it has none.
 func TestKilledAHundredTimesTheDaemonLosesNothing(t *testing.T) {
 	killAtRandom(t, 100, 200, damage, "--alone")
 }
@@ -160,10 +166,12 @@ func damage(d *Daemon, draw *rand.Rand) string {
 	case 1, 2:
 		what, script = "cut short", `truncate -s "$(($(stat -c %s "$1") * $2 / 1000))" "$1"`
 	case 3:
-		what, script = "garbage at its end", `dd if=/dev/urandom of="$1" bs=1024 count=20 seek="$(($(stat -c %s "$1") / 1024 - 20))" conv=notrunc`
+		what, script = "garbage at its end",
+			`dd if=/dev/urandom of="$1" bs=1024 count=20 seek="$(($(stat -c %s "$1") / 1024 - 20))" conv=notrunc`
 	}
 	if script != "" {
-		_, _ = d.c.Exec("login", "synergy", "sh", "-c", script, "sh", d.dir+"/ledger", strconv.Itoa(draw.IntN(1000))) // there may be none yet
+		// there may be none yet
+		_, _ = d.c.Exec("login", "synergy", "sh", "-c", script, "sh", d.dir+"/ledger", strconv.Itoa(draw.IntN(1000)))
 	}
 	return what
 }

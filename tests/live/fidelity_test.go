@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// What a restart costs here beside what Slurm and the rounds take: a job saves for a second, and one that goes on warms up for three
-// before it trains. The profiles say so to the planner, here and in the simulation.
+// What a restart costs here beside what Slurm and the rounds take: a job saves for a second, and one that goes on warms
+// up for three before it trains. The profiles say so to the planner, here and in the simulation.
 const (
 	fidelitySave   = 1
 	fidelityWarmUp = 3
@@ -35,12 +35,13 @@ func (j planned) says() string {
 // seconds is the job's length at the proportional share.
 func (j planned) seconds() float64 { return float64(j.iterations) * iterTime[j.model] / benchSpeedup }
 
-// TestTheSimulatorAgreesWithTheCluster runs the same jobs on the cluster and in synergy sim, with what a start costs on this machine
-// measured first.
+// TestTheSimulatorAgreesWithTheCluster runs the same jobs on the cluster and in synergy sim, with what a start costs on
+// this machine measured first.
 func TestTheSimulatorAgreesWithTheCluster(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune", "  horizon: 1m\n  payback: 1m")
 	const honest = `for p in "$1"/profiles/*.json; do jq ".checkpoint_s=$2 | .start_s=$3" "$p" > "$p.new" && mv "$p.new" "$p"; done`
-	c.MustExec("login", "synergy", "sh", "-c", honest, "sh", d.dir, fmt.Sprint(fidelitySave), fmt.Sprint(fidelityWarmUp))
+	c.MustExec("login", "synergy", "sh", "-c", honest, "sh", d.dir, fmt.Sprint(fidelitySave),
+		fmt.Sprint(fidelityWarmUp))
 	d.Round = benchRound
 	d.Start()
 	launch := c.launchCost()
@@ -51,7 +52,8 @@ func TestTheSimulatorAgreesWithTheCluster(t *testing.T) {
 	compare(t, jobs, live, simulated)
 }
 
-// launchCost is what a run takes beyond its training, on average over a few on an idle cluster: sacct knows whole seconds only.
+// launchCost is what a run takes beyond its training, on average over a few on an idle cluster: sacct knows whole
+// seconds only.
 func (c *Cluster) launchCost() float64 {
 	c.t.Helper()
 	const runs = 12
@@ -78,7 +80,8 @@ func (c *Cluster) runs(id JobID) []stay {
 	var runs []stay
 	var text string
 	c.WaitFor("sacct knows job "+id.String(), func() bool {
-		text = c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(), "--format=Start,End")
+		text = c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(),
+			"--format=Start,End")
 		return text != "" && !strings.Contains(text, "Unknown")
 	})
 	for line := range strings.Lines(text) {
@@ -97,7 +100,8 @@ func (c *Cluster) replay(jobs []planned) (arrived []float64, results []result) {
 	ids := make([]JobID, len(jobs))
 	for k, j := range jobs {
 		time.Sleep(time.Until(began.Add(j.arrival)))
-		argv := []string{fmt.Sprintf("--gres=gpu:%d", j.gpus), output, "--open-mode=append", "-c", fmt.Sprint(3 * j.gpus), j.says()}
+		argv := []string{fmt.Sprintf("--gres=gpu:%d", j.gpus), output, "--open-mode=append", "-c",
+			fmt.Sprint(3 * j.gpus), j.says()}
 		ids[k] = c.MustSbatch("alice", j.trains(), argv...)
 		arrived = append(arrived, time.Since(began).Seconds())
 	}
@@ -105,7 +109,8 @@ func (c *Cluster) replay(jobs []planned) (arrived []float64, results []result) {
 		c.waitLong(id, "COMPLETED", 20*time.Minute)
 		runs := c.runs(id)
 		results = append(results, result{
-			first: runs[0].start.Sub(began).Seconds(), finish: runs[len(runs)-1].end.Sub(began).Seconds(), starts: len(runs),
+			first: runs[0].start.Sub(began).Seconds(), finish: runs[len(runs)-1].end.Sub(began).Seconds(),
+			starts: len(runs),
 		})
 	}
 	return arrived, results
@@ -122,7 +127,8 @@ func simulate(t *testing.T, jobs []planned, arrived []float64, launch float64) [
 	}
 	put(t, filepath.Join(dir, "trace.csv"), text.String())
 	out := filepath.Join(dir, "jobs.csv")
-	cmd := exec.Command("../../bin/synergy", "sim", "--trace", filepath.Join(dir, "trace.csv"), "--profiles", filepath.Join(dir, "profiles"),
+	cmd := exec.Command("../../bin/synergy", "sim", "--trace", filepath.Join(dir, "trace.csv"), "--profiles",
+		filepath.Join(dir, "profiles"),
 		"--cluster", "4x8:24:500", "--policy", "fifo", "--allocator", "tune", "--round", benchRound.String(),
 		"--min-run", "0s", "--horizon", "1m", "--payback", "1m", "--scheduler-delay", "1s", "--teardown", "1s",
 		"--launch", fmt.Sprintf("%.3fs", launch), "--jobs-out", out, "--quiet")

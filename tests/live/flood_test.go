@@ -13,8 +13,8 @@ const (
 	floodRound = 60 * time.Second
 )
 
-// TestAFloodFromOneUserHoldsUpNobodyElse submits nearly as many jobs as slurmctld takes while another user's jobs run and wait. The other's go on,
-// and start when there is room for them, as if nobody had done that.
+// TestAFloodFromOneUserHoldsUpNobodyElse submits nearly as many jobs as slurmctld takes while another user's jobs run
+// and wait. The other's go on, and start when there is room for them, as if nobody had done that.
 func TestAFloodFromOneUserHoldsUpNobodyElse(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Round = floodRound
@@ -46,17 +46,20 @@ func TestAFloodFromOneUserHoldsUpNobodyElse(t *testing.T) {
 	for _, id := range waits {
 		c.waitLong(id, "RUNNING", 3*floodRound)
 	}
-	t.Logf("eight of the other user's jobs ended, and his next eight ran %.0f s later; rounds of %v", time.Since(freed).Seconds(), floodRound)
+	t.Logf("eight of the other user's jobs ended, and his next eight ran %.0f s later; rounds of %v",
+		time.Since(freed).Seconds(), floodRound)
 	d.waitForRounds(d.waitForRounds(0) + 2)
 	seen, breaches := stop()
 	if len(breaches) > 0 || seen < 64 {
 		t.Errorf("%d looks at nodes, breaches: %v", seen, breaches)
 	}
 
-	t.Logf("%5s | %7s %7s | %8s %8s %8s %8s | %7s %7s %7s %6s", "round", "runs", "waits", "observe", "decide", "act", "total", "renewed", "put off", "started", "failed")
+	t.Logf("%5s | %7s %7s | %8s %8s %8s %8s | %7s %7s %7s %6s", "round", "runs", "waits", "observe", "decide", "act",
+		"total", "renewed", "put off", "started", "failed")
 	for n := before; n <= d.Held(0).Round; n++ {
 		h := d.Held(n)
-		t.Logf("%5d | %7d %7d | %7.2fs %7.3fs %7.2fs %7.2fs | %7d %7d %7d %6d", h.Round, h.Granted, h.Waiting, h.took("observe"),
+		t.Logf("%5d | %7d %7d | %7.2fs %7.3fs %7.2fs %7.2fs | %7d %7d %7d %6d", h.Round, h.Granted, h.Waiting,
+			h.took("observe"),
 			h.took(deciding...), h.acted(), h.total(), h.Renewed, h.Put, h.Started, h.Wrong)
 		if h.total() > floodRound.Seconds()+15 {
 			t.Errorf("round %d took %.0f s, and the next is due every %v", n, h.total(), floodRound)
@@ -78,8 +81,10 @@ func TestAFloodFromOneUserHoldsUpNobodyElse(t *testing.T) {
 			lapsed++
 		}
 	}
-	t.Logf("of the flood %d run, and %d of the rest have no lease; the daemon has %.0f MB", running, lapsed, d.Metrics()[residentMemory]/1e6)
+	t.Logf("of the flood %d run, and %d of the rest have no lease; the daemon has %.0f MB", running, lapsed,
+		d.Metrics()[residentMemory]/1e6)
 	if running > 0 || lapsed > 0 {
-		t.Errorf("of the flood %d run and %d have no lease, on nodes that are full of jobs from before it", running, lapsed)
+		t.Errorf("of the flood %d run and %d have no lease, on nodes that are full of jobs from before it", running,
+			lapsed)
 	}
 }

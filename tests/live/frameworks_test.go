@@ -33,8 +33,9 @@ def save():
 
 // trainers do what the frameworks do: their sequence of signals, calls and ends, as their sources have it in 2026.
 var trainers = map[string]string{
-	// transformers, TrainingArguments(enable_jit_checkpoint=True): the handler of SIGTERM starts a timer of three seconds, after which the checkpoint is
-	// asked for; the next step saves it and stops the training, and the script goes on behind train() and ends well.
+	// transformers, TrainingArguments(enable_jit_checkpoint=True): the handler of SIGTERM starts a timer of three
+	// seconds, after which the checkpoint is asked for; the next step saves it and stops the training, and the script
+	// goes on behind train() and ends well.
 	"huggingface": `wanted = False
 def want():
     global wanted
@@ -49,7 +50,8 @@ if wanted:
     save()
 print("behind train()", flush=True)`,
 
-	// Megatron-LM, --exit-signal-handler: a flag in each rank, which all gather after each step; they save together, and exit with 0.
+	// Megatron-LM, --exit-signal-handler: a flag in each rank, which all gather after each step; they save together,
+	// and exit with 0.
 	"megatron": `received = False
 def handler(signum, frame):
     global received
@@ -62,7 +64,8 @@ while n < last:
         print("exiting program after receiving SIGTERM.", flush=True)
         sys.exit()`,
 
-	// PyTorch Lightning, SLURMEnvironment: USR1 in each task; rank 0 saves and requeues, all go on until SIGTERM comes, and end with 143.
+	// PyTorch Lightning, SLURMEnvironment: USR1 in each task; rank 0 saves and requeues, all go on until SIGTERM comes,
+	// and end with 143.
 	"lightning": `def usr1(signum, frame):
     save()
     if rank == 0:
@@ -79,8 +82,9 @@ while n < last:
         save()`,
 }
 
-// torchrun has handlers for TERM, INT, HUP and QUIT, of which it ends its workers, after 30 s by force, and fails itself; it dies of any other. It
-// ends with 0 when all workers have, and with 1 when one has failed, of which it ends the others.
+// torchrun has handlers for TERM, INT, HUP and QUIT, of which it ends its workers, after 30 s by force, and fails
+// itself; it dies of any other. It ends with 0 when all workers have, and with 1 when one has failed, of which it ends
+// the others.
 const torchrun = `import os, signal, subprocess, sys, time
 def ended(signum, frame):
     raise KeyboardInterrupt("SignalException: got signal: %d" % signum)
@@ -103,8 +107,8 @@ if failed:
     sys.exit(1)
 `
 
-// TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual: the lines are those of docs/python.md. Least attained service, four full
-// nodes, and a newcomer for each.
+// TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual: the lines are those of docs/python.md. Least
+// attained service, four full nodes, and a newcomer for each.
 func TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual(t *testing.T) {
 	c, d := SetUp(t, "las", "tune")
 	const folder = "/shared/out/frameworks"
@@ -125,18 +129,25 @@ func TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual(t *test
 		id               JobID
 	}{
 		{name: "Hugging Face", line: "exec synergy run -- python3 huggingface.py", word: "USR1@20", node: 1, ranks: 1},
-		{name: "torchrun", line: "exec synergy run --children --accept 1 -- python3 torchrun megatron.py", word: "USR1@20", node: 1, ranks: 2},
-		{name: "Megatron", line: "exec synergy run --steps -- srun python3 megatron.py", word: "USR1@20", node: 2, ranks: 2},
-		{name: "Megatron, each task by itself", line: "srun synergy run -- python3 megatron.py", word: "USR1@20/steps", node: 2, ranks: 2},
-		{name: "Lightning, behind srun", line: "exec synergy run --send USR1 -- srun python3 lightning.py", word: "USR1@20", node: 3, ranks: 2},
+		{name: "torchrun", line: "exec synergy run --children --accept 1 -- python3 torchrun megatron.py",
+			word: "USR1@20", node: 1, ranks: 2},
+		{name: "Megatron", line: "exec synergy run --steps -- srun python3 megatron.py", word: "USR1@20", node: 2,
+			ranks: 2},
+		{name: "Megatron, each task by itself", line: "srun synergy run -- python3 megatron.py", word: "USR1@20/steps",
+			node: 2, ranks: 2},
+		{name: "Lightning, behind srun", line: "exec synergy run --send USR1 -- srun python3 lightning.py",
+			word: "USR1@20", node: 3, ranks: 2},
 		{name: "Lightning as it is", line: "srun python3 lightning.py", word: "USR1@20/steps", node: 3, ranks: 2},
-		{name: "plain", line: "TRAINER=python3 exec /opt/synergy/etc/examples/train_run.sh plain.py", word: "USR1@20", node: 4, ranks: 1},
-		{name: "plain, torchrun", line: "exec synergy run --children --accept 1 -- python3 torchrun plain.py", word: "USR1@20", node: 4, ranks: 2},
+		{name: "plain", line: "TRAINER=python3 exec /opt/synergy/etc/examples/train_run.sh plain.py", word: "USR1@20",
+			node: 4, ranks: 1},
+		{name: "plain, torchrun", line: "exec synergy run --children --accept 1 -- python3 torchrun plain.py",
+			word: "USR1@20", node: 4, ranks: 2},
 	}
 	for k := range jobs {
 		j := &jobs[k]
 		script := "cd " + folder + "; export PATH=$PATH:/opt/synergy/bin\n" + j.line
-		j.id = c.MustSbatch("alice", script, "-w", fmt.Sprintf("n%d", j.node), fmt.Sprintf("--ntasks-per-node=%d", j.ranks), "--gres=gpu:4", output,
+		j.id = c.MustSbatch("alice", script, "-w", fmt.Sprintf("n%d", j.node),
+			fmt.Sprintf("--ntasks-per-node=%d", j.ranks), "--gres=gpu:4", output,
 			"--open-mode=append", "--comment=synergy-profile=gnmt.json synergy-checkpoint="+j.word)
 	}
 	for _, j := range jobs {
@@ -144,7 +155,8 @@ func TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual(t *test
 	}
 	var newcomers []JobID
 	for _, node := range c.nodes() {
-		newcomers = append(newcomers, c.MustSbatch("bob", "sleep 1", "-w", node, "--gres=gpu:8", "--comment=synergy-profile=gnmt.json", output))
+		newcomers = append(newcomers, c.MustSbatch("bob", "sleep 1", "-w", node, "--gres=gpu:8",
+			"--comment=synergy-profile=gnmt.json", output))
 	}
 	for _, id := range newcomers {
 		c.WaitForState(id, "COMPLETED")
@@ -154,14 +166,15 @@ func TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual(t *test
 		c.mustHaveTrained(j.name, j.id, j.ranks)
 	}
 	for _, line := range d.Log() {
-		if line["message"] == "lost" && line["cause"] != "exit-zero" { // it may be asked for somebody else in the moment in which it has finished
+		// it may be asked for somebody else in the moment in which it has finished
+		if line["message"] == "lost" && line["cause"] != "exit-zero" {
 			t.Errorf("a job that came back is told as lost: %v", line)
 		}
 	}
 }
 
-// mustHaveTrained checks that the job was restarted once, that all its ranks went on from the newest checkpoint then, and that all have come to
-// the end in their last run.
+// mustHaveTrained checks that the job was restarted once, that all its ranks went on from the newest checkpoint then,
+// and that all have come to the end in their last run.
 func (c *Cluster) mustHaveTrained(name string, id JobID, ranks int) {
 	c.t.Helper()
 	out := c.Output(id)
@@ -177,8 +190,11 @@ func (c *Cluster) mustHaveTrained(name string, id JobID, ranks int) {
 		return
 	}
 	n, _ := strconv.Atoi(saved[len(saved)-1][1])
-	if restarts := c.ShowJob(id)["Restarts"]; n == 0 || restarts != "1" || strings.Count(out, fmt.Sprintf("goes on at %d\n", n)) != ranks ||
+	if restarts := c.ShowJob(id)["Restarts"]; n == 0 || restarts != "1" ||
+		strings.Count(out, fmt.Sprintf("goes on at %d\n", n)) != ranks ||
 		strings.Count(out, fmt.Sprintf("trained to %d", n+20)) != ranks {
-		c.t.Errorf("%s saved at %d and was restarted %s times, want once, and all ranks to go on from there to the end:\n%s", name, n, restarts, out)
+		c.t.Errorf(
+			"%s saved at %d and was restarted %s times, want once, and all ranks to go on from there to the end:\n%s",
+			name, n, restarts, out)
 	}
 }

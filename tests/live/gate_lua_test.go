@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// stubSlurmctld is as much of it as the gate asks for: the gate is read, and job submits one with what differs from an ordinary job.
+// stubSlurmctld is as much of it as the gate asks for: the gate is read, and job submits one with what differs from an
+// ordinary job.
 const stubSlurmctld = `
 slurm = { NO_VAL = 0xfffffffe, NO_VAL16 = 0xfffe, INFINITE = 0xffffffff, SUCCESS = 0, ESLURM_NOT_SUPPORTED = 2036, ESLURM_ACCESS_DENIED = 2002,
 	JOB_SHARED_NONE = 0, JOB_SHARED_USER = 2, JOB_SHARED_MCS = 3, log_info = function() end,
@@ -30,7 +31,8 @@ func (c *Cluster) gate(program string, profiles ...string) string {
 		{ date +%s; printf '%s\n' "$@"; } > "$dir/profiles"
 		{ echo "GATE = '$dir'"; cat; } > "$dir/main.lua"
 		lua5.4 "$dir/main.lua" 2>&1`
-	said, err := c.ExecInput("slurmctld", "slurm", stubSlurmctld+program, append([]string{"bash", "-c", run, "bash"}, profiles...)...)
+	said, err := c.ExecInput("slurmctld", "slurm", stubSlurmctld+program,
+		append([]string{"bash", "-c", run, "bash"}, profiles...)...)
 	if err != nil {
 		c.t.Fatalf("%v: %s", err, said)
 	}
@@ -43,7 +45,8 @@ func TestTheGateLooksForTheProfileThatTheJobNamesAndForNoOther(t *testing.T) {
 		"note=synergy-profile=zzz.json synergy-profile=a.json,synergy-checkpoint": `0 {"v":1`,
 		"note=synergy-profile=a.json synergy-profile=zzz.json":                    "there is no profile zzz.json",
 	} {
-		if said := c.gate(fmt.Sprintf("submit { comment = %q }", comment), "a.json", "b.json"); !strings.Contains(said, want) {
+		if said := c.gate(fmt.Sprintf("submit { comment = %q }", comment), "a.json", "b.json"); !strings.Contains(said,
+			want) {
 			t.Errorf("%s: %q, want %q", comment, said, want)
 		}
 	}
@@ -52,18 +55,22 @@ func TestTheGateLooksForTheProfileThatTheJobNamesAndForNoOther(t *testing.T) {
 func TestTheGateSeesASizedStepInAVariableAndBehindOne(t *testing.T) {
 	c := OpenCluster(t)
 	for script, sized := range map[string]bool{
-		`RUN="srun -n 4"; $RUN ./a`: true, "LAUNCH=/usr/bin/srun -c 4": true, "srun $OPTIONS -n 4 ./a": true, "srun $(cat options) -c 4 ./a": true,
-		"srun -lc 4 ./a": true, "srun -luc4 ./a": true, "srun -c srun -c 4": true,
-		"srun $PROGRAM data -n 4": false, "srun -l $OPTIONS ./a -n 4": false, "srun -K1 ./a": false, "srun -I60 ./a": false, "srun - ./a": false,
+		`RUN="srun -n 4"; $RUN ./a`: true, "LAUNCH=/usr/bin/srun -c 4": true, "srun $OPTIONS -n 4 ./a": true,
+		"srun $(cat options) -c 4 ./a": true,
+		"srun -lc 4 ./a":               true, "srun -luc4 ./a": true, "srun -c srun -c 4": true,
+		"srun $PROGRAM data -n 4": false, "srun -l $OPTIONS ./a -n 4": false, "srun -K1 ./a": false,
+		"srun -I60 ./a": false, "srun - ./a": false,
 		"RUN=mysrun -c 4": false, "srun -c ./a -n1": false,
 	} {
-		if said := c.gate(fmt.Sprintf("submit { script = %q }", script), "a.json"); strings.Contains(said, `"steps":1`) != sized {
+		if said := c.gate(fmt.Sprintf("submit { script = %q }", script), "a.json"); strings.Contains(said,
+			`"steps":1`) != sized {
 			t.Errorf("%s: %s", script, said)
 		}
 	}
 }
 
-// What a user may send, slurmctld stands still for. The counts are the gate's own steps, since a clock says as much of the machine.
+// What a user may send, slurmctld stands still for. The counts are the gate's own steps, since a clock says as much of
+// the machine.
 func TestWhatAUserSendsCostsTheGateBoundedWork(t *testing.T) {
 	c := OpenCluster(t)
 	const count = `

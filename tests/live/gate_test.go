@@ -55,23 +55,29 @@ func sized(t *testing.T, c *Cluster, script string, options ...string) bool {
 func TestAScriptWhoseStepsHaveASizeInNumbersIsKnown(t *testing.T) {
 	c := OpenCluster(t)
 	for _, script := range []string{
-		"srun -c 4 ./a", "srun -c4 ./a", "srun --cpus-per-task=4 ./a", "srun --cpus-per-task 4 ./a", `srun -c "4" ./a`, "/usr/bin/srun -c 4 ./a",
+		"srun -c 4 ./a", "srun -c4 ./a", "srun --cpus-per-task=4 ./a", "srun --cpus-per-task 4 ./a", `srun -c "4" ./a`,
+		"/usr/bin/srun -c 4 ./a",
 		"srun --mem=32G ./a", "srun --mem-per-cpu 4000 ./a", "srun --mem-per-gpu=10G ./a", "srun --cpus-per-gpu=8 ./a",
 		"srun -n 4 ./a", "srun -n4 -c3 ./a", "srun --ntasks=4 ./a", "srun --ntasks-per-node 4 ./a",
 		"srun -u -l -N 1 -w n1,n2 --exclusive --export ALL -o out.%j -c 4 ./a", "srun \\\n  -N 1 \\\n  -c 4 ./a",
-		"if true; then srun -c 4 ./a; fi", "time srun -c 4 ./a & wait", "host=$(srun -c 4 hostname)", "host=`srun -c 4 hostname`",
+		"if true; then srun -c 4 ./a; fi", "time srun -c 4 ./a & wait", "host=$(srun -c 4 hostname)",
+		"host=`srun -c 4 hostname`",
 		`srun -c ${CORES} --mem=32G ./a`, "srun -c $(nproc) --mem=32G ./a",
-		`echo "a # b"; srun -c 4 ./a`, "it=\"'\"\nsrun -c 4 ./a", "bash -c 'srun -c 4 ./a'", "bash <<EOF\nsrun -c 4 ./a\nEOF",
+		`echo "a # b"; srun -c 4 ./a`, "it=\"'\"\nsrun -c 4 ./a", "bash -c 'srun -c 4 ./a'",
+		"bash <<EOF\nsrun -c 4 ./a\nEOF",
 	} {
 		if !sized(t, c, script) {
 			t.Errorf("not seen: %s", script)
 		}
 	}
 	for _, script := range []string{
-		"srun ./a", "srun", "srun -c", "srun -c $SLURM_CPUS_PER_TASK ./a", `srun -c "${SLURM_CPUS_PER_TASK}" ./a`, "srun -c $((CORES/2)) ./a",
+		"srun ./a", "srun", "srun -c", "srun -c $SLURM_CPUS_PER_TASK ./a", `srun -c "${SLURM_CPUS_PER_TASK}" ./a`,
+		"srun -c $((CORES/2)) ./a",
 		"srun -c 1 ./a", "srun -n 1 ./a", "srun -n1 -N1 ./a", "srun --mem=0 ./a", "srun --gres=gpu:1 -t 10 ./a",
-		"srun python train.py -c 4 -n 100 --mem=8", "srun -l -u --exact python train.py --ntasks=4", "srun -o out.%j ./a -c 4",
-		"# srun -c 4 ./a", "./a # srun -c 4", "  # srun -c 4", "mysrun -c 4 ./a", "./srun.sh -c 4", "mpirun -n 4 ./a", "#SBATCH --job-name=srun",
+		"srun python train.py -c 4 -n 100 --mem=8", "srun -l -u --exact python train.py --ntasks=4",
+		"srun -o out.%j ./a -c 4",
+		"# srun -c 4 ./a", "./a # srun -c 4", "  # srun -c 4", "mysrun -c 4 ./a", "./srun.sh -c 4", "mpirun -n 4 ./a",
+		"#SBATCH --job-name=srun",
 	} {
 		if sized(t, c, script) {
 			t.Errorf("taken for sized: %s", script)
@@ -129,7 +135,8 @@ func TestAMisspeltWordIsRefusedWithTheRightOne(t *testing.T) {
 
 func TestAWordAboutCoresOrMemoryIsKeepOrGive(t *testing.T) {
 	c := OpenCluster(t)
-	for _, words := range []string{"synergy-cores=keep", "synergy-cores=give synergy-memory=keep", "synergy-memory=give"} {
+	for _, words := range []string{"synergy-cores=keep", "synergy-cores=give synergy-memory=keep",
+		"synergy-memory=give"} {
 		c.MustSbatch("alice", sleeper, "--gres=gpu:1", "--comment=synergy-profile=res18.json "+words)
 	}
 	for words, sentence := range map[string]string{
@@ -143,7 +150,8 @@ func TestAWordAboutCoresOrMemoryIsKeepOrGive(t *testing.T) {
 	}
 }
 
-// TestWhatTheDaemonWouldLeaveAloneIsRefusedAndNotParked: each of these was accepted, and waited for a whole lease for nobody.
+// TestWhatTheDaemonWouldLeaveAloneIsRefusedAndNotParked: each of these was accepted, and waited for a whole lease for
+// nobody.
 func TestWhatTheDaemonWouldLeaveAloneIsRefusedAndNotParked(t *testing.T) {
 	c := OpenCluster(t)
 	for shape, sentence := range map[string]string{
@@ -157,14 +165,17 @@ func TestWhatTheDaemonWouldLeaveAloneIsRefusedAndNotParked(t *testing.T) {
 		_, err := c.Sbatch("alice", sleeper, append(strings.Fields(shape), profile)...)
 		wantRefusal(t, err, sentence)
 	}
-	other := submission("synergy-profile=a.json") // sbatch asks the site's own list of resources before it asks the gate
+	// sbatch asks the site's own list of resources before it asks the gate
+	other := submission("synergy-profile=a.json")
 	other["job"].(map[string]any)["tres_per_node"] = "gres/gpu:1,gres/shard:1"
 	if answer := c.Post(c.TokenOf("alice"), "/job/submit", other); answer.Refusal() != notSupported {
 		t.Errorf("another resource beside GPUs: %+v, want error %d", answer, notSupported)
 	}
 	for _, shape := range []string{
-		"--gres=gpu:1 -w n1,n2", "--gres=gpu:1 -w n[1-2]", "--gres=gpu:1 -w n[1-2] -N 2", "--gres=gpu:1 -w n1 -N 1", "--gres=gpu:1 -w n1 -n 4", "--gres=gpu:1 -x n1,n2",
-		"--gpus-per-task=1 -N 2 -n 4 --ntasks-per-node=2", "--gpus-per-task=1 -n 4 --ntasks-per-node=2", "--gres=gpu:1 -n 3 -N 2", "--gres=gpu:1 -n 2 --tres-per-task=cpu=2",
+		"--gres=gpu:1 -w n1,n2", "--gres=gpu:1 -w n[1-2]", "--gres=gpu:1 -w n[1-2] -N 2", "--gres=gpu:1 -w n1 -N 1",
+		"--gres=gpu:1 -w n1 -n 4", "--gres=gpu:1 -x n1,n2",
+		"--gpus-per-task=1 -N 2 -n 4 --ntasks-per-node=2", "--gpus-per-task=1 -n 4 --ntasks-per-node=2",
+		"--gres=gpu:1 -n 3 -N 2", "--gres=gpu:1 -n 2 --tres-per-task=cpu=2",
 	} {
 		if _, err := c.Sbatch("alice", sleeper, append(strings.Fields(shape), profile)...); err != nil {
 			t.Errorf("%s: %v", shape, err)
@@ -175,7 +186,8 @@ func TestWhatTheDaemonWouldLeaveAloneIsRefusedAndNotParked(t *testing.T) {
 // nameProfiles tells the gate of a list of profiles, which put replaces.
 func (c *Cluster) nameProfiles() (put func(command string)) {
 	c.t.Helper()
-	c.MustExec("login", "root", "sh", "-c", "rm -rf /shared/heartbeat; install -d -o synergy -g synergy -m 0755 /shared/heartbeat")
+	c.MustExec("login", "root", "sh", "-c",
+		"rm -rf /shared/heartbeat; install -d -o synergy -g synergy -m 0755 /shared/heartbeat")
 	c.settings(`profiles_file = "/shared/heartbeat/profiles", heartbeat_seconds = 30,`)
 	c.t.Cleanup(func() { c.settings("") })
 	return func(command string) {
@@ -188,7 +200,8 @@ func TestAProfileThatThereIsNotIsRefusedWithTheNearest(t *testing.T) {
 	c := OpenCluster(t)
 	put := c.nameProfiles()
 	submit := func(name string) error {
-		_, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour", "--comment=mine, synergy-profile="+name+" synergy-checkpoint")
+		_, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour",
+			"--comment=mine, synergy-profile="+name+" synergy-checkpoint")
 		return err
 	}
 	put(`(date +%s; printf '%s\n' alexnet.json gnmt.json res18.json res50.json transformer.json) > profiles`)
@@ -223,12 +236,16 @@ func TestAListOfProfilesThatIsNoneOrOldRefusesNobody(t *testing.T) {
 	put := c.nameProfiles()
 	for what, command := range map[string]string{
 		"missing": "true", "empty": ": > profiles", "old": "(date -d -40sec +%s; echo gnmt.json) > profiles",
-		"from the future": "(date -d +1hour +%s; echo gnmt.json) > profiles", "without a time": "echo gnmt.json > profiles",
-		"binary": "head -c 400000 /dev/urandom > profiles", "huge": "truncate -s 8G profiles", "a folder": "mkdir profiles",
-		"too long": "(date +%s; yes gnmt.json | head -c 300000) > profiles", "not to be read": "(date +%s; echo gnmt.json) > profiles; chmod 0 profiles",
+		"from the future": "(date -d +1hour +%s; echo gnmt.json) > profiles",
+		"without a time":  "echo gnmt.json > profiles",
+		"binary":          "head -c 400000 /dev/urandom > profiles", "huge": "truncate -s 8G profiles",
+		"a folder":       "mkdir profiles",
+		"too long":       "(date +%s; yes gnmt.json | head -c 300000) > profiles",
+		"not to be read": "(date +%s; echo gnmt.json) > profiles; chmod 0 profiles",
 	} {
 		put(command)
-		if _, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour", "--comment=synergy-profile=res18.json"); err != nil {
+		if _, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour",
+			"--comment=synergy-profile=res18.json"); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -237,7 +254,8 @@ func TestAListOfProfilesThatIsNoneOrOldRefusesNobody(t *testing.T) {
 // hears is what sbatch says beside the number of the job.
 func hears(t *testing.T, c *Cluster, comment string) string {
 	t.Helper()
-	out := c.MustExec("login", "alice", "sh", "-c", fmt.Sprintf("cd; sbatch --hold --gres=gpu:1 --comment='%s' --wrap 'sleep 1' 2>&1", comment))
+	out := c.MustExec("login", "alice", "sh", "-c",
+		fmt.Sprintf("cd; sbatch --hold --gres=gpu:1 --comment='%s' --wrap 'sleep 1' 2>&1", comment))
 	words := strings.Fields(out)
 	c.CancelAtEnd(JobID(amount(words[len(words)-1])))
 	return out
@@ -246,7 +264,8 @@ func hears(t *testing.T, c *Cluster, comment string) string {
 func TestWhoDeclaresNoCheckpointIsToldWhatItCostsUnlessTheSiteSaysNot(t *testing.T) {
 	c := OpenCluster(t)
 	const hint = "synergy: without synergy-checkpoint"
-	if got := hears(t, c, "synergy-profile=res18.json"); strings.Count(got, hint) != 1 || strings.Count(got, "\n") != 1 {
+	if got := hears(t, c, "synergy-profile=res18.json"); strings.Count(got, hint) != 1 ||
+		strings.Count(got, "\n") != 1 {
 		t.Errorf("sbatch says %q", got)
 	}
 	if got := hears(t, c, "synergy-profile=res18.json synergy-checkpoint"); strings.Contains(got, "synergy:") {
@@ -266,7 +285,8 @@ func TestTheGateKnowsTheProfilesOfTheDaemonThatRuns(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune", "profiles_file: /shared/heartbeat/profiles")
 	put := c.nameProfiles()
 	put("true")
-	c.MustSbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour", "--comment=synergy-profile=res81.json") // nobody knows yet
+	// nobody knows yet
+	c.MustSbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour", "--comment=synergy-profile=res81.json")
 	d.Start()
 	c.WaitFor("a round has ended well", func() bool {
 		_, err := c.Exec("login", "synergy", "test", "-e", "/shared/heartbeat/profiles")
@@ -276,7 +296,8 @@ func TestTheGateKnowsTheProfilesOfTheDaemonThatRuns(t *testing.T) {
 	wantRefusal(t, err, "there is no profile res81.json; did you mean res18.json")
 	c.MustExec("login", "synergy", "sh", "-c", `cp "$1/res18.json" "$1/res81.json"`, "sh", d.dir+"/profiles")
 	c.WaitFor("a profile that was added is known after a round", func() bool {
-		_, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour", "--comment=synergy-profile=res81.json")
+		_, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--begin=now+1hour",
+			"--comment=synergy-profile=res81.json")
 		return err == nil
 	})
 }

@@ -21,7 +21,8 @@ type meter struct {
 
 func (c *Cluster) read(d *Daemon) meter {
 	c.t.Helper()
-	m := meter{rpcs: c.RPCs(), ctld: c.CPUTime("slurmctld", "slurmctld"), restd: c.CPUTime("slurmrestd", "slurmrestd"), at: time.Now()}
+	m := meter{rpcs: c.RPCs(), ctld: c.CPUTime("slurmctld", "slurmctld"), restd: c.CPUTime("slurmrestd", "slurmrestd"),
+		at: time.Now()}
 	if d != nil {
 		m.daemon = d.Metrics()
 	}
@@ -72,8 +73,8 @@ func between(a, b meter) cost {
 	return k
 }
 
-// TestGentle measures what steady rounds ask of Slurm with a backlog of three sizes. A lease is three rounds, as shipped, so a waiting
-// job is renewed in every second one.
+// TestGentle measures what steady rounds ask of Slurm with a backlog of three sizes. A lease is three rounds, as
+// shipped, so a waiting job is renewed in every second one.
 func TestGentle(t *testing.T) {
 	var rows []cost
 	for _, size := range []struct {
@@ -82,20 +83,27 @@ func TestGentle(t *testing.T) {
 	}{{100, 10 * time.Second}, {1000, 20 * time.Second}, {5000, 40 * time.Second}} {
 		t.Run(fmt.Sprint(size.waiting), func(t *testing.T) { rows = append(rows, gentle(t, size.waiting, size.round)) })
 	}
-	t.Logf("what a round asks of Slurm, with 32 jobs running; lease three rounds; on average over the rounds of a window")
-	t.Logf("%7s %6s %6s | %8s %7s %7s %7s | %9s | %7s %7s %7s | %9s | %6s %6s %6s | %10s", "waiting", "round", "rounds", "requests", "states",
+	t.Logf(
+		"what a round asks of Slurm, with 32 jobs running; lease three rounds; on average over the rounds of a window")
+	t.Logf("%7s %6s %6s | %8s %7s %7s %7s | %9s | %7s %7s %7s | %9s | %6s %6s %6s | %10s", "waiting", "round", "rounds",
+		"requests", "states",
 		"reads", "updates", "bytes", "observe", "decide", "act s", "RPC ms", "ctld %", "before", "restd", "listing")
 	for _, k := range rows {
 		act := k.phases.total() - k.phases["observe"] - k.phases["decide"] - k.phases["check"] - k.phases["diff"]
-		t.Logf("%7d %5.0fs %6.0f | %8.1f %7.1f %7.1f %7.1f | %9.0f | %7.3f %7.3f %7.2f | %9.1f | %6.2f %6.2f %6.2f | %4.1f MB %4.1f s",
-			k.waiting, k.period.Seconds()/k.rounds, k.rounds, k.requests, k.calls["GET /jobs/state/"], k.calls["GET /job/{job_id}"],
+		t.Logf(
+			"%7d %5.0fs %6.0f | %8.1f %7.1f %7.1f %7.1f | %9.0f | %7.3f %7.3f %7.2f | %9.1f | %6.2f %6.2f %6.2f | "+
+				"%4.1f MB %4.1f s",
+			k.waiting, k.period.Seconds()/k.rounds, k.rounds, k.requests, k.calls["GET /jobs/state/"],
+			k.calls["GET /job/{job_id}"],
 			k.calls["POST /job/{job_id}"], k.bytes, k.phases["observe"], k.phases["decide"], act, 1000*k.rpcTime,
 			100*k.ctld, 100*k.idle, 100*k.restd, k.listing/1e6, k.listed)
 		if k.restarted > 0 {
-			t.Errorf("%d waiting: %.0f jobs were started or stopped in a window that should be steady", k.waiting, k.restarted)
+			t.Errorf("%d waiting: %.0f jobs were started or stopped in a window that should be steady", k.waiting,
+				k.restarted)
 		}
 		if k.requests > 0.75*float64(k.waiting)+20 {
-			t.Errorf("%d waiting: %.1f requests a round: want one for each waiting job in every second round", k.waiting, k.requests)
+			t.Errorf("%d waiting: %.1f requests a round: want one for each waiting job in every second round",
+				k.waiting, k.requests)
 		}
 	}
 }
@@ -104,7 +112,8 @@ func gentle(t *testing.T, waiting int, round time.Duration) cost {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Round = round
 	d.Set("lease", 3*round)
-	job := posting{script: "exec sleep 3600", comment: "synergy-profile=gnmt.json synergy-checkpoint=USR1@20", cpus: 3, gpus: 1}
+	job := posting{script: "exec sleep 3600", comment: "synergy-profile=gnmt.json synergy-checkpoint=USR1@20", cpus: 3,
+		gpus: 1}
 	began := time.Now()
 	c.Crowd(waiting+32, func(int) posting { return job })
 	t.Logf("%d jobs submitted in %.0f s", waiting+32, time.Since(began).Seconds())
@@ -138,13 +147,15 @@ func (c *Cluster) tellRPCs(rpcs figures) {
 	c.t.Helper()
 	var kinds []string
 	for name, n := range rpcs {
-		if kind, found := strings.CutSuffix(name, " count"); found && n > 0 && strings.ToUpper(kind) == kind { // users are in small letters
+		// users are in small letters
+		if kind, found := strings.CutSuffix(name, " count"); found && n > 0 && strings.ToUpper(kind) == kind {
 			kinds = append(kinds, kind)
 		}
 	}
 	slices.SortFunc(kinds, func(x, y string) int { return cmp.Compare(rpcs[y+" seconds"], rpcs[x+" seconds"]) })
 	for _, kind := range kinds[:min(6, len(kinds))] {
-		c.t.Logf("  sdiag, whole window: %-32s %7.0f calls %9.1f ms", kind, rpcs[kind+" count"], 1000*rpcs[kind+" seconds"])
+		c.t.Logf("  sdiag, whole window: %-32s %7.0f calls %9.1f ms", kind, rpcs[kind+" count"],
+			1000*rpcs[kind+" seconds"])
 	}
 }
 

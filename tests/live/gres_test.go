@@ -14,16 +14,21 @@ const (
 	gresFolder = "/tmp/gres" // in the node's container
 )
 
-// inventory is a node's GPUs as synergy gres --json writes them: the cluster's nodes have none that NVIDIA's library could see.
+// inventory is a node's GPUs as synergy gres --json writes them: the cluster's nodes have none that NVIDIA's library
+// could see.
 func inventory(node, model, typ string, gpus int) string {
 	var all []string
 	for i := range gpus {
 		side := i * 2 / gpus // half of the GPUs near each socket of twelve cores
-		all = append(all, fmt.Sprintf(`{"index":%d,"minor":%d,"type":%q,"name":%q,"uuid":"GPU-%d","memory_mib":40960,"pci":"0000:%02x:00.0","numa_node":%d,`+
-			`"near":{"cpus":"%d-%d","cores":"%[8]d-%[9]d","sockets":"%[7]d"},"mig":{"mode":"off"},"mps_clients":0,"compute_mode":"default"}`,
-			i, i, typ, model, i, i+1, side, 12*side, 12*side+11))
+		all = append(all,
+			fmt.Sprintf(
+				`{"index":%d,"minor":%d,"type":%q,"name":%q,"uuid":"GPU-%d","memory_mib":40960,"pci":"0000:%02x:00.0","numa_node":%d,`+
+					`"near":{"cpus":"%d-%d","cores":"%[8]d-%[9]d","sockets":"%[7]d"},"mig":{"mode":"off"},"mps_clients":0,"compute_mode":"default"}`,
+				i, i, typ, model, i, i+1, side, 12*side, 12*side+11))
 	}
-	return fmt.Sprintf(`{"version":1,"node":%q,"taken":"2026-03-01T12:00:00Z","driver":"550.54.15","nvml":"12.550.54.15","gpus":[%s]}`, node, strings.Join(all, ","))
+	return fmt.Sprintf(
+		`{"version":1,"node":%q,"taken":"2026-03-01T12:00:00Z","driver":"550.54.15","nvml":"12.550.54.15","gpus":[%s]}`,
+		node, strings.Join(all, ","))
 }
 
 // gres runs synergy gres with an inventory on the standard input.
@@ -35,11 +40,14 @@ func (c *Cluster) gres(role, user, inventory string, args ...string) (string, er
 func TestWithoutADriverSynergyGresSaysSo(t *testing.T) {
 	c := OpenCluster(t)
 	for program, want := range map[string]string{
-		synergy:                         "synergy: this build of synergy cannot see GPUs: it is compiled without NVIDIA's library",
-		"/opt/synergy/bin/nvml/synergy": "synergy: no NVIDIA driver on this host: libnvidia-ml.so.1 is not to be found; it comes with the driver",
+		synergy: "synergy: this build of synergy cannot see GPUs: it is compiled without " +
+			"NVIDIA's library",
+		"/opt/synergy/bin/nvml/synergy": "synergy: no NVIDIA driver on this host: libnvidia-ml.so.1 is not to be " +
+			"found; it comes with the driver",
 	} {
 		out, err := c.Exec("n1", "root", program, "gres")
-		if err == nil || out != "" || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), want) {
+		if err == nil || out != "" || !strings.Contains(err.Error(), "exit status 3") ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v; want %s", program, out, err, want)
 		}
 	}
@@ -64,13 +72,19 @@ func TestSlurmctldsMistakesAreTold(t *testing.T) {
 		want            string
 	}{
 		{"two more", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 10), nil, 1,
-			"missing: slurmctld has 8 GPUs; want 2 more: GPU 8 a100, GPU 9 a100. Set Gres=gpu:a100:10 in slurm.conf's line of NodeName=n1,"},
-		{"two less", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 6), nil, 1, "extra: slurmctld has 8 × gpu; want 6, which is what the node has. Set Gres=gpu:a100:6 "},
-		{"other shards", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), []string{"--shards", "2"}, 1, "wrong-shards: slurmctld has 32 shards; want 16. Set Gres=gpu:g0:1,gpu:g1:1,"},
-		{"two models", strings.Replace(inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), `"a100","name":"NVIDIA A100-SXM4-40GB"`, `"h100","name":"NVIDIA H100 NVL"`, 1), nil, 1,
+			"missing: slurmctld has 8 GPUs; want 2 more: GPU 8 a100, GPU 9 a100. Set Gres=gpu:a100:10 in " +
+				"slurm.conf's line of NodeName=n1,"},
+		{"two less", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 6), nil, 1,
+			"extra: slurmctld has 8 × gpu; want 6, which is what the node has. Set Gres=gpu:a100:6 "},
+		{"other shards", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), []string{"--shards", "2"}, 1,
+			"wrong-shards: slurmctld has 32 shards; want 16. Set Gres=gpu:g0:1,gpu:g1:1,"},
+		{"two models", strings.Replace(inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8),
+			`"a100","name":"NVIDIA A100-SXM4-40GB"`, `"h100","name":"NVIDIA H100 NVL"`, 1), nil, 1,
 			"wrong-type: slurmctld has 8 GPUs without a type; want a type, since they differ: GPU 0 h100, GPU 1 a100,"},
-		{"no such node", inventory("n99", "NVIDIA A100-SXM4-40GB", "a100", 8), nil, 3, "has no node n99: --node says what Slurm calls it"},
-		{"another name", inventory("n99", "NVIDIA A100-SXM4-40GB", "a100", 8), []string{"--node", "n2"}, 0, "node n2: its GPUs are as slurmctld has them"},
+		{"no such node", inventory("n99", "NVIDIA A100-SXM4-40GB", "a100", 8), nil, 3,
+			"has no node n99: --node says what Slurm calls it"},
+		{"another name", inventory("n99", "NVIDIA A100-SXM4-40GB", "a100", 8), []string{"--node", "n2"}, 0,
+			"node n2: its GPUs are as slurmctld has them"},
 	} {
 		out, err := c.gres("n1", "root", w.inventory, append(w.args, "--check")...)
 		status := 0
@@ -84,8 +98,9 @@ func TestSlurmctldsMistakesAreTold(t *testing.T) {
 	}
 }
 
-// configure prints the lines that fit eight GPUs and gives them to slurmd, in a folder of their own beside the configuration that the node runs with. Device files
-// with NVIDIA's names are made for it. It returns what slurmd -G makes of them.
+// configure prints the lines that fit eight GPUs and gives them to slurmd, in a folder of their own beside the
+// configuration that the node runs with. Device files with NVIDIA's names are made for it. It returns what slurmd -G
+// makes of them.
 func (c *Cluster) configure(args ...string) string {
 	c.t.Helper()
 	printed, err := c.gres("n1", "root", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), args...)
@@ -112,7 +127,8 @@ func (c *Cluster) configure(args ...string) string {
 	if _, err := c.ExecInput("n1", "root", strings.Join(conf, ""), "tee", gresFolder+"/gres.conf"); err != nil {
 		c.t.Fatal(err)
 	}
-	return c.MustExec("n1", "root", "sh", "-c", "slurmd -N n1 -f "+gresFolder+"/slurm.conf -G 2>&1 | tee "+gresFolder+"/slurmd-G.txt")
+	return c.MustExec("n1", "root", "sh", "-c", "slurmd -N n1 -f "+gresFolder+"/slurm.conf -G 2>&1 | tee "+gresFolder+
+		"/slurmd-G.txt")
 }
 
 // slurmd itself takes the lines, as they are meant; and synergy gres, which reads what it says, has nothing to say.
@@ -127,10 +143,12 @@ func TestSlurmdTakesTheLinesThatArePrinted(t *testing.T) {
 		{[]string{"--shards", "4"}, "Gres Name=shard Type=g7 Count=4 Index=7 ID=1918986455 File=/dev/nvidia7 Links="},
 	} {
 		said := c.configure(w.args...)
-		if strings.Count(said, "Gres Name=gpu ") != 8 || !strings.Contains(said, w.want) || strings.Contains(said, "fatal") {
+		if strings.Count(said, "Gres Name=gpu ") != 8 || !strings.Contains(said, w.want) ||
+			strings.Contains(said, "fatal") {
 			t.Errorf("%v: slurmd says\n%s\nwant %s", w.args, said, w.want)
 		}
-		out, err := c.gres("n1", "root", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), "--check", "--slurmd", gresFolder+"/slurmd-G.txt")
+		out, err := c.gres("n1", "root", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), "--check", "--slurmd",
+			gresFolder+"/slurmd-G.txt")
 		if err != nil || out != "node n1: its GPUs are as slurmctld and slurmd have them" {
 			t.Errorf("%v: %s, %v", w.args, out, err)
 		}
@@ -141,16 +159,22 @@ func TestMistakesInGresConfAreTold(t *testing.T) {
 	c := OpenCluster(t)
 	c.configure("--cores")
 	for _, w := range [][2]string{
-		{"s/ Cores=0-11/ Cores=12-23/", "wrong-cores: slurmd has Cores=12-23 for /dev/nvidia0; want 0-11, or no Cores= at all. Correct gres.conf on n1"},
+		{"s/ Cores=0-11/ Cores=12-23/",
+			"wrong-cores: slurmd has Cores=12-23 for /dev/nvidia0; want 0-11, or no Cores= at all. Correct " +
+				"gres.conf on n1"},
 		{"s/a100/h100/", "wrong-type: slurmd has Type=h100 for /dev/nvidia7; want a100 (NVIDIA A100-SXM4-40GB)."},
 	} {
-		c.MustExec("n1", "root", "sh", "-ec", "cd "+gresFolder+"; mkdir -p wrong; cp cgroup.conf wrong; for f in slurm.conf gres.conf; do sed '"+w[0]+"' $f > wrong/$f; done; "+
+		c.MustExec("n1", "root", "sh", "-ec", "cd "+gresFolder+
+			"; mkdir -p wrong; cp cgroup.conf wrong; for f in slurm.conf gres.conf; do sed '"+w[0]+
+			"' $f > wrong/$f; done; "+
 			"slurmd -N n1 -f "+gresFolder+"/wrong/slurm.conf -G > slurmd-G.txt 2>&1")
-		out, err := c.gres("n1", "root", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), "--check", "--json", "--slurmd", gresFolder+"/slurmd-G.txt")
+		out, err := c.gres("n1", "root", inventory("n1", "NVIDIA A100-SXM4-40GB", "a100", 8), "--check", "--json",
+			"--slurmd", gresFolder+"/slurmd-G.txt")
 		var verdict struct {
 			Differences []struct{ Kind, Source, Is, Want, Remedy string }
 		}
-		if err == nil || !strings.Contains(err.Error(), "exit status 1") || json.Unmarshal([]byte(out), &verdict) != nil {
+		if err == nil || !strings.Contains(err.Error(), "exit status 1") ||
+			json.Unmarshal([]byte(out), &verdict) != nil {
 			t.Errorf("%s: %s, %v", w[0], out, err)
 		}
 		var lines []string

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// hostileText is what a user may write where Slurm lets him: markup, a shell's words, a terminal's, another line of a log.
+// hostileText is what a user may write where Slurm lets him: markup, a shell's words, a terminal's, another line of a
+// log.
 const hostileText = "<script>alert(1)</script> $(touch /shared/out/owned) `id`; \x1b]0;owned\x07 \"}{\u202e"
 
 func TestACommentThatIsTooLongIsRefusedByEveryWayIn(t *testing.T) {
@@ -23,28 +24,33 @@ func TestACommentThatIsTooLongIsRefusedByEveryWayIn(t *testing.T) {
 		c.CancelAtEnd(answer.JobID)
 		t.Error("10 MB are taken by REST")
 	}
-	if id, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--comment=synergy-profile=res18.json "+strings.Repeat("x", 100_000)); err == nil {
+	if id, err := c.Sbatch("alice", sleeper, "--gres=gpu:1",
+		"--comment=synergy-profile=res18.json "+strings.Repeat("x", 100_000)); err == nil {
 		t.Errorf("job %s has a comment of 100 kB", id)
 	}
-	for name, comment := range map[string]string{"a line break": "synergy-profile=res18.json\nx", "an escape": "synergy-profile=res18.json \x1b[31m"} {
+	for name, comment := range map[string]string{"a line break": "synergy-profile=res18.json\nx",
+		"an escape": "synergy-profile=res18.json \x1b[31m"} {
 		if id, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--comment="+comment); err == nil {
 			t.Errorf("job %s has %s in its comment", id, name)
 		}
 	}
 }
 
-// TestARunningJobsOwnerChangesItsReportAndNoOtherWord also tries a comment that is too long, one with a line break, and somebody else's job.
+// TestARunningJobsOwnerChangesItsReportAndNoOtherWord also tries a comment that is too long, one with a line break, and
+// somebody else's job.
 func TestARunningJobsOwnerChangesItsReportAndNoOtherWord(t *testing.T) {
 	c := OpenCluster(t)
 	words := "synergy-profile=res18.json synergy-checkpoint=USR1@20"
 	id := c.MustSbatch("alice", sleeper, "--gres=gpu:1", "--comment="+words+" synergy-progress")
 	_, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--comment="+words+" synergy-progress=5@1767268800")
 	wantRefusal(t, err, "only while the job runs")
-	if answer := c.Post(c.Token(), "/job/"+id.String(), map[string]any{"begin_time": 1}); answer.Status != http.StatusOK {
+	if answer := c.Post(c.Token(), "/job/"+id.String(),
+		map[string]any{"begin_time": 1}); answer.Status != http.StatusOK {
 		t.Fatalf("start: %+v", answer)
 	}
 	c.WaitForState(id, "RUNNING")
-	for _, comment := range []string{words + " synergy-progress=1200@1767268800", "mine " + words + " synergy-progress=1300@1767268900", words, words + " synergy-progress"} {
+	for _, comment := range []string{words + " synergy-progress=1200@1767268800",
+		"mine " + words + " synergy-progress=1300@1767268900", words, words + " synergy-progress"} {
 		if err := c.Update("alice", id, "comment="+comment); err != nil {
 			t.Errorf("%q: %v", comment, err)
 		}
@@ -68,8 +74,9 @@ func TestARunningJobsOwnerChangesItsReportAndNoOtherWord(t *testing.T) {
 	}
 }
 
-// TestWhateverOwnersDoToTheirJobsTheRoundsGoOn: they requeue, hold and release, re-time, cancel, copy another's annotation and name their jobs as they
-// like, while a job of somebody else is to be started in time and nothing of their text reaches the log but as text.
+// TestWhateverOwnersDoToTheirJobsTheRoundsGoOn: they requeue, hold and release, re-time, cancel, copy another's
+// annotation and name their jobs as they like, while a job of somebody else is to be started in time and nothing of
+// their text reaches the log but as text.
 func TestWhateverOwnersDoToTheirJobsTheRoundsGoOn(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Start()
@@ -96,7 +103,8 @@ func TestWhateverOwnersDoToTheirJobsTheRoundsGoOn(t *testing.T) {
 			t.Errorf("log: %v", line)
 		}
 	}
-	if raw := d.Read("log") + d.Get("/round"); strings.ContainsAny(raw, "\x1b\x07\u202e") && strings.Contains(d.Read("log"), "\x1b") {
+	if raw := d.Read("log") + d.Get("/round"); strings.ContainsAny(raw, "\x1b\x07\u202e") &&
+		strings.Contains(d.Read("log"), "\x1b") {
 		t.Error("a terminal's words are in the log")
 	}
 	if _, err := c.Exec("login", "root", "test", "!", "-e", "/shared/out/owned"); err != nil {
@@ -104,23 +112,26 @@ func TestWhateverOwnersDoToTheirJobsTheRoundsGoOn(t *testing.T) {
 	}
 }
 
-// TestAJobThatAlwaysExitsForARequeueIsHeldBack: nobody asks it, it exits with the requeue code at once, again and again.
+// TestAJobThatAlwaysExitsForARequeueIsHeldBack: nobody asks it, it exits with the requeue code at once, again and
+// again.
 func TestAJobThatAlwaysExitsForARequeueIsHeldBack(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Start()
 	id := c.MustSbatch("alice", "exit 98", word("res18"), "--gres=gpu:1", output)
 	c.WaitFor("it is told that it is held back", func() bool {
-		return strings.Contains(c.ShowJob(id)["Extra"], "without being asked to leave") || strings.Contains(d.Read("log"), "requeue exit code")
+		return strings.Contains(c.ShowJob(id)["Extra"], "without being asked to leave") ||
+			strings.Contains(d.Read("log"), "requeue exit code")
 	})
 	t.Logf("restarts: %s", c.ShowJob(id)["Restarts"])
 }
 
-// TestALyingProfileIsFoundOutAndItsJobGetsTheShare: a job trains as ResNet-18, its word claims a hundredfold with 24 cores. It reports every five
-// seconds. A truthful one beside it keeps what it has.
+// TestALyingProfileIsFoundOutAndItsJobGetsTheShare: a job trains as ResNet-18, its word claims a hundredfold with 24
+// cores. It reports every five seconds. A truthful one beside it keeps what it has.
 func TestALyingProfileIsFoundOutAndItsJobGetsTheShare(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune", "audit_window: 10s")
-	d.Put("profiles/liar.json", `{"version":1,"model":"liar","task":"image","gpu_type":"V100","batch":512,"cores_per_gpu":[3,24],"memory_per_gpu_mib":[62500],`+
-		`"throughput_samples_per_s":[[800],[80000]],"checkpoint_s":1,"start_s":0}`)
+	d.Put("profiles/liar.json",
+		`{"version":1,"model":"liar","task":"image","gpu_type":"V100","batch":512,"cores_per_gpu":[3,24],"memory_per_gpu_mib":[62500],`+
+			`"throughput_samples_per_s":[[800],[80000]],"checkpoint_s":1,"start_s":0}`)
 	d.Start()
 	submit := func(profile string) JobID {
 		comment := word(profile) + " synergy-progress"
@@ -147,22 +158,27 @@ func TestALyingProfileIsFoundOutAndItsJobGetsTheShare(t *testing.T) {
 			Job JobID
 		}
 	}
-	if err := json.Unmarshal([]byte(d.Get("/round")), &round); err != nil || len(round.Contradicting) != 1 || round.Contradicting[0].Job != liar {
+	if err := json.Unmarshal([]byte(d.Get("/round")), &round); err != nil || len(round.Contradicting) != 1 ||
+		round.Contradicting[0].Job != liar {
 		t.Errorf("%v: contradicting %+v, want job %s alone", err, round.Contradicting, liar)
 	}
 }
 
-// TestTheTokenIsNowhere looks for it wherever somebody else could: at level debug, with a hook that tells its environment and scontrol by token.
+// TestTheTokenIsNowhere looks for it wherever somebody else could: at level debug, with a hook that tells its
+// environment and scontrol by token.
 func TestTheTokenIsNowhere(t *testing.T) {
 	c, d := SetUp(t, "las", "tune", "checkpoint_hook:", "  before: [/shared/synergy/dump]")
-	c.MustExec("login", "synergy", "sh", "-c", `printf '#!/bin/sh\nenv >> /shared/synergy/dump.said\n' > /shared/synergy/dump; chmod 700 /shared/synergy/dump; rm -f /shared/synergy/dump.said`)
+	c.MustExec("login", "synergy", "sh", "-c",
+		`printf '#!/bin/sh\nenv >> /shared/synergy/dump.said\n' > /shared/synergy/dump; chmod 700 /shared/synergy/dump; rm -f /shared/synergy/dump.said`)
 	d.Start("--log-level", "debug", "--scontrol-by-token")
 	deaf := "trap '' USR1; sleep 300"
 	for range len(c.nodes()) {
-		c.MustSbatch("alice", deaf, "--comment=synergy-profile=gnmt.json synergy-checkpoint=USR1@1", "--gres=gpu:8", output)
+		c.MustSbatch("alice", deaf, "--comment=synergy-profile=gnmt.json synergy-checkpoint=USR1@1", "--gres=gpu:8",
+			output)
 	}
 	c.WaitFor("all run", func() bool {
-		return strings.Count(c.MustExec("login", "root", "squeue", "-h", "-t", "R", "-o", "%i"), "\n") == len(c.nodes())-1
+		return strings.Count(c.MustExec("login", "root", "squeue", "-h", "-t", "R", "-o", "%i"),
+			"\n") == len(c.nodes())-1
 	})
 	time.Sleep(2 * d.Round)
 	c.MustSbatch("bob", "sleep 60", "--comment=synergy-profile=gnmt.json", "--gres=gpu:8", output)
@@ -177,7 +193,8 @@ func TestTheTokenIsNowhere(t *testing.T) {
 	if !strings.Contains(dump, "SYNERGY_JOB_ID=") {
 		t.Errorf("the hook was not run: %q", dump)
 	}
-	for where, text := range map[string]string{"log": d.Read("log"), "/round": d.Get("/round"), "/rounds": d.Get("/rounds"), "/metrics": d.Get("/metrics"),
+	for where, text := range map[string]string{"log": d.Read("log"), "/round": d.Get("/round"),
+		"/rounds": d.Get("/rounds"), "/metrics": d.Get("/metrics"),
 		"/healthz": d.Get("/healthz"), "ps": ps, "hook": dump} {
 		if strings.Contains(text, token) {
 			t.Errorf("the token is in %s", where)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// demand is a job as the count of idle GPUs sees it: when it came, how many GPUs it wanted on one node, and when and where it had them.
+// demand is a job as the count of idle GPUs sees it: when it came, how many GPUs it wanted on one node, and when and
+// where it had them.
 type demand struct {
 	came time.Time
 	gpus int
@@ -24,7 +25,8 @@ type spell struct {
 // spells are the runs of a job on one node, as accounting has them.
 func (c *Cluster) spells(id JobID) (all []spell) {
 	c.t.Helper()
-	text := c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(), "--format=Start,End,NodeList")
+	text := c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(),
+		"--format=Start,End,NodeList")
 	for line := range strings.Lines(text) {
 		if f := strings.Split(strings.TrimSpace(line), "|"); len(f) == 3 && f[0] != "None" && f[0] != "Unknown" {
 			all = append(all, spell{moment(c, f[0]), moment(c, f[1]), f[2]})
@@ -33,8 +35,9 @@ func (c *Cluster) spells(id JobID) (all []spell) {
 	return all
 }
 
-// idleGPUSeconds counts, second by second, the GPUs that idle on nodes where a job that waits at that moment would have room, no more than the
-// waiting jobs want. Slurm's accounting knows whole seconds only, so each start and end may be off by one.
+// idleGPUSeconds counts, second by second, the GPUs that idle on nodes where a job that waits at that moment would have
+// room, no more than the waiting jobs want. Slurm's accounting knows whole seconds only, so each start and end may be
+// off by one.
 func idleGPUSeconds(jobs []demand, nodes []string, gpus int) (idle int) {
 	if len(jobs) == 0 {
 		return 0

@@ -9,10 +9,12 @@ import (
 	"time"
 )
 
-// Terminal runs a command as alice does at a terminal, and returns all that it prints. It has a minute: a job that nobody starts waits for longer.
+// Terminal runs a command as alice does at a terminal, and returns all that it prints. It has a minute: a job that
+// nobody starts waits for longer.
 func (c *Cluster) Terminal(argv ...string) (string, error) {
 	c.t.Helper()
-	return c.Exec("login", "alice", append([]string{"sh", "-c", `cd; timeout -k 5 60 "$@" 2>&1 < /dev/null`, "sh"}, argv...)...)
+	return c.Exec("login", "alice", append([]string{"sh", "-c", `cd; timeout -k 5 60 "$@" 2>&1 < /dev/null`, "sh"},
+		argv...)...)
 }
 
 // stepShows prints what a step was given: its tasks, its cores and its memory.
@@ -38,9 +40,11 @@ func TestWhatIsTypedAtATerminalIsSizedAtItsStart(t *testing.T) {
 		"salloc JOB -c 4 srun":              "step of 1: TRES=cpu=4,gres/gpu=1,",
 		"script -qec SRUN --pty":            "step of 1: TRES=cpu=9,gres/gpu=1,",
 	} {
-		argv := strings.Fields(strings.Replace(command+" sh step.sh", "JOB", "--gres=gpu:1 --comment=synergy-profile=res18.json", 1))
+		argv := strings.Fields(strings.Replace(command+" sh step.sh", "JOB",
+			"--gres=gpu:1 --comment=synergy-profile=res18.json", 1))
 		if strings.HasPrefix(command, "script ") {
-			argv = []string{"script", "-qec", "srun --pty --gres=gpu:1 --comment=synergy-profile=res18.json sh step.sh", "/dev/null"}
+			argv = []string{"script", "-qec", "srun --pty --gres=gpu:1 --comment=synergy-profile=res18.json sh step.sh",
+				"/dev/null"}
 		}
 		began := time.Now()
 		said, err := c.Terminal(argv...)
@@ -75,7 +79,8 @@ func TestAtATerminalNothingIsAcceptedThatCannotBe(t *testing.T) {
 			t.Errorf("%s that cannot wait: %v: %s", command, err, said)
 		}
 	}
-	for command, want := range map[string]string{"srun -I5": "Unable to allocate resources", "srun --test-only": "to start at"} {
+	for command, want := range map[string]string{"srun -I5": "Unable to allocate resources",
+		"srun --test-only": "to start at"} {
 		began := time.Now()
 		said, _ := c.Terminal(append(strings.Fields(command), "--gres=gpu:1", profile, "true")...)
 		if !strings.Contains(said, want) || time.Since(began) > 20*time.Second {
@@ -89,7 +94,8 @@ func TestAtATerminalNothingIsAcceptedThatCannotBe(t *testing.T) {
 func TestASessionIsNeverMovedAndOneThatGivesUpIsGone(t *testing.T) {
 	c, d := SetUp(t, "las", "tune", "preempt_without_checkpoint: true")
 	d.Start()
-	c.docker("exec", "-d", "-u", "alice", c.container("login"), "salloc", "-J", "session", "--gres=gpu:8", "-w", "n1", profile, "sleep", "90")
+	c.docker("exec", "-d", "-u", "alice", c.container("login"), "salloc", "-J", "session", "--gres=gpu:8", "-w", "n1",
+		profile, "sleep", "90")
 	var session JobID
 	c.WaitFor("the session runs", func() bool {
 		out := c.MustExec("login", "root", "squeue", "--noheader", "--name=session", "--states=RUNNING", "--format=%i")
@@ -99,15 +105,18 @@ func TestASessionIsNeverMovedAndOneThatGivesUpIsGone(t *testing.T) {
 	c.CancelAtEnd(session)
 	_, before := c.Allocation(session)
 	rival := c.MustSbatch("bob", "sleep 60", "--gres=gpu:8", "-w", "n1", profile)
-	said, _ := c.Exec("login", "alice", "sh", "-c", fmt.Sprintf("timeout -s INT 8 srun --gres=gpu:8 -w n1 %s true 2>&1", profile))
+	said, _ := c.Exec("login", "alice", "sh", "-c", fmt.Sprintf("timeout -s INT 8 srun --gres=gpu:8 -w n1 %s true 2>&1",
+		profile))
 	if !strings.Contains(said, "queued and waiting for resources") {
 		t.Errorf("one that waits is told %s", said)
 	}
 	time.Sleep(3 * d.Round)
-	if _, now := c.Allocation(session); c.State(session) != "RUNNING" || now["cpu"] != before["cpu"] || c.State(rival) != "PENDING" {
+	if _, now := c.Allocation(session); c.State(session) != "RUNNING" || now["cpu"] != before["cpu"] ||
+		c.State(rival) != "PENDING" {
 		t.Errorf("the session is %s with %v, had %v; its rival is %s", c.State(session), now, before, c.State(rival))
 	}
-	if left := c.MustExec("login", "root", "squeue", "--noheader", "--user=alice,bob", "--states=PENDING", "--format=%i"); left != rival.String() {
+	if left := c.MustExec("login", "root", "squeue", "--noheader", "--user=alice,bob", "--states=PENDING",
+		"--format=%i"); left != rival.String() {
 		t.Errorf("%s wait, want only %s", left, rival)
 	}
 	c.MustExec("login", "root", "scancel", session.String())

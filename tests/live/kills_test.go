@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The workload under which the daemon is killed: a job does so many iterations that it runs for some seconds, saves by itself every so
-// often, and whenever it is asked to.
+// The workload under which the daemon is killed: a job does so many iterations that it runs for some seconds, saves by
+// itself every so often, and whenever it is asked to.
 const (
 	killSpeedup  = 40
 	killInterval = 3 * time.Second // between checkpoints, by the wall clock
@@ -30,8 +30,8 @@ func TestKilledAtRandomMomentsTheDaemonLosesNothing(t *testing.T) {
 	killAtRandom(t, 8, 60, func(*Daemon, *rand.Rand) string { return "left as it was" })
 }
 
-// killAtRandom kills the daemon at random moments of a workload in which many give way to others, and does something to its ledger each
-// time.
+// killAtRandom kills the daemon at random moments of a workload in which many give way to others, and does something to
+// its ledger each time.
 func killAtRandom(t *testing.T, kills, jobs int, damage func(*Daemon, *rand.Rand) string, flags ...string) {
 	c, d := SetUp(t, "las", "tune")
 	d.Round = 4 * time.Second // a job that gives way and is started again takes three
@@ -51,7 +51,8 @@ func killAtRandom(t *testing.T, kills, jobs int, damage func(*Daemon, *rand.Rand
 	}
 	left := c.unfinished()
 	d.Start(flags...)
-	t.Logf("%d kills of the daemon in %s, ledger: %v; then %d of %d jobs were left", kills, time.Since(began).Round(time.Second), damages, left, jobs)
+	t.Logf("%d kills of the daemon in %s, ledger: %v; then %d of %d jobs were left", kills,
+		time.Since(began).Round(time.Second), damages, left, jobs)
 	if left == 0 {
 		t.Error("the jobs had ended before the last kill")
 	}
@@ -71,15 +72,18 @@ func killAtRandom(t *testing.T, kills, jobs int, damage func(*Daemon, *rand.Rand
 func (c *Cluster) submitKillables(draw *rand.Rand, count int, to []killable) []killable {
 	c.t.Helper()
 	models := []string{"res18", "gnmt", "alexnet", "lstm"}
-	perSecond := map[string]float64{"res18": 1 / 0.64, "gnmt": 1 / 0.12, "alexnet": 1 / 0.6, "lstm": 1 / 0.011} // at the proportional share
+	// at the proportional share
+	perSecond := map[string]float64{"res18": 1 / 0.64, "gnmt": 1 / 0.12, "alexnet": 1 / 0.6, "lstm": 1 / 0.011}
 	for range count {
 		model, gpus, nodes := models[draw.IntN(4)], 1+draw.IntN(4), 1
 		if draw.IntN(8) == 0 {
 			gpus, nodes = 2, 2
 		}
 		iterations := int((3 + 7*draw.Float64()) * killSpeedup * perSecond[model])
-		script := train(model, iterations, killSpeedup) + fmt.Sprintf(" --checkpoint-every %g --interval 1s", killInterval.Seconds()*killSpeedup)
-		id := c.MustSbatch([]string{"alice", "bob"}[draw.IntN(2)], script, word(model), fmt.Sprintf("--gres=gpu:%d", gpus),
+		script := train(model, iterations, killSpeedup) + fmt.Sprintf(" --checkpoint-every %g --interval 1s",
+			killInterval.Seconds()*killSpeedup)
+		id := c.MustSbatch([]string{"alice", "bob"}[draw.IntN(2)], script, word(model),
+			fmt.Sprintf("--gres=gpu:%d", gpus),
 			"-N", strconv.Itoa(nodes), "--ntasks-per-node=1", "-c", "2", "--mem=1000", output, "--open-mode=append")
 		to = append(to, killable{id, iterations})
 	}
@@ -96,7 +100,8 @@ func (c *Cluster) waitEmpty(most time.Duration) {
 	c.t.Helper()
 	for end := time.Now().Add(most); c.unfinished() > 0; time.Sleep(time.Second) {
 		if time.Now().After(end) {
-			c.t.Fatalf("after %s these have not ended:\n%s", most, c.MustExec("login", "root", "squeue", "--user=alice,bob", "--format=%i %T %r %p %n %S"))
+			c.t.Fatalf("after %s these have not ended:\n%s", most,
+				c.MustExec("login", "root", "squeue", "--user=alice,bob", "--format=%i %T %r %p %n %S"))
 		}
 	}
 }
@@ -113,8 +118,8 @@ type fate struct {
 // span is one run.
 type span struct{ from, to time.Time }
 
-// checkKillables: every job completed once, no two of its runs overlap, and it did what it was told to, less at most an interval for
-// each time that it was stopped. It answers how often one was.
+// checkKillables: every job completed once, no two of its runs overlap, and it did what it was told to, less at most an
+// interval for each time that it was stopped. It answers how often one was.
 func checkKillables(t *testing.T, c *Cluster, workload []killable, began time.Time) (preempted int) {
 	t.Helper()
 	fates := c.accounts(began, workload)
@@ -124,9 +129,11 @@ func checkKillables(t *testing.T, c *Cluster, workload []killable, began time.Ti
 		o := fates[job.id]
 		switch {
 		case o.completed != 1 || len(o.others) > 0:
-			t.Errorf("job %s: completed %d times, was requeued %d times, other ends: %v", job.id, o.completed, o.requeued, o.others)
+			t.Errorf("job %s: completed %d times, was requeued %d times, other ends: %v", job.id, o.completed,
+				o.requeued, o.others)
 		case o.ends != 1 || o.total != job.iterations:
-			t.Errorf("job %s: reached its goal %d times, with %d of %d iterations", job.id, o.ends, o.total, job.iterations)
+			t.Errorf("job %s: reached its goal %d times, with %d of %d iterations", job.id, o.ends, o.total,
+				job.iterations)
 		case o.starts != o.completed+o.requeued:
 			t.Errorf("job %s: started %d times, accounting knows %d runs", job.id, o.starts, o.completed+o.requeued)
 		case o.worst > 0:
@@ -140,11 +147,13 @@ func checkKillables(t *testing.T, c *Cluster, workload []killable, began time.Ti
 		}
 		preempted, lost, restarts = preempted+o.requeued, lost+o.lost, restarts+o.starts-1
 	}
-	t.Logf("%d jobs completed; %d preemptions, %d restarts, %d iterations done twice", len(workload), preempted, restarts, lost)
+	t.Logf("%d jobs completed; %d preemptions, %d restarts, %d iterations done twice", len(workload), preempted,
+		restarts, lost)
 	return preempted
 }
 
-// accounts reads from accounting how each run of each job ended. It is asked until no run is open: the daemon of accounting is told late.
+// accounts reads from accounting how each run of each job ended. It is asked until no run is open: the daemon of
+// accounting is told late.
 func (c *Cluster) accounts(began time.Time, workload []killable) map[JobID]*fate {
 	c.t.Helper()
 	var ids []string
@@ -153,7 +162,8 @@ func (c *Cluster) accounts(began time.Time, workload []killable) map[JobID]*fate
 	}
 	var rows string
 	c.WaitFor("accounting knows the end of every run", func() bool {
-		rows = c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", strings.Join(ids, ","), "--format=JobID,State,Start,End")
+		rows = c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", strings.Join(ids, ","),
+			"--format=JobID,State,Start,End")
 		return !strings.Contains(rows, "RUNNING") && strings.Count(rows, "COMPLETED") >= len(ids)
 	})
 	fates := map[JobID]*fate{}

@@ -24,7 +24,8 @@ func (w twin) start() {
 	w.c.t.Helper()
 	const run = `cd "$1"; echo $$ > "pid-$2"; exec /opt/synergy/bin/synergy-slurmd --config config.yaml --round "$3" --ledger "ledger-$2" \
   --slurmrestd http://slurmrestd:6820 --token-file /shared/synergy/token >> "log-$2" 2>&1`
-	w.c.docker("exec", "-d", "-u", "synergy", w.c.container(w.role), "sh", "-c", run, "sh", w.dir, w.role, round.String())
+	w.c.docker("exec", "-d", "-u", "synergy", w.c.container(w.role), "sh", "-c", run, "sh", w.dir, w.role,
+		round.String())
 }
 
 func (w twin) signal(name string) {
@@ -52,7 +53,8 @@ func (w twin) said(message string, after int) time.Duration {
 	began := time.Now()
 	w.c.WaitFor(fmt.Sprintf("%s says %q", w.role, message), func() bool {
 		lines := w.log()
-		return len(lines) > after && slices.ContainsFunc(lines[after:], func(l Line) bool { return l["message"] == message })
+		return len(lines) > after && slices.ContainsFunc(lines[after:],
+			func(l Line) bool { return l["message"] == message })
 	})
 	return time.Since(began)
 }
@@ -71,7 +73,8 @@ func done(lines []Line) (n int) {
 func (c *Cluster) tickets() []string {
 	c.t.Helper()
 	var all []string
-	out := c.MustExec("slurmctld", "root", "squeue", "--noheader", "--sort=i", "--name=synergy-slurmd-leader", "--user=synergy", "--format=%i %r")
+	out := c.MustExec("slurmctld", "root", "squeue", "--noheader", "--sort=i", "--name=synergy-slurmd-leader",
+		"--user=synergy", "--format=%i %r")
 	for line := range strings.Lines(out) {
 		all = append(all, strings.TrimSpace(line))
 	}
@@ -104,7 +107,8 @@ func twins(t *testing.T) (c *Cluster, login, backup twin) {
 
 // revive brings a role back that a test has stopped or killed.
 func (c *Cluster) revive(role string) {
-	id := c.docker("ps", "-aq", "--filter", "label=com.docker.compose.project="+c.project, "--filter", "label=com.docker.compose.service="+role)
+	id := c.docker("ps", "-aq", "--filter", "label=com.docker.compose.project="+c.project, "--filter",
+		"label=com.docker.compose.service="+role)
 	switch c.docker("inspect", "-f", "{{.State.Status}}", id) {
 	case "paused":
 		c.docker("unpause", id)
@@ -139,7 +143,8 @@ func TestOfTwoDaemonsOneActsAndTheOtherFollowsWithinTwoRounds(t *testing.T) {
 	if !strings.Contains(health, "standing by: login/") || !strings.Contains(metric, "\nsynergy_leader 0\n") {
 		t.Errorf("health of who stands by: %s", health)
 	}
-	t.Logf("done by the leader %d, by who stands by 0; tickets %q; %s", done(login.log()), c.tickets(), strings.TrimSpace(health))
+	t.Logf("done by the leader %d, by who stands by 0; tickets %q; %s", done(login.log()), c.tickets(),
+		strings.TrimSpace(health))
 
 	t.Log("the leader's host stands still, between two rounds: what one did before would be told after it wakes up")
 	login.said("round", len(login.log()))
@@ -219,7 +224,8 @@ func TestATicketOutlivesARestartOfTheControllerAndIsReplacedWhenSomebodyCancelsI
 	began := time.Now()
 	login.said("standing by", mark)
 	backup.said("leading", seen)
-	t.Logf("its ticket was cancelled; the other leads after %.1f s; tickets %q", time.Since(began).Seconds(), c.tickets())
+	t.Logf("its ticket was cancelled; the other leads after %.1f s; tickets %q", time.Since(began).Seconds(),
+		c.tickets())
 
 	seen = len(backup.log())
 	c.MustExec("login", "root", "scontrol", "release", strings.Fields(c.tickets()[0])[0])

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Limited gives an account of alice's these limits, in the words of sacctmgr, until the test ends. Each of them is taken back by -1.
+// Limited gives an account of alice's these limits, in the words of sacctmgr, until the test ends. Each of them is
+// taken back by -1.
 func (c *Cluster) Limited(limits ...string) {
 	c.t.Helper()
 	c.sacctmgr("add", "account", "ml", "parent=users")
@@ -38,7 +39,8 @@ func (h holding) max(o holding) holding {
 // Holding is what the running jobs of a user hold now, by Slurm's own account.
 func (c *Cluster) Holding(user string) (h holding) {
 	c.t.Helper()
-	out := c.MustExec("login", "root", "squeue", "--noheader", "--states=RUNNING", "--user="+user, "--Format=tres-alloc:200")
+	out := c.MustExec("login", "root", "squeue", "--noheader", "--states=RUNNING", "--user="+user,
+		"--Format=tres-alloc:200")
 	for line := range strings.Lines(out) {
 		has := amounts(strings.TrimSpace(line))
 		h = holding{h.jobs + 1, h.cores + has["cpu"], h.gpus + has["gres/gpu"], max(h.widest, has["cpu"])}
@@ -46,7 +48,8 @@ func (c *Cluster) Holding(user string) (h holding) {
 	return h
 }
 
-// MostHeld samples what a user's jobs hold until the function that it returns is called, which tells the most of each and how often it looked.
+// MostHeld samples what a user's jobs hold until the function that it returns is called, which tells the most of each
+// and how often it looked.
 func (c *Cluster) MostHeld(user string) func() (most holding, samples int) {
 	var most holding
 	samples, stop := 0, make(chan struct{})
@@ -202,7 +205,8 @@ func TestNoMoreJobsRunThanAUserMayHave(t *testing.T) {
 	}
 }
 
-// Billing is Slurm's to reckon, so the daemon learns of this limit by a refusal. Bob's jobs, which would have to give way to alice's, stay.
+// Billing is Slurm's to reckon, so the daemon learns of this limit by a refusal. Bob's jobs, which would have to give
+// way to alice's, stay.
 func TestNobodyIsStoppedForJobsThatSlurmRefuses(t *testing.T) {
 	c, d := SetUp(t, "las", "tune")
 	c.Limited("GrpTRES=billing=1")
@@ -235,5 +239,6 @@ func TestWithoutSlurmdbdNoJobIsGivenMoreThanItAskedFor(t *testing.T) {
 	if _, has := c.Allocation(id); has["cpu"] > 4 || has["mem"] > 60000 {
 		t.Errorf("holds %v, asked for 4 cores and 60000 MB", has)
 	}
-	c.WaitFor("the log says that limits are not known", func() bool { return strings.Contains(d.Read("log"), "the site's limits are not known") })
+	c.WaitFor("the log says that limits are not known",
+		func() bool { return strings.Contains(d.Read("log"), "the site's limits are not known") })
 }

@@ -113,7 +113,8 @@ func TestAJobWithoutOurWordPassesAsItCame(t *testing.T) {
 
 func TestInAnUnmanagedPartitionOurWordIsJustText(t *testing.T) {
 	c := OpenCluster(t)
-	id := c.MustSbatch("alice", "true", "-p", "plain", "--extra=mine", "--comment=synergy-profile=../no synergy-nonsense")
+	id := c.MustSbatch("alice", "true", "-p", "plain", "--extra=mine",
+		"--comment=synergy-profile=../no synergy-nonsense")
 	c.WaitForState(id, "COMPLETED")
 	if extra := c.ShowJob(id)["Extra"]; extra != "mine" {
 		t.Errorf("extra %q", extra)
@@ -123,7 +124,8 @@ func TestInAnUnmanagedPartitionOurWordIsJustText(t *testing.T) {
 func TestAResizedJobThatNeverNamedItsCPUsSeesThem(t *testing.T) {
 	c := OpenCluster(t)
 	file := "/shared/out/cpus-$SLURM_JOB_ID"
-	id := c.MustSbatch("alice", "echo $SLURM_CPUS_PER_TASK $(srun printenv SLURM_CPUS_PER_TASK) > "+file, "--gres=gpu:1", profile)
+	id := c.MustSbatch("alice", "echo $SLURM_CPUS_PER_TASK $(srun printenv SLURM_CPUS_PER_TASK) > "+file,
+		"--gres=gpu:1", profile)
 	answer := c.Post(c.Token(), "/job/"+id.String(), map[string]any{
 		"begin_time": 1, "tasks": 1, "cpus_per_task": 6, "minimum_cpus": 6, "minimum_cpus_per_node": 6,
 		"required_nodes": []string{"n1"},
@@ -183,7 +185,8 @@ func TestABadWordIsRefusedWithASentenceThatNamesIt(t *testing.T) {
 		{"synergy-profile=a.json synergy-checkpoint=USR1@/steps", "synergy-checkpoint=USR1@/steps is not right"},
 		{"synergy-profile=a.json synergy-checkpoint=/steps", "synergy-checkpoint=/steps is not right"},
 		{"synergy-profile=a.json synergy-checkpoint=USR1/script", "and /steps where the tasks of srun"},
-		{"synergy-profile=a.json synergy-checkpoint=USR1@60/steps/steps", "synergy-checkpoint=USR1@60/steps/steps is not right"},
+		{"synergy-profile=a.json synergy-checkpoint=USR1@60/steps/steps",
+			"synergy-checkpoint=USR1@60/steps/steps is not right"},
 		{"synergy-profile=a.json synergy-length", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-length=90", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-length=0h", "a positive number and its unit"},
@@ -303,7 +306,8 @@ func TestOwnersCannotChangeWhatTheDaemonDecides(t *testing.T) {
 		wantRefusal(t, c.Update("alice", id, test.change), test.sentence)
 	}
 	after := c.ShowJob(id)
-	for _, key := range []string{"StartTime", "Comment", "Extra", "ReqNodeList", "ExcNodeList", "NumCPUs", "TresPerNode", "Partition", "Priority"} {
+	for _, key := range []string{"StartTime", "Comment", "Extra", "ReqNodeList", "ExcNodeList", "NumCPUs",
+		"TresPerNode", "Partition", "Priority"} {
 		if before[key] != after[key] {
 			t.Errorf("%s went from %q to %q", key, before[key], after[key])
 		}
@@ -348,7 +352,8 @@ func TestTheDaemonRootAndSlurmUserMayChangeAManagedJob(t *testing.T) {
 	c := OpenCluster(t)
 	for _, who := range []struct{ role, user string }{{"login", "synergy"}, {"login", "root"}, {"slurmctld", "slurm"}} {
 		id := c.MustSbatch("alice", sleeper, "--gres=gpu:1", profile)
-		_, err := c.Exec(who.role, who.user, "scontrol", "update", "jobid="+id.String(), "StartTime=now+2hours", "ReqNodeList=n1", "Extra=annotation")
+		_, err := c.Exec(who.role, who.user, "scontrol", "update", "jobid="+id.String(), "StartTime=now+2hours",
+			"ReqNodeList=n1", "Extra=annotation")
 		if err != nil {
 			t.Errorf("%s: %v", who.user, err)
 		}
@@ -368,7 +373,8 @@ func TestAJobOptsInOnlyWhenItIsSubmitted(t *testing.T) {
 func TestAnUnmanagedJobIsItsOwnersToChange(t *testing.T) {
 	c := OpenCluster(t)
 	id := c.MustSbatch("alice", sleeper, "--gres=gpu:1", "--hold")
-	for _, change := range []string{"StartTime=now+60", "Gres=gpu:2", "ReqNodeList=n1", "Extra=mine", "Comment=mine", "Partition=plain"} {
+	for _, change := range []string{"StartTime=now+60", "Gres=gpu:2", "ReqNodeList=n1", "Extra=mine", "Comment=mine",
+		"Partition=plain"} {
 		if err := c.Update("alice", id, change); err != nil {
 			t.Errorf("%s: %v", change, err)
 		}
@@ -413,7 +419,8 @@ func TestSlurmrestdPassesTheSameGateAndVeto(t *testing.T) {
 	c.WaitForState(accepted.JobID, "RUNNING")
 }
 
-// While the lua is told of a heartbeat, whatever stands under that name either proves that the daemon lives, or lets everything pass.
+// While the lua is told of a heartbeat, whatever stands under that name either proves that the daemon lives, or lets
+// everything pass.
 func TestOnlyAFreshHeartbeatGatesAndVetoes(t *testing.T) {
 	c := OpenCluster(t)
 	c.nameHeartbeat(30)

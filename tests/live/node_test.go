@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// A node serves the tasks of managed jobs in one of these ways. The cluster's nodes have the plugin; a test changes them, and Serve puts them back.
+// A node serves the tasks of managed jobs in one of these ways. The cluster's nodes have the plugin; a test changes
+// them, and Serve puts them back.
 const (
 	byPlugin  = "optional /usr/local/lib/slurm/synergy.so"
 	byScripts = "Prolog=/opt/synergy/etc/node/prolog.sh\nEpilog=/opt/synergy/etc/node/epilog.sh\nTaskProlog=/opt/synergy/etc/node/task_prolog.sh"
@@ -46,15 +47,19 @@ func (c *Cluster) StartAs(id JobID, round, tasks, cpusPerTask, memory int, nodes
 	c.t.Helper()
 	c.WaitFor("job "+id.String()+" is started", func() bool {
 		answer := c.Post(c.Token(), "/job/"+id.String(), map[string]any{
-			"begin_time": 1, "tasks": tasks, "cpus_per_task": cpusPerTask, "minimum_cpus": tasks * cpusPerTask, "minimum_cpus_per_node": cpusPerTask,
-			"memory_per_node": map[string]any{"set": true, "number": memory}, "required_nodes": nodes,
-			"extra": fmt.Sprintf(`{"v":1,"lua":0,"job":%s,"round":%d,"begin":0,"first":0,"gpu_s":0,"done_s":0,"why":"its turn"}`, id, round),
+			"begin_time": 1, "tasks": tasks, "cpus_per_task": cpusPerTask, "minimum_cpus": tasks * cpusPerTask,
+			"minimum_cpus_per_node": cpusPerTask,
+			"memory_per_node":       map[string]any{"set": true, "number": memory}, "required_nodes": nodes,
+			"extra": fmt.Sprintf(
+				`{"v":1,"lua":0,"job":%s,"round":%d,"begin":0,"first":0,"gpu_s":0,"done_s":0,"why":"its turn"}`, id,
+				round),
 		})
 		return answer.Status == http.StatusOK && answer.Refusal() == 0
 	})
 }
 
-// telling is a script that tells the environments of itself and of its steps, and asks for a restart at the end of its first run.
+// telling is a script that tells the environments of itself and of its steps, and asks for a restart at the end of its
+// first run.
 const telling = `
 tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }
 export -f tell
@@ -83,7 +88,8 @@ func told(output string) map[string]map[string]string {
 }
 
 // ours are the variables that a node sets, in this order in the expectations.
-var ours = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "SRUN_CPUS_PER_TASK", "SYNERGY_CPUS", "SYNERGY_MEMORY_MB", "SYNERGY_GPUS", "SYNERGY_ROUND", "SYNERGY_RESTARTS"}
+var ours = []string{"OMP_NUM_THREADS", "MKL_NUM_THREADS", "SRUN_CPUS_PER_TASK", "SYNERGY_CPUS", "SYNERGY_MEMORY_MB",
+	"SYNERGY_GPUS", "SYNERGY_ROUND", "SYNERGY_RESTARTS"}
 
 func oursIn(env map[string]string) string {
 	var values []string
@@ -97,20 +103,23 @@ func oursIn(env map[string]string) string {
 	return strings.Join(values, " ")
 }
 
-// TestTasksAreToldWhatTheyHoldByPluginAndByScripts: a job of two tasks runs in round 42 with 12 cores and is restarted in round 43 with 8; one table for
-// a node with the plugin, one with the scripts, and one with both.
+// TestTasksAreToldWhatTheyHoldByPluginAndByScripts: a job of two tasks runs in round 42 with 12 cores and is restarted
+// in round 43 with 8; one table for a node with the plugin, one with the scripts, and one with both.
 func TestTasksAreToldWhatTheyHoldByPluginAndByScripts(t *testing.T) {
 	c := OpenCluster(t)
 	c.Clear()
 	c.Serve("n2", "", byScripts)
 	c.Serve("n3", byPlugin, byScripts)
 	want := map[string]string{
-		"script": "6 6 6 12 90000 2 42 0", "task": "6 6 6 12 90000 2 42 0", "narrow": "2 2 2 2 90000 2 42 0", "gpuless": "6 6 6 6 90000 0 42 0", "own": "5 6 6 6 90000 2 42 0",
-		"script1": "4 4 4 8 70000 2 43 1", "task1": "4 4 4 8 70000 2 43 1", "narrow1": "2 2 2 2 70000 2 43 1", "gpuless1": "4 4 4 4 70000 0 43 1", "own1": "5 4 4 4 70000 2 43 1",
+		"script": "6 6 6 12 90000 2 42 0", "task": "6 6 6 12 90000 2 42 0", "narrow": "2 2 2 2 90000 2 42 0",
+		"gpuless": "6 6 6 6 90000 0 42 0", "own": "5 6 6 6 90000 2 42 0",
+		"script1": "4 4 4 8 70000 2 43 1", "task1": "4 4 4 8 70000 2 43 1", "narrow1": "2 2 2 2 70000 2 43 1",
+		"gpuless1": "4 4 4 4 70000 0 43 1", "own1": "5 4 4 4 70000 2 43 1",
 	}
 	nodes := map[JobID]string{}
 	for _, node := range []string{"n1", "n2", "n3"} {
-		id := c.MustSbatch("alice", telling, "--synergy-profile=res18.json", "--synergy-checkpoint=USR1@20", "--gres=gpu:2", "-n2", "-c3", output, "--open-mode=append")
+		id := c.MustSbatch("alice", telling, "--synergy-profile=res18.json", "--synergy-checkpoint=USR1@20",
+			"--gres=gpu:2", "-n2", "-c3", output, "--open-mode=append")
 		nodes[id] = node
 		c.StartAs(id, 42, 2, 6, 90_000, node)
 	}
@@ -127,7 +136,8 @@ func TestTasksAreToldWhatTheyHoldByPluginAndByScripts(t *testing.T) {
 				t.Errorf("%s: %s has %s = %s, want %s", node, name, strings.Join(ours, " "), oursIn(got[name]), values)
 			}
 		}
-		c.WaitFor("nothing is left on "+node, func() bool { return c.MustExec(node, "root", "ls", "-A", "/run/synergy-jobs") == "" })
+		c.WaitFor("nothing is left on "+node,
+			func() bool { return c.MustExec(node, "root", "ls", "-A", "/run/synergy-jobs") == "" })
 	}
 }
 
@@ -137,7 +147,8 @@ func TestTheTasksOfAJobAreToldTheSameOnEachOfItsNodes(t *testing.T) {
 	c.Clear()
 	c.Serve("n2", "", byScripts)
 	const script = `tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }; export -f tell; srun bash -c 'tell $SLURMD_NODENAME > /shared/out/'$SLURM_JOB_ID-'$SLURMD_NODENAME'`
-	id := c.MustSbatch("alice", script, "--synergy-profile=res18.json", "--gres=gpu:1", "-N2", "--ntasks-per-node=2", output)
+	id := c.MustSbatch("alice", script, "--synergy-profile=res18.json", "--gres=gpu:1", "-N2", "--ntasks-per-node=2",
+		output)
 	c.StartAs(id, 42, 4, 3, 50_000, "n1", "n2")
 	c.WaitForState(id, "COMPLETED")
 	for _, node := range []string{"n1", "n2"} {
@@ -152,7 +163,8 @@ func TestTheTasksOfAJobAreToldTheSameOnEachOfItsNodes(t *testing.T) {
 func TestTheTasksOfAJobAreToldTheRoundThatStartedIt(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Start()
-	id := c.MustSbatch("alice", "echo $SYNERGY_ROUND $SYNERGY_CPUS $SYNERGY_MEMORY_MB $SYNERGY_GPUS $OMP_NUM_THREADS", "--synergy-profile=res18.json", "--gres=gpu:1", output)
+	id := c.MustSbatch("alice", "echo $SYNERGY_ROUND $SYNERGY_CPUS $SYNERGY_MEMORY_MB $SYNERGY_GPUS $OMP_NUM_THREADS",
+		"--synergy-profile=res18.json", "--gres=gpu:1", output)
 	c.WaitForState(id, "COMPLETED")
 	_, annotation, _ := strings.Cut(c.ShowJob(id)["Extra"], `"round":`)
 	round, _, _ := strings.Cut(annotation, ",")
@@ -162,11 +174,15 @@ func TestTheTasksOfAJobAreToldTheRoundThatStartedIt(t *testing.T) {
 }
 
 // differs are the variables in which two runs of one script differ by themselves.
-var differs = []string{"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_TASK_PID", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT",
-	"SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST", "SLURMD_NODENAME", "SLURM_TOPOLOGY_ADDR", "HOSTNAME",
-	"SLURM_JOB_PARTITION", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}
+var differs = []string{"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_SLUID", "SLURM_TASK_PID", "SLURM_JOB_START_TIME",
+	"SLURM_JOB_END_TIME", "SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT",
+	"SLURM_LAUNCH_NODE_IPADDR", "SLURM_SRUN_COMM_HOST", "SLURM_NODELIST", "SLURM_JOB_NODELIST", "SLURM_STEP_NODELIST",
+	"SLURMD_NODENAME", "SLURM_TOPOLOGY_ADDR", "HOSTNAME",
+	"SLURM_JOB_PARTITION", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL",
+	"ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"}
 
-// TestAJobThatIsNotManagedHasTheEnvironmentThatItHasWithoutUs compares every variable with those of the same job on a node that has nothing of ours.
+// TestAJobThatIsNotManagedHasTheEnvironmentThatItHasWithoutUs compares every variable with those of the same job on a
+// node that has nothing of ours.
 func TestAJobThatIsNotManagedHasTheEnvironmentThatItHasWithoutUs(t *testing.T) {
 	c := OpenCluster(t)
 	c.Clear()
@@ -174,16 +190,19 @@ func TestAJobThatIsNotManagedHasTheEnvironmentThatItHasWithoutUs(t *testing.T) {
 	c.Serve("n3", "", "")
 	const script = `tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }; export -f tell; tell script; srun -n1 bash -c 'tell task'`
 	variants := map[string][]string{
-		"without our directive":                   {"-p", "synergy"},
-		"in a partition that is not managed":      {"-p", "plain", "--comment=synergy-profile=res18.json"},
-		"with an annotation that the user forged": {"-p", "plain", `--extra={"v":1,"lua":0,"job":1,"round":$(touch /shared/out/owned),"why":""}`, "--comment=synergy-profile=res18.json"},
-		"with our variables switched off":         {"--comment=synergy-profile=res18.json synergy-env=off"},
+		"without our directive":              {"-p", "synergy"},
+		"in a partition that is not managed": {"-p", "plain", "--comment=synergy-profile=res18.json"},
+		"with an annotation that the user forged": {"-p", "plain",
+			`--extra={"v":1,"lua":0,"job":1,"round":$(touch /shared/out/owned),"why":""}`,
+			"--comment=synergy-profile=res18.json"},
+		"with our variables switched off": {"--comment=synergy-profile=res18.json synergy-env=off"},
 	}
 	jobs := map[string]map[string]JobID{}
 	for name, more := range variants {
 		jobs[name] = map[string]JobID{}
 		for _, node := range []string{"n1", "n2", "n3"} {
-			id := c.MustSbatch("alice", script, append([]string{"--gres=gpu:1", "-c2", "--mem=2000", "-w", node, output}, more...)...)
+			id := c.MustSbatch("alice", script,
+				append([]string{"--gres=gpu:1", "-c2", "--mem=2000", "-w", node, output}, more...)...)
 			jobs[name][node] = id
 			if strings.Contains(c.ShowJob(id)["Extra"], `"lua":1`) {
 				c.StartAs(id, 42, 1, 2, 2000, node)
@@ -214,7 +233,8 @@ func (c *Cluster) environments(id JobID) map[string]map[string]string {
 	return all
 }
 
-// TestAJobRunsWhateverIsWrongOnItsNode: the plugin is missing, is no plugin, finds no place for its notes, and finds what it cannot read.
+// TestAJobRunsWhateverIsWrongOnItsNode: the plugin is missing, is no plugin, finds no place for its notes, and finds
+// what it cannot read.
 func TestAJobRunsWhateverIsWrongOnItsNode(t *testing.T) {
 	c := OpenCluster(t)
 	c.Clear()
@@ -224,7 +244,8 @@ func TestAJobRunsWhateverIsWrongOnItsNode(t *testing.T) {
 	t.Cleanup(func() { put("n1", restore); put("n2", restore) })
 	for _, broken := range []struct{ name, breaks string }{
 		{"no plugin", "mv /usr/local/lib/slurm/synergy.so /usr/local/lib/slurm/kept.so"},
-		{"a plugin that is none", "cd /usr/local/lib/slurm; cp synergy.so kept.so; rm synergy.so; echo garbage > synergy.so"},
+		{"a plugin that is none",
+			"cd /usr/local/lib/slurm; cp synergy.so kept.so; rm synergy.so; echo garbage > synergy.so"},
 		{"a plugin for an older Slurm", `cd /usr/local/lib/slurm; cp synergy.so kept.so; rm synergy.so; ` +
 			`slurmd -V | python3 -c 'year, month = map(int, input().split()[1].split(".")[:2]); so = open("kept.so", "rb").read(); ` +
 			`old = so.replace(bytes([month, year, 0]), bytes([month, year - 1, 0])); assert old != so; open("synergy.so", "wb").write(old)'`},
@@ -236,7 +257,8 @@ func TestAJobRunsWhateverIsWrongOnItsNode(t *testing.T) {
 		for _, node := range []string{"n1", "n2"} {
 			put(node, restore)
 			put(node, broken.breaks)
-			jobs[node] = c.MustSbatch("alice", "srun echo ran; echo told of $SYNERGY_CPUS", "--comment=synergy-profile=res18.json", "--gres=gpu:1", output)
+			jobs[node] = c.MustSbatch("alice", "srun echo ran; echo told of $SYNERGY_CPUS",
+				"--comment=synergy-profile=res18.json", "--gres=gpu:1", output)
 			c.StartAs(jobs[node], 42, 1, 2, 2000, node)
 		}
 		for node, id := range jobs {
@@ -252,15 +274,18 @@ func TestAJobRunsWhateverIsWrongOnItsNode(t *testing.T) {
 	}
 }
 
-// TestNothingThatAUserWritesReachesAShellOnANode puts it into the comment, the annotation, and the variables that a node looks at.
+// TestNothingThatAUserWritesReachesAShellOnANode puts it into the comment, the annotation, and the variables that a
+// node looks at.
 func TestNothingThatAUserWritesReachesAShellOnANode(t *testing.T) {
 	c := OpenCluster(t)
 	c.Clear()
 	c.Serve("n2", "", byScripts)
 	const evil = "$(touch /shared/out/owned)`touch /shared/out/owned`;touch /shared/out/owned"
 	for _, node := range []string{"n1", "n2"} {
-		out := c.MustExec("login", "alice", "env", "OMP_NUM_THREADS="+evil, "SYNERGY_SET=OMP_NUM_THREADS="+evil, "SYNERGY_ROUND="+evil, "SLURM_STEP_TASKS_PER_NODE="+evil,
-			"sbatch", "--parsable", "--chdir=/shared/out", output, "--comment="+evil+" * synergy-profile=res18.json "+evil, "--gres=gpu:1", "--job-name="+evil,
+		out := c.MustExec("login", "alice", "env", "OMP_NUM_THREADS="+evil, "SYNERGY_SET=OMP_NUM_THREADS="+evil,
+			"SYNERGY_ROUND="+evil, "SLURM_STEP_TASKS_PER_NODE="+evil,
+			"sbatch", "--parsable", "--chdir=/shared/out", output,
+			"--comment="+evil+" * synergy-profile=res18.json "+evil, "--gres=gpu:1", "--job-name="+evil,
 			"--wrap=env > /shared/out/env-$SLURM_JOB_ID; srun true")
 		id := JobID(amount(out))
 		c.CancelAtEnd(id)
@@ -296,7 +321,8 @@ func TestOptionsMeanWhatTheirWordsMean(t *testing.T) {
 	if got := c.ShowJob(in)["Comment"]; got != "synergy-profile=res18.json" {
 		t.Errorf("in the script: the comment is %q", got)
 	}
-	if help := c.MustExec("login", "alice", "sbatch", "--help"); !strings.Contains(help, "--synergy-profile=NAME.json") {
+	if help := c.MustExec("login", "alice", "sbatch", "--help"); !strings.Contains(help,
+		"--synergy-profile=NAME.json") {
 		t.Error("sbatch --help does not tell")
 	}
 }
@@ -304,20 +330,28 @@ func TestOptionsMeanWhatTheirWordsMean(t *testing.T) {
 func TestAnOptionThatIsWrongIsRefusedAtOnce(t *testing.T) {
 	c := OpenCluster(t)
 	for options, sentence := range map[string]string{
-		"--synergy-profile=../x.json":                                                         "--synergy-profile is not right; it should be a profile's file name",
-		"--synergy-profile=res18.json --synergy-checkpoint=KILL":                              "--synergy-checkpoint is not right; it should be a signal",
-		"--synergy-profile=res18.json --synergy-length=soon":                                  "--synergy-length is not right; it should be a number",
-		"--synergy-profile=res18.json --synergy-cores=no":                                     "--synergy-cores is not right; it should be keep",
-		"--synergy-profile=res18.json --synergy-env=no":                                       "--synergy-env is not right; it should be off",
-		"--synergy-profile=res18.json --comment=synergy-profile=gnmt.json":                    "says otherwise than synergy-profile=gnmt.json in the comment",
-		"--synergy-profile=res18.json --synergy-checkpoint --comment=synergy-checkpoint=USR2": "says otherwise than synergy-checkpoint=USR2",
-		"--synergy-checkpoint":                                                                "no synergy-profile=NAME.json",
+		"--synergy-profile=../x.json": "--synergy-profile is " +
+			"not right; it should be a profile's file name",
+		"--synergy-profile=res18.json --synergy-checkpoint=KILL": "--synergy-checkpoint " +
+			"is not right; it should be a signal",
+		"--synergy-profile=res18.json --synergy-length=soon": "--synergy-length is " +
+			"not right; it should be a number",
+		"--synergy-profile=res18.json --synergy-cores=no": "--synergy-cores is " +
+			"not right; it should be keep",
+		"--synergy-profile=res18.json --synergy-env=no": "--synergy-env is not " +
+			"right; it should be off",
+		"--synergy-profile=res18.json --comment=synergy-profile=gnmt.json": "says otherwise than " +
+			"synergy-profile=gnmt.json in the comment",
+		"--synergy-profile=res18.json --synergy-checkpoint --comment=synergy-checkpoint=USR2": "says otherwise than " +
+			"synergy-checkpoint=USR2",
+		"--synergy-checkpoint": "no synergy-profile=NAME.json",
 	} {
 		_, err := c.Sbatch("alice", sleeper, append(strings.Fields(options), "--gres=gpu:1")...)
 		wantRefusal(t, err, sentence)
 	}
 	for _, command := range []string{"srun", "salloc"} {
-		_, err := c.Exec("login", "alice", command, "--synergy-profile=res18.json", "--synergy-checkpoint", "--gres=gpu:1", "true")
+		_, err := c.Exec("login", "alice", command, "--synergy-profile=res18.json", "--synergy-checkpoint",
+			"--gres=gpu:1", "true")
 		wantRefusal(t, err, "never asks an interactive job to give way")
 	}
 }
@@ -326,7 +360,9 @@ func TestAnOptionThatIsWrongIsRefusedAtOnce(t *testing.T) {
 func TestAJobHandsItsOptionsToNoOther(t *testing.T) {
 	c := OpenCluster(t)
 	c.Clear()
-	id := c.MustSbatch("alice", `srun true || exit 1; srun --synergy-profile=gnmt.json true; sbatch --parsable --hold --gres=gpu:1 --wrap true`, "--synergy-profile=res18.json", "--gres=gpu:1", output)
+	id := c.MustSbatch("alice",
+		`srun true || exit 1; srun --synergy-profile=gnmt.json true; sbatch --parsable --hold --gres=gpu:1 --wrap true`,
+		"--synergy-profile=res18.json", "--gres=gpu:1", output)
 	c.StartAs(id, 42, 1, 2, 2000, "n1")
 	c.WaitForState(id, "COMPLETED")
 	lines := strings.Fields(c.Output(id))
@@ -342,11 +378,13 @@ func TestAJobHandsItsOptionsToNoOther(t *testing.T) {
 
 func TestWithoutTheFilterAnOptionIsRefusedAndNotLost(t *testing.T) {
 	c := OpenCluster(t)
-	const comment, uncomment = `sed -i s/^CliFilter/#CliFilter/ /etc/slurm/slurm.conf`, `sed -i s/^#CliFilter/CliFilter/ /etc/slurm/slurm.conf`
+	const comment, uncomment = `sed -i s/^CliFilter/#CliFilter/ /etc/slurm/slurm.conf`,
+		`sed -i s/^#CliFilter/CliFilter/ /etc/slurm/slurm.conf`
 	c.MustExec("login", "root", "sh", "-c", comment)
 	t.Cleanup(func() { c.MustExec("login", "root", "sh", "-c", uncomment) })
 	_, err := c.Sbatch("alice", sleeper, "--synergy-profile=res18.json", "--gres=gpu:1")
 	wantRefusal(t, err, "--synergy-profile did not reach the comment")
-	c.MustSbatch("alice", sleeper, "--synergy-profile=res18.json", "--comment=synergy-profile=res18.json", "--gres=gpu:1")
+	c.MustSbatch("alice", sleeper, "--synergy-profile=res18.json", "--comment=synergy-profile=res18.json",
+		"--gres=gpu:1")
 	c.MustSbatch("alice", sleeper, "--synergy-profile=res18.json", "-p", "plain", "--hold")
 }

@@ -226,10 +226,11 @@ exec /opt/synergy/bin/synergy-emujob --profile %s.json --profile-dir /opt/synerg
 		paperWarmUp, j.model, j.iterations, speed, paperSave)
 }
 
-// replayPaper submits the jobs, has them scheduled, waits for their end, and reads what became of them. All of a batch is
-// there before anybody schedules it, and its time begins then; otherwise jobs come at their times, those of one second in
-// one go.
-func (c *Cluster) replayPaper(e experiment, jobs []planned, speed float64, args func(planned) string, open func()) side {
+// replayPaper submits the jobs, has them scheduled, waits for their end, and reads what became of them. All of a batch
+// is there before anybody schedules it, and its time begins then; otherwise jobs come at their times, those of one
+// second in one go.
+func (c *Cluster) replayPaper(e experiment, jobs []planned, speed float64, args func(planned) string,
+	open func()) side {
 	c.t.Helper()
 	var ids []JobID
 	var came []time.Time

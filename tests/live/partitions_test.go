@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// SetUpHalves is SetUp with two managed partitions in place of the one: left has the first node, and Slurm tries it first; right has the second.
+// SetUpHalves is SetUp with two managed partitions in place of the one: left has the first node, and Slurm tries it
+// first; right has the second.
 func SetUpHalves(t *testing.T) (*Cluster, *Daemon) {
 	t.Helper()
 	c, d := SetUp(t, "fifo", "tune")
@@ -18,7 +19,8 @@ func SetUpHalves(t *testing.T) (*Cluster, *Daemon) {
 	return c, d
 }
 
-// Manage gives the daemon and the gate these partitions in place of the one, each with what scontrol is to be told of it, until the test ends.
+// Manage gives the daemon and the gate these partitions in place of the one, each with what scontrol is to be told of
+// it, until the test ends.
 func (d *Daemon) Manage(partitions ...string) {
 	c := d.c
 	c.t.Helper()
@@ -26,9 +28,11 @@ func (d *Daemon) Manage(partitions ...string) {
 	for _, words := range partitions {
 		said := strings.Fields(words)
 		names, quoted = append(names, said[0]), append(quoted, strconv.Quote(said[0]))
-		c.MustExec("login", "root", append([]string{"scontrol", "create", "partitionname=" + said[0], "state=up"}, said[1:]...)...)
+		c.MustExec("login", "root", append([]string{"scontrol", "create", "partitionname=" + said[0], "state=up"},
+			said[1:]...)...)
 	}
-	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "partitions: [synergy]", "partitions: ["+strings.Join(names, ", ")+"]", 1))
+	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "partitions: [synergy]",
+		"partitions: ["+strings.Join(names, ", ")+"]", 1))
 	c.settings("managed_partitions = { " + strings.Join(quoted, ", ") + " },")
 	c.t.Cleanup(func() {
 		d.Signal("TERM")
@@ -53,10 +57,12 @@ func TestAJobOfSeveralPartitionsRunsWhereThereIsRoomAndComesBackToAll(t *testing
 	filler := c.MustSbatch("bob", "sleep 600", "-p", "left", "--gres=gpu:8")
 	c.WaitForState(filler, "RUNNING")
 	d.Start()
-	id := c.MustSbatch("alice", "sleep 600", "-p", "left,right", "--gres=gpu:8", word("res18"), "--open-mode=append", output)
+	id := c.MustSbatch("alice", "sleep 600", "-p", "left,right", "--gres=gpu:8", word("res18"), "--open-mode=append",
+		output)
 	c.WaitForState(id, "RUNNING")
 	c.WaitFor("the daemon has told that it named the one, which backfill would have had to find", func() bool {
-		return slices.ContainsFunc(d.Log(), func(line Line) bool { return line["field"] == "partition" && line["new"] == "right" })
+		return slices.ContainsFunc(d.Log(),
+			func(line Line) bool { return line["field"] == "partition" && line["new"] == "right" })
 	})
 	if nodes, _ := c.Allocation(id); nodes != "n2" || c.partitionsOf(id) != "right" {
 		t.Errorf("it runs in %s on %s", c.partitionsOf(id), nodes)

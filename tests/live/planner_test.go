@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// plugin puts a planner plugin into the daemon's folder, with what it needs beside it, and returns the flags that name it.
+// plugin puts a planner plugin into the daemon's folder, with what it needs beside it, and returns the flags that name
+// it.
 func (d *Daemon) plugin(program string, files ...string) []string {
 	d.c.t.Helper()
 	for _, file := range files {
@@ -38,12 +39,14 @@ func TestOurPlannerAsAPluginDiesInARoundAndNobodyNotices(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Start(d.plugin("builtin")...)
 	job := func() JobID {
-		return c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=res18.json", "-c", "3", "--gres=gpu:1", "--output=/dev/null")
+		return c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=res18.json", "-c", "3", "--gres=gpu:1",
+			"--output=/dev/null")
 	}
 	first := job()
 	c.WaitForState(first, "RUNNING")
 	if _, has := c.Allocation(first); has["cpu"] != 9 || d.Metrics()[pluginRounds+`done"}`] == 0 {
-		t.Errorf("the job holds %v, want 9 cores by the plan of the plugin: %v", has, d.Metrics()[pluginRounds+`done"}`])
+		t.Errorf("the job holds %v, want 9 cores by the plan of the plugin: %v", has,
+			d.Metrics()[pluginRounds+`done"}`])
 	}
 	c.MustExec("login", "root", "pkill", "-KILL", "-f", "^"+d.dir+"/builtin$")
 	killed := time.Now()
@@ -55,7 +58,8 @@ func TestOurPlannerAsAPluginDiesInARoundAndNobodyNotices(t *testing.T) {
 	counted := d.Metrics()
 	before := counted[pluginRounds+`done"}`]
 	c.WaitFor("the plugin plans again", func() bool { return d.Metrics()[pluginRounds+`done"}`] > before })
-	t.Logf("a job ran and the plugin planned again %.0f s after it was killed, with rounds of %v", time.Since(killed).Seconds(), d.Round)
+	t.Logf("a job ran and the plugin planned again %.0f s after it was killed, with rounds of %v",
+		time.Since(killed).Seconds(), d.Round)
 	if counted = d.Metrics(); counted[pluginRounds+`ended"}`] != 1 {
 		t.Errorf("counted %v ends, want 1", counted[pluginRounds+`ended"}`])
 	}
@@ -68,25 +72,32 @@ func TestOurPlannerAsAPluginDiesInARoundAndNobodyNotices(t *testing.T) {
 
 func TestAPolicyOfTwentyLinesDecidesWhoGoesFirst(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
-	big := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=gnmt.json", "--gres=gpu:8", "-w", "n1", "--output=/dev/null")
-	small := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=gnmt.json", "--gres=gpu:1", "-w", "n1", "--output=/dev/null")
+	big := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=gnmt.json", "--gres=gpu:8", "-w", "n1",
+		"--output=/dev/null")
+	small := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=gnmt.json", "--gres=gpu:1", "-w", "n1",
+		"--output=/dev/null")
 	d.Start(d.plugin("smallest")...)
 	c.WaitForState(small, "RUNNING")
 	if state := c.State(big); state != "PENDING" {
-		t.Errorf("the job with 8 GPUs, which came first, is %s: want it to wait behind the one with a single GPU", state)
+		t.Errorf("the job with 8 GPUs, which came first, is %s: want it to wait behind the one with a single GPU",
+			state)
 	}
 }
 
 func TestAPlannerInPythonGivesEverybodyHisShare(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Round = 8 * time.Second // a quarter of it has to do for Python to start
-	id := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=res18.json", "-c", "1", "--gres=gpu:2", "--output=/dev/null")
-	d.Start(append(d.plugin("fair.py", "synergy_plugin.py", "planner_pb2.py", "fair.py"), "--planner-plugin-timeout", "5s")...)
+	id := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=res18.json", "-c", "1", "--gres=gpu:2",
+		"--output=/dev/null")
+	d.Start(append(d.plugin("fair.py", "synergy_plugin.py", "planner_pb2.py", "fair.py"), "--planner-plugin-timeout",
+		"5s")...)
 	c.WaitForState(id, "RUNNING")
 	if _, has := c.Allocation(id); has["cpu"] != 6 || has["mem"] != 125000 || d.Metrics()[pluginRounds+`done"}`] == 0 {
-		t.Errorf("the job holds %v, want 6 cores and 125000 MB; %v rounds were planned by the plugin", has, d.Metrics()[pluginRounds+`done"}`])
+		t.Errorf("the job holds %v, want 6 cores and 125000 MB; %v rounds were planned by the plugin", has,
+			d.Metrics()[pluginRounds+`done"}`])
 	}
-	verdict, err := c.Exec("login", "synergy", "/opt/synergy/bin/synergy", "plugin", "check", "--snapshots", "40", d.dir+"/fair.py")
+	verdict, err := c.Exec("login", "synergy", "/opt/synergy/bin/synergy", "plugin", "check", "--snapshots", "40",
+		d.dir+"/fair.py")
 	if err != nil {
 		t.Errorf("it does not keep the promises: %v\n%s", err, verdict)
 	}

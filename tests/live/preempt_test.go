@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// SetUpTiers is SetUpAsShipped on a Slurm that preempts by itself: jobs of the partition high requeue those of the partition low. The daemon manages both.
+// SetUpTiers is SetUpAsShipped on a Slurm that preempts by itself: jobs of the partition high requeue those of the
+// partition low. The daemon manages both.
 func SetUpTiers(t *testing.T) (*Cluster, *Daemon) {
 	t.Helper()
 	c, d := SetUpAsShipped(t)
@@ -65,12 +66,13 @@ func TestAJobOfAHigherTierHasThePlaceThatSlurmPreemptsForIt(t *testing.T) {
 	}
 }
 
-// Slurm stops it without a question and puts it back with the size and the node that it had. It waits for any node, and runs in the moment in which
-// there is room.
+// Slurm stops it without a question and puts it back with the size and the node that it had. It waits for any node, and
+// runs in the moment in which there is room.
 func TestAJobThatSlurmPreemptsWaitsForAnyNodeAndGoesOn(t *testing.T) {
 	c, d := SetUpTiers(t)
 	d.Start()
-	id := c.MustSbatch("alice", "sleep 600", "-p", "low", "--gres=gpu:1", "-c", "1", word("res18"), "--open-mode=append", output)
+	id := c.MustSbatch("alice", "sleep 600", "-p", "low", "--gres=gpu:1", "-c", "1", word("res18"),
+		"--open-mode=append", output)
 	c.WaitForState(id, "RUNNING")
 	higher := c.fill("high")
 	c.WaitFor("it waits for any node", func() bool {

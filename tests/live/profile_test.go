@@ -54,7 +54,8 @@ func (m measured) rate(cores float64, column int) float64 {
 
 // profiled is a call of synergy profile by alice in a folder that the nodes see, with all that it wrote.
 func (c *Cluster) profiled(folder, model, trainer, options string) (said string, err error) {
-	script := fmt.Sprintf(`mkdir -p %[1]s && cd %[1]s && cat > train.sh && export MODEL=%[2]s && exec /opt/synergy/bin/synergy profile %[3]s -o %[2]s.json -- train.sh 2>&1`,
+	script := fmt.Sprintf(
+		`mkdir -p %[1]s && cd %[1]s && cat > train.sh && export MODEL=%[2]s && exec /opt/synergy/bin/synergy profile %[3]s -o %[2]s.json -- train.sh 2>&1`,
 		folder, model, options)
 	return c.ExecInput("login", "alice", trainer, "bash", "-c", script)
 }
@@ -165,9 +166,11 @@ func (c *Cluster) missesOf(model, file string) (off []float64, err error) {
 	if column < 0 || len(got.Memory) != 1 || got.Memory[0] != 62500 {
 		return nil, fmt.Errorf("measured with %v MiB a GPU, and the model is known with %v", got.Memory, truth.Memory)
 	}
-	if !regexp.MustCompile(`^measured on n[1-4] \(job \d+ of synergy\), .* by synergy profile: `).MatchString(got.Source) ||
+	if !regexp.MustCompile(`^measured on n[1-4] \(job \d+ of synergy\), .* by synergy profile: `).MatchString(
+		got.Source) ||
 		!strings.Contains(said, "on a node of 8 GPUs, 24 cores and 500 GB (4 such nodes here) a job of 1 GPU:") ||
-		!regexp.MustCompile(`(?m)^job \d+: 1 GPU, 12 cores and 62.5 GB in partition synergy, \d minutes at most$`).MatchString(said) {
+		!regexp.MustCompile(
+			`(?m)^job \d+: 1 GPU, 12 cores and 62.5 GB in partition synergy, \d minutes at most$`).MatchString(said) {
 		return nil, fmt.Errorf("source %q, and it said:\n%s", got.Source, said)
 	}
 	const speedup = 100
@@ -220,7 +223,8 @@ func saysWhatBecameOfItsJob(t *testing.T) {
 			}
 			if gain := m.rate(2, 0) / m.rate(1, 0); gain < 1.8 || gain > 2.6 || m.Checkpoint < .5 ||
 				m.Checkpoint == 10 || m.Start <= 0 {
-				return fmt.Errorf("%+v: want twice the rate with two CPUs, half a second to save, and some time to start", m)
+				return fmt.Errorf(
+					"%+v: want twice the rate with two CPUs, half a second to save, and some time to start", m)
 			}
 			return nil
 		},
@@ -229,7 +233,9 @@ func saysWhatBecameOfItsJob(t *testing.T) {
 			`^synergy: interrupted: job \d+ was cancelled; what [12] trials? gave is in stopped.runs.json; the same command goes on there$`,
 			`^going on with [12] trials? of an earlier run$`, `^stopped.json: stopped on unknown, from \d trials`),
 		"terminal lost": ends("lost", two, `{ $1 & p=$!; `+trained+`kill -KILL $p; wait $p; $1; }`,
-			`^going on with [12] trials? of an earlier run$`, `^job \d+ of an earlier call measures this, and is followed$`, `^lost.json: lost on unknown, from \d trials`),
+			`^going on with [12] trials? of an earlier run$`,
+			`^job \d+ of an earlier call measures this, and is followed$`,
+			`^lost.json: lost on unknown, from \d trials`),
 		"cancelled": ends("cancelled", two, `{ $1 & p=$!; `+trained+`scancel -n synergy-profile-cancelled; wait $p; }`,
 			`^synergy: job \d+ was cancelled on n[1-4]; what [12] trials? gave is in cancelled.runs.json; the same command goes on there$`),
 		"refused": ends("refused", two+"--sbatch --qos=none", "$1",

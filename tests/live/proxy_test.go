@@ -59,8 +59,10 @@ func (c *Cluster) Proxy() *Proxy {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	p := &Proxy{t: c.t, mode: Pass, changed: make(chan struct{}), draw: rand.New(rand.NewPCG(1, 1)), address: c.gateway() + ":0"}
-	p.pass = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(upstream) }, ModifyResponse: p.distort}
+	p := &Proxy{t: c.t, mode: Pass, changed: make(chan struct{}), draw: rand.New(rand.NewPCG(1, 1)),
+		address: c.gateway() + ":0"}
+	p.pass = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(upstream) },
+		ModifyResponse: p.distort}
 	p.listen()
 	c.t.Cleanup(func() { p.Set(Stopped) })
 	return p

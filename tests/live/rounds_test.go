@@ -14,7 +14,9 @@ import (
 func TestAJobRunsWithinOneRoundWithItsDemandAndSeesIt(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Start()
-	id := c.MustSbatch("alice", "env | grep -E '^SLURM_(CPUS|MEM|GPUS)' | sort\nsrun sh -c 'echo step $SLURM_CPUS_PER_TASK cores, $SLURM_MEM_PER_NODE MB'\nsleep 5",
+	id := c.MustSbatch("alice",
+		"env | grep -E '^SLURM_(CPUS|MEM|GPUS)' | sort\nsrun sh -c 'echo step $SLURM_CPUS_PER_TASK cores, "+
+			"$SLURM_MEM_PER_NODE MB'\nsleep 5",
 		"--comment=synergy-profile=res18.json", "-c", "3", "--gres=gpu:1", output)
 	submitted := time.Now()
 	c.WaitForState(id, "RUNNING")
@@ -27,13 +29,15 @@ func TestAJobRunsWithinOneRoundWithItsDemandAndSeesIt(t *testing.T) {
 	}
 	c.WaitForState(id, "COMPLETED")
 	out := c.Output(id)
-	for _, want := range []string{"SLURM_CPUS_ON_NODE=9", "SLURM_CPUS_PER_TASK=9", "SLURM_MEM_PER_NODE=62500", "step 9 cores, 62500 MB"} {
+	for _, want := range []string{"SLURM_CPUS_ON_NODE=9", "SLURM_CPUS_PER_TASK=9", "SLURM_MEM_PER_NODE=62500",
+		"step 9 cores, 62500 MB"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the script does not see %q:\n%s", want, out)
 		}
 	}
 	c.WaitFor("sacct knows the job", func() bool {
-		account := c.MustExec("login", "alice", "sacct", "-X", "-n", "-P", "-j", id.String(), "--format=State,AllocCPUS,AllocTRES")
+		account := c.MustExec("login", "alice", "sacct", "-X", "-n", "-P", "-j", id.String(),
+			"--format=State,AllocCPUS,AllocTRES")
 		return strings.HasPrefix(account, "COMPLETED|9|") && strings.Contains(account, "mem=62500M")
 	})
 }
@@ -47,7 +51,8 @@ func TestLightJobsKeepFullSpeedAndHungryOnesShareTheRest(t *testing.T) {
 		if k%2 == 1 {
 			model, list = "gnmt", &light
 		}
-		*list = append(*list, c.MustSbatch("alice", train(model, 200000, 10), word(model), "--gres=gpu:1", "-w", "n1", output))
+		*list = append(*list, c.MustSbatch("alice", train(model, 200000, 10), word(model), "--gres=gpu:1", "-w", "n1",
+			output))
 	}
 	d.Start()
 	for _, id := range append(hungry, light...) {
@@ -95,30 +100,36 @@ func TestGangsStartWholeOrNotAtAll(t *testing.T) {
 		}
 	}
 	time.Sleep(2 * d.Round)
-	if job := c.ShowJob(more); job["JobState"] != "PENDING" || !strings.Contains(job["Extra"], "GPUs are free, it needs 16") {
+	if job := c.ShowJob(more); job["JobState"] != "PENDING" ||
+		!strings.Contains(job["Extra"], "GPUs are free, it needs 16") {
 		t.Errorf("second gang of 16: %s, extra %s", job["JobState"], job["Extra"])
 	}
 	_, _ = c.Exec("login", "alice", "scancel", sixteen.String())
 	c.WaitForState(more, "RUNNING")
 }
 
-// TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations: least attained service, 31 of 32 GPUs in use. A newcomer wants eight.
-// Of the two victims on its node the one that may use any node goes on at once on the one GPU that is left; the other, which needs
-// seven, goes on when the newcomer has ended.
+// TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations: least attained service, 31 of 32 GPUs in use. A
+// newcomer wants eight. Of the two victims on its node the one that may use any node goes on at once on the one GPU
+// that is left; the other, which needs seven, goes on when the newcomer has ended.
 func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.T) {
-	c, d := SetUp(t, "las", "tune", "checkpoint_hook:", "  before: [/shared/synergy/hook, asks]", "  after: [/shared/synergy/hook, left]")
-	c.MustExec("login", "synergy", "sh", "-c", `printf '#!/bin/sh\necho "$1 $SYNERGY_JOB_ID $SYNERGY_JOB_NODES" >> "$0.said"\n' > /shared/synergy/hook; chmod 700 /shared/synergy/hook; rm -f /shared/synergy/hook.said`)
+	c, d := SetUp(t, "las", "tune", "checkpoint_hook:", "  before: [/shared/synergy/hook, asks]",
+		"  after: [/shared/synergy/hook, left]")
+	c.MustExec("login", "synergy", "sh", "-c",
+		`printf '#!/bin/sh\necho "$1 $SYNERGY_JOB_ID $SYNERGY_JOB_NODES" >> "$0.said"\n' > /shared/synergy/hook; chmod 700 /shared/synergy/hook; rm -f /shared/synergy/hook.said`)
 	d.Start()
 	// Alone, in compressed time, 150 and 333 iterations pass in a second.
-	movable := c.MustSbatch("alice", train("res18", 8000, 40), word("res18"), "--gres=gpu:1", output, "--open-mode=append")
+	movable := c.MustSbatch("alice", train("res18", 8000, 40), word("res18"), "--gres=gpu:1", output,
+		"--open-mode=append")
 	c.WaitForState(movable, "RUNNING")
 	first, _ := c.Allocation(movable)
-	pinned := c.MustSbatch("bob", train("gnmt", 20000, 40), word("gnmt"), "--gres=gpu:7", "-w", first, output, "--open-mode=append")
+	pinned := c.MustSbatch("bob", train("gnmt", 20000, 40), word("gnmt"), "--gres=gpu:7", "-w", first, output,
+		"--open-mode=append")
 	full := []JobID{pinned}
 	for _, n := range c.nodes() {
 		if n != first { // seven GPUs on the first of the others, eight on the rest
 			gpus := fmt.Sprintf("--gres=gpu:%d", min(6+len(full), 8))
-			full = append(full, c.MustSbatch("bob", "sleep 600", "--comment=synergy-profile=gnmt.json", gpus, "-w", n, output))
+			full = append(full, c.MustSbatch("bob", "sleep 600", "--comment=synergy-profile=gnmt.json", gpus, "-w", n,
+				output))
 		}
 	}
 	for _, id := range full {
@@ -154,7 +165,8 @@ func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.
 	}
 }
 
-// conserved reads the emulated job's last lines: as many iterations as it was told to do, in more than one start, none lost.
+// conserved reads the emulated job's last lines: as many iterations as it was told to do, in more than one start, none
+// lost.
 func conserved(t *testing.T, c *Cluster, id JobID, iterations int) {
 	t.Helper()
 	starts, total, lost := 0, 0, 0
@@ -171,14 +183,16 @@ func conserved(t *testing.T, c *Cluster, id JobID, iterations int) {
 	}
 	t.Logf("job %s: %d iterations in %d starts, %d lost", id, total, starts, lost)
 	if total != iterations || starts < 2 || lost != 0 {
-		t.Errorf("job %s: %d iterations in %d starts, %d lost; want %d in more than one, none lost\n%s", id, total, starts, lost, iterations, c.Output(id))
+		t.Errorf("job %s: %d iterations in %d starts, %d lost; want %d in more than one, none lost\n%s", id, total,
+			starts, lost, iterations, c.Output(id))
 	}
 }
 
 // gap is the time between the first two runs of a job, from its requeue to its next start, as accounting has it.
 func (c *Cluster) gap(id JobID) time.Duration {
 	c.t.Helper()
-	runs := strings.Fields(c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(), "--format=Start,End"))
+	runs := strings.Fields(c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(),
+		"--format=Start,End"))
 	if len(runs) < 2 {
 		c.t.Fatalf("job %s: accounting knows the runs %q", id, runs)
 	}
@@ -206,14 +220,16 @@ func (c *Cluster) waitLong(id JobID, state string, most time.Duration) {
 	}
 }
 
-// TestAJobGrowsWhenTheRoomIsThere restarts a job in place with another size: the time from requeue to running is all that it
-// costs beside its own save.
+// TestAJobGrowsWhenTheRoomIsThere restarts a job in place with another size: the time from requeue to running is all
+// that it costs beside its own save.
 func TestAJobGrowsWhenTheRoomIsThere(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	var crowd []JobID
-	grower := c.MustSbatch("alice", train("res18", 3000, 20), word("res18")+" synergy-length=10h", "--gres=gpu:1", "-w", "n1", output, "--open-mode=append")
+	grower := c.MustSbatch("alice", train("res18", 3000, 20), word("res18")+" synergy-length=10h", "--gres=gpu:1", "-w",
+		"n1", output, "--open-mode=append")
 	for range 7 {
-		crowd = append(crowd, c.MustSbatch("alice", "sleep 300", "--comment=synergy-profile=res18.json", "--gres=gpu:1", "-w", "n1", output))
+		crowd = append(crowd, c.MustSbatch("alice", "sleep 300", "--comment=synergy-profile=res18.json", "--gres=gpu:1",
+			"-w", "n1", output))
 	}
 	d.Start()
 	c.WaitForState(grower, "RUNNING")
@@ -253,7 +269,8 @@ func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
 		before[what] = still(c.MustExec("login", "root", "scontrol", "show", "job", id.String()))
 	}
 	for _, shape := range []string{"--contiguous", "--exclusive"} {
-		if _, err := c.Sbatch("alice", "sleep 1", word("res18"), "--gres=gpu:1", shape); err == nil || !strings.Contains(err.Error(), "synergy") {
+		if _, err := c.Sbatch("alice", "sleep 1", word("res18"), "--gres=gpu:1", shape); err == nil ||
+			!strings.Contains(err.Error(), "synergy") {
 			t.Errorf("%s with our directive: %v, want a sentence", shape, err)
 		}
 	}
@@ -268,13 +285,15 @@ func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
 
 // still drops from what scontrol shows the fields that move by themselves.
 func still(job string) string {
-	return regexp.MustCompile(`(LastSchedEval|Reason|Priority|AccrueTime|EligibleTime|Scheduler|SchedNodeList)=\S+`).ReplaceAllString(job, "")
+	return regexp.MustCompile(
+		`(LastSchedEval|Reason|Priority|AccrueTime|EligibleTime|Scheduler|SchedNodeList)=\S+`).ReplaceAllString(job, "")
 }
 
 func TestAProfileThatCannotBeUsedCostsOnlyItself(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Put("profiles/garbage.json", "{")
-	d.Put("profiles/liar.json", `{"version":1,"model":"liar","task":"image","gpu_type":"none","batch":1,"cores_per_gpu":[1],"memory_per_gpu_mib":[1000],"throughput_samples_per_s":[[-5]],"checkpoint_s":1,"start_s":1}`)
+	d.Put("profiles/liar.json",
+		`{"version":1,"model":"liar","task":"image","gpu_type":"none","batch":1,"cores_per_gpu":[1],"memory_per_gpu_mib":[1000],"throughput_samples_per_s":[[-5]],"checkpoint_s":1,"start_s":1}`)
 	c.MustExec("login", "synergy", "ln", "-s", "/shared/synergy/token", d.dir+"/profiles/link.json")
 	d.Start()
 	for _, name := range []string{"nosuch.json", "garbage.json", "liar.json", "link.json"} {

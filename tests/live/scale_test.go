@@ -74,8 +74,8 @@ func (d *Daemon) Held(round int) held {
 	return h
 }
 
-// TestSixtyFourNodes runs 512 emulated jobs with 5,000 waiting behind them, of which some end and others are preempted in each round,
-// and says what a round takes and how long a daemon needs from its start to its first decision.
+// TestSixtyFourNodes runs 512 emulated jobs with 5,000 waiting behind them, of which some end and others are preempted
+// in each round, and says what a round takes and how long a daemon needs from its start to its first decision.
 func TestSixtyFourNodes(t *testing.T) {
 	c, d := SetUp(t, "las", "tune", "rate: 200")
 	d.Round = scaleRound
@@ -105,16 +105,21 @@ func TestSixtyFourNodes(t *testing.T) {
 	sight := first.Began.Sub(time.UnixMilli(int64(started * 1000))).Seconds()
 	decided := sight + first.took("observe") + first.took(deciding...)
 	listing := d.Metrics()
-	t.Logf("from the daemon's start to its first decision: %.1f s, of which slurmrestd's listing %.1f s (%.1f MB), beginning to look %.1f s, decide %.3f s",
-		decided, listing[`synergy_slurm_request_seconds_sum{request="GET /jobs/"}`], listing[`synergy_slurm_bytes_total{request="GET /jobs/"}`]/1e6,
+	t.Logf(
+		"from the daemon's start to its first decision: %.1f s, of which slurmrestd's listing %.1f s (%.1f MB), "+
+			"beginning to look %.1f s, decide %.3f s",
+		decided, listing[`synergy_slurm_request_seconds_sum{request="GET /jobs/"}`],
+		listing[`synergy_slurm_bytes_total{request="GET /jobs/"}`]/1e6,
 		sight, first.took(deciding...))
 	d.waitForRounds(scaleRounds)
 	last := d.Held(0).Round
-	t.Logf("%5s | %7s %7s | %8s %8s %8s %8s | %7s %7s %7s %7s %6s", "round", "runs", "waits", "observe", "decide", "act", "total", "renewed", "put off", "started", "stopped", "failed")
+	t.Logf("%5s | %7s %7s | %8s %8s %8s %8s | %7s %7s %7s %7s %6s", "round", "runs", "waits", "observe", "decide",
+		"act", "total", "renewed", "put off", "started", "stopped", "failed")
 	stopped, full := 0, 0
 	for n := first.Round; n <= last; n++ {
 		h := d.Held(n)
-		t.Logf("%5d | %7d %7d | %7.2fs %7.3fs %7.2fs %7.2fs | %7d %7d %7d %7d %6d", h.Round, h.Granted, h.Waiting, h.took("observe"),
+		t.Logf("%5d | %7d %7d | %7.2fs %7.3fs %7.2fs %7.2fs | %7d %7d %7d %7d %6d", h.Round, h.Granted, h.Waiting,
+			h.took("observe"),
 			h.took(deciding...), h.acted(), h.total(), h.Renewed, h.Put, h.Started, h.Stopped, h.Wrong)
 		if h.total() > scaleRound.Seconds()+15 {
 			t.Errorf("round %d took %.0f s, and the next is due every %v", n, h.total(), scaleRound)
@@ -122,14 +127,16 @@ func TestSixtyFourNodes(t *testing.T) {
 		stopped, full = stopped+h.Stopped, max(full, h.Granted)
 	}
 	runs := c.Count("running")
-	t.Logf("%d jobs run, slurmctld has %.0f MB, slurmrestd %.0f MB, the daemon %.0f MB", runs, c.Memory("slurmctld", "slurmctld"),
+	t.Logf("%d jobs run, slurmctld has %.0f MB, slurmrestd %.0f MB, the daemon %.0f MB", runs,
+		c.Memory("slurmctld", "slurmctld"),
 		c.Memory("slurmrestd", "slurmrestd"), d.Metrics()[residentMemory]/1e6)
 	seen, breaches := stop()
 	if len(breaches) > 0 || seen < 64 {
 		t.Errorf("%d looks at nodes, breaches: %v", seen, breaches)
 	}
 	if full != scaleRunning || stopped == 0 || decided > 60 {
-		t.Errorf("%d jobs ran at once and %d were preempted: want %d and some; first decision after %.0f s", full, stopped, scaleRunning, decided)
+		t.Errorf("%d jobs ran at once and %d were preempted: want %d and some; first decision after %.0f s", full,
+			stopped, scaleRunning, decided)
 	}
 }
 

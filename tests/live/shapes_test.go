@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// shapes are the ways in which users ask. Of cores such a job is owed three a GPU, in whole cores for each task, and gains by four:
-// it holds the more, unless its neighbours have what is left over.
+// shapes are the ways in which users ask. Of cores such a job is owed three a GPU, in whole cores for each task, and
+// gains by four: it holds the more, unless its neighbours have what is left over.
 var shapes = map[string]struct {
 	args              []string
 	nodes, owed, most int
@@ -39,14 +39,17 @@ func TestHoweverAUserAsksTheJobIsSized(t *testing.T) {
 		if _, submitted := ids[name]; submitted {
 			continue
 		}
-		ids[name] = c.MustSbatch("alice", "srun sh -c 'echo task $SLURM_PROCID has $SLURM_CPUS_PER_TASK'; sleep 60", append(shapes[name].args, word("res50"), output)...)
+		ids[name] = c.MustSbatch("alice", "srun sh -c 'echo task $SLURM_PROCID has $SLURM_CPUS_PER_TASK'; sleep 60",
+			append(shapes[name].args, word("res50"), output)...)
 	}
 	d.Start()
 	for name, id := range ids {
 		c.WaitForState(id, "RUNNING")
 		want := shapes[name]
-		if nodes, has := c.Allocation(id); has["node"] != want.nodes || has["cpu"] < want.owed || has["cpu"] > want.most {
-			t.Errorf("%s: %v on %s, want %d to %d cores on %d nodes", name, has, nodes, want.owed, want.most, want.nodes)
+		if nodes, has := c.Allocation(id); has["node"] != want.nodes || has["cpu"] < want.owed ||
+			has["cpu"] > want.most {
+			t.Errorf("%s: %v on %s, want %d to %d cores on %d nodes", name, has, nodes, want.owed, want.most,
+				want.nodes)
 		}
 	}
 	for _, line := range d.Log() {
@@ -56,8 +59,8 @@ func TestHoweverAUserAsksTheJobIsSized(t *testing.T) {
 	}
 }
 
-// TestAJobThatWaitsIsSaidOnceWhyAndLeftAlone: whatever its shape, what Slurm shows of it is what its user asked for, so there is
-// nothing to restore.
+// TestAJobThatWaitsIsSaidOnceWhyAndLeftAlone: whatever its shape, what Slurm shows of it is what its user asked for, so
+// there is nothing to restore.
 func TestAJobThatWaitsIsSaidOnceWhyAndLeftAlone(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	for k := range 4 {

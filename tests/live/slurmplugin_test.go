@@ -23,7 +23,8 @@ func TestKilledInTheMiddleOfRoundsAPluginThatDrivesSlurmLosesNothing(t *testing.
 	d.Round = 4 * time.Second
 	flags := d.drivenBy("slurmrest")
 	d.Start(flags...)
-	hungry := c.MustSbatch("alice", "sleep 5", "--comment=synergy-profile=res18.json", "-c", "3", "--gres=gpu:1", "--output=/dev/null")
+	hungry := c.MustSbatch("alice", "sleep 5", "--comment=synergy-profile=res18.json", "-c", "3", "--gres=gpu:1",
+		"--output=/dev/null")
 	c.WaitForState(hungry, "RUNNING")
 	if _, has := c.Allocation(hungry); has["cpu"] != 9 {
 		t.Errorf("the job holds %v, want 9 cores", has)
@@ -45,11 +46,13 @@ func TestKilledInTheMiddleOfRoundsAPluginThatDrivesSlurmLosesNothing(t *testing.
 	left, before := c.unfinished(), d.Metrics()[`synergy_rounds_total{outcome="done"}`]
 	c.WaitFor("rounds go on", func() bool { return d.Metrics()[`synergy_rounds_total{outcome="done"}`] > before })
 	c.waitEmpty(3 * time.Minute)
-	t.Logf("after %d kills of the plugin %d of %d jobs were left; all ended after %s", kills, left, len(workload), time.Since(began).Round(time.Second))
+	t.Logf("after %d kills of the plugin %d of %d jobs were left; all ended after %s", kills, left, len(workload),
+		time.Since(began).Round(time.Second))
 	checkKillables(t, c, workload, began)
 	counted := d.Metrics()
 	t.Logf("rounds: %v done, %v failed; configured %v times", counted[`synergy_rounds_total{outcome="done"}`],
-		counted[`synergy_rounds_total{outcome="failed"}`], counted[`synergy_slurm_requests_total{outcome="done",request="plugin configure"}`])
+		counted[`synergy_rounds_total{outcome="failed"}`],
+		counted[`synergy_slurm_requests_total{outcome="done",request="plugin configure"}`])
 	if unheard := counted.unheard(); unheard < kills {
 		t.Errorf("%v calls were not heard: want one for each of %d kills, or more", unheard, kills)
 	}
@@ -70,9 +73,11 @@ func (f figures) unheard() float64 {
 // mustHandBack ends the daemon, and its plugin with it, and has a job that waits handed back through another one.
 func mustHandBack(t *testing.T, c *Cluster, d *Daemon, flags []string) {
 	t.Helper()
-	first := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=gnmt.json", "--gres=gpu:1", "-w", "n1", "--output=/dev/null")
+	first := c.MustSbatch("alice", "sleep 60", "--comment=synergy-profile=gnmt.json", "--gres=gpu:1", "-w", "n1",
+		"--output=/dev/null")
 	c.WaitForState(first, "RUNNING")
-	waiting := c.MustSbatch("alice", "true", "--comment=synergy-profile=gnmt.json", "--gres=gpu:8", "-w", "n1", "--output=/dev/null")
+	waiting := c.MustSbatch("alice", "true", "--comment=synergy-profile=gnmt.json", "--gres=gpu:8", "-w", "n1",
+		"--output=/dev/null")
 	c.WaitFor("it was told that it waits", func() bool { return strings.Contains(c.ShowJob(waiting)["Extra"], "why") })
 	if c.plugins("slurmrest") == "" {
 		t.Error("no plugin runs: the next look would prove nothing")

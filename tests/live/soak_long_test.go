@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestTwoThousandShortJobs says whether memory, goroutines and the ledger are flat: their median over the last quarter of the run is
-// no more than a tenth above that over the second quarter. Beside that goroutines may vary by 10, memory by 8 MB.
+// TestTwoThousandShortJobs says whether memory, goroutines and the ledger are flat: their median over the last quarter
+// of the run is no more than a tenth above that over the second quarter. Beside that goroutines may vary by 10, memory
+// by 8 MB.
 func TestTwoThousandShortJobs(t *testing.T) {
 	samples := soak(t, 2000)
 	n := len(samples)
@@ -22,7 +23,8 @@ func TestTwoThousandShortJobs(t *testing.T) {
 		for q := range quarters {
 			quarters[q] = median(samples[q*n/4:(q+1)*n/4], what.name) / what.unit
 		}
-		t.Logf("%-32s %8.2f %8.2f %8.2f %8.2f, at the end %8.2f", what.name, quarters[0], quarters[1], quarters[2], quarters[3], samples[n-1][what.name]/what.unit)
+		t.Logf("%-32s %8.2f %8.2f %8.2f %8.2f, at the end %8.2f", what.name, quarters[0], quarters[1], quarters[2],
+			quarters[3], samples[n-1][what.name]/what.unit)
 		if quarters[3] > 1.1*quarters[1]+what.noise {
 			t.Errorf("%s grows: %.2f in the second quarter, %.2f in the last", what.name, quarters[1], quarters[3])
 		}

@@ -22,8 +22,9 @@ const (
 	ledgerSize     = "synergy_ledger_bytes"
 )
 
-// soak runs so many jobs of a few seconds through the cluster, never more than a hundred at a time, and returns samples of the
-// daemon over that time. Each job must have run once, to its end, with its own output, and no node have been given away twice.
+// soak runs so many jobs of a few seconds through the cluster, never more than a hundred at a time, and returns samples
+// of the daemon over that time. Each job must have run once, to its end, with its own output, and no node have been
+// given away twice.
 func soak(t *testing.T, jobs int) []figures {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Round = 2 * time.Second
@@ -87,12 +88,14 @@ func (c *Cluster) eachRanOnce(ids []JobID) {
 		names[k] = id.String()
 	}
 	c.WaitFor("accounting has the end of every job", func() bool {
-		text := c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", strings.Join(names, ","), "--format=JobID,State,ExitCode")
+		text := c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", strings.Join(names, ","),
+			"--format=JobID,State,ExitCode")
 		runs = strings.Fields(text)
 		return len(runs) >= len(ids) && !strings.Contains(text, "RUNNING") && !strings.Contains(text, "PENDING")
 	})
 	c.same("runs in accounting", runs, want)
-	c.same("lines of output", strings.Split(c.MustExec("login", "root", "sh", "-c", "cat /shared/out/soak-*"), "\n"), wantLines)
+	c.same("lines of output", strings.Split(c.MustExec("login", "root", "sh", "-c", "cat /shared/out/soak-*"), "\n"),
+		wantLines)
 }
 
 // same compares two lists whatever their order, and tells the first differences.

@@ -33,8 +33,8 @@ while n < %d:
 print("rank", rank, "trained to", n, flush=True)
 `
 
-// lightning is what SLURMEnvironment of stock PyTorch Lightning does: each task catches USR1, rank 0 requeues, and all train on until they
-// are terminated.
+// lightning is what SLURMEnvironment of stock PyTorch Lightning does: each task catches USR1, rank 0 requeues, and all
+// train on until they are terminated.
 const lightning = `def usr1(signum, frame):
     if rank == 0:
         save()
@@ -58,11 +58,13 @@ func (c *Cluster) submitSteps(trainer string, length int, node, word string, arg
 	if _, err := c.ExecInput("login", "alice", fmt.Sprintf(tasks, trainer, length), "tee", name); err != nil {
 		c.t.Fatal(err)
 	}
-	return c.MustSbatch("alice", "srun python3 "+name, append([]string{"-w", node, "--ntasks-per-node=2", output, "--open-mode=append",
-		"--comment=synergy-profile=gnmt.json synergy-checkpoint=" + word}, args...)...)
+	return c.MustSbatch("alice", "srun python3 "+name,
+		append([]string{"-w", node, "--ntasks-per-node=2", output, "--open-mode=append",
+			"--comment=synergy-profile=gnmt.json synergy-checkpoint=" + word}, args...)...)
 }
 
-// TestAJobWhoseTasksRequeueItGivesWayAndGoesOnFromItsFile: least attained service, two nodes that are full, two newcomers.
+// TestAJobWhoseTasksRequeueItGivesWayAndGoesOnFromItsFile: least attained service, two nodes that are full, two
+// newcomers.
 func TestAJobWhoseTasksRequeueItGivesWayAndGoesOnFromItsFile(t *testing.T) {
 	c, d := SetUp(t, "las", "tune")
 	d.Start()
@@ -75,7 +77,8 @@ func TestAJobWhoseTasksRequeueItGivesWayAndGoesOnFromItsFile(t *testing.T) {
 	time.Sleep(2 * d.Round)
 	var newcomers []JobID
 	for node := range victims {
-		newcomers = append(newcomers, c.MustSbatch("bob", "sleep 3", "-w", node, "--gres=gpu:8", "--comment=synergy-profile=gnmt.json", output))
+		newcomers = append(newcomers, c.MustSbatch("bob", "sleep 3", "-w", node, "--gres=gpu:8",
+			"--comment=synergy-profile=gnmt.json", output))
 	}
 	for _, id := range newcomers {
 		c.WaitForState(id, "COMPLETED")
@@ -106,20 +109,24 @@ func (c *Cluster) mustHaveGoneOn(id JobID) {
 		c.t.Fatalf("job %s saved %d times, want once:\n%s", id, len(saved), out)
 	}
 	n, _ := strconv.Atoi(saved[0][1])
-	if restarts := c.ShowJob(id)["Restarts"]; n == 0 || restarts != "1" || strings.Count(out, fmt.Sprintf("goes on at %d\n", n)) != 2 ||
+	if restarts := c.ShowJob(id)["Restarts"]; n == 0 || restarts != "1" ||
+		strings.Count(out, fmt.Sprintf("goes on at %d\n", n)) != 2 ||
 		strings.Count(out, "trained to 400") != 2 {
-		c.t.Errorf("job %s saved at %d and was restarted %s times, want once, and both tasks to go on from there to the end:\n%s", id, n, restarts, out)
+		c.t.Errorf(
+			"job %s saved at %d and was restarted %s times, want once, and both tasks to go on from there to the "+
+				"end:\n%s", id, n, restarts, out)
 	}
 }
 
-// TestAJobThatIsLongerThanItsTimeLimitIsAskedBeforeItAndGoesOn: three jobs with a limit of a minute and the work of more, one whose batch script
-// saves, one whose tasks do, and one that does not heed the signal.
+// TestAJobThatIsLongerThanItsTimeLimitIsAskedBeforeItAndGoesOn: three jobs with a limit of a minute and the work of
+// more, one whose batch script saves, one whose tasks do, and one that does not heed the signal.
 func TestAJobThatIsLongerThanItsTimeLimitIsAskedBeforeItAndGoesOn(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Start()
 	const limit, checkpoint = "--time=1", "--comment=synergy-profile=gnmt.json synergy-checkpoint=USR1@10"
 	const iterations = 28000 // 84 s at 333 in a second; Slurm looks at time limits every half minute
-	script := c.MustSbatch("alice", train("gnmt", iterations, 40), checkpoint, limit, "--gres=gpu:1", output, "--open-mode=append")
+	script := c.MustSbatch("alice", train("gnmt", iterations, 40), checkpoint, limit, "--gres=gpu:1", output,
+		"--open-mode=append")
 	deaf := c.MustSbatch("alice", "trap '' USR1\nwhile :; do sleep 1; done", checkpoint, limit, "--gres=gpu:1", output)
 	steps := c.submitSteps(lightning, 950, "n2", "USR1@10/steps", limit, "--gres=gpu:1")
 	c.waitLong(deaf, "RUNNING", time.Minute)

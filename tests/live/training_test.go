@@ -159,17 +159,18 @@ func (tr *training) trains(what string, beyond int, holds func(trainerStart) boo
 	}
 }
 
-// moves has somebody who has attained less want all of the node on which the training runs: it goes on elsewhere, with so
-// many cores, and not where it was before that either.
+// moves has somebody who has attained less want all of the node on which the training runs: it goes on elsewhere, with
+// so many cores, and not where it was before that either.
 func (tr *training) moves(cores int) {
 	tr.t.Helper()
 	was, starts := tr.latest()
 	tr.d.knee(cores)
 	const word = "--comment=synergy-profile=gnmt.json"
 	newcomer := tr.MustSbatch("bob", "sleep 600", word, "--gres=gpu:8", "-w", was.Node, output)
-	tr.trains(fmt.Sprintf("goes on with %d workers, and not on %s", cores, was.Node), starts, func(s trainerStart) bool {
-		return s.Node != was.Node && s.Workers == cores
-	})
+	tr.trains(fmt.Sprintf("goes on with %d workers, and not on %s", cores, was.Node), starts,
+		func(s trainerStart) bool {
+			return s.Node != was.Node && s.Workers == cores
+		})
 	if tr.before != 0 {
 		tr.MustExec("login", "bob", "scancel", tr.before.String())
 	}

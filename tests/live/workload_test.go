@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// The workload of the comparison: 20 % image, 70 % language, 10 % speech by count, as in the paper. A second here stands for
-// two and a half minutes: rounds of 2 s are the 300 s of a real site, jobs of 40 s to 4 min are 1.7 to 10 hours.
+// The workload of the comparison: 20 % image, 70 % language, 10 % speech by count, as in the paper. A second here
+// stands for two and a half minutes: rounds of 2 s are the 300 s of a real site, jobs of 40 s to 4 min are 1.7 to 10
+// hours.
 const (
 	benchJobs    = 60
 	benchSpeedup = 40
@@ -46,7 +47,8 @@ func workload(seed uint64) []planned {
 	var jobs []planned
 	next, at := map[string]int{}, 0.0
 	for k := range benchJobs {
-		family := [10]string{"image", "language", "language", "speech", "language", "image", "language", "language", "language", "language"}[k%10]
+		family := [10]string{"image", "language", "language", "speech", "language", "image", "language", "language",
+			"language", "language"}[k%10]
 		model := families[family][next[family]%len(families[family])]
 		next[family]++
 		seconds := 40 * math.Pow(6, draw.Float64())
@@ -64,7 +66,8 @@ func workload(seed uint64) []planned {
 // ended is when a job ended for good, and in how many runs.
 func (c *Cluster) ended(id JobID) (time.Time, int) {
 	c.t.Helper()
-	ends := strings.Fields(c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(), "--format=End"))
+	ends := strings.Fields(c.MustExec("login", "root", "sacct", "-X", "-n", "-P", "--duplicates", "-j", id.String(),
+		"--format=End"))
 	slices.SortFunc(ends, cmp.Compare)
 	return moment(c, ends[len(ends)-1]), len(ends)
 }

@@ -1,5 +1,6 @@
-// Package node tests what runs on compute nodes without a Slurm: the SPANK plugin, built with sanitizers against an interface of its own, and the shell
-// scripts that do the same where there is no compiler. The live suite has both on a Slurm.
+// Package node tests what runs on compute nodes without a Slurm: the SPANK plugin, built with sanitizers against an
+// interface of its own, and the shell scripts that do the same where there is no compiler. The live suite has both on a
+// Slurm.
 package node
 
 import (
@@ -24,7 +25,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Way is one of the two ways in which a node serves its jobs: it keeps a note of a run, drops it, and makes of a task's environment what it should be.
+// Way is one of the two ways in which a node serves its jobs: it keeps a note of a run, drops it, and makes of a task's
+// environment what it should be.
 type Way struct {
 	name  string
 	notes string // the folder of the notes
@@ -61,7 +63,8 @@ func plugin(t testing.TB) Way {
 
 func compile(t testing.TB, program, notes string) string {
 	t.Helper()
-	cc := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+	cc := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-g", "-fsanitize=address,undefined",
+		"-fno-sanitize-recover=all",
 		fmt.Sprintf("-DNOTES=%q", notes), fmt.Sprintf("-DNOTES_OWNER=%d", os.Getuid()), "-Itestdata", "-o", program,
 		"testdata/plugin.c", "../../spank/synergy.c", "../../spank/words.c")
 	if out, err := cc.CombinedOutput(); err != nil {
@@ -74,7 +77,8 @@ func scripts(t testing.TB) Way {
 	t.Helper()
 	dir := t.TempDir()
 	notes := filepath.Join(dir, "notes")
-	if err := os.WriteFile(filepath.Join(dir, "synergy-env=off"), nil, 0o644); err != nil { // for a * in a comment to find
+	// for a * in a comment to find
+	if err := os.WriteFile(filepath.Join(dir, "synergy-env=off"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"prolog", "epilog", "task_prolog"} {
@@ -157,7 +161,8 @@ func (w Way) note(t testing.TB, env ...string) string {
 	return string(text)
 }
 
-// environment is what a task has whose environment would be env, where the node keeps such a note; with none, the job is not managed.
+// environment is what a task has whose environment would be env, where the node keeps such a note; with none, the job
+// is not managed.
 func (w Way) environment(t testing.TB, note string, env map[string]string) map[string]string {
 	t.Helper()
 	if err := os.MkdirAll(w.notes, 0o755); err != nil {
@@ -193,31 +198,46 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 			{"started by the daemon", "restarts=0\nround=42\n", []string{id, comment, annotation}},
 			{"restarted", "restarts=3\nround=42\n", []string{id, comment, annotation, "SLURM_JOB_RESTART_COUNT=3"}},
 			{"seen by the gate only", "restarts=0\n", []string{id, comment, extra(`{"v":1,"lua":1,"begin":0}`)}},
-			{"seen by the gate, with what was asked for", "restarts=0\n", []string{id, comment, extra(`{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`)}},
-			{"in the first round", "restarts=0\nround=0\n", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":0,"begin":0}`)}},
-			{"words between commas", "restarts=0\nround=42\n", []string{id, says("a,synergy-profile=a.json,b"), annotation}},
-			{"between tabs and line ends", "restarts=0\nround=42\n", []string{id, says("a\tsynergy-profile=a.json\nb"), annotation}},
-			{"hostile words beside ours", "restarts=0\nround=42\n", []string{id, says("$(touch owned) `id` * ;rm -rf / synergy-profile=a.json \x1b[31m"), annotation}},
+			{"seen by the gate, with what was asked for", "restarts=0\n",
+				[]string{id, comment, extra(`{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`)}},
+			{"in the first round", "restarts=0\nround=0\n", []string{id, comment,
+				extra(`{"v":1,"lua":0,"job":4711,"round":0,"begin":0}`)}},
+			{"words between commas", "restarts=0\nround=42\n",
+				[]string{id, says("a,synergy-profile=a.json,b"), annotation}},
+			{"between tabs and line ends", "restarts=0\nround=42\n",
+				[]string{id, says("a\tsynergy-profile=a.json\nb"), annotation}},
+			{"hostile words beside ours", "restarts=0\nround=42\n",
+				[]string{id, says("$(touch owned) `id` * ;rm -rf / synergy-profile=a.json \x1b[31m"), annotation}},
 			{"no annotation", "", []string{id, comment}},
 			{"no comment", "", []string{id, annotation}},
 			{"no job", "", []string{comment, annotation}},
 			{"a job that is a path", "", []string{"SLURM_JOB_ID=../../../tmp/x", comment, annotation}},
 			{"switched off", "", []string{id, says("synergy-profile=a.json synergy-env=off"), annotation}},
-			{"a word that is shorter", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=o"), annotation}},
-			{"a pattern that a shell would fill in", "restarts=0\nround=42\n", []string{id, says("* synergy-profile=a.json"), annotation}},
-			{"another word that begins so", "restarts=0\nround=42\n", []string{id, says("synergy-profile=a.json synergy-env=offers"), annotation}},
+			{"a word that is shorter", "restarts=0\nround=42\n",
+				[]string{id, says("synergy-profile=a.json synergy-env=o"), annotation}},
+			{"a pattern that a shell would fill in", "restarts=0\nround=42\n",
+				[]string{id, says("* synergy-profile=a.json"), annotation}},
+			{"another word that begins so", "restarts=0\nround=42\n",
+				[]string{id, says("synergy-profile=a.json synergy-env=offers"), annotation}},
 			{"not our directive", "", []string{id, says("not-synergy-profile=a.json synergy-profile"), annotation}},
-			{"the annotation of another job", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":47110,"round":42,"begin":0}`)}},
+			{"the annotation of another job", "", []string{id, comment,
+				extra(`{"v":1,"lua":0,"job":47110,"round":42,"begin":0}`)}},
 			{"of another version", "", []string{id, comment, extra(`{"v":2,"lua":0,"job":4711,"round":42,"begin":0}`)}},
 			{"the user's own words", "", []string{id, comment, extra("run 3 of 5")}},
-			{"a round that is none", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":-1,"begin":0}`)}},
+			{"a round that is none", "", []string{id, comment,
+				extra(`{"v":1,"lua":0,"job":4711,"round":-1,"begin":0}`)}},
 			{"a round in octal", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":042,"begin":0}`)}},
 			{"a round without end", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":42`)}},
-			{"a round of many digits", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":` + strings.Repeat("9", 4000) + `,`)}},
-			{"a round that a shell would run", "", []string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":$(touch owned),"`)}},
-			{"restarts that are none", "restarts=0\nround=42\n", []string{id, comment, annotation, "SLURM_JOB_RESTART_COUNT=$(id)"}},
-			{"restarts of ten digits", "restarts=0\nround=42\n", []string{id, comment, annotation, "SLURM_JOB_RESTART_COUNT=1234567890"}},
-			{"a comment of 60 kB", "restarts=0\nround=42\n", []string{id, says(strings.Repeat("x", 60_000) + " synergy-profile=a.json"), annotation}},
+			{"a round of many digits", "", []string{id, comment,
+				extra(`{"v":1,"lua":0,"job":4711,"round":` + strings.Repeat("9", 4000) + `,`)}},
+			{"a round that a shell would run", "", []string{id, comment,
+				extra(`{"v":1,"lua":0,"job":4711,"round":$(touch owned),"`)}},
+			{"restarts that are none", "restarts=0\nround=42\n",
+				[]string{id, comment, annotation, "SLURM_JOB_RESTART_COUNT=$(id)"}},
+			{"restarts of ten digits", "restarts=0\nround=42\n",
+				[]string{id, comment, annotation, "SLURM_JOB_RESTART_COUNT=1234567890"}},
+			{"a comment of 60 kB", "restarts=0\nround=42\n",
+				[]string{id, says(strings.Repeat("x", 60_000) + " synergy-profile=a.json"), annotation}},
 		} {
 			if got := w.note(t, c.env...); got != c.want {
 				t.Errorf("%s: %s: keeps %q, want %q", w.name, c.name, got, c.want)
@@ -273,8 +293,9 @@ func TestAPrologThatCanKeepNoNoteEndsWell(t *testing.T) {
 
 // granted is the environment of a batch script of one task that holds 9 cores, 187500 MB and one GPU.
 func granted(more ...string) map[string]string {
-	env := map[string]string{"SLURM_JOB_ID": job, "SLURM_CPUS_ON_NODE": "9", "SLURM_CPUS_PER_TASK": "9", "SLURM_TASKS_PER_NODE": "1",
-		"SLURM_MEM_PER_NODE": "187500", "SLURM_GPUS_ON_NODE": "1", "HOME": "/home/alice"}
+	env := map[string]string{"SLURM_JOB_ID": job, "SLURM_CPUS_ON_NODE": "9", "SLURM_CPUS_PER_TASK": "9",
+		"SLURM_TASKS_PER_NODE": "1",
+		"SLURM_MEM_PER_NODE":   "187500", "SLURM_GPUS_ON_NODE": "1", "HOME": "/home/alice"}
 	maps.Copy(env, asMap(more))
 	maps.DeleteFunc(env, func(_, value string) bool { return value == "-" })
 	return env
@@ -286,9 +307,11 @@ func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
 		return fmt.Sprintf("SYNERGY_SET=OMP_NUM_THREADS=%[1]s MKL_NUM_THREADS=%[1]s SRUN_CPUS_PER_TASK=%[1]s", cores)
 	}
 	threads := func(cores string) []string {
-		return []string{"OMP_NUM_THREADS=" + cores, "MKL_NUM_THREADS=" + cores, "SRUN_CPUS_PER_TASK=" + cores, ours(cores)}
+		return []string{"OMP_NUM_THREADS=" + cores, "MKL_NUM_THREADS=" + cores, "SRUN_CPUS_PER_TASK=" + cores,
+			ours(cores)}
 	}
-	held := []string{"SYNERGY_CPUS=9", "SYNERGY_MEMORY_MB=187500", "SYNERGY_GPUS=1", "SYNERGY_ROUND=42", "SYNERGY_RESTARTS=1"}
+	held := []string{"SYNERGY_CPUS=9", "SYNERGY_MEMORY_MB=187500", "SYNERGY_GPUS=1", "SYNERGY_ROUND=42",
+		"SYNERGY_RESTARTS=1"}
 	for _, w := range bothWays(t) {
 		for _, c := range []struct {
 			name, note string
@@ -296,33 +319,55 @@ func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
 			want       []string // beyond env; -: not there
 		}{
 			{"a batch script", note, granted(), append(threads("9"), held...)},
-			{"only the gate has seen it", "restarts=0\n", granted(), append(threads("9"), append(held, "SYNERGY_ROUND=-", "SYNERGY_RESTARTS=0")...)},
-			{"four tasks of two cores", note, granted("SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=2", "SLURM_TASKS_PER_NODE=4"),
+			{"only the gate has seen it", "restarts=0\n", granted(),
+				append(threads("9"), append(held, "SYNERGY_ROUND=-", "SYNERGY_RESTARTS=0")...)},
+			{"four tasks of two cores", note, granted("SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=2",
+				"SLURM_TASKS_PER_NODE=4"),
 				append(threads("2"), append(held, "SYNERGY_CPUS=8")...)},
-			{"without -c", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_TASKS_PER_NODE=4(x2)"), append(threads("2"), held...)},
-			{"a step of three tasks without -c", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_STEP_TASKS_PER_NODE=3,1"), append(threads("3"), held...)},
-			{"a step on very many nodes", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_STEP_TASKS_PER_NODE=3"+strings.Repeat(",2,3", 1000)), append(threads("3"), held...)},
-			{"more tasks than cores", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_TASKS_PER_NODE=100"), append(threads("1"), held...)},
-			{"memory for each core", note, granted("SLURM_MEM_PER_NODE=-", "SLURM_MEM_PER_CPU=1000"), append(threads("9"), append(held, "SYNERGY_MEMORY_MB=9000")...)},
-			{"memory beyond all bounds", note, granted("SLURM_MEM_PER_NODE=-", "SLURM_MEM_PER_CPU=999999999"), append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-")...)},
-			{"memory that nobody names", note, granted("SLURM_MEM_PER_NODE=-", "SYNERGY_MEMORY_MB=7"), append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-")...)},
-			{"no GPU in this step", note, granted("SLURM_GPUS_ON_NODE=-"), append(threads("9"), append(held, "SYNERGY_GPUS=0")...)},
+			{"without -c", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_TASKS_PER_NODE=4(x2)"),
+				append(threads("2"), held...)},
+			{"a step of three tasks without -c", note, granted("SLURM_CPUS_PER_TASK=-",
+				"SLURM_STEP_TASKS_PER_NODE=3,1"), append(threads("3"), held...)},
+			{"a step on very many nodes", note, granted("SLURM_CPUS_PER_TASK=-",
+				"SLURM_STEP_TASKS_PER_NODE=3"+strings.Repeat(",2,3", 1000)), append(threads("3"), held...)},
+			{"more tasks than cores", note, granted("SLURM_CPUS_PER_TASK=-", "SLURM_TASKS_PER_NODE=100"),
+				append(threads("1"), held...)},
+			{"memory for each core", note, granted("SLURM_MEM_PER_NODE=-", "SLURM_MEM_PER_CPU=1000"),
+				append(threads("9"), append(held, "SYNERGY_MEMORY_MB=9000")...)},
+			{"memory beyond all bounds", note, granted("SLURM_MEM_PER_NODE=-", "SLURM_MEM_PER_CPU=999999999"),
+				append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-")...)},
+			{"memory that nobody names", note, granted("SLURM_MEM_PER_NODE=-", "SYNERGY_MEMORY_MB=7"),
+				append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-")...)},
+			{"no GPU in this step", note, granted("SLURM_GPUS_ON_NODE=-"),
+				append(threads("9"), append(held, "SYNERGY_GPUS=0")...)},
 			{"the user's own threads", note, granted("OMP_NUM_THREADS=4,2"),
-				append([]string{"OMP_NUM_THREADS=4,2", "MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
-			{"all of them the user's own", note, granted("OMP_NUM_THREADS=", "MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=1"), append([]string{"SYNERGY_SET=-"}, held...)},
+				append([]string{"OMP_NUM_THREADS=4,2", "MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9",
+					"SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
+			{"all of them the user's own", note, granted("OMP_NUM_THREADS=", "MKL_NUM_THREADS=9",
+				"SRUN_CPUS_PER_TASK=1"), append([]string{"SYNERGY_SET=-"}, held...)},
 			{"as many as a buffer does not hold", note, granted("OMP_NUM_THREADS=" + strings.Repeat("1,", 4000)),
-				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
-			{"a step of fewer cores", note, granted(append(threads("9"), "SLURM_CPUS_PER_TASK=2", "SLURM_CPUS_ON_NODE=4")...),
+				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9",
+					"SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
+			{"a step of fewer cores", note,
+				granted(append(threads("9"), "SLURM_CPUS_PER_TASK=2", "SLURM_CPUS_ON_NODE=4")...),
 				append(threads("2"), append(held, "SYNERGY_CPUS=4")...)},
-			{"a step whose script has set its own", note, granted(append(threads("9"), "OMP_NUM_THREADS=3", "SLURM_CPUS_PER_TASK=2")...),
-				append([]string{"MKL_NUM_THREADS=2", "SRUN_CPUS_PER_TASK=2", "SYNERGY_SET=MKL_NUM_THREADS=2 SRUN_CPUS_PER_TASK=2"}, held...)},
-			{"what it says that it has, it does not", note, granted("SLURM_CPUS_PER_TASK=999"), append(threads("9"), held...)},
-			{"hostile numbers", note, granted("SLURM_CPUS_PER_TASK=$(touch owned)", "SLURM_MEM_PER_NODE=`id`", "SLURM_GPUS_ON_NODE=1;id", "SLURM_TASKS_PER_NODE=a[$(id)]"),
+			{"a step whose script has set its own", note,
+				granted(append(threads("9"), "OMP_NUM_THREADS=3", "SLURM_CPUS_PER_TASK=2")...),
+				append([]string{"MKL_NUM_THREADS=2", "SRUN_CPUS_PER_TASK=2",
+					"SYNERGY_SET=MKL_NUM_THREADS=2 SRUN_CPUS_PER_TASK=2"}, held...)},
+			{"what it says that it has, it does not", note, granted("SLURM_CPUS_PER_TASK=999"),
+				append(threads("9"), held...)},
+			{"hostile numbers", note, granted("SLURM_CPUS_PER_TASK=$(touch owned)", "SLURM_MEM_PER_NODE=`id`",
+				"SLURM_GPUS_ON_NODE=1;id", "SLURM_TASKS_PER_NODE=a[$(id)]"),
 				append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-", "SYNERGY_GPUS=0")...)},
-			{"a hostile list of what is ours", note, granted("OMP_NUM_THREADS=$(id)", "SYNERGY_SET=OMP_NUM_THREADS=$(id)"),
-				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
-			{"a list of what is ours that begins alike", note, granted("OMP_NUM_THREADS=9", "SYNERGY_SET=OMP_NUM_THREADS=99"),
-				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9", "SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
+			{"a hostile list of what is ours", note, granted("OMP_NUM_THREADS=$(id)",
+				"SYNERGY_SET=OMP_NUM_THREADS=$(id)"),
+				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9",
+					"SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
+			{"a list of what is ours that begins alike", note,
+				granted("OMP_NUM_THREADS=9", "SYNERGY_SET=OMP_NUM_THREADS=99"),
+				append([]string{"MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9",
+					"SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
 			{"cores of ten digits", note, granted("SLURM_CPUS_ON_NODE=1234567890"), nil},
 			{"cores in octal", note, granted("SLURM_CPUS_ON_NODE=011"), nil},
 			{"no cores", note, granted("SLURM_CPUS_ON_NODE=0"), nil},
@@ -396,33 +441,42 @@ func TestThePluginKeepsNothingInAFolderThatOthersCanWriteTo(t *testing.T) {
 
 // Pieces of what users and Slurm write, right and wrong, of which the property draws.
 var (
-	pieces = []string{"synergy-profile=a.json", "synergy-profile=", "synergy-env=off", "synergy-env=o", "synergy-env=offset", "xsynergy-profile=a", " ", ",", "\t", "\n",
+	pieces = []string{"synergy-profile=a.json", "synergy-profile=", "synergy-env=off", "synergy-env=o",
+		"synergy-env=offset", "xsynergy-profile=a", " ", ",", "\t", "\n",
 		"\v", "\f", "\r", "\u00a0", "*", "mine", "$(id)", "`id`", "\x1b[31m", "'", "\"", "\\"}
-	starts  = []string{`{"v":1,"lua":0,"job":4711,"round":`, `{"v":1,"lua":1,`, `{"v":1,"lua":1}`, `{"v":1,"lua":0,"job":471,"round":`, `{"v":1,"lua":0,"job":4711`, ` {"v":1,"lua":1,`, ""}
-	numbers = []string{"0", "1", "2", "9", "24", "187500", "999999999", "1000000000", "01", "-1", "+1", " 1", "1 ", "1e3", "0x9", "", "9,2", "4(x2)", "3,1", "$(id)", "9\n", "٣", "unset"}
+	starts = []string{`{"v":1,"lua":0,"job":4711,"round":`, `{"v":1,"lua":1,`, `{"v":1,"lua":1}`,
+		`{"v":1,"lua":0,"job":471,"round":`, `{"v":1,"lua":0,"job":4711`, ` {"v":1,"lua":1,`, ""}
+	numbers = []string{"0", "1", "2", "9", "24", "187500", "999999999", "1000000000", "01", "-1", "+1", " 1", "1 ",
+		"1e3", "0x9", "", "9,2", "4(x2)", "3,1", "$(id)", "9\n", "٣", "unset"}
 )
 
-// TestBothWaysMakeTheSameOfEverything: whatever stands in the comment, the annotation and a task's environment, plugin and scripts make the same of it.
+// TestBothWaysMakeTheSameOfEverything: whatever stands in the comment, the annotation and a task's environment, plugin
+// and scripts make the same of it.
 func TestBothWaysMakeTheSameOfEverything(t *testing.T) {
 	ways := bothWays(t)
 	number := rapid.SampledFrom(numbers)
 	rapid.Check(t, func(r *rapid.T) {
 		words := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 6).Draw(r, "comment"), "")
-		extra := rapid.SampledFrom(starts).Draw(r, "annotation") + number.Draw(r, "round") + rapid.SampledFrom([]string{",", `,"begin":0}`, "}", ""}).Draw(r, "rest")
-		prolog := []string{id, "SLURM_JOB_COMMENT=" + words, "SLURM_JOB_EXTRA=" + extra, "SLURM_JOB_RESTART_COUNT=" + number.Draw(r, "restarts")}
+		extra := rapid.SampledFrom(starts).Draw(r, "annotation") + number.Draw(r,
+			"round") + rapid.SampledFrom([]string{",", `,"begin":0}`, "}", ""}).Draw(r, "rest")
+		prolog := []string{id, "SLURM_JOB_COMMENT=" + words, "SLURM_JOB_EXTRA=" + extra,
+			"SLURM_JOB_RESTART_COUNT=" + number.Draw(r, "restarts")}
 		env := map[string]string{"SLURM_JOB_ID": job}
-		for _, name := range []string{"SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_TASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE", "SLURM_MEM_PER_NODE",
+		for _, name := range []string{"SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_TASKS_PER_NODE",
+			"SLURM_STEP_TASKS_PER_NODE", "SLURM_MEM_PER_NODE",
 			"SLURM_MEM_PER_CPU", "SLURM_GPUS_ON_NODE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"} {
 			if rapid.Bool().Draw(r, name+" is there") {
 				env[name] = number.Draw(r, name)
 			}
 		}
-		env["SYNERGY_SET"] = "OMP_NUM_THREADS=" + number.Draw(r, "ours") + " MKL_NUM_THREADS=" + number.Draw(r, "ours too")
+		env["SYNERGY_SET"] = "OMP_NUM_THREADS=" + number.Draw(r, "ours") + " MKL_NUM_THREADS=" + number.Draw(r,
+			"ours too")
 		a, b := ways[0], ways[1]
 		if one, other := a.note(t, prolog...), b.note(t, prolog...); one != other {
 			r.Errorf("the %s keeps %q, the %s %q", a.name, one, b.name, other)
 		}
-		if one, other := a.environment(t, "restarts=1\nround=42\n", env), b.environment(t, "restarts=1\nround=42\n", env); !maps.Equal(one, other) {
+		if one, other := a.environment(t, "restarts=1\nround=42\n", env),
+			b.environment(t, "restarts=1\nround=42\n", env); !maps.Equal(one, other) {
 			r.Errorf("the %s gives %q\nthe %s %q", a.name, asList(one), b.name, asList(other))
 		}
 	})
@@ -490,16 +544,19 @@ func isWord(name, value string) bool {
 	return err == nil
 }
 
-var optionNames = []string{"synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-env", "synergy-cores", "synergy-memory"}
+var optionNames = []string{"synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-env", "synergy-cores",
+	"synergy-memory"}
 
 func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 	c := startChecker(f)
-	for _, value := range []string{"res18.json", "../res18.json", "a..b.json", ".json", "x.json\n", strings.Repeat("x", 107) + ".json", strings.Repeat("x", 108) + ".json",
+	for _, value := range []string{"res18.json", "../res18.json", "a..b.json", ".json", "x.json\n",
+		strings.Repeat("x", 107) + ".json", strings.Repeat("x", 108) + ".json",
 		"USR1", "USR1@60", "USR1@", "USR1@060", "TERM@3600", "TERM@3601", "KILL",
 		"USR1@60/steps", "USR2/steps", "HUP@3601/steps", "INT@/steps", "/steps", "@60/steps", "USR1/",
 		"USR1/Steps", "USR1/steps@60", "USR1/steps/steps", "USR1@60/", "USR1@60/steps ",
 		"USR1@99999999/steps", "2.5h", "0s", "0.0s", "00.1m", "3650d", "3650.0d", "3650.1d", "3651d", "87600h",
-		"87600.000000001h", "1234567890s", ".5h", "1e3s", "5", "off", "on", "OFF", "keep", "give", "Keep", "keep ", "kee", "é.json", "٣s"} {
+		"87600.000000001h", "1234567890s", ".5h", "1e3s", "5", "off", "on", "OFF", "keep", "give", "Keep", "keep ",
+		"kee", "é.json", "٣s"} {
 		for k := range optionNames {
 			f.Add(k, value)
 		}
@@ -524,7 +581,8 @@ func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 
 func TestAnOptionIsRefusedByNameWithARemedy(t *testing.T) {
 	c := startChecker(t)
-	for name, remedy := range map[string]string{"synergy-profile": "such as res18.json", "synergy-checkpoint": "such as USR1@60", "synergy-length": "such as 2.5h",
+	for name, remedy := range map[string]string{"synergy-profile": "such as res18.json",
+		"synergy-checkpoint": "such as USR1@60", "synergy-length": "such as 2.5h",
 		"synergy-env": "off", "synergy-progress": "no value", "synergy-cores": "keep", "synergy-memory": "give"} {
 		complaint := c.complaint(t, name, "nonsense!")
 		if !strings.HasPrefix(complaint, "synergy: --"+name+" is not right") || !strings.Contains(complaint, remedy) {
@@ -555,7 +613,8 @@ func TestThePluginLinksNothingButTheCLibraryAndShowsSlurmOnlyWhatItLooksFor(t *t
 		t.Fatal(err)
 	}
 	so := filepath.Join(t.TempDir(), "synergy.so")
-	if out, err := exec.Command("make", "-C", "../../spank", "HEADERS="+here+"/testdata", "OUT="+so).CombinedOutput(); err != nil {
+	if out, err := exec.Command("make", "-C", "../../spank", "HEADERS="+here+"/testdata",
+		"OUT="+so).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	file, err := elf.Open(so)
@@ -577,7 +636,8 @@ func TestThePluginLinksNothingButTheCLibraryAndShowsSlurmOnlyWhatItLooksFor(t *t
 		}
 	}
 	slices.Sort(shown)
-	want := []string{"plugin_name", "slurm_spank_init", "slurm_spank_job_epilog", "slurm_spank_job_prolog", "slurm_spank_task_init"}
+	want := []string{"plugin_name", "slurm_spank_init", "slurm_spank_job_epilog", "slurm_spank_job_prolog",
+		"slurm_spank_task_init"}
 	if !slices.Equal(shown, want) {
 		t.Errorf("shows %v, want %v", shown, want)
 	}

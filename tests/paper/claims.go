@@ -11,8 +11,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
-// claim is one sentence of the paper with the configuration in which it is looked at: the figure of policy × base over that of
-// policy × ours.
+// claim is one sentence of the paper with the configuration in which it is looked at: the figure of policy × base over
+// that of policy × ours.
 type claim struct {
 	says, published string
 	setup           setup
@@ -45,7 +45,8 @@ var published = outcome.Window{First: 4000, End: 5000}
 
 // single is the paper's workload of one-GPU jobs on 128 GPUs.
 func single(load float64, split string) setup {
-	return setup{load: load, split: split, gpus: workload.OneGPU, durations: workload.PaperDurations, servers: 16, ratio: 3, window: published}
+	return setup{load: load, split: split, gpus: workload.OneGPU, durations: workload.PaperDurations, servers: 16,
+		ratio: 3, window: published}
 }
 
 // several is the one with 1, 2, 4 and 8 GPUs.
@@ -55,10 +56,12 @@ func several(load float64) setup {
 	return s
 }
 
-// physical are workloads for the 32 GPUs of the paper's own cluster: 100 short jobs, all at once or 30 an hour. The published ones
-// have no m5. A hundred jobs are few, and the last of them makes the makespan: ten such workloads are drawn.
+// physical are workloads for the 32 GPUs of the paper's own cluster: 100 short jobs, all at once or 30 an hour. The
+// published ones have no m5. A hundred jobs are few, and the last of them makes the makespan: ten such workloads are
+// drawn.
 func physical(load float64) setup {
-	return setup{load: load, split: "60,30,10", gpus: workload.OneGPU, durations: workload.SmallDurations, without: "m5", servers: 4, ratio: 3, jobs: 100, seeds: 10}
+	return setup{load: load, split: "60,30,10", gpus: workload.OneGPU, durations: workload.SmallDurations,
+		without: "m5", servers: 4, ratio: 3, jobs: 100, seeds: 10}
 }
 
 func withRatio(s setup, ratio int) setup {
@@ -72,22 +75,32 @@ const times = "%.2f×"
 const artifactsOpt = "opt of the artifact"
 
 var claims = []claim{
-	{"mean completion, proportional ÷ Tune", "up to 3.4×", single(9, "20,70,10"), "fifo", "proportional", "tune", mean, times},
+	{"mean completion, proportional ÷ Tune", "up to 3.4×", single(9, "20,70,10"), "fifo", "proportional", "tune", mean,
+		times},
 	{"the same, several GPUs a job", "up to 3.4×", several(3.5), "las", "proportional", "tune", mean, times},
 	{"the same, several GPUs a job", "up to 3.4×", several(3.5), "srtf", "proportional", "tune", mean, times},
 	{"makespan of a batch, proportional ÷ Tune", "1.4×", physical(0), "fifo", "proportional", "tune", makespan, times},
-	{"mean completion on 32 GPUs, proportional ÷ Tune", "1.5×", physical(30), "srtf", "proportional", "tune", mean, times},
-	{"mean completion, Tune ÷ the artifact's Opt", "within 10 %", single(9, "20,70,10"), "fifo", "tune", artifactsOpt, mean, times},
-	{"mean completion, Tune ÷ the engine's own Opt", "within 10 %", single(9, "20,70,10"), "fifo", "tune", "opt", mean, times},
+	{"mean completion on 32 GPUs, proportional ÷ Tune", "1.5×", physical(30), "srtf", "proportional", "tune", mean,
+		times},
+	{"mean completion, Tune ÷ the artifact's Opt", "within 10 %", single(9, "20,70,10"), "fifo", "tune", artifactsOpt,
+		mean, times},
+	{"mean completion, Tune ÷ the engine's own Opt", "within 10 %", single(9, "20,70,10"), "fifo", "tune", "opt", mean,
+		times},
 	{"the same, split 33,33,33", "within 10 %", single(7, "33,33,33"), "fifo", "tune", "opt", mean, times},
 	{"the same, several GPUs a job, SRTF", "within 10 %", several(3.5), "srtf", "tune", "opt", mean, times},
-	{"mean completion, 4 cores a GPU", "smaller than with 3", withRatio(single(9, "20,70,10"), 4), "fifo", "proportional", "tune", mean, times},
-	{"mean completion, 5 cores a GPU", "smaller again", withRatio(single(9, "20,70,10"), 5), "fifo", "proportional", "tune", mean, times},
-	{"mean completion, 6 cores a GPU", "smaller again", withRatio(single(9, "20,70,10"), 6), "fifo", "proportional", "tune", mean, times},
-	{"mean completion, split 33,33,33", "gains in every split", single(7, "33,33,33"), "fifo", "proportional", "tune", mean, times},
-	{"mean completion, split 50,0,50", "gains in every split", single(7, "50,0,50"), "fifo", "proportional", "tune", mean, times},
+	{"mean completion, 4 cores a GPU", "smaller than with 3", withRatio(single(9, "20,70,10"), 4), "fifo",
+		"proportional", "tune", mean, times},
+	{"mean completion, 5 cores a GPU", "smaller again", withRatio(single(9, "20,70,10"), 5), "fifo", "proportional",
+		"tune", mean, times},
+	{"mean completion, 6 cores a GPU", "smaller again", withRatio(single(9, "20,70,10"), 6), "fifo", "proportional",
+		"tune", mean, times},
+	{"mean completion, split 33,33,33", "gains in every split", single(7, "33,33,33"), "fifo", "proportional", "tune",
+		mean, times},
+	{"mean completion, split 50,0,50", "gains in every split", single(7, "50,0,50"), "fifo", "proportional", "tune",
+		mean, times},
 	{"mean completion under DRF, Greedy ÷ Tune", "Tune is better", several(4), "drf", "greedy", "tune", mean, times},
-	{"mean completion under Tetris, Greedy ÷ Tune", "Tune is better", several(4), "tetris", "greedy", "tune", mean, times},
+	{"mean completion under Tetris, Greedy ÷ Tune", "Tune is better", several(4), "tetris", "greedy", "tune", mean,
+		times},
 }
 
 // drawnFrom are the seeds, the paper's first.
@@ -141,9 +154,12 @@ func (s setup) replay(on cluster.Cluster) (sim.Experiment, error) {
 // of are the claims about the traces that were published with the artifact, in a folder.
 func of(folder string) []claim {
 	batch, dynamic := physical(0), physical(30)
-	batch.recorded, dynamic.recorded = filepath.Join(folder, "static_100job.csv"), filepath.Join(folder, "dynamic_100job.csv")
+	batch.recorded, dynamic.recorded = filepath.Join(folder, "static_100job.csv"),
+		filepath.Join(folder, "dynamic_100job.csv")
 	return []claim{
-		{"makespan of the published batch, proportional ÷ Tune", "1.4×", batch, "fifo", "proportional", "tune", makespan, times},
-		{"mean completion of the published trace, proportional ÷ Tune", "1.5×", dynamic, "srtf", "proportional", "tune", mean, times},
+		{"makespan of the published batch, proportional ÷ Tune", "1.4×", batch, "fifo", "proportional", "tune",
+			makespan, times},
+		{"mean completion of the published trace, proportional ÷ Tune", "1.5×", dynamic, "srtf", "proportional", "tune",
+			mean, times},
 	}
 }

@@ -50,7 +50,8 @@ func (p *paper) grid(ctx context.Context, g grid) error {
 }
 
 func (p *paper) compare(first, much string, artifact, free, real outcome.Summary) {
-	p.row(strings.ToUpper(first), much, hours(artifact), hours(free), ratio(free, artifact), hours(real), ratio(real, artifact),
+	p.row(strings.ToUpper(first), much, hours(artifact), hours(free), ratio(free, artifact), hours(real),
+		ratio(real, artifact),
 		fmt.Sprintf("%.2f", float64(real.Preemptions)/float64(real.Jobs)))
 }
 

@@ -1,6 +1,6 @@
-// Command paper lays the claims of the Synergy paper (OSDI'22) next to what the reference engine and the production engine give for
-// them, and prints the table as it stands in docs/paper.md. Given the folder with the traces that were published with the paper's
-// artifact, it looks at these, too.
+// Command paper lays the claims of the Synergy paper (OSDI'22) next to what the reference engine and the production
+// engine give for them, and prints the table as it stands in docs/paper.md. Given the folder with the traces that were
+// published with the paper's artifact, it looks at these, too.
 package main
 
 import (
@@ -66,7 +66,8 @@ func (p *paper) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cells := []string{"check number: mean completion", "21.876600555555555 h", setup.String(single(9, "20,70,10")) + ", FIFO × Tune"}
+	cells := []string{"check number: mean completion", "21.876600555555555 h",
+		setup.String(single(9, "20,70,10")) + ", FIFO × Tune"}
 	for _, w := range worlds {
 		sums, err := w.run(ctx, e, "fifo", []string{"tune"})
 		if err != nil {

@@ -20,15 +20,16 @@ type world struct {
 	rounded bool          // ends count at rounds
 }
 
-// The worlds, in the order of the columns: the paper's artifact, the daemon under the artifact's assumptions, and the daemon as it is
-// configured on a site.
+// The worlds, in the order of the columns: the paper's artifact, the daemon under the artifact's assumptions, and the
+// daemon as it is configured on a site.
 var worlds = []world{
 	{name: "artifact", engine: sim.Artifact},
 	{name: "production, free restarts", engine: sim.Production, rounded: true},
 	{name: "production, 60 s restarts", engine: sim.Production, restart: time.Minute, min: 10 * time.Minute},
 }
 
-// latest is when a simulation is given up: an overloaded cluster under a policy that lets jobs starve never finishes its window.
+// latest is when a simulation is given up: an overloaded cluster under a policy that lets jobs starve never finishes
+// its window.
 const latest = 2000 * time.Hour
 
 // on is the experiment in this world.
@@ -61,7 +62,8 @@ func maxPreemptions(w world) int {
 }
 
 // run simulates the schedules of one policy in this world, and sums the outcomes up.
-func (w world) run(ctx context.Context, e sim.Experiment, first string, allocators []string) ([]outcome.Summary, error) {
+func (w world) run(ctx context.Context, e sim.Experiment, first string, allocators []string) ([]outcome.Summary,
+	error) {
 	e.Schedules = nil
 	for _, a := range allocators {
 		e.Schedules = append(e.Schedules, sim.Schedule{Policy: first, Allocator: a})

@@ -1,8 +1,10 @@
 // Package demo shows what the daemon does to people who have neither a Slurm nor a GPU at hand: the daemon's own rounds
-// (bridge.Runner) on an emulated Slurm (bridge/slurmtest) under a virtual clock, with 24 jobs of the paper's ten models. The same
-// jobs are played under three allocators and the outcomes compared. Every number that it prints comes from those plays.
+// (bridge.Runner) on an emulated Slurm (bridge/slurmtest) under a virtual clock, with 24 jobs of the paper's ten
+// models. The same jobs are played under three allocators and the outcomes compared. Every number that it prints comes
+// from those plays.
 //
-// It is no benchmark: one small workload on one small cluster proves nothing about another. It opens no file and no connection.
+// It is no benchmark: one small workload on one small cluster proves nothing about another. It opens no file and no
+// connection.
 package demo
 
 import (
@@ -60,7 +62,8 @@ func Run(ctx context.Context, out io.Writer, options Options) error {
 func unseen(context.Context, *scene) error { return nil }
 
 // perform plays the jobs from the beginning to the end.
-func perform(ctx context.Context, jobs []job, p policy.Policy, a policy.Allocator, watch func(context.Context, *scene) error) (outcome, error) {
+func perform(ctx context.Context, jobs []job, p policy.Policy, a policy.Allocator,
+	watch func(context.Context, *scene) error) (outcome, error) {
 	y, err := newPlay(jobs, p, a)
 	if err != nil {
 		return outcome{}, err

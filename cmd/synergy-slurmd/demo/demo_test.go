@@ -245,9 +245,11 @@ func TestTheOutcomeIsWhatThreeLonelyJobsDid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := fmt.Sprintln(hours(o.mean), hours(o.median), hours(o.makespan), hours(o.gpuTime), hours(o.coreTime), hours(o.lent),
+		got := fmt.Sprintln(hours(o.mean), hours(o.median), hours(o.makespan), hours(o.gpuTime), hours(o.coreTime),
+			hours(o.lent),
 			len(o.lenders), len(o.gainers), o.restarts, percent(o.gpus()))
-		if wanted := fmt.Sprintln("0:37 0:30 1:00 2:50", want.coreTime, want.lent, want.lenders, want.gained, "0 18 %"); got != wanted {
+		if wanted := fmt.Sprintln("0:37 0:30 1:00 2:50", want.coreTime, want.lent, want.lenders, want.gained,
+			"0 18 %"); got != wanted {
 			t.Errorf("%s: %swant %s", want.allocator.Name, got, wanted)
 		}
 	}
@@ -313,7 +315,8 @@ func TestOnAHundredColumnsNothingIsCutOffInsideAClause(t *testing.T) {
 func TestASentenceIsCutAfterAClauseThatFits(t *testing.T) {
 	const sentence = "9 lstm: 4 → 2 cores: gives back what it lent, for job 7"
 	for room, want := range map[int]string{
-		100: sentence, 54: "9 lstm: 4 → 2 cores: gives back what it lent", 43: "9 lstm: 4 → 2 cores", 6: "9 lstm", 4: "9 l…", 0: "",
+		100: sentence, 54: "9 lstm: 4 → 2 cores: gives back what it lent", 43: "9 lstm: 4 → 2 cores", 6: "9 lstm",
+		4: "9 l…", 0: "",
 	} {
 		if got := fit(sentence, room); got != want {
 			t.Errorf("in %d columns %q, want %q", room, got, want)
@@ -330,7 +333,8 @@ func TestRoundsInWhichNothingChangesAreOneLine(t *testing.T) {
 		}
 	}
 	g.unfold()
-	if text := out.String(); !strings.HasPrefix(text, "── rounds 4–6 ── 0:15–0:25 ── ") || strings.Count(text, "\n") != 2 {
+	if text := out.String(); !strings.HasPrefix(text, "── rounds 4–6 ── 0:15–0:25 ── ") ||
+		strings.Count(text, "\n") != 2 {
 		t.Errorf("shown as %q", text)
 	}
 }
@@ -414,7 +418,8 @@ func sum3(gpus int, length time.Duration, models []string) []any { return []any{
 
 func TestTheGPUsThatSlurmNamesAreRead(t *testing.T) {
 	for printed, want := range map[string]string{
-		"gpu:3(IDX:0-1,3)": "[0 1 3]", "gpu:a100:1(IDX:7)": "[7]", "gpu:2(IDX:N/A)": "[]", "gpu:2": "[]", "nonsense(": "[]",
+		"gpu:3(IDX:0-1,3)": "[0 1 3]", "gpu:a100:1(IDX:7)": "[7]", "gpu:2(IDX:N/A)": "[]", "gpu:2": "[]",
+		"nonsense(": "[]",
 	} {
 		if got := fmt.Sprint(indices(printed)); got != want {
 			t.Errorf("%s: %s, want %s", printed, got, want)
@@ -478,7 +483,8 @@ func madeUp() *scene {
 	return &scene{
 		number: 12, at: 55 * time.Minute, jobs: 9,
 		arrived: []ticket{m5}, ended: []remark{{ticket{3, "lstm", 1}, 38 * time.Minute, "is done"}},
-		started: []int{11}, resized: []remark{{alexnet, 0, "12 → 6 cores: gives back what it held beyond its share, for job 11"}},
+		started: []int{11}, resized: []remark{{alexnet, 0,
+			"12 → 6 cores: gives back what it held beyond its share, for job 11"}},
 		paused: []remark{{ticket{9, "transformer", 4}, 0, "gives way to job 11"}},
 		racks: []rack{
 			{"n1", []seat{
@@ -513,10 +519,12 @@ func arrivalOnly() *scene {
 }
 
 func madeUpOutcomes() []outcome {
-	share := outcome{allocator: "proportional", took: make([]time.Duration, 24), mean: 120 * time.Minute, median: 100 * time.Minute,
+	share := outcome{allocator: "proportional", took: make([]time.Duration, 24), mean: 120 * time.Minute,
+		median:   100 * time.Minute,
 		makespan: 4 * time.Hour, gpuTime: 50 * time.Hour, coreTime: 150 * time.Hour}
-	tune := outcome{allocator: "tune", took: share.took, mean: 80 * time.Minute, median: 60 * time.Minute, makespan: 3 * time.Hour,
-		gpuTime: 40 * time.Hour, coreTime: 130 * time.Hour, restarts: 12, lost: 6 * time.Minute, lent: 40 * time.Hour,
+	tune := outcome{allocator: "tune", took: share.took, mean: 80 * time.Minute, median: 60 * time.Minute,
+		makespan: 3 * time.Hour,
+		gpuTime:  40 * time.Hour, coreTime: 130 * time.Hour, restarts: 12, lost: 6 * time.Minute, lent: 40 * time.Hour,
 		lenders: []string{"gnmt", "lstm"}, gainers: []string{"alexnet"}, fastest: 2.94}
 	return []outcome{share, tune}
 }

@@ -27,7 +27,8 @@ func (p *paper) draw(s *scene) {
 	for _, r := range s.racks {
 		free = free.Plus(r.free)
 	}
-	p.rule(fmt.Sprintf("round %d", s.number), hours(s.at), fmt.Sprintf("%d run, %d wait", s.running(), s.jobs-s.running()),
+	p.rule(fmt.Sprintf("round %d", s.number), hours(s.at), fmt.Sprintf("%d run, %d wait", s.running(),
+		s.jobs-s.running()),
 		fmt.Sprintf("free: %s, %s", count(free.GPUs, "GPU"), count(free.CPUs, "core")))
 	p.changes(s)
 	if s.moved() {
@@ -91,7 +92,8 @@ func (p *paper) rack(r rack, s *scene) {
 		p.seat(seat, s)
 	}
 	if r.free.GPUs > 0 || r.free.CPUs > 0 {
-		p.line(span{fmt.Sprintf(" %19s%-11s%5d%8sG", "free  ", places(r.spare), r.free.CPUs, gigabytes(r.free.Memory)), faint})
+		p.line(span{fmt.Sprintf(" %19s%-11s%5d%8sG", "free  ", places(r.spare), r.free.CPUs, gigabytes(r.free.Memory)),
+			faint})
 	}
 }
 
@@ -99,7 +101,8 @@ func (p *paper) seat(seat seat, s *scene) {
 	owed, gained := bars(seat.speed)
 	mark := markOf(seat.id, s)
 	p.line(lead(mark),
-		span{fmt.Sprintf("%3d %-13s%-11s%5d%8sG   ", seat.id, seat.model, places(seat.devices), seat.size.CPUs, gigabytes(seat.size.Memory)), plain},
+		span{fmt.Sprintf("%3d %-13s%-11s%5d%8sG   ", seat.id, seat.model, places(seat.devices), seat.size.CPUs,
+			gigabytes(seat.size.Memory)), plain},
 		span{fmt.Sprintf("%.2f× ", seat.speed), plain},
 		span{owed, faint}, span{fmt.Sprintf("%-*s", barColumns-width(owed), gained), green},
 		span{fmt.Sprintf("%3.0f %% ", 100*seat.done), plain}, span{progress(seat.done), faint})

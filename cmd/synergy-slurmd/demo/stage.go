@@ -34,12 +34,19 @@ func newStage(out io.Writer, o Options) *stage {
 func (g *stage) announce(jobs []job, p policy.Policy) {
 	share := gres.Proportional(server, 1)
 	g.rule("synergy-slurmd, a demonstration")
-	g.say(fmt.Sprintf("%d training jobs arrive within %s hours at %d nodes with %d GPUs, %d cores and %s GB each. Slurm, GPUs and time "+
-		"are emulated; the rounds are the daemon's own: one every %d minutes, policy %s, allocator %s.",
-		len(jobs), hours(jobs[len(jobs)-1].at), nodes, server.GPUs, server.CPUs, gigabytes(server.Memory),
-		int(round.Minutes()), p.Name, policy.Tune().Name))
-	g.say(fmt.Sprintf("Most clusters give every GPU its proportional share, here %d cores and %s GB. The speed of a job with just that "+
-		"is 1.00×. Some models need less for the same speed; others are faster with more.", share.CPUs, gigabytes(share.Memory)))
+	g.say(
+		fmt.Sprintf(
+			"%d training jobs arrive within %s hours at %d nodes with %d GPUs, %d cores and %s GB each. Slurm, GPUs "+
+				"and time "+
+				"are emulated; the rounds are the daemon's own: one every %d minutes, policy %s, allocator %s.",
+			len(jobs), hours(jobs[len(jobs)-1].at), nodes, server.GPUs, server.CPUs, gigabytes(server.Memory),
+			int(round.Minutes()), p.Name, policy.Tune().Name))
+	g.say(
+		fmt.Sprintf(
+			"Most clusters give every GPU its proportional share, here %d cores and %s GB. The speed of a job with "+
+				"just that "+
+				"is 1.00×. Some models need less for the same speed; others are faster with more.", share.CPUs,
+			gigabytes(share.Memory)))
 	g.line()
 	g.legend()
 	g.line()
@@ -48,7 +55,8 @@ func (g *stage) announce(jobs []job, p policy.Policy) {
 // legend explains the signs.
 func (g *stage) legend() {
 	owed, gained := bars(2)
-	g.line(span{"   " + owed, faint}, span{" the speed of the share   ", plain}, span{gained, green}, span{" gained beyond it", plain})
+	g.line(span{"   " + owed, faint}, span{" the speed of the share   ", plain}, span{gained, green},
+		span{" gained beyond it", plain})
 	words := []string{"arrives", "starts", "saves and gives way", "restarts with another size", "is done"}
 	line := []span{{"  ", plain}}
 	for k, mark := range []span{arrives, starts, pauses, restarts, ends} {

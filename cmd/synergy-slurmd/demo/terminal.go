@@ -13,8 +13,8 @@ const (
 	readable = time.Second
 )
 
-// OptionsFor are the options that suit where out leads: on a terminal its width, a pace that can be read, and colours unless
-// NO_COLOR forbids them (https://no-color.org); anywhere else none of these.
+// OptionsFor are the options that suit where out leads: on a terminal its width, a pace that can be read, and colours
+// unless NO_COLOR forbids them (https://no-color.org); anywhere else none of these.
 func OptionsFor(out *os.File) Options {
 	fd := int(out.Fd())
 	if !term.IsTerminal(fd) {

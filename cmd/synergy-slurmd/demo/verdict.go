@@ -16,10 +16,14 @@ type figure struct {
 
 func figures() []figure {
 	return []figure{
-		{"mean time to completion", func(o outcome) string { return hours(o.mean) }, func(o outcome) time.Duration { return o.mean }},
-		{"median", func(o outcome) string { return hours(o.median) }, func(o outcome) time.Duration { return o.median }},
-		{"all jobs done after", func(o outcome) string { return hours(o.makespan) }, func(o outcome) time.Duration { return o.makespan }},
-		{"GPU-hours held", func(o outcome) string { return fmt.Sprintf("%.1f", o.gpuTime.Hours()) }, func(o outcome) time.Duration { return o.gpuTime }},
+		{"mean time to completion", func(o outcome) string { return hours(o.mean) },
+			func(o outcome) time.Duration { return o.mean }},
+		{"median", func(o outcome) string { return hours(o.median) },
+			func(o outcome) time.Duration { return o.median }},
+		{"all jobs done after", func(o outcome) string { return hours(o.makespan) },
+			func(o outcome) time.Duration { return o.makespan }},
+		{"GPU-hours held", func(o outcome) string { return fmt.Sprintf("%.1f", o.gpuTime.Hours()) },
+			func(o outcome) time.Duration { return o.gpuTime }},
 		{"GPUs in use", func(o outcome) string { return percent(o.gpus()) }, nil},
 		{"cores in use", func(o outcome) string { return percent(o.cores()) }, nil},
 		{"restarts", func(o outcome) string { return fmt.Sprint(o.restarts) }, nil},
@@ -28,8 +32,8 @@ func figures() []figure {
 
 func percent(part float64) string { return fmt.Sprintf("%.0f %%", 100*part) }
 
-// conclude compares how the plays ended. The first is the one under the proportional share, with which the others are compared;
-// the last is the one that was shown.
+// conclude compares how the plays ended. The first is the one under the proportional share, with which the others are
+// compared; the last is the one that was shown.
 func (g *stage) conclude(all []outcome) {
 	g.unfold()
 	base, last := all[0], all[len(all)-1]
@@ -63,15 +67,20 @@ func times(was, is time.Duration) string { return fmt.Sprintf("%.2f×", part(was
 
 // promise says how much sooner the jobs were done, and whether one was ever slower than it was owed.
 func promise(base, last outcome, slowest float64) string {
-	return fmt.Sprintf("Under Tune jobs were done %s as fast as under the proportional share, on average and waiting included, and "+
-		"the slowest that any of them was seen to train was %.2f× the speed of its share.", times(base.mean, last.mean), slowest)
+	return fmt.Sprintf(
+		"Under Tune jobs were done %s as fast as under the proportional share, on average and waiting included, and "+
+			"the slowest that any of them was seen to train was %.2f× the speed of its share.",
+		times(base.mean, last.mean),
+		slowest)
 }
 
 // exchange says where the speed came from and what it cost.
 func exchange(o outcome) string {
-	return fmt.Sprintf("On the way %s did without %.0f core-hours of their share, %s trained up to %.2f× as fast, and %d restarts "+
-		"cost %d minutes of training in all.",
-		list(o.lenders), o.lent.Hours(), list(o.gainers), o.fastest, o.restarts, int(o.lost.Round(time.Minute).Minutes()))
+	return fmt.Sprintf(
+		"On the way %s did without %.0f core-hours of their share, %s trained up to %.2f× as fast, and %d restarts "+
+			"cost %d minutes of training in all.",
+		list(o.lenders), o.lent.Hours(), list(o.gainers), o.fastest, o.restarts,
+		int(o.lost.Round(time.Minute).Minutes()))
 }
 
 // list joins words as a sentence does.

@@ -29,8 +29,9 @@ type job struct {
 	length time.Duration // at the proportional share
 }
 
-// workload is the story that is told: a cluster that fills up, six jobs at once when everybody goes to lunch, and in between two
-// that want a whole node. What it brings is middling: among the workloads that deal makes of it, some gain more and some less.
+// workload is the story that is told: a cluster that fills up, six jobs at once when everybody goes to lunch, and in
+// between two that want a whole node. What it brings is middling: among the workloads that deal makes of it, some gain
+// more and some less.
 func workload() []job {
 	const m = time.Minute
 	return []job{
@@ -63,8 +64,8 @@ func workload() []job {
 	}
 }
 
-// deal is the workload of a seed: 0 is the story as it is written, any other number gives the same sizes and lengths to other
-// models at other times.
+// deal is the workload of a seed: 0 is the story as it is written, any other number gives the same sizes and lengths to
+// other models at other times.
 func deal(seed uint64) []job {
 	jobs := workload()
 	if seed == 0 {
@@ -93,13 +94,14 @@ func readProfile(model string) (*sensitivity.Profile, error) {
 	return p, nil
 }
 
-// spec is the job as sbatch and the lua let it in: it asks for the proportional share, names its profile, and saves when it is
-// asked to. It trains as fast as its profile says for what Slurm gave it.
+// spec is the job as sbatch and the lua let it in: it asks for the proportional share, names its profile, and saves
+// when it is asked to. It trains as fast as its profile says for what Slurm gave it.
 func (j job) spec(p *sensitivity.Profile) slurmtest.Spec {
 	share := gres.Proportional(server, j.gpus)
 	return slurmtest.Spec{
 		Name: j.model, Partition: partition, Lease: lease,
-		Comment: fmt.Sprintf("synergy-profile=%s synergy-checkpoint=USR1@60 synergy-length=%gm", j.model+extension, j.length.Minutes()),
+		Comment: fmt.Sprintf("synergy-profile=%s synergy-checkpoint=USR1@60 synergy-length=%gm", j.model+extension,
+			j.length.Minutes()),
 		Request: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: share.CPUs, Memory: share.Memory, GPUs: j.gpus},
 		Work: slurmtest.Work{
 			Length:   j.length,

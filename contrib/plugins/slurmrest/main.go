@@ -1,5 +1,5 @@
-// Command slurmrest drives Slurm over slurmrestd, as the daemon does by itself, from a process of its own: it is here to be compared with, and
-// to begin from. Its configuration is a JSON file:
+// Command slurmrest drives Slurm over slurmrestd, as the daemon does by itself, from a process of its own: it is here
+// to be compared with, and to begin from. Its configuration is a JSON file:
 //
 //	{"url": "http://127.0.0.1:6820", "user": "synergy", "token_file": "/var/lib/synergy/token"}
 package main
@@ -16,7 +16,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 )
 
-// Config says where Slurm is and as whom to speak, in the words of the daemon's own flags. URL and TokenFile are needed.
+// Config says where Slurm is and as whom to speak, in the words of the daemon's own flags. URL and TokenFile are
+// needed.
 type Config struct {
 	URL             string   `json:"url"`
 	User            string   `json:"user"`
@@ -43,7 +44,8 @@ func open(ctx context.Context, c plugin.Configuration) (plugin.Driven, error) {
 	if err != nil {
 		return plugin.Driven{}, err
 	}
-	return plugin.Driven{Slurm: client, Tickets: client.Tickets(c.TicketPartition), Version: "slurmrestd " + client.Version()}, nil
+	return plugin.Driven{Slurm: client, Tickets: client.Tickets(c.TicketPartition),
+		Version: "slurmrestd " + client.Version()}, nil
 }
 
 func parse(text []byte) (config Config, err error) {

@@ -1,4 +1,5 @@
-// Command smallest is a planner plugin with a policy of its own: jobs with few GPUs go first, and among them those that have run least.
+// Command smallest is a planner plugin with a policy of its own: jobs with few GPUs go first, and among them those that
+// have run least.
 package main
 
 import (

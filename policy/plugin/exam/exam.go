@@ -1,5 +1,5 @@
-// Package exam puts a planner to the test, whoever wrote it: random snapshots go in, and each plan is held to the promises. It knows
-// nothing of how a planner is reached.
+// Package exam puts a planner to the test, whoever wrote it: random snapshots go in, and each plan is held to the
+// promises. It knows nothing of how a planner is reached.
 package exam
 
 import (
@@ -106,7 +106,8 @@ const (
 	apart = 25
 )
 
-// patience is after how many snapshots in a row without a plan no more are asked: one that never answers would take hours.
+// patience is after how many snapshots in a row without a plan no more are asked: one that never answers would take
+// hours.
 const patience = 3
 
 // Hold holds the exam. The error is ctx's; the verdict then is on what was asked until then.
@@ -211,7 +212,8 @@ func (h *hearing) promises(n int, c policy.Cluster, plan policy.Plan) {
 	}
 }
 
-// ofGrants are promises that only a new grant can break: a planner that grants nothing keeps them without having been put to the test.
+// ofGrants are promises that only a new grant can break: a planner that grants nothing keeps them without having been
+// put to the test.
 var ofGrants = []policy.Promise{policy.Whole, policy.Suited, policy.Fair, policy.Asked, policy.Allowed, policy.Capacity}
 
 // starting says whether a plan gives anybody something new.

@@ -11,9 +11,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Snapshot draws cluster number n of a seed: the same one whenever and wherever it is drawn. It has what a site has: servers of several
-// kinds, drained ones, one that has gone, foreign jobs, gangs, jobs with and without profile, lengths, checkpoints and constraints, waiting and running.
-// Small ones come first, since their breaches are easy to read.
+// Snapshot draws cluster number n of a seed: the same one whenever and wherever it is drawn. It has what a site has:
+// servers of several kinds, drained ones, one that has gone, foreign jobs, gangs, jobs with and without profile,
+// lengths, checkpoints and constraints, waiting and running. Small ones come first, since their breaches are easy to
+// read.
 func Snapshot(seed uint64, n int) policy.Cluster {
 	d := &draw{rand.New(rand.NewPCG(seed, uint64(n)))}
 	nodes, jobs := 1+d.IntN(3+min(n/4, 60)), 1+d.IntN(4+min(n, 400))
@@ -64,8 +65,10 @@ func (d *draw) node(i int) policy.Node {
 	n := one(d,
 		policy.Node{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}},
 		policy.Node{Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, GPUType: "v100"},
-		policy.Node{Total: gres.Vector{GPUs: 4, CPUs: 20, Memory: 400 * gres.Gigabyte}, GPUType: "a100", Features: []string{"ib"}},
-		policy.Node{Total: gres.Vector{GPUs: 6, CPUs: 25, Memory: 333 * gres.Gigabyte}, Features: []string{"ib", "nvme"}},
+		policy.Node{Total: gres.Vector{GPUs: 4, CPUs: 20, Memory: 400 * gres.Gigabyte}, GPUType: "a100",
+			Features: []string{"ib"}},
+		policy.Node{Total: gres.Vector{GPUs: 6, CPUs: 25, Memory: 333 * gres.Gigabyte},
+			Features: []string{"ib", "nvme"}},
 		policy.Node{Total: gres.Vector{CPUs: 32, Memory: 128 * gres.Gigabyte}},
 	)
 	n.Name = fmt.Sprintf("n%03d", i)
@@ -78,7 +81,8 @@ func (d *draw) node(i int) policy.Node {
 		n.Closed = "drained: a fan"
 	case 1:
 		n.Foreign = gres.Vector{
-			GPUs: d.IntN(n.Total.GPUs + 1), CPUs: d.IntN(n.Total.CPUs + 1), Memory: gres.Memory(d.Int64N(int64(n.Total.Memory) + 1)),
+			GPUs: d.IntN(n.Total.GPUs + 1), CPUs: d.IntN(n.Total.CPUs + 1),
+			Memory: gres.Memory(d.Int64N(int64(n.Total.Memory) + 1)),
 		}
 	}
 	return n
@@ -89,7 +93,8 @@ func (d *draw) profiles() []*sensitivity.Profile {
 	list := []*sensitivity.Profile{nil}
 	for i := range 6 {
 		p := &sensitivity.Profile{
-			Version: sensitivity.Version, Model: fmt.Sprintf("model-%d", i), Task: "image", GPUType: "v100", Batch: 1 + d.IntN(256),
+			Version: sensitivity.Version, Model: fmt.Sprintf("model-%d", i), Task: "image", GPUType: "v100",
+			Batch:       1 + d.IntN(256),
 			CoresPerGPU: []float64{1, 3, 6, 9, 12, 24}, MemoryPerGPU: []gres.Memory{20000, 62500, 125000, 250000},
 			CheckpointSeconds: float64(d.IntN(60)), StartSeconds: float64(d.IntN(120)),
 		}
@@ -143,8 +148,10 @@ func (d *draw) job(id int, profiles []*sensitivity.Profile) policy.Job {
 // quota leaves little of some things, and does not bound the others.
 func (d *draw) quota(name string) policy.Quota {
 	q := policy.Quota{
-		Name: name, Jobs: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)), Nodes: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
-		GPUs: one(d, policy.Unbounded, d.IntN(30)), CPUs: one(d, policy.Unbounded, d.IntN(90)), Memory: policy.Unbounded,
+		Name: name, Jobs: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
+		Nodes: one(d, policy.Unbounded, policy.Unbounded, d.IntN(9)),
+		GPUs:  one(d, policy.Unbounded, d.IntN(30)), CPUs: one(d, policy.Unbounded, d.IntN(90)),
+		Memory: policy.Unbounded,
 	}
 	if d.once(4) {
 		q.Memory = gres.Memory(d.IntN(900)) * gres.Gigabyte

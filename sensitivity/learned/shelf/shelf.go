@@ -1,6 +1,6 @@
-// Package shelf keeps what running jobs taught in a directory: a readable JSON file for each owner and job name. A name of a user's is never part of a
-// path: files are called by a hash of both. A file is replaced as a whole and synced, so that a crash leaves the one before or the one
-// after.
+// Package shelf keeps what running jobs taught in a directory: a readable JSON file for each owner and job name. A name
+// of a user's is never part of a path: files are called by a hash of both. A file is replaced as a whole and synced, so
+// that a crash leaves the one before or the one after.
 package shelf
 
 import (
@@ -35,8 +35,8 @@ type Shelf struct {
 	entries map[learned.Key]*learned.Entry
 }
 
-// Open reads the directory, which is made where it is missing. A file that cannot be read is left alone and told in wrong; the error is one
-// of the directory.
+// Open reads the directory, which is made where it is missing. A file that cannot be read is left alone and told in
+// wrong; the error is one of the directory.
 func Open(dir string) (s *Shelf, wrong []error, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, fmt.Errorf("learned profiles: %w", err)
@@ -114,8 +114,8 @@ func (s *Shelf) All() []*learned.Entry {
 	return all
 }
 
-// Keep writes an entry in place of the one that its key has. On an error that one stands, here and on the disk. An entry whose names
-// are too long for the file is not kept.
+// Keep writes an entry in place of the one that its key has. On an error that one stands, here and on the disk. An
+// entry whose names are too long for the file is not kept.
 func (s *Shelf) Keep(e *learned.Entry) error {
 	text, err := e.Print()
 	if err == nil {
@@ -136,7 +136,8 @@ func (s *Shelf) Keep(e *learned.Entry) error {
 	return s.makeRoom(e)
 }
 
-// makeRoom drops the entry that was taught longest ago: of the user who has too many, or of the one who has the most where all have too many.
+// makeRoom drops the entry that was taught longest ago: of the user who has too many, or of the one who has the most
+// where all have too many.
 func (s *Shelf) makeRoom(kept *learned.Entry) error {
 	of := map[string]int{}
 	for key := range s.entries {

@@ -18,7 +18,8 @@ var noon = time.Unix(1767268800, 0).UTC()
 func entry(user, job string, second int) *learned.Entry {
 	var e *learned.Entry
 	return e.With(learned.Key{User: user, Job: job}, learned.Report{
-		Job: 7, At: noon.Add(time.Duration(second) * time.Second), GPUType: "v100", GPUs: 1, Memory: 1000, Way: learned.Curve,
+		Job: 7, At: noon.Add(time.Duration(second) * time.Second), GPUType: "v100", GPUs: 1, Memory: 1000,
+		Way:   learned.Curve,
 		Rates: []learned.Rate{{Cores: 1, Rate: 10}, {Cores: 2, Rate: 20}},
 	})
 }
@@ -39,11 +40,13 @@ func keep(t *testing.T, s *shelf.Shelf, e *learned.Entry) {
 	}
 }
 
-// TestNamesOfUsersAreNoPaths: whatever a job is called, its file lies in the folder, and is found again by who opens it anew.
+// TestNamesOfUsersAreNoPaths: whatever a job is called, its file lies in the folder, and is found again by who opens it
+// anew.
 func TestNamesOfUsersAreNoPaths(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "learned")
 	s := open(t, dir)
-	names := []string{"vision", "../../etc/passwd", "/abs", "", ".", "..", "a\x00b", "a\nb", "\x1b[31m", "ä", strings.Repeat("x", 900), `"}{`, "a b", "vision.json"}
+	names := []string{"vision", "../../etc/passwd", "/abs", "", ".", "..", "a\x00b", "a\nb", "\x1b[31m", "ä",
+		strings.Repeat("x", 900), `"}{`, "a b", "vision.json"}
 	for k, name := range names {
 		keep(t, s, entry("alice", name, k))
 	}
@@ -79,12 +82,14 @@ func TestAFloodOfNamesPushesOutNobodyElses(t *testing.T) {
 	if n := len(s.All()); n != shelf.MaxOfUser+1 || len(open(t, dir).All()) != n {
 		t.Errorf("%d entries, want %d of mallory and one of alice, on the disk as well", n, shelf.MaxOfUser)
 	}
-	if s.Of(learned.Key{User: "mallory", Job: "job0"}) != nil || s.Of(learned.Key{User: "mallory", Job: fmt.Sprintf("job%d", shelf.MaxOfUser+19)}) == nil {
+	if s.Of(learned.Key{User: "mallory", Job: "job0"}) != nil ||
+		s.Of(learned.Key{User: "mallory", Job: fmt.Sprintf("job%d", shelf.MaxOfUser+19)}) == nil {
 		t.Error("the newest was dropped, and not the oldest")
 	}
 }
 
-// TestWhatIsCutOffOrForgedIsLeftAlone: half a file, one under another's name, a link and a pipe cost their own jobs' profiles and nothing else.
+// TestWhatIsCutOffOrForgedIsLeftAlone: half a file, one under another's name, a link and a pipe cost their own jobs'
+// profiles and nothing else.
 func TestWhatIsCutOffOrForgedIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

@@ -130,14 +130,16 @@ func bisection(m Model) result {
 
 func TestTheEstimatorIsWithinThreePercentInAtMostFiveTrials(t *testing.T) {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%-32s %7s %7s %7s %7s   %s\n", "recorded curves, as they are", "trials", "mean %", "p90 %", "worst %", "where")
+	fmt.Fprintf(&text, "%-32s %7s %7s %7s %7s   %s\n", "recorded curves, as they are", "trials", "mean %", "p90 %",
+		"worst %", "where")
 	for i, method := range methods() {
 		var all []result
 		for _, m := range flat(t) {
 			all = append(all, method.of(m))
 		}
 		s := over(all)
-		fmt.Fprintf(&text, "%-32s %4.1f/%-2d %7.2f %7.1f %7.1f   %s\n", method.name, s.trials, s.most, s.mean, s.p90, s.worst, s.where)
+		fmt.Fprintf(&text, "%-32s %4.1f/%-2d %7.2f %7.1f %7.1f   %s\n", method.name, s.trials, s.most, s.mean, s.p90,
+			s.worst, s.where)
 		if i == 0 && (s.mean > mustMean || s.p90 > mustP90 || s.most > mustTrials) {
 			t.Errorf("the estimator: %+v", s)
 		}
@@ -146,13 +148,15 @@ func TestTheEstimatorIsWithinThreePercentInAtMostFiveTrials(t *testing.T) {
 	for _, m := range flat(t) {
 		o := Of(m)
 		s := over([]result{judged(m, o)})
-		fmt.Fprintf(&text, "%-32s %7d %7.2f %7.1f %7.1f   %v\n", m.Name, len(o.Trials), s.mean, s.p90, s.worst, asked(o))
+		fmt.Fprintf(&text, "%-32s %7d %7.2f %7.1f %7.1f   %v\n", m.Name, len(o.Trials), s.mean, s.p90, s.worst,
+			asked(o))
 	}
 	fmt.Fprintf(&text, "\nthis estimator, bursts, and windows that scatter by 10 %%, seeds 1 to %d\n", seeds)
 	for _, run := range []float64{0, .03} {
 		s := noisy(t, run)
 		fmt.Fprintf(&text, "%-32s %4.1f/%-2d %7.2f %7.1f %7.1f   %s; %.0f s of measuring\n",
-			fmt.Sprintf("whole runs scatter by %g %%", 100*run), s.trials, s.most, s.mean, s.p90, s.worst, s.where, s.seconds)
+			fmt.Sprintf("whole runs scatter by %g %%", 100*run), s.trials, s.most, s.mean, s.p90, s.worst, s.where,
+			s.seconds)
 		if run == 0 && (s.mean > mustMean || s.p90 > mustP90) || s.most > mustTrials {
 			t.Errorf("whole runs scatter by %g: %+v", run, s)
 		}
@@ -160,7 +164,8 @@ func TestTheEstimatorIsWithinThreePercentInAtMostFiveTrials(t *testing.T) {
 	fmt.Fprintf(&text, "\nthis estimator, %d curves that are drawn, each point measured once\n", drawn)
 	for _, scatter := range []float64{0, .02, .05, .1} {
 		s := overDrawn(scatter)
-		fmt.Fprintf(&text, "%-32s %4.1f/%-2d %7.2f %7.1f %7.1f\n", fmt.Sprintf("points scatter by %g %%", 100*scatter), s.trials, s.most, s.mean, s.p90, s.worst)
+		fmt.Fprintf(&text, "%-32s %4.1f/%-2d %7.2f %7.1f %7.1f\n", fmt.Sprintf("points scatter by %g %%", 100*scatter),
+			s.trials, s.most, s.mean, s.p90, s.worst)
 	}
 	t.Log("\n" + text.String())
 	compare(t, "testdata/methods.txt", text.String())
@@ -197,7 +202,8 @@ func noisy(t *testing.T, run float64) sum {
 			smooth.Points = append(smooth.Points, Point{p.Cores, fit[i]})
 		}
 		if n := len(fit); m.Bound > 0 {
-			smooth.Bound = max(m.Bound, fit[n-1]) // what the GPU does with the data at hand is no less than with a loader
+			// what the GPU does with the data at hand is no less than with a loader
+			smooth.Bound = max(m.Bound, fit[n-1])
 		}
 		for seed := range seeds {
 			o, seconds := bursty(smooth, run, uint64(seed+1))
@@ -209,8 +215,8 @@ func noisy(t *testing.T, run float64) sum {
 	return over(all)
 }
 
-// bursty is what the estimator makes of a trainer with one worker a core. The length of a burst scatters by 10 %, and that of all bursts of a run
-// together by run.
+// bursty is what the estimator makes of a trainer with one worker a core. The length of a burst scatters by 10 %, and
+// that of all bursts of a run together by run.
 func bursty(m Model, run float64, seed uint64) (o Outcome, seconds float64) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	batch := batches[m.Name]
@@ -240,8 +246,8 @@ func coresOf(m Model) (cores []int) {
 	return cores
 }
 
-// loader is one whose workers start together and finish together, each with a batch, where they are what the GPUs wait for. Where they are not,
-// batches come one by one.
+// loader is one whose workers start together and finish together, each with a batch, where they are what the GPUs wait
+// for. Where they are not, batches come one by one.
 type loader struct {
 	together  int     // batches of an arrival
 	length    float64 // seconds from one arrival to the next
@@ -268,10 +274,12 @@ func (l *loader) windows(length time.Duration) (windows []profiler.Window) {
 
 const drawn = 400
 
-// overDrawn holds the estimator against records of curves of the model with knees anywhere and of any roundness, of which each point was measured once.
+// overDrawn holds the estimator against records of curves of the model with knees anywhere and of any roundness, of
+// which each point was measured once.
 func overDrawn(scatter float64) sum {
 	random := rand.New(rand.NewPCG(3, 4))
-	grids := [][]int{{1, 2, 3, 4, 6, 8, 12, 16}, {1, 2, 4, 8, 16, 24, 32}, {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16}, {1, 2, 3, 6, 12, 24}}
+	grids := [][]int{{1, 2, 3, 4, 6, 8, 12, 16}, {1, 2, 4, 8, 16, 24, 32}, {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16},
+		{1, 2, 3, 6, 12, 24}}
 	var all []result
 	for range drawn {
 		grid, round := grids[random.IntN(len(grids))], []float64{2, 4, 6, 50}[random.IntN(4)]

@@ -1,5 +1,5 @@
-// Package replay reads curves that were recorded and holds the estimator against them: what it would have asked for, and how far off what it makes of
-// that is. It is pure, and believes nothing of a file.
+// Package replay reads curves that were recorded and holds the estimator against them: what it would have asked for,
+// and how far off what it makes of that is. It is pure, and believes nothing of a file.
 package replay
 
 import (
@@ -43,8 +43,8 @@ type Point struct {
 	Rate  float64 // samples/s
 }
 
-// Parse reads {"models": [{"model": …, "points": [{"cores": …, "samples_per_s": …}, …], "gpu_bound_samples_per_s": …}, …]}. Other fields say
-// more than is needed here, and are left alone.
+// Parse reads {"models": [{"model": …, "points": [{"cores": …, "samples_per_s": …}, …], "gpu_bound_samples_per_s": …},
+// …]}. Other fields say more than is needed here, and are left alone.
 func Parse(text []byte) ([]Model, error) {
 	switch {
 	case len(text) > MaxBytes:
@@ -70,7 +70,8 @@ func Parse(text []byte) ([]Model, error) {
 			return nil, err
 		}
 		if before, twice := seen[m.Name]; twice {
-			return nil, fmt.Errorf("models[%d].model = %s: is the name of models[%d], too: want each once", i, shown(m.Name), before)
+			return nil, fmt.Errorf("models[%d].model = %s: is the name of models[%d], too: want each once", i,
+				shown(m.Name), before)
 		}
 		seen[m.Name] = i
 		models = append(models, m)
@@ -123,7 +124,8 @@ func parseModel(place string, text json.RawMessage) (Model, error) {
 			return Model{}, err
 		}
 		if slices.ContainsFunc(m.Points, func(before Point) bool { return before.Cores == p.Cores }) {
-			return Model{}, fmt.Errorf("%s.points[%d].cores = %d: is there twice: want each number of cores once", place, i, p.Cores)
+			return Model{}, fmt.Errorf("%s.points[%d].cores = %d: is there twice: want each number of cores once",
+				place, i, p.Cores)
 		}
 		m.Points = append(m.Points, p)
 	}
@@ -141,7 +143,8 @@ func parsePoint(place string, text json.RawMessage) (Point, error) {
 		return Point{}, err
 	}
 	if cores != math.Trunc(cores) || cores < 1 || cores > maxCores {
-		return Point{}, fmt.Errorf("%s.cores = %s: want a whole number from 1 to %d", place, shown(string(o.fields["cores"])), maxCores)
+		return Point{}, fmt.Errorf("%s.cores = %s: want a whole number from 1 to %d", place,
+			shown(string(o.fields["cores"])), maxCores)
 	}
 	rate, err := o.rate("samples_per_s")
 	return Point{int(cores), rate}, err
@@ -240,7 +243,8 @@ func (o object) name(name string) (string, error) {
 	var said string
 	if value[0] != '"' || json.Unmarshal(value, &said) != nil || strings.TrimSpace(said) == "" || len(said) > maxName ||
 		!printable.Is(said) {
-		return "", fmt.Errorf("%s = %s: want a name of 1 to %d printable bytes, in quotes", o.path(name), shown(string(value)), maxName)
+		return "", fmt.Errorf("%s = %s: want a name of 1 to %d printable bytes, in quotes", o.path(name),
+			shown(string(value)), maxName)
 	}
 	return said, nil
 }
@@ -260,7 +264,8 @@ func (o object) number(name string) (float64, error) {
 func (o object) rate(name string) (float64, error) {
 	x, err := o.number(name)
 	if err == nil && (x < minRate || x > maxRate) {
-		err = fmt.Errorf("%s = %s: want samples a second, from %g to %g", o.path(name), shown(string(o.fields[name])), minRate, maxRate)
+		err = fmt.Errorf("%s = %s: want samples a second, from %g to %g", o.path(name), shown(string(o.fields[name])),
+			minRate, maxRate)
 	}
 	return x, err
 }

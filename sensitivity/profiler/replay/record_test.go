@@ -59,7 +59,8 @@ var slips = []struct{ old, new, want string }{
 	{`80.5`, `1e300`, `models[0].points[0].samples_per_s = 1e300: want samples a second`},
 	{`80.5`, `1e999`, `models[0].points[0].samples_per_s = 1e999: want a number`},
 	{`80.5`, `null`, `models[0].points[0].samples_per_s = null: want a number`},
-	{`80.5`, `NaN`, `the record is no JSON: line 3, at NaN, "n": 5}, {"cores": 1, "samples_per_…: invalid character 'N'`},
+	{`80.5`, `NaN`,
+		`the record is no JSON: line 3, at NaN, "n": 5}, {"cores": 1, "samples_per_…: invalid character 'N'`},
 	{`_per_s": 90`, `_per_s": -90`, `models[0].gpu_bound_samples_per_s = -90: want samples a second`},
 	{`_per_s": 90`, `_per_s": "90"`, `models[0].gpu_bound_samples_per_s = "90": want a number`},
 }
@@ -75,7 +76,8 @@ func TestABrokenRecordIsRefusedWithFieldAndValue(t *testing.T) {
 
 // Without the fall the two ends would be enough.
 func TestWhereRecordedPointsFallThereIsMoreToLookAt(t *testing.T) {
-	m := replay.Model{Name: "flat", Points: []replay.Point{{Cores: 1, Rate: 100}, {Cores: 2, Rate: 99}, {Cores: 4, Rate: 101}, {Cores: 16, Rate: 95}}}
+	m := replay.Model{Name: "flat", Points: []replay.Point{{Cores: 1, Rate: 100}, {Cores: 2, Rate: 99},
+		{Cores: 4, Rate: 101}, {Cores: 16, Rate: 95}}}
 	if o := replay.Of(m); len(o.Trials) != 4 {
 		t.Errorf("%d trials, want all 4 points: %+v", len(o.Trials), o)
 	}
@@ -87,7 +89,9 @@ func TestWhereRecordedPointsFallThereIsMoreToLookAt(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
-	f.Add([]byte(`{"models": [{"model": "x", "points": [{"cores": 1, "samples_per_s": 1e-6}, {"cores": 4096, "samples_per_s": 1e9}]}]}`))
+	f.Add(
+		[]byte(
+			`{"models": [{"model": "x", "points": [{"cores": 1, "samples_per_s": 1e-6}, {"cores": 4096, "samples_per_s": 1e9}]}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		models, err := replay.Parse(text)
 		if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
 
-// Outcome is what the estimator made of one record. Errors are how far it is off the isotonic fit of the whole record, at the recorded points.
+// Outcome is what the estimator made of one record. Errors are how far it is off the isotonic fit of the whole record,
+// at the recorded points.
 type Outcome struct {
 	Model  string
 	Trials []profiler.Trial // in the order in which it asked
@@ -17,7 +18,8 @@ type Outcome struct {
 	Errors []float64 // %, by point
 }
 
-// Of runs the estimator over a record: it may ask for what was recorded, and gets it as it was recorded, with all its scatter.
+// Of runs the estimator over a record: it may ask for what was recorded, and gets it as it was recorded, with all its
+// scatter.
 func Of(m Model) Outcome {
 	q := profiler.Question{Bound: m.Bound, Recorded: true}
 	for _, p := range m.Points {

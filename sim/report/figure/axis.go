@@ -50,8 +50,8 @@ func (a Axis) shape(axis *plot.Axis) {
 	}
 }
 
-// along is where a value lies, for the library: it would take the middle of a logarithmic axis for that of its range, and leave room
-// for a label that is not there. What a logarithmic axis cannot show is put at its beginning.
+// along is where a value lies, for the library: it would take the middle of a logarithmic axis for that of its range,
+// and leave room for a label that is not there. What a logarithmic axis cannot show is put at its beginning.
 func (a Axis) along(value float64) float64 {
 	if a.Log {
 		return math.Log10(max(value, a.Min))
@@ -114,7 +114,8 @@ func RoundStep(least float64) float64 {
 	return 10 * power
 }
 
-// decades are ticks at powers of ten, with unnamed ones at 2 to 9 times them. Over less than two decades, 2 and 5 are named as well.
+// decades are ticks at powers of ten, with unnamed ones at 2 to 9 times them. Over less than two decades, 2 and 5 are
+// named as well.
 type decades struct{ most int }
 
 // Ticks leaves names out where there are more decades than may have one. It is asked in logarithms, and answers so.

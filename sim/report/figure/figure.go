@@ -1,6 +1,6 @@
-// Package figure draws panels with axes, and a legend above them that never covers data, as SVG and as PNG. What it draws can be read
-// in black and white: lines differ in their dashes, areas in their hatching or lightness, and not in colour alone. It knows
-// nothing of simulations, carries its own fonts, and gives equal bytes for equal figures.
+// Package figure draws panels with axes, and a legend above them that never covers data, as SVG and as PNG. What it
+// draws can be read in black and white: lines differ in their dashes, areas in their hatching or lightness, and not in
+// colour alone. It knows nothing of simulations, carries its own fonts, and gives equal bytes for equal figures.
 package figure
 
 import (
@@ -31,7 +31,8 @@ type Figure struct {
 	Note   string  // one line under the title, which says what is left out
 	Height float64 // of the panels with their axes, in points; the whole is Width wide
 	Keys   []Key
-	// Rows are equally long. A place may be empty, nil, but not the first of a row, whose vertical axis names those of the whole row.
+	// Rows are equally long. A place may be empty, nil, but not the first of a row, whose vertical axis names those of
+	// the whole row.
 	Rows [][]*Panel
 }
 
@@ -179,8 +180,8 @@ func (f Figure) panels(c draw.Canvas) {
 	}
 }
 
-// nameRow writes what the vertical axes of a row mean along the figure's edge, where the names of all rows stand in one line however wide
-// the numbers beside them are.
+// nameRow writes what the vertical axes of a row mean along the figure's edge, where the names of all rows stand in one
+// line however wide the numbers beside them are.
 func nameRow(c draw.Canvas, edge vg.Length, frame vg.Rectangle, label string) {
 	style := axisText
 	style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XCenter, draw.YTop

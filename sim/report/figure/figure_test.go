@@ -16,22 +16,26 @@ import (
 
 // sampler is a figure with every kind of mark and every style.
 func sampler() Figure {
-	curves := &Panel{Title: "curves", X: Axis{Label: "x [h]", Min: 0.05, Max: 300, Log: true}, Y: Axis{Label: "y [%]", Max: 100}}
-	bars := &Panel{X: Axis{Max: 12}, Y: Axis{Min: -10, Max: 1, Bare: true, Marks: []Name{{0, "first"}, {-1, "second"}}}, Grid: UprightGrid}
+	curves := &Panel{Title: "curves", X: Axis{Label: "x [h]", Min: 0.05, Max: 300, Log: true},
+		Y: Axis{Label: "y [%]", Max: 100}}
+	bars := &Panel{X: Axis{Max: 12}, Y: Axis{Min: -10, Max: 1, Bare: true, Marks: []Name{{0, "first"}, {-1, "second"}}},
+		Grid: UprightGrid}
 	boxes := &Panel{X: Axis{Max: 10}, Y: Axis{Min: -9, Max: 0}, Grid: NoGrid}
 	f := Figure{Title: "title", Note: "note", Height: 300, Rows: [][]*Panel{{curves, bars}, {boxes, nil}}}
 	for i := range Styles() {
 		y := float64(10 * i)
 		curves.Marks = append(curves.Marks,
 			Line{[]Point{{0.01, y}, {200, y + 20}}, StyleOf(i)}, Dots{[]Point{{1, y}}, []float64{5}, StyleOf(i)})
-		bars.Marks = append(bars.Marks, Bar{To: float64(i + 1), Y: -float64(i), Thick: 0.8, Error: 0.3, Label: "label", Style: StyleOf(i)})
+		bars.Marks = append(bars.Marks, Bar{To: float64(i + 1), Y: -float64(i), Thick: 0.8, Error: 0.3, Label: "label",
+			Style: StyleOf(i)})
 		f.Keys = append(f.Keys, Key{"key", StyleOf(i), KeyKind(i % 3)})
 	}
 	for i := range Tints() {
 		y := -float64(i) - 1
 		boxes.Marks = append(boxes.Marks, Boxes{[]Box{{Point{0, y}, Point{8, y + 0.9}, "17"}}, TintOf(i)})
 	}
-	curves.Marks = append(curves.Marks, Band{[]Point{{1, 0}, {9, 0}}, []Point{{1, 9}, {9, 9}}, StyleOf(0)}, Text{"nothing here"})
+	curves.Marks = append(curves.Marks, Band{[]Point{{1, 0}, {9, 0}}, []Point{{1, 9}, {9, 9}}, StyleOf(0)},
+		Text{"nothing here"})
 	boxes.Marks = append(boxes.Marks, Rule{At: -2}, Rule{At: 5, Direction: Upright}, Lines{[]float64{-3}})
 	return f
 }
@@ -148,7 +152,8 @@ func TestHatchingStaysWithinItsBox(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		length := rapid.Float64Range(0, 100)
 		from := vg.Point{X: vg.Length(length.Draw(t, "x")), Y: vg.Length(length.Draw(t, "y"))}
-		box := vg.Rectangle{Min: from, Max: from.Add(vg.Point{X: vg.Length(length.Draw(t, "width")), Y: vg.Length(length.Draw(t, "height"))})}
+		box := vg.Rectangle{Min: from, Max: from.Add(vg.Point{X: vg.Length(length.Draw(t, "width")),
+			Y: vg.Length(length.Draw(t, "height"))})}
 		for pattern := noHatch; pattern <= spineHatch; pattern++ {
 			for _, line := range pattern.lines(box) {
 				for _, p := range line {
@@ -208,7 +213,8 @@ func TestALogarithmicAxisNamesPowersOfTen(t *testing.T) {
 // TestBarsAndBoxesEndWithTheirPanel would take minutes, and megabytes, if they did not.
 func TestBarsAndBoxesEndWithTheirPanel(t *testing.T) {
 	panel := &Panel{X: Axis{Max: 1}, Y: Axis{Max: 1}, Marks: []Mark{
-		Bar{From: -1e9, To: 1e9, Y: 0.5, Thick: 0.2, Style: StyleOf(1)}, Boxes{[]Box{{Point{-1e9, 0}, Point{1e9, 0.2}, "17"}}, TintOf(0)},
+		Bar{From: -1e9, To: 1e9, Y: 0.5, Thick: 0.2, Style: StyleOf(1)},
+		Boxes{[]Box{{Point{-1e9, 0}, Point{1e9, 0.2}, "17"}}, TintOf(0)},
 	}}
 	svg := svgOf(t, Figure{Height: 100, Rows: [][]*Panel{{panel}}})
 	if len(svg) > 20_000 {

@@ -62,7 +62,8 @@ func (b Band) draw(v view) {
 	v.FillPolygon(Faint(b.Style).colour, v.ClipPolygonXY(outline))
 }
 
-// Bar lies from From to To on the horizontal axis, Thick high and around Y, as far as the panel goes. Label stands at its end.
+// Bar lies from From to To on the horizontal axis, Thick high and around Y, as far as the panel goes. Label stands at
+// its end.
 type Bar struct {
 	From, To float64
 	Y, Thick float64
@@ -175,7 +176,8 @@ func (v view) boxLabel(box Box, style Style) {
 	words.XAlign, words.YAlign, words.Color = draw.XCenter, draw.YCenter, contrast(style.colour)
 	middle, half := vg.Point{X: (from.X + to.X) / 2, Y: (from.Y + to.Y) / 2}, words.Width(box.Label)/2+1
 	v.SetColor(style.colour)
-	v.Fill(vg.Rectangle{Min: vg.Point{X: middle.X - half, Y: middle.Y - 1}, Max: vg.Point{X: middle.X + half, Y: middle.Y + 1}}.Path())
+	v.Fill(vg.Rectangle{Min: vg.Point{X: middle.X - half, Y: middle.Y - 1},
+		Max: vg.Point{X: middle.X + half, Y: middle.Y + 1}}.Path())
 	v.FillText(words, middle.Add(vg.Point{Y: words.FontExtents().Descent}), box.Label)
 }
 

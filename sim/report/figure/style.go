@@ -18,8 +18,8 @@ var (
 	rule  = color.NRGBA{0xDC, 0xDC, 0xDC, 0xFF}
 )
 
-// The colours of data: those of Okabe and Ito, which the colour-blind can tell apart, with a grey before them for what others
-// are measured against.
+// The colours of data: those of Okabe and Ito, which the colour-blind can tell apart, with a grey before them for what
+// others are measured against.
 var (
 	grey       = color.NRGBA{0x6E, 0x6E, 0x6E, 0xFF}
 	orange     = color.NRGBA{0xE6, 0x9F, 0x00, 0xFF}
@@ -31,8 +31,8 @@ var (
 	black      = color.NRGBA{0x30, 0x30, 0x30, 0xFF}
 )
 
-// tints are the fills of kinds that lie side by side. The first three can be told apart in grey, and those after them have a line
-// along their middle.
+// tints are the fills of kinds that lie side by side. The first three can be told apart in grey, and those after them
+// have a line along their middle.
 var tints = []Style{
 	{colour: color.NRGBA{0x1B, 0x45, 0x80, 0xFF}},
 	{colour: color.NRGBA{0xEB, 0xC9, 0x5F, 0xFF}},

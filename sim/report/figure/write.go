@@ -40,7 +40,8 @@ func (f Figure) SVG() (string, error) {
 	return tidy.Replace(out.String()), err
 }
 
-// Inline takes an SVG file apart for an HTML page, which writes the outer element itself: what its viewBox is, and what stands in it.
+// Inline takes an SVG file apart for an HTML page, which writes the outer element itself: what its viewBox is, and what
+// stands in it.
 func Inline(svg string) (viewBox, drawing string) {
 	_, rest, _ := strings.Cut(svg, `viewBox="`)
 	viewBox, rest, _ = strings.Cut(rest, `"`)

@@ -1,6 +1,6 @@
-// Package accounts is what of slurmrestd's API tells of a site rather than of its jobs: partitions, associations and QOS with their limits, and
-// what is judged before the daemon is switched on. It is the same from v0.0.42 to v0.0.45, so it is written once and not generated; it keeps
-// little of answers that have 2 kB for each user.
+// Package accounts is what of slurmrestd's API tells of a site rather than of its jobs: partitions, associations and
+// QOS with their limits, and what is judged before the daemon is switched on. It is the same from v0.0.42 to v0.0.45,
+// so it is written once and not generated; it keeps little of answers that have 2 kB for each user.
 package accounts
 
 import (
@@ -116,10 +116,12 @@ type partitionList struct {
 }
 
 func partitions(a *partitionList) (wire.Partitions, wire.Complaint) {
-	told := wire.Partitions{Cluster: a.Meta.Slurm.Cluster, Storage: a.Meta.Plugin.Storage, Release: a.Meta.Slurm.Release}
+	told := wire.Partitions{Cluster: a.Meta.Slurm.Cluster, Storage: a.Meta.Plugin.Storage,
+		Release: a.Meta.Slurm.Release}
 	for _, p := range a.Partitions {
 		told.Limits = append(told.Limits, limits.Partition{
-			Name: p.Name, QOS: p.QOS.Assigned, Tier: p.Priority.Tier, MaxCPUs: p.Maximums.CPUs.orZero(), MaxMemory: gres.Memory(p.Maximums.Memory.orZero()),
+			Name: p.Name, QOS: p.QOS.Assigned, Tier: p.Priority.Tier, MaxCPUs: p.Maximums.CPUs.orZero(),
+			MaxMemory: gres.Memory(p.Maximums.Memory.orZero()),
 		})
 		told.GPUs = append(told.GPUs, gpusIn(p.TRES.Configured))
 	}
@@ -249,8 +251,10 @@ func (a *association) read() limits.Association {
 	return limits.Association{
 		Account: a.Account, Parent: a.Parent, User: a.User, Partition: a.Partition,
 		Limits: slices.Concat(
-			tres.Total.as(limits.GrpTRES), a.Max.Jobs.Per.Count.jobs(limits.GrpJobs), tres.Group.Minutes.as(limits.GrpTRESMins),
-			tres.Per.Job.as(limits.MaxTRESPerJob), tres.Per.Node.as(limits.MaxTRESPerNode), tres.Minutes.Per.Job.as(limits.MaxTRESMinsPerJob),
+			tres.Total.as(limits.GrpTRES), a.Max.Jobs.Per.Count.jobs(limits.GrpJobs),
+			tres.Group.Minutes.as(limits.GrpTRESMins),
+			tres.Per.Job.as(limits.MaxTRESPerJob), tres.Per.Node.as(limits.MaxTRESPerNode),
+			tres.Minutes.Per.Job.as(limits.MaxTRESMinsPerJob),
 			a.Max.Jobs.Active.jobs(limits.MaxJobs),
 		),
 	}
@@ -308,13 +312,16 @@ type service struct {
 func (s *service) read() limits.QOS {
 	most := &s.Limits.Max
 	q := limits.QOS{
-		Name: s.Name, OverPartition: slices.Contains(s.Flags, "OVERRIDE_PARTITION_QOS"), Relative: slices.Contains(s.Flags, "RELATIVE"),
+		Name: s.Name, OverPartition: slices.Contains(s.Flags, "OVERRIDE_PARTITION_QOS"),
+		Relative: slices.Contains(s.Flags, "RELATIVE"),
 		Limits: slices.Concat(
-			most.TRES.Total.as(limits.GrpTRES), most.Active.Count.jobs(limits.GrpJobs), most.TRES.Minutes.Total.as(limits.GrpTRESMins),
+			most.TRES.Total.as(limits.GrpTRES), most.Active.Count.jobs(limits.GrpJobs),
+			most.TRES.Minutes.Total.as(limits.GrpTRESMins),
 			most.TRES.Per.Job.as(limits.MaxTRESPerJob), most.TRES.Per.Node.as(limits.MaxTRESPerNode),
 			most.TRES.Minutes.Per.Job.as(limits.MaxTRESMinsPerJob),
 			most.TRES.Per.User.as(limits.MaxTRESPerUser), most.TRES.Per.Account.as(limits.MaxTRESPerAccount),
-			most.Jobs.Active.Per.User.jobs(limits.MaxJobsPerUser), most.Jobs.Active.Per.Account.jobs(limits.MaxJobsPerAccount),
+			most.Jobs.Active.Per.User.jobs(limits.MaxJobsPerUser),
+			most.Jobs.Active.Per.Account.jobs(limits.MaxJobsPerAccount),
 		),
 	}
 	if s.Limits.Factor.bounds() {

@@ -1,11 +1,11 @@
-// Command trim cuts slurmrestd's own OpenAPI document (GET /openapi/v3, 1.6 MB) down to the operations and fields that this
-// package uses, of one API version:
+// Command trim cuts slurmrestd's own OpenAPI document (GET /openapi/v3, 1.6 MB) down to the operations and fields that
+// this package uses, of one API version:
 //
 //	curl -H "X-SLURM-USER-TOKEN: $SLURM_JWT" http://slurm:6820/openapi/v3 | go run ./internal/trim v0.0.42 >openapi-v0.0.42.json
 //
-// Every name and type comes from slurmrestd, save for the corrections listed below, where the document says one thing and
-// slurmrestd another. The output depends on nothing but the input: keys are sorted, and nothing of the host is in it. The
-// program generates no code and is no part of the product.
+// Every name and type comes from slurmrestd, save for the corrections listed below, where the document says one thing
+// and slurmrestd another. The output depends on nothing but the input: keys are sorted, and nothing of the host is in
+// it. The program generates no code and is no part of the product.
 package main
 
 import (
@@ -92,7 +92,8 @@ const (
 )
 
 // presence lists the schemas that we send.
-var presence = map[string]presenceOf{"jobs_requeue_query": optional, "job_desc_msg": optional, "job_submit_req": optional}
+var presence = map[string]presenceOf{"jobs_requeue_query": optional, "job_desc_msg": optional,
+	"job_submit_req": optional}
 
 type object = map[string]any
 

@@ -34,7 +34,8 @@ func corrections() object {
 			"errors":   list(reference("error")),
 			"warnings": list(reference("warning")),
 		}, []string{"errors", "jobs", "warnings"}),
-		"job_state_of": record(object{"job_id": kind("string"), "state": list(kind("string"))}, []string{"job_id", "state"}),
+		"job_state_of": record(object{"job_id": kind("string"), "state": list(kind("string"))},
+			[]string{"job_id", "state"}),
 	}
 }
 
@@ -100,7 +101,8 @@ func (t *trimmer) answer(path string, operation object) object {
 	if path == "/jobs/state/" {
 		t.schema("error")
 		t.schema("warning")
-		return object{"description": "job states", "content": object{"application/json": object{"schema": reference("job_states_resp")}}}
+		return object{"description": "job states",
+			"content": object{"application/json": object{"schema": reference("job_states_resp")}}}
 	}
 	return t.content(answer)
 }
@@ -142,8 +144,8 @@ func plain(parameter object, of string) object {
 		"description": parameter["description"], "schema": kind(of)}
 }
 
-// value trims a schema where it is used: references are followed, words of an enumeration become plain texts, since a newer
-// Slurm knows more of them.
+// value trims a schema where it is used: references are followed, words of an enumeration become plain texts, since a
+// newer Slurm knows more of them.
 func (t *trimmer) value(declared any, description string) object {
 	schema, _ := declared.(object)
 	var trimmed object

@@ -20,16 +20,19 @@ func declaring(skip string) string {
 				continue
 			}
 			kept[method] = object{
-				"summary":    "does " + method,
-				"parameters": []any{object{"name": "update_time", "in": "query"}, object{"name": "flags", "in": "query", "schema": object{"enum": []any{"DETAIL"}}}},
-				"responses":  object{"200": object{"description": "an answer", "content": object{"application/json": object{"schema": reference("v9_openapi_thing")}}}},
+				"summary": "does " + method,
+				"parameters": []any{object{"name": "update_time", "in": "query"},
+					object{"name": "flags", "in": "query", "schema": object{"enum": []any{"DETAIL"}}}},
+				"responses": object{"200": object{"description": "an answer",
+					"content": object{"application/json": object{"schema": reference("v9_openapi_thing")}}}},
 			}
 		}
 		paths["/slurm/v9"+path] = kept
 	}
 	text := object{"type": "string", "description": "some text"}
 	schemas := object{
-		"v9_openapi_thing":        record(object{"count": reference("v9_uint32_no_val_struct"), "others": reference("v9_list"), "text": text}, nil),
+		"v9_openapi_thing": record(object{"count": reference("v9_uint32_no_val_struct"),
+			"others": reference("v9_list"), "text": text}, nil),
 		"v9_list":                 list(reference("v9_openapi_thing")),
 		"v9_uint32_no_val_struct": record(object{"number": object{"type": "integer", "format": "int32"}}, nil),
 		"v9_unreached":            record(object{"text": text}, nil),
@@ -46,7 +49,8 @@ func TestOnlyWhatTheOperationsReachIsKeptUnderNamesWithoutAVersion(t *testing.T)
 	if err := run(strings.NewReader(declaring("")), &out, []string{"v9"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"thing"`, `"$ref": "#/components/schemas/thing"`, `"#/components/schemas/optional_number"`, `"url": "/slurm/v9"`, `"some text"`} {
+	for _, want := range []string{`"thing"`, `"$ref": "#/components/schemas/thing"`,
+		`"#/components/schemas/optional_number"`, `"url": "/slurm/v9"`, `"some text"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is missing", want)
 		}

@@ -1,6 +1,6 @@
-// Package v0042 is slurmrestd's API v0.0.42 (Slurm 24.11 to 26.05) as this module speaks it: every request and answer, brought to the words of
-// package wire. Types and requests are generated from the trimmed document beside it; v0042.go and job.go say what they mean. It sends
-// nothing.
+// Package v0042 is slurmrestd's API v0.0.42 (Slurm 24.11 to 26.05) as this module speaks it: every request and answer,
+// brought to the words of package wire. Types and requests are generated from the trimmed document beside it; v0042.go
+// and job.go say what they mean. It sends nothing.
 //
 // To make the document anew, from a slurmrestd:
 //

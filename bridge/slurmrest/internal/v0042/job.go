@@ -12,9 +12,11 @@ func job(j *JobInfo) wire.Job {
 		Batch: j.BatchFlag, Requeue: j.Requeue, Contiguous: j.Contiguous, Cron: j.Cron,
 		ThreadSpec: int(j.ThreadSpec), Restarts: int(j.RestartCnt), Exclusive: exclusive(j.Shared),
 		Priority: number(j.Priority), Submitted: number(j.SubmitTime), Eligible: number(j.EligibleTime),
-		Started: number(j.StartTime), Ended: number(j.EndTime), Deadline: number(j.Deadline), TimeLimit: number(j.TimeLimit),
-		Nodes: number(j.NodeCount), MaxNodes: number(j.MaxNodes),
-		Tasks: number(j.Tasks), CPUsPerTask: number(j.CpusPerTask), CPUs: number(j.Cpus), CPUsPerNode: number(j.MinimumCpusPerNode),
+		Started: number(j.StartTime), Ended: number(j.EndTime), Deadline: number(j.Deadline),
+		TimeLimit: number(j.TimeLimit),
+		Nodes:     number(j.NodeCount), MaxNodes: number(j.MaxNodes),
+		Tasks: number(j.Tasks), CPUsPerTask: number(j.CpusPerTask), CPUs: number(j.Cpus),
+		CPUsPerNode:   number(j.MinimumCpusPerNode),
 		MemoryPerNode: number(j.MemoryPerNode), MemoryPerCPU: number(j.MemoryPerCpu),
 		PerJob: j.TresPerJob, PerNode: j.TresPerNode, PerTask: j.TresPerTask, PerSocket: j.TresPerSocket,
 		CPUsPerGRES: j.CpusPerTres, MemoryPerGRES: j.MemoryPerTres,
@@ -50,7 +52,8 @@ func node(n *Node) wire.Node {
 	}
 }
 
-// description is an update. A list of no nodes changes nothing, and the job would keep those that it has: none are one empty name.
+// description is an update. A list of no nodes changes nothing, and the job would keep those that it has: none are one
+// empty name.
 func description(c wire.Change) JobDescMsg {
 	if c.RequiredNodes != nil && len(*c.RequiredNodes) == 0 {
 		c.RequiredNodes = &[]string{""}
@@ -69,7 +72,8 @@ func submission(s wire.Submission) JobSubmitReq {
 		Name: &s.Name, Hold: &s.Held, Requeue: &s.Requeue, Extra: &s.Extra, Tasks: &one,
 		CurrentWorkingDirectory: &s.Folder, StandardOutput: &s.Output, Environment: &s.Environment, Script: &s.Script,
 	}
-	for field, value := range map[**string]*string{&described.Partition: &s.Partition, &described.Comment: &s.Comment, &described.TresPerNode: &s.GRES} {
+	for field, value := range map[**string]*string{&described.Partition: &s.Partition, &described.Comment: &s.Comment,
+		&described.TresPerNode: &s.GRES} {
 		if *value != "" {
 			*field = value
 		}

@@ -14,8 +14,9 @@ func API(server string) wire.API {
 	s := speaker(server + "/slurm/v0.0.42/")
 	return accounts.Speak(wire.API{
 		Name: "v0.0.42", By: []string{"v0.0.42"},
-		Ping: s.ping, Time: s.time, States: s.states, Jobs: s.jobs, Job: s.job, Nodes: s.nodes, Reservations: s.reservations,
-		Update: s.update, Submit: s.submit, Signal: s.signal, Complaint: complaint,
+		Ping: s.ping, Time: s.time, States: s.states, Jobs: s.jobs, Job: s.job, Nodes: s.nodes,
+		Reservations: s.reservations,
+		Update:       s.update, Submit: s.submit, Signal: s.signal, Complaint: complaint,
 	}, server)
 }
 
@@ -71,19 +72,21 @@ func (s speaker) ping() wire.Call[[]wire.Controller] {
 // time is 0 where the answer cannot be read: our own clock will do.
 func (s speaker) time() wire.Call[int64] {
 	request, err := NewGetDiagRequest(string(s))
-	return wire.Call[int64]{Path: "/diag/", Request: request, Err: err, Read: func(body []byte) (int64, wire.Complaint, error) {
-		var answer DiagResp
-		if json.Unmarshal(body, &answer) != nil {
-			return 0, wire.Complaint{}, nil
-		}
-		return int64(number(answer.Statistics.ReqTime).Count()), complains(answer.Errors, answer.Warnings), nil
-	}}
+	return wire.Call[int64]{Path: "/diag/", Request: request, Err: err,
+		Read: func(body []byte) (int64, wire.Complaint, error) {
+			var answer DiagResp
+			if json.Unmarshal(body, &answer) != nil {
+				return 0, wire.Complaint{}, nil
+			}
+			return int64(number(answer.Statistics.ReqTime).Count()), complains(answer.Errors, answer.Warnings), nil
+		}}
 }
 
 func (s speaker) states() wire.Call[[]wire.State] {
 	request, err := NewGetJobStatesRequest(string(s))
 	return call("/jobs/state/", request, err, func(a *JobStatesResp) ([]wire.State, []Error, []Warning) {
-		return each(a.Jobs, func(j *JobStateOf) wire.State { return wire.State{Job: j.JobId, Words: j.State} }), a.Errors, a.Warnings
+		return each(a.Jobs, func(j *JobStateOf) wire.State { return wire.State{Job: j.JobId, Words: j.State} }),
+			a.Errors, a.Warnings
 	})
 }
 

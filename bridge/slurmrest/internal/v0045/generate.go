@@ -1,6 +1,6 @@
-// Package v0045 is slurmrestd's API v0.0.45 (Slurm 26.05 and later) as this module speaks it: every request and answer, brought to the words of
-// package wire. Types and requests are generated from the trimmed document beside it; v0045.go and job.go say what they mean. It sends
-// nothing.
+// Package v0045 is slurmrestd's API v0.0.45 (Slurm 26.05 and later) as this module speaks it: every request and answer,
+// brought to the words of package wire. Types and requests are generated from the trimmed document beside it; v0045.go
+// and job.go say what they mean. It sends nothing.
 //
 // To make the document anew, from a slurmrestd:
 //

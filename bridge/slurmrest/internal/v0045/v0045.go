@@ -9,14 +9,16 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
-// API is v0.0.45, spoken with the slurmrestd at an address such as http://host:6820. Jobs are read as v0.0.44 has them, which every slurmrestd
-// with this version serves too: v0.0.45 of Slurm 26.05.5 does not tell any more which jobs are exclusive, and has all else alike.
+// API is v0.0.45, spoken with the slurmrestd at an address such as http://host:6820. Jobs are read as v0.0.44 has them,
+// which every slurmrestd with this version serves too: v0.0.45 of Slurm 26.05.5 does not tell any more which jobs are
+// exclusive, and has all else alike.
 func API(server string) wire.API {
 	s := speaker{here: server + "/slurm/v0.0.45/", jobsAt: server + "/slurm/v0.0.44/"}
 	return accounts.Speak(wire.API{
 		Name: "v0.0.45", By: []string{"v0.0.45", "v0.0.44"},
-		Ping: s.ping, Time: s.time, States: s.states, Jobs: s.jobs, Job: s.job, Nodes: s.nodes, Reservations: s.reservations,
-		Update: s.update, Submit: s.submit, Signal: s.signal, Requeue: s.requeue, Complaint: complaint,
+		Ping: s.ping, Time: s.time, States: s.states, Jobs: s.jobs, Job: s.job, Nodes: s.nodes,
+		Reservations: s.reservations,
+		Update:       s.update, Submit: s.submit, Signal: s.signal, Requeue: s.requeue, Complaint: complaint,
 	}, server)
 }
 
@@ -72,19 +74,21 @@ func (s speaker) ping() wire.Call[[]wire.Controller] {
 // time is 0 where the answer cannot be read: our own clock will do.
 func (s speaker) time() wire.Call[int64] {
 	request, err := NewGetDiagRequest(s.here)
-	return wire.Call[int64]{Path: "/diag/", Request: request, Err: err, Read: func(body []byte) (int64, wire.Complaint, error) {
-		var answer DiagResp
-		if json.Unmarshal(body, &answer) != nil {
-			return 0, wire.Complaint{}, nil
-		}
-		return int64(number(answer.Statistics.ReqTime).Count()), complains(answer.Errors, answer.Warnings), nil
-	}}
+	return wire.Call[int64]{Path: "/diag/", Request: request, Err: err,
+		Read: func(body []byte) (int64, wire.Complaint, error) {
+			var answer DiagResp
+			if json.Unmarshal(body, &answer) != nil {
+				return 0, wire.Complaint{}, nil
+			}
+			return int64(number(answer.Statistics.ReqTime).Count()), complains(answer.Errors, answer.Warnings), nil
+		}}
 }
 
 func (s speaker) states() wire.Call[[]wire.State] {
 	request, err := NewGetJobStatesRequest(s.here)
 	return call("/jobs/state/", request, err, func(a *JobStatesResp) ([]wire.State, []Error, []Warning) {
-		return each(a.Jobs, func(j *JobStateOf) wire.State { return wire.State{Job: j.JobId, Words: j.State} }), a.Errors, a.Warnings
+		return each(a.Jobs, func(j *JobStateOf) wire.State { return wire.State{Job: j.JobId, Words: j.State} }),
+			a.Errors, a.Warnings
 	})
 }
 
@@ -152,7 +156,8 @@ func (s speaker) signal(job, signal string, to wire.Target) wire.Call[[]wire.Err
 	})
 }
 
-// requeue touches no job that waits or is over, so it may be said twice. There is a GET that does the same, which a proxy might repeat.
+// requeue touches no job that waits or is over, so it may be said twice. There is a GET that does the same, which a
+// proxy might repeat.
 func (s speaker) requeue(job string) wire.Call[[]wire.Error] {
 	text, err := wire.JSON(JobsRequeueQuery{Flags: &[]string{"Incomplete"}, Jobs: &[]string{job}})
 	if err != nil {

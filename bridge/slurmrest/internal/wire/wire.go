@@ -1,6 +1,6 @@
-// Package wire is what a client and slurmrestd say to each other, in words that are no API version's. The package of a version makes its
-// requests and answers of these, and owns all of their paths, parameters and JSON; the client knows no version. Nothing here is understood:
-// texts and numbers are Slurm's own.
+// Package wire is what a client and slurmrestd say to each other, in words that are no API version's. The package of a
+// version makes its requests and answers of these, and owns all of their paths, parameters and JSON; the client knows
+// no version. Nothing here is understood: texts and numbers are Slurm's own.
 package wire
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/limits"
 )
 
-// API is one version of slurmrestd's, spoken at one address. A function that a version lacks is nil, which only Requeue may be.
+// API is one version of slurmrestd's, spoken at one address. A function that a version lacks is nil, which only Requeue
+// may be.
 type API struct {
 	Name string   // v0.0.42
 	By   []string // all versions that a slurmrestd has to serve for it
@@ -29,8 +30,9 @@ type API struct {
 	Partitions   func() Call[Partitions]
 	Associations func(cluster string) Call[[]limits.Association]
 	QOS          func() Call[[]limits.QOS]
-	Level        func(user string) Call[string] // administrator level in slurmdbd: None, Operator, Administrator; empty: no such user
-	Threads      func() Call[int]               // the most that a core of any node has
+	// administrator level in slurmdbd: None, Operator, Administrator; empty: no such user
+	Level   func(user string) Call[string]
+	Threads func() Call[int] // the most that a core of any node has
 
 	Update func(id int, change Change) Call[Done]
 	Submit func(job Submission) Call[int] // the job's number; 0: it was not said
@@ -92,9 +94,10 @@ type State struct {
 
 // Job is a job. Times are seconds since the epoch, the time limit is in minutes, amounts of memory are in MiB.
 type Job struct {
-	ID, ArrayJob, HetJob                   int
-	ArrayTask, ArrayMost                   Number // its index, where it is one task; how many may run at once
-	ArrayTasks                             string // the indices that a record stands for: 4-100%5, cut off by ... where they are many
+	ID, ArrayJob, HetJob int
+	ArrayTask, ArrayMost Number // its index, where it is one task; how many may run at once
+	// the indices that a record stands for: 4-100%5, cut off by ... where they are many
+	ArrayTasks                             string
 	Name, User, Partition, Comment, Extra  string
 	QOS, Account, Reservation              string
 	State                                  []string
