@@ -42,10 +42,9 @@ test: ## everything: lint, unit, race, drawings, properties, scripts, and the li
 unit: lint
 	@$(MAKE) --no-print-directory test-unit
 
-images: # of all clusters, while the rest is tested: most of that is waiting for a mirror
+images: # of both clusters, while the rest is tested: most of that is waiting for a mirror
 	@$(CLUSTER) image
 	@$(if $(filter 24.11,$(SLURM)),SLURM=26.05 $(CLUSTER) image)
-	@$(if $(filter 24.11,$(SLURM)),TORCH=yes $(CLUSTER) image)
 
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
@@ -76,7 +75,7 @@ lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-site test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next test-live-torch)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-site test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next)
 
 # Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so two clusters at a time cost little more than one; with three, two cores keep no
 # deadline. By file: what becomes of a cluster when something is away, a site's rules and the jobs that people submit, and what needs PyTorch. All others are
@@ -104,8 +103,10 @@ test-live-next:
 	@SLURM=26.05 tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \
 		./bridge/conformance ./tests/live
 
-# On one Slurm is enough: what it shows is of the Python package. Both tests mostly wait, so they run side by side.
-test-live-torch:
+# On one Slurm is enough: what it shows is of the Python package. It is no part of make test: on two cores that have other work a training is not disturbed as
+# often as the test wants before it ends.
+test-live-torch: build ## a real training under the daemon, disturbed, and the Python package's tests with torch, on a cluster that has it
+	@TORCH=yes $(CLUSTER) image
 	@TORCH=yes $(call live,-torch) -run '^($(call tests-of,$(TORCH_TESTS)))$$' ./tests/live
 
 bench: ## in-process benchmarks: Decide, decoding, Diff, simulations

@@ -1,5 +1,5 @@
 # The Python package of training scripts: docs/python.md. Its tests need python3 and nothing else; those that train a network need torch as well (Debian's
-# python3-torch, which belongs to /usr/bin/python3). Both are part of make test, the latter in an image that has torch.
+# python3-torch, which belongs to /usr/bin/python3). Only the first are part of make test.
 
 PYTHON ?= python3
 TORCH_PYTHON ?= $(shell /usr/bin/python3 -c 'import torch' 2>/dev/null && echo /usr/bin/python3 || echo python3)
