@@ -109,11 +109,24 @@ func (c *Certificate) priced(in *instance, found columns.Bound) {
 	for s := range in.shapes {
 		sh := &in.shapes[s]
 		n := float64(sh.count)
-		p := Price{sh.count, sh.most, n * found.Prices[columns.Resources*s+1], n * found.Prices[columns.Resources*s+2]}
+		most := dearest(in.options, s)
+		core, gigabyte := found.Prices[columns.Resources*s+1], found.Prices[columns.Resources*s+2]
+		p := Price{sh.count, sh.most, n * min(core, most), n * min(gigabyte, most)}
 		c.Prices = append(c.Prices, p)
 		if whole > 0 {
 			c.Core += p.Core / whole
 			c.Gigabyte += p.Gigabyte / whole
 		}
 	}
+}
+
+// dearest is the most that any part of a job is worth on a shape. Where nothing of a resource is left to be traded, its
+// price proves the bound however high it is; but what one more unit lets in is no more than that.
+func dearest(options [][]columns.Option, shape int) (most float64) {
+	if shape < len(options) {
+		for i := range options[shape] {
+			most = max(most, options[shape][i].Value)
+		}
+	}
+	return most
 }
