@@ -15,7 +15,6 @@ func TestNoJobIsRestartedBeforeTheLastOneHasEarnedItsCost(t *testing.T) {
 	costs := []time.Duration{30 * time.Second, 2 * time.Minute, 7 * time.Minute, 15 * time.Minute, 3 * time.Hour}
 	for _, p := range Policies() {
 		t.Run(p.Name, func(t *testing.T) {
-			t.Parallel()
 			s := newSite(t, 2, 10, manyGPUs, p, Tune())
 			s.cluster.Rules = Rules{}
 			var planner Planner

@@ -70,7 +70,7 @@ func (e *Entry) check() error {
 
 func (p Point) check() error {
 	switch {
-	case !(p.Cores >= 0.01 && p.Cores <= maxCores) || math.Abs(p.Cores*100-math.Round(p.Cores*100)) > 1e-6:
+	case !(p.Cores >= 0.01 && p.Cores <= maxCores) || !hundredths(p.Cores):
 		return fmt.Errorf("cores_per_gpu = %v: want hundredths from 0.01 to %d", p.Cores, maxCores)
 	case !(p.Rate >= minRate && p.Rate <= maxRate):
 		return fmt.Errorf("iterations_per_s = %v: want %v to %v", p.Rate, minRate, maxRate)
@@ -80,4 +80,9 @@ func (p Point) check() error {
 		return fmt.Errorf("way = %.20q: want curve or progress", p.Way)
 	}
 	return nil
+}
+
+func hundredths(x float64) bool {
+	hundred := float64(x * 100)
+	return math.Abs(hundred-math.Round(hundred)) <= 1e-6
 }
