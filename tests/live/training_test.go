@@ -24,7 +24,7 @@ const trainingJob = `cd ~/training
 trap 'kill -USR1 "$pid"; wait "$pid"; exit 98' USR1
 code=137
 while [ "$code" = 137 ]; do
-    venv/bin/python training.py disturbed "$(cat step_s)" & pid=$!
+    venv/bin/python training.py disturbed 0.05 & pid=$!
     echo "$pid" > disturbed.pid
     wait "$pid"
     code=$?
@@ -63,6 +63,25 @@ type training struct {
 	id JobID
 	// before is the job that it has given way to last, which still runs.
 	before JobID
+	// allowed is up to which step it may go at its own pace.
+	allowed int
+}
+
+// stretch is how many steps lie between two disturbances, so that the machine may be as slow as it likes.
+const stretch = 24
+
+// disturbed lets the training go on by a stretch, which is where it is disturbed.
+func (tr *training) disturbed() (was trainerStart, starts int) {
+	tr.t.Helper()
+	was, starts = tr.latest()
+	tr.allowed += stretch
+	tr.put("disturbed.allowed.new", fmt.Sprint(tr.allowed))
+	tr.MustExec("login", "alice", "mv", trainingFolder+"/disturbed.allowed.new", trainingFolder+"/disturbed.allowed")
+	return was, starts
+}
+
+func (s trainerStart) String() string {
+	return fmt.Sprintf("run %d on %s with %d workers: %d steps after %d", s.Run, s.Node, s.Workers, len(s.steps), s.After)
 }
 
 // SetUpTraining installs python/ as a site does: into an environment that all nodes see, with nothing to download from.
@@ -72,7 +91,7 @@ func (d *Daemon) SetUpTraining() *training {
 	if _, err := tr.Exec("login", "alice", "python3", "-c", "import torch, PIL"); err != nil {
 		tr.t.Fatalf("the cluster is one without PyTorch: make cluster-up TORCH=yes: %v", err)
 	}
-	const install = `rm -rf "$1" && mkdir -p "$1/package" && cd "$1" && tar -x -C package && echo 0.25 > step_s &&
+	const install = `rm -rf "$1" && mkdir -p "$1/package" && cd "$1" && tar -x -C package && echo 0 > disturbed.allowed &&
 		python3 -m venv --system-site-packages venv && venv/bin/pip -q install --no-index ./package`
 	sources := pythonSources(tr.t)
 	if _, err := tr.ExecInput("login", "alice", sources, "sh", "-c", install, "sh", trainingFolder); err != nil {
@@ -154,7 +173,7 @@ func (tr *training) trains(what string, beyond int, holds func(trainerStart) boo
 			return
 		}
 		if time.Now().After(end) {
-			tr.t.Fatalf("waited in vain until the training %s; last: %+v\n%s", what, last, tr.Output(tr.id))
+			tr.t.Fatalf("waited in vain until the training %s; last: %v\n%s", what, last, tr.Output(tr.id))
 		}
 	}
 }
@@ -163,7 +182,7 @@ func (tr *training) trains(what string, beyond int, holds func(trainerStart) boo
 // so many cores, and not where it was before that either.
 func (tr *training) moves(cores int) {
 	tr.t.Helper()
-	was, starts := tr.latest()
+	was, starts := tr.disturbed()
 	tr.d.knee(cores)
 	const word = "--comment=synergy-profile=gnmt.json"
 	newcomer := tr.MustSbatch("bob", "sleep 600", word, "--gres=gpu:8", "-w", was.Node, output)
@@ -180,7 +199,7 @@ func (tr *training) moves(cores int) {
 // grows has the profile say that more cores are worth having: the daemon restarts the job with them.
 func (tr *training) grows(cores int) {
 	tr.t.Helper()
-	_, starts := tr.latest()
+	_, starts := tr.disturbed()
 	tr.d.knee(cores)
 	tr.trains(fmt.Sprintf("goes on with %d workers", cores), starts, func(s trainerStart) bool {
 		return s.Workers == cores
@@ -191,7 +210,7 @@ func (tr *training) grows(cores int) {
 // moment of the start that follows.
 func (tr *training) isKilled(alone bool) {
 	tr.t.Helper()
-	was, starts := tr.latest()
+	was, starts := tr.disturbed()
 	kill := "pkill -KILL -u alice -f '[t]raining.py'" // and not this line itself
 	if alone {
 		kill = `kill -KILL "$(cat ` + trainingFolder + `/disturbed.pid)"`
@@ -229,8 +248,9 @@ func TestATrainingThatIsDisturbedEndsBitForBitAsOneLeftAlone(t *testing.T) {
 	tr.moves(3)
 	tr.grows(4)
 	tr.isKilled(true)
-	tr.put("step_s", "0.0001") // what is left of it goes as fast as it can
 	tr.moves(6)
+	tr.allowed = 1000 // more than there are
+	tr.disturbed()
 	c.waitLong(tr.id, "COMPLETED", 3*time.Minute)
 	if err := <-left; err != nil {
 		t.Fatal(err)
@@ -256,7 +276,7 @@ func wasDisturbed(t *testing.T, starts []trainerStart) {
 	workers, nodes := map[int]bool{}, map[string]bool{}
 	moved, resized, killed, again := 0, 0, 0, 0
 	for i, s := range starts {
-		t.Logf("run %d on %s with %d workers: %d steps after %d", s.Run, s.Node, s.Workers, len(s.steps), s.After)
+		t.Log(s)
 		workers[s.Workers], nodes[s.Node] = true, true
 		if i == 0 {
 			continue

@@ -4,6 +4,7 @@
 
 Beside its checkpoints the folder gets a log, with a line for each start and for each step that was ever trained, also
 those that a kill has undone; and at the end the outcome: the weights, and what the history that led to them has trained.
+Where a file FOLDER.allowed says up to which step, it goes on slowly from there: somebody wants to disturb it before.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ import json
 import os
 import random
 import sys
+import time
 
 import numpy
 import torch
@@ -67,6 +69,22 @@ def digest(state):
     return found.hexdigest()
 
 
+def allowed():
+    try:
+        with open(FOLDER + ".allowed") as file:
+            return int(file.read() or 0)
+    except FileNotFoundError:
+        return SAMPLES * EPOCHS
+
+
+def dawdle(step):
+    """Lets the step last up to three seconds; one that is asked to leave has to come to the end of it in its grace."""
+    for _ in range(30):
+        if step < allowed():
+            return
+        time.sleep(0.1)
+
+
 os.makedirs(FOLDER, exist_ok=True)
 LOG = os.open(os.path.join(FOLDER, "log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 images = os.path.join(FOLDER, "images")
@@ -104,6 +122,7 @@ for epoch in run.epochs(EPOCHS):
         step = {"step": run.iterations, "epoch": epoch, "loss": loss.item().hex(), "samples": samples.tolist()}
         history["steps"].append(step)
         say(**step)
+        dawdle(run.iterations)
     scheduler.step()
 
 with open(os.path.join(FOLDER, "outcome.new"), "w") as file:
