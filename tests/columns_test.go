@@ -12,7 +12,8 @@ import (
 
 const columns = 120 // of a line; a tab is four
 
-// wider is how many lines are longer all the same, as closures of one line in tables are: a figure that only ever goes down.
+// wider is how many lines are longer all the same, as closures of one line in tables are: a figure that only ever goes
+// down.
 const wider = 121
 
 // TestLinesHaveAtMost120Columns looks at all Go that is written by hand. Texts in backquotes are as long as they are.

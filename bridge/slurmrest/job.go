@@ -66,7 +66,7 @@ func readJob(job *wire.Job) listed {
 	}
 	if state == bridge.Running {
 		read.Started = moment(job.Started)
-		if read.TimeLimit > 0 {
+		if read.TimeLimit > 0 { // without one Slurm foresees an end in a year, which is none
 			read.Ends = moment(job.Ended)
 		}
 	}
@@ -117,6 +117,7 @@ func state(words []string) bridge.State {
 	return bridge.Finished
 }
 
+// completing says that a job is being torn down: its processes may live, and hold what Slurm calls free.
 func completing(words []string) bool { return slices.Contains(words, "COMPLETING") }
 
 // over says that nothing more will come of a job in this state.
@@ -162,6 +163,7 @@ func end(job *wire.Job) bridge.End {
 	}
 }
 
+// reason is why a job waits in Slurm's word, empty where it has none.
 func reason(text string) string {
 	if text == "None" {
 		return ""
@@ -178,6 +180,7 @@ func begin(job *wire.Job) time.Time {
 	return moment(job.Eligible)
 }
 
+// moment is a time that Slurm gives in seconds; 0 is none, as is a number that is not set.
 func moment(n wire.Number) time.Time {
 	if n.Count() == 0 {
 		return time.Time{}
@@ -304,10 +307,13 @@ func otherGRES(counts []gres.Count) string {
 	return ""
 }
 
+// hasType says that some of the GPUs are asked for by type. Those of several types cannot be counted as one.
 func hasType(counts []gres.Count) bool {
 	return slices.ContainsFunc(counts, func(c gres.Count) bool { return c.Name == "gpu" && c.Type != "" })
 }
 
+// hosts are the nodes of a list in Slurm's notation, ascending. One that is not understood makes the job odd, so that
+// nobody places it beside what it asked for.
 func (l *listed) hosts(text string) []string {
 	hosts, err := gres.ParseHosts(text)
 	if err != nil {
@@ -343,6 +349,7 @@ func (l *listed) holding(job *wire.Job) {
 			GPUs:   gpusOn(i),
 		}
 	}
+	// nodes of one job may differ by what rounding has left: the largest is what it was given
 	for _, has := range l.holds {
 		l.Runs.PerNode = l.Runs.PerNode.Max(has)
 	}

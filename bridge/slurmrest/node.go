@@ -17,6 +17,8 @@ var open = []string{"IDLE", "MIXED", "ALLOCATED"}
 var harmless = []string{"COMPLETING", "RESERVED", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "UNDRAIN",
 	"RESUME", "PERFCTRS", "NET"}
 
+// readNode tells a node in the round's words. Memory that is kept for Slurm's own daemons is no job's. Its GPUs in use
+// are those that are given away whole and those of which a part is, as far as Slurm tells.
 func readNode(node *wire.Node) bridge.Node {
 	read := bridge.Node{
 		Name:       node.Name,

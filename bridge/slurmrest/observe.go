@@ -32,7 +32,7 @@ func (c *Client) Observe(ctx context.Context) (seen bridge.Observed, failure err
 	if err := c.askTime(ctx); err != nil {
 		return bridge.Observed{}, fmt.Errorf("observe the time: %w", err)
 	}
-	at := c.now()
+	at := c.now() // before anything is read: what happens meanwhile is then later than what is told
 	if err := c.refresh(ctx, at); err != nil {
 		return bridge.Observed{}, fmt.Errorf("observe jobs: %w", err)
 	}
@@ -239,6 +239,7 @@ func (c *Client) readEach(ctx context.Context, ids []int, at time.Time) error {
 	return nil
 }
 
+// firstOf is the failure of the first job in order, so that the same outage is told in the same words.
 func firstOf(failures []error) error {
 	for _, err := range failures {
 		if err != nil {
@@ -248,6 +249,8 @@ func firstOf(failures []error) error {
 	return nil
 }
 
+// readOne reads a job and takes it up. What was known of it stands until an answer says otherwise: a read that failed
+// changes nothing, and a job that Slurm does not know any more is forgotten.
 func (c *Client) readOne(ctx context.Context, id int, at time.Time, touched []int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -286,6 +289,7 @@ func (l *link) job(ctx context.Context, id int) (listed, error) {
 	return listed{}, bridge.ErrGone
 }
 
+// listing reads jobs in the words of this package.
 func (l *link) listing(ctx context.Context, call wire.Call[[]wire.Job]) ([]listed, error) {
 	told, err := ask(ctx, l, call)
 	if err != nil {
@@ -298,6 +302,7 @@ func (l *link) listing(ctx context.Context, call wire.Call[[]wire.Job]) ([]liste
 	return jobs, nil
 }
 
+// nodes reads all nodes, each time: a request of a few milliseconds, and what they have allocated has no version.
 func (c *Client) nodes(ctx context.Context) ([]bridge.Node, error) {
 	told, err := ask(ctx, c.link, c.api.Nodes())
 	if err != nil {
@@ -335,6 +340,8 @@ func (c *Client) askReservations(ctx context.Context, at time.Time) error {
 	return nil
 }
 
+// readReservation refuses one whose nodes are not understood, and with it the observation: to take it for none would
+// start jobs on what is kept for others.
 func readReservation(r *wire.Reservation) (bridge.Reservation, error) {
 	nodes, err := gres.ParseHosts(r.Nodes)
 	if err != nil {

@@ -22,6 +22,8 @@ func (c *Client) Requeue(ctx context.Context, job int) (failure error) {
 	return nil
 }
 
+// requeue reads the job first. One that waits already is where it should be, and one that is over must not be run
+// again: Slurm would requeue a job that has completed.
 func (c *Client) requeue(ctx context.Context, id int) error {
 	job, err := c.job(ctx, id)
 	if err != nil || job.State == bridge.Pending {
@@ -40,6 +42,8 @@ func (c *Client) requeue(ctx context.Context, id int) error {
 	return nil
 }
 
+// sendBack says the one verb, in the way that this version of Slurm has. Where scontrol says it, Incomplete has
+// slurmctld look once more at what requeue has just looked at: the job may have ended in between.
 func (c *Client) sendBack(ctx context.Context, job string) error {
 	if c.api.Requeue == nil {
 		return c.scontrol(ctx, "requeue", "Incomplete", job)
@@ -77,14 +81,14 @@ func (l *link) scontrolSays(ctx context.Context, arguments ...string) (text stri
 	if err != nil {
 		return "", err
 	}
-	command.WaitDelay = time.Second
+	command.WaitDelay = time.Second // a child of its own that keeps the pipe open is not waited for
 	var said bytes.Buffer
 	command.Stdout, command.Stderr = &said, &said
 	err = command.Run()
 	switch {
 	case err == nil:
 		return said.String(), nil
-	case ctx.Err() != nil:
+	case ctx.Err() != nil: // whoever asked gave up, which says nothing about Slurm
 		return "", ctx.Err()
 	case within.Err() != nil:
 		return "", fmt.Errorf("scontrol: no end within %v: %w", l.options.Timeout, bridge.ErrUnreachable)

@@ -61,6 +61,8 @@ func (t *Tickets) ticket(words leader.Words) wire.Submission {
 	}
 }
 
+// submit makes the job. An answer without a number is no refusal: a ticket may stand in the queue, which the next
+// listing finds by its name.
 func (t *Tickets) submit(ctx context.Context, job wire.Submission) (int, error) {
 	id, err := ask(ctx, t.line, t.line.api.Submit(job))
 	if err != nil {
@@ -96,6 +98,8 @@ func (t *Tickets) List(ctx context.Context, ids ...int) ([]leader.Ticket, error)
 	return tickets, nil
 }
 
+// shown is a ticket as the daemons compare them. One that is not pending is not live: somebody has released or
+// cancelled it, and whoever held it has lost the lead.
 func shown(job listed) leader.Ticket {
 	return leader.Ticket{ID: job.ID, Words: leader.ParseWords(job.Extra), Live: job.State == bridge.Pending,
 		Submitted: job.Submitted, Ended: job.ended}
@@ -121,6 +125,8 @@ func (t *Tickets) Beat(ctx context.Context, id int, words leader.Words) error {
 	return nil
 }
 
+// beat writes the words into a ticket that was just seen to be one: after a slurmctld that lost its last seconds the
+// number may be another's job.
 func (t *Tickets) beat(ctx context.Context, id int, words leader.Words) error {
 	job, err := t.read(ctx, id)
 	if err != nil {
@@ -180,12 +186,14 @@ func (c *Client) isTicket(job *listed) bool {
 	return job.User == user && user != ""
 }
 
+// noteTicket remembers one that was made here, before any listing shows it.
 func (m *memory) noteTicket(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tickets[id] = true
 }
 
+// forgetTicket drops one that is gone. A ticket that was taken for gone too early is found again by its name.
 func (m *memory) forgetTicket(id int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

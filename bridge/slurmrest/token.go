@@ -27,6 +27,7 @@ type tokenFile struct {
 func (t *tokenFile) read() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// mode and time are then those of what is read, whatever is renamed to this path meanwhile
 	file, err := os.Open(t.path)
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
@@ -73,4 +74,5 @@ func parseToken(text string) (string, error) {
 	return token, nil
 }
 
+// notInToken is what no JWT has and what would end a header line, or begin another.
 func notInToken(r rune) bool { return r <= ' ' || r > '~' }

@@ -144,6 +144,8 @@ func isAmong(list string, job listed) bool {
 	return true
 }
 
+// sameCores compares what says how many cores a job has: in Slurm these hang together, and one of them alone means
+// another number with other tasks.
 func sameCores(a, b bridge.Request) bool {
 	return a.Tasks == b.Tasks && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs && a.CPUsPerNode == b.CPUsPerNode
 }
@@ -156,6 +158,7 @@ func positive(n int) *int {
 	return &n
 }
 
+// amount64 is an amount of memory as the API takes it, in MiB.
 func amount64(m gres.Memory) *int64 {
 	n := int64(m)
 	return &n

@@ -24,7 +24,7 @@ func versions() []version { return []version{v0045.API, v0042.API} }
 // choose finds the version that both sides speak.
 func (l *link) choose(ctx context.Context, server string) (spoken wire.API, failure error) {
 	defer l.discreet(&failure)
-	if l.options.APIVersion != "" {
+	if l.options.APIVersion != "" { // who names one is not asked whether slurmrestd has it: the first request tells
 		return named(l.options.APIVersion, server)
 	}
 	request, err := http.NewRequest(http.MethodGet, server+"/openapi/v3", nil)
@@ -53,6 +53,7 @@ func served(api wire.API, offered []string) bool {
 	return !slices.ContainsFunc(api.By, func(version string) bool { return !slices.Contains(offered, version) })
 }
 
+// named is the version that the site has asked for.
 func named(name, server string) (wire.API, error) {
 	for _, known := range versions() {
 		if api := known(server); api.Name == name {
@@ -62,6 +63,7 @@ func named(name, server string) (wire.API, error) {
 	return wire.API{}, fmt.Errorf("API version %q: known here are %s", name, strings.Join(knownVersions(), " "))
 }
 
+// knownVersions are the names for sentences, newest first.
 func knownVersions() []string {
 	var names []string
 	for _, known := range versions() {

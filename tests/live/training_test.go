@@ -81,7 +81,8 @@ func (tr *training) disturbed() (was trainerStart, starts int) {
 }
 
 func (s trainerStart) String() string {
-	return fmt.Sprintf("run %d on %s with %d workers: %d steps after %d", s.Run, s.Node, s.Workers, len(s.steps), s.After)
+	return fmt.Sprintf("run %d on %s with %d workers: %d steps after %d", s.Run, s.Node, s.Workers, len(s.steps),
+		s.After)
 }
 
 // SetUpTraining installs python/ as a site does: into an environment that all nodes see, with nothing to download from.
