@@ -18,7 +18,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-live test-live-rounds test-live-trust test-live-site test-live-next test-live-torch lint bench bench-live fidelity fuzz clean
+.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-next test-live-torch lint bench bench-live fidelity fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,25 +75,29 @@ lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-site test-live-rounds test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust test-live-limits test-live-site $(if $(filter 24.11,$(SLURM)),test-live-next)
 
 # Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so two clusters at a time cost little more than one; with three, two cores keep no
-# deadline. By file: what becomes of a cluster when something is away, a site's rules and the jobs that people submit, and what needs PyTorch. All others are
+# deadline. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, and what needs PyTorch. All others are
 # in test-live-rounds.
 TRUST := leader failsopen faults_short kills systemd soak
-SITE := arrays check citizen examples frameworks gate gate_lua interactive limits lua partitions preempt shapes steps
+SITE := arrays check examples frameworks gate gate_lua interactive lua steps
+LIMITS := citizen limits partitions preempt shapes
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
 live = tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
 
 test-live-rounds: # all the others
-	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(TORCH_TESTS)))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
+	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(LIMITS) $(TORCH_TESTS)))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
 
 test-live-trust:
 	@$(call live,-trust) -run '^($(call tests-of,$(TRUST)))$$' ./tests/live
 
 test-live-site:
 	@$(call live,-site) -run '^($(call tests-of,$(SITE)))$$' ./tests/live
+
+test-live-limits:
+	@$(call live,-limits) -run '^($(call tests-of,$(LIMITS)))$$' ./tests/live
 
 # What differs between Slurms, on the newest: every promise over both versions of the API, jobs that are taken from and go on, environments, plugins of
 # others. It begins when one of those above has ended, so most of it costs no time.
