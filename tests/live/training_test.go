@@ -197,7 +197,8 @@ func (tr *training) moves(cores int) {
 	tr.before = newcomer
 }
 
-// grows has the profile say that more cores are worth having: the daemon restarts the job with them.
+// grows has the profile say that more cores are worth having: the daemon restarts the job with them. They have to be
+// several times as many, since the gain has to pay for a restart as long as this job's own have been.
 func (tr *training) grows(cores int) {
 	tr.t.Helper()
 	_, starts := tr.disturbed()
@@ -246,10 +247,10 @@ func TestATrainingThatIsDisturbedEndsBitForBitAsOneLeftAlone(t *testing.T) {
 	tr.moves(2)
 	tr.moves(5)
 	tr.isKilled(false)
-	tr.moves(3)
+	tr.moves(1)
 	tr.grows(4)
 	tr.isKilled(true)
-	tr.moves(6)
+	tr.moves(3)
 	tr.allowed = 1000 // more than there are
 	tr.disturbed()
 	c.waitLong(tr.id, "COMPLETED", 3*time.Minute)
