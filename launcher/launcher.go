@@ -40,7 +40,8 @@ type Command struct {
 	// that whoever started us ignores (Ignored): they stay so, as under nohup
 	Ignored []os.Signal
 	Output  io.Writer // gets a copy of what the trainer prints; nil: nobody reads along
-	// run while the trainer does, each in a goroutine, and have to end with ctx
+	// run while the trainer does, each in a goroutine, and have to end with ctx: when it has ended, and as soon as it
+	// is to leave, since it has better to do then. One that does not, as on a file system that hangs, is left behind.
 	Beside []func(ctx context.Context, pid int)
 	Say    func(text string) // takes a line for people
 }
@@ -82,6 +83,8 @@ type running struct {
 
 	ctx    context.Context // ends when it has
 	others sync.WaitGroup
+	alone  context.CancelFunc // ends what runs beside it
+	beside sync.WaitGroup     // that
 
 	asked   bool
 	forced  bool // it was ended since its grace was over
@@ -106,6 +109,7 @@ func (c *Command) Run() (int, error) {
 	r.mind()
 	cancel()
 	r.others.Wait()
+	r.part()
 	r.sweep()
 	return r.end(), nil
 }
@@ -158,8 +162,24 @@ func (r *running) accompany() {
 		}
 		close(r.exited)
 	})
+	ctx, cancel := context.WithCancel(r.ctx)
+	r.alone = cancel
 	for _, f := range r.Beside {
-		r.others.Go(func() { f(r.ctx, pid) })
+		r.beside.Go(func() { f(ctx, pid) })
+	}
+}
+
+// part waits for what has run beside the command, for a moment.
+func (r *running) part() {
+	ended := make(chan struct{})
+	go func() {
+		r.beside.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(tidy):
+		r.Say("what ran beside it hangs, and is left behind")
 	}
 }
 
@@ -180,6 +200,9 @@ func (r *running) mind() {
 }
 
 func (r *running) take(caught syscall.Signal) {
+	if caught == r.On || slices.Contains(ending, caught) {
+		r.alone()
+	}
 	switch {
 	case caught == unix.SIGCHLD:
 		r.lookSoon()

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,6 +35,9 @@ func TestMain(m *testing.M) {
 		if os.Getenv("PATTERN") != "" {
 			c.Output = counting{}
 		}
+		if how := os.Getenv("BESIDE"); how != "" {
+			c.Beside = append(c.Beside, func(ctx context.Context, _ int) { accompany(ctx, how) })
+		}
 		code, err := c.Run()
 		if err != nil {
 			fmt.Println("error:", err)
@@ -41,6 +45,16 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	os.Exit(m.Run())
+}
+
+// accompany is what runs beside a command: it says when it is to end, and ends or hangs.
+func accompany(ctx context.Context, how string) {
+	fmt.Println("beside: begun")
+	<-ctx.Done()
+	fmt.Println("beside: ended")
+	if how == "hangs" {
+		time.Sleep(time.Hour)
+	}
 }
 
 // counting says how much it was shown.
@@ -544,6 +558,29 @@ func TestWhoReadsAlongIsShownAllThatIsPrinted(t *testing.T) {
 	if said := strings.Join(l.rest(), " "); !strings.Contains(said, "12345copied: 5") ||
 		!strings.Contains(said, "123copied: 3") {
 		t.Error(said)
+	}
+}
+
+// TestWhatRunsBesideACommandEndsBeforeItSaves: it may hold its cores.
+func TestWhatRunsBesideACommandEndsBeforeItSaves(t *testing.T) {
+	for _, s := range []syscall.Signal{unix.SIGUSR1, unix.SIGTERM} {
+		l := launch(t, shell(`trap "echo asked; trap - TERM" TERM`+loop), "BESIDE=ends")
+		l.says("ready")
+		l.says("beside: begun")
+		l.signal(s)
+		l.says("beside: ended")
+		l.says("asked")
+		l.signal(unix.SIGTERM)
+		l.ends()
+	}
+}
+
+func TestWhatHangsBesideACommandDoesNotHoldItUp(t *testing.T) {
+	l := launch(t, shell("echo done; exit 7"), "BESIDE=hangs")
+	l.says("done")
+	l.says("said: what ran beside it hangs")
+	if code := l.ends(); code != 7 {
+		t.Errorf("ended with %d, want 7", code)
 	}
 }
 

@@ -37,6 +37,9 @@ var kept = []syscall.Signal{
 	unix.SIGCHLD, unix.SIGTTIN, unix.SIGTTOU, unix.SIGPIPE, unix.SIGPROF, unix.SIGURG,
 }
 
+// ending are those by which others have a process end, after it has saved or without.
+var ending = []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGHUP}
+
 // jobControl stops and continues; who shares our process group is told as we are.
 var jobControl = []syscall.Signal{unix.SIGTSTP, unix.SIGCONT, unix.SIGWINCH}
 

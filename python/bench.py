@@ -7,6 +7,7 @@ import time
 import timeit
 
 import synergy
+from synergy import _follow
 from synergy.emulate import GPU
 
 
@@ -112,6 +113,23 @@ def loaders():
         print(f"{workers} workers, emulated GPU: {rate:.0f} samples/s, {rate / expected - 1:+.1%}")
 
 
+def following():
+    loader = synergy.loader(range(10**5), batch=1)
+    follower, told = loader.synergy_follower, lambda cores: None
+    say("a look whether the cores have changed", each(follower._changed))
+    batches = follower.batches(loader, told)
+    next(batches)
+    took = []
+    for cores in (1, 4, 1, 4):
+        os.sched_getaffinity = lambda process, cores=cores: range(cores)
+        time.sleep(2 * _follow.LOOK)
+        begun = time.perf_counter()
+        next(batches)
+        took.append(time.perf_counter() - begun)
+    say("from 4 workers to 1, and to the first batch of that", min(took[2::2]), "ms")
+    say("from 1 worker to 4, and to the first batch of these", min(took[1::2]), "ms")
+
+
 def one_rank(rank, ranks, port, said):
     import torch.distributed
 
@@ -146,4 +164,5 @@ if __name__ == "__main__":
         print("no torch here: real loaders and ranks are left out")
     else:
         loaders()
+        following()
         agreement()

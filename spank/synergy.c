@@ -4,15 +4,19 @@
  * It decides nothing, asks nobody, and whatever goes wrong in it, the job runs as if it were not there.
  *
  * Where a job is submitted, an option is checked; cli_filter.lua puts it into the comment, where gate and daemon look for it. Before the first
- * task of a run on a node, slurmd hands us, as root, the job's comment and annotation; what tasks need of them is kept as two numbers in a file that
+ * task of a run on a node, slurmd hands us, as root, the job's comment and annotation; what tasks need of them is kept as numbers in a file that
  * only root writes. Each task reads that file, and the rest from what Slurm itself tells it.
+ *
+ * Where the site has named a program that measures, and the daemon wants the run measured, that program is started beside its tasks.
  */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* What Slurm looks for in the plugin is seen from outside, and nothing else: words.c has no business in Slurm's own name space. */
@@ -162,11 +166,11 @@ static void drop_note(const char *job)
 int slurm_spank_job_prolog(spank_t spank, int argc, char **argv)
 {
 	const char *job = getenv("SLURM_JOB_ID");
-	struct run run = { NONE, 0 };
+	struct run run = { NONE, 0, false };
 
 	(void)spank, (void)argc, (void)argv;
 	drop_note(job); /* of a run before, whose epilog did not come about */
-	if (!read_managed(getenv("SLURM_JOB_COMMENT"), getenv("SLURM_JOB_EXTRA"), job, &run.round))
+	if (!read_managed(getenv("SLURM_JOB_COMMENT"), getenv("SLURM_JOB_EXTRA"), job, &run))
 		return ESPANK_SUCCESS;
 	if (!read_number(getenv("SLURM_JOB_RESTART_COUNT"), &run.restarts))
 		run.restarts = 0;
@@ -289,12 +293,63 @@ static void say_threads(spank_t spank, long cores)
 		(void)spank_unsetenv(spank, "SYNERGY_SET");
 }
 
+/*
+ * measure_in is what a process of its own does that measures a task: it holds nothing of the task's open, is no child that the task might wait
+ * for, and ends with the task by itself.
+ */
+static void measure_in(const char *program, char *const argv[], char *const env[])
+{
+	int null = open("/dev/null", O_RDWR), file;
+	sigset_t none;
+
+	(void)setsid();
+	sigemptyset(&none);
+	(void)sigprocmask(SIG_SETMASK, &none, NULL);
+	for (file = 0; file < 3; file++)
+		(void)dup2(null, file);
+	for (; file < 1024; file++)
+		(void)close(file);
+	(void)execve(program, argv, env);
+	_exit(127);
+}
+
+/* measure starts a program that measures the task which this process is about to become. Where it cannot be started the task begins all the same. */
+static void measure(spank_t spank, const char *program)
+{
+	char pid[24], *argv[] = { "synergy", "measure", "--pid", pid, NULL }, **env = NULL;
+	pid_t child;
+
+	if (spank_get_item(spank, S_JOB_ENV, &env) != ESPANK_SUCCESS || !env)
+		return;
+	snprintf(pid, sizeof(pid), "%ld", (long)getpid());
+	child = fork();
+	if (child == 0) {
+		if (fork() == 0)
+			measure_in(program, argv, env);
+		_exit(0);
+	}
+	if (child > 0)
+		(void)waitpid(child, NULL, 0);
+}
+
+/* measurer is the program that the site names for it in plugstack.conf, as measure=/usr/bin/synergy, or NULL. */
+static const char *measurer(int argc, char **argv)
+{
+	static const char name[] = "measure=";
+	int k;
+
+	for (k = 0; k < argc; k++)
+		if (strncmp(argv[k], name, strlen(name)) == 0 && argv[k][strlen(name)] == '/')
+			return argv[k] + strlen(name);
+	return NULL;
+}
+
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
 	struct run run;
 	long cores, gpus;
+	const char *program = measurer(argc, argv);
 
-	(void)argc, (void)argv;
 	if (!find_run(spank, &run) || (cores = number_in(spank, "SLURM_CPUS_ON_NODE")) <= 0)
 		return ESPANK_SUCCESS;
 	gpus = number_in(spank, "SLURM_GPUS_ON_NODE");
@@ -304,5 +359,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	say(spank, "SYNERGY_GPUS", gpus == NONE ? 0 : gpus);
 	say(spank, "SYNERGY_ROUND", run.round);
 	say(spank, "SYNERGY_RESTARTS", run.restarts);
+	if (program && run.measure && number_in(spank, "SLURM_STEP_NUM_TASKS") <= 1) /* of several tasks each would be a part */
+		measure(spank, program);
 	return ESPANK_SUCCESS;
 }

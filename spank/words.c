@@ -202,37 +202,43 @@ static const char *after(const char *text, const char *beginning)
 	return text && strncmp(text, beginning, length) == 0 ? text + length : NULL;
 }
 
-/* read_annotation knows an annotation by how the gate and the daemon begin it, byte by byte: bridge/annotation.go promises it. The gate's is of no round. */
-static bool read_annotation(const char *extra, const char *job, long *round)
+/*
+ * read_annotation knows an annotation by how the gate and the daemon begin it, byte by byte: bridge/annotation.go promises it. The gate's is of no
+ * round. No text in it can have a quotation mark as it is, so what looks like the wish to be measured is that; and what is started for it asks again.
+ */
+static bool read_annotation(const char *extra, const char *job, struct run *run)
 {
 	const char *rest;
 	size_t digits;
 
-	*round = NONE;
+	run->round = NONE;
+	run->measure = false;
 	if (after(extra, "{\"v\":1,\"lua\":1,"))
 		return true;
 	if (!(rest = after(extra, "{\"v\":1,\"lua\":0,\"job\":")) || !(rest = after(rest, job)) || !(rest = after(rest, ",\"round\":")))
 		return false;
-	digits = read_digits(rest, round);
+	digits = read_digits(rest, &run->round);
+	run->measure = strstr(rest, ",\"measure\":1,") || strstr(rest, ",\"measure\":1}");
 	return digits && rest[digits] == ',' && !(rest[0] == '0' && digits > 1);
 }
 
-bool read_managed(const char *comment, const char *extra, const char *job, long *round)
+bool read_managed(const char *comment, const char *extra, const char *job, struct run *run)
 {
 	long number;
 
 	return comment && extra && read_number(job, &number) && has_word_that_begins(comment, "synergy-profile=") &&
-	       !has_word(comment, "synergy-env=off") && read_annotation(extra, job, round);
+	       !has_word(comment, "synergy-env=off") && read_annotation(extra, job, run);
 }
 
 size_t write_note(const struct run *run, char *text, size_t size)
 {
+	const char *measure = run->measure ? "measure=1\n" : "";
 	int length;
 
 	if (run->round == NONE)
-		length = snprintf(text, size, "restarts=%ld\n", run->restarts);
+		length = snprintf(text, size, "restarts=%ld\n%s", run->restarts, measure);
 	else
-		length = snprintf(text, size, "restarts=%ld\nround=%ld\n", run->restarts, run->round);
+		length = snprintf(text, size, "restarts=%ld\nround=%ld\n%s", run->restarts, run->round, measure);
 	return length > 0 && (size_t)length < size ? (size_t)length : 0;
 }
 
@@ -254,10 +260,15 @@ static const char *read_line(const char *text, const char *name, long *number)
 
 bool read_note(const char *text, struct run *run)
 {
+	const char *rest;
+
 	run->round = NONE;
 	if (!(text = read_line(text, "restarts=", &run->restarts)))
 		return false;
-	return !*text || ((text = read_line(text, "round=", &run->round)) && !*text);
+	if ((rest = read_line(text, "round=", &run->round)))
+		text = rest;
+	run->measure = strcmp(text, "measure=1\n") == 0;
+	return !*text || run->measure;
 }
 
 bool in_list(const char *list, const char *name, const char *value)

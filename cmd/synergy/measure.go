@@ -67,27 +67,34 @@ func (o *measureOptions) run(ctx context.Context) error {
 			o.total, inside.DefaultTotal)
 	}
 	slurm := inside.Slurm{Job: inside.JobOf(os.Getenv)}
+	var asked inside.Asked
 	if !o.anyway {
 		if slurm.Job == "" {
 			return nil
 		}
-		asked, err := slurm.Asked(ctx)
-		if err != nil {
+		var err error
+		if asked, err = slurm.Asked(ctx); err != nil {
 			return failed{err}
 		}
 		if !asked.Measure {
 			return nil
 		}
-		if o.watched == "" {
-			o.watched = asked.Output
-		}
 	}
-	job, err := o.job()
+	job, err := o.job(asked.Output)
 	if err != nil {
 		return err
 	}
-	points, err := inside.Measure(ctx, job)
-	if err != nil {
+	during, end := ctx, func() {}
+	if tree, is := job.Cores.(*inside.Tree); is {
+		tree.Job = slurm.Job
+		during, end = tree.During(ctx)
+	}
+	defer end()
+	points, err := inside.Measure(during, job)
+	switch {
+	case errors.Is(err, inside.ErrClaimed) || during.Err() != nil && ctx.Err() == nil: // the trainer has ended
+		return nil
+	case err != nil:
 		return failed{fmt.Errorf("measure: %w", err)}
 	}
 	return o.say(ctx, slurm, points)
@@ -106,13 +113,16 @@ func (o *measureOptions) say(ctx context.Context, slurm inside.Slurm, points []p
 	return nil
 }
 
-// job is what is measured.
-func (o *measureOptions) job() (inside.Job, error) {
+// job is what is measured, by what it prints to these files unless others are named.
+func (o *measureOptions) job(output []string) (inside.Job, error) {
 	pattern, err := local.ParsePattern(o.text)
 	if err != nil {
 		return inside.Job{}, fmt.Errorf("--pattern: %w", err)
 	}
-	job := inside.Job{Source: local.Files(o.progress, o.watched, pattern), Window: o.window, Total: o.total, GPUs: 1}
+	if o.watched != "" {
+		output = []string{o.watched}
+	}
+	job := inside.Job{Source: local.Files(o.progress, output, pattern), Window: o.window, Total: o.total, GPUs: 1}
 	if o.pretend != "" {
 		job.Cores = inside.Pretended(o.pretend)
 		if job.Most, err = strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE")); err != nil || job.Most < 1 {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/profiling"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/local"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
@@ -54,7 +55,7 @@ func (t task) trainer(cpus []int) (*local.Trainer, error) {
 	trainer := &local.Trainer{
 		Command: t.Kept.Command, GPUs: t.Kept.GPUs, CPUs: cpus, Virtual: t.Kept.Virtual, Progress: t.Progress,
 		Watch: t.Watch, Log: t.Log,
-		Patience: t.Patience, Grace: grace,
+		Patience: t.Patience, Grace: grace, Confine: inside.Confine,
 	}
 	var err error
 	if t.Asks != "" {

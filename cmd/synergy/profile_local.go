@@ -456,9 +456,9 @@ func tenths(seconds float64) float64 { return min(longest, math.Ceil(seconds*10)
 // source is the profile's: who measured, where, when, and how well.
 func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
 	host, _ := os.Hostname()
-	where, how := cmp.Or(printable(host), "an unnamed host"), " --local"
+	where, how := cmp.Or(plainASCII(host), "an unnamed host"), " --local"
 	if !o.here {
-		where, how = cmp.Or(printable(r.Where), "an unnamed node"), ""
+		where, how = cmp.Or(plainASCII(r.Where), "an unnamed node"), ""
 	}
 	worst := 0.0
 	for _, p := range d.Curve.Points {
@@ -469,7 +469,7 @@ func (o *localOptions) source(d profiler.Decision, r profiling.Record) string {
 		several(len(r.Runs), "trial"), 100*worst, cmp.Or(d.Grows.How, "memory was not varied"))
 }
 
-func printable(text string) string {
+func plainASCII(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
 			return -1

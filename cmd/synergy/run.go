@@ -26,6 +26,7 @@ type runOptions struct {
 	exit                   int
 	accept                 []int
 	quiet                  bool
+	beside
 }
 
 // ignored is what whoever started us has us ignore. It is asked here since the tool itself catches signals before it
@@ -47,16 +48,22 @@ so that it need not know it. All other signals go to COMMAND as they are.
 
 The exit status is that of COMMAND, or 128 and the number of the signal that killed it; 126 and 127 where it could not be run. It is 98
 when COMMAND was asked and has ended with 0, with 98, by the signal that was sent, or by SIGTERM: it is started again, and one that had just
-finished by itself finds nothing left to do then. One that was asked and ends otherwise has failed, and its code says how, unless it is one of --accept.`,
+finished by itself finds nothing left to do then. One that was asked and ends otherwise has failed, and its code says how, unless it is one of --accept.
+
+In a job with synergy-profile=auto COMMAND is measured as by synergy measure, where the daemon asks; with the word synergy-progress in
+the job's comment it is said every five minutes how far COMMAND has come. Both count iterations in a progress file or in what COMMAND
+prints, as long as that goes to a file. What COMMAND prints is never touched, and what cannot be had of this is said once.`,
 		Example: `  exec synergy run -- python train.py                                it saves on TERM, or every now and then
   exec synergy run --send USR2 -- python train.py
   exec synergy run --children --accept 1 -- torchrun --nproc-per-node=4 train.py
   exec synergy run --steps -- srun python pretrain_gpt.py --exit-signal-handler
-  srun synergy run -- python train.py                                with synergy-checkpoint=USR1@60/steps`,
+  srun synergy run -- python train.py                                with synergy-checkpoint=USR1@60/steps
+  exec synergy run --pattern lightning -- python train.py            with synergy-profile=auto: by its own progress bar`,
 		DisableFlagsInUseLine: true,
 		RunE:                  o.run,
 	}
 	asked, left := newGroup("How COMMAND is asked to save"), newGroup("How it leaves")
+	come := newGroup("How far it has come")
 	asked.flags.StringVar(&o.on, "on", "USR1", "the `signal` that asks, as in the word synergy-checkpoint: "+
 		strings.Join(launcher.Asking, ", "))
 	asked.flags.StringVar(&o.send, "send", "TERM", "the `signal` that COMMAND listens to: "+
@@ -76,7 +83,8 @@ finished by itself finds nothing left to do then. One that was asked and ends ot
 		"further `codes` with which COMMAND ends when it was asked and has saved, as 1,255")
 	left.flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing of what is passed on")
 	command.Flags().SetInterspersed(false) // what stands behind COMMAND is its own
-	grouped(command, asked, left)
+	o.beside.add(come.flags)
+	grouped(command, asked, left, come)
 	return command
 }
 
@@ -95,6 +103,9 @@ func (o *runOptions) run(c *cobra.Command, argv []string) error {
 	}
 	if err := o.inform(l); err != nil {
 		l.Say(fmt.Sprintf("COMMAND is not told its size: %v", err))
+	}
+	if err := o.accompany(l, os.Getenv); err != nil {
+		return err
 	}
 	code, err := l.Run()
 	return ended{code, err}

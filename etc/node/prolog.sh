@@ -27,9 +27,10 @@ wants_environment() {
     [ $profile = yes ]
 }
 
-# read_annotation EXTRA sets round, which is empty in the annotation of a job that only the gate has seen.
+# read_annotation EXTRA sets round, which is empty in the annotation of a job that only the gate has seen, and measure, where the daemon wants the job
+# measured. No text in an annotation can have a quotation mark as it is, so what looks like that wish is it; and what is started for it asks again.
 read_annotation() {
-    round=
+    round= measure=
     case $1 in
     '{"v":1,"lua":1,'*) return 0 ;;
     '{"v":1,"lua":0,"job":'"$SLURM_JOB_ID"',"round":'*,*) ;;
@@ -37,6 +38,9 @@ read_annotation() {
     esac
     round=${1#'{"v":1,"lua":0,"job":'"$SLURM_JOB_ID"',"round":'}
     round=${round%%,*}
+    case $1 in
+    *',"measure":1,'* | *',"measure":1}'*) measure=1 ;;
+    esac
     is_number "$round"
 }
 
@@ -47,6 +51,7 @@ write_note() {
     {
         echo "restarts=$restarts"
         [ -z "$round" ] || echo "round=$round"
+        [ -z "$measure" ] || echo "measure=1"
     } >"$fresh" && mv -f "$fresh" "$notes/$SLURM_JOB_ID"
 }
 

@@ -2,7 +2,7 @@
 # TaskProlog of a node without the SPANK plugin: the same environment for the tasks of a managed job, line by line what spank/synergy.c does.
 #
 # It runs as the user, before each task. Slurm takes lines "export NAME=VALUE" and "unset NAME" from its output. What it prints is names that stand here
-# and numbers; it starts no other program.
+# and numbers. It starts no other program but the one that the site has put beside it as "measure", for a job that is to measure itself.
 notes=/run/synergy-jobs
 
 # is_number TEXT: one to nine digits without a leading zero, and nothing else.
@@ -16,12 +16,13 @@ is_positive() { is_number "$1" && [ "$1" -gt 0 ]; }
 
 # find_run reads the note of the job; where there is none, the job is not managed.
 find_run() {
-    round= restarts=
+    round= restarts= measure=
     is_number "$SLURM_JOB_ID" && [ -f "$notes/$SLURM_JOB_ID" ] && [ -r "$notes/$SLURM_JOB_ID" ] || return
     while read -r line; do
         case $line in
         restarts=*) restarts=${line#restarts=} ;;
         round=*) round=${line#round=} ;;
+        measure=1) measure=1 ;;
         *) return 1 ;;
         esac
     done <"$notes/$SLURM_JOB_ID"
@@ -77,6 +78,15 @@ say_thread() {
     ours="$ours${ours:+ }$1=$threads"
 }
 
+# measure_task starts what measures the task: the process that has started this script, and is about to become it. Of several tasks each would be a
+# part of what is measured.
+measure_task() {
+    [ -n "$measure" ] && [ -x "${0%/*}/measure" ] || return
+    case ${SLURM_STEP_NUM_TASKS-1} in
+    0 | 1 | *[!0-9]* | '') "${0%/*}/measure" measure --pid "$PPID" </dev/null >/dev/null 2>&1 & ;;
+    esac
+}
+
 echo "unset SLURM_SCRIPT_CONTEXT" # Slurm means it for this script, and leaves it to the task
 find_run || exit 0
 cores=$SLURM_CPUS_ON_NODE
@@ -94,4 +104,5 @@ say SYNERGY_MEMORY_MB "$memory"
 say SYNERGY_GPUS "$gpus"
 say SYNERGY_ROUND "$round"
 say SYNERGY_RESTARTS "$restarts"
+measure_task
 exit 0

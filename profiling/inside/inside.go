@@ -1,7 +1,7 @@
 // Package inside measures a trainer that runs, inside of the job that it runs in: for some seconds at a time all its
 // processes may use fewer of the job's CPUs, and the estimator says how many. It never gives anybody more than the job
-// has, it restarts and signals nobody, and however it ends the trainer has all its CPUs back. What a trainer with as
-// many loaders as before does on fewer cores is what it would do with them: its loaders wait for a core.
+// has, it restarts and signals nobody, and however it ends the trainer has all its CPUs back. Loaders of python/synergy
+// follow the cores; any other are as many as before, and wait for a core.
 package inside
 
 import (
@@ -27,8 +27,12 @@ type Job struct {
 	Wait   time.Duration // for the first iteration
 }
 
-// Limiter lets a trainer use so many cores and no more. It is called with Most at the end, whatever came before.
-type Limiter interface{ Limit(cores int) error }
+// Limiter lets a trainer use so many cores and no more. It is asked once whether it may begin, when the trainer trains,
+// and then called with Most at the end, whatever came before.
+type Limiter interface {
+	Begin() error
+	Limit(cores int) error
+}
 
 // Defaults, as the contract says: 20 s for a size, three minutes in all.
 const (
@@ -73,6 +77,9 @@ func Measure(ctx context.Context, job Job) (points []profiler.Point, err error) 
 	t := &trainer{Job: job}
 	defer func() { err = errors.Join(err, t.restore()) }()
 	if err := t.begin(ctx); err != nil {
+		return nil, err
+	}
+	if err := job.Cores.Begin(); err != nil {
 		return nil, err
 	}
 	began := time.Now()

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"os/exec"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
 )
@@ -28,6 +24,8 @@ type modelled struct {
 	given []int
 	fails error
 }
+
+func (m *modelled) Begin() error { return nil }
 
 func (m *modelled) Limit(cores int) error {
 	m.mu.Lock()
@@ -146,70 +144,6 @@ func TestACheckpointInAWindowIsNoPartOfTraining(t *testing.T) {
 	}
 }
 
-// cpusOf are the CPUs that each thread of a process may use.
-func cpusOf(t *testing.T, pid int) (counts []int) {
-	t.Helper()
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, thread := range threads {
-		id, _ := strconv.Atoi(thread.Name())
-		var set unix.CPUSet
-		if err := unix.SchedGetaffinity(id, &set); err == nil {
-			counts = append(counts, set.Count())
-		}
-	}
-	return counts
-}
-
-// TestATreeIsLimitedWithAllItsProcessesAndFreedAgain: a shell, its loader in the background and that one's own child.
-func TestATreeIsLimitedWithAllItsProcessesAndFreedAgain(t *testing.T) {
-	command := exec.Command("sh", "-c", `sh -c 'sleep 60 & wait' & wait`)
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	tree, err := TreeOf(command.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		for _, pid := range tree.processes() {
-			_ = unix.Kill(pid, unix.SIGKILL)
-		}
-		_ = command.Wait()
-	}()
-	if len(tree.CPUs) < 2 {
-		t.Fatalf("this machine lets a process use %d CPU: want two to take one away", len(tree.CPUs))
-	}
-	for end := time.Now().Add(10 * time.Second); len(tree.processes()) < 3 &&
-		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-	}
-	if n := len(tree.processes()); n != 3 {
-		t.Fatalf("%d processes in the tree, want the shell, the loader and its child", n)
-	}
-	for _, cores := range []int{1, len(tree.CPUs)} {
-		if err := tree.Limit(cores); err != nil {
-			t.Fatal(err)
-		}
-		for _, pid := range tree.processes() {
-			for _, has := range cpusOf(t, pid) {
-				if has != cores {
-					t.Errorf("process %d may use %d CPUs, want %d", pid, has, cores)
-				}
-			}
-		}
-	}
-	for _, cores := range []int{0, len(tree.CPUs) + 1} {
-		if tree.Limit(cores) == nil {
-			t.Errorf("%d cores are given", cores)
-		}
-	}
-	if own := cpusOf(t, os.Getpid()); own[0] < len(tree.CPUs) {
-		t.Errorf("the one that measures may use %d CPUs", own[0])
-	}
-}
-
 func TestAWordFitsTheContractWhateverWasMeasured(t *testing.T) {
 	at := time.Unix(1767268800, 0)
 	if got, want := Word([]profiler.Point{{Cores: 1, Rate: 0.58123}, {Cores: 2, Rate: 11.3}, {Cores: 3, Rate: 156.25}},
@@ -240,7 +174,7 @@ func (s *stub) run(_ context.Context, arguments ...string) (string, error) {
 	}
 	return fmt.Sprintf(
 		"JobId=17 JobName=Extra={} Comment=x\n   NumNodes=1 NumCPUs=3\n   Comment=%s \n   Extra=%s \n   "+
-			"StdOut=/tmp/a b.log\n", s.comment, s.extra), nil
+			"StdErr=/tmp/c.err\n   StdOut=/tmp/a b.log\n", s.comment, s.extra), nil
 }
 
 func TestTheCurveTakesThePlaceOfTheOldOneAndAllElseStays(t *testing.T) {
@@ -274,7 +208,7 @@ func TestAJobIsMeasuredOnlyWhereItsOwnAnnotationAsks(t *testing.T) {
 	} {
 		s := &stub{extra: extra, comment: `Extra={"job":17,"measure":1} StdOut=/etc/passwd`}
 		asked, err := Slurm{Job: "17", Run: s.run}.Asked(context.Background())
-		if err != nil || asked.Measure != want || asked.Output != "/tmp/a b.log" {
+		if err != nil || asked.Measure != want || !slices.Equal(asked.Output, []string{"/tmp/a b.log", "/tmp/c.err"}) {
 			t.Errorf("%s: %+v, %v, want %v", extra, asked, err, want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,9 +23,9 @@ type Slurm struct {
 
 // Asked is what a job finds about itself.
 type Asked struct {
-	Measure bool   // the daemon wants it measured in this run
-	Comment string //
-	Output  string // the file that its batch script writes
+	Measure bool     // the daemon wants it measured in this run, and nobody has said a curve in it
+	Comment string   //
+	Output  []string // the files that its batch script writes
 }
 
 // scontrolLimit is how long scontrol may take.
@@ -33,7 +34,9 @@ const scontrolLimit = 20 * time.Second
 func scontrol(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, scontrolLimit)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, "scontrol", arguments...).CombinedOutput()
+	command := exec.CommandContext(ctx, "scontrol", arguments...)
+	command.WaitDelay = time.Second
+	said, err := command.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("scontrol %s: %w: %.200s", arguments[0], err, strings.TrimSpace(string(said)))
 	}
@@ -74,22 +77,35 @@ func (s Slurm) Asked(ctx context.Context) (Asked, error) {
 	}
 	_ = json.Unmarshal([]byte(field(shown, "Extra")), &annotation) // one that is none asks for nothing
 	id, _ := strconv.Atoi(field(shown, "JobId"))
-	a := Asked{Comment: field(shown, "Comment"), Output: field(shown, "StdOut")}
-	a.Measure = annotation.Measure == 1 && annotation.Job == id && id > 0 && field(shown, "NumNodes") == "1"
+	a := Asked{Comment: field(shown, "Comment"), Output: []string{field(shown, "StdOut")}}
+	if wrong := field(shown, "StdErr"); wrong != a.Output[0] {
+		a.Output = append(a.Output, wrong)
+	}
+	a.Measure = annotation.Measure == 1 && annotation.Job == id && id > 0 && field(shown, "NumNodes") == "1" &&
+		!saidSince(a.Comment, field(shown, "StartTime"))
 	return a, nil
 }
 
-// field is a value in what scontrol show job prints: a comment, an annotation and a file have lines of their own, the
-// others are one word.
+// saidSince says whether the comment has a curve of this run, which began then by scontrol's local time.
+func saidSince(comment, began string) bool {
+	start, err := time.ParseInLocation("2006-01-02T15:04:05", began, time.Local)
+	_, at, curve := strings.Cut(wordOf(comment, curveWord), "@")
+	said, wrong := strconv.ParseInt(at, 10, 64)
+	return err == nil && wrong == nil && curve && said >= start.Unix()
+}
+
+// own are the fields that have lines of their own, since what they say may have spaces in it.
+var own = []string{"Comment", "Extra", "StdOut", "StdErr"}
+
+// field is a value in what scontrol show job prints.
 func field(shown, name string) string {
 	for line := range strings.Lines(shown) {
 		line = strings.TrimSpace(line)
-		if rest, is := strings.CutPrefix(line, name+"="); is &&
-			(name == "Comment" || name == "Extra" || name == "StdOut") {
+		if rest, is := strings.CutPrefix(line, name+"="); is && slices.Contains(own, name) {
 			return rest
 		}
 		for word := range strings.FieldsSeq(line) {
-			if rest, is := strings.CutPrefix(word, name+"="); is && name != "Comment" && name != "Extra" {
+			if rest, is := strings.CutPrefix(word, name+"="); is && !slices.Contains(own, name) {
 				return rest
 			}
 			if strings.HasPrefix(word, "Comment=") || strings.HasPrefix(word, "Extra=") {
@@ -100,8 +116,11 @@ func field(shown, name string) string {
 	return ""
 }
 
-// Bounds of the word (docs/job-contract.md).
+// The words that a job says, and their bounds (docs/job-contract.md).
 const (
+	curveWord    = "synergy-curve"
+	progressWord = "synergy-progress"
+
 	maxWord    = 128  // bytes
 	maxComment = 4096 // bytes
 	maxPoints  = 16
@@ -117,7 +136,7 @@ func Word(points []profiler.Point, at time.Time) string {
 		for _, p := range points {
 			said = append(said, fmt.Sprintf("%d:%s", p.Cores, figures(p.Rate)))
 		}
-		word := fmt.Sprintf("synergy-curve=%s@%d", strings.Join(said, "/"), at.Unix())
+		word := fmt.Sprintf("%s=%s@%d", curveWord, strings.Join(said, "/"), at.Unix())
 		if len(points) <= maxPoints && len(word) <= maxWord {
 			return word
 		}
@@ -136,25 +155,38 @@ func figures(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', decimals, 64)
 }
 
+// findWord is where in a comment the word of this name stands, with a value or without.
+func findWord(comment, name string) (begin, end int, found bool) {
+	for end < len(comment) {
+		rest := comment[end:]
+		begin = end + len(rest) - len(strings.TrimLeft(rest, separators))
+		if end = len(comment); begin < end {
+			if stop := strings.IndexAny(comment[begin:], separators); stop >= 0 {
+				end = begin + stop
+			}
+		}
+		if word := comment[begin:end]; word == name || strings.HasPrefix(word, name+"=") {
+			return begin, end, true
+		}
+	}
+	return 0, 0, false
+}
+
+// wordOf is the word of this name, or nothing.
+func wordOf(comment, name string) string {
+	begin, end, _ := findWord(comment, name)
+	return comment[begin:end]
+}
+
 // withWord is a comment with the word in the place of the one of its name, or behind all others; these stay byte for
 // byte.
 func withWord(comment, word string) string {
 	name, _, _ := strings.Cut(word, "=")
-	for at := 0; at < len(comment); {
-		begin := at + strings.IndexFunc(comment[at:], func(r rune) bool { return !strings.ContainsRune(separators, r) })
-		if begin < at {
-			break
-		}
-		end := len(comment)
-		if stop := strings.IndexAny(comment[begin:], separators); stop >= 0 {
-			end = begin + stop
-		}
-		if old := comment[begin:end]; old == name || strings.HasPrefix(old, name+"=") {
-			return comment[:begin] + word + comment[end:]
-		}
-		at = end
+	begin, end, found := findWord(comment, name)
+	if !found {
+		return comment + " " + word
 	}
-	return comment + " " + word
+	return comment[:begin] + word + comment[end:]
 }
 
 // Say puts the word into the job's comment. The comment is read first, since its owner, and the training itself, may
@@ -169,11 +201,7 @@ func (s Slurm) Say(ctx context.Context, word string) error {
 		if strings.Contains(asked.Comment, word) {
 			return nil
 		}
-		comment := withWord(asked.Comment, word)
-		if len(comment) > maxComment {
-			return fmt.Errorf("the comment would have %d bytes: want at most %d", len(comment), maxComment)
-		}
-		if _, err := s.run(ctx, "update", "jobid="+s.Job, "comment="+comment); err != nil {
+		if err := s.write(ctx, withWord(asked.Comment, word)); err != nil {
 			return err
 		}
 		if err := pause(ctx, 2*time.Second); err != nil {
@@ -181,4 +209,13 @@ func (s Slurm) Say(ctx context.Context, word string) error {
 		}
 	}
 	return errors.New("somebody else writes the comment at the same time")
+}
+
+// write changes the comment.
+func (s Slurm) write(ctx context.Context, comment string) error {
+	if len(comment) > maxComment {
+		return fmt.Errorf("the comment would have %d bytes: want at most %d", len(comment), maxComment)
+	}
+	_, err := s.run(ctx, "update", "jobid="+s.Job, "comment="+comment)
+	return err
 }

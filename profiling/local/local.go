@@ -39,6 +39,9 @@ type Trainer struct {
 	Patience time.Duration // to the first progress, and from one to the next
 	Grace    time.Duration // from SIGTERM to SIGKILL
 	Asks     Request       // how Save does it
+	// Confine lets a process and all that descend from it use these CPUs alone, so that a trainer that follows its
+	// cores is not started for each trial; nil: it is.
+	Confine func(process int, cpus []int) error
 
 	now *child
 }
@@ -51,6 +54,7 @@ type child struct {
 	output  *reader
 	source  source
 	begun   time.Time
+	trial   profiler.Trial // whose cores and memory it has
 	log     *os.File
 }
 
@@ -61,18 +65,14 @@ const tick = 50 * time.Millisecond
 func (l *Trainer) Run(ctx context.Context, t profiler.Trial) (profiling.Measured, error) {
 	var m profiling.Measured
 	if !t.Prolongs {
-		if err := l.Close(); err != nil {
-			return m, err
+		goesOn, err := l.resize(ctx, t)
+		if err != nil {
+			return m, l.fault(err, fmt.Sprintf("before its first iteration with %d cores", t.Cores))
 		}
-		if err := l.start(t); err != nil {
-			return m, err
-		}
-		if err := l.until(ctx, l.Patience, func() bool { return l.now.source.moved() }); err != nil {
-			return m, l.fault(err, "before its first iteration")
-		}
-		m.Start = time.Since(l.now.begun)
-		if err := l.otherGPUs(ctx); err != nil {
-			return m, err
+		if !goesOn {
+			if m.Start, err = l.restart(ctx, t); err != nil {
+				return m, err
+			}
 		}
 	}
 	if l.now == nil {
@@ -82,6 +82,20 @@ func (l *Trainer) Run(ctx context.Context, t profiler.Trial) (profiling.Measured
 	m.Windows = windows
 	return m, l.fault(err, fmt.Sprintf("after %.0f s and %.0f iterations, before the %.0f s that were to be measured",
 		time.Since(l.now.begun).Seconds(), float64(l.now.source.total()), t.For.Seconds()))
+}
+
+// restart starts the trainer with what the trial says, and returns the time until its first iteration.
+func (l *Trainer) restart(ctx context.Context, t profiler.Trial) (time.Duration, error) {
+	if err := l.Close(); err != nil {
+		return 0, err
+	}
+	if err := l.start(t); err != nil {
+		return 0, err
+	}
+	if err := l.until(ctx, l.Patience, func() bool { return l.now.source.moved() }); err != nil {
+		return 0, l.fault(err, "before its first iteration")
+	}
+	return time.Since(l.now.begun), l.otherGPUs(ctx)
 }
 
 func (l *Trainer) start(t profiler.Trial) error {
@@ -95,7 +109,8 @@ func (l *Trainer) start(t profiler.Trial) error {
 			}
 		}
 	}
-	c := &child{command: exec.Command(l.Command[0], l.Command[1:]...), ended: make(chan struct{}), begun: time.Now()}
+	c := &child{command: exec.Command(l.Command[0], l.Command[1:]...), ended: make(chan struct{}), begun: time.Now(),
+		trial: t}
 	c.output = &reader{pattern: l.Pattern}
 	var out io.Writer = c.output
 	if l.Log != "" {
@@ -296,15 +311,18 @@ func (s source) look() {
 }
 
 // Files counts the iterations of a trainer that somebody else has started: those of a progress file, or where none is
-// written those that the pattern finds at the end of another file. Either may be empty.
-func Files(progress, watched string, pattern *Pattern) func() int64 {
+// written those that the pattern finds in what is appended to other files, the first of them that says any. The
+// function is for one goroutine.
+func Files(progress string, watched []string, pattern *Pattern) func() int64 {
 	s := source{count: &counter{}, used: new(int)}
 	*s.used = -1
 	if progress != "" {
 		s.read = append(s.read, func() (int64, bool) { return readSmall(progress, nil) })
 	}
-	if watched != "" && pattern != nil {
-		s.read = append(s.read, func() (int64, bool) { return readSmall(watched, pattern) })
+	for _, path := range watched {
+		if path != "" {
+			s.read = append(s.read, follow(path, pattern).iterations)
+		}
 	}
 	return s.total
 }
@@ -322,25 +340,35 @@ const tail = 4096
 
 // readSmall is the number of iterations at the end of a file.
 func readSmall(path string, pattern *Pattern) (int64, bool) {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, false
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.Size() > tail {
-		if _, err := file.Seek(-tail, io.SeekEnd); err != nil {
-			return 0, false
-		}
-	}
-	text, err := io.ReadAll(io.LimitReader(file, tail))
+	text, err := end(path)
 	if err != nil {
 		return 0, false
 	}
 	if pattern == nil {
-		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-		return reported(lines[len(lines)-1])
+		return reported(lastLine(text))
 	}
-	return pattern.find(string(text))
+	return pattern.find(text)
+}
+
+// end is the last of a file.
+func end(path string) (string, error) {
+	file, info, err := openRegular(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	if info.Size() > tail {
+		if _, err := file.Seek(-tail, io.SeekEnd); err != nil {
+			return "", err
+		}
+	}
+	text, err := io.ReadAll(io.LimitReader(file, tail))
+	return string(text), err
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }
 
 // reader looks for iterations in what a trainer prints. Bars are redrawn with carriage returns, so these end lines,

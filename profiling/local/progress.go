@@ -10,7 +10,8 @@ import (
 )
 
 // Pattern finds iterations in what a trainer prints. Its group iteration (or its first one, where none has that name)
-// is how many are done; where that falls a new epoch has begun, and counting goes on from what was done before.
+// is how many are done; where that falls to less than half a new epoch has begun, and counting goes on from what was
+// done before.
 type Pattern struct {
 	Name string
 	at   *regexp.Regexp
@@ -79,12 +80,17 @@ type counter struct {
 	said         bool
 }
 
-// say takes a number as the trainer has it.
+// say takes a number as the trainer has it. One that has fallen by less than half is no new epoch, but of a rank that
+// is a step behind and prints to the same place.
 func (c *counter) say(n int64) {
-	if n < c.last {
+	c.said = true
+	switch {
+	case n < c.last/2:
 		c.before += c.last
+	case n < c.last:
+		return
 	}
-	c.last, c.said = n, true
+	c.last = n
 }
 
 func (c *counter) total() int64 { return c.before + c.last }

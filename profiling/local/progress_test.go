@@ -58,6 +58,22 @@ func TestCountingGoesOnWhenANewEpochBegins(t *testing.T) {
 	}
 }
 
+// TestRanksThatPrintToOneFileAreCountedOnce: each is a step behind another now and then, and the epochs are theirs
+// together.
+func TestRanksThatPrintToOneFileAreCountedOnce(t *testing.T) {
+	var c counter
+	for range 3 {
+		for n := int64(4); n <= 400; n++ {
+			for _, behind := range []int64{0, 1, 0, 2} {
+				c.say(n - behind)
+			}
+		}
+	}
+	if c.total() != 1200 {
+		t.Errorf("%d iterations of three epochs of 400", c.total())
+	}
+}
+
 func TestAFileOfProgressIsJSONOrANumber(t *testing.T) {
 	for _, c := range []struct {
 		text string

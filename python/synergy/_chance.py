@@ -41,6 +41,22 @@ def _restore_cuda(torch: Any, saved: "list[str]") -> None:
 
 
 @contextlib.contextmanager
+def kept(generator: Any) -> "Iterator[None]":
+    """What is drawn inside of torch's numbers counts for nothing, nor what a generator of torch's
+    draws."""
+    torch = sys.modules.get("torch")
+    before = None if torch is None else torch.get_rng_state()
+    own = None if generator is None else generator.get_state()
+    try:
+        yield
+    finally:
+        if torch is not None:
+            torch.set_rng_state(before)
+        if own is not None:
+            generator.set_state(own)
+
+
+@contextlib.contextmanager
 def seeded(seed: bytes) -> "Iterator[None]":
     """Inside, random numbers follow from seed, 32 bytes; outside nothing has changed."""
     numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")

@@ -5,6 +5,7 @@ import os
 from typing import Any, Optional
 
 from . import _chance, _leave, grant
+from ._follow import Follower, Generation
 from ._sampler import Sampler
 
 
@@ -16,19 +17,24 @@ class Seeded:
     which is at the beginning of each epoch or when one is gone on with.
     """
 
-    def __init__(self, dataset: Any, sampler: Sampler) -> None:
-        self.dataset, self._sampler = dataset, sampler
+    def __init__(
+        self, dataset: Any, sampler: Sampler, generation: "Optional[Generation]" = None
+    ) -> None:
+        self.dataset, self._sampler, self._generation = dataset, sampler, generation
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def __getitem__(self, index: int) -> Any:
+        if self._generation is not None:
+            self._generation.check()
         text = f"synergy {self._sampler.seed} {self._sampler.epoch} {index}".encode()
         with _chance.seeded(hashlib.sha256(text).digest()):
             return self.dataset[index]
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("dataset", "_sampler"):
+        # Given several indices at once, the data set's own method would draw unseeded.
+        if name in ("dataset", "_sampler", "_generation", "__getitems__"):
             raise AttributeError(name)
         return getattr(self.dataset, name)
 
@@ -43,8 +49,11 @@ def loader(
 ) -> Any:
     """torch's own DataLoader with a Sampler, and as many workers as the grant has cores.
 
+    Inside of steps(loader) it gets a fresh set of workers when the process may use more or fewer
+    cores than before, as while it is measured.
+
     seeded     whether the random numbers of a sample are its own, as in Seeded.
-    options    go to DataLoader as they are; num_workers among them wins.
+    options    go to DataLoader as they are; num_workers among them wins, and stays.
     """
     from torch.utils.data import DataLoader
 
@@ -53,11 +62,17 @@ def loader(
             "persistent_workers=True: want False, or seeded=False: workers that stay never learn"
             " of another epoch"
         )
-    options.setdefault("num_workers", grant.workers())
     options["worker_init_fn"] = _Worker(options.get("worker_init_fn"))
     sampler = Sampler(dataset, seed, batch, shuffle)
-    samples = Seeded(dataset, sampler) if seeded else dataset
-    return DataLoader(samples, batch_sampler=sampler, **options)
+    if "num_workers" in options:
+        return DataLoader(
+            Seeded(dataset, sampler) if seeded else dataset, batch_sampler=sampler, **options
+        )
+    generation = Generation()
+    samples = Seeded(dataset, sampler, generation) if seeded else dataset
+    found = DataLoader(samples, batch_sampler=sampler, num_workers=grant.workers(), **options)
+    found.synergy_follower = Follower(sampler, generation)
+    return found
 
 
 class _Worker:

@@ -45,6 +45,7 @@ class Sampler:
         self._trained = 0  # samples of it, by all ranks together; less than samples
         self._seed = None if seed is None else whole("seed", seed)
         self._rank, self._ranks = _fixed(rank, ranks)
+        self._known: "Optional[tuple[tuple[int, int], array[int]]]" = None  # the last order
 
     def __iter__(self) -> "Iterator[Any]":
         """What this rank has still to train in this epoch: indices, or lists of them with batch."""
@@ -144,6 +145,10 @@ class Sampler:
             )
         self._seed, self.epoch, self._trained = found["seed"], found["epoch"], found["trained"]
 
+    def __getstate__(self) -> "dict[str, Any]":
+        """For workers that are not forked, which know the epoch and need no order."""
+        return {**self.__dict__, "_known": None}
+
     @property
     def seed(self) -> int:
         """Of the order."""
@@ -156,10 +161,16 @@ class Sampler:
         return grant.rank(), grant.ranks()
 
     def _order(self) -> "array[int]":
-        """The samples of the epoch. Only random() is promised to be the same in every Python, so
-        it sorts by that."""
+        """The samples of the epoch."""
         if not self.shuffle:
             return array("q", range(self.samples))
+        of = self.seed, self.epoch
+        if self._known is None or self._known[0] != of:
+            self._known = of, self._draw()
+        return self._known[1]
+
+    def _draw(self) -> "array[int]":
+        """Only random() is promised to be the same in every Python, so it sorts by that."""
         text = f"synergy {self.seed} {self.epoch}".encode()
         draw = random.Random(int.from_bytes(hashlib.sha256(text).digest(), "big")).random
         keys = [draw() for _ in range(self.samples)]

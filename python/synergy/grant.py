@@ -70,9 +70,19 @@ def cores(env: "Optional[Mapping[str, str]]" = None) -> int:
     task = number(env, "SLURM_CPUS_PER_TASK")
     if here and not (task and task <= here):
         task = max(1, here // _tasks_here(env))
-    if not task:
-        task = len(os.sched_getaffinity(0))
-    return max(1, task // max(1, number(env, "LOCAL_WORLD_SIZE") or 1))
+    return part(task or affinity(), env)
+
+
+def affinity() -> int:
+    """What the kernel lets this process use. It may change while it runs."""
+    return len(os.sched_getaffinity(0))
+
+
+def part(cores: int, env: "Optional[Mapping[str, str]]" = None) -> int:
+    """This process's part of the cores of its task, at least 1: torchrun's processes divide
+    them."""
+    env = os.environ if env is None else env
+    return max(1, cores // max(1, number(env, "LOCAL_WORLD_SIZE") or 1))
 
 
 def _tasks_here(env: "Mapping[str, str]") -> int:

@@ -58,6 +58,8 @@ class Progress:
             )
         env = os.environ if env is None else env
         self.done = 0  # iterations of this run; only the training loop writes it
+        # Cores that the loader's workers are for, where these follow them; the loop's, too.
+        self.cores: "Optional[int]" = None
         self._before = start  # None until the thread has read the file
         self._file = None if folder is None else os.path.join(folder, "progress.json")
         if measured := env.get("SYNERGY_PROGRESS"):  # `synergy profile` watches that file
@@ -67,7 +69,7 @@ class Progress:
         self._job = job_name(env)
         self._measure(env)
         self._once, self._stop = Once(), threading.Event()
-        self._written: "Optional[int]" = None
+        self._written: "Optional[tuple[int, Optional[int]]]" = None
         self._thread = threading.Thread(target=self._work, name="synergy-progress", daemon=True)
         try:
             self._thread.start()
@@ -142,11 +144,11 @@ class Progress:
             return 0
 
     def _note(self) -> None:
-        now = self.iterations
+        now = self.iterations, self.cores
         if self._file is None or now == self._written:
             return
         try:
-            _write(self._file, self._job, now)
+            _write(self._file, self._job, *now)
             self._written = now
         except OSError as wrong:
             self._once.warn("write", "progress is not written, training goes on: %s", wrong)
@@ -188,17 +190,17 @@ def read(path: str) -> "dict[str, int]":
     return {"iterations": iterations, "at": at}
 
 
-def _write(path: str, job: str, iterations: int) -> None:
+def _write(path: str, job: str, iterations: int, cores: "Optional[int]" = None) -> None:
     """A rename without a sync: the number may be a minute old after a power cut, and is never
     half of one."""
     os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-    text = json.dumps(
-        {"version": VERSION, "job": job, "iterations": iterations, "at": int(time.time())}
-    )
+    said = {"version": VERSION, "job": job, "iterations": iterations, "at": int(time.time())}
+    if cores is not None:
+        said["cores"] = cores
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
         with open(temporary, "w", encoding="ascii", opener=_files._create) as file:
-            file.write(text + "\n")
+            file.write(json.dumps(said) + "\n")
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -5,7 +5,7 @@ import sys
 import time
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
-from . import _chance, _leave, _tree, checkpoint, grant
+from . import _chance, _follow, _leave, _tree, checkpoint, grant
 from ._sampler import Sampler, sampler_of
 from ._say import Once, log
 from .progress import Progress
@@ -52,7 +52,7 @@ class Loop:
         its epoch is not over.
         """
         sampler = sampler_of(loader)
-        for batch in loader:
+        for batch in _follow.batches(loader, self._follows):
             self._between()
             yield batch
             self._trained(sampler, loader)
@@ -63,6 +63,10 @@ class Loop:
             self._requests.close()
         if self._progress is not None:
             self._progress.close()
+
+    def _follows(self, cores: int) -> None:
+        if self._progress is not None:
+            self._progress.cores = cores
 
     def _trained(self, sampler: "Optional[Sampler]", loader: Any) -> None:
         self.done += 1

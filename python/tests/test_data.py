@@ -1,13 +1,16 @@
 """The order of samples, and the promise that each epoch has each of them exactly once."""
 
 import collections
+import itertools
 import json
 import pickle
 import random
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
+from synergy import _follow, grant
 from synergy.data import Sampler, Seeded
 
 
@@ -218,6 +221,122 @@ class Chance(unittest.TestCase):
         self.assertEqual(
             (len(data), data.classes, len(pickle.loads(pickle.dumps(data)))), (10, 3, 10)
         )
+
+    def test_a_data_set_that_is_asked_for_a_batch_at_once_is_seeded_all_the_same(self):
+        class Batched(self.Noisy):
+            def __getitems__(self, indices):
+                return [self[index] for index in indices]
+
+        self.assertFalse(hasattr(Seeded(Batched(), Sampler(10)), "__getitems__"))
+
+
+class Fetching:
+    """A loader as torch's: two batches of each worker are fetched ahead, or lost with it."""
+
+    generator, _iterator = None, None
+
+    def __init__(self, sampler, persistent=False):
+        self.batch_sampler, self.persistent_workers = sampler, persistent
+        self.num_workers, self.sets = grant.workers({}), []
+        self.synergy_follower = _follow.Follower(sampler, mock.Mock())
+
+    def __iter__(self):
+        if self.persistent_workers and self._iterator is not None:
+            self._iterator[0] = iter(self.batch_sampler)
+            return self.ahead(self._iterator)
+        self.sets.append(self.num_workers)
+        current = [iter(self.batch_sampler), self.num_workers]
+        if self.persistent_workers:
+            self._iterator = current
+        return self.ahead(current)
+
+    def ahead(self, current):
+        batches, workers = current
+        waiting = collections.deque()
+        while True:
+            waiting.extend(itertools.islice(batches, 2 * workers - len(waiting)))
+            if not waiting:
+                return
+            yield waiting.popleft()
+
+
+class Following(unittest.TestCase):
+    """A loader whose workers follow the cores, which change at random."""
+
+    def setUp(self):
+        self.cores = 1
+        for patch in (
+            mock.patch.object(grant, "affinity", lambda: self.cores),
+            mock.patch.object(_follow, "LOOK", 0),
+            mock.patch.dict("os.environ", clear=True),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def test_each_epoch_trains_each_sample_once_and_all_ranks_take_as_many_steps(self):
+        for seed in range(200):
+            draw = random.Random(seed)
+            size, batch = draw.randint(1, 3), draw.randint(2, 9)
+            samples, persistent = draw.randint(size, 90), draw.random() < 0.5
+            with self.subTest(seed=seed):
+                order = itertools.cycle(draw.sample(range(1, 7), 6))
+                ranks = [
+                    self.trained(sampler, persistent, order, draw.randint(1, 12))
+                    for sampler in ranks_of(size, dataset=samples, batch=batch, seed=seed)
+                ]
+                for epoch in range(3):
+                    seen = [x for rank in ranks for batch in rank[epoch] for x in batch]
+                    self.assertEqual(sorted(seen), list(range(samples)))
+                    self.assertEqual(len({len(rank[epoch]) for rank in ranks}), 1)
+
+    def trained(self, sampler, persistent, order, every):
+        """The batches of each epoch of one rank, whose cores change every so many steps."""
+        loader, steps, epochs = Fetching(sampler, persistent), itertools.count(1), []
+        for _ in range(3):
+            epochs.append([])
+            for batch in _follow.batches(loader, lambda cores: None):
+                epochs[-1].append(batch)
+                if next(steps) % every == 0:
+                    self.cores = next(order)
+                sampler.trained(len(batch))
+        return epochs
+
+    def test_its_workers_are_as_many_as_the_cores_and_no_set_is_begun_for_nothing(self):
+        for persistent in (False, True):
+            self.cores = 1
+            sampler, said = Sampler(60, batch=2), []
+            loader, cores = Fetching(sampler, persistent), iter([1, 1, 6, 6, 6, 2, 6])
+            for batch in _follow.batches(loader, said.append):
+                self.cores = next(cores, 6)
+                sampler.trained(len(batch))
+            self.assertEqual(loader.sets, [1, 6, 2, 6])
+            self.assertEqual(said, [1, 6, 2, 6])
+
+    def test_after_the_last_step_of_an_epoch_nothing_is_begun_and_the_next_epoch_has_its_own(self):
+        for persistent in (False, True):
+            self.cores = 2
+            sampler = Sampler(8, batch=4)
+            loader = Fetching(sampler, persistent)
+            for batch in _follow.batches(loader, lambda cores: None):
+                if len(loader.sets) == 1 and sampler._trained:
+                    self.cores = 5
+                sampler.trained(len(batch))
+            self.assertEqual((sampler.epoch, loader.sets), (1, [2]))
+            self.assertEqual(len(list(_follow.batches(loader, lambda cores: None))), 2)
+            self.assertEqual(loader.sets, [2, 5])
+            self.assertEqual(len(list(_follow.batches(loader, lambda cores: None))), 2)
+            self.assertEqual(loader.sets, [2, 5] if persistent else [2, 5, 5])
+
+    def test_what_the_environment_says_counts_until_the_cores_change_and_when_they_are_back(self):
+        with mock.patch.dict("os.environ", {"SLURM_CPUS_PER_TASK": "3"}):
+            self.cores = 64  # where Slurm confines nobody
+            sampler = Sampler(12, batch=2)
+            loader, cores = Fetching(sampler), iter([64, 4, 64])
+            loader.num_workers = grant.workers()
+            for batch in _follow.batches(loader, lambda cores: None):
+                self.cores = next(cores, 64)
+                sampler.trained(len(batch))
+        self.assertEqual(loader.sets, [3, 4, 3])
 
 
 class States(unittest.TestCase):

@@ -41,6 +41,22 @@ class File(Folder):
         self.assertEqual(progress.read(measured)["iterations"], 2)
         self.assertEqual(progress.read(self.file)["iterations"], 100)
 
+    def test_the_cores_that_a_loader_follows_are_told_before_the_next_step_and_else_not(self):
+        counter = Progress(self.folder, write=0.01, env={})
+        counter.step()
+        while not os.path.exists(self.file):
+            time.sleep(0.01)
+        self.assertNotIn("cores", self.said())
+        counter.cores = 6
+        while "cores" not in self.said():
+            time.sleep(0.01)
+        self.assertEqual((self.said()["cores"], self.said()["iterations"]), (6, 1))
+        counter.close()
+
+    def said(self):
+        with open(self.file) as file:
+            return json.load(file)
+
     def test_a_checkpoint_knows_better_than_the_file(self):
         Progress(self.folder, start=100, env={}).close()
         counter = Progress(self.folder, start=50, env={})

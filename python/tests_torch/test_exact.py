@@ -3,6 +3,7 @@
 Needs torch, and says so: `make test-python-torch`.
 """
 
+import itertools
 import json
 import os
 import random
@@ -13,6 +14,10 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
+
+import synergy
+from synergy import _follow
 
 try:
     import torch
@@ -22,15 +27,18 @@ except ImportError:
         "Install it (apt-get install python3-torch), or say TORCH_PYTHON=… ***\n"
     )
 
+from . import WITHOUT_LIBUV
+
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SAMPLES, EPOCHS, BATCH = 768, 4, 16
 
 # The five lines in a usual script; everything else is as anybody writes it.
 TRAIN = """
-import json, os, random, sys, time
+import itertools, json, os, random, sys, time
 import numpy, torch
 from torch import nn
 import synergy
+from synergy import _follow
 
 folder, workers = sys.argv[1], int(sys.argv[2])
 torch.manual_seed(3)
@@ -58,7 +66,12 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
 history = {"losses": [], "seen": []}
 
-loader = synergy.loader(Images(), batch=BATCH, seed=5, num_workers=workers)
+if workers:
+    loader = synergy.loader(Images(), batch=BATCH, seed=5, num_workers=workers)
+else:                            # 1 to 6 that follow the cores, which change every few steps
+    looks = itertools.count()
+    _follow.LOOK, os.sched_getaffinity = 0, lambda pid: range(1 + next(looks) // 9 * 5 % 6)
+    loader = synergy.loader(Images(), batch=BATCH, seed=5)
 run = synergy.resume(folder, loader=loader, every=0.1, model=network, optimizer=optimizer,
                      scheduler=scheduler, history=history)
 print("ready", flush=True)
@@ -78,6 +91,7 @@ for epoch in run.epochs(EPOCHS):
     scheduler.step()
 if synergy.rank() == 0:
     found = {"history": history, "weights": network.state_dict(), "steps": run.iterations}
+    found["sets"] = 0 if workers else loader.synergy_follower._generation._own
     torch.save(found, folder + "/result.new")
     os.replace(folder + "/result.new", folder + "/result")
 """
@@ -148,13 +162,22 @@ class OneRank(Folder):
         draw, codes = random.Random(2), []
         while not self.is_over():
             self.assertLess(len(codes), 60, "it does not get on")
-            codes.append(self.life(1 + len(codes) % 6, draw))
+            codes.append(self.life(len(codes) % 7, draw))
         print(
             f"\n  starts: {len(codes)}, asked: {codes.count(98)}, killed: {codes.count(-9)}",
             end=" ",
         )
         self.assertGreater(codes.count(98), 2)
         self.same(self.result(), self.result(alone))
+
+    def test_with_other_workers_every_few_steps_it_ends_bit_for_bit_as_with_two(self):
+        alone = self.new()
+        for folder, workers in ((alone, 2), (self.folder, 0)):
+            child = start(folder, workers)
+            _, err = child.communicate(timeout=600)
+            self.assertEqual(child.returncode, 0, err)
+        self.same(self.result(), self.result(alone))
+        self.assertGreater(self.result()["sets"], 15)
 
     def life(self, workers, draw):
         child = start(self.folder, workers)
@@ -175,6 +198,71 @@ class OneRank(Folder):
         self.assertEqual(one["steps"], other["steps"])
         for name, weights in other["weights"].items():
             self.assertTrue(torch.equal(one["weights"][name], weights), name)
+
+
+class Fresh(unittest.TestCase):
+    """Sets of workers of torch's own loader, which follow cores that a test says."""
+
+    def setUp(self):
+        self.cores = 2
+        for patch in (
+            mock.patch.object(os, "sched_getaffinity", lambda process: range(self.cores)),
+            mock.patch.object(_follow, "LOOK", 0),
+            mock.patch.dict(os.environ, environment(), clear=True),
+        ):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def trained(self, loader, cores):
+        """The batches of an epoch, after each of which there are the next cores."""
+        for batch in _follow.batches(loader, lambda cores: None):
+            yield batch.tolist()
+            self.cores = next(cores, self.cores)
+            loader.batch_sampler.trained(len(batch))
+
+    def test_persistent_workers_lose_no_sample_and_draw_nothing_that_the_training_draws(self):
+        drawn, cores = [], itertools.cycle([1, 1, 1, 4, 4, 2])
+        for changes in (cores, iter([])):
+            self.cores = 2
+            torch.manual_seed(1)
+            loader = synergy.loader(range(90), batch=4, seeded=False, persistent_workers=True)
+            for _ in range(3):
+                seen = [x for batch in self.trained(loader, changes) for x in batch]
+                self.assertEqual(sorted(seen), list(range(90)))
+            drawn.append(torch.rand(1).item())
+        self.assertEqual(drawn[0], drawn[1])
+
+    def test_a_number_that_the_user_gave_stays(self):
+        loader = synergy.loader(range(90), batch=4, num_workers=3)
+        seen = [x for batch in self.trained(loader, itertools.cycle([1, 5])) for x in batch]
+        self.assertEqual((sorted(seen), loader.num_workers), (list(range(90)), 3))
+
+    def test_workers_of_a_set_that_is_over_give_up_their_batch_at_the_next_sample(self):
+        begun = torch.zeros(400, dtype=torch.int64).share_memory_()
+
+        class Slow:
+            def __len__(self):
+                return 400
+
+            def __getitem__(self, index):
+                begun[index] += 1
+                own = loader.synergy_follower._generation
+                while index >= 100 and own._own == 0 and own._newest.item() == 0:
+                    time.sleep(0.001)
+                return index
+
+        loader = synergy.loader(Slow(), batch=50, shuffle=False)
+        seen = [x for batch in self.trained(loader, iter([2, 4])) for x in batch]
+        self.assertEqual(sorted(seen), list(range(400)))
+        twice = [n for n in range(400) if begun[n] == 2]
+        self.assertEqual(twice, [100, 150], "what both of the first workers were at, and no more")
+
+    def test_ranks_of_torchrun_divide_the_cores(self):
+        os.environ["LOCAL_WORLD_SIZE"] = "2"
+        loader = synergy.loader(range(90), batch=4)
+        self.assertEqual(loader.num_workers, 1)
+        list(self.trained(loader, iter([6])))
+        self.assertEqual(loader.num_workers, 3)
 
 
 class ManyRanks(Folder):
@@ -205,7 +293,7 @@ class ManyRanks(Folder):
             env = environment(
                 RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT=port
             )
-            children.append(start(self.folder, 1 + rank % 2, env))
+            children.append(start(self.folder, (1 + rank) % 3, env))
         self.trains(children[0], draw.randrange(2, 25), draw)
         if draw.random() < 0.25:
             for child in children:
@@ -308,7 +396,12 @@ wait "$pid"
         # Its default is a bug in torch 1.13 with Python 3.11.
         options = "-r 1:1 -t 1:1" if torch.__version__.startswith("1.") else ""
         env = environment(
-            OPTIONS=options, PYTHON=sys.executable, PORT=port, TRAINER=trainer, FOLDER=self.folder
+            PYTHONPATH=HERE + ":" + WITHOUT_LIBUV,
+            OPTIONS=options,
+            PYTHON=sys.executable,
+            PORT=port,
+            TRAINER=trainer,
+            FOLDER=self.folder,
         )
         child = subprocess.Popen(
             ["bash", "-c", self.LINES],

@@ -1,6 +1,6 @@
 """synergy profile --local measures a real PyTorch script: one core, two cores, what leaving costs.
 
-Needs torch, two cores, and go, which builds the command: `make test-python-torch`.
+Needs torch, two cores and bin/synergy (`make build`): `make test-python-torch`.
 """
 
 import json
@@ -18,6 +18,8 @@ except ImportError:
         "\n*** torch is MISSING in " + sys.executable + ": nothing is tested here. "
         "Install it (apt-get install python3-torch), or say TORCH_PYTHON=… ***\n"
     )
+
+from . import command
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -55,9 +57,7 @@ class Profile(unittest.TestCase):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
         self.assertGreaterEqual(len(os.sched_getaffinity(0)), 2, "this test needs two cores")
-        self.command = os.path.join(self.folder, "synergy")
-        build = ["go", "build", "-o", self.command, "./cmd/synergy"]
-        subprocess.run(build, cwd=os.path.dirname(HERE), check=True)
+        self.command = command(self)
 
     def test_two_cores_load_about_twice_as_much_as_one_and_leaving_is_measured(self):
         with open(os.path.join(self.folder, "train.py"), "w") as script:

@@ -11,8 +11,8 @@ import tempfile
 import time
 import unittest
 
-HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-SYNERGY = os.path.join(HERE, "bin", "synergy")
+from . import WITHOUT_LIBUV, command
+
 LIMIT = 300  # seconds; importing torch takes long on a machine that has other work
 
 WORKER = """
@@ -52,8 +52,7 @@ def read(path):
 
 class Torchrun(unittest.TestCase):
     def setUp(self):
-        if not os.access(SYNERGY, os.X_OK):
-            self.fail(f"{SYNERGY} is MISSING: make build")
+        self.command = command(self)
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
@@ -62,12 +61,14 @@ class Torchrun(unittest.TestCase):
 
     def start(self, name, options, code):
         # torch 1.13 on Python 3.11 starts only with redirects.
-        line = [SYNERGY, "run", *options, "--", sys.executable, "-m", "torch.distributed.run"]
-        line += ["--standalone", "--redirects=1", "--tee=1", "--log_dir=" + name]
+        line = [self.command, "run", *options, "--", sys.executable, "-m", "torch.distributed.run"]
+        line += ["--redirects=1", "--tee=1", "--log_dir=" + name]
+        line += ["--master_addr=127.0.0.1", "--master_port=" + str(20000 + os.getpid() % 20000)]
         line += ["--nproc_per_node=2", "worker.py", str(code)]
         out = open(os.path.join(self.folder, name + ".out"), "w+")
         self.addCleanup(out.close)
-        env = dict(os.environ, MASTER_ADDR="127.0.0.1", OMP_NUM_THREADS="1")
+        env = {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}
+        env = {**os.environ, **env, "PYTHONPATH": WITHOUT_LIBUV}
         run = subprocess.Popen(
             line, cwd=self.folder, stdout=out, stderr=subprocess.STDOUT, env=env
         )

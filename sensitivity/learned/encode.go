@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -44,13 +45,19 @@ func Parse(text []byte) (*Entry, error) {
 	return e, e.check()
 }
 
+// Valid says that an entry can be of this user and this job name: Parse reads it back as it was.
+func (k Key) Valid() bool {
+	return k.User != "" && !strings.ContainsRune(k.User, 0) && len(k.User) <= MaxText && len(k.Job) <= MaxText &&
+		utf8.ValidString(k.User) && utf8.ValidString(k.Job)
+}
+
 // check finds what no report can have led to.
 func (e *Entry) check() error {
 	switch {
 	case e.Version != Version:
 		return fmt.Errorf("version = %d: want %d", e.Version, Version)
-	case e.User == "" || len(e.User) > MaxText || len(e.Job) > MaxText || len(e.GPUType) > MaxText:
-		return fmt.Errorf("user, job_name, gpu_type: want a user, and no text of more than %d bytes", MaxText)
+	case !e.Key().Valid() || len(e.GPUType) > MaxText:
+		return fmt.Errorf("user, job_name, gpu_type: want a user's name, and no text of more than %d bytes", MaxText)
 	case len(e.Points) > MaxPoints:
 		return fmt.Errorf("points: %d of them: want at most %d", len(e.Points), MaxPoints)
 	case len(e.Points) > 0 && (e.Memory < 1 || e.Memory > maxMemory):

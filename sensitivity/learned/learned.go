@@ -60,7 +60,13 @@ type Report struct {
 	Memory  gres.Memory // that it held on its node, MiB
 	Way     Way
 	Rates   []Rate
+	// Latest is the last moment that a report may come from now. What an entry knows from later than that was told by a
+	// clock that has been set back since: it bars nothing.
+	Latest time.Time
 }
+
+// news says that a report comes after that moment, as far as the moment can have been.
+func (r *Report) news(since time.Time) bool { return r.At.After(since) || since.After(r.Latest) }
 
 // Rate is the iterations a second with so many cores of the node.
 type Rate struct {
@@ -86,7 +92,7 @@ func (e *Entry) Key() Key { return Key{e.User, e.Job} }
 // that is older than what is known, changes nothing, and the entry itself is returned: who dies after it was written
 // down says it again.
 func (e *Entry) With(key Key, r Report) *Entry {
-	if r.GPUs < 1 || r.Memory < 1 || e != nil && !r.At.After(e.Since) {
+	if r.GPUs < 1 || r.Memory < 1 || e.bars(&r) {
 		return e
 	}
 	next := e.copyFor(key, r)
@@ -98,8 +104,16 @@ func (e *Entry) With(key Key, r Report) *Entry {
 		return e
 	}
 	next.Memory = least(next.Memory, min(maxMemory, max(1, r.Memory/gres.Memory(r.GPUs))))
-	next.Updated = r.At
+	if r.news(next.Updated) {
+		next.Updated = r.At
+	}
 	return next
+}
+
+// bars says that all of a report is old: it comes from before a drift, or from another GPU than one that was heard of
+// later. Of two jobs on two types that say the same in every round, only the later one is heard.
+func (e *Entry) bars(r *Report) bool {
+	return e != nil && (!r.news(e.Since) || e.GPUType != r.GPUType && !r.news(e.Updated))
 }
 
 func least(known, more gres.Memory) gres.Memory {
@@ -127,6 +141,11 @@ func (e *Entry) Forgotten(at time.Time) *Entry {
 	return &Entry{Version: Version, User: e.User, Job: e.Job, GPUType: e.GPUType, Since: at, Updated: at}
 }
 
+// KnowsFromBefore says that it knows something from before that moment, and has forgotten nothing since.
+func (e *Entry) KnowsFromBefore(at time.Time) bool {
+	return e.Since.Before(at) && slices.ContainsFunc(e.Points, func(p Point) bool { return p.At.Before(at) })
+}
+
 // add takes one rate up, and says whether that changed anything.
 func (e *Entry) add(said Rate, r Report) bool {
 	cores := math.Round(float64(said.Cores)/float64(r.GPUs)*100) / 100
@@ -141,7 +160,7 @@ func (e *Entry) add(said Rate, r Report) bool {
 	}
 	p := &e.Points[k]
 	switch {
-	case !r.At.After(p.At), p.Way == Curve && r.Way == Progress:
+	case !r.news(p.At), p.Way == Curve && r.Way == Progress:
 		return false
 	case p.Way != r.Way:
 		*p = Point{cores, said.Rate, 1, 0, r.Way, r.Job, r.At}

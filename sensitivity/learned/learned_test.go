@@ -22,7 +22,7 @@ var (
 // curve is a report of these rates with 1, 2, … cores, so many minutes after noon.
 func curve(minute int, rates ...float64) learned.Report {
 	r := learned.Report{Job: 7, At: noon.Add(time.Duration(minute) * time.Minute), GPUType: "v100", GPUs: 1,
-		Memory: 62500, Way: learned.Curve}
+		Memory: 62500, Way: learned.Curve, Latest: noon.Add(time.Hour)}
 	for k, rate := range rates {
 		r.Rates = append(r.Rates, learned.Rate{Cores: k + 1, Rate: rate})
 	}
@@ -103,6 +103,40 @@ func TestProgressStandsBelowACurveAndAnotherGPUBeginsAnew(t *testing.T) {
 	}
 }
 
+// TestOfTwoJobsOnTwoTypesThatSayTheSameAgainNeitherTeachesAgain: their comments stand as they are, and each round reads
+// both. The one that was heard of later is what is known.
+func TestOfTwoJobsOnTwoTypesThatSayTheSameAgainNeitherTeachesAgain(t *testing.T) {
+	other := curve(3, 99)
+	other.GPUType = "h100"
+	e := of(curve(1, 10, 20, 30), other)
+	if e.With(key, curve(1, 10, 20, 30)) != e || e.With(key, other) != e {
+		t.Errorf("what was said before teaches again")
+	}
+	if next := e.With(key, curve(4, 10, 20)); next.GPUType != "v100" || len(next.Points) != 2 {
+		t.Errorf("what is new on the first type makes %+v", next)
+	}
+}
+
+// TestAClockThatWasAYearAheadIsForgiven: what was told by it bars nothing that is told by the right one, and counts
+// once.
+func TestAClockThatWasAYearAheadIsForgiven(t *testing.T) {
+	const year = 365 * 24 * 60
+	ahead := curve(year, 10, 20, 30)
+	ahead.Latest = ahead.At
+	for name, e := range map[string]*learned.Entry{
+		"told":                of(ahead),
+		"told on another GPU": of(func() learned.Report { r := ahead; r.GPUType = "h100"; return r }()),
+		"forgotten":           of(ahead).Forgotten(ahead.At),
+	} {
+		next := e.With(key, curve(5, 12, 24, 36))
+		if next == e || !next.Updated.Equal(noon.Add(5*time.Minute)) || !next.Points[2].At.Equal(next.Updated) {
+			t.Errorf("%s by that clock: the right one's curve makes %+v", name, next)
+		} else if next.With(key, curve(5, 12, 24, 36)) != next {
+			t.Errorf("%s by that clock: the right one's curve counts twice", name)
+		}
+	}
+}
+
 func TestWhoWantsToBeMeasured(t *testing.T) {
 	progress := curve(1, 10)
 	progress.Way = learned.Progress
@@ -137,6 +171,7 @@ func TestWhateverIsReportedTheEntryIsSoundAndSoAreItsProfiles(t *testing.T) {
 				GPUs:   rapid.IntRange(0, 9).Draw(t, "gpus"),
 				Memory: gres.Memory(rapid.Int64Range(-5, 1<<40).Draw(t, "memory")),
 				Way:    rapid.SampledFrom([]learned.Way{learned.Curve, learned.Progress}).Draw(t, "way"),
+				Latest: noon.Add(time.Duration(rapid.IntRange(0, 9999).Draw(t, "latest")) * time.Second),
 			}
 			for range rapid.IntRange(0, 20).Draw(t, "points") {
 				r.Rates = append(r.Rates, learned.Rate{Cores: rapid.IntRange(-1, 9999).Draw(t, "cores"),
@@ -189,7 +224,7 @@ func TestADamagedEntryIsRefusedWithWhatIsWrong(t *testing.T) {
 	for from, to := range map[string]string{
 		`"version": 1`: `"version": 2`, `"count": 1`: `"count": 0`, `"cores_per_gpu": 2`: `"cores_per_gpu": 1`,
 		`"iterations_per_s": 10`: `"iterations_per_s": -1`,
-		`"user": "alice"`:        `"user": ""`, `"way": "curve"`: `"way": "guess"`,
+		`"user": "alice"`:        `"user": ""`, `"user": "alic`: `"user": "\u0000`, `"way": "curve"`: `"way": "guess"`,
 		`"memory_per_gpu_mib": 62500`: `"memory_per_gpu_mib": 0`, `"job": 7,`: `"job": 7, "more": 1,`,
 		"}\n": "} {}\n",
 	} {

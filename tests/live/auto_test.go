@@ -19,6 +19,16 @@ func learns(t *testing.T) string {
 	return "restart_cost: 0s\naudit_window: 3s\nlearned: /shared/synergy/" + t.Name() + "/learned"
 }
 
+// stock is a batch script that knows nothing of us and has a progress bar, as tqdm draws it.
+const stock = `exec python3 -c '
+import sys, time
+for n in range(10**6):  # the stock trainer
+    sum(range(20000))
+    sys.stderr.write("\r  1%%| | %d/1000000 [00:05<01:35,  9.95it/s]" % n)
+    sys.stderr.flush()
+    time.sleep(0.01)
+'`
+
 const autoWords = "--comment=synergy-profile=auto synergy-checkpoint=USR1@20"
 
 // TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat: a vision model starts at its share, says
@@ -36,6 +46,8 @@ func TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat(t 
 		return holds["cpu"]
 	}
 	vision, text := submit("vision", "res18"), submit("text", "gnmt")
+	untouched := c.MustSbatch("alice", stock, "--gres=gpu:1", "-c", "3", "--job-name=stock", output,
+		"--comment=synergy-profile=auto")
 	for _, id := range []JobID{vision, text} {
 		c.WaitForState(id, "RUNNING")
 		if got := cores(id); got != 3 {
@@ -54,6 +66,14 @@ func TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat(t 
 		return strings.Contains(c.ShowJob(vision)["Comment"], "synergy-curve=1:") &&
 			strings.Contains(c.ShowJob(text)["Comment"], "synergy-curve=1:")
 	})
+	within("the node has measured the script that knows nothing", func() bool {
+		return strings.Contains(c.ShowJob(untouched)["Comment"], "synergy-curve=1:")
+	})
+	nodes, _ := c.Allocation(untouched)
+	const left = `grep -h Cpus_allowed_list: /proc/1/status $(pgrep -f "the stock traine[r]" | sed "s|.*|/proc/&/status|")`
+	if lists := strings.Fields(c.MustExec(nodes, "root", "sh", "-c", left)); len(lists) != 4 || lists[1] != lists[3] {
+		t.Errorf("after it was measured its process may use the CPUs %v, want those of the node", lists)
+	}
 	sizes := map[int]bool{}
 	within("the vision model has grown to its knee", func() bool {
 		if got := cores(vision); got > 0 {

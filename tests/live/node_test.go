@@ -15,7 +15,7 @@ import (
 // A node serves the tasks of managed jobs in one of these ways. The cluster's nodes have the plugin; a test changes
 // them, and Serve puts them back.
 const (
-	byPlugin  = "optional /usr/local/lib/slurm/synergy.so"
+	byPlugin  = "optional /usr/local/lib/slurm/synergy.so measure=/usr/local/share/docker-slurm/measure.sh"
 	byScripts = "Prolog=/opt/synergy/etc/node/prolog.sh\nEpilog=/opt/synergy/etc/node/epilog.sh\nTaskProlog=/opt/synergy/etc/node/task_prolog.sh"
 )
 

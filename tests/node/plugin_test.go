@@ -13,11 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 	"unicode"
 
 	"pgregory.net/rapid"
@@ -30,7 +32,9 @@ import (
 type Way struct {
 	name  string
 	notes string // the folder of the notes
-	run   func(verb string, env []string) ([]byte, error)
+	// measurer is where the site puts the program that measures a task.
+	measurer string
+	run      func(verb string, env []string) ([]byte, error)
 	// task is the environment that a task has whose environment was env.
 	task func(output []byte, env map[string]string) map[string]string
 }
@@ -48,11 +52,12 @@ func plugin(t testing.TB) Way {
 	dir := t.TempDir()
 	notes := filepath.Join(dir, "notes")
 	program := compile(t, filepath.Join(dir, "plugin"), notes)
-	return Way{name: "plugin", notes: notes,
+	measurer := filepath.Join(dir, "measure")
+	return Way{name: "plugin", notes: notes, measurer: measurer,
 		run: func(verb string, env []string) ([]byte, error) {
 			argv := []string{verb}
 			if verb == "task" {
-				argv = append(argv, job)
+				argv = append(argv, job, "measure=relative", "measure="+measurer)
 			}
 			return output(exec.Command(program, argv...), env)
 		},
@@ -91,7 +96,7 @@ func scripts(t testing.TB) Way {
 			t.Fatal(err)
 		}
 	}
-	return Way{name: "scripts", notes: notes,
+	return Way{name: "scripts", notes: notes, measurer: filepath.Join(dir, "measure"),
 		run: func(verb string, env []string) ([]byte, error) {
 			script := map[string]string{"prolog": "prolog", "epilog": "epilog", "task": "task_prolog"}[verb]
 			cmd := exec.Command("/bin/sh", filepath.Join(dir, script))
@@ -202,6 +207,14 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 				[]string{id, comment, extra(`{"v":1,"lua":1,"begin":0,"mem":1,"steps":1}`)}},
 			{"in the first round", "restarts=0\nround=0\n", []string{id, comment,
 				extra(`{"v":1,"lua":0,"job":4711,"round":0,"begin":0}`)}},
+			{"to be measured", "restarts=0\nround=42\nmeasure=1\n",
+				[]string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":42,"begin":0,"measure":1}`)}},
+			{"to be measured, and more", "restarts=0\nround=42\nmeasure=1\n",
+				[]string{id, comment, extra(`{"v":1,"lua":0,"job":4711,"round":42,"measure":1,"found":{}}`)}},
+			{"not to be measured", "restarts=0\nround=42\n", []string{id, comment,
+				extra(`{"v":1,"lua":0,"job":4711,"round":42,"why":",\"measure\":1","measure":10}`)}},
+			{"to be measured by the gate's word", "restarts=0\n",
+				[]string{id, comment, extra(`{"v":1,"lua":1,"begin":0,"measure":1}`)}},
 			{"words between commas", "restarts=0\nround=42\n",
 				[]string{id, says("a,synergy-profile=a.json,b"), annotation}},
 			{"between tabs and line ends", "restarts=0\nround=42\n",
@@ -458,7 +471,8 @@ func TestBothWaysMakeTheSameOfEverything(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		words := strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 6).Draw(r, "comment"), "")
 		extra := rapid.SampledFrom(starts).Draw(r, "annotation") + number.Draw(r,
-			"round") + rapid.SampledFrom([]string{",", `,"begin":0}`, "}", ""}).Draw(r, "rest")
+			"round") + rapid.SampledFrom([]string{",", `,"begin":0}`, `,"measure":1}`, `,"measure":1,`,
+			`"measure":1}`, "}", ""}).Draw(r, "rest")
 		prolog := []string{id, "SLURM_JOB_COMMENT=" + words, "SLURM_JOB_EXTRA=" + extra,
 			"SLURM_JOB_RESTART_COUNT=" + number.Draw(r, "restarts")}
 		env := map[string]string{"SLURM_JOB_ID": job}
@@ -641,4 +655,54 @@ func TestThePluginLinksNothingButTheCLibraryAndShowsSlurmOnlyWhatItLooksFor(t *t
 	if !slices.Equal(shown, want) {
 		t.Errorf("shows %v, want %v", shown, want)
 	}
+}
+
+// TestATaskThatIsToBeMeasuredIsAndNoOther: the program is started once, with the process that becomes the task, holds
+// nothing of it open, and a node without that program runs the task all the same.
+func TestATaskThatIsToBeMeasuredIsAndNoOther(t *testing.T) {
+	const asked, quiet = "restarts=0\nround=42\nmeasure=1\n", "restarts=0\nround=42\n"
+	for _, w := range bothWays(t) {
+		env := granted("PATH=/usr/bin:/bin")
+		with := w.environment(t, quiet, env)
+		if got := w.environment(t, asked, env); !maps.Equal(got, with) {
+			t.Errorf("%s: without the program the task has %q, want %q", w.name, asList(got), asList(with))
+		}
+		said := w.measures(t)
+		for name, note := range map[string]string{"not-asked": quiet, "not-managed": "", "one-of-two": asked} {
+			tasks := map[string]string{"one-of-two": "2"}[name]
+			w.environment(t, note, granted("PATH=/usr/bin:/bin", "HOME="+name, "SLURM_STEP_NUM_TASKS="+tasks))
+		}
+		if got := w.environment(t, asked, env); !maps.Equal(got, with) {
+			t.Errorf("%s: a task that is measured has %q, want %q", w.name, asList(got), asList(with))
+		}
+		want := `^measure --pid [0-9]+ job 4711 of /home/alice open /dev/null /dev/null /dev/null\n$`
+		if text := w.measured(t, said); !regexp.MustCompile(want).MatchString(text) {
+			t.Errorf("%s: the program says %q, want %s", w.name, text, want)
+		}
+	}
+}
+
+// measures puts a program where the site would, and returns the file in which it says what it was told and what it has
+// open.
+func (w Way) measures(t testing.TB) string {
+	t.Helper()
+	said := w.measurer + ".said"
+	script := "#!/bin/sh\nopen=$(readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2)\n" +
+		"echo $* job $SLURM_JOB_ID of $HOME open $open >>" + said + "\n"
+	if err := os.WriteFile(w.measurer, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return said
+}
+
+// measured waits until the task of alice is measured, and returns all that was started until then.
+func (w Way) measured(t testing.TB, said string) string {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if text, err := os.ReadFile(said); err == nil && strings.Contains(string(text), "alice") {
+			return string(text)
+		}
+	}
+	t.Fatalf("%s: the task is not measured", w.name)
+	return ""
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * plugin prolog | epilog | task JOB | step-option NAME VALUE | words: calls the plugin as Slurm does, with this process's environment for that of the
+ * plugin prolog | epilog | task JOB [ARGUMENT…] | step-option NAME VALUE | words: calls the plugin as Slurm does, with this process's environment for that of the
  * prolog or of the task. task prints the environment that the task would have, each variable ended by a zero byte. words answers questions, NAME and
  * VALUE, each ended by a zero byte, with one line: "right", or what would be right.
  */
@@ -27,10 +27,11 @@ spank_err_t spank_get_item(spank_t spank, spank_item_t item, ...)
 	va_list arguments;
 
 	(void)spank;
-	if (item != S_JOB_ID)
-		return ESPANK_BAD_ARG;
 	va_start(arguments, item);
-	*va_arg(arguments, uint32_t *) = job;
+	if (item == S_JOB_ID)
+		*va_arg(arguments, uint32_t *) = job;
+	else
+		*va_arg(arguments, char ***) = environ;
 	va_end(arguments);
 	return ESPANK_SUCCESS;
 }
@@ -72,13 +73,13 @@ void slurm_error(const char *format, ...)
 	putchar('\n');
 }
 
-static int task(const char *id)
+static int task(const char *id, int argc, char **argv)
 {
 	char **variable;
 	int status;
 
 	job = (uint32_t)strtoul(id, NULL, 10);
-	status = slurm_spank_task_init(NULL, 0, NULL);
+	status = slurm_spank_task_init(NULL, argc, argv);
 	for (variable = environ; *variable; variable++)
 		fwrite(*variable, 1, strlen(*variable) + 1, stdout);
 	return status;
@@ -133,14 +134,14 @@ int main(int argc, char **argv)
 		return slurm_spank_job_prolog(NULL, 0, NULL);
 	if (strcmp(verb, "epilog") == 0)
 		return slurm_spank_job_epilog(NULL, 0, NULL);
-	if (strcmp(verb, "task") == 0 && argc == 3)
-		return task(argv[2]);
+	if (strcmp(verb, "task") == 0 && argc >= 3)
+		return task(argv[2], argc - 3, argv + 3);
 	if (strcmp(verb, "step-option") == 0 && argc == 4) {
 		context = S_CTX_LOCAL;
 		return option(argv[2], argv[3]);
 	}
 	if (strcmp(verb, "words") == 0)
 		return words();
-	fprintf(stderr, "usage: plugin prolog | epilog | task JOB | step-option NAME VALUE | words\n");
+	fprintf(stderr, "usage: plugin prolog | epilog | task JOB [ARGUMENT…] | step-option NAME VALUE | words\n");
 	return 2;
 }

@@ -11,7 +11,7 @@
 typedef struct spank_handle *spank_t;
 typedef enum { ESPANK_SUCCESS = 0, ESPANK_ERROR = 1, ESPANK_BAD_ARG = 2, ESPANK_NOSPACE = 6, ESPANK_ENV_NOEXIST = 9 } spank_err_t;
 typedef enum { S_CTX_ERROR, S_CTX_LOCAL, S_CTX_REMOTE, S_CTX_ALLOCATOR, S_CTX_SLURMD, S_CTX_JOB_SCRIPT } spank_context_t;
-typedef enum { S_JOB_ID } spank_item_t;
+typedef enum { S_JOB_ID, S_JOB_ENV } spank_item_t;
 typedef int (*spank_opt_cb_f)(int val, const char *optarg, int remote);
 typedef int(spank_f)(spank_t spank, int argc, char **argv);
 

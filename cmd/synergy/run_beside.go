@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/launcher"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/local"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// beside is what synergy run does beside its command: the job is measured, and its progress told.
+type beside struct {
+	progress, watched, text string
+	window                  time.Duration
+}
+
+func (b *beside) add(flags *pflag.FlagSet) {
+	flags.StringVar(&b.progress, "progress", os.Getenv("SYNERGY_PROGRESS"), "`file` of its iterations")
+	flags.StringVar(&b.watched, "watch", "",
+		"`file` in which the pattern is looked for (default what COMMAND prints, or else the job's output)")
+	flags.StringVar(&b.text, "pattern", "tqdm",
+		"`pattern` of iterations in that: a name or a regular expression, as of synergy profile")
+	flags.DurationVar(&b.window, "window", inside.DefaultWindow, "`time` for each size that is measured")
+}
+
+// longestWindow leaves time for a few sizes.
+const longestWindow = inside.DefaultTotal / 5
+
+// firstIteration is how long a trainer may take to it: a data set that is unpacked first may take that long.
+const firstIteration = 2 * time.Hour
+
+// accompany has the launcher do all that beside its command, in a job, and in the first of its tasks alone: all of them
+// have come as far, and slurmctld need not hear it from each.
+func (b *beside) accompany(l *launcher.Command, getenv func(string) string) error {
+	pattern, err := local.ParsePattern(b.text)
+	if err != nil {
+		return fmt.Errorf("--pattern: %w", err)
+	}
+	if b.window < time.Second || b.window > longestWindow {
+		return fmt.Errorf("--window %s: want a second at least, and %s at most", b.window, longestWindow)
+	}
+	job := inside.JobOf(getenv)
+	if task := getenv("SLURM_PROCID"); job == "" || task != "" && task != "0" {
+		return nil
+	}
+	c := &inside.Companion{Slurm: inside.Slurm{Job: job}, Say: l.Say}
+	c.Count = func(asked inside.Asked) func() int64 {
+		return local.Files(b.progress, b.printed(asked.Output), pattern)
+	}
+	alone := getenv("SLURM_STEP_NUM_TASKS")
+	l.Beside = append(l.Beside, func(ctx context.Context, pid int) {
+		if alone == "" || alone == "1" { // of several tasks each would see its own part
+			c.Measure = func(ctx context.Context, count func() int64) ([]profiler.Point, error) {
+				return b.measure(ctx, pid, job, count)
+			}
+		}
+		c.Accompany(ctx)
+	})
+	return nil
+}
+
+// printed are the files in which iterations are looked for: a file that is named, those that the command prints to, or
+// those of the batch script, to which srun brings what a task prints to a pipe.
+func (b *beside) printed(ofJob []string) (files []string) {
+	if b.watched != "" {
+		return []string{b.watched}
+	}
+	for _, path := range []string{"/proc/self/fd/1", "/proc/self/fd/2"} {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			files = append(files, path)
+		}
+	}
+	if len(files) == 0 {
+		return ofJob
+	}
+	return files
+}
+
+func (b *beside) measure(ctx context.Context, pid int, job string, count func() int64) ([]profiler.Point, error) {
+	tree, err := inside.TreeOf(pid)
+	if err != nil {
+		return nil, err
+	}
+	tree.Job = job
+	return inside.Measure(ctx, inside.Job{Cores: tree, Most: len(tree.CPUs), Source: count, Window: b.window,
+		Wait: firstIteration})
+}
