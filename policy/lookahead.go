@@ -37,6 +37,18 @@ func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	}
 }
 
+// Queue names the waiting jobs in the policy's order, those that may not start included. The cluster is not changed.
+func (pl *Planner) Queue(c Cluster, p Policy, a Allocator) []int {
+	b := lookahead{pl.lay(&c, p, a)}
+	queue := make([]int, 0, len(b.order))
+	for _, i := range b.order {
+		if b.seats[i].standing == waits {
+			queue = append(queue, b.ids[i])
+		}
+	}
+	return queue
+}
+
 // Rationed says that a job of the snapshot counts against a quota of cores or memory, so that it is not to wait with a
 // size of ours.
 func (c *Cluster) Rationed(j *Job) bool {

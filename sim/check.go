@@ -11,7 +11,8 @@ import (
 
 // Check finds what is wrong with an experiment before anything is simulated.
 func (e Experiment) Check() error {
-	checks := []func() error{e.checkEngine, e.checkSchedules, e.checkWorkloads, e.checkWindow}
+	checks := []func() error{e.checkEngine, e.checkSchedules, e.checkWorkloads, e.checkWindow,
+		e.checkBaselines}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err
@@ -60,6 +61,9 @@ func (e Experiment) checkSchedules() error {
 }
 
 func (e Engine) checkSchedule(s Schedule) error {
+	if s.isBaseline() && e == Production {
+		return nil
+	}
 	if err := oneOf("policy", s.Policy, e, Engine.Policies); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/artifact"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/production"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
 // Engine is what simulates.
@@ -73,6 +74,12 @@ func (e Engine) other() Engine {
 func (e Experiment) simulate(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run, error) {
 	if e.Engine == Artifact {
 		return e.onArtifact(ctx, c, tell)
+	}
+	switch c.schedule {
+	case AsItWas:
+		return e.asItWas(c), nil
+	case Backfill:
+		return e.onSlurmAlone(ctx, c, tell)
 	}
 	return e.onProduction(ctx, c, tell)
 }
@@ -150,6 +157,7 @@ func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished
 		AtRounds:  e.Site.AtRounds,
 		Detail:    e.Detail,
 		Certify:   e.Site.Certify,
+		Users:     users.Habits{Outside: e.Site.Users.Outside, Unsaved: e.Site.Users.Unsaved, Seed: c.workload.Seed},
 		Progress:  tell,
 	})
 }

@@ -8,10 +8,12 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/production"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
@@ -63,8 +65,10 @@ type Site struct {
 	Profiles map[string]*sensitivity.Profile // by model; they say what a restart costs
 	Rules    policy.Rules
 	Slurm    production.Delays
-	AtRounds bool // jobs end with the round, as in the artifact
-	Certify  bool // rounds that are kept say how good their plans are; see package policy/bound
+	AtRounds bool         // jobs end with the round, as in the artifact
+	Certify  bool         // rounds that are kept say how good their plans are; see package policy/bound
+	Users    users.Habits // without its seed, which is the workload's
+	Backfill backfill.Backfill
 }
 
 // Run simulates every workload under every schedule: all schedules of the first workload, in the order in which they

@@ -26,7 +26,9 @@ func (e Experiment) setting(c cell) outcome.Setting {
 		RoundSeconds:   e.Round.Seconds(),
 		RestartSeconds: e.restart(),
 		Until:          e.Until.Seconds(),
-		AtRounds:       e.Engine == Artifact || e.Site.AtRounds,
+		AtRounds:       e.Engine == Artifact || e.Site.AtRounds && !c.schedule.isBaseline(),
+		Outside:        e.Site.Users.Outside,
+		Unsaved:        e.Site.Users.Unsaved,
 		Strict:         e.Reference.Strict,
 		Prioritize:     e.Reference.Prioritize,
 	}

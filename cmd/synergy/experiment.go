@@ -44,6 +44,11 @@ func (o *options) experiment(notes io.Writer) (sim.Experiment, error) {
 	if e.Workloads, err = o.workloads(g, notes); err != nil {
 		return sim.Experiment{}, err
 	}
+	before, err := o.baselines(e.Workloads, notes)
+	if err != nil {
+		return sim.Experiment{}, err
+	}
+	e.Schedules = append(before, e.Schedules...)
 	return e, o.check(e)
 }
 

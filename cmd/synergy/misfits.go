@@ -22,7 +22,8 @@ var (
 	productionOnly = []string{
 		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "payback", "patience",
 		"stranded",
-		"scheduler-delay", "teardown", "launch", "certify",
+		"scheduler-delay", "teardown", "launch", "certify", "baseline", "bf-interval", "bf-resolution", "bf-window",
+		"opt-in", "checkpoints",
 	}
 	artifactOnly = []string{"placement", "prioritize", "strict"}
 )

@@ -161,7 +161,16 @@ func (o *options) daemon(g ground) (sim.Site, error) {
 	if !(p.stranded >= 0.001 && p.stranded <= 1) { // written so that NaN fails
 		return sim.Site{}, fmt.Errorf("--stranded %g: want a part of the cluster's GPUs, from 0.001 to 1", p.stranded)
 	}
+	habits, err := p.habits()
+	if err != nil {
+		return sim.Site{}, err
+	}
+	scheduler, err := p.backfill()
+	if err != nil {
+		return sim.Site{}, err
+	}
 	return sim.Site{
+		Users: habits, Backfill: scheduler,
 		Profiles: costed,
 		Rules: policy.Rules{
 			MinRun: time.Duration(p.minRun), MaxPreemptions: p.maxPreemptions,

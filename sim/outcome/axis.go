@@ -37,6 +37,8 @@ func axes() []axis {
 		{"restart_s", "restart", "s", func(s Setting) string { return decimal(s.RestartSeconds) }},
 		{"until_s", "until", "s", func(s Setting) string { return whenPositive(s.Until) }},
 		{"at_rounds", "ends", "", func(s Setting) string { return whenTrue(s.AtRounds, "at rounds") }},
+		{"outside", "opting in", "%", func(s Setting) string { return restOf(s.Outside) }},
+		{"unsaved", "with checkpoints", "%", func(s Setting) string { return restOf(s.Unsaved) }},
 		{"strict", "replay", "", func(s Setting) string { return whenTrue(s.Strict, "strict") }},
 		{"prioritize", "priority", "", func(s Setting) string { return whenTrue(s.Prioritize, "window") }},
 	}
@@ -91,6 +93,14 @@ func whenPositive(x float64) string {
 		return ""
 	}
 	return decimal(x)
+}
+
+// restOf is the percentage that a part leaves; empty where that is all.
+func restOf(part float64) string {
+	if part <= 0 {
+		return ""
+	}
+	return strconv.FormatFloat(100*(1-part), 'g', 6, 64)
 }
 
 func whenTrue(said bool, word string) string {

@@ -44,6 +44,9 @@ type Setting struct {
 	AtRounds       bool    `json:"at_rounds,omitempty"`  // ended jobs count as finished when their round is over
 	Strict         bool    `json:"strict,omitempty"`     // a replay ended at the first round without a job
 	Prioritize     bool    `json:"prioritize,omitempty"` // the jobs of the window went first
+	// Outside is the part of the jobs that did not opt in, Unsaved that without a checkpoint, from 0 to 1.
+	Outside float64 `json:"outside,omitempty"`
+	Unsaved float64 `json:"unsaved,omitempty"`
 }
 
 // Window is the range of job IDs that the figures count, from First up to but without End. The zero window counts every

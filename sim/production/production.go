@@ -2,7 +2,8 @@
 // Slurm in memory of bridge/slurmtest, under a virtual clock. It holds no scheduling of its own, and the rounds do not
 // know that they are simulated.
 //
-// Users submit with the proportional share, a declared length that is right, and a checkpoint. A job's length is its
+// Users submit with the proportional share, a declared length that is right, and a checkpoint; some of them without
+// one, or without a word for the daemon, where Config says so. A job's length is its
 // iterations at the speed of that share on the first group of servers that can hold it.
 package production
 
@@ -17,6 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
 
 // Config is one simulation.
@@ -35,6 +37,8 @@ type Config struct {
 	Until    time.Duration  // 0: when all jobs have finished
 	// Poll is how often a round that acts looks again; 0: DefaultPoll.
 	Poll time.Duration
+	// Users says who opts in, and who has a checkpoint.
+	Users users.Habits
 	// Slurm is how long Slurm takes for what it does.
 	Slurm Delays
 	// AtRounds counts a job's end at the end of the round in which it ended, as the paper's artifact does. Nobody can

@@ -8,7 +8,6 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
-	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
@@ -34,7 +33,6 @@ type site struct {
 	runner  *bridge.Runner
 	content policy.Contentment
 
-	shapes  []shape        // of the groups of servers
 	servers map[string]int // by name
 	jobs    []outcome.Job  // in the order of submission, which is that of Slurm's IDs
 	drained bool           // no job is to come
@@ -43,12 +41,6 @@ type site struct {
 	counted int            // of these, jobs of the window
 
 	run outcome.Run // as far as it is known
-}
-
-// shape is one group of servers.
-type shape struct {
-	total gres.Vector
-	count int
 }
 
 func newSite(config Config) *site {
@@ -80,9 +72,6 @@ func orNone(d time.Duration) time.Duration {
 
 // build makes the servers.
 func (s *site) build() []bridge.Node {
-	for _, g := range s.Cluster.Groups {
-		s.shapes = append(s.shapes, shape{g.Vector(), g.Servers})
-	}
 	var nodes []bridge.Node
 	for i, server := range s.Cluster.Nodes() {
 		g := s.Cluster.Groups[server.Group]

@@ -3,20 +3,15 @@ package production
 import (
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
-	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 )
-
-// longest is the longest job that Slurm's clock and the words of a comment can hold.
-const longest = 10 * 365 * 24 * time.Hour
 
 // expect has the next job of the source arrive in its time.
 func (s *site) expect() {
@@ -48,28 +43,21 @@ func (s *site) fail(err error) {
 
 // submit is sbatch by the job's user.
 func (s *site) submit(j trace.Job) error {
-	p, known := s.Profiles[j.Model]
-	if !known {
-		return fmt.Errorf("model %q has no profile: want one of %s", j.Model, strings.Join(s.models(), ", "))
-	}
-	home, nodes, err := s.home(j.GPUs)
+	asked, err := users.Ask(s.Cluster, s.Profiles, j)
 	if err != nil {
 		return err
 	}
-	fair := gres.Proportional(home, j.GPUs/nodes)
-	owed := p.Rate(sensitivity.ShareOf(fair))
-	length := float64(j.Iterations) * float64(p.Batch) / owed
-	if j.Iterations < 1 || length > longest.Seconds() {
-		return fmt.Errorf("%d iterations of %s take %.0f s: want at least one, and at most %.0f s", j.Iterations,
-			j.Model, length, longest.Seconds())
-	}
+	p, owed := asked.Profile, asked.Owed
 	_, err = s.slurm.Submit(slurmtest.Spec{
-		Name: j.Model, User: j.User, Partition: partition, Lease: lease, Comment: comment(j.Model, length),
-		Request: bridge.Request{Nodes: nodes, Tasks: nodes, CPUsPerTask: fair.CPUs, Memory: fair.Memory, GPUs: j.GPUs},
+		Name: j.Model, User: j.User, Partition: partition, Lease: s.lease(j), Comment: s.comment(j, asked.Length),
+		Request: bridge.Request{
+			Nodes: asked.Nodes, Tasks: asked.Nodes, CPUsPerTask: asked.PerNode.CPUs, Memory: asked.PerNode.Memory,
+			GPUs: j.GPUs,
+		},
 		Work: slurmtest.Work{
-			Length:   seconds(length),
+			Length:   seconds(asked.Length),
 			Rate:     func(has bridge.Allocated) float64 { return p.Rate(sensitivity.ShareOf(has.PerNode)) / owed },
-			OnSignal: slurmtest.Saves, OnTerm: slurmtest.Saves,
+			OnSignal: s.reaction(j), OnTerm: s.reaction(j),
 			Launch: s.Slurm.Launch, Save: seconds(p.CheckpointSeconds), Restart: seconds(p.StartSeconds),
 		},
 	})
@@ -77,42 +65,37 @@ func (s *site) submit(j trace.Job) error {
 		return err
 	}
 	s.jobs = append(s.jobs, outcome.Job{
-		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: length, FirstRun: -1,
+		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: asked.Length, FirstRun: -1,
 		Finish: -1,
 	})
 	return nil
 }
 
-// comment is what a user writes for the daemon.
-func comment(model string, length float64) string {
-	return fmt.Sprintf("synergy-profile=%s%s synergy-checkpoint=USR1@60 synergy-length=%.3fs", model, extension,
+// comment is what a user writes for the daemon; nothing where he does not opt in.
+func (s *site) comment(j trace.Job, length float64) string {
+	if !s.Users.OptsIn(j.ID) {
+		return ""
+	}
+	checkpoint := " synergy-checkpoint=USR1@60"
+	if !s.Users.Saves(j.ID) {
+		checkpoint = ""
+	}
+	return fmt.Sprintf("synergy-profile=%s%s%s synergy-length=%.3fs", j.Model, extension, checkpoint,
 		math.Max(length, 0.001))
 }
 
-// home is the first shape of servers that can hold a job with so many GPUs, and on how many of them: as few as have it
-// evenly.
-func (s *site) home(gpus int) (gres.Vector, int, error) {
-	for _, shape := range s.shapes {
-		if gpus < 1 || shape.total.GPUs < 1 {
-			continue
-		}
-		for nodes := (gpus + shape.total.GPUs - 1) / shape.total.GPUs; nodes <= min(shape.count, gpus); nodes++ {
-			if gpus%nodes == 0 {
-				return shape.total, nodes, nil
-			}
-		}
+// lease is what the site's submit plugin gives a job that opts in.
+func (s *site) lease(j trace.Job) time.Duration {
+	if !s.Users.OptsIn(j.ID) {
+		return 0
 	}
-	return gres.Vector{}, 0,
-		fmt.Errorf("gpus = %d: want at least 1, and a number that equal servers of %s hold in equal parts", gpus,
-			s.Cluster)
+	return lease
 }
 
-// models are the names of the profiles, ascending.
-func (s *site) models() []string {
-	names := make([]string, 0, len(s.Profiles))
-	for name := range s.Profiles {
-		names = append(names, name)
+// reaction is what a job does when it is told to save.
+func (s *site) reaction(j trace.Job) slurmtest.Reaction {
+	if !s.Users.Saves(j.ID) {
+		return slurmtest.Dies
 	}
-	slices.Sort(names)
-	return names
+	return slurmtest.Saves
 }

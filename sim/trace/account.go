@@ -2,6 +2,8 @@ package trace
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"slices"
 )
 
@@ -15,8 +17,12 @@ type accounted struct {
 type run struct {
 	*labels
 	submitted, started float64 // seconds; started may be unknown
+	ended              float64 // seconds; may be unknown
 	ran                float64 // seconds; may be unknown
-	gpus               int32
+	limit              float64 // seconds; 0: not told
+	priority           int64   // 0: not told
+	gpus, cpus         int32
+	memory             float64 // GB of 1000 MiB
 	running            bool
 }
 
@@ -43,6 +49,7 @@ func (l *log) fold(j accounted) {
 	})
 	last := j.runs[len(j.runs)-1]
 	e := Entry{ID: j.id, User: last.user, Queue: last.queue, State: last.state, Submitted: j.runs[0].submitted}
+	told := Told{Asked{last.limit, last.priority}, j.past()}
 	components := j.components()
 	for _, c := range components {
 		e.Duration, e.GPUs = max(e.Duration, c.ran), e.GPUs+int(c.gpus)
@@ -51,9 +58,41 @@ func (l *log) fold(j accounted) {
 		l.dropped.add(j.stillness())
 		return
 	}
+	if told.Past.Known() {
+		told.Past.Ran = e.Duration
+	}
+	if told != (Told{}) {
+		e.Told = &told
+	}
 	if l.take(e) {
 		l.adjust(j, components)
 	}
+}
+
+// past is when the job ran, if all of its runs tell. A run that goes on has ended when it was last seen.
+func (j *accounted) past() Past {
+	p := Past{Started: math.Inf(1)}
+	times := map[string]int{} // of a component
+	held := map[string]run{}
+	for _, r := range j.runs {
+		if r.ran <= 0 {
+			continue
+		}
+		if r.started < j.runs[0].submitted || r.ended < r.started {
+			return Past{}
+		}
+		p.Started, p.Ended = min(p.Started, r.started), max(p.Ended, r.ended)
+		times[r.component]++
+		p.Runs = max(p.Runs, times[r.component])
+		held[r.component] = r
+	}
+	if p.Runs == 0 || p.Ended <= p.Started {
+		return Past{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		p.CPUs, p.Memory = p.CPUs+int(held[name].cpus), p.Memory+held[name].memory
+	}
+	return p
 }
 
 // component is a component of a heterogeneous job, or all of another job, with its runs put together.

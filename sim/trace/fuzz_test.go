@@ -54,6 +54,9 @@ func fuzz(f *testing.F, format trace.Format, seeds ...string) {
 		}
 		sound(t, got)
 		again(t, got)
+		if got.Format == trace.Sacct {
+			accountedAgain(t, got)
+		}
 	})
 }
 
@@ -80,6 +83,36 @@ func sound(t *testing.T, got *trace.Trace) {
 	}
 	if err := s.WriteText(io.Discard); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// accountedAgain holds that accounting reads the same after it was put together, and that it tells no nonsense.
+func accountedAgain(t *testing.T, got *trace.Trace) {
+	t.Helper()
+	for _, e := range got.Entries {
+		if e.Told == nil || !e.Told.Past.Known() {
+			continue
+		}
+		p := e.Told.Past
+		if p.Started < e.Submitted || p.Ended <= p.Started || p.Runs < 1 || !(p.Ran > 0) || !(p.Memory >= 0) {
+			t.Fatalf("%s, submitted at %v: %+v", e.ID, e.Submitted, p)
+		}
+	}
+	var b bytes.Buffer
+	if err := trace.WriteSacct(&b, got); err != nil {
+		if strings.Contains(err.Error(), "without |") {
+			return // a name that a file can have that is separated otherwise
+		}
+		t.Fatal(err)
+	}
+	text := b.String()
+	second, err := trace.Read("b", &b, trace.Sacct)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	var c bytes.Buffer
+	if err := trace.WriteSacct(&c, second); err != nil || c.String() != text {
+		t.Fatalf("%v: wrote first\n%s\nand then\n%s", err, text, c.String())
 	}
 }
 

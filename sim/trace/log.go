@@ -16,6 +16,10 @@ const (
 	tooLarge     = "more GPUs than there are"
 )
 
+// BrokenRecord is why a record of Slurm's accounting is no job's.
+const BrokenRecord = "a record with more or fewer fields than the header: is there a | or a line break in the name " +
+	"of a job?"
+
 // log gathers the entries of a site's log, whose times are the clock's until all are known.
 type log struct {
 	clock    clock
@@ -63,7 +67,11 @@ func (l *log) traceSince(beginning float64) *Trace {
 	}
 	slices.SortStableFunc(t.Entries, func(a, b Entry) int { return cmp.Compare(a.Submitted, b.Submitted) })
 	for i := range t.Entries {
-		t.Entries[i].Submitted = inMilliseconds(t.Entries[i].Submitted - beginning)
+		e := &t.Entries[i]
+		e.Submitted = inMilliseconds(e.Submitted - beginning)
+		if e.Told != nil {
+			e.Told.Past = e.Told.Past.Since(beginning)
+		}
 	}
 	if l.clock.reckoning != counted || l.clock.unix {
 		t.Begin = l.clock.moment(beginning)

@@ -220,7 +220,7 @@ func TestAPodThatSharesAGPUGetsAWholeOneAndOneWithoutIsLeftOut(t *testing.T) {
 
 func TestAccountingIsPutTogetherToJobs(t *testing.T) {
 	got := open(t, "sacct.txt")
-	same(t, "entries", got.Entries, []trace.Entry{
+	same(t, "entries", untold(got.Entries), []trace.Entry{
 		{ID: "1005", User: "bob", Queue: "gpu", Submitted: 0, Duration: 5400, GPUs: 4, State: "COMPLETED", Place: 4},
 		{ID: "1001", User: "ann", Queue: "gpu", Submitted: 3600, Duration: 7200, GPUs: 2, State: "COMPLETED", Place: 0},
 		{ID: "1003_1", User: "ann", Queue: "gpu", Submitted: 7200, Duration: 600, GPUs: 2, State: "FAILED", Place: 1},
@@ -229,10 +229,9 @@ func TestAccountingIsPutTogetherToJobs(t *testing.T) {
 		{ID: "1004", User: "cat", Queue: "gpu", Submitted: 10800, Duration: 3610, GPUs: 6, State: "COMPLETED",
 			Place: 3},
 		{ID: "1006", User: "cat", Queue: "gpu", Submitted: 14400, Duration: 9000, GPUs: 1, State: "RUNNING", Place: 5},
+		{ID: "1007", User: "cat", Queue: "gpu", Submitted: 14400, Duration: 10, GPUs: 1, State: "COMPLETED", Place: 6},
 	})
 	same(t, "dropped", got.Dropped, []trace.Dropped{
-		{Why: "a record with more or fewer fields than the header: is there a | or a line break in the name of a job?",
-			Count: 1},
 		{Why: "no GPU", Count: 1}, {Why: "never started", Count: 2},
 	})
 	same(t, "adjusted", got.Adjusted, []trace.Adjusted{

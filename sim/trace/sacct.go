@@ -36,13 +36,22 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 	a.log.entries = make([]Entry, 0, len(a.jobs))
 	for _, j := range a.jobs {
 		a.log.fold(j)
+		a.records.Requeues += j.repeats()
 	}
-	return a.log.trace(), t.err
+	a.records.Jobs = len(a.jobs)
+	made := a.log.trace()
+	made.Records = a.records
+	return made, t.err
 }
 
 // accounting gathers records by the job that they belong to.
 type accounting struct {
-	columns struct{ id, cluster, submit, start, end, elapsedRaw, elapsed, alloc, req, user, partition, state column }
+	columns struct {
+		id, cluster, submit, start, end, elapsedRaw, elapsed, alloc, req, user, partition, state, limitRaw, limit,
+		priority column
+	}
+	records Records
+	prose   int // the only column of the header with text of users; -1: none, or several
 	log     *log
 	jobs    []accounted
 	index   map[string]int // of jobs, by cluster and ID
@@ -58,6 +67,9 @@ func (a *accounting) open(t *table) error {
 	c.cluster, c.user, c.partition, c.state = t.find("Cluster"), t.find("User"), t.find("Partition"), t.find("State")
 	c.start, c.end, c.elapsedRaw, c.elapsed = t.find("Start"), t.find("End"), t.find("ElapsedRaw"), t.find("Elapsed")
 	c.alloc, c.req = t.find("AllocTRES"), t.find("ReqTRES")
+	c.limitRaw, c.limit, c.priority = t.find("TimelimitRaw"), t.find("Timelimit"), t.find("Priority")
+	a.records.Columns = slices.Clone(t.header)
+	a.prose = proseOf(t.header)
 	if c.alloc.missing() && c.req.missing() {
 		return t.errorf("no column AllocTRES or ReqTRES: want one in the header, for the number of GPUs")
 	}
@@ -77,9 +89,11 @@ func (a *accounting) read(t *table) error {
 	if slices.Equal(t.fields, t.header) {
 		return nil
 	}
+	a.records.Records++
+	a.rejoin(t)
 	if len(t.fields) != len(t.header) {
-		a.log.dropped.add(
-			"a record with more or fewer fields than the header: is there a | or a line break in the name of a job?")
+		a.log.dropped.add(BrokenRecord)
+		a.records.Broken++
 		return nil
 	}
 	id := jobIDs.FindStringSubmatch(t.text(a.columns.id))
@@ -87,6 +101,7 @@ func (a *accounting) read(t *table) error {
 		return t.wrong(a.columns.id.name, t.text(a.columns.id), "the ID of a job, such as 1234, 1234_7 or 1234+0")
 	}
 	if id[3] != "" {
+		a.records.Steps++
 		return nil
 	}
 	r, err := a.run(t, id[2])
@@ -124,7 +139,13 @@ func (a *accounting) run(t *table, component string) (r run, err error) {
 	if r.ran, err = a.elapsed(t, r.started); err != nil {
 		return r, err
 	}
+	if r.ended, err = a.ended(t, r); err != nil {
+		return r, err
+	}
 	if r.gpus, err = a.gpus(t); err != nil {
+		return r, err
+	}
+	if err = a.asked(t, &r); err != nil {
 		return r, err
 	}
 	if r.labels, err = a.labels(t, component); err != nil {
@@ -169,6 +190,15 @@ func (a *accounting) moment(t *table, c column) (float64, error) {
 		return unknown, nil
 	}
 	return t.timeAt(&a.log.clock, c)
+}
+
+// ended is when a run ended; one that goes on, when it was last seen.
+func (a *accounting) ended(t *table, r run) (float64, error) {
+	ended, err := a.moment(t, a.columns.end)
+	if err == nil && ended == unknown && r.started != unknown && r.ran > 0 {
+		ended = r.started + r.ran
+	}
+	return ended, err
 }
 
 // elapsed is how long a run took, from the best that there is.

@@ -24,6 +24,7 @@ type Trace struct {
 	Entries  []Entry // in the order of their submission; those of one moment as the file has them
 	Dropped  []Dropped
 	Adjusted []Adjusted
+	Records  Records // of an sacct log
 	// CPUsPerGPU is the ratio of the profiles that the iterations of a recorded trace were counted with; 0 where it
 	// does not say.
 	CPUsPerGPU int
@@ -75,6 +76,39 @@ type Job struct {
 	GPUs       int     // ≥ 1
 	Arrival    float64 // seconds since the beginning of the trace, ≥ 0
 	Iterations int64   // ≥ 1, each of the model's iteration time at the proportional share
+	Told       Told    // what else an sacct log says; recorded traces have no place for it
+}
+
+// Told is what an sacct log may say beyond what every log says. Few logs do, so that it is kept apart.
+type Told struct {
+	Asked Asked
+	Past  Past
+}
+
+// Asked is what a job was submitted with, beside its GPUs. It is zero where a log does not say.
+type Asked struct {
+	Limit    float64 // seconds that it was allowed to run
+	Priority int64   // of Slurm, the higher the sooner
+}
+
+// Past is what became of a job on the site. It is zero where a log does not say.
+type Past struct {
+	Started, Ended float64 // seconds since Begin of the trace: its first run, and the end of its last; Ended > 0
+	Ran            float64 // seconds of all runs together, > 0
+	Runs           int     // ≥ 1
+	CPUs           int     // that its last run had, in all
+	Memory         float64 // likewise, GB of 1000 MiB
+}
+
+// Known says that the log tells when the job ran.
+func (p Past) Known() bool { return p.Runs > 0 }
+
+// Since counts from a later moment, or an earlier one.
+func (p Past) Since(seconds float64) Past {
+	if p.Known() {
+		p.Started, p.Ended = inMilliseconds(p.Started-seconds), inMilliseconds(p.Ended-seconds)
+	}
+	return p
 }
 
 // Entry is one job as a site's log has it: how long it ran, and nothing of its model.
@@ -86,6 +120,7 @@ type Entry struct {
 	Duration  float64 // seconds that it ran, all attempts together, > 0
 	GPUs      int     // ≥ 1
 	State     string  // as the log says it; empty where it does not
+	Told      *Told   // what else the log says; nil: nothing
 	Place     int     // among the file's jobs that can be simulated, from 0
 }
 

@@ -131,6 +131,11 @@ func FromEntries(entries []trace.Entry, options FromLog) ([]trace.Job, []trace.D
 	if m.clock == nil {
 		options.retime(kept)
 	}
+	if !options.asTheyWere() {
+		for i := range kept {
+			kept[i].told.Past = trace.Past{}
+		}
+	}
 	return m.jobs(kept), dropped, nil
 }
 
@@ -206,10 +211,17 @@ func (o *FromLog) retime(kept []keptEntry) {
 	first := kept[0].arrival
 	for i := range kept {
 		kept[i].arrival -= first
+		kept[i].told.Past = kept[i].told.Past.Since(first)
 		if o.Compress != 0 {
 			kept[i].arrival = math.Round(kept[i].arrival/o.Compress*1000) / 1000
 		}
 	}
+}
+
+// asTheyWere says that jobs come, ask and run as the log says, so that what became of them there is theirs.
+func (o *FromLog) asTheyWere() bool {
+	own := o.Arrivals.own() && cmp.Or(o.Durations, OwnDurations) == OwnDurations && cmp.Or(o.GPUs, OwnGPUs) == OwnGPUs
+	return own && (o.Compress == 0 || o.Compress == 1)
 }
 
 // jobs makes the jobs, in the order in which they arrive.
@@ -222,7 +234,7 @@ func (m *maker) jobs(kept []keptEntry) []trace.Job {
 		}
 		class := &m.classes[m.class.next(m.main)]
 		jobs[i] = trace.Job{ID: i, Model: class.Name, User: k.user, GPUs: k.gpus, Arrival: arrival,
-			Iterations: class.iterations(k.seconds)}
+			Iterations: class.iterations(k.seconds), Told: k.told}
 	}
 	return jobs
 }

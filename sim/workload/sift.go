@@ -15,6 +15,15 @@ type keptEntry struct {
 	gpus    int
 	arrival float64
 	seconds float64
+	told    trace.Told
+}
+
+// told is what the log says beside that, if anything.
+func told(e *trace.Entry) trace.Told {
+	if e.Told == nil {
+		return trace.Told{}
+	}
+	return *e.Told
 }
 
 // sift keeps the entries that become jobs, in their order, and counts the others. A reason that comes first in the log
@@ -34,7 +43,7 @@ func (o *FromLog) sift(entries []trace.Entry) (kept []keptEntry, dropped []trace
 			counts.add(why)
 			continue
 		}
-		kept = append(kept, keptEntry{e.User, gpus, e.Submitted, e.Duration})
+		kept = append(kept, keptEntry{e.User, gpus, e.Submitted, e.Duration, told(e)})
 	}
 	return kept, counts
 }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
+)
+
+// noBaseline is the word for a table of the daemon's schedules alone.
+const noBaseline = "none"
+
+func (p *productionOptions) baselineGroup() group {
+	g := newGroup("Without the daemon, next to the schedules of the production engine")
+	g.flags.StringVar(&p.baseline, "baseline", "",
+		"`list` of as-it-was, the log's own starts and ends, and backfill, Slurm alone with proportional requests; "+
+			"or none (default both, where a log tells starts and ends)")
+	g.flags.Var(&p.bfInterval, "bf-interval", "`time` between two plans of backfill, as in slurm.conf")
+	g.flags.Var(&p.bfResolution, "bf-resolution", "`time` to which backfill rounds, as in slurm.conf")
+	g.flags.Var(&p.bfWindow, "bf-window", "`time` that backfill looks ahead, as in slurm.conf")
+	g.flags.Float64Var(&p.optIn, "opt-in", 1, "`part` of the jobs that is the daemon's; the others go by Slurm alone")
+	g.flags.Float64Var(&p.checkpoints, "checkpoints", 1, "`part` of the jobs that has a checkpoint")
+	return g
+}
+
+// usualBackfill are the defaults of the times above.
+func (p *productionOptions) usualBackfill() {
+	usual := backfill.Defaults()
+	p.bfInterval, p.bfResolution, p.bfWindow = span(usual.Interval), span(usual.Resolution), span(usual.Window)
+}
+
+// backfill is how Slurm's scheduler is set up.
+func (p *productionOptions) backfill() (backfill.Backfill, error) {
+	b := backfill.Defaults()
+	b.Interval, b.Resolution = time.Duration(p.bfInterval), time.Duration(p.bfResolution)
+	b.Window = time.Duration(p.bfWindow)
+	for name, is := range map[string]time.Duration{"bf-interval": b.Interval, "bf-resolution": b.Resolution} {
+		if is < time.Second || is > time.Hour {
+			return b, fmt.Errorf("--%s %s: want a time from 1s to 1h", name, is)
+		}
+	}
+	if b.Window < time.Minute || b.Window > 30*day {
+		return b, fmt.Errorf("--bf-window %s: want a time from 1m to 720h", b.Window)
+	}
+	return b, nil
+}
+
+// habits are who opts in and who has a checkpoint.
+func (p *productionOptions) habits() (users.Habits, error) {
+	if !(p.optIn >= 0 && p.optIn <= 1) { // written so that NaN fails
+		return users.Habits{}, fmt.Errorf("--opt-in %g: want a part of the jobs, from 0 to 1", p.optIn)
+	}
+	if !(p.checkpoints >= 0 && p.checkpoints <= 1) {
+		return users.Habits{}, fmt.Errorf("--checkpoints %g: want a part of the jobs, from 0 to 1", p.checkpoints)
+	}
+	return users.Habits{Outside: 1 - p.optIn, Unsaved: 1 - p.checkpoints}, nil
+}
+
+// baselines are the schedules that go in front of the daemon's: those that are named, or else both, where the log tells
+// what became of its jobs. Why a log that is one of Slurm does not, is told to notes.
+func (o *options) baselines(workloads []sim.Workload, notes io.Writer) ([]sim.Schedule, error) {
+	if !o.changed("baseline") {
+		return usualBaselines(sim.Engine(o.schedules.engine), workloads, notes), nil
+	}
+	names, err := list(o.production.baseline)
+	if err != nil {
+		return nil, fmt.Errorf("--baseline %w", err)
+	}
+	if slices.Equal(names, []string{noBaseline}) {
+		return nil, nil
+	}
+	var all []sim.Schedule
+	for _, name := range names {
+		s, err := sim.Baseline(name)
+		if err != nil {
+			return nil, fmt.Errorf("--baseline %s: want as-it-was, backfill, both with a comma between, or none", name)
+		}
+		if s == sim.AsItWas {
+			for _, w := range workloads {
+				if err := w.CheckPast(); err != nil {
+					return nil, fmt.Errorf("--baseline %s: workload %s: %w", name, w.Name, err)
+				}
+			}
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func usualBaselines(engine sim.Engine, workloads []sim.Workload, notes io.Writer) []sim.Schedule {
+	if engine != sim.Production {
+		return nil
+	}
+	for _, w := range workloads {
+		if err := w.CheckPast(); err != nil {
+			if w.HasPast() {
+				fmt.Fprintf(notes, "synergy: %s: no row as it was: %v\n", w.Name, err)
+			}
+			return nil
+		}
+	}
+	return []sim.Schedule{sim.AsItWas, sim.Backfill}
+}

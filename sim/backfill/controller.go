@@ -1,0 +1,244 @@
+package backfill
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
+)
+
+// never is later than all that happens.
+const never = time.Duration(math.MaxInt64)
+
+// job is one that was submitted. Moments are since the beginning.
+type job struct {
+	trace.Job
+	users.Request
+	place   int           // in controller.jobs
+	limit   time.Duration // ≥ length: Slurm would end it
+	length  time.Duration // with what a start takes
+	started time.Duration
+	ends    time.Duration
+	freed   time.Duration // its nodes are, once it has ended
+	due     time.Duration // the end by its limit, which is all that Slurm knows
+	nodes   []int         // ascending
+}
+
+// controller is slurmctld with its nodes and jobs.
+type controller struct {
+	Config
+	now   time.Duration
+	total []gres.Vector // of each node
+	free  []gres.Vector
+
+	next    *job // to arrive; nil: nobody
+	queue   []*job
+	running []*job // in the order of their starts; those that are torn down included
+
+	look     time.Duration // when the scheduler walks through the queue; never: nothing has changed
+	plan     time.Duration // when backfill plans next, if anything changes until then
+	changed  bool          // since backfill planned
+	jobs     []outcome.Job
+	over     int
+	counted  int // of these, jobs of the window
+	arriving time.Duration
+	run      outcome.Run
+	sampled  time.Duration
+	stirred  bool // since the last sample
+	started  int  // likewise
+}
+
+func newController(config Config) *controller {
+	c := &controller{Config: config, look: never, plan: config.Slurm.Interval, sampled: -never}
+	for _, node := range config.Cluster.Nodes() {
+		c.total = append(c.total, config.Cluster.Groups[node.Group].Vector())
+	}
+	c.free = slices.Clone(c.total)
+	c.run = outcome.Run{
+		GPUs: config.Cluster.GPUs(), CPUs: config.Cluster.CPUs(), Memory: config.Cluster.Memory(),
+	}
+	return c
+}
+
+// more says that there is something left to see.
+func (c *controller) more() bool {
+	switch {
+	case c.Until > 0 && c.now >= c.Until:
+		return false
+	case c.Window != outcome.Window{} && c.counted == c.Window.End-c.Window.First:
+		return false
+	}
+	return c.arriving != never || len(c.queue)+len(c.running) > 0
+}
+
+// step goes to the next moment at which anything happens, and has it happen: nodes are freed before jobs arrive, and
+// both before anybody looks.
+func (c *controller) step() error {
+	moment, err := c.moment()
+	if err != nil {
+		return err
+	}
+	c.sample(min(moment, c.end()))
+	if c.now = min(moment, c.end()); c.now < moment {
+		return nil
+	}
+	c.finish()
+	if err := c.arrive(); err != nil {
+		return err
+	}
+	if c.look <= c.now {
+		c.look = never
+		c.walk()
+	}
+	if c.plan <= c.now {
+		c.backfill()
+	}
+	return nil
+}
+
+func (c *controller) end() time.Duration {
+	if c.Until > 0 {
+		return c.Until
+	}
+	return never
+}
+
+// moment is when the next thing happens. Jobs that wait with nobody running and nothing planned would wait for ever.
+func (c *controller) moment() (time.Duration, error) {
+	if c.next == nil && c.arriving != never {
+		if err := c.expect(); err != nil {
+			return 0, err
+		}
+	}
+	moment := min(c.arriving, c.look)
+	for _, j := range c.running {
+		if j.freed == never {
+			moment = min(moment, j.ends)
+		} else {
+			moment = min(moment, j.freed)
+		}
+	}
+	if c.changed && len(c.queue) > 0 {
+		moment = min(moment, max(c.plan, c.now))
+	}
+	if moment == never && len(c.queue) > 0 {
+		return 0, fmt.Errorf("job %d: waits for ever", c.queue[0].ID)
+	}
+	if moment == never {
+		moment = c.now
+	}
+	return moment, nil
+}
+
+// expect reads the next job of the source.
+func (c *controller) expect() error {
+	j, more := c.Jobs.Next()
+	if !more {
+		c.arriving = never
+		return nil
+	}
+	asked, err := users.Ask(c.Cluster, c.Profiles, j)
+	if err != nil {
+		return fmt.Errorf("job %d: %w", j.ID, err)
+	}
+	at := seconds(j.Arrival)
+	if at < c.now {
+		return fmt.Errorf("job %d arrives at %v s, before the one that it follows: want arrivals in order", j.ID,
+			j.Arrival)
+	}
+	length := seconds(asked.Length).Round(time.Microsecond) + c.Slurm.Launch
+	c.next, c.arriving = &job{Job: j, Request: asked, length: length, limit: limit(j.Told.Asked.Limit, length)}, at
+	return nil
+}
+
+// limit is a job's time limit, which Slurm counts in minutes: the log's, or else as short as it can be.
+func limit(told float64, length time.Duration) time.Duration {
+	limit := max(seconds(told), length)
+	return (limit + time.Minute - 1) / time.Minute * time.Minute
+}
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * float64(time.Second))) }
+
+// arrive takes the jobs whose time has come.
+func (c *controller) arrive() error {
+	for c.next != nil && c.arriving <= c.now {
+		j := c.next
+		c.next = nil
+		j.place = len(c.jobs)
+		c.jobs = append(c.jobs, outcome.Job{
+			ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: j.Length, FirstRun: -1,
+			Finish: -1,
+		})
+		c.stir()
+		at, _ := slices.BinarySearchFunc(c.queue, j, byTurn)
+		c.queue = slices.Insert(c.queue, at, j)
+		if err := c.expect(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byTurn is the order in which Slurm takes the queue.
+func byTurn(a, b *job) int {
+	return cmp.Or(cmp.Compare(b.Told.Asked.Priority, a.Told.Asked.Priority), cmp.Compare(a.Arrival, b.Arrival),
+		cmp.Compare(a.ID, b.ID))
+}
+
+// stir says that something has changed.
+func (c *controller) stir() {
+	c.changed, c.stirred = true, true
+	c.look = min(c.look, c.now+c.Slurm.Scheduler)
+}
+
+// finish ends jobs, and frees the nodes of those that are torn down.
+func (c *controller) finish() {
+	c.running = slices.DeleteFunc(c.running, func(j *job) bool {
+		if j.freed == never && j.ends <= c.now {
+			c.ended(j)
+		}
+		if j.freed > c.now {
+			return false
+		}
+		for _, n := range j.nodes {
+			c.free[n] = c.free[n].Plus(j.PerNode)
+		}
+		c.stir()
+		return true
+	})
+}
+
+// walk is one look through the queue in its order: whoever fits starts, up to the first that does not.
+func (c *controller) walk() {
+	for len(c.queue) > 0 && c.tryNow(c.queue[0]) {
+		c.queue = slices.Delete(c.queue, 0, 1)
+	}
+}
+
+// tryNow starts the job if there is room.
+func (c *controller) tryNow(j *job) bool {
+	nodes := choose(j, c.free, all(len(c.total)))
+	if nodes == nil {
+		return false
+	}
+	c.start(j, nodes)
+	return true
+}
+
+func (c *controller) start(j *job, nodes []int) {
+	j.nodes, j.started = nodes, c.now
+	j.ends, j.due, j.freed = c.now+j.length, c.now+j.limit, never
+	for _, n := range nodes {
+		c.free[n] = c.free[n].Minus(j.PerNode)
+	}
+	c.running = append(c.running, j)
+	c.jobs[j.place].FirstRun, c.jobs[j.place].Starts = j.started.Seconds(), 1
+	c.changed, c.stirred = true, true
+	c.started++
+}

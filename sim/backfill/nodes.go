@@ -1,0 +1,75 @@
+package backfill
+
+import (
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// set is some of the nodes. It is never changed once it is shared.
+type set []bool
+
+func all(nodes int) set {
+	s := make(set, nodes)
+	for i := range s {
+		s[i] = true
+	}
+	return s
+}
+
+func (s set) has(node int) bool { return node < len(s) && s[node] }
+
+// and is what is in both; nil stands for all there are.
+func (s set) and(other set) set {
+	if s == nil {
+		return other
+	}
+	both := make(set, len(s))
+	for i := range s {
+		both[i] = s[i] && other[i]
+	}
+	return both
+}
+
+func (s set) without(nodes []int) set {
+	rest := slices.Clone(s)
+	for _, n := range nodes {
+		rest[n] = false
+	}
+	return rest
+}
+
+// choose are the nodes on which the job fits into what is free, as select/cons_tres takes them: of those next to each
+// other that suffice, the ones with the fewest free cores, from the left. nil: it does not fit.
+func choose(j *job, free []gres.Vector, among set) []int {
+	var best, able []int
+	least, cores := 0, 0
+	for n := 0; n <= len(free); n++ {
+		if n < len(free) && among.has(n) && j.PerNode.Fits(free[n]) {
+			able, cores = append(able, n), cores+free[n].CPUs
+			continue
+		}
+		if len(able) >= j.Nodes && (best == nil || cores < least) {
+			best, least = slices.Clone(able[:j.Nodes]), cores
+		}
+		able, cores = able[:0], 0
+	}
+	if best != nil {
+		return best
+	}
+	return scattered(j, free, among)
+}
+
+// scattered are nodes that need not stand next to each other.
+func scattered(j *job, free []gres.Vector, among set) []int {
+	var able []int
+	for n := range free {
+		if among.has(n) && j.PerNode.Fits(free[n]) {
+			able = append(able, n)
+		}
+	}
+	if len(able) < j.Nodes {
+		return nil
+	}
+	return able[:j.Nodes]
+}

@@ -1,0 +1,89 @@
+package backfill
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+// between two reports of progress.
+const jobsPerReport = 64
+
+func gigabytes(m gres.Memory) float64 { return float64(m) / float64(gres.Gigabyte) }
+
+// ended takes the end of a job, whose nodes are not free yet.
+func (c *controller) ended(j *job) {
+	j.freed = j.ends + c.Slurm.Teardown
+	c.jobs[j.place].Finish = j.ends.Seconds()
+	c.take(j, j.freed)
+	c.stirred = true
+	c.over++
+	if c.Window != (outcome.Window{}) && c.Window.Has(j.ID) {
+		c.counted++
+	}
+	if c.Progress != nil && c.over%jobsPerReport == 0 {
+		c.Progress(c.over, c.now.Seconds())
+	}
+}
+
+// take adds what a job held until a moment.
+func (c *controller) take(j *job, until time.Duration) {
+	held := (until - j.started).Seconds() * float64(len(j.nodes))
+	c.run.BusyGPUs += float64(held * float64(j.PerNode.GPUs))
+	c.run.BusyCPUs += float64(held * float64(j.PerNode.CPUs))
+	c.run.BusyMemory += float64(held * gigabytes(j.PerNode.Memory))
+	c.jobs[j.place].AttainedGPU = float64((until - j.started).Seconds() * float64(j.GPUs))
+	if c.Sample == 0 {
+		return
+	}
+	for _, n := range j.nodes {
+		c.run.Spans = append(c.run.Spans, outcome.Span{
+			Job: j.ID, Model: j.Model, Server: n, GPUs: j.PerNode.GPUs, CPUs: j.PerNode.CPUs,
+			From: j.started.Seconds(), To: until.Seconds(),
+		})
+	}
+}
+
+// sample records the cluster as it has been up to the next moment, if it has changed and if the last record is long
+// enough ago to be followed by one before then.
+func (c *controller) sample(until time.Duration) {
+	due := (c.now + c.Sample - 1) / max(c.Sample, 1) * c.Sample
+	if c.Sample == 0 || !c.stirred || due >= until || due <= c.sampled {
+		return
+	}
+	r := outcome.Round{At: due.Seconds(), Running: len(c.running), Waiting: len(c.queue), Started: c.started}
+	for _, j := range c.running {
+		n := float64(len(j.nodes))
+		r.GPUs += float64(n * float64(j.PerNode.GPUs))
+		r.CPUs += float64(n * float64(j.PerNode.CPUs))
+		r.Memory += float64(n * gigabytes(j.PerNode.Memory))
+		r.Demand += float64(j.GPUs)
+	}
+	for _, j := range c.queue {
+		r.Demand += float64(j.GPUs)
+	}
+	c.run.Rounds = append(c.run.Rounds, r)
+	c.sampled, c.stirred, c.started = due, false, 0
+}
+
+// outcome is what the simulation gave, jobs that have not ended included.
+func (c *controller) outcome() outcome.Run {
+	for _, j := range c.running {
+		if j.freed == never {
+			c.take(j, c.now)
+		}
+	}
+	c.run.Ended, c.run.Jobs = c.now.Seconds(), c.jobs
+	slices.SortFunc(c.run.Jobs, func(a, b outcome.Job) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(c.run.Spans, func(a, b outcome.Span) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Server, b.Server))
+	})
+	for _, busy := range []*float64{&c.run.BusyGPUs, &c.run.BusyCPUs, &c.run.BusyMemory} {
+		*busy = math.Round(*busy*1e6) / 1e6
+	}
+	return c.run
+}

@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// Schedules without the daemon, which the production engine's others are laid beside.
+var (
+	// AsItWas is no simulation: the log's own starts and ends, with the sizes that jobs had there.
+	AsItWas = Schedule{Policy: "as-it-was", Allocator: "log"}
+	// Backfill is Slurm alone, with proportional requests; see package sim/backfill.
+	Backfill = Schedule{Policy: "backfill", Allocator: outcome.Proportional}
+)
+
+// Baselines are the names of their policies.
+func Baselines() []string { return []string{AsItWas.Policy, Backfill.Policy} }
+
+// Baseline is the one with that name.
+func Baseline(name string) (Schedule, error) {
+	for _, s := range []Schedule{AsItWas, Backfill} {
+		if s.Policy == name {
+			return s, nil
+		}
+	}
+	return Schedule{}, fmt.Errorf("baseline %q: want one of %v", name, Baselines())
+}
+
+func (s Schedule) isBaseline() bool { return s == AsItWas || s == Backfill }
+
+// checkBaselines wants the log to tell what became of each job, where that is asked for.
+func (e Experiment) checkBaselines() error {
+	if !slices.Contains(e.Schedules, AsItWas) {
+		return nil
+	}
+	for _, w := range e.Workloads {
+		if err := w.CheckPast(); err != nil {
+			return fmt.Errorf("workload %s: %w", w.Name, err)
+		}
+	}
+	return nil
+}
+
+// HasPast says that it is known of some job at least what became of it.
+func (w Workload) HasPast() bool {
+	return slices.ContainsFunc(w.Jobs, func(j trace.Job) bool { return j.Told.Past.Known() })
+}
+
+// CheckPast says why a workload cannot be shown as it was.
+func (w Workload) CheckPast() error {
+	if w.drawn() {
+		return errors.New("its jobs are drawn: want a log for what they were")
+	}
+	unknown := 0
+	for _, j := range w.Jobs {
+		if !j.Told.Past.Known() {
+			unknown++
+		}
+	}
+	if unknown > 0 {
+		return fmt.Errorf("nobody tells when %d of its %d jobs ran: want an sacct log with Start and End, whose own "+
+			"arrivals, durations and GPUs count", unknown, len(w.Jobs))
+	}
+	return nil
+}
+
+// onSlurmAlone runs a cell without the daemon.
+func (e Experiment) onSlurmAlone(ctx context.Context, c cell, tell func(finished int, at float64)) (outcome.Run,
+	error) {
+	jobs, err := c.workload.Source()
+	if err != nil {
+		return outcome.Run{}, err
+	}
+	config := backfill.Config{
+		Cluster: e.Cluster, Profiles: e.Site.Profiles, Jobs: jobs, Window: e.Window, Until: e.Until,
+		Slurm: backfill.Slurm{
+			Scheduler: e.Site.Slurm.Scheduler, Teardown: e.Site.Slurm.Teardown, Launch: e.Site.Slurm.Launch,
+			Backfill: e.Site.Backfill,
+		},
+		Progress: tell,
+	}
+	if e.Detail {
+		config.Sample = e.Round
+	}
+	return backfill.Run(ctx, config)
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// asItWas is the outcome that the log has, up to where a simulation would end.
+func (e Experiment) asItWas(c cell) outcome.Run {
+	run := outcome.Run{GPUs: e.Cluster.GPUs(), CPUs: e.Cluster.CPUs(), Memory: e.Cluster.Memory()}
+	run.Ended = e.pastEnd(c.workload.Jobs)
+	for _, j := range c.workload.Jobs {
+		if j.Arrival >= run.Ended {
+			continue
+		}
+		run.Jobs = append(run.Jobs, past(j, run.Ended))
+		held := heldUntil(j, run.Ended)
+		run.BusyGPUs += float64(held * float64(j.GPUs))
+		run.BusyCPUs += float64(held * float64(j.Told.Past.CPUs))
+		run.BusyMemory += float64(held * j.Told.Past.Memory)
+	}
+	if e.Detail {
+		run.Rounds = pastRounds(c.workload.Jobs, e.Round.Seconds(), run.Ended)
+	}
+	slices.SortFunc(run.Jobs, func(a, b outcome.Job) int { return cmp.Compare(a.ID, b.ID) })
+	return run
+}
+
+// pastEnd is when all jobs that count had ended, or the time at which simulations end.
+func (e Experiment) pastEnd(jobs []trace.Job) float64 {
+	end := 0.0
+	for _, j := range jobs {
+		if e.Window.Has(j.ID) {
+			end = max(end, j.Told.Past.Ended)
+		}
+	}
+	if e.Until > 0 {
+		end = min(end, e.Until.Seconds())
+	}
+	return end
+}
+
+// past is what became of a job until the end.
+func past(j trace.Job, end float64) outcome.Job {
+	job := outcome.Job{
+		ID: j.ID, Model: j.Model, User: j.User, GPUs: j.GPUs, Arrival: j.Arrival, Length: j.Told.Past.Ran,
+		FirstRun: -1, Finish: -1, AttainedGPU: float64(heldUntil(j, end) * float64(j.GPUs)),
+	}
+	if j.Told.Past.Started < end {
+		job.FirstRun, job.Starts = j.Told.Past.Started, j.Told.Past.Runs
+	}
+	if j.Told.Past.Ended <= end {
+		job.Finish = j.Told.Past.Ended
+	}
+	return job
+}
+
+// heldUntil is for how many seconds a job has held what it had. The log says of a restarted job only how long all of
+// its runs took, so they are taken to lie evenly between the first start and the last end.
+func heldUntil(j trace.Job, end float64) float64 {
+	passed := min(end, j.Told.Past.Ended) - j.Told.Past.Started
+	if passed <= 0 {
+		return 0
+	}
+	return min(j.Told.Past.Ran, j.Told.Past.Ran*passed/(j.Told.Past.Ended-j.Told.Past.Started))
+}
+
+// shift is what a moment of the log adds to the cluster.
+type shift struct{ at, running, waiting, gpus, cpus, memory, demand, started float64 }
+
+// pastRounds is the cluster as it was at times that lie so many seconds apart, where it had changed.
+func pastRounds(jobs []trace.Job, apart, end float64) []outcome.Round {
+	var changes []shift
+	for _, j := range jobs {
+		gpus, cpus := float64(j.GPUs), float64(j.Told.Past.CPUs)
+		changes = append(changes,
+			shift{at: j.Arrival, waiting: 1, demand: gpus},
+			shift{at: j.Told.Past.Started, waiting: -1, running: 1, gpus: gpus, cpus: cpus,
+				memory: j.Told.Past.Memory, started: 1},
+			shift{at: j.Told.Past.Ended, running: -1, gpus: -gpus, cpus: -cpus,
+				memory: -j.Told.Past.Memory, demand: -gpus})
+	}
+	slices.SortStableFunc(changes, func(a, b shift) int { return cmp.Compare(a.at, b.at) })
+	var rounds []outcome.Round
+	sum := shift{}
+	for i, c := range changes {
+		sum.add(c)
+		due := math.Ceil(c.at/apart) * apart
+		if due > end || i+1 < len(changes) && changes[i+1].at <= due {
+			continue
+		}
+		rounds = append(rounds, outcome.Round{At: due, Running: int(sum.running), Waiting: int(sum.waiting),
+			GPUs: sum.gpus, CPUs: sum.cpus, Memory: max(0, sum.memory), Demand: sum.demand, Started: int(sum.started)})
+		sum.started = 0
+	}
+	return rounds
+}
+
+func (c *shift) add(more shift) {
+	c.running, c.waiting, c.started = c.running+more.running, c.waiting+more.waiting, c.started+more.started
+	c.gpus, c.cpus, c.memory = c.gpus+more.gpus, c.cpus+more.cpus, c.memory+more.memory
+	c.demand += more.demand
+}

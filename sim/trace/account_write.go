@@ -1,0 +1,95 @@
+package trace
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// accounts are the columns of WriteSacct, by sacct's names.
+var accounts = []string{"Cluster", "JobID", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw",
+	"TimelimitRaw", "Priority", "AllocTRES"}
+
+// WriteSacct writes a log of Slurm's accounting again, with one record for each job that can be simulated: without
+// steps, with restarts and components put together. What it writes reads as what was read. Entries of other logs do as
+// well; what they do not say is left empty. An entry that could not be read again is an error.
+func WriteSacct(w io.Writer, t *Trace) error {
+	var b strings.Builder
+	b.WriteString(strings.Join(accounts, "|") + "\n")
+	for _, e := range t.Entries {
+		if err := e.checkAccount(); err != nil {
+			return fmt.Errorf("write job %s: %w", legible(e.ID), err)
+		}
+		b.WriteString(strings.Join(e.account(t.Begin), "|") + "\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// checkAccount is why an entry could not be read again.
+func (e Entry) checkAccount() error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	_, id := e.clusterAndID()
+	if !jobIDs.MatchString(id) {
+		return wrong("id", id, "the ID of a job, such as 1234 or 1234_7")
+	}
+	for field, text := range map[string]string{"user": e.User, "state": e.State, "queue": e.Queue} {
+		if strings.Contains(text, "|") || !isLabel(text) {
+			return wrong(field, text, wantLabel()+" without |")
+		}
+	}
+	return nil
+}
+
+// clusterAndID takes the ID apart where the log is of several clusters.
+func (e Entry) clusterAndID() (cluster, id string) {
+	if at := strings.LastIndex(e.ID, ":"); at >= 0 {
+		return e.ID[:at], e.ID[at+1:]
+	}
+	return "", e.ID
+}
+
+func (e Entry) account(begin time.Time) []string {
+	cluster, id := e.clusterAndID()
+	started, ended, limit, priority, tres := "Unknown", "Unknown", "", "", []string{}
+	if told := e.Told; told != nil {
+		if told.Past.Known() {
+			started, ended = stamp(begin, told.Past.Started), stamp(begin, told.Past.Ended)
+		}
+		if told.Asked.Limit > 0 {
+			limit = number(told.Asked.Limit / 60)
+		}
+		if told.Asked.Priority > 0 {
+			priority = strconv.FormatInt(told.Asked.Priority, 10)
+		}
+		if told.Past.CPUs > 0 {
+			tres = append(tres, "cpu="+strconv.Itoa(told.Past.CPUs))
+		}
+		if told.Past.Memory > 0 {
+			tres = append(tres, "mem="+number(told.Past.Memory*1000)+"M")
+		}
+	}
+	tres = append(tres, "gres/gpu="+strconv.Itoa(e.GPUs))
+	return []string{cluster, id, e.User, e.Queue, e.State, stamp(begin, e.Submitted), started, ended,
+		number(e.Duration), limit, priority, strings.Join(tres, ",")}
+}
+
+// stamp is a moment as sacct prints it, with its zone where that is known to be another than UTC.
+func stamp(begin time.Time, seconds float64) string {
+	if begin.IsZero() {
+		begin = time.Unix(0, 0).UTC()
+	}
+	at := begin.Add(time.Duration(math.Round(seconds*1000)) * time.Millisecond)
+	layout := "2006-01-02T15:04:05.999"
+	if _, offset := at.Zone(); offset != 0 {
+		layout += "-0700"
+	}
+	return at.Format(layout)
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -1,0 +1,140 @@
+package trace
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Records says what the lines of Slurm's accounting were, headers aside.
+type Records struct {
+	Columns  []string // of the header
+	Records  int      // all
+	Jobs     int      // that there are records of
+	Steps    int      // records of steps, which say nothing that their jobs do not say
+	Requeues int      // records of a job, or a component of one, beyond its first run
+	Broken   int      // records with more or fewer fields than the header
+}
+
+// prose are columns whose text is the users', who may have written a | into it.
+var prose = []string{"JobName", "Comment", "AdminComment", "SystemComment", "Extra", "WorkDir", "SubmitLine", "WCKey"}
+
+// proseOf is the only one of them in the header, and -1 where there is none or nobody could tell them apart.
+func proseOf(header []string) int {
+	found := -1
+	for _, name := range prose {
+		for i, field := range header {
+			if columnName(field) != columnName(name) {
+				continue
+			}
+			if found >= 0 {
+				return -1
+			}
+			found = i
+		}
+	}
+	return found
+}
+
+// rejoin puts together what a | in a user's text has taken apart.
+func (a *accounting) rejoin(t *table) {
+	surplus := len(t.fields) - len(t.header)
+	if surplus <= 0 || a.prose < 0 {
+		return
+	}
+	text := strings.Join(t.fields[a.prose:a.prose+surplus+1], t.separator)
+	t.fields = append(append(t.fields[:a.prose:a.prose], text), t.fields[a.prose+surplus+1:]...)
+}
+
+// repeats are the runs beyond the first of each component.
+func (j *accounted) repeats() int {
+	components := map[string]bool{}
+	for _, r := range j.runs {
+		components[r.component] = true
+	}
+	return len(j.runs) - len(components)
+}
+
+// asked reads what a run had beside GPUs, and what it was submitted with.
+func (a *accounting) asked(t *table, r *run) (err error) {
+	c := &a.columns
+	if text := t.text(c.alloc); text != "" {
+		if r.cpus, r.memory, err = share(t, c.alloc, text); err != nil {
+			return err
+		}
+	}
+	if text := t.text(c.priority); text != "" {
+		if r.priority, err = t.wholeAt(c.priority, 0, maxPriority); err != nil {
+			return err
+		}
+	}
+	r.limit, err = a.limit(t)
+	return err
+}
+
+// maxPriority is Slurm's: it counts in 32 bits.
+const maxPriority = 1<<32 - 1
+
+// unlimited is the limit of jobs without one, as Slurm plans with them.
+const unlimited = 365 * day
+
+// limit is a job's time limit in seconds; 0 where it is not told, or not by itself.
+func (a *accounting) limit(t *table) (float64, error) {
+	c := a.columns.limitRaw
+	if t.text(c) == "" {
+		c = a.columns.limit
+	}
+	switch text := t.text(c); strings.ToUpper(text) {
+	case "", "PARTITION_LIMIT", "UNKNOWN", "NONE", "INVALID":
+		return 0, nil
+	case "UNLIMITED":
+		return unlimited, nil
+	default:
+		minutes, ok := decimal(text)
+		if !ok {
+			return t.elapsedAt(c)
+		}
+		if seconds := minutes * 60; seconds <= maxSeconds {
+			return seconds, nil
+		}
+		return 0, t.wrong(c.name, text, "minutes, a length of time such as 1-02:03:04, UNLIMITED or Partition_Limit")
+	}
+}
+
+// share reads cpu= and mem= of a list of TRES, in cores and GB of 1000 MiB.
+func share(t *table, c column, text string) (cpus int32, memory float64, err error) {
+	for tres := range strings.SplitSeq(text, ",") {
+		name, count, _ := strings.Cut(tres, "=")
+		switch strings.ToLower(name) {
+		case "cpu":
+			n, err := strconv.ParseInt(count, 10, 32)
+			if err != nil || n < 0 {
+				return 0, 0, t.wrong(c.name, text, "whole numbers of cores from 0, such as cpu=4")
+			}
+			cpus = int32(n)
+		case "mem":
+			mib, ok := mebibytes(count)
+			if !ok {
+				return 0, 0, t.wrong(c.name, text, "memory with its unit, such as mem=64G or mem=1.50T")
+			}
+			memory = mib / 1000
+		}
+	}
+	return cpus, memory, nil
+}
+
+// maxMemory bounds what is believed of one job's memory, in MiB.
+const maxMemory = 1e12
+
+// mebibytes reads an amount of memory as Slurm prints it: in MiB, or with a unit. What Slurm appended in former times,
+// n for each node and c for each core, is of requests alone and stands in no list of TRES.
+func mebibytes(text string) (float64, bool) {
+	factor := 1.0
+	for unit, of := range map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024, "T": 1 << 20, "P": 1 << 30} {
+		if number, found := strings.CutSuffix(strings.ToUpper(text), unit); found {
+			text, factor = number, of
+			break
+		}
+	}
+	x, ok := decimal(text)
+	return x * factor, ok && x*factor <= maxMemory
+}

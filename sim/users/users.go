@@ -1,0 +1,74 @@
+// Package users is what the users of a simulated site ask for: the proportional share, as on a cluster without the
+// daemon. It schedules nothing and draws nothing.
+package users
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// longest is the longest job that Slurm's clock and the words of a comment can hold.
+const longest = 10 * 365 * 24 * time.Hour
+
+// Request is what a user asks for, and what the job then takes.
+type Request struct {
+	Nodes   int
+	PerNode gres.Vector // the proportional share of the servers that it is meant for
+	Length  float64     // seconds that it runs with exactly this, > 0
+	Profile *sensitivity.Profile
+	Owed    float64 // samples a second with exactly this
+}
+
+// Ask is the request for a job: on the first group of servers that can hold it, and on as few of these as have its GPUs
+// evenly.
+func Ask(c cluster.Cluster, profiles map[string]*sensitivity.Profile, j trace.Job) (Request, error) {
+	p, known := profiles[j.Model]
+	if !known {
+		return Request{}, fmt.Errorf("model %q has no profile: want one of %s", j.Model,
+			strings.Join(models(profiles), ", "))
+	}
+	home, nodes, err := home(c, j.GPUs)
+	if err != nil {
+		return Request{}, err
+	}
+	fair := gres.Proportional(home, j.GPUs/nodes)
+	owed := p.Rate(sensitivity.ShareOf(fair))
+	length := float64(j.Iterations) * float64(p.Batch) / owed
+	if j.Iterations < 1 || length > longest.Seconds() {
+		return Request{}, fmt.Errorf("%d iterations of %s take %.0f s: want at least one, and at most %.0f s",
+			j.Iterations, j.Model, length, longest.Seconds())
+	}
+	return Request{nodes, fair, length, p, owed}, nil
+}
+
+func home(c cluster.Cluster, gpus int) (gres.Vector, int, error) {
+	for _, g := range c.Groups {
+		if gpus < 1 || g.GPUs < 1 {
+			continue
+		}
+		for nodes := (gpus + g.GPUs - 1) / g.GPUs; nodes <= min(g.Servers, gpus); nodes++ {
+			if gpus%nodes == 0 {
+				return g.Vector(), nodes, nil
+			}
+		}
+	}
+	return gres.Vector{}, 0,
+		fmt.Errorf("gpus = %d: want at least 1, and a number that equal servers of %s hold in equal parts", gpus, c)
+}
+
+// models are the names of the profiles, ascending.
+func models(profiles map[string]*sensitivity.Profile) []string {
+	names := make([]string, 0, len(profiles))
+	for name := range profiles {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
