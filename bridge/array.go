@@ -170,5 +170,5 @@ func (t splitting) sweeps() []sweep {
 // mayGoOn says that a waiting job is managed and not barred.
 func (t splitting) mayGoOn(j *Job) bool {
 	tn := t.scene.find(j.ID)
-	return tn != nil && tn.standing(t.scene.at) == managed && t.barred(tn, &t.scene) == ""
+	return tn != nil && tn.standing(t.scene.at) == managed && t.barred(tn, &t.scene) == (bar{})
 }

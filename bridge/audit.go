@@ -105,7 +105,7 @@ const (
 // from this moment on.
 func (r *Runner) audit(s *scene) {
 	for _, t := range s.managed {
-		t.doubt, t.ran, t.drifted = "", 0, false
+		t.ignored, t.doubt, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
 		if r.Settings.Audit <= 0 || t.State != Running || !t.said.reports ||
 			!t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
 			continue
@@ -114,7 +114,8 @@ func (r *Runner) audit(s *scene) {
 			t.doubt = t.said.unclear.Error()
 			continue
 		}
-		t.doubt = t.record.Audit.hear(t, promised(r, t), s.at, r.Settings.Audit)
+		t.claimed = promised(r, t)
+		t.doubt = t.record.Audit.hear(t, t.claimed, s.at, r.Settings.Audit)
 		if t.record.Audit.Found != nil {
 			t.distrust(t.record.Audit.Found)
 		}

@@ -119,11 +119,15 @@ func (rs Records) With(others Records) Records {
 
 func byJob(a, b *Record) int { return cmp.Compare(a.Job, b.Job) }
 
-// records are the debts that stand after this round: of the jobs that are managed, deferred or returning.
+// records are the debts that stand after this round: of the jobs that are managed, deferred or returning. A job that
+// only a rule speaks for, in the shadow, owes nothing.
 func (t *turn) records() Records {
 	records := make(Records, 0, len(t.scene.managed)+len(t.scene.debtors))
 	for _, list := range [][]*managedJob{t.scene.managed, t.scene.debtors} {
 		for _, tn := range list {
+			if tn.matched && tn.ours {
+				continue
+			}
 			records = append(records, tn.record)
 		}
 	}

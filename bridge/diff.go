@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,7 +63,8 @@ func (s *scene) isNext(t *managedJob) bool {
 }
 
 func unchanged(t *managedJob, d *policy.Decision) bool {
-	return d.Grant != nil && (d.Grant == t.holds || d.Grant.Equal(*t.holds))
+	holds := cmp.Or(t.wouldHold, t.holds)
+	return d.Grant != nil && (d.Grant == holds || d.Grant.Equal(*holds))
 }
 
 // granted says why a job starts, and at which speed. Who could not be asked to give back is told that this is what he

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"unicode/utf8"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
@@ -35,10 +35,11 @@ type lesson struct {
 	profile *sensitivity.Profile
 }
 
-// taught is an entry to be kept, and the job that taught it.
+// taught is an entry to be kept in the place of another, and the job that taught it.
 type taught struct {
-	entry *learned.Entry
-	job   int
+	entry, before *learned.Entry // before: nil where there was none
+	job           int
+	turn          int // of those of its owner
 }
 
 // Why a job with synergy-profile=auto has no profile.
@@ -118,21 +119,49 @@ func (t learning) learn(s *scene) {
 		known, is := entries[report.key]
 		if !is {
 			known.entry = t.Learned.Of(report.key)
+			known.before = known.entry
 		}
 		next := known.entry.With(report.key, report.Report)
 		if report.drifted && known.entry != nil {
-			next = known.entry.Forgotten(s.at)
+			next = known.entry.Forgotten(report.At)
 		}
 		if next != known.entry {
-			entries[report.key] = taught{next, report.Job}
+			entries[report.key] = taught{entry: next, before: known.before, job: report.Job}
 		}
 	}
-	for _, e := range entries {
-		t.lessons = append(t.lessons, e)
+	t.lessons = inTurn(entries)
+}
+
+// inTurn orders what is to be written down, since there may be more than there is time for: each owner in turn, and
+// first who was taught longest ago. Nobody keeps others from learning by having many names, or new things to say at
+// each moment.
+func inTurn(entries map[learned.Key]taught) (all []taught) {
+	of := map[string][]taught{}
+	for key, e := range entries {
+		of[key.User] = append(of[key.User], e)
 	}
-	slices.SortFunc(t.lessons, func(a, b taught) int {
-		return cmp.Or(cmp.Compare(a.entry.User, b.entry.User), cmp.Compare(a.entry.Job, b.entry.Job))
-	})
+	for _, his := range of {
+		slices.SortFunc(his, taught.compare)
+		for k := range his {
+			his[k].turn = k
+		}
+		all = append(all, his...)
+	}
+	slices.SortFunc(all, func(a, b taught) int { return cmp.Or(cmp.Compare(a.turn, b.turn), a.compare(b)) })
+	return all
+}
+
+// compare is by when they were taught last, then by owner and name.
+func (l taught) compare(other taught) int {
+	return cmp.Or(l.last().Compare(other.last()), cmp.Compare(l.entry.User, other.entry.User),
+		cmp.Compare(l.entry.Job, other.entry.Job))
+}
+
+func (l taught) last() time.Time {
+	if l.before == nil {
+		return time.Time{}
+	}
+	return l.before.Updated
 }
 
 // heard is a report with whom it is of.
@@ -149,29 +178,37 @@ func (t learning) reports(s *scene) (all []heard) {
 			tn.on[0] == elsewhere {
 			continue
 		}
-		if len(tn.User) > learned.MaxText || len(tn.Name) > learned.MaxText || !utf8.ValidString(tn.Name) {
-			tn.doubt = "what it could teach is not kept: want a job name of UTF-8 that is not as long"
+		if !tn.keyOf().Valid() {
+			tn.ignore(IgnoredName, "what it could teach is not kept: want a user that is known by name, and a job "+
+				"name of UTF-8 that is not as long")
 			continue
 		}
-		if tn.drifted {
-			all = append(all, heard{tn.teaches(learned.Progress, nil), tn.keyOf(), true})
+		if tn.drifted || (learner{t.Runner}).stillKnown(tn) {
+			r := tn.teaches(s, learned.Progress, later(s.at, tn.record.Audit.At), nil)
+			all = append(all, heard{r, tn.keyOf(), true})
 		}
 		if tn.drifted || tn.record.Audit.Found != nil {
 			continue // who was found to run otherwise than he said is not believed again
 		}
 		if rates := tn.curve(s); rates != nil {
-			r := tn.teaches(learned.Curve, rates)
-			r.At = tn.said.curve.At
-			all = append(all, heard{r, tn.keyOf(), false})
+			all = append(all, heard{tn.teaches(s, learned.Curve, tn.said.curve.At, rates), tn.keyOf(), false})
 		}
 		if tn.ran > 0 {
-			r := tn.teaches(learned.Progress, []learned.Rate{{Cores: tn.Runs.PerNode.CPUs, Rate: tn.ran}})
-			r.At = tn.said.progress.At
-			all = append(all, heard{r, tn.keyOf(), false})
+			rates := []learned.Rate{{Cores: tn.Runs.PerNode.CPUs, Rate: tn.ran}}
+			all = append(all, heard{tn.teaches(s, learned.Progress, tn.said.progress.At, rates), tn.keyOf(), false})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b heard) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Job, b.Job)) })
 	return all
+}
+
+// stillKnown says that what a job was found to contradict is not forgotten yet: that could not be written down.
+func (r learner) stillKnown(t *managedJob) bool {
+	if t.record.Audit.Found == nil {
+		return false
+	}
+	e := r.Learned.Of(t.keyOf())
+	return e != nil && e.GPUType == t.topology.gpuType(t.on[0]) && e.KnowsFromBefore(t.record.Audit.At)
 }
 
 // learnsFrom says that a job teaches what it does.
@@ -179,46 +216,60 @@ func (r learner) learnsFrom(t *managedJob) bool {
 	return r.Learned != nil && t.said.word.Auto && t.said.wrong == nil && t.record.Audit.Found == nil
 }
 
-func (t *managedJob) teaches(way learned.Way, rates []learned.Rate) learned.Report {
+func (t *managedJob) teaches(s *scene, way learned.Way, at time.Time, rates []learned.Rate) learned.Report {
 	return learned.Report{
-		Job: t.ID, At: t.said.progress.At, GPUType: t.topology.gpuType(t.on[0]), GPUs: t.Runs.PerNode.GPUs,
-		Memory: t.Runs.PerNode.Memory,
-		Way:    way, Rates: rates,
+		Job: t.ID, At: at, GPUType: t.topology.gpuType(t.on[0]), GPUs: t.Runs.PerNode.GPUs,
+		Memory: t.Runs.PerNode.Memory, Way: way, Rates: rates, Latest: s.at.Add(aheadOfUs),
 	}
 }
+
+// ignore keeps what is ignored of a job's words, and why.
+func (t *managedJob) ignore(what Ignored, why string) { t.ignored, t.doubt = what, why }
 
 // curve is the curve that a job reports of this run, nil where there is none or it cannot be.
 func (t *managedJob) curve(s *scene) []learned.Rate {
 	said := &t.said.curve
 	switch most := len(said.Rates); {
 	case t.said.unclean != nil:
-		t.doubt = t.said.unclean.Error()
+		t.ignore(IgnoredCurve, t.said.unclean.Error())
 	case most == 0 || said.At.Before(t.Started): // of an earlier run: it was learned then
 	case said.At.After(s.at.Add(aheadOfUs)):
-		t.doubt = "a curve that comes from the future is ignored"
+		t.ignore(IgnoredCurve, "a curve that comes from the future is ignored")
 	case len(t.Runs.Nodes) != 1:
-		t.doubt = fmt.Sprintf("a curve of a job on %d nodes is ignored: what one of them does says little",
-			len(t.Runs.Nodes))
+		t.ignore(IgnoredCurve, fmt.Sprintf("a curve of a job on %d nodes is ignored: what one of them does says little",
+			len(t.Runs.Nodes)))
 	case said.Rates[most-1].Cores > t.Runs.PerNode.CPUs:
-		t.doubt = fmt.Sprintf("a curve up to %d cores of a job that holds %d is ignored", said.Rates[most-1].Cores,
-			t.Runs.PerNode.CPUs)
+		t.ignore(IgnoredCurve, fmt.Sprintf("a curve up to %d cores of a job that holds %d is ignored",
+			said.Rates[most-1].Cores, t.Runs.PerNode.CPUs))
 	default:
 		return said.Rates
 	}
 	return nil
 }
 
-// teach writes down what was learned, after the intent and before anything is done. What cannot be kept now stands in
-// the jobs' comments still, and the next round learns it; no round fails for it.
+// teachTime is how long a round may take to write down what was learned: who waits for his start does not wait for a
+// disk.
+const teachTime = 2 * time.Second
+
+// teach writes down what was learned, after the intent and before anything is done. No round fails for it. What cannot
+// be kept now, or not in time, is not lost: a curve stands in its job's comment, progress is told again, and a drift is
+// forgotten by the next round.
 func (t learning) teach() {
+	until := t.Clock.Elapsed() + teachTime
 	for _, l := range t.lessons {
+		if t.Clock.Elapsed() >= until {
+			break
+		}
 		if err := t.Learned.Keep(l.entry); err != nil {
-			t.report.LearnFault = err.Error()
-			return
+			t.report.LearnFault = cmp.Or(t.report.LearnFault, err.Error())
+			continue // it may be this entry alone
 		}
 		t.report.Lessons = append(t.report.Lessons, Lesson{l.entry.User, l.entry.Job, l.job, len(l.entry.Points),
 			len(l.entry.Points) == 0})
 	}
+	slices.SortFunc(t.report.Lessons, func(a, b Lesson) int {
+		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // measuredShare is what a job holds, as far as anybody measured: what a learned profile says of more was never seen,

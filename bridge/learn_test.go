@@ -3,6 +3,7 @@ package bridge_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -191,6 +192,9 @@ func TestACurveThatCannotBeTeachesNothingAndIsSaid(t *testing.T) {
 			t.Errorf("%s: teaches %+v", word, all)
 		}
 		text := fmt.Sprint(report.Notes)
+		if n := report.Ignored[bridge.IgnoredCurve]; (want != "") != (n == 1) || len(report.Ignored) != n {
+			t.Errorf("%s: ignored %v", word, report.Ignored)
+		}
 		if !strings.Contains(text, want) {
 			t.Errorf("%s: notes %s, want %q", word, text, want)
 		}
@@ -309,22 +313,20 @@ func TestALiarsCurveHurtsNobodyElse(t *testing.T) {
 	})
 }
 
-// brittle is a shelf whose n-th write dies or fails.
+// brittle is a shelf of which some writes end otherwise.
 type brittle struct {
 	*shelf.Shelf
-	left  int
-	after bool
-	err   error
+	keep func(e *learned.Entry) error
 }
 
-func (b *brittle) Keep(e *learned.Entry) error {
-	if b.left--; b.left != 0 {
-		return b.Shelf.Keep(e)
-	}
-	if b.after {
-		_ = b.Shelf.Keep(e)
-	}
-	return b.err
+func (b *brittle) Keep(e *learned.Entry) error { return b.keep(e) }
+
+// breaking has the world learn into a shelf whose writes go through keep.
+func (w *world) breaking(keep func(s *shelf.Shelf, e *learned.Entry) error) *shelf.Shelf {
+	w.t.Helper()
+	s := w.learning(w.t.TempDir())
+	w.runner.Learned = &brittle{s, func(e *learned.Entry) error { return keep(s, e) }}
+	return s
 }
 
 // TestAWriteThatFailsOrIsCutOffIsMadeGoodByTheNextRound: no round fails for it, a curve that was not kept is learned
@@ -332,8 +334,16 @@ func (b *brittle) Keep(e *learned.Entry) error {
 func TestAWriteThatFailsOrIsCutOffIsMadeGoodByTheNextRound(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		w := newWorld(t, 1, server)
-		s := w.learning(t.TempDir())
-		w.runner.Learned = &brittle{s, 1, after, errors.New("disk full")}
+		failed := false
+		s := w.breaking(func(s *shelf.Shelf, e *learned.Entry) error {
+			if failed {
+				return s.Keep(e)
+			}
+			if failed = true; after {
+				_ = s.Keep(e)
+			}
+			return errors.New("disk full")
+		})
 		id := w.submit(1, auto, named("mine"))
 		w.rounds(1)
 		w.measure(id, "gnmt")
@@ -348,6 +358,184 @@ func TestAWriteThatFailsOrIsCutOffIsMadeGoodByTheNextRound(t *testing.T) {
 	}
 }
 
+// curves lets jobs say a curve of their own share.
+func (w *world) curves(ids ...int) {
+	for _, id := range ids {
+		w.say(id, fmt.Sprintf("synergy-curve=1:1/3:3@%d", w.clock.Now().Unix()))
+	}
+}
+
+func owner(user, name string) func(*slurmtest.Spec) {
+	return func(s *slurmtest.Spec) { named(name)(s); s.User = user }
+}
+
+// errDied is the end of a daemon in the middle of a round.
+var errDied = errors.New("the daemon dies")
+
+// dying is the round of a daemon that ends by that.
+func (w *world) dying() (died bool) {
+	defer func() {
+		if ended := recover(); ended != nil {
+			if died = ended == errDied; !died {
+				panic(ended)
+			}
+		}
+	}()
+	w.round()
+	return false
+}
+
+// TestADaemonThatDiesAtAnyWriteOfALessonLosesNoneAndCountsNoneTwice: three owners say a curve, and the daemon dies
+// before or after each of the writes in turn. The next one reads the shelf whole and learns what is missing.
+func TestADaemonThatDiesAtAnyWriteOfALessonLosesNoneAndCountsNoneTwice(t *testing.T) {
+	users := []string{"alice", "bob", "carol"}
+	for n := range users {
+		for _, after := range []bool{false, true} {
+			w := newWorld(t, 1, server)
+			dir := t.TempDir()
+			s, writes := w.learning(dir), 0
+			w.runner.Learned = &brittle{s, func(e *learned.Entry) error {
+				if writes++; writes != n+1 {
+					return s.Keep(e)
+				}
+				if after {
+					_ = s.Keep(e)
+				}
+				panic(errDied)
+			}}
+			for _, user := range users {
+				w.submit(1, auto, owner(user, "mine"))
+			}
+			w.rounds(1)
+			w.curves(1, 2, 3)
+			if !w.dying() {
+				t.Fatalf("there is no write %d", n+1)
+			}
+			w.start(nil)
+			s = w.learning(dir)
+			if known := len(s.All()); known > n+1 || known < n {
+				t.Errorf("write %d, after %v: %d lessons are there", n+1, after, known)
+			}
+			w.rounds(2)
+			for _, user := range users {
+				e := s.Of(learned.Key{User: user, Job: "mine"})
+				if e == nil || len(e.Points) != 2 || e.Points[0].Count != 1 || e.Points[1].Count != 1 {
+					t.Errorf("write %d, after %v: of %s is known %+v, want two points that count once", n+1, after,
+						user, e)
+				}
+			}
+		}
+	}
+}
+
+// TestOneLessonThatCannotBeKeptKeepsNobodyFromLearning: whoever comes first in the alphabet.
+func TestOneLessonThatCannotBeKeptKeepsNobodyFromLearning(t *testing.T) {
+	w := newWorld(t, 1, server)
+	s := w.breaking(func(s *shelf.Shelf, e *learned.Entry) error {
+		if e.User == "aaron" {
+			return errors.New("is a directory")
+		}
+		return s.Keep(e)
+	})
+	w.submit(1, auto, owner("aaron", "mine"))
+	w.submit(1, auto, owner("zoe", "mine"))
+	w.rounds(1)
+	w.curves(1, 2)
+	report := w.rounds(1)
+	if report.LearnFault != "is a directory" || len(report.Lessons) != 1 || len(s.All()) != 1 {
+		t.Errorf("%q, learned %+v, want what zoe's job has taught", report.LearnFault, report.Lessons)
+	}
+}
+
+// TestAJobWhoseUserNobodyCanNameTeachesNothingAndIsTold, as one of a user who has been deleted.
+func TestAJobWhoseUserNobodyCanNameTeachesNothingAndIsTold(t *testing.T) {
+	for name, change := range map[string]func(*slurmtest.Spec){
+		"no user": owner("", "mine"), "a name that is not UTF-8": owner("alice", "bad\xffname"),
+		"a name of 2,000 bytes": owner("alice", strings.Repeat("x", 2000)),
+	} {
+		w := newWorld(t, 1, server)
+		s := w.learning(t.TempDir())
+		w.submit(1, auto, change)
+		other := w.submit(1, auto, owner("zoe", "mine"))
+		w.rounds(1)
+		w.curves(1, other)
+		report := w.rounds(1)
+		if report.LearnFault != "" || len(s.All()) != 1 {
+			t.Errorf("%s: %q, %d lessons, want zoe's", name, report.LearnFault, len(s.All()))
+		}
+		if n := report.Ignored[bridge.IgnoredName]; n != 1 {
+			t.Errorf("%s: ignored %v", name, report.Ignored)
+		}
+		if text := fmt.Sprint(report.Notes); !strings.Contains(text, "what it could teach is not kept: want a user") {
+			t.Errorf("%s: notes %s", name, text)
+		}
+	}
+}
+
+// TestNamesThatNobodyExpectsAreLearnedOfAsAnyOther: what would be a path, a line or a command elsewhere.
+func TestNamesThatNobodyExpectsAreLearnedOfAsAnyOther(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"../../x", "a\nb", "\x1b[2J", "", "\u2028\u202e", strings.Repeat("<", 1024)} {
+		w := newWorld(t, 1, server)
+		s := w.learning(dir)
+		id := w.submit(1, auto, named(name))
+		w.rounds(1)
+		w.curves(id)
+		if report := w.rounds(1); s.Of(learned.Key{User: "alice", Job: name}) == nil || report.LearnFault != "" {
+			t.Errorf("%q: nothing is learned: %q %v", name, report.LearnFault, report.Notes)
+		}
+	}
+}
+
+// TestASlowDiskKeepsNoRoundAndEachOwnerLearnsInTurn: each write takes a second, and one owner has seven new names. What
+// is not written down in one round is learned in those that follow.
+func TestASlowDiskKeepsNoRoundAndEachOwnerLearnsInTurn(t *testing.T) {
+	w := newWorld(t, 1, server)
+	s := w.breaking(func(s *shelf.Shelf, e *learned.Entry) error {
+		w.sleep(time.Second)
+		return s.Keep(e)
+	})
+	for k := range 7 {
+		w.submit(1, auto, owner("mallory", fmt.Sprint("job", k)))
+	}
+	zoes := w.submit(1, auto, owner("zoe", "mine"))
+	w.rounds(1)
+	w.curves(1, 2, 3, 4, 5, 6, 7, zoes)
+	began := w.clock.Now()
+	report := w.round()
+	if took := w.clock.Now().Sub(began); took > 5*time.Second {
+		t.Errorf("the round takes %s", took)
+	}
+	if s.Of(learned.Key{User: "zoe", Job: "mine"}) == nil || len(report.Lessons) != 2 {
+		t.Errorf("learned %+v, want something of each owner", report.Lessons)
+	}
+	w.rounds(3)
+	if n := len(s.All()); n != 8 {
+		t.Errorf("after three more rounds %d names are known, want 8", n)
+	}
+}
+
+// TestACurveAtEachSecondIsOneWriteARound: whoever talks more is not heard more often.
+func TestACurveAtEachSecondIsOneWriteARound(t *testing.T) {
+	w := newWorld(t, 1, server)
+	writes := 0
+	w.breaking(func(s *shelf.Shelf, e *learned.Entry) error { writes++; return s.Keep(e) })
+	w.submit(1, auto, named("mine"))
+	w.submit(1, auto, named("mine"))
+	w.rounds(1)
+	const rounds = 5
+	for range rounds {
+		for range 10 {
+			w.curves(1, 2)
+			w.sleep(time.Second)
+		}
+		w.rounds(1)
+	}
+	if writes != rounds {
+		t.Errorf("%d writes in %d rounds", writes, rounds)
+	}
+}
+
 // TestAShadowRoundLearnsNothing: it writes nowhere.
 func TestAShadowRoundLearnsNothing(t *testing.T) {
 	w := newWorld(t, 1, server)
@@ -359,5 +547,101 @@ func TestAShadowRoundLearnsNothing(t *testing.T) {
 	w.rounds(2)
 	if all := s.All(); len(all) != 0 {
 		t.Errorf("learned %+v", all)
+	}
+}
+
+// costly is a shelf each write of which takes a while, and on which nothing of one owner can be kept.
+type costly struct {
+	*shelf.Shelf
+	w       *world
+	takes   time.Duration
+	refuses string
+}
+
+func (c *costly) Keep(e *learned.Entry) error {
+	c.w.sleep(c.takes)
+	if e.User == c.refuses {
+		return errors.New("not a word of " + e.User)
+	}
+	return c.Shelf.Keep(e)
+}
+
+// TestADiskThatIsSlowIsSharedByTheOwners: a round waits two seconds for it and no more, and who has new things to say
+// in every round, under many names, keeps nobody from being heard.
+func TestADiskThatIsSlowIsSharedByTheOwners(t *testing.T) {
+	w := newWorld(t, 2, server)
+	s := w.learning(t.TempDir())
+	w.runner.Learned = &costly{s, w, time.Second, ""}
+	var all []int
+	for k := range 7 {
+		all = append(all, w.submit(1, auto, named(fmt.Sprint("name", k)),
+			func(s *slurmtest.Spec) { s.User = "mallory" }))
+	}
+	victim := w.submit(1, auto, named("zzz"), func(s *slurmtest.Spec) { s.User = "victor" })
+	w.rounds(1)
+	for range 2 {
+		for _, id := range append(all, victim) {
+			w.say(id, fmt.Sprintf("synergy-curve=1:%d/2:20/3:30@%d", id, w.clock.Now().Unix()))
+		}
+		if report := w.rounds(1); len(report.Lessons) != 2 || report.LearnFault != "" {
+			t.Fatalf("a round waits for %d writes of a second each: %q", len(report.Lessons), report.LearnFault)
+		}
+		if s.Of(learned.Key{User: "victor", Job: "zzz"}) == nil {
+			t.Errorf("mallory's %d names are heard first", len(all))
+		}
+	}
+	w.rounds(3)
+	if n := len(s.All()); n != 8 {
+		t.Errorf("some rounds later %d names are known, want all 8", n)
+	}
+}
+
+// TestADriftThatCouldNotBeWrittenDownIsForgottenByTheNextRound: the audit finds it once.
+func TestADriftThatCouldNotBeWrittenDownIsForgottenByTheNextRound(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.runner.Settings.Audit = 2 * time.Minute
+	s := w.learning(t.TempDir())
+	key := learned.Key{User: "alice", Job: "mine"}
+	first := w.submit(1, auto, named("mine"))
+	w.rounds(1)
+	w.measure(first, "gnmt")
+	w.rounds(1)
+	rate := s.Of(key).Points[0].Rate
+	second := w.submit(1, auto+" synergy-progress", named("mine"))
+	w.runner.Learned = &costly{s, w, 0, "alice"}
+	done, faults := 0.0, 0
+	for range 6 {
+		if w.rounds(1).LearnFault != "" {
+			faults++
+		}
+		done += rate / 4 * 300
+		w.say(second, fmt.Sprintf("synergy-progress=%.0f@%d", done, w.clock.Now().Unix()))
+	}
+	if faults < 2 || len(s.Of(key).Points) == 0 {
+		t.Fatalf("%d rounds tried to forget: %+v", faults, s.Of(key))
+	}
+	w.runner.Learned = s
+	if report := w.rounds(1); len(report.Lessons) != 1 || !report.Lessons[0].Forgot || len(s.Of(key).Points) != 0 {
+		t.Errorf("lessons %+v; it still knows %+v", report.Lessons, s.Of(key))
+	}
+	if report := w.rounds(1); len(report.Lessons) != 0 {
+		t.Errorf("it is forgotten twice: %+v", report.Lessons)
+	}
+}
+
+// TestWhatIsIgnoredOfJobsIsCountedByKind: a directive that contradicts itself, and progress that goes back.
+func TestWhatIsIgnoredOfJobsIsCountedByKind(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.runner.Settings.Audit = 2 * time.Minute
+	w.learning(t.TempDir())
+	w.submit(1, "synergy-profile=a synergy-profile=b")
+	id := w.submit(1, auto+" synergy-progress", named("mine"))
+	w.rounds(1)
+	w.say(id, fmt.Sprintf("synergy-progress=500@%d", w.clock.Now().Unix()))
+	w.rounds(1)
+	w.say(id, fmt.Sprintf("synergy-progress=400@%d", w.clock.Now().Unix()))
+	want := map[bridge.Ignored]int{bridge.IgnoredDirective: 1, bridge.IgnoredProgress: 1}
+	if report := w.rounds(1); !maps.Equal(report.Ignored, want) {
+		t.Errorf("ignored %v, want %v; notes %+v", report.Ignored, want, report.Notes)
 	}
 }

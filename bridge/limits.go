@@ -112,7 +112,11 @@ func (t *turn) limit(c *policy.Cluster) {
 	c.Quotas = v.Quotas
 	for i := range v.Terms {
 		impose(&v.Terms[i], &c.Jobs[i])
-		if tn := t.scene.managed[i]; len(v.Terms[i].Shut) > 0 {
+		tn := t.scene.managed[i]
+		if never := v.Terms[i].Never; never != "" {
+			tn.bar = bar{CauseAboveLimits, never}
+		}
+		if len(v.Terms[i].Shut) > 0 {
 			tn.shut = append(tn.shut, v.Terms[i].Shut...)
 			c.Jobs[i].Only = t.scene.only(tn)
 		}

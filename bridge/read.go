@@ -20,16 +20,21 @@ type managedJob struct {
 	written    string               // what we wrote there last, as far as the runner knows
 	since      time.Time            // when its run began, by Slurm's clock as it goes now
 	holds      *policy.Placement    // while it runs
+	wouldHold  *policy.Placement    // what it would hold, in the shadow
+	matched    bool                 // it says nothing, and is taken to by a rule, in the shadow
 	topology   *topology            // in which the rest was worked out
 	on         []int                // the nodes that it holds, as the topology counts them
 	profile    *sensitivity.Profile // nil: none that can be used
 	gain       float64              // at which it runs; 0 while it waits
 	note       string               // what its user should mend
 	doubt      string               // why its report is ignored
+	ignored    Ignored              // what of it, where there is a doubt
 	// iterations/s in the window of reports that ended with this observation; 0: none did
 	ran     float64
-	drifted bool // what was learned does not fit this job
+	claimed float64 // what its profile said of that window; 0: nothing
+	drifted bool    // what was learned does not fit this job
 
+	bar  bar      // why it may not start in the round under way, whatever is free
 	shut []string // of the partitions that it may start in those which it must not, in the round under way
 
 	// record is what is remembered of it up to the observation, and while the round acts up to what was seen since.
@@ -96,8 +101,11 @@ func (r *Runner) read(jobs []*Job) []*managedJob {
 // readJob reads a job that has changed. What was read of it before stands where the text is the same.
 func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
 	t := &managedJob{Job: j, said: before.said, written: before.written}
-	if t.said == nil || t.said.text != j.Comment {
+	if t.said == nil || t.said.text != j.Comment || before.matched {
 		t.said = r.readComment(j.Comment)
+	}
+	if said := r.matched(t); said != nil {
+		t.said, t.matched = said, true
 	}
 	if before.annotation != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs {
 		t.annotation = before.annotation

@@ -7,36 +7,36 @@ import (
 
 // reasons are Slurm's words for why it does not start a job that has all it asks for, beside its limits. What is not
 // here passes by itself, is known to a round already (Dependency, JobHeld…), or is ours (BeginTime).
-var reasons = map[string]string{
-	"PartitionTimeLimit":    "its time limit is longer than its partition allows",
-	"PartitionNodeLimit":    "it asks for more or fewer nodes than its partition allows",
-	"PartitionConfig":       "its partition cannot serve the request",
-	"PartitionDown":         "its partition is down",
-	"PartitionInactive":     "its partition is inactive",
-	"Reservation":           "its reservation has not begun, or has no room",
-	"ReservationDeleted":    "its reservation is gone",
-	"ReservationInvalid":    "its reservation cannot be used",
-	"Licenses":              "the licenses that it asks for are in use",
-	"JobArrayTaskLimit":     "as many tasks of its array run as it allows at once",
-	"BurstBufferResources":  "its burst buffer has no room",
-	"BurstBufferStageIn":    "its burst buffer is being filled",
-	"BurstBufferOperation":  "its burst buffer has failed",
-	"AccountNotAllowed":     "its partition is not for its account",
-	"QOSNotAllowed":         "its partition is not for its QOS",
-	"QOSUsageThreshold":     "its account has used too much for its QOS",
-	"InvalidAccount":        "its account is none that it may use",
-	"InvalidQOS":            "its QOS is none that it may use",
-	"AccountingPolicy":      "a limit of its account or its QOS is reached",
-	"AssociationJobLimit":   "its account's limit on running jobs is reached",
-	"BadConstraints":        "no node can ever hold the request",
-	"DeadLine":              "it cannot end before its deadline",
-	"MaxPoweredUpNodes":     "as many nodes are powered up as may be",
-	"MpiPortsBusy":          "all ports for MPI are in use",
-	"QOSJobLimit":           "its QOS's limit on running jobs is reached",
-	"QOSResourceLimit":      "a limit of its QOS is reached",
-	"QOSTimeLimit":          "its QOS's limit on time is reached",
-	"MaxMemPerLimit":        "it asks for more memory than a job may have",
-	"QOSMinCpuNotSatisfied": "it asks for fewer cores than its QOS demands",
+var reasons = map[string]bar{
+	"PartitionTimeLimit":    {CausePartitionRules, "its time limit is longer than its partition allows"},
+	"PartitionNodeLimit":    {CausePartitionRules, "it asks for more or fewer nodes than its partition allows"},
+	"PartitionConfig":       {CausePartitionRules, "its partition cannot serve the request"},
+	"PartitionDown":         {CausePartitionDown, "its partition is down"},
+	"PartitionInactive":     {CausePartitionDown, "its partition is inactive"},
+	"Reservation":           {CauseReservation, "its reservation has not begun, or has no room"},
+	"ReservationDeleted":    {CauseReservationGone, "its reservation is gone"},
+	"ReservationInvalid":    {CauseReservationGone, "its reservation cannot be used"},
+	"Licenses":              {CauseLicenses, "the licenses that it asks for are in use"},
+	"JobArrayTaskLimit":     {CauseArray, "as many tasks of its array run as it allows at once"},
+	"BurstBufferResources":  {CauseSlurmRoom, "its burst buffer has no room"},
+	"BurstBufferStageIn":    {CauseSlurmRoom, "its burst buffer is being filled"},
+	"BurstBufferOperation":  {CauseBurstBuffer, "its burst buffer has failed"},
+	"AccountNotAllowed":     {CauseAccount, "its partition is not for its account"},
+	"QOSNotAllowed":         {CauseQOS, "its partition is not for its QOS"},
+	"QOSUsageThreshold":     {CauseUsedUp, "its account has used too much for its QOS"},
+	"InvalidAccount":        {CauseAccount, "its account is none that it may use"},
+	"InvalidQOS":            {CauseQOS, "its QOS is none that it may use"},
+	"AccountingPolicy":      {CauseSlurmLimit, "a limit of its account or its QOS is reached"},
+	"AssociationJobLimit":   {CauseSlurmLimit, "its account's limit on running jobs is reached"},
+	"BadConstraints":        {CauseRequest, "no node can ever hold the request"},
+	"DeadLine":              {CauseRequest, "it cannot end before its deadline"},
+	"MaxPoweredUpNodes":     {CauseSlurmRoom, "as many nodes are powered up as may be"},
+	"MpiPortsBusy":          {CauseSlurmRoom, "all ports for MPI are in use"},
+	"QOSJobLimit":           {CauseSlurmLimit, "its QOS's limit on running jobs is reached"},
+	"QOSResourceLimit":      {CauseSlurmLimit, "a limit of its QOS is reached"},
+	"QOSTimeLimit":          {CauseSlurmLimit, "its QOS's limit on time is reached"},
+	"MaxMemPerLimit":        {CauseRequest, "it asks for more memory than a job may have"},
+	"QOSMinCpuNotSatisfied": {CauseRequest, "it asks for fewer cores than its QOS demands"},
 }
 
 // passing are Slurm's words for what passes by itself, or is a matter of the place that was chosen and not of the job.
@@ -74,7 +74,7 @@ func word(reason string) string {
 
 // meaning is what a reason of Slurm's says in words, where it says that a job is refused; empty where it does not.
 func meaning(reason string) string {
-	if words := reasons[reason]; words != "" {
+	if words := reasons[reason].why; words != "" {
 		return words
 	}
 	part := limitReason.FindStringSubmatch(reason)
@@ -93,6 +93,22 @@ func meaning(reason string) string {
 		return "it asks for less than " + whose + " least of " + what
 	}
 	return whose + " limit on " + what + each[part[6]] + " is reached"
+}
+
+// causeOfReason is of which cause a reason of Slurm's is, where it says that a job is refused.
+func causeOfReason(reason string) WaitCause {
+	part := limitReason.FindStringSubmatch(reason)
+	switch {
+	case reasons[reason].cause != "":
+		return reasons[reason].cause
+	case part != nil && part[2] == "Min":
+		return CauseRequest
+	case isUsedUp(reason):
+		return CauseUsedUp
+	case part != nil:
+		return CauseSlurmLimit
+	}
+	return CauseOther
 }
 
 // kindCounted is the word under which counted has what a reason names.

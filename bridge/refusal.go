@@ -77,7 +77,7 @@ func (r *Runner) refusalsOf(s *scene) refusals {
 		return nil
 	}
 	for _, t := range s.managed {
-		if t.State == Pending && r.barred(t, s) == "" {
+		if t.State == Pending && r.barred(t, s) == (bar{}) {
 			known.offer(t)
 		}
 	}
@@ -119,13 +119,18 @@ func (known refusals) offer(t *managedJob) {
 	}
 }
 
-// bars says in words why a job that is like refused ones may not start now; empty when it may.
-func (known refusals) bars(t *managedJob, now time.Time) string {
+// bars says why a job that is like refused ones may not start now; the zero value when it may.
+func (known refusals) bars(t *managedJob, now time.Time) bar {
 	p := known.of(t)
 	if p == nil || p.probe == t && !now.Before(p.again) {
-		return ""
+		return bar{}
 	}
-	return refused(p.reason) + "; such jobs are tried again one at a time"
+	return p.bar("such jobs are tried again one at a time")
+}
+
+// bar is why a job like refused ones may not start, and when it will be tried again.
+func (p *probing) bar(again string) bar {
+	return bar{causeOfReason(p.reason), refused(p.reason) + "; " + again}
 }
 
 // refused is a refusal in words.
@@ -135,7 +140,7 @@ func refused(reason string) string {
 
 // mayStart says that nothing that a round knows keeps a waiting job from starting.
 func (t *turn) mayStart(tn *managedJob) bool {
-	return t.barred(tn, &t.scene) == "" && t.refusals.bars(tn, t.scene.at) == ""
+	return t.barred(tn, &t.scene) == (bar{}) && t.refusals.bars(tn, t.scene.at) == (bar{})
 }
 
 // keepUsedUp lets those go on that would be refused if they had to start again: what is used up over time does not come
@@ -190,7 +195,7 @@ func (t caution) passOn(ctx context.Context) error {
 func (t caution) unbar(kinds map[*probing]*managedJob) {
 	for i, tn := range t.scene.managed {
 		if _, is := kinds[t.refusals.of(tn)]; is && tn.State == Pending {
-			if j := &t.report.Snapshot.Jobs[i]; j.Barred == t.refusals.bars(tn, t.scene.at) {
+			if j := &t.report.Snapshot.Jobs[i]; j.Barred == t.refusals.bars(tn, t.scene.at).why {
 				j.Barred = ""
 			}
 		}
@@ -202,27 +207,28 @@ func (t caution) holdBack() {
 	if t.refusals == nil {
 		return
 	}
-	t.barEach(func(tn *managedJob) string { return t.refusals.bars(tn, t.scene.at) })
+	t.barEach(func(tn *managedJob) bar { return t.refusals.bars(tn, t.scene.at) })
 }
 
 // holdProbes bars those, too.
 func (t caution) holdProbes() {
 	behind := queue(t).behind(t.report.Plan)
-	t.barEach(func(tn *managedJob) string {
+	t.barEach(func(tn *managedJob) bar {
 		switch p := t.refusals.of(tn); {
 		case p != nil:
-			return refused(p.reason) + "; it is tried again when nobody has to give way"
+			return p.bar("it is tried again when nobody has to give way")
 		case behind[tn.ID]:
-			return "others go first in Slurm's order, and nobody gives way for it"
+			return bar{CauseBehind, "others go first in Slurm's order, and nobody gives way for it"}
 		}
-		return ""
+		return bar{}
 	})
 }
 
-func (t caution) barEach(why func(*managedJob) string) {
+func (t caution) barEach(why func(*managedJob) bar) {
 	for i, tn := range t.scene.managed {
 		if j := &t.report.Snapshot.Jobs[i]; tn.State == Pending && j.Barred == "" {
-			j.Barred = why(tn)
+			tn.bar = why(tn)
+			j.Barred = tn.bar.why
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
 // Report is what one round saw, decided and did. The round neither logs nor counts: its caller does, from this.
@@ -32,14 +33,23 @@ type Report struct {
 	// LearnFault says why it could not be kept: then the next round learns it.
 	Lessons    []Lesson `json:"lessons,omitempty"`
 	LearnFault string   `json:"learn_fault,omitempty"`
+	// Ignored counts the jobs of which something that they say is ignored, by what that is. Why, the notes say.
+	Ignored map[Ignored]int `json:"ignored,omitempty"`
 	// Lost are the jobs that did not come back after they were asked to save and leave.
 	Lost []Loss `json:"lost,omitempty"`
+	// Waits says why each job waits, those that no plan decides on included; ascending in job. Where Settings.Explain
+	// is off it is empty.
+	Waits []Wait `json:"waits,omitempty"`
+	// Ended are the jobs that are over, each for as long as Slurm tells of it; ascending in ID.
+	Ended []Ended `json:"ended,omitempty"`
 	// Fallback says why the built-in planner decided this round in place of Settings.Planner; empty when it did not
 	// have to.
 	Fallback string `json:"fallback,omitempty"`
 	// Certificate says how good the plan is, whoever made it; nil in small rounds, where Settings.Certify is off, and
 	// in the reports of versions before.
 	Certificate *bound.Certificate `json:"certificate,omitempty"`
+	// Savings is what the round books in the ledger of savings; nil where Settings.Savings is off, and in small rounds.
+	Savings *savings.Round `json:"-"`
 	// LimitsGap says why the site's limits are not known as they are now, and what is done meanwhile; empty when they
 	// are.
 	LimitsGap string `json:"limits_gap,omitempty"`
@@ -71,6 +81,22 @@ type Contradicting struct {
 type Note struct {
 	Job  int    `json:"job"`
 	Text string `json:"text"`
+}
+
+// Ignored is a kind of what jobs say of themselves, where that cannot be taken for what it should be.
+type Ignored string
+
+// The kinds.
+const (
+	IgnoredDirective Ignored = "directive" // what its user asks of us
+	IgnoredProgress  Ignored = "progress"
+	IgnoredCurve     Ignored = "curve"
+	IgnoredName      Ignored = "name" // under which nothing can be kept
+)
+
+// AllIgnored are the kinds.
+func AllIgnored() []Ignored {
+	return []Ignored{IgnoredDirective, IgnoredProgress, IgnoredCurve, IgnoredName}
 }
 
 // Verb names what a step does.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
@@ -59,12 +60,17 @@ type Settings struct {
 	Parallel                 int           // calls in flight at once
 	Hook                     Hook          // nil: none
 	Shadow                   bool          // plan and report, and write nothing to Slurm
+	Match                    []Match       // who in the shadow is taken to have opted in, and with which profile
+	Savings                  bool          // say what is to be booked in the ledger of savings
 
 	Keep Keep // of what users ask for in so many words
 
 	// SaveAtLimit asks jobs that declared a checkpoint to save and leave before their time limits end them. Watched
 	// says that small rounds are held every few seconds, which then see to that; otherwise rounds do it, a round ahead.
 	SaveAtLimit, Watched bool
+
+	// Explain has each round say of each waiting job why it waits, and how many go first.
+	Explain bool
 
 	// Audit is the least time between two reports of a job's progress that are compared with its profile; 0: none are.
 	Audit time.Duration
@@ -95,6 +101,10 @@ type Runner struct {
 	unsplit map[int]unsplit // by array
 	planner policy.Planner
 	line    policy.Planner // says who is next
+
+	sizes  map[int]sizedRun // what runs would hold, in the shadow
+	checks []savings.Check  // that ended since the last round
+	booked time.Time        // when that was, by Slurm's clock
 }
 
 // Round runs one round from observation to settlement. On an error the round ended there; the report says what was done
@@ -147,6 +157,7 @@ func (t *turn) run(ctx context.Context) error {
 
 // carryOut writes the steps down, takes them and settles.
 func (t *turn) carryOut(ctx context.Context, settled Records) error {
+	saving{t}.book()
 	if t.Settings.Shadow {
 		return t.settle(nil)
 	}
@@ -198,7 +209,8 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 	learning{t}.learn(&t.scene)
 	t.mourn(t.scene.debtors)
 	t.alarm = t.nextExpiry(&t.scene)
-	t.report.Outside = t.scene.outside
+	t.report.Outside, t.report.Ended = t.scene.outside, over(t.scene.debtors)
+	t.report.Ignored = ignoredOf(t.scene.managed)
 	for _, tn := range t.scene.managed {
 		t.report.Notes = t.appendNotes(t.report.Notes, tn)
 		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
@@ -220,6 +232,25 @@ func (t *turn) meet(ctx context.Context, old Records) error {
 	t.seen, t.scene = seen.Jobs, t.sort(seen, old)
 	account(t.scene.managed, seen.At)
 	return nil
+}
+
+// ignoredOf counts the jobs that were not understood, or not believed; nil: all were.
+func ignoredOf(jobs []*managedJob) (of map[Ignored]int) {
+	add := func(what Ignored) {
+		if of == nil {
+			of = map[Ignored]int{}
+		}
+		of[what]++
+	}
+	for _, t := range jobs {
+		if t.said.wrong != nil {
+			add(IgnoredDirective)
+		}
+		if t.doubt != "" {
+			add(t.ignored)
+		}
+	}
+	return of
 }
 
 // appendNotes adds what the user of a job should know.
@@ -254,6 +285,9 @@ const comesBack = "comes back to the queue again and again without being asked t
 func (t *turn) decide(ctx context.Context) error {
 	t.report.Snapshot = t.snapshot(&t.scene)
 	t.limit(&t.report.Snapshot)
+	if t.Settings.Shadow {
+		(&counterfactual{turn: t, c: &t.report.Snapshot}).size()
+	}
 	if t.small {
 		freeze(&t.report.Snapshot)
 	}
@@ -261,6 +295,7 @@ func (t *turn) decide(ctx context.Context) error {
 		return err
 	}
 	t.certify()
+	t.explain()
 	q := queue{t}
 	t.scene.arms = q.arms(t.report.Plan)
 	t.scene.ahead, t.scene.behind = q.aheadOf(t.report.Plan), q.behind(t.report.Plan)

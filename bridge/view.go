@@ -14,14 +14,16 @@ type scene struct {
 	at       time.Time
 	nodes    []Node // as observed, ascending in name
 	topology *topology
-	managed  []*managedJob       // managed, ascending in ID
-	debtors  []*managedJob       // deferred or returning ones with a record, ascending in ID
-	outside  []Outside           // with our directive, but left to Slurm
-	rivals   []contender         // what others wait for
-	leaving  map[string]bool     // nodes on which jobs of ours are being torn down
-	ahead    map[int]policy.Next // the jobs that are to be armed
-	arms     bool                // somebody may be
-	behind   map[int]bool        // the jobs that are to be armed with what the plan grants them
+	managed  []*managedJob // managed, ascending in ID
+	debtors  []*managedJob // deferred or returning ones with a record, ascending in ID
+	outside  []Outside     // with our directive, but left to Slurm
+	// of these the ones that wait
+	unplanned []*managedJob
+	rivals    []contender         // what others wait for
+	leaving   map[string]bool     // nodes on which jobs of ours are being torn down
+	ahead     map[int]policy.Next // the jobs that are to be armed
+	arms      bool                // somebody may be
+	behind    map[int]bool        // the jobs that are to be armed with what the plan grants them
 
 	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
 
@@ -37,8 +39,9 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		managed: make([]*managedJob, 0, len(seen.Jobs))}
 	debts := cursor{known}
 	for _, t := range r.read(seen.Jobs) {
-		t.record = debts.of(t.ID)
+		t.record, t.wouldHold = debts.of(t.ID), nil
 		t.record.follow(t.Job)
+		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
 		if t.ours {
 			t.alone = r.leftAlone(t.Job)
 		}
@@ -77,6 +80,13 @@ func (s *scene) leaves(t *managedJob) {
 func (s *scene) setAside(t *managedJob) {
 	if t.ours {
 		s.outside = append(s.outside, Outside{t.ID, t.alone})
+		if t.State == Pending {
+			t.bar = bar{CauseLeftToSlurm, t.alone}
+			if t.Held {
+				t.bar.cause = CauseHeld
+			}
+			s.unplanned = append(s.unplanned, t)
+		}
 	}
 	if t.record != nil {
 		s.debtors = append(s.debtors, t)
@@ -177,7 +187,8 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
 	r.claim(t, j)
 	if t.State != Running {
-		j.Barred = r.barred(t, s)
+		t.bar = r.barred(t, s)
+		j.Barred = t.bar.why
 		return
 	}
 	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.contended(t)
@@ -255,27 +266,27 @@ func (r *Runner) failing(rec *Record, now time.Time) string {
 	return ""
 }
 
-// barred says why a waiting job may not start now; empty when it may.
-func (r *Runner) barred(t *managedJob, s *scene) string {
+// barred says why a waiting job may not start now; the zero value when it may.
+func (r *Runner) barred(t *managedJob, s *scene) bar {
 	rec, now := t.record, s.at
 	failing := r.failing(rec, now)
 	switch {
 	case t.standsForTasks():
-		return "its tasks get jobs of their own as their turn comes"
+		return bar{CauseArray, "its tasks get jobs of their own as their turn comes"}
 	case t.Dependency:
-		return "waits for another job"
+		return bar{CauseDependency, "waits for another job"}
 	case t.Reservation != "" && !s.hasBegun(t.Reservation):
-		return fmt.Sprintf("waits for its reservation %.40q to begin", t.Reservation)
+		return bar{CauseReservation, fmt.Sprintf("waits for its reservation %.40q to begin", t.Reservation)}
 	case t.Completing:
-		return "its last run is still being cleaned up"
+		return bar{CauseCleanup, "its last run is still being cleaned up"}
 	case rec.NotBefore.After(now):
-		return "its user wants it to begin later"
+		return bar{CauseBegin, "its user wants it to begin later"}
 	case failing != "":
-		return failing
+		return bar{CauseFailedStart, failing}
 	case now.Before(rec.ReturnedAt.Add(time.Duration(rec.restless()) * r.Settings.Round)):
-		return fmt.Sprintf(
+		return bar{CauseCameBack, fmt.Sprintf(
 			"came back to the queue %d times in a row without being asked to leave, is started again later",
-			rec.Returned)
+			rec.Returned)}
 	}
-	return ""
+	return bar{}
 }

@@ -104,7 +104,7 @@ func TestAJobThatCannotStartYetIsToldWhy(t *testing.T) {
 			"did not start 100 times in a row, is tried again later"},
 		{"a hundred that failed an hour ago", Job{}, Record{Failed: 100, FailedAt: ago(3600)}, ""},
 	} {
-		if got := viewer().barred(&managedJob{Job: &c.job, record: &c.rec}, &scene{at: noon}); got != c.want {
+		if got := viewer().barred(&managedJob{Job: &c.job, record: &c.rec}, &scene{at: noon}); got.why != c.want {
 			t.Errorf("%s: barred %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -37,7 +37,9 @@ var (
 // new one. Those of oldest and later can be read, since they only lack fields, and become this one when they are
 // opened: a daemon that would take the new fields for damage must refuse the file instead.
 const (
-	format = 3 // 2 had no debts with the intent and no losses, 1 no returns and no audit
+	// 3, of v0.2.0, had no costs of restarts; 2 no debts with the intent and no losses; 1, of v0.1.0, no returns and
+	// no audit
+	format = 4
 	oldest = 1
 )
 
@@ -82,7 +84,7 @@ func Open(path string, options Options) (*Book, error) {
 	if options.Keep == 0 {
 		options.Keep = DefaultKeep
 	}
-	db, err := openFile(path, options.Wait)
+	db, err := openFile(path, options.Wait, false)
 	if err != nil {
 		return nil, explain(path, err)
 	}
@@ -95,13 +97,29 @@ func Open(path string, options Options) (*Book, error) {
 	return book, nil
 }
 
+// Read opens a ledger that no daemon has open, to read its reports; nothing is changed. ErrLocked: one has.
+func Read(path string) (*Book, error) {
+	db, err := openFile(path, readWait, true)
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	if err := guard(func() error { return db.View(check) }); err != nil {
+		db.Close()
+		return nil, explain(path, err)
+	}
+	return &Book{db: db}, nil
+}
+
+// readWait is how long a reader waits for the file, as for a daemon that ends.
+const readWait = time.Second
+
 // openFile locks and maps the file. bbolt panics on some damage, and then leaves the file open and locked.
-func openFile(path string, wait time.Duration) (*bolt.DB, error) {
+func openFile(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
 	var file *os.File
 	var db *bolt.DB
 	err := guard(func() (err error) {
 		db, err = bolt.Open(path, 0o600, &bolt.Options{
-			Timeout: wait,
+			Timeout: wait, ReadOnly: readOnly,
 			OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
 				file, err = os.OpenFile(name, flag, mode)
 				return file, err

@@ -137,7 +137,7 @@ func TestAnotherProgramsDatabaseIsLeftWhereItIs(t *testing.T) {
 
 func TestALedgerOfAnotherFormatIsNotGuessedAt(t *testing.T) {
 	err := rewritten(t, func(tx *bolt.Tx) error {
-		return tx.Bucket([]byte("meta")).Put([]byte("format"), binary.BigEndian.AppendUint64(nil, 4))
+		return tx.Bucket([]byte("meta")).Put([]byte("format"), binary.BigEndian.AppendUint64(nil, 5))
 	})
 	if !errors.Is(err, ledger.ErrNewer) {
 		t.Error(err)
@@ -167,7 +167,7 @@ func TestALedgerOfTheFormatBeforeIsReadAndRenewed(t *testing.T) {
 	}
 	must(t, book.Close())
 	inside(t, path, func(tx *bolt.Tx) error {
-		if now := binary.BigEndian.Uint64(tx.Bucket([]byte("meta")).Get(format)); now != 3 {
+		if now := binary.BigEndian.Uint64(tx.Bucket([]byte("meta")).Get(format)); now != 4 {
 			t.Errorf("it says format %d", now)
 		}
 		return nil

@@ -22,6 +22,9 @@ type Config struct {
 	Allocator   policy.Allocator
 	ProfileDirs []string // absolute; searched in this order
 	Learned     string   // absolute; the folder of what jobs with synergy-profile=auto teach; empty: nothing is learned
+	// Match says what jobs are taken for in the shadow whose users have said nothing; the first rule that fits counts
+	Match   []bridge.Match
+	Savings string // absolute; the folder of the ledger of savings; empty: none is kept
 	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal; at least two rounds, so
 	// that a round may fail without any job slipping through.
 	Lease time.Duration

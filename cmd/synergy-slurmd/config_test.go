@@ -43,6 +43,10 @@ profile_dirs:
   - /a
   - /b
 learned: /var/lib/learned
+match:
+  - {user: ann, job_name: "img-*", profile: res50.json, checkpoint: true}
+  - {account: ml, partition: big, profile: auto}
+savings: /var/lib/savings
 lease: 20m
 ahead: 7
 rules:
@@ -78,7 +82,10 @@ keep:
 		Partitions: []string{"gpu", "big"}, Policy: policy.SRTF(), Allocator: policy.Greedy(),
 		ProfileDirs: []string{"/a", "/b"},
 		Learned:     "/var/lib/learned",
-		Lease:       20 * time.Minute, Ahead: 7,
+		Match: []bridge.Match{{User: "ann", Name: "img-*", Profile: "res50.json", Saves: true},
+			{Account: "ml", Partition: "big"}},
+		Savings: "/var/lib/savings",
+		Lease:   20 * time.Minute, Ahead: 7,
 		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour,
 			Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 
@@ -123,6 +130,7 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 		"partitions: [a]\nprofiles_file: here":      `^line 2: profiles_file: "here" is not an absolute path`,
 		"partitions: [a]\nkeep: {core: true}":       `^line 2: keep\.core: unknown key: want one of cores, memory, steps$`,
 		"partitions: [a]\nkeep: {steps: 1}":         `^line 2: keep\.steps: "1": want true or false$`,
+		"partitions: [a]\nsavings: here":            `^line 2: savings: "here" is not an absolute path`,
 		"partitions: [a]\nrate: fast":               `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
 
 		"partitions: [a]\npreempt_without_checkpoint: yes":       `^line 2: preempt_without_checkpoint: "yes": want true or false$`,
@@ -175,6 +183,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	}
 	// the example's programs and files
 	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", ""
+	full.Match, full.Savings = nil, ""
 	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))

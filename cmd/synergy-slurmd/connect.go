@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -30,8 +31,9 @@ type connector struct {
 	metrics *metrics // nil: nobody counts
 	seat    *seat    // nil: there is no other daemon
 	bound   throttle
-	planner bridge.Planner // nil: the built-in one
-	almanac bridge.Almanac // outlives the rounder of a configuration
+	planner bridge.Planner              // nil: the built-in one
+	almanac bridge.Almanac              // outlives the rounder of a configuration
+	learned atomic.Pointer[shelf.Shelf] // what jobs have taught; nil: nothing is learned
 
 	mu     sync.Mutex // rounds and the seat share the client
 	config Config     // by which the client is opened
@@ -65,10 +67,23 @@ const fewFiles = 5
 // learns opens the folder of what jobs teach; nil: nothing is learned, since none is named, or it cannot be read.
 // Nobody waits for that: jobs then get the proportional share, and are told.
 func (c *connector) learns(dir string) bridge.Learned {
+	c.learned.Store(nil)
 	if dir == "" {
 		return nil
 	}
 	s, wrong, err := shelf.Open(dir)
+	c.tellUnread(wrong)
+	if err != nil {
+		c.log.Error().Err(err).Str("remedy", "make the folder the daemon's to write, or name another one as learned").
+			Msg("nothing is learned: jobs with synergy-profile=auto get the proportional share")
+		return nil
+	}
+	c.learned.Store(s)
+	return s
+}
+
+// tellUnread names the first files.
+func (c *connector) tellUnread(wrong []error) {
 	for k, file := range wrong {
 		if k == fewFiles {
 			c.log.Warn().Int("files", len(wrong)-k).Msg("more learned profiles cannot be read")
@@ -78,12 +93,31 @@ func (c *connector) learns(dir string) bridge.Learned {
 			"remove the file: it is left alone, and its jobs are measured again").Msg(
 			"a learned profile cannot be read")
 	}
-	if err != nil {
-		c.log.Error().Err(err).Str("remedy", "make the folder the daemon's to write, or name another one as learned").
-			Msg("nothing is learned: jobs with synergy-profile=auto get the proportional share")
-		return nil
+}
+
+// succeed is for a daemon that leads after another one: what it remembers of jobs is old, and where both share the
+// folder, so is what it knows of them.
+func (c *connector) succeed() {
+	c.book.expire()
+	s := c.learned.Load()
+	if s == nil {
+		return
 	}
-	return s
+	wrong, err := s.Renew()
+	c.tellUnread(wrong)
+	if err != nil {
+		c.log.Error().Err(err).Str("remedy", "make the folder of learned readable for the daemon").
+			Msg("what jobs have taught another daemon is not known here")
+	}
+}
+
+// taught is how many names something is known of.
+func (c *connector) taught() float64 {
+	s := c.learned.Load()
+	if s == nil {
+		return 0
+	}
+	return float64(s.Known())
 }
 
 // shelves are the profile folders.
@@ -196,6 +230,7 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		Lease:                    config.Lease,
 		Ahead:                    config.Ahead,
 		Certify:                  true,
+		Explain:                  true,
 		Keep:                     config.Keep,
 		PreemptWithoutCheckpoint: config.PreemptWithoutCheckpoint,
 		SaveAtLimit:              config.SaveAtLimit,
@@ -207,6 +242,8 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		Parallel:                 config.Concurrency,
 		Hook:                     config.Hook.orNone(),
 		Shadow:                   f.shadow,
+		Match:                    config.Match,
+		Savings:                  config.Savings != "",
 	}
 }
 

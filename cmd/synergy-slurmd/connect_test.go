@@ -16,6 +16,8 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned/shelf"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
 
@@ -24,6 +26,7 @@ func fullConfig() Config {
 	c := defaults(fiveMinutes)
 	c.Partitions = []string{"gpu"}
 	c.PreemptWithoutCheckpoint = true
+	c.Match, c.Savings = []bridge.Match{{User: "ann"}}, "/var/lib/savings"
 	c.Hook.after = []string{"/bin/true"}
 	return c
 }
@@ -145,5 +148,37 @@ func TestAMissingProfileFolderIsToldOnceAndInTheSameWordsOfEveryJob(t *testing.T
 	if first == nil || second == nil || first.Error() != second.Error() ||
 		!strings.Contains(first.Error(), "no folder with profiles can be read: "+missing) {
 		t.Errorf("%v; %v", first, second)
+	}
+}
+
+// TestASuccessorKnowsWhatItsPredecessorLearned: both share the folder, and a file that cannot be read is told of again.
+func TestASuccessorKnowsWhatItsPredecessorLearned(t *testing.T) {
+	var lines bytes.Buffer
+	dir := t.TempDir()
+	first, _, err := shelf.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &connector{log: zerolog.New(&lines), book: &recollection{}}
+	c.succeed() // before the first round nothing is open
+	knows := c.learns(dir)
+	key := learned.Key{User: "alice", Job: "vision"}
+	var e *learned.Entry
+	if err := first.Keep(e.With(key, learned.Report{Job: 7, At: time.Unix(1767268800, 0), GPUs: 1, Memory: 1000,
+		Way: learned.Curve, Rates: []learned.Rate{{Cores: 1, Rate: 10}}})); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "junk.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if knows.Of(key) != nil || c.taught() != 0 {
+		t.Error("it reads the folder in each round")
+	}
+	c.succeed()
+	if knows.Of(key) == nil || c.taught() != 1 || !strings.Contains(lines.String(), "junk.json") {
+		t.Errorf("after the takeover it knows %g names: %s", c.taught(), &lines)
+	}
+	if c.learns("") != nil || c.taught() != 0 {
+		t.Error("without the key it still counts what it knew")
 	}
 }

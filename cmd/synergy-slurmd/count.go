@@ -9,10 +9,11 @@ import (
 // tally is a report in numbers.
 type tally struct {
 	granted, waiting, outside int
-	reasons                   map[policy.Reason]int // of the waiting ones
-	given, fair               gres.Vector           // all grants together, and their proportional shares
-	gain                      float64               // mean over the granted GPUs; 0: none is granted
-	steps                     map[stepKind]int
+	// of those that wait, outside ones included
+	causes      map[bridge.WaitCause]int
+	given, fair gres.Vector // all grants together, and their proportional shares
+	gain        float64     // mean over the granted GPUs; 0: none is granted
+	steps       map[stepKind]int
 }
 
 // stepKind is what became of a kind of step.
@@ -34,7 +35,7 @@ const (
 func count(report bridge.Report) tally {
 	t := tally{
 		outside: len(report.Outside),
-		reasons: make(map[policy.Reason]int),
+		causes:  make(map[bridge.WaitCause]int),
 		steps:   make(map[stepKind]int),
 	}
 	for _, decision := range report.Plan.Decisions {
@@ -42,6 +43,9 @@ func count(report bridge.Report) tally {
 	}
 	if t.given.GPUs > 0 {
 		t.gain /= float64(t.given.GPUs)
+	}
+	for _, w := range report.Waits {
+		t.causes[w.Cause]++
 	}
 	for _, step := range report.Steps {
 		t.steps[stepKind{step.Verb, outcomeOf(step, report.Shadow)}]++
@@ -52,7 +56,6 @@ func count(report bridge.Report) tally {
 func (t *tally) decision(d policy.Decision) {
 	if d.Grant == nil {
 		t.waiting++
-		t.reasons[d.Reason]++
 		return
 	}
 	t.granted++

@@ -43,6 +43,7 @@ type daemon struct {
 	health  *health
 	manager manager
 	heart   *heart
+	savings *accountant
 	seat    *seat // nil: it takes no ticket
 
 	barred   error // why it cannot even stand by
@@ -59,6 +60,7 @@ func (d *daemon) run(ctx context.Context) {
 	defer d.manager.stopping()
 	defer d.feedWatchdog()()
 	defer d.seat.take()()
+	defer d.savings.close()
 	for {
 		d.barred = d.await(ctx)
 		if ctx.Err() != nil {
@@ -89,6 +91,7 @@ var errOnce = errors.New("the round did not end well")
 func (d *daemon) once(ctx context.Context) error {
 	d.barred = d.seat.win(ctx)
 	defer d.seat.take()()
+	defer d.savings.close()
 	d.turn(ctx)
 	if d.failures > 0 {
 		return errOnce
@@ -115,6 +118,7 @@ func (d *daemon) turn(ctx context.Context) {
 	d.manager.status(report, err)
 	if err == nil {
 		d.heart.beat(d.config, time.Now())
+		d.savings.note(d.config, d.period, report)
 	}
 }
 

@@ -57,6 +57,7 @@ func testDaemon(rounds rounder) *daemon {
 		metrics: newMetrics(func() float64 { return 0 }, "test"),
 		health:  newHealth(fiveMinutes, time.Now()),
 		heart:   &heart{log: zerolog.Nop()},
+		savings: &accountant{log: zerolog.Nop()},
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -14,10 +15,11 @@ type health struct {
 	patience time.Duration
 
 	mu    sync.Mutex
-	since time.Time // of the last good round, or of the start
-	last  int       // number of the last good round; 0: none yet
-	err   error     // of the last round
-	idle  string    // behind whom it stands by; empty: it holds rounds
+	since time.Time     // of the last good round, or of the start
+	last  int           // number of the last good round; 0: none yet
+	err   error         // of the last round
+	idle  string        // behind whom it stands by; empty: it holds rounds
+	held  chan struct{} // closed, and made anew, when a round has ended well; nil: nobody listens
 }
 
 func newHealth(period time.Duration, now time.Time) *health {
@@ -29,9 +31,36 @@ func (h *health) round(number int, now time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.err = err
-	if err == nil {
-		h.since, h.last = now, number
+	if err != nil {
+		return
 	}
+	h.since, h.last = now, number
+	if h.held != nil {
+		close(h.held)
+		h.held = nil
+	}
+}
+
+// next waits for the next round that ends well, for so long at most.
+func (h *health) next(ctx context.Context, most time.Duration) (number int, held bool) {
+	h.mu.Lock()
+	if h.held == nil {
+		h.held = make(chan struct{})
+	}
+	next := h.held
+	h.mu.Unlock()
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-next:
+	case <-ctx.Done():
+		return 0, false
+	case <-timer.C:
+		return 0, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last, true
 }
 
 // standBy notes that another daemon leads: no rounds are due.

@@ -28,19 +28,21 @@ type archive interface {
 
 const index = `synergy-slurmd
 
+/            in a browser: the cluster, the queue and the last round as a page
 /healthz     200 while rounds end well, 503 and the reason otherwise
 /metrics     for Prometheus
 /round       the last round: snapshot, plan and steps
 /rounds      the numbers of the rounds that are kept
 /round/17    one of them
+/jobs/4711   in a browser: a job, over the last rounds
 `
 
 // pages is everything that can be read over HTTP. Nothing can be written.
 func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, index) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, h) })
 	desk := make(chan struct{}, readers)
+	forPeople(mux, desk, h, reports)
 	mux.Handle("GET /metrics", inTurn(desk, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
 	mux.Handle("GET /round", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
@@ -160,6 +162,10 @@ func listen(address string, handler http.Handler) (*listening, error) {
 			WriteTimeout:      writeLimit, MaxHeaderBytes: headerLimit},
 		stopped: make(chan struct{}),
 	}
+	// Who listens for the next round is told at the end that there is none.
+	leave, cancel := context.WithCancel(context.Background())
+	l.server.BaseContext = func(net.Listener) context.Context { return leave }
+	l.server.RegisterOnShutdown(cancel)
 	l.server.SetKeepAlivesEnabled(false) // who has read and stays would keep others out
 	go func() {
 		defer close(l.stopped)

@@ -25,7 +25,7 @@ func inspect(out io.Writer, f flags, config Config) error {
 	if facts.Here.Scontrol.Why != "" && !strings.Contains(f.scontrol, "/") {
 		facts.Here.Scontrol = preflight.Program{}
 	}
-	var problems []error
+	problems := unmatched(config)
 	for _, line := range preflight.Local(facts) {
 		if line.Verdict == preflight.Fail {
 			problems = append(problems, fmt.Errorf("%s: %s: %s", line.Check, line.Text, line.Remedy))
@@ -56,6 +56,20 @@ func here(f flags, config Config) preflight.Here {
 		}
 	}
 	return h
+}
+
+// unmatched lists the rules of match whose profile nobody has: the daemon would start, and the jobs of the rule would
+// count as if nothing was known of them.
+func unmatched(config Config) (problems []error) {
+	shelf := library.New(config.ProfileDirs...)
+	for i := range config.Match {
+		if name := config.Match[i].Profile; name != "" {
+			if _, err := shelf.Lookup(name); err != nil {
+				problems = append(problems, fmt.Errorf("match: rule %d: profile: %w", i+1, err))
+			}
+		}
+	}
+	return problems
 }
 
 // folderOf counts the good profiles of a folder and lists what is wrong with the others.

@@ -39,6 +39,8 @@ func keys() []key {
 		{"allocator", named(func(c *Config) *policy.Allocator { return &c.Allocator }, policy.ParseAllocator)},
 		{"profile_dirs", listOf(func(c *Config) *[]string { return &c.ProfileDirs }, folder)},
 		{"learned", text(func(c *Config) *string { return &c.Learned }, folder)},
+		{"match", matchRules},
+		{"savings", text(func(c *Config) *string { return &c.Savings }, folder)},
 		{"lease", duration(func(c *Config) *time.Duration { return &c.Lease }, time.Second, day)},
 		{"ahead", whole(func(c *Config) *int { return &c.Ahead }, 0, 1000)},
 		{"rules.min_run", duration(func(c *Config) *time.Duration { return &c.Rules.MinRun }, 0, 30*day)},

@@ -64,12 +64,12 @@ func unseen(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }
 // journal tells the log about rounds: what was changed, line by line, and everything else only when it is news.
 type journal struct {
 	log   zerolog.Logger
-	state ailment               // of the last round
-	ill   int                   // rounds that it has lasted
-	said  map[remark]bool       // by the last good round
-	waits map[int]policy.Reason // of each job that waited in the last good round
-	apart bool                  // Slurm's clock and ours, in the last good round
-	gap   bool                  // in what is known of the site's limits, in the last good round
+	state ailment                  // of the last round
+	ill   int                      // rounds that it has lasted
+	said  map[remark]bool          // by the last good round
+	waits map[int]bridge.WaitCause // of each job that waited in the last good round
+	apart bool                     // Slurm's clock and ours, in the last good round
+	gap   bool                     // in what is known of the site's limits, in the last good round
 
 	unlearned bool // what jobs teach could not be kept in the last round
 }
@@ -179,8 +179,8 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 		line = line.Stringer("plan", report.Certificate)
 	}
 	line.Int("running", c.granted).Int("waiting", c.waiting).Int("outside", c.outside).
-		Int("started", c.of(bridge.Start)).Int("preempted", c.of(bridge.Preempt)).Int("renewed", c.of(bridge.Renew)).
-		Int("failed", c.failures()).Int("put_off", c.putOff()).Msg("round")
+		Int("started", c.of(bridge.Start)).Int("preempted", c.of(bridge.Preempt)).Int("renewed", c.of(bridge.Renew))
+	unwell(line, c).Msg("round")
 }
 
 // smallRound writes down what a small round did. That it failed is said by the next round, if it is still so.
@@ -194,8 +194,21 @@ func (j *journal) smallRound(report bridge.Report, took time.Duration, err error
 		return
 	}
 	c := count(report)
-	j.log.Info().Int("after_round", report.Round).Float64("seconds", seconds(took)).Bool("shadow", report.Shadow).
-		Int("started", c.of(bridge.Start)).Int("failed", c.failures()).Msg("small round")
+	line := j.log.Info().Int("after_round", report.Round).Float64("seconds", seconds(took)).
+		Bool("shadow", report.Shadow).Int("started", c.of(bridge.Start))
+	unwell(line, c).Msg("small round")
+}
+
+// unwell adds to a round's line what did not go as it should. Where nothing failed the word does not stand there:
+// people search logs for it.
+func unwell(line *zerolog.Event, c tally) *zerolog.Event {
+	if n := c.failures(); n > 0 {
+		line.Int("failed", n)
+	}
+	if n := c.putOff(); n > 0 {
+		line.Int("put_off", n)
+	}
+	return line
 }
 
 // farApart is by how much two clocks may differ before a human should look.
@@ -330,18 +343,20 @@ const waitLines = 50
 // reasons says of each job why it waits, once, and again when it waits for another reason. That the words change, since
 // other nodes are full, is no news.
 func (j *journal) reasons(report bridge.Report) {
-	waits, news := make(map[int]policy.Reason), 0
-	for _, d := range report.Plan.Decisions {
-		if job := seenIn(report, d.Job); d.Grant != nil || job != nil && job.Running != nil {
-			continue // a job that is stopped has a step that says why
+	waits, news := make(map[int]bridge.WaitCause), 0
+	for _, w := range report.Waits {
+		job := seenIn(report, w.Job)
+		if w.Cause == bridge.CauseHeld || w.Cause == bridge.CauseLeftToSlurm || job != nil && job.Running != nil {
+			continue // one that is left to Slurm is told as such, and one that is stopped has a step that says why
 		}
-		waits[d.Job] = d.Reason
-		if before, waited := j.waits[d.Job]; waited && before == d.Reason {
+		waits[w.Job] = w.Cause
+		if before, waited := j.waits[w.Job]; waited && before == w.Cause {
 			continue
 		}
 		if news++; news <= waitLines {
-			line := j.log.Info().Int("round", report.Round).Int("job", d.Job)
-			whose(line, report, d.Job).Str("waits_for", string(d.Reason)).Str("reason", d.Why).Msg("waits")
+			line := j.log.Info().Int("round", report.Round).Int("job", w.Job)
+			whose(line, report, w.Job).Str("waits_for", string(w.Reason)).Str("cause", string(w.Cause)).
+				Str("reason", w.Why).Msg("waits")
 		}
 	}
 	if more := news - waitLines; more > 0 {

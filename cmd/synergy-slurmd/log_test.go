@@ -55,6 +55,11 @@ func busyReport() bridge.Report {
 			{Job: 15, Verb: bridge.Preempt, Why: "job 12 goes first", Error: "signal: slurmrestd: 500 error 2021",
 				Cost: &bridge.RestartCost{Save: 12.5, Start: 30, By: bridge.ByRestarts}},
 		},
+		Waits: []bridge.Wait{
+			{Job: 13, Reason: bridge.ForRoom, Cause: bridge.CauseGang, Why: "no node has 8 free GPUs"},
+			{Job: 14, Reason: bridge.ForRoom, Cause: bridge.CauseOther, Why: "…"},
+			{Job: 20, Reason: bridge.OnHold, Cause: bridge.CauseHeld, Why: "held"},
+		},
 		Outside: []bridge.Outside{{Job: 20, Why: "a job array is left to Slurm"}},
 		Notes: []bridge.Note{{Job: 13, Text: "profile \"x.json\": no such profile"},
 			{Job: 13, Text: "synergy-length=soon: want a number"}},
@@ -113,12 +118,25 @@ func TestWhatWasSaidAboutAJobIsNotSaidAgainUntilItIsNews(t *testing.T) {
 	}
 }
 
+func TestAHealthyRoundDoesNotReadFailed(t *testing.T) {
+	healthy := busyReport()
+	healthy.Steps = healthy.Steps[:2]
+	lines := written(zerolog.InfoLevel, func(j *journal) {
+		j.round(healthy, time.Second, nil)
+		j.smallRound(healthy, time.Second, nil)
+	})
+	if strings.Contains(lines, "failed") || strings.Contains(lines, "put_off") {
+		t.Errorf("nothing failed, and the log says\n%s", lines)
+	}
+}
+
 // waiting is a round in which these jobs wait, each for its reason.
-func waiting(reasons map[int]policy.Reason, words string) bridge.Report {
+func waiting(causes map[int]bridge.WaitCause, words string) bridge.Report {
 	var report bridge.Report
-	for _, id := range slices.Sorted(maps.Keys(reasons)) {
+	for _, id := range slices.Sorted(maps.Keys(causes)) {
 		report.Snapshot.Jobs = append(report.Snapshot.Jobs, policy.Job{ID: id, User: "alice", ProfileName: "gnmt.json"})
-		report.Plan.Decisions = append(report.Plan.Decisions, policy.Decision{Job: id, Reason: reasons[id], Why: words})
+		report.Waits = append(report.Waits,
+			bridge.Wait{Job: id, Reason: causes[id].Reason(), Cause: causes[id], Why: words})
 	}
 	return report
 }
@@ -126,24 +144,24 @@ func waiting(reasons map[int]policy.Reason, words string) bridge.Report {
 func TestWhyAJobWaitsIsSaidWhenTheReasonChangesAndNotWhenTheWordsDo(t *testing.T) {
 	lines := written(zerolog.InfoLevel, func(j *journal) {
 		for _, words := range []string{"4 GPUs are free", "3 GPUs are free", "2 GPUs are free"} {
-			j.round(waiting(map[int]policy.Reason{7: policy.Gang}, words), time.Second, nil)
+			j.round(waiting(map[int]bridge.WaitCause{7: bridge.CauseGang}, words), time.Second, nil)
 		}
-		j.round(waiting(map[int]policy.Reason{7: policy.Turn}, "its turn comes later"), time.Second, nil)
+		j.round(waiting(map[int]bridge.WaitCause{7: bridge.CauseTurn}, "its turn comes later"), time.Second, nil)
 		j.round(bridge.Report{}, time.Second, nil)
-		j.round(waiting(map[int]policy.Reason{7: policy.Turn}, "once more"), time.Second, nil)
+		j.round(waiting(map[int]bridge.WaitCause{7: bridge.CauseTurn}, "once more"), time.Second, nil)
 	})
 	if got := strings.Count(lines, `"message":"waits"`); got != 3 {
 		t.Errorf("said %d times in\n%s", got, lines)
 	}
-	if want := `"job":7,"user":"alice","profile":"gnmt.json","waits_for":"gang","reason":"4 GPUs are free","message":"waits"`; !strings.Contains(lines, want) {
+	if want := `"job":7,"user":"alice","profile":"gnmt.json","waits_for":"room","cause":"gang","reason":"4 GPUs are free","message":"waits"`; !strings.Contains(lines, want) {
 		t.Errorf("%s is not in\n%s", want, lines)
 	}
 }
 
 func TestAFloodOfWaitingJobsIsNoFloodOfLines(t *testing.T) {
-	many := make(map[int]policy.Reason)
+	many := make(map[int]bridge.WaitCause)
 	for id := range 2000 {
-		many[id+1] = policy.Turn
+		many[id+1] = bridge.CauseTurn
 	}
 	lines := written(zerolog.InfoLevel, func(j *journal) {
 		for range 3 {
@@ -156,7 +174,7 @@ func TestAFloodOfWaitingJobsIsNoFloodOfLines(t *testing.T) {
 }
 
 func TestAStoppedJobDoesNotWait(t *testing.T) {
-	report := waiting(map[int]policy.Reason{7: policy.GivesWay}, "job 8 goes first")
+	report := waiting(map[int]bridge.WaitCause{7: bridge.CauseGaveWay}, "job 8 goes first")
 	report.Snapshot.Jobs[0].Running = &policy.Placement{}
 	if lines := written(zerolog.InfoLevel,
 		func(j *journal) { j.round(report, time.Second, nil) }); strings.Contains(lines, `"waits"`) {

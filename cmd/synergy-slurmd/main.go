@@ -127,6 +127,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	}
 	defer book.Close()
 	numbers := newMetrics(sizeOf(book), running())
+	numbers.onlyPlans(f.shadow)
 	adviser := newAdviser(f, log, numbers)
 	defer adviser.close()
 	slurm := &connector{
@@ -134,6 +135,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 		planner: adviser.orNone(),
 	}
 	defer slurm.close()
+	numbers.ofShelf(slurm.taught)
 	d, err := newDaemon(f, config, log, numbers)
 	if err != nil {
 		return err
@@ -143,7 +145,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	}
 	d.connect, d.seat = slurm.connect, slurm.seat
 	if d.seat != nil {
-		d.seat.takeover = slurm.book.expire
+		d.seat.takeover = slurm.succeed
 	}
 	log.Info().Str("version", running()).Stringer("period", f.round).Bool("shadow", f.shadow).
 		Strs("partitions", config.Partitions).Int("last_round", book.LastRound()).Msg("started")
@@ -168,6 +170,7 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 		health:  newHealth(f.round, time.Now()),
 		manager: manager,
 		heart:   &heart{log: log, silent: f.shadow},
+		savings: &accountant{log: log},
 	}, nil
 }
 

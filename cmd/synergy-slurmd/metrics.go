@@ -42,9 +42,12 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	answers   *prometheus.HistogramVec
 	heard     *prometheus.CounterVec
+	lessons   *prometheus.CounterVec
+	ignored   *prometheus.GaugeVec
 	reloads   *prometheus.CounterVec
 	reloadBad prometheus.Gauge
 	leader    prometheus.Gauge
+	shadow    prometheus.Gauge
 	plans     *prometheus.CounterVec // nil: the planner is the built-in one
 
 	calls bounded
@@ -93,14 +96,6 @@ func verbs() []bridge.Verb {
 	return []bridge.Verb{bridge.Preempt, bridge.Restore, bridge.Renew, bridge.Start, bridge.Release, bridge.Arm}
 }
 
-// waitReasons are the reasons for which a job can wait; a stopped one waits because it gives way.
-func waitReasons() []policy.Reason {
-	return []policy.Reason{policy.Barred, policy.Shape, policy.Closed, policy.Turn, policy.Gang, policy.Cores,
-		policy.RAM,
-		policy.HeldBack, policy.InReservation, policy.InQuota, policy.Limit, policy.Clearing, policy.GivesWay,
-		policy.Shrinks}
-}
-
 // within is word if it is on the list.
 func within[T ~string](list []T, word T) string {
 	if slices.Contains(list, word) {
@@ -119,6 +114,7 @@ func newMetrics(ledgerSize func() float64, version string) *metrics {
 	m := &metrics{registry: registry}
 	m.ofRounds(with)
 	m.ofCluster(with)
+	m.ofLearning(with)
 	m.ofSlurm(with)
 	m.ofDaemon(with, ledgerSize, version)
 	return m
@@ -169,7 +165,8 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 	m.jobs = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs",
 		Help: "Jobs with our directive: granted, waiting, or left to Slurm (outside)."}, []string{"state"})
 	m.waiting = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs_waiting",
-		Help: "Waiting jobs by the reason why."}, []string{"reason"})
+		Help: "Waiting jobs by the reason why, the first that binds, and what it comes from."},
+		[]string{"reason", "cause"})
 	m.liars = gauge("synergy_jobs_contradicting",
 		"Jobs that go without their profile because they ran far below what it claims.")
 	m.granted = amounts{
@@ -207,6 +204,44 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 			"nodes), free."}, []string{"use"})
 }
 
+// What becomes of what jobs teach.
+const (
+	learnt  outcome = "learned"
+	forgot  outcome = "forgotten"
+	notKept outcome = "unkept"
+)
+
+func (m *metrics) ofLearning(with promauto.Factory) {
+	m.lessons = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_lessons_total",
+		Help: "What running jobs taught, by what came of it: learned, forgotten after a drift; unkept: rounds in " +
+			"which something could not be written down."}, []string{"outcome"})
+	for _, o := range []outcome{learnt, forgot, notKept} {
+		m.lessons.WithLabelValues(string(o))
+	}
+	m.ignored = with.NewGaugeVec(prometheus.GaugeOpts{Name: "synergy_jobs_ignored",
+		Help: "Jobs of which something that they say is ignored, by what that is."}, []string{"word"})
+}
+
+// ofShelf registers how many learned profiles there are.
+func (m *metrics) ofShelf(profiles func() float64) {
+	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_learned_profiles",
+		Help: "Owners' job names of which something is known."}, profiles)
+}
+
+// taught counts what a round has learned.
+func (m *metrics) taught(report bridge.Report) {
+	for _, l := range report.Lessons {
+		if l.Forgot {
+			m.lessons.WithLabelValues(string(forgot)).Inc()
+		} else {
+			m.lessons.WithLabelValues(string(learnt)).Inc()
+		}
+	}
+	if report.LearnFault != "" {
+		m.lessons.WithLabelValues(string(notKept)).Inc()
+	}
+}
+
 func (m *metrics) ofSlurm(with promauto.Factory) {
 	m.requests = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_slurm_requests_total",
 		Help: "Requests to Slurm by kind and what came of them."}, []string{"request", "outcome"})
@@ -227,6 +262,8 @@ func (m *metrics) ofDaemon(with promauto.Factory, ledgerSize func() float64, ver
 		Help: "1 while the configuration file could not be read the last time."})
 	m.leader = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_leader",
 		Help: "1 while this daemon is the one that acts; 0 while it stands by, or in shadow mode."})
+	m.shadow = with.NewGauge(prometheus.GaugeOpts{Name: "synergy_shadow",
+		Help: "1 for a daemon that only plans."})
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_ledger_bytes", Help: "Size of the ledger's file."},
 		ledgerSize)
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_build_info", Help: "Always 1; what runs is in the labels.",
@@ -273,6 +310,7 @@ func (m *metrics) did(report bridge.Report) {
 	for _, loss := range report.Lost {
 		m.lost.WithLabelValues(within(bridge.Causes(), loss.Cause)).Inc()
 	}
+	m.taught(report)
 }
 
 // plan counts a question to the plugin.
@@ -300,13 +338,13 @@ func (m *metrics) cluster(report bridge.Report, c tally) {
 	m.jobs.WithLabelValues("granted").Set(float64(c.granted))
 	m.jobs.WithLabelValues("waiting").Set(float64(c.waiting))
 	m.jobs.WithLabelValues("outside").Set(float64(c.outside))
-	known := 0
-	for _, reason := range waitReasons() {
-		m.waiting.WithLabelValues(string(reason)).Set(float64(c.reasons[reason]))
-		known += c.reasons[reason]
+	for _, cause := range bridge.WaitCauses() {
+		m.waiting.WithLabelValues(string(cause.Reason()), string(cause)).Set(float64(c.causes[cause]))
 	}
-	m.waiting.WithLabelValues(other).Set(float64(c.waiting - known))
 	m.liars.Set(float64(len(report.Contradicting)))
+	for _, word := range bridge.AllIgnored() {
+		m.ignored.WithLabelValues(string(word)).Set(float64(report.Ignored[word]))
+	}
 	m.granted.set(c.given)
 	m.fair.set(c.fair)
 	m.gain.Set(c.gain)
@@ -363,11 +401,16 @@ func (m *metrics) reload(err error) {
 }
 
 // leads says whether this daemon is the one that acts.
-func (m *metrics) leads(now bool) {
-	m.leader.Set(0)
-	if now {
-		m.leader.Set(1)
+func (m *metrics) leads(now bool) { m.leader.Set(zeroOrOne(now)) }
+
+// onlyPlans says whether this daemon is one in the shadow.
+func (m *metrics) onlyPlans(shadow bool) { m.shadow.Set(zeroOrOne(shadow)) }
+
+func zeroOrOne(holds bool) float64 {
+	if holds {
+		return 1
 	}
+	return 0
 }
 
 // request counts one request to Slurm; outcome is empty when it was served. It may be called from several goroutines.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -81,12 +82,43 @@ func TestHowGoodAPlanIsShowsUntilTheNextOneThatSaysSo(t *testing.T) {
 	}
 }
 
-func TestAReasonOfNoKnownKindCountsAsOther(t *testing.T) {
+// TestWhatWasLearnedAndIgnoredShowsInTheMetrics: lessons add up over rounds, failed ones too, since they are on the
+// disk; what is ignored is of the last one.
+func TestWhatWasLearnedAndIgnoredShowsInTheMetrics(t *testing.T) {
+	m := testMetrics()
+	m.ofShelf(func() float64 { return 3 })
+	lessons := bridge.Report{Lessons: []bridge.Lesson{{User: "alice"}, {User: "bob", Forgot: true}, {User: "eve"}},
+		LearnFault: "disk full", Ignored: map[bridge.Ignored]int{bridge.IgnoredCurve: 2, bridge.IgnoredName: 1}}
+	m.round(lessons, time.Second, nil)
+	lessons.Ignored = map[bridge.Ignored]int{bridge.IgnoredCurve: 1}
+	m.round(lessons, time.Second, nil)
+	m.round(lessons, time.Second, bridge.ErrUnreachable)
+	wantMetrics(t, m, `
+# HELP synergy_jobs_ignored Jobs of which something that they say is ignored, by what that is.
+# TYPE synergy_jobs_ignored gauge
+synergy_jobs_ignored{word="curve"} 1
+synergy_jobs_ignored{word="directive"} 0
+synergy_jobs_ignored{word="name"} 0
+synergy_jobs_ignored{word="progress"} 0
+# HELP synergy_learned_profiles Owners' job names of which something is known.
+# TYPE synergy_learned_profiles gauge
+synergy_learned_profiles 3
+# HELP synergy_lessons_total What running jobs taught, by what came of it: learned, forgotten after a drift; `+
+		`unkept: rounds in which something could not be written down.
+# TYPE synergy_lessons_total counter
+synergy_lessons_total{outcome="forgotten"} 3
+synergy_lessons_total{outcome="learned"} 6
+synergy_lessons_total{outcome="unkept"} 3
+`, "synergy_jobs_ignored", "synergy_learned_profiles", "synergy_lessons_total")
+}
+
+func TestJobsThatWaitCountByReasonAndCause(t *testing.T) {
 	m := testMetrics()
 	m.round(busyReport(), time.Second, nil)
-	for reason, want := range map[string]float64{"gang": 1, "turn": 0, other: 1} {
-		if got := testutil.ToFloat64(m.waiting.WithLabelValues(reason)); got != want {
-			t.Errorf("%s: %g, want %g", reason, got, want)
+	for cause, want := range map[bridge.WaitCause]float64{bridge.CauseGang: 1, bridge.CauseTurn: 0,
+		bridge.CauseHeld: 1, bridge.CauseOther: 1} {
+		if got := testutil.ToFloat64(m.waiting.WithLabelValues(string(cause.Reason()), string(cause))); got != want {
+			t.Errorf("%s: %g, want %g", cause, got, want)
 		}
 	}
 }
@@ -167,7 +199,9 @@ func TestTheMetricsAreNamedAsPrometheusWants(t *testing.T) {
 // fullMetrics has at least one series of every metric.
 func fullMetrics() *metrics {
 	m := testMetrics()
+	m.ofShelf(func() float64 { return 3 })
 	m.round(busyReport(), time.Second, nil)
+	m.certified.set(&bound.Certificate{})
 	m.request("GET /jobs/state/", "", time.Millisecond, 100)
 	m.request("POST /job/{job_id}", "refused", time.Millisecond, 100)
 	m.reload(errors.New("line 2"))
@@ -184,6 +218,32 @@ func TestTheManualExplainsEveryMetric(t *testing.T) {
 	for _, family := range families {
 		if name := family.GetName(); strings.HasPrefix(name, "synergy_") && !strings.Contains(manual, "`"+name+"`") {
 			t.Errorf("docs/metrics.md does not explain %s", name)
+		}
+	}
+}
+
+// TestDashboardAndAlertsReadOnlyMetricsThatThereAre; that their queries find data is shown by a Prometheus, live.
+func TestDashboardAndAlertsReadOnlyMetricsThatThereAre(t *testing.T) {
+	families, err := fullMetrics().registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, family := range families {
+		known[family.GetName()] = true
+		for _, part := range []string{"_sum", "_count", "_bucket"} {
+			known[family.GetName()+part] = family.GetType().String() == "HISTOGRAM"
+		}
+	}
+	for _, file := range []string{"../etc/grafana/synergy.json", "../etc/prometheus/synergy.rules.yaml"} {
+		names := regexp.MustCompile(`\bsynergy_[a-z_]+`).FindAllString(read(t, file), -1)
+		if len(names) < 10 {
+			t.Errorf("%s reads %v only", file, names)
+		}
+		for _, name := range names {
+			if !known[name] {
+				t.Errorf("%s reads %s, which there is not", file, name)
+			}
 		}
 	}
 }

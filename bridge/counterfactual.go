@@ -1,0 +1,126 @@
+package bridge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// In the shadow the site is planned for as it would be. A job that Slurm started counts as if it could have been sized
+// at its start, on the nodes on which it runs, with what its neighbours had left it by then, and goes on with that. One
+// that declared a checkpoint, or is taken to have, is sized anew in each round. Where such a size cannot be true any
+// more, since Slurm has started somebody who would have found no room, all on those nodes count with what they hold.
+//
+// Sizes are forgotten with the process: the first round of the next sizes everybody anew, as if all had started then.
+
+// sizedRun is what a run would hold.
+type sizedRun struct {
+	started time.Time
+	holds   *policy.Placement
+}
+
+// counterfactual is the part of a turn that says what running jobs would hold.
+type counterfactual struct {
+	*turn
+	c     *policy.Cluster
+	fresh []int // the places, in the scene and the snapshot, of those who are to be sized
+	sized []int // of those who were before
+}
+
+// size puts what running jobs would hold into the snapshot.
+func (s *counterfactual) size() {
+	s.recall()
+	s.sizeFresh()
+	for s.undo() {
+	}
+	s.remember()
+}
+
+// reallyHolds is what a running job holds.
+func (t *managedJob) reallyHolds() *policy.Placement {
+	return &policy.Placement{Nodes: t.Runs.Nodes, PerNode: t.Runs.PerNode}
+}
+
+// recall gives every run the size that it was given before, and finds out who has none.
+func (s *counterfactual) recall() {
+	for i, tn := range s.scene.managed {
+		j := &s.c.Jobs[i]
+		if j.Running == nil || tn.Completing || !tn.even() || slices.Contains(tn.on, elsewhere) {
+			continue
+		}
+		was, known := s.Runner.sizes[tn.ID]
+		known = known && was.started.Equal(tn.Started)
+		if known {
+			j.Running = was.holds
+		}
+		if !known || tn.saves() && !s.small {
+			s.fresh = append(s.fresh, i)
+		} else {
+			s.sized = append(s.sized, i)
+		}
+	}
+}
+
+// first is a priority above any of Slurm's own: who runs is served before those who wait.
+const first = 1 << 62
+
+// sizeFresh sizes those who have no size, each on the nodes on which it runs.
+func (s *counterfactual) sizeFresh() {
+	if len(s.fresh) == 0 {
+		return
+	}
+	c := *s.c
+	c.Jobs = slices.Clone(c.Jobs)
+	freeze(&c)
+	for _, i := range s.fresh {
+		j := &c.Jobs[i]
+		j.Only, j.Nodes, j.Except, j.Features, j.Priority = j.Running.Nodes, len(j.Running.Nodes), nil, nil, first
+		j.Running, j.Started, j.Fixed, j.Owed = nil, time.Time{}, false, false
+	}
+	plan := policy.Decide(c, policy.Slurm(), s.Settings.Allocator)
+	good := policy.Check(c, plan) == nil
+	for _, i := range s.fresh {
+		g, held := plan.Decisions[i].Grant, s.scene.managed[i].reallyHolds()
+		if !good || g == nil || !slices.Equal(g.Nodes, held.Nodes) {
+			g = held
+		}
+		s.c.Jobs[i].Running = g
+	}
+}
+
+// undo gives those their real size back who are on nodes with more than there is. It says whether there were any.
+func (s *counterfactual) undo() (undone bool) {
+	free := map[string]gres.Vector{}
+	for n := range s.c.Nodes {
+		free[s.c.Nodes[n].Name] = s.c.Nodes[n].Total.Minus(s.c.Nodes[n].Foreign)
+	}
+	for i := range s.c.Jobs {
+		if g := s.c.Jobs[i].Running; g != nil {
+			for _, n := range g.Nodes {
+				free[n] = free[n].Minus(g.PerNode)
+			}
+		}
+	}
+	for _, i := range slices.Concat(s.fresh, s.sized) {
+		g, held := s.c.Jobs[i].Running, s.scene.managed[i].reallyHolds()
+		over := slices.ContainsFunc(g.Nodes, func(n string) bool { return free[n].CPUs < 0 || free[n].Memory < 0 })
+		if over && !g.Equal(*held) {
+			s.c.Jobs[i].Running, undone = held, true
+		}
+	}
+	return undone
+}
+
+// remember keeps the sizes for the rounds to come.
+func (s *counterfactual) remember() {
+	sizes := make(map[int]sizedRun, len(s.fresh)+len(s.sized))
+	for _, i := range slices.Concat(s.fresh, s.sized) {
+		tn, j := s.scene.managed[i], &s.c.Jobs[i]
+		tn.wouldHold = j.Running
+		sizes[tn.ID] = sizedRun{tn.Started, j.Running}
+		j.Fixed = j.Fixed || !tn.saves()
+	}
+	s.Runner.sizes = sizes
+}

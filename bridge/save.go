@@ -1,0 +1,170 @@
+package bridge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
+)
+
+// saving is the part of a turn that says what the round books in the ledger of savings.
+type saving struct{ *turn }
+
+// mostChecks bounds what is kept between two rounds.
+const mostChecks = 10_000
+
+// book tells the report what is to be booked. Windows of progress that ended in small rounds are told by the next
+// round; those of a look that came to nothing are heard again.
+func (t saving) book() {
+	if !t.Settings.Savings {
+		return
+	}
+	for _, tn := range t.scene.managed {
+		if tn.ran > 0 && tn.claimed > 0 && len(t.checks) < mostChecks {
+			t.checks = append(t.checks, savings.Check{Ran: tn.ran, Said: tn.claimed})
+		}
+	}
+	if t.small {
+		return
+	}
+	r := &savings.Round{At: t.scene.at, Shadow: t.Settings.Shadow, Checks: t.checks}
+	t.checks = nil
+	for n := range t.report.Snapshot.Nodes {
+		r.GPUs += t.report.Snapshot.Nodes[n].Total.GPUs
+	}
+	t.running(r)
+	t.waiting(r)
+	t.report.Savings, t.booked = r, t.scene.at
+}
+
+// running books who runs.
+func (t saving) running(r *savings.Round) {
+	for _, tn := range t.reader.jobs {
+		switch {
+		case tn.State != Running || tn.Request.GPUs < 1 || !t.manages(tn.Partition):
+		case tn.ours && tn.alone == "":
+			r.Jobs = append(r.Jobs, t.job(tn))
+		default:
+			r.UnmatchedJobs, r.Unmatched = r.UnmatchedJobs+1, r.Unmatched+tn.Request.GPUs
+		}
+	}
+}
+
+// job is one that runs. What it is given is what it holds, and in the shadow what it would hold; what it asked for is
+// what its user's own request comes to, which in the shadow Slurm has given it.
+func (t saving) job(tn *managedJob) savings.Job {
+	j := savings.Job{ID: tn.ID, Started: tn.since, GPUs: tn.Request.GPUs, Asked: 1, With: 1}
+	if tn.profile == nil || !tn.even() || slices.Contains(tn.on, elsewhere) {
+		return j
+	}
+	profile := policy.ProfileOn(tn.profile, tn.topology.gpuType(tn.on[0]))
+	if profile == nil {
+		return j
+	}
+	total := tn.topology.total(tn.on[0])
+	fair := gres.Proportional(total, tn.Runs.PerNode.GPUs)
+	asked, given := tn.Runs.PerNode, tn.Runs.PerNode
+	if !t.Settings.Shadow {
+		asked = tn.asked(total, fair)
+	} else if tn.wouldHold != nil {
+		given = tn.wouldHold.PerNode
+	}
+	a, w := profile.Gain(asked, fair), profile.Gain(given, fair)
+	if a > 0 && w > 0 {
+		j.Known, j.Asked, j.With = true, a, w
+	}
+	return j
+}
+
+// asked is what Slurm would have given a running job on each of its nodes: its user's own request, and the share of
+// the memory where that does not say how much.
+func (t *managedJob) asked(total, fair gres.Vector) gres.Vector {
+	own := t.record.Own.perNode()
+	own.GPUs = t.Runs.PerNode.GPUs
+	own.CPUs, own.Memory = min(own.CPUs, total.CPUs), min(own.Memory, total.Memory)
+	if own.Memory == 0 {
+		own.Memory = fair.Memory
+	}
+	return own
+}
+
+// waiting books which GPUs idle although somebody has waited for one since the last round at least.
+func (t saving) waiting(r *savings.Round) {
+	c := &t.report.Snapshot
+	var wants []savings.Want
+	classes := map[wantClass]int{}
+	for i, tn := range t.scene.managed {
+		j := &c.Jobs[i]
+		if tn.State != Pending || j.Barred != "" || j.Arrival.After(t.booked) || t.booked.IsZero() {
+			continue
+		}
+		if g := t.report.Plan.Decisions[i].Grant; g != nil && t.Settings.Shadow {
+			r.Filled += g.Total().GPUs
+		}
+		w, class := t.want(tn, j)
+		k, known := classes[class]
+		switch {
+		case known:
+			wants[k].Count++
+		case len(wants) < mostWants:
+			classes[class] = len(wants)
+			wants = append(wants, w)
+		}
+	}
+	r.Idle = savings.Stranded(t.places(), wants)
+}
+
+// mostWants bounds how many kinds of jobs that wait are looked at.
+const mostWants = 200
+
+// wantClass is what jobs that wait have in common if one of them stands for all.
+type wantClass struct {
+	nodes              int
+	perNode            gres.Vector
+	gpuType, partition string
+	own                int // a job that is like no other
+}
+
+// want is what a job that waits asks for, and its class.
+func (t saving) want(tn *managedJob, j *policy.Job) (savings.Want, wantClass) {
+	w := savings.Want{Count: 1, Nodes: max(1, j.Nodes), PerNode: tn.record.Own.perNode()}
+	nodes := t.report.Snapshot.Nodes
+	w.On = func(p int) bool {
+		n := &nodes[p]
+		return (j.GPUType == "" || j.GPUType == n.GPUType) && !slices.Contains(j.Except, n.Name) &&
+			(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) &&
+			!slices.ContainsFunc(j.Features, func(f string) bool { return !slices.Contains(n.Features, f) })
+	}
+	class := wantClass{nodes: w.Nodes, perNode: w.PerNode, gpuType: j.GPUType, partition: tn.Partition}
+	if len(j.Except)+len(j.Features)+len(tn.record.Own.Pin) > 0 || j.Reservation != "" {
+		class.own = tn.ID
+	}
+	return w, class
+}
+
+// places are the nodes with what is really free on them; nothing on those that are closed, or reserved now.
+func (t saving) places() []savings.Place {
+	nodes := t.report.Snapshot.Nodes
+	places := make([]savings.Place, len(nodes))
+	for n := range nodes {
+		if places[n].Name = nodes[n].Name; nodes[n].Closed == "" && !reservedNow(&nodes[n], t.report.Snapshot.Now) {
+			places[n].Free = nodes[n].Total.Minus(nodes[n].Foreign)
+		}
+	}
+	for _, tn := range t.scene.managed {
+		for _, n := range tn.on {
+			if tn.State == Running && n != elsewhere {
+				places[n].Free = places[n].Free.Minus(tn.Runs.PerNode)
+			}
+		}
+	}
+	return places
+}
+
+func reservedNow(n *policy.Node, now time.Time) bool {
+	return slices.ContainsFunc(n.Reserved, func(r policy.Reservation) bool {
+		return !r.From.After(now) && (r.To.IsZero() || r.To.After(now))
+	})
+}

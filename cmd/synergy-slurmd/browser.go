@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/page"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// forPeople serves the pages that browsers show. Whoever asks for the first one with anything but a browser gets the
+// index.
+func forPeople(mux *http.ServeMux, desk chan struct{}, h *health, reports archive) {
+	cluster := inTurn(desk, func(w http.ResponseWriter, _ *http.Request) { serveCluster(w, h, reports) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			cluster.ServeHTTP(w, r)
+			return
+		}
+		fmt.Fprint(w, index)
+	})
+	mux.Handle("GET /jobs/{job}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		id, err := strconv.Atoi(r.PathValue("job"))
+		if err != nil || id < 1 {
+			http.Error(w, "want the number of a job, as /jobs/4711", http.StatusBadRequest)
+			return
+		}
+		serveJob(w, id, reports)
+	}))
+	mux.HandleFunc("GET /page/{file}", serveFile)
+	heard := make(chan struct{}, listeners)
+	mux.HandleFunc("GET /page/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(w, r, h, heard) })
+}
+
+// pastRounds is over how many rounds a job's page looks back. Each is read and decoded for it.
+const pastRounds = 12
+
+func serveCluster(w http.ResponseWriter, h *health, reports archive) {
+	says, wrong := h.check(time.Now())
+	health := page.Health{Well: wrong == nil, Says: says}
+	if wrong != nil {
+		health.Says = wrong.Error()
+	}
+	report, err := reports.Latest()
+	if errors.Is(err, ledger.ErrNoReport) {
+		err = nil
+	}
+	servePage(w, err, func(text *bytes.Buffer) error { return page.Cluster(text, report, health, time.Now()) })
+}
+
+func serveJob(w http.ResponseWriter, id int, reports archive) {
+	past, err := latestOf(reports, pastRounds)
+	servePage(w, err, func(text *bytes.Buffer) error { return page.Job(text, story.Of(id, past)) })
+}
+
+// latestOf are the reports of the last rounds, the newest first. One that was overwritten meanwhile is left out.
+func latestOf(reports archive, most int) (past []bridge.Report, err error) {
+	rounds, err := reports.Rounds()
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(rounds, func(a, b int) int { return b - a })
+	for _, round := range rounds[:min(most, len(rounds))] {
+		report, err := reports.Report(round)
+		switch {
+		case errors.Is(err, ledger.ErrNoReport):
+		case err != nil:
+			return nil, err
+		default:
+			past = append(past, report)
+		}
+	}
+	return past, nil
+}
+
+// servePage writes a page as a whole, or what was wrong.
+func servePage(w http.ResponseWriter, err error, draw func(*bytes.Buffer) error) {
+	var text bytes.Buffer
+	if err == nil {
+		err = draw(&text)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", page.Policy)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write(text.Bytes()) // an error is the reader's going away
+}
+
+func serveFile(w http.ResponseWriter, r *http.Request) {
+	text, kind, ok := page.File(r.PathValue("file"))
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Write(text)
+}
+
+const (
+	listeners = 16               // at once, of the connections that there are: others reload now and then
+	earshot   = 45 * time.Second // for which one listens: it asks again, so that nobody keeps a place for good
+)
+
+// serveEvents tells of the next round by a server-sent event, if there is one in time, and ends.
+func serveEvents(w http.ResponseWriter, r *http.Request, h *health, heard chan struct{}) {
+	select {
+	case heard <- struct{}{}:
+		defer func() { <-heard }()
+	default:
+		http.Error(w, "too many listen at once", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	fmt.Fprint(w, "retry: 1000\n\n")
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush()
+	}
+	if number, held := h.next(r.Context(), earshot); held {
+		fmt.Fprintf(w, "event: round\ndata: %d\n\n", number)
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
+	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
+)
+
+// booking is a round so many minutes after noon that has something to book.
+func booking(minutes int) bridge.Report {
+	at := time.Date(2026, 1, 1, 12, minutes, 0, 0, time.UTC)
+	return bridge.Report{Savings: &savings.Round{At: at, Shadow: true, GPUs: 8, Jobs: []savings.Job{
+		{ID: 1, GPUs: 8, Started: at.Add(-time.Hour), Known: true, Asked: 1, With: 2}}}}
+}
+
+func TestEachGoodRoundIsBookedInTheFolderThatTheConfigurationNames(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	a := &accountant{log: zerolog.Nop()}
+	for minute, dir := range []string{first, first, first, second, second} {
+		a.note(Config{Savings: dir}, time.Minute, booking(minute))
+	}
+	a.close()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for dir, want := range map[string]float64{first: 120, second: 60} {
+		lines, _, err := book.Read(dir, noon, noon.Add(time.Hour))
+		seconds := 0.
+		for _, l := range lines {
+			seconds += l.Seconds
+		}
+		if err != nil || seconds != want {
+			t.Errorf("%v seconds, %v, want %v", seconds, err, want)
+		}
+	}
+}
+
+func TestALedgerOfSavingsThatCannotBeWrittenIsToldOnceAndAgainWhenItCan(t *testing.T) {
+	var text bytes.Buffer
+	a := &accountant{log: zerolog.New(&text)}
+	dir := filepath.Join(t.TempDir(), "savings")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // no folder
+		t.Fatal(err)
+	}
+	for minute := range 3 {
+		a.note(Config{Savings: dir}, time.Minute, booking(minute))
+	}
+	if n := strings.Count(text.String(), "rounds are not booked"); n != 1 {
+		t.Errorf("told %d times, want once:\n%s", n, text.String())
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	a.note(Config{Savings: dir}, time.Minute, booking(4))
+	if !strings.Contains(text.String(), "booked in the ledger of savings again") {
+		t.Errorf("nobody said that it is well again:\n%s", text.String())
+	}
+}

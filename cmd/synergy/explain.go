@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// explainOptions are where the rounds are read, and how a story is told.
+type explainOptions struct {
+	daemon, ledger string
+	json           bool
+}
+
+func explainCommand() *cobra.Command {
+	var o explainOptions
+	command := &cobra.Command{
+		Use:   "explain [flags] JOB",
+		Short: "tell a job's story: for what it waited, what it was given and why, what was done to it",
+		Long: `explain tells what became of a job over the rounds that the daemon keeps: for what it waited and how many jobs go
+before it, where it was started with how much and why, for whom it gave way. It asks the daemon; where that is down it
+reads the daemon's ledger, which takes the daemon's user or root. Nothing is changed by either.`,
+		Example: `  synergy explain 4711
+  synergy explain --daemon http://ctl1:9817 --json 4711
+  sudo -u synergy synergy explain --ledger /var/lib/synergy-slurmd/ledger 4711`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), c.OutOrStdout(), args[0]) },
+	}
+	where, out := newGroup("Where rounds are read"), newGroup("Output")
+	where.flags.StringVar(&o.daemon, "daemon", "http://127.0.0.1:9817", "the daemon's `address`")
+	where.flags.StringVar(&o.ledger, "ledger", "", "the `file` of a daemon that is down, instead")
+	out.flags.BoolVar(&o.json, "json", false, "the story for programs")
+	grouped(command, where, out)
+	return command
+}
+
+func (o *explainOptions) run(ctx context.Context, out io.Writer, name string) error {
+	job, err := strconv.Atoi(name)
+	if err != nil || job < 1 {
+		return fmt.Errorf("%.40q: want the number of a job, as 4711; each task of an array has a number of its own",
+			name)
+	}
+	reports, err := o.reports(ctx)
+	if err != nil {
+		return err
+	}
+	told := story.Of(job, reports)
+	if !told.Known && len(told.Notes) == 0 && len(told.Events) == 0 {
+		return failed{fmt.Errorf("job %d: none of the %d rounds that are kept knows it: it is none of ours, or was "+
+			"over before them", job, len(reports))}
+	}
+	if o.json {
+		encoder := json.NewEncoder(out)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(told)
+	}
+	narrate(out, told)
+	return nil
+}
+
+// reports are those of a ledger that was named, or else of the daemon.
+func (o *explainOptions) reports(ctx context.Context) ([]bridge.Report, error) {
+	if o.ledger != "" {
+		book, err := ledger.Read(o.ledger)
+		if errors.Is(err, ledger.ErrLocked) {
+			return nil, unseen{fmt.Errorf("a daemon has the ledger %s open: ask it, without --ledger", o.ledger)}
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer book.Close()
+		return book.Reports()
+	}
+	at, err := url.Parse(o.daemon)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return nil, fmt.Errorf("--daemon %.80q: want an address as http://127.0.0.1:9817", o.daemon)
+	}
+	return remote{at, &http.Client{Timeout: answerLimit}}.reports(ctx)
+}
+
+// Limits on what a daemon answers: a report of a large cluster is some megabytes.
+const (
+	answerLimit = time.Minute
+	answerBytes = 1 << 28
+)
+
+// remote is a daemon that is asked over HTTP.
+type remote struct {
+	at     *url.URL
+	client *http.Client
+}
+
+// reports are those of the rounds that it keeps. One that is overwritten meanwhile is left out.
+func (a remote) reports(ctx context.Context) ([]bridge.Report, error) {
+	var rounds []int
+	if err := a.get(ctx, "/rounds", &rounds); err != nil {
+		return nil, unseen{fmt.Errorf("%w: is the daemon down? Then name its ledger: --ledger FILE", err)}
+	}
+	var reports []bridge.Report
+	for _, round := range rounds {
+		var report bridge.Report
+		err := a.get(ctx, "/round/"+strconv.Itoa(round), &report)
+		switch {
+		case errors.Is(err, errGone):
+		case err != nil:
+			return nil, unseen{err}
+		default:
+			reports = append(reports, report)
+		}
+	}
+	return reports, nil
+}
+
+var errGone = errors.New("no such page")
+
+func (a remote) get(ctx context.Context, path string, into any) error {
+	page := a.at.JoinPath(path).String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := a.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s: %w", page, errGone)
+	case answer.StatusCode != http.StatusOK:
+		return fmt.Errorf("%s: %s", page, answer.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytes)).Decode(into); err != nil {
+		return fmt.Errorf("%s: want what synergy-slurmd answers: %w", page, err)
+	}
+	return nil
+}
+
+// narrate writes a story for people. All of it may hold what users or Slurm wrote.
+func narrate(out io.Writer, s story.Story) {
+	const longest = 400
+	line := func(text string) { fmt.Fprintln(out, printable.Line(text, longest)) }
+	more := func(text string) { fmt.Fprintln(out, "  "+printable.Line(text, longest)) }
+	line(fmt.Sprintf("job %d%s", s.Job, who(s)))
+	if s.Known {
+		more(fmt.Sprintf("submitted %s, restarted %d times, %.1f GPU-hours so far", clockTime(s.Submitted), s.Restarts,
+			s.GPUTime/3600))
+		more(fmt.Sprintf("round %d: %s", s.Round, s.Now))
+	}
+	if w := s.Wait; w != nil {
+		more(fmt.Sprintf("it waits for %s (%s)%s", w.Reason, w.Cause, ahead(s.Ahead)))
+		if w.Reason == bridge.Misconfigured {
+			more("no room that comes free helps it: change the request, or ask the administrator")
+		}
+	}
+	for _, note := range s.Notes {
+		more("note: " + note)
+	}
+	for _, e := range s.Events {
+		text := fmt.Sprintf("%s round %d: %s", clockTime(e.At), e.Round, e.What)
+		if e.Error != "" {
+			text += " - failed: " + e.Error
+		}
+		line(text)
+	}
+}
+
+func who(s story.Story) string {
+	if !s.Known {
+		return ""
+	}
+	profile := "no profile"
+	if s.Profile != "" {
+		profile = "profile " + s.Profile
+	}
+	return fmt.Sprintf(" %q of %s: %d GPUs, %s", strings.TrimSpace(s.Name), s.User, s.GPUs, profile)
+}
+
+func ahead(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", and one job goes before it"
+	}
+	return fmt.Sprintf(", and %d jobs go before it", n)
+}
+
+func clockTime(at time.Time) string { return at.Local().Format("2006-01-02 15:04:05") }

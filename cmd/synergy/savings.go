@@ -1,0 +1,267 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
+	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/report/figure"
+)
+
+// saved is what the flags of savings say.
+type saved struct {
+	book, since, until string
+	csv, plot, json    string
+}
+
+func savingsCommand() *cobra.Command {
+	var o saved
+	command := &cobra.Command{
+		Use:   "savings [flags]",
+		Short: "what was saved, or would have been, and how sure that is",
+		Long: `savings adds up what the daemon has booked in its ledger of savings (savings in its configuration): by
+day, the GPU-hours that jobs held and for how many of them a profile is known, what they trained as their users asked
+for them and with what they were given, in GPU-hours at the proportional share, the GPU-hours that idled though
+somebody waited, by what he lacked, and the runs that ended sooner or later. In the shadow all of that is what would
+have been. docs/savings.md says what is assumed.`,
+		Example: `  synergy savings --since 7d
+  synergy savings --since 2026-11-01 --until 2026-12-01 --csv november.csv --plot november.png`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c, time.Now()) },
+	}
+	what, out := newGroup("What is added up"), newGroup("Output")
+	what.flags.StringVar(&o.book, "book", "/var/lib/synergy/savings", "`folder` of the ledger of savings")
+	what.flags.StringVar(&o.since, "since", "7d",
+		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
+	what.flags.StringVar(&o.until, "until", "", "up to this `time` (default now)")
+	out.flags.StringVar(&o.csv, "csv", "", "`file` for the sums of each day, all of them; - for the standard output")
+	out.flags.StringVar(&o.plot, "plot", "", "`file` for a picture, that ends in .png or .svg")
+	out.flags.StringVar(&o.json, "json", "", "`file` for the same as JSON; - for the standard output")
+	grouped(command, what, out)
+	return command
+}
+
+// daySums is what was booked on a day, in the shadow or not.
+type daySums struct {
+	Day    string `json:"day"`
+	Shadow bool   `json:"shadow"`
+	savings.Sums
+}
+
+func (o *saved) run(c *cobra.Command, now time.Time) error {
+	since, err := moment(o.since, now)
+	if err != nil {
+		return fmt.Errorf("--since: %w", err)
+	}
+	until := now
+	if o.until != "" {
+		if until, err = moment(o.until, now); err != nil {
+			return fmt.Errorf("--until: %w", err)
+		}
+	}
+	if !since.Before(until) {
+		return fmt.Errorf("--since %s is not before --until: want an earlier time", o.since)
+	}
+	if kind := filepath.Ext(o.plot); o.plot != "" && kind != ".png" && kind != ".svg" {
+		return fmt.Errorf("--plot %s: want a name that ends in .png or .svg", o.plot)
+	}
+	lines, skipped, err := book.Read(o.book, since, until)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("--book %s: there is none: name the folder that the daemon's configuration has as savings",
+			o.book)
+	}
+	if err != nil {
+		return failed{err}
+	}
+	if skipped > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "synergy: %d lines are skipped: they are damaged, or claim more than was there\n",
+			skipped)
+	}
+	return o.tell(c.OutOrStdout(), byDay(lines), since, until)
+}
+
+// moment reads a time: so long ago, or a day.
+func moment(text string, now time.Time) (time.Time, error) {
+	wrong := fmt.Errorf("%q: want so long ago, as 7d or 12h, or a day, as 2026-11-01", text)
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return day, nil
+	}
+	const most = 10_000 // days
+	if number, days := strings.CutSuffix(text, "d"); days {
+		n, err := strconv.ParseFloat(number, 64)
+		if err != nil || !(n > 0 && n <= most) {
+			return now, wrong
+		}
+		return now.Add(-time.Duration(n * 24 * float64(time.Hour))), nil
+	}
+	ago, err := time.ParseDuration(text)
+	if err != nil || ago <= 0 {
+		return now, wrong
+	}
+	return now.Add(-ago), nil
+}
+
+// byDay adds lines up, those in the shadow and others apart.
+func byDay(lines []book.Line) (days []daySums) {
+	places := map[daySums]int{}
+	for _, l := range lines {
+		key := daySums{Day: l.At.UTC().Format(time.DateOnly), Shadow: l.Shadow}
+		k, known := places[key]
+		if !known {
+			k = len(days)
+			places[key], days = k, append(days, key)
+		}
+		days[k].Sums = days[k].Plus(l.Sums)
+	}
+	return days
+}
+
+func (o *saved) tell(out io.Writer, days []daySums, since, until time.Time) error {
+	if o.csv != "" {
+		if err := save("csv", o.csv, out, func(w io.Writer) error { return writeDays(w, days) }); err != nil {
+			return err
+		}
+	}
+	if o.plot != "" {
+		text, err := picture(savedFigure(days), filepath.Ext(o.plot))
+		if err != nil {
+			return failed{fmt.Errorf("--plot %s: %w", o.plot, err)}
+		}
+		if err := save("plot", o.plot, out, func(w io.Writer) error { return writeAll(w, text) }); err != nil {
+			return err
+		}
+	}
+	if o.json != "" {
+		err := save("json", o.json, out, func(w io.Writer) error {
+			encoder := json.NewEncoder(w)
+			encoder.SetIndent("", "  ")
+			return encoder.Encode(days)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if o.csv == standard || o.json == standard {
+		return nil
+	}
+	return done(showDays(out, days, since, until))
+}
+
+// showDays writes the table, and a sentence with how sure it is for the shadow and for what was real.
+func showDays(out io.Writer, days []daySums, since, until time.Time) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "GPU-hours\tthere\theld\tknown\tas asked\tgiven\tsaved\tidle: cores\tmemory\torder\tsplit"+
+		"\tfilled\truns ended\tsooner\tlater\t")
+	var all [2]savings.Sums
+	for _, d := range days {
+		mode := 0
+		if d.Shadow {
+			mode = 1
+		}
+		all[mode] = all[mode].Plus(d.Sums)
+		row(table, d.Day, d.Shadow, d.Sums)
+	}
+	for mode, s := range all {
+		if s.Seconds > 0 && len(days) > 1 {
+			row(table, "all", mode == 1, s)
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	over := fmt.Sprintf("from %s to %s", since.UTC().Format(time.DateOnly), until.UTC().Format(time.DateOnly))
+	for mode, s := range all {
+		if s.Seconds > 0 || mode == 1 && all[0].Seconds == 0 {
+			_, err := fmt.Fprintf(out, "\n%s\n%s\n", s.Sentence(mode == 1, over),
+				s.Certainty().Words(s, until.Sub(since).Seconds()))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func row(table io.Writer, day string, shadow bool, s savings.Sums) {
+	if shadow {
+		day += " (shadow)"
+	}
+	fmt.Fprintf(table, "%s\t", day)
+	for _, x := range []float64{s.There, s.Held + s.Unmatched, s.Known, s.Asked, s.With, s.Saved, s.Cores, s.Memory,
+		s.Order, s.Split, s.Filled} {
+		fmt.Fprintf(table, "%.1f\t", x/time.Hour.Seconds())
+	}
+	fmt.Fprintf(table, "%d\t%d (%s)\t%d (%s)\t\n", s.Ended, s.Sooner, runs(s.Earlier), s.Later, runs(s.Belated))
+}
+
+// runs is a sum of times of runs.
+func runs(seconds float64) string { return fmt.Sprintf("%.1f h", seconds/time.Hour.Seconds()) }
+
+// writeDays writes all sums, in seconds and GPU-seconds under the names that they have in the ledger.
+func writeDays(w io.Writer, days []daySums) error {
+	table := csv.NewWriter(w)
+	table.Write([]string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",
+		"idle_cores", "idle_memory", "idle_order", "idle_split", "filled", "ended", "sooner", "earlier", "later",
+		"belated", "checks", "ran", "distance"})
+	for _, d := range days {
+		line := []string{d.Day, strconv.FormatBool(d.Shadow)}
+		for _, x := range []float64{d.Seconds, d.There, d.Held, d.Known, d.Unmatched, d.Asked, d.With, d.Saved, d.Cores,
+			d.Memory, d.Order, d.Split, d.Filled, float64(d.Ended), float64(d.Sooner), d.Earlier, float64(d.Later),
+			d.Belated, float64(d.Checks), d.Ran, d.Distance} {
+			line = append(line, strconv.FormatFloat(x, 'f', -1, 64))
+		}
+		table.Write(line)
+	}
+	table.Flush()
+	return table.Error()
+}
+
+// savedFigure draws GPU-hours by day: there, trained as asked and with what was given, and idle though somebody waited.
+func savedFigure(days []daySums) figure.Figure {
+	const place = 240
+	series := []struct {
+		label string
+		of    func(savings.Sums) float64
+	}{
+		{"held", func(s savings.Sums) float64 { return s.Held + s.Unmatched }},
+		{"known, trained as asked", func(s savings.Sums) float64 { return s.Asked }},
+		{"known, trained as given", func(s savings.Sums) float64 { return s.With }},
+		{"idle though somebody waited", savings.Sums.Idle},
+	}
+	panel := &figure.Panel{X: figure.Axis{Min: -0.5, Max: float64(max(1, len(days))) - 0.5},
+		Y: figure.Axis{Label: "GPU-hours", Max: 1}}
+	f := figure.Figure{Title: "GPU-hours by day", Note: "trained: in GPU-hours at the proportional share",
+		Height: place, Rows: [][]*figure.Panel{{panel}}}
+	every := 1 + len(days)/8
+	for k, d := range days {
+		if k%every == 0 {
+			panel.X.Marks = append(panel.X.Marks, figure.Name{At: float64(k), Label: d.Day})
+		}
+	}
+	for i, s := range series {
+		dots := figure.Dots{Style: figure.StyleOf(i)}
+		line := figure.Line{Style: figure.StyleOf(i)}
+		for k, d := range days {
+			hours := s.of(d.Sums) / time.Hour.Seconds()
+			panel.Y.Max = max(panel.Y.Max, 1.05*hours)
+			dots.Points = append(dots.Points, figure.Point{X: float64(k), Y: hours})
+			dots.Errors = append(dots.Errors, 0)
+			line.Points = append(line.Points, dots.Points[k])
+		}
+		panel.Marks = append(panel.Marks, line, dots)
+		f.Keys = append(f.Keys, figure.Key{Label: s.label, Style: line.Style, Kind: figure.DotKey})
+	}
+	return f
+}

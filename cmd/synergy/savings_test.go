@@ -1,0 +1,9 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestSavings(t *testing.T) { testscript.Run(t, testscript.Params{Dir: "testdata/savings"}) }

@@ -1,0 +1,43 @@
+package page
+
+import (
+	"fmt"
+	"html/template"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// words are how values read in the pages.
+var words = template.FuncMap{
+	"line":     func(text string) string { return printable.Line(text, longestName) },
+	"sentence": func(text string) string { return printable.Line(text, longestSentence) },
+	"gain":     func(gain float64) string { return fmt.Sprintf("%.2f×", gain) },
+	"percent":  func(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) },
+	"gb":       story.Gigabytes,
+	"clock":    func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"machine":  func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
+	"span":     span,
+}
+
+// Names and sentences come from users and from Slurm, and are as long as they like.
+const (
+	longestName     = 60
+	longestSentence = 400
+)
+
+// span is a time in its two largest units.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Minute:
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}

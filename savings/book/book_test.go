@@ -1,0 +1,156 @@
+package book_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
+	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// at is a round so many minutes after noon, of one job that is twice as fast.
+func at(minutes int) savings.Round {
+	return savings.Round{At: noon.Add(time.Duration(minutes) * time.Minute), Shadow: true, GPUs: 8, Jobs: []savings.Job{
+		{ID: 7, GPUs: 4, Started: noon, Known: true, Asked: 1, With: 2}}}
+}
+
+func open(t *testing.T, dir string) *book.Book {
+	t.Helper()
+	b, err := book.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func note(t *testing.T, b *book.Book, rounds ...savings.Round) {
+	t.Helper()
+	for _, r := range rounds {
+		if _, err := b.Note(r, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func read(t *testing.T, dir string, since time.Time) (sum savings.Sums, lines, skipped int) {
+	t.Helper()
+	all, skipped, err := book.Read(dir, since, noon.Add(1000*24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range all {
+		sum = sum.Plus(l.Sums)
+	}
+	return sum, len(all), skipped
+}
+
+func TestARestartForgetsNoRunAndClaimsNoTimeTwice(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made")
+	note(t, open(t, dir), at(0), at(30))
+	end := at(90)
+	end.Jobs = nil
+	note(t, open(t, dir), at(60), end)
+	sum, _, skipped := read(t, dir, noon)
+	if sum.Seconds != 90*60 || sum.Held != 4*3600 || sum.Saved != 2*3600 ||
+		sum.Sooner != 1 || sum.Earlier != 1800 || skipped != 0 {
+		t.Errorf("%+v, %d skipped: want 90 minutes, an hour of 4 GPUs, half of it saved", sum, skipped)
+	}
+}
+
+func TestRoundsOfSecondsShareALine(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	for s := range 181 {
+		r := at(0)
+		r.At = noon.Add(time.Duration(s) * time.Second)
+		note(t, b, r)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if sum, lines, _ := read(t, dir, noon); lines > 4 || sum.Seconds != 180 {
+		t.Errorf("%d lines for %v seconds, want at most 4 for 180", lines, sum.Seconds)
+	}
+}
+
+func TestShadowAndRealAreNeverOneLine(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	real := at(0)
+	real.Shadow, real.At = false, noon.Add(20*time.Second)
+	later := real
+	later.At = noon.Add(2 * time.Minute)
+	first := at(0)
+	first.At = noon.Add(10 * time.Second)
+	note(t, b, at(0), first, real, later)
+	lines, _, err := book.Read(dir, noon.Add(-time.Hour), noon.Add(time.Hour))
+	if err != nil || len(lines) != 2 || !lines[0].Shadow ||
+		lines[0].Seconds != 10 || lines[1].Shadow || lines[1].Seconds != 110 {
+		t.Errorf("%+v, %v, want 10 s in the shadow and 110 s not", lines, err)
+	}
+}
+
+func TestHalfALineCostsThatLineAlone(t *testing.T) {
+	dir := t.TempDir()
+	note(t, open(t, dir), at(0), at(10))
+	path := filepath.Join(dir, "2026-01-01.jsonl")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text[:len(text)-9], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	note(t, open(t, dir), at(20))
+	if sum, _, skipped := read(t, dir, noon); skipped != 1 || sum.Seconds != 600 {
+		t.Errorf("%d skipped and %v seconds, want the torn line and the ten minutes after it", skipped, sum.Seconds)
+	}
+}
+
+func TestALineThatClaimsMoreThanWasThereIsSkipped(t *testing.T) {
+	dir := t.TempDir()
+	lie := `{"at":"2026-01-01T13:00:00Z","seconds":3600,"there":100,"held":100,"known":100,"saved":1e9}`
+	if err := os.WriteFile(filepath.Join(dir, "2026-01-01.jsonl"), []byte(lie+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, lines, skipped := read(t, dir, noon); lines != 0 || skipped != 1 {
+		t.Errorf("%d lines and %d skipped, want the one skipped", lines, skipped)
+	}
+}
+
+func TestOldDaysAreRemovedAndNobodyElsesFiles(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"2024-11-01.jsonl", "2025-06-01.jsonl", "2024-11-01.txt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	note(t, open(t, dir), at(0), at(10))
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if got := strings.Join(names, " "); got != "2024-11-01.txt 2025-06-01.jsonl 2026-01-01.jsonl state.json" {
+		t.Errorf("left: %s", got)
+	}
+}
+
+func TestADamagedStateIsRefusedByItsPath(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.json")
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := book.Open(dir); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("%v, want an error that names %s", err, path)
+	}
+}

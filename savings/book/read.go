@@ -1,0 +1,77 @@
+package book
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// mostDay bounds the file of a day: several times what lines of a minute make.
+const mostDay = 16 << 20
+
+// Read reads what was booked after since and not after until, in the order of time, and says how many lines were
+// skipped because they cannot be read: what a crash has left of one.
+func Read(dir string, since, until time.Time) (lines []Line, skipped int, err error) {
+	entries, err := os.ReadDir(dir) // ascending in name, and so in time
+	if err != nil {
+		return nil, 0, fmt.Errorf("read ledger of savings: %w", err)
+	}
+	for _, entry := range entries {
+		day, is := dayOf(entry.Name())
+		if !is || day.After(until) || !day.Add(24*time.Hour).After(since) {
+			continue
+		}
+		text, err := readBounded(filepath.Join(dir, entry.Name()), mostDay)
+		if err != nil {
+			return nil, 0, fmt.Errorf("read ledger of savings: %w", err)
+		}
+		for raw := range bytes.Lines(text) {
+			var line Line
+			switch wrong := json.Unmarshal(raw, &line); {
+			case len(bytes.TrimSpace(raw)) == 0:
+			case wrong != nil || !line.possible():
+				skipped++
+			case line.At.After(since) && !line.At.After(until):
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines, skipped, nil
+}
+
+// possible says that a line claims no more than was there.
+func (l *Line) possible() bool {
+	const rounding = 1e-6
+	most := float64(l.There*(1+rounding)) + rounding
+	return l.Seconds >= 0 && l.Known >= 0 && l.Known <= l.Held+rounding && l.Unmatched >= 0 &&
+		l.Saved <= l.Known+rounding && l.Held+l.Unmatched+l.Idle() <= most && l.Idle() >= 0 &&
+		l.Filled >= 0 && l.Filled <= l.Idle()+rounding && l.Ended >= 0 && l.Checks >= 0
+}
+
+// readBounded reads an ordinary file of at most so many bytes.
+func readBounded(path string, most int64) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: is no ordinary file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(text)) > most:
+		return nil, fmt.Errorf("%s: has more than %d bytes: want the file of a ledger of savings", path, most)
+	}
+	return text, nil
+}

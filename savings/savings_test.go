@@ -1,0 +1,207 @@
+package savings_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+const hour = 3600.0
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-6*max(1, math.Abs(want)) {
+		t.Errorf("%s is %v, want %v", what, got, want)
+	}
+}
+
+// booked books rounds, an hour apart, one after the other.
+func booked(rounds ...savings.Round) (sums savings.Sums) {
+	var state savings.State
+	for i, r := range rounds {
+		var more savings.Sums
+		r.At = noon.Add(time.Duration(i) * time.Hour)
+		more, state = savings.Book(state, r, time.Hour)
+		sums = sums.Plus(more)
+	}
+	return sums
+}
+
+func TestAJobTwiceAsFastSavesHalfOfItsGPUHours(t *testing.T) {
+	job := savings.Job{ID: 1, GPUs: 4, Started: noon, Known: true, Asked: 0.8, With: 1.6}
+	r := savings.Round{GPUs: 8, Jobs: []savings.Job{job}}
+	s := booked(r, r, r)
+	near(t, "there", s.There, 16*hour)
+	near(t, "known", s.Known, 8*hour)
+	near(t, "trained as asked", s.Asked, 6.4*hour)
+	near(t, "trained", s.With, 12.8*hour)
+	near(t, "saved", s.Saved, 4*hour)
+	near(t, "gain", s.Gain(), 2)
+}
+
+func TestARunThatEndsIsSoonerByWhatItSavedInAllItsRounds(t *testing.T) {
+	fast := savings.Job{ID: 1, GPUs: 1, Started: noon, Known: true, Asked: 1, With: 2}
+	slow := savings.Job{ID: 2, GPUs: 1, Started: noon, Known: true, Asked: 1.25, With: 1}
+	both := savings.Round{GPUs: 8, Jobs: []savings.Job{fast, slow}}
+	s := booked(both, both, both, savings.Round{GPUs: 8})
+	if s.Ended != 2 || s.Sooner != 1 || s.Later != 1 {
+		t.Errorf("%d ended, %d sooner, %d later, want 2, 1, 1", s.Ended, s.Sooner, s.Later)
+	}
+	near(t, "earlier", s.Earlier, hour)
+	near(t, "belated", s.Belated, hour/2)
+}
+
+func TestARestartedJobIsAnotherRun(t *testing.T) {
+	before := savings.Job{ID: 1, GPUs: 1, Started: noon, Known: true, Asked: 1, With: 2}
+	after := before
+	after.Started = noon.Add(2 * time.Hour)
+	s := booked(savings.Round{Jobs: []savings.Job{before}}, savings.Round{Jobs: []savings.Job{before}},
+		savings.Round{Jobs: []savings.Job{after}})
+	if s.Ended != 1 || s.Held != hour {
+		t.Errorf("%d ended and %v held, want the first run and its hour", s.Ended, s.Held)
+	}
+}
+
+func TestTimeThatNobodyLookedAtIsNotClaimed(t *testing.T) {
+	r := savings.Round{At: noon, GPUs: 1, Jobs: []savings.Job{{ID: 1, GPUs: 1, Known: true, Asked: 1, With: 2}}}
+	_, state := savings.Book(savings.State{}, r, time.Hour)
+	r.At = noon.Add(100 * time.Hour)
+	s, _ := savings.Book(state, r, time.Hour)
+	near(t, "seconds", s.Seconds, hour)
+	near(t, "saved", s.Saved, hour/2)
+}
+
+func TestJobsThatAreNotKnownClaimNothing(t *testing.T) {
+	r := savings.Round{GPUs: 8, Unmatched: 4, UnmatchedJobs: 2,
+		Jobs: []savings.Job{{ID: 1, GPUs: 2, Started: noon, Asked: 1, With: 1}}}
+	s := booked(r, r)
+	near(t, "unmatched", s.Unmatched, 4*hour)
+	if s.Saved != 0 || s.With != 0 || s.Known != 0 || s.Certainty().Matched != 0 {
+		t.Errorf("%+v claims something", s)
+	}
+}
+
+func TestTheErrorAgainstRealSpeedsWidensTheClaim(t *testing.T) {
+	s := savings.Sums{Known: 100, Saved: 20, Held: 100, Unmatched: 100}
+	for range 10 {
+		checked := savings.Round{Checks: []savings.Check{{Ran: 9, Said: 10}, {Ran: 11, Said: 10}}}
+		s = s.Plus(booked(savings.Round{}, checked))
+	}
+	c := s.Certainty()
+	near(t, "error", c.Error, 0)
+	near(t, "spread", c.Spread, 0.1)
+	near(t, "low", c.Low, 100-80/0.9)
+	near(t, "high", c.High, 100-80/1.1)
+	near(t, "matched", c.Matched, 0.5)
+}
+
+func TestTooFewChecksSayNothingOfTheClaim(t *testing.T) {
+	c := savings.Sums{Known: 100, Saved: 20, Checks: 9, Ran: 9, Distance: 4}.Certainty()
+	if c.Checked || c.Low != 20 || c.High != 20 {
+		t.Errorf("%+v, want 20 and not checked", c)
+	}
+}
+
+func on(places ...int) func(int) bool {
+	return func(p int) bool {
+		for _, q := range places {
+			if p == q {
+				return true
+			}
+		}
+		return len(places) == 0
+	}
+}
+
+func want(nodes, gpus, cpus, memory int) savings.Want {
+	size := gres.Vector{GPUs: gpus, CPUs: cpus, Memory: gres.Memory(memory)}
+	return savings.Want{Count: 1, Nodes: nodes, PerNode: size, On: on()}
+}
+
+func TestAnIdleGPUIsStrandedForWhatWhoWaitsLacks(t *testing.T) {
+	free := func(gpus, cpus, memory int) savings.Place {
+		return savings.Place{Free: gres.Vector{GPUs: gpus, CPUs: cpus, Memory: gres.Memory(memory)}}
+	}
+	elsewhere := want(1, 1, 1, 1)
+	elsewhere.On = on(7)
+	many := want(1, 1, 4, 10)
+	many.Count = 3
+	for _, c := range []struct {
+		name   string
+		places []savings.Place
+		wants  []savings.Want
+		idle   savings.Idle
+	}{
+		{"nobody waits", []savings.Place{free(4, 9, 9)}, nil, savings.Idle{}},
+		{"no cores", []savings.Place{free(2, 3, 99)}, []savings.Want{want(1, 2, 4, 10)}, savings.Idle{Cores: 2}},
+		{"no memory", []savings.Place{free(2, 8, 9)}, []savings.Want{want(1, 2, 4, 10)}, savings.Idle{Memory: 2}},
+		{"not its turn", []savings.Place{free(2, 8, 99)}, []savings.Want{want(1, 2, 4, 10)}, savings.Idle{Order: 2}},
+		{"one fits", []savings.Place{free(2, 3, 99)}, []savings.Want{want(1, 2, 4, 10), want(1, 1, 1, 1)},
+			savings.Idle{Order: 2}},
+		{"not together", []savings.Place{free(2, 8, 99), free(2, 8, 99)}, []savings.Want{want(1, 4, 4, 10)},
+			savings.Idle{Split: 4}},
+		{"not enough", []savings.Place{free(1, 8, 99), free(2, 8, 99)}, []savings.Want{want(1, 4, 4, 10)},
+			savings.Idle{}},
+		{"a gang that lacks a node", []savings.Place{free(2, 8, 99), free(1, 8, 99), free(1, 8, 99)},
+			[]savings.Want{want(2, 2, 4, 10)}, savings.Idle{Split: 4}},
+		{"no more than asked for", []savings.Place{free(8, 3, 99)}, []savings.Want{want(1, 1, 4, 10)},
+			savings.Idle{Cores: 1}},
+		{"one job, two places", []savings.Place{free(1, 3, 99), free(1, 3, 99)}, []savings.Want{want(1, 1, 4, 10)},
+			savings.Idle{Cores: 1}},
+		{"equal ones", []savings.Place{free(8, 3, 99)}, []savings.Want{many}, savings.Idle{Cores: 3}},
+		{"not for him", []savings.Place{free(8, 8, 99)}, []savings.Want{elsewhere}, savings.Idle{}},
+	} {
+		if got := savings.Stranded(c.places, c.wants); got != c.idle {
+			t.Errorf("%s: %+v, want %+v", c.name, got, c.idle)
+		}
+	}
+}
+
+// TestNoMoreGPUHoursAreClaimedThanWereThere draws sites in which jobs hold what there is, no more.
+func TestNoMoreGPUHoursAreClaimedThanWereThere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var state savings.State
+		var sums savings.Sums
+		for k := range rapid.IntRange(1, 5).Draw(t, "rounds") {
+			r := drawnRound(t, fmt.Sprint(k))
+			r.At = noon.Add(time.Duration(k) * time.Hour)
+			var more savings.Sums
+			more, state = savings.Book(state, r, 2*time.Hour)
+			sums = sums.Plus(more)
+		}
+		if claimed := sums.Saved + sums.Filled; claimed > sums.There+1e-6 ||
+			sums.Held+sums.Unmatched+sums.Idle() > sums.There+1e-6 {
+			t.Fatalf("%v claimed of %v: %+v", claimed, sums.There, sums)
+		}
+		if c := sums.Certainty(); c.High > sums.There+1e-6 {
+			t.Fatalf("at most %v claimed of %v", c.High, sums.There)
+		}
+	})
+}
+
+func drawnRound(t *rapid.T, label string) savings.Round {
+	gpus := rapid.IntRange(0, 64).Draw(t, "gpus"+label)
+	r, left := savings.Round{GPUs: gpus}, gpus
+	speed := rapid.Float64Range(0.01, 20)
+	for id := 1; left > 0 && rapid.Bool().Draw(t, "job"+label); id++ {
+		n := rapid.IntRange(1, left).Draw(t, "held"+label)
+		left -= n
+		r.Jobs = append(r.Jobs, savings.Job{ID: id, GPUs: n, Started: noon, Known: rapid.Bool().Draw(t, "known"),
+			Asked: speed.Draw(t, "asked"), With: speed.Draw(t, "with")})
+	}
+	r.Unmatched = rapid.IntRange(0, left).Draw(t, "unmatched"+label)
+	place := savings.Place{Free: gres.Vector{GPUs: left - r.Unmatched, CPUs: rapid.IntRange(0, 9).Draw(t, "cpus")}}
+	wanted := want(1, rapid.IntRange(1, 70).Draw(t, "wanted"), 4, 0)
+	r.Idle = savings.Stranded([]savings.Place{place}, []savings.Want{wanted})
+	r.Filled = rapid.IntRange(0, 100).Draw(t, "filled")
+	r.Checks = []savings.Check{{Ran: speed.Draw(t, "ran"), Said: speed.Draw(t, "said")}}
+	return r
+}

@@ -1,0 +1,193 @@
+// Package story tells what became of a job from the reports of rounds: for what it waited, what it was given where and
+// why, what was done to it. It decides from reports alone, and refuses to know where these come from and who reads.
+package story
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// Story is a job over the rounds that were read.
+type Story struct {
+	Job       int       `json:"job"`
+	Known     bool      `json:"known"` // a round planned it; otherwise only Notes and Events say anything
+	Name      string    `json:"name,omitempty"`
+	User      string    `json:"user,omitempty"`
+	Profile   string    `json:"profile,omitempty"` // empty: it has the proportional share
+	GPUs      int       `json:"gpus,omitempty"`
+	Submitted time.Time `json:"submitted,omitzero"` // first; a requeue does not change it
+	Restarts  int       `json:"restarts"`
+	Saves     bool      `json:"saves"` // it can be asked to give way
+	Round     int       `json:"round"` // the newest that planned it
+	Now       string    `json:"now"`   // what that decided, as "waits: …"
+	Gain      float64   `json:"gain,omitempty"`
+	// Wait is why it waits, where it does; Ahead are how many jobs go before it.
+	Wait    *bridge.Wait `json:"wait,omitempty"`
+	Ahead   int          `json:"ahead,omitempty"`
+	GPUTime float64      `json:"attained_gpu_s,omitempty"`
+	Notes   []string     `json:"notes,omitempty"`
+	Events  []Event      `json:"events"` // the oldest first
+}
+
+// Event is what one round decided anew about the job, or did to it.
+type Event struct {
+	Round int       `json:"round"`
+	At    time.Time `json:"at"`
+	What  string    `json:"what"`
+	Error string    `json:"error,omitempty"`
+}
+
+// Of tells the story of a job. Reports may come in any order. What is decided again as before is told once.
+func Of(job int, reports []bridge.Report) Story {
+	s := Story{Job: job, Events: []Event{}}
+	reports = slices.Clone(reports)
+	slices.SortStableFunc(reports, func(a, b bridge.Report) int { return a.Began.Compare(b.Began) })
+	said := ""
+	for i := range reports {
+		report := &reports[i]
+		if now, ok := s.planned(report); ok && now != said {
+			s.tell(report, now, "")
+			said = now
+		}
+		s.acted(report)
+		s.noted(report)
+	}
+	return s
+}
+
+func (s *Story) tell(report *bridge.Report, what, fault string) {
+	s.Events = append(s.Events, Event{Round: report.Round, At: report.Began, What: what, Error: fault})
+}
+
+// planned takes over what a round knew of the job, and is what it decided.
+func (s *Story) planned(report *bridge.Report) (now string, ok bool) {
+	job := find(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == s.Job })
+	decision := find(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == s.Job })
+	if job == nil || decision == nil {
+		return "", false
+	}
+	s.Known, s.Round, s.Name, s.User, s.Profile = true, report.Round, job.Name, job.User, job.ProfileName
+	s.GPUs, s.Submitted, s.Restarts, s.Saves = job.GPUs, job.Arrival, job.Restarts, job.Saves
+	s.GPUTime, s.Gain = job.Attained, decision.Gain
+	s.Wait, s.Ahead = find(report.Waits, func(w bridge.Wait) bool { return w.Job == s.Job }), 0
+	if s.Wait != nil && s.Wait.Place > 0 {
+		s.Ahead = s.Wait.Place - 1
+	}
+	s.Now = phrase(job, decision)
+	return s.Now, true
+}
+
+func find[T any](list []T, is func(T) bool) *T {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+// phrase is what a round decided about a job.
+func phrase(job *policy.Job, d *policy.Decision) string {
+	switch {
+	case d.Grant == nil:
+		return "waits: " + d.Why
+	case job.Running != nil && job.Running.Equal(*d.Grant):
+		return fmt.Sprintf("runs since %s with %s %.2f times as fast as with that",
+			job.Started.UTC().Format(time.DateTime), given(d), d.Gain)
+	}
+	return fmt.Sprintf("is given %s %s", given(d), d.Why)
+}
+
+func given(d *policy.Decision) string {
+	return fmt.Sprintf("%s on %s, where its share is %s and %s,", size(*d.Grant), Nodes(d.Grant.Nodes),
+		count(d.Fair.CPUs, "core"), Gigabytes(d.Fair.Memory))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func size(p policy.Placement) string {
+	per := ""
+	if len(p.Nodes) > 1 {
+		per = fmt.Sprintf(" on each of %d nodes", len(p.Nodes))
+	}
+	return fmt.Sprintf("%s, %s, %s%s", count(p.PerNode.GPUs, "GPU"), count(p.PerNode.CPUs, "core"),
+		Gigabytes(p.PerNode.Memory), per)
+}
+
+// Gigabytes are those of Slurm's users: 1000 MiB of theirs are written 1000M.
+func Gigabytes(m gres.Memory) string { return fmt.Sprintf("%.0f GB", float64(m)/1000) }
+
+// Nodes names a few nodes, and counts the others.
+func Nodes(nodes []string) string {
+	const few = 4
+	text := ""
+	for i, name := range nodes {
+		switch {
+		case i == few:
+			return fmt.Sprintf("%s and %d more", text, len(nodes)-few)
+		case i > 0:
+			text += ", "
+		}
+		text += name
+	}
+	return text
+}
+
+// deeds are the verbs in the past. That a lease was renewed is no story.
+var deeds = map[bridge.Verb]string{
+	bridge.Preempt: "asked to save and leave", bridge.Restore: "put back into the queue as its user asked for it",
+	bridge.Start: "started", bridge.Release: "handed back to Slurm", bridge.Arm: "sized for Slurm to start",
+}
+
+func (s *Story) acted(report *bridge.Report) {
+	for _, step := range report.Steps {
+		deed := deeds[step.Verb]
+		if step.Job != s.Job || deed == "" || step.PutOff {
+			continue
+		}
+		if report.Shadow {
+			deed = "would be " + deed
+		}
+		s.tell(report, deed+": "+step.Why, step.Error)
+	}
+	for _, ended := range report.Ended {
+		if ended.Job == s.Job && !s.over() {
+			had := fmt.Sprintf("%s %s: it had %.1f GPU-hours", isOver, ended.End.State, ended.Attained/3600)
+			s.tell(report, had, "")
+		}
+	}
+}
+
+const isOver = "is over,"
+
+// over says that the last event was the job's end. Slurm tells of it for a while.
+func (s *Story) over() bool {
+	last := len(s.Events) - 1
+	return last >= 0 && len(s.Events[last].What) >= len(isOver) && s.Events[last].What[:len(isOver)] == isOver
+}
+
+// noted takes over what its user should know, as of the newest round that says anything.
+func (s *Story) noted(report *bridge.Report) {
+	var notes []string
+	for _, n := range report.Notes {
+		if n.Job == s.Job {
+			notes = append(notes, n.Text)
+		}
+	}
+	for _, o := range report.Outside {
+		if o.Job == s.Job {
+			notes = append(notes, "left to Slurm: "+o.Why)
+		}
+	}
+	if notes != nil || s.Round == report.Round {
+		s.Notes = notes
+	}
+}
