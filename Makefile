@@ -5,7 +5,13 @@ SHELL := /bin/bash
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE := golang.org/x/tools/cmd/deadcode@v0.52.0
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# A tagged commit is that release. Any other is on the way to the one that CHANGELOG.md begins with.
+RELEASE := $(shell sed -n 's/^\#\# \[\([0-9.]*\)\].*/\1/p' CHANGELOG.md | head -n 1)
+COMMIT := $(shell git describe --always --dirty=.dirty --exclude '*' 2>/dev/null || echo unknown)
+NUMBER := $(shell git rev-list --count HEAD 2>/dev/null || echo 0)
+TAG := $(filter-out %-dirty,$(shell git describe --tags --exact-match --dirty 2>/dev/null))
+VERSION := $(or $(TAG),v$(RELEASE)-dev.$(NUMBER).g$(COMMIT))
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # The live suites use a cluster of their own beside one that a person may have started.
@@ -18,7 +24,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-next test-live-torch lint bench bench-live fidelity fuzz clean
+.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,7 +55,7 @@ images: # of both clusters, while the rest is tested: most of that is waiting fo
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
 SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sensitivity/profiler/replay policy policy/bound policy/columns policy/snapshot limits \
-	preflight sim/artifact sim/trace
+	preflight savings sim/artifact sim/trace
 sequential := $(SEQUENTIAL:%=./%)
 
 test-unit: ## all tests that need no Slurm, with the race detector where there are goroutines
@@ -62,16 +68,19 @@ test-gpu: ## the inventory and the sampler on this machine's own GPUs, and model
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
 	TORCH_PYTHON=$(TORCH_PYTHON) go test -tags gpu -count=1 -v -timeout 20m -run TestModelsOnThisMachinesGPU ./cmd/synergy
 
+test-page: ## the daemon's page in a headless Chromium: live, styled, refused nothing by its own policy; fails without (apt-get install chromium)
+	go test -tags browser -count=1 -v -run Chromium ./cmd/synergy-slurmd
+
 lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	go vet ./...
 	go vet -tags live ./...
-	go vet -tags live,bench,fidelity,faults ./...
+	go vet -tags live,bench,fidelity,faults,browser,packages ./...
 	$(WITH_NVML) go vet -tags nvml,gpu ./gres/nvml ./cmd/synergy
 	go run $(STATICCHECK) ./...
 	$(WITH_NVML) go run $(STATICCHECK) -tags nvml,gpu ./gres/nvml
 	go mod tidy -diff
-	@dead=$$(go run $(DEADCODE) -test -tags live,bench,fidelity,faults ./...) && [ -z "$$dead" ] || { echo "nobody calls: $$dead"; exit 1; }
+	@dead=$$(go run $(DEADCODE) -test -tags live,bench,fidelity,faults,packages ./...) && [ -z "$$dead" ] || { echo "nobody calls: $$dead"; exit 1; }
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
@@ -81,7 +90,7 @@ test-live: build build-nvml ## the live suites on clusters of their own, side by
 # deadline. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, and what needs PyTorch. All others are
 # in test-live-rounds.
 TRUST := leader failsopen faults_short kills systemd soak
-SITE := arrays check examples frameworks gate gate_lua interactive lua steps
+SITE := arrays check examples frameworks gate gate_lua interactive lua prometheus steps
 LIMITS := citizen limits partitions preempt shapes
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
@@ -122,9 +131,12 @@ bench-live: build ## 60 emulated jobs under Slurm alone, under synergy-slurmd, a
 fidelity: build ## the same 60 jobs on the cluster and in synergy sim, job by job
 	@tests/live/with-cluster.sh synergy-fidelity 600 go test -tags live,fidelity -count=1 -v -timeout 60m -run TestTheSimulatorAgrees ./tests/live
 
+fidelity-backfill: build ## 80 short jobs under Slurm alone on the cluster and in synergy sim: how long do they wait? (SEED=7)
+	@tests/live/with-cluster.sh synergy-backfill 600 go test -tags live,fidelity -count=1 -v -timeout 30m -run TestTheBackfillThatIs ./tests/live
+
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	@tests/fuzz.sh $(or $(FUZZTIME),30s)
 
 clean: ## what builds and tests left behind, images included
-	rm -rf bin build
+	rm -rf bin build dist
 	@$(CLUSTER) clean

@@ -111,6 +111,7 @@ var programs = map[string]string{
 	"cmd/synergy-slurmd/stoppost.go": "systemctl, with words of our own",
 	"cmd/synergy-emujob/report.go":   "scontrol, as the job's own user",
 	"cmd/synergy-emujob/measure.go":  "synergy measure beside it, with words of our own",
+	"profiling/inside/guardian.go":   "itself once more, with words of our own",
 	"profiling/inside/report.go":     "scontrol, as the job's own user, with the number of the job",
 	"cmd/synergy/gres_check.go":      "scontrol and slurmd -G, with the name of a node",
 	"profiling/local/local.go":       "the trainer of whoever asks, as that user, from his own command line",

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/launcher"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 )
 
 // Exit codes.
@@ -32,6 +33,7 @@ var version string
 
 func main() {
 	launcher.Exec()
+	inside.Exec()
 	collectLess()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
@@ -99,19 +101,21 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 		Example: `  synergy sim                          Proportional, Greedy and Tune on a small workload
   synergy sim --trace jobs.csv         a recorded workload, or a site's log
   synergy trace inspect sacct.txt      what is in a log
+  synergy explain 4711                 why does this job wait, and what became of it?
+  synergy import sacct                 last month again: what is needed of Slurm's accounting
   synergy plan round.json              one saved round planned anew, and how good a plan of it can be
   synergy profile --local -- train.sh  how fast does it train with how many cores?
   synergy run -- python train.py       a trainer that knows nothing of us, as the last line of a job
   synergy plugin check ./mine          does a planner of your own keep the promises?
+  synergy savings --since 7d           what was saved, or would have been, and how sure that is
   synergy gres --check                 is Slurm right about this node's GPUs?`,
 		Version:       running(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
-	root.AddCommand(simCommand(), traceCommand(), planCommand(), profileCommand(), measureCommand(), runCommand(),
-		pluginCommand(),
-		gresCommand())
+	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
+		runCommand(), pluginCommand(), explainCommand(), savingsCommand(), gresCommand(), manualCommand())
 	return root
 }
 

@@ -6,10 +6,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/synergy-slurmd/synergy-slurmd/launcher"
+	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 )
 
 func TestMain(m *testing.M) {
 	launcher.Exec() // synergy run is this program once more
+	inside.Exec()   // and so is what gives cores back
 	testscript.Main(m, map[string]func(){"synergy": main, "plugin-good": goodPlugin, "plugin-greedy": greedyPlugin,
 		"plugin-late": latePlugin})
 }

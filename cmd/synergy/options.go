@@ -69,6 +69,9 @@ type productionOptions struct {
 	maxPreemptions                                          int
 	stranded                                                float64
 	ends                                                    string
+	baseline                                                string
+	bfInterval, bfResolution, bfWindow                      span
+	optIn, checkpoints                                      float64
 }
 
 // referenceOptions are what only the artifact engine can be told.
@@ -123,6 +126,7 @@ const (
 func (o *options) groups() []group {
 	return []group{
 		o.workloadGroup(), o.drawingGroup(), o.logGroup(), o.siteGroup(), o.scheduleGroup(), o.productionGroup(),
+		o.production.baselineGroup(),
 		o.artifactGroup(), o.outputGroup(),
 	}
 }
@@ -253,7 +257,7 @@ func (o *options) outputGroup() group {
 
 // newOptions has the defaults of those options that are times.
 func newOptions() *options {
-	return &options{
+	o := &options{
 		schedules: schedules{round: span(5 * time.Minute)},
 		production: productionOptions{
 			minRun:  span(10 * time.Minute),
@@ -261,6 +265,8 @@ func newOptions() *options {
 			patience: span(policy.DefaultPatience),
 		},
 	}
+	o.production.usualBackfill()
+	return o
 }
 
 // define gives the command its options.
@@ -312,6 +318,7 @@ func (o *options) completions(command *cobra.Command) {
 	offer("allocator", listed(both(sim.Engine.Allocators)))
 	offer("placement", listed(sim.Artifact.Placements()))
 	offer("engine", listed([]string{string(sim.Production), string(sim.Artifact)}))
+	offer("baseline", listed(append(sim.Baselines(), noBaseline)))
 	offer("ends", listed([]string{endsAtOnce, endsInRounds}))
 	offer("arrivals", listed([]string{"poisson", "uniform", "daily", "static", "log"}))
 	offer("assign", listed([]string{"split", "random", "roundrobin"}))

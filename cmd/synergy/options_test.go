@@ -15,8 +15,10 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/production"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/workload"
 )
 
@@ -43,7 +45,8 @@ func described(t *testing.T, line string) sim.Experiment {
 func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 	e := described(t, `--jobs 7 --load 3 --policy srtf,las --allocator tune --round 10m --until 900h --window 2-5 --parallel 3 --rounds-out r.csv
 		--restart 90s --checkpoint 20s --ends rounds --min-run 1m --max-preemptions 4 --horizon 2h --payback 20m --patience 3h --stranded 0.25
-		--scheduler-delay 1s --teardown 2s --launch 3s`)
+		--scheduler-delay 1s --teardown 2s --launch 3s --bf-interval 10s --bf-resolution 20s --bf-window 48h --opt-in 0.75
+		--checkpoints 0.5`)
 	if p := e.Site.Profiles["gnmt"]; p.CheckpointSeconds != 20 || p.StartSeconds != 70 {
 		t.Errorf("a restart costs %g + %g s, want 20 + 70", p.CheckpointSeconds, p.StartSeconds)
 	}
@@ -53,6 +56,9 @@ func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 			Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 		Slurm:    production.Delays{Scheduler: time.Second, Teardown: 2 * time.Second, Launch: 3 * time.Second},
 		AtRounds: true,
+		Users:    users.Habits{Outside: 0.25, Unsaved: 0.5},
+		Backfill: backfill.Backfill{Interval: 10 * time.Second, Resolution: 20 * time.Second, Window: 48 * time.Hour,
+			Tested: 500},
 	}
 	if !reflect.DeepEqual(e.Site, want) {
 		t.Errorf("the site is\n%+v, want\n%+v", e.Site, want)
