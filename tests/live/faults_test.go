@@ -127,7 +127,7 @@ func (s *stage) try(f Fault) {
 			}
 		}()
 		f.begin()
-		ill := s.suffer(f.lasts)
+		ill := s.suffer(f.lasts, f.fails)
 		if f.during != nil {
 			f.during(t)
 		}
@@ -159,12 +159,15 @@ func (s *stage) try(f Fault) {
 	})
 }
 
-// suffer lets time pass, and says whether the daemon called itself ill meanwhile.
-func (s *stage) suffer(lasts time.Duration) (ill bool) {
-	for until := time.Now().Add(lasts); time.Now().Before(until); time.Sleep(min(time.Second, time.Until(until))) {
+// suffer lets time pass, and says whether the daemon called itself ill meanwhile. Where it is to, it is given longer:
+// the round that was under way when the fault began may have ended well seconds later.
+func (s *stage) suffer(lasts time.Duration, fails bool) (ill bool) {
+	until, most := time.Now().Add(lasts), time.Now().Add(lasts+2*s.d.Round)
+	for time.Now().Before(until) || fails && !ill && time.Now().Before(most) {
 		if _, err := s.d.health(); err != nil {
 			ill = true
 		}
+		time.Sleep(time.Second)
 	}
 	return ill
 }
