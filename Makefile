@@ -58,9 +58,13 @@ SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sen
 	preflight savings sim/artifact sim/trace
 sequential := $(SEQUENTIAL:%=./%)
 
+# Scripts that simulate months of a cluster with the whole program. What that does at the same time is raced in the tests of ./sim.
+SIMULATING := TestSimulationsOnTheCommandLine
+
 test-unit: ## all tests that need no Slurm, with the race detector where there are goroutines
 	go test $(sequential)
-	go test -race $$(go list ./... | grep -vxF "$$(go list $(sequential))")
+	go test -run '^$(SIMULATING)$$' ./cmd/synergy
+	go test -race -skip '^$(SIMULATING)$$' $$(go list ./... | grep -vxF "$$(go list $(sequential))")
 	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
@@ -74,7 +78,6 @@ test-page: ## the daemon's page in a headless Chromium: live, styled, refused no
 lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	go vet ./...
-	go vet -tags live ./...
 	go vet -tags live,bench,fidelity,faults,browser,packages ./...
 	$(WITH_NVML) go vet -tags nvml,gpu ./gres/nvml ./cmd/synergy
 	go run $(STATICCHECK) ./...

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 }
 
 // The scripts are what a person at a terminal meets: command lines, exit codes, messages, tables and files.
-func TestTheCommandLine(t *testing.T) {
+func TestSimulationsOnTheCommandLine(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/sim"})
 }
 
