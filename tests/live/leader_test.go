@@ -18,7 +18,7 @@ type twin struct {
 }
 
 // round is the time between the rounds of twins.
-const round = 15 * time.Second
+const round = 10 * time.Second
 
 func (w twin) start() {
 	w.c.t.Helper()
