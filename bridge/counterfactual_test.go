@@ -223,7 +223,8 @@ func TestWhatWasSwitchedOnIsHeldAgainstWhatWasAskedFor(t *testing.T) {
 }
 
 func TestARuleFitsByItsPatterns(t *testing.T) {
-	job := bridge.Job{User: "ann", Account: "ml", Partition: "a,b", Name: "train/res50-17"}
+	job := bridge.Job{User: "ann", Account: "ml", Partition: "a,b", Name: "train/res50-17",
+		Container: "/images/torch-2.6"}
 	for _, c := range []struct {
 		rule bridge.Match
 		fits bool
@@ -236,6 +237,8 @@ func TestARuleFitsByItsPatterns(t *testing.T) {
 		{bridge.Match{Name: "train/*res50-17"}, true},
 		{bridge.Match{Name: "*7*7"}, false},
 		{bridge.Match{Name: "*17"}, true},
+		{bridge.Match{Container: "*/torch-*"}, true},
+		{bridge.Match{Container: "torch-*"}, false},
 	} {
 		if got := c.rule.Fits(&job); got != c.fits {
 			t.Errorf("%+v fits: %t, want %t", c.rule, got, c.fits)

@@ -8,10 +8,11 @@ import (
 // Match is a rule of the administrator's that says, in the shadow, what a job is taken for whose user has said nothing:
 // the first rule that fits counts. Switched on, nobody is matched: nothing is managed that did not opt in.
 //
-// User, Account, Partition and Name are patterns in which * stands for any text; an empty one fits all. Of a job in
-// several partitions one must fit.
+// User, Account, Partition, Name and Container are patterns in which * stands for any text; an empty one fits all. Of a
+// job in several partitions one must fit. Container is what Slurm itself was told of it (--container): images of
+// plugins as pyxis are known to these alone.
 type Match struct {
-	User, Account, Partition, Name string
+	User, Account, Partition, Name, Container string
 	// Profile is the file name of the profile that it is taken to have; empty: what its owner's jobs of its name have
 	// taught.
 	Profile string
@@ -21,6 +22,7 @@ type Match struct {
 // Fits says whether the rule is for a job.
 func (m *Match) Fits(j *Job) bool {
 	return fits(m.User, j.User) && fits(m.Account, j.Account) && fits(m.Name, j.Name) &&
+		fits(m.Container, j.Container) &&
 		slices.ContainsFunc(strings.Split(j.Partition, ","), func(p string) bool { return fits(m.Partition, p) })
 }
 
@@ -70,5 +72,5 @@ func (r *Runner) matched(t *managedJob) *comment {
 // MatchesAll says that the rule is for every job.
 func (m *Match) MatchesAll() bool {
 	all := func(pattern string) bool { return strings.Trim(pattern, "*") == "" }
-	return all(m.User) && all(m.Account) && all(m.Partition) && all(m.Name)
+	return all(m.User) && all(m.Account) && all(m.Partition) && all(m.Name) && all(m.Container)
 }

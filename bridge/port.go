@@ -161,6 +161,7 @@ type Job struct {
 	QOS         string // empty where the site has no accounting
 	Account     string
 	Reservation string // it was submitted to; empty: none
+	Container   string // path of the OCI bundle that it runs in, by --container; empty: none that Slurm knows of
 	End         End    // of a Finished job
 
 	Request  Request   // what it asks for

@@ -97,6 +97,7 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 		Request: requestIn(s.GetRequest()), Runs: allocatedIn(s.GetRuns()), Features: s.GetFeatures(),
 		Except: s.GetExcept(), Odd: plain(s.GetOdd()),
 		Priority: s.GetPriority(), QOS: plain(s.GetQos()), Account: plain(s.GetAccount()),
+		Container:   s.GetContainer(),
 		Reservation: plain(s.GetReservation()),
 		Deadline:    timeIn(s.GetDeadlineNs()), Ends: timeIn(s.GetEndsNs()), End: endIn(s.GetEnd()),
 	}

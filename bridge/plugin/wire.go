@@ -32,6 +32,7 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 		Request: requestOut(&j.Request), Runs: allocatedOut(&j.Runs), Features: allValid(j.Features),
 		Except: allValid(j.Except), Odd: valid(j.Odd),
 		Priority: j.Priority, Qos: valid(j.QOS), Account: valid(j.Account), Reservation: valid(j.Reservation),
+		Container:  valid(j.Container),
 		DeadlineNs: timeOut(j.Deadline), EndsNs: timeOut(j.Ends), End: endOut(&j.End),
 		Part: partOut(j),
 	}

@@ -56,6 +56,7 @@ func readJob(job *wire.Job) listed {
 			QOS:         job.QOS,
 			Account:     job.Account,
 			Reservation: job.Reservation,
+			Container:   job.Container,
 		},
 	}
 	if state == bridge.Finished {

@@ -1,6 +1,7 @@
 package slurmrest
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0042"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/v0045"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
 // newer is a client of a fake that has v0.0.45, and no scontrol.
@@ -73,6 +75,16 @@ func TestTheVersionsDifferInNothingButTheirNamesAndTheRequeue(t *testing.T) {
 	b, _, errB := new.Nodes().Read(recorded(t, "nodes.json"))
 	if errA != nil || errB != nil || !reflect.DeepEqual(a, b) {
 		t.Errorf("nodes read otherwise: %v, %v", errA, errB)
+	}
+}
+
+func TestTheBundleThatAJobRunsInIsToldByBothVersions(t *testing.T) {
+	body := bytes.ReplaceAll(recorded(t, "jobs.json"), []byte(`"container":""`), []byte(`"container":"/images/torch"`))
+	for _, api := range []wire.API{v0042.API(""), v0045.API("")} {
+		jobs, _, err := api.Jobs().Read(body)
+		if err != nil || len(jobs) == 0 || readJob(&jobs[0]).Container != "/images/torch" {
+			t.Errorf("%v: no job of %d is in /images/torch", err, len(jobs))
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type Spec struct {
 	Priority    int64
 	QOS         string
 	Account     string
+	Container   string
 	Reservation string // which it is submitted to
 	Features    []string
 	Except      []string // nodes it excludes
@@ -206,6 +207,7 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	seen.Request, seen.Features, seen.Except = j.request, j.spec.Features, j.spec.Except
 	seen.Request.Partition = bridge.Several(seen.Partition)
 	seen.Deadline, seen.Priority, seen.QOS, seen.Account = j.spec.Deadline, j.priority, j.spec.QOS, j.spec.Account
+	seen.Container = j.spec.Container
 	seen.Reservation = j.spec.Reservation
 	seen.Array, seen.Task, seen.Tasks, seen.AtOnce = j.array, j.task, j.tasks, j.atOnce
 	switch j.state {

@@ -23,8 +23,8 @@ func matchRules(c *Config, value *yaml.Node) error {
 	for i, item := range value.Content {
 		rule, err := readRule(item)
 		if err == nil && i > 0 && list[i-1].MatchesAll() {
-			err = errors.New("no job comes to this rule: the one before it, without user, account, partition and " +
-				"job_name, fits all: put it last")
+			err = errors.New("no job comes to this rule: the one before it, without user, account, partition, " +
+				"job_name and container, fits all: put it last")
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("rule %d, line %d: %w", i+1, item.Line, err))
@@ -71,6 +71,8 @@ func setRule(rule *bridge.Match, name, text string) error {
 		return setPattern(&rule.Partition, text)
 	case "job_name":
 		return setPattern(&rule.Name, text)
+	case "container":
+		return setPattern(&rule.Container, text)
 	case "profile":
 		word, err := bridge.ParseComment("synergy-profile=" + text)
 		if err != nil || !word.Auto && word.Profile != text {
@@ -83,7 +85,8 @@ func setRule(rule *bridge.Match, name, text string) error {
 		}
 		rule.Saves = text == "true"
 	default:
-		return errors.New("unknown key: want one of user, account, partition, job_name, profile, checkpoint")
+		return errors.New("unknown key: want one of user, account, partition, job_name, container, " +
+			"profile, checkpoint")
 	}
 	return nil
 }

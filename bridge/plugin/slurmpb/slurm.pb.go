@@ -795,6 +795,7 @@ type Job struct {
 	Qos           string                 `protobuf:"bytes,25,opt,name=qos,proto3" json:"qos,omitempty"`
 	Account       string                 `protobuf:"bytes,26,opt,name=account,proto3" json:"account,omitempty"`
 	Reservation   string                 `protobuf:"bytes,27,opt,name=reservation,proto3" json:"reservation,omitempty"`                  // it was submitted to
+	Container     string                 `protobuf:"bytes,33,opt,name=container,proto3" json:"container,omitempty"`                      // path of the OCI bundle that it runs in; empty: none
 	DeadlineNs    int64                  `protobuf:"varint,28,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"` // by which it must have ended; 0: none
 	End           *End                   `protobuf:"bytes,29,opt,name=end,proto3" json:"end,omitempty"`                                  // of a FINISHED job
 	Part          *Part                  `protobuf:"bytes,30,opt,name=part,proto3" json:"part,omitempty"`                                // what it has of an array; none where it belongs to none
@@ -1019,6 +1020,13 @@ func (x *Job) GetAccount() string {
 func (x *Job) GetReservation() string {
 	if x != nil {
 		return x.Reservation
+	}
+	return ""
+}
+
+func (x *Job) GetContainer() string {
+	if x != nil {
+		return x.Container
 	}
 	return ""
 }
@@ -2170,7 +2178,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\n" +
 	"completing\x18\a \x01(\bR\n" +
 	"completing\x12\x16\n" +
-	"\x06closed\x18\b \x01(\tR\x06closed\"\xba\a\n" +
+	"\x06closed\x18\b \x01(\tR\x06closed\"\xd8\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2204,7 +2212,8 @@ const file_slurm_proto_rawDesc = "" +
 	"\bpriority\x18\x18 \x01(\x03R\bpriority\x12\x10\n" +
 	"\x03qos\x18\x19 \x01(\tR\x03qos\x12\x18\n" +
 	"\aaccount\x18\x1a \x01(\tR\aaccount\x12 \n" +
-	"\vreservation\x18\x1b \x01(\tR\vreservation\x12\x1f\n" +
+	"\vreservation\x18\x1b \x01(\tR\vreservation\x12\x1c\n" +
+	"\tcontainer\x18! \x01(\tR\tcontainer\x12\x1f\n" +
 	"\vdeadline_ns\x18\x1c \x01(\x03R\n" +
 	"deadlineNs\x12'\n" +
 	"\x03end\x18\x1d \x01(\v2\x15.synergy.slurm.v1.EndR\x03end\x12*\n" +

@@ -7,7 +7,7 @@ func job(j *JobInfo) wire.Job {
 		ID: int(j.JobId), ArrayJob: number(j.ArrayJobId).Count(), HetJob: number(j.HetJobId).Count(),
 		ArrayTask: number(j.ArrayTaskId), ArrayMost: number(j.ArrayMaxTasks), ArrayTasks: j.ArrayTaskString,
 		Name: j.Name, User: j.UserName, Partition: j.Partition, Comment: j.Comment, Extra: j.Extra,
-		QOS: j.Qos, Account: j.Account, Reservation: j.ResvName,
+		QOS: j.Qos, Account: j.Account, Reservation: j.ResvName, Container: j.Container,
 		State: j.JobState, Reason: j.StateReason, Dependency: j.Dependency,
 		Batch: j.BatchFlag, Requeue: j.Requeue, Contiguous: j.Contiguous, Cron: j.Cron,
 		ThreadSpec: int(j.ThreadSpec), Restarts: int(j.RestartCnt), Exclusive: exclusive(j.Shared),

@@ -137,6 +137,9 @@ type JobInfo struct {
 	// Comment Arbitrary comment
 	Comment string `json:"comment"`
 
+	// Container Absolute path to OCI container bundle
+	Container string `json:"container"`
+
 	// Contiguous True if job requires contiguous nodes
 	Contiguous  bool           `json:"contiguous"`
 	Cpus        OptionalNumber `json:"cpus"`

@@ -100,6 +100,7 @@ type Job struct {
 	ArrayTasks                             string
 	Name, User, Partition, Comment, Extra  string
 	QOS, Account, Reservation              string
+	Container                              string // path of an OCI bundle
 	State                                  []string
 	Reason, Dependency                     string
 	Batch, Requeue, Contiguous             bool
