@@ -13,6 +13,9 @@ import (
 // that declared a checkpoint, or is taken to have, is sized anew in each round. Where such a size cannot be true any
 // more, since Slurm has started somebody who would have found no room, all on those nodes count with what they hold.
 //
+// For the ledger of savings that is done twice more: as if nobody could be sized again after his start, and as if
+// everybody could. Nothing is planned by these.
+//
 // Sizes are forgotten with the process: the first round of the next sizes everybody anew, as if all had started then.
 
 // sizedRun is what a run would hold.
@@ -21,21 +24,53 @@ type sizedRun struct {
 	holds   *policy.Placement
 }
 
+// whatIf are the sizes that runs would have, by job, under each assumption about who declared a checkpoint.
+type whatIf struct{ declared, nobody, everybody map[int]sizedRun }
+
 // counterfactual is the part of a turn that says what running jobs would hold.
 type counterfactual struct {
 	*turn
 	c     *policy.Cluster
-	fresh []int // the places, in the scene and the snapshot, of those who are to be sized
-	sized []int // of those who were before
+	saves func(*managedJob) bool // who is taken to have declared a checkpoint
+	sizes *map[int]sizedRun      // under this assumption; of the last round, and then of this one
+	fresh []int                  // the places, in the scene and the snapshot, of those who are to be sized
+	sized []int                  // of those who were before
 }
 
-// size puts what running jobs would hold into the snapshot.
-func (s *counterfactual) size() {
+// suppose puts what running jobs would hold into the snapshot.
+func (t *turn) suppose() {
+	real := t.report.Snapshot.Jobs
+	if t.Settings.Savings {
+		for i, placed := range t.supposing(slices.Clone(real), func(*managedJob) bool { return false }, &t.sizes.nobody) {
+			t.scene.managed[i].unsaved = placed
+		}
+		for i, placed := range t.supposing(slices.Clone(real), func(*managedJob) bool { return true }, &t.sizes.everybody) {
+			t.scene.managed[i].saved = placed
+		}
+	}
+	for i, placed := range t.supposing(real, (*managedJob).saves, &t.sizes.declared) {
+		tn := t.scene.managed[i]
+		tn.wouldHold = placed
+		real[i].Fixed = real[i].Fixed || !tn.saves()
+	}
+}
+
+// supposing puts into the jobs of the snapshot what they would hold under an assumption, and says whose size that is
+// by place.
+func (t *turn) supposing(jobs []policy.Job, saves func(*managedJob) bool,
+	sizes *map[int]sizedRun) map[int]*policy.Placement {
+	c := t.report.Snapshot
+	c.Jobs = jobs
+	return (&counterfactual{turn: t, c: &c, saves: saves, sizes: sizes}).size()
+}
+
+// size sizes, and says what everybody who runs would hold, by place.
+func (s *counterfactual) size() map[int]*policy.Placement {
 	s.recall()
 	s.sizeFresh()
 	for s.undo() {
 	}
-	s.remember()
+	return s.remember()
 }
 
 // reallyHolds is what a running job holds.
@@ -50,12 +85,12 @@ func (s *counterfactual) recall() {
 		if j.Running == nil || tn.Completing || !tn.even() || slices.Contains(tn.on, elsewhere) {
 			continue
 		}
-		was, known := s.Runner.sizes[tn.ID]
+		was, known := (*s.sizes)[tn.ID]
 		known = known && was.started.Equal(tn.Started)
 		if known {
 			j.Running = was.holds
 		}
-		if !known || tn.saves() && !s.small {
+		if !known || s.saves(tn) && !s.small {
 			s.fresh = append(s.fresh, i)
 		} else {
 			s.sized = append(s.sized, i)
@@ -114,13 +149,13 @@ func (s *counterfactual) undo() (undone bool) {
 }
 
 // remember keeps the sizes for the rounds to come.
-func (s *counterfactual) remember() {
+func (s *counterfactual) remember() map[int]*policy.Placement {
+	placed := make(map[int]*policy.Placement, len(s.fresh)+len(s.sized))
 	sizes := make(map[int]sizedRun, len(s.fresh)+len(s.sized))
 	for _, i := range slices.Concat(s.fresh, s.sized) {
 		tn, j := s.scene.managed[i], &s.c.Jobs[i]
-		tn.wouldHold = j.Running
-		sizes[tn.ID] = sizedRun{tn.Started, j.Running}
-		j.Fixed = j.Fixed || !tn.saves()
+		placed[i], sizes[tn.ID] = j.Running, sizedRun{tn.Started, j.Running}
 	}
-	s.Runner.sizes = sizes
+	*s.sizes = sizes
+	return placed
 }

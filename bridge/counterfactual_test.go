@@ -292,3 +292,34 @@ func TestReportedSpeedsAreHeldAgainstWhatTheProfileSays(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckpointsAreBookedBothWaysWhateverIsDeclared: eight image jobs fill a node with three cores each. When six have
+// ended there are cores for the other two, which only who can be sized again would get.
+func TestCheckpointsAreBookedBothWaysWhateverIsDeclared(t *testing.T) {
+	for _, saves := range []bool{false, true} {
+		w := shadowed(t, 1, bridge.Match{Name: "img-*", Profile: "image.json", Saves: saves})
+		var first []int
+		for k := range 8 {
+			first = append(first, w.silent(fmt.Sprintf("img-%d", k), 1))
+		}
+		w.sleep(time.Second)
+		w.round()
+		for _, id := range first[2:] {
+			w.slurm.Cancel(id)
+		}
+		w.sleep(time.Minute)
+		jobs := w.round().Savings.Jobs
+		if len(jobs) != 2 {
+			t.Fatalf("%d jobs run, want 2", len(jobs))
+		}
+		for _, j := range jobs {
+			want := j.Unsaved
+			if saves {
+				want = j.Saved
+			}
+			if math.Abs(j.Unsaved-1) > 1e-6 || math.Abs(j.Saved-5./3) > 1e-6 || j.With != want {
+				t.Errorf("saves %t: %+v, want 1 without checkpoints, 5/3 with them, and what is declared", saves, j)
+			}
+		}
+	}
+}

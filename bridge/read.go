@@ -21,6 +21,8 @@ type managedJob struct {
 	since      time.Time            // when its run began, by Slurm's clock as it goes now
 	holds      *policy.Placement    // while it runs
 	wouldHold  *policy.Placement    // what it would hold, in the shadow
+	unsaved    *policy.Placement    // likewise, if nobody had declared a checkpoint
+	saved      *policy.Placement    // likewise, if everybody had
 	matched    bool                 // it says nothing, and is taken to by a rule, in the shadow
 	topology   *topology            // in which the rest was worked out
 	on         []int                // the nodes that it holds, as the topology counts them

@@ -102,9 +102,9 @@ type Runner struct {
 	planner policy.Planner
 	line    policy.Planner // says who is next
 
-	sizes  map[int]sizedRun // what runs would hold, in the shadow
-	checks []savings.Check  // that ended since the last round
-	booked time.Time        // when that was, by Slurm's clock
+	sizes  whatIf          // what runs would hold, in the shadow
+	checks []savings.Check // that ended since the last round
+	booked time.Time       // when that was, by Slurm's clock
 }
 
 // Round runs one round from observation to settlement. On an error the round ended there; the report says what was done
@@ -286,7 +286,7 @@ func (t *turn) decide(ctx context.Context) error {
 	t.report.Snapshot = t.snapshot(&t.scene)
 	t.limit(&t.report.Snapshot)
 	if t.Settings.Shadow {
-		(&counterfactual{turn: t, c: &t.report.Snapshot}).size()
+		t.suppose()
 	}
 	if t.small {
 		freeze(&t.report.Snapshot)

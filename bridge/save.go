@@ -75,6 +75,9 @@ func (t saving) job(tn *managedJob) savings.Job {
 	if a > 0 && w > 0 {
 		j.Known, j.Asked, j.With = true, a, w
 	}
+	if j.Known && tn.unsaved != nil && tn.saved != nil {
+		j.Unsaved, j.Saved = profile.Gain(tn.unsaved.PerNode, fair), profile.Gain(tn.saved.PerNode, fair)
+	}
 	return j
 }
 

@@ -39,7 +39,8 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		managed: make([]*managedJob, 0, len(seen.Jobs))}
 	debts := cursor{known}
 	for _, t := range r.read(seen.Jobs) {
-		t.record, t.wouldHold = debts.of(t.ID), nil
+		t.record = debts.of(t.ID)
+		t.wouldHold, t.unsaved, t.saved = nil, nil, nil
 		t.record.follow(t.Job)
 		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
 		if t.ours {

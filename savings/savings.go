@@ -33,6 +33,9 @@ type Job struct {
 	// Asked and With are its speeds with what its user asked for and with what it is given, relative to the
 	// proportional share; both above 0.
 	Asked, With float64
+	// Unsaved and Saved are its speeds if no job could be sized again after its start, and if every job could; 0: not
+	// known, as switched on.
+	Unsaved, Saved float64
 }
 
 // Check is a speed that was promised and what became of it, in iterations a second.
@@ -51,6 +54,11 @@ type Sums struct {
 	With  float64 `json:"with"`
 	// Saved is how many GPU-seconds less the work that the known jobs did as they asked takes with what they are given.
 	Saved float64 `json:"saved"`
+	// Supposed is the part of Known for which it is known what would be saved if no job could be sized again after its
+	// start, which is SavedWithout, and if every job could, which is SavedWith.
+	Supposed     float64 `json:"supposed,omitempty"`
+	SavedWithout float64 `json:"saved_without_checkpoints,omitempty"`
+	SavedWith    float64 `json:"saved_with_checkpoints,omitempty"`
 
 	Cores    float64 `json:"idle_cores,omitempty"`  // GPUs that idled for want of cores,
 	Memory   float64 `json:"idle_memory,omitempty"` // of memory,
@@ -74,6 +82,8 @@ func (s Sums) Plus(o Sums) Sums {
 	s.Cores, s.Memory, s.Order, s.Split = s.Cores+o.Cores, s.Memory+o.Memory, s.Order+o.Order, s.Split+o.Split
 	s.Filled, s.Ended, s.Sooner, s.Later = s.Filled+o.Filled, s.Ended+o.Ended, s.Sooner+o.Sooner, s.Later+o.Later
 	s.Earlier, s.Belated = s.Earlier+o.Earlier, s.Belated+o.Belated
+	s.Supposed, s.SavedWithout = s.Supposed+o.Supposed, s.SavedWithout+o.SavedWithout
+	s.SavedWith += o.SavedWith
 	s.Checks, s.Ran, s.Distance = s.Checks+o.Checks, s.Ran+o.Ran, s.Distance+o.Distance
 	return s
 }
@@ -166,6 +176,11 @@ func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
 	s.Known, s.Asked, s.With = s.Known+held, s.Asked+float64(held*j.Asked), s.With+float64(held*j.With)
 	saved = seconds * (1 - j.Asked/j.With)
 	s.Saved += float64(saved * float64(j.GPUs))
+	if j.Unsaved > 0 && j.Saved > 0 {
+		s.Supposed += held
+		s.SavedWithout += float64(held * (1 - j.Asked/j.Unsaved))
+		s.SavedWith += float64(held * (1 - j.Asked/j.Saved))
+	}
 	return saved
 }
 

@@ -22,7 +22,21 @@ func (s Sums) Sentence(shadow bool, over string) string {
 	}
 	return fmt.Sprintf("What jobs with known profiles did in %s GPU-hours %s would have taken %s, sized by their "+
 		"profiles: %s GPU-hours (%s) %s.", grouped(s.Known/hour), over, grouped((s.Known-s.Saved)/hour),
-		grouped(math.Abs(s.Saved)/hour), percent(math.Abs(s.Saved)/s.Known), moreOr(s.Saved < 0, "less"))
+		grouped(math.Abs(s.Saved)/hour), percent(math.Abs(s.Saved)/s.Known), moreOr(s.Saved < 0, "less")) +
+		s.supposing()
+}
+
+// supposing says what checkpoints are worth, where that was booked.
+func (s Sums) supposing() string {
+	if s.Supposed <= 0 {
+		return ""
+	}
+	part := ""
+	if s.Supposed < s.Known-1 {
+		part = fmt.Sprintf(" (booked for %s of them)", grouped(s.Supposed/hour))
+	}
+	return fmt.Sprintf(" If no job could be sized again after its start it would be %s GPU-hours less, and if every "+
+		"job could, %s%s.", grouped(s.SavedWithout/hour), grouped(s.SavedWith/hour), part)
 }
 
 // moreOr is "more", or the other word.

@@ -170,7 +170,7 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 		health:  newHealth(f.round, time.Now()),
 		manager: manager,
 		heart:   &heart{log: log, silent: f.shadow},
-		savings: &accountant{log: log},
+		savings: &accountant{log: log, metrics: numbers},
 	}, nil
 }
 

@@ -48,6 +48,7 @@ type metrics struct {
 	reloadBad prometheus.Gauge
 	leader    prometheus.Gauge
 	shadow    prometheus.Gauge
+	booked    booked
 	plans     *prometheus.CounterVec // nil: the planner is the built-in one
 
 	calls bounded
@@ -115,6 +116,7 @@ func newMetrics(ledgerSize func() float64, version string) *metrics {
 	m.ofRounds(with)
 	m.ofCluster(with)
 	m.ofLearning(with)
+	m.ofSavings(with)
 	m.ofSlurm(with)
 	m.ofDaemon(with, ledgerSize, version)
 	return m

@@ -15,6 +15,8 @@ type accountant struct {
 	dir  string     // of the ledger that is open
 	book *book.Book // nil: none is
 	ill  bool       // the last round was not booked
+
+	metrics *metrics // nil: nobody counts
 }
 
 // bookedRounds is for how many rounds the speeds of one stand, when those after it failed.
@@ -28,8 +30,11 @@ func (a *accountant) note(config Config, period time.Duration, report bridge.Rep
 	if config.Savings == "" || report.Savings == nil || a.book == nil && !a.open(config.Savings) {
 		return
 	}
-	_, err := a.book.Note(*report.Savings, bookedRounds*period)
+	sums, err := a.book.Note(*report.Savings, bookedRounds*period)
 	a.told(err)
+	if a.metrics != nil {
+		a.metrics.savings(sums)
+	}
 }
 
 // open opens the ledger. Each round tries again.
@@ -62,5 +67,7 @@ func (a *accountant) told(err error) {
 	if err == nil && a.ill {
 		a.log.Info().Msg("rounds are booked in the ledger of savings again")
 	}
-	a.ill = err != nil
+	if a.ill = err != nil; a.metrics != nil {
+		a.metrics.booked.failed.Set(zeroOrOne(a.ill))
+	}
 }

@@ -63,3 +63,39 @@ func TestALedgerOfSavingsThatCannotBeWrittenIsToldOnceAndAgainWhenItCan(t *testi
 		t.Errorf("nobody said that it is well again:\n%s", text.String())
 	}
 }
+
+// TestWhatIsBookedShowsInTheMetricsAndACounterNeverFalls: a round saves half of 8 GPUs' minute, and the next one, whose
+// job is slower than it asked for, loses as much.
+func TestWhatIsBookedShowsInTheMetricsAndACounterNeverFalls(t *testing.T) {
+	m := testMetrics()
+	a := &accountant{log: zerolog.Nop(), metrics: m}
+	config := Config{Savings: t.TempDir()}
+	slow := booking(2)
+	slow.Savings.Jobs[0].With, slow.Savings.Idle.Cores = 2./3, 3
+	for _, report := range []bridge.Report{booking(0), booking(1), slow} {
+		a.note(config, time.Minute, report)
+	}
+	a.note(Config{Savings: filepath.Join("/dev/null", "no")}, time.Minute, booking(3))
+	wantMetrics(t, m, `
+# HELP synergy_savings_failed 1 while rounds cannot be booked in the ledger of savings.
+# TYPE synergy_savings_failed gauge
+synergy_savings_failed 1
+# HELP synergy_savings_idle_gpu_seconds_total GPU-seconds that idled though somebody waited, by what he lacked.
+# TYPE synergy_savings_idle_gpu_seconds_total counter
+synergy_savings_idle_gpu_seconds_total{lacking="cores"} 180
+synergy_savings_idle_gpu_seconds_total{lacking="memory"} 0
+synergy_savings_idle_gpu_seconds_total{lacking="order"} 0
+synergy_savings_idle_gpu_seconds_total{lacking="split"} 0
+# HELP synergy_savings_overspent_gpu_seconds_total GPU-seconds of rounds that saved less than nothing, likewise.
+# TYPE synergy_savings_overspent_gpu_seconds_total counter
+synergy_savings_overspent_gpu_seconds_total{checkpoints="all"} 0
+synergy_savings_overspent_gpu_seconds_total{checkpoints="declared"} 240
+synergy_savings_overspent_gpu_seconds_total{checkpoints="none"} 0
+# HELP synergy_savings_saved_gpu_seconds_total GPU-seconds booked as saved, by who is taken to have a checkpoint.
+# TYPE synergy_savings_saved_gpu_seconds_total counter
+synergy_savings_saved_gpu_seconds_total{checkpoints="all"} 0
+synergy_savings_saved_gpu_seconds_total{checkpoints="declared"} 240
+synergy_savings_saved_gpu_seconds_total{checkpoints="none"} 0
+`, "synergy_savings_failed", "synergy_savings_idle_gpu_seconds_total", "synergy_savings_overspent_gpu_seconds_total",
+		"synergy_savings_saved_gpu_seconds_total")
+}

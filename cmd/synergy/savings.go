@@ -162,7 +162,8 @@ func (o *saved) tell(out io.Writer, days []daySums, since, until time.Time) erro
 // showDays writes the table, and a sentence with how sure it is for the shadow and for what was real.
 func showDays(out io.Writer, days []daySums, since, until time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "GPU-hours\tthere\theld\tknown\tas asked\tgiven\tsaved\tidle: cores\tmemory\torder\tsplit"+
+	fmt.Fprintln(table, "GPU-hours\tthere\theld\tknown\tas asked\tgiven\tsaved\twithout ckpt\twith ckpt"+
+		"\tidle: cores\tmemory\torder\tsplit"+
 		"\tfilled\truns ended\tsooner\tlater\t")
 	var all [2]savings.Sums
 	for _, d := range days {
@@ -199,10 +200,18 @@ func row(table io.Writer, day string, shadow bool, s savings.Sums) {
 		day += " (shadow)"
 	}
 	fmt.Fprintf(table, "%s\t", day)
-	for _, x := range []float64{s.There, s.Held + s.Unmatched, s.Known, s.Asked, s.With, s.Saved, s.Cores, s.Memory,
-		s.Order, s.Split, s.Filled} {
-		fmt.Fprintf(table, "%.1f\t", x/time.Hour.Seconds())
+	hours := func(list ...float64) {
+		for _, x := range list {
+			fmt.Fprintf(table, "%.1f\t", x/time.Hour.Seconds())
+		}
 	}
+	hours(s.There, s.Held+s.Unmatched, s.Known, s.Asked, s.With, s.Saved)
+	if s.Supposed > 0 {
+		hours(s.SavedWithout, s.SavedWith)
+	} else {
+		fmt.Fprint(table, "-\t-\t")
+	}
+	hours(s.Cores, s.Memory, s.Order, s.Split, s.Filled)
 	fmt.Fprintf(table, "%d\t%d (%s)\t%d (%s)\t\n", s.Ended, s.Sooner, runs(s.Earlier), s.Later, runs(s.Belated))
 }
 
@@ -214,12 +223,12 @@ func writeDays(w io.Writer, days []daySums) error {
 	table := csv.NewWriter(w)
 	table.Write([]string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",
 		"idle_cores", "idle_memory", "idle_order", "idle_split", "filled", "ended", "sooner", "earlier", "later",
-		"belated", "checks", "ran", "distance"})
+		"belated", "checks", "ran", "distance", "supposed", "saved_without_checkpoints", "saved_with_checkpoints"})
 	for _, d := range days {
 		line := []string{d.Day, strconv.FormatBool(d.Shadow)}
 		for _, x := range []float64{d.Seconds, d.There, d.Held, d.Known, d.Unmatched, d.Asked, d.With, d.Saved, d.Cores,
 			d.Memory, d.Order, d.Split, d.Filled, float64(d.Ended), float64(d.Sooner), d.Earlier, float64(d.Later),
-			d.Belated, float64(d.Checks), d.Ran, d.Distance} {
+			d.Belated, float64(d.Checks), d.Ran, d.Distance, d.Supposed, d.SavedWithout, d.SavedWith} {
 			line = append(line, strconv.FormatFloat(x, 'f', -1, 64))
 		}
 		table.Write(line)
