@@ -323,3 +323,19 @@ func TestCheckpointsAreBookedBothWaysWhateverIsDeclared(t *testing.T) {
 		}
 	}
 }
+
+func TestSwitchedOnNothingIsSupposedOfCheckpoints(t *testing.T) {
+	w := shadowed(t, 1)
+	if _, err := w.slurm.Submit(slurmtest.Spec{Comment: "synergy-profile=image.json", Partition: "gpu",
+		Request: bridge.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}}); err != nil {
+		t.Fatal(err)
+	}
+	w.sleep(time.Second)
+	for _, shadow := range []bool{true, false} {
+		w.runner.Settings.Shadow = shadow
+		j := w.round().Savings.Jobs[0]
+		if supposed := j.Unsaved > 0 && j.Saved > 0; supposed != shadow {
+			t.Errorf("in the shadow %t: %+v", shadow, j)
+		}
+	}
+}
