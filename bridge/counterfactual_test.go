@@ -339,3 +339,19 @@ func TestSwitchedOnNothingIsSupposedOfCheckpoints(t *testing.T) {
 		}
 	}
 }
+
+// TestARunIsOfTheSameProfileWhetherARuleOrItsUserSaysSo, so that runs before and after can be compared.
+func TestARunIsOfTheSameProfileWhetherARuleOrItsUserSaysSo(t *testing.T) {
+	w := shadowed(t, 1, byName...)
+	w.silent("img-1", 1)
+	w.silent("lm-1", 1)
+	if _, err := w.slurm.Submit(slurmtest.Spec{Comment: "synergy-profile=image.json", Partition: "gpu",
+		Request: bridge.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}}); err != nil {
+		t.Fatal(err)
+	}
+	w.sleep(time.Second)
+	jobs := w.round().Savings.Jobs
+	if len(jobs) != 3 || jobs[0].Of == "" || jobs[0].Of != jobs[2].Of || jobs[0].Of == jobs[1].Of {
+		t.Errorf("%+v, want the first and the last of one profile, and the other of another", jobs)
+	}
+}

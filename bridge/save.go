@@ -1,7 +1,9 @@
 package bridge
 
 import (
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -74,11 +76,22 @@ func (t saving) job(tn *managedJob) savings.Job {
 	a, w := profile.Gain(asked, fair), profile.Gain(given, fair)
 	if a > 0 && w > 0 {
 		j.Known, j.Asked, j.With = true, a, w
+		j.Of = fingerprint(tn.said.word.Profile, tn.profile.Model, tn.topology.gpuType(tn.on[0]))
 	}
 	if j.Known && tn.unsaved != nil && tn.saved != nil {
 		j.Unsaved, j.Saved = profile.Gain(tn.unsaved.PerNode, fair), profile.Gain(tn.saved.PerNode, fair)
 	}
 	return j
+}
+
+// fingerprint stands for texts of which nobody is to read anything.
+func fingerprint(texts ...string) string {
+	sum := fnv.New64a()
+	for _, text := range texts {
+		sum.Write([]byte(text))
+		sum.Write([]byte{0})
+	}
+	return strconv.FormatUint(sum.Sum64(), 16)
 }
 
 // asked is what Slurm would have given a running job on each of its nodes: its user's own request, and the share of

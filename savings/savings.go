@@ -30,6 +30,8 @@ type Job struct {
 	Started time.Time // of the run
 	GPUs    int
 	Known   bool // it has a profile for these GPUs; otherwise Asked and With are 1
+	// Of stands for the profile and the kind of GPUs: speeds of two runs can be compared where it is the same.
+	Of string
 	// Asked and With are its speeds with what its user asked for and with what it is given, relative to the
 	// proportional share; both above 0.
 	Asked, With float64
@@ -93,8 +95,9 @@ func (s Sums) Idle() float64 { return s.Cores + s.Memory + s.Order + s.Split }
 
 // State is what the next round's booking rests on.
 type State struct {
-	Last time.Time `json:"last,omitzero"` // when the last round was booked
-	Open []Open    `json:"open,omitempty"`
+	Last  time.Time `json:"last,omitzero"` // when the last round was booked
+	Open  []Open    `json:"open,omitempty"`
+	Ended []Open    `json:"-"` // the runs that this booking found ended; ascending in job
 }
 
 // Open is a run that has not ended, ascending in job.
@@ -102,6 +105,11 @@ type Open struct {
 	Job     int       `json:"job"`
 	Started time.Time `json:"started"`
 	Saved   float64   `json:"saved_s"` // seconds less, or more, that its work so far takes
+
+	// What the accounting of its end can be held against; Speed is 0 where it has no profile, or none any more.
+	Shadow bool    `json:"shadow,omitempty"` // it was first seen in the shadow: it holds what its user asked for
+	Speed  float64 `json:"speed,omitempty"`  // by its profile with what it holds, relative to the proportional share
+	Of     string  `json:"of,omitempty"`
 }
 
 // noticeable is by how many seconds a run must differ to have ended sooner, or later.
@@ -111,7 +119,7 @@ const noticeable = 1
 // time since the last one, but for no more than most: what nobody looked at is not claimed.
 func Book(s State, r Round, most time.Duration) (Sums, State) {
 	if s.Last.IsZero() || !r.At.After(s.Last) {
-		return Sums{}, State{Last: r.At, Open: follow(nil, r.Jobs)}
+		return Sums{}, State{Last: r.At, Open: follow(nil, r)}
 	}
 	from := r.At.Add(-min(most, r.At.Sub(s.Last)))
 	seconds := r.At.Sub(from).Seconds()
@@ -119,40 +127,55 @@ func Book(s State, r Round, most time.Duration) (Sums, State) {
 		Cores: seconds * float64(r.Idle.Cores), Memory: seconds * float64(r.Idle.Memory),
 		Order: seconds * float64(r.Idle.Order), Split: seconds * float64(r.Idle.Split),
 		Filled: seconds * float64(min(r.Filled, r.Idle.all()))}
-	open := follow(s.Open, r.Jobs)
-	sums.end(s.Open, open)
+	open := follow(s.Open, r)
+	ended := sums.end(s.Open, open)
 	for i := range r.Jobs {
 		open[i].Saved += sums.run(&r.Jobs[i], from, r.At)
 	}
 	for _, c := range r.Checks {
 		sums.check(c)
 	}
-	return sums, State{Last: r.At, Open: open}
+	return sums, State{Last: r.At, Open: open, Ended: ended}
 }
 
 // follow lists the runs of a round, with what was booked for them.
-func follow(before []Open, jobs []Job) []Open {
-	now := make([]Open, len(jobs))
-	for i := range jobs {
-		now[i] = Open{Job: jobs[i].ID, Started: jobs[i].Started}
-		if k, found := slices.BinarySearchFunc(before, jobs[i].ID, byJob); found && before[k].same(now[i]) {
+func follow(before []Open, r Round) []Open {
+	now := make([]Open, len(r.Jobs))
+	for i := range r.Jobs {
+		j := &r.Jobs[i]
+		now[i] = Open{Job: j.ID, Started: j.Started, Shadow: r.Shadow}
+		if k, found := slices.BinarySearchFunc(before, j.ID, byJob); found && before[k].same(now[i]) {
 			now[i] = before[k]
+			now[i].Shadow = before[k].Shadow || before[k].Speed == 0 && r.Shadow
 		}
+		now[i].Speed, now[i].Of = j.speed(r.Shadow), j.Of
 	}
 	return now
+}
+
+// speed is that at which a job really runs, by its profile; 0: it has none.
+func (j *Job) speed(shadow bool) float64 {
+	switch {
+	case !j.Known:
+		return 0
+	case shadow:
+		return j.Asked
+	}
+	return j.With
 }
 
 func byJob(o Open, job int) int { return cmp.Compare(o.Job, job) }
 
 func (o Open) same(p Open) bool { return o.Job == p.Job && o.Started.Equal(p.Started) }
 
-// end books the runs that are over.
-func (s *Sums) end(before, now []Open) {
+// end books the runs that are over, and lists them.
+func (s *Sums) end(before, now []Open) (ended []Open) {
 	for _, o := range before {
 		if k, found := slices.BinarySearchFunc(now, o.Job, byJob); found && o.same(now[k]) {
 			continue
 		}
 		s.Ended++
+		ended = append(ended, o)
 		switch {
 		case o.Saved >= noticeable:
 			s.Sooner, s.Earlier = s.Sooner+1, s.Earlier+o.Saved
@@ -160,6 +183,7 @@ func (s *Sums) end(before, now []Open) {
 			s.Later, s.Belated = s.Later+1, s.Belated-o.Saved
 		}
 	}
+	return ended
 }
 
 // run books a job that runs, and says how many seconds less its work takes.

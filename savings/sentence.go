@@ -55,7 +55,7 @@ func (c Certainty) Words(s Sums, asked float64) string {
 	fmt.Fprintf(&b, "Profiles are known for %s of the GPU-hours that jobs held; %s of the time was looked at. ",
 		percent(c.Matched), percent(min(1, s.Seconds/asked)))
 	if !c.Checked {
-		fmt.Fprintf(&b, "It is not checked: of %d windows of progress that jobs reported, at least %d would say "+
+		fmt.Fprintf(&b, "By progress it is not checked: of %d windows that jobs reported, at least %d would say "+
 			"something.", c.Checks, enough)
 		return b.String()
 	}

@@ -24,6 +24,7 @@ import (
 type saved struct {
 	book, since, until string
 	csv, plot, json    string
+	sacct              string
 }
 
 func savingsCommand() *cobra.Command {
@@ -46,6 +47,8 @@ have been. docs/savings.md says what is assumed.`,
 	what.flags.StringVar(&o.since, "since", "7d",
 		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
 	what.flags.StringVar(&o.until, "until", "", "up to this `time` (default now)")
+	what.flags.StringVar(&o.sacct, "sacct", "",
+		"`file` that sacct printed: how long runs took before and after it was switched on; - for the standard input")
 	out.flags.StringVar(&o.csv, "csv", "", "`file` for the sums of each day, all of them; - for the standard output")
 	out.flags.StringVar(&o.plot, "plot", "", "`file` for a picture, that ends in .png or .svg")
 	out.flags.StringVar(&o.json, "json", "", "`file` for the same as JSON; - for the standard output")
@@ -89,7 +92,11 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 		fmt.Fprintf(c.ErrOrStderr(), "synergy: %d lines are skipped: they are damaged, or claim more than was there\n",
 			skipped)
 	}
-	return o.tell(c.OutOrStdout(), byDay(lines), since, until)
+	realised, err := o.realised(c, since, until)
+	if err != nil {
+		return err
+	}
+	return o.tell(c.OutOrStdout(), byDay(lines), realised, since, until)
 }
 
 // moment reads a time: so long ago, or a day.
@@ -128,7 +135,7 @@ func byDay(lines []book.Line) (days []daySums) {
 	return days
 }
 
-func (o *saved) tell(out io.Writer, days []daySums, since, until time.Time) error {
+func (o *saved) tell(out io.Writer, days []daySums, realised *savings.Realised, since, until time.Time) error {
 	if o.csv != "" {
 		if err := save("csv", o.csv, out, func(w io.Writer) error { return writeDays(w, days) }); err != nil {
 			return err
@@ -156,11 +163,11 @@ func (o *saved) tell(out io.Writer, days []daySums, since, until time.Time) erro
 	if o.csv == standard || o.json == standard {
 		return nil
 	}
-	return done(showDays(out, days, since, until))
+	return done(showDays(out, days, realised, since, until))
 }
 
 // showDays writes the table, and a sentence with how sure it is for the shadow and for what was real.
-func showDays(out io.Writer, days []daySums, since, until time.Time) error {
+func showDays(out io.Writer, days []daySums, realised *savings.Realised, since, until time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "GPU-hours\tthere\theld\tknown\tas asked\tgiven\tsaved\twithout ckpt\twith ckpt"+
 		"\tidle: cores\tmemory\torder\tsplit"+
@@ -186,13 +193,21 @@ func showDays(out io.Writer, days []daySums, since, until time.Time) error {
 	for mode, s := range all {
 		if s.Seconds > 0 || mode == 1 && all[0].Seconds == 0 {
 			_, err := fmt.Fprintf(out, "\n%s\n%s\n", s.Sentence(mode == 1, over),
-				s.Certainty().Words(s, until.Sub(since).Seconds()))
+				s.Certainty().Words(s, until.Sub(since).Seconds())+byAccounting(realised, s, mode == 1))
 			if err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// byAccounting is what accounting has shown of what was real.
+func byAccounting(realised *savings.Realised, s savings.Sums, shadow bool) string {
+	if realised == nil || shadow {
+		return ""
+	}
+	return " " + realised.Words(s)
 }
 
 func row(table io.Writer, day string, shadow bool, s savings.Sums) {

@@ -1,5 +1,5 @@
-// Package book keeps the ledger of savings in a folder: a file for each day (UTC) with a line of JSON for what was
-// booked, at most one a minute, for as long as Keep; and state.json, what the next round's booking rests on, so that a
+// Package book keeps the ledger of savings in a folder: for each day (UTC) a file with a line of JSON for what was
+// booked, at most one a minute, and one with a line for each run that ended, for as long as Keep; and state.json, what the next round's booking rests on, so that a
 // restart forgets no run. Files are written by one daemon and may be read meanwhile by anybody whom the folder lets in.
 package book
 
@@ -24,7 +24,7 @@ const (
 	stateFile = "state.json"
 	extension = ".jsonl"
 	seldom    = time.Minute // between two lines
-	mostState = 64 << 20    // bytes; a run has some 60
+	mostState = 64 << 20    // bytes; a run has some 120
 )
 
 // Line is what was booked up to a moment, since the last one.
@@ -39,6 +39,7 @@ type Book struct {
 	dir     string
 	state   savings.State
 	pending Line
+	runs    []Run // that ended since
 	wrote   time.Time
 }
 
@@ -71,6 +72,11 @@ func (b *Book) Note(r savings.Round, most time.Duration) (savings.Sums, error) {
 		}
 	}
 	b.state = state
+	for _, o := range state.Ended {
+		if o.Speed > 0 && o.Of != "" {
+			b.runs = append(b.runs, Run{Job: o.Job, Started: o.Started.UTC(), Shadow: o.Shadow, Speed: o.Speed, Of: o.Of})
+		}
+	}
 	b.pending = Line{At: r.At.UTC(), Shadow: r.Shadow, Sums: b.pending.Plus(sums)}
 	if since := r.At.Sub(b.wrote); since >= 0 && since < seldom {
 		return sums, nil
@@ -84,8 +90,8 @@ func (b *Book) Close() error { return b.write() }
 // write writes the state, and then the line: who dies in between loses the line, and claims nothing twice. So does who
 // finds no room for it.
 func (b *Book) write() error {
-	line := b.pending
-	b.pending, b.wrote = Line{}, line.At
+	line, runs := b.pending, b.runs
+	b.pending, b.runs, b.wrote = Line{}, nil, line.At
 	if line.At.IsZero() {
 		return nil
 	}
@@ -95,8 +101,11 @@ func (b *Book) write() error {
 	if line.Seconds == 0 {
 		return nil
 	}
-	if err := b.append(line); err != nil {
+	if err := appended(filepath.Join(b.dir, nameOf(line.At)), line); err != nil {
 		return fmt.Errorf("write ledger of savings: %w", err)
+	}
+	if err := appended(filepath.Join(b.dir, runsOf(line.At)), runs...); err != nil {
+		return fmt.Errorf("write runs of the ledger of savings: %w", err)
 	}
 	return b.prune(line.At)
 }
@@ -113,13 +122,20 @@ func (b *Book) writeState() error {
 	return os.Rename(path+".new", path)
 }
 
-// append adds a line to the file of its day, on a line of its own whatever a crash has left there.
-func (b *Book) append(line Line) (err error) {
-	text, err := json.Marshal(line)
-	if err != nil {
-		return err
+// appended adds lines to a file, on lines of their own whatever a crash has left there.
+func appended[T Line | Run](path string, lines ...T) (err error) {
+	var text []byte
+	for _, line := range lines {
+		one, err := json.Marshal(line)
+		if err != nil {
+			return err
+		}
+		text = append(append(text, one...), '\n')
 	}
-	file, err := os.OpenFile(filepath.Join(b.dir, nameOf(line.At)), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
+	if len(text) == 0 {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
@@ -127,7 +143,7 @@ func (b *Book) append(line Line) (err error) {
 	if torn(file) {
 		text = append([]byte("\n"), text...)
 	}
-	_, err = file.Write(append(text, '\n'))
+	_, err = file.Write(text)
 	return err
 }
 
@@ -138,6 +154,26 @@ func torn(file *os.File) bool {
 		_, err = file.ReadAt(last, end-1)
 	}
 	return err == nil && last[0] != '\n'
+}
+
+// Run is a run that ended, and what the accounting of its end can be held against: see savings.Run.
+type Run struct {
+	Job     int       `json:"job"`
+	Started time.Time `json:"started"`
+	Shadow  bool      `json:"shadow,omitempty"`
+	Speed   float64   `json:"speed"`
+	Of      string    `json:"of"`
+}
+
+const runsExtension = ".runs" + extension
+
+func runsOf(at time.Time) string { return at.UTC().Format(time.DateOnly) + runsExtension }
+
+// dayOfRuns is the day of a file of runs.
+func dayOfRuns(name string) (time.Time, bool) {
+	day, is := strings.CutSuffix(name, runsExtension)
+	at, err := time.Parse(time.DateOnly, day)
+	return at, is && err == nil
 }
 
 func nameOf(at time.Time) string { return at.UTC().Format(time.DateOnly) + extension }
@@ -156,7 +192,11 @@ func (b *Book) prune(now time.Time) error {
 		return err
 	}
 	for _, entry := range days {
-		if day, is := dayOf(entry.Name()); is && now.Sub(day) > Keep {
+		day, is := dayOf(entry.Name())
+		if !is {
+			day, is = dayOfRuns(entry.Name())
+		}
+		if is && now.Sub(day) > Keep {
 			err = errors.Join(err, os.Remove(filepath.Join(b.dir, entry.Name())))
 		}
 	}

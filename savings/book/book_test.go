@@ -3,6 +3,7 @@ package book_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,7 +126,7 @@ func TestALineThatClaimsMoreThanWasThereIsSkipped(t *testing.T) {
 
 func TestOldDaysAreRemovedAndNobodyElsesFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"2024-11-01.jsonl", "2025-06-01.jsonl", "2024-11-01.txt"} {
+	for _, name := range []string{"2024-11-01.jsonl", "2024-11-01.runs.jsonl", "2025-06-01.jsonl", "2024-11-01.txt"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -153,4 +154,45 @@ func TestADamagedStateIsRefusedByItsPath(t *testing.T) {
 	if _, err := book.Open(dir); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v, want an error that names %s", err, path)
 	}
+}
+
+func TestARunThatEndedIsKeptWithItsSpeedForTheAccounting(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	first := at(0)
+	first.Jobs[0].Of = "x"
+	first.Jobs = append(first.Jobs, savings.Job{ID: 8, GPUs: 1, Started: noon, Asked: 1, With: 1}) // no profile
+	later := at(10)
+	later.Jobs, later.Shadow = append(later.Jobs, savings.Job{ID: 9, GPUs: 1, Started: noon, Known: true, Asked: 1,
+		With: 2, Of: "y"}), false
+	later.Jobs = later.Jobs[1:]
+	end := at(20)
+	end.Jobs, end.Shadow = nil, false
+	note(t, b, first, later, end)
+	var got []book.Run
+	skipped, err := book.ReadRuns(dir, noon, func(r book.Run) { got = append(got, r) })
+	want := []book.Run{{Job: 7, Started: noon, Shadow: true, Speed: 1, Of: "x"},
+		{Job: 9, Started: noon, Speed: 2, Of: "y"}}
+	if err != nil || skipped != 0 || !slices.Equal(got, want) {
+		t.Errorf("%+v, %d skipped, %v, want %+v", got, skipped, err, want)
+	}
+}
+
+func FuzzReadRuns(f *testing.F) {
+	f.Add([]byte(`{"job":7,"started":"2026-01-01T12:00:00Z","speed":1,"of":"x"}`))
+	f.Add([]byte("{\n\n{\"job\":-1}\n"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(filepath.Join(dir, "2026-01-01.runs.jsonl"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := book.ReadRuns(dir, noon, func(r book.Run) {
+			if r.Job < 1 || !(r.Speed > 0) || r.Started.IsZero() {
+				t.Errorf("%+v is handed out", r)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -76,3 +76,33 @@ func readBounded(path string, most int64) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// ReadRuns hands out the runs that ended up to a moment's day, in the order of days, and says how many lines were
+// skipped because they cannot be.
+func ReadRuns(dir string, until time.Time, each func(Run)) (skipped int, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, fmt.Errorf("read ledger of savings: %w", err)
+	}
+	for _, entry := range entries {
+		day, is := dayOfRuns(entry.Name())
+		if !is || day.After(until) {
+			continue
+		}
+		text, err := readBounded(filepath.Join(dir, entry.Name()), mostDay)
+		if err != nil {
+			return skipped, fmt.Errorf("read ledger of savings: %w", err)
+		}
+		for raw := range bytes.Lines(text) {
+			var run Run
+			switch wrong := json.Unmarshal(raw, &run); {
+			case len(bytes.TrimSpace(raw)) == 0:
+			case wrong != nil || run.Job < 1 || !(run.Speed > 0) || run.Of == "" || run.Started.IsZero():
+				skipped++
+			default:
+				each(run)
+			}
+		}
+	}
+	return skipped, nil
+}

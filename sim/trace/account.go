@@ -27,7 +27,7 @@ type run struct {
 }
 
 // labels are what many runs have in common. There is one copy of each.
-type labels struct{ component, user, queue, state string }
+type labels struct{ component, user, queue, state, name string }
 
 // add keeps a run, unless it is known already and was no shorter.
 func (j *accounted) add(r run) []run {
@@ -49,7 +49,7 @@ func (l *log) fold(j accounted) {
 	})
 	last := j.runs[len(j.runs)-1]
 	e := Entry{ID: j.id, User: last.user, Queue: last.queue, State: last.state, Submitted: j.runs[0].submitted}
-	told := Told{Asked{last.limit, last.priority}, j.past()}
+	told := Told{Asked{last.limit, last.priority}, j.past(), last.name}
 	components := j.components()
 	for _, c := range components {
 		e.Duration, e.GPUs = max(e.Duration, c.ran), e.GPUs+int(c.gpus)

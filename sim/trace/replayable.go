@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -9,11 +10,34 @@ import (
 var asked = []string{"JobID", "User", "Partition", "State", "Submit", "Start", "End", "ElapsedRaw", "TimelimitRaw",
 	"Priority", "AllocTRES", "ReqTRES"}
 
+// compared are the columns that runs of the past are held against those of today by.
+var compared = []string{"JobIDRaw", "User", "JobName", "State", "Submit", "Start", "End", "ElapsedRaw", "AllocTRES"}
+
+// CompareCommand is the command line whose output says how long runs took and what they were called, likewise.
+func CompareCommand(days int) string { return sacctFor(days, compared) }
+
+// CheckComparable makes sure that a log has the columns for that. Its error names each that is missing.
+func (t *Trace) CheckComparable() error {
+	var missing []string
+	for _, name := range compared {
+		if name != "AllocTRES" && !slices.ContainsFunc(t.Records.Columns,
+			func(has string) bool { return columnName(has) == columnName(name) }) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return place{name: t.Name}.errorf("misses columns: want %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
 // SacctCommand is the command line whose output says what a month again needs, for so many days. It prints times with
 // their zone, so that a change to or from daylight saving time moves no job, and each run of a job that was requeued.
-func SacctCommand(days int) string {
+func SacctCommand(days int) string { return sacctFor(days, asked) }
+
+func sacctFor(days int, columns []string) string {
 	return fmt.Sprintf("SLURM_TIME_FORMAT=%%FT%%T%%z sacct --allusers --allocations --duplicates --parsable2 "+
-		"--starttime=now-%ddays --endtime=now --format=%s", days, strings.Join(asked, ","))
+		"--starttime=now-%ddays --endtime=now --format=%s", days, strings.Join(columns, ","))
 }
 
 // essentials are the columns without which jobs cannot be shown as they were, any one of each kind, and what for.

@@ -48,7 +48,7 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 type accounting struct {
 	columns struct {
 		id, cluster, submit, start, end, elapsedRaw, elapsed, alloc, req, user, partition, state, limitRaw, limit,
-		priority column
+		priority, name column
 	}
 	records Records
 	prose   int // the only column of the header with text of users; -1: none, or several
@@ -68,6 +68,7 @@ func (a *accounting) open(t *table) error {
 	c.start, c.end, c.elapsedRaw, c.elapsed = t.find("Start"), t.find("End"), t.find("ElapsedRaw"), t.find("Elapsed")
 	c.alloc, c.req = t.find("AllocTRES"), t.find("ReqTRES")
 	c.limitRaw, c.limit, c.priority = t.find("TimelimitRaw"), t.find("Timelimit"), t.find("Priority")
+	c.name = t.find("JobName")
 	a.records.Columns = slices.Clone(t.header)
 	a.prose = proseOf(t.header)
 	if c.alloc.missing() && c.req.missing() {
@@ -170,7 +171,11 @@ func (a *accounting) labels(t *table, component string) (*labels, error) {
 	if state, err = t.label(a.columns.state.name, a.log.names.keep(state)); err != nil {
 		return nil, err
 	}
-	l := labels{a.log.names.keep(component), user, queue, state}
+	name := t.text(a.columns.name)
+	if !isLabel(name) {
+		name = "" // users call their jobs as they like, and no log is refused for that
+	}
+	l := labels{a.log.names.keep(component), user, queue, state, a.log.names.keep(name)}
 	if a.known[l] == nil {
 		a.known[l] = &l
 	}

@@ -83,6 +83,7 @@ type Job struct {
 type Told struct {
 	Asked Asked
 	Past  Past
+	Name  string // of the job, as its user called it; empty where the log does not say, or where it cannot be shown
 }
 
 // Asked is what a job was submitted with, beside its GPUs. It is zero where a log does not say.

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
+	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
+)
+
+// comparedDays is for how long back accounting is asked for: what was before it was switched on is needed, too.
+const comparedDays = 60
+
+// realised holds the runs of the ledger against what sacct printed. nil: nobody asked for it.
+func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Realised, error) {
+	if o.sacct == "" {
+		return nil, nil
+	}
+	t, err := openTrace(c, o.sacct, string(trace.Sacct))
+	if err == nil {
+		err = t.CheckComparable()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--sacct: %w; the command line that has all: %s", err, trace.CompareCommand(comparedDays))
+	}
+	accounts := accountsOf(t)
+	var runs []savings.Run
+	all := 0
+	skipped, err := book.ReadRuns(o.book, until, func(r book.Run) {
+		all++
+		e, ended, found := accounts.of(r)
+		if found && !ended.After(until) && (r.Shadow || ended.After(since)) {
+			who := strings.Join([]string{e.User, e.Told.Name, fmt.Sprint(e.GPUs), r.Of}, "\x00")
+			runs = append(runs, savings.Run{Who: who, Before: r.Shadow, Speed: r.Speed, Took: e.Duration})
+		}
+	})
+	if err != nil {
+		return nil, failed{err}
+	}
+	if skipped > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "synergy: %d lines of runs are skipped: they are damaged\n", skipped)
+	}
+	if all > 0 && len(runs) == 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "synergy: --sacct %s: none of the %d runs of the ledger ended well there: it is of "+
+			"other days, or has times without their zone; the command line is: %s\n", o.sacct, all,
+			trace.CompareCommand(comparedDays))
+	}
+	realised := savings.Realise(runs)
+	return &realised, nil
+}
+
+// accounts are the jobs of a log that ended well in their only run, by ID. The number of a job may come again.
+type accounts struct {
+	begin time.Time
+	jobs  map[string][]trace.Entry
+}
+
+func accountsOf(t *trace.Trace) accounts {
+	a := accounts{t.Begin, map[string][]trace.Entry{}}
+	for _, e := range t.Entries {
+		if e.State == "COMPLETED" && e.User != "" && e.Told != nil && e.Told.Name != "" && e.Told.Past.Runs == 1 {
+			id := e.ID[strings.LastIndex(e.ID, ":")+1:] // without the cluster
+			a.jobs[id] = append(a.jobs[id], e)
+		}
+	}
+	return a
+}
+
+// sameStart is by how much two times of one start may differ.
+const sameStart = time.Minute
+
+// of is the job of a run, and when it ended.
+func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
+	for _, e := range a.jobs[fmt.Sprint(r.Job)] {
+		if a.at(e.Told.Past.Started).Sub(r.Started).Abs() <= sameStart {
+			return e, a.at(e.Told.Past.Ended), true
+		}
+	}
+	return e, ended, false
+}
+
+func (a accounts) at(seconds float64) time.Time {
+	return a.begin.Add(time.Duration(seconds * float64(time.Second)))
+}
