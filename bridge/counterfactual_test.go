@@ -165,12 +165,13 @@ func TestNoCoreIsGivenTwiceInTheShadow(t *testing.T) {
 		}
 		w.sleep(time.Second)
 		jobs := w.round().Savings.Jobs
-		all := 0.
+		var all, without, with float64
 		for _, j := range jobs {
-			all += j.With
+			all, without, with = all+j.With, without+j.Unsaved, with+j.Saved
 		}
-		if len(jobs) != 8 || math.Abs(all-8) > 1e-6 {
-			t.Errorf("saves %t: %d jobs train as %.3f GPUs, want 8 as 8: no core is there twice", saves, len(jobs), all)
+		if len(jobs) != 8 || math.Abs(all-8) > 1e-6 || math.Abs(without-8) > 1e-6 || math.Abs(with-8) > 1e-6 {
+			t.Errorf("saves %t: %d jobs train as %.3f GPUs, %.3f and %.3f, want 8 as 8: no core is there twice", saves,
+				len(jobs), all, without, with)
 		}
 	}
 }

@@ -181,8 +181,74 @@ func TestNoMoreGPUHoursAreClaimedThanWereThere(t *testing.T) {
 			sums.Held+sums.Unmatched+sums.Idle() > sums.There+1e-6 {
 			t.Fatalf("%v claimed of %v: %+v", claimed, sums.There, sums)
 		}
+		if most := sums.Supposed + 1e-6; sums.SavedWithout > most || sums.SavedWith > most || sums.Supposed > sums.Known {
+			t.Fatalf("with checkpoints or without more is claimed than jobs held: %+v", sums)
+		}
 		if c := sums.Certainty(); c.High > sums.There+1e-6 {
 			t.Fatalf("at most %v claimed of %v", c.High, sums.There)
+		}
+	})
+}
+
+// amounts are those of the sums that do not say how runs ended.
+func amounts(s savings.Sums) []float64 {
+	return []float64{s.Seconds, s.There, s.Held, s.Known, s.Unmatched, s.Asked, s.With, s.Saved, s.Supposed,
+		s.SavedWithout, s.SavedWith, s.Cores, s.Memory, s.Order, s.Split, s.Filled, float64(s.Checks), s.Ran, s.Distance}
+}
+
+// TestTheOrderInWhichRoundsAreBookedMakesNoDifferenceToTheSums: each stands for the hour before it, whatever stood there
+// before. The first round alone books nothing.
+func TestTheOrderInWhichRoundsAreBookedMakesNoDifferenceToTheSums(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var rounds []savings.Round
+		for k := range rapid.IntRange(1, 6).Draw(t, "rounds") {
+			rounds = append(rounds, drawnRound(t, fmt.Sprint(k)))
+			for i := range rounds[k].Jobs {
+				rounds[k].Jobs[i].Started = noon.Add(-time.Hour)
+			}
+		}
+		first := savings.Round{GPUs: 1}
+		one := amounts(booked(append([]savings.Round{first}, rounds...)...))
+		two := amounts(booked(append([]savings.Round{first}, rapid.Permutation(rounds).Draw(t, "order")...)...))
+		for i := range one {
+			if math.Abs(one[i]-two[i]) > 1e-6*max(1, math.Abs(one[i])) {
+				t.Fatalf("amount %d is %v, and %v in another order", i, one[i], two[i])
+			}
+		}
+	})
+}
+
+// TestRoundsThatWereMissedClaimNothing: of the same site, looked at less often, no sum is larger.
+func TestRoundsThatWereMissedClaimNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawnRound(t, "site")
+		r.Checks = nil
+		for i := range r.Jobs {
+			r.Jobs[i].Started, r.Jobs[i].With = noon.Add(-time.Hour), r.Jobs[i].Asked*2
+			r.Jobs[i].Unsaved, r.Jobs[i].Saved = r.Jobs[i].With, r.Jobs[i].With
+		}
+		var all, some savings.Sums
+		var allState, someState savings.State
+		at := noon
+		for range rapid.IntRange(2, 10).Draw(t, "rounds") {
+			at = at.Add(time.Duration(rapid.IntRange(1, 180).Draw(t, "minutes")) * time.Minute)
+			r.At = at
+			var more savings.Sums
+			more, allState = savings.Book(allState, r, time.Hour)
+			all = all.Plus(more)
+			if rapid.Bool().Draw(t, "held") {
+				more, someState = savings.Book(someState, r, time.Hour)
+				some = some.Plus(more)
+			}
+		}
+		if some.Seconds > all.Seconds || all.Seconds > at.Sub(noon).Seconds() {
+			t.Fatalf("%v s, and %v s with rounds missed, of %v", all.Seconds, some.Seconds, at.Sub(noon))
+		}
+		a, b := amounts(all), amounts(some)
+		for i := range a {
+			if b[i] > a[i]+1e-6 {
+				t.Fatalf("amount %d is %v, and %v with rounds missed", i, a[i], b[i])
+			}
 		}
 	})
 }
@@ -195,7 +261,8 @@ func drawnRound(t *rapid.T, label string) savings.Round {
 		n := rapid.IntRange(1, left).Draw(t, "held"+label)
 		left -= n
 		r.Jobs = append(r.Jobs, savings.Job{ID: id, GPUs: n, Started: noon, Known: rapid.Bool().Draw(t, "known"),
-			Asked: speed.Draw(t, "asked"), With: speed.Draw(t, "with")})
+			Asked: speed.Draw(t, "asked"), With: speed.Draw(t, "with"), Unsaved: speed.Draw(t, "unsaved"),
+			Saved: speed.Draw(t, "saved")})
 	}
 	r.Unmatched = rapid.IntRange(0, left).Draw(t, "unmatched"+label)
 	place := savings.Place{Free: gres.Vector{GPUs: left - r.Unmatched, CPUs: rapid.IntRange(0, 9).Draw(t, "cpus")}}

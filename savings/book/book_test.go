@@ -1,12 +1,16 @@
 package book_test
 
 import (
+	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
@@ -122,6 +126,48 @@ func TestALineThatClaimsMoreThanWasThereIsSkipped(t *testing.T) {
 	if _, lines, skipped := read(t, dir, noon); lines != 0 || skipped != 1 {
 		t.Errorf("%d lines and %d skipped, want the one skipped", lines, skipped)
 	}
+}
+
+// TestRestartsMakeNoDifferenceToTheSumsAndCrashesOnlyLessOfThem: whoever opens the ledger anew goes on with it; one that
+// dies without a word loses what was not written, a minute at most, and books nothing twice.
+func TestRestartsMakeNoDifferenceToTheSumsAndCrashesOnlyLessOfThem(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		once, often := t.TempDir(), t.TempDir()
+		straight, b := open(t, once), open(t, often)
+		crashed, seconds := false, 0
+		last := rapid.IntRange(0, 11).Draw(r, "rounds")
+		for k := range last + 1 {
+			seconds += rapid.IntRange(1, 100).Draw(r, "seconds")
+			round := at(0)
+			round.At = noon.Add(time.Duration(seconds) * time.Second)
+			if k == last {
+				round.Jobs = nil
+			}
+			note(t, straight, round)
+			note(t, b, round)
+			switch rapid.SampledFrom([]string{"go on", "restart", "crash"}).Draw(r, "then") {
+			case "restart":
+				if err := b.Close(); err != nil {
+					r.Fatal(err)
+				}
+				b = open(t, often)
+			case "crash":
+				crashed, b = true, open(t, often)
+			}
+		}
+		if err := errors.Join(straight.Close(), b.Close()); err != nil {
+			r.Fatal(err)
+		}
+		whole, _, _ := read(t, once, noon.Add(-time.Hour))
+		got, _, skipped := read(t, often, noon.Add(-time.Hour))
+		if skipped != 0 || got.Seconds > whole.Seconds || got.Saved > whole.Saved+1e-6 || got.Ended > whole.Ended {
+			r.Fatalf("%+v, want no more than %+v", got, whole)
+		}
+		if !crashed && (got.Seconds != whole.Seconds || math.Abs(got.Saved-whole.Saved) > 1e-6 ||
+			got.Ended != whole.Ended) {
+			r.Fatalf("%+v after restarts, want %+v", got, whole)
+		}
+	})
 }
 
 func TestOldDaysAreRemovedAndNobodyElsesFiles(t *testing.T) {
