@@ -14,9 +14,9 @@ import (
 // Schedules without the daemon, which the production engine's others are laid beside.
 var (
 	// AsItWas is no simulation: the log's own starts and ends, with the sizes that jobs had there.
-	AsItWas = Schedule{Policy: "as-it-was", Allocator: "log"}
+	AsItWas = Schedule{Policy: outcome.AsItWas, Allocator: "log"}
 	// Backfill is Slurm alone, with proportional requests; see package sim/backfill.
-	Backfill = Schedule{Policy: "backfill", Allocator: outcome.Proportional}
+	Backfill = Schedule{Policy: outcome.Backfill, Allocator: outcome.Proportional}
 )
 
 // Baselines are the names of their policies.

@@ -5,6 +5,15 @@ import "fmt"
 // Proportional is the allocator that the others are compared with, in every engine.
 const Proportional = "proportional"
 
+// The policies of what is no schedule of a planner's: a log's own starts and ends, and Slurm alone.
+const (
+	AsItWas  = "as-it-was"
+	Backfill = "backfill"
+)
+
+// IsBaseline says that a run is one that schedules of any policy are laid beside.
+func (s Setting) IsBaseline() bool { return s.Policy == AsItWas || s.Policy == Backfill }
+
 // Ratio says how many times shorter times are than with proportional shares: theirs over these.
 type Ratio struct {
 	Mean     float64 `json:"mean"`

@@ -110,11 +110,23 @@ func (s *study) lead() string {
 			most, highest = r, ratio
 		}
 	}
+	words += s.without()
 	if most == nil {
 		return words
 	}
 	return words + fmt.Sprintf(" At best, a job takes %s h on average with %s, and %s h with proportional shares: %s.",
 		hours(most.summary.Completion.Mean), most.label, hours(most.base.summary.Completion.Mean), times(highest))
+}
+
+// without says what the mean completion time is without a planner, where that was looked at.
+func (s *study) without() (words string) {
+	for _, r := range s.runs {
+		if r.Setting.IsBaseline() && r.fault == nil && r.load == len(s.loads)-1 && r.Setting.Seed == s.runs[0].Setting.Seed {
+			words += fmt.Sprintf(" %s: %s h for a job on average.", display(r.Setting.Policy),
+				hours(r.summary.Completion.Mean))
+		}
+	}
+	return words
 }
 
 // facts say what was simulated.

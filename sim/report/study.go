@@ -13,9 +13,10 @@ import (
 
 // study is the runs of a report, sorted by what is compared with what: panels stand side by side and have a policy
 // each, series are compared within a panel and have an allocator each, loads lie along an axis, and over seeds is
-// averaged.
+// averaged. A baseline, which has no policy of a planner's, is a series of its own in every panel with the same to do.
 type study struct {
 	runs   []*run
+	guests []*run    // baselines again, in further panels than their first
 	panels []string  // titles
 	series []series  // in the order in which they came
 	loads  []float64 // jobs an hour, ascending; 0 for workloads that were not generated
@@ -33,6 +34,7 @@ type run struct {
 	summary       outcome.Summary
 	fault         error // why there is no summary
 	panel, series int
+	guest         bool      // it stands in a panel that is not of its own policy
 	load          int       // index of the study's loads
 	base          *run      // the same with proportional shares: itself for such a run, nil where there is none
 	completions   []float64 // seconds, ascending, of the jobs that count and were finished
@@ -49,6 +51,9 @@ func panelOf(s outcome.Setting) outcome.Setting {
 
 // seriesOf is what runs of one series have in common: all the rest but load and seed.
 func seriesOf(s outcome.Setting) outcome.Setting {
+	if s.IsBaseline() {
+		s.Allocator, s.AtRounds = s.Policy, false
+	}
 	s.Policy, s.Cluster, s.Workload, s.Split, s.Static, s.Ratio = "", "", "", "", false, 0
 	s.Load, s.Seed = 0, 0
 	return s
@@ -59,16 +64,52 @@ func newStudy(outcomes []outcome.Run) *study {
 	s := &study{}
 	s.loads = distinct(outcomes, func(r outcome.Setting) float64 { return r.Load })
 	slices.Sort(s.loads)
-	panels := distinct(outcomes, panelOf)
+	panels := s.panelsOf(outcomes)
 	kinds := distinct(outcomes, seriesOf)
 	for i := range outcomes {
 		setting := outcomes[i].Setting
-		s.runs = append(s.runs, newRun(&outcomes[i], slices.Index(panels, panelOf(setting)),
-			slices.Index(kinds, seriesOf(setting)), slices.Index(s.loads, setting.Load)))
+		places := placesOf(setting, panels)
+		r := newRun(&outcomes[i], places[0], slices.Index(kinds, seriesOf(setting)),
+			slices.Index(s.loads, setting.Load))
+		r.guest = panels[r.panel] != panelOf(setting)
+		s.runs = append(s.runs, r)
+		for _, p := range places[1:] {
+			again := *r
+			again.panel = p
+			s.guests = append(s.guests, &again)
+		}
 	}
 	s.name(panels, kinds)
 	s.compare()
 	return s
+}
+
+// panelsOf are the panels of a study: those of all policies, and of baselines that there is no policy beside.
+func (s *study) panelsOf(outcomes []outcome.Run) []outcome.Setting {
+	all := distinct(outcomes, panelOf)
+	return slices.DeleteFunc(slices.Clone(all), func(p outcome.Setting) bool {
+		return p.IsBaseline() && slices.ContainsFunc(all, func(q outcome.Setting) bool { return besides(p, q) })
+	})
+}
+
+// placesOf are the panels that a run stands in, at least one.
+func placesOf(s outcome.Setting, panels []outcome.Setting) (places []int) {
+	own := panelOf(s)
+	for i, p := range panels {
+		if p == own || s.IsBaseline() && besides(own, p) {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// besides says that a panel is of a planner's policy, and has the same to do as a baseline.
+func besides(baseline, panel outcome.Setting) bool {
+	if panel.IsBaseline() {
+		return false
+	}
+	baseline.Policy, panel.Policy = "", ""
+	return baseline == panel
 }
 
 func newRun(of *outcome.Run, panel, series, load int) *run {
@@ -108,10 +149,12 @@ func (s *study) compare() {
 			bases[r.Setting] = r
 		}
 	}
-	for _, r := range s.runs {
+	for _, r := range slices.Concat(s.runs, s.guests) {
 		setting := r.Setting
 		setting.Allocator = outcome.Proportional
-		r.base = bases[setting]
+		if r.base = bases[setting]; r.Setting == setting {
+			r.base = r
+		}
 	}
 }
 
@@ -132,7 +175,7 @@ func (s *study) name(panels, kinds []outcome.Setting) {
 	if len(s.series) == 1 && len(s.panels) > 1 {
 		s.turn()
 	}
-	for _, r := range s.runs {
+	for _, r := range slices.Concat(s.runs, s.guests) {
 		r.label = s.runLabel(r)
 	}
 }
@@ -207,6 +250,9 @@ func (s *study) turn() {
 // runLabel tells a run from all others.
 func (s *study) runLabel(r *run) string {
 	parts := []string{s.panels[r.panel], s.series[r.series].label}
+	if r.guest {
+		parts = parts[1:]
+	}
 	if len(s.loads) > 1 {
 		parts = append(parts, loadWords(r.Setting.Load))
 	}
@@ -226,9 +272,11 @@ func (s *study) seeds() int {
 
 // at are the runs of a place, which differ in their seeds at most.
 func (s *study) at(panel, series, load int) (runs []*run) {
-	for _, r := range s.runs {
-		if r.panel == panel && r.series == series && r.load == load {
-			runs = append(runs, r)
+	for _, list := range [][]*run{s.runs, s.guests} {
+		for _, r := range list {
+			if r.panel == panel && r.series == series && r.load == load {
+				runs = append(runs, r)
+			}
 		}
 	}
 	return runs
@@ -264,7 +312,8 @@ const mostDetailed = 12
 func (s *study) detailed() (runs []*run) {
 	for p := range s.panels {
 		for k := range s.series {
-			if found := s.at(p, k, len(s.loads)-1); len(found) > 0 && len(runs) < mostDetailed {
+			found := s.at(p, k, len(s.loads)-1)
+			if len(found) > 0 && !slices.Contains(s.guests, found[0]) && len(runs) < mostDetailed {
 				runs = append(runs, found[0])
 			}
 		}

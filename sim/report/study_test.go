@@ -426,3 +426,41 @@ func TestRatiosHaveAnAxisThatHoldsThemAndOneThatIsLogarithmicWhereTheyDifferWide
 		}
 	}
 }
+
+// TestBaselinesStandBesideEveryPolicy: in its panel and its tables, and once among the runs.
+func TestBaselinesStandBesideEveryPolicy(t *testing.T) {
+	of := func(policy, allocator, cluster string, hours float64) outcome.Run {
+		return finished(outcome.Setting{Policy: policy, Allocator: allocator, Cluster: cluster}, hours*3600)
+	}
+	s := newStudy([]outcome.Run{of("as-it-was", "log", "a", 4), of("backfill", "proportional", "a", 3),
+		of("fifo", "proportional", "a", 2), of("fifo", "tune", "a", 1), of("srtf", "tune", "a", 1),
+		of("backfill", "proportional", "b", 5)})
+	if got := strings.Join(s.panels, "|"); got != "FIFO, a|SRTF, a|Slurm's backfill, b" {
+		t.Errorf("panels %s", got)
+	}
+	for panel, want := range []int{4, 3, 1} {
+		n := 0
+		for series := range s.series {
+			n += len(s.at(panel, series, 0))
+		}
+		if n != want {
+			t.Errorf("panel %s has %d runs, want %d", s.panels[panel], n, want)
+		}
+	}
+	models, _ := s.kindTables(s.detailed())
+	if len(models) != 3 || strings.Join(models[1].Series, "|") != "As it was|Slurm's backfill|Tune" {
+		t.Errorf("tables by model: %+v", models)
+	}
+	rows := s.results().Rows
+	if len(rows) != 6 || rows[0].Panel != "–" || rows[0].Series != "As it was" || rows[2].Panel != "FIFO, a" {
+		t.Errorf("rows: %+v", rows)
+	}
+	for _, r := range s.runs[:2] {
+		if r.base != nil && r.base != r {
+			t.Errorf("%s is compared with %s", r.label, r.base.label)
+		}
+	}
+	if len(s.detailed()) != 6 {
+		t.Errorf("%d runs are shown one by one, want each once", len(s.detailed()))
+	}
+}

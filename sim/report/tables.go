@@ -86,6 +86,9 @@ func (s *study) row(r *run) row {
 		Panel: s.panels[r.panel], Series: s.series[r.series].label,
 		Load: loadWords(r.Setting.Load), Seed: strconv.FormatInt(r.Setting.Seed, 10),
 	}
+	if r.guest {
+		shown.Panel = nothing.Text
+	}
 	if r.fault != nil {
 		shown.Fault = cut(r.fault.Error(), longestLine)
 		return shown
@@ -136,7 +139,7 @@ const mostKinds = 60
 func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 	for p := range s.panels {
 		var members []*run
-		for _, r := range runs {
+		for _, r := range slices.Concat(s.guestsOf(runs), runs) {
 			if r.panel == p && r.fault == nil {
 				members = append(members, r)
 			}
@@ -148,6 +151,16 @@ func (s *study) kindTables(runs []*run) (models, gpus []kindTable) {
 		}
 	}
 	return models, gpus
+}
+
+// guestsOf are the further places of runs.
+func (s *study) guestsOf(runs []*run) (guests []*run) {
+	for _, g := range s.guests {
+		if slices.ContainsFunc(runs, func(r *run) bool { return r.Run == g.Run }) {
+			guests = append(guests, g)
+		}
+	}
+	return guests
 }
 
 func byModel(r *run) []outcome.Row { return r.models }
@@ -246,7 +259,7 @@ func waited(r *run, job outcome.Job) float64 {
 
 func (s *study) wait(r *run, job outcome.Job) wait {
 	w := wait{
-		Run: s.panels[r.panel] + " · " + s.columnTitle(r), Job: strconv.Itoa(job.ID), Model: plain(job.Model),
+		Run: s.shownAs(r), Job: strconv.Itoa(job.ID), Model: plain(job.Model),
 		User: cmp.Or(plain(job.User), "–"), GPUs: strconv.Itoa(job.GPUs),
 		Arrival: hours(job.Arrival), Start: "never", Waited: hours(waited(r, job)), End: "unfinished",
 		Starts: count(job.Starts),
@@ -258,6 +271,14 @@ func (s *study) wait(r *run, job outcome.Job) wait {
 		w.End = hours(job.Completion())
 	}
 	return w
+}
+
+// shownAs tells a run from all others that are shown one by one.
+func (s *study) shownAs(r *run) string {
+	if r.guest {
+		return s.columnTitle(r)
+	}
+	return s.panels[r.panel] + " · " + s.columnTitle(r)
 }
 
 // shownIn says which of several loads and seeds the runs are of that are shown one by one.

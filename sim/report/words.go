@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
 // longestName and longestLine are how many characters are shown of a name from outside, and of a sentence with such
@@ -29,8 +30,9 @@ func cut(words string, longest int) string {
 	return string(runes)
 }
 
-// acronyms are the policies that are written in capitals.
-var acronyms = map[string]string{"fifo": "FIFO", "srtf": "SRTF", "las": "LAS", "ftf": "FTF", "drf": "DRF"}
+// acronyms are the policies that are written otherwise than their names.
+var acronyms = map[string]string{"fifo": "FIFO", "srtf": "SRTF", "las": "LAS", "ftf": "FTF", "drf": "DRF",
+	outcome.AsItWas: "As it was", outcome.Backfill: "Slurm's backfill"}
 
 // display is a policy's or an allocator's name as people write it.
 func display(name string) string {
