@@ -2,6 +2,7 @@ package trace_test
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,6 +83,56 @@ func TestMemoryHasTheUnitsOfSlurm(t *testing.T) {
 			text+"\n").Past.Memory
 		if got != want {
 			t.Errorf("mem=%s: %v GB, want %v", text, got, want)
+		}
+	}
+}
+
+// TestMemoryIsThatOfTheRequestWhereNoneWasAllocated: newer Slurms write it for the whole job, older ones for each node
+// or core.
+func TestMemoryIsThatOfTheRequestWhereNoneWasAllocated(t *testing.T) {
+	const header = "JobID|Submit|Start|End|ElapsedRaw|AllocTRES|NNodes|NCPUS|ReqMem\n"
+	for record, want := range map[string]float64{
+		"cpu=8,gres/gpu=2,node=2|||4Gn":         8.192,
+		"gres/gpu=2|2|8|4Gn":                    8.192,
+		"cpu=8,gres/gpu=2||4|2000Mc":            16,
+		"gres/gpu=2||4|2000Mc":                  8,
+		"cpu=8,gres/gpu=2,node=2|||64G":         65.536,
+		"cpu=8,gres/gpu=2,mem=1000M,node=2|||?": 1,
+		"cpu=8,gres/gpu=2,mem=1000M|1|8|4Gn":    1,
+		"gres/gpu=2|||4Gn":                      0, // nobody says how many nodes
+		"gres/gpu=2|||2000Mc":                   0,
+		"cpu=8,gres/gpu=2,node=2|||0n":          0,
+		"cpu=8,gres/gpu=2,node=2|||?":           0,
+	} {
+		got := told(t, header+"7|"+eight+"|"+later+"|2026-03-01T09:01:00|3600|"+record+"\n").Past.Memory
+		if got != want {
+			t.Errorf("%s: %v GB, want %v", record, got, want)
+		}
+	}
+	for record, want := range map[string]string{
+		"gres/gpu=1|1|1|4Gx":         `ReqMem = 4Gx: want memory with its unit`,
+		"gres/gpu=1|1|1|n":           `ReqMem = n: want memory`,
+		"gres/gpu=1|1|-3|4G":         `NCPUS = -3: want a whole number`,
+		"gres/gpu=1|1|9|999999999Pc": `ReqMem = 999999999Pc: want memory`,
+	} {
+		text := header + "7|" + eight + "|" + later + "|2026-03-01T09:01:00|3600|" + record + "\n"
+		_, err := trace.Read("f", strings.NewReader(text), trace.Sacct)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", record, err, want)
+		}
+	}
+}
+
+func TestALogWithoutAHeaderIsRefusedWithTheOptionThatWasWrong(t *testing.T) {
+	for text, want := range map[string]string{
+		"1|ann|COMPLETED|" + eight + "|" + eight + "|60|gres/gpu=1\n": `line 1: .* is a record: want .* without --noheader$`,
+		"1234_7.batch|COMPLETED|60\n":                                 `line 1: .* is a record: want .* without --noheader$`,
+		"JobID  JobName  Submit  State\n------- ----\n":               `line 1: .* has no \| between its columns: want .* --parsable2$`,
+		"User|State|Submit\nann|COMPLETED|" + eight + "\n":            `line 1: no column JobID among User\|State\|Submit`,
+	} {
+		_, err := trace.Read("f", strings.NewReader(text), trace.Sacct)
+		if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("%q: error %v, want %s", text, err, want)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 type accounting struct {
 	columns struct {
 		id, cluster, submit, start, end, elapsedRaw, elapsed, alloc, req, user, partition, state, limitRaw, limit,
-		priority, name column
+		priority, name, reqMem, nodes, cpus column
 	}
 	records Records
 	prose   int // the only column of the header with text of users; -1: none, or several
@@ -62,13 +62,14 @@ func (a *accounting) open(t *table) error {
 	c := &a.columns
 	if err := t.open(binding{&c.id, []string{"JobID", "JobIDRaw"}},
 		binding{&c.submit, []string{"Submit"}}); err != nil {
-		return err
+		return t.headless(err)
 	}
 	c.cluster, c.user, c.partition, c.state = t.find("Cluster"), t.find("User"), t.find("Partition"), t.find("State")
 	c.start, c.end, c.elapsedRaw, c.elapsed = t.find("Start"), t.find("End"), t.find("ElapsedRaw"), t.find("Elapsed")
 	c.alloc, c.req = t.find("AllocTRES"), t.find("ReqTRES")
 	c.limitRaw, c.limit, c.priority = t.find("TimelimitRaw"), t.find("Timelimit"), t.find("Priority")
-	c.name = t.find("JobName")
+	c.name, c.reqMem = t.find("JobName"), t.find("ReqMem")
+	c.nodes, c.cpus = t.find("AllocNodes", "NNodes"), t.find("AllocCPUS", "NCPUS")
 	a.records.Columns = slices.Clone(t.header)
 	a.prose = proseOf(t.header)
 	if c.alloc.missing() && c.req.missing() {
@@ -80,6 +81,20 @@ func (a *accounting) open(t *table) error {
 				"job ran")
 	}
 	return nil
+}
+
+// headless says what is wrong with a first line that is no header, if it can be told: sacct was asked to print none, or
+// not to put a bar between fields.
+func (t *table) headless(err error) error {
+	line := strings.Join(t.fields, t.separator)
+	switch {
+	case slices.ContainsFunc(t.fields, func(field string) bool { return jobIDs.MatchString(strings.TrimSpace(field)) }):
+		return t.errorf("%s is a record: want the header before it, as sacct prints it without --noheader", legible(line))
+	case len(t.fields) == 1 && slices.ContainsFunc(strings.Fields(line),
+		func(word string) bool { return columnName(word) == columnName("JobID") }):
+		return t.errorf("%s has no | between its columns: want what sacct prints with --parsable2", legible(line))
+	}
+	return err
 }
 
 // jobIDs are the ways in which Slurm writes them; a step has something behind a point.

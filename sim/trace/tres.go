@@ -57,10 +57,8 @@ func (j *accounted) repeats() int {
 // asked reads what a run had beside GPUs, and what it was submitted with.
 func (a *accounting) asked(t *table, r *run) (err error) {
 	c := &a.columns
-	if text := t.text(c.alloc); text != "" {
-		if r.cpus, r.memory, err = share(t, c.alloc, text); err != nil {
-			return err
-		}
+	if err = a.held(t, r); err != nil {
+		return err
 	}
 	if text := t.text(c.priority); text != "" {
 		if r.priority, err = t.wholeAt(c.priority, 0, maxPriority); err != nil {
@@ -69,6 +67,63 @@ func (a *accounting) asked(t *table, r *run) (err error) {
 	}
 	r.limit, err = a.limit(t)
 	return err
+}
+
+// held reads the cores and the memory of a run: what AllocTRES says, or else AllocCPUS and ReqMem, in which Slurm writes
+// what was asked for and, before 21.08, of what: 4Gn for each node, 2000Mc for each core.
+func (a *accounting) held(t *table, r *run) (err error) {
+	c := &a.columns
+	var nodes int64
+	if text := t.text(c.alloc); text != "" {
+		if r.cpus, r.memory, err = share(t, c.alloc, text); err != nil {
+			return err
+		}
+		nodes = count(text, "node")
+	}
+	if r.ran <= 0 {
+		return nil
+	}
+	if text := t.text(c.cpus); r.cpus == 0 && text != "" {
+		n, err := t.wholeAt(c.cpus, 0, maxCPUs)
+		if err != nil {
+			return err
+		}
+		r.cpus = int32(n)
+	}
+	text := t.text(c.reqMem)
+	if r.memory > 0 || text == "" || text == "?" {
+		return nil
+	}
+	if nodes == 0 && isWhole(t.text(c.nodes)) {
+		if nodes, err = t.wholeAt(c.nodes, 0, maxCPUs); err != nil {
+			return err
+		}
+	}
+	each := map[byte]int64{'n': nodes, 'c': int64(r.cpus)}
+	times, of := int64(1), text
+	if n, is := each[text[len(text)-1]]; is {
+		times, of = n, text[:len(text)-1]
+	}
+	mib, ok := mebibytes(of)
+	if ok = ok && mib*float64(times) <= maxMemory; !ok {
+		return t.wrong(c.reqMem.name, text, "memory with its unit, such as 64G, 4Gn for each node or 2000Mc for each core")
+	}
+	r.memory = mib * float64(times) / 1000
+	return nil
+}
+
+// maxCPUs bounds what is believed of one job's cores, and of its nodes.
+const maxCPUs = 1 << 24
+
+// count is how many of one thing a list of TRES has; 0 where it does not say.
+func count(text, of string) int64 {
+	for tres := range strings.SplitSeq(text, ",") {
+		if name, n, _ := strings.Cut(tres, "="); strings.EqualFold(name, of) && isWhole(n) {
+			whole, _ := strconv.ParseInt(n, 10, 64)
+			return min(max(whole, 0), maxCPUs)
+		}
+	}
+	return 0
 }
 
 // maxPriority is Slurm's: it counts in 32 bits.
@@ -125,8 +180,7 @@ func share(t *table, c column, text string) (cpus int32, memory float64, err err
 // maxMemory bounds what is believed of one job's memory, in MiB.
 const maxMemory = 1e12
 
-// mebibytes reads an amount of memory as Slurm prints it: in MiB, or with a unit. What Slurm appended in former times,
-// n for each node and c for each core, is of requests alone and stands in no list of TRES.
+// mebibytes reads an amount of memory as Slurm prints it: in MiB, or with a unit.
 func mebibytes(text string) (float64, bool) {
 	factor := 1.0
 	for unit, of := range map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024, "T": 1 << 20, "P": 1 << 30} {
