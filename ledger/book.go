@@ -130,7 +130,19 @@ func openFile(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) 
 	if err != nil && file != nil {
 		release(file)
 	}
+	if err == nil && !named(file, path) {
+		db.Close()
+		return nil, berrors.ErrTimeout
+	}
 	return db, err
+}
+
+// named says that the file still has its name. It has not when another was restored in its place while this process
+// waited for it.
+func named(file *os.File, path string) bool {
+	mine, err := file.Stat()
+	now, gone := os.Stat(path)
+	return err == nil && gone == nil && os.SameFile(mine, now)
 }
 
 // release gives up a file that bbolt may have closed itself. Its memory map would keep the lock beyond Close.

@@ -63,6 +63,7 @@ stops, Slurm goes on by itself.
 
 Usage: synergy-slurmd [flags]
        synergy-slurmd release [flags]     hand every waiting job back to Slurm, and exit
+       synergy-slurmd ledger backup FILE  write what the daemon remembers to a file; ledger restore FILE
 
 `
 
@@ -78,7 +79,7 @@ Usage: synergy-slurmd release [flags]
 
 `
 
-// release is the one verb: what the first argument can say.
+// release is a verb: what the first argument can say.
 const release = "release"
 
 // parseFlags reads the command line of the daemon. pflag.ErrHelp: the usage was asked for and has been written.
@@ -127,8 +128,8 @@ func parse(set *pflag.FlagSet, args []string) error {
 	}
 	if set.NArg() > 0 {
 		return fmt.Errorf(
-			"unexpected argument %q: everything is a flag or in the configuration file, but for release, which "+
-				"stands first", set.Arg(0))
+			"unexpected argument %q: everything is a flag or in the configuration file, but for release and "+
+				"ledger, which stand first", set.Arg(0))
 	}
 	return nil
 }

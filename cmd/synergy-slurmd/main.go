@@ -37,6 +37,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == release {
 		return handBack(args[1:], stdout, stderr)
 	}
+	if len(args) > 0 && args[0] == keep {
+		return keepFiles(args[1:], stdout, stderr)
+	}
 	f, err := parseFlags(args, stdout)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):

@@ -1,0 +1,272 @@
+package ledger
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// ErrNoBackup: a file is no backup, or a damaged one. What it should have replaced stands.
+var ErrNoBackup = errors.New("not a whole backup")
+
+// Files are what one daemon keeps: the ledger, and the database of past rounds where there is one.
+type Files struct{ Ledger, History string }
+
+// Content is what a backup has.
+type Content struct {
+	Round   int  // the last that settled
+	Jobs    int  // of which there are records
+	History bool // of past rounds
+}
+
+// The names of files in a backup, in their order there. It is a tar archive, compressed, whose checksum tells damage.
+const (
+	ledgerMember  = "ledger"
+	historyMember = "history"
+)
+
+// mostRestored bounds a file that a backup unpacks to, in bytes.
+const mostRestored = 64 << 30
+
+// Backup writes the files to a new one at target, which only its owner can read; one that is there is replaced when
+// the new one is whole. A daemon may have them open, and writes on meanwhile. A history that is not there is left out.
+func Backup(files Files, target string) (Content, error) {
+	content, err := backup(files, target)
+	if err != nil {
+		return Content{}, fmt.Errorf("back up to %s: %w", target, err)
+	}
+	return content, nil
+}
+
+func backup(files Files, target string) (content Content, err error) {
+	place, err := os.MkdirTemp(filepath.Dir(target), ".synergy-backup-")
+	if err != nil {
+		return content, err
+	}
+	defer os.RemoveAll(place)
+	still := Files{filepath.Join(place, ledgerMember), filepath.Join(place, historyMember)}
+	if err := copyStill(files.Ledger, still.Ledger, checkedLedger); err != nil {
+		return content, err
+	}
+	switch err := copyStill(files.History, still.History, checkedPages); {
+	case errors.Is(err, os.ErrNotExist):
+		still.History = ""
+	case err != nil:
+		return content, err
+	}
+	whole := filepath.Join(place, "whole")
+	if err := writeNew(whole, func(to io.Writer) error { return packAll(to, still) }); err != nil {
+		return content, err
+	}
+	if content, err = contentOf(still); err != nil {
+		return content, err
+	}
+	return content, replace(whole, target)
+}
+
+// Copies are tried so often: a round writes for milliseconds, and then not for a second.
+const (
+	copyTries = 100
+	copyPause = 20 * time.Millisecond
+)
+
+// errMoved: the file was written to while it was copied.
+var errMoved = errors.New("the daemon wrote to it all the time: try again")
+
+// copyStill copies a database while its owner writes to it. bbolt never overwrites a page of the state that is in
+// force: a new state is written elsewhere in the file, and then put in force by one of the two pages that it begins
+// with. When these are the same after the copy as before, all that was copied is of that one state.
+func copyStill(from, to string, check func(string) error) error {
+	var err error
+	for range copyTries {
+		if err = copyOnce(from, to); !errors.Is(err, errMoved) {
+			break
+		}
+		time.Sleep(copyPause)
+	}
+	if errors.Is(err, errMoved) {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := check(to); err != nil {
+		return fmt.Errorf("%s: %w", from, findingOf(err))
+	}
+	return nil
+}
+
+func copyOnce(from, to string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	if info, err := source.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(err, fmt.Errorf("%w: no regular file", ErrAlien))
+	}
+	return unmoved(from, func() error { return writeNew(to, copying(source)) })
+}
+
+// unmoved says whether one state of a database was in force as long as it was read.
+func unmoved(path string, read func() error) error {
+	before, err := readHead(path, 2*os.Getpagesize())
+	if err != nil {
+		return err
+	}
+	if err := read(); err != nil {
+		return err
+	}
+	after, err := readHead(path, 2*os.Getpagesize())
+	if err == nil && !bytes.Equal(before, after) {
+		err = errMoved
+	}
+	return err
+}
+
+// writeNew makes a file that only its owner can read, and returns when it is on the disk.
+func writeNew(path string, fill func(io.Writer) error) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if err := fill(file); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// copying fills a file with all that can be read.
+func copying(from io.Reader) func(io.Writer) error {
+	return func(to io.Writer) error {
+		_, err := io.Copy(to, from)
+		return err
+	}
+}
+
+func packAll(to io.Writer, files Files) error {
+	zipped := gzip.NewWriter(to)
+	packed := tar.NewWriter(zipped)
+	if err := packOne(packed, ledgerMember, files.Ledger); err != nil {
+		return err
+	}
+	if files.History != "" {
+		if err := packOne(packed, historyMember, files.History); err != nil {
+			return err
+		}
+	}
+	if err := packed.Close(); err != nil {
+		return err
+	}
+	return zipped.Close()
+}
+
+func packOne(packed *tar.Writer, name, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	header := &tar.Header{Name: name, Mode: 0o600, Size: info.Size(), ModTime: info.ModTime().UTC()}
+	if err := packed.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = io.Copy(packed, file)
+	return err
+}
+
+// replace gives a file its name, for good.
+func replace(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(to))
+}
+
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// checkedLedger reads a ledger whole.
+func checkedLedger(path string) error {
+	book, err := Read(path)
+	if err != nil {
+		return err
+	}
+	return book.Close()
+}
+
+// checkedPages reads a database of any content whole.
+func checkedPages(path string) error {
+	db, err := openFile(path, readWait, true)
+	if err != nil {
+		return explain(path, err)
+	}
+	defer db.Close()
+	if err := guard(func() error { return db.View(checkAny) }); err != nil {
+		return explain(path, err)
+	}
+	return nil
+}
+
+// findingOf is what is wrong with a copy, without the remedies of a daemon that meets it.
+func findingOf(err error) error {
+	for _, finding := range []error{ErrCorrupt, ErrAlien, ErrNewer} {
+		if errors.Is(err, finding) {
+			return finding
+		}
+	}
+	return err
+}
+
+// checkAny reads all values before checkPages looks, as it asks for.
+func checkAny(tx *bolt.Tx) error {
+	err := tx.ForEach(func(_ []byte, bucket *bolt.Bucket) error { return walk(bucket, 0) })
+	if err != nil {
+		return err
+	}
+	return checkPages(tx)
+}
+
+// deepest bounds how deep buckets are within buckets.
+const deepest = 16
+
+func walk(bucket *bolt.Bucket, depth int) error {
+	if depth > deepest {
+		return fmt.Errorf("buckets within buckets, more than %d deep", deepest)
+	}
+	return bucket.ForEach(func(key, value []byte) error {
+		if value == nil {
+			return walk(bucket.Bucket(key), depth+1)
+		}
+		_ = bytes.Count(value, key) // reads it
+		return nil
+	})
+}
+
+func contentOf(files Files) (Content, error) {
+	book, err := Read(files.Ledger)
+	if err != nil {
+		return Content{}, err
+	}
+	defer book.Close()
+	records, _, err := book.Load()
+	return Content{Round: book.newest(), Jobs: len(records), History: files.History != ""}, err
+}
