@@ -33,10 +33,13 @@ packages: package-parts ## deb and rpm of the daemon, the tool, the nodes' part 
 package-parts: build build-nvml spank
 	@rm -rf $(PARTS) && mkdir -p $(PARTS)/bin $(PARTS)/nvml $(PARTS)/completions
 	@cp bin/synergy bin/synergy-slurmd $(PARTS)/bin/ && cp bin/nvml/synergy $(PARTS)/nvml/ && cp $(PLUGIN) $(PARTS)/
-	@$(PARTS)/bin/synergy manual --date $(BUILD_DATE) $(PARTS)/man && gzip -9n $(PARTS)/man/*.1
-	@$(PARTS)/bin/synergy completion bash >$(PARTS)/completions/synergy.bash
-	@$(PARTS)/bin/synergy completion zsh >$(PARTS)/completions/_synergy
-	@$(PARTS)/bin/synergy completion fish >$(PARTS)/completions/synergy.fish
+	@for program in synergy synergy-slurmd; do \
+		$(PARTS)/bin/$$program manual --date $(BUILD_DATE) $(PARTS)/man && \
+		$(PARTS)/bin/$$program completion bash >$(PARTS)/completions/$$program.bash && \
+		$(PARTS)/bin/$$program completion zsh >$(PARTS)/completions/_$$program && \
+		$(PARTS)/bin/$$program completion fish >$(PARTS)/completions/$$program.fish || exit 1; \
+	done
+	@gzip -9n $(PARTS)/man/*
 
 # The oldest C library that has all symbols which the build with NVML asks for.
 GLIBC := objdump -T $(PARTS)/nvml/synergy | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -Vu | tail -n 1

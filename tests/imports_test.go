@@ -89,7 +89,7 @@ var doors = map[string][]string{
 	"gonum.org/v1/plot":                   {"sim/report/figure"},
 	"golang.org/x/term":                   {"cmd/synergy-slurmd", "cmd/synergy"},
 	"github.com/spf13/pflag":              {"cmd"},
-	"github.com/spf13/cobra":              {"cmd/synergy"},
+	"github.com/spf13/cobra":              {"cmd/synergy", "cmd/synergy-slurmd"}, // there for its man pages alone
 	"github.com/schollz/progressbar/v3":   {"cmd/synergy"},
 	"golang.org/x/sys": {"ledger", "sensitivity/library", "guest", "profiling/local",
 		"profiling/inside", "launcher"},

@@ -97,10 +97,7 @@ func parseFlags(args []string, out io.Writer) (flags, error) {
 func parseRelease(args []string, out io.Writer) (flags, error) {
 	var f flags
 	set := newFlagSet(out, usageRelease)
-	f.define(set)
-	set.StringVar(&f.stopPost, "stop-post", "",
-		"for ExecStopPost: do nothing when systemd is about to start this `unit` again")
-	set.BoolVar(&f.ifDead, "if-dead", false, "for a timer: do nothing, and exit with 0, while a daemon lives")
+	f.defineRelease(set)
 	if err := parse(set, args); err != nil {
 		return flags{}, err
 	}
@@ -132,6 +129,13 @@ func parse(set *pflag.FlagSet, args []string) error {
 				"ledger, which stand first", set.Arg(0))
 	}
 	return nil
+}
+
+func (f *flags) defineRelease(set *pflag.FlagSet) {
+	f.define(set)
+	set.StringVar(&f.stopPost, "stop-post", "",
+		"for ExecStopPost: do nothing when systemd is about to start this `unit` again")
+	set.BoolVar(&f.ifDead, "if-dead", false, "for a timer: do nothing, and exit with 0, while a daemon lives")
 }
 
 func (f *flags) define(set *pflag.FlagSet) {

@@ -40,6 +40,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == keep {
 		return keepFiles(args[1:], stdout, stderr)
 	}
+	if describes(args) {
+		return documented(args, stdout, stderr)
+	}
 	f, err := parseFlags(args, stdout)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
