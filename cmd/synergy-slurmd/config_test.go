@@ -183,7 +183,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	}
 	// the example's programs and files
 	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", ""
-	full.Match, full.Savings = nil, ""
+	full.Match = nil
 	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))

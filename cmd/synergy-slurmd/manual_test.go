@@ -29,14 +29,15 @@ func TestManPagesAndCompletionsKnowEachFlagThatTheCommandLineTakes(t *testing.T)
 	answered(t, "manual", "--date", "2026-11-21", folder)
 	var f flags
 	var files ledger.Files
+	ofFiles := func(set *pflag.FlagSet) { defineFiles(set, &files) }
 	for page, verb := range map[string]struct {
 		words  []string
 		define func(*pflag.FlagSet)
 	}{
 		"synergy-slurmd":                {nil, f.define},
 		"synergy-slurmd-release":        {[]string{"release"}, f.defineRelease},
-		"synergy-slurmd-ledger-backup":  {[]string{"ledger", "backup"}, func(s *pflag.FlagSet) { defineFiles(s, &files) }},
-		"synergy-slurmd-ledger-restore": {[]string{"ledger", "restore"}, func(s *pflag.FlagSet) { defineFiles(s, &files) }},
+		"synergy-slurmd-ledger-backup":  {[]string{"ledger", "backup"}, ofFiles},
+		"synergy-slurmd-ledger-restore": {[]string{"ledger", "restore"}, ofFiles},
 	} {
 		text, err := os.ReadFile(filepath.Join(folder, page+".8"))
 		if err != nil {

@@ -22,12 +22,13 @@ const (
 // Serve gives a node this plugstack.conf, and these lines more in its slurm.conf, until the test ends.
 func (c *Cluster) Serve(node, plugstack, lines string) {
 	c.t.Helper()
-	const keep = `cd /etc/slurm; [ -e slurm.conf.was ] || cp slurm.conf slurm.conf.was; (cat slurm.conf.was; echo "$2") > slurm.conf; echo "$1" > plugstack.conf`
-	const restore = `cd /etc/slurm; mv slurm.conf.was slurm.conf; echo "$1" > plugstack.conf`
+	const keep = `cd /etc/slurm; for f in slurm.conf plugstack.conf; do [ -e $f.was ] || cp $f $f.was; done
+(cat slurm.conf.was; echo "$2") > slurm.conf; echo "$1" > plugstack.conf`
+	const restore = `cd /etc/slurm; for f in slurm.conf plugstack.conf; do mv $f.was $f; done`
 	c.MustExec(node, "root", "sh", "-c", keep, "sh", plugstack, lines)
 	c.reconfigure(node)
 	c.t.Cleanup(func() {
-		c.MustExec(node, "root", "sh", "-c", restore, "sh", byPlugin)
+		c.MustExec(node, "root", "sh", "-ec", restore)
 		c.reconfigure(node)
 	})
 }

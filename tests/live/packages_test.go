@@ -17,16 +17,28 @@ func bareHost(t *testing.T, c *Cluster) *Host {
 	h := bootHost(t, c)
 	h.put("/etc/slurm/slurm.conf", c.MustExec("login", "root", "cat", "/etc/slurm/slurm.conf"))
 	h.sh("systemctl restart munge; userdel synergy; mkdir /packages")
-	for _, pattern := range []string{"../../dist/*.deb", "../../build/packages/older/*.deb"} {
+	h.copyPackages("../../dist/*.deb", "../../build/packages/older/*.deb")
+	return h
+}
+
+// copyPackages has packages of this checkout in the host's /packages.
+func (h *Host) copyPackages(patterns ...string) {
+	h.t.Helper()
+	for _, pattern := range patterns {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d packages, %v: make packages makes them", pattern, len(files), err)
+			h.t.Fatalf("%s: %d packages, %v: make packages makes them", pattern, len(files), err)
 		}
 		for _, file := range files {
-			c.docker("cp", file, c.container("host")+":/packages/")
+			h.c.docker("cp", file, h.c.container(h.role)+":/packages/")
 		}
 	}
-	return h
+}
+
+// packageOf is the path of a package of this release, by its name and the form of its file's.
+func (h *Host) packageOf(name, form string) string {
+	h.t.Helper()
+	return h.sh("ls /packages/" + name + form + " | grep -E '/" + name + ".[0-9]' | grep -v '[_-]0.2.99'")
 }
 
 // apt runs apt-get without a question and without a mirror. Images of Debian may leave man pages out.
@@ -36,13 +48,14 @@ func (h *Host) apt(words string) string {
 		"-o Dpkg::Options::=--force-confold " + words + " 2>&1")
 }
 
-// installDebs says which package of /packages is meant, by the beginning of its name.
+// installDebs installs packages of this release.
 func (h *Host) installDebs(names ...string) {
 	h.t.Helper()
-	for i, name := range names {
-		names[i] = "/packages/" + name + "_*.deb"
+	words := "install --no-install-recommends"
+	for _, name := range names {
+		words += " " + h.packageOf(name, "_*.deb")
 	}
-	h.apt("install --no-install-recommends --allow-downgrades " + strings.Join(names, " "))
+	h.apt(words)
 }
 
 // slurmAsItIs is all of Slurm that an uninstallation must not have changed: what slurmctld goes by, and the files of
@@ -54,11 +67,13 @@ func (h *Host) slurmAsItIs() string {
 		"sacctmgr -nP show user withassoc; find /etc/slurm -type f -o -type l | sort | xargs sha256sum")
 }
 
-// files are all paths of the host but those that dpkg, apt, systemd and passwd's tools keep for themselves.
+// files are all paths of the host but those that dpkg, rpm, apt, systemd and passwd's tools keep for themselves, and
+// the folder of zsh's that every distribution with rpm has.
 func (h *Host) files() string {
 	h.t.Helper()
 	return h.sh("find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp " +
-		"-o -path /packages -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/lib/systemd " +
+		"-o -path /packages -o -path /var/lib/dpkg -o -path /var/lib/rpm -o -path /var/lib/apt " +
+		"-o -path /var/lib/systemd -o -path /usr/share/zsh/site-functions " +
 		"-o -path /var/log -o -path /var/cache \\) " +
 		"-prune -o -print | grep -v -E '^/etc/(passwd|group|shadow|gshadow|subuid|subgid|ld.so.cache)-?$' | sort")
 }
@@ -71,7 +86,9 @@ const installed = `755 root:root /usr/bin/synergy
 644 root:root /usr/lib/systemd/system/synergy-slurmd.service
 644 root:root /usr/lib/systemd/system/synergy-token.timer
 644 root:root /usr/share/man/man1/synergy-sim.1.gz
+644 root:root /usr/share/man/man8/synergy-slurmd.8.gz
 644 root:root /usr/share/bash-completion/completions/synergy
+644 root:root /usr/share/bash-completion/completions/synergy-slurmd
 644 root:root /usr/share/zsh/vendor-completions/_synergy
 644 root:root /usr/share/fish/vendor_completions.d/synergy.fish
 644 root:root /usr/share/synergy/slurm/job_submit.lua
@@ -103,7 +120,8 @@ func (h *Host) mustBeInstalledAndOff() {
 	if login := h.sh("getent passwd synergy"); !strings.HasSuffix(login, ":/var/lib/synergy:/usr/sbin/nologin") {
 		h.t.Errorf("the user is %q", login)
 	}
-	h.sh("bash -ec '. /usr/share/bash-completion/completions/synergy; complete -p synergy'")
+	h.sh("for c in synergy synergy-slurmd; do " +
+		"bash -ec \". /usr/share/bash-completion/completions/$c; complete -p $c\"; done")
 }
 
 // TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm goes through the life of the packages on one
@@ -122,8 +140,9 @@ func TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm(t *test
 	h.takeTheNewcomersWalk()
 	h.apt("purge synergy-slurmd synergy")
 
-	h.beginWithTheOlderOne()
-	h.mustUpgrade()
+	h.apt("install --no-install-recommends /packages/synergy-slurmd_0.2.*.deb")
+	h.beginWithSites()
+	h.mustUpgrade(func() { h.installDebs("synergy-slurmd") })
 	waiting := h.switchOn()
 	h.apt("remove synergy-slurmd")
 	h.mustBeRemoved(waiting)
@@ -172,10 +191,9 @@ ahead: 0
 rules: {min_run: 0s}
 `
 
-// beginWithTheOlderOne has an administrator use a release before, with a configuration of his own.
-func (h *Host) beginWithTheOlderOne() {
+// beginWithSites has an administrator use the release that is installed, with a configuration of his own.
+func (h *Host) beginWithSites() {
 	h.t.Helper()
-	h.apt("install --no-install-recommends /packages/synergy-slurmd_0.2.*.deb")
 	h.put("/etc/synergy/synergy-slurmd.yaml", sites)
 	h.sh("sed -i 's,127.0.0.1:6820,slurmrestd:6820 --round 5s,' /etc/synergy/synergy-slurmd.env")
 	h.sh("systemctl enable --now synergy-token.timer synergy-slurmd; systemctl start synergy-token.service")
@@ -183,10 +201,10 @@ func (h *Host) beginWithTheOlderOne() {
 }
 
 // mustUpgrade holds that the new release runs, by the configuration that was there.
-func (h *Host) mustUpgrade() {
+func (h *Host) mustUpgrade(upgrade func()) {
 	h.t.Helper()
 	before, given := h.property("MainPID"), h.said("message", "handed back to slurm")
-	h.apt("install --no-install-recommends $(ls /packages/synergy-slurmd_*.deb | grep -v _0.2.)")
+	upgrade()
 	if after := h.property("MainPID"); after == before || h.property("ActiveState") != "active" {
 		h.t.Errorf("after the upgrade process %s is %s, before it was %s", after, h.property("ActiveState"), before)
 	}

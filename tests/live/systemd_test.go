@@ -17,8 +17,9 @@ import (
 
 // Host is a host of its own beside the cluster, where systemd runs the daemon by the unit that a site installs.
 type Host struct {
-	c *Cluster
-	t *testing.T
+	c    *Cluster
+	t    *testing.T
+	role string
 }
 
 const unit = "synergy-slurmd"
@@ -54,7 +55,7 @@ func bootHost(t *testing.T, c *Cluster) *Host {
 		"--tmpfs", "/run", "--tmpfs", "/tmp", "-e", "container=docker", "-v", boot+":/boot.sh:ro", "--entrypoint",
 		"/boot.sh",
 		c.docker("inspect", "-f", "{{.Config.Image}}", login))
-	h := &Host{c, t}
+	h := &Host{c, t, "host"}
 	t.Cleanup(func() {
 		if t.Failed() {
 			out, _ := exec.Command("docker", "exec", id, "journalctl", "--no-pager", "-n", "120", "-o",
@@ -92,12 +93,12 @@ func (h *Host) install() {
 
 func (h *Host) sh(script string) string {
 	h.t.Helper()
-	return h.c.MustExec("host", "root", "sh", "-ec", script)
+	return h.c.MustExec(h.role, "root", "sh", "-ec", script)
 }
 
 func (h *Host) put(path, text string) {
 	h.t.Helper()
-	if _, err := h.c.ExecInput("host", "root", text, "tee", path); err != nil {
+	if _, err := h.c.ExecInput(h.role, "root", text, "tee", path); err != nil {
 		h.t.Fatal(err)
 	}
 }
