@@ -38,8 +38,14 @@ func (j *Job) standsForTasks() bool { return len(j.Tasks) > 1 }
 
 // leftAlone says why a round does not touch a job that carries our directive; empty when it does.
 func (r *Runner) leftAlone(j *Job) string {
-	if why := leftAlone(j); why != "" || !j.standsForTasks() {
+	if why := leftAlone(j); why != "" {
 		return why
+	}
+	if !r.Settings.Canary.has(j) {
+		return notInCanary
+	}
+	if !j.standsForTasks() {
+		return ""
 	}
 	if r.Splitter == nil {
 		return "is an array, and nothing here gives its tasks jobs of their own"

@@ -21,7 +21,9 @@ type Report struct {
 	Outside []Outside `json:"outside"`
 	// what a user should know of a job that is managed: an unknown profile, …
 	Notes  []Note `json:"notes"`
-	Shadow bool   `json:"shadow"`          // nothing was written
+	Shadow bool   `json:"shadow"` // nothing was written
+	// Canary is who alone was managed; zero: everybody who opted in
+	Canary Canary `json:"canary,omitzero"`
 	Small  bool   `json:"small,omitempty"` // a small round, after the round of that number
 	// ClockAhead is by how much Slurm's clock is ahead of ours, ClockStep by how much it was set since the last round.
 	ClockAhead time.Duration `json:"clock_ahead_ns,omitempty"`

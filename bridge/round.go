@@ -38,6 +38,7 @@ type Planner interface {
 // Settings may change between rounds, never during one.
 type Settings struct {
 	Partitions []string // the managed ones
+	Canary     Canary   // who of them is managed while the daemon is on trial; zero: all
 	Planner    Planner  // nil: the built-in one
 	Policy     policy.Policy
 	Allocator  policy.Allocator
@@ -136,6 +137,7 @@ type turn struct {
 // begin begins the report.
 func (t *turn) begin() {
 	t.mark, t.report.Began, t.report.Shadow, t.report.Small = t.began, t.Clock.Now(), t.Settings.Shadow, t.small
+	t.report.Canary = t.Settings.Canary
 	t.report.Phases = make([]Phase, 0, phases)
 }
 

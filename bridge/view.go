@@ -83,8 +83,11 @@ func (s *scene) setAside(t *managedJob) {
 		s.outside = append(s.outside, Outside{t.ID, t.alone})
 		if t.State == Pending {
 			t.bar = bar{CauseLeftToSlurm, t.alone}
-			if t.Held {
+			switch {
+			case t.Held:
 				t.bar.cause = CauseHeld
+			case t.alone == notInCanary:
+				t.bar.cause = CauseCanary
 			}
 			s.unplanned = append(s.unplanned, t)
 		}

@@ -49,6 +49,7 @@ const (
 	CauseReservationGone WaitCause = "reservation-gone" // its reservation cannot be used any more
 	CauseBurstBuffer     WaitCause = "burst-buffer"     // its burst buffer has failed
 	CauseLeftToSlurm     WaitCause = "left-to-slurm"    // no round plans it
+	CauseCanary          WaitCause = "canary"           // it is none of those with whom the daemon is tried
 	CauseHeld            WaitCause = "held"
 	CauseDependency      WaitCause = "dependency"
 	CauseBegin           WaitCause = "begin-time"
@@ -85,7 +86,7 @@ var waitCauses = []struct {
 	{CauseShape, Misconfigured}, {CauseAboveLimits, Misconfigured}, {CausePartitionRules, Misconfigured},
 	{CauseAccount, Misconfigured}, {CauseQOS, Misconfigured}, {CauseRequest, Misconfigured},
 	{CauseReservationGone, Misconfigured}, {CauseBurstBuffer, Misconfigured},
-	{CauseHeld, OnHold}, {CauseLeftToSlurm, Unplanned},
+	{CauseHeld, OnHold}, {CauseLeftToSlurm, Unplanned}, {CauseCanary, Unplanned},
 	{CauseDependency, ByItself}, {CauseBegin, ByItself}, {CauseReservation, ByItself}, {CauseArray, ByItself},
 	{CauseCleanup, Recovering}, {CauseFailedStart, Recovering}, {CauseCameBack, Recovering},
 	{CauseQuota, ByLimits}, {CauseSlurmLimit, ByLimits}, {CauseUsedUp, ByLimits}, {CauseLicenses, ByLimits},

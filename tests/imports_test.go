@@ -61,6 +61,8 @@ var inward = map[string][]string{
 	"sim/workload":       {"sim/models", "sim/trace"},
 	"sim/artifact":       {"sim/trace", "sim/models", "sim/cluster", "sim/outcome"},
 	"story":              {"gres", "policy", "bridge"},
+	"rollout":            {"bridge", "preflight"},
+	"rollout/proof":      {"rollout"},
 	"page":               {"gres", "policy", "policy/bound", "bridge", "story"},
 	"sim/users":          {"gres", "sensitivity", "sim/trace", "sim/cluster"},
 	"sim/backfill":       {"gres", "sensitivity", "sim/trace", "sim/cluster", "sim/outcome", "sim/users"},
@@ -142,7 +144,7 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 var pure = []string{
 	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay",
 	"sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
-	"page", "story", "savings",
+	"page", "story", "savings", "rollout",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -17,7 +18,8 @@ import (
 // Config is what the configuration file holds: everything that SIGHUP can change. What it takes a restart to change is
 // a flag.
 type Config struct {
-	Partitions  []string // managed ones; never empty after load
+	Partitions  []string      // managed ones; never empty after load
+	Canary      bridge.Canary // who of them is managed while the daemon is on trial; zero: all
 	Policy      policy.Policy
 	Allocator   policy.Allocator
 	ProfileDirs []string // absolute; searched in this order
@@ -165,6 +167,11 @@ func (c *Config) read(settings []setting) error {
 func (c *Config) check(round time.Duration) error {
 	if len(c.Partitions) == 0 {
 		return errors.New("partitions: none is named: name those that the daemon shall manage, as partitions: [gpu]")
+	}
+	for _, name := range c.Canary.Partitions {
+		if !slices.Contains(c.Partitions, name) {
+			return fmt.Errorf("canary.partitions: %q is none of partitions: name some of these", name)
+		}
 	}
 	if least := leaseRoundsMin * round; c.Lease < least {
 		return fmt.Errorf(

@@ -74,6 +74,9 @@ keep:
   cores: true
   memory: false
   steps: false
+canary:
+  partitions: [big]
+  accounts: [ml, vision]
 `), fiveMinutes)
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +96,7 @@ keep:
 		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
 		StartTimeout: 8 * time.Second, Concurrency: 2, Rate: 1.5, Heartbeat: "/run/synergy/heartbeat",
 		ProfilesFile: "/run/synergy/profiles", Keep: bridge.Keep{Cores: true},
+		Canary: bridge.Canary{Partitions: []string{"big"}, Accounts: []string{"ml", "vision"}},
 	}
 	if describe(config) != describe(want) {
 		t.Errorf("it is\n%s, want\n%s", describe(config), describe(want))
@@ -101,7 +105,8 @@ keep:
 
 func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 	for text, want := range map[string]string{
-		"partitions: [a]\npolcy: las":               `^line 2: polcy: unknown key: want one of partitions, policy, .*rules, .*rate$`,
+		"partitions: [a]\npolcy: las": `^line 2: polcy: unknown key: ` +
+			`want one of partitions, canary, policy, .*rules, .*rate$`,
 		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, max_restarts, horizon, payback, patience, stranded$`,
 		"partitions: [a]\npolicy: lifo":             `^line 2: policy: .*"lifo": want one of fifo, srtf, srsf, las, ftf, drf, tetris, slurm$`,
 		"partitions: [a]\nallocator: all":           `^line 2: allocator: .*"all": want one of proportional, greedy, tune, opt`,
@@ -130,8 +135,15 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 		"partitions: [a]\nprofiles_file: here":      `^line 2: profiles_file: "here" is not an absolute path`,
 		"partitions: [a]\nkeep: {core: true}":       `^line 2: keep\.core: unknown key: want one of cores, memory, steps$`,
 		"partitions: [a]\nkeep: {steps: 1}":         `^line 2: keep\.steps: "1": want true or false$`,
-		"partitions: [a]\nsavings: here":            `^line 2: savings: "here" is not an absolute path`,
-		"partitions: [a]\nrate: fast":               `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
+		"partitions: [a]\ncanary: {}":               `^line 2: canary: names nobody: give it accounts or`,
+		"partitions: [a]\ncanary:":                  `^line 2: want keys with values`,
+		"partitions: [a]\ncanary: {accounts: ML}":   `^line 2: canary\.accounts: want a list`,
+
+		"partitions: [a]\ncanary: {accounts: [ML]}":  `^line 2: canary\.accounts: "ML" is not the name of one account`,
+		"partitions: [a]\ncanary: {partitions: [b]}": `^canary\.partitions: "b" is none of partitions: name some`,
+
+		"partitions: [a]\nsavings: here": `^line 2: savings: "here" is not an absolute path`,
+		"partitions: [a]\nrate: fast":    `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
 
 		"partitions: [a]\npreempt_without_checkpoint: yes":       `^line 2: preempt_without_checkpoint: "yes": want true or false$`,
 		"partitions: [a]\ncheckpoint_hook: {before: save}":       `^line 2: checkpoint_hook\.before: want a list`,
@@ -183,7 +195,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	}
 	// the example's programs and files
 	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", ""
-	full.Match = nil
+	full.Match, full.Canary = nil, bridge.Canary{}
 	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))

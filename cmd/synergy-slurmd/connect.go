@@ -223,6 +223,7 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 	return bridge.Settings{
 		Planner:                  planner,
 		Partitions:               config.Partitions,
+		Canary:                   config.Canary,
 		Policy:                   config.Policy,
 		Allocator:                config.Allocator,
 		Rules:                    config.Rules,

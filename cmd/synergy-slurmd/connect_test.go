@@ -24,7 +24,7 @@ import (
 // fullConfig sets everything that a configuration can set.
 func fullConfig() Config {
 	c := defaults(fiveMinutes)
-	c.Partitions = []string{"gpu"}
+	c.Partitions, c.Canary = []string{"gpu"}, bridge.Canary{Accounts: []string{"ml"}}
 	c.PreemptWithoutCheckpoint = true
 	c.Match, c.Savings = []bridge.Match{{User: "ann"}}, "/var/lib/savings"
 	c.Hook.after = []string{"/bin/true"}

@@ -229,6 +229,7 @@ func (d *daemon) reconfigure() {
 	d.journal.reload(err)
 	if err == nil {
 		d.config, d.rounder = config, nil
+		d.health.follows(config)
 	}
 }
 

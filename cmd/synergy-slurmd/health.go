@@ -5,7 +5,13 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
+
+// longFailure bounds what is told of a round that failed, in runes.
+const longFailure = 400
 
 // healthyRounds is how many rounds may pass without a good one: the lease of a waiting job does not last much longer.
 const healthyRounds = 3
@@ -15,11 +21,12 @@ type health struct {
 	patience time.Duration
 
 	mu    sync.Mutex
-	since time.Time     // of the last good round, or of the start
-	last  int           // number of the last good round; 0: none yet
-	err   error         // of the last round
-	idle  string        // behind whom it stands by; empty: it holds rounds
-	held  chan struct{} // closed, and made anew, when a round has ended well; nil: nobody listens
+	since time.Time      // of the last good round, or of the start
+	last  int            // number of the last good round; 0: none yet
+	err   error          // of the last round
+	idle  string         // behind whom it stands by; empty: it holds rounds
+	about rollout.Daemon // what is told of the daemon, but for how it is
+	held  chan struct{}  // closed, and made anew, when a round has ended well; nil: nobody listens
 }
 
 func newHealth(period time.Duration, now time.Time) *health {
@@ -32,8 +39,11 @@ func (h *health) round(number int, now time.Time, err error) {
 	defer h.mu.Unlock()
 	h.err = err
 	if err != nil {
+		h.about.Well, h.about.Failure = 0, printable.Line(err.Error(), longFailure)
+		h.about.Failed++
 		return
 	}
+	h.about.Well++
 	h.since, h.last = now, number
 	if h.held != nil {
 		close(h.held)
@@ -98,4 +108,24 @@ func (h *health) check(now time.Time) (string, error) {
 		return "", fmt.Errorf("%s; the last one: %w", last, h.err)
 	}
 	return "", fmt.Errorf("%s, and none has ended since", last)
+}
+
+// follows notes by which configuration rounds are held from now on.
+func (h *health) follows(config Config) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.about.Partitions, h.about.Canary, h.about.Lease = config.Partitions, config.Canary, config.Lease.Seconds()
+}
+
+// tells is all that the daemon says of itself.
+func (h *health) tells(now time.Time) rollout.Daemon {
+	says, err := h.check(now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	about := h.about
+	about.Says, about.Healthy, about.Behind = says, err == nil, h.idle != ""
+	if err != nil {
+		about.Says = printable.Line(err.Error(), longFailure)
+	}
+	return about
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
 // archive has the reports of past rounds.
@@ -30,6 +31,7 @@ const index = `synergy-slurmd
 
 /            in a browser: the cluster, the queue and the last round as a page
 /healthz     200 while rounds end well, 503 and the reason otherwise
+/about       what runs, how and how well, for programs
 /metrics     for Prometheus
 /round       the last round: snapshot, plan and steps
 /rounds      the numbers of the rounds that are kept
@@ -41,6 +43,9 @@ const index = `synergy-slurmd
 func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, h) })
+	mux.HandleFunc("GET /about", func(w http.ResponseWriter, _ *http.Request) {
+		serveJSON(w, h.tells(time.Now()), nil)
+	})
 	desk := make(chan struct{}, readers)
 	forPeople(mux, desk, h, reports)
 	mux.Handle("GET /metrics", inTurn(desk, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
@@ -121,7 +126,7 @@ func serveHealth(w http.ResponseWriter, h *health) {
 	fmt.Fprintln(w, last)
 }
 
-func serveJSON[T bridge.Report | []int](w http.ResponseWriter, value T, err error) {
+func serveJSON[T bridge.Report | rollout.Daemon | []int](w http.ResponseWriter, value T, err error) {
 	if errors.Is(err, ledger.ErrNoReport) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return

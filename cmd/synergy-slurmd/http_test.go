@@ -59,6 +59,7 @@ func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
 	}{
 		{"/", 200, "/healthz"},
 		{"/healthz", 200, "no round has ended well"},
+		{"/about", 200, `"healthy":true,"says":"no round has ended well`},
 		{"/metrics", 200, `synergy_build_info{goversion="go`},
 		{"/round", 200, `{"round":17,`},
 		{"/round/16", 200, `{"round":16,`},

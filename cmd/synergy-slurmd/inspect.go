@@ -18,8 +18,9 @@ import (
 // inspect tells an administrator what the daemon would do with a configuration, and what of it this host cannot serve.
 // The daemon itself starts without some of that: a job whose profile cannot be read gets the proportional share.
 func inspect(out io.Writer, f flags, config Config) error {
-	fmt.Fprintf(out, "%s: %s, %s; rounds of %s, leases of %s, partitions %v\n",
-		f.config, config.Policy.Name, config.Allocator.Name, f.round, config.Lease, config.Partitions)
+	fmt.Fprintf(out, "%s: %s, %s; rounds of %s, leases of %s, partitions %v%s\n",
+		f.config, config.Policy.Name, config.Allocator.Name, f.round, config.Lease, config.Partitions,
+		canaryOf(config))
 	facts := preflight.Facts{Wanted: wanted(f, config), Here: here(f, config)}
 	facts.Here.Writable = nil // a configuration may be looked at by whom and where the daemon does not run
 	if facts.Here.Scontrol.Why != "" && !strings.Contains(f.scontrol, "/") {
@@ -152,4 +153,15 @@ func placeOf(name, dir string) preflight.Place {
 		place.Why, place.Made = dir+" cannot be written to by whoever asks: run this as the daemon's user", false
 	}
 	return place
+}
+
+// canaryOf says with whom the daemon is tried; empty: it manages everybody.
+func canaryOf(config Config) (text string) {
+	if list := config.Canary.Partitions; len(list) > 0 {
+		text += fmt.Sprintf(", canary of partitions %v", list)
+	}
+	if list := config.Canary.Accounts; len(list) > 0 {
+		text += fmt.Sprintf(", canary of accounts %v", list)
+	}
+	return text
 }

@@ -35,6 +35,8 @@ const day = 24 * time.Hour
 func keys() []key {
 	return []key{
 		{"partitions", listOf(func(c *Config) *[]string { return &c.Partitions }, partition)},
+		{"canary.partitions", listOf(func(c *Config) *[]string { return &c.Canary.Partitions }, partition)},
+		{"canary.accounts", listOf(func(c *Config) *[]string { return &c.Canary.Accounts }, account)},
 		{"policy", named(func(c *Config) *policy.Policy { return &c.Policy }, policy.ParsePolicy)},
 		{"allocator", named(func(c *Config) *policy.Allocator { return &c.Allocator }, policy.ParseAllocator)},
 		{"profile_dirs", listOf(func(c *Config) *[]string { return &c.ProfileDirs }, folder)},
@@ -114,6 +116,10 @@ func flatten(prefix string, mapping *yaml.Node) ([]setting, error) {
 		inner, err := flatten(name+".", value)
 		if err != nil {
 			return nil, err
+		}
+		if name == canarySection && len(inner) == 0 {
+			return nil, fmt.Errorf("line %d: canary: names nobody: give it accounts or partitions, or remove it to "+
+				"manage everybody", value.Line)
 		}
 		settings = append(settings, inner...)
 	}
@@ -263,6 +269,18 @@ func sequence(value *yaml.Node) ([]string, error) {
 func partition(word string) error {
 	if strings.ContainsAny(word, ", \t/*") {
 		return fmt.Errorf("%q is not the name of one partition: list them as [a, b]", word)
+	}
+	return nil
+}
+
+// canarySection is the one that must not be empty: nobody could say whether it means nobody or everybody.
+const canarySection = "canary"
+
+// account allows what can be the name of one, in Slurm's own small letters.
+func account(word string) error {
+	if strings.ContainsAny(word, ", \t/*") || strings.ToLower(word) != word {
+		return fmt.Errorf("%q is not the name of one account: list them as [a, b], in small letters as Slurm has them",
+			word)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/synergy-slurmd/demo"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
 // Exit codes.
@@ -166,6 +167,10 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 	if err != nil {
 		return nil, err
 	}
+	health := newHealth(f.round, time.Now())
+	health.about = rollout.Daemon{Version: running(), Started: time.Now().UTC(), Shadow: f.shadow,
+		Round: f.round.Seconds()}
+	health.follows(config)
 	return &daemon{
 		period:  f.round,
 		watch:   f.watch,
@@ -173,7 +178,7 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 		reload:  func() (Config, error) { return loadConfig(f.config, f.round) },
 		journal: &journal{log: log},
 		metrics: numbers,
-		health:  newHealth(f.round, time.Now()),
+		health:  health,
 		manager: manager,
 		heart:   &heart{log: log, silent: f.shadow},
 		savings: &accountant{log: log, metrics: numbers},
