@@ -92,7 +92,7 @@ test-live: build build-nvml ## the live suites on clusters of their own, side by
 # Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so two clusters at a time cost little more than one; with three, two cores keep no
 # deadline. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, and what needs PyTorch. All others are
 # in test-live-rounds.
-TRUST := leader failsopen faults_short kills systemd soak
+TRUST := leader failsopen faults_short kills rollout systemd soak
 SITE := arrays check examples frameworks gate gate_lua interactive lua prometheus steps
 LIMITS := citizen limits partitions preempt shapes
 TORCH_TESTS := training

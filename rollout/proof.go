@@ -27,7 +27,7 @@ type Proof struct {
 	Silent  bool      `json:"silent"`           // it did not answer any more
 	Begin   time.Time `json:"begin"`            // the job's own begin time, which its submitter asked for
 	Lease   time.Time `json:"lease"`            // until when the daemon had leased it, when it was stopped
-	Moved   time.Time `json:"moved,omitzero"`   // what the lease was at the end, where somebody had moved it
+	Moved   time.Time `json:"moved,omitzero"`   // when it may begin, where that was moved: handed back, or renewed
 	Started time.Time `json:"started,omitzero"` // when Slurm started it
 	Reason  string    `json:"reason,omitempty"` // for which it still waited, in Slurm's word, where it did not start
 	// Asked is the job's request as it was submitted, Had the one with which it started: equal, key by key.

@@ -113,12 +113,15 @@ var programs = map[string]string{
 	"cmd/synergy-emujob/measure.go":  "synergy measure beside it, with words of our own",
 	"profiling/inside/guardian.go":   "itself once more, with words of our own",
 	"profiling/inside/report.go":     "scontrol, as the job's own user, with the number of the job",
-	"cmd/synergy/gres_check.go":      "scontrol and slurmd -G, with the name of a node",
-	"profiling/local/local.go":       "the trainer of whoever asks, as that user, from his own command line",
-	"profiling/local/affinity.go":    "the same",
-	"launcher/launcher.go":           "the trainer, in the same way, and scancel with the number of a job",
-	"launcher/exec.go":               "the same trainer",
-	"profiling/local/gpus.go":        "nvidia-smi, with words of our own",
+	"cmd/synergy/rollout.go":         "synergy-slurmd with the flags of its unit, as its user",
+	"rollout/proof/slurm.go": "sbatch, scontrol and scancel, as the user who asks, and systemctl, with words of our " +
+		"own; or an administrator's own commands",
+	"cmd/synergy/gres_check.go":   "scontrol and slurmd -G, with the name of a node",
+	"profiling/local/local.go":    "the trainer of whoever asks, as that user, from his own command line",
+	"profiling/local/affinity.go": "the same",
+	"launcher/launcher.go":        "the trainer, in the same way, and scancel with the number of a job",
+	"launcher/exec.go":            "the same trainer",
+	"profiling/local/gpus.go":     "nvidia-smi, with words of our own",
 	"profiling/slurm/slurm.go": "sbatch, scontrol and scancel, as the user who asks, with his own options " +
 		"of sbatch",
 }

@@ -108,6 +108,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy run -- python train.py       a trainer that knows nothing of us, as the last line of a job
   synergy plugin check ./mine          does a planner of your own keep the promises?
   synergy savings --since 7d           what was saved, or would have been, and how sure that is
+  synergy rollout                      may the daemon manage more than it does?
   synergy gres --check                 is Slurm right about this node's GPUs?`,
 		Version:       running(),
 		SilenceErrors: true,
@@ -115,7 +116,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
-		runCommand(), pluginCommand(), explainCommand(), savingsCommand(), gresCommand(), manualCommand())
+		runCommand(), pluginCommand(), explainCommand(), savingsCommand(), rolloutCommand(), gresCommand(),
+		manualCommand())
 	return root
 }
 

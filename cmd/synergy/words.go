@@ -174,8 +174,8 @@ func (s *span) Type() string { return "time" }
 // spelled completes what may be short on the command line: --json with no file behind it writes to the standard output.
 func spelled(args []string) []string {
 	all := slices.Clone(args)
-	if len(all) > 0 && all[0] == "run" { // what a trainer is given is its own
-		return all
+	if len(all) > 0 && slices.Contains([]string{"run", "explain", "rollout"}, all[0]) {
+		return all // what a trainer is given is its own, and of the others --json has no file
 	}
 	for i, arg := range all {
 		if arg == "--" {
