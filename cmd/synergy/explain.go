@@ -3,11 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -15,15 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
-	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
 // explainOptions are where the rounds are read, and how a story is told.
 type explainOptions struct {
-	daemon, ledger string
-	json           bool
+	source
+	json bool
 }
 
 func explainCommand() *cobra.Command {
@@ -41,8 +37,7 @@ reads the daemon's ledger, which takes the daemon's user or root. Nothing is cha
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), c.OutOrStdout(), args[0]) },
 	}
 	where, out := newGroup("Where rounds are read"), newGroup("Output")
-	where.flags.StringVar(&o.daemon, "daemon", "http://127.0.0.1:9817", "the daemon's `address`")
-	where.flags.StringVar(&o.ledger, "ledger", "", "the `file` of a daemon that is down, instead")
+	o.define(where)
 	out.flags.BoolVar(&o.json, "json", false, "the story for programs")
 	grouped(command, where, out)
 	return command
@@ -69,84 +64,6 @@ func (o *explainOptions) run(ctx context.Context, out io.Writer, name string) er
 		return encoder.Encode(told)
 	}
 	narrate(out, told)
-	return nil
-}
-
-// reports are those of a ledger that was named, or else of the daemon.
-func (o *explainOptions) reports(ctx context.Context) ([]bridge.Report, error) {
-	if o.ledger != "" {
-		book, err := ledger.Read(o.ledger)
-		if errors.Is(err, ledger.ErrLocked) {
-			return nil, unseen{fmt.Errorf("a daemon has the ledger %s open: ask it, without --ledger", o.ledger)}
-		}
-		if err != nil {
-			return nil, err
-		}
-		defer book.Close()
-		return book.Reports()
-	}
-	at, err := url.Parse(o.daemon)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return nil, fmt.Errorf("--daemon %.80q: want an address as http://127.0.0.1:9817", o.daemon)
-	}
-	return remote{at, &http.Client{Timeout: answerLimit}}.reports(ctx)
-}
-
-// Limits on what a daemon answers: a report of a large cluster is some megabytes.
-const (
-	answerLimit = time.Minute
-	answerBytes = 1 << 28
-)
-
-// remote is a daemon that is asked over HTTP.
-type remote struct {
-	at     *url.URL
-	client *http.Client
-}
-
-// reports are those of the rounds that it keeps. One that is overwritten meanwhile is left out.
-func (a remote) reports(ctx context.Context) ([]bridge.Report, error) {
-	var rounds []int
-	if err := a.get(ctx, "/rounds", &rounds); err != nil {
-		return nil, unseen{fmt.Errorf("%w: is the daemon down? Then name its ledger: --ledger FILE", err)}
-	}
-	var reports []bridge.Report
-	for _, round := range rounds {
-		var report bridge.Report
-		err := a.get(ctx, "/round/"+strconv.Itoa(round), &report)
-		switch {
-		case errors.Is(err, errGone):
-		case err != nil:
-			return nil, unseen{err}
-		default:
-			reports = append(reports, report)
-		}
-	}
-	return reports, nil
-}
-
-var errGone = errors.New("no such page")
-
-func (a remote) get(ctx context.Context, path string, into any) error {
-	page := a.at.JoinPath(path).String()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := a.client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	switch {
-	case answer.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%s: %w", page, errGone)
-	case answer.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s: %s", page, answer.Status)
-	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytes)).Decode(into); err != nil {
-		return fmt.Errorf("%s: want what synergy-slurmd answers: %w", page, err)
-	}
 	return nil
 }
 

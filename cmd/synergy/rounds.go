@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+)
+
+// Where a daemon is looked for that nobody has named, one after the other.
+const (
+	usualSocket  = "/run/synergy/synergy-slurmd.sock"
+	usualAddress = "http://127.0.0.1:9817"
+	usualLedger  = "/var/lib/synergy/ledger"
+)
+
+// source is where rounds are read: from a daemon, by its address or its socket, or from the ledger of one that is down.
+type source struct {
+	daemon, ledger string
+}
+
+// define gives a command the options.
+func (s *source) define(where group) {
+	where.flags.StringVar(&s.daemon, "daemon", "", "the daemon's `address`, as "+usualAddress+
+		", or its socket, as unix:"+usualSocket+" (default: that socket, else that address)")
+	where.flags.StringVar(&s.ledger, "ledger", "",
+		"the `file` of a daemon that is down, instead (default, where no daemon answers and none is named: "+
+			usualLedger+")")
+}
+
+// readings are what a source has to tell.
+type readings interface {
+	// reports are those of the rounds that are kept. One that is overwritten meanwhile is left out.
+	reports(ctx context.Context) ([]bridge.Report, error)
+	// latest is that of the last round; errNoRound: there was none.
+	latest(ctx context.Context) (bridge.Report, error)
+}
+
+var errNoRound = errors.New("no round has been held yet")
+
+// reports are those of all the rounds that are kept.
+func (s *source) reports(ctx context.Context) (all []bridge.Report, err error) {
+	err = s.ask(func(from readings) error {
+		all, err = from.reports(ctx)
+		return err
+	})
+	return all, err
+}
+
+// latest is the report of the last round.
+func (s *source) latest(ctx context.Context) (last bridge.Report, err error) {
+	err = s.ask(func(from readings) error {
+		last, err = from.latest(ctx)
+		return err
+	})
+	return last, err
+}
+
+// ask asks the ledger that was named, or else the daemon; and where none was named and none answers, the usual ledger.
+func (s *source) ask(question func(readings) error) error {
+	if s.ledger != "" {
+		return question(shut(s.ledger))
+	}
+	daemon, err := s.remote()
+	if err != nil {
+		return err
+	}
+	err = question(daemon)
+	if s.daemon == "" && errors.Is(err, errSilent) {
+		if kept := question(shut(usualLedger)); !errors.Is(kept, os.ErrNotExist) && !errors.Is(kept, os.ErrPermission) {
+			return kept
+		}
+	}
+	return err
+}
+
+// shut is the ledger of a daemon that is down.
+type shut string
+
+func (s shut) reports(context.Context) (all []bridge.Report, err error) {
+	err = s.read(func(book *ledger.Book) error {
+		all, err = book.Reports()
+		return err
+	})
+	return all, err
+}
+
+func (s shut) latest(context.Context) (last bridge.Report, err error) {
+	err = s.read(func(book *ledger.Book) error {
+		last, err = book.Latest()
+		if errors.Is(err, ledger.ErrNoReport) {
+			return fmt.Errorf("ledger %s: %w", string(s), errNoRound)
+		}
+		return err
+	})
+	return last, err
+}
+
+func (s shut) read(look func(*ledger.Book) error) error {
+	book, err := ledger.Read(string(s))
+	if errors.Is(err, ledger.ErrLocked) {
+		return unseen{fmt.Errorf("a daemon has the ledger %s open: ask it, without --ledger", string(s))}
+	}
+	if err != nil {
+		return err
+	}
+	defer book.Close()
+	return look(book)
+}
+
+// Limits on what a daemon answers: a report of a large cluster is some megabytes.
+const (
+	answerLimit = time.Minute
+	answerBytes = 1 << 28
+	answerWords = 1 << 10 // of one that is no good answer
+)
+
+// remote is a daemon that is asked over HTTP.
+type remote struct {
+	at     *url.URL
+	client *http.Client
+}
+
+// remote is the daemon that was named, or the one that is usual on this host.
+func (s *source) remote() (remote, error) {
+	name := s.daemon
+	if name == "" {
+		name = usualAddress
+		if info, err := os.Stat(usualSocket); err == nil && info.Mode()&os.ModeSocket != 0 {
+			name = usualSocket
+		}
+	}
+	if path := strings.TrimPrefix(name, "unix:"); filepath.IsAbs(path) {
+		return bySocket(filepath.Clean(path)), nil
+	}
+	at, err := url.Parse(name)
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		return remote{}, fmt.Errorf("--daemon %.80q: want an address as %s, or a socket as unix:%s", name, usualAddress,
+			usualSocket)
+	}
+	return remote{at, &http.Client{Timeout: answerLimit}}, nil
+}
+
+// bySocket is the daemon that listens there. Its pages have the socket's name before their own in what is said of them.
+func bySocket(path string) remote {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+	return remote{&url.URL{Scheme: "http", Host: "localhost"},
+		&http.Client{Timeout: answerLimit, Transport: &http.Transport{DialContext: dial}}}
+}
+
+// reports are those of the rounds that it keeps.
+func (a remote) reports(ctx context.Context) ([]bridge.Report, error) {
+	var rounds []int
+	if err := a.get(ctx, "/rounds", &rounds); err != nil {
+		return nil, err
+	}
+	var reports []bridge.Report
+	for _, round := range rounds {
+		var report bridge.Report
+		err := a.get(ctx, "/round/"+strconv.Itoa(round), &report)
+		switch {
+		case errors.Is(err, errGone):
+		case err != nil:
+			return nil, err
+		default:
+			reports = append(reports, report)
+		}
+	}
+	return reports, nil
+}
+
+// latest is that of the last round.
+func (a remote) latest(ctx context.Context) (last bridge.Report, err error) {
+	if err = a.get(ctx, "/round", &last); errors.Is(err, errGone) {
+		err = unseen{errNoRound}
+	}
+	return last, err
+}
+
+var (
+	errGone   = errors.New("no such page")
+	errSilent = errors.New("is the daemon down? Then name its ledger: --ledger FILE")
+)
+
+// get reads a page as JSON. errGone: there is none; errSilent: nobody answers there.
+func (a remote) get(ctx context.Context, path string, into any) error {
+	page := a.at.JoinPath(path).String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := a.client.Do(request)
+	if err != nil {
+		return unseen{fmt.Errorf("%w: %w", err, errSilent)}
+	}
+	defer answer.Body.Close()
+	switch {
+	case answer.StatusCode == http.StatusNotFound:
+		return unseen{fmt.Errorf("%s: %w", page, errGone)}
+	case answer.StatusCode != http.StatusOK:
+		words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // what came of it says enough
+		return unseen{fmt.Errorf("%s: %s: %s", page, printable.Line(answer.Status, 80), printable.Line(string(words), 200))}
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytes)).Decode(into); err != nil {
+		return unseen{fmt.Errorf("%s: want what synergy-slurmd answers: %w", page, err)}
+	}
+	return nil
+}
