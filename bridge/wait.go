@@ -3,6 +3,7 @@ package bridge
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -15,7 +16,13 @@ type Wait struct {
 	Cause  WaitCause  `json:"cause"`
 	Why    string     `json:"why"`
 	// Place is where among the waiting jobs the policy has it, the next one first, from 1; 0: it was not asked.
-	Place int `json:"place,omitempty"`
+	Place     int    `json:"place,omitempty"`
+	Partition string `json:"partition,omitempty"` // several, joined by commas, while it may start in any of them
+	// Of a job that no plan decides on, what the snapshot says of others. Since is the submission of its current run.
+	Name  string    `json:"name,omitempty"`
+	User  string    `json:"user,omitempty"`
+	GPUs  int       `json:"gpus,omitempty"`
+	Since time.Time `json:"since,omitzero"`
 }
 
 // WaitReason is a kind of reason why jobs wait.
@@ -139,11 +146,13 @@ func (t *turn) waits() []Wait {
 	for i, tn := range t.scene.managed {
 		if d := &t.report.Plan.Decisions[i]; d.Grant == nil {
 			b := t.barOf(tn, d)
-			all = append(all, Wait{tn.ID, b.cause.Reason(), b.cause, b.why, places[tn.ID]})
+			all = append(all, Wait{Job: tn.ID, Reason: b.cause.Reason(), Cause: b.cause, Why: b.why,
+				Place: places[tn.ID], Partition: tn.Partition})
 		}
 	}
 	for _, u := range t.scene.unplanned {
-		all = append(all, Wait{u.ID, u.bar.cause.Reason(), u.bar.cause, u.bar.why, 0})
+		all = append(all, Wait{Job: u.ID, Reason: u.bar.cause.Reason(), Cause: u.bar.cause, Why: u.bar.why,
+			Partition: u.Partition, Name: u.Name, User: u.User, GPUs: u.Request.GPUs, Since: u.Submitted})
 	}
 	slices.SortFunc(all, func(a, b Wait) int { return cmp.Compare(a.Job, b.Job) })
 	return all

@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
@@ -42,7 +43,12 @@ func TestAFaultOfConfigurationIsToldApartFromWaitingForRoom(t *testing.T) {
 		if got.Why == "" {
 			t.Errorf("job %d waits for %s, and no words say why", want.Job, got.Cause)
 		}
-		if got.Why = ""; got != want {
+		told := got.User != "" || got.Name != "" || got.GPUs != 0 || !got.Since.IsZero()
+		if told != (want.Place == 0) || got.Partition != "gpu" {
+			t.Errorf("%+v: want its partition, and where no plan decides on it, whose it is", got)
+		}
+		got.Why, got.Partition, got.User, got.Name, got.GPUs, got.Since = "", "", "", "", 0, time.Time{}
+		if got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}

@@ -42,8 +42,11 @@ type flags struct {
 	plannerSum   string
 	plannerLimit time.Duration
 
-	ledger    string
-	listen    string
+	ledger string
+	listen string
+	// a second place to listen, and who may read there
+	socket, socketMode string
+
 	stopPost  string // of release: the unit that was stopped
 	ifDead    bool   // of release: only where no daemon leads
 	logFormat string
@@ -181,6 +184,10 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.StringVar(&f.ledger, "ledger", "/var/lib/synergy/ledger",
 		"`file` with attained service and the last reports; locked: one daemon has it at a time")
 	set.StringVar(&f.listen, "listen", "127.0.0.1:9817", "`address` for /metrics, /healthz and /round; empty for none")
+	set.StringVar(&f.socket, "socket", "",
+		"`file` of a unix socket with the same pages, as /run/synergy/synergy-slurmd.sock; empty for none")
+	set.StringVar(&f.socketMode, "socket-mode", "0660",
+		"its `permissions`: 0660 for the daemon's group, 0666 for everybody on this host")
 	set.StringVar(&f.logFormat, "log-format", logJSON, "json or console")
 	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
@@ -209,6 +216,9 @@ func (f *flags) check() error {
 	}
 	if _, _, err := net.SplitHostPort(f.listen); f.listen != "" && err != nil {
 		return fmt.Errorf("--listen %q: want an address and a port, as 127.0.0.1:9817, or nothing", f.listen)
+	}
+	if err := f.checkSocket(); err != nil {
+		return err
 	}
 	if err := checkURL(f.slurmrestd); f.slurmPlugin == "" && err != nil {
 		return err

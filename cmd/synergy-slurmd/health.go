@@ -19,6 +19,7 @@ const healthyRounds = 3
 // health says whether the daemon does its work. Rounds write it, requests read it.
 type health struct {
 	patience time.Duration
+	stands   *standing // what else the daemon says of itself; nil: nothing
 
 	mu    sync.Mutex
 	since time.Time      // of the last good round, or of the start

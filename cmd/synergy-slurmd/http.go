@@ -18,6 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
 // archive has the reports of past rounds.
@@ -37,6 +38,7 @@ const index = `synergy-slurmd
 /rounds      the numbers of the rounds that are kept
 /round/17    one of them
 /jobs/4711   in a browser: a job, over the last rounds
+/status      how the daemon stands, for synergy status
 `
 
 // pages is everything that can be read over HTTP. Nothing can be written.
@@ -48,6 +50,7 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	})
 	desk := make(chan struct{}, readers)
 	forPeople(mux, desk, h, reports)
+	forStatus(mux, desk, h.stands)
 	mux.Handle("GET /metrics", inTurn(desk, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
 	mux.Handle("GET /round", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
@@ -126,7 +129,7 @@ func serveHealth(w http.ResponseWriter, h *health) {
 	fmt.Fprintln(w, last)
 }
 
-func serveJSON[T bridge.Report | rollout.Daemon | []int](w http.ResponseWriter, value T, err error) {
+func serveJSON[T bridge.Report | rollout.Daemon | story.Daemon | []int](w http.ResponseWriter, value T, err error) {
 	if errors.Is(err, ledger.ErrNoReport) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
@@ -161,6 +164,11 @@ func listen(address string, handler http.Handler) (*listening, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w: name another --listen address, or an empty one for none", err)
 	}
+	return answer(listener, handler), nil
+}
+
+// answer answers whoever comes by the listener.
+func answer(listener net.Listener, handler http.Handler) *listening {
 	l := &listening{
 		server: &http.Server{Addr: listener.Addr().String(), Handler: handler, ReadTimeout: readLimit,
 			ReadHeaderTimeout: readLimit,
@@ -177,7 +185,7 @@ func listen(address string, handler http.Handler) (*listening, error) {
 		// ends with close; an accept that fails for good shows in the monitoring as a target that is down
 		l.server.Serve(newFew(listener, connections))
 	}()
-	return l, nil
+	return l
 }
 
 // few is a listener with so many places.

@@ -353,7 +353,7 @@ func TestRoundsAndPagesEndWithoutLeavingAnythingBehind(t *testing.T) {
 		rounds := &roundsOf{hold: atOnce}
 		d := testDaemon(rounds)
 		ctx, cancel := contextUntil(t, func() bool { return d.health.good() })
-		if err := d.serveAndRun(ctx, address, &ledger.Memory{}); err != nil {
+		if err := d.serveAndRun(ctx, flags{listen: address}, &ledger.Memory{}); err != nil {
 			t.Error(err)
 		}
 		cancel()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -151,6 +152,9 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 		return err
 	}
 	d.connect, d.seat = slurm.connect, slurm.seat
+	d.health.stands = &standing{health: d.health, shadow: f.shadow, period: f.round, taught: slurm.taught,
+		seat: func() *seat { return slurm.seat }}
+	d.health.stands.config.Store(&config)
 	if d.seat != nil {
 		d.seat.takeover = slurm.succeed
 	}
@@ -159,7 +163,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	if f.once {
 		return d.once(ctx)
 	}
-	return d.serveAndRun(ctx, f.listen, book)
+	return d.serveAndRun(ctx, f, book)
 }
 
 func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*daemon, error) {
@@ -186,26 +190,48 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 }
 
 // serveAndRun answers requests for as long as rounds are held.
-func (d *daemon) serveAndRun(ctx context.Context, address string, reports archive) error {
+func (d *daemon) serveAndRun(ctx context.Context, f flags, reports archive) error {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	d.hangups = hangups
-	if address == "" {
-		d.run(ctx)
-		return nil
-	}
-	if !isLoopback(address) {
-		d.journal.log.Warn().Str("listen",
-			address).Msg("whoever reaches this address can read jobs' names and plans: keep it behind a firewall")
-	}
-	server, err := listen(address, pages(d.health, d.metrics.registry, reports))
+	hangUp, err := d.listen(f, pages(d.health, d.metrics.registry, reports))
 	if err != nil {
 		return err
 	}
-	defer server.close()
+	defer hangUp()
 	d.run(ctx)
 	return nil
+}
+
+// listen answers at the address and at the socket, where they are named, until the function that it returns is called.
+func (d *daemon) listen(f flags, handler http.Handler) (end func(), err error) {
+	var open []*listening
+	end = func() {
+		for _, l := range open {
+			l.close()
+		}
+	}
+	if f.listen != "" {
+		if !isLoopback(f.listen) {
+			d.journal.log.Warn().Str("listen",
+				f.listen).Msg("whoever reaches this address can read jobs' names and plans: keep it behind a firewall")
+		}
+		server, err := listen(f.listen, handler)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, server)
+	}
+	if f.socket != "" {
+		server, err := listenAt(f.socket, f.socketPermissions(), handler)
+		if err != nil {
+			end()
+			return nil, err
+		}
+		open = append(open, server)
+	}
+	return end, nil
 }
 
 // sizeOf measures the ledger whenever Prometheus asks.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,10 +43,9 @@ reads the daemon's ledger, which takes the daemon's user or root. Nothing is cha
 }
 
 func (o *explainOptions) run(ctx context.Context, out io.Writer, name string) error {
-	job, err := strconv.Atoi(name)
-	if err != nil || job < 1 {
-		return fmt.Errorf("%.40q: want the number of a job, as 4711; each task of an array has a number of its own",
-			name)
+	job, err := jobNumber(name)
+	if err != nil {
+		return err
 	}
 	reports, err := o.reports(ctx)
 	if err != nil {

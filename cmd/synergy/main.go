@@ -54,7 +54,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	root := rootCommand()
-	root.SetArgs(spelled(args))
+	root.SetArgs(spelledFor(root, args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
@@ -101,7 +101,11 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 		Example: `  synergy sim                          Proportional, Greedy and Tune on a small workload
   synergy sim --trace jobs.csv         a recorded workload, or a site's log
   synergy trace inspect sacct.txt      what is in a log
-  synergy explain 4711                 why does this job wait, and what became of it?
+  synergy status                       is the daemon well, and how good is its plan?
+  synergy top                          what runs, and what does it gain?
+  synergy queue --user alice           who waits for what, in which order?
+  synergy why-not 4711                 why does this job not run, or not have more?
+  synergy explain 4711                 what became of it?
   synergy import sacct                 last month again: what is needed of Slurm's accounting
   synergy plan round.json              one saved round planned anew, and how good a plan of it can be
   synergy profile --local -- train.sh  how fast does it train with how many cores?
@@ -116,8 +120,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	}
 	root.SetVersionTemplate("synergy {{.Version}}\n")
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
-		runCommand(), pluginCommand(), explainCommand(), savingsCommand(), rolloutCommand(), gresCommand(),
-		manualCommand())
+		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), whyNotCommand(),
+		explainCommand(), savingsCommand(), rolloutCommand(), gresCommand(), manualCommand())
 	return root
 }
 

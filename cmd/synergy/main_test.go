@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	launcher.Exec() // synergy run is this program once more
 	inside.Exec()   // and so is what gives cores back
 	testscript.Main(m, map[string]func(){"synergy": main, "plugin-good": goodPlugin, "plugin-greedy": greedyPlugin,
-		"plugin-late": latePlugin})
+		"plugin-late": latePlugin, "slurm-in-memory": slurmInMemory})
 }
 
 // The scripts are what a person at a terminal meets: command lines, exit codes, messages, tables and files.

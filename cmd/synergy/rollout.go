@@ -65,12 +65,12 @@ the last stage 0 says that all is well.`,
 	out := newGroup("Output")
 	out.flags.BoolVar(&o.json, "json", false, "for programs")
 	grouped(command, where, asked, out)
-	command.AddCommand(statusCommand(), nextCommand(), proveCommand(), backCommand())
+	command.AddCommand(rolloutStatusCommand(), nextCommand(), proveCommand(), backCommand())
 	return command
 }
 
-// statusCommand is rollout itself, for whoever looks for the word.
-func statusCommand() *cobra.Command {
+// rolloutStatusCommand is rollout itself, for whoever looks for the word.
+func rolloutStatusCommand() *cobra.Command {
 	o := &rolloutOptions{wanted: rollout.Usual()}
 	command := &cobra.Command{
 		Use:     "status [flags]",

@@ -18,6 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
 // Where a daemon is looked for that nobody has named, one after the other.
@@ -85,6 +86,19 @@ func (s *source) ask(question func(readings) error) error {
 		}
 	}
 	return err
+}
+
+// health is what the daemon says of itself; a ledger says nothing of that.
+func (s *source) health(ctx context.Context) (story.Daemon, error) {
+	var d story.Daemon
+	if s.ledger != "" {
+		return d, unseen{errors.New("a ledger was named, and no daemon asked")}
+	}
+	daemon, err := s.remote()
+	if err == nil {
+		err = daemon.get(ctx, "/status", &d)
+	}
+	return d, err
 }
 
 // shut is the ledger of a daemon that is down.
@@ -214,7 +228,8 @@ func (a remote) get(ctx context.Context, path string, into any) error {
 		return unseen{fmt.Errorf("%s: %w", page, errGone)}
 	case answer.StatusCode != http.StatusOK:
 		words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // what came of it says enough
-		return unseen{fmt.Errorf("%s: %s: %s", page, printable.Line(answer.Status, 80), printable.Line(string(words), 200))}
+		return unseen{fmt.Errorf("%s: %s: %s", page, printable.Line(answer.Status, 80),
+			printable.Line(string(words), 200))}
 	}
 	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytes)).Decode(into); err != nil {
 		return unseen{fmt.Errorf("%s: want what synergy-slurmd answers: %w", page, err)}

@@ -188,6 +188,16 @@ func spelled(args []string) []string {
 	return all
 }
 
+// spelledFor is the same where the command that is called takes a file there; of others --json is a switch.
+func spelledFor(root *cobra.Command, args []string) []string {
+	if command, _, err := root.Find(args); err == nil {
+		if f := command.Flags().Lookup("json"); f != nil && f.Value.Type() == "bool" {
+			return args
+		}
+	}
+	return spelled(args)
+}
+
 // words are the names of things that are named by text.
 func words[T ~string](terms ...T) []string {
 	var names []string

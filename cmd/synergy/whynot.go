@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// whyNotOptions are where rounds are read, and how it is answered.
+type whyNotOptions struct {
+	source
+	json bool
+}
+
+func whyNotCommand() *cobra.Command {
+	var o whyNotOptions
+	command := &cobra.Command{
+		Use:   "why-not [flags] JOB",
+		Short: "why does a job not run, or not have more cores: what is missing where, who has it, what would help",
+		Long: `why-not says why a job does not run, in one sentence, and then what each kind of node lacks for it,
+who holds that, which limits of the site bind, and what of its own request would have to be
+different for it to find room under the last round's plan; each such change was tried. Of a job that
+runs it says why it has no more cores. It asks the daemon, or reads the ledger of one that is down;
+synergy explain tells what became of the job before.`,
+		Example: `  synergy why-not 4711
+  synergy why-not --json 4711`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.run(c.Context(), c.OutOrStdout(), args[0], time.Now())
+		},
+	}
+	where, out := newGroup("Where rounds are read"), newGroup("Output")
+	o.define(where)
+	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
+	grouped(command, where, out)
+	return command
+}
+
+func (o *whyNotOptions) run(ctx context.Context, out io.Writer, name string, now time.Time) error {
+	job, err := jobNumber(name)
+	if err != nil {
+		return err
+	}
+	report, err := o.latest(ctx)
+	if err != nil {
+		return err
+	}
+	answer := story.AskWhyNot(job, &report)
+	if answer.State == story.StateUnknown {
+		return failed{o.stranger(ctx, &answer)}
+	}
+	if o.json {
+		return asJSON(out, answer)
+	}
+	s := screenOf(out)
+	reply(s, &answer, now)
+	return done(s.err)
+}
+
+// jobNumber reads a job's number.
+func jobNumber(name string) (int, error) {
+	job, err := strconv.Atoi(name)
+	if err != nil || job < 1 {
+		return 0, fmt.Errorf("%.40q: want the number of a job, as 4711; each task of an array has a number of its own",
+			name)
+	}
+	return job, nil
+}
+
+// stranger is about a job that the last round has not seen with our directive.
+func (o *whyNotOptions) stranger(ctx context.Context, a *story.WhyNot) error {
+	where := "a partition that is not managed"
+	if d, err := o.health(ctx); err == nil && len(d.Partitions) > 0 {
+		where = fmt.Sprintf("another partition than %s, which are managed", strings.Join(d.Partitions, ", "))
+	}
+	return fmt.Errorf("job %d: round %d has not seen it as one of ours: it has no word of ours in its comment "+
+		"(synergy-profile=…), is in %s, is over, or came after the round; scontrol show job %d tells which", a.Job,
+		a.Round, where, a.Job)
+}
+
+func reply(s *screen, a *story.WhyNot, now time.Time) {
+	title := fmt.Sprintf("job %d", a.Job)
+	if a.User != "" {
+		title += fmt.Sprintf(" %q of %s: %s", strings.TrimSpace(a.Name), a.User, counted(a.GPUs, "GPU"))
+	}
+	s.say(0, title)
+	s.say(2, a.Says)
+	s.say(2, circumstances(a, now))
+	for _, note := range a.Notes {
+		s.say(2, "note: "+note)
+	}
+	section(s, "nodes", len(a.Kinds))
+	for i := range a.Kinds {
+		k := &a.Kinds[i]
+		s.say(4, kindOf(k)+": "+k.Says)
+		if text := holders(k); text != "" {
+			s.say(6, text)
+		}
+	}
+	section(s, "limits", len(a.Quotas))
+	for i := range a.Quotas {
+		t := &a.Quotas[i]
+		s.say(4, t.Name+" "+t.Says+heldBy(t.Holds))
+	}
+	section(s, "what would help", len(a.Helps))
+	for _, text := range a.Helps {
+		s.say(4, text)
+	}
+}
+
+func section(s *screen, title string, entries int) {
+	if entries > 0 {
+		s.say(2, title+":")
+	}
+}
+
+// circumstances are since when and behind whom it waits, and of which round that is.
+func circumstances(a *story.WhyNot, now time.Time) string {
+	var parts []string
+	if a.Wait != nil {
+		parts = append(parts, fmt.Sprintf("reason %s, cause %s", a.Wait.Reason, a.Wait.Cause))
+	}
+	switch {
+	case a.Ahead == 1:
+		parts = append(parts, "one job that waits for room goes before it")
+	case a.Ahead > 1:
+		parts = append(parts, fmt.Sprintf("%d jobs that wait for room go before it", a.Ahead))
+	}
+	if !a.Since.IsZero() {
+		what := "submitted"
+		if a.State == story.StateRuns {
+			what = "runs since"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s", what, clockTime(a.Since)))
+	}
+	return strings.Join(append(parts, asOf(a.Round, a.Began, now, false)), "; ")
+}
+
+func kindOf(k *story.Kind) string {
+	text := fmt.Sprintf("%s (%s, %s, %s", story.Nodes(k.Nodes), counted(k.Each.GPUs, "GPU"),
+		counted(k.Each.CPUs, "core"), story.Gigabytes(k.Each.Memory))
+	if k.Type != "" {
+		text += ", " + k.Type
+	}
+	return text + ")"
+}
+
+// fewHolders is how many are named.
+const fewHolders = 6
+
+// holders says who has what there is on the nearest node.
+func holders(k *story.Kind) string {
+	var parts []string
+	for i, h := range k.Holders {
+		if i == fewHolders {
+			parts = append(parts, fmt.Sprintf("%d more", len(k.Holders)-i))
+			break
+		}
+		who := fmt.Sprintf("job %d of %s", h.Job, h.User)
+		if h.Job == 0 {
+			who = "jobs that are not managed"
+		}
+		has := fmt.Sprintf("%s %s, %s and %s", who, counted(h.Has.GPUs, "GPU"), counted(h.Has.CPUs, "core"),
+			story.Gigabytes(h.Has.Memory))
+		if h.GivesBack {
+			has += ", which can be asked back"
+		}
+		parts = append(parts, has)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "on " + k.Nearest + " have " + strings.Join(parts, "; ")
+}
+
+func heldBy(jobs []int) string {
+	text := ""
+	for i, job := range jobs {
+		switch {
+		case i == fewHolders:
+			return text + fmt.Sprintf(" and %d more", len(jobs)-i)
+		case i == 0:
+			text = "; the rest is held by " + plainJobs(len(jobs)) + " "
+		default:
+			text += ", "
+		}
+		text += strconv.Itoa(job)
+	}
+	return text
+}
+
+func plainJobs(n int) string {
+	if n == 1 {
+		return "job"
+	}
+	return "jobs"
+}

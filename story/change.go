@@ -1,0 +1,179 @@
+package story
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// permits says whether a plan that is as the round's, and gives the job such a size on these nodes as well, keeps the
+// promises of policy.Check: the same judge that each plan of the daemon's has passed.
+func (q *question) permits(on []int, size gres.Vector) bool {
+	snapshot := &q.report.Snapshot
+	c := policy.Cluster{Now: snapshot.Now, Rules: snapshot.Rules}
+	grant := policy.Placement{PerNode: size}
+	for i := range q.room.nodes {
+		if here := slices.Contains(on, i); here || len(on) > 1 { // the share of several nodes follows from all
+			n := q.room.nodes[i]
+			n.Foreign = n.Total.Minus(q.room.free[i])
+			c.Nodes = append(c.Nodes, n)
+			if here {
+				grant.Nodes = append(grant.Nodes, n.Name)
+			}
+		}
+	}
+	slices.Sort(grant.Nodes)
+	job := *q.job
+	job.Running, job.Barred, job.Quotas, c.Quotas = nil, "", nil, q.quotas
+	for k := range q.quotas {
+		job.Quotas = append(job.Quotas, k)
+	}
+	c.Jobs = []policy.Job{job}
+	return policy.Check(c, policy.Plan{Decisions: []policy.Decision{{Job: job.ID, Grant: &grant}}}) == nil
+}
+
+// place finds room for the job as it asks, under the plan.
+func (q *question) place() (nodes []string, each gres.Vector, ok bool) {
+	for _, w := range shapesOf(q.job, q.largest(q.job)) {
+		if on, size, found := q.placeAs(w); found {
+			for _, i := range on {
+				nodes = append(nodes, q.room.nodes[i].Name)
+			}
+			return nodes, size, true
+		}
+	}
+	return nil, each, false
+}
+
+// placeAs finds nodes of one make for one manner of dividing it.
+func (q *question) placeAs(w shape) (on []int, size gres.Vector, ok bool) {
+	type make struct {
+		gpus, cores int
+		kind        string
+		size        gres.Vector
+	}
+	together := map[make][]int{}
+	for i := range q.room.nodes {
+		lack, v := q.lack(i, w)
+		if lack != LacksNothing {
+			continue
+		}
+		n := &q.room.nodes[i]
+		key := make{n.Total.GPUs, n.Total.CPUs, n.GPUType, v}
+		together[key] = append(together[key], i)
+		if on := together[key]; len(on) == w.nodes && q.permits(on, v) {
+			return on, v, true
+		}
+	}
+	return nil, size, false
+}
+
+// changed is the same question about a job that asks for something else.
+func (q *question) changed(change func(*policy.Job)) *question {
+	job := *q.job
+	change(&job)
+	return &question{report: q.report, job: &job, decision: q.decision, room: q.room, quotas: q.quotas}
+}
+
+// changes says what in the job's own request would let it find room under this plan. Each was tried. Nothing is said
+// where it has room as it is: then the reason is not its request.
+func (q *question) changes() (all []string) {
+	if _, _, ok := q.place(); ok {
+		return nil
+	}
+	for _, find := range []func() string{q.spreadOut, q.fewer, q.otherNodes, q.lessOfOthers, q.sooner} {
+		if text := find(); text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+const wouldFit = "there would be room now"
+
+// spreadOut tries its GPUs over another number of nodes.
+func (q *question) spreadOut() string {
+	for _, w := range spread(q.job.GPUs, 1, q.largest(q.job)) {
+		if w.nodes == q.job.Nodes {
+			continue
+		}
+		if nodes, _, ok := q.changed(func(j *policy.Job) { j.Nodes = w.nodes }).place(); ok {
+			return fmt.Sprintf("%s for its %s as %s with %d each: %s", wouldFit, count(q.job.GPUs, "GPU"),
+				count(w.nodes, "node"), w.gpus, Nodes(nodes))
+		}
+	}
+	return ""
+}
+
+// fewer tries fewer GPUs on one node.
+func (q *question) fewer() string {
+	for gpus := min(q.job.GPUs-1, q.largest(q.job)); gpus > 0; gpus-- {
+		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = gpus, 1 })
+		if nodes, _, ok := less.place(); ok {
+			return fmt.Sprintf("%s with %s on one node in place of %d: %s", wouldFit, count(gpus, "GPU"), q.job.GPUs,
+				Nodes(nodes))
+		}
+	}
+	return ""
+}
+
+// otherNodes tries nodes that its request rules out.
+func (q *question) otherNodes() string {
+	for _, without := range []struct {
+		is     bool
+		what   string
+		change func(*policy.Job)
+	}{
+		{q.job.GPUType != "", "if it did not ask for GPUs of type " + q.job.GPUType,
+			func(j *policy.Job) { j.GPUType = "" }},
+		{len(q.job.Features) > 0, "without its constraint on features", func(j *policy.Job) { j.Features = nil }},
+		{len(q.job.Except) > 0, "if it excluded no nodes", func(j *policy.Job) { j.Except = nil }},
+		{len(q.job.Only) > 0, "on a node that it does not name, or of another partition",
+			func(j *policy.Job) { j.Only = nil }},
+	} {
+		if !without.is {
+			continue
+		}
+		if nodes, _, ok := q.changed(without.change).place(); ok {
+			return fmt.Sprintf("%s %s: %s", wouldFit, without.what, Nodes(nodes))
+		}
+	}
+	return ""
+}
+
+// lessOfOthers tries no cores and no memory of its user's own choosing.
+func (q *question) lessOfOthers() string {
+	if q.job.Floor == (gres.Vector{}) && q.job.Pace == (gres.Vector{}) {
+		return ""
+	}
+	less := q.changed(func(j *policy.Job) { j.Floor, j.Pace = gres.Vector{}, gres.Vector{} })
+	nodes, each, ok := less.place()
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("%s if it asked for no more than %s and %s on a node: %s", wouldFit, count(each.CPUs, "core"),
+		each.Memory, Nodes(nodes))
+}
+
+// sooner tries a time limit that ends before the reservations begin that are in its way.
+func (q *question) sooner() string {
+	now := q.report.Snapshot.Now
+	for i := range q.room.nodes {
+		r := q.reservation(q.job, &q.room.nodes[i])
+		if r == nil {
+			continue
+		}
+		most := r.From.Sub(now).Truncate(time.Minute)
+		if most <= 0 {
+			continue
+		}
+		if nodes, _, ok := q.changed(func(j *policy.Job) { j.TimeLimit = most }).place(); ok {
+			return fmt.Sprintf("%s with a time limit of at most %s, before reservation %s begins: %s", wouldFit, most,
+				r.Name, Nodes(nodes))
+		}
+	}
+	return ""
+}

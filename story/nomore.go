@@ -1,0 +1,147 @@
+package story
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// runs answers for a job that runs: why it has no more cores.
+func (q *question) runs() {
+	a := &q.answer
+	a.State, a.Since = StateRuns, q.job.Started
+	if !q.job.Running.Equal(*q.decision.Grant) {
+		a.Says = fmt.Sprintf("it is restarted with %s on %s: %s", size(*q.decision.Grant),
+			Nodes(q.decision.Grant.Nodes), q.decision.Why)
+		return
+	}
+	a.Says = fmt.Sprintf("it runs with %s on %s", size(*q.decision.Grant), Nodes(q.decision.Grant.Nodes))
+	q.whyNoMore()
+}
+
+// whyNoMore says why a job that runs has no more cores than it has.
+func (q *question) whyNoMore() {
+	a, why := &q.answer, q.noMore()
+	a.Says += "; " + why.says
+	if why.helps != "" {
+		a.Helps = append(a.Helps, why.helps)
+	}
+	for _, name := range q.decision.Grant.Nodes {
+		if i, known := q.room.at[name]; known {
+			n := &q.room.nodes[i]
+			a.Kinds = append(a.Kinds, Kind{Nodes: []string{name}, Each: n.Total, Type: n.GPUType, Nearest: name,
+				Free: q.room.free[i], Holders: q.room.holders[i], Says: idle(q.room.free[i])})
+		}
+		if len(a.Kinds) == fewKinds {
+			break
+		}
+	}
+}
+
+// fewKinds is how many of a job's own nodes are told.
+const fewKinds = 8
+
+func idle(v gres.Vector) string {
+	return fmt.Sprintf("%s, %s and %s idle", count(v.GPUs, "GPU"), count(v.CPUs, "core"), v.Memory)
+}
+
+// because is why a job has no more, and what helps.
+type because struct{ says, helps string }
+
+// noMore is the first reason that holds.
+func (q *question) noMore() because {
+	job, has := q.job, q.decision.Grant.PerNode
+	tasks := max(1, job.Tasks)
+	spare, where := q.spare()
+	switch {
+	case job.Owed:
+		return because{"it has its share, since it ran far below what its profile claims",
+			"measure it again, with synergy profile or synergy-profile=auto"}
+	case job.ProfileName == "" && job.Profile == nil:
+		return because{"it has no profile, so nobody knows what more cores are worth to it, and it has its share",
+			"name a profile, or have it measured: synergy-profile=auto in its comment"}
+	case job.Ceiling.CPUs > 0 && has.CPUs+tasks > job.Ceiling.CPUs:
+		return because{fmt.Sprintf("the site allows it no more than %s on a node", count(job.Ceiling.CPUs, "core")), ""}
+	case spare < tasks && tasks > 1:
+		return because{fmt.Sprintf("%s idle on %s, and its %d tasks there get equal parts", count(spare, "core"), where,
+			tasks), ""}
+	case spare < tasks:
+		return because{"no core is idle on " + where, ""}
+	}
+	if text := q.bindingQuota(tasks * len(q.decision.Grant.Nodes)); text != "" {
+		return because{text, ""}
+	}
+	return q.untouched(spare)
+}
+
+// spare is how many cores are idle on that of its nodes where fewest are.
+func (q *question) spare() (least int, where string) {
+	for _, name := range q.decision.Grant.Nodes {
+		cores := 0
+		if i, known := q.room.at[name]; known {
+			cores = q.room.free[i].CPUs
+		}
+		if where == "" || cores < least {
+			least, where = cores, name
+		}
+	}
+	return least, where
+}
+
+// bindingQuota names a group's limit that leaves fewer cores than a job would take more; empty: none.
+func (q *question) bindingQuota(cores int) string {
+	for _, quota := range q.quotas {
+		if quota.CPUs != policy.Unbounded && quota.CPUs < cores {
+			return fmt.Sprintf("%s leaves %s", quota.Name, count(quota.CPUs, "core"))
+		}
+	}
+	return ""
+}
+
+// untouched says why a run beside which cores are idle was left as it is: another size takes a restart.
+func (q *question) untouched(spare int) because {
+	job, rules := q.job, q.report.Snapshot.Rules
+	beside := fmt.Sprintf("%s idle beside it; ", count(spare, "core"))
+	age := q.report.Snapshot.Now.Sub(job.Started)
+	switch {
+	case !job.Saves && job.Fixed:
+		return because{beside + "another size takes a restart, and it has declared no checkpoint",
+			"declare a checkpoint: synergy-checkpoint=…"}
+	case job.Fixed:
+		return because{beside + "another size takes a restart, and it must not be stopped now", ""}
+	case age < rules.MinRun:
+		return because{beside + fmt.Sprintf("another size takes a restart, and it was started %s ago: for %s it is "+
+			"left alone", age.Round(time.Second), rules.MinRun), ""}
+	case rules.MaxRestarts > 0 && job.Restarts >= rules.MaxRestarts:
+		return because{beside + fmt.Sprintf("another size takes a restart, and it has had %d, as many as the rules "+
+			"allow", job.Restarts), ""}
+	}
+	if gain, known := q.gainWith(spare); known && gain < q.decision.Gain+useful {
+		return because{beside + "by its profile they would be of no use to it", ""}
+	} else if known {
+		return because{beside + fmt.Sprintf("with them it would train %.2f× as fast as with its share, now %.2f×: the "+
+			"plan found that not worth a restart, or keeps them for others", gain, q.decision.Gain), ""}
+	}
+	return because{beside + "by its profile they are of no use to it, or of less than a restart costs, or they are kept " +
+		"for others", ""}
+}
+
+// useful is by how much a gain must be more to be worth a word.
+const useful = 0.005
+
+// gainWith is the job's speed with so many cores more on each node, where its profile is at hand.
+func (q *question) gainWith(cores int) (float64, bool) {
+	i, known := q.room.at[q.decision.Grant.Nodes[0]]
+	if !known {
+		return 0, false
+	}
+	profile := policy.ProfileOn(q.job.Profile, q.room.nodes[i].GPUType)
+	if profile == nil {
+		return 0, false
+	}
+	size := q.decision.Grant.PerNode
+	size.CPUs += cores
+	return profile.Gain(size, q.decision.Fair), true
+}

@@ -1,0 +1,71 @@
+package story
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+)
+
+// Daemon is what a daemon says of itself.
+type Daemon struct {
+	Version    string        `json:"version"`
+	Well       bool          `json:"well"`
+	Says       string        `json:"says"` // of its health, in a sentence
+	Shadow     bool          `json:"shadow"`
+	Leads      bool          `json:"leads"` // it acts; false in the shadow, and while it stands by
+	Partitions []string      `json:"partitions,omitempty"`
+	Round      time.Duration `json:"round_ns"`
+	Learned    int           `json:"learned"` // names of which something is known
+	// Failures since the daemon was started: rounds, and steps of rounds.
+	FailedRounds int64  `json:"failed_rounds"`
+	FailedSteps  int64  `json:"failed_steps"`
+	Savings      string `json:"savings,omitempty"` // of the last seven days, in a sentence
+}
+
+// Standing is a round in numbers.
+type Standing struct {
+	Round       int           `json:"round"`
+	Began       time.Time     `json:"began"`
+	Took        time.Duration `json:"took_ns"`
+	Shadow      bool          `json:"shadow"`
+	GPUs        Amount        `json:"gpus"`
+	Cores       Amount        `json:"cores"`
+	Memory      Amount        `json:"memory_mib"`
+	Gain        float64       `json:"gain"`
+	Runs        int           `json:"runs"`
+	Waits       int           `json:"waits"`
+	Outside     int           `json:"outside"`
+	Reasons     []Reasons     `json:"reasons"`
+	Steps       int           `json:"steps"`
+	Failed      []string      `json:"failed,omitempty"` // steps, each a sentence
+	Lost        int           `json:"lost"`             // jobs that did not come back
+	Ratio       float64       `json:"certified,omitempty"`
+	Certificate string        `json:"certificate,omitempty"` // in a sentence; empty: the round has none
+	Gaps        []string      `json:"gaps,omitempty"`        // what the round had to do without
+}
+
+// StandingOf is a round in numbers.
+func StandingOf(report *bridge.Report) Standing {
+	top, queue := TopOf(report), Queue(report)
+	s := Standing{Round: report.Round, Began: report.Began, Shadow: report.Shadow, GPUs: top.GPUs, Cores: top.Cores,
+		Memory: top.Memory, Gain: top.Gain, Runs: len(top.Jobs), Waits: len(queue), Outside: len(report.Outside),
+		Reasons: ReasonsOf(queue), Steps: len(report.Steps), Lost: len(report.Lost)}
+	for _, p := range report.Phases {
+		s.Took += p.Took
+	}
+	for i := range report.Steps {
+		if step := &report.Steps[i]; step.Error != "" {
+			s.Failed = append(s.Failed, fmt.Sprintf("%s job %d: %s", step.Verb, step.Job, step.Error))
+		}
+	}
+	if c := report.Certificate; c != nil {
+		s.Ratio, s.Certificate = c.Ratio(), c.String()
+	}
+	for _, gap := range []string{report.Fallback, report.LimitsGap, report.LearnFault} {
+		if gap != "" {
+			s.Gaps = append(s.Gaps, gap)
+		}
+	}
+	return s
+}

@@ -1,0 +1,169 @@
+package story
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// Amount is what there is of something, by who has it: managed jobs up to their shares, the same beyond them, jobs that
+// no round plans, nobody because the node is closed, nobody. Memory is in MiB.
+type Amount struct {
+	Total   int `json:"total"`
+	Share   int `json:"share"`
+	Lent    int `json:"lent"`
+	Foreign int `json:"foreign"`
+	Closed  int `json:"closed"`
+	Idle    int `json:"idle"`
+}
+
+// Given is what managed jobs have.
+func (a Amount) Given() int { return a.Share + a.Lent }
+
+func (a Amount) plus(b Amount) Amount {
+	return Amount{a.Total + b.Total, a.Share + b.Share, a.Lent + b.Lent, a.Foreign + b.Foreign, a.Closed + b.Closed,
+		a.Idle + b.Idle}
+}
+
+// book divides what a job has into its share and what lies beyond.
+func (a *Amount) book(has, fair int) {
+	a.Share += min(has, fair)
+	a.Lent += max(0, has-fair)
+}
+
+// settle says what becomes of what nobody has.
+func (a *Amount) settle(closed bool) {
+	rest := max(0, a.Total-a.Share-a.Lent-a.Foreign)
+	if closed {
+		a.Closed = rest
+	} else {
+		a.Idle = rest
+	}
+}
+
+// OnNode is a node and who has what of it under the plan.
+type OnNode struct {
+	Name   string `json:"name"`
+	Type   string `json:"gpu_type,omitempty"`
+	Closed string `json:"closed,omitempty"` // why
+	Jobs   int    `json:"jobs"`             // managed ones
+	GPUs   Amount `json:"gpus"`
+	Cores  Amount `json:"cores"`
+	Memory Amount `json:"memory_mib"`
+}
+
+// Runs is a job that runs when a round has ended, or would by its plan.
+type Runs struct {
+	Job     int              `json:"job"`
+	Name    string           `json:"name,omitempty"`
+	User    string           `json:"user,omitempty"`
+	Profile string           `json:"profile,omitempty"`
+	GPUs    int              `json:"gpus"`
+	Has     policy.Placement `json:"has"`
+	Fair    gres.Vector      `json:"fair"` // its proportional share on one of its nodes
+	Gain    float64          `json:"gain"` // its speed, relative to that with the share
+	Since   time.Time        `json:"since,omitzero"`
+	New     bool             `json:"new,omitempty"` // the round starts it, or restarts it with another size or place
+}
+
+// Top is a round as a picture of what runs.
+type Top struct {
+	Round int       `json:"round"`
+	Began time.Time `json:"began"`
+	// Shadow: nothing was done, and what is shown is what would be.
+	Shadow bool     `json:"shadow"`
+	GPUs   Amount   `json:"gpus"`
+	Cores  Amount   `json:"cores"`
+	Memory Amount   `json:"memory_mib"`
+	Gain   float64  `json:"gain"` // mean over the granted GPUs; 0: none is granted
+	Jobs   []Runs   `json:"jobs"`
+	Nodes  []OnNode `json:"nodes"`
+}
+
+// TopOf is the picture of a round: who gains most first, then who has more GPUs.
+func TopOf(report *bridge.Report) Top {
+	t := Top{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Jobs: []Runs{}, Nodes: []OnNode{}}
+	jobs, starts := jobsOf(report), startsOf(report)
+	at := t.lay(report.Snapshot.Nodes)
+	gpus := 0
+	for i := range report.Plan.Decisions {
+		d := &report.Plan.Decisions[i]
+		job := jobs[d.Job]
+		if d.Grant == nil || job == nil {
+			continue
+		}
+		runs := Runs{Job: d.Job, Name: job.Name, User: job.User, Profile: job.ProfileName, GPUs: d.Grant.Total().GPUs,
+			Has: *d.Grant, Fair: d.Fair, Gain: d.Gain, Since: job.Started}
+		if job.Running == nil || !job.Running.Equal(*d.Grant) {
+			runs.New, runs.Since = true, report.Began
+		}
+		t.give(&runs, at)
+		t.Gain += float64(runs.Gain * float64(runs.GPUs))
+		gpus += runs.GPUs
+		if runs.New && job.Running == nil && !report.Shadow && !starts[d.Job] {
+			continue // its place is taken, and it does not run: the queue has it
+		}
+		t.Jobs = append(t.Jobs, runs)
+	}
+	if gpus > 0 {
+		t.Gain /= float64(gpus)
+	}
+	t.settle()
+	slices.SortStableFunc(t.Jobs, func(a, b Runs) int {
+		return cmp.Or(cmp.Compare(b.Gain, a.Gain), cmp.Compare(b.GPUs, a.GPUs), cmp.Compare(a.Job, b.Job))
+	})
+	return t
+}
+
+// startsOf are the jobs that a round has started.
+func startsOf(report *bridge.Report) map[int]bool {
+	started := map[int]bool{}
+	for i := range report.Steps {
+		if s := &report.Steps[i]; s.Verb == bridge.Start {
+			started[s.Job] = s.Error == "" && !s.PutOff
+		}
+	}
+	return started
+}
+
+// lay makes the nodes, and says where each is.
+func (t *Top) lay(nodes []policy.Node) map[string]int {
+	at := make(map[string]int, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		at[n.Name] = i
+		t.Nodes = append(t.Nodes, OnNode{Name: n.Name, Type: n.GPUType, Closed: n.Closed,
+			GPUs:   Amount{Total: n.Total.GPUs, Foreign: n.Foreign.GPUs},
+			Cores:  Amount{Total: n.Total.CPUs, Foreign: n.Foreign.CPUs},
+			Memory: Amount{Total: int(n.Total.Memory), Foreign: int(n.Foreign.Memory)}})
+	}
+	return at
+}
+
+func (t *Top) give(runs *Runs, at map[string]int) {
+	for _, name := range runs.Has.Nodes {
+		i, known := at[name]
+		if !known {
+			continue
+		}
+		n, has := &t.Nodes[i], runs.Has.PerNode
+		n.Jobs++
+		n.GPUs.Share += has.GPUs
+		n.Cores.book(has.CPUs, runs.Fair.CPUs)
+		n.Memory.book(int(has.Memory), int(runs.Fair.Memory))
+	}
+}
+
+func (t *Top) settle() {
+	for i := range t.Nodes {
+		n := &t.Nodes[i]
+		for _, a := range []*Amount{&n.GPUs, &n.Cores, &n.Memory} {
+			a.settle(n.Closed != "")
+		}
+		t.GPUs, t.Cores, t.Memory = t.GPUs.plus(n.GPUs), t.Cores.plus(n.Cores), t.Memory.plus(n.Memory)
+	}
+}

@@ -1,0 +1,503 @@
+package story
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// WhyNot is why a job does not run, or runs with no more than it has, as of the end of a round.
+type WhyNot struct {
+	Job   int       `json:"job"`
+	State JobState  `json:"state"`
+	Round int       `json:"round"`
+	Began time.Time `json:"began"`
+	Name  string    `json:"name,omitempty"`
+	User  string    `json:"user,omitempty"`
+	GPUs  int       `json:"gpus,omitempty"`
+	Says  string    `json:"says"` // the answer in one sentence
+	// Wait is the reason in words of fixed lists, where it waits; Ahead are how many jobs go before it.
+	Wait  *bridge.Wait `json:"wait,omitempty"`
+	Ahead int          `json:"ahead,omitempty"`
+	Since time.Time    `json:"since,omitzero"`
+	// Kinds are the nodes, those alike together, the ones that lack least first.
+	Kinds  []Kind  `json:"nodes,omitempty"`
+	Quotas []Tight `json:"quotas,omitempty"` // of its groups, those that leave too little
+	// Helps is what would change the answer, each a sentence. What it says of room was tried against the plan.
+	Helps []string `json:"helps,omitempty"`
+	Notes []string `json:"notes,omitempty"` // what the round tells its user
+}
+
+// JobState is how a round left a job.
+type JobState string
+
+// The states.
+const (
+	StateWaits   JobState = "waits"
+	StateStarts  JobState = "starts" // by the plan, and did not run when the round ended
+	StateRuns    JobState = "runs"
+	StateOutside JobState = "outside" // it is left to Slurm
+	StateUnknown JobState = "unknown" // the round has not seen it with our directive
+)
+
+// Lack is what a node lacks for a job, in a word.
+type Lack string
+
+// What a node can lack; those that no room mends first.
+const (
+	LacksPlace   Lack = "not-named"   // the job names other nodes, or its partitions have others
+	LacksLeave   Lack = "excluded"    // the job excludes it
+	LacksType    Lack = "gpu-type"    // the job asks for another
+	LacksFeature Lack = "feature"     // that the job asks for
+	LacksSize    Lack = "too-small"   // it could not hold its part of the job if it were empty
+	LacksOpen    Lack = "closed"      // it is drained or down
+	LacksTime    Lack = "reservation" // one begins before the job's time limit ends, or has begun
+	LacksGPUs    Lack = "gpus"
+	LacksCores   Lack = "cores"
+	LacksMemory  Lack = "memory"
+	LacksTerms   Lack = "terms" // a size with which it may run there, though what it takes at least is free
+	LacksNothing Lack = ""      // it has room
+)
+
+// lacks are all, in the order in which they bind: those of a node that has room first, since they are the nearest.
+var lacks = []Lack{LacksNothing, LacksTerms, LacksMemory, LacksCores, LacksGPUs, LacksTime, LacksOpen, LacksSize,
+	LacksFeature, LacksType, LacksLeave, LacksPlace}
+
+// Kind are nodes that are alike, and lack the same for a job.
+type Kind struct {
+	Nodes []string    `json:"nodes"`
+	Each  gres.Vector `json:"each"` // what one of them has; memory of the first
+	Type  string      `json:"gpu_type,omitempty"`
+	Lacks Lack        `json:"lacks,omitempty"`
+	Says  string      `json:"says"`
+	// Nearest is the one of them that has most free, Free what that is, and Holders who has the rest.
+	Nearest string      `json:"nearest,omitempty"`
+	Free    gres.Vector `json:"free"`
+	Needs   gres.Vector `json:"needs,omitzero"` // on one node
+	Holders []Holder    `json:"holders,omitempty"`
+}
+
+// Tight is a limit on a group of jobs that leaves too little for one more.
+type Tight struct {
+	Name  string `json:"name"`
+	Says  string `json:"says"`
+	Holds []int  `json:"held_by,omitempty"` // managed jobs of the group that have something
+}
+
+// AskWhyNot answers from one report. It says of no node that it lacks what it has.
+func AskWhyNot(job int, report *bridge.Report) WhyNot {
+	q := question{report: report}
+	q.answer = WhyNot{Job: job, Round: report.Round, Began: report.Began, State: StateUnknown}
+	q.job = find(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == job })
+	q.decision = find(report.Plan.Decisions, func(d policy.Decision) bool { return d.Job == job })
+	for _, n := range report.Notes {
+		if n.Job == job {
+			q.answer.Notes = append(q.answer.Notes, n.Text)
+		}
+	}
+	if q.job == nil || q.decision == nil {
+		q.unplanned()
+		return q.answer
+	}
+	q.room = roomOf(report)
+	q.leave()
+	q.answer.Name, q.answer.User, q.answer.GPUs = q.job.Name, q.job.User, q.job.GPUs
+	q.answer.Since = q.job.Arrival
+	switch {
+	case q.decision.Grant == nil:
+		q.waits()
+	case q.job.Running == nil:
+		q.starts()
+	default:
+		q.runs()
+	}
+	return q.answer
+}
+
+// question is a question under way.
+type question struct {
+	report   *bridge.Report
+	job      *policy.Job      // nil: no plan decides on it
+	decision *policy.Decision // the same
+	room     room
+	quotas   []policy.Quota // what those of the job leave under the plan, in its order; no more than there are
+	held     [][]int        // by whom the rest is held
+	answer   WhyNot
+}
+
+// unplanned answers for a job on which no plan decides.
+func (q *question) unplanned() {
+	a := &q.answer
+	if w := find(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job }); w != nil {
+		a.Wait, a.Name, a.User, a.GPUs, a.Since = w, w.Name, w.User, w.GPUs, w.Since
+	}
+	out := find(q.report.Outside, func(o bridge.Outside) bool { return o.Job == a.Job })
+	if out == nil {
+		a.Says = fmt.Sprintf("no round up to %d knows job %d", a.Round, a.Job)
+		return
+	}
+	a.State, a.Says = StateOutside, "the daemon leaves it to Slurm: "+out.Why
+	if a.Wait != nil && a.Wait.Cause == bridge.CauseHeld {
+		a.State, a.Says = StateWaits, "it is held"
+		a.Helps = q.advice(a.Wait.Cause)
+		return
+	}
+	a.Helps = []string{"Slurm starts it as it was asked for, by its own order: squeue says why it waits there; the " +
+		"daemon plans it once that is mended (docs/job-contract.md)"}
+}
+
+// starts answers for a job that the plan starts, and that does not run yet.
+func (q *question) starts() {
+	a := &q.answer
+	a.State = StateStarts
+	step := find(q.report.Steps, func(s bridge.Step) bool { return s.Verb == bridge.Start && s.Job == a.Job })
+	if why := unstarted(step, q.report.Shadow); why != "" {
+		a.Says = why + " " + size(*q.decision.Grant) + " on " + Nodes(q.decision.Grant.Nodes)
+		if step != nil && step.Error != "" {
+			a.Helps = []string{"the daemon tries again, in the next round at the latest"}
+		}
+		return
+	}
+	a.State = StateRuns
+	a.Says = "it was started in this round with " + size(*q.decision.Grant) + " on " + Nodes(q.decision.Grant.Nodes)
+	q.whyNoMore()
+}
+
+// waits answers for a job that the plan lets wait.
+func (q *question) waits() {
+	a := &q.answer
+	a.State = StateWaits
+	w := find(q.report.Waits, func(w bridge.Wait) bool { return w.Job == a.Job })
+	if w == nil {
+		w = &bridge.Wait{Job: a.Job, Reason: bridge.ForRoom, Cause: bridge.CauseOther, Why: q.decision.Why}
+	}
+	a.Wait, a.Says = w, "it waits: "+w.Why
+	a.Ahead = q.ahead(w)
+	if q.job.Running != nil {
+		a.Says = fmt.Sprintf("it is asked to save and leave %s: %s", Nodes(q.job.Running.Nodes), w.Why)
+	}
+	a.Helps = q.advice(w.Cause)
+	if !byRoom[w.Reason] {
+		return
+	}
+	q.tight()
+	a.Kinds = q.kinds()
+	a.Helps = append(a.Helps, q.changes()...)
+}
+
+// ahead counts who goes before it and waits for room as well: who waits for something else is in nobody's way.
+func (q *question) ahead(mine *bridge.Wait) (n int) {
+	for i := range q.report.Waits {
+		w := &q.report.Waits[i]
+		if w.Place > 0 && w.Place < mine.Place && (w.Reason == bridge.ForRoom || w.Reason == bridge.ByOrder) {
+			n++
+		}
+	}
+	return n
+}
+
+// byRoom are the reasons under which it is of use to look at nodes.
+var byRoom = map[bridge.WaitReason]bool{bridge.Misconfigured: true, bridge.ByLimits: true, bridge.NodesClosed: true,
+	bridge.ByOrder: true, bridge.ForRoom: true}
+
+// advice is what helps against a cause, whatever the nodes have.
+func (q *question) advice(cause bridge.WaitCause) []string {
+	var text string
+	id := q.answer.Job
+	switch cause {
+	case bridge.CauseHeld:
+		text = fmt.Sprintf("whoever holds it can release it: scontrol release %d", id)
+	case bridge.CauseDependency:
+		text = fmt.Sprintf("scontrol show job %d names the jobs that it waits for", id)
+	case bridge.CauseBegin:
+		text = fmt.Sprintf("its user can have it begin at once: scontrol update job=%d StartTime=now", id)
+	case bridge.CauseHeldBack:
+		if q.job != nil && !q.job.Saves {
+			text = "a job that declares a checkpoint (synergy-checkpoint=…) may use what is kept meanwhile, where the " +
+				"reason says so"
+		}
+	case bridge.CauseAboveLimits, bridge.CauseAccount, bridge.CauseQOS, bridge.CausePartitionRules:
+		text = "no room helps it: change the request, or ask the site's administrator about its account, QOS and " +
+			"partition"
+	case bridge.CauseRequest, bridge.CauseReservationGone, bridge.CauseBurstBuffer:
+		text = "no room helps it: cancel it and submit it with another request"
+	case bridge.CauseFailedStart, bridge.CauseCameBack:
+		text = "it is tried again by itself; synergy explain tells how its last starts ended"
+	case bridge.CauseCleanup, bridge.CauseClearing, bridge.CauseGaveWay, bridge.CauseArray:
+		text = "that passes by itself"
+	}
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// tight tells of the groups that leave less than the job needs: itself, its nodes, its GPUs, a core for each task.
+func (q *question) tight() {
+	w := q.narrowest()
+	for k, quota := range q.quotas {
+		var short []string
+		add := func(needs, left int, thing string) {
+			if left != policy.Unbounded && needs > left {
+				short = append(short, fmt.Sprintf("%s where it needs %d", count(left, thing), needs))
+			}
+		}
+		add(1, quota.Jobs, "job")
+		add(w.nodes, quota.Nodes, "node")
+		add(q.job.GPUs, quota.GPUs, "GPU")
+		add(max(1, q.job.Tasks)*w.nodes, quota.CPUs, "core")
+		if len(short) > 0 {
+			t := Tight{Name: quota.Name, Says: "leaves " + strings.Join(short, ", "), Holds: q.held[k]}
+			q.answer.Quotas = append(q.answer.Quotas, t)
+		}
+	}
+}
+
+// leave works out what the job's quotas leave under the plan, and who of the managed jobs has the rest.
+func (q *question) leave() {
+	all, at := q.report.Snapshot.Quotas, map[int]int{}
+	for _, number := range q.job.Quotas {
+		if number >= 0 && number < len(all) {
+			at[number], q.quotas = len(q.quotas), append(q.quotas, all[number])
+		}
+	}
+	if len(at) == 0 {
+		return
+	}
+	q.held = make([][]int, len(q.quotas))
+	jobs := jobsOf(q.report)
+	for i := range q.report.Plan.Decisions {
+		d := &q.report.Plan.Decisions[i]
+		job := jobs[d.Job]
+		if d.Grant == nil || job == nil {
+			continue
+		}
+		for _, number := range job.Quotas {
+			if k, his := at[number]; his {
+				q.quotas[k] = q.quotas[k].Less(len(d.Grant.Nodes), d.Grant.PerNode)
+				q.held[k] = append(q.held[k], d.Job)
+			}
+		}
+	}
+}
+
+// narrowest is the manner of dividing the job's GPUs over the fewest nodes; the zero shape: there is none.
+func (q *question) narrowest() shape {
+	for _, w := range shapesOf(q.job, q.largest(q.job)) {
+		return w
+	}
+	return shape{nodes: max(1, q.job.Nodes), gpus: q.job.GPUs / max(1, q.job.Nodes)}
+}
+
+// largest is how many GPUs the largest node has that suits a job.
+func (q *question) largest(job *policy.Job) (most int) {
+	for i := range q.room.nodes {
+		if n := &q.room.nodes[i]; suits(job, n) {
+			most = max(most, n.Total.GPUs)
+		}
+	}
+	return most
+}
+
+// alike is what makes nodes one kind to a job.
+type alike struct {
+	gpus, cores int
+	kind        string
+	lacks       Lack
+}
+
+// kinds are the nodes with GPUs by what they lack.
+func (q *question) kinds() []Kind {
+	w := q.narrowest()
+	at := map[alike]int{}
+	var all []Kind
+	for i := range q.room.nodes {
+		n := &q.room.nodes[i]
+		if n.Total.GPUs == 0 {
+			continue
+		}
+		lack, needs := q.lack(i, w)
+		key := alike{n.Total.GPUs, n.Total.CPUs, n.GPUType, lack}
+		k, known := at[key]
+		if !known {
+			k = len(all)
+			at[key], all = k, append(all, Kind{Each: n.Total, Type: n.GPUType, Lacks: lack})
+		}
+		q.join(&all[k], i, needs)
+	}
+	for k := range all {
+		all[k].Says = q.says(&all[k], w)
+	}
+	slices.SortStableFunc(all, func(a, b Kind) int {
+		return slices.Index(lacks, a.Lacks) - slices.Index(lacks, b.Lacks)
+	})
+	return all
+}
+
+// join adds a node to its kind, which is told by the one that has most free.
+func (q *question) join(k *Kind, i int, needs gres.Vector) {
+	n, free := &q.room.nodes[i], q.room.free[i]
+	k.Nodes = append(k.Nodes, n.Name)
+	if k.Nearest != "" && !more(free, k.Free, k.Lacks) {
+		return
+	}
+	k.Nearest, k.Free, k.Needs, k.Holders = n.Name, free, needs, q.room.holders[i]
+}
+
+// more says that one node is nearer to having room than another that lacks the same.
+func more(a, b gres.Vector, lack Lack) bool {
+	switch lack {
+	case LacksCores:
+		return a.CPUs > b.CPUs
+	case LacksMemory:
+		return a.Memory > b.Memory
+	}
+	return a.GPUs > b.GPUs
+}
+
+// lack is what node i lacks first for its part of a job, and what that part takes at least.
+func (q *question) lack(i int, w shape) (Lack, gres.Vector) {
+	n, free := &q.room.nodes[i], q.room.free[i]
+	options := sizes(q.job, n, q.total(i, w), w.gpus)
+	if lack := unsuited(q.job, n); lack != "" {
+		return lack, options[0]
+	}
+	could := slices.DeleteFunc(slices.Clone(options), func(v gres.Vector) bool { return !v.Fits(n.Total) })
+	switch {
+	case len(could) == 0:
+		return LacksSize, options[0]
+	case n.Closed != "":
+		return LacksOpen, could[0]
+	case q.reservation(q.job, n) != nil:
+		return LacksTime, could[0]
+	case w.gpus > free.GPUs:
+		return LacksGPUs, could[0]
+	}
+	for _, v := range could {
+		if v.Fits(free) && (w.nodes > 1 || q.permits([]int{i}, v)) {
+			return LacksNothing, v
+		}
+	}
+	return scarce(could, free)
+}
+
+// scarce is what is missing where GPUs enough are free: cores, or where they do for some size, memory.
+func scarce(could []gres.Vector, free gres.Vector) (Lack, gres.Vector) {
+	least, enough := could[0], false // ascending in cores
+	for _, v := range could {
+		if v.CPUs <= free.CPUs && (!enough || v.Memory < least.Memory) {
+			least, enough = v, true
+		}
+	}
+	switch {
+	case !enough:
+		return LacksCores, least
+	case least.Memory > free.Memory:
+		return LacksMemory, least
+	}
+	return LacksTerms, least
+}
+
+// total is what the share of a job on node i is reckoned with.
+func (q *question) total(i int, w shape) gres.Vector {
+	if w.nodes < 2 {
+		return q.room.nodes[i].Total
+	}
+	return q.room.gangs()[i]
+}
+
+// reservation is the one that keeps a job off a node; nil: none does.
+func (q *question) reservation(job *policy.Job, n *policy.Node) *policy.Reservation {
+	now := q.report.Snapshot.Now
+	return find(n.Reserved, func(r policy.Reservation) bool {
+		over := !r.To.IsZero() && !now.Before(r.To)
+		before := job.TimeLimit > 0 && !now.Add(job.TimeLimit).After(r.From)
+		return !(job.Reservation != "" && job.Reservation == r.Name) && !over && !before
+	})
+}
+
+// says is what a kind of nodes lacks, in words.
+func (q *question) says(k *Kind, w shape) string {
+	job := q.job
+	switch k.Lacks {
+	case LacksPlace:
+		return "not among the nodes that it names, or those of its partitions"
+	case LacksLeave:
+		return "it excludes them"
+	case LacksType:
+		return fmt.Sprintf("it asks for GPUs of type %s", job.GPUType)
+	case LacksFeature:
+		return "it asks for the features " + strings.Join(job.Features, ", ")
+	case LacksSize:
+		return fmt.Sprintf("too small: it needs %s on one node", amounts(k.Needs))
+	case LacksOpen:
+		return "closed: " + q.room.nodes[q.room.at[k.Nearest]].Closed
+	case LacksTime:
+		return q.reserved(k)
+	case LacksNothing:
+		return q.unused(k, w)
+	case LacksTerms:
+		return "room for a size that is less than it is promised, or than its limits leave"
+	}
+	missing := map[Lack]string{
+		LacksGPUs: fmt.Sprintf("%s where it needs %d", free(k.Free.GPUs, "GPU"), w.gpus),
+		LacksCores: fmt.Sprintf("%s where it needs %d beside %s", free(k.Free.CPUs, "core"), k.Needs.CPUs,
+			count(w.gpus, "GPU")),
+		LacksMemory: fmt.Sprintf("%s of memory free where it needs %s", k.Free.Memory, k.Needs.Memory),
+	}[k.Lacks]
+	if len(k.Nodes) > 1 {
+		missing += ", at best on " + k.Nearest
+	}
+	return missing + q.hedge(k.Lacks)
+}
+
+// hedge says where a figure is not the planner's own: a report does not have profiles.
+func (q *question) hedge(lack Lack) string {
+	if lack == LacksGPUs || q.job.ProfileName == "" || q.job.Profile != nil {
+		return ""
+	}
+	return " for its share; by its profile less may do"
+}
+
+func (q *question) reserved(k *Kind) string {
+	r := q.reservation(q.job, &q.room.nodes[q.room.at[k.Nearest]])
+	switch {
+	case r == nil:
+		return "reserved"
+	case !r.From.After(q.report.Snapshot.Now):
+		return fmt.Sprintf("kept by reservation %s", r.Name)
+	}
+	return fmt.Sprintf("reservation %s begins at %s, before a run of its %s could end", r.Name,
+		r.From.UTC().Format("2006-01-02 15:04 UTC"), limit(q.job.TimeLimit))
+}
+
+func limit(d time.Duration) string {
+	if d == 0 {
+		return "unlimited time"
+	}
+	return fmt.Sprintf("time limit of %s", d)
+}
+
+// unused says why nodes with room are not enough.
+func (q *question) unused(k *Kind, w shape) string {
+	switch {
+	case len(k.Nodes) < w.nodes:
+		return fmt.Sprintf("room for a part of it, and it needs %d such nodes", w.nodes)
+	case len(q.answer.Quotas) > 0:
+		return "room, which the limit above does not let it have"
+	}
+	return "room, which this round has not given it: see the reason"
+}
+
+// free says how many are.
+func free(n int, thing string) string { return count(n, thing) + " free" }
+
+// amounts are a size in words.
+func amounts(v gres.Vector) string {
+	return fmt.Sprintf("%s, %s and %s", count(v.GPUs, "GPU"), count(v.CPUs, "core"), v.Memory)
+}
