@@ -6,6 +6,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
@@ -15,8 +16,14 @@ type Report struct {
 	Began    time.Time      `json:"began"`  // by our own clock
 	Phases   []Phase        `json:"phases"` // in the order of the round
 	Snapshot policy.Cluster `json:"snapshot"`
-	Plan     policy.Plan    `json:"plan"`
-	Steps    []Step         `json:"steps"` // in the order in which they were begun
+	// Profiles are those of the snapshot's jobs, so that a report that is kept can be planned again anywhere; nil in
+	// small rounds, where Settings.Profiled is off, and in the reports of versions before.
+	Profiles snapshot.Profiles `json:"profiles,omitzero"`
+	// Policy and Allocator are the names of those that decided; empty in the reports of versions before.
+	Policy    string      `json:"policy,omitempty"`
+	Allocator string      `json:"allocator,omitempty"`
+	Plan      policy.Plan `json:"plan"`
+	Steps     []Step      `json:"steps"` // in the order in which they were begun
 	// jobs with our directive that the round leaves to Slurm, and why; ascending in ID
 	Outside []Outside `json:"outside"`
 	// what a user should know of a job that is managed: an unknown profile, …

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
@@ -72,6 +73,9 @@ type Settings struct {
 
 	// Explain has each round say of each waiting job why it waits, and how many go first.
 	Explain bool
+
+	// Profiled has each round, small ones excepted, report the profiles of its jobs.
+	Profiled bool
 
 	// Audit is the least time between two reports of a job's progress that are compared with its profile; 0: none are.
 	Audit time.Duration
@@ -286,6 +290,7 @@ const comesBack = "comes back to the queue again and again without being asked t
 
 func (t *turn) decide(ctx context.Context) error {
 	t.report.Snapshot = t.snapshot(&t.scene)
+	t.report.Policy, t.report.Allocator = t.Settings.Policy.Name, t.Settings.Allocator.Name
 	t.limit(&t.report.Snapshot)
 	if t.Settings.Shadow {
 		t.suppose()
@@ -295,6 +300,9 @@ func (t *turn) decide(ctx context.Context) error {
 	}
 	if err := (caution{t}).careful(ctx); err != nil {
 		return err
+	}
+	if t.Settings.Profiled && !t.small {
+		t.report.Profiles = snapshot.ProfilesOf(&t.report.Snapshot)
 	}
 	t.certify()
 	t.explain()

@@ -39,7 +39,7 @@ var inward = map[string][]string{
 	"policy/plugin":        {"gres", "sensitivity", "policy", "guest"},
 	"savings":              {"gres"},
 	"savings/book":         {"savings"},
-	"bridge": {"gres", "sensitivity", "sensitivity/learned", "policy", "policy/bound", "limits",
+	"bridge": {"gres", "sensitivity", "sensitivity/learned", "policy", "policy/bound", "policy/snapshot", "limits",
 		"savings"},
 	"bridge/leader":      {"bridge"},
 	"ledger":             {"bridge"},

@@ -232,6 +232,7 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		Ahead:                    config.Ahead,
 		Certify:                  true,
 		Explain:                  true,
+		Profiled:                 true,
 		Keep:                     config.Keep,
 		PreemptWithoutCheckpoint: config.PreemptWithoutCheckpoint,
 		SaveAtLimit:              config.SaveAtLimit,

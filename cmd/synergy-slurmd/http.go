@@ -17,8 +17,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
-	"github.com/synergy-slurmd/synergy-slurmd/rollout"
-	"github.com/synergy-slurmd/synergy-slurmd/story"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
 )
 
 // archive has the reports of past rounds.
@@ -35,6 +34,7 @@ const index = `synergy-slurmd
 /about       what runs, how and how well, for programs
 /metrics     for Prometheus
 /round       the last round: snapshot, plan and steps
+/snapshot    what the last round saw, with the profiles of its jobs: synergy plan reads it
 /rounds      the numbers of the rounds that are kept
 /round/17    one of them
 /jobs/4711   in a browser: a job, over the last rounds
@@ -56,6 +56,10 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 		report, err := reports.Latest()
 		serveJSON(w, report, err)
 	}))
+	mux.Handle("GET /snapshot", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
+		report, err := reports.Latest()
+		serveJSON(w, snapshotOf(report), err)
+	}))
 	mux.Handle("GET /rounds", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
 		rounds, err := reports.Rounds()
 		serveJSON(w, append([]int{}, rounds...), err)
@@ -70,6 +74,11 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 		serveJSON(w, report, err)
 	}))
 	return guarded(mux)
+}
+
+// snapshotOf is what a round saw, and by what it decided. One that a version before has kept names profiles only.
+func snapshotOf(r bridge.Report) snapshot.File {
+	return snapshot.File{Cluster: r.Snapshot, Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator}
 }
 
 // inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health and the index need
@@ -129,7 +138,7 @@ func serveHealth(w http.ResponseWriter, h *health) {
 	fmt.Fprintln(w, last)
 }
 
-func serveJSON[T bridge.Report | rollout.Daemon | story.Daemon | []int](w http.ResponseWriter, value T, err error) {
+func serveJSON(w http.ResponseWriter, value any, err error) {
 	if errors.Is(err, ledger.ErrNoReport) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return

@@ -18,6 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
 )
 
 // site is all pages over a ledger with two rounds.
@@ -25,7 +26,8 @@ func site(t *testing.T) (http.Handler, *health) {
 	t.Helper()
 	memory := &ledger.Memory{}
 	for _, round := range []int{16, 17} {
-		if err := memory.Settle(nil, bridge.Report{Round: round,
+		profiles := snapshot.Profiles{{Jobs: []int{3}}}
+		if err := memory.Settle(nil, bridge.Report{Round: round, Profiles: profiles,
 			Notes: []bridge.Note{{Job: 1, Text: "<script>"}}}); err != nil {
 			t.Fatal(err)
 		}
@@ -64,6 +66,7 @@ func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
 		{"/round", 200, `{"round":17,`},
 		{"/round/16", 200, `{"round":16,`},
 		{"/rounds", 200, "[16,17]"},
+		{"/snapshot", 200, `"jobs":[3]`},
 		{"/round/15", 404, "no such report"},
 		{"/round/last", 400, "want the number of a round"},
 		{"/secrets", 404, ""},
@@ -80,7 +83,7 @@ func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
 
 func TestNothingCanBeWrittenOverHTTP(t *testing.T) {
 	pages, _ := site(t)
-	for _, path := range []string{"/", "/healthz", "/metrics", "/round", "/round/16", "/rounds"} {
+	for _, path := range []string{"/", "/healthz", "/metrics", "/round", "/round/16", "/rounds", "/snapshot"} {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"} {
 			if answer := get(t, pages, method, path); answer.StatusCode != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d", method, path, answer.StatusCode)

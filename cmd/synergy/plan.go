@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -33,20 +34,21 @@ func planCommand() *cobra.Command {
 		Short: "plan a saved snapshot, and say how good the plan can be",
 		Long: `plan decides one round of a cluster that was saved as JSON, offline: who runs where with how much, why the
 others wait, what the plan is worth, the most that any plan for the same jobs could be, and what binds. FILE is a
-snapshot, or the report of a round that has one, as the daemon's pages /round and /round/N give it; - is the standard
-input. Nothing is sent to Slurm.`,
-		Example: `  curl -s localhost:9817/round > round.json && synergy plan round.json
+snapshot, as the daemon's page /snapshot gives it, or the report of a round that has one, as the pages /round and
+/round/N do; - is the standard input. The profiles of its jobs come along. Nothing is sent to Slurm.`,
+		Example: `  curl -s localhost:9817/snapshot > now.json && synergy plan now.json
   synergy plan --policy srtf --allocator greedy round.json
   synergy plan --profiles /etc/synergy/profiles --json round.json | jq .certificate`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return p.run(c, args[0]) },
 	}
 	how, out := newGroup("How it is planned"), newGroup("Output")
-	how.flags.StringVar(&p.policy, "policy", "fifo", "who goes first")
-	how.flags.StringVar(&p.allocator, "allocator", "tune", "how much each job gets")
+	how.flags.StringVar(&p.policy, "policy", "", "who goes first (default as the round had it, or fifo)")
+	how.flags.StringVar(&p.allocator, "allocator", "",
+		"how much each job gets (default as the round had it, or tune)")
 	how.flags.StringArrayVar(&p.profiles, "profiles", nil,
-		"`folder` with the profiles that jobs name; may be repeated, the first that has a name wins "+
-			"(default the ten of the paper)")
+		"`folder` with the profiles that jobs name, where FILE does not bring them along; may be repeated, the first "+
+			"that has a name wins (default the ten of the paper)")
 	out.flags.BoolVar(&p.json, "json", false, "the plan and its certificate as JSON")
 	grouped(command, how, out)
 	return command
@@ -56,13 +58,8 @@ input. Nothing is sent to Slurm.`,
 const mostBytes = 1 << 28
 
 func (p *planning) run(c *cobra.Command, path string) error {
-	who, err := policy.ParsePolicy(p.policy)
-	if err != nil {
-		return fmt.Errorf("--policy: %w", err)
-	}
-	how, err := policy.ParseAllocator(p.allocator)
-	if err != nil {
-		return fmt.Errorf("--allocator: %w", err)
+	if err := p.check(); err != nil {
+		return err
 	}
 	text, err := readAll(path, c.InOrStdin())
 	if err != nil {
@@ -72,11 +69,16 @@ func (p *planning) run(c *cobra.Command, path string) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := snapshot.Read(text, shelf.find)
+	file, err := snapshot.Read(text, shelf.find)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	shelf.tell(c.ErrOrStderr())
+	cluster := file.Cluster
+	who, how, err := rulers(cmp.Or(p.policy, file.Policy), cmp.Or(p.allocator, file.Allocator))
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	plan := policy.Decide(cluster, who, how)
 	if err := policy.Check(cluster, plan); err != nil {
 		return failed{fmt.Errorf("check the plan: %w", err)}
@@ -86,6 +88,36 @@ func (p *planning) run(c *cobra.Command, path string) error {
 		return failed{err}
 	}
 	return nil
+}
+
+// check finds what is wrong with the flags.
+func (p *planning) check() error {
+	if _, err := policy.ParsePolicy(cmp.Or(p.policy, fallbackPolicy)); err != nil {
+		return fmt.Errorf("--policy: %w", err)
+	}
+	if _, err := policy.ParseAllocator(cmp.Or(p.allocator, fallbackAllocator)); err != nil {
+		return fmt.Errorf("--allocator: %w", err)
+	}
+	return nil
+}
+
+// By what is planned where nobody says it.
+const (
+	fallbackPolicy    = "fifo"
+	fallbackAllocator = "tune"
+)
+
+// rulers are the policy and the allocator of these names.
+func rulers(who, how string) (policy.Policy, policy.Allocator, error) {
+	first, err := policy.ParsePolicy(cmp.Or(who, fallbackPolicy))
+	if err != nil {
+		return policy.Policy{}, policy.Allocator{}, fmt.Errorf("%w: name it with --policy", err)
+	}
+	much, err := policy.ParseAllocator(cmp.Or(how, fallbackAllocator))
+	if err != nil {
+		return policy.Policy{}, policy.Allocator{}, fmt.Errorf("%w: name it with --allocator", err)
+	}
+	return first, much, nil
 }
 
 func readAll(path string, input io.Reader) ([]byte, error) {

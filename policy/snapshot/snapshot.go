@@ -1,6 +1,8 @@
-// Package snapshot reads a saved policy.Cluster: as JSON, by itself or within the report of a round as the daemon's
-// page /round and its ledger have it. What it reads may be from anywhere: amounts are bounded, names can be printed,
-// references lead somewhere, and an error names the field, its value, and what would be right. It opens no files.
+// Package snapshot reads and writes a saved policy.Cluster: as JSON, by itself as the daemon's page /snapshot has it,
+// or within the report of a round as the page /round and the ledger have it. The profiles of its jobs come along, each
+// once, so that it can be planned anywhere; snapshots of versions before name them only. What it reads may be from
+// anywhere: amounts are bounded, names can be printed, references lead somewhere, and an error names the field, its
+// value, and what would be right. It opens no files.
 package snapshot
 
 import (
@@ -30,48 +32,78 @@ const (
 	mostTime   = 100 * 365 * 24 * time.Hour
 )
 
-// Read reads a snapshot. Jobs get the profile that find has under their profile's name; nil is none.
-func Read(text []byte, find func(name string) *sensitivity.Profile) (policy.Cluster, error) {
-	c, err := decode(text)
+// Read reads a snapshot. Its jobs have the profiles that it brings along; where it brings none, those that find has
+// under their profiles' names; nil is none.
+func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error) {
+	f, err := decode(text)
 	if err != nil {
-		return policy.Cluster{}, err
+		return File{}, err
 	}
-	if err := check(&c); err != nil {
-		return policy.Cluster{}, err
+	if err := check(&f); err != nil {
+		return File{}, err
 	}
-	for i := range c.Jobs {
-		if j := &c.Jobs[i]; j.ProfileName != "" && !j.Owed {
+	if isNull(f.Profiles) {
+		seek(f.Cluster.Jobs, find)
+		return File{Cluster: f.Cluster, Policy: f.Policy, Allocator: f.Allocator}, nil
+	}
+	var list []rawProfiled
+	decoder := json.NewDecoder(bytes.NewReader(f.Profiles))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&list); err != nil {
+		return File{}, fmt.Errorf("profiles: %w: want a list of profiles with their jobs", err)
+	}
+	if err := give(list, &f.Cluster); err != nil {
+		return File{}, err
+	}
+	return File{f.Cluster, ProfilesOf(&f.Cluster), f.Policy, f.Allocator}, nil
+}
+
+// seek gives jobs the profiles that are found under the names that they gave.
+func seek(jobs []policy.Job, find func(name string) *sensitivity.Profile) {
+	for i := range jobs {
+		if j := &jobs[i]; j.ProfileName != "" && !j.Owed {
 			j.Profile = find(j.ProfileName)
 		}
 	}
-	return c, nil
 }
 
-// decode takes the snapshot out of a report. A field of a report that is not known is one of another version; one of
-// a snapshot by itself is a mistake.
-func decode(text []byte) (c policy.Cluster, err error) {
+// rawFile is a file whose profiles have yet to be believed.
+type rawFile struct {
+	policy.Cluster
+	Profiles  json.RawMessage `json:"profiles"`
+	Policy    string          `json:"policy"`
+	Allocator string          `json:"allocator"`
+}
+
+// decode takes the snapshot out of a report, in which what belongs to it stands beside it. A field of a report that is
+// not known is one of another version; one of a snapshot by itself is a mistake.
+func decode(text []byte) (f rawFile, err error) {
 	var report struct {
-		Snapshot json.RawMessage `json:"snapshot"`
+		Snapshot  json.RawMessage `json:"snapshot"`
+		Profiles  json.RawMessage `json:"profiles"`
+		Policy    string          `json:"policy"`
+		Allocator string          `json:"allocator"`
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
-		return c, fmt.Errorf("not JSON of a snapshot or a round: %w", err)
+		return f, fmt.Errorf("not JSON of a snapshot or a round: %w", err)
 	}
 	if report.Snapshot != nil {
-		if err := json.Unmarshal(report.Snapshot, &c); err != nil {
-			return c, fmt.Errorf("snapshot: %w", err)
+		f.Profiles, f.Policy, f.Allocator = report.Profiles, report.Policy, report.Allocator
+		if err := json.Unmarshal(report.Snapshot, &f.Cluster); err != nil {
+			return f, fmt.Errorf("snapshot: %w", err)
 		}
-		return c, nil
+		return f, nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&c); err != nil {
-		return c, fmt.Errorf("%w: want a snapshot with now, nodes, jobs and rules, or a round's report that has one",
+	if err := decoder.Decode(&f); err != nil {
+		return f, fmt.Errorf("%w: want a snapshot with now, nodes, jobs and rules, or a round's report that has one",
 			err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return c, errors.New("more than one value: want one snapshot")
+		return f, errors.New("more than one value: want one snapshot")
 	}
-	return c, nil
+	return f, nil
 }
 
 // checker keeps the first thing that is wrong.
@@ -92,8 +124,10 @@ func shown(value any) string {
 	return printable.Line(fmt.Sprintf("%+v", value), most)
 }
 
-func check(c *policy.Cluster) error {
-	k := &checker{}
+func check(f *rawFile) error {
+	k, c := &checker{}, &f.Cluster
+	k.text("policy", f.Policy)
+	k.text("allocator", f.Allocator)
 	k.rules(c.Rules)
 	k.count("nodes", len(c.Nodes), 1, mostNodes)
 	k.count("jobs", len(c.Jobs), 0, mostJobs)

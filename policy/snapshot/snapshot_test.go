@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/exam"
@@ -33,15 +34,83 @@ func TestWhatTheDaemonSavesIsReadBackAsItWas(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			want, have := inJSON(t, c), inJSON(t, got)
-			if want != have || !reflect.DeepEqual(got.Jobs[0].Profile, c.Jobs[0].Profile) {
+			want, have := inJSON(t, c), inJSON(t, got.Cluster)
+			if want != have || !reflect.DeepEqual(got.Jobs[0].Profile, c.Jobs[0].Profile) || got.Profiles != nil {
 				t.Fatalf("%s: read\n%s\nwant\n%s", what, have, want)
 			}
 		}
 	}
 }
 
-func inJSON(t *testing.T, c policy.Cluster) string {
+func TestASnapshotThatBringsItsProfilesIsPlannedAnywhereAsWhereItWasTaken(t *testing.T) {
+	asked := func(name string) *sensitivity.Profile {
+		t.Fatalf("asked for profile %s", name)
+		return nil
+	}
+	for n := range 60 {
+		c := exam.Snapshot(3, n)
+		file := snapshot.File{Cluster: c, Profiles: snapshot.ProfilesOf(&c), Policy: "las", Allocator: "opt"}
+		report := bridge.Report{Snapshot: c, Profiles: snapshot.ProfilesOf(&c), Policy: "las", Allocator: "opt"}
+		for what, value := range map[string]any{"by itself": file, "in a report": report} {
+			got, err := snapshot.Read([]byte(inJSON(t, value)), asked)
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if want, have := inJSON(t, file), inJSON(t, got); want != have {
+				t.Fatalf("%s: read\n%s\nwant\n%s", what, have, want)
+			}
+			plan := func(c policy.Cluster) string { return inJSON(t, policy.Decide(c, policy.FIFO(), policy.Tune())) }
+			if want, have := plan(c), plan(got.Cluster); want != have {
+				t.Fatalf("%s: planned\n%s\nwant\n%s", what, have, want)
+			}
+		}
+	}
+}
+
+// mine is a profile under a pointer of its own.
+func mine(rate float64) *sensitivity.Profile {
+	return &sensitivity.Profile{Version: 1, Model: "m", Task: "t", GPUType: "g", Batch: 1, CoresPerGPU: []float64{1},
+		MemoryPerGPU: []gres.Memory{1}, Throughput: [][]float64{{rate}}}
+}
+
+func TestAProfileIsWrittenOnceForAllThatHaveItByWhatItSaysAndNotByItsName(t *testing.T) {
+	c := policy.Cluster{Jobs: []policy.Job{{ID: 3, ProfileName: "auto", Profile: mine(1)}, {ID: 4, ProfileName: "auto"},
+		{ID: 5, ProfileName: "auto", Profile: mine(2)}, {ID: 9, ProfileName: "x", Profile: mine(1)}}}
+	got := snapshot.ProfilesOf(&c)
+	want := snapshot.Profiles{{Jobs: []int{3, 9}, Profile: mine(1)}, {Jobs: []int{5}, Profile: mine(2)}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%s, want %s", inJSON(t, got), inJSON(t, want))
+	}
+	if none := inJSON(t, snapshot.File{Profiles: snapshot.ProfilesOf(&policy.Cluster{})}); !strings.Contains(none,
+		`"profiles":[]`) {
+		t.Errorf("%s does not say that there are no profiles", none)
+	}
+}
+
+func TestProfilesOfAReportThatWasKeptAreGivenBackOrNoneIs(t *testing.T) {
+	c := policy.Cluster{Jobs: []policy.Job{{ID: 3}, {ID: 4, Profile: mine(2)}}}
+	if err := (snapshot.Profiles{{Jobs: []int{3}, Profile: mine(1)}}).Give(&c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Jobs[0].Profile == nil || c.Jobs[1].Profile != nil {
+		t.Errorf("given %+v", c.Jobs)
+	}
+	for want, list := range map[string]snapshot.Profiles{
+		"profiles[1].jobs[0] = 4: want a job": {{Jobs: []int{4}, Profile: mine(1)}, {Jobs: []int{4}, Profile: mine(2)}},
+		"profiles[0].jobs[0] = 5: want a job": {{Jobs: []int{5}, Profile: mine(1)}},
+		"profiles[0].profile: ":               {{Jobs: []int{4}}},
+	} {
+		before := inJSON(t, snapshot.ProfilesOf(&c))
+		if err := list.Give(&c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if after := inJSON(t, snapshot.ProfilesOf(&c)); after != before {
+			t.Errorf("%s: given all the same: %s", want, after)
+		}
+	}
+}
+
+func inJSON(t testing.TB, c any) string {
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +126,7 @@ func TestWhatIsWrongIsNamedWithItsValueAndWhatWouldBeRight(t *testing.T) {
 	if _, err := snapshot.Read([]byte(good), without); err != nil {
 		t.Fatal(err)
 	}
+	text := inJSON(t, mine(1))
 	for _, c := range []struct{ old, put, want string }{
 		{`"cpus": 24`, `"cpus": -1`, "nodes[0].total.cpus = -1: want a whole number from 0 to 65536"},
 		{`"cpus": 24`, `"cpus": 4000000000`, "nodes[0].total.cpus = 4000000000: want"},
@@ -72,6 +142,14 @@ func TestWhatIsWrongIsNamedWithItsValueAndWhatWouldBeRight(t *testing.T) {
 		{`"saves": true`, `"restart_ns": -5`, "jobs[0].restart_ns = -5ns: want nanoseconds from 0"},
 		{`"rules": {}`, `"rules": {"stranded": 2}`, "rules.stranded = 2: want a number from 0 to 1"},
 		{`"nodes": [{`, `"nodes": [{"name": "n1", "total": {}}, {`, `nodes[1].name = "n1": want a name that no`},
+		{`"rules": {}`, `"rules": {}, "profiles": {}`, "profiles: json: cannot unmarshal object"},
+		{`"rules": {}`, `"rules": {}, "profiles": [{"job": [1]}]`, `profiles: json: unknown field "job"`},
+		{`"rules": {}`, `"rules": {}, "profiles": [{"jobs": [1]}]`, "profiles[0].profile: document does not start"},
+		{`"rules": {}`, `"rules": {}, "profiles": [{"jobs": [1], "profile": {"version": 1}}]`, "model is missing"},
+		{`"rules": {}`, `"rules": {}, "profiles": [{"jobs": [1, 1], "profile": ` + text + `}]`,
+			"profiles[0].jobs[1] = 1: want a job of the snapshot that has no other profile"},
+		{`"rules": {}`, `"rules": {}, "profiles": [{"jobs": [7], "profile": ` + text + `}]`, "profiles[0].jobs[0] = 7"},
+		{`"rules": {}`, `"rules": {}, "policy": "\u001b[2J"`, `policy = "\x1b[2J": want`},
 		{good, `{"nodes": []}`, "nodes = 0: want a whole number from 1"},
 		{good, `{"round": 3}`, `unknown field "round"`},
 		{good, good + good, "not JSON"},
@@ -90,17 +168,23 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"snapshot": ` + good + `}`))
 	for n := range 4 {
-		text, err := json.Marshal(exam.Snapshot(2, n))
+		c := exam.Snapshot(2, n)
+		text, err := json.Marshal(snapshot.File{Cluster: c, Profiles: snapshot.ProfilesOf(&c), Policy: "srtf"})
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := snapshot.Read(text, without)
-		if err != nil || len(c.Nodes) > 50 || len(c.Jobs) > 50 {
+		file, err := snapshot.Read(text, without)
+		if err != nil || len(file.Nodes) > 50 || len(file.Jobs) > 50 {
 			return
 		}
+		again, err := snapshot.Read([]byte(inJSON(t, file)), without)
+		if err != nil || inJSON(t, again) != inJSON(t, file) {
+			t.Fatalf("written and read again: %v", err)
+		}
+		c := file.Cluster
 		plan := policy.Decide(c, policy.FIFO(), policy.Tune())
 		if err := policy.Check(c, plan); err != nil {
 			t.Fatal(err)
