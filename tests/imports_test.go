@@ -33,6 +33,7 @@ var inward = map[string][]string{
 	"policy":               {"gres", "sensitivity", "policy/columns"},
 	"policy/bound":         {"gres", "sensitivity", "policy", "policy/columns"},
 	"policy/snapshot":      {"gres", "sensitivity", "policy"},
+	"policy/forecast":      {"policy"},
 	"limits":               {"gres", "policy"},
 	"guest":                {},
 	"preflight":            {},
@@ -143,8 +144,8 @@ func TestEachThirdPartyModuleHasOneDoor(t *testing.T) {
 // pure packages have no clock, no chance, no and no files.
 var pure = []string{
 	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay",
-	"sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "limits", "preflight",
-	"page", "story", "savings", "rollout",
+	"sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "policy/forecast", "limits",
+	"preflight", "page", "story", "savings", "rollout",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.

@@ -56,6 +56,9 @@ func (s *site) hold(ctx context.Context) (quiet bool, err error) {
 	if s.Detail {
 		s.run.Rounds = append(s.run.Rounds, picture(at, report))
 	}
+	if s.Watch != nil {
+		s.Watch(&report.Snapshot, report.Plan)
+	}
 	if s.Progress != nil && s.run.Held%roundsPerReport == 0 {
 		s.Progress(s.over, at)
 	}

@@ -48,6 +48,8 @@ type Config struct {
 	Detail bool
 	// Certify has rounds say how good their plans are, where Detail records them.
 	Certify bool
+	// Watch is shown what each round sees and decides, to look at until it returns; nil: nobody looks.
+	Watch func(*policy.Cluster, policy.Plan)
 	// Progress is told from time to time how many jobs have finished and what time it is in the simulation; nil:
 	// nobody.
 	Progress func(finished int, at float64)

@@ -49,7 +49,8 @@ func (s *site) submit(j trace.Job) error {
 	}
 	p, owed := asked.Profile, asked.Owed
 	_, err = s.slurm.Submit(slurmtest.Spec{
-		Name: j.Model, User: j.User, Partition: partition, Lease: s.lease(j), Comment: s.comment(j, asked.Length),
+		Name: j.Model, User: j.User, Partition: partition, Lease: s.lease(j),
+		Comment: s.comment(j, asked.Length), TimeLimit: s.limit(j),
 		Request: bridge.Request{
 			Nodes: asked.Nodes, Tasks: asked.Nodes, CPUsPerTask: asked.PerNode.CPUs, Memory: asked.PerNode.Memory,
 			GPUs: j.GPUs,
@@ -80,8 +81,19 @@ func (s *site) comment(j trace.Job, length float64) string {
 	if !s.Users.Saves(j.ID) {
 		checkpoint = ""
 	}
+	if s.limit(j) > 0 {
+		return fmt.Sprintf("synergy-profile=%s%s%s", j.Model, extension, checkpoint)
+	}
 	return fmt.Sprintf("synergy-profile=%s%s%s synergy-length=%.3fs", j.Model, extension, checkpoint,
 		math.Max(length, 0.001))
+}
+
+// limit is a job's time limit; 0: its user says how long it is instead.
+func (s *site) limit(j trace.Job) time.Duration {
+	if s.Users.Declares(j.ID) {
+		return 0
+	}
+	return seconds(j.Told.Asked.Limit)
 }
 
 // lease is what the site's submit plugin gives a job that opts in.

@@ -4,6 +4,9 @@ package users
 type Habits struct {
 	Outside float64 // part of the jobs that does not opt in, from 0 to 1
 	Unsaved float64 // part of the jobs that has no checkpoint, from 0 to 1
+	// Limited is the part of the jobs, from 0 to 1, whose users declare no length and have the time limit of the log,
+	// where that has one.
+	Limited float64
 	Seed    int64
 }
 
@@ -11,6 +14,7 @@ type Habits struct {
 const (
 	drawsOptIn = iota + 1
 	drawsCheckpoint
+	drawsLimit
 )
 
 // OptsIn says whether a job is the daemon's to schedule. A job that does so does so at any larger part, too.
@@ -18,6 +22,9 @@ func (h Habits) OptsIn(job int) bool { return h.draw(job, drawsOptIn) >= h.Outsi
 
 // Saves says whether a job has a checkpoint. It has nothing to do with whether it opts in.
 func (h Habits) Saves(job int) bool { return h.draw(job, drawsCheckpoint) >= h.Unsaved }
+
+// Declares says whether a job's user says how long it is. It has nothing to do with the others.
+func (h Habits) Declares(job int) bool { return h.draw(job, drawsLimit) >= h.Limited }
 
 // draw is a number from 0 to 1, 1 excluded, that follows from the seed and the job alone: whatever else is drawn, and
 // in which order jobs come, makes no difference. It is splitmix64.

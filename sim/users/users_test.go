@@ -5,8 +5,8 @@ import "testing"
 func TestThePartThatOptsInAndThePartThatSavesAreAsLargeAsSaid(t *testing.T) {
 	const jobs = 20_000
 	for _, part := range []float64{0, 0.1, 0.5, 0.9, 1} {
-		h := Habits{Outside: 1 - part, Unsaved: 1 - part, Seed: 42}
-		opting, saving, both := 0, 0, 0
+		h := Habits{Outside: 1 - part, Unsaved: 1 - part, Limited: 1 - part, Seed: 42}
+		opting, saving, both, declaring := 0, 0, 0, 0
 		for job := range jobs {
 			in, saves := h.OptsIn(job), h.Saves(job)
 			if in {
@@ -15,12 +15,16 @@ func TestThePartThatOptsInAndThePartThatSavesAreAsLargeAsSaid(t *testing.T) {
 			if saves {
 				saving++
 			}
+			if h.Declares(job) {
+				declaring++
+			}
 			if in && saves {
 				both++
 			}
 		}
 		for what, is := range map[string][2]float64{
-			"opt in": {float64(opting), part}, "save": {float64(saving), part}, "do both": {float64(both), part * part},
+			"opt in": {float64(opting), part}, "save": {float64(saving), part},
+			"declare": {float64(declaring), part}, "do both": {float64(both), part * part},
 		} {
 			if got := is[0] / jobs; got < is[1]-0.015 || got > is[1]+0.015 {
 				t.Errorf("%.3f of the jobs %s, want %.3f", got, what, is[1])
