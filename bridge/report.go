@@ -6,6 +6,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
@@ -19,6 +20,8 @@ type Report struct {
 	// Profiles are those of the snapshot's jobs, so that a report that is kept can be planned again anywhere; nil in
 	// small rounds, where Settings.Profiled is off, and in the reports of versions before.
 	Profiles snapshot.Profiles `json:"profiles,omitzero"`
+	// Habits are how much of their time limits the site's jobs use, as far as that was learned (policy/forecast).
+	Habits forecast.Habits `json:"habits,omitempty"`
 	// Policy and Allocator are the names of those that decided; empty in the reports of versions before.
 	Policy    string      `json:"policy,omitempty"`
 	Allocator string      `json:"allocator,omitempty"`

@@ -94,6 +94,7 @@ type Runner struct {
 	Settings Settings
 	Almanac  *Almanac // of the site's limits; nil: there are none
 	Learned  Learned  // what jobs have taught; nil: the site does not learn
+	Outlook  Outlook  // when jobs will start; nil: nobody has asked
 	// Last is the number of the last round. Who keeps reports sets it before the first one, so that numbers go on.
 	Last int
 
@@ -302,7 +303,7 @@ func (t *turn) decide(ctx context.Context) error {
 		return err
 	}
 	if t.Settings.Profiled && !t.small {
-		t.report.Profiles = snapshot.ProfilesOf(&t.report.Snapshot)
+		t.report.Profiles, t.report.Habits = snapshot.ProfilesOf(&t.report.Snapshot), t.habits()
 	}
 	t.certify()
 	t.explain()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
 // Wait is why a job waits, in words of fixed lists. Where several reasons hold, it is the first of them in the order of
@@ -23,6 +24,8 @@ type Wait struct {
 	User  string    `json:"user,omitempty"`
 	GPUs  int       `json:"gpus,omitempty"`
 	Since time.Time `json:"since,omitzero"`
+	// Starts is when it is expected to start, by the last estimate; nil: there is none.
+	Starts *forecast.Spread `json:"starts,omitempty"`
 }
 
 // WaitReason is a kind of reason why jobs wait.
@@ -147,7 +150,7 @@ func (t *turn) waits() []Wait {
 		if d := &t.report.Plan.Decisions[i]; d.Grant == nil {
 			b := t.barOf(tn, d)
 			all = append(all, Wait{Job: tn.ID, Reason: b.cause.Reason(), Cause: b.cause, Why: b.why,
-				Place: places[tn.ID], Partition: tn.Partition})
+				Place: places[tn.ID], Partition: tn.Partition, Starts: t.expected(tn.ID)})
 		}
 	}
 	for _, u := range t.scene.unplanned {

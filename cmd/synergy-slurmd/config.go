@@ -37,6 +37,7 @@ type Config struct {
 
 	PreemptWithoutCheckpoint bool
 	SaveAtLimit              bool          // ask jobs with a checkpoint before their time limits end them
+	EstimateStarts           bool          // say when jobs that wait will start
 	RestartCost              time.Duration // of a job without profile
 	Hook                     hook
 	// between two reports of progress that are compared with the profile; 0: none are
@@ -58,20 +59,22 @@ const (
 
 func defaults(round time.Duration) Config {
 	return Config{
-		Policy:       policy.Slurm(),
-		Allocator:    policy.Tune(),
-		ProfileDirs:  []string{"/etc/synergy/profiles"},
-		Lease:        max(leaseDefault, leaseRounds*round),
-		Rules:        policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50},
-		Ahead:        32,
-		Keep:         bridge.Keep{Memory: true, Steps: true},
-		SaveAtLimit:  true,
-		RestartCost:  2 * time.Minute,
-		Hook:         hook{timeout: 30 * time.Second},
-		Audit:        2 * time.Minute,
-		StartTimeout: time.Minute,
-		Concurrency:  8,
-		Rate:         100,
+		Policy:      policy.Slurm(),
+		Allocator:   policy.Tune(),
+		ProfileDirs: []string{"/etc/synergy/profiles"},
+		Lease:       max(leaseDefault, leaseRounds*round),
+		Rules:       policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50},
+		Ahead:       32,
+		Keep:        bridge.Keep{Memory: true, Steps: true},
+		SaveAtLimit: true,
+
+		EstimateStarts: true,
+		RestartCost:    2 * time.Minute,
+		Hook:           hook{timeout: 30 * time.Second},
+		Audit:          2 * time.Minute,
+		StartTimeout:   time.Minute,
+		Concurrency:    8,
+		Rate:           100,
 	}
 }
 

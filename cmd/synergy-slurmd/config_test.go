@@ -59,6 +59,7 @@ rules:
   stranded: 0.25
 preempt_without_checkpoint: true
 save_at_limit: false
+estimate_starts: false
 restart_cost: 7s
 audit_window: 9s
 checkpoint_hook:

@@ -31,6 +31,7 @@ type connector struct {
 	metrics *metrics // nil: nobody counts
 	seat    *seat    // nil: there is no other daemon
 	bound   throttle
+	outlook *outlook                    // nil: nobody estimates
 	planner bridge.Planner              // nil: the built-in one
 	almanac bridge.Almanac              // outlives the rounder of a configuration
 	learned atomic.Pointer[shelf.Shelf] // what jobs have taught; nil: nothing is learned
@@ -58,6 +59,7 @@ func (c *connector) connect(ctx context.Context, config Config) (rounder, error)
 		Almanac:  c.consult(client.limits),
 		Last:     c.book.LastRound(),
 		Learned:  c.learns(config.Learned),
+		Outlook:  c.outlook.orNone(),
 	}, nil
 }
 

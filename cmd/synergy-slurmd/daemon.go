@@ -44,6 +44,7 @@ type daemon struct {
 	manager manager
 	heart   *heart
 	savings *accountant
+	outlook *outlook
 	seat    *seat // nil: it takes no ticket
 
 	barred   error // why it cannot even stand by
@@ -61,6 +62,7 @@ func (d *daemon) run(ctx context.Context) {
 	defer d.feedWatchdog()()
 	defer d.seat.take()()
 	defer d.savings.close()
+	defer d.outlook.stop()
 	for {
 		d.barred = d.await(ctx)
 		if ctx.Err() != nil {
@@ -93,6 +95,7 @@ func (d *daemon) once(ctx context.Context) error {
 	defer d.seat.take()()
 	defer d.savings.close()
 	d.turn(ctx)
+	d.outlook.stop() // nobody would read it
 	if d.failures > 0 {
 		return errOnce
 	}
@@ -101,6 +104,7 @@ func (d *daemon) once(ctx context.Context) error {
 
 // turn holds one round and tells everybody about it.
 func (d *daemon) turn(ctx context.Context) {
+	d.outlook.stop()
 	began := time.Now()
 	report, err := d.round(ctx)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -120,6 +124,7 @@ func (d *daemon) turn(ctx context.Context) {
 	if err == nil {
 		d.heart.beat(d.config, time.Now())
 		d.savings.note(d.config, d.period, report)
+		d.outlook.look(d.config, d.period, report)
 	}
 }
 

@@ -58,6 +58,7 @@ func testDaemon(rounds rounder) *daemon {
 		health:  newHealth(fiveMinutes, time.Now()),
 		heart:   &heart{log: zerolog.Nop()},
 		savings: &accountant{log: zerolog.Nop()},
+		outlook: &outlook{},
 	}
 }
 

@@ -78,7 +78,8 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 
 // snapshotOf is what a round saw, and by what it decided. One that a version before has kept names profiles only.
 func snapshotOf(r bridge.Report) snapshot.File {
-	return snapshot.File{Cluster: r.Snapshot, Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator}
+	return snapshot.File{Cluster: r.Snapshot, Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator,
+		Habits: r.Habits}
 }
 
 // inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health and the index need

@@ -57,6 +57,7 @@ func keys() []key {
 		{"keep.steps", truth(func(c *Config) *bool { return &c.Keep.Steps })},
 		{"preempt_without_checkpoint", truth(func(c *Config) *bool { return &c.PreemptWithoutCheckpoint })},
 		{"save_at_limit", truth(func(c *Config) *bool { return &c.SaveAtLimit })},
+		{"estimate_starts", truth(func(c *Config) *bool { return &c.EstimateStarts })},
 		{"restart_cost", duration(func(c *Config) *time.Duration { return &c.RestartCost }, 0, day)},
 		{"audit_window", duration(func(c *Config) *time.Duration { return &c.Audit }, 0, day)},
 		{"checkpoint_hook.before", command(func(c *Config) *[]string { return &c.Hook.before })},

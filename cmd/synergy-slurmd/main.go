@@ -138,8 +138,13 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	numbers.onlyPlans(f.shadow)
 	adviser := newAdviser(f, log, numbers)
 	defer adviser.close()
+	future := &outlook{}
+	if last, err := book.Latest(); err == nil {
+		future.recall(last.Habits)
+	}
 	slurm := &connector{
-		flags: f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config,
+		outlook: future,
+		flags:   f, book: &recollection{Book: book}, log: log, metrics: numbers, config: config,
 		planner: adviser.orNone(),
 	}
 	defer slurm.close()
@@ -151,7 +156,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	if slurm.seat, err = newSeat(f, book, queue{slurm}, log, numbers); err != nil {
 		return err
 	}
-	d.connect, d.seat = slurm.connect, slurm.seat
+	d.connect, d.seat, d.outlook = slurm.connect, slurm.seat, future
 	d.health.stands = &standing{health: d.health, shadow: f.shadow, period: f.round, taught: slurm.taught,
 		seat: func() *seat { return slurm.seat }}
 	d.health.stands.config.Store(&config)
@@ -186,6 +191,7 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 		manager: manager,
 		heart:   &heart{log: log, silent: f.shadow},
 		savings: &accountant{log: log, metrics: numbers},
+		outlook: &outlook{},
 	}, nil
 }
 

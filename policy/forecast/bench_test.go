@@ -37,7 +37,8 @@ func busy(nodes, waits int) policy.Cluster {
 	sizes := []int{1, 1, 1, 2, 1, 4, 1, 8, 2, 1}
 	for id := 1; id <= waits+nodes*4; id++ {
 		j := policy.Job{ID: id, GPUs: sizes[id%len(sizes)],
-			Arrival: noon.Add(-time.Duration(waits+nodes*4-id) * time.Second), Saves: id%3 > 0, TimeLimit: time.Duration(1+id%24) * time.Hour, Restart: time.Minute}
+			Arrival: noon.Add(-time.Duration(waits+nodes*4-id) * time.Second), Saves: id%3 > 0,
+			TimeLimit: time.Duration(1+id%24) * time.Hour, Restart: time.Minute}
 		c.Jobs = append(c.Jobs, j)
 	}
 	plan := policy.Decide(c, policy.FIFO(), policy.Tune())

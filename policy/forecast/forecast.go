@@ -72,6 +72,21 @@ type Spread struct {
 	P90 time.Time `json:"p90,omitzero"`
 }
 
+// Words say for people when a job will start, in the form of Slurm's times: the zone is that of the snapshot's time.
+func (f *Forecast) Words(s Spread) string {
+	const form = "2006-01-02T15:04"
+	switch {
+	case s.P50.IsZero():
+		return "not expected to start before " + f.Until.Format(form)
+	case s.P90.IsZero():
+		return "expected to start about " + s.P50.Format(form) + ", not before " + s.P10.Format(form)
+	case s.P90.Sub(s.P10) < time.Minute:
+		return "expected to start about " + s.P50.Format(form)
+	}
+	return "expected to start about " + s.P50.Format(form) + ", between " + s.P10.Format(form) + " and " +
+		s.P90.Format(form)
+}
+
 // Of is when a job will start; false: nothing is known of it.
 func (f *Forecast) Of(job int) (Start, bool) {
 	k, known := slices.BinarySearchFunc(f.Start, job, func(s Start, job int) int { return cmp.Compare(s.Job, job) })

@@ -18,6 +18,8 @@ type File struct {
 	// nobody said.
 	Policy    string `json:"policy,omitempty"`
 	Allocator string `json:"allocator,omitempty"`
+	// Habits are how much of their time limits the site's jobs use, ascending from 0 to 1; nil: nobody has learned it.
+	Habits []float64 `json:"habits,omitempty"`
 }
 
 // Profiles are the profiles of a snapshot's jobs, each once. Jobs that are in none have none.

@@ -29,6 +29,7 @@ const (
 	mostCores  = 1 << 16 // of a node
 	mostMemory = 1 << 32 // MiB
 	mostText   = 1 << 10 // bytes
+	mostHabits = 1 << 10
 	mostTime   = 100 * 365 * 24 * time.Hour
 )
 
@@ -44,7 +45,7 @@ func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error
 	}
 	if isNull(f.Profiles) {
 		seek(f.Cluster.Jobs, find)
-		return File{Cluster: f.Cluster, Policy: f.Policy, Allocator: f.Allocator}, nil
+		return File{f.Cluster, nil, f.Policy, f.Allocator, f.Habits}, nil
 	}
 	var list []rawProfiled
 	decoder := json.NewDecoder(bytes.NewReader(f.Profiles))
@@ -55,7 +56,7 @@ func Read(text []byte, find func(name string) *sensitivity.Profile) (File, error
 	if err := give(list, &f.Cluster); err != nil {
 		return File{}, err
 	}
-	return File{f.Cluster, ProfilesOf(&f.Cluster), f.Policy, f.Allocator}, nil
+	return File{f.Cluster, ProfilesOf(&f.Cluster), f.Policy, f.Allocator, f.Habits}, nil
 }
 
 // seek gives jobs the profiles that are found under the names that they gave.
@@ -73,6 +74,7 @@ type rawFile struct {
 	Profiles  json.RawMessage `json:"profiles"`
 	Policy    string          `json:"policy"`
 	Allocator string          `json:"allocator"`
+	Habits    []float64       `json:"habits"`
 }
 
 // decode takes the snapshot out of a report, in which what belongs to it stands beside it. A field of a report that is
@@ -83,12 +85,13 @@ func decode(text []byte) (f rawFile, err error) {
 		Profiles  json.RawMessage `json:"profiles"`
 		Policy    string          `json:"policy"`
 		Allocator string          `json:"allocator"`
+		Habits    []float64       `json:"habits"`
 	}
 	if err := json.Unmarshal(text, &report); err != nil {
 		return f, fmt.Errorf("not JSON of a snapshot or a round: %w", err)
 	}
 	if report.Snapshot != nil {
-		f.Profiles, f.Policy, f.Allocator = report.Profiles, report.Policy, report.Allocator
+		f.Profiles, f.Policy, f.Allocator, f.Habits = report.Profiles, report.Policy, report.Allocator, report.Habits
 		if err := json.Unmarshal(report.Snapshot, &f.Cluster); err != nil {
 			return f, fmt.Errorf("snapshot: %w", err)
 		}
@@ -128,6 +131,7 @@ func check(f *rawFile) error {
 	k, c := &checker{}, &f.Cluster
 	k.text("policy", f.Policy)
 	k.text("allocator", f.Allocator)
+	k.habits(f.Habits)
 	k.rules(c.Rules)
 	k.count("nodes", len(c.Nodes), 1, mostNodes)
 	k.count("jobs", len(c.Jobs), 0, mostJobs)
@@ -159,6 +163,15 @@ func check(f *rawFile) error {
 		}
 	}
 	return k.err
+}
+
+func (k *checker) habits(parts []float64) {
+	k.count("habits", len(parts), 0, mostHabits)
+	for i, part := range parts {
+		if !(part >= 0 && part <= 1) || i > 0 && part < parts[i-1] {
+			k.wrong(fmt.Sprintf("habits[%d]", i), part, "numbers from 0 to 1, ascending")
+		}
+	}
 }
 
 func (k *checker) count(field string, n, low, high int) {

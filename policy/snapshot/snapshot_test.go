@@ -49,8 +49,10 @@ func TestASnapshotThatBringsItsProfilesIsPlannedAnywhereAsWhereItWasTaken(t *tes
 	}
 	for n := range 60 {
 		c := exam.Snapshot(3, n)
-		file := snapshot.File{Cluster: c, Profiles: snapshot.ProfilesOf(&c), Policy: "las", Allocator: "opt"}
-		report := bridge.Report{Snapshot: c, Profiles: snapshot.ProfilesOf(&c), Policy: "las", Allocator: "opt"}
+		file := snapshot.File{Cluster: c, Profiles: snapshot.ProfilesOf(&c), Policy: "las", Allocator: "opt",
+			Habits: []float64{0, 0.5, 1}}
+		report := bridge.Report{Snapshot: c, Profiles: snapshot.ProfilesOf(&c), Policy: "las", Allocator: "opt",
+			Habits: []float64{0, 0.5, 1}}
 		for what, value := range map[string]any{"by itself": file, "in a report": report} {
 			got, err := snapshot.Read([]byte(inJSON(t, value)), asked)
 			if err != nil {
@@ -149,6 +151,8 @@ func TestWhatIsWrongIsNamedWithItsValueAndWhatWouldBeRight(t *testing.T) {
 		{`"rules": {}`, `"rules": {}, "profiles": [{"jobs": [1, 1], "profile": ` + text + `}]`,
 			"profiles[0].jobs[1] = 1: want a job of the snapshot that has no other profile"},
 		{`"rules": {}`, `"rules": {}, "profiles": [{"jobs": [7], "profile": ` + text + `}]`, "profiles[0].jobs[0] = 7"},
+		{`"rules": {}`, `"rules": {}, "habits": [0.5, 0.4]`, "habits[1] = 0.4: want numbers from 0 to 1, ascending"},
+		{`"rules": {}`, `"rules": {}, "habits": [2]`, "habits[0] = 2: want"},
 		{`"rules": {}`, `"rules": {}, "policy": "\u001b[2J"`, `policy = "\x1b[2J": want`},
 		{good, `{"nodes": []}`, "nodes = 0: want a whole number from 1"},
 		{good, `{"round": 3}`, `unknown field "round"`},

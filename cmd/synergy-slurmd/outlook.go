@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
+)
+
+// outlook estimates when jobs will start, between two rounds and never during one: a round that begins ends it with
+// what there is. The estimates stand until the next are made.
+type outlook struct {
+	latest atomic.Pointer[forecast.Forecast]
+	habits atomic.Pointer[forecast.Habits]
+
+	seen   []float64      // how much of their limits jobs used
+	before policy.Cluster // that the last round saw
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// Limits on the estimates.
+const (
+	outlookLimit = 20 * time.Second // of one core; never more than a quarter of the time between two rounds
+	mostSeen     = 2000             // jobs whose habits count, the last ones
+)
+
+// recall begins with what a daemon before has learned.
+func (o *outlook) recall(learned forecast.Habits) {
+	if len(learned) > 1 {
+		o.habits.Store(&learned)
+	}
+}
+
+// Start says when a job is expected to start.
+func (o *outlook) Start(job int) (start forecast.Spread, words string, known bool) {
+	f := o.latest.Load()
+	if f == nil {
+		return forecast.Spread{}, "", false
+	}
+	s, known := f.Of(job)
+	if !known {
+		return forecast.Spread{}, "", false
+	}
+	return s.Spread, f.Words(s.Spread), true
+}
+
+// Habits are those that were learned; nil: none.
+func (o *outlook) Habits() forecast.Habits {
+	if h := o.habits.Load(); h != nil {
+		return *h
+	}
+	return nil
+}
+
+// orNone is the outlook as a round knows it: nil where there is none.
+func (o *outlook) orNone() bridge.Outlook {
+	if o == nil {
+		return nil
+	}
+	return o
+}
+
+// look begins to estimate from what a round saw.
+func (o *outlook) look(config Config, period time.Duration, report bridge.Report) {
+	o.stop()
+	c := &report.Snapshot
+	o.learn(c)
+	if !config.EstimateStarts {
+		o.latest.Store(nil)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), min(outlookLimit, period/4))
+	options := forecast.Options{Policy: config.Policy, Allocator: config.Allocator, Habits: o.Habits(),
+		Stop: func() bool { return ctx.Err() != nil }}
+	o.cancel = cancel
+	o.done.Go(func() {
+		f := forecast.Starts(c, options)
+		o.latest.Store(&f)
+	})
+}
+
+// learn takes note of who is over since the last round.
+func (o *outlook) learn(c *policy.Cluster) {
+	o.seen = append(o.seen, forecast.Seen(&o.before, c)...)
+	o.seen = o.seen[max(0, len(o.seen)-mostSeen):]
+	o.before = *c
+	if len(o.seen) >= forecast.EnoughHabits {
+		learned := forecast.Learn(o.seen, c)
+		o.habits.Store(&learned)
+	}
+}
+
+// stop ends the estimates under way.
+func (o *outlook) stop() {
+	if o.cancel != nil {
+		o.cancel()
+		o.done.Wait()
+		o.cancel = nil
+	}
+}
