@@ -54,7 +54,7 @@ images: # of both clusters, while the rest is tested: most of that is waiting fo
 
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
-SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sensitivity/profiler/replay policy policy/bound policy/columns policy/snapshot limits \
+SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sensitivity/profiler/replay policy policy/bound policy/columns policy/snapshot policy/replay limits \
 	preflight savings sim/artifact sim/trace
 sequential := $(SEQUENTIAL:%=./%)
 

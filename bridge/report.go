@@ -23,10 +23,12 @@ type Report struct {
 	// Habits are how much of their time limits the site's jobs use, as far as that was learned (policy/forecast).
 	Habits forecast.Habits `json:"habits,omitempty"`
 	// Policy and Allocator are the names of those that decided; empty in the reports of versions before.
-	Policy    string      `json:"policy,omitempty"`
-	Allocator string      `json:"allocator,omitempty"`
-	Plan      policy.Plan `json:"plan"`
-	Steps     []Step      `json:"steps"` // in the order in which they were begun
+	Policy    string `json:"policy,omitempty"`
+	Allocator string `json:"allocator,omitempty"`
+	// External says that the plan is that of a planner of the site's own.
+	External bool        `json:"external,omitempty"`
+	Plan     policy.Plan `json:"plan"`
+	Steps    []Step      `json:"steps"` // in the order in which they were begun
 	// jobs with our directive that the round leaves to Slurm, and why; ascending in ID
 	Outside []Outside `json:"outside"`
 	// what a user should know of a job that is managed: an unknown profile, …
@@ -47,6 +49,9 @@ type Report struct {
 	LearnFault string   `json:"learn_fault,omitempty"`
 	// Ignored counts the jobs of which something that they say is ignored, by what that is. Why, the notes say.
 	Ignored map[Ignored]int `json:"ignored,omitempty"`
+	// Speeds are how fast jobs ran that report their progress, each over the time between two of its reports that ended
+	// in this round; ascending in job.
+	Speeds []Speed `json:"speeds,omitempty"`
 	// Lost are the jobs that did not come back after they were asked to save and leave.
 	Lost []Loss `json:"lost,omitempty"`
 	// Waits says why each job waits, those that no plan decides on included; ascending in job. Where Settings.Explain
@@ -87,6 +92,13 @@ type Outside struct {
 type Contradicting struct {
 	Job int `json:"job"`
 	Contradiction
+}
+
+// Speed is how fast a job ran between two reports of its progress, in iterations a second.
+type Speed struct {
+	Job     int     `json:"job"`
+	Ran     float64 `json:"ran"`
+	Claimed float64 `json:"claimed,omitempty"` // by its profile, for what it held; 0: nothing is claimed
 }
 
 // Note is a remark on a managed job, for its user.

@@ -223,6 +223,9 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
 			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
 		}
+		if tn.ran > 0 {
+			t.report.Speeds = append(t.report.Speeds, Speed{Job: tn.ID, Ran: tn.ran, Claimed: tn.claimed})
+		}
 	}
 	t.consultAlmanac(ctx)
 	t.refusals = t.refusalsOf(&t.scene)
@@ -345,7 +348,7 @@ func (t caution) careful(ctx context.Context) error {
 
 // planned makes the plan, by the site's own planner or the built-in one.
 func (t *turn) planned(ctx context.Context) error {
-	if t.consult(ctx) {
+	if t.report.External = t.consult(ctx); t.report.External {
 		t.phase("decide")
 		return nil
 	}

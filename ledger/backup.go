@@ -12,6 +12,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/synergy-slurmd/synergy-slurmd/ledger/pages"
 )
 
 // ErrNoBackup: a file is no backup, or a damaged one. What it should have replaced stands.
@@ -215,12 +217,12 @@ func checkedLedger(path string) error {
 
 // checkedPages reads a database of any content whole.
 func checkedPages(path string) error {
-	db, err := openFile(path, readWait, true)
+	db, err := pages.Open(path, readWait, true)
 	if err != nil {
 		return explain(path, err)
 	}
 	defer db.Close()
-	if err := guard(func() error { return db.View(checkAny) }); err != nil {
+	if err := pages.Guard(func() error { return db.View(checkAny) }); err != nil {
 		return explain(path, err)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger/pages"
 )
 
 // Why a file cannot be used. The daemon starts with an empty ledger after ErrCorrupt, and refuses to start after the
@@ -84,12 +85,12 @@ func Open(path string, options Options) (*Book, error) {
 	if options.Keep == 0 {
 		options.Keep = DefaultKeep
 	}
-	db, err := openFile(path, options.Wait, false)
+	db, err := pages.Open(path, options.Wait, false)
 	if err != nil {
 		return nil, explain(path, err)
 	}
 	book := &Book{db: db, keep: options.Keep}
-	if err := guard(book.prepare); err != nil {
+	if err := pages.Guard(book.prepare); err != nil {
 		db.Close()
 		return nil, explain(path, err)
 	}
@@ -99,11 +100,11 @@ func Open(path string, options Options) (*Book, error) {
 
 // Read opens a ledger that no daemon has open, to read its reports; nothing is changed. ErrLocked: one has.
 func Read(path string) (*Book, error) {
-	db, err := openFile(path, readWait, true)
+	db, err := pages.Open(path, readWait, true)
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	if err := guard(func() error { return db.View(check) }); err != nil {
+	if err := pages.Guard(func() error { return db.View(check) }); err != nil {
 		db.Close()
 		return nil, explain(path, err)
 	}
@@ -112,44 +113,6 @@ func Read(path string) (*Book, error) {
 
 // readWait is how long a reader waits for the file, as for a daemon that ends.
 const readWait = time.Second
-
-// openFile locks and maps the file. bbolt panics on some damage, and then leaves the file open and locked.
-func openFile(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
-	var file *os.File
-	var db *bolt.DB
-	err := guard(func() (err error) {
-		db, err = bolt.Open(path, 0o600, &bolt.Options{
-			Timeout: wait, ReadOnly: readOnly,
-			OpenFile: func(name string, flag int, mode os.FileMode) (f *os.File, err error) {
-				file, err = os.OpenFile(name, flag, mode)
-				return file, err
-			},
-		})
-		return err
-	})
-	if err != nil && file != nil {
-		release(file)
-	}
-	if err == nil && !named(file, path) {
-		db.Close()
-		return nil, berrors.ErrTimeout
-	}
-	return db, err
-}
-
-// named says that the file still has its name. It has not when another was restored in its place while this process
-// waited for it.
-func named(file *os.File, path string) bool {
-	mine, err := file.Stat()
-	now, gone := os.Stat(path)
-	return err == nil && gone == nil && os.SameFile(mine, now)
-}
-
-// release gives up a file that bbolt may have closed itself. Its memory map would keep the lock beyond Close.
-func release(file *os.File) {
-	syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
-	file.Close()
-}
 
 // explain turns what went wrong at the opening into one of this package's errors, with the remedy.
 func explain(path string, err error) error {

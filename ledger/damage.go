@@ -6,25 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
 
-// guard runs read and turns what a damaged file does to it into an error. bbolt trusts its pages: a wrong one makes it
-// panic, and a page that a truncated file no longer has is a memory fault, because the file is mapped.
-func guard(read func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("read pages: %v", cause)
-		}
-	}()
-	return read()
-}
-
-// check reads everything there is, in this goroutine, where guard can catch a fault.
+// check reads everything there is, in this goroutine, where pages.Guard can catch a fault.
 func check(tx *bolt.Tx) error {
 	if err := checkFormat(tx); err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/ledger/pages"
 )
 
 // Restore puts what a backup has in the place of the files, after it was read whole; until then they stand. What was
@@ -59,7 +61,7 @@ type holding []*os.File
 
 func (h holding) let() {
 	for _, file := range h {
-		release(file)
+		pages.Release(file)
 	}
 }
 

@@ -31,13 +31,15 @@ type Story struct {
 	Ahead   int          `json:"ahead,omitempty"`
 	GPUTime float64      `json:"attained_gpu_s,omitempty"`
 	Notes   []string     `json:"notes,omitempty"`
-	Events  []Event      `json:"events"` // the oldest first
+	Events  []Event      `json:"events"`         // the oldest first
+	Runs    []Run        `json:"runs,omitempty"` // the oldest first; only a history knows them
 }
 
 // Event is what one round decided anew about the job, or did to it.
 type Event struct {
 	Round int       `json:"round"`
 	At    time.Time `json:"at"`
+	Small bool      `json:"small,omitempty"` // a small round, after the round of that number
 	What  string    `json:"what"`
 	Error string    `json:"error,omitempty"`
 }
@@ -61,7 +63,8 @@ func Of(job int, reports []bridge.Report) Story {
 }
 
 func (s *Story) tell(report *bridge.Report, what, fault string) {
-	s.Events = append(s.Events, Event{Round: report.Round, At: report.Began, What: what, Error: fault})
+	s.Events = append(s.Events, Event{Round: report.Round, At: report.Began, Small: report.Small, What: what,
+		Error: fault})
 }
 
 // planned takes over what a round knew of the job, and is what it decided.
@@ -147,23 +150,34 @@ var deeds = map[bridge.Verb]string{
 	bridge.Start: "started", bridge.Release: "handed back to Slurm", bridge.Arm: "sized for Slurm to start",
 }
 
+// deedOf is what a step did, in words; empty: nothing that is told.
+func deedOf(report *bridge.Report, step bridge.Step) string {
+	deed := deeds[step.Verb]
+	switch {
+	case step.PutOff:
+		return ""
+	case report.Shadow && deed != "":
+		return "would be " + deed
+	}
+	return deed
+}
+
 func (s *Story) acted(report *bridge.Report) {
 	for _, step := range report.Steps {
-		deed := deeds[step.Verb]
-		if step.Job != s.Job || deed == "" || step.PutOff {
-			continue
+		if deed := deedOf(report, step); step.Job == s.Job && deed != "" {
+			s.tell(report, deed+": "+step.Why, step.Error)
 		}
-		if report.Shadow {
-			deed = "would be " + deed
-		}
-		s.tell(report, deed+": "+step.Why, step.Error)
 	}
 	for _, ended := range report.Ended {
 		if ended.Job == s.Job && !s.over() {
-			had := fmt.Sprintf("%s %s: it had %.1f GPU-hours", isOver, ended.End.State, ended.Attained/3600)
-			s.tell(report, had, "")
+			s.tell(report, endOf(ended), "")
 		}
 	}
+}
+
+// endOf is how a job ended.
+func endOf(e bridge.Ended) string {
+	return fmt.Sprintf("%s %s: it had %.1f GPU-hours", isOver, e.End.State, e.Attained/3600)
 }
 
 const isOver = "is over,"

@@ -1,0 +1,300 @@
+package history
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// Reader answers from the days that are kept. A day that cannot be read is a gap, and the others answer.
+type Reader struct {
+	archive
+	// live reads in the day that this process writes; false: that is not the day.
+	live func(day string, read func(tx *bolt.Tx) error) (bool, error)
+}
+
+// Read is a reader of a folder that others write.
+func Read(dir string) (*Reader, error) {
+	r := &Reader{archive{dir}, func(string, func(*bolt.Tx) error) (bool, error) { return false, nil }}
+	days, err := r.days()
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	if len(days) == 0 {
+		return nil, fmt.Errorf("read history %s: it has no day: %w", dir, fs.ErrNotExist)
+	}
+	return r, nil
+}
+
+// Reader answers from the history that is written to.
+func (s *Store) Reader() *Reader { return &Reader{s.archive, s.live} }
+
+func (s *Store) live(day string, read func(tx *bolt.Tx) error) (bool, error) {
+	s.writing.RLock()
+	defer s.writing.RUnlock()
+	if s.db == nil || s.day != day {
+		return false, nil
+	}
+	return true, look(s.db, day, read)
+}
+
+// in reads in a day.
+func (r *Reader) in(day string, read func(tx *bolt.Tx) error) error {
+	if is, err := r.live(day, read); is || err != nil {
+		return err
+	}
+	db, err := r.open(day)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return look(db, day, read)
+}
+
+// Story is what was told of a job, the oldest first.
+func (r *Reader) Story(job int) (told []story.Passage, gaps []error, err error) {
+	days, err := r.days()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read history: %w", err)
+	}
+	for _, day := range days {
+		var of []story.Passage
+		err := r.in(day, func(tx *bolt.Tx) (err error) {
+			of, err = storyIn(tx, job)
+			return err
+		})
+		if told = append(told, of...); err != nil {
+			gaps = append(gaps, err)
+		}
+	}
+	return told, gaps, nil
+}
+
+// mostPassages bounds what is read of a job in one day.
+const mostPassages = 10_000
+
+// storyIn is what a day tells of a job.
+func storyIn(tx *bolt.Tx, job int) (told []story.Passage, err error) {
+	cursor, prefix := tx.Bucket(jobBucket).Cursor(), number(uint64(job))
+	key, _ := cursor.Seek(prefix)
+	for ; bytes.HasPrefix(key, prefix) && len(told) < mostPassages; key, _ = cursor.Next() {
+		place := key[len(prefix):]
+		all, err := unpackList[story.Passage](tx.Bucket(passageBucket).Get(place))
+		if err != nil {
+			return told, err
+		}
+		runs, err := unpackList[story.Run](tx.Bucket(runBucket).Get(place))
+		if err != nil {
+			return told, err
+		}
+		for _, p := range all {
+			if p.Job == job {
+				p.Runs = slices.DeleteFunc(runs, func(run story.Run) bool { return run.Job != job })
+				told = append(told, p)
+			}
+		}
+	}
+	return told, nil
+}
+
+func unpackList[T story.Passage | story.Run](packed []byte) (list []T, err error) {
+	if packed == nil {
+		return nil, nil
+	}
+	text, err := decompress(packed)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("read what was told: %w", err)
+	}
+	return list, nil
+}
+
+// Question is which runs are asked for: those that began or ended in a time, and those under way that began before its
+// end.
+type Question struct {
+	User  string // empty: any
+	Job   int    // 0: any
+	Since time.Time
+	Until time.Time
+	Most  int // runs; the last ones, where there are more
+}
+
+// wants says that a run is one of those.
+func (q *Question) wants(r *story.Run) bool {
+	return (q.User == "" || r.User == q.User) && (q.Job == 0 || r.Job == q.Job) && r.Began.Before(q.Until) &&
+		(r.Ended.IsZero() || !r.Ended.Before(q.Since))
+}
+
+// Runs are the runs that are asked for, by when they began and then by job. more says that there are others.
+func (r *Reader) Runs(q Question) (runs []story.Run, more bool, gaps []error, err error) {
+	days, err := r.days()
+	if err != nil {
+		return nil, false, nil, fmt.Errorf("read history: %w", err)
+	}
+	found := collector{question: q, places: map[run]int{}}
+	for _, day := range days {
+		if day < dayOf(q.Since) {
+			continue
+		}
+		if err := r.in(day, found.collect); err != nil {
+			gaps = append(gaps, err)
+		}
+	}
+	runs, more = found.sorted()
+	return runs, more, gaps, nil
+}
+
+// run is which run one is.
+type run struct {
+	job   int
+	began int64
+}
+
+// collector gathers runs, each once.
+type collector struct {
+	question Question
+	runs     []story.Run
+	places   map[run]int
+}
+
+// collect takes up the runs of a day, and those under way at its end.
+func (c *collector) collect(tx *bolt.Tx) error {
+	if q := c.question; q.User != "" && !has(tx.Bucket(userBucket), userKey(q.User)) {
+		return nil
+	}
+	if q := c.question; q.Job != 0 && !hasPrefix(tx.Bucket(jobBucket), number(uint64(q.Job))) {
+		return nil
+	}
+	return tx.Bucket(runBucket).ForEach(func(_, packed []byte) error {
+		runs, err := unpackList[story.Run](packed)
+		for i := range runs {
+			c.add(&runs[i])
+		}
+		return err
+	})
+}
+
+func has(bucket *bolt.Bucket, key []byte) bool {
+	found, _ := bucket.Cursor().Seek(key)
+	return bytes.Equal(found, key)
+}
+
+func hasPrefix(bucket *bolt.Bucket, prefix []byte) bool {
+	found, _ := bucket.Cursor().Seek(prefix)
+	return bytes.HasPrefix(found, prefix)
+}
+
+func (c *collector) add(r *story.Run) {
+	if q := c.question; q.User != "" && r.User != q.User || q.Job != 0 && r.Job != q.Job {
+		return
+	}
+	key := run{r.Job, r.Began.UnixNano()}
+	place, known := c.places[key]
+	if !known {
+		c.places[key] = len(c.runs)
+		c.runs = append(c.runs, *r)
+		return
+	}
+	c.runs[place] = story.MergeRuns(c.runs[place:place+1:place+1], []story.Run{*r})[0]
+}
+
+func (c *collector) sorted() (runs []story.Run, more bool) {
+	runs = slices.DeleteFunc(c.runs, func(r story.Run) bool { return !c.question.wants(&r) })
+	slices.SortStableFunc(runs, func(a, b story.Run) int {
+		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Job, b.Job))
+	})
+	if over := len(runs) - c.question.Most; c.question.Most > 0 && over > 0 {
+		return runs[over:], true
+	}
+	return runs, false
+}
+
+// Round is the text of a round that can be planned again, the last one of that number. ErrNoRound: none is kept.
+func (r *Reader) Round(n int) ([]byte, error) {
+	days, err := r.days()
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	var gaps []error
+	for _, day := range slices.Backward(days) {
+		var text []byte
+		err := r.in(day, func(tx *bolt.Tx) (err error) {
+			place := tx.Bucket(numberBucket).Get(number(uint64(n)))
+			text, err = frameAt(tx, place)
+			return err
+		})
+		if err == nil {
+			return text, nil
+		}
+		if !errors.Is(err, ErrNoRound) {
+			gaps = append(gaps, err)
+		}
+	}
+	return nil, fmt.Errorf("round %d: %w", n, errors.Join(append([]error{ErrNoRound}, gaps...)...))
+}
+
+// Newest is the number of the last round of which a frame is kept. ErrNoRound: there is none.
+func (r *Reader) Newest() (int, error) {
+	days, err := r.days()
+	if err != nil {
+		return 0, fmt.Errorf("read history: %w", err)
+	}
+	for _, day := range slices.Backward(days) {
+		n := 0
+		err := r.in(day, func(tx *bolt.Tx) error {
+			last, _ := tx.Bucket(frameBucket).Cursor().Last()
+			return tx.Bucket(numberBucket).ForEach(func(key, place []byte) error {
+				if bytes.Equal(place, last) {
+					n = int(binary.BigEndian.Uint64(key))
+				}
+				return nil
+			})
+		})
+		if err == nil && n > 0 {
+			return n, nil
+		}
+	}
+	return 0, ErrNoRound
+}
+
+// frameAt is the text of the frame at a place, which may be nil.
+func frameAt(tx *bolt.Tx, place []byte) ([]byte, error) {
+	var chain [][]byte // from the one that is asked for to one that stands by itself
+	frames := tx.Bucket(frameBucket)
+	for at := place; ; {
+		packed := frames.Get(at)
+		switch {
+		case len(at) == 0 || packed == nil && len(chain) == 0:
+			return nil, ErrNoRound
+		case len(packed) < placeBytes || len(chain) == keyRounds:
+			return nil, fmt.Errorf("%w: one that it is written against is missing", errFrame)
+		}
+		chain = append(chain, packed[placeBytes:])
+		if bytes.Equal(packed[:placeBytes], at) {
+			break
+		}
+		at = packed[:placeBytes]
+	}
+	last := len(chain) - 1
+	text, err := decompress(chain[last])
+	for _, packed := range slices.Backward(chain[:last]) {
+		if err == nil {
+			text, err = unpack(packed, text)
+		}
+	}
+	return text, err
+}
+
+const placeBytes = 8

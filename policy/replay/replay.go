@@ -1,0 +1,169 @@
+// Package replay plans a round again that was kept, and says what differs from the plan that was made then. A round is
+// kept with all that its plan was made from: the snapshot, the profiles as they were, who planned. It opens no files.
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// Round is a round as it was kept, in the words of a round's report.
+type Round struct {
+	Round    int       `json:"round"`
+	Began    time.Time `json:"began"`
+	Version  string    `json:"version,omitempty"`  // of the daemon that held it; empty: nobody said
+	External bool      `json:"external,omitempty"` // the plan is that of a planner of the site's own
+	Shadow   bool      `json:"shadow,omitempty"`
+
+	Snapshot  policy.Cluster    `json:"snapshot"`
+	Profiles  snapshot.Profiles `json:"profiles"`  // of the snapshot's jobs, as they were
+	Policy    string            `json:"policy"`    // by name
+	Allocator string            `json:"allocator"` // by name
+	Plan      policy.Plan       `json:"plan"`
+}
+
+// Print writes the round as Read reads it, with all that it takes to plan it again.
+func (r *Round) Print() ([]byte, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("write round %d: %w", r.Round, err)
+	}
+	return text, nil
+}
+
+// Read reads a round that was kept, or a round's report, which may be from anywhere. Its jobs have their profiles.
+func Read(text []byte) (*Round, error) {
+	file, err := snapshot.Read(text, func(string) *sensitivity.Profile { return nil })
+	if err != nil {
+		return nil, err
+	}
+	var r struct {
+		Round    int          `json:"round"`
+		Began    time.Time    `json:"began"`
+		Version  string       `json:"version"`
+		External bool         `json:"external"`
+		Shadow   bool         `json:"shadow"`
+		Plan     *policy.Plan `json:"plan"`
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("not a round that was kept: %w", err)
+	}
+	switch {
+	case r.Plan == nil:
+		return nil, errors.New("plan is missing: want a round with the plan that was made; " +
+			"synergy plan plans a snapshot alone")
+	case file.Profiles == nil:
+		return nil, errors.New("profiles are missing: want a round that brings those of its jobs, as versions after " +
+			"0.2.0 keep it; synergy plan --profiles plans others")
+	case file.Policy == "" || file.Allocator == "":
+		return nil, errors.New("policy or allocator is missing: want the names of those that planned")
+	}
+	if err := inOrder(r.Plan); err != nil {
+		return nil, err
+	}
+	return &Round{r.Round, r.Began, r.Version, r.External, r.Shadow, file.Cluster, file.Profiles, file.Policy,
+		file.Allocator, *r.Plan}, nil
+}
+
+// inOrder refuses a plan that does not ascend in job: it could not be compared.
+func inOrder(plan *policy.Plan) error {
+	last := 0
+	for i, d := range plan.Decisions {
+		if d.Job <= last {
+			return fmt.Errorf("plan.decisions[%d].job = %d: want numbers from 1, ascending", i, d.Job)
+		}
+		last = d.Job
+	}
+	return nil
+}
+
+// Again plans the round anew, by these names of policy and allocator or, where one is empty, by those of then. The plan
+// is checked as a round's is.
+func (r *Round) Again(who, how string) (policy.Plan, error) {
+	p, err := policy.ParsePolicy(orElse(who, r.Policy))
+	if err != nil {
+		return policy.Plan{}, err
+	}
+	a, err := policy.ParseAllocator(orElse(how, r.Allocator))
+	if err != nil {
+		return policy.Plan{}, err
+	}
+	plan := policy.Decide(r.Snapshot, p, a)
+	if err := policy.Check(r.Snapshot, plan); err != nil {
+		return plan, fmt.Errorf("check the plan: %w", err)
+	}
+	return plan, nil
+}
+
+func orElse(name, otherwise string) string {
+	if name == "" {
+		return otherwise
+	}
+	return name
+}
+
+// Difference is a job that two plans decide otherwise. One that a plan does not name has no decision there.
+type Difference struct {
+	Job int              `json:"job"`
+	Was *policy.Decision `json:"was,omitempty"`
+	Is  *policy.Decision `json:"is,omitempty"`
+}
+
+// Words says what a decision comes to.
+func Words(d *policy.Decision) string {
+	switch {
+	case d == nil:
+		return "nothing is decided"
+	case d.Grant == nil:
+		return "waits: " + d.Why
+	}
+	text := fmt.Sprintf("%s on %s ×%.4g", d.Grant.PerNode, strings.Join(d.Grant.Nodes, ","), d.Gain)
+	if d.Why != "" {
+		text += ", " + d.Why
+	}
+	return text
+}
+
+// Compare lists the jobs of which the JSON of the decisions differs in a byte, ascending in job. Both plans ascend in
+// job. No difference means that the plans are the same, byte for byte.
+func Compare(was, is policy.Plan) ([]Difference, error) {
+	var list []Difference
+	a, b := was.Decisions, is.Decisions
+	for len(a) > 0 || len(b) > 0 {
+		var d Difference
+		if len(b) == 0 || len(a) > 0 && a[0].Job <= b[0].Job {
+			d.Job, d.Was, a = a[0].Job, &a[0], a[1:]
+		}
+		if len(b) > 0 && (d.Was == nil || b[0].Job == d.Job) {
+			d.Job, d.Is, b = b[0].Job, &b[0], b[1:]
+		}
+		equal, err := sameBytes(d.Was, d.Is)
+		if err != nil {
+			return nil, err
+		}
+		if !equal {
+			list = append(list, d)
+		}
+	}
+	return list, nil
+}
+
+func sameBytes(was, is *policy.Decision) (bool, error) {
+	one, err := json.Marshal(was)
+	if err != nil {
+		return false, fmt.Errorf("compare plans: %w", err)
+	}
+	other, err := json.Marshal(is)
+	if err != nil {
+		return false, fmt.Errorf("compare plans: %w", err)
+	}
+	return bytes.Equal(one, other), nil
+}
