@@ -3,6 +3,7 @@ package bridge
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
@@ -58,8 +59,7 @@ func TestOfTwoReasonsTheOneThatBindsFirstIsTold(t *testing.T) {
 		bar: bar{CauseDependency, "waits for another job"}}
 	known := refusals{likes{job: 7}: {reason: "BadConstraints", again: noon}}
 	told := func(at policy.Decision) WaitCause {
-		tn := &turn{refusals: known}
-		return tn.barOf(job, &at).cause
+		return known.barOf(job, &at, time.Time{}).cause
 	}
 	if got := told(policy.Decision{Reason: policy.Barred}); got != CauseRequest {
 		t.Errorf("a request that can never be served, and a dependency: %s", got)

@@ -41,10 +41,12 @@ type counterfactual struct {
 func (t *turn) suppose() {
 	real := t.report.Snapshot.Jobs
 	if t.Settings.Savings {
-		for i, placed := range t.supposing(slices.Clone(real), func(*managedJob) bool { return false }, &t.sizes.nobody) {
+		never := func(*managedJob) bool { return false }
+		for i, placed := range t.supposing(slices.Clone(real), never, &t.sizes.nobody) {
 			t.scene.managed[i].unsaved = placed
 		}
-		for i, placed := range t.supposing(slices.Clone(real), func(*managedJob) bool { return true }, &t.sizes.everybody) {
+		always := func(*managedJob) bool { return true }
+		for i, placed := range t.supposing(slices.Clone(real), always, &t.sizes.everybody) {
 			t.scene.managed[i].saved = placed
 		}
 	}

@@ -50,7 +50,7 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 			}
 		default:
 			if verb := r.keepWaiting(t, s.at); verb != "" {
-				restore = append(restore, Step{Job: t.ID, Verb: verb, Why: r.foretold(t.ID, d.Why)})
+				restore = append(restore, Step{Job: t.ID, Verb: verb, Why: foretold(r.Outlook, t.ID, d.Why)})
 			}
 		}
 	}

@@ -13,11 +13,11 @@ type Outlook interface {
 }
 
 // expected is when a job is expected to start; nil: nobody knows.
-func (r *Runner) expected(job int) *forecast.Spread {
-	if r.Outlook == nil {
+func expected(o Outlook, job int) *forecast.Spread {
+	if o == nil {
 		return nil
 	}
-	start, _, known := r.Outlook.Start(job)
+	start, _, known := o.Start(job)
 	if !known {
 		return nil
 	}
@@ -26,19 +26,19 @@ func (r *Runner) expected(job int) *forecast.Spread {
 
 // foretold is why a job waits, and when it is expected to start. It is written when the lease is renewed anyway: no
 // estimate is worth an update of its own.
-func (r *Runner) foretold(job int, why string) string {
-	if r.Outlook == nil {
+func foretold(o Outlook, job int, why string) string {
+	if o == nil {
 		return why
 	}
-	if _, words, known := r.Outlook.Start(job); known {
+	if _, words, known := o.Start(job); known {
 		return why + "; " + words
 	}
 	return why
 }
 
-func (r *Runner) habits() forecast.Habits {
-	if r.Outlook == nil {
+func habits(o Outlook) forecast.Habits {
+	if o == nil {
 		return nil
 	}
-	return r.Outlook.Habits()
+	return o.Habits()
 }

@@ -306,10 +306,12 @@ func (t *turn) decide(ctx context.Context) error {
 		return err
 	}
 	if t.Settings.Profiled && !t.small {
-		t.report.Profiles, t.report.Habits = snapshot.ProfilesOf(&t.report.Snapshot), t.habits()
+		t.report.Profiles, t.report.Habits = snapshot.ProfilesOf(&t.report.Snapshot), habits(t.Outlook)
 	}
 	t.certify()
-	t.explain()
+	if t.Settings.Explain {
+		t.report.Waits = t.waits()
+	}
 	q := queue{t}
 	t.scene.arms = q.arms(t.report.Plan)
 	t.scene.ahead, t.scene.behind = q.aheadOf(t.report.Plan), q.behind(t.report.Plan)

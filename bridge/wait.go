@@ -148,9 +148,9 @@ func (t *turn) waits() []Wait {
 	var all []Wait
 	for i, tn := range t.scene.managed {
 		if d := &t.report.Plan.Decisions[i]; d.Grant == nil {
-			b := t.barOf(tn, d)
+			b := t.refusals.barOf(tn, d, t.scene.at)
 			all = append(all, Wait{Job: tn.ID, Reason: b.cause.Reason(), Cause: b.cause, Why: b.why,
-				Place: places[tn.ID], Partition: tn.Partition, Starts: t.expected(tn.ID)})
+				Place: places[tn.ID], Partition: tn.Partition, Starts: expected(t.Outlook, tn.ID)})
 		}
 	}
 	for _, u := range t.scene.unplanned {
@@ -162,7 +162,7 @@ func (t *turn) waits() []Wait {
 }
 
 // barOf is why a job waits: what the plan says, or what Slurm said when it was to start last, whichever binds first.
-func (t *turn) barOf(tn *managedJob, d *policy.Decision) bar {
+func (r refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) bar {
 	planned := bar{plannedCauses[d.Reason], d.Why}
 	if d.Reason == policy.Barred {
 		planned.cause = tn.bar.cause
@@ -170,7 +170,7 @@ func (t *turn) barOf(tn *managedJob, d *policy.Decision) bar {
 	if planned.cause == "" {
 		planned.cause = CauseOther // of a planner of the site's own
 	}
-	if refused := t.refusals.bars(tn, t.scene.at); refused != (bar{}) && refused.cause.rank() < planned.cause.rank() {
+	if refused := r.bars(tn, now); refused != (bar{}) && refused.cause.rank() < planned.cause.rank() {
 		return refused
 	}
 	return planned
@@ -186,13 +186,6 @@ func (t *turn) places() map[int]int {
 		places[job] = len(places) + 1
 	}
 	return places
-}
-
-// explain says why each job waits, where somebody wants to know.
-func (t *turn) explain() {
-	if t.Settings.Explain {
-		t.report.Waits = t.waits()
-	}
 }
 
 // Ended is a job that is over.

@@ -129,8 +129,8 @@ func (r Realised) Range(s Sums) (low, high float64) {
 // Words says what accounting has shown of the sums.
 func (r Realised) Words(s Sums) string {
 	if !r.Checked() {
-		return fmt.Sprintf("By accounting it is not checked: of %d runs with other sizes than before, whose owners ran "+
-			"the same name before, at least %d would say something.%s", r.After, enough, r.leftOut())
+		return fmt.Sprintf("By accounting it is not checked: of %d runs with other sizes than before, whose owners "+
+			"ran the same name before, at least %d would say something.%s", r.After, enough, r.leftOut())
 	}
 	direction := "above"
 	if r.Error() < 0 {
@@ -139,8 +139,9 @@ func (r Realised) Words(s Sums) string {
 	low, high := r.Range(s)
 	return fmt.Sprintf("By accounting, %d runs of %s ought to have been %.2f times as fast as the %d before them, "+
 		"by their profiles, and were %.2f times (%.2f to %.2f): %s %s. If all were, it is between %s and %s "+
-		"GPU-hours.%s", r.After, several(r.Names, "name"), r.Said, r.Before, r.Ran, r.Ran/r.Within, float64(r.Ran*r.Within),
-		percent(math.Abs(r.Error())), direction, grouped(low/hour), grouped(high/hour), r.leftOut())
+		"GPU-hours.%s", r.After, several(r.Names, "name"), r.Said, r.Before, r.Ran, r.Ran/r.Within,
+		float64(r.Ran*r.Within), percent(math.Abs(r.Error())), direction, grouped(low/hour), grouped(high/hour),
+		r.leftOut())
 }
 
 // leftOut says which runs tell nothing.

@@ -181,7 +181,8 @@ func TestNoMoreGPUHoursAreClaimedThanWereThere(t *testing.T) {
 			sums.Held+sums.Unmatched+sums.Idle() > sums.There+1e-6 {
 			t.Fatalf("%v claimed of %v: %+v", claimed, sums.There, sums)
 		}
-		if most := sums.Supposed + 1e-6; sums.SavedWithout > most || sums.SavedWith > most || sums.Supposed > sums.Known {
+		most := sums.Supposed + 1e-6
+		if sums.SavedWithout > most || sums.SavedWith > most || sums.Supposed > sums.Known {
 			t.Fatalf("with checkpoints or without more is claimed than jobs held: %+v", sums)
 		}
 		if c := sums.Certainty(); c.High > sums.There+1e-6 {
@@ -193,11 +194,12 @@ func TestNoMoreGPUHoursAreClaimedThanWereThere(t *testing.T) {
 // amounts are those of the sums that do not say how runs ended.
 func amounts(s savings.Sums) []float64 {
 	return []float64{s.Seconds, s.There, s.Held, s.Known, s.Unmatched, s.Asked, s.With, s.Saved, s.Supposed,
-		s.SavedWithout, s.SavedWith, s.Cores, s.Memory, s.Order, s.Split, s.Filled, float64(s.Checks), s.Ran, s.Distance}
+		s.SavedWithout, s.SavedWith, s.Cores, s.Memory, s.Order, s.Split, s.Filled, float64(s.Checks), s.Ran,
+		s.Distance}
 }
 
-// TestTheOrderInWhichRoundsAreBookedMakesNoDifferenceToTheSums: each stands for the hour before it, whatever stood there
-// before. The first round alone books nothing.
+// TestTheOrderInWhichRoundsAreBookedMakesNoDifferenceToTheSums: each stands for the hour before it, whatever stood
+// there before. The first round alone books nothing.
 func TestTheOrderInWhichRoundsAreBookedMakesNoDifferenceToTheSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var rounds []savings.Round

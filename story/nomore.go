@@ -124,8 +124,8 @@ func (q *question) untouched(spare int) because {
 		return because{beside + fmt.Sprintf("with them it would train %.2f× as fast as with its share, now %.2f×: the "+
 			"plan found that not worth a restart, or keeps them for others", gain, q.decision.Gain), ""}
 	}
-	return because{beside + "by its profile they are of no use to it, or of less than a restart costs, or they are kept " +
-		"for others", ""}
+	return because{beside + "by its profile they are of no use to it, or of less than a restart costs, or they are " +
+		"kept for others", ""}
 }
 
 // useful is by how much a gain must be more to be worth a word.

@@ -218,8 +218,8 @@ func (q *question) advice(cause bridge.WaitCause) []string {
 		text = fmt.Sprintf("its user can have it begin at once: scontrol update job=%d StartTime=now", id)
 	case bridge.CauseHeldBack:
 		if q.job != nil && !q.job.Saves {
-			text = "a job that declares a checkpoint (synergy-checkpoint=…) may use what is kept meanwhile, where the " +
-				"reason says so"
+			text = "a job that declares a checkpoint (synergy-checkpoint=…) may use what is kept meanwhile, where " +
+				"the reason says so"
 		}
 	case bridge.CauseAboveLimits, bridge.CauseAccount, bridge.CauseQOS, bridge.CausePartitionRules:
 		text = "no room helps it: change the request, or ask the site's administrator about its account, QOS and " +

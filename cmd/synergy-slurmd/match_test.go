@@ -20,6 +20,7 @@ func TestAWrongRuleIsRefusedWithItsPlaceAndARemedy(t *testing.T) {
 		"[{profile: '../a.json'}]":                `profile: "\.\./a\.json": want the name`,
 		"[{profile: 'a.json synergy-length=2h'}]": `profile: "a\.json synergy-length=2h": want`,
 		"[{name: a, profile: auto}]":              `name: unknown key: want one of user, .*, checkpoint$`,
+
 		"[{container: '/i/*', profile: auto}, {container: '*', profile: auto}, {user: a, profile: auto}]": `rule 3, line 2: no job`,
 		"[{user: 'a?', profile: auto}]":       `user: "a\?": only \* stands for any text`,
 		"[{user: a, user: b, profile: auto}]": `user: is there twice: remove one$`,

@@ -68,8 +68,9 @@ func (m *metrics) ofSavings(with promauto.Factory) {
 		ended: vector("synergy_savings_runs_ended_total",
 			"Runs that ended and would have ended, or did, sooner, later or as soon.", "end"),
 		checks: counter("synergy_savings_checks_total", "Windows of progress that were held against a profile."),
-		ran:    counter("synergy_savings_checks_ran_ratio_total", "Sum over them of the real speed over the promised one."),
-		off:    counter("synergy_savings_checks_off_ratio_total", "Sum over them of how far that is from 1."),
+		ran: counter("synergy_savings_checks_ran_ratio_total",
+			"Sum over them of the real speed over the promised one."),
+		off: counter("synergy_savings_checks_off_ratio_total", "Sum over them of how far that is from 1."),
 		failed: with.NewGauge(prometheus.GaugeOpts{Name: "synergy_savings_failed",
 			Help: "1 while rounds cannot be booked in the ledger of savings."}),
 	}

@@ -25,7 +25,8 @@ func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Rea
 		err = t.CheckComparable()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--sacct: %w; the command line that has all: %s", err, trace.CompareCommand(comparedDays))
+		return nil, fmt.Errorf("--sacct: %w; the command line that has all: %s", err,
+			trace.CompareCommand(comparedDays))
 	}
 	accounts := accountsOf(t)
 	var runs []savings.Run
@@ -45,8 +46,8 @@ func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Rea
 		fmt.Fprintf(c.ErrOrStderr(), "synergy: %d lines of runs are skipped: they are damaged\n", skipped)
 	}
 	if all > 0 && len(runs) == 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "synergy: --sacct %s: none of the %d runs of the ledger ended well there: it is of "+
-			"other days, or has times without their zone; the command line is: %s\n", o.sacct, all,
+		fmt.Fprintf(c.ErrOrStderr(), "synergy: --sacct %s: none of the %d runs of the ledger ended well there: it is "+
+			"of other days, or has times without their zone; the command line is: %s\n", o.sacct, all,
 			trace.CompareCommand(comparedDays))
 	}
 	realised := savings.Realise(runs)

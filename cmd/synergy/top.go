@@ -139,7 +139,8 @@ func (o *topOptions) jobs(s *screen, t *story.Top, now time.Time) {
 		}
 		rows = append(rows, []string{strconv.Itoa(j.Job), cell(j.User, longestName), strconv.Itoa(j.GPUs),
 			fmt.Sprintf("%.2f", j.Gain), strconv.Itoa(each.CPUs), strconv.Itoa(j.Fair.CPUs),
-			story.Gigabytes(each.Memory), story.Gigabytes(j.Fair.Memory), began, cell(story.Nodes(j.Has.Nodes), longestSentence),
+			story.Gigabytes(each.Memory), story.Gigabytes(j.Fair.Memory), began,
+			cell(story.Nodes(j.Has.Nodes), longestSentence),
 			cell(j.Name, longestName)})
 	}
 	s.table(rows, 0)
@@ -153,7 +154,8 @@ func nodes(s *screen, t *story.Top) {
 		rows = append(rows, []string{cell(n.Name, longestName), cell(n.Type, longestName), orDash(n.Jobs),
 			strconv.Itoa(n.GPUs.Total), orDash(n.GPUs.Idle), strconv.Itoa(n.Cores.Total), orDash(n.Cores.Lent),
 			orDash(n.Cores.Idle), story.Gigabytes(gres.Memory(n.Memory.Total)),
-			story.Gigabytes(gres.Memory(n.Memory.Lent)), story.Gigabytes(gres.Memory(n.Memory.Idle)), cell(n.Closed, longestSentence)})
+			story.Gigabytes(gres.Memory(n.Memory.Lent)), story.Gigabytes(gres.Memory(n.Memory.Idle)),
+			cell(n.Closed, longestSentence)})
 	}
 	s.table(rows, 0)
 }

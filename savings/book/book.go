@@ -1,6 +1,7 @@
 // Package book keeps the ledger of savings in a folder: for each day (UTC) a file with a line of JSON for what was
-// booked, at most one a minute, and one with a line for each run that ended, for as long as Keep; and state.json, what the next round's booking rests on, so that a
-// restart forgets no run. Files are written by one daemon and may be read meanwhile by anybody whom the folder lets in.
+// booked, at most one a minute, and one with a line for each run that ended, for as long as Keep; and state.json, what
+// the next round's booking rests on, so that a restart forgets no run. Files are written by one daemon and may be read
+// meanwhile by anybody whom the folder lets in.
 package book
 
 import (
@@ -74,7 +75,8 @@ func (b *Book) Note(r savings.Round, most time.Duration) (savings.Sums, error) {
 	b.state = state
 	for _, o := range state.Ended {
 		if o.Speed > 0 && o.Of != "" {
-			b.runs = append(b.runs, Run{Job: o.Job, Started: o.Started.UTC(), Shadow: o.Shadow, Speed: o.Speed, Of: o.Of})
+			b.runs = append(b.runs, Run{Job: o.Job, Started: o.Started.UTC(), Shadow: o.Shadow, Speed: o.Speed,
+				Of: o.Of})
 		}
 	}
 	b.pending = Line{At: r.At.UTC(), Shadow: r.Shadow, Sums: b.pending.Plus(sums)}

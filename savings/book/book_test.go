@@ -128,8 +128,8 @@ func TestALineThatClaimsMoreThanWasThereIsSkipped(t *testing.T) {
 	}
 }
 
-// TestRestartsMakeNoDifferenceToTheSumsAndCrashesOnlyLessOfThem: whoever opens the ledger anew goes on with it; one that
-// dies without a word loses what was not written, a minute at most, and books nothing twice.
+// TestRestartsMakeNoDifferenceToTheSumsAndCrashesOnlyLessOfThem: whoever opens the ledger anew goes on with it; one
+// that dies without a word loses what was not written, a minute at most, and books nothing twice.
 func TestRestartsMakeNoDifferenceToTheSumsAndCrashesOnlyLessOfThem(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		once, often := t.TempDir(), t.TempDir()

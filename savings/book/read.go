@@ -49,7 +49,8 @@ func (l *Line) possible() bool {
 	most := float64(l.There*(1+rounding)) + rounding
 	return l.Seconds >= 0 && l.Known >= 0 && l.Known <= l.Held+rounding && l.Unmatched >= 0 &&
 		l.Saved <= l.Known+rounding && l.Supposed >= 0 && l.Supposed <= l.Known+rounding &&
-		l.SavedWithout <= l.Supposed+rounding && l.SavedWith <= l.Supposed+rounding && l.Held+l.Unmatched+l.Idle() <= most && l.Idle() >= 0 &&
+		l.SavedWithout <= l.Supposed+rounding && l.SavedWith <= l.Supposed+rounding &&
+		l.Held+l.Unmatched+l.Idle() <= most && l.Idle() >= 0 &&
 		l.Filled >= 0 && l.Filled <= l.Idle()+rounding && l.Ended >= 0 && l.Checks >= 0
 }
 

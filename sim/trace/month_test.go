@@ -124,11 +124,13 @@ func TestMemoryIsThatOfTheRequestWhereNoneWasAllocated(t *testing.T) {
 }
 
 func TestALogWithoutAHeaderIsRefusedWithTheOptionThatWasWrong(t *testing.T) {
+	const record = `line 1: .* is a record: want .* without --noheader$`
 	for text, want := range map[string]string{
-		"1|ann|COMPLETED|" + eight + "|" + eight + "|60|gres/gpu=1\n": `line 1: .* is a record: want .* without --noheader$`,
-		"1234_7.batch|COMPLETED|60\n":                                 `line 1: .* is a record: want .* without --noheader$`,
-		"JobID  JobName  Submit  State\n------- ----\n":               `line 1: .* has no \| between its columns: want .* --parsable2$`,
-		"User|State|Submit\nann|COMPLETED|" + eight + "\n":            `line 1: no column JobID among User\|State\|Submit`,
+		"1|ann|COMPLETED|" + eight + "|" + eight + "|60|gres/gpu=1\n": record,
+		"1234_7.batch|COMPLETED|60\n":                                 record,
+
+		"JobID  JobName  Submit  State\n------- ----\n":    `line 1: .* has no \| between its columns: want .* --parsable2$`,
+		"User|State|Submit\nann|COMPLETED|" + eight + "\n": `line 1: no column JobID among User\|State\|Submit`,
 	} {
 		_, err := trace.Read("f", strings.NewReader(text), trace.Sacct)
 		if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {

@@ -89,7 +89,8 @@ func (t *table) headless(err error) error {
 	line := strings.Join(t.fields, t.separator)
 	switch {
 	case slices.ContainsFunc(t.fields, func(field string) bool { return jobIDs.MatchString(strings.TrimSpace(field)) }):
-		return t.errorf("%s is a record: want the header before it, as sacct prints it without --noheader", legible(line))
+		return t.errorf("%s is a record: want the header before it, as sacct prints it without --noheader",
+			legible(line))
 	case len(t.fields) == 1 && slices.ContainsFunc(strings.Fields(line),
 		func(word string) bool { return columnName(word) == columnName("JobID") }):
 		return t.errorf("%s has no | between its columns: want what sacct prints with --parsable2", legible(line))

@@ -69,8 +69,8 @@ func (a *accounting) asked(t *table, r *run) (err error) {
 	return err
 }
 
-// held reads the cores and the memory of a run: what AllocTRES says, or else AllocCPUS and ReqMem, in which Slurm writes
-// what was asked for and, before 21.08, of what: 4Gn for each node, 2000Mc for each core.
+// held reads the cores and the memory of a run: what AllocTRES says, or else AllocCPUS and ReqMem, in which Slurm
+// writes what was asked for and, before 21.08, of what: 4Gn for each node, 2000Mc for each core.
 func (a *accounting) held(t *table, r *run) (err error) {
 	c := &a.columns
 	var nodes int64
@@ -106,7 +106,8 @@ func (a *accounting) held(t *table, r *run) (err error) {
 	}
 	mib, ok := mebibytes(of)
 	if ok = ok && mib*float64(times) <= maxMemory; !ok {
-		return t.wrong(c.reqMem.name, text, "memory with its unit, such as 64G, 4Gn for each node or 2000Mc for each core")
+		return t.wrong(c.reqMem.name, text,
+			"memory with its unit, such as 64G, 4Gn for each node or 2000Mc for each core")
 	}
 	r.memory = mib * float64(times) / 1000
 	return nil
