@@ -207,8 +207,17 @@ func lost(f *Facts) finding {
 		"synergy explain JOB tells the story; let the job trap its signal, or declare no checkpoint")
 }
 
+// slow says how much progress was looked at: where no job reports it, none is below its profile either.
 func slow(f *Facts) finding {
-	return none(f, func(r Round) []string { return r.Slow }, "measure the profile anew: synergy profile")
+	found := none(f, func(r Round) []string { return r.Slow }, "measure the profile anew: synergy profile")
+	if s := &f.Savings.Value; f.Savings.Why == "" && found.verdict == preflight.OK {
+		progress := "no job reported progress lately"
+		if s.Checks > 0 {
+			progress = fmt.Sprintf("%d windows of progress lately, at %.2f of what profiles say", s.Checks, s.Ran)
+		}
+		found.measured += "; " + progress
+	}
+	return found
 }
 
 func refused(f *Facts) finding {

@@ -123,6 +123,8 @@ type Savings struct {
 	Known, Saved float64
 	Ended, Later int
 	Belated      time.Duration
+	Checks       int     // windows of progress that were held against a profile
+	Ran          float64 // of what the profiles said, on average over these
 }
 
 // Wanted are the figures that a site asks for.

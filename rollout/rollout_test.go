@@ -126,6 +126,19 @@ func TestEachCriterionAloneKeepsASiteFromTheNextStage(t *testing.T) {
 	}
 }
 
+func TestHowMuchProgressWasLookedAtIsTold(t *testing.T) {
+	f := well()
+	if got := criterion(t, rollout.Judge(f), "speed by progress").Measured; !strings.HasSuffix(got,
+		"; no job reported progress lately") {
+		t.Error(got)
+	}
+	f.Savings.Value.Checks, f.Savings.Value.Ran = 41, 1.02
+	if got := criterion(t, rollout.Judge(f), "speed by progress").Measured; !strings.HasSuffix(got,
+		"; 41 windows of progress lately, at 1.02 of what profiles say") {
+		t.Error(got)
+	}
+}
+
 func TestTheGateMayBeMissingInTheShadowAndNotAfterwards(t *testing.T) {
 	f := well()
 	f.Checks.Value = append(f.Checks.Value, preflight.Line{Check: "JobSubmitPlugins", Verdict: preflight.Fail},

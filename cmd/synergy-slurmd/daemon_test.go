@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
 // roundsOf is a rounder that does what it is told and remembers when.
@@ -218,7 +219,34 @@ func TestTheNextRoundFollowsANewConfiguration(t *testing.T) {
 			t.Errorf("connected with %v", used)
 		}
 		wantOffsets(t, rounds.began, "0s 5m0s 10m0s")
+		if about := d.health.tells(time.Now()); !slices.Equal(about.Partitions, []string{"new"}) || about.Well != 3 {
+			t.Errorf("the daemon says of itself %+v", about)
+		}
 	})
+}
+
+func TestTheDaemonTellsHowManyRoundsInARowEndedWellAndOfTheLastThatDidNot(t *testing.T) {
+	h := newHealth(fiveMinutes, time.Now())
+	h.follows(Config{Lease: time.Minute, Canary: bridge.Canary{Accounts: []string{"ml"}}})
+	h.round(1, time.Now(), nil)
+	h.round(2, time.Now(), errors.New("slurmrestd:\n\x1b[2J503"))
+	h.round(3, time.Now(), nil)
+	h.round(4, time.Now(), nil)
+	about := h.tells(time.Now())
+	if about.Well != 2 || about.Failed != 1 || about.Failure != "slurmrestd: [2J503" || !about.Healthy || about.Behind ||
+		about.Lease != 60 || about.Stage() != rollout.Canary || !strings.HasPrefix(about.Says, "round 4 ended well") {
+		t.Errorf("%+v", about)
+	}
+	h.standBy("behind another")
+	if about := h.tells(time.Now()); !about.Behind || about.Says != "behind another" {
+		t.Errorf("one that stands by says %+v", about)
+	}
+	late := h.tells(time.Now().Add(time.Hour))
+	h.lead(time.Now().Add(-time.Hour))
+	h.round(5, time.Now(), errors.New("503"))
+	if ill := h.tells(time.Now()); ill.Healthy || !strings.Contains(ill.Says, "503") || late.Failed != 1 || ill.Well != 0 {
+		t.Errorf("an ill one says %+v", ill)
+	}
 }
 
 func TestABadConfigurationChangesNothing(t *testing.T) {

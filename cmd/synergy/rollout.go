@@ -255,7 +255,12 @@ func (o *rolloutOptions) saved(shadow bool, now time.Time) preflight.Known[rollo
 			sums = sums.Plus(line.Sums)
 		}
 	}
-	return fact(rollout.Savings{Known: sums.Known / time.Hour.Seconds(), Saved: sums.Saved / time.Hour.Seconds(),
+	ran := 0.0
+	if sums.Checks > 0 {
+		ran = sums.Ran / float64(sums.Checks)
+	}
+	return fact(rollout.Savings{Checks: sums.Checks, Ran: ran,
+		Known: sums.Known / time.Hour.Seconds(), Saved: sums.Saved / time.Hour.Seconds(),
 		Ended: sums.Ended, Later: sums.Later, Belated: time.Duration(sums.Belated * float64(time.Second))}, err)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout/proof"
 )
@@ -106,7 +107,9 @@ func (o *proveOptions) run(c *cobra.Command) error {
 	case daemon.Value.Shadow:
 		return failed{errors.New("the daemon is in the shadow, and leases nothing: there is nothing to prove yet")}
 	case daemon.Value.Behind || !daemon.Value.Healthy:
-		return failed{fmt.Errorf("the daemon is not the one that works: %s", daemon.Value.Says)}
+		const longest = 400
+		return failed{fmt.Errorf("the daemon is not the one that works: %s",
+			printable.Line(daemon.Value.Says, longest))}
 	}
 	o.within(daemon.Value.Canary)
 	path, err := o.recordFile()
