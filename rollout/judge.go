@@ -40,7 +40,7 @@ func criteria(s Stage) []criterion {
 	refused := criterion{"updates", wants("none refused"), refused}
 	lost := criterion{"lost jobs", wants("none"), lost}
 	slow := criterion{"speed by progress", wants("no job far below its profile"), slow}
-	later := criterion{"speed by accounting", wants("no run later than as asked for"), later}
+	later := criterion{"ended runs", wants("none later than as asked for, by the ledger of savings"), later}
 	proof := criterion{"proof of failing open",
 		func(w Wanted) string {
 			return fmt.Sprintf("seen with this version in the last %.0f days", w.Fresh.Hours()/24)

@@ -103,7 +103,7 @@ func TestEachCriterionAloneKeepsASiteFromTheNextStage(t *testing.T) {
 		"a lost job": {func(f *rollout.Facts) { last(f).Lost = []string{"job 7, by-signal"} }, "lost jobs",
 			"1: job 7, by-signal"},
 		"a slow job":         {func(f *rollout.Facts) { last(f).Slow = []string{"job 7"} }, slow, "1: job 7"},
-		"a later run":        {func(f *rollout.Facts) { f.Savings.Value.Later = 2 }, "speed by accounting", "2 of"},
+		"a later run":        {func(f *rollout.Facts) { f.Savings.Value.Later = 2 }, "ended runs", "2 of"},
 		"a refusal":          {func(f *rollout.Facts) { last(f).Refused = []string{"job 7"} }, "updates", "1: job 7"},
 		"no proof":           {func(f *rollout.Facts) { f.Proof.Why = "none was made" }, proof, "none"},
 		"an old proof":       {func(f *rollout.Facts) { f.Now = noon.AddDate(0, 0, 30) }, proof, "2026-11-22"},

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -30,7 +28,7 @@ import (
 
 // rolloutOptions are where a daemon and what belongs to it are found.
 type rolloutOptions struct {
-	daemon         string
+	daemon         source
 	config, flags  string // files
 	program, runAs string
 	savings        string
@@ -85,9 +83,12 @@ func rolloutStatusCommand() *cobra.Command {
 	return command
 }
 
+const daemonUsage = "the daemon's `address`, as " + usualAddress + ", or its socket, as unix:" + usualSocket +
+	" (default: that socket, else that address)"
+
 func (o *rolloutOptions) where() group {
 	where := newGroup("Where things are")
-	where.flags.StringVar(&o.daemon, "daemon", "http://127.0.0.1:9817", "the daemon's `address`")
+	where.flags.StringVar(&o.daemon.daemon, "daemon", "", daemonUsage)
 	where.flags.StringVar(&o.config, "config", "/etc/synergy/synergy-slurmd.yaml", "its configuration `file`")
 	where.flags.StringVar(&o.flags, "flags", "/etc/synergy/synergy-slurmd.env", "the `file` with its flags")
 	where.flags.StringVar(&o.program, "slurmd", "synergy-slurmd", "its `program`, for its checks")
@@ -146,7 +147,7 @@ func showStatus(out io.Writer, s rollout.Status) error {
 
 // judge gathers the facts and judges them.
 func (o *rolloutOptions) judge(ctx context.Context) (rollout.Status, error) {
-	at, err := o.address()
+	at, err := o.daemon.remote()
 	if err != nil {
 		return rollout.Status{}, err
 	}
@@ -161,14 +162,6 @@ func (o *rolloutOptions) judge(ctx context.Context) (rollout.Status, error) {
 		f.Proof = lastProof(o.proofs)
 	}
 	return rollout.Judge(f), nil
-}
-
-func (o *rolloutOptions) address() (remote, error) {
-	at, err := url.Parse(o.daemon)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
-		return remote{}, fmt.Errorf("--daemon %.80q: want an address as http://127.0.0.1:9817", o.daemon)
-	}
-	return remote{at, &http.Client{Timeout: answerLimit}}, nil
 }
 
 // fact is a fact, or the error as why it is none.
@@ -186,6 +179,9 @@ func (a remote) about(ctx context.Context) preflight.Known[rollout.Daemon] {
 	defer stop()
 	var d rollout.Daemon
 	err := a.get(ctx, "/about", &d)
+	if errors.Is(err, errSilent) { // whose remedy is another command's
+		err = errors.New(strings.TrimSuffix(err.Error(), ": "+errSilent.Error()))
+	}
 	return fact(d, err)
 }
 

@@ -109,7 +109,7 @@ func (o *rolloutOptions) next(c *cobra.Command) error {
 }
 
 func (o *rolloutOptions) back(c *cobra.Command) error {
-	at, err := o.address()
+	at, err := o.daemon.remote()
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ say how it is stopped and started, as programs with arguments and without a shel
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	where, job, end := newGroup("Where things are"), newGroup("The job"), newGroup("The daemon's end")
-	where.flags.StringVar(&o.daemon, "daemon", "http://127.0.0.1:9817", "the daemon's `address`")
+	where.flags.StringVar(&o.daemon.daemon, "daemon", "", daemonUsage)
 	where.flags.StringVar(&o.proofs, "proofs", "/var/lib/synergy/proofs", "`folder` of proofs of failing open")
 	job.flags.StringVar(&o.slurm.User, "user", "", "`user` whose job it is (default: as who runs this, or ran sudo)")
 	job.flags.StringVar(&o.slurm.Partition, "partition", "", "its `partition` (default: the canary's, or the user's)")
@@ -93,7 +93,7 @@ func (o *proveOptions) run(c *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	at, err := o.address()
+	at, err := o.daemon.remote()
 	if err != nil {
 		return err
 	}
