@@ -233,8 +233,9 @@ func TestTheDaemonTellsHowManyRoundsInARowEndedWellAndOfTheLastThatDidNot(t *tes
 	h.round(3, time.Now(), nil)
 	h.round(4, time.Now(), nil)
 	about := h.tells(time.Now())
-	if about.Well != 2 || about.Failed != 1 || about.Failure != "slurmrestd: [2J503" || !about.Healthy || about.Behind ||
-		about.Lease != 60 || about.Stage() != rollout.Canary || !strings.HasPrefix(about.Says, "round 4 ended well") {
+	if about.Well != 2 || about.Failed != 1 || about.Failure != "slurmrestd: [2J503" || !about.Healthy ||
+		about.Behind || about.Lease != 60 || about.Stage() != rollout.Canary ||
+		!strings.HasPrefix(about.Says, "round 4 ended well") {
 		t.Errorf("%+v", about)
 	}
 	h.standBy("behind another")
@@ -244,7 +245,8 @@ func TestTheDaemonTellsHowManyRoundsInARowEndedWellAndOfTheLastThatDidNot(t *tes
 	late := h.tells(time.Now().Add(time.Hour))
 	h.lead(time.Now().Add(-time.Hour))
 	h.round(5, time.Now(), errors.New("503"))
-	if ill := h.tells(time.Now()); ill.Healthy || !strings.Contains(ill.Says, "503") || late.Failed != 1 || ill.Well != 0 {
+	ill := h.tells(time.Now())
+	if ill.Healthy || !strings.Contains(ill.Says, "503") || late.Failed != 1 || ill.Well != 0 {
 		t.Errorf("an ill one says %+v", ill)
 	}
 }
