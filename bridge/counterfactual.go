@@ -37,33 +37,35 @@ type counterfactual struct {
 	sized []int                  // of those who were before
 }
 
-// suppose puts what running jobs would hold into the snapshot.
-func (t *turn) suppose() {
+// supposing is the part of a turn that sizes runs under each assumption.
+type supposing struct{ *turn }
+
+// all puts what running jobs would hold into the snapshot.
+func (t supposing) all() {
 	real := t.report.Snapshot.Jobs
 	if t.Settings.Savings {
-		never := func(*managedJob) bool { return false }
-		for i, placed := range t.supposing(slices.Clone(real), never, &t.sizes.nobody) {
+		nobody, everybody := func(*managedJob) bool { return false }, func(*managedJob) bool { return true }
+		for i, placed := range t.sized(slices.Clone(real), nobody, &t.sizes.nobody) {
 			t.scene.managed[i].unsaved = placed
 		}
-		always := func(*managedJob) bool { return true }
-		for i, placed := range t.supposing(slices.Clone(real), always, &t.sizes.everybody) {
+		for i, placed := range t.sized(slices.Clone(real), everybody, &t.sizes.everybody) {
 			t.scene.managed[i].saved = placed
 		}
 	}
-	for i, placed := range t.supposing(real, (*managedJob).saves, &t.sizes.declared) {
+	for i, placed := range t.sized(real, (*managedJob).saves, &t.sizes.declared) {
 		tn := t.scene.managed[i]
 		tn.wouldHold = placed
 		real[i].Fixed = real[i].Fixed || !tn.saves()
 	}
 }
 
-// supposing puts into the jobs of the snapshot what they would hold under an assumption, and says whose size that is
-// by place.
-func (t *turn) supposing(jobs []policy.Job, saves func(*managedJob) bool,
+// sized puts into the jobs of the snapshot what they would hold under an assumption, and says whose size that is by
+// place.
+func (t supposing) sized(jobs []policy.Job, saves func(*managedJob) bool,
 	sizes *map[int]sizedRun) map[int]*policy.Placement {
 	c := t.report.Snapshot
 	c.Jobs = jobs
-	return (&counterfactual{turn: t, c: &c, saves: saves, sizes: sizes}).size()
+	return (&counterfactual{turn: t.turn, c: &c, saves: saves, sizes: sizes}).size()
 }
 
 // size sizes, and says what everybody who runs would hold, by place.

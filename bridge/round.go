@@ -297,7 +297,7 @@ func (t *turn) decide(ctx context.Context) error {
 	t.report.Policy, t.report.Allocator = t.Settings.Policy.Name, t.Settings.Allocator.Name
 	t.limit(&t.report.Snapshot)
 	if t.Settings.Shadow {
-		t.suppose()
+		supposing{t}.all()
 	}
 	if t.small {
 		freeze(&t.report.Snapshot)

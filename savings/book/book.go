@@ -75,8 +75,7 @@ func (b *Book) Note(r savings.Round, most time.Duration) (savings.Sums, error) {
 	b.state = state
 	for _, o := range state.Ended {
 		if o.Speed > 0 && o.Of != "" {
-			b.runs = append(b.runs, Run{Job: o.Job, Started: o.Started.UTC(), Shadow: o.Shadow, Speed: o.Speed,
-				Of: o.Of})
+			b.runs = append(b.runs, Run{o.Job, o.Started.UTC(), o.Shadow, o.Speed, o.Of})
 		}
 	}
 	b.pending = Line{At: r.At.UTC(), Shadow: r.Shadow, Sums: b.pending.Plus(sums)}

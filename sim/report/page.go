@@ -121,8 +121,8 @@ func (s *study) lead() string {
 // without says what the mean completion time is without a planner, where that was looked at.
 func (s *study) without() (words string) {
 	for _, r := range s.runs {
-		if r.Setting.IsBaseline() && r.fault == nil && r.load == len(s.loads)-1 &&
-			r.Setting.Seed == s.runs[0].Setting.Seed {
+		first := r.load == len(s.loads)-1 && r.Setting.Seed == s.runs[0].Setting.Seed
+		if r.Setting.IsBaseline() && r.fault == nil && first {
 			words += fmt.Sprintf(" %s: %s h for a job on average.", display(r.Setting.Policy),
 				hours(r.summary.Completion.Mean))
 		}

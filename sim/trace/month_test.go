@@ -129,7 +129,8 @@ func TestALogWithoutAHeaderIsRefusedWithTheOptionThatWasWrong(t *testing.T) {
 		"1|ann|COMPLETED|" + eight + "|" + eight + "|60|gres/gpu=1\n": record,
 		"1234_7.batch|COMPLETED|60\n":                                 record,
 
-		"JobID  JobName  Submit  State\n------- ----\n":    `line 1: .* has no \| between its columns: want .* --parsable2$`,
+		"JobID  JobName  Submit\n------- ----\n": `line 1: .* has no \| between its columns: want .* --parsable2$`,
+
 		"User|State|Submit\nann|COMPLETED|" + eight + "\n": `line 1: no column JobID among User\|State\|Submit`,
 	} {
 		_, err := trace.Read("f", strings.NewReader(text), trace.Sacct)

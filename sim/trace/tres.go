@@ -69,48 +69,57 @@ func (a *accounting) asked(t *table, r *run) (err error) {
 	return err
 }
 
-// held reads the cores and the memory of a run: what AllocTRES says, or else AllocCPUS and ReqMem, in which Slurm
-// writes what was asked for and, before 21.08, of what: 4Gn for each node, 2000Mc for each core.
+// held reads the cores and the memory of a run: what AllocTRES says, or else AllocCPUS and ReqMem.
 func (a *accounting) held(t *table, r *run) (err error) {
 	c := &a.columns
-	var nodes int64
-	if text := t.text(c.alloc); text != "" {
+	text := t.text(c.alloc)
+	if text != "" {
 		if r.cpus, r.memory, err = share(t, c.alloc, text); err != nil {
 			return err
 		}
-		nodes = count(text, "node")
 	}
 	if r.ran <= 0 {
 		return nil
 	}
-	if text := t.text(c.cpus); r.cpus == 0 && text != "" {
+	if r.cpus == 0 && t.text(c.cpus) != "" {
 		n, err := t.wholeAt(c.cpus, 0, maxCPUs)
 		if err != nil {
 			return err
 		}
 		r.cpus = int32(n)
 	}
-	text := t.text(c.reqMem)
-	if r.memory > 0 || text == "" || text == "?" {
-		return nil
+	if r.memory == 0 {
+		r.memory, err = a.requested(t, r.cpus, count(text, "node"))
 	}
-	if nodes == 0 && isWhole(t.text(c.nodes)) {
+	return err
+}
+
+// requested is the memory that a run asked for, in GB of 1000 MiB: for all of it, or, as Slurm wrote before 21.08, 4Gn
+// for each node and 2000Mc for each core. 0: nobody says how much that is.
+func (a *accounting) requested(t *table, cpus int32, nodes int64) (memory float64, err error) {
+	c := &a.columns
+	text := t.text(c.reqMem)
+	if text == "" || text == "?" {
+		return 0, nil
+	}
+	if nodes == 0 && t.text(c.nodes) != "" {
 		if nodes, err = t.wholeAt(c.nodes, 0, maxCPUs); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	each := map[byte]int64{'n': nodes, 'c': int64(r.cpus)}
-	times, of := int64(1), text
-	if n, is := each[text[len(text)-1]]; is {
-		times, of = n, text[:len(text)-1]
+	times, of := 1.0, text
+	switch text[len(text)-1] {
+	case 'n':
+		times, of = float64(nodes), text[:len(text)-1]
+	case 'c':
+		times, of = float64(cpus), text[:len(text)-1]
 	}
 	mib, ok := mebibytes(of)
-	if ok = ok && mib*float64(times) <= maxMemory; !ok {
-		return t.wrong(c.reqMem.name, text,
+	if !ok || mib*times > maxMemory {
+		return 0, t.wrong(c.reqMem.name, text,
 			"memory with its unit, such as 64G, 4Gn for each node or 2000Mc for each core")
 	}
-	r.memory = mib * float64(times) / 1000
-	return nil
+	return mib * times / 1000, nil
 }
 
 // maxCPUs bounds what is believed of one job's cores, and of its nodes.
