@@ -140,7 +140,8 @@ func (r Realised) Words(s Sums) string {
 	return fmt.Sprintf("By accounting, %d runs of %s ought to have been %.2f times as fast as the %d before them, "+
 		"by their profiles, and were %.2f times (%.2f to %.2f): %s %s. If all were, it is between %s and %s "+
 		"GPU-hours.%s", r.After, several(r.Names, "name"), r.Said, r.Before, r.Ran, r.Ran/r.Within,
-		float64(r.Ran*r.Within), percent(math.Abs(r.Error())), direction, grouped(low/hour), grouped(high/hour), r.leftOut())
+		float64(r.Ran*r.Within), percent(math.Abs(r.Error())), direction, grouped(low/hour), grouped(high/hour),
+		r.leftOut())
 }
 
 // leftOut says which runs tell nothing.

@@ -15,16 +15,17 @@ func TestAWrongRuleIsRefusedWithItsPlaceAndARemedy(t *testing.T) {
 		`[{user: a}]`: `rule 1, line 2: profile: is missing: name the file`,
 
 		"[{profile: auto}, {profile: x.json, user: a}]": `rule 2, line 2: no job comes to this rule`,
+
+		"[{container: '*', profile: auto}, {profile: x.json}]": `rule 2, line 2: no job comes to this rule`,
 		"[{profile: a}]": `profile: "a": want the name of a profile's file, as .*, or auto$`,
 
-		"[{profile: '../a.json'}]":                                    `profile: "\.\./a\.json": want the name`,
-		"[{profile: 'a.json synergy-length=2h'}]":                     `profile: "a\.json synergy-length=2h": want`,
-		"[{name: a, profile: auto}]":                                  `name: unknown key: want one of user, .*, checkpoint$`,
-		"[{container: '*', profile: auto}, {user: a, profile: auto}]": `rule 2, line 2: no job comes`,
-		"[{user: 'a?', profile: auto}]":                               `user: "a\?": only \* stands for any text`,
-		"[{user: a, user: b, profile: auto}]":                         `user: is there twice: remove one$`,
-		"[{checkpoint: 1, profile: auto}]":                            `checkpoint: "1": want true or false$`,
-		"[{user: [a], profile: auto}]":                                `user: want one value`,
+		"[{profile: '../a.json'}]":                `profile: "\.\./a\.json": want the name`,
+		"[{profile: 'a.json synergy-length=2h'}]": `profile: "a\.json synergy-length=2h": want`,
+		"[{name: a, profile: auto}]":              `name: unknown key: want one of user, .*, checkpoint$`,
+		"[{user: 'a?', profile: auto}]":           `user: "a\?": only \* stands for any text`,
+		"[{user: a, user: b, profile: auto}]":     `user: is there twice: remove one$`,
+		"[{checkpoint: 1, profile: auto}]":        `checkpoint: "1": want true or false$`,
+		"[{user: [a], profile: auto}]":            `user: want one value`,
 	} {
 		_, err := parseConfig([]byte("partitions: [a]\nmatch: "+rule), fiveMinutes)
 		if err == nil || !regexp.MustCompile(want).MatchString(err.Error()) {

@@ -95,8 +95,8 @@ var refused = []struct{ text, want string }{
 	{openbHeader + "p,1,1000,Running,5,99999999999,5\n",
 		"line 2: deletion_time = 99999999999: want a time from 1970 on, such as 2026-03-31T23:59:59"},
 
-	{"1|COMPLETED|gres/gpu=1\n",
-		`line 1: 1|COMPLETED|gres/gpu=1 is a record: want the header before it, as sacct prints it without --noheader`},
+	{"1|COMPLETED|gres/gpu=1\n", "line 1: 1|COMPLETED|gres/gpu=1 is a record: want the header before it, as sacct " +
+		"prints it without --noheader"},
 	{"JobID|Submit|Elapsed\n",
 		"line 1: no column AllocTRES or ReqTRES: want one in the header, for the number of GPUs"},
 	{"JobID|Submit|End|AllocTRES\n",
