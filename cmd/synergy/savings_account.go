@@ -34,8 +34,9 @@ func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Rea
 	skipped, err := book.ReadRuns(o.book, until, func(r book.Run) {
 		all++
 		e, ended, found := accounts.of(r)
+		name := t.Names[e.ID]
 		if found && !ended.After(until) && (r.Shadow || ended.After(since)) {
-			who := strings.Join([]string{e.User, e.Told.Name, fmt.Sprint(e.GPUs), r.Of}, "\x00")
+			who := strings.Join([]string{e.User, name, fmt.Sprint(e.GPUs), r.Of}, "\x00")
 			runs = append(runs, savings.Run{Who: who, Before: r.Shadow, Speed: r.Speed, Took: e.Duration})
 		}
 	})
@@ -63,7 +64,7 @@ type accounts struct {
 func accountsOf(t *trace.Trace) accounts {
 	a := accounts{t.Begin, map[string][]trace.Entry{}}
 	for _, e := range t.Entries {
-		if e.State == "COMPLETED" && e.User != "" && e.Told != nil && e.Told.Name != "" && e.Told.Past.Runs == 1 {
+		if e.State == "COMPLETED" && e.User != "" && t.Names[e.ID] != "" && e.Told != nil && e.Told.Past.Runs == 1 {
 			id := e.ID[strings.LastIndex(e.ID, ":")+1:] // without the cluster
 			a.jobs[id] = append(a.jobs[id], e)
 		}

@@ -49,7 +49,7 @@ func (l *log) fold(j accounted) {
 	})
 	last := j.runs[len(j.runs)-1]
 	e := Entry{ID: j.id, User: last.user, Queue: last.queue, State: last.state, Submitted: j.runs[0].submitted}
-	told := Told{Asked{last.limit, last.priority}, j.past(), last.name}
+	told := Told{Asked{last.limit, last.priority}, j.past()}
 	components := j.components()
 	for _, c := range components {
 		e.Duration, e.GPUs = max(e.Duration, c.ran), e.GPUs+int(c.gpus)

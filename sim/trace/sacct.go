@@ -40,8 +40,22 @@ func readSacct(name string, r io.Reader) (*Trace, error) {
 	}
 	a.records.Jobs = len(a.jobs)
 	made := a.log.trace()
-	made.Records = a.records
+	made.Records, made.Names = a.records, a.jobNames()
 	return made, t.err
+}
+
+// jobNames are the names of jobs, as their last runs have them; nil: nobody tells.
+func (a *accounting) jobNames() map[string]string {
+	if a.columns.name.missing() {
+		return nil
+	}
+	names := make(map[string]string, len(a.jobs))
+	for _, j := range a.jobs {
+		if name := j.runs[len(j.runs)-1].name; name != "" {
+			names[j.id] = name
+		}
+	}
+	return names
 }
 
 // accounting gathers records by the job that they belong to.

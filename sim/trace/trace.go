@@ -25,6 +25,9 @@ type Trace struct {
 	Dropped  []Dropped
 	Adjusted []Adjusted
 	Records  Records // of an sacct log
+	// Names are what users called their jobs, by the ID of entries: of an sacct log with a column JobName. One that
+	// cannot be shown is left out.
+	Names map[string]string
 	// CPUsPerGPU is the ratio of the profiles that the iterations of a recorded trace were counted with; 0 where it
 	// does not say.
 	CPUsPerGPU int
@@ -83,7 +86,6 @@ type Job struct {
 type Told struct {
 	Asked Asked
 	Past  Past
-	Name  string // of the job, as its user called it; empty where the log does not say, or where it cannot be shown
 }
 
 // Asked is what a job was submitted with, beside its GPUs. It is zero where a log does not say.
