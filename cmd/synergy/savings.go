@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -96,7 +97,12 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return o.tell(c.OutOrStdout(), byDay(lines), realised, since, until)
+	days := byDay(lines)
+	if realised != nil && !slices.ContainsFunc(days, func(d daySums) bool { return !d.Shadow }) {
+		fmt.Fprintf(c.ErrOrStderr(), "synergy: --sacct: nothing was switched on in that time: there is nothing to "+
+			"compare\n")
+	}
+	return o.tell(c.OutOrStdout(), days, realised, since, until)
 }
 
 // moment reads a time: so long ago, or a day.
