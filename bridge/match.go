@@ -50,8 +50,11 @@ func fits(pattern, text string) bool {
 	return strings.HasSuffix(rest, parts[last])
 }
 
-// matched is what a job is taken to have said, by the first rule that fits; nil: by none, or it needs no rule.
-func (r *Runner) matched(t *managedJob) *comment {
+// matching is the part of a runner that takes jobs for what rules say.
+type matching struct{ *Runner }
+
+// said is what a job is taken to have said, by the first rule that fits; nil: by none, or it needs no rule.
+func (r matching) said(t *managedJob) *comment {
 	if !r.Settings.Shadow || t.said.managed || t.State == Finished || t.Request.GPUs < 1 {
 		return nil
 	}

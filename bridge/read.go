@@ -106,7 +106,7 @@ func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
 	if t.said == nil || t.said.text != j.Comment || before.matched {
 		t.said = r.readComment(j.Comment)
 	}
-	if said := r.matched(t); said != nil {
+	if said := (matching{r}).said(t); said != nil {
 		t.said, t.matched = said, true
 	}
 	if before.annotation != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs {
