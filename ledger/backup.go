@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -19,27 +20,30 @@ import (
 // ErrNoBackup: a file is no backup, or a damaged one. What it should have replaced stands.
 var ErrNoBackup = errors.New("not a whole backup")
 
-// Files are what one daemon keeps: the ledger, and the database of past rounds where there is one.
+// Files are what one daemon keeps: the ledger, and the folder of the history, with a database for each day, where there
+// is one.
 type Files struct{ Ledger, History string }
 
 // Content is what a backup has.
 type Content struct {
-	Round   int  // the last that settled
-	Jobs    int  // of which there are records
-	History bool // of past rounds
+	Round   int      // the last that settled
+	Jobs    int      // of which there are records
+	Days    int      // of the history
+	Damaged []string // days that are left out of it
 }
 
-// The names of files in a backup, in their order there. It is a tar archive, compressed, whose checksum tells damage.
-const (
-	ledgerMember  = "ledger"
-	historyMember = "history"
-)
+// A backup is a tar archive, compressed, whose checksum tells damage: the ledger, and then the days, ascending.
+const ledgerMember = "ledger"
+
+// dayMember is a day's name in the archive; the last part is its file's.
+var dayMember = regexp.MustCompile(`^history/([0-9]{4}-[0-9]{2}-[0-9]{2}\.history)$`)
 
 // mostRestored bounds a file that a backup unpacks to, in bytes.
 const mostRestored = 64 << 30
 
 // Backup writes the files to a new one at target, which only its owner can read; one that is there is replaced when
-// the new one is whole. A daemon may have them open, and writes on meanwhile. A history that is not there is left out.
+// the new one is whole. A daemon may have them open, and writes on meanwhile. A history that is not there is left out,
+// and so are days of it that are damaged.
 func Backup(files Files, target string) (Content, error) {
 	content, err := backup(files, target)
 	if err != nil {
@@ -54,24 +58,64 @@ func backup(files Files, target string) (content Content, err error) {
 		return content, err
 	}
 	defer os.RemoveAll(place)
-	still := Files{filepath.Join(place, ledgerMember), filepath.Join(place, historyMember)}
-	if err := copyStill(files.Ledger, still.Ledger, checkedLedger); err != nil {
-		return content, err
-	}
-	switch err := copyStill(files.History, still.History, checkedPages); {
-	case errors.Is(err, os.ErrNotExist):
-		still.History = ""
-	case err != nil:
-		return content, err
-	}
 	whole := filepath.Join(place, "whole")
-	if err := writeNew(whole, func(to io.Writer) error { return packAll(to, still) }); err != nil {
-		return content, err
-	}
-	if content, err = contentOf(still); err != nil {
+	if err := writeNew(whole, func(to io.Writer) error { return packAll(to, files, place, &content) }); err != nil {
 		return content, err
 	}
 	return content, replace(whole, target)
+}
+
+// packAll packs what there is, each file by way of a copy in a folder.
+func packAll(to io.Writer, files Files, place string, content *Content) error {
+	zipped := gzip.NewWriter(to)
+	packed := tar.NewWriter(zipped)
+	still := filepath.Join(place, ledgerMember)
+	if err := copyStill(files.Ledger, still, checkedLedger); err != nil {
+		return err
+	}
+	if err := content.of(still); err != nil {
+		return err
+	}
+	if err := packOne(packed, ledgerMember, still); err != nil {
+		return err
+	}
+	if err := packDays(packed, files.History, place, content); err != nil {
+		return err
+	}
+	if err := packed.Close(); err != nil {
+		return err
+	}
+	return zipped.Close()
+}
+
+// packDays packs the history, as far as it is whole. A day that is removed meanwhile was too old.
+func packDays(packed *tar.Writer, folder, place string, content *Content) error {
+	entries, err := os.ReadDir(folder) // sorted
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	still := filepath.Join(place, "day")
+	for _, entry := range entries {
+		name := "history/" + entry.Name()
+		if !dayMember.MatchString(name) || !entry.Type().IsRegular() {
+			continue
+		}
+		err := copyStill(filepath.Join(folder, entry.Name()), still, checkedPages)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			continue
+		case errors.Is(err, ErrCorrupt), errors.Is(err, ErrAlien):
+			content.Damaged = append(content.Damaged, entry.Name())
+			continue
+		case err != nil:
+			return err
+		}
+		if err := packOne(packed, name, still); err != nil {
+			return err
+		}
+		content.Days++
+	}
+	return nil
 }
 
 // Copies are tried so often: a round writes for milliseconds, and then not for a second.
@@ -153,23 +197,6 @@ func copying(from io.Reader) func(io.Writer) error {
 		_, err := io.Copy(to, from)
 		return err
 	}
-}
-
-func packAll(to io.Writer, files Files) error {
-	zipped := gzip.NewWriter(to)
-	packed := tar.NewWriter(zipped)
-	if err := packOne(packed, ledgerMember, files.Ledger); err != nil {
-		return err
-	}
-	if files.History != "" {
-		if err := packOne(packed, historyMember, files.History); err != nil {
-			return err
-		}
-	}
-	if err := packed.Close(); err != nil {
-		return err
-	}
-	return zipped.Close()
 }
 
 func packOne(packed *tar.Writer, name, path string) error {
@@ -263,12 +290,14 @@ func walk(bucket *bolt.Bucket, depth int) error {
 	})
 }
 
-func contentOf(files Files) (Content, error) {
-	book, err := Read(files.Ledger)
+// of adds what a ledger has.
+func (c *Content) of(path string) error {
+	book, err := Read(path)
 	if err != nil {
-		return Content{}, err
+		return err
 	}
 	defer book.Close()
 	records, _, err := book.Load()
-	return Content{Round: book.newest(), Jobs: len(records), History: files.History != ""}, err
+	c.Round, c.Jobs = book.newest(), len(records)
+	return err
 }

@@ -26,135 +26,131 @@ func Restore(source string, files Files, now time.Time) (content Content, kept [
 }
 
 func restore(source string, files Files, now time.Time) (content Content, kept []string, err error) {
-	held, err := holdAll(files)
+	held, err := hold(files.Ledger)
 	if err != nil {
 		return content, nil, err
 	}
-	defer held.let()
-	fresh, err := unpackAll(source, files)
+	if held != nil {
+		defer pages.Release(held)
+	}
+	fresh := Files{files.Ledger + ".restoring", files.History + ".restoring"}
 	defer fresh.remove()
-	if err != nil {
+	fresh.remove() // what a restoration left that was killed
+	if content.Days, err = unpackAll(source, fresh); err != nil {
 		return content, nil, err
 	}
-	if content, err = contentOf(fresh); err != nil {
+	if err = content.of(fresh.Ledger); err != nil {
 		return content, nil, err
 	}
 	suffix := ".before-" + now.UTC().Format("20060102T150405Z")
 	// The ledger last: it alone says that all is done.
-	for _, f := range []struct{ from, to string }{{fresh.History, files.History}, {fresh.Ledger, files.Ledger}} {
-		if f.from == "" {
-			continue
-		}
-		had, err := exchange(f.from, f.to, f.to+suffix)
-		if had {
-			kept = append(kept, f.to+suffix)
-		}
-		if err != nil {
+	if content.Days > 0 {
+		if kept, err = exchangeFolder(fresh.History, files.History, files.History+suffix); err != nil {
 			return content, kept, err
 		}
 	}
-	return content, kept, nil
-}
-
-// holding are files that no daemon can open meanwhile.
-type holding []*os.File
-
-func (h holding) let() {
-	for _, file := range h {
-		pages.Release(file)
+	had, err := exchange(fresh.Ledger, files.Ledger, files.Ledger+suffix)
+	if had {
+		kept = append(kept, files.Ledger+suffix)
 	}
+	return content, kept, err
 }
 
-// holdAll takes the locks of those files that are there.
-func holdAll(files Files) (held holding, err error) {
-	for _, path := range []string{files.Ledger, files.History} {
-		file, err := os.OpenFile(path, os.O_RDWR, 0)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			held.let()
-			return nil, err
-		}
-		held = append(held, file)
-		if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-			held.let()
-			return nil, fmt.Errorf("%s: %w: stop the daemon first", path, ErrLocked)
-		}
+// hold takes the lock of the ledger, so that no daemon can open it meanwhile; nil where there is none.
+func hold(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
 	}
-	return held, nil
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("%s: %w: stop the daemon first", path, ErrLocked)
+	}
+	return file, nil
 }
 
-// unpackAll unpacks a backup, each file beside that which it is to replace, and reads all that it has. Nothing but the
-// two names is taken from it.
-func unpackAll(source string, files Files) (fresh Files, err error) {
+// remove removes what was unpacked and has not moved.
+func (f Files) remove() {
+	os.Remove(f.Ledger)
+	os.RemoveAll(f.History)
+}
+
+// unpackAll unpacks a backup beside what it is to replace, and reads all that it has, the days of its history among
+// it. Nothing but the names of days is taken from it.
+func unpackAll(source string, fresh Files) (days int, err error) {
 	file, err := os.Open(source)
 	if err != nil {
-		return fresh, err
+		return 0, err
 	}
 	defer file.Close()
 	zipped, err := gzip.NewReader(file)
 	if err != nil {
-		return fresh, fmt.Errorf("%w: %w", ErrNoBackup, err)
+		return 0, fmt.Errorf("%w: %w", ErrNoBackup, err)
 	}
 	packed := tar.NewReader(zipped)
-	if fresh.Ledger, err = unpackOne(packed, ledgerMember, files.Ledger); err != nil {
-		return fresh, err
+	header, err := packed.Next()
+	if err != nil || header.Name != ledgerMember {
+		return 0, fmt.Errorf("%w: it does not begin with a ledger", ErrNoBackup)
 	}
-	fresh.History, err = unpackOne(packed, historyMember, files.History)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fresh, err
+	if err := unpackOne(packed, header, fresh.Ledger, checkedLedger); err != nil {
+		return 0, err
+	}
+	if days, err = unpackDays(packed, fresh.History); err != nil {
+		return 0, err
 	}
 	// To the end, where the checksum stands.
-	if rest, err := io.Copy(io.Discard, io.LimitReader(damageOf{zipped}, mostBehind)); err != nil {
-		return fresh, err
-	} else if rest == mostBehind {
-		return fresh, fmt.Errorf("%w: more in it than two files", ErrNoBackup)
+	rest, err := io.Copy(io.Discard, io.LimitReader(damageOf{zipped}, mostBehind))
+	if err == nil && rest == mostBehind {
+		err = fmt.Errorf("%w: more in it than it should have", ErrNoBackup)
 	}
-	return fresh, fresh.check()
+	return days, err
 }
 
 // mostBehind is what may stand between the last file of a backup and its end, in bytes.
 const mostBehind = 1 << 20
 
-// check reads what was unpacked.
-func (f Files) check() error {
-	err := checkedLedger(f.Ledger)
-	if err == nil && f.History != "" {
-		err = checkedPages(f.History)
+func unpackDays(packed *tar.Reader, folder string) (days int, err error) {
+	for last := ""; ; {
+		header, err := packed.Next()
+		if errors.Is(err, io.EOF) {
+			return days, nil
+		}
+		if err != nil {
+			return days, fmt.Errorf("%w: %w", ErrNoBackup, err)
+		}
+		name := dayMember.FindStringSubmatch(header.Name)
+		if name == nil || name[1] <= last {
+			return days, fmt.Errorf("%w: %.80q in it, want days, ascending", ErrNoBackup, header.Name)
+		}
+		last = name[1]
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return days, err
+		}
+		if err := unpackOne(packed, header, filepath.Join(folder, last), checkedPages); err != nil {
+			return days, err
+		}
+		days++
 	}
-	switch {
+}
+
+// unpackOne unpacks a file and reads it.
+func unpackOne(packed *tar.Reader, header *tar.Header, path string, check func(string) error) error {
+	if header.Typeflag != tar.TypeReg || header.Size > mostRestored {
+		return fmt.Errorf("%w: %s is no file of at most %d bytes", ErrNoBackup, header.Name, int64(mostRestored))
+	}
+	if err := writeNew(path, copying(damageOf{packed})); err != nil {
+		return err
+	}
+	switch err := check(path); {
 	case errors.Is(err, ErrNewer):
 		return fmt.Errorf("%w, of a later daemon: restore it by that one", ErrNewer)
 	case err != nil:
-		return fmt.Errorf("%w: in it %w", ErrNoBackup, findingOf(err))
+		return fmt.Errorf("%w: %s in it: %w", ErrNoBackup, header.Name, findingOf(err))
 	}
 	return nil
-}
-
-// remove removes what was unpacked and has not moved.
-func (f Files) remove() {
-	for _, path := range []string{f.Ledger, f.History} {
-		if path != "" {
-			os.Remove(path)
-		}
-	}
-}
-
-// unpackOne unpacks the next file, which has to have that name, to one beside another. io.EOF: there is no other.
-func unpackOne(packed *tar.Reader, name, beside string) (path string, err error) {
-	header, err := packed.Next()
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("%w: %w", ErrNoBackup, err)
-	case header.Name != name || header.Typeflag != tar.TypeReg:
-		return "", fmt.Errorf("%w: %.80q in it, want %s", ErrNoBackup, header.Name, name)
-	case header.Size > mostRestored:
-		return "", fmt.Errorf("%w: %s of %d bytes, want at most %d", ErrNoBackup, name, header.Size,
-			int64(mostRestored))
-	}
-	path = beside + ".restoring"
-	return path, writeNew(path, copying(damageOf{packed}))
 }
 
 // damageOf tells what is wrong with what is read from what is wrong with the disk that it is written to.
@@ -186,4 +182,15 @@ func exchange(fresh, path, kept string) (had bool, err error) {
 		}
 	}
 	return had, syncFolder(filepath.Dir(path))
+}
+
+// exchangeFolder does the same for a folder, which for a moment is not there: the daemon does not run.
+func exchangeFolder(fresh, path, kept string) (had []string, err error) {
+	err = os.Rename(path, kept)
+	if err == nil {
+		had = []string{kept}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	return had, replace(fresh, path)
 }

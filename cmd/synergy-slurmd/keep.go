@@ -19,7 +19,7 @@ import (
 const keep = "ledger"
 
 const usageKeep = `synergy-slurmd ledger backup FILE writes what the daemon remembers to a file: the ledger, and the
-history of past rounds where there is one. The daemon may run meanwhile. A file that is there is
+history where there is one. The daemon may run meanwhile. A file that is there is
 replaced when the new one is whole.
 
 synergy-slurmd ledger restore FILE puts that back, after it was read whole. The daemon must have been
@@ -34,7 +34,7 @@ Usage: synergy-slurmd ledger backup [flags] FILE
 func defineFiles(set *pflag.FlagSet, files *ledger.Files) {
 	set.StringVar(&files.Ledger, "ledger", "/var/lib/synergy/ledger", "`file` that the daemon has as its ledger")
 	set.StringVar(&files.History, "history", "",
-		"`file` of past rounds (default history in the ledger's folder)")
+		"`folder` of the history, as in the configuration (default history beside the ledger)")
 }
 
 // keepFiles is the verb. Its word is backup or restore.
@@ -100,8 +100,11 @@ func putBack(files ledger.Files, file string, stdout io.Writer) error {
 // sentence says what a backup has.
 func sentence(content ledger.Content) string {
 	text := fmt.Sprintf("the ledger up to round %d, with records of %d jobs", content.Round, content.Jobs)
-	if content.History {
-		text += ", and the history of past rounds"
+	if content.Days > 0 {
+		text += fmt.Sprintf(", and %d days of the history", content.Days)
+	}
+	if len(content.Damaged) > 0 {
+		text += fmt.Sprintf("; left out are days that are damaged: %s", strings.Join(content.Damaged, ", "))
 	}
 	return text
 }
