@@ -183,7 +183,9 @@ func TestADamagedBackupChangesNothing(t *testing.T) {
 	before, err := os.ReadFile(files.Ledger)
 	must(t, err)
 
-	spoilt := map[string][]byte{"nothing": {}, "text": []byte("precious"), "more": append(bytes.Clone(whole), 1)}
+	spoilt := map[string][]byte{
+		"nothing": {}, "text": []byte("precious"), "more": append(bytes.Clone(whole), 1),
+	}
 	for end := 1; end < len(whole); end += len(whole)/40 + 1 {
 		spoilt["cut to "+time.Duration(end).String()] = whole[:end]
 		turned := bytes.Clone(whole)

@@ -55,6 +55,7 @@ older: packages
 			--config $(PARTS)/older/nfpm.yaml --packager $$packager --target $(PARTS)/older/ || exit 1; \
 	done
 
-test-packages: older ## the packages on a Debian beside a cluster: installed, upgraded, removed, purged
+# rpm itself is fetched onto that Debian from its mirror, which the image of the cluster needs as well.
+test-packages: older ## the packages on a Debian beside a cluster: installed, upgraded, removed, purged, by dpkg and by rpm; a newcomer's walk
 	@NODES=1 tests/live/with-cluster.sh synergy-packages 600 go test -tags live,packages -count=1 -v -timeout 15m \
 		-run TestPackages ./tests/live
