@@ -162,7 +162,8 @@ func TestABackupOfALedgerThatIsBeingWrittenToIsOneStateOfIt(t *testing.T) {
 		}
 		restored, _, err := ledger.Restore(backup, elsewhere, noon.Add(time.Duration(k)*time.Second))
 		must(t, err)
-		if restored.Round != saved.Round || restored.Jobs != saved.Jobs || saved.Round != saved.Jobs || saved.Round < last {
+		if restored.Round != saved.Round || restored.Jobs != saved.Jobs || saved.Round != saved.Jobs ||
+			saved.Round < last {
 			t.Errorf("backup %d: saved %+v, restored %+v after round %d", k, saved, restored, last)
 		}
 		last = saved.Round
