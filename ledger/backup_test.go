@@ -18,6 +18,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/synergy-slurmd/synergy-slurmd/history"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -396,4 +397,29 @@ func FuzzABackupOfAnyContentIsRestoredOrRefused(f *testing.F) {
 		}
 		load(t, open(t, files.Ledger))
 	})
+}
+
+// TestABackupKnowsTheDaysThatTheHistoryWrites: what their files are called is the history's to say.
+func TestABackupKnowsTheDaysThatTheHistoryWrites(t *testing.T) {
+	files, backup := inFolder(t), filepath.Join(t.TempDir(), "backup")
+	settled(t, files.Ledger, 41, 3)
+	store, err := history.Open(files.History, history.Options{LeastFree: 1})
+	must(t, err)
+	report := reportOf(41)
+	report.Snapshot.Now = noon
+	must(t, store.Note(&report))
+	saved, err := ledger.Backup(files, backup) // beside the daemon that writes it
+	must(t, err)
+	must(t, store.Close())
+	elsewhere := inFolder(t)
+	restored, _, err := ledger.Restore(backup, elsewhere, noon)
+	must(t, err)
+	if saved.Days != 1 || restored.Days != 1 {
+		t.Errorf("%d days are backed up, %d restored, want one", saved.Days, restored.Days)
+	}
+	reader, err := history.Read(elsewhere.History)
+	must(t, err)
+	if _, gaps, err := reader.Story(1); err != nil || gaps != nil {
+		t.Errorf("what is restored cannot be read: %v, %v", gaps, err)
+	}
 }
