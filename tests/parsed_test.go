@@ -1,0 +1,220 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/docs/site"
+)
+
+// built are our programs, in a folder.
+type built struct{ folder string }
+
+var build = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "synergy-documented-")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-o", folder+"/", "../cmd/synergy", "../cmd/synergy-slurmd").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	return folder, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if folder, err := build(); err == nil {
+		_ = os.RemoveAll(folder)
+	}
+	os.Exit(code)
+}
+
+func programsOf(t *testing.T) built {
+	t.Helper()
+	folder, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built{folder}
+}
+
+// parse has the program itself read a command line, and do nothing: with --help it looks at all other options, and ends.
+func (b built) parse(c command) error {
+	args := c.args[1:]
+	if c.args[0] == "srun" {
+		args = args[1:]
+	}
+	if slices.ContainsFunc(args, func(word string) bool { return word == "…" || strings.Contains(word, "[") }) && c.span {
+		return nil // a sentence about a command
+	}
+	switch c.program() {
+	case "synergy":
+		return b.parseTool(args)
+	case "synergy-slurmd":
+		last := "--version" // behind a look at all flags together
+		if slices.Contains(args, "release") || slices.Contains(args, "--help") {
+			last = "--help"
+		}
+		return b.run("synergy-slurmd", append(slices.Clone(args), last)...)
+	}
+	return nil
+}
+
+func (b built) parseTool(args []string) error {
+	words := args
+	if end := slices.Index(args, "--"); end >= 0 {
+		words = args[:end]
+	}
+	if len(words) == 0 || words[0] == "completion" {
+		return nil // a shell's own
+	}
+	if err := b.known(words); err != nil {
+		return err
+	}
+	return b.run("synergy", append(slices.Clone(words), "--help")...)
+}
+
+// known says whether the words lead to a command: where one has others below it, cobra's help is silent about a word
+// that is none of them.
+func (b built) known(words []string) error {
+	for depth := range words {
+		if strings.HasPrefix(words[depth], "-") {
+			return nil
+		}
+		help, err := exec.Command(filepath.Join(b.folder, "synergy"), append(slices.Clone(words[:depth]), "--help")...).Output()
+		if err != nil {
+			return err
+		}
+		below := subcommands(string(help))
+		if len(below) == 0 {
+			return nil
+		}
+		if !slices.Contains(below, words[depth]) {
+			return fmt.Errorf("synergy %s is no command: there are %v", strings.Join(words[:depth+1], " "), below)
+		}
+	}
+	return nil
+}
+
+func subcommands(help string) (names []string) {
+	_, list, found := strings.Cut(help, "Available Commands:\n")
+	if !found {
+		return nil
+	}
+	for line := range strings.Lines(list) {
+		if !strings.HasPrefix(line, "  ") {
+			break
+		}
+		names = append(names, strings.Fields(line)[0])
+	}
+	return names
+}
+
+func (b built) run(program string, args ...string) error {
+	out, err := exec.Command(filepath.Join(b.folder, program), args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, firstLine(string(out)))
+	}
+	return nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line
+}
+
+// TestTheDaemonTakesEveryConfigurationThatIsShown: what stands in the pages of YAML, with the one key that has no default.
+func TestTheDaemonTakesEveryConfigurationThatIsShown(t *testing.T) {
+	ours, taken := programsOf(t), 0
+	pages, err := site.Read(os.DirFS(".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, keys := regexp.MustCompile(`^([a-z_]+):( |$)`), keysOf(t)
+	for _, page := range pages.Pages {
+		for _, block := range page.Blocks {
+			m := key.FindStringSubmatch(strings.TrimSpace(append(block.Lines, "")[0]))
+			if m == nil || block.Language != "yaml" && (block.Language != "" || !slices.Contains(keys, m[1])) {
+				continue
+			}
+			taken++
+			if err := ours.takes(t, strings.Join(block.Lines, "\n")); err != nil {
+				t.Errorf("%s:%d: %v", page.Path, block.Line, err)
+			}
+		}
+	}
+	if taken < 2 {
+		t.Errorf("%d configurations were looked at: the pages were not understood", taken)
+	}
+}
+
+// TestEveryKeyOfTheManualIsOneOfTheConfiguration: the table of operations.md, key by key with no value.
+func TestEveryKeyOfTheManualIsOneOfTheConfiguration(t *testing.T) {
+	ours := programsOf(t)
+	for _, key := range keysOf(t) {
+		err := ours.takes(t, nested(key))
+		if err != nil && strings.Contains(err.Error(), "unknown") {
+			t.Errorf("docs/operations.md: key %s: %v", key, err)
+		}
+	}
+	if err := ours.takes(t, "rules:\n  nosuch: 1\n"); err == nil || !strings.Contains(err.Error(), "unknown") {
+		t.Errorf("a key that there is not is told by %v", err)
+	}
+}
+
+// keysOf are those of the table in operations.md.
+func keysOf(t *testing.T) (keys []string) {
+	t.Helper()
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "| key | default | meaning |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_.]+)` \\|").FindAllStringSubmatch(table, -1) {
+		keys = append(keys, row[1])
+	}
+	if len(keys) < 20 {
+		t.Fatalf("%d keys: the table was not found", len(keys))
+	}
+	return keys
+}
+
+// nested is a.b as YAML, with a value that is wrong for most.
+func nested(key string) string {
+	outer, inner, is := strings.Cut(key, ".")
+	if !is {
+		return outer + ": 1\n"
+	}
+	return outer + ":\n  " + inner + ": 1\n"
+}
+
+func (b built) takes(t *testing.T, yaml string) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "synergy-slurmd.yaml")
+	profiles, err := filepath.Abs("../etc/profiles")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{"partitions": "[gpu]", "profile_dirs": "[" + profiles + "]"} {
+		if !regexp.MustCompile(`(?m)^` + key + `:`).MatchString(yaml) {
+			yaml = key + ": " + value + "\n" + yaml
+		}
+	}
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(b.folder, "synergy-slurmd"), "--check-config", "--config", file).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
