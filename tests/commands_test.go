@@ -30,7 +30,7 @@ func (c command) String() string { return fmt.Sprintf("%s:%d: %s", c.page, c.lin
 var shells = map[string]bool{}
 
 func init() {
-	for _, name := range strings.Fields(`synergy synergy-slurmd make sbatch srun salloc squeue sinfo scontrol scancel sacct
+	for name := range strings.FieldsSeq(`synergy synergy-slurmd make sbatch srun salloc squeue sinfo scontrol scancel sacct
 		sacctmgr sprio sstat systemctl journalctl go python python3 pip curl apt apt-get dnf rpm dpkg useradd ln cp mv rm mkdir
 		install echo cat tee tar sh bash sed grep jq ssh docker git cd export promtool getent chown chmod slurmd source`) {
 		shells[name] = true
@@ -41,6 +41,9 @@ var (
 	prompt     = regexp.MustCompile(`^(?:\$|[\w-]+@[\w-]+:\S*\$) +`)
 	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
+
+// mentioned are the programs whose lines are looked at in sentences, too.
+var mentioned = []string{"synergy", "synergy-slurmd", "make", "sbatch", "systemctl"}
 
 // documented is every command of every page, and those that stand in sentences.
 func documented(t testing.TB) []command {
@@ -59,8 +62,7 @@ func documented(t testing.TB) []command {
 		}
 		for _, span := range page.Spans {
 			c := newCommand(page.Path, span.Line, span.Text)
-			if program := c.program(); len(c.args) > 1 && span.Text != "make room" && (program == "synergy" || program == "synergy-slurmd" ||
-				program == "make" || program == "sbatch" || program == "systemctl") {
+			if len(c.args) > 1 && span.Text != "make room" && slices.Contains(mentioned, c.program()) {
 				c.span = true
 				all = append(all, c)
 			}
@@ -181,8 +183,10 @@ func uncommented(line string) string {
 func TestALineOfAPageIsReadAsAShellReadsIt(t *testing.T) {
 	for _, c := range []struct{ line, text, args string }{
 		{"$ sudo -u synergy synergy-slurmd --check   # look", "synergy-slurmd --check", "synergy-slurmd,--check"},
-		{"alice@login:~$ sbatch --comment=\"a #b\" 'x y'|cat", `sbatch --comment="a #b" 'x y'|cat`, "sbatch,--comment=a #b,x y"},
-		{"A=b exec synergy run -- python train.py", "A=b exec synergy run -- python train.py", "synergy,run,--,python,train.py"},
+		{"alice@login:~$ sbatch --comment=\"a #b\" 'x y'|cat", `sbatch --comment="a #b" 'x y'|cat`,
+			"sbatch,--comment=a #b,x y"},
+		{"A=b exec synergy run -- python train.py", "A=b exec synergy run -- python train.py",
+			"synergy,run,--,python,train.py"},
 		{`make x \`, "make x y", "make,x,y"},
 		{`echo "it's" >>f`, `echo "it's" >>f`, "echo,it's"},
 		{"job 17 runs on n3", "", ""},
@@ -200,8 +204,8 @@ func TestALineOfAPageIsReadAsAShellReadsIt(t *testing.T) {
 	}
 }
 
-// TestEveryCommandOfTheDocumentationIsOneThatThereIs: each command of ours parses, with each of its options; each target
-// and variable of make, each unit, each file of this repository and each directive is there.
+// TestEveryCommandOfTheDocumentationIsOneThatThereIs: each command of ours parses, with each of its options; each
+// target and variable of make, each unit, each file of this repository and each directive is there.
 func TestEveryCommandOfTheDocumentationIsOneThatThereIs(t *testing.T) {
 	ours, house := programsOf(t), houseOf(t)
 	counts := map[string]int{}

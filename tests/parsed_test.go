@@ -14,45 +14,53 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/docs/site"
 )
 
-// built are our programs, in a folder.
-type built struct{ folder string }
+// built are our programs, in a folder, and what they have said of the commands below each.
+type built struct {
+	folder string
+	below  map[string][]string
+}
 
-var build = sync.OnceValues(func() (string, error) {
+// binaries is the folder once they are built, for all tests of this package.
+var binaries string
+
+var build = sync.OnceValue(func() error {
 	folder, err := os.MkdirTemp("", "synergy-documented-")
 	if err != nil {
-		return "", err
+		return err
 	}
-	out, err := exec.Command("go", "build", "-o", folder+"/", "../cmd/synergy", "../cmd/synergy-slurmd").CombinedOutput()
+	binaries = folder
+	compile := exec.Command("go", "build", "-o", folder+"/", "../cmd/synergy", "../cmd/synergy-slurmd")
+	out, err := compile.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("build: %w: %s", err, out)
+		return fmt.Errorf("build: %w: %s", err, out)
 	}
-	return folder, nil
+	return nil
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if folder, err := build(); err == nil {
-		_ = os.RemoveAll(folder)
+	if binaries != "" {
+		_ = os.RemoveAll(binaries)
 	}
 	os.Exit(code)
 }
 
 func programsOf(t *testing.T) built {
 	t.Helper()
-	folder, err := build()
-	if err != nil {
+	if err := build(); err != nil {
 		t.Fatal(err)
 	}
-	return built{folder}
+	return built{binaries, map[string][]string{}}
 }
 
-// parse has the program itself read a command line, and do nothing: with --help it looks at all other options, and ends.
+// parse has the program itself read a command line, and do nothing: with --help it looks at all other options, and
+// ends.
 func (b built) parse(c command) error {
 	args := c.args[1:]
 	if c.args[0] == "srun" {
 		args = args[1:]
 	}
-	if slices.ContainsFunc(args, func(word string) bool { return word == "…" || strings.Contains(word, "[") }) && c.span {
+	if c.span && slices.Contains(args, "…") {
 		return nil // a sentence about a command
 	}
 	switch c.program() {
@@ -89,11 +97,10 @@ func (b built) known(words []string) error {
 		if strings.HasPrefix(words[depth], "-") {
 			return nil
 		}
-		help, err := exec.Command(filepath.Join(b.folder, "synergy"), append(slices.Clone(words[:depth]), "--help")...).Output()
+		below, err := b.commandsBelow(words[:depth])
 		if err != nil {
 			return err
 		}
-		below := subcommands(string(help))
 		if len(below) == 0 {
 			return nil
 		}
@@ -102,6 +109,16 @@ func (b built) known(words []string) error {
 		}
 	}
 	return nil
+}
+
+func (b built) commandsBelow(words []string) ([]string, error) {
+	name := strings.Join(words, " ")
+	if below, asked := b.below[name]; asked {
+		return below, nil
+	}
+	help, err := exec.Command(filepath.Join(b.folder, "synergy"), append(slices.Clone(words), "--help")...).Output()
+	b.below[name] = subcommands(string(help))
+	return b.below[name], err
 }
 
 func subcommands(help string) (names []string) {
@@ -131,7 +148,8 @@ func firstLine(text string) string {
 	return line
 }
 
-// TestTheDaemonTakesEveryConfigurationThatIsShown: what stands in the pages of YAML, with the one key that has no default.
+// TestTheDaemonTakesEveryConfigurationThatIsShown: what stands in the pages of YAML, with the one key that has no
+// default.
 func TestTheDaemonTakesEveryConfigurationThatIsShown(t *testing.T) {
 	ours, taken := programsOf(t), 0
 	pages, err := site.Read(os.DirFS(".."))
@@ -212,7 +230,8 @@ func (b built) takes(t *testing.T, yaml string) error {
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(filepath.Join(b.folder, "synergy-slurmd"), "--check-config", "--config", file).CombinedOutput()
+	daemon := exec.Command(filepath.Join(b.folder, "synergy-slurmd"), "--check-config", "--config", file)
+	out, err := daemon.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}

@@ -108,7 +108,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy explain 4711                 what became of it?
   synergy import sacct                 last month again: what is needed of Slurm's accounting
   synergy plan round.json              one saved round planned anew, and how good a plan of it can be
-  synergy profile --local -- train.sh  how fast does it train with how many cores?
+  synergy profile -- ./train.sh        how fast does it train with how many cores?
   synergy run -- python train.py       a trainer that knows nothing of us, as the last line of a job
   synergy plugin check ./mine          does a planner of your own keep the promises?
   synergy savings --since 7d           what was saved, or would have been, and how sure that is

@@ -1,0 +1,296 @@
+package tests
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// runner is who runs commands that need a Slurm, a GPU, root, another's programs or minutes: a test, or where it has no
+// name a script by which tests are run.
+type runner struct {
+	file, test string
+	has        string   // what of the commands stands in that file
+	commands   []string // how they begin, in the pages
+}
+
+// elsewhere are the commands that are run, but not here. The longest beginning that fits counts.
+var elsewhere = []runner{
+	// In the queue, as users.
+	{"tests/live/auto_test.go", "TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat",
+		"--comment=synergy-profile=auto synergy-checkpoint=", []string{
+			"sbatch --comment=synergy-profile=auto",
+			`sbatch --comment="synergy-profile=auto synergy-checkpoint"`,
+			`sbatch --open-mode=append --comment="synergy-profile=auto`,
+			"synergy measure &",
+		}},
+	{"tests/live/hostile_test.go", "TestARunningJobsOwnerChangesItsReportAndNoOtherWord",
+		`"--comment="+words+" synergy-progress"`, []string{
+			`sbatch --open-mode=append --comment="synergy-profile=res18.json`,
+		}},
+	{"tests/live/rounds_test.go", "TestAJobRunsWithinOneRoundWithItsDemandAndSeesIt",
+		"--comment=synergy-profile=res18.json", []string{
+			"sbatch --comment=synergy-profile=res18.json",
+			"sbatch --gres=gpu:1 --comment=synergy-profile=res18.json",
+			"sbatch --partition=synergy --gres=gpu:1 --comment=synergy-profile=res18.json",
+		}},
+	{"tests/live/rounds_test.go", "TestAJobRunsWithinOneRoundWithItsDemandAndSeesIt",
+		`"sacct", "-X", "-n", "-P", "-j"`, []string{
+			"sacct -j",
+		}},
+	{"tests/live/rounds_test.go", "TestJobsThatAreNotOursAreLeftExactlyAlone",
+		`"scontrol", "show", "job"`, []string{
+			"sbatch train.sh",
+			"scontrol show job",
+		}},
+	{"tests/live/rounds_test.go", "TestAJobGrowsWhenTheRoomIsThere",
+		`"scancel"`, []string{
+			"scancel 4711",
+		}},
+	{"tests/live/node_test.go", "TestOptionsMeanWhatTheirWordsMean",
+		"--synergy-profile=res18.json --synergy-checkpoint", []string{
+			"sbatch --synergy-profile=res18.json",
+		}},
+	{"tests/live/interactive_test.go", "TestWhatIsTypedAtATerminalIsSizedAtItsStart",
+		"srun --pty --gres=gpu:1 --comment=synergy-profile=res18.json", []string{
+			"srun --gres=gpu:1 --comment=",
+		}},
+	{"tests/live/interactive_test.go", "TestASessionIsNeverMovedAndOneThatGivesUpIsGone",
+		`"squeue"`, []string{
+			"squeue",
+		}},
+	{"tests/live/daemon_test.go", "",
+		`"sinfo"`, []string{
+			"sinfo",
+		}},
+	{"tests/live/backfill_test.go", "TestTheBackfillThatIsSimulatedAgreesWithSlurms",
+		`"import", "sacct", "--days"`, []string{
+			`sh -c "$(synergy import sacct`,
+		}},
+	// Inside of a job.
+	{"tests/live/examples_test.go", "TestTheExamplesSaveAreRequeuedAndGoOn",
+		"train.sh", []string{
+			"trap ",
+			"./train --resume",
+			`wait "$pid"`,
+		}},
+	{"tests/live/examples_test.go", "TestTheExamplesSaveAreRequeuedAndGoOn",
+		"train.py", []string{
+			"exec python train.py",
+		}},
+	{"tests/live/frameworks_test.go", "TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual",
+		"USR1@20/steps", []string{
+			"#SBATCH --nodes=2",
+			"#SBATCH --comment=",
+		}},
+	{"tests/live/frameworks_test.go", "TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual",
+		"srun python3 lightning.py", []string{
+			"srun python train.py",
+		}},
+	{"tests/live/frameworks_test.go", "TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual",
+		"srun synergy run -- python3", []string{
+			"srun synergy run",
+		}},
+	{"tests/live/frameworks_test.go", "TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual",
+		"exec synergy run --steps -- srun python3", []string{
+			"exec synergy run --steps",
+		}},
+	{"tests/live/frameworks_test.go", "TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual",
+		"exec synergy run --send USR1 -- srun python3", []string{
+			"exec synergy run --send USR1",
+		}},
+	{"tests/live/frameworks_test.go", "TestATrainerOfEachFrameworkGivesWayAndGoesOnWithTheLinesOfTheManual",
+		"exec synergy run --children --accept 1 -- python3 torchrun", []string{
+			"exec synergy run --children",
+		}},
+	// A trainer that is measured, and GPUs.
+	{"tests/live/profile_test.go", "TestSynergyProfileOnTheCluster",
+		"c.profile(", []string{
+			"synergy profile --batch",
+		}},
+	{"cmd/synergy/profile_test.go", "TestTheProfileCommand",
+		"testdata/profile", []string{
+			"synergy profile --local",
+		}},
+	{"tests/live/gres_test.go", "TestSlurmctldIsRightAboutANodeAsItIs",
+		`"--check"`, []string{
+			"synergy gres --check",
+			"synergy gres --inventory n1.json --check",
+		}},
+	{"cmd/synergy/gres_test.go", "TestASampleIsATableOrALineOfJSON",
+		"", []string{
+			"synergy gres --gpus",
+			"synergy gres --json=n1.json",
+		}},
+	{"cmd/synergy/gres_test.go", "TestAJobIsWatchedUntilItHasEnded",
+		"", []string{
+			"synergy gres --job 17",
+		}},
+	// On nodes.
+	{"tests/live/node_test.go", "TestTasksAreToldWhatTheyHoldByPluginAndByScripts",
+		"optional /usr/local/lib/slurm/synergy.so", []string{
+			"install -D -m 0644 bin/synergy.so",
+			"mv /usr/local/lib/slurm/synergy.so.new",
+			"echo 'optional /usr/local/lib/slurm/synergy.so'",
+		}},
+	{"tests/node/plugin_test.go", "TestATaskThatIsToBeMeasuredIsAndNoOther",
+		"measure", []string{
+			"ln -s /usr/local/bin/synergy /etc/synergy/node/measure",
+		}},
+	// The daemon on its host.
+	{"tests/live/systemd_test.go", "TestUnderSystemdTheUnitDoesAllThatAnAdministratorExpects",
+		"--round", []string{
+			"synergy-slurmd --round 300s",
+		}},
+	{"tests/live/check_test.go", "TestOnAClusterThatIsSetUpEverythingIsWell",
+		`"--check"`, []string{
+			"synergy-slurmd --check --",
+		}},
+	{"tests/live/rounds_test.go", "TestShadowPlansAndWritesNothing",
+		`"--shadow"`, []string{
+			"synergy-slurmd --once --shadow",
+		}},
+	{"tests/live/failsopen_test.go", "TestAReleaseHandsTheBacklogBackWithinSecondsAndOnlyOnce",
+		"release", []string{
+			"synergy-slurmd release",
+		}},
+	{"tests/live/planner_test.go", "TestAPolicyOfTwentyLinesDecidesWhoGoesFirst",
+		"--planner-plugin", []string{
+			"synergy-slurmd --planner-plugin",
+		}},
+	{"tests/live/slurmplugin_test.go", "TestKilledInTheMiddleOfRoundsAPluginThatDrivesSlurmLosesNothing",
+		"--slurm-plugin-config", []string{
+			"synergy-slurmd --slurm-plugin",
+		}},
+	{"tests/live/cluster_test.go", "TestTheDaemonsUserIsAnOperatorAndNoMore",
+		`"sacctmgr"`, []string{
+			"sacctmgr -i add user synergy",
+		}},
+	{"tests/live/check_test.go", "TestEachFaultOfASiteIsFoundBeforeTheDaemonIsSwitchedOn",
+		"scontrol token username=synergy lifespan=", []string{
+			"scontrol token",
+		}},
+	{"tests/live/preempt_test.go", "TestAJobOfAHigherTierHasThePlaceThatSlurmPreemptsForIt",
+		"scontrol reconfigure", []string{
+			"scontrol reconfigure",
+		}},
+	{"tests/live/packages_test.go", "TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm",
+		"systemctl enable --now synergy-token.timer", []string{
+			"systemctl enable --now synergy-token.timer",
+		}},
+	{"tests/live/packages_test.go", "TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm",
+		`"systemctl enable --now " + unit`, []string{
+			"systemctl enable --now synergy-slurmd",
+		}},
+	{"tests/live/packages_test.go", "TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm",
+		"apt-get", []string{
+			"apt install ./dist/",
+		}},
+	{"tests/live/packages_test.go", "TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm",
+		`"purge synergy-slurmd`, []string{
+			"apt purge synergy-slurmd",
+		}},
+	{"tests/live/systemd_test.go", "TestUnderSystemdTheUnitDoesAllThatAnAdministratorExpects",
+		"systemctl", []string{
+			"systemctl ",
+		}},
+	{"tests/live/systemd_test.go", "TestUnderSystemdTheUnitDoesAllThatAnAdministratorExpects",
+		"journalctl", []string{
+			"journalctl",
+		}},
+	{"tests/live/leader_test.go", "TestOfTwoDaemonsOneActsAndTheOtherFollowsWithinTwoRounds",
+		`"http://127.0.0.1:9817/healthz"`, []string{
+			"curl -s http://127.0.0.1:9817/healthz",
+		}},
+	{"cmd/synergy-slurmd/http_test.go", "TestEveryPageAnswersWithWhatItPromises",
+		"/round", []string{
+			"curl -s localhost:9817/round",
+		}},
+	// What builds, and what tests.
+	{".ci/run", "",
+		"make test", []string{
+			"make test",
+		}},
+	{"Makefile", "",
+		"test-live: build build-nvml", []string{
+			"make build",
+		}},
+	{"tests/live/with-cluster.sh", "",
+		`"$cluster" up`, []string{
+			"make cluster-up",
+		}},
+	{"tests/live/with-cluster.sh", "",
+		`"$cluster" down`, []string{
+			"make cluster-down",
+		}},
+	{"tests/live/with-cluster.sh", "",
+		`"$cluster" logs`, []string{
+			"make cluster-logs",
+		}},
+	{"tests/live/with-cluster.sh", "",
+		"SYNERGY_CLUSTER=$1", []string{
+			"SYNERGY_CLUSTER=synergy go test",
+		}},
+	{"tests/live/packages_test.go", "TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm",
+		"dist", []string{
+			"make packages",
+		}},
+	{"tests/paper/main.go", "",
+		"func main", []string{
+			"make paper",
+		}},
+}
+
+// never are the commands that nothing runs, and why.
+var never = map[string]string{
+	"curl -H \"X-SLURM-USER-TOKEN":    "asks a slurmrestd for its document, which is committed",
+	"cd bridge/slurmrest":             "the same",
+	"go generate .":                   "the same; CI compiles what it wrote",
+	"pip install ./python":            "changes the machine's Python; what is in the wheel is tested by python/tests",
+	"python3 -m venv":                 "the same",
+	"~/train/bin/pip":                 "the same",
+	"export MASTER_ADDR=":             "two nodes with torch; the other lines are tested by python/tests_torch",
+	"make test-faults":                "twenty minutes; make test runs a part of it",
+	"make shell":                      "waits for a person",
+	"make daemon":                     "ends with ^C; the live tests start the daemon with the same flags",
+	"make cluster-status":             "only looks",
+	"make spank":                      "the image of the cluster is built with the same makefile of spank/",
+	"make demo":                       "half a minute; cmd/synergy-slurmd/demo has its tests",
+	"make sim":                        "is go run of synergy sim, which is executed",
+	"contrib/docker-slurm/cluster.sh": "has words of a manual for arguments; the live tests call it",
+}
+
+// rowOf says which row of elsewhere a command is in, and how it begins there; the beginning of never with -1; or that
+// it is in neither.
+func rowOf(c command) (row int, begins string, found bool) {
+	for i, r := range elsewhere {
+		for _, prefix := range r.commands {
+			if strings.HasPrefix(c.text, prefix) && len(prefix) > len(begins) {
+				row, begins, found = i, prefix, true
+			}
+		}
+	}
+	for prefix := range never {
+		if strings.HasPrefix(c.text, prefix) && len(prefix) > len(begins) {
+			row, begins, found = -1, prefix, true
+		}
+	}
+	return row, begins, found
+}
+
+func TestWhatIsRunElsewhereIsRunByATestThatThereIs(t *testing.T) {
+	for _, row := range elsewhere {
+		text, err := os.ReadFile("../" + row.file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if row.test != "" && !regexp.MustCompile(`(?m)^func `+row.test+`\(`).Match(text) {
+			t.Errorf("%q: %s has no %s", row.commands, row.file, row.test)
+		}
+		if !strings.Contains(string(text), row.has) {
+			t.Errorf("%q: %s has nothing of %q", row.commands, row.file, row.has)
+		}
+	}
+}
