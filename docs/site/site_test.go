@@ -270,3 +270,45 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestTheGlossaryIsInOrderAndOfWordsThatAreUsed: each of its words stands in another page, or in the sources of rounds.
+func TestTheGlossaryIsInOrderAndOfWordsThatAreUsed(t *testing.T) {
+	glossary, err := os.ReadFile("../glossary.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var others strings.Builder
+	for _, p := range ours(t).Pages {
+		if p.Path != "docs/glossary.md" {
+			text, err := os.ReadFile("../../" + p.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			others.WriteString(strings.ToLower(strings.Join(strings.Fields(string(text)), " ")))
+		}
+	}
+	sources, _ := filepath.Glob("../../bridge/*.go")
+	planner, _ := filepath.Glob("../../policy/*.go")
+	for _, source := range append(sources, planner...) {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others.WriteString(strings.ToLower(string(text)))
+	}
+	last, words := "", regexp.MustCompile(`(?m)^\| ([a-z][a-z -]*?)(?: \(.*\))? \| \S`).FindAllStringSubmatch(
+		string(glossary), -1)
+	if len(words) < 40 || len(words) != strings.Count(string(glossary), "\n| ") {
+		t.Errorf("%d words: the glossary was not understood", len(words))
+	}
+	for _, m := range words[1:] { // behind the heading of the table
+		if m[1] <= last {
+			t.Errorf("%q stands behind %q", m[1], last)
+		}
+		last = m[1]
+		if !strings.Contains(others.String(), m[1]) &&
+			!strings.Contains(others.String(), strings.ReplaceAll(m[1], " ", "")) {
+			t.Errorf("%q stands in no other page", m[1])
+		}
+	}
+}
