@@ -48,7 +48,8 @@ func executed(c command) bool {
 		return false
 	}
 	program := c.program()
-	return program == "synergy" || program == "synergy-slurmd" || program == "go" || program == "cp" || program == "sh"
+	return program == "synergy" || program == "synergy-slurmd" || program == "go" || program == "make" ||
+		program == "cp" || program == "sh"
 }
 
 func moreOf(list []struct{ prefix, more string }, c command) string {
