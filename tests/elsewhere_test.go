@@ -252,7 +252,6 @@ var never = map[string]string{
 	"~/train/bin/pip":                 "the same",
 	"export MASTER_ADDR=":             "two nodes with torch; the other lines are tested by python/tests_torch",
 	"make test-faults":                "twenty minutes; make test runs a part of it",
-	"make sim":                        "is go run of synergy sim, which is executed",
 	"make shell":                      "waits for a person",
 	"make daemon":                     "ends with ^C; the live tests start the daemon with the same flags",
 	"make cluster-status":             "only looks",
