@@ -68,8 +68,8 @@ func (b built) parse(c command) error {
 		return b.parseTool(args)
 	case "synergy-slurmd":
 		last := "--version" // behind a look at all flags together
-		if slices.Contains(args, "release") || slices.Contains(args, "--help") {
-			last = "--help"
+		if len(args) > 0 && !strings.HasPrefix(args[0], "-") || slices.Contains(args, "--help") {
+			last = "--help" // of a verb, as release
 		}
 		return b.run("synergy-slurmd", append(slices.Clone(args), last)...)
 	}
