@@ -147,14 +147,6 @@ var elsewhere = []runner{
 		`"--check"`, []string{
 			"synergy-slurmd --check --",
 		}},
-	{"tests/live/rounds_test.go", "TestShadowPlansAndWritesNothing",
-		`"--shadow"`, []string{
-			"synergy-slurmd --once --shadow",
-		}},
-	{"tests/live/failsopen_test.go", "TestAReleaseHandsTheBacklogBackWithinSecondsAndOnlyOnce",
-		"release", []string{
-			"synergy-slurmd release",
-		}},
 	{"tests/live/planner_test.go", "TestAPolicyOfTwentyLinesDecidesWhoGoesFirst",
 		"--planner-plugin", []string{
 			"synergy-slurmd --planner-plugin",
@@ -185,7 +177,7 @@ var elsewhere = []runner{
 		}},
 	{"tests/live/packages_test.go", "TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm",
 		"apt-get", []string{
-			"apt install ./dist/",
+			"apt install ./",
 		}},
 	{"tests/live/packages_test.go", "TestPackagesAreInstalledUpgradedRemovedAndPurgedBesideARunningSlurm",
 		`"purge synergy-slurmd`, []string{
@@ -199,13 +191,13 @@ var elsewhere = []runner{
 		"journalctl", []string{
 			"journalctl",
 		}},
-	{"tests/live/leader_test.go", "TestOfTwoDaemonsOneActsAndTheOtherFollowsWithinTwoRounds",
-		`"http://127.0.0.1:9817/healthz"`, []string{
-			"curl -s http://127.0.0.1:9817/healthz",
+	{"tests/live/rollout_test.go", "TestASiteGoesFromTheShadowToEverybodyAndTheDaemonsDeathOpensIt",
+		"", []string{
+			"synergy rollout",
 		}},
-	{"cmd/synergy-slurmd/http_test.go", "TestEveryPageAnswersWithWhatItPromises",
-		"/round", []string{
-			"curl -s localhost:9817/round",
+	{"tests/live/backfill_test.go", "TestTheBackfillThatIsSimulatedAgreesWithSlurms",
+		"sacct", []string{
+			"SLURM_TIME_FORMAT=%FT%T%z sacct",
 		}},
 	// What builds, and what tests.
 	{".ci/run", "",

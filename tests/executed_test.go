@@ -2,35 +2,45 @@ package tests
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
-	"net/http"
-	"net/http/httptest"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/plugin"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/docs/site"
-	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // given is what commands are given more than the pages say: where something lies that a site has in /etc or /var, or,
 // said to be so, less work.
 var given = []struct{ prefix, more string }{
 	{"synergy savings", "--book book"},
-	{"synergy explain", "--daemon $DAEMON"},
+	{"synergy explain", daemon}, {"synergy why-not", daemon}, {"synergy queue", daemon}, {"synergy top", daemon},
+	{"synergy status", daemon},
 	{"synergy profile list", "--dir learned"},
 	{"synergy-slurmd --check-config", "--config site/synergy-slurmd.yaml"},
+	{"synergy-slurmd --once", driven + " --alone"},
+	{"synergy-slurmd release", driven + " --alone --ledger release.ledger"},
+	{"synergy-slurmd ledger backup", "--ledger kept.ledger"},
+	{"synergy-slurmd ledger restore", "--ledger restored.ledger"},
 }
+
+const (
+	daemon = "--daemon http://127.0.0.1:9817"
+	driven = "--config site/synergy-slurmd.yaml --slurm-plugin $STAGE/bin/" + memory
+)
 
 // smaller are the simulations of which a part is enough here.
 var smaller = []struct{ prefix, more string }{
@@ -49,7 +59,7 @@ func executed(c command) bool {
 	}
 	program := c.program()
 	return program == "synergy" || program == "synergy-slurmd" || program == "go" || program == "make" ||
-		program == "cp" || program == "sh"
+		program == "cp" || program == "sh" || program == "curl"
 }
 
 func moreOf(list []struct{ prefix, more string }, c command) string {
@@ -152,6 +162,7 @@ type stage struct {
 	t           *testing.T
 	folder      string
 	environment []string
+	address     string // of the daemon
 }
 
 func newStage(t *testing.T) *stage {
@@ -159,11 +170,10 @@ func newStage(t *testing.T) *stage {
 	s := &stage{t: t, folder: t.TempDir()}
 	s.clone()
 	s.site()
-	daemon := httptest.NewServer(told(t))
-	t.Cleanup(daemon.Close)
-	s.environment = append(os.Environ(), "DAEMON="+daemon.URL, "TZ=UTC", "HOME="+s.folder, "GOFLAGS=-buildvcs=false",
+	s.environment = append(os.Environ(), "TZ=UTC", "STAGE="+s.folder, "HOME="+s.folder, "GOFLAGS=-buildvcs=false",
 		"GOCACHE="+goEnv(t, "GOCACHE"), "GOPATH="+goEnv(t, "GOPATH"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"),
 		"PATH="+s.path("bin")+string(os.PathListSeparator)+os.Getenv("PATH"))
+	s.serve()
 	return s
 }
 
@@ -260,6 +270,9 @@ func (s *stage) site() {
 		}
 		s.write(unpacked.name, string(archive.Files[at].Data))
 	}
+	if err := os.Mkdir(s.path("backup"), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
 	s.write("sacct.txt", accounting)
 	s.write("train.py", "print('trained')\n")
 	if python, err := exec.LookPath("python3"); err == nil {
@@ -277,10 +290,10 @@ func (s *stage) site() {
 }
 
 // accounting is what sacct prints of two jobs, one of which was requeued.
-const accounting = `JobID|User|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|Priority|AllocTRES|ReqTRES
-1|ann|gpu|COMPLETED|2026-03-01T08:00:00|2026-03-01T08:05:00|2026-03-01T10:05:00|7200|180|10|cpu=8,gres/gpu=2,mem=64G|
-2|bob|gpu|NODE_FAIL|2026-03-01T08:30:00|2026-03-01T08:31:00|2026-03-01T08:41:00|600|600|9|cpu=4,gres/gpu=1,mem=9G|
-2|bob|gpu|COMPLETED|2026-03-01T08:50:00|2026-03-01T09:00:00|2026-03-01T09:20:00|1200|600|9|cpu=4,gres/gpu=1,mem=9G|
+const accounting = `JobID|JobIDRaw|User|JobName|Partition|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|Priority|AllocTRES
+1|1|ann|vision|gpu|COMPLETED|2026-03-01T08:00:00|2026-03-01T08:05:00|2026-03-01T10:05:00|7200|180|10|cpu=8,gres/gpu=2,mem=64G
+2|2|bob|speech|gpu|NODE_FAIL|2026-03-01T08:30:00|2026-03-01T08:31:00|2026-03-01T08:41:00|600|600|9|cpu=4,gres/gpu=1,mem=9G
+2|2|bob|speech|gpu|COMPLETED|2026-03-01T08:50:00|2026-03-01T09:00:00|2026-03-01T09:20:00|1200|600|9|cpu=4,gres/gpu=1,mem=9G
 `
 
 // recorded is a trace as the artifact writes it.
@@ -289,31 +302,109 @@ const recorded = `0,res18,0,40000,1
 2,m5,1200,20000,2
 `
 
-// told is a daemon that has kept a round, in which job 4711 waits.
-func told(t *testing.T) http.Handler {
-	t.Helper()
-	text, err := json.Marshal(bridge.Report{
-		Round: 7, Began: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC),
-		Snapshot: policy.Cluster{Jobs: []policy.Job{{ID: 4711, Name: "vision", User: "alice", GPUs: 64}}},
-		Plan:     policy.Plan{Decisions: []policy.Decision{{Job: 4711, Why: "no node has 64 GPUs"}}},
-		Waits: []bridge.Wait{{Job: 4711, Reason: bridge.Misconfigured, Cause: bridge.CauseShape,
-			Why: "no node has 64 GPUs", Place: 1}},
+// memory is the name by which this program is a plugin that drives a Slurm in memory.
+const memory = "slurm-in-memory"
+
+// slurmInMemory has two nodes; job 1 runs, and job 2 waits for room.
+func slurmInMemory() {
+	plugin.Serve(func(context.Context, plugin.Configuration) (plugin.Driven, error) {
+		clock := slurmtest.NewClock(time.Now().Truncate(time.Second))
+		slurm := slurmtest.New(clock, slurmtest.Options{
+			Nodes: slurmtest.Rack(2, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}, "gpu")})
+		for _, gpus := range []int{8, 6, 8} {
+			if _, err := slurm.Submit(slurmtest.Spec{Name: "vision", User: "alice", Lease: time.Hour,
+				Comment: "synergy-profile=res50.json", Request: bridge.Request{GPUs: gpus}}); err != nil {
+				return plugin.Driven{}, err
+			}
+		}
+		go func() {
+			for range time.Tick(tick) {
+				clock.Advance(tick)
+			}
+		}()
+		return plugin.Driven{Slurm: slurm, Tickets: slurm.Tickets(), Version: "in memory"}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /rounds", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "[7]") })
-	for _, path := range []string{"GET /round", "GET /round/7"} {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(text) })
-	}
-	return mux
 }
 
-var (
-	sitePaths = regexp.MustCompile(`/etc/synergy/`)
-	goRun     = regexp.MustCompile(`go run \./cmd/`)
-)
+const tick = 20 * time.Millisecond
+
+// serve starts a daemon on a Slurm in memory, for as long as the test lasts, and waits for its first round.
+func (s *stage) serve() {
+	s.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.link(self, "bin/"+memory)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.address = listener.Addr().String()
+	_ = listener.Close()
+	daemon := exec.Command(s.path("bin/synergy-slurmd"), strings.Fields(
+		"--config site/synergy-slurmd.yaml --ledger kept.ledger "+
+			"--alone --slurm-plugin "+s.path("bin/"+memory)+" --socket= --log-level warn --listen "+s.address)...)
+	log := &strings.Builder{}
+	daemon.Dir, daemon.Env, daemon.Stderr = s.folder, s.environment, log
+	if err := daemon.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = daemon.Wait()
+		close(ended)
+	}()
+	s.t.Cleanup(func() {
+		_ = daemon.Process.Signal(syscall.SIGTERM)
+		<-ended
+		if s.t.Failed() {
+			s.t.Logf("the daemon: %s", log)
+		}
+	})
+	for range 600 {
+		if exec.Command(s.path("bin/synergy"), "queue", "--daemon", "http://"+s.address).Run() == nil {
+			s.backUp()
+			return
+		}
+		select {
+		case <-ended:
+			s.t.Fatal("the daemon has ended")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	s.t.Fatal("the daemon has held no round within a minute")
+}
+
+// backUp makes the backup that a page puts back.
+func (s *stage) backUp() {
+	s.t.Helper()
+	backup := exec.Command(s.path("bin/synergy-slurmd"), "ledger", "backup", s.path("backup/synergy-2026-11-21.tar.gz"),
+		"--ledger", s.path("kept.ledger"))
+	if out, err := backup.CombinedOutput(); err != nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+}
+
+func (s *stage) link(from, name string) {
+	s.t.Helper()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(s.path(name), text, 0o755)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+var goRun = regexp.MustCompile(`go run \./cmd/`)
+
+// here is the text of a command with what this stage has in place of a site: its files, its daemon, a job that there
+// is.
+func (s *stage) here(text string) string {
+	return strings.NewReplacer("/etc/synergy/", "site/", "/backup/", "backup/", "/tmp/ledger", "once.ledger",
+		"http://127.0.0.1:9817", "http://"+s.address, "localhost:9817", s.address, " 4711", " 3").Replace(text)
+}
 
 // made is what make would run, with our programs as they are built already.
 func (s *stage) made(text string) string {
@@ -330,7 +421,7 @@ func (s *stage) made(text string) string {
 // execute runs the command by a shell, and returns what it prints.
 func (s *stage) execute(c command) string {
 	s.t.Helper()
-	text := sitePaths.ReplaceAllString(c.text, "site/") + moreOf(given, c) + moreOf(smaller, c)
+	text := s.here(c.text + moreOf(given, c) + moreOf(smaller, c))
 	if c.program() == "make" {
 		text = s.made(text)
 	}

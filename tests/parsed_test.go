@@ -38,6 +38,10 @@ var build = sync.OnceValue(func() error {
 })
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == memory {
+		slurmInMemory()
+		return
+	}
 	code := m.Run()
 	if binaries != "" {
 		_ = os.RemoveAll(binaries)
