@@ -125,6 +125,10 @@ func (b preemption) keepIdle(n int) {
 	idle := atMost(sv.open(), b.least(b.reserved.job, b.reserved.shape, n).Size).Max(gres.Vector{})
 	sv.free = sv.free.Minus(idle)
 	b.reserved.kept += idle.GPUs
+	if b.reserved.idle == nil {
+		b.reserved.idle = map[int]int{}
+	}
+	b.reserved.idle[n] = idle.GPUs
 	b.count(sv)
 	b.reshelve(n)
 	b.disturbed(n)

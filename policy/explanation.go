@@ -87,6 +87,8 @@ func (b explanation) lacks(i int) answer {
 	}
 	c := b.survey(i, w)
 	switch {
+	case c.enough < w.nodes && c.enough+c.withheld >= w.nodes:
+		return answer{HeldBack, b.heldFor(i)}
 	case c.enough < w.nodes:
 		return answer{Gang, c.scattered(w)}
 	case c.purse != nil:
@@ -199,14 +201,17 @@ func (b explanation) lastClosed(f *fit) string {
 
 // survey is what the open nodes that could hold a part of a job have left.
 type survey struct {
-	free   int    // GPUs that are free on all eligible nodes
-	most   int    // on one node
-	enough int    // nodes where GPUs enough are free
-	barred int    // of those, the ones that are kept for another job
-	purse  *purse // the quota that leaves too little for the last of those that have room
-	needs  bill
-	short  *server
-	lack   gres.Vector // what is missing there
+	free   int // GPUs that are free on all eligible nodes
+	most   int // on one node
+	best   int // on one that could hold a part of the job
+	enough int // nodes where GPUs enough are free
+	barred int // of those, the ones that are kept for another job
+	// nodes where GPUs enough would be free, were it not for those that are kept on a node that is cleared
+	withheld int
+	purse    *purse // the quota that leaves too little for the last of those that have room
+	needs    bill
+	short    *server
+	lack     gres.Vector // what is missing there
 }
 
 func (b explanation) survey(i int, w gangShape) survey {
@@ -216,6 +221,7 @@ func (b explanation) survey(i int, w gangShape) survey {
 		if sv := &b.servers[n]; sv.Closed == "" && k.eligible.servers.has(n) && !k.shutTo(n) {
 			c.most = max(c.most, sv.open().GPUs)
 			if k.fit.able.has(n) {
+				c.best = max(c.best, sv.open().GPUs)
 				b.inspect(&c, i, w, n)
 			}
 		}
@@ -229,6 +235,8 @@ func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
 	least := b.leastOf(k, w, n).Size
 	lack := least.Minus(sv.open())
 	switch {
+	case lack.GPUs > 0 && lack.GPUs <= b.reserved.keeps(n):
+		c.withheld++
 	case lack.GPUs > 0:
 	case covered(lack) && !b.affords(k, w.nodes, least):
 		c.enough++
@@ -285,7 +293,12 @@ func qualities(j *Job) string {
 }
 
 func (c *survey) scattered(w gangShape) string {
-	if w.nodes == 1 {
+	small := c.most >= w.gpus && c.best < w.gpus // nodes that have GPUs enough, and could not hold it all the same
+	switch {
+	case w.nodes == 1 && small:
+		return fmt.Sprintf("no node that could hold it has %s: of %d at most %d are on one of these",
+			count(w.gpus, "free GPU"), c.free, c.best)
+	case w.nodes == 1:
 		return fmt.Sprintf("no node has %s: of %d at most %d are on one node", count(w.gpus, "free GPU"), c.free,
 			c.most)
 	}

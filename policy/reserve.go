@@ -16,8 +16,17 @@ type reservation struct {
 	shape   gangShape
 	nodes   []int // its servers, in the order in which they were chosen
 	servers set
-	closed  bool // to everybody else: they are being cleared, see clearNodes
-	kept    int  // GPUs that are idle on them meanwhile
+	closed  bool        // to everybody else: they are being cleared, see clearNodes
+	kept    int         // GPUs that are idle on them meanwhile
+	idle    map[int]int // the same by server; read by number alone
+}
+
+// keeps is how many idle GPUs of server n are kept; r may be nil.
+func (r *reservation) keeps(n int) int {
+	if r == nil {
+		return 0
+	}
+	return r.idle[n]
 }
 
 // bars says whether job i must be kept off server n for the sake of another, or since a reservation begins there before

@@ -96,7 +96,7 @@ const wouldFit = "there would be room now"
 
 // spreadOut tries its GPUs over another number of nodes.
 func (q *question) spreadOut() string {
-	for _, w := range spread(q.job.GPUs, 1, q.largest(q.job)) {
+	for _, w := range spread(q.job.GPUs, 1, q.largest(q.job), len(q.room.nodes)) {
 		if w.nodes == q.job.Nodes {
 			continue
 		}
@@ -110,7 +110,7 @@ func (q *question) spreadOut() string {
 
 // fewer tries fewer GPUs on one node.
 func (q *question) fewer() string {
-	for gpus := min(q.job.GPUs-1, q.largest(q.job)); gpus > 0; gpus-- {
+	for gpus := min(q.job.GPUs-1, q.largest(q.job), widest); gpus > 0; gpus-- {
 		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = gpus, 1 })
 		if nodes, _, ok := less.place(); ok {
 			return fmt.Sprintf("%s with %s on one node in place of %d: %s", wouldFit, count(gpus, "GPU"), q.job.GPUs,

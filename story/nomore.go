@@ -133,6 +133,9 @@ const useful = 0.005
 
 // gainWith is the job's speed with so many cores more on each node, where its profile is at hand.
 func (q *question) gainWith(cores int) (float64, bool) {
+	if len(q.decision.Grant.Nodes) == 0 {
+		return 0, false
+	}
 	i, known := q.room.at[q.decision.Grant.Nodes[0]]
 	if !known {
 		return 0, false

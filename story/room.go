@@ -106,12 +106,15 @@ func shapesOf(job *policy.Job, largest int) (all []shape) {
 	case job.GPUs <= largest:
 		return []shape{{1, job.GPUs}}
 	}
-	return spread(job.GPUs, 2, largest)
+	return spread(job.GPUs, 2, largest, widest)
 }
 
-// spread divides GPUs equally over nodes, over so many at least, with no more than most on each.
-func spread(gpus, least, most int) (all []shape) {
-	for n := least; n <= gpus; n++ {
+// widest is over how many nodes a job is tried to be divided. A report may come from anywhere, and say anything.
+const widest = 4096
+
+// spread divides GPUs equally over nodes, over so many at least and at most, with no more than most on each.
+func spread(gpus, least, most, nodes int) (all []shape) {
+	for n := least; n <= min(gpus, nodes); n++ {
 		if gpus%n == 0 && gpus/n <= most {
 			all = append(all, shape{n, gpus / n})
 		}
