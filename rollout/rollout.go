@@ -50,6 +50,15 @@ type Daemon struct {
 	Behind     bool          `json:"behind,omitempty"`  // it stands by: another one leads
 }
 
+// Standing is what a daemon tells of itself at /status: the same, and what takes longer to find out.
+type Standing struct {
+	Daemon
+	Leads       bool   `json:"leads"`             // it acts; false in the shadow, and while it stands by
+	Learned     int    `json:"learned"`           // job names of which something is known
+	FailedSteps int64  `json:"failed_steps"`      // of rounds and small rounds, since its start
+	Savings     string `json:"savings,omitempty"` // of the last days, in a sentence
+}
+
 // Stage is the daemon's.
 func (d *Daemon) Stage() Stage {
 	switch {

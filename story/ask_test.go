@@ -10,6 +10,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
 // crowded is a round on two nodes: job 1 runs on all of n1 but two cores, job 2 on half of n2, and job 3 waits for eight
@@ -153,6 +154,7 @@ func TestAJobThatIsNotManagedIsToldWhy(t *testing.T) {
 // TestTheQueueHasWhoStartsFirstThenThePoliciesOrder whatever the order of the report.
 func TestTheQueueHasWhoStartsFirstThenThePoliciesOrder(t *testing.T) {
 	report := crowded()
+	report.Waits[0].Starts = &forecast.Spread{P50: noon}
 	held := bridge.Wait{Job: 9, Reason: bridge.OnHold, Cause: bridge.CauseHeld, User: "erin", GPUs: 1}
 	dependent := bridge.Wait{Job: 8, Reason: bridge.ByItself, Cause: bridge.CauseDependency}
 	report.Waits = append(report.Waits, dependent, held, bridge.Wait{Job: 7, Place: 1, Reason: bridge.ForRoom})
@@ -166,7 +168,7 @@ func TestTheQueueHasWhoStartsFirstThenThePoliciesOrder(t *testing.T) {
 	if !slices.Equal(order, []int{2, 7, 3, 9, 8}) || !slices.Equal(places, []int{0, 1, 2, 0, 0}) {
 		t.Errorf("%v at %v", order, places)
 	}
-	if all[0].Reason != Starting || !strings.Contains(all[0].Why, "slurmrestd: 503") || !all[2].Armed ||
+	if all[0].Reason != Starting || !strings.Contains(all[0].Why, "slurmrestd: 503") || !all[2].Armed || all[2].Starts == nil ||
 		all[2].User != "carol" || all[2].Partition != "gpu" || all[3].User != "erin" {
 		t.Errorf("%+v", all)
 	}

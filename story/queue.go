@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
 // Waiting is one job of the queue.
@@ -26,6 +27,8 @@ type Waiting struct {
 	Why    string            `json:"why"`
 	// Armed says that it is sized and eligible: Slurm starts it in the second in which that much is free.
 	Armed bool `json:"armed,omitempty"`
+	// Starts is when it is expected to start; nil: nobody has estimated it.
+	Starts *forecast.Spread `json:"starts,omitempty"`
 }
 
 // Starting is the reason of a job that waits no longer by the plan, and did not run when the round ended.
@@ -46,7 +49,7 @@ func Queue(report *bridge.Report) []Waiting {
 	var all []Waiting
 	for _, w := range waitsOf(report) {
 		q := Waiting{Place: w.Place, Job: w.Job, Reason: w.Reason, Cause: w.Cause, Why: w.Why, Armed: armed[w.Job],
-			Name: w.Name, User: w.User, Partition: w.Partition, GPUs: w.GPUs, Since: w.Since}
+			Name: w.Name, User: w.User, Partition: w.Partition, GPUs: w.GPUs, Since: w.Since, Starts: w.Starts}
 		if job := jobs[w.Job]; job != nil {
 			q.Name, q.User, q.GPUs, q.Since, q.Saves = job.Name, job.User, job.GPUs, job.Arrival, job.Saves
 		}

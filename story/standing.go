@@ -7,22 +7,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
-// Daemon is what a daemon says of itself.
-type Daemon struct {
-	Version    string        `json:"version"`
-	Well       bool          `json:"well"`
-	Says       string        `json:"says"` // of its health, in a sentence
-	Shadow     bool          `json:"shadow"`
-	Leads      bool          `json:"leads"` // it acts; false in the shadow, and while it stands by
-	Partitions []string      `json:"partitions,omitempty"`
-	Round      time.Duration `json:"round_ns"`
-	Learned    int           `json:"learned"` // names of which something is known
-	// Failures since the daemon was started: rounds, and steps of rounds.
-	FailedRounds int64  `json:"failed_rounds"`
-	FailedSteps  int64  `json:"failed_steps"`
-	Savings      string `json:"savings,omitempty"` // of the last seven days, in a sentence
-}
-
 // Standing is a round in numbers.
 type Standing struct {
 	Round       int           `json:"round"`

@@ -63,7 +63,7 @@ var inward = map[string][]string{
 	"sim/outcome":        {},
 	"sim/workload":       {"sim/models", "sim/trace"},
 	"sim/artifact":       {"sim/trace", "sim/models", "sim/cluster", "sim/outcome"},
-	"story":              {"gres", "policy", "bridge"},
+	"story":              {"gres", "policy", "policy/forecast", "bridge"},
 	"rollout":            {"bridge", "preflight"},
 	"rollout/proof":      {"rollout"},
 	"history":            {"bridge", "story", "policy/replay", "policy/snapshot", "ledger/pages"},

@@ -118,7 +118,7 @@ func (d *daemon) turn(ctx context.Context) {
 	took := time.Since(began)
 	d.metrics.round(report, took, err)
 	d.health.round(report.Round, time.Now(), err)
-	d.health.stands.note(d.config, report, err)
+	d.health.stands.note(d.config, report)
 	d.journal.round(report, took, err)
 	d.manager.status(report, err)
 	if err == nil {
@@ -221,7 +221,7 @@ func (d *daemon) between(ctx context.Context) {
 	report, held, err := d.rounder.SmallRound(within)
 	d.blind = err != nil
 	d.metrics.smallRound(report, held, err)
-	d.health.stands.note(d.config, report, err)
+	d.health.stands.note(d.config, report)
 	if held || err != nil {
 		d.journal.smallRound(report, time.Since(began), err)
 	}

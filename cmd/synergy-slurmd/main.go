@@ -157,8 +157,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 		return err
 	}
 	d.connect, d.seat, d.outlook = slurm.connect, slurm.seat, future
-	d.health.stands = &standing{health: d.health, shadow: f.shadow, period: f.round, taught: slurm.taught,
-		seat: func() *seat { return slurm.seat }}
+	d.health.stands = &standing{health: d.health, taught: slurm.taught, seat: func() *seat { return slurm.seat }}
 	d.health.stands.config.Store(&config)
 	if d.seat != nil {
 		d.seat.takeover = slurm.succeed

@@ -6,32 +6,27 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
-	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-// standing is what the daemon says of itself on /status. Rounds write it, requests read it. A nil one says nothing.
+// standing is what the daemon says of itself on /status, beside what is on /about. Rounds write it, requests read it. A
+// nil one says nothing.
 type standing struct {
-	health *health
-	shadow bool
-	period time.Duration
-	seat   func() *seat
-	taught func() float64
-	config atomic.Pointer[Config]
-
-	failedRounds, failedSteps atomic.Int64
+	health      *health
+	seat        func() *seat
+	taught      func() float64
+	config      atomic.Pointer[Config]
+	failedSteps atomic.Int64
 }
 
 // note counts what a round, or a small one, did not bring about.
-func (s *standing) note(config Config, report bridge.Report, err error) {
+func (s *standing) note(config Config, report bridge.Report) {
 	if s == nil {
 		return
 	}
 	s.config.Store(&config)
-	if err != nil {
-		s.failedRounds.Add(1)
-	}
 	for i := range report.Steps {
 		if report.Steps[i].Error != "" {
 			s.failedSteps.Add(1)
@@ -40,26 +35,17 @@ func (s *standing) note(config Config, report bridge.Report, err error) {
 }
 
 // now is how the daemon stands.
-func (s *standing) now(at time.Time) story.Daemon {
-	says, wrong := s.health.check(at)
-	d := story.Daemon{Version: running(), Well: wrong == nil, Says: says, Shadow: s.shadow, Leads: s.leads(),
-		Round: s.period, Learned: int(s.taught()), FailedRounds: s.failedRounds.Load(),
-		FailedSteps: s.failedSteps.Load()}
-	if wrong != nil {
-		d.Says = wrong.Error()
-	}
+func (s *standing) now(at time.Time) rollout.Standing {
+	stands := rollout.Standing{Daemon: s.health.tells(at), Learned: int(s.taught()), FailedSteps: s.failedSteps.Load()}
+	stands.Leads = !stands.Shadow && s.leads()
 	if config := s.config.Load(); config != nil {
-		d.Partitions = config.Partitions
-		d.Savings = saved(config.Savings, s.shadow, at)
+		stands.Savings = saved(config.Savings, stands.Shadow, at)
 	}
-	return d
+	return stands
 }
 
 // leads says that this daemon acts.
 func (s *standing) leads() bool {
-	if s.shadow {
-		return false
-	}
 	seat := s.seat()
 	if seat == nil {
 		return true // it is alone, by its administrator's promise

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
@@ -102,12 +103,22 @@ func (o *queueOptions) show(s *screen, q *queued, now time.Time) {
 		return
 	}
 	s.write("\n")
-	rows := [][]string{{"PLACE", "JOB", "USER", "PARTITION", "GPUS", "SINCE", "REASON", "NAME", "WHY"}}
+	head := []string{"PLACE", "JOB", "USER", "PARTITION", "GPUS", "SINCE", "REASON", "NAME", "WHY"}
+	estimated := slices.ContainsFunc(q.Jobs, func(w story.Waiting) bool { return w.Starts != nil })
+	const starts = 6 // the column before which it stands
+	if estimated {
+		head = slices.Insert(head, starts, "STARTS")
+	}
+	rows := [][]string{head}
 	for i := range q.Jobs {
 		w := &q.Jobs[i]
-		rows = append(rows, []string{orDash(w.Place), strconv.Itoa(w.Job), cell(w.User, longestName),
+		row := []string{orDash(w.Place), strconv.Itoa(w.Job), cell(w.User, longestName),
 			cell(w.Partition, longestName), orDash(w.GPUs), since(w.Since, now), reasonOf(w), cell(w.Name, longestName),
-			cell(w.Why, longestSentence)})
+			cell(w.Why, longestSentence)}
+		if estimated {
+			row = slices.Insert(row, starts, expected(w.Starts))
+		}
+		rows = append(rows, row)
 	}
 	s.table(rows, o.most)
 }
@@ -125,6 +136,20 @@ func reasons(all []story.Reasons) string {
 		parts = append(parts, fmt.Sprintf("%d %s", r.Jobs, cell(string(r.Reason), longestName)))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// expected is about when a job starts, and the time before which nine of ten would have.
+func expected(s *forecast.Spread) string {
+	const form = "01-02 15:04"
+	switch {
+	case s == nil:
+		return "-"
+	case s.P50.IsZero():
+		return "later"
+	case s.P90.IsZero():
+		return s.P50.Local().Format(form) + " or later"
+	}
+	return s.P50.Local().Format(form) + ", by " + s.P90.Local().Format(form)
 }
 
 // reasonOf is a job's reason with its cause, in the words of metrics; next: Slurm starts it as soon as room is free.

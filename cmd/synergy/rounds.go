@@ -18,7 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
-	"github.com/synergy-slurmd/synergy-slurmd/story"
+	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
 
 // Where a daemon is looked for that nobody has named, one after the other.
@@ -89,8 +89,8 @@ func (s *source) ask(question func(readings) error) error {
 }
 
 // health is what the daemon says of itself; a ledger says nothing of that.
-func (s *source) health(ctx context.Context) (story.Daemon, error) {
-	var d story.Daemon
+func (s *source) health(ctx context.Context) (rollout.Standing, error) {
+	var d rollout.Standing
 	if s.ledger != "" {
 		return d, unseen{errors.New("a ledger was named, and no daemon asked")}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
@@ -38,7 +39,7 @@ of, and what was saved.
 The exit status is 0 when the daemon is well, 1 when it answers and is not, and 2 when it does not answer;
 what the ledger knows is shown then, where it can be read.`,
 		Example: `  synergy status
-  synergy status --daemon http://ctl1:9817 --json | jq .daemon.well`,
+  synergy status --daemon http://ctl1:9817 --json | jq .daemon.healthy`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), time.Now()) },
 	}
@@ -51,10 +52,10 @@ what the ledger knows is shown then, where it can be read.`,
 
 // stands is the answer as JSON. Daemon is missing where none answers, Last where there was no round.
 type stands struct {
-	State  string          `json:"state"` // well, ill, silent
-	Daemon *story.Daemon   `json:"daemon,omitempty"`
-	Silent string          `json:"silent,omitempty"` // why none answers
-	Last   *story.Standing `json:"last,omitempty"`
+	State  string            `json:"state"` // well, ill, silent
+	Daemon *rollout.Standing `json:"daemon,omitempty"`
+	Silent string            `json:"silent,omitempty"` // why none answers
+	Last   *story.Standing   `json:"last,omitempty"`
 }
 
 func (o *statusOptions) run(ctx context.Context, out io.Writer, now time.Time) error {
@@ -84,7 +85,7 @@ func (o *statusOptions) look(ctx context.Context) (*stands, error) {
 	switch {
 	case err == nil:
 		answer.Daemon, answer.State = &daemon, "ill"
-		if daemon.Well {
+		if daemon.Healthy {
 			answer.State = "well"
 		}
 	case errors.As(err, new(unseen)):
@@ -130,7 +131,7 @@ func (a *stands) show(s *screen, now time.Time) {
 		tellOn(a.Last, line, now)
 	}
 	if d := a.Daemon; d != nil {
-		line("since its start", fmt.Sprintf("%d rounds and %d steps failed", d.FailedRounds, d.FailedSteps))
+		line("since its start", fmt.Sprintf("%d rounds and %d steps failed", d.Failed, d.FailedSteps))
 		if d.Learned > 0 {
 			line("learned", fmt.Sprintf("profiles of %d job names", d.Learned))
 		}
@@ -140,14 +141,16 @@ func (a *stands) show(s *screen, now time.Time) {
 	}
 }
 
-func mode(d *story.Daemon) string {
+func mode(d *rollout.Standing) string {
 	switch {
 	case d.Shadow:
 		return "in the shadow: it plans, and changes nothing"
-	case d.Leads:
-		return "on: it leads"
+	case !d.Leads:
+		return "on: it stands by, or does not know yet who leads"
+	case d.Stage() == rollout.Canary:
+		return "a canary: it leads, and manages some of those who opted in"
 	}
-	return "on: it stands by, or does not know yet who leads"
+	return "on: it leads"
 }
 
 // tellOn says what a round was like.

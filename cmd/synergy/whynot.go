@@ -133,6 +133,9 @@ func circumstances(a *story.WhyNot, now time.Time) string {
 	case a.Ahead > 1:
 		parts = append(parts, fmt.Sprintf("%d jobs that wait for room go before it", a.Ahead))
 	}
+	if a.Wait != nil && a.Wait.Starts != nil {
+		parts = append(parts, "expected to start: "+expected(a.Wait.Starts))
+	}
 	if !a.Since.IsZero() {
 		what := "submitted"
 		if a.State == story.StateRuns {
