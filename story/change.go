@@ -84,7 +84,7 @@ func (q *question) changes() (all []string) {
 	if _, _, ok := q.place(); ok {
 		return nil
 	}
-	for _, find := range []func() string{q.spreadOut, q.fewer, q.otherNodes, q.lessOfOthers, q.sooner} {
+	for _, find := range []func() string{q.spreadOut, q.fewerNodes, q.fewer, q.otherNodes, q.lessOfOthers, q.sooner} {
 		if text := find(); text != "" {
 			all = append(all, text)
 		}
@@ -103,6 +103,25 @@ func (q *question) spreadOut() string {
 		if nodes, _, ok := q.changed(func(j *policy.Job) { j.Nodes = w.nodes }).place(); ok {
 			return fmt.Sprintf("%s for its %s as %s with %d each: %s", wouldFit, count(q.job.GPUs, "GPU"),
 				count(w.nodes, "node"), w.gpus, Nodes(nodes))
+		}
+	}
+	return ""
+}
+
+// fewerNodes tries as many GPUs on each of fewer nodes, but for one.
+func (q *question) fewerNodes() string {
+	w, rooms := q.narrowest(), 0
+	for i := range q.room.nodes {
+		if lack, _ := q.lack(i, w); lack == LacksNothing {
+			rooms++
+		}
+	}
+	const tries = 4 // nodes with room may be of several makes
+	for n := min(w.nodes-1, rooms); n > max(1, min(w.nodes-1, rooms)-tries); n-- {
+		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = n*w.gpus, n })
+		if nodes, _, ok := less.place(); ok {
+			return fmt.Sprintf("%s with %s on %s in place of %d: %s", wouldFit, count(n*w.gpus, "GPU"), count(n, "node"),
+				q.job.GPUs, Nodes(nodes))
 		}
 	}
 	return ""

@@ -188,6 +188,7 @@ func profiled(job *policy.Job) bool { return job.ProfileName != "" }
 var (
 	fewerGPUs = regexp.MustCompile(`^there would be room now with (\d+) GPUs? on one node in place of \d+: (n\d)$`)
 	spreadTo  = regexp.MustCompile(`^there would be room now for its \d+ GPUs? as (\d+) nodes? with \d+ each: (n[\dn, ]*)$`)
+	fewNodes  = regexp.MustCompile(`^there would be room now with (\d+) GPUs on (\d+) nodes in place of \d+: (n[\dn, ]*)$`)
 	noneHas   = regexp.MustCompile(`no node has (\d+) free GPUs?`)
 )
 
@@ -240,6 +241,15 @@ func TestWhyNotSaysNothingOfANodeThatIsNotSo(t *testing.T) {
 				if m := fewerGPUs.FindStringSubmatch(text); m != nil {
 					gpus, _ := strconv.Atoi(m[1])
 					if !trial(whole, report, d.Job, func(j *policy.Job) { j.GPUs, j.Nodes = gpus, 1 }, m[2]) {
+						t.Fatalf("job %d (%+v): %q, and no such plan is good", d.Job, *job, text)
+					}
+					helped++
+				}
+				if m := fewNodes.FindStringSubmatch(text); m != nil {
+					gpus, _ := strconv.Atoi(m[1])
+					nodes, _ := strconv.Atoi(m[2])
+					if !trial(whole, report, d.Job, func(j *policy.Job) { j.GPUs, j.Nodes = gpus, nodes },
+						strings.Split(m[3], ", ")...) {
 						t.Fatalf("job %d (%+v): %q, and no such plan is good", d.Job, *job, text)
 					}
 					helped++
