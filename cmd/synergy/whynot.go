@@ -2,14 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	slurmjob "github.com/synergy-slurmd/synergy-slurmd/profiling/slurm"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
@@ -74,15 +79,46 @@ func jobNumber(name string) (int, error) {
 	return job, nil
 }
 
-// stranger is about a job that the last round has not seen with our directive.
+// stranger is about a job that the last round has not seen with our directive. Where there is a Slurm to ask it knows
+// why; otherwise all that may be is told.
 func (o *whyNotOptions) stranger(ctx context.Context, a *story.WhyNot) error {
+	d, _ := o.health(ctx) // what a ledger does not know is left out
+	ctx, cancel := context.WithTimeout(ctx, slurmLimit)
+	defer cancel()
+	says, err := slurmjob.Look(ctx, slurmjob.ID(strconv.Itoa(a.Job)))
+	if why := unmanaged(a, says, err, d.Partitions); why != "" {
+		return fmt.Errorf("job %d: %s", a.Job, why)
+	}
 	where := "a partition that is not managed"
-	if d, err := o.health(ctx); err == nil && len(d.Partitions) > 0 {
+	if len(d.Partitions) > 0 {
 		where = fmt.Sprintf("another partition than %s, which are managed", strings.Join(d.Partitions, ", "))
 	}
 	return fmt.Errorf("job %d: round %d has not seen it as one of ours: it has no word of ours in its comment "+
 		"(synergy-profile=…), is in %s, is over, or came after the round; scontrol show job %d tells which", a.Job,
 		a.Round, where, a.Job)
+}
+
+// slurmLimit is how long Slurm is given to tell of a job.
+const slurmLimit = 10 * time.Second
+
+// unmanaged says why a job is none of ours, by what Slurm says of it; empty: Slurm could not be asked.
+func unmanaged(a *story.WhyNot, says slurmjob.Status, err error, partitions []string) string {
+	managed := func(name string) bool { return slices.Contains(partitions, name) }
+	switch {
+	case errors.Is(err, slurmjob.ErrForgotten):
+		return "Slurm does not know it: it is over for some time, or never was"
+	case err != nil:
+		return ""
+	case says.Ended():
+		return "it is over: " + says.Ending()
+	case !bridge.Managed(says.Comment):
+		return "its comment has no word of ours, so the daemon leaves it to Slurm; submit it with " +
+			"--comment=synergy-profile=… for a share by its profile"
+	case len(partitions) > 0 && !slices.ContainsFunc(strings.Split(says.Partition, ","), managed):
+		return fmt.Sprintf("it is in partition %s, and the daemon manages %s", printable.Line(says.Partition, longestName),
+			strings.Join(partitions, ", "))
+	}
+	return fmt.Sprintf("round %d has not seen it: ask again when the next one has been held", a.Round)
 }
 
 func reply(s *screen, a *story.WhyNot, now time.Time) {

@@ -15,6 +15,8 @@ type Status struct {
 	Reason string // why it waits, or how it ended; empty: None
 	Node   string // that it has; empty: none yet
 	Exit   string // exit status and signal, as 0:53
+	// Partition it is in, and its user's comment. Who gives a job a name can have it say here what he likes of it.
+	Partition, Comment string
 }
 
 // ErrForgotten says that Slurm does not know a job any more, or never has.
@@ -38,7 +40,7 @@ func parseStatus(id ID, line string) (Status, error) {
 		return Status{}, fmt.Errorf("scontrol show job %s: %.80q: want the job's record", id, oneLine(line))
 	}
 	s := Status{State: field(line, "JobState"), Reason: field(line, "Reason"), Node: field(line, "NodeList"),
-		Exit: field(line, "ExitCode")}
+		Exit: field(line, "ExitCode"), Partition: field(line, "Partition"), Comment: rest(line, "Comment")}
 	if s.Reason == "None" {
 		s.Reason = ""
 	}
@@ -57,6 +59,22 @@ func field(line, name string) string {
 	}
 	return oneLine(at[1])
 }
+
+// rest is a value of scontrol's records that may have spaces: up to the next name.
+func rest(line, name string) string {
+	at := regexp.MustCompile(`\s` + regexp.QuoteMeta(name) + `=(.*)`).FindStringSubmatch(line)
+	if at == nil {
+		return ""
+	}
+	value := at[1]
+	if next := nextName.FindStringIndex(value); next != nil {
+		value = value[:next[0]]
+	}
+	return oneLine(value)
+}
+
+// nextName begins with a capital, as those of our own words in comments do not.
+var nextName = regexp.MustCompile(`\s[A-Z][A-Za-z:/]*=`)
 
 // Waits says that a job has not begun.
 func (s Status) Waits() bool {
