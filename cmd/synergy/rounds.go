@@ -228,8 +228,8 @@ func (a remote) get(ctx context.Context, path string, into any) error {
 		return unseen{fmt.Errorf("%s: %w", page, errGone)}
 	case answer.StatusCode != http.StatusOK:
 		words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // what came of it says enough
-		return unseen{fmt.Errorf("%s: %s: %s", page, printable.Line(answer.Status, 80),
-			printable.Line(string(words), 200))}
+		says := printable.Line(answer.Status+": "+string(words), 300)
+		return unseen{fmt.Errorf("%s: %s", page, strings.TrimSuffix(says, ":"))}
 	}
 	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytes)).Decode(into); err != nil {
 		return unseen{fmt.Errorf("%s: want what synergy-slurmd answers: %w", page, err)}
