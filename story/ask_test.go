@@ -13,8 +13,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
-// crowded is a round on two nodes: job 1 runs on all of n1 but two cores, job 2 on half of n2, and job 3 waits for eight
-// GPUs.
+// crowded is a round on two nodes: job 1 runs on all of n1 but two cores, job 2 on half of n2, and job 3 waits for
+// eight GPUs.
 func crowded() bridge.Report {
 	first := policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 8, CPUs: 22, Memory: 500000}}
 	second := policy.Placement{Nodes: []string{"n2"}, PerNode: gres.Vector{GPUs: 4, CPUs: 12, Memory: 250000}}
@@ -42,7 +42,8 @@ func TestARunningJobIsToldTheFirstReasonWhyItHasNoMoreCores(t *testing.T) {
 		says   string
 		change func(r *bridge.Report, j *policy.Job)
 	}{
-		{"by its profile they are of no use to it, or of less than a restart costs", func(*bridge.Report, *policy.Job) {}},
+		{"by its profile they are of no use to it, or of less than a restart costs",
+			func(*bridge.Report, *policy.Job) {}},
 		{"it has no profile", func(_ *bridge.Report, j *policy.Job) { j.ProfileName = "" }},
 		{"it ran far below what its profile claims", func(_ *bridge.Report, j *policy.Job) { j.Owed = true }},
 		{"the site allows it no more than 12 cores on a node",
@@ -84,10 +85,12 @@ func TestAJobThatWaitsIsToldWhatIsMissingWhoHasItAndWhatHelps(t *testing.T) {
 	}
 	k := got.Kinds[0]
 	if len(got.Kinds) != 1 || k.Lacks != LacksGPUs || k.Nearest != "n2" || k.Free.GPUs != 4 ||
-		k.Says != "4 GPUs free where it needs 8, at best on n2" || k.Holders[0].User != "bob" || !k.Holders[0].GivesBack {
+		k.Says != "4 GPUs free where it needs 8, at best on n2" || k.Holders[0].User != "bob" ||
+		!k.Holders[0].GivesBack {
 		t.Errorf("%+v", got.Kinds)
 	}
-	if want := []string{"there would be room now with 4 GPUs on one node in place of 8: n2"}; !slices.Equal(got.Helps, want) {
+	want := []string{"there would be room now with 4 GPUs on one node in place of 8: n2"}
+	if !slices.Equal(got.Helps, want) {
 		t.Errorf("%q, want %q", got.Helps, want)
 	}
 }
@@ -138,7 +141,8 @@ func TestALimitThatLeavesTooLittleIsNamedWithWhoHoldsTheRest(t *testing.T) {
 func TestAJobThatIsNotManagedIsToldWhy(t *testing.T) {
 	report := crowded()
 	report.Outside = []bridge.Outside{{Job: 8, Why: "exclusive"}, {Job: 9, Why: "held"}}
-	report.Waits = append(report.Waits, bridge.Wait{Job: 9, Reason: bridge.OnHold, Cause: bridge.CauseHeld, User: "erin"})
+	report.Waits = append(report.Waits, bridge.Wait{Job: 9, Reason: bridge.OnHold, Cause: bridge.CauseHeld,
+		User: "erin"})
 	if got := AskWhyNot(8, &report); got.State != StateOutside || !strings.Contains(got.Says, "exclusive") {
 		t.Errorf("%+v", got)
 	}
@@ -168,7 +172,8 @@ func TestTheQueueHasWhoStartsFirstThenThePoliciesOrder(t *testing.T) {
 	if !slices.Equal(order, []int{2, 7, 3, 9, 8}) || !slices.Equal(places, []int{0, 1, 2, 0, 0}) {
 		t.Errorf("%v at %v", order, places)
 	}
-	if all[0].Reason != Starting || !strings.Contains(all[0].Why, "slurmrestd: 503") || !all[2].Armed || all[2].Starts == nil ||
+	if all[0].Reason != Starting || !strings.Contains(all[0].Why, "slurmrestd: 503") || !all[2].Armed ||
+		all[2].Starts == nil ||
 		all[2].User != "carol" || all[2].Partition != "gpu" || all[3].User != "erin" {
 		t.Errorf("%+v", all)
 	}

@@ -120,8 +120,8 @@ func (q *question) fewerNodes() string {
 	for n := min(w.nodes-1, rooms); n > max(1, min(w.nodes-1, rooms)-tries); n-- {
 		less := q.changed(func(j *policy.Job) { j.GPUs, j.Nodes = n*w.gpus, n })
 		if nodes, _, ok := less.place(); ok {
-			return fmt.Sprintf("%s with %s on %s in place of %d: %s", wouldFit, count(n*w.gpus, "GPU"), count(n, "node"),
-				q.job.GPUs, Nodes(nodes))
+			return fmt.Sprintf("%s with %s on %s in place of %d: %s", wouldFit, count(n*w.gpus, "GPU"),
+				count(n, "node"), q.job.GPUs, Nodes(nodes))
 		}
 	}
 	return ""

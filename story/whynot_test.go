@@ -112,8 +112,8 @@ func roundOf(t *rapid.T, c policy.Cluster, a policy.Allocator) bridge.Report {
 	return bridge.Report{Round: 7, Began: noon, Snapshot: c, Plan: policy.Decide(c, policy.Slurm(), a)}
 }
 
-// trial says whether the round's plan would still keep all promises if it gave a job, changed as a test likes, some size
-// on these nodes. whole is the report with all profiles.
+// trial says whether the round's plan would still keep all promises if it gave a job, changed as a test likes, some
+// size on these nodes. whole is the report with all profiles.
 func trial(whole, report bridge.Report, id int, change func(*policy.Job), nodes ...string) bool {
 	c := whole.Snapshot
 	c.Jobs = slices.Clone(c.Jobs)
@@ -187,9 +187,11 @@ func profiled(job *policy.Job) bool { return job.ProfileName != "" }
 
 var (
 	fewerGPUs = regexp.MustCompile(`^there would be room now with (\d+) GPUs? on one node in place of \d+: (n\d)$`)
-	spreadTo  = regexp.MustCompile(`^there would be room now for its \d+ GPUs? as (\d+) nodes? with \d+ each: (n[\dn, ]*)$`)
-	fewNodes  = regexp.MustCompile(`^there would be room now with (\d+) GPUs on (\d+) nodes in place of \d+: (n[\dn, ]*)$`)
-	noneHas   = regexp.MustCompile(`no node has (\d+) free GPUs?`)
+	spreadTo  = regexp.MustCompile(`^there would be room now for its \d+ GPUs? as (\d+) nodes? ` +
+		`with \d+ each: (n[\dn, ]*)$`)
+	fewNodes = regexp.MustCompile(`^there would be room now with (\d+) GPUs on (\d+) nodes ` +
+		`in place of \d+: (n[\dn, ]*)$`)
+	noneHas = regexp.MustCompile(`no node has (\d+) free GPUs?`)
 )
 
 // TestWhyNotSaysNothingOfANodeThatIsNotSo over random rounds: where it says that something is missing, no size of the
@@ -228,7 +230,8 @@ func TestWhyNotSaysNothingOfANodeThatIsNotSo(t *testing.T) {
 					switch {
 					case k.Lacks == LacksGPUs && free.GPUs >= k.Needs.GPUs:
 						t.Fatalf("job %d: %s on %s, which has %v free", d.Job, k.Says, name, free)
-					case k.Lacks != LacksNothing && fits && !(profiled(job) && (k.Lacks == LacksCores || k.Lacks == LacksMemory)):
+					case k.Lacks != LacksNothing && fits && !(profiled(job) &&
+						(k.Lacks == LacksCores || k.Lacks == LacksMemory)):
 						t.Fatalf("job %d (%+v): %s lacks %s: %s; and a plan with it there is good", d.Job, *job, name,
 							k.Lacks, k.Says)
 					case k.Lacks == LacksNothing && !wide && !fits:
@@ -256,7 +259,8 @@ func TestWhyNotSaysNothingOfANodeThatIsNotSo(t *testing.T) {
 				}
 				if m := spreadTo.FindStringSubmatch(text); m != nil {
 					nodes, _ := strconv.Atoi(m[1])
-					if !trial(whole, report, d.Job, func(j *policy.Job) { j.Nodes = nodes }, strings.Split(m[2], ", ")...) {
+					if !trial(whole, report, d.Job, func(j *policy.Job) { j.Nodes = nodes },
+						strings.Split(m[2], ", ")...) {
 						t.Fatalf("job %d (%+v): %q, and no such plan is good", d.Job, *job, text)
 					}
 					helped++
@@ -276,8 +280,8 @@ func TestWhyNotSaysNothingOfANodeThatIsNotSo(t *testing.T) {
 			t.Fatal("the report was changed")
 		}
 	})
-	for _, lack := range []Lack{LacksPlace, LacksLeave, LacksType, LacksSize, LacksOpen, LacksTime, LacksGPUs, LacksCores,
-		LacksNothing} {
+	for _, lack := range []Lack{LacksPlace, LacksLeave, LacksType, LacksSize, LacksOpen, LacksTime, LacksGPUs,
+		LacksCores, LacksNothing} {
 		if met[lack] == 0 {
 			t.Errorf("no round has a node that lacks %q: what is said of it is not tested", lack)
 		}

@@ -88,6 +88,22 @@ func (s *source) ask(question func(readings) error) error {
 	return err
 }
 
+// newest is the number of the last round that a daemon has kept; 0: none.
+func (s *source) newest(ctx context.Context) (newest int, err error) {
+	daemon, err := s.remote()
+	if err != nil {
+		return 0, err
+	}
+	var rounds []int
+	if err := daemon.get(ctx, "/rounds", &rounds); err != nil {
+		return 0, err
+	}
+	for _, round := range rounds {
+		newest = max(newest, round)
+	}
+	return newest, nil
+}
+
 // health is what the daemon says of itself; a ledger says nothing of that.
 func (s *source) health(ctx context.Context) (rollout.Standing, error) {
 	var d rollout.Standing

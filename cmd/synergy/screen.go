@@ -53,7 +53,7 @@ func (s *screen) write(text string) {
 
 // say writes words in lines that are no wider than the screen; those after the first are further to the right.
 func (s *screen) say(indent int, text string) {
-	const further = 2
+	const further = 4
 	line := strings.Repeat(" ", indent)
 	start := len(line)
 	for _, word := range strings.Fields(printable.Line(text, longestSentence)) {

@@ -20,6 +20,8 @@ type topOptions struct {
 	every      time.Duration
 	once, json bool
 	nodes      bool
+
+	last story.Top // that was drawn; the zero one: none was
 }
 
 func topCommand() *cobra.Command {
@@ -58,7 +60,7 @@ func (o *topOptions) run(ctx context.Context, out io.Writer) error {
 	ticker := time.NewTicker(o.every)
 	defer ticker.Stop()
 	for {
-		const clear = "\x1b[H\x1b[2J\x1b[3J"
+		const clear = "\x1b[H\x1b[2J"
 		if err := o.draw(ctx, out, clear, time.Now()); err != nil {
 			return err
 		}
@@ -72,14 +74,13 @@ func (o *topOptions) run(ctx context.Context, out io.Writer) error {
 
 // draw looks once, and draws what it sees after these words.
 func (o *topOptions) draw(ctx context.Context, out io.Writer, before string, now time.Time) error {
-	report, err := o.latest(ctx)
-	if ctx.Err() != nil {
-		return nil // it was interrupted
-	}
-	if err != nil {
+	if err := o.look(ctx); err != nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return nil // it was interrupted
+		}
 		return err
 	}
-	top := story.TopOf(&report)
+	top := o.last
 	if o.json {
 		return asJSON(out, top)
 	}
@@ -93,6 +94,21 @@ func (o *topOptions) draw(ctx context.Context, out io.Writer, before string, now
 		picture = strings.Join(lines[:min(len(lines), s.rows-1)], "")
 	}
 	return done(writeAll(out, []byte(before+picture)))
+}
+
+// look reads the last round, where there was one since the last look: its report may be large, and its number is not.
+func (o *topOptions) look(ctx context.Context) error {
+	if o.last.Round > 0 {
+		if newest, err := o.newest(ctx); err != nil || newest == o.last.Round {
+			return err
+		}
+	}
+	report, err := o.latest(ctx)
+	if err != nil {
+		return err
+	}
+	o.last = story.TopOf(&report)
+	return nil
 }
 
 func (o *topOptions) show(s *screen, t *story.Top, now time.Time) {

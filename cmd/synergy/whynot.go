@@ -115,8 +115,8 @@ func unmanaged(a *story.WhyNot, says slurmjob.Status, err error, partitions []st
 		return "its comment has no word of ours, so the daemon leaves it to Slurm; submit it with " +
 			"--comment=synergy-profile=… for a share by its profile"
 	case len(partitions) > 0 && !slices.ContainsFunc(strings.Split(says.Partition, ","), managed):
-		return fmt.Sprintf("it is in partition %s, and the daemon manages %s", printable.Line(says.Partition, longestName),
-			strings.Join(partitions, ", "))
+		return fmt.Sprintf("it is in partition %s, and the daemon manages %s",
+			printable.Line(says.Partition, longestName), strings.Join(partitions, ", "))
 	}
 	return fmt.Sprintf("round %d has not seen it: ask again when the next one has been held", a.Round)
 }
@@ -137,7 +137,7 @@ func reply(s *screen, a *story.WhyNot, now time.Time) {
 		k := &a.Kinds[i]
 		s.say(4, kindOf(k)+": "+k.Says)
 		if text := holders(k); text != "" {
-			s.say(6, text)
+			s.say(8, text)
 		}
 	}
 	section(s, "limits", len(a.Quotas))
