@@ -77,6 +77,18 @@ func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	}
 }
 
+// First is this policy with one job before all others. Who is never stopped for another, as by Slurm's order, stays.
+func (p Policy) First(job int) Policy {
+	key := p.key
+	p.key = func(i int, v *view) float64 {
+		if v.jobs[i].ID == job {
+			return math.Inf(-1)
+		}
+		return key(i, v)
+	}
+	return p
+}
+
 // Slurm goes by Slurm's own priority, the larger first: whatever the site has made of age, fair share, QOS and nice
 // stays in force. Who runs stays, since Slurm alone would not stop it either; that what it was lent is taken back, or
 // that it moves for its own good, is no question of turns.

@@ -33,8 +33,9 @@ var inward = map[string][]string{
 	"policy":               {"gres", "sensitivity", "policy/columns"},
 	"policy/bound":         {"gres", "sensitivity", "policy", "policy/columns"},
 	"policy/snapshot":      {"gres", "sensitivity", "policy"},
-	"policy/forecast":      {"policy"},
+	"policy/forecast":      {"gres", "policy"},
 	"policy/replay":        {"sensitivity", "policy", "policy/snapshot"},
+	"policy/whatif":        {"gres", "sensitivity", "policy", "policy/bound", "policy/forecast"},
 	"limits":               {"gres", "policy"},
 	"guest":                {},
 	"preflight":            {},
@@ -160,7 +161,7 @@ func TestWhatIsInstalledReadsNoMarkdown(t *testing.T) {
 var pure = []string{
 	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay",
 	"sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "policy/forecast",
-	"policy/replay", "limits", "preflight", "page", "story", "savings", "rollout",
+	"policy/replay", "policy/whatif", "limits", "preflight", "page", "story", "savings", "rollout",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.

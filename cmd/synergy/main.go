@@ -106,6 +106,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy queue --user alice           who waits for what, in which order?
   synergy why-not 4711                 why does this job not run, or not have more?
   synergy explain 4711                 what became of it?
+  synergy what-if --job 4711           what would have it start now? And if there were more nodes?
+  synergy when 4711                    when will it start?
   synergy import sacct                 last month again: what is needed of Slurm's accounting
   synergy plan round.json              one saved round planned anew, and how good a plan of it can be
   synergy profile -- ./train.sh        how fast does it train with how many cores?
@@ -121,7 +123,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	root.SetVersionTemplate("synergy {{.Version}}\n")
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
 		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), whyNotCommand(),
-		explainCommand(), savingsCommand(), rolloutCommand(), gresCommand(), manualCommand())
+		explainCommand(), whatIfCommand(), whenCommand(), savingsCommand(), rolloutCommand(), gresCommand(),
+		manualCommand())
 	return root
 }
 

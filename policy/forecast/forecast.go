@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
@@ -27,6 +28,9 @@ type Options struct {
 	Habits    Habits        // how much of their time limits jobs use; nil: DefaultHabits
 	// Only are the jobs that are asked for: a future ends when they have started. nil: all that wait.
 	Only []int
+	// Reference is the server in terms of whose share lengths are told; zero: the snapshot's own. Where nodes are not
+	// what they were when lengths were told, it is the one of then.
+	Reference gres.Vector
 	// Stop is asked before each round that is played whether to end with what there is; nil: never.
 	Stop func() bool
 }
@@ -39,7 +43,8 @@ const (
 
 // Limits on the work: an estimate need not be finer than a part of the wait that it is of.
 const (
-	finest   = 20 * time.Second // between two moments at which something is decided
+	finest   = 20 * time.Second // between two moments at which something is decided, for fewJobs
+	fewJobs  = 300              // of more jobs more ends are taken together, up to a round
 	coarsest = 20               // parts of the time that has passed
 	rounds   = 400              // of one future: with the two above, beyond a month
 )
@@ -72,15 +77,18 @@ type Spread struct {
 	P90 time.Time `json:"p90,omitzero"`
 }
 
+// leastFor is how many futures make a spread.
+const leastFor = 5
+
 // Words say for people when a job will start, in the form of Slurm's times: the zone is that of the snapshot's time.
 func (f *Forecast) Words(s Spread) string {
 	const form = "2006-01-02T15:04"
 	switch {
 	case s.P50.IsZero():
 		return "not expected to start before " + f.Until.Format(form)
-	case s.P90.IsZero():
+	case s.P90.IsZero() && f.Draws >= leastFor:
 		return "expected to start about " + s.P50.Format(form) + ", not before " + s.P10.Format(form)
-	case s.P90.Sub(s.P10) < time.Minute:
+	case f.Draws < leastFor, s.P90.Sub(s.P10) < time.Minute:
 		return "expected to start about " + s.P50.Format(form)
 	}
 	return "expected to start about " + s.P50.Format(form) + ", between " + s.P10.Format(form) + " and " +
@@ -102,9 +110,11 @@ func Starts(c *policy.Cluster, o Options) Forecast {
 	if len(o.Habits) < 2 {
 		o.Habits = DefaultHabits()
 	}
+	o.Reference = cmp.Or(o.Reference, policy.Reference(c.Nodes))
 	f := Forecast{From: c.Now, Until: c.Now.Add(o.Horizon), Span: trainedFor}
 	asked := askedFor(c, o.Only)
 	seen := map[int][]time.Time{} // by job
+	trained, played := 0.0, 0.0   // GPU-seconds, seconds
 	var planner policy.Planner
 	for draw := range o.Draws {
 		p := newPlay(c, &o, uint64(draw), asked)
@@ -114,7 +124,7 @@ func Starts(c *policy.Cluster, o Options) Forecast {
 			break
 		}
 		f.Draws++
-		f.Trained += p.trained
+		trained, played = trained+p.trained, played+min(trainedFor, p.now.Sub(c.Now)).Seconds()
 		if p.open > 0 && p.now.Before(f.Until) {
 			f.Until = p.now
 		}
@@ -125,7 +135,9 @@ func Starts(c *policy.Cluster, o Options) Forecast {
 			break
 		}
 	}
-	f.Trained /= float64(f.Draws)
+	if played > 0 {
+		f.Trained = trained / played
+	}
 	f.Start = spreads(asked, seen, &f)
 	return f
 }

@@ -20,7 +20,7 @@ func DefaultHabits() Habits {
 
 // at is the part below which so great a share of the jobs is.
 func (h Habits) at(share float64) float64 {
-	place := share * float64(len(h)-1)
+	place := float64(share * float64(len(h)-1))
 	k := min(int(place), len(h)-1)
 	if k == len(h)-1 {
 		return h[k]
@@ -161,7 +161,7 @@ func left(expected, length, done time.Duration, chance float64) time.Duration {
 	z := math.Sqrt2 * math.Erfinv(2*min(max(chance, 1e-6), 1-1e-6)-1)
 	sure := done.Seconds() / length.Seconds() // the nearer its end, the less is open
 	s := scatter * math.Sqrt(1-sure)
-	return max(time.Second, times(expected, math.Exp(float64(s*z)-float64(s*s)/2)))
+	return max(time.Second, times(expected, math.Exp(float64(s*z)-float64(float64(s*s)/2))))
 }
 
 // times is a part, or a multiple, of a time.

@@ -34,14 +34,23 @@ type play struct {
 	started map[int]time.Time
 	daring  bool // who has no checkpoint may be stopped
 	guesses int
-	trained float64 // over trainedFor, in GPUs
+	types   map[string]string // of GPUs, by node, where there are any
+	trained float64           // within trainedFor, in GPU-seconds
+	finest  time.Duration
 	cut     bool
 }
 
 // newPlay begins a future: its own copy of the cluster, and when each job is to end.
 func newPlay(c *policy.Cluster, o *Options, draw uint64, asked []int) *play {
 	p := &play{Options: o, c: *c, from: c.Now, now: c.Now, freed: c.Now, end: c.Now.Add(o.Horizon), open: len(asked),
-		asked: make(map[int]bool, len(asked)), started: make(map[int]time.Time, len(asked))}
+		asked: make(map[int]bool, len(asked)), started: make(map[int]time.Time, len(asked)),
+		types: map[string]string{}}
+	p.finest = min(p.period(), finest*time.Duration(max(1, len(c.Jobs)/fewJobs)))
+	for i := range c.Nodes {
+		if n := &c.Nodes[i]; n.GPUType != "" {
+			p.types[n.Name] = n.GPUType
+		}
+	}
 	for _, job := range asked {
 		p.asked[job] = true
 	}
@@ -67,7 +76,8 @@ func stratified(draw uint64, o *Options, job int) float64 {
 	for gcd(stride, n) != 1 {
 		stride++
 	}
-	part := (uint64(chance(o.Seed, uint64(job))*float64(n)) + draw*stride) % n
+	turn := uint64(float64(chance(o.Seed, uint64(job)) * float64(n)))
+	part := (turn + draw*stride) % n
 	return (float64(part) + chance(o.Seed, uint64(job), draw, 2)) / float64(n)
 }
 
@@ -110,7 +120,7 @@ func (p *play) next() time.Time {
 			next = over
 		}
 	}
-	if soonest := p.now.Add(max(finest, p.now.Sub(p.from)/coarsest)); next.Before(soonest) {
+	if soonest := p.now.Add(max(p.finest, p.now.Sub(p.from)/coarsest)); next.Before(soonest) {
 		next = soonest
 	}
 	if next.After(p.end) {
@@ -177,7 +187,7 @@ func (p *play) advance(i int, to time.Time) {
 		until = end
 	}
 	if until.After(from) {
-		p.trained += float64(float64(j.GPUs)*l.gain) * (until.Sub(from).Seconds() / trainedFor.Seconds())
+		p.trained += float64(float64(float64(j.GPUs)*l.gain) * until.Sub(from).Seconds())
 	}
 }
 
@@ -209,7 +219,7 @@ func (p *play) carryOut(i int, d *policy.Decision) {
 		j.Restarts++
 		return
 	}
-	l.gain = max(0.01, d.Gain)
+	l.gain = max(0.01, p.speed(j, d))
 	if was != nil && (was == d.Grant || was.Equal(*d.Grant)) {
 		return
 	}
@@ -223,6 +233,11 @@ func (p *play) carryOut(i int, d *policy.Decision) {
 	}
 	l.fixed = !j.Saves && !p.daring
 	p.begin(i)
+}
+
+// speed is a job's, in terms of the share of the reference server.
+func (p *play) speed(j *policy.Job, d *policy.Decision) float64 {
+	return d.Gain * policy.Unit(policy.ProfileOn(j.Profile, p.types[d.Grant.Nodes[0]]), d.Fair, p.Reference)
 }
 
 // begin has a job that waited begin when, in the middle, room came free for it: what is decided of a stretch of time at

@@ -125,3 +125,12 @@ func give(list []rawProfiled, c *policy.Cluster) error {
 func isNull(text json.RawMessage) bool {
 	return len(text) == 0 || bytes.Equal(bytes.TrimSpace(text), []byte("null"))
 }
+
+// JSON is the file as Read reads it.
+func (f File) JSON() ([]byte, error) {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("write snapshot: %w", err)
+	}
+	return text, nil
+}

@@ -137,7 +137,7 @@ func TestEstimatesOfStartsAreHeldAgainstWhatBecomesOfThem(t *testing.T) {
 		least   float64 // part of the starts that are within the spread
 		most    float64 // of the median wait, that the median estimate is off
 	}{
-		{"lengths declared", "lognormal:2h,1", policy.FIFO(), 0, evenly, false, 150, 0.7, 0.2},
+		{"lengths declared", "lognormal:2h,1", policy.FIFO(), 0, evenly, false, 150, 0.65, 0.2},
 		{"limits, evenly used", "lognormal:2h,1", policy.FIFO(), 1, evenly, false, 150, 0.7, 0.3},
 		{"limits, six times too long", "lognormal:6h,1", policy.FIFO(), 1, lavish, false, 150, 0, 5},
 		{"limits, six times too long, learned", "lognormal:6h,1", policy.FIFO(), 1, lavish, true, 150, 0.6, 0.3},

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
+)
+
+func TestWhatIf(t *testing.T) { testscript.Run(t, testscript.Params{Dir: "testdata/whatif"}) }
+
+// round is what a daemon keeps of one.
+func round() bridge.Report {
+	c := policy.Cluster{Now: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC), Jobs: []policy.Job{{ID: 17, GPUs: 8}},
+		Nodes: []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 4, CPUs: 12, Memory: 250000}}}}
+	return bridge.Report{Round: 3, Snapshot: c, Profiles: snapshot.ProfilesOf(&c), Policy: "las", Allocator: "greedy",
+		Habits: forecast.Habits{0, 1}}
+}
+
+func TestThePresentStateIsReadFromALedgerOrADaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	book, err := ledger.Open(path, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := book.Settle(nil, round()); err != nil {
+		t.Fatal(err)
+	}
+	book.Close()
+	text, err := json.Marshal(round())
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves := func(page string) string {
+		mux := http.NewServeMux()
+		mux.HandleFunc(page, func(w http.ResponseWriter, _ *http.Request) { w.Write(text) })
+		server := httptest.NewServer(mux)
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	for what, from := range map[string]source{"ledger": {ledger: path}, "daemon": {daemon: serves("/round")}} {
+		p := present{source: from}
+		is, err := p.read(context.Background(), nil, io.Discard)
+		if err != nil || len(is.Cluster.Jobs) != 1 || is.Policy.Name != "las" || is.Allocator.Name != "greedy" ||
+			len(is.Habits) != 2 {
+			t.Errorf("%s: %+v, %v", what, is, err)
+		}
+	}
+}
+
+func TestADaemonThatIsDownAnswersNothingAndItsLedgerIsNamedAsTheRemedy(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	server.Close()
+	_, err := (&present{source: source{daemon: server.URL}}).read(context.Background(), nil, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "--ledger") {
+		t.Errorf("%v", err)
+	}
+}
