@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/exam"
 )
 
 func TestWhatAJobUsesIsMoreThanItHasUsedAndGrowsWithItsChance(t *testing.T) {
@@ -82,5 +83,26 @@ func TestEachDrawHasAPartOfTheChancesOfItsOwn(t *testing.T) {
 				taken[int(c*float64(draws))] = true
 			}
 		}
+	}
+}
+
+func TestNobodyIsStoppedBetweenTwoRounds(t *testing.T) {
+	o := Options{Policy: policy.SRTF(), Allocator: policy.Tune(), Draws: 1, Horizon: time.Hour, Habits: DefaultHabits()}
+	stopped := map[bool]int{}
+	for n := range 60 {
+		c := exam.Snapshot(7, n)
+		for _, whole := range []bool{false, true} {
+			p := newPlay(&c, &o, 0, nil)
+			p.decide(new(policy.Planner), whole)
+			for i := range c.Jobs {
+				is, was := p.c.Jobs[i].Running, c.Jobs[i].Running
+				if was != nil && (is == nil || !is.Equal(*was)) {
+					stopped[whole]++
+				}
+			}
+		}
+	}
+	if stopped[false] != 0 || stopped[true] == 0 {
+		t.Errorf("%d are stopped between rounds, %d in rounds: want none, and some", stopped[false], stopped[true])
 	}
 }

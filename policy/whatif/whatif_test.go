@@ -199,12 +199,13 @@ func TestAJobIsToldByHowMuchItWouldStartSooner(t *testing.T) {
 func TestWhatCannotBeIsSaidInASentence(t *testing.T) {
 	c := site(runs(1, 8, "n1"), waiting(5, 4, 1))
 	const more = whatif.More
+	lots := whatif.Memory{Amount: -1000000, How: more}
 	for want, change := range map[string]whatif.Change{
 		`"n9" is no node of the cluster: want one of its 2, as n1`:                whatif.Drain{Nodes: []string{"n9"}},
 		`"n7" is no node of the cluster`:                                          whatif.AddNodes{N: 1, Like: "n7"},
 		"0 nodes: want 1 to 10000":                                                whatif.AddNodes{},
 		"node n1 would have -8 cores: want 1 to 65536":                            whatif.Cores{Amount: -40, How: more},
-		"node n1 would have -500G of memory":                                      whatif.Memory{Amount: -1000000, How: more},
+		"node n1 would have -500G":                                                lots,
 		"job 1 runs already: another number of GPUs or nodes is for a job that":   whatif.NewRequest(&c, 1, 2, 1),
 		"job 8 is not in the snapshot":                                            whatif.NewRequest(&c, 8, 2, 1),
 		"5 GPUs for job 5 cannot be divided equally over 2 nodes":                 whatif.NewRequest(&c, 5, 5, 2),
