@@ -75,26 +75,14 @@ func (ps Profiles) with(place int, one Profiled) Profiles {
 	return ps
 }
 
-// Give gives the jobs of a cluster these profiles, and no others, where they are good: what sensitivity.Parse would
-// read. Nothing is given where one is not, or where a job is unknown or has two.
-func (ps Profiles) Give(c *policy.Cluster) error {
-	raw := make([]rawProfiled, len(ps))
-	for i, p := range ps {
-		text, err := json.Marshal(p.Profile)
-		if err != nil {
-			return fmt.Errorf("profiles[%d]: %w", i, err)
-		}
-		raw[i] = rawProfiled{p.Jobs, text}
-	}
-	return give(raw, c)
-}
-
 // rawProfiled is a profile that has yet to be believed.
 type rawProfiled struct {
 	Jobs    []int           `json:"jobs"`
 	Profile json.RawMessage `json:"profile"`
 }
 
+// give gives the jobs of a cluster these profiles, and no others, where they are good: what sensitivity.Parse would
+// read. Nothing is given where one is not, or where a job is unknown or has two.
 func give(list []rawProfiled, c *policy.Cluster) error {
 	places := make(map[int]int, len(c.Jobs))
 	for i := range c.Jobs {

@@ -89,29 +89,6 @@ func TestAProfileIsWrittenOnceForAllThatHaveItByWhatItSaysAndNotByItsName(t *tes
 	}
 }
 
-func TestProfilesOfAReportThatWasKeptAreGivenBackOrNoneIs(t *testing.T) {
-	c := policy.Cluster{Jobs: []policy.Job{{ID: 3}, {ID: 4, Profile: mine(2)}}}
-	if err := (snapshot.Profiles{{Jobs: []int{3}, Profile: mine(1)}}).Give(&c); err != nil {
-		t.Fatal(err)
-	}
-	if c.Jobs[0].Profile == nil || c.Jobs[1].Profile != nil {
-		t.Errorf("given %+v", c.Jobs)
-	}
-	for want, list := range map[string]snapshot.Profiles{
-		"profiles[1].jobs[0] = 4: want a job": {{Jobs: []int{4}, Profile: mine(1)}, {Jobs: []int{4}, Profile: mine(2)}},
-		"profiles[0].jobs[0] = 5: want a job": {{Jobs: []int{5}, Profile: mine(1)}},
-		"profiles[0].profile: ":               {{Jobs: []int{4}}},
-	} {
-		before := inJSON(t, snapshot.ProfilesOf(&c))
-		if err := list.Give(&c); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
-		}
-		if after := inJSON(t, snapshot.ProfilesOf(&c)); after != before {
-			t.Errorf("%s: given all the same: %s", want, after)
-		}
-	}
-}
-
 func inJSON(t testing.TB, c any) string {
 	text, err := json.Marshal(c)
 	if err != nil {
