@@ -176,7 +176,7 @@ func chance(words ...uint64) float64 {
 	for _, word := range words {
 		x = mixed(x + step + word)
 	}
-	return float64(x>>11) / (1 << 53)
+	return float64(float64(x>>11) / (1 << 53))
 }
 
 func mixed(x uint64) uint64 {
