@@ -72,7 +72,7 @@ test-gpu: ## the inventory and the sampler on this machine's own GPUs, and model
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
 	TORCH_PYTHON=$(TORCH_PYTHON) go test -tags gpu -count=1 -v -timeout 20m -run TestModelsOnThisMachinesGPU ./cmd/synergy
 
-test-page: ## the daemon's page in a headless Chromium: live, styled, refused nothing by its own policy; fails without (apt-get install chromium)
+test-page: ## the daemon's pages in a headless Chromium: live, readable, refused nothing by their own policy; fails without (apt-get install chromium)
 	go test -tags browser -count=1 -v -run Chromium ./cmd/synergy-slurmd
 
 lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions

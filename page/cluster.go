@@ -1,8 +1,9 @@
 package page
 
 import (
-	"cmp"
+	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -17,19 +18,19 @@ const longest = 250
 
 // cluster is what the page of a round shows.
 type cluster struct {
-	Title   string
 	Health  Health
 	Round   int
 	Began   time.Time
 	Ago     time.Duration
 	Shadow  bool
-	GPUs    use
+	Has     []amount // who has GPUs, cores and memory
+	GPUs    Use
+	Idle    []stranded
 	Gain    float64 // mean over the granted GPUs; 0: none is granted
 	Bound   *bound.Certificate
 	Nodes   []node
 	Jobs    []row
-	Waiting []row
-	Reasons []reason
+	Queue   queue
 	More    more // rows that the tables leave out
 	Steps   []step
 	Notes   []bridge.Note
@@ -37,19 +38,33 @@ type cluster struct {
 }
 
 // more is how many rows of each table are not shown.
-type more struct{ Jobs, Waiting, Notes, Outside int }
+type more struct{ Jobs, Notes, Outside int }
+
+// amount is one resource, by who has it.
+type amount struct {
+	What string
+	Use
+	Say func(int) string
+}
+
+// stranded is how much is idle and can be used by nobody, and for want of what.
+type stranded struct{ What, Want string }
 
 // Many says that there are too many nodes to say each amount in words: they are drawn, and told to screen readers.
 func (c cluster) Many() bool { return len(c.Nodes) > 64 }
 
-// use divides an amount by who has it: jobs of ours up to their share, beyond it, others, nobody.
-type use struct{ Total, Share, Lent, Foreign, Closed, Free int }
+// Use divides an amount by who has it: jobs of ours up to their share and beyond it, others, and nobody: on nodes that
+// are closed, where nobody can use it, and where somebody could.
+type Use struct{ Total, Share, Lent, Foreign, Closed, Stranded, Free int }
+
+// Idle is what nobody has on nodes that are open.
+func (u Use) Idle() int { return u.Stranded + u.Free }
 
 // parts are where the segments of a bar of 1000 begin and how wide they are.
-func (u use) parts() (all []part) {
+func (u Use) parts() (all []part) {
 	at := 0
 	for _, p := range []part{{Kind: "share", N: u.Share}, {Kind: "lent", N: u.Lent}, {Kind: "foreign", N: u.Foreign},
-		{Kind: "closed", N: u.Closed}} {
+		{Kind: "closed", N: u.Closed}, {Kind: "stranded", N: u.Stranded}} {
 		if p.N > 0 && u.Total > 0 {
 			p.At, p.Width = at, min(1000-at, p.N*1000/u.Total)
 			at += p.Width
@@ -60,7 +75,7 @@ func (u use) parts() (all []part) {
 }
 
 // Parts is for the template.
-func (u use) Parts() []part { return u.parts() }
+func (u Use) Parts() []part { return u.parts() }
 
 // part is one segment of a bar.
 type part struct {
@@ -73,34 +88,25 @@ type part struct {
 type node struct {
 	Name, Type, Closed  string
 	Cells               []cell
-	GPUs, Cores, Memory use
-	jobs                []int
+	GPUs, Cores, Memory Use
+	Lacks               string // what its free GPUs are stranded for; empty: they are not
+	Rows                []row  // jobs of ours that hold something of it
 }
 
 // cell is one GPU: whose it is.
 type cell struct {
-	Kind string // share, foreign, closed, free
+	Kind string // share, foreign, closed, stranded, free
 	Job  int
 }
 
-// row is one job of a table.
+// row is a job that is granted something.
 type row struct {
 	Job     policy.Job
 	Grant   *policy.Placement
 	Fair    gres.Vector
 	Gain    float64
 	Running bool // it holds its grant already
-	Why     string
 	Reason  policy.Reason
-	Waits   time.Duration
-}
-
-// reason is how many jobs wait for it, and what it means.
-type reason struct {
-	Word  policy.Reason
-	Means string
-	Fault bool // of the request or of the configuration: waiting alone does not mend it
-	N     int
 }
 
 // step is what a round did to one job.
@@ -109,34 +115,60 @@ type step struct {
 	At time.Time
 }
 
-func clusterOf(report bridge.Report, health Health, now time.Time) cluster {
+func clusterOf(report bridge.Report, health Health, asked Asked, now time.Time) cluster {
 	c := cluster{
-		Title: "synergy-slurmd", Health: health, Round: report.Round, Began: report.Began,
-		Ago: now.Sub(report.Began), Shadow: report.Shadow, Bound: report.Certificate,
+		Health: health, Round: report.Round, Began: report.Began, Ago: now.Sub(report.Began), Shadow: report.Shadow,
+		Bound: report.Certificate, Queue: queueOf(report, asked), Jobs: rowsOf(report),
 	}
-	c.Jobs, c.Waiting = rowsOf(report)
 	c.Gain = meanGain(c.Jobs)
-	c.Reasons = reasonsOf(c.Waiting)
-	c.Nodes = nodesOf(report.Snapshot, c.Jobs)
-	for _, n := range c.Nodes {
-		c.GPUs = c.GPUs.plus(n.GPUs)
-	}
+	c.Nodes = nodesOf(report, c.Jobs)
+	c.account()
 	for _, s := range report.Steps {
 		if s.Verb != bridge.Renew {
 			c.Steps = append(c.Steps, step{Step: s})
 		}
 	}
 	c.Jobs, c.More.Jobs = first(c.Jobs)
-	c.Waiting, c.More.Waiting = first(c.Waiting)
 	c.Notes, c.More.Notes = first(report.Notes)
 	c.Outside, c.More.Outside = first(report.Outside)
 	c.Steps, _ = first(c.Steps)
 	return c
 }
 
-func (u use) plus(v use) use {
-	return use{u.Total + v.Total, u.Share + v.Share, u.Lent + v.Lent, u.Foreign + v.Foreign, u.Closed + v.Closed,
-		u.Free + v.Free}
+// account adds up what the nodes have, and for want of what some of it is no use.
+func (c *cluster) account() {
+	var cores, memory Use
+	lacks := map[string]int{}
+	for _, n := range c.Nodes {
+		c.GPUs, cores, memory = c.GPUs.plus(n.GPUs), cores.plus(n.Cores), memory.plus(n.Memory)
+		lacks[n.Lacks] += n.GPUs.Stranded
+	}
+	c.Has = amounts(c.GPUs, cores, memory)
+	for _, s := range []struct {
+		n    int
+		what string
+		want string
+	}{
+		{lacks["cores"], counted(lacks["cores"], "GPU"), "cores: jobs wait that could use them"},
+		{lacks["memory"], counted(lacks["memory"], "GPU"), "memory: jobs wait that could use them"},
+		{cores.Stranded, counted(cores.Stranded, "core"), "GPUs: on their nodes none is free"},
+		{memory.Stranded, gigabytes(memory.Stranded) + " of memory", "GPUs: on their nodes none is free"},
+	} {
+		if s.n > 0 {
+			c.Idle = append(c.Idle, stranded{s.what, s.want})
+		}
+	}
+}
+
+func amounts(gpus, cores, memory Use) []amount {
+	return []amount{{"GPUs", gpus, strconv.Itoa}, {"Cores", cores, strconv.Itoa}, {"Memory", memory, gigabytes}}
+}
+
+func gigabytes(mib int) string { return story.Gigabytes(gres.Memory(mib)) }
+
+func (u Use) plus(v Use) Use {
+	return Use{u.Total + v.Total, u.Share + v.Share, u.Lent + v.Lent, u.Foreign + v.Foreign, u.Closed + v.Closed,
+		u.Stranded + v.Stranded, u.Free + v.Free}
 }
 
 // first are the rows that a table shows, and how many it does not.
@@ -147,27 +179,21 @@ func first[T any](rows []T) ([]T, int) {
 	return rows[:longest], len(rows) - longest
 }
 
-// rowsOf are the granted and the waiting jobs, in the order of the plan.
-func rowsOf(report bridge.Report) (granted, waiting []row) {
+// rowsOf are the granted jobs, in the order of the plan.
+func rowsOf(report bridge.Report) (granted []row) {
 	jobs := make(map[int]policy.Job, len(report.Snapshot.Jobs))
 	for _, job := range report.Snapshot.Jobs {
 		jobs[job.ID] = job
 	}
 	for _, d := range report.Plan.Decisions {
 		job, known := jobs[d.Job]
-		if !known {
+		if !known || d.Grant == nil {
 			continue
 		}
-		r := row{Job: job, Grant: d.Grant, Fair: d.Fair, Gain: d.Gain, Why: d.Why, Reason: d.Reason,
-			Waits: report.Snapshot.Now.Sub(job.Arrival)}
-		if d.Grant == nil {
-			waiting = append(waiting, r)
-			continue
-		}
-		r.Running = job.Running != nil && job.Running.Equal(*d.Grant)
-		granted = append(granted, r)
+		granted = append(granted, row{Job: job, Grant: d.Grant, Fair: d.Fair, Gain: d.Gain, Reason: d.Reason,
+			Running: job.Running != nil && job.Running.Equal(*d.Grant)})
 	}
-	return granted, waiting
+	return granted
 }
 
 func meanGain(granted []row) float64 {
@@ -182,48 +208,16 @@ func meanGain(granted []row) float64 {
 	return sum / float64(gpus)
 }
 
-// reasonsOf counts, the most frequent first.
-func reasonsOf(waiting []row) (all []reason) {
-	counts := map[policy.Reason]int{}
-	for _, r := range waiting {
-		counts[r.Reason]++
-	}
-	for word, n := range counts {
-		all = append(all, reason{Word: word, Means: meanings[word], Fault: word == policy.Shape, N: n})
-	}
-	slices.SortFunc(all, func(a, b reason) int {
-		return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Word, b.Word))
-	})
-	return all
-}
-
-var meanings = map[policy.Reason]string{
-	policy.Barred:        "may not start yet, whatever is free",
-	policy.Shape:         "no node of the cluster could ever hold it",
-	policy.Closed:        "the nodes that could hold it are drained or down",
-	policy.Turn:          "jobs that go first hold the GPUs",
-	policy.Gang:          "enough GPUs are free, but not together",
-	policy.Cores:         "GPUs are free, but not the cores that go with them",
-	policy.RAM:           "GPUs are free, but not the memory that goes with them",
-	policy.HeldBack:      "what is free is kept for a job that has waited too long",
-	policy.InReservation: "a reservation begins before its time limit ends",
-	policy.InQuota:       "its account or QOS holds all that the site leaves it",
-	policy.Limit:         "it could run if another were stopped, which the rules forbid now",
-	policy.Clearing:      "its nodes are emptied for it",
-	policy.GivesWay:      "it has just given way to a job that goes first",
-	policy.Shrinks:       "it has just given back what it held beyond its share",
-}
-
 // nodesOf are the nodes with what the plan gives on them.
-func nodesOf(snapshot policy.Cluster, granted []row) []node {
-	all := make([]node, len(snapshot.Nodes))
+func nodesOf(report bridge.Report, granted []row) []node {
+	all := make([]node, len(report.Snapshot.Nodes))
 	at := make(map[string]*node, len(all))
-	for i, n := range snapshot.Nodes {
+	for i, n := range report.Snapshot.Nodes {
 		all[i] = node{
 			Name: n.Name, Type: n.GPUType, Closed: n.Closed,
-			GPUs:   use{Total: n.Total.GPUs, Foreign: n.Foreign.GPUs},
-			Cores:  use{Total: n.Total.CPUs, Foreign: n.Foreign.CPUs},
-			Memory: use{Total: int(n.Total.Memory), Foreign: int(n.Foreign.Memory)},
+			GPUs:   Use{Total: n.Total.GPUs, Foreign: n.Foreign.GPUs},
+			Cores:  Use{Total: n.Total.CPUs, Foreign: n.Foreign.CPUs},
+			Memory: Use{Total: int(n.Total.Memory), Foreign: int(n.Foreign.Memory)},
 		}
 		at[n.Name] = &all[i]
 	}
@@ -231,6 +225,13 @@ func nodesOf(snapshot policy.Cluster, granted []row) []node {
 		for _, name := range r.Grant.Nodes {
 			if n := at[name]; n != nil {
 				n.give(r)
+			}
+		}
+	}
+	if report.Certificate != nil {
+		for _, s := range report.Certificate.StrandedOn {
+			if n := at[s.Node]; n != nil {
+				n.Lacks = s.Lacks
 			}
 		}
 	}
@@ -246,52 +247,59 @@ func (n *node) give(r row) {
 	n.GPUs.Share += has.GPUs
 	n.Cores.book(has.CPUs, r.Fair.CPUs)
 	n.Memory.book(int(has.Memory), int(r.Fair.Memory))
-	for range has.GPUs {
-		n.jobs = append(n.jobs, r.Job.ID)
-	}
+	n.Rows = append(n.Rows, r)
 }
 
 // book divides what a job has into its share and what lies beyond.
-func (u *use) book(has, fair int) {
+func (u *Use) book(has, fair int) {
 	u.Share += min(has, fair)
 	u.Lent += max(0, has-fair)
 }
 
-// settle is called when all jobs are booked: what nobody has is free, or closed.
+// settle is called when all jobs are booked: what nobody has is closed, free, or no use to anybody. Cores and memory
+// are of use where a GPU is free.
 func (n *node) settle() {
-	for _, u := range []*use{&n.GPUs, &n.Cores, &n.Memory} {
+	for _, u := range []*Use{&n.GPUs, &n.Cores, &n.Memory} {
 		rest := max(0, u.Total-u.Share-u.Lent-u.Foreign)
-		if n.Closed != "" {
+		switch {
+		case n.Closed != "":
 			u.Closed = rest
-		} else {
+		case u == &n.GPUs && n.Lacks != "", u != &n.GPUs && n.GPUs.Idle() == 0:
+			u.Stranded = rest
+		default:
 			u.Free = rest
 		}
 	}
-	for _, id := range n.jobs {
-		n.Cells = append(n.Cells, cell{Kind: "share", Job: id})
+	for _, r := range n.Rows {
+		n.paint(cell{Kind: "share", Job: r.Job.ID}, r.Grant.PerNode.GPUs)
 	}
-	for _, rest := range []struct {
-		kind string
-		n    int
-	}{{"foreign", n.GPUs.Foreign}, {"closed", n.GPUs.Closed}, {"free", n.GPUs.Free}} {
-		for range rest.n {
-			n.Cells = append(n.Cells, cell{Kind: rest.kind})
-		}
-	}
+	n.paint(cell{Kind: "foreign"}, n.GPUs.Foreign)
+	n.paint(cell{Kind: "closed"}, n.GPUs.Closed)
+	n.paint(cell{Kind: "stranded"}, n.GPUs.Stranded)
+	n.paint(cell{Kind: "free"}, n.GPUs.Free)
 }
 
-// MemoryFree, MemoryTotal and MemoryLent are the memory in words; MemoryLent is empty for none.
-func (n node) MemoryFree() string { return story.Gigabytes(gres.Memory(n.Memory.Free)) }
+// paint adds so many cells; no node has more GPUs than mostCells.
+func (n *node) paint(c cell, times int) {
+	n.Cells = append(n.Cells, slices.Repeat([]cell{c}, min(mostCells, max(0, times)))...)
+}
 
-// MemoryTotal is all of it.
-func (n node) MemoryTotal() string { return story.Gigabytes(gres.Memory(n.Memory.Total)) }
+const mostCells = 256
 
-// MemoryLent is what jobs hold beyond their shares; empty: nothing.
-func (n node) MemoryLent() string {
-	if n.Memory.Lent == 0 {
-		return ""
+// Link is where the node's own page is.
+func (n node) Link() string { return "/nodes/" + url.PathEscape(n.Name) }
+
+// Told is what a free GPU is told to be.
+func (n node) Told(kind string) string {
+	switch kind {
+	case "foreign":
+		return "other people's"
+	case "stranded":
+		return "idle for want of " + n.Lacks
+	case "free":
+		return "idle"
 	}
-	return story.Gigabytes(gres.Memory(n.Memory.Lent))
+	return kind
 }
 
 // Where names the nodes of a grant, or a few of them.

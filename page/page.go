@@ -14,12 +14,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
-//go:embed cluster.html job.html frame.html page.css live.js
+//go:embed *.html page.css live.js
 var files embed.FS
 
-// Policy is the Content-Security-Policy under which the pages work: their own style, their own script, and its one
-// connection.
-const Policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'none'; " +
+// Policy is the Content-Security-Policy under which the pages work: their own style, their own script and its one
+// connection, and forms that ask this daemon.
+const Policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'"
 
 // Health is whether the daemon does its work, in words.
@@ -39,13 +39,52 @@ func File(name string) (text []byte, kind string, ok bool) {
 	return text, kind, err == nil
 }
 
-// Cluster writes the page of a round. A report of which nothing is set, as before the first round, is drawn as that.
-func Cluster(w io.Writer, report bridge.Report, health Health, now time.Time) error {
-	return write(w, "cluster.html", clusterOf(report, health, now))
+// Cluster writes the page of a round, with the part of the queue that was asked for. A report of which nothing is set,
+// as before the first round, is drawn as that.
+func Cluster(w io.Writer, report bridge.Report, health Health, asked Asked, now time.Time) error {
+	return write(w, "cluster.html", clusterOf(report, health, asked, now))
+}
+
+// Node writes the page of one node: who has what of it.
+func Node(w io.Writer, report bridge.Report, name string) error {
+	return write(w, "node.html", nodePageOf(report, name))
+}
+
+// Rounds writes the page of rounds over time. Points may come in any order, from whatever keeps them.
+func Rounds(w io.Writer, points []Point) error { return write(w, "rounds.html", roundsOf(points)) }
+
+// Profiles writes the page of what is known of how fast models train.
+func Profiles(w io.Writer, s Shelf, wanted Wanted) error {
+	return write(w, "profiles.html", shelfOf(s, wanted))
+}
+
+// Savings writes the page of what was saved, or would have been.
+func Savings(w io.Writer, s Saved) error { return write(w, "savings.html", savedOf(s)) }
+
+// Condition writes the page of how the daemon does.
+func Condition(w io.Writer, c Checkup, now time.Time) error {
+	return write(w, "health.html", checkupOf(c, now))
 }
 
 // Job writes the page of one job.
 func Job(w io.Writer, told story.Story) error { return write(w, "job.html", told) }
+
+// place is a page that all others lead to.
+type place struct{ Name, Path string }
+
+var places = []place{{"Cluster", "/"}, {"Rounds", "/rounds"}, {"Profiles", "/profiles"}, {"Savings", "/savings"},
+	{"Health", "/health"}}
+
+// frame is what is around a page.
+type frame struct {
+	Title   string
+	Here    string // the place that it is; empty: none of them
+	Renewed bool   // by each round
+}
+
+func frameOf(title, here string) frame {
+	return frame{title, here, here != "/profiles" && here != "/savings"}
+}
 
 var pages = template.Must(template.New("").Funcs(words).ParseFS(files, "*.html"))
 

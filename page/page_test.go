@@ -53,28 +53,29 @@ func small() bridge.Report {
 func drawn(t *testing.T, report bridge.Report) string {
 	t.Helper()
 	var text strings.Builder
-	if err := Cluster(&text, report, Health{Well: true, Says: "round 7 ended well 90s ago"}, noon); err != nil {
+	health := Health{Well: true, Says: "round 7 ended well 90s ago"}
+	if err := Cluster(&text, report, health, Asked{}, noon); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()
 }
 
 func TestANodeShowsWhoHasItsGPUsAndWhatIsLent(t *testing.T) {
-	c := clusterOf(small(), Health{}, noon)
+	c := clusterOf(small(), Health{}, Asked{}, noon)
 	const cells = "[{share 17} {share 17} {foreign 0} {free 0} {free 0} {free 0} {free 0} {free 0}]"
 	if got := fmt.Sprint(c.Nodes[0].Cells); got != cells {
 		t.Errorf("GPUs of n1: %s", got)
 	}
-	if got, want := c.Nodes[0].Cores, (use{Total: 24, Share: 6, Lent: 6, Foreign: 4, Free: 8}); got != want {
+	if got, want := c.Nodes[0].Cores, (Use{Total: 24, Share: 6, Lent: 6, Foreign: 4, Free: 8}); got != want {
 		t.Errorf("cores of n1: %+v, want %+v", got, want)
 	}
-	if got, want := c.Nodes[0].Memory, (use{Total: 500000, Share: 100000, Foreign: 50000, Free: 350000}); got != want {
+	if got, want := c.Nodes[0].Memory, (Use{Total: 500000, Share: 100000, Foreign: 50000, Free: 350000}); got != want {
 		t.Errorf("memory of n1: %+v, want %+v", got, want)
 	}
-	if got, want := c.Nodes[1].GPUs, (use{Total: 8, Closed: 8}); got != want {
+	if got, want := c.Nodes[1].GPUs, (Use{Total: 8, Closed: 8}); got != want {
 		t.Errorf("GPUs of n2: %+v, want %+v", got, want)
 	}
-	if got, want := c.GPUs, (use{Total: 16, Share: 2, Foreign: 1, Closed: 8, Free: 5}); got != want {
+	if got, want := c.GPUs, (Use{Total: 16, Share: 2, Foreign: 1, Closed: 8, Free: 5}); got != want {
 		t.Errorf("GPUs: %+v, want %+v", got, want)
 	}
 	if c.Gain != 1.53 || c.Ago != 90*time.Second || len(c.Steps) != 1 {
@@ -104,11 +105,19 @@ func TestWhatUsersWriteIsTextAndNothingElse(t *testing.T) {
 	report.Plan.Decisions[0].Grant.Nodes = []string{evil}
 	report.Plan.Decisions[1].Why, report.Notes[0].Text = evil, evil
 	report.Steps[0].Why, report.Steps[0].Error = evil, evil
+	report.Certificate.StrandedOn = []bound.StrandedNode{{Node: evil, GPUs: 5, Lacks: "cores"}}
 	var job strings.Builder
 	if err := Job(&job, story.Of(17, []bridge.Report{report})); err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range []string{drawn(t, report), job.String()} {
+	var node, filtered strings.Builder
+	if err := Node(&node, report, evil); err != nil || !strings.Contains(node.String(), "By job") {
+		t.Fatal(err, node.String())
+	}
+	if err := Cluster(&filtered, report, Health{}, Asked{User: evil, Cause: evil}, noon); err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{drawn(t, report), job.String(), node.String(), filtered.String()} {
 		if strings.Contains(page, "<img") || strings.Count(page, "<script") != 1 ||
 			strings.ContainsAny(page, "\x1b\u202e") {
 			t.Errorf("it is obeyed:\n%s", page)
@@ -149,7 +158,7 @@ func TestAHugeQueueIsASmallPage(t *testing.T) {
 		*plan = append(*plan, policy.Decision{Job: id, Reason: policy.Turn, Why: "turn"})
 	}
 	page := drawn(t, report)
-	if len(page) > 200_000 || !strings.Contains(page, "And 9751 more") {
+	if len(page) > 200_000 || !strings.Contains(page, `href="/?from=250#queue"`) {
 		t.Errorf("%d bytes", len(page))
 	}
 }
@@ -158,7 +167,8 @@ func TestAHugeQueueIsASmallPage(t *testing.T) {
 func TestABarNeverHasMoreThanThereIs(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
-		u := use{draw.IntN(20), draw.IntN(20), draw.IntN(20), draw.IntN(20), draw.IntN(20), 0}
+		u := Use{Total: draw.IntN(20), Share: draw.IntN(20), Lent: draw.IntN(20), Foreign: draw.IntN(20),
+			Closed: draw.IntN(20), Stranded: draw.IntN(20)}
 		end := 0
 		for _, p := range u.parts() {
 			if p.At != end || p.Width < 0 {

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
@@ -16,9 +17,15 @@ var words = template.FuncMap{
 	"gain":     func(gain float64) string { return fmt.Sprintf("%.2f×", gain) },
 	"percent":  func(part float64) string { return fmt.Sprintf("%.1f %%", 100*part) },
 	"gb":       story.Gigabytes,
+	"mib":      gigabytes,
+	"means":    func(cause bridge.WaitCause) string { return meanings[cause] },
+	"frame":    frameOf,
+	"places":   func() []place { return places },
 	"clock":    func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"machine":  func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
 	"span":     span,
+	"hours":    func(seconds float64) string { return fmt.Sprintf("%.1f", hours(seconds)) },
+	"seconds":  func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) },
 }
 
 // Names and sentences come from users and from Slurm, and are as long as they like.
@@ -40,4 +47,12 @@ func span(d time.Duration) string {
 		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// counted is so many of something, as 1 core or 2 cores.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

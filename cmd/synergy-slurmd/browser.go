@@ -13,13 +13,14 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/page"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
 // forPeople serves the pages that browsers show. Whoever asks for the first one with anything but a browser gets the
 // index.
 func forPeople(mux *http.ServeMux, desk chan struct{}, h *health, reports archive) {
-	cluster := inTurn(desk, func(w http.ResponseWriter, _ *http.Request) { serveCluster(w, h, reports) })
+	cluster := inTurn(desk, func(w http.ResponseWriter, r *http.Request) { serveCluster(w, r, h, reports) })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.Header.Get("Accept"), "text/html") {
 			cluster.ServeHTTP(w, r)
@@ -35,6 +36,10 @@ func forPeople(mux *http.ServeMux, desk chan struct{}, h *health, reports archiv
 		}
 		serveJob(w, id, reports)
 	}))
+	mux.Handle("GET /nodes/{node}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		report, err := latest(reports)
+		servePage(w, err, func(text *bytes.Buffer) error { return page.Node(text, report, r.PathValue("node")) })
+	}))
 	mux.HandleFunc("GET /page/{file}", serveFile)
 	heard := make(chan struct{}, listeners)
 	mux.HandleFunc("GET /page/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(w, r, h, heard) })
@@ -43,17 +48,65 @@ func forPeople(mux *http.ServeMux, desk chan struct{}, h *health, reports archiv
 // pastRounds is over how many rounds a job's page looks back. Each is read and decoded for it.
 const pastRounds = 12
 
-func serveCluster(w http.ResponseWriter, h *health, reports archive) {
-	says, wrong := h.check(time.Now())
-	health := page.Health{Well: wrong == nil, Says: says}
-	if wrong != nil {
-		health.Says = wrong.Error()
+func serveCluster(w http.ResponseWriter, r *http.Request, h *health, reports archive) {
+	asked, err := askedBy(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
+	report, err := latest(reports)
+	servePage(w, err, func(text *bytes.Buffer) error {
+		return page.Cluster(text, report, h.told(time.Now()), asked, time.Now())
+	})
+}
+
+// latest is the last report, or an empty one before the first round.
+func latest(reports archive) (bridge.Report, error) {
 	report, err := reports.Latest()
 	if errors.Is(err, ledger.ErrNoReport) {
 		err = nil
 	}
-	servePage(w, err, func(text *bytes.Buffer) error { return page.Cluster(text, report, health, time.Now()) })
+	return report, err
+}
+
+// longestUser is the longest name of a user that the queue is searched for, in bytes.
+const longestUser = 256
+
+// askedBy is which part of the queue a request wants.
+func askedBy(r *http.Request) (page.Asked, error) {
+	values := r.URL.Query()
+	asked := page.Asked{User: strings.TrimSpace(values.Get("user")), Cause: bridge.WaitCause(values.Get("cause"))}
+	if len(asked.User) > longestUser {
+		return asked, fmt.Errorf("user has %d bytes: want the name of one, of at most %d", len(asked.User), longestUser)
+	}
+	if asked.Cause != "" && !slices.Contains(bridge.WaitCauses(), asked.Cause) {
+		return asked, fmt.Errorf("cause = %s: want one that the table of causes has, as %s",
+			printable.Quote(string(asked.Cause), 60), bridge.CauseTurn)
+	}
+	var err error
+	asked.From, err = rowAsked(values.Get("from"))
+	return asked, err
+}
+
+// rowAsked is the number of the first row that is shown.
+func rowAsked(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	from, err := strconv.Atoi(text)
+	if err != nil || from < 0 {
+		return 0, fmt.Errorf("from = %s: want a number of rows, as 250", printable.Quote(text, 60))
+	}
+	return from, nil
+}
+
+// told is what the pages say of it.
+func (h *health) told(now time.Time) page.Health {
+	says, wrong := h.check(now)
+	if wrong != nil {
+		says = wrong.Error()
+	}
+	return page.Health{Well: wrong == nil, Says: says}
 }
 
 func serveJob(w http.ResponseWriter, id int, reports archive) {
@@ -111,7 +164,8 @@ const (
 	earshot   = 45 * time.Second // for which one listens: it asks again, so that nobody keeps a place for good
 )
 
-// serveEvents tells of the next round by a server-sent event, if there is one in time, and ends.
+// serveEvents tells of the next round by a server-sent event, if there is one in time, and ends. The page says which
+// round it shows, and the browser of which it was told last: one that was held meanwhile is told at once.
 func serveEvents(w http.ResponseWriter, r *http.Request, h *health, heard chan struct{}) {
 	select {
 	case heard <- struct{}{}:
@@ -125,7 +179,11 @@ func serveEvents(w http.ResponseWriter, r *http.Request, h *health, heard chan s
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush()
 	}
-	if number, held := h.next(r.Context(), earshot); held {
-		fmt.Fprintf(w, "event: round\ndata: %d\n\n", number)
+	known, err := strconv.Atoi(r.Header.Get("Last-Event-ID"))
+	if err != nil {
+		known, _ = strconv.Atoi(r.URL.Query().Get("after")) // anything else is none
+	}
+	if number, held := h.next(r.Context(), known, earshot); held {
+		fmt.Fprintf(w, "event: round\nid: %d\ndata: %d\n\n", number, number)
 	}
 }

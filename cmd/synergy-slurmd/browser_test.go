@@ -63,10 +63,35 @@ func TestTheNextRoundIsToldToThoseWhoListen(t *testing.T) {
 		h.round(19, time.Now(), nil)
 		select {
 		case text := <-answers:
-			if told++; !strings.Contains(text, "event: round\ndata: 19\n\n") {
+			if told++; !strings.Contains(text, "event: round\nid: 19\ndata: 19\n\n") {
 				t.Errorf("told %q", text)
 			}
 		case <-time.After(10 * time.Millisecond): // the other one did not listen yet
+		}
+	}
+}
+
+// TestARoundThatWasHeldMeanwhileIsToldAtOnce: a page shows one that is older, or its browser was told of one.
+func TestARoundThatWasHeldMeanwhileIsToldAtOnce(t *testing.T) {
+	pages, h := site(t)
+	h.round(18, time.Now(), nil)
+	for _, told := range []struct{ path, id string }{{"/page/events?after=17", ""}, {"/page/events?after=3", "17"}} {
+		answer := httptest.NewRecorder()
+		request := httptest.NewRequest("GET", told.path, nil)
+		request.Header.Set("Last-Event-ID", told.id)
+		pages.ServeHTTP(answer, request)
+		if !strings.Contains(answer.Body.String(), "data: 18\n\n") {
+			t.Errorf("%s, %s: %q", told.path, told.id, answer.Body)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, query := range []string{"", "?after=18", "?after=-1", "?after=x"} {
+		path := "/page/events" + query
+		answer := httptest.NewRecorder()
+		pages.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, "GET", path, nil))
+		if strings.Contains(answer.Body.String(), "data") {
+			t.Errorf("%s: %q", path, answer.Body)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/leader"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned/shelf"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
 )
@@ -120,6 +121,15 @@ func (c *connector) taught() float64 {
 		return 0
 	}
 	return float64(s.Known())
+}
+
+// known is what jobs have taught, by user and job name.
+func (c *connector) known() []*learned.Entry {
+	s := c.learned.Load()
+	if s == nil {
+		return nil
+	}
+	return s.All()
 }
 
 // shelves are the profile folders.

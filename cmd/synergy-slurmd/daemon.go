@@ -124,6 +124,7 @@ func (d *daemon) turn(ctx context.Context) {
 	if err == nil {
 		d.heart.beat(d.config, time.Now())
 		d.savings.note(d.config, d.period, report)
+		d.health.note("rounds are not booked in the ledger of savings", d.savings.fault, remedyOfSavings)
 		d.outlook.look(d.config, d.period, report)
 	}
 }
@@ -234,6 +235,7 @@ func (d *daemon) reconfigure() {
 	config, err := d.reload()
 	d.metrics.reload(err)
 	d.journal.reload(err)
+	d.health.note("the configuration stays as it was", err, remedyOfReload)
 	if err == nil {
 		d.config, d.rounder = config, nil
 		d.health.follows(config)

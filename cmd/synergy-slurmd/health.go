@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/page"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 )
@@ -20,6 +21,7 @@ const healthyRounds = 3
 type health struct {
 	patience time.Duration
 	stands   *standing // what else the daemon says of itself; nil: nothing
+	beside   sources   // what pages show beside reports
 
 	mu    sync.Mutex
 	since time.Time      // of the last good round, or of the start
@@ -28,6 +30,11 @@ type health struct {
 	idle  string         // behind whom it stands by; empty: it holds rounds
 	about rollout.Daemon // what is told of the daemon, but for how it is
 	held  chan struct{}  // closed, and made anew, when a round has ended well; nil: nobody listens
+
+	past   []page.Trouble // rounds that failed, the oldest first
+	ailing bool           // the last round did, of this kind
+	kind   ailment
+	wrong  []page.Trouble // what is wrong beside rounds, until it is mended
 }
 
 func newHealth(period time.Duration, now time.Time) *health {
@@ -42,9 +49,11 @@ func (h *health) round(number int, now time.Time, err error) {
 	if err != nil {
 		h.about.Well, h.about.Failure = 0, printable.Line(err.Error(), longFailure)
 		h.about.Failed++
+		h.failed(now, err)
 		return
 	}
 	h.about.Well++
+	h.ailing = false
 	h.since, h.last = now, number
 	if h.held != nil {
 		close(h.held)
@@ -52,9 +61,14 @@ func (h *health) round(number int, now time.Time, err error) {
 	}
 }
 
-// next waits for the next round that ends well, for so long at most.
-func (h *health) next(ctx context.Context, most time.Duration) (number int, held bool) {
+// next waits for the next round that ends well, for so long at most. Who knows of a round before the last one, 0 for
+// none, need not wait.
+func (h *health) next(ctx context.Context, known int, most time.Duration) (number int, held bool) {
 	h.mu.Lock()
+	if known > 0 && h.last > known {
+		defer h.mu.Unlock()
+		return h.last, true
+	}
 	if h.held == nil {
 		h.held = make(chan struct{})
 	}

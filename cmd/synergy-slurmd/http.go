@@ -35,9 +35,12 @@ const index = `synergy-slurmd
 /metrics     for Prometheus
 /round       the last round: snapshot, plan and steps
 /snapshot    what the last round saw, with the profiles of its jobs: synergy plan reads it
-/rounds      the numbers of the rounds that are kept
+/rounds      the numbers of the rounds that are kept; in a browser: what they saw, over time
 /round/17    one of them
-/jobs/4711   in a browser: a job, over the last rounds
+/jobs/4711   in a browser: a job, over the last rounds; /nodes/n1 is a node
+/profiles    in a browser: what is known of how fast models train
+/savings     in a browser: what was saved, or would have been
+/health      in a browser: how the daemon does, what is wrong, and what to do
 /status      how the daemon stands, for synergy status
 `
 
@@ -51,6 +54,7 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	desk := make(chan struct{}, readers)
 	forPeople(mux, desk, h, reports)
 	forStatus(mux, desk, h.stands)
+	h.beside.pages(mux, desk, h, reports)
 	mux.Handle("GET /metrics", inTurn(desk, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
 	mux.Handle("GET /round", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
@@ -59,10 +63,6 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	mux.Handle("GET /snapshot", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
 		serveJSON(w, snapshotOf(report), err)
-	}))
-	mux.Handle("GET /rounds", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
-		rounds, err := reports.Rounds()
-		serveJSON(w, append([]int{}, rounds...), err)
 	}))
 	mux.Handle("GET /round/{number}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.Atoi(r.PathValue("number"))

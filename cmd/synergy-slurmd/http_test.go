@@ -70,6 +70,13 @@ func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
 		{"/round/15", 404, "no such report"},
 		{"/round/last", 400, "want the number of a round"},
 		{"/secrets", 404, ""},
+		{"/?user=ann", 200, "/healthz"},
+		{"/nodes/n1", 200, "saw no such node"},
+		{"/profiles", 200, "0 profiles"},
+		{"/profiles?from=x", 400, "want a number of rows"},
+		{"/savings", 200, "No ledger of savings is kept"},
+		{"/savings?days=8", 400, "want one of [7 30 90]"},
+		{"/health", 200, "Nothing is wrong"},
 	} {
 		answer := get(t, pages, "GET", page.path)
 		if text := body(t, answer); answer.StatusCode != page.status || !strings.Contains(text, page.has) {
@@ -83,7 +90,8 @@ func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
 
 func TestNothingCanBeWrittenOverHTTP(t *testing.T) {
 	pages, _ := site(t)
-	for _, path := range []string{"/", "/healthz", "/metrics", "/round", "/round/16", "/rounds", "/snapshot"} {
+	for _, path := range []string{"/", "/healthz", "/metrics", "/round", "/round/16", "/rounds", "/snapshot", "/jobs/1",
+		"/nodes/n1", "/profiles", "/savings", "/health", "/page/page.css"} {
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "BREW"} {
 			if answer := get(t, pages, method, path); answer.StatusCode != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s: %d", method, path, answer.StatusCode)
@@ -110,7 +118,8 @@ func served(t *testing.T, jobs, long int) (url string, book *ledger.Book) {
 	if err := book.Settle(nil, report); err != nil {
 		t.Fatal(err)
 	}
-	server, err := listen("127.0.0.1:0", pages(newHealth(fiveMinutes, time.Now()), testMetrics().registry, book))
+	h := newHealth(fiveMinutes, time.Now())
+	server, err := listen("127.0.0.1:0", pages(h, testMetrics().registry, book))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +234,8 @@ func (a *slowArchive) Latest() (bridge.Report, error) {
 
 func TestReadersOfReportsKeepNobodyFromHealth(t *testing.T) {
 	archive := &slowArchive{ready: make(chan struct{})}
-	server, err := listen("127.0.0.1:0", pages(newHealth(fiveMinutes, time.Now()), testMetrics().registry, archive))
+	h := newHealth(fiveMinutes, time.Now())
+	server, err := listen("127.0.0.1:0", pages(h, testMetrics().registry, archive))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -211,6 +211,18 @@ func unwell(line *zerolog.Event, c tally) *zerolog.Event {
 	return line
 }
 
+// What an administrator can do, in the log and on the page of health.
+const (
+	remedyOfClocks   = "run the same time service on both hosts"
+	remedyOfLearning = "make room in the folder of learned, or make it the daemon's to write: until then each round " +
+		"tries again"
+	remedyOfLimits  = "look whether slurmdbd runs, and slurmrestd serves its part with the daemon's token"
+	remedyOfSavings = "make room in the folder of savings, make it the daemon's to write, or remove the file that is " +
+		"damaged"
+	remedyOfReload  = "mend the file and send SIGHUP again"
+	remedyOfPlanner = "try it with: synergy plugin check"
+)
+
 // farApart is by how much two clocks may differ before a human should look.
 const farApart = 30 * time.Second
 
@@ -224,7 +236,7 @@ func (j *journal) clocks(report bridge.Report) {
 	apart := report.ClockAhead.Abs() > farApart
 	if apart && !j.apart {
 		j.log.Warn().Int("round", report.Round).Float64("slurm_ahead_seconds", seconds(report.ClockAhead)).
-			Str("remedy", "run the same time service on both hosts").Msg(
+			Str("remedy", remedyOfClocks).Msg(
 			"slurm's clock and ours differ: rounds go by slurm's")
 	}
 	j.apart = apart
@@ -242,9 +254,7 @@ func (j *journal) lessons(report bridge.Report) {
 	}
 	if report.LearnFault != "" && !j.unlearned {
 		j.log.Error().Int("round", report.Round).Str("error", report.LearnFault).
-			Str("remedy",
-				"make room in the folder of learned, or make it the daemon's to write: until then each round "+
-					"tries again").
+			Str("remedy", remedyOfLearning).
 			Msg("what jobs teach cannot be kept")
 	}
 	j.unlearned = report.LearnFault != ""
@@ -256,7 +266,7 @@ func (j *journal) limits(report bridge.Report) {
 	switch {
 	case gap && !j.gap:
 		j.log.Warn().Int("round", report.Round).Str("error", report.LimitsGap).
-			Str("remedy", "look whether slurmdbd runs, and slurmrestd serves its part with the daemon's token").Msg(
+			Str("remedy", remedyOfLimits).Msg(
 			"the site's limits are not known")
 	case !gap && j.gap:
 		j.log.Info().Int("round", report.Round).Msg("the site's limits are known again")
@@ -480,8 +490,7 @@ func (n *news) tell(log zerolog.Logger, report bridge.Report) {
 // reload says what became of a new configuration.
 func (j *journal) reload(err error) {
 	if err != nil {
-		j.log.Error().Err(err).Str("remedy",
-			"mend the file and send SIGHUP again").Msg("reload failed: the configuration stays as it was")
+		j.log.Error().Err(err).Str("remedy", remedyOfReload).Msg("reload failed: the configuration stays as it was")
 		return
 	}
 	j.log.Info().Msg("reloaded: the next round follows the new configuration")

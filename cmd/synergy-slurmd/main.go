@@ -159,6 +159,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	d.connect, d.seat, d.outlook = slurm.connect, slurm.seat, future
 	d.health.stands = &standing{health: d.health, taught: slurm.taught, seat: func() *seat { return slurm.seat }}
 	d.health.stands.config.Store(&config)
+	d.health.beside = sources{config: d.health.stands.following, learned: slurm.known}
 	if d.seat != nil {
 		d.seat.takeover = slurm.succeed
 	}

@@ -96,6 +96,6 @@ func (a *adviser) fail(round int, failure *plugin.Failure) {
 	if failure.Fault != plugin.Resting {
 		a.fault = failure.Fault
 	}
-	a.log.WithLevel(level).Int("round", round).Err(failure).Str("remedy", "try it with: synergy plugin check").
+	a.log.WithLevel(level).Int("round", round).Err(failure).Str("remedy", remedyOfPlanner).
 		Msg("the built-in planner plans in its place")
 }

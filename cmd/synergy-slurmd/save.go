@@ -11,10 +11,10 @@ import (
 
 // accountant keeps the ledger of savings. It is told once that this does not work, and no round fails for it.
 type accountant struct {
-	log  zerolog.Logger
-	dir  string     // of the ledger that is open
-	book *book.Book // nil: none is
-	ill  bool       // the last round was not booked
+	log   zerolog.Logger
+	dir   string     // of the ledger that is open
+	book  *book.Book // nil: none is
+	fault error      // why the last round was not booked; nil: it was
 
 	metrics *metrics // nil: nobody counts
 }
@@ -58,16 +58,14 @@ func (a *accountant) close() {
 
 // told says when booking begins to fail, and when it ends to.
 func (a *accountant) told(err error) {
-	if err != nil && !a.ill {
-		a.log.Error().Err(err).Str("remedy",
-			"make room in the folder of savings, make it the daemon's to write, or "+
-				"remove the file that is damaged").
+	if err != nil && a.fault == nil {
+		a.log.Error().Err(err).Str("remedy", remedyOfSavings).
 			Msg("rounds are not booked in the ledger of savings")
 	}
-	if err == nil && a.ill {
+	if err == nil && a.fault != nil {
 		a.log.Info().Msg("rounds are booked in the ledger of savings again")
 	}
-	if a.ill = err != nil; a.metrics != nil {
-		a.metrics.booked.failed.Set(zeroOrOne(a.ill))
+	if a.fault = err; a.metrics != nil {
+		a.metrics.booked.failed.Set(zeroOrOne(err != nil))
 	}
 }

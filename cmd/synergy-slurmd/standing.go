@@ -34,6 +34,14 @@ func (s *standing) note(config Config, report bridge.Report) {
 	}
 }
 
+// following is the configuration that the daemon follows.
+func (s *standing) following() Config {
+	if config := s.config.Load(); config != nil {
+		return *config
+	}
+	return Config{}
+}
+
 // now is how the daemon stands.
 func (s *standing) now(at time.Time) rollout.Standing {
 	stands := rollout.Standing{Daemon: s.health.tells(at), Learned: int(s.taught()), FailedSteps: s.failedSteps.Load()}

@@ -57,13 +57,6 @@ have been. docs/savings.md says what is assumed.`,
 	return command
 }
 
-// daySums is what was booked on a day, in the shadow or not.
-type daySums struct {
-	Day    string `json:"day"`
-	Shadow bool   `json:"shadow"`
-	savings.Sums
-}
-
 func (o *saved) run(c *cobra.Command, now time.Time) error {
 	since, err := moment(o.since, now)
 	if err != nil {
@@ -97,8 +90,8 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	days := byDay(lines)
-	if realised != nil && !slices.ContainsFunc(days, func(d daySums) bool { return !d.Shadow }) {
+	days := book.ByDay(lines)
+	if realised != nil && !slices.ContainsFunc(days, func(d book.Day) bool { return !d.Shadow }) {
 		fmt.Fprintf(c.ErrOrStderr(), "synergy: --sacct: nothing was switched on in that time: there is nothing to "+
 			"compare\n")
 	}
@@ -126,22 +119,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 	return now.Add(-ago), nil
 }
 
-// byDay adds lines up, those in the shadow and others apart.
-func byDay(lines []book.Line) (days []daySums) {
-	places := map[daySums]int{}
-	for _, l := range lines {
-		key := daySums{Day: l.At.UTC().Format(time.DateOnly), Shadow: l.Shadow}
-		k, known := places[key]
-		if !known {
-			k = len(days)
-			places[key], days = k, append(days, key)
-		}
-		days[k].Sums = days[k].Plus(l.Sums)
-	}
-	return days
-}
-
-func (o *saved) tell(out io.Writer, days []daySums, realised *savings.Realised, since, until time.Time) error {
+func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
 	if o.csv != "" {
 		if err := save("csv", o.csv, out, func(w io.Writer) error { return writeDays(w, days) }); err != nil {
 			return err
@@ -173,7 +151,7 @@ func (o *saved) tell(out io.Writer, days []daySums, realised *savings.Realised, 
 }
 
 // showDays writes the table, and a sentence with how sure it is for the shadow and for what was real.
-func showDays(out io.Writer, days []daySums, realised *savings.Realised, since, until time.Time) error {
+func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "GPU-hours\tthere\theld\tknown\tas asked\tgiven\tsaved\twithout ckpt\twith ckpt"+
 		"\tidle: cores\tmemory\torder\tsplit"+
@@ -240,7 +218,7 @@ func row(table io.Writer, day string, shadow bool, s savings.Sums) {
 func runs(seconds float64) string { return fmt.Sprintf("%.1f h", seconds/time.Hour.Seconds()) }
 
 // writeDays writes all sums, in seconds and GPU-seconds under the names that they have in the ledger.
-func writeDays(w io.Writer, days []daySums) error {
+func writeDays(w io.Writer, days []book.Day) error {
 	table := csv.NewWriter(w)
 	table.Write([]string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",
 		"idle_cores", "idle_memory", "idle_order", "idle_split", "filled", "ended", "sooner", "earlier", "later",
@@ -259,7 +237,7 @@ func writeDays(w io.Writer, days []daySums) error {
 }
 
 // savedFigure draws GPU-hours by day: there, trained as asked and with what was given, and idle though somebody waited.
-func savedFigure(days []daySums) figure.Figure {
+func savedFigure(days []book.Day) figure.Figure {
 	const place = 240
 	series := []struct {
 		label string

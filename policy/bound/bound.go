@@ -45,7 +45,8 @@ const (
 func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	in := newInstance(c, p)
 	cert := Certificate{Value: in.value, Classes: len(in.classes), Shapes: len(in.shapes), Method: ByPrices}
-	cert.Stranded, cert.Lending = in.stranded(p), in.lending(p)
+	cert.Stranded, cert.StrandedOn = in.stranded(p)
+	cert.Lending = in.lending(p)
 	if len(in.classes) == 0 {
 		cert.Bound, cert.Pooled, cert.Method = in.value, in.value, Exact
 		return cert

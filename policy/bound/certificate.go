@@ -27,6 +27,8 @@ type Certificate struct {
 	// Prices are those by shape.
 	Prices   []Price  `json:"prices,omitempty"`
 	Stranded Stranded `json:"stranded,omitzero"`
+	// StrandedOn says on which nodes these are, in the order of the snapshot.
+	StrandedOn []StrandedNode `json:"stranded_on,omitempty"`
 	// Lending is what it costs that some jobs cannot be asked to give back.
 	Lending Lending `json:"lending,omitzero"`
 }
@@ -53,6 +55,13 @@ type Price struct {
 type Stranded struct {
 	Cores  int `json:"cores,omitempty"`  // GPUs for want of cores
 	Memory int `json:"memory,omitempty"` // GPUs for want of memory
+}
+
+// StrandedNode is a node with free GPUs of Stranded, and what they lack: cores or memory.
+type StrandedNode struct {
+	Node  string `json:"node"`
+	GPUs  int    `json:"gpus"`
+	Lacks string `json:"lacks"`
 }
 
 // Ratio is how much of the bound the plan reaches, at most 1; 1 where there is nothing to reach.

@@ -10,11 +10,11 @@ import (
 const mostLooked = 20000
 
 // stranded counts the GPUs that are free under the plan, on nodes where a job that waits has GPUs enough and nobody
-// who waits has cores, or memory, enough as well.
-func (in *instance) stranded(p policy.Plan) (s Stranded) {
+// who waits has cores, or memory, enough as well; and says on which nodes, in the order of the snapshot.
+func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
 	waiting := in.waiting(p)
 	if len(waiting) == 0 {
-		return s
+		return s, nil
 	}
 	looked := 0
 	for n := range in.nodes {
@@ -24,14 +24,18 @@ func (in *instance) stranded(p policy.Plan) (s Stranded) {
 			continue
 		}
 		looked += len(waiting)
-		switch in.lacks(waiting, n, free) {
+		lacks := in.lacks(waiting, n, free)
+		switch lacks {
 		case "cores":
 			s.Cores += free.GPUs
 		case "memory":
 			s.Memory += free.GPUs
+		default:
+			continue
 		}
+		on = append(on, StrandedNode{Node: in.cluster.Nodes[n].Name, GPUs: free.GPUs, Lacks: lacks})
 	}
-	return s
+	return s, on
 }
 
 // waiting is one job of each class that waits and is not barred.

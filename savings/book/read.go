@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
 )
 
 // mostDay bounds the file of a day: several times what lines of a minute make.
@@ -41,6 +43,28 @@ func Read(dir string, since, until time.Time) (lines []Line, skipped int, err er
 		}
 	}
 	return lines, skipped, nil
+}
+
+// Day is what was booked on a day (UTC), in the shadow or not.
+type Day struct {
+	Day    string `json:"day"` // as 2026-11-23
+	Shadow bool   `json:"shadow"`
+	savings.Sums
+}
+
+// ByDay adds lines up, those in the shadow and others apart, in the order of the first line of each.
+func ByDay(lines []Line) (days []Day) {
+	places := map[Day]int{}
+	for _, l := range lines {
+		key := Day{Day: l.At.UTC().Format(time.DateOnly), Shadow: l.Shadow}
+		k, known := places[key]
+		if !known {
+			k = len(days)
+			places[key], days = k, append(days, key)
+		}
+		days[k].Sums = days[k].Plus(l.Sums)
+	}
+	return days
 }
 
 // possible says that a line claims no more than was there.

@@ -64,6 +64,26 @@ func CheckName(name string) error {
 	return nil
 }
 
+// MostNames bounds Names.
+const MostNames = 10_000
+
+// Names are what the directories have that can be a profile by its name, ascending, each once, MostNames at most. The
+// error says which of them cannot be read; the names of the others are there all the same.
+func (l *Library) Names() (names []string, err error) {
+	for _, dir := range l.dirs {
+		entries, fault := os.ReadDir(dir)
+		err = errors.Join(err, fault)
+		for _, entry := range entries {
+			if CheckName(entry.Name()) == nil {
+				names = append(names, entry.Name())
+			}
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return names[:min(len(names), MostNames)], err
+}
+
 // Lookup is the profile called name. It is read again only when its file has changed; callers share it and must not
 // change it.
 func (l *Library) Lookup(name string) (*sensitivity.Profile, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -231,5 +232,24 @@ func BenchmarkLookup(b *testing.B) {
 		if _, err := l.Lookup("res18.json"); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestNamesAreThoseThatALookupTakes, each once, of all folders that can be read.
+func TestNamesAreThoseThatALookupTakes(t *testing.T) {
+	first, second := t.TempDir(), t.TempDir()
+	for _, path := range []string{first + "/b.json", first + "/a.json", second + "/b.json", second + "/.hidden.json",
+		second + "/notes.txt", second + "/c d.json"} {
+		if err := os.WriteFile(path, []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := library.New(first, second).Names()
+	if err != nil || !slices.Equal(names, []string{"a.json", "b.json"}) {
+		t.Errorf("%q, %v", names, err)
+	}
+	names, err = library.New(first+"/gone", second).Names()
+	if err == nil || !slices.Equal(names, []string{"b.json"}) {
+		t.Errorf("%q, %v: want the fault, and what the other folder has", names, err)
 	}
 }

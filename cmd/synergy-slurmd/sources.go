@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/page"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
+)
+
+// sources are what pages show beside reports. The zero value has nothing.
+type sources struct {
+	config  func() Config           // that the daemon follows now
+	learned func() []*learned.Entry // by user and job name
+}
+
+func (s sources) current() Config {
+	if s.config == nil {
+		return Config{}
+	}
+	return s.config()
+}
+
+// pages serves what is beside the last round: rounds over time, profiles, savings, health.
+func (s sources) pages(mux *http.ServeMux, desk chan struct{}, h *health, reports archive) {
+	track := &track{reports: reports}
+	mux.Handle("GET /rounds", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Vary", "Accept")
+		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
+			rounds, err := reports.Rounds()
+			serveJSON(w, append([]int{}, rounds...), err)
+			return
+		}
+		points, err := track.points()
+		servePage(w, err, func(text *bytes.Buffer) error { return page.Rounds(text, points) })
+	}))
+	mux.Handle("GET /profiles", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		s.serveProfiles(w, r, reports)
+	}))
+	mux.Handle("GET /savings", inTurn(desk, s.serveSavings))
+	mux.Handle("GET /health", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		report, err := latest(reports)
+		servePage(w, err, func(text *bytes.Buffer) error {
+			return page.Condition(text, h.checkup(report, time.Now()), time.Now())
+		})
+	}))
+}
+
+// track is what is drawn of the rounds that are kept. A report is decoded once, one at a time: each is some megabytes.
+type track struct {
+	reports archive
+
+	mu    sync.Mutex
+	known map[int]page.Point // by round
+}
+
+func (t *track) points() (all []page.Point, err error) {
+	rounds, err := t.reports.Rounds()
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kept := make(map[int]page.Point, len(rounds))
+	for _, round := range rounds {
+		point, known := t.known[round]
+		if !known {
+			report, err := t.reports.Report(round)
+			if errors.Is(err, ledger.ErrNoReport) {
+				continue // it was overwritten meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+			point = page.PointOf(report)
+		}
+		kept[round] = point
+		all = append(all, point)
+	}
+	t.known = kept
+	return all, nil
+}
+
+func (s sources) serveProfiles(w http.ResponseWriter, r *http.Request, reports archive) {
+	values := r.URL.Query()
+	wanted := page.Wanted{Text: strings.TrimSpace(values.Get("name"))}
+	from, err := rowAsked(values.Get("from"))
+	if err == nil && len(wanted.Text) > longestUser {
+		err = fmt.Errorf("name has %d bytes: want a part of a name, of at most %d", len(wanted.Text), longestUser)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	wanted.From = from
+	files := library.New(s.current().ProfileDirs...)
+	shelf := page.Shelf{Lookup: files.Lookup}
+	var fault error
+	if shelf.Names, fault = files.Names(); fault != nil {
+		shelf.Fault = fault.Error()
+	}
+	if s.learned != nil {
+		shelf.Learned = s.learned()
+	}
+	report, err := latest(reports)
+	shelf.Nodes = report.Snapshot.Nodes
+	servePage(w, err, func(text *bytes.Buffer) error { return page.Profiles(text, shelf, wanted) })
+}
+
+// serveSavings adds up what was booked in the last days.
+func (s sources) serveSavings(w http.ResponseWriter, r *http.Request) {
+	days := page.Spans[0]
+	if text := r.URL.Query().Get("days"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || !slices.Contains(page.Spans, n) {
+			http.Error(w, fmt.Sprintf("days = %s: want one of %v", printable.Quote(text, 60), page.Spans),
+				http.StatusBadRequest)
+			return
+		}
+		days = n
+	}
+	shown := page.Saved{Until: time.Now()}
+	shown.Since = shown.Until.AddDate(0, 0, -days)
+	dir := s.current().Savings
+	var err error
+	if shown.Kept = dir != ""; shown.Kept {
+		shown.Days, shown.Skipped, err = savedDays(dir, shown.Since, shown.Until)
+	}
+	servePage(w, err, func(text *bytes.Buffer) error { return page.Savings(text, shown) })
+}
+
+func savedDays(dir string, since, until time.Time) (days []page.Day, skipped int, err error) {
+	lines, skipped, err := book.Read(dir, since, until)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, 0, nil // nothing was booked yet
+	}
+	for _, d := range book.ByDay(lines) {
+		at, fault := time.Parse(time.DateOnly, d.Day)
+		if fault != nil {
+			continue // of a year that has five digits
+		}
+		days = append(days, page.Day{Day: at, Shadow: d.Shadow, Sums: d.Sums})
+	}
+	return days, skipped, err
+}
+
+// mostFailures are kept of the rounds that failed, those in a row that failed alike as one.
+const mostFailures = 20
+
+// failed notes a round that did. It is called with mu held.
+func (h *health) failed(now time.Time, err error) {
+	kind := diagnose(err)
+	if n := len(h.past); n > 0 && h.ailing && h.kind == kind {
+		h.past[n-1].Until, h.past[n-1].What = now, printable.Line(err.Error(), longestFault)
+		h.past[n-1].Times++
+		return
+	}
+	h.ailing, h.kind = true, kind
+	h.past = append(h.past, page.Trouble{What: printable.Line(err.Error(), longestFault), Remedy: kind.remedy(),
+		At: now, Until: now, Times: 1})
+	h.past = h.past[max(0, len(h.past)-mostFailures):]
+}
+
+// note says what is wrong beside rounds, in the words that it begins with; nil: that is mended.
+func (h *health) note(what string, err error, remedy string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrong = slices.DeleteFunc(h.wrong, func(t page.Trouble) bool { return strings.HasPrefix(t.What, what+": ") })
+	if err != nil {
+		said := what + ": " + printable.Line(err.Error(), longestFault)
+		h.wrong = append(h.wrong, page.Trouble{What: said, Remedy: remedy})
+	}
+}
+
+// longestFault bounds what is kept of an error's text, in bytes.
+const longestFault = 2000
+
+// checkup is how the daemon does, as of the last report.
+func (h *health) checkup(report bridge.Report, now time.Time) page.Checkup {
+	c := page.Checkup{Health: h.told(now), Version: running(), Round: report.Round, Began: report.Began,
+		Shadow: report.Shadow, Now: troubles(report)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c.Now = append(slices.Clone(h.wrong), c.Now...)
+	c.Past = slices.Clone(h.past)
+	slices.Reverse(c.Past)
+	return c
+}
+
+// troubles are what a report says that is not as it should be, with what an administrator can do.
+func troubles(report bridge.Report) (all []page.Trouble) {
+	say := func(wrong bool, job int, remedy, format string, args ...any) {
+		if wrong {
+			all = append(all, page.Trouble{What: fmt.Sprintf(format, args...), Remedy: remedy, Job: job})
+		}
+	}
+	if i := report.Interrupted; i != nil {
+		say(true, 0, "", "round %d was cut short; this one started from what is", i.Round)
+	}
+	say(report.LimitsGap != "", 0, remedyOfLimits, "the site's limits are not known: %s", report.LimitsGap)
+	say(report.LearnFault != "", 0, remedyOfLearning, "what jobs teach cannot be kept: %s", report.LearnFault)
+	say(report.Fallback != "", 0, remedyOfPlanner, "the built-in planner stood in: %s", report.Fallback)
+	say(report.ClockAhead.Abs() > farApart, 0, remedyOfClocks, "slurm's clock is %s ahead of ours",
+		report.ClockAhead.Round(time.Second))
+	for _, loss := range report.Lost {
+		say(true, loss.Job, "see that its script traps the signal, and ends with the exit code for it",
+			"did not come back after it was asked to save and leave: it %s", loss.Why)
+	}
+	for _, s := range report.Steps {
+		say(s.Error != "", s.Job, "the next round tries again", "%s: %s", s.Verb, s.Error)
+	}
+	for _, found := range report.Contradicting {
+		say(true, found.Job, "measure its model again, or take the profile away", "contradicts its profile: %s",
+			found.String())
+	}
+	for _, word := range bridge.AllIgnored() {
+		n := report.Ignored[word]
+		say(n > 0, 0, "the notes on the first page say of which jobs and why",
+			"jobs of which a word is ignored, %s: %d", word, n)
+	}
+	return all
+}

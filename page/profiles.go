@@ -1,0 +1,236 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// Shelf is what the daemon knows of how fast models train.
+type Shelf struct {
+	Names   []string // of profiles' files, ascending
+	Lookup  func(name string) (*sensitivity.Profile, error)
+	Learned []*learned.Entry // by user and job name
+	Nodes   []policy.Node    // on which they would be; none before the first round
+	Fault   string           // why some of the folders cannot be read; empty: all can
+}
+
+// Wanted is which profiles a reader wants to see; the zero value is all, from the first one.
+type Wanted struct {
+	Text string // that a file's name, a user or a job's name has; empty: any
+	From int
+}
+
+// Bounds of a page, and of a heat map: a profile may have 256 × 64 measured points.
+const (
+	mostMaps    = 12
+	mostRows    = 24
+	mostColumns = 12
+)
+
+// shelf is what the page of profiles shows.
+type shelf struct {
+	Wanted     Wanted
+	Maps       []heatMap
+	All, Found int
+	Fault      string
+	Back, Next string
+}
+
+// heatMap is one profile: how fast a GPU trains with so many cores and so much memory, in percent of the fastest.
+type heatMap struct {
+	ID      string
+	Name    string // of its file, or of the jobs that taught it
+	Owner   string // of learned ones
+	Model   string
+	Task    string
+	GPUType string
+	Source  string
+	Worth   string // what it promises a job with one GPU; empty: no node has such GPUs
+	Learnt  string // how certain what was learned is, in words
+	Fault   string // why it is none
+	Memory  []string
+	Rows    []heatRow
+	Left    int // rows and columns that are not shown
+}
+
+type heatRow struct {
+	Cores string
+	Cells []heatCell
+}
+
+// heatCell is one measured point.
+type heatCell struct {
+	Percent     float64
+	Shade       int // 0 to 5
+	Share, Knee bool
+}
+
+func shelfOf(s Shelf, wanted Wanted) shelf {
+	page := shelf{Wanted: wanted, All: len(s.Names) + len(s.Learned), Fault: s.Fault}
+	var draw []func() heatMap
+	for _, name := range s.Names {
+		if wanted.fits(name) {
+			draw = append(draw, func() heatMap { return ofFile(s, name) })
+		}
+	}
+	for _, e := range s.Learned {
+		if wanted.fits(e.User) || wanted.fits(e.Job) {
+			draw = append(draw, func() heatMap { return ofEntry(s, e) })
+		}
+	}
+	page.Found = len(draw)
+	from := min(max(0, wanted.From), len(draw))
+	if from > 0 {
+		page.Back = wanted.at(max(0, from-mostMaps))
+	}
+	if from+mostMaps < len(draw) {
+		page.Next = wanted.at(from + mostMaps)
+	}
+	for k, one := range draw[from:min(len(draw), from+mostMaps)] {
+		m := one()
+		m.ID = "p" + strconv.Itoa(from+k)
+		page.Maps = append(page.Maps, m)
+	}
+	return page
+}
+
+func (w Wanted) fits(text string) bool {
+	return w.Text == "" || strings.Contains(strings.ToLower(text), strings.ToLower(w.Text))
+}
+
+// at is the address of the profiles from that one on.
+func (w Wanted) at(from int) string {
+	values := url.Values{"from": {strconv.Itoa(from)}}
+	if w.Text != "" {
+		values.Set("name", w.Text)
+	}
+	return "/profiles?" + values.Encode()
+}
+
+func ofFile(s Shelf, name string) heatMap {
+	m := heatMap{Name: name}
+	p, err := s.Lookup(name)
+	if err != nil {
+		m.Fault = err.Error()
+		return m
+	}
+	m.draw(p, s.Nodes)
+	return m
+}
+
+func ofEntry(s Shelf, e *learned.Entry) heatMap {
+	m := heatMap{Name: e.Job, Owner: e.User}
+	p := e.Profile()
+	if p == nil {
+		m.Fault = "all that was learned was forgotten: a job ran otherwise"
+		return m
+	}
+	m.draw(p, s.Nodes)
+	m.Learnt = fmt.Sprintf("Learned from %d points until %s, ± %.0f %%.", len(e.Points),
+		e.Updated.UTC().Format(time.DateOnly), 100*e.Scatter())
+	if e.Climbs() {
+		m.Learnt += " It still climbs where measuring ended: the last row is believed, and not measured."
+	}
+	return m
+}
+
+// draw fills the map. The share and the knee are those of a job with one GPU on the most frequent node with such GPUs.
+func (m *heatMap) draw(p *sensitivity.Profile, nodes []policy.Node) {
+	m.Model, m.Task, m.GPUType, m.Source = p.Model, p.Task, p.GPUType, p.Source
+	fastest := 0.0
+	for _, row := range p.Throughput {
+		fastest = max(fastest, slices.Max(row))
+	}
+	rows, columns := spread(len(p.CoresPerGPU), mostRows), spread(len(p.MemoryPerGPU), mostColumns)
+	m.Left = len(p.CoresPerGPU) - len(rows) + len(p.MemoryPerGPU) - len(columns)
+	for _, j := range columns {
+		m.Memory = append(m.Memory, gigabytes(int(p.MemoryPerGPU[j])))
+	}
+	for _, i := range rows {
+		row := heatRow{Cores: strconv.FormatFloat(p.CoresPerGPU[i], 'f', -1, 64)}
+		for _, j := range columns {
+			part := p.Throughput[i][j] / fastest
+			row.Cells = append(row.Cells, heatCell{Percent: 100 * part, Shade: shadeOf(part)})
+		}
+		m.Rows = append(m.Rows, row)
+	}
+	if total, found := usualNode(p, nodes); found {
+		m.mark(p, total, rows, columns)
+	}
+}
+
+// mark marks the share and the knee.
+func (m *heatMap) mark(p *sensitivity.Profile, total gres.Vector, rows, columns []int) {
+	worth := profiler.On(p, total, 1)
+	m.Worth = worth.String()
+	share, knee := sensitivity.ShareOf(worth.Fair), sensitivity.ShareOf(worth.Best.Size)
+	i := lastBelow(len(rows), func(k int) bool { return p.CoresPerGPU[rows[k]] <= share.Cores })
+	j := lastBelow(len(columns), func(k int) bool { return float64(p.MemoryPerGPU[columns[k]]) <= share.Memory })
+	m.Rows[i].Cells[j].Share = true
+	i = sort.Search(len(rows)-1, func(k int) bool { return p.CoresPerGPU[rows[k]] >= knee.Cores })
+	j = sort.Search(len(columns)-1, func(k int) bool { return float64(p.MemoryPerGPU[columns[k]]) >= knee.Memory })
+	m.Rows[i].Cells[j].Knee = true
+}
+
+// lastBelow is the last of n ascending points that is not above something, or the first.
+func lastBelow(n int, below func(int) bool) int {
+	return max(0, sort.Search(n, func(k int) bool { return !below(k) })-1)
+}
+
+// usualNode is what most nodes have on which the profile holds.
+func usualNode(p *sensitivity.Profile, nodes []policy.Node) (total gres.Vector, found bool) {
+	counts, most := map[gres.Vector]int{}, 0
+	for _, n := range nodes {
+		if n.Total.GPUs < 1 || policy.ProfileOn(p, n.GPUType) == nil {
+			continue
+		}
+		counts[n.Total]++
+		if counts[n.Total] > most {
+			most, total = counts[n.Total], n.Total
+		}
+	}
+	return total, most > 0
+}
+
+// spread are at most so many of the numbers below n, evenly, the first and the last among them.
+func spread(n, most int) (all []int) {
+	if n <= most {
+		most = n
+	}
+	for k := range most {
+		all = append(all, k*(n-1)/max(1, most-1))
+	}
+	return all
+}
+
+// shades are from which part of the fastest on a cell has the next one.
+var shades = []float64{0.25, 0.5, 0.75, 0.9, 0.98}
+
+func shadeOf(part float64) (shade int) {
+	for _, least := range shades {
+		if part >= least-1e-9 {
+			shade++
+		}
+	}
+	return shade
+}
+
+// Says is the speed of the cell in whole percent; less than the fastest is never 100.
+func (c heatCell) Says() string {
+	if c.Percent < 100-1e-9 {
+		return strconv.Itoa(int(math.Floor(c.Percent)))
+	}
+	return "100"
+}

@@ -1,0 +1,107 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/savings"
+)
+
+// Day is what was booked in the ledger of savings on a day, in the shadow or not.
+type Day struct {
+	Day    time.Time // its beginning, in UTC
+	Shadow bool
+	savings.Sums
+}
+
+// Saved is what a page of savings is made of.
+type Saved struct {
+	Kept         bool // the daemon keeps such a ledger
+	Days         []Day
+	Since, Until time.Time
+	Skipped      int // lines that cannot be read, or claim more than was there
+}
+
+// Spans are over how many days the page can look back.
+var Spans = []int{7, 30, 90}
+
+// saved is what the page shows.
+type saved struct {
+	Saved
+	Choices []choice
+	Told    []told
+	Charts  []chart
+	Rows    []Day // the newest first
+}
+
+// choice is a time that a reader can choose.
+type choice struct {
+	Days   int
+	Chosen bool
+}
+
+// told is what all days come to, in the shadow or not.
+type told struct{ Sentence, Sure string }
+
+func savedOf(s Saved) saved {
+	page := saved{Saved: s, Rows: slices.Clone(s.Days)}
+	slices.Reverse(page.Rows)
+	for _, days := range Spans {
+		page.Choices = append(page.Choices, choice{days, s.Until.Sub(s.Since).Round(day) == time.Duration(days)*day})
+	}
+	over := fmt.Sprintf("from %s to %s", s.Since.UTC().Format(time.DateOnly), s.Until.UTC().Format(time.DateOnly))
+	for _, shadow := range []bool{false, true} {
+		sums := savings.Sums{}
+		for _, d := range s.Days {
+			if d.Shadow == shadow {
+				sums = sums.Plus(d.Sums)
+			}
+		}
+		if sums.Seconds > 0 {
+			page.Told = append(page.Told, told{sums.Sentence(shadow, over),
+				sums.Certainty().Words(sums, s.Until.Sub(s.Since).Seconds())})
+		}
+	}
+	if len(s.Days) > 0 {
+		page.Charts = savedCharts(s.Days)
+	}
+	return page
+}
+
+// savedCharts draw GPU-hours by day, those in the shadow and others together.
+func savedCharts(days []Day) []chart {
+	sums := map[time.Time]savings.Sums{}
+	var order []time.Time
+	for _, d := range days {
+		if _, known := sums[d.Day]; !known {
+			order = append(order, d.Day)
+		}
+		sums[d.Day] = sums[d.Day].Plus(d.Sums)
+	}
+	slices.SortFunc(order, time.Time.Compare)
+	valued := func(of func(savings.Sums) []float64) (all []stretch) {
+		for _, at := range order {
+			all = append(all, stretch{From: at, Until: at.Add(day), Values: of(sums[at])})
+		}
+		return all
+	}
+	newest := sums[order[len(order)-1]]
+	return []chart{
+		stacked("saved", "GPU-hours saved, by day", fmt.Sprintf("The last day: %.1f GPU-hours.", hours(newest.Saved)),
+			[]key{{"c6", "saved"}}, valued(func(s savings.Sums) []float64 { return []float64{hours(s.Saved)} }), 1),
+		stacked("idle", "GPU-hours idle though somebody waited, by what was wanting",
+			fmt.Sprintf("The last day: %.1f for want of cores, %.1f of memory, %.1f of their turn, %.1f of others "+
+				"beside them.", hours(newest.Cores), hours(newest.Memory), hours(newest.Order), hours(newest.Split)),
+			[]key{{"c0", "cores"}, {"c5", "memory"}, {"c1", "their turn"}, {"c8", "others beside them"}},
+			valued(func(s savings.Sums) []float64 {
+				return []float64{hours(s.Cores), hours(s.Memory), hours(s.Order), hours(s.Split)}
+			}), 1),
+	}
+}
+
+// hours are those of seconds.
+func hours(seconds float64) float64 { return seconds / time.Hour.Seconds() }
+
+// Total is what all jobs held that were looked at.
+func (d Day) Total() float64 { return d.Held + d.Unmatched }
