@@ -168,6 +168,7 @@ var meanings = map[bridge.WaitCause]string{
 	bridge.CauseReservationGone: "its reservation cannot be used any more",
 	bridge.CauseBurstBuffer:     "its burst buffer has failed",
 	bridge.CauseHeld:            "it is held",
+	bridge.CauseCanary:          "the daemon manages a part of the site for now, and it is not of that",
 	bridge.CauseLeftToSlurm:     "no round plans it: it is Slurm's",
 	bridge.CauseDependency:      "its user asked it to wait for another job",
 	bridge.CauseBegin:           "its user asked it to wait until then",

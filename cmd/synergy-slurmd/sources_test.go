@@ -107,8 +107,8 @@ func TestWhatIsWrongIsToldWithItsRemedy(t *testing.T) {
 	}
 	const want = "the configuration stays as it was: line 3; the site's limits are not known: 500; what jobs teach " +
 		"cannot be kept: disk full; the built-in planner stood in: late; slurm's clock is 1h0m0s ahead of ours; did " +
-		"not come back after it was asked to save and leave: it was killed; start: 503; jobs of which a word is ignored, " +
-		"curve: 2"
+		"not come back after it was asked to save and leave: it was killed; start: 503; jobs of which a word is " +
+		"ignored, curve: 2"
 	if got := strings.Join(said, "; "); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -129,7 +129,8 @@ func TestWhatIsAskedOfPagesIsBounded(t *testing.T) {
 	pages, _ := site(t)
 	long := strings.Repeat("x", longestUser+1)
 	for path, want := range map[string]string{"/?user=" + long: "want the name of one",
-		"/?cause=boredom": "want one that", "/?from=-1": "want a number of rows", "/profiles?name=" + long: "want a part of a name"} {
+		"/?cause=boredom": "want one that", "/?from=-1": "want a number of rows",
+		"/profiles?name=" + long: "want a part of a name"} {
 		if answer := browse(pages, path); answer.Code != http.StatusBadRequest ||
 			!strings.Contains(answer.Body.String(), want) {
 			t.Errorf("%.40s: %d %s", path, answer.Code, answer.Body)
