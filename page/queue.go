@@ -2,6 +2,7 @@ package page
 
 import (
 	"cmp"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ type queue struct {
 	All     int // that wait
 	Found   int // of them, those that were asked for
 	Back    string
+	Timed   bool   // somebody has estimated when some of them start
 	Next    string // where the rows before and after these are; empty: there are none
 }
 
@@ -35,6 +37,7 @@ type waiter struct {
 	Name, User string
 	GPUs       int // 0: no round plans it, so that nothing but its number is known
 	Since      time.Duration
+	Soon       string // when it is expected to start; empty: nobody has estimated it
 }
 
 // Ahead is how many jobs go before it; empty: it was not asked.
@@ -72,6 +75,7 @@ func queueOf(report bridge.Report, asked Asked) queue {
 		q.Next = asked.at(from + longest)
 	}
 	q.Rows = q.Rows[from:min(len(q.Rows), from+longest)]
+	q.Timed = slices.ContainsFunc(q.Rows, func(w waiter) bool { return w.Soon != "" })
 	return q
 }
 
@@ -111,6 +115,7 @@ func waitersOf(report bridge.Report) []waiter {
 			w.Name, w.User, w.GPUs = job.Name, job.User, job.GPUs
 			w.Since = report.Snapshot.Now.Sub(job.Arrival)
 		}
+		w.Soon = soon(wait, report.Snapshot.Now)
 		all = append(all, w)
 	}
 	ranks := make(map[bridge.WaitCause]int)
@@ -122,6 +127,22 @@ func waitersOf(report bridge.Report) []waiter {
 			cmp.Compare(a.Job, b.Job))
 	})
 	return all
+}
+
+// soon is when a job is expected to start, with what eight of ten futures lie between.
+func soon(wait bridge.Wait, now time.Time) string {
+	s := wait.Starts
+	switch {
+	case s == nil:
+		return ""
+	case s.P50.IsZero():
+		return "not in sight"
+	case s.P90.IsZero():
+		return fmt.Sprintf("in %s, or much later", span(s.P50.Sub(now)))
+	case s.P90.Sub(s.P10) < time.Minute:
+		return "in " + span(s.P50.Sub(now))
+	}
+	return fmt.Sprintf("in %s (%s to %s)", span(s.P50.Sub(now)), span(s.P10.Sub(now)), span(s.P90.Sub(now)))
 }
 
 // last puts whom nobody gave a place behind all others.

@@ -9,6 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
 // waiting is a round in which so many jobs of two users wait, the first to come last in line, and one that is held.
@@ -68,6 +69,28 @@ func TestAPartOfTheQueueIsThatPart(t *testing.T) {
 	}
 	for _, from := range []int{-1, 1 << 62, -1 << 62} {
 		queueOf(waiting(300), Asked{From: from}) // must not panic
+	}
+}
+
+// TestWhenAJobIsExpectedToStart stands in the queue with its spread, where somebody has estimated it.
+func TestWhenAJobIsExpectedToStart(t *testing.T) {
+	report := waiting(5)
+	in := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	for k, s := range []forecast.Spread{{P10: in(60), P50: in(90), P90: in(120)}, {P10: in(5), P50: in(10)}, {P10: in(9)},
+		{P10: in(7), P50: in(7), P90: in(7)}} {
+		report.Waits[k].Starts = &s
+	}
+	var said []string
+	q := queueOf(report, Asked{})
+	for _, w := range q.Rows {
+		said = append(said, w.Soon)
+	}
+	const want = ";in 7 min 0 s;not in sight;in 10 min 0 s, or much later;in 1 h 30 min (1 h 0 min to 2 h 0 min);"
+	if got := strings.Join(said, ";"); got != want || !q.Timed {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if queueOf(waiting(3), Asked{}).Timed {
+		t.Error("nobody has estimated anything")
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/learned"
@@ -56,8 +57,12 @@ func busy(round, nodes, waiting int, began time.Time) bridge.Report {
 		r.Snapshot.Jobs = append(r.Snapshot.Jobs, policy.Job{ID: id, Name: name, User: user, GPUs: 1 << (k % 5),
 			Arrival: began.Add(-time.Duration(k) * time.Minute)})
 		r.Plan.Decisions = append(r.Plan.Decisions, policy.Decision{Job: id, Reason: policy.Turn, Why: "turn"})
-		r.Waits = append(r.Waits, bridge.Wait{Job: id, Reason: cause.Reason(), Cause: cause, Place: k + 1,
-			Why: "no node has 8 free GPUs of its type together with the cores that it is owed"})
+		w := bridge.Wait{Job: id, Reason: cause.Reason(), Cause: cause, Place: k + 1,
+			Why: "no node has 8 free GPUs of its type together with the cores that it is owed"}
+		if k%3 == 0 {
+			w.Starts = &forecast.Spread{P10: began.Add(time.Hour), P50: began.Add(2 * time.Hour), P90: began.Add(9 * time.Hour)}
+		}
+		r.Waits = append(r.Waits, w)
 	}
 	r.Certificate.Value, r.Certificate.Bound = float64(8*nodes)*(1.3+draw.Float64()/5), float64(8*nodes)*1.55
 	r.Notes = []bridge.Note{{Job: 1001, Text: evil}}
