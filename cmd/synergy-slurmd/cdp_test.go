@@ -147,11 +147,30 @@ func (b *browser) open(url string) {
 	b.mu.Unlock()
 	b.ask("Page.navigate", map[string]any{"url": url}, nil)
 	for until := time.Now().Add(patience); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-		if b.heard("Page.loadEventFired") != nil {
+		if b.loaded(url) {
 			return
 		}
 	}
 	b.t.Fatalf("%s was not loaded", url)
+}
+
+// loaded says that this page is, and not the one before it.
+func (b *browser) loaded(url string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	arrived := false
+	for _, m := range b.events {
+		var there struct{ Frame struct{ URL string } }
+		switch m.Method {
+		case "Page.frameNavigated":
+			arrived = json.Unmarshal(m.Params, &there) == nil && there.Frame.URL == url
+		case "Page.loadEventFired":
+			if arrived {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // heard are the events of a kind since the page was opened.
@@ -225,7 +244,7 @@ func (b *browser) paper() []byte {
 	return pdf.Data
 }
 
-// press presses the tab key.
+// tab presses the key.
 func (b *browser) tab() {
 	b.t.Helper()
 	for _, kind := range []string{"rawKeyDown", "keyUp"} {
@@ -234,7 +253,7 @@ func (b *browser) tab() {
 	}
 }
 
-// node is one of the accessibility tree.
+// axNode is one of the accessibility tree.
 type axNode struct {
 	Role    struct{ Value string }
 	Name    struct{ Value string }
