@@ -76,8 +76,8 @@ func TestAPartOfTheQueueIsThatPart(t *testing.T) {
 func TestWhenAJobIsExpectedToStart(t *testing.T) {
 	report := waiting(5)
 	in := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
-	for k, s := range []forecast.Spread{{P10: in(60), P50: in(90), P90: in(120)}, {P10: in(5), P50: in(10)}, {P10: in(9)},
-		{P10: in(7), P50: in(7), P90: in(7)}} {
+	for k, s := range []forecast.Spread{{P10: in(60), P50: in(90), P90: in(120)}, {P10: in(5), P50: in(10)},
+		{P10: in(9)}, {P10: in(7), P50: in(7), P90: in(7)}} {
 		report.Waits[k].Starts = &s
 	}
 	var said []string

@@ -60,7 +60,8 @@ func busy(round, nodes, waiting int, began time.Time) bridge.Report {
 		w := bridge.Wait{Job: id, Reason: cause.Reason(), Cause: cause, Place: k + 1,
 			Why: "no node has 8 free GPUs of its type together with the cores that it is owed"}
 		if k%3 == 0 {
-			w.Starts = &forecast.Spread{P10: began.Add(time.Hour), P50: began.Add(2 * time.Hour), P90: began.Add(9 * time.Hour)}
+			w.Starts = &forecast.Spread{P10: began.Add(time.Hour), P50: began.Add(2 * time.Hour),
+				P90: began.Add(9 * time.Hour)}
 		}
 		r.Waits = append(r.Waits, w)
 	}
