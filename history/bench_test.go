@@ -1,9 +1,12 @@
 package history
 
 import (
+	"errors"
 	"os"
 	"testing"
 	"time"
+
+	bolt "go.etcd.io/bbolt"
 )
 
 // BenchmarkADayOf5000Jobs books the 288 rounds of a day on 512 nodes of eight GPUs, on which 5,000 jobs wait or run at
@@ -25,6 +28,28 @@ func BenchmarkADayOf5000Jobs(b *testing.B) {
 			running = len(store.teller.Running())
 		}
 		must(b, store.Close())
+		r, err := Read(dir)
+		must(b, err)
+		ask(b, "story", func() error {
+			_, gaps, err := r.Story(101_000)
+			return errors.Join(append(gaps, err)...)
+		})
+		ask(b, "replay", func() error {
+			_, err := r.Round(rounds / 2)
+			return err
+		})
+		ask(b, "runs", func() error {
+			_, _, gaps, err := r.Runs(b.Context(), Question{Until: midnight.Add(24 * time.Hour)})
+			return errors.Join(append(gaps, err)...)
+		})
+		frames := 0
+		must(b, r.in(dayOf(midnight), func(tx *bolt.Tx) error {
+			return tx.Bucket(frameBucket).ForEach(func(_, packed []byte) error {
+				frames += len(packed)
+				return nil
+			})
+		}))
+		b.ReportMetric(float64(frames)/1e6, "frames-MB")
 		info, err := os.Stat(store.path(dayOf(midnight)))
 		must(b, err)
 		b.ReportMetric(float64(info.Size())/1e6, "MB/day")
@@ -33,4 +58,12 @@ func BenchmarkADayOf5000Jobs(b *testing.B) {
 		b.ReportMetric(float64(s.last-100_000-5000), "jobs-ended/day")
 		b.ReportMetric(float64(running), "running")
 	}
+}
+
+// ask says how long an answer from that day takes.
+func ask(b *testing.B, what string, question func() error) {
+	b.Helper()
+	began := time.Now()
+	must(b, question())
+	b.ReportMetric(float64(time.Since(began).Milliseconds()), what+"-ms")
 }

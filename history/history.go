@@ -36,7 +36,7 @@ var (
 	metaBucket    = []byte("meta")    // "format" → format
 	passageBucket = []byte("told")    // place → what one round told, compressed
 	runBucket     = []byte("runs")    // place → the runs that began or ended in it, compressed
-	jobBucket     = []byte("jobs")    // job, place → nothing
+	jobBucket     = []byte("jobs")    // jobKey → nothing
 	userBucket    = []byte("users")   // user → nothing
 	frameBucket   = []byte("frames")  // place → a round to be planned again: its key's place, and the text packed
 	numberBucket  = []byte("numbers") // round → place, of the last one of that number
@@ -119,6 +119,22 @@ func recognise(tx *bolt.Tx) error {
 
 // number is n as a key: keys ascend as numbers do.
 func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+
+// jobKey is the key of what a place tells of a job: there are many, so that both have four bytes.
+func jobKey(job int, place []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(job)), place[placeBytes-jobBytes:]...)
+}
+
+// placeOf is the place in such a key.
+func placeOf(key []byte) []byte {
+	return append(make([]byte, placeBytes-jobBytes), key[jobBytes:]...)
+}
+
+// The bytes of a place, and of a job in a key.
+const (
+	placeBytes = 8
+	jobBytes   = 4
+)
 
 // mostUser is how much of a user's name is a key.
 const mostUser = 256

@@ -122,7 +122,7 @@ func TestARestartTellsNothingTwiceAndForgetsNoRun(t *testing.T) {
 	if got := told(t, r, 17); got != lived {
 		t.Errorf("told\n%s\nwant\n%s", got, lived)
 	}
-	runs, _, gaps, err := r.Runs(Question{Until: midnight.Add(1000 * time.Hour)})
+	runs, _, gaps, err := r.Runs(t.Context(), Question{Until: midnight.Add(1000 * time.Hour)})
 	must(t, errors.Join(append(gaps, err)...))
 	if len(runs) != 1 || runs[0].Why != "its turn" || !runs[0].Small || runs[0].End != "COMPLETED" ||
 		runs[0].GPUTime != 2*26*3600 {
@@ -287,7 +287,7 @@ func TestRunsAreFoundByUserAndTimeAlsoThoseThatBeganBefore(t *testing.T) {
 		note(t, s, site.next(6*time.Hour))
 		site.cluster.Now = site.cluster.Now.Add(25 * time.Minute)
 	}
-	all, more, gaps, err := s.Reader().Runs(Question{Until: site.cluster.Now})
+	all, more, gaps, err := s.Reader().Runs(t.Context(), Question{Until: site.cluster.Now})
 	must(t, errors.Join(append(gaps, err)...))
 	if more || len(all) < 100 {
 		t.Fatalf("%d runs, more: %v", len(all), more)
@@ -299,13 +299,13 @@ func TestRunsAreFoundByUserAndTimeAlsoThoseThatBeganBefore(t *testing.T) {
 			want++
 		}
 	}
-	got, _, _, err := s.Reader().Runs(q)
+	got, _, _, err := s.Reader().Runs(t.Context(), q)
 	must(t, err)
 	if len(got) != want || want == 0 {
 		t.Errorf("%d runs of %s, want %d", len(got), q.User, want)
 	}
 	q.Most = 1
-	if last, more, _, err := s.Reader().Runs(q); err != nil || !more || len(last) != 1 ||
+	if last, more, _, err := s.Reader().Runs(t.Context(), q); err != nil || !more || len(last) != 1 ||
 		last[0].Job != got[len(got)-1].Job {
 		t.Errorf("the last one is %+v, more: %v, %v", last, more, err)
 	}

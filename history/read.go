@@ -3,6 +3,7 @@ package history
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
@@ -85,10 +87,10 @@ const mostPassages = 10_000
 
 // storyIn is what a day tells of a job.
 func storyIn(tx *bolt.Tx, job int) (told []story.Passage, err error) {
-	cursor, prefix := tx.Bucket(jobBucket).Cursor(), number(uint64(job))
+	cursor, prefix := tx.Bucket(jobBucket).Cursor(), jobKey(job, number(0))[:jobBytes]
 	key, _ := cursor.Seek(prefix)
 	for ; bytes.HasPrefix(key, prefix) && len(told) < mostPassages; key, _ = cursor.Next() {
-		place := key[len(prefix):]
+		place := placeOf(key)
 		all, err := unpackList[story.Passage](tx.Bucket(passageBucket).Get(place))
 		if err != nil {
 			return told, err
@@ -115,6 +117,10 @@ func unpackList[T story.Passage | story.Run](packed []byte) (list []T, err error
 	if err != nil {
 		return nil, err
 	}
+	return listOf[T](text)
+}
+
+func listOf[T story.Passage | story.Run](text []byte) (list []T, err error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("read what was told: %w", err)
 	}
@@ -137,23 +143,46 @@ func (q *Question) wants(r *story.Run) bool {
 		(r.Ended.IsZero() || !r.Ended.Before(q.Since))
 }
 
-// Runs are the runs that are asked for, by when they began and then by job. more says that there are others.
-func (r *Reader) Runs(q Question) (runs []story.Run, more bool, gaps []error, err error) {
+// Runs are the runs that are asked for, by when they began and then by job. The newest days are read first, until there
+// are enough or ctx ends, which is a gap; more says that there are others.
+func (r *Reader) Runs(ctx context.Context, q Question) (runs []story.Run, more bool, gaps []error, err error) {
 	days, err := r.days()
 	if err != nil {
 		return nil, false, nil, fmt.Errorf("read history: %w", err)
 	}
-	found := collector{question: q, places: map[run]int{}}
-	for _, day := range days {
+	found := collectorOf(q)
+	for _, day := range slices.Backward(days) {
 		if day < dayOf(q.Since) {
-			continue
+			break
+		}
+		if ctx.Err() != nil {
+			gaps = append(gaps, fmt.Errorf("day %s and those before: %w", day, errLong))
+			break
 		}
 		if err := r.in(day, found.collect); err != nil {
 			gaps = append(gaps, err)
 		}
+		if q.Most > 0 && found.wanted() > q.Most {
+			break
+		}
 	}
 	runs, more = found.sorted()
 	return runs, more, gaps, nil
+}
+
+var errLong = errors.New("it takes too long: ask for less time")
+
+// Of are the runs that are asked for, as reports tell of them, the oldest first.
+func Of(reports []bridge.Report, q Question) (runs []story.Run, more bool) {
+	found, teller := collectorOf(q), &story.Teller{}
+	for i := range reports {
+		for _, p := range teller.Tell(&reports[i]) {
+			for k := range p.Runs {
+				found.add(&p.Runs[k])
+			}
+		}
+	}
+	return found.sorted()
 }
 
 // run is which run one is.
@@ -165,20 +194,41 @@ type run struct {
 // collector gathers runs, each once.
 type collector struct {
 	question Question
+	marks    [][]byte // that the text of a run has which is asked for
 	runs     []story.Run
 	places   map[run]int
 }
 
-// collect takes up the runs of a day, and those under way at its end.
+func collectorOf(q Question) *collector {
+	c := &collector{question: q, places: map[run]int{}}
+	if user, err := json.Marshal(q.User); q.User != "" && err == nil {
+		c.marks = append(c.marks, append([]byte(`"user":`), user...))
+	}
+	if q.Job != 0 {
+		c.marks = append(c.marks, fmt.Appendf(nil, `"job":%d,`, q.Job))
+	}
+	return c
+}
+
+// collect takes up the runs of a day.
 func (c *collector) collect(tx *bolt.Tx) error {
 	if q := c.question; q.User != "" && !has(tx.Bucket(userBucket), userKey(q.User)) {
 		return nil
 	}
-	if q := c.question; q.Job != 0 && !hasPrefix(tx.Bucket(jobBucket), number(uint64(q.Job))) {
+	if q := c.question; q.Job != 0 && !hasPrefix(tx.Bucket(jobBucket), jobKey(q.Job, number(0))[:jobBytes]) {
 		return nil
 	}
 	return tx.Bucket(runBucket).ForEach(func(_, packed []byte) error {
-		runs, err := unpackList[story.Run](packed)
+		text, err := decompress(packed)
+		if err != nil {
+			return err
+		}
+		for _, mark := range c.marks {
+			if !bytes.Contains(text, mark) {
+				return nil
+			}
+		}
+		runs, err := listOf[story.Run](text)
 		for i := range runs {
 			c.add(&runs[i])
 		}
@@ -208,6 +258,16 @@ func (c *collector) add(r *story.Run) {
 		return
 	}
 	c.runs[place] = story.MergeRuns(c.runs[place:place+1:place+1], []story.Run{*r})[0]
+}
+
+// wanted is how many of the runs are asked for.
+func (c *collector) wanted() (n int) {
+	for i := range c.runs {
+		if c.question.wants(&c.runs[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 func (c *collector) sorted() (runs []story.Run, more bool) {
@@ -296,5 +356,3 @@ func frameAt(tx *bolt.Tx, place []byte) ([]byte, error) {
 	}
 	return text, err
 }
-
-const placeBytes = 8

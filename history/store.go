@@ -283,7 +283,7 @@ func recallFrom(db *bolt.DB, day string, teller *story.Teller) error {
 	}
 	teller.Tell(&bridge.Report{Round: round.Round, Began: round.Began, Snapshot: round.Snapshot, Plan: round.Plan,
 		Shadow: round.Shadow})
-	found := collector{places: map[run]int{}}
+	found := collectorOf(Question{})
 	err = look(db, day, found.collect)
 	teller.Remind(found.runs)
 	return err
@@ -404,7 +404,7 @@ func (e *entry) put(tx *bolt.Tx, place []byte) error {
 		}
 	}
 	for _, job := range e.jobs {
-		if err := tx.Bucket(jobBucket).Put(append(number(uint64(job)), place...), nil); err != nil {
+		if err := tx.Bucket(jobBucket).Put(jobKey(job, place), nil); err != nil {
 			return err
 		}
 	}

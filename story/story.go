@@ -5,6 +5,7 @@ package story
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
@@ -101,7 +102,7 @@ func phrase(job *policy.Job, d *policy.Decision) string {
 		return fmt.Sprintf("runs since %s with %s %.2f times as fast as with that",
 			job.Started.UTC().Format(time.DateTime), given(d), d.Gain)
 	}
-	return fmt.Sprintf("is given %s %s", given(d), d.Why)
+	return strings.TrimRight(fmt.Sprintf("is given %s %s", given(d), d.Why), ", ")
 }
 
 func given(d *policy.Decision) string {

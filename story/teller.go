@@ -76,6 +76,7 @@ type memory struct {
 	small bool
 	run   *Run
 	over  bool
+	gone  int // rounds in a row in which nothing was told of it
 }
 
 // Teller reads reports in their order and tells what is new in each. The zero value remembers nothing: to it all is
@@ -312,16 +313,30 @@ func (p *passages) ended() {
 	}
 }
 
+// patience is after how many rounds a job of which nothing is told is gone: while it is torn down nothing is, and how
+// it ended is told then.
+const patience = 2
+
 // vanished forgets jobs of which nothing is told any more.
 func (p *passages) vanished() {
 	for _, o := range p.report.Outside {
 		p.seen[o.Job] = true
 	}
 	for _, job := range slices.Sorted(maps.Keys(p.teller.jobs)) {
+		m := p.teller.jobs[job]
 		if p.seen[job] {
+			m.gone = 0
+			p.teller.jobs[job] = m
 			continue
 		}
-		if m := p.teller.jobs[job]; m.run != nil {
+		if !p.report.Small {
+			m.gone++
+		}
+		if m.gone < patience {
+			p.teller.jobs[job] = m
+			continue
+		}
+		if m.run != nil {
 			p.close(&m, Unseen, m.run.from+float64(p.report.Snapshot.Now.Sub(m.run.Began).Seconds()*
 				float64(m.run.Held.Total().GPUs)))
 		}
@@ -375,16 +390,16 @@ func MergeRuns(runs, more []Run) []Run {
 	return runs
 }
 
-// after is a run as it was told last, with what only an earlier word knew.
+// after is a run that was told twice, in whatever order: how it ended, and what only one word of it knew.
 func (r Run) after(before Run) Run {
+	if r.Ended.IsZero() && (!before.Ended.IsZero() || before.Windows > r.Windows) {
+		r, before = before, r
+	}
 	if r.Why == "" {
 		r.Why, r.Round, r.Small = before.Why, before.Round, before.Small
 	}
 	if r.Windows == 0 {
 		r.Ran, r.Claimed, r.Windows = before.Ran, before.Claimed, before.Windows
-	}
-	if r.Ended.IsZero() {
-		r.Ended, r.End, r.GPUTime = before.Ended, before.End, before.GPUTime
 	}
 	return r
 }

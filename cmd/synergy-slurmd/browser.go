@@ -14,7 +14,6 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/page"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
-	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
 
 // forPeople serves the pages that browsers show. Whoever asks for the first one with anything but a browser gets the
@@ -45,7 +44,7 @@ func forPeople(mux *http.ServeMux, desk chan struct{}, h *health, reports archiv
 	mux.HandleFunc("GET /page/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(w, r, h, heard) })
 }
 
-// pastRounds is over how many rounds a job's page looks back. Each is read and decoded for it.
+// pastRounds is over how many rounds a job's page looks back where no history is kept. Each is read and decoded for it.
 const pastRounds = 12
 
 func serveCluster(w http.ResponseWriter, r *http.Request, h *health, reports archive) {
@@ -110,8 +109,8 @@ func (h *health) told(now time.Time) page.Health {
 }
 
 func serveJob(w http.ResponseWriter, id int, reports archive) {
-	past, err := latestOf(reports, pastRounds)
-	servePage(w, err, func(text *bytes.Buffer) error { return page.Job(text, story.Of(id, past)) })
+	told, err := storyOf(reports, id)
+	servePage(w, err, func(text *bytes.Buffer) error { return page.Job(text, told) })
 }
 
 // latestOf are the reports of the last rounds, the newest first. One that was overwritten meanwhile is left out.

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/history"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
@@ -27,6 +28,7 @@ type Config struct {
 	// Match says what jobs are taken for in the shadow whose users have said nothing; the first rule that fits counts
 	Match   []bridge.Match
 	Savings string // absolute; the folder of the ledger of savings; empty: none is kept
+	History memoir
 	// Lease is how long a waiting job is kept from Slurm's own scheduler without a renewal; at least two rounds, so
 	// that a round may fail without any job slipping through.
 	Lease time.Duration
@@ -75,6 +77,7 @@ func defaults(round time.Duration) Config {
 		StartTimeout:   time.Minute,
 		Concurrency:    8,
 		Rate:           100,
+		History:        memoir{Keep: history.DefaultKeep, MostGiB: history.DefaultMostBytes >> 30},
 	}
 }
 

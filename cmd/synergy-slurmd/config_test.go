@@ -47,6 +47,7 @@ match:
   - {user: ann, job_name: "img-*", profile: res50.json, checkpoint: true}
   - {account: ml, partition: big, profile: auto}
 savings: /var/lib/savings
+history: {path: /var/lib/history, keep: 90d, max_gib: 7}
 lease: 20m
 ahead: 7
 rules:
@@ -89,6 +90,7 @@ canary:
 		Match: []bridge.Match{{User: "ann", Name: "img-*", Profile: "res50.json", Saves: true},
 			{Account: "ml", Partition: "big"}},
 		Savings: "/var/lib/savings",
+		History: memoir{Path: "/var/lib/history", Keep: 90 * day, MostGiB: 7},
 		Lease:   20 * time.Minute, Ahead: 7,
 		Rules: policy.Rules{MinRun: time.Minute, MaxPreemptions: 3, MaxRestarts: 7, Horizon: 2 * time.Hour,
 			Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
@@ -143,8 +145,11 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 		"partitions: [a]\ncanary: {accounts: [ML]}":  `^line 2: canary\.accounts: "ML" is not the name of one account`,
 		"partitions: [a]\ncanary: {partitions: [b]}": `^canary\.partitions: "b" is none of partitions: name some`,
 
-		"partitions: [a]\nsavings: here": `^line 2: savings: "here" is not an absolute path`,
-		"partitions: [a]\nrate: fast":    `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
+		"partitions: [a]\nsavings: here":          `^line 2: savings: "here" is not an absolute path`,
+		"partitions: [a]\nrate: fast":             `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
+		"partitions: [a]\nhistory: {keep: 9600h}": `^line 2: history\.keep: "9600h": want days from 1d to 3660d, as 400d$`,
+		"partitions: [a]\nhistory: {path: here}":  `^line 2: history\.path: "here" is not an absolute path`,
+		"partitions: [a]\nhistory: {max_gib: 0}":  `^line 2: history\.max_gib: "0": want a whole number from 1`,
 
 		"partitions: [a]\npreempt_without_checkpoint: yes":       `^line 2: preempt_without_checkpoint: "yes": want true or false$`,
 		"partitions: [a]\ncheckpoint_hook: {before: save}":       `^line 2: checkpoint_hook\.before: want a list`,
@@ -196,7 +201,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	}
 	// the example's programs and files
 	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", ""
-	full.Match, full.Canary = nil, bridge.Canary{}
+	full.Match, full.Canary, full.History.Path = nil, bridge.Canary{}, ""
 	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))

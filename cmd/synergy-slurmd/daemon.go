@@ -45,6 +45,7 @@ type daemon struct {
 	heart   *heart
 	savings *accountant
 	outlook *outlook
+	history *historian
 	seat    *seat // nil: it takes no ticket
 
 	barred   error // why it cannot even stand by
@@ -63,6 +64,7 @@ func (d *daemon) run(ctx context.Context) {
 	defer d.seat.take()()
 	defer d.savings.close()
 	defer d.outlook.stop()
+	defer d.history.work()()
 	for {
 		d.barred = d.await(ctx)
 		if ctx.Err() != nil {
@@ -94,6 +96,7 @@ func (d *daemon) once(ctx context.Context) error {
 	d.barred = d.seat.win(ctx)
 	defer d.seat.take()()
 	defer d.savings.close()
+	defer d.history.work()()
 	d.turn(ctx)
 	d.outlook.stop() // nobody would read it
 	if d.failures > 0 {
@@ -121,6 +124,7 @@ func (d *daemon) turn(ctx context.Context) {
 	d.health.stands.note(d.config, report)
 	d.journal.round(report, took, err)
 	d.manager.status(report, err)
+	d.history.note(d.config, report)
 	if err == nil {
 		d.heart.beat(d.config, time.Now())
 		d.savings.note(d.config, d.period, report)
@@ -223,6 +227,9 @@ func (d *daemon) between(ctx context.Context) {
 	d.blind = err != nil
 	d.metrics.smallRound(report, held, err)
 	d.health.stands.note(d.config, report)
+	if held {
+		d.history.note(d.config, report)
+	}
 	if held || err != nil {
 		d.journal.smallRound(report, time.Since(began), err)
 	}

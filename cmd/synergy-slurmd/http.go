@@ -37,6 +37,9 @@ const index = `synergy-slurmd
 /snapshot    what the last round saw, with the profiles of its jobs: synergy plan reads it
 /rounds      the numbers of the rounds that are kept; in a browser: what they saw, over time
 /round/17    one of them
+/replay/17   that round with all that it takes to plan it again: synergy replay reads it
+/story/4711  a job's story, as long as the history goes back
+/history     who ran with what: ?user=alice&job=4711&since=2026-11-01T00:00:00Z&until=…
 /jobs/4711   in a browser: a job, over the last rounds; /nodes/n1 is a node
 /profiles    in a browser: what is known of how fast models train
 /savings     in a browser: what was saved, or would have been
@@ -55,6 +58,7 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	forPeople(mux, desk, h, reports)
 	forStatus(mux, desk, h.stands)
 	h.beside.pages(mux, desk, h, reports)
+	forHistory(mux, desk, reports)
 	mux.Handle("GET /metrics", inTurn(desk, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
 	mux.Handle("GET /round", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()

@@ -43,6 +43,9 @@ func keys() []key {
 		{"learned", text(func(c *Config) *string { return &c.Learned }, folder)},
 		{"match", matchRules},
 		{"savings", text(func(c *Config) *string { return &c.Savings }, folder)},
+		{"history.path", text(func(c *Config) *string { return &c.History.Path }, folder)},
+		{"history.keep", days(func(c *Config) *time.Duration { return &c.History.Keep }, 1, 3660)},
+		{"history.max_gib", whole(func(c *Config) *int { return &c.History.MostGiB }, 1, 100_000)},
 		{"lease", duration(func(c *Config) *time.Duration { return &c.Lease }, time.Second, day)},
 		{"ahead", whole(func(c *Config) *int { return &c.Ahead }, 0, 1000)},
 		{"rules.min_run", duration(func(c *Config) *time.Duration { return &c.Rules.MinRun }, 0, 30*day)},
@@ -152,6 +155,23 @@ func duration(field func(*Config) *time.Duration, least, most time.Duration) rea
 			return fmt.Errorf("%s is out of range: want %s to %s", text, least, most)
 		}
 		*field(c) = d
+		return nil
+	}
+}
+
+// days reads a number of days.
+func days(field func(*Config) *time.Duration, least, most int) readFunc {
+	return func(c *Config, value *yaml.Node) error {
+		text, err := scalar(value)
+		if err != nil {
+			return err
+		}
+		number, is := strings.CutSuffix(text, "d")
+		n, err := strconv.Atoi(number)
+		if !is || err != nil || n < least || n > most {
+			return fmt.Errorf("%q: want days from %dd to %dd, as 400d", text, least, most)
+		}
+		*field(c) = time.Duration(n) * day
 		return nil
 	}
 }

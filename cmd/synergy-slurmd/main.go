@@ -168,7 +168,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	if f.once {
 		return d.once(ctx)
 	}
-	return d.serveAndRun(ctx, f, book)
+	return d.serveAndRun(ctx, f, remembered{book, d.history})
 }
 
 func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*daemon, error) {
@@ -192,6 +192,7 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 		heart:   &heart{log: log, silent: f.shadow},
 		savings: &accountant{log: log, metrics: numbers},
 		outlook: &outlook{},
+		history: newHistorian(log),
 	}, nil
 }
 

@@ -17,7 +17,7 @@ import (
 
 // explainOptions are where the rounds are read, and how a story is told.
 type explainOptions struct {
-	source
+	chronicle
 	json bool
 }
 
@@ -26,14 +26,18 @@ func explainCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain [flags] JOB",
 		Short: "tell a job's story: for what it waited, what it was given and why, what was done to it",
-		Long: `explain tells what became of a job over the rounds that the daemon keeps: for what it waited and how many jobs go
-before it, where it was started with how much and why, for whom it gave way. It asks the daemon; where that is down it
-reads the daemon's ledger, which takes the daemon's user or root. Nothing is changed by either.`,
+		Long: `explain tells what became of a job, in order, today or last month: for what it waited and how many jobs go before
+it, where it was started with how much and why, how fast it ran, for whom it gave way. It goes back as far as the
+daemon's history, or the last rounds where the site keeps none. It asks the daemon; where that is down it reads the
+folder of the history, or the daemon's ledger, which takes the daemon's user or root. Nothing is changed by any.`,
 		Example: `  synergy explain 4711
   synergy explain --daemon http://ctl1:9817 --json 4711
-  sudo -u synergy synergy explain --ledger /var/lib/synergy-slurmd/ledger 4711`,
+  sudo -u synergy synergy explain --history /var/lib/synergy/history 4711
+  sudo -u synergy synergy explain --ledger /var/lib/synergy/ledger 4711`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return o.run(c.Context(), c.OutOrStdout(), args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0])
+		},
 	}
 	where, out := newGroup("Where rounds are read"), newGroup("Output")
 	o.define(where)
@@ -42,19 +46,18 @@ reads the daemon's ledger, which takes the daemon's user or root. Nothing is cha
 	return command
 }
 
-func (o *explainOptions) run(ctx context.Context, out io.Writer, name string) error {
+func (o *explainOptions) run(ctx context.Context, out, notes io.Writer, name string) error {
 	job, err := jobNumber(name)
 	if err != nil {
 		return err
 	}
-	reports, err := o.reports(ctx)
+	told, over, err := o.story(ctx, notes, job)
 	if err != nil {
 		return err
 	}
-	told := story.Of(job, reports)
 	if !told.Known && len(told.Notes) == 0 && len(told.Events) == 0 {
-		return failed{fmt.Errorf("job %d: none of the %d rounds that are kept knows it: it is none of ours, or was "+
-			"over before them", job, len(reports))}
+		return failed{fmt.Errorf("job %d: none of the %s knows it: it is none of ours, or was over before them", job,
+			over)}
 	}
 	if o.json {
 		encoder := json.NewEncoder(out)
@@ -67,9 +70,8 @@ func (o *explainOptions) run(ctx context.Context, out io.Writer, name string) er
 
 // narrate writes a story for people. All of it may hold what users or Slurm wrote.
 func narrate(out io.Writer, s story.Story) {
-	const longest = 400
-	line := func(text string) { fmt.Fprintln(out, printable.Line(text, longest)) }
-	more := func(text string) { fmt.Fprintln(out, "  "+printable.Line(text, longest)) }
+	line := func(text string) { fmt.Fprintln(out, printable.Line(text, longestLine)) }
+	more := func(text string) { fmt.Fprintln(out, "  "+printable.Line(text, longestLine)) }
 	line(fmt.Sprintf("job %d%s", s.Job, who(s)))
 	if s.Known {
 		more(fmt.Sprintf("submitted %s, restarted %d times, %.1f GPU-hours so far", clockTime(s.Submitted), s.Restarts,
@@ -82,16 +84,36 @@ func narrate(out io.Writer, s story.Story) {
 			more("no room that comes free helps it: change the request, or ask the administrator")
 		}
 	}
+	if n := len(s.Runs); n > 0 && s.Runs[n-1].Ended.IsZero() && s.Runs[n-1].Ran > 0 {
+		more("it trains at " + speedOf(&s.Runs[n-1]))
+	}
 	for _, note := range s.Notes {
 		more("note: " + note)
 	}
 	for _, e := range s.Events {
-		text := fmt.Sprintf("%s round %d: %s", clockTime(e.At), e.Round, e.What)
+		text := fmt.Sprintf("%s %s: %s", clockTime(e.At), roundOf(e), e.What)
 		if e.Error != "" {
 			text += " - failed: " + e.Error
 		}
 		line(text)
 	}
+}
+
+// roundOf names the round of an event. A small round has the number of the one before it.
+func roundOf(e story.Event) string {
+	if e.Small {
+		return fmt.Sprintf("after round %d", e.Round)
+	}
+	return fmt.Sprintf("round %d", e.Round)
+}
+
+// speedOf is how fast a run reported to be, beside what its profile says.
+func speedOf(r *story.Run) string {
+	text := fmt.Sprintf("%.3g iterations/s by its own reports", r.Ran)
+	if r.Claimed > 0 {
+		text += fmt.Sprintf(", %.3g by its profile", r.Claimed)
+	}
+	return text
 }
 
 func who(s story.Story) string {

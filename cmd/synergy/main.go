@@ -108,6 +108,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy explain 4711                 what became of it?
   synergy what-if --job 4711           what would have it start now? And if there were more nodes?
   synergy when 4711                    when will it start?
+  synergy history --user alice         who ran with what, when, why, and how fast?
+  synergy replay 4711                  a round of last month planned again: what would be different today?
   synergy import sacct                 last month again: what is needed of Slurm's accounting
   synergy plan round.json              one saved round planned anew, and how good a plan of it can be
   synergy profile -- ./train.sh        how fast does it train with how many cores?
@@ -123,7 +125,8 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	root.SetVersionTemplate("synergy {{.Version}}\n")
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
 		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), whyNotCommand(),
-		explainCommand(), whatIfCommand(), whenCommand(), savingsCommand(), rolloutCommand(), gresCommand(),
+		explainCommand(), historyCommand(), replayRoundCommand(), whatIfCommand(), whenCommand(), savingsCommand(),
+		rolloutCommand(), gresCommand(),
 		manualCommand())
 	return root
 }

@@ -229,26 +229,47 @@ var (
 
 // get reads a page as JSON. errGone: there is none; errSilent: nobody answers there.
 func (a remote) get(ctx context.Context, path string, into any) error {
-	page := a.at.JoinPath(path).String()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	text, err := a.text(ctx, path)
 	if err != nil {
 		return err
 	}
-	answer, err := a.client.Do(request)
-	if err != nil {
-		return unseen{fmt.Errorf("%w: %w", err, errSilent)}
-	}
-	defer answer.Body.Close()
-	switch {
-	case answer.StatusCode == http.StatusNotFound:
-		return unseen{fmt.Errorf("%s: %w", page, errGone)}
-	case answer.StatusCode != http.StatusOK:
-		words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // what came of it says enough
-		says := printable.Line(answer.Status+": "+string(words), 300)
-		return unseen{fmt.Errorf("%s: %s", page, strings.TrimSuffix(says, ":"))}
-	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, answerBytes)).Decode(into); err != nil {
-		return unseen{fmt.Errorf("%s: want what synergy-slurmd answers: %w", page, err)}
+	if err := json.Unmarshal(text, into); err != nil {
+		return unseen{fmt.Errorf("%s: want what synergy-slurmd answers: %w", path, err)}
 	}
 	return nil
+}
+
+// text is what a page has, whose path may have a query.
+func (a remote) text(ctx context.Context, path string) ([]byte, error) {
+	path, query, _ := strings.Cut(path, "?")
+	at := a.at.JoinPath(path)
+	at.RawQuery = query
+	page := at.String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := a.client.Do(request)
+	if err != nil {
+		return nil, unseen{fmt.Errorf("%w: %w", err, errSilent)}
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return nil, unseen{refused(page, answer)}
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, answerBytes))
+	if err != nil {
+		return nil, unseen{fmt.Errorf("%s: %w", page, err)}
+	}
+	return text, nil
+}
+
+// refused is an answer that is no good one, in its words.
+func refused(page string, answer *http.Response) error {
+	words, _ := io.ReadAll(io.LimitReader(answer.Body, answerWords)) // what came of it says enough
+	if answer.StatusCode == http.StatusNotFound {
+		return fmt.Errorf("%s: %w: %s", page, errGone, printable.Line(string(words), 300))
+	}
+	says := printable.Line(answer.Status+": "+string(words), 300)
+	return fmt.Errorf("%s: %s", page, strings.TrimSuffix(says, ":"))
 }

@@ -171,11 +171,14 @@ func (s *span) seconds() float64 { return time.Duration(*s).Seconds() }
 // Type is how pflag calls the value in the help.
 func (s *span) Type() string { return "time" }
 
+// plainJSON are commands whose --json takes no file.
+var plainJSON = []string{"explain", "history", "plan", "replay", "rollout"}
+
 // spelled completes what may be short on the command line: --json with no file behind it writes to the standard output.
 func spelled(args []string) []string {
 	all := slices.Clone(args)
-	if len(all) > 0 && slices.Contains([]string{"run", "explain", "rollout"}, all[0]) {
-		return all // what a trainer is given is its own, and of the others --json has no file
+	if len(all) > 0 && (all[0] == "run" || slices.Contains(plainJSON, all[0])) { // what a trainer is given is its own
+		return all
 	}
 	for i, arg := range all {
 		if arg == "--" {

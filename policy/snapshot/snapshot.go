@@ -247,7 +247,7 @@ func (k *checker) job(field string, j *policy.Job, quotas int) {
 	k.count(field+".gpus", j.GPUs, 1, mostGang)
 	k.count(field+".nodes", j.Nodes, 0, mostNodes)
 	k.count(field+".tasks_per_node", j.Tasks, 0, mostCores)
-	k.text(field+".name", j.Name)
+	j.Name = printable.Line(j.Name, mostText) // its user's own, who else could keep a round from being read
 	k.text(field+".user", j.User)
 	k.text(field+".gpu_type", j.GPUType)
 	k.text(field+".reservation", j.Reservation)

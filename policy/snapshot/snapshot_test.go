@@ -145,6 +145,20 @@ func TestWhatIsWrongIsNamedWithItsValueAndWhatWouldBeRight(t *testing.T) {
 }
 
 // FuzzRead holds that whatever is read can be planned and certified.
+func TestAJobsNameKeepsNobodyFromReadingTheSnapshot(t *testing.T) {
+	for _, name := range []string{"\x1b[2J\nevil", strings.Repeat("long", 1000), "a\xff"} {
+		c := exam.Snapshot(3, 7)
+		c.Jobs[0].Name = name
+		file, err := snapshot.Read([]byte(inJSON(t, snapshot.File{Cluster: c})), without)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := file.Jobs[0].Name; strings.ContainsAny(got, "\x1b\n") || got == "" || len(got) > 1030 {
+			t.Errorf("%.20q is read as %.40q", name, got)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"snapshot": ` + good + `}`))

@@ -1,0 +1,315 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/history"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/replay"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// memoir is what the configuration says of the history.
+type memoir struct {
+	Path    string        // absolute; empty: none is kept
+	Keep    time.Duration // for how long a day is kept
+	MostGiB int           // that all days together may have
+}
+
+// Limits on the historian's work beside the rounds.
+const (
+	mostBehind   = 16              // reports that wait to be booked: then they are left out
+	lastBookings = 5 * time.Second // for what is still to be booked when the daemon stops
+)
+
+// errBehind is a disk that does not keep up, or hangs.
+var errBehind = errors.New("its disk is too slow: reports are left out")
+
+// historian books reports in the history, beside the rounds: none waits for it, and none fails for it. It is told once
+// that this does not work.
+type historian struct {
+	log     zerolog.Logger
+	version string
+	reports chan noted
+
+	mu    sync.Mutex
+	ill   bool   // the last report was not booked
+	open  memoir // of the store
+	store *history.Store
+}
+
+// noted is a report to be booked, and where.
+type noted struct {
+	where  memoir
+	report bridge.Report
+}
+
+func newHistorian(log zerolog.Logger) *historian {
+	return &historian{log: log, version: running(), reports: make(chan noted, mostBehind)}
+}
+
+// work books reports until the function that it returns is called. What waits then is booked within a short time, and
+// left out on a disk that hangs.
+func (h *historian) work() (stop func()) {
+	if h == nil {
+		return func() {}
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for b := range h.reports {
+			h.book(b)
+		}
+		h.close()
+	}()
+	return func() {
+		close(h.reports)
+		select {
+		case <-over:
+		case <-time.After(lastBookings):
+			h.log.Error().Msg("the last reports are not in the history: its disk hangs")
+		}
+	}
+}
+
+// note has a report booked that came to a plan.
+func (h *historian) note(config Config, report bridge.Report) {
+	planned := slices.ContainsFunc(report.Phases, func(p bridge.Phase) bool { return p.Name == "diff" })
+	if h == nil || !planned {
+		return
+	}
+	select {
+	case h.reports <- noted{config.History, report}:
+	default:
+		h.told(fmt.Errorf("book round %d in the history: %w", report.Round, errBehind))
+	}
+}
+
+// book books a report, in the folder that its configuration names.
+func (h *historian) book(b noted) {
+	if b.where != h.open {
+		h.close()
+	}
+	if b.where.Path == "" {
+		return
+	}
+	store := h.current()
+	if store == nil {
+		opened, err := history.Open(b.where.Path, history.Options{Keep: b.where.Keep,
+			MostBytes: int64(b.where.MostGiB) << 30, Version: h.version})
+		if err != nil {
+			h.told(err)
+			return
+		}
+		store = opened
+		h.keep(b.where, store)
+	}
+	h.told(store.Note(&b.report))
+}
+
+func (h *historian) current() *history.Store {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.store
+}
+
+func (h *historian) keep(where memoir, store *history.Store) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.open, h.store = where, store
+}
+
+func (h *historian) close() {
+	if store := h.current(); store != nil {
+		h.keep(memoir{}, nil)
+		h.told(store.Close())
+	}
+}
+
+// told says when booking begins to fail, and when it ends to.
+func (h *historian) told(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil && !h.ill {
+		h.log.Error().Err(err).Str("remedy", remedyOf(err)).Msg("rounds are not booked in the history")
+	}
+	if err == nil && h.ill {
+		h.log.Info().Msg("rounds are booked in the history again")
+	}
+	h.ill = err != nil
+}
+
+func remedyOf(err error) string {
+	switch {
+	case errors.Is(err, history.ErrRoom):
+		return "make room, or keep less: history.keep, history.max_gib"
+	case errors.Is(err, history.ErrLocked):
+		return "stop the other daemon, or give this one a folder of its own as history.path"
+	case errors.Is(err, errBehind):
+		return "name a folder on a local disk as history.path"
+	}
+	return "make the folder of history.path the daemon's to write"
+}
+
+// reader answers from the history; nil: none is kept.
+func (h *historian) reader() *history.Reader {
+	if store := h.current(); store != nil {
+		return store.Reader()
+	}
+	return nil
+}
+
+// remembered is an archive with a history beside it, which goes back further.
+type remembered struct {
+	archive
+	past *historian
+}
+
+// storyOf tells a job's story: from the history, where the archive has one, and from the last reports.
+func storyOf(reports archive, job int) (story.Story, error) {
+	kept, is := reports.(remembered)
+	if !is || kept.past.reader() == nil {
+		last, err := latestOf(reports, pastRounds)
+		return story.Of(job, last), err
+	}
+	last, err := latestOf(reports, 1)
+	if err != nil {
+		return story.Story{}, err
+	}
+	passages, gaps, err := kept.past.reader().Story(job)
+	kept.past.tellGaps(gaps)
+	return story.Join(job, passages, story.Of(job, last)), err
+}
+
+// tellGaps tells an administrator what readers do without.
+func (h *historian) tellGaps(gaps []error) {
+	for _, gap := range gaps {
+		h.log.Debug().Err(gap).Msg("a day of the history is left out")
+	}
+}
+
+// forHistory serves what the history knows.
+func forHistory(mux *http.ServeMux, desk chan struct{}, reports archive) {
+	mux.Handle("GET /story/{job}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		id, err := strconv.Atoi(r.PathValue("job"))
+		if err != nil || id < 1 {
+			http.Error(w, "want the number of a job, as /story/4711", http.StatusBadRequest)
+			return
+		}
+		told, err := storyOf(reports, id)
+		serveText(w, told, err)
+	}))
+	mux.Handle("GET /history", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		kept, is := reports.(remembered)
+		if !is || kept.past.reader() == nil {
+			http.Error(w, "no history is kept: name a folder as history.path in the configuration", http.StatusNotFound)
+			return
+		}
+		q, err := question(r.URL.Query(), time.Now())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		within, cancel := context.WithTimeout(r.Context(), writeLimit/2)
+		defer cancel()
+		runs, more, gaps, err := kept.past.reader().Runs(within, q)
+		answer := runsAnswer{Runs: append([]story.Run{}, runs...), More: more}
+		for _, gap := range gaps {
+			answer.Gaps = append(answer.Gaps, gap.Error())
+		}
+		serveText(w, answer, err)
+	}))
+	mux.Handle("GET /replay/{round}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+		number, err := strconv.Atoi(r.PathValue("round"))
+		if err != nil || number < 1 {
+			http.Error(w, "want the number of a round, as /replay/17", http.StatusBadRequest)
+			return
+		}
+		text, err := keptRound(reports, number)
+		switch {
+		case errors.Is(err, history.ErrNoRound):
+			http.Error(w, err.Error(), http.StatusNotFound)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			w.Write(text) // an error is the reader's going away
+		}
+	}))
+}
+
+// runsAnswer is what is said of runs: runs as they are runsAnswer with.
+type runsAnswer struct {
+	Runs []story.Run `json:"runs"`
+	More bool        `json:"more,omitempty"` // there are others, which began before
+	Gaps []string    `json:"gaps,omitempty"` // days that could not be read
+}
+
+// mostRuns bounds an answer.
+const mostRuns = 10_000
+
+// question reads what is asked for: user, job, since and until, the latter as RFC 3339 has them.
+func question(words url.Values, now time.Time) (history.Question, error) {
+	q := history.Question{User: words.Get("user"), Until: now, Most: mostRuns}
+	for name, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
+		if text := words.Get(name); text != "" {
+			moment, err := time.Parse(time.RFC3339, text)
+			if err != nil {
+				return q, fmt.Errorf("%s=%.40q: want a time as 2026-11-01T00:00:00Z", name, text)
+			}
+			*at = moment
+		}
+	}
+	if text := words.Get("job"); text != "" {
+		job, err := strconv.Atoi(text)
+		if err != nil || job < 1 {
+			return q, fmt.Errorf("job=%.40q: want the number of a job", text)
+		}
+		q.Job = job
+	}
+	return q, nil
+}
+
+// keptRound is a round that can be planned again, from the history or else from the last reports.
+func keptRound(reports archive, number int) ([]byte, error) {
+	if kept, is := reports.(remembered); is && kept.past.reader() != nil {
+		if text, err := kept.past.reader().Round(number); !errors.Is(err, history.ErrNoRound) {
+			return text, err
+		}
+	}
+	rounds, err := reports.Rounds()
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(rounds, number) {
+		return nil, fmt.Errorf("round %d: %w", number, history.ErrNoRound)
+	}
+	report, err := reports.Report(number)
+	if err != nil {
+		return nil, err
+	}
+	round := replay.Round{Round: report.Round, Began: report.Began, External: report.External, Shadow: report.Shadow,
+		Snapshot: report.Snapshot, Profiles: report.Profiles, Policy: report.Policy, Allocator: report.Allocator,
+		Plan: report.Plan}
+	return round.Print()
+}
+
+func serveText[T story.Story | runsAnswer](w http.ResponseWriter, value T, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(value) // an error is the reader's going away
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/history"
+	"github.com/synergy-slurmd/synergy-slurmd/policy/replay"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+// usualHistory is the folder of a daemon that is down, where nobody names one.
+const usualHistory = "/var/lib/synergy/history"
+
+// longestLine is how much of a line is shown.
+const longestLine = 400
+
+// chronicle is where is read what goes back further than the rounds that are kept: from a daemon, or from the folder of
+// its history or its ledger where it is down.
+type chronicle struct {
+	source
+	folder string
+}
+
+// define gives a command the options.
+func (s *chronicle) define(where group) {
+	s.source.define(where)
+	where.flags.StringVar(&s.folder, "history", "", "the `folder` of the history of a daemon that is down, instead "+
+		"(default, where no daemon answers and nothing is named: "+usualHistory+")")
+}
+
+// archive is the folder that was named; nil: none was.
+func (s *chronicle) archive() (*history.Reader, error) {
+	if s.folder == "" {
+		return nil, nil
+	}
+	past, err := history.Read(s.folder)
+	if err != nil {
+		return nil, fmt.Errorf("--history: %w", err)
+	}
+	return past, nil
+}
+
+// fallback is the usual folder of a daemon that does not answer and that nobody has named; nil: there is none that can
+// be read.
+func (s *chronicle) fallback(err error) *history.Reader {
+	if s.daemon != "" || s.ledger != "" || !errors.Is(err, errSilent) {
+		return nil
+	}
+	past, err := history.Read(usualHistory)
+	if err != nil {
+		return nil
+	}
+	return past
+}
+
+// story is what is known of a job, and over what.
+func (s *chronicle) story(ctx context.Context, notes io.Writer, job int) (told story.Story, over string, err error) {
+	past, err := s.archive()
+	if past == nil && err == nil && s.ledger == "" {
+		told, err = s.askStory(ctx, job)
+		if past = s.fallback(err); err == nil || past == nil && !errors.Is(err, errGone) && !errors.Is(err, errSilent) {
+			return told, "rounds that are kept", err
+		}
+	} else if err != nil {
+		return told, "", err
+	}
+	var now story.Story
+	if past == nil || s.ledger != "" {
+		reports, err := s.reports(ctx) // of a ledger, or of an older daemon
+		if now = story.Of(job, reports); past == nil || err != nil {
+			return now, fmt.Sprintf("%d rounds that are kept", len(reports)), err
+		}
+	}
+	passages, gaps, err := past.Story(job)
+	tellGaps(notes, gaps)
+	return story.Join(job, passages, now), "rounds in the history", err
+}
+
+func (s *chronicle) askStory(ctx context.Context, job int) (told story.Story, err error) {
+	daemon, err := s.remote()
+	if err != nil {
+		return told, err
+	}
+	return told, daemon.get(ctx, "/story/"+strconv.Itoa(job), &told)
+}
+
+// runs are those that are asked for. more says that there are others.
+func (s *chronicle) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool, err error) {
+	past, err := s.archive()
+	switch {
+	case err != nil:
+		return nil, false, err
+	case past == nil && s.ledger != "":
+		reports, err := s.reports(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		runs, more = history.Of(reports, q)
+		return runs, more, nil
+	case past == nil:
+		if runs, more, err = s.askRuns(ctx, notes, q); err == nil {
+			return runs, more, nil
+		}
+		if past = s.fallback(err); past == nil {
+			return nil, false, err
+		}
+	}
+	runs, more, gaps, err := past.Runs(ctx, q)
+	tellGaps(notes, gaps)
+	return runs, more, err
+}
+
+func (s *chronicle) askRuns(ctx context.Context, notes io.Writer, q history.Question) ([]story.Run, bool, error) {
+	words := url.Values{"since": {q.Since.UTC().Format(time.RFC3339)}, "until": {q.Until.UTC().Format(time.RFC3339)}}
+	if q.User != "" {
+		words.Set("user", q.User)
+	}
+	if q.Job > 0 {
+		words.Set("job", strconv.Itoa(q.Job))
+	}
+	daemon, err := s.remote()
+	if err != nil {
+		return nil, false, err
+	}
+	var answer struct {
+		Runs []story.Run `json:"runs"`
+		More bool        `json:"more"`
+		Gaps []string    `json:"gaps"`
+	}
+	if err := daemon.get(ctx, "/history?"+words.Encode(), &answer); err != nil {
+		return nil, false, err
+	}
+	for _, gap := range answer.Gaps {
+		tellGaps(notes, []error{errors.New(gap)})
+	}
+	return answer.Runs, answer.More, nil
+}
+
+// round is a kept round with all that it takes to plan it again, as text.
+func (s *chronicle) round(ctx context.Context, number int) ([]byte, error) {
+	past, err := s.archive()
+	switch {
+	case err != nil:
+		return nil, err
+	case past == nil && s.ledger != "":
+		return s.roundOfLedger(ctx, number)
+	case past == nil:
+		daemon, err := s.remote()
+		if err != nil {
+			return nil, err
+		}
+		text, err := daemon.text(ctx, "/replay/"+strconv.Itoa(number))
+		if past = s.fallback(err); past == nil {
+			return text, err
+		}
+	}
+	text, err := past.Round(number)
+	if err != nil {
+		return nil, failed{err}
+	}
+	return text, nil
+}
+
+func (s *chronicle) roundOfLedger(ctx context.Context, number int) ([]byte, error) {
+	reports, err := s.reports(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range reports {
+		if r := &reports[i]; r.Round == number {
+			return keptOf(r).Print()
+		}
+	}
+	return nil, failed{fmt.Errorf("round %d: the ledger keeps the last %d rounds, and it is none of them", number,
+		len(reports))}
+}
+
+func keptOf(r *bridge.Report) *replay.Round {
+	return &replay.Round{Round: r.Round, Began: r.Began, External: r.External, Shadow: r.Shadow, Snapshot: r.Snapshot,
+		Profiles: r.Profiles, Policy: r.Policy, Allocator: r.Allocator, Plan: r.Plan}
+}
+
+// tellGaps says which days of a history could not be read.
+func tellGaps(notes io.Writer, gaps []error) {
+	for _, gap := range gaps {
+		remedy := ""
+		switch {
+		case errors.Is(gap, history.ErrLocked):
+			remedy = ": a daemon runs, ask it, without --history"
+		case errors.Is(gap, fs.ErrPermission):
+			remedy = ": it takes the daemon's user or root"
+		}
+		fmt.Fprintf(notes, "synergy: left out: %s%s\n", printable.Line(gap.Error(), longestLine), remedy)
+	}
+}
