@@ -157,9 +157,6 @@ func TestARoundIsReadBackByteForByteAndPlansTheSame(t *testing.T) {
 			t.Errorf("round %d of version %q: %d decisions differ, %v", n, kept.Version, len(differs), err)
 		}
 	}
-	if n, err := s.Reader().Newest(); n != site.round || err != nil {
-		t.Errorf("the newest is %d, %v", n, err)
-	}
 	if _, err := s.Reader().Round(4711); !errors.Is(err, ErrNoRound) {
 		t.Errorf("a round that is not kept: %v", err)
 	}
@@ -225,6 +222,11 @@ func TestWhatCouldNotBeWrittenIsToldByTheNextReportThatCan(t *testing.T) {
 		t.Fatalf("on a disk that is full: %v", err)
 	}
 	s.options.LeastFree = 1
+	note(t, s, report(2, midnight.Add(4*time.Minute), time.Time{}))
+	must(t, s.db.Close()) // as if the disk broke in the middle
+	if err := s.Note(report(2, midnight.Add(6*time.Minute), began)); err == nil {
+		t.Fatal("nobody noticed that it was not written")
+	}
 	note(t, s, report(3, midnight.Add(10*time.Minute), began))
 	if got := told(t, s.Reader(), 17); !strings.Contains(got, "23 00:10 runs since 2026-11-23 00:01:00") {
 		t.Errorf("told\n%s", got)
@@ -308,6 +310,19 @@ func TestRunsAreFoundByUserAndTimeAlsoThoseThatBeganBefore(t *testing.T) {
 	if last, more, _, err := s.Reader().Runs(t.Context(), q); err != nil || !more || len(last) != 1 ||
 		last[0].Job != got[len(got)-1].Job {
 		t.Errorf("the last one is %+v, more: %v, %v", last, more, err)
+	}
+}
+
+func TestEachDayKnowsWhoRanInItAlsoWhenTheDayOfHisStartIsGone(t *testing.T) {
+	s := openStore(t, t.TempDir(), Options{})
+	began := midnight.Add(time.Minute)
+	note(t, s, report(1, midnight.Add(2*time.Minute), began), report(2, midnight.Add(25*time.Hour), began))
+	must(t, os.Remove(s.path(dayOf(midnight))))
+	for _, q := range []Question{{}, {User: "alice"}, {Job: 17}} {
+		q.Since, q.Until = midnight.Add(24*time.Hour), midnight.Add(48*time.Hour)
+		if runs, _, _, err := s.Reader().Runs(t.Context(), q); err != nil || len(runs) != 1 || runs[0].Job != 17 {
+			t.Errorf("asked %+v: %+v, %v", q, runs, err)
+		}
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -303,30 +302,6 @@ func (r *Reader) Round(n int) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("round %d: %w", n, errors.Join(append([]error{ErrNoRound}, gaps...)...))
-}
-
-// Newest is the number of the last round of which a frame is kept. ErrNoRound: there is none.
-func (r *Reader) Newest() (int, error) {
-	days, err := r.days()
-	if err != nil {
-		return 0, fmt.Errorf("read history: %w", err)
-	}
-	for _, day := range slices.Backward(days) {
-		n := 0
-		err := r.in(day, func(tx *bolt.Tx) error {
-			last, _ := tx.Bucket(frameBucket).Cursor().Last()
-			return tx.Bucket(numberBucket).ForEach(func(key, place []byte) error {
-				if bytes.Equal(place, last) {
-					n = int(binary.BigEndian.Uint64(key))
-				}
-				return nil
-			})
-		})
-		if err == nil && n > 0 {
-			return n, nil
-		}
-	}
-	return 0, ErrNoRound
 }
 
 // frameAt is the text of the frame at a place, which may be nil.

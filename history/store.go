@@ -199,6 +199,7 @@ func openDay(path string) (*bolt.DB, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
 	}
+	db.AllocSize = growth
 	err = pages.Guard(func() error {
 		if err := db.Update(prepare); err != nil {
 			return err
@@ -214,6 +215,9 @@ func openDay(path string) (*bolt.DB, error) {
 	}
 	return nil, fmt.Errorf("%s: %w: %w", path, errDamaged, err)
 }
+
+// growth is by how many bytes a day's file grows.
+const growth = 1 << 20
 
 // prepare makes the buckets of a new day, and knows those of one that has begun.
 func prepare(tx *bolt.Tx) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/ledger/pages"
 )
 
-// ErrNoBackup: a file is no backup, or a damaged one. What it should have replaced stands.
+// ErrNoBackup says that a file is no backup, or a damaged one. What it should have replaced stands.
 var ErrNoBackup = errors.New("not a whole backup")
 
 // Files are what one daemon keeps: the ledger, and the folder of the history, with a database for each day, where there

@@ -26,7 +26,8 @@ func heard(teller *Teller, reports ...bridge.Report) string {
 				lines = append(lines, fmt.Sprintf("%d %d %s", r.Round, p.Job, e.What))
 			}
 			for _, run := range p.Runs {
-				lines = append(lines, fmt.Sprintf("%d run of %d: %q %s %.0f", r.Round, run.Job, run.Why, run.End, run.GPUTime))
+				lines = append(lines, fmt.Sprintf("%d run of %d: %q %s %.0f", r.Round, run.Job, run.Why, run.End,
+					run.GPUTime))
 			}
 		}
 	}
@@ -57,7 +58,8 @@ func TestATellerTellsWhatOneStoryDoes(t *testing.T) {
 	if got, want := strings.Join(lines, "\n"), told(Of(17, reports)); got != want {
 		t.Errorf("told\n%s\nwant\n%s", got, want)
 	}
-	if len(s.Runs) != 1 || s.Runs[0].Why != "its turn" || s.Runs[0].End != "COMPLETED" || s.User != "alice" || !s.Known {
+	if len(s.Runs) != 1 || s.Runs[0].Why != "its turn" || s.Runs[0].End != "COMPLETED" || s.User != "alice" ||
+		!s.Known {
 		t.Errorf("the story is %+v", s)
 	}
 }

@@ -147,7 +147,7 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 
 		"partitions: [a]\nsavings: here":          `^line 2: savings: "here" is not an absolute path`,
 		"partitions: [a]\nrate: fast":             `^line 2: rate: "fast": want a number from 0.1 to 10000$`,
-		"partitions: [a]\nhistory: {keep: 9600h}": `^line 2: history\.keep: "9600h": want days from 1d to 3660d, as 400d$`,
+		"partitions: [a]\nhistory: {keep: 9600h}": `^line 2: history\.keep: "9600h": want days from 1d to 3660d`,
 		"partitions: [a]\nhistory: {path: here}":  `^line 2: history\.path: "here" is not an absolute path`,
 		"partitions: [a]\nhistory: {max_gib: 0}":  `^line 2: history\.max_gib: "0": want a whole number from 1`,
 

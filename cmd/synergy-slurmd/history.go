@@ -150,6 +150,16 @@ func (h *historian) told(err error) {
 	h.ill = err != nil
 }
 
+// failing is 1 while reports are not booked.
+func (h *historian) failing() float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ill {
+		return 1
+	}
+	return 0
+}
+
 func remedyOf(err error) string {
 	switch {
 	case errors.Is(err, history.ErrRoom):

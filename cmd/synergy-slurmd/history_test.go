@@ -32,7 +32,8 @@ func remembering(t *testing.T) (*historian, *bytes.Buffer, func()) {
 func historic(round int) bridge.Report {
 	at := time.Now().Add(time.Duration(round) * time.Second).UTC().Truncate(time.Second)
 	runs := policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 1000}}
-	c := policy.Cluster{Now: at, Nodes: []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 8000}}},
+	node := policy.Node{Name: "n1", Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 8000}}
+	c := policy.Cluster{Now: at, Nodes: []policy.Node{node},
 		Jobs: []policy.Job{{ID: 17, Name: "vision", User: "alice", GPUs: 1, Tasks: 1, Running: &runs,
 			Started: at.Add(-time.Duration(round) * time.Second)}}}
 	return bridge.Report{Round: round, Began: at, Phases: []bridge.Phase{{Name: "diff"}}, Policy: "fifo",

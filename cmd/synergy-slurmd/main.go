@@ -153,6 +153,7 @@ func hold(ctx context.Context, f flags, config Config, log zerolog.Logger) error
 	if err != nil {
 		return err
 	}
+	numbers.ofHistory(d.history.failing)
 	if slurm.seat, err = newSeat(f, book, queue{slurm}, log, numbers); err != nil {
 		return err
 	}

@@ -230,6 +230,12 @@ func (m *metrics) ofShelf(profiles func() float64) {
 		Help: "Owners' job names of which something is known."}, profiles)
 }
 
+// ofHistory registers whether reports can be booked in the history.
+func (m *metrics) ofHistory(failing func() float64) {
+	promauto.With(m.registry).NewGaugeFunc(prometheus.GaugeOpts{Name: "synergy_history_failed",
+		Help: "1 while rounds cannot be booked in the history: the log says why."}, failing)
+}
+
 // taught counts what a round has learned.
 func (m *metrics) taught(report bridge.Report) {
 	for _, l := range report.Lessons {

@@ -87,6 +87,7 @@ func TestHowGoodAPlanIsShowsUntilTheNextOneThatSaysSo(t *testing.T) {
 func TestWhatWasLearnedAndIgnoredShowsInTheMetrics(t *testing.T) {
 	m := testMetrics()
 	m.ofShelf(func() float64 { return 3 })
+	m.ofHistory(func() float64 { return 1 })
 	lessons := bridge.Report{Lessons: []bridge.Lesson{{User: "alice"}, {User: "bob", Forgot: true}, {User: "eve"}},
 		LearnFault: "disk full", Ignored: map[bridge.Ignored]int{bridge.IgnoredCurve: 2, bridge.IgnoredName: 1}}
 	m.round(lessons, time.Second, nil)
@@ -200,6 +201,7 @@ func TestTheMetricsAreNamedAsPrometheusWants(t *testing.T) {
 func fullMetrics() *metrics {
 	m := testMetrics()
 	m.ofShelf(func() float64 { return 3 })
+	m.ofHistory(func() float64 { return 1 })
 	m.round(busyReport(), time.Second, nil)
 	m.certified.set(&bound.Certificate{})
 	m.request("GET /jobs/state/", "", time.Millisecond, 100)

@@ -20,9 +20,6 @@ import (
 // usualHistory is the folder of a daemon that is down, where nobody names one.
 const usualHistory = "/var/lib/synergy/history"
 
-// longestLine is how much of a line is shown.
-const longestLine = 400
-
 // chronicle is where is read what goes back further than the rounds that are kept: from a daemon, or from the folder of
 // its history or its ledger where it is down.
 type chronicle struct {
@@ -94,7 +91,8 @@ func (s *chronicle) askStory(ctx context.Context, job int) (told story.Story, er
 }
 
 // runs are those that are asked for. more says that there are others.
-func (s *chronicle) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool, err error) {
+func (s *chronicle) runs(ctx context.Context, notes io.Writer, q history.Question) (runs []story.Run, more bool,
+	err error) {
 	past, err := s.archive()
 	switch {
 	case err != nil:
@@ -159,6 +157,9 @@ func (s *chronicle) round(ctx context.Context, number int) ([]byte, error) {
 			return nil, err
 		}
 		text, err := daemon.text(ctx, "/replay/"+strconv.Itoa(number))
+		if errors.Is(err, errGone) {
+			return nil, failed{fmt.Errorf("round %d: the daemon keeps none of that number: %w", number, err)}
+		}
 		if past = s.fallback(err); past == nil {
 			return text, err
 		}

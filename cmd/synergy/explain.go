@@ -26,8 +26,8 @@ func explainCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain [flags] JOB",
 		Short: "tell a job's story: for what it waited, what it was given and why, what was done to it",
-		Long: `explain tells what became of a job, in order, today or last month: for what it waited and how many jobs go before
-it, where it was started with how much and why, how fast it ran, for whom it gave way. It goes back as far as the
+		Long: `explain tells what became of a job, in order, today or last month: for what it waited and how many
+jobs go before it, where it was started with how much and why, how fast it ran, for whom it gave way. It goes back as far as the
 daemon's history, or the last rounds where the site keeps none. It asks the daemon; where that is down it reads the
 folder of the history, or the daemon's ledger, which takes the daemon's user or root. Nothing is changed by any.`,
 		Example: `  synergy explain 4711

@@ -31,8 +31,8 @@ func historyCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "history [flags]",
 		Short: "who ran with what, when, why, and at what speed",
-		Long: `history lists the runs that the daemon's history knows (history in its configuration): of each its job, its user,
-when it began and for how long it ran, what it held where, what its share would have been, how many times as fast as
+		Long: `history lists the runs that the daemon's history knows (history in its configuration): of each its job,
+its user, when it began and for how long it ran, what it held where, what its share would have been, how many times as fast as
 with that it was to train by its profile, how many iterations a second it did by its own reports and how many its
 profile says, how it ended and why it was started. Listed are the runs that began or ended in that time, and those
 that ran all the time. It asks the daemon; where that is down it reads the folder, which takes the daemon's user or

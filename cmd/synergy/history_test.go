@@ -21,7 +21,8 @@ import (
 // is over the next day; beside one that waits, whose user writes what he likes.
 func lastMonth() []bridge.Report {
 	noon := time.Date(2026, 10, 23, 12, 0, 0, 0, time.UTC)
-	job := policy.Job{ID: 17, Name: "vision", User: "alice", GPUs: 2, Tasks: 1, Arrival: noon, ProfileName: "res18.json"}
+	job := policy.Job{ID: 17, Name: "vision", User: "alice", GPUs: 2, Tasks: 1, Arrival: noon,
+		ProfileName: "res18.json"}
 	evil := policy.Job{ID: 18, Name: "=\x1b[2J\nevil", User: "mallory", GPUs: 16, Tasks: 1, Arrival: noon}
 	nodes := []policy.Node{{Name: "n1", Total: gres.Vector{GPUs: 8, CPUs: 24, Memory: 500_000}}}
 	report := func(round int, after time.Duration, jobs ...policy.Job) bridge.Report {

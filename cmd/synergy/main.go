@@ -126,8 +126,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
 		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), whyNotCommand(),
 		explainCommand(), historyCommand(), replayRoundCommand(), whatIfCommand(), whenCommand(), savingsCommand(),
-		rolloutCommand(), gresCommand(),
-		manualCommand())
+		rolloutCommand(), gresCommand(), manualCommand())
 	return root
 }
 

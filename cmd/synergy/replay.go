@@ -29,8 +29,8 @@ func replayRoundCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "replay [flags] [ROUND]",
 		Short: "plan a kept round again, and say what differs",
-		Long: `replay plans a round again that the daemon has kept, with the profiles as they were then: by this version, and by the
-policy and the allocator of then or others. It says that the plan is the same, byte for byte, or for each job what was
+		Long: `replay plans a round again that the daemon has kept, with the profiles as they were then: by this
+version, and by the policy and the allocator of then or others. It says that the plan is the same, byte for byte, or for each job what was
 decided then and what is now. A round that is exported has all that it takes and can be planned again anywhere, from
 its file. Nothing is sent to Slurm.
 

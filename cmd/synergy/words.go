@@ -172,7 +172,8 @@ func (s *span) seconds() float64 { return time.Duration(*s).Seconds() }
 func (s *span) Type() string { return "time" }
 
 // plainJSON are commands whose --json takes no file.
-var plainJSON = []string{"explain", "history", "plan", "replay", "rollout"}
+var plainJSON = []string{"explain", "history", "plan", "queue", "replay", "rollout", "status", "top", "what-if", "when",
+	"why-not"}
 
 // spelled completes what may be short on the command line: --json with no file behind it writes to the standard output.
 func spelled(args []string) []string {
