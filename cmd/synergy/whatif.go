@@ -289,14 +289,14 @@ func (q *supposition) profiled() (whatif.Change, error) {
 	return whatif.Profiled{Job: q.job, Name: filepath.Base(q.profile), Profile: p}, nil
 }
 
-// longestChange bounds what is told in one.
-const longestChange = 400
+// longestLine bounds what is told in one.
+const longestLine = 400
 
 func (q *supposition) tellSearch(out io.Writer, found whatif.Found) error {
 	if q.json {
 		return inJSON(out, found)
 	}
-	fmt.Fprintln(out, printable.Line(found.Sentence, longestChange))
+	fmt.Fprintln(out, printable.Line(found.Sentence, longestLine))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(found.Tries) > 0 {
 		fmt.Fprintln(table)
@@ -306,7 +306,7 @@ func (q *supposition) tellSearch(out io.Writer, found whatif.Found) error {
 		if !t.Starts {
 			what = "waits: " + t.Why
 		}
-		fmt.Fprintf(table, "%s\t%s\n", t.Change, printable.Line(what, longestChange))
+		fmt.Fprintf(table, "%s\t%s\n", t.Change, printable.Line(what, longestLine))
 	}
 	return table.Flush()
 }
@@ -321,7 +321,7 @@ func (q *supposition) tell(out io.Writer, a whatif.Answer) error {
 	if q.json {
 		return inJSON(out, a)
 	}
-	fmt.Fprintf(out, "%s\n\n", printable.Line(a.Sentence, longestChange))
+	fmt.Fprintf(out, "%s\n\n", printable.Line(a.Sentence, longestLine))
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(what string, of func(o *whatif.Outcome) string) {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", what, of(&a.Before), of(&a.After))
@@ -383,5 +383,5 @@ func placed(p *whatif.Place) string {
 		what = "runs"
 	}
 	return printable.Line(fmt.Sprintf("%s on %s with %s, ×%.2f", what, strings.Join(p.Grant.Nodes, ","),
-		p.Grant.PerNode, cmp.Or(p.Gain, 1)), longestChange)
+		p.Grant.PerNode, cmp.Or(p.Gain, 1)), longestLine)
 }
