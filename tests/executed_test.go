@@ -28,7 +28,7 @@ import (
 var given = []struct{ prefix, more string }{
 	{"synergy savings", "--book book"},
 	{"synergy explain", daemon}, {"synergy why-not", daemon}, {"synergy queue", daemon}, {"synergy top", daemon},
-	{"synergy status", daemon},
+	{"synergy status", daemon}, {"synergy when", daemon}, {"synergy what-if", daemon},
 	{"synergy profile list", "--dir learned"},
 	{"synergy-slurmd --check-config", "--config site/synergy-slurmd.yaml"},
 	{"synergy-slurmd --once", driven + " --alone"},
@@ -305,13 +305,13 @@ const recorded = `0,res18,0,40000,1
 // memory is the name by which this program is a plugin that drives a Slurm in memory.
 const memory = "slurm-in-memory"
 
-// slurmInMemory has two nodes; job 1 runs, and job 2 waits for room.
+// slurmInMemory has four nodes; jobs 1 to 4 run, and job 5 waits for room.
 func slurmInMemory() {
 	plugin.Serve(func(context.Context, plugin.Configuration) (plugin.Driven, error) {
 		clock := slurmtest.NewClock(time.Now().Truncate(time.Second))
 		slurm := slurmtest.New(clock, slurmtest.Options{
-			Nodes: slurmtest.Rack(2, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}, "gpu")})
-		for _, gpus := range []int{8, 6, 8} {
+			Nodes: slurmtest.Rack(4, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500000}, "gpu")})
+		for _, gpus := range []int{8, 8, 8, 6, 8} {
 			if _, err := slurm.Submit(slurmtest.Spec{Name: "vision", User: "alice", Lease: time.Hour,
 				Comment: "synergy-profile=res50.json", Request: bridge.Request{GPUs: gpus}}); err != nil {
 				return plugin.Driven{}, err
@@ -403,7 +403,7 @@ var goRun = regexp.MustCompile(`go run \./cmd/`)
 // is.
 func (s *stage) here(text string) string {
 	return strings.NewReplacer("/etc/synergy/", "site/", "/backup/", "backup/", "/tmp/ledger", "once.ledger",
-		"http://127.0.0.1:9817", "http://"+s.address, "localhost:9817", s.address, " 4711", " 3").Replace(text)
+		"http://127.0.0.1:9817", "http://"+s.address, "localhost:9817", s.address, " 4711", " 5").Replace(text)
 }
 
 // made is what make would run, with our programs as they are built already.
