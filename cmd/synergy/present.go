@@ -29,7 +29,8 @@ func (p *present) register(where group) {
 // read reads the state, and tells which profiles are missing.
 func (p *present) read(ctx context.Context, input io.Reader, notes io.Writer) (whatif.Case, error) {
 	if p.snapshot != "" && (p.ledger != "" || p.daemon != "") {
-		return whatif.Case{}, errors.New("--snapshot: what it says is no daemon's or ledger's to say, too: want one of them")
+		return whatif.Case{},
+			errors.New("--snapshot: with a daemon or a ledger there are two states: want one of them")
 	}
 	shelf, err := (&planning{profiles: p.profiles}).shelf()
 	if err != nil {
