@@ -95,7 +95,7 @@ func Learn(seen []float64, c *policy.Cluster) Habits {
 		for gone < len(open) && open[gone] < part {
 			gone++
 		}
-		left *= 1 - 1/float64(len(ended)-k+len(open)-gone)
+		left = float64(left * (1 - 1/float64(len(ended)-k+len(open)-gone)))
 		for len(h) <= edges && float64(len(h))/edges <= 1-left {
 			h = append(h, part)
 		}
