@@ -89,7 +89,8 @@ const record = `JobId=17 JobName=synergy-profile-res50 UserId=alice(1001) GroupI
 
 func TestAStatusIsWhatSlurmSaysAndNotWhatTheCommentSays(t *testing.T) {
 	s, err := parseStatus("17", record)
-	if err != nil || s != (Status{State: "PENDING", Reason: "Resources", Exit: "0:0", Comment: "x"}) || !s.Waits() || s.Ended() {
+	want := Status{State: "PENDING", Reason: "Resources", Exit: "0:0", Comment: "x"}
+	if err != nil || s != want || !s.Waits() || s.Ended() {
 		t.Errorf("%+v, %v", s, err)
 	}
 	if _, err := parseStatus("18", record); err == nil {
