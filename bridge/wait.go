@@ -162,7 +162,7 @@ func (t *turn) waits() []Wait {
 }
 
 // barOf is why a job waits: what the plan says, or what Slurm said when it was to start last, whichever binds first.
-func (r refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) bar {
+func (known refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) bar {
 	planned := bar{plannedCauses[d.Reason], d.Why}
 	if d.Reason == policy.Barred {
 		planned.cause = tn.bar.cause
@@ -170,7 +170,7 @@ func (r refusals) barOf(tn *managedJob, d *policy.Decision, now time.Time) bar {
 	if planned.cause == "" {
 		planned.cause = CauseOther // of a planner of the site's own
 	}
-	if refused := r.bars(tn, now); refused != (bar{}) && refused.cause.rank() < planned.cause.rank() {
+	if refused := known.bars(tn, now); refused != (bar{}) && refused.cause.rank() < planned.cause.rank() {
 		return refused
 	}
 	return planned
