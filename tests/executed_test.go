@@ -29,6 +29,7 @@ var given = []struct{ prefix, more string }{
 	{"synergy savings", "--book book"},
 	{"synergy explain", daemon}, {"synergy why-not", daemon}, {"synergy queue", daemon}, {"synergy top", daemon},
 	{"synergy status", daemon}, {"synergy when", daemon}, {"synergy what-if", daemon},
+	{"synergy history", daemon}, {"synergy replay", daemon},
 	{"synergy profile list", "--dir learned"},
 	{"synergy-slurmd --check-config", "--config site/synergy-slurmd.yaml"},
 	{"synergy-slurmd --once", driven + " --alone"},
@@ -251,7 +252,8 @@ func (s *stage) site() {
 	s.copy("tue.json", "etc/profiles/res50.json")
 	s.copy("mysite.yaml", "etc/examples/cluster.yaml")
 	s.copy("round.json", "docs/worked-round.json")
-	s.write("site/synergy-slurmd.yaml", "partitions: [gpu]\nprofile_dirs: ["+s.path("site/profiles")+"]\n")
+	s.write("site/synergy-slurmd.yaml", "partitions: [gpu]\nprofile_dirs: ["+s.path("site/profiles")+"]\n"+
+		"history: {path: "+s.path("site/history")+"}\n")
 	for _, unpacked := range []struct{ archive, file, name string }{
 		{"cmd/synergy/testdata/sim/cluster.txtar", "paper.ini", "default_cluster.ini"},
 		{"cmd/synergy/testdata/profile/replay.txtar", "curves.json", "curves.json"},

@@ -201,7 +201,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	}
 	// the example's programs and files
 	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", ""
-	full.Match, full.Canary, full.History.Path = nil, bridge.Canary{}, ""
+	full.Match, full.Canary = nil, bridge.Canary{}
 	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))
