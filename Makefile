@@ -55,7 +55,8 @@ images: # of both clusters, while the rest is tested: most of that is waiting fo
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
 SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sensitivity/profiler/replay policy policy/bound policy/columns policy/snapshot policy/replay limits \
-	preflight rollout savings sim/artifact sim/trace
+	preflight rollout savings sim/artifact sim/trace sim/report sim/report/figure \
+	sim/outcome sim/workload sim/users story page policy/forecast policy/whatif
 sequential := $(SEQUENTIAL:%=./%)
 
 # Scripts that simulate months of a cluster with the whole program. What that does at the same time is raced in the tests of ./sim.
