@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/preflight"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout/proof"
@@ -100,7 +101,7 @@ func (o *proveOptions) run(c *cobra.Command) error {
 	if os.Geteuid() == 0 && o.slurm.User == "" {
 		o.slurm.User = os.Getenv("SUDO_USER")
 	}
-	daemon := at.about(c.Context())
+	daemon := at.settled(c.Context())
 	switch {
 	case daemon.Why != "":
 		return unseen{fmt.Errorf("the daemon does not answer: %s", daemon.Why)}
@@ -122,6 +123,21 @@ func (o *proveOptions) run(c *cobra.Command) error {
 	}
 	return o.prove(c, at, rollout.Proof{Version: daemon.Value.Version, Partition: o.slurm.Partition,
 		Account: o.slurm.Account, GPUs: o.slurm.GPUs, How: o.how(), Others: others}, path)
+}
+
+// settling is how long a daemon that was just started may look for another one that leads.
+const settling = 15 * time.Second
+
+// settled is what the daemon says of itself, as soon as it leads; as it is where that takes too long.
+func (a remote) settled(ctx context.Context) preflight.Known[rollout.Daemon] {
+	until := time.Now().Add(settling)
+	for {
+		daemon := a.about(ctx)
+		if daemon.Why != "" || !daemon.Value.Behind || time.Now().After(until) || ctx.Err() != nil {
+			return daemon
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 // within puts the job into the canary, where nobody said otherwise.

@@ -59,3 +59,20 @@ func TestARolloutFromTheCommandLine(t *testing.T) {
 		return nil
 	}})
 }
+
+// TestADaemonThatWasJustStartedIsWaitedForUntilItLeads: a proof may follow a restart at once.
+func TestADaemonThatWasJustStartedIsWaitedForUntilItLeads(t *testing.T) {
+	asked := 0
+	daemon := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		fmt.Fprintf(w, `{"healthy": true, "behind": %t}`, asked < 2)
+	}))
+	defer daemon.Close()
+	at, err := (&source{daemon: daemon.URL}).remote()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := at.settled(t.Context()); got.Why != "" || got.Value.Behind || asked != 2 {
+		t.Errorf("after %d questions: %+v", asked, got)
+	}
+}
