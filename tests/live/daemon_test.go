@@ -54,8 +54,7 @@ func SetUp(t *testing.T, policy, allocator string, extra ...string) (*Cluster, *
 	c.MustExec("login", "synergy", "sh", "-c", quicken, "sh", d.dir)
 	d.Put("config.yaml", config)
 	t.Cleanup(func() {
-		d.Signal("TERM") // Clear waits for it
-		c.Clear()
+		c.Clear() // ends the daemon; a second signal would kill it before it has given its ticket back
 		if t.Failed() {
 			t.Log(c.MustExec("login", "synergy", "sh", "-c", `tail -n 150 "$1"/log*`, "sh", d.dir))
 		}

@@ -35,7 +35,6 @@ func (d *Daemon) Manage(partitions ...string) {
 		"partitions: ["+strings.Join(names, ", ")+"]", 1))
 	c.settings("managed_partitions = { " + strings.Join(quoted, ", ") + " },")
 	c.t.Cleanup(func() {
-		d.Signal("TERM")
 		c.Clear()
 		c.settings("")
 		for _, name := range names {

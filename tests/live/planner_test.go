@@ -66,7 +66,7 @@ func TestOurPlannerAsAPluginDiesInARoundAndNobodyNotices(t *testing.T) {
 	if c.plugins("builtin") == "" {
 		t.Error("no plugin runs: the next look would prove nothing")
 	}
-	d.Signal("TERM")
+	d.Stop()
 	c.WaitFor("the plugin ends with the daemon", func() bool { return c.plugins("builtin") == "" })
 }
 

@@ -82,7 +82,7 @@ func mustHandBack(t *testing.T, c *Cluster, d *Daemon, flags []string) {
 	if c.plugins("slurmrest") == "" {
 		t.Error("no plugin runs: the next look would prove nothing")
 	}
-	d.Signal("TERM")
+	d.Stop()
 	c.WaitFor("the plugin ends with the daemon", func() bool { return c.plugins("slurmrest") == "" })
 	if summary, err := d.Release(flags...); err != nil || summary["released"] != 1.0 {
 		t.Errorf("the release through the plugin: %v: %v, want one job handed back", summary, err)
