@@ -206,13 +206,25 @@ func TestSwitchedOnNobodyIsMatched(t *testing.T) {
 }
 
 func TestWhatWasSwitchedOnIsHeldAgainstWhatWasAskedFor(t *testing.T) {
+	heldAgainst(t, 62500)
+}
+
+// TestHowSlowAJobWouldBeBelowWhatWasMeasuredIsNotClaimed: a site's default memory for each core may be next to nothing.
+func TestHowSlowAJobWouldBeBelowWhatWasMeasuredIsNotClaimed(t *testing.T) {
+	heldAgainst(t, 10)
+}
+
+// heldAgainst books an hour of jobs that ask for three cores and so much memory, of which all measured amounts train
+// alike.
+func heldAgainst(t *testing.T, memory gres.Memory) {
+	t.Helper()
 	w := shadowed(t, 1)
 	w.runner.Settings.Shadow = false
 	for range 4 {
 		for _, profile := range []string{"image", "language"} {
 			if _, err := w.slurm.Submit(slurmtest.Spec{Comment: "synergy-profile=" + profile + ".json",
 				Partition: "gpu", Lease: 900 * time.Second,
-				Request: bridge.Request{GPUs: 1, CPUsPerTask: 3, Memory: 62500}}); err != nil {
+				Request: bridge.Request{GPUs: 1, CPUsPerTask: 3, Memory: memory}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"hash/fnv"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
 // saving is the part of a turn that says what the round books in the ledger of savings.
@@ -73,15 +75,26 @@ func (t saving) job(tn *managedJob) savings.Job {
 	} else if tn.wouldHold != nil {
 		given = tn.wouldHold.PerNode
 	}
-	a, w := profile.Gain(asked, fair), profile.Gain(given, fair)
+	a := profile.Gain(atLeastMeasured(profile, asked), fair)
+	w := profile.Gain(atLeastMeasured(profile, given), fair)
 	if a > 0 && w > 0 {
 		j.Known, j.Asked, j.With = true, a, w
 		j.Of = fingerprint(tn.said.word.Profile, tn.profile.Model, tn.topology.gpuType(tn.on[0]))
 	}
 	if j.Known && tn.unsaved != nil && tn.saved != nil {
-		j.Unsaved, j.Saved = profile.Gain(tn.unsaved.PerNode, fair), profile.Gain(tn.saved.PerNode, fair)
+		j.Unsaved = profile.Gain(atLeastMeasured(profile, tn.unsaved.PerNode), fair)
+		j.Saved = profile.Gain(atLeastMeasured(profile, tn.saved.PerNode), fair)
 	}
 	return j
+}
+
+// atLeastMeasured raises an amount to the least that the profile has measured. Below that a profile falls in
+// proportion, so that no plan promises what nobody has seen; nor may the ledger claim how slow a job would have been
+// there.
+func atLeastMeasured(p *sensitivity.Profile, v gres.Vector) gres.Vector {
+	v.CPUs = max(v.CPUs, int(math.Ceil(p.CoresPerGPU[0]*float64(v.GPUs))))
+	v.Memory = max(v.Memory, p.MemoryPerGPU[0]*gres.Memory(v.GPUs))
+	return v
 }
 
 // fingerprint stands for texts of which nobody is to read anything.
