@@ -420,7 +420,7 @@ func TestABackupKnowsTheDaysThatTheHistoryWrites(t *testing.T) {
 	}
 	reader, err := history.Read(elsewhere.History)
 	must(t, err)
-	if _, gaps, err := reader.Story(1); err != nil || gaps != nil {
+	if _, gaps, err := reader.Story(t.Context(), 1); err != nil || gaps != nil {
 		t.Errorf("what is restored cannot be read: %v, %v", gaps, err)
 	}
 }

@@ -97,6 +97,37 @@ func TestAPageOfGarbageNeverEndsTheProcess(t *testing.T) {
 	}
 }
 
+// TestAPageThatLeadsBackIsDamageAndCostsNoMemory: bbolt would follow it for ever. Each leaf in turn becomes a branch
+// that leads to itself, and then to the leaf of another.
+func TestAPageThatLeadsBackIsDamageAndCostsNoMemory(t *testing.T) {
+	content, size := written(t), os.Getpagesize()
+	at := func(id int) []byte { return content[id*size:][:size] }
+	var leaves []int
+	for id := 2; id < len(content)/size; id++ {
+		if page := at(id); binary.NativeEndian.Uint64(page) == uint64(id) && page[8] == 0x02 {
+			leaves = append(leaves, id)
+		}
+	}
+	refused := 0
+	for i, id := range leaves {
+		for _, to := range []int{id, leaves[(i+1)%len(leaves)]} {
+			spoilt := bytes.Clone(content)
+			page := spoilt[id*size:][:size]
+			page[8] = 0x01
+			binary.NativeEndian.PutUint16(page[10:], 1)
+			binary.NativeEndian.PutUint64(page[16+8:], uint64(to))
+			if err := tried(t, spoilt); errors.Is(err, ledger.ErrCorrupt) {
+				refused++
+			} else if err != nil {
+				t.Errorf("page %d leads to %d: %v", id, to, err)
+			}
+		}
+	}
+	if refused < 2 { // of a page that is not in force nothing is seen
+		t.Errorf("%d of %d leaves were missed", refused, len(leaves))
+	}
+}
+
 func TestAFileOfZerosIsADamagedLedger(t *testing.T) {
 	if err := tried(t, make([]byte, 20000)); !errors.Is(err, ledger.ErrCorrupt) {
 		t.Error(err)

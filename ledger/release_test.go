@@ -92,6 +92,10 @@ func fieldsOf(of reflect.Type, way string, found *[]string) {
 		if !f.IsExported() || name == "-" {
 			continue
 		}
+		if f.Anonymous && name == "" { // its fields stand among the others
+			fieldsOf(f.Type, way, found)
+			continue
+		}
 		if name == "" {
 			name = f.Name
 		}

@@ -14,8 +14,8 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 )
 
-// Open locks and maps the file, which only its owner can read where it is made. bbolt panics on some damage, and then
-// leaves the file open and locked.
+// Open locks and maps the file, which only its owner can read where it is made, and walks its tree once. bbolt panics
+// on some damage, and then leaves the file open and locked.
 func Open(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
 	var file *os.File
 	var db *bolt.DB
@@ -32,11 +32,18 @@ func Open(path string, wait time.Duration, readOnly bool) (*bolt.DB, error) {
 	if err != nil && file != nil {
 		Release(file)
 	}
-	if err == nil && !named(file, path) {
+	if err != nil {
+		return nil, err
+	}
+	if !named(file, path) {
 		db.Close()
 		return nil, berrors.ErrTimeout
 	}
-	return db, err
+	if err := walk(file, db.Info().PageSize); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("read pages: %w", err)
+	}
+	return db, nil
 }
 
 // named says that the file still has its name. It has not when another was restored in its place while this process
