@@ -46,7 +46,8 @@ type Job struct {
 	// Report tells the site how many iterations are done, with each log line; nil: it is not told.
 	Report func(iterations int64) error
 	// Cores is how many cores of each node the job may use now, at most those of the grant; nil: all of them. Work must
-	// then be a Sleeper. Progress takes the iterations so far; nil: nobody counts. Both are asked every Watch.
+	// then be a Sleeper or a Turner. Progress takes the iterations so far; nil: nobody counts. Both are asked every
+	// Watch.
 	Cores    func() int
 	Progress func(iterations int64) error
 	Watch    time.Duration
@@ -251,13 +252,13 @@ func (r *run) doWhatIsDue() error {
 // watch goes on with as many cores as the job may use now, and says how far it has come.
 func (r *run) watch() error {
 	r.watched = time.Now()
-	if sleeper, sleeps := r.Work.(*Sleeper); sleeps && r.Cores != nil {
+	if work, is := r.Work.(paced); is && r.Cores != nil {
 		if cores := max(1, min(r.Cores(), r.Grant.PerNode.CPUs)); cores != r.used {
 			grant := r.Grant
 			grant.PerNode.CPUs, r.used = cores, cores
-			sleeper.Stop()
-			sleeper.Rate = grant.Rate(r.Profile) * r.Speedup
-			sleeper.Start()
+			r.Work.Stop()
+			work.setRate(grant.Rate(r.Profile) * r.Speedup)
+			r.Work.Start()
 		}
 	}
 	if r.Progress == nil {
@@ -352,7 +353,18 @@ func (r *run) tell() error {
 	}
 	record := r.grantRecord("run")
 	record.Iterations, record.Samples = thousandths(rate), thousandths(rate*float64(r.Profile.Batch*r.Grant.GPUs()))
+	record.Turns, record.Waited = r.turned()
 	return r.Log.write(record)
+}
+
+// turned is how many turns on its GPU the job has taken in this start, and how long it has waited for them, seconds.
+func (r *run) turned() (turns int64, waited float64) {
+	work, takes := r.Work.(*Turner)
+	if !takes {
+		return 0, 0
+	}
+	turns, wait := work.Turned()
+	return turns, thousandths(wait.Seconds())
 }
 
 // thousandths keeps figures of the log readable.
@@ -367,7 +379,9 @@ func (r *run) end(reason Reason) (Outcome, error) {
 		}
 	}
 	out := r.outcome(reason)
+	turns, waited := r.turned()
 	return out, r.Log.write(Record{
+		Turns: turns, Waited: waited,
 		Event: "end", Iteration: out.Total, Mode: r.Mode, Model: r.Profile.Model, Job: r.ID, Speedup: r.Speedup,
 		Goal: r.goal, Reason: reason, Done: &out.Done, Starts: out.Starts, Lost: &out.Lost,
 		Wall: thousandths(time.Since(r.begun).Seconds()),
@@ -391,6 +405,9 @@ func (r *run) startRecord() Record {
 	record.Job, record.Restart, record.Starts = r.ID, &r.Restart, r.state.Starts
 	record.Speedup, record.Goal, record.Predicted = r.Speedup, r.goal, r.Pace()
 	record.Lost = &r.state.Lost
+	if work, takes := r.Work.(*Turner); takes {
+		record.Busy = work.Busy
+	}
 	return record
 }
 

@@ -20,6 +20,11 @@ type Work interface {
 	Done() float64
 }
 
+// paced is Work that can go on at another rate when it is started again.
+type paced interface {
+	setRate(iterationsASecond float64)
+}
+
 // Sleeper does Rate iterations a second without any CPU: progress is read from the clock, so nothing wakes up for it.
 type Sleeper struct {
 	Rate float64
@@ -49,6 +54,8 @@ func (s *Sleeper) Done() float64 {
 	}
 	return s.done + time.Since(s.since).Seconds()*s.Rate
 }
+
+func (s *Sleeper) setRate(rate float64) { s.Rate = rate }
 
 // seconds is s as a Duration, rounded up so that what takes s is over afterwards.
 func seconds(s float64) time.Duration {

@@ -31,6 +31,10 @@ type Record struct {
 	Iterations float64 `json:"iterations_s,omitempty"` // by the wall clock, since the last such record
 	Samples    float64 `json:"samples_s,omitempty"`    // the same in samples, on all GPUs
 
+	Busy   float64 `json:"gpu_busy,omitempty"`    // of an iteration in which it uses the GPU, where it takes turns
+	Turns  int64   `json:"turns,omitempty"`       // on the GPU, in this start
+	Waited float64 `json:"turn_wait_s,omitempty"` // for them
+
 	Signal string `json:"signal,omitempty"`
 	Why    string `json:"why,omitempty"`
 

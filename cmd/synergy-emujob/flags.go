@@ -43,6 +43,10 @@ type flags struct {
 	interval                   seconds
 	progress, pretend          string
 	measure                    seconds
+	turn                       string
+	gpuBusy                    float64
+	gpuMemory                  int
+	turns                      emulate.Turns // nil: it has its GPU to itself
 
 	set *pflag.FlagSet
 }
@@ -66,6 +70,9 @@ claim more than there is. Without, it keeps the granted cores of this node as bu
 few or too slow ones cost it iterations: the CPU time of one comes from the profile's steepest part, and none is
 shorter than the profile says. Memory is never used, only believed. Figures of the two modes do not compare.
 
+On a GPU that several jobs share, --turn has it use the GPU only in its turns, which the node's broker gives: what it
+waits comes on top, and the log says how long that was. Without a broker it runs as if it were alone.
+
 Flags:
 `
 
@@ -79,6 +86,7 @@ Exit codes:
   0    the goal is reached, or the job was terminated and has saved
   1    a checkpoint or the log could not be read or written
   2    wrong usage, no profile, or nothing granted
+  75   emulated out of memory: the broker refuses --gpu-memory
   98   --requeue-exit: it was asked to leave, and has saved
   143  terminated without --checkpoint
 `
@@ -93,6 +101,7 @@ func parse(args []string, stderr io.Writer) (*flags, error) {
 	f.defineWork(set)
 	f.defineGrant(set)
 	f.defineCheckpoints(set)
+	f.defineTurns(set)
 	set.StringVar(&f.log, "log", "-", "`file` to append JSON lines to; - is the standard output")
 	set.Var(&f.interval, "interval", "`time` between log lines, by the wall clock")
 	set.StringVar(&f.report, "report", "",
@@ -146,6 +155,24 @@ func (f *flags) defineCheckpoints(set *pflag.FlagSet) {
 	set.StringVar(&f.signal, "signal", "USR1", "`name` of the signal that asks to leave")
 }
 
+func (f *flags) defineTurns(set *pflag.FlagSet) {
+	socket := os.Getenv("SYNERGY_TURN_SOCK")
+	set.StringVar(&f.turn, "turn", socket,
+		"with --virtual-cpu, use the GPU in turns that the broker at this `socket` gives; without a value, or without "+
+			"the flag, at SYNERGY_TURN_SOCK, if it is set; --turn= for none")
+	set.Lookup("turn").NoOptDefVal = noSocket
+	if socket != "" {
+		set.Lookup("turn").NoOptDefVal = socket
+	}
+	set.Float64Var(&f.gpuBusy, "gpu-busy", 0,
+		"the `part` of each iteration in which it uses the GPU (default gpu_busy of the profile, or 1)")
+	set.IntVar(&f.gpuMemory, "gpu-memory", 0,
+		"`MiB` of the GPU's memory that it says it uses (default gpu_memory_mib of the profile)")
+}
+
+// noSocket is what --turn says where no socket is known.
+const noSocket = "SYNERGY_TURN_SOCK"
+
 // check finds what is wrong with the flags by themselves.
 func (f *flags) check() error {
 	goals := 0
@@ -173,6 +200,14 @@ func (f *flags) check() error {
 		return errors.New("--interval: want more than 0")
 	case (f.pretend != "" || f.measure > 0) && !f.virtualCPU:
 		return errors.New("--pretend and --measure: want --virtual-cpu; cores that are there are taken by affinity")
+	case f.turn == noSocket:
+		return errors.New("--turn: SYNERGY_TURN_SOCK is not set: want --turn=SOCKET")
+	case f.set.Changed("turn") && f.turn != "" && !f.virtualCPU:
+		return errors.New("--turn: want --virtual-cpu; a GPU is only pretended")
+	case f.set.Changed("gpu-busy") && !(f.gpuBusy > 0 && f.gpuBusy <= 1):
+		return fmt.Errorf("--gpu-busy=%v: want more than 0, and at most 1", f.gpuBusy)
+	case f.gpuMemory < 0:
+		return errors.New("--gpu-memory: want MiB, more than 0")
 	case f.requeueExit < 1 || f.requeueExit > 255:
 		return fmt.Errorf("--requeue-exit=%d: want 1 to 255", f.requeueExit)
 	}
@@ -305,8 +340,13 @@ func jobName(getenv func(string) string) string {
 	return "local"
 }
 
-// setWork chooses between sleeping and burning.
+// setWork chooses between sleeping, with turns or without, and burning.
 func (f *flags) setWork(job *emulate.Job) {
+	if f.turns != nil {
+		job.Mode = emulate.VirtualCPU
+		job.Work = &emulate.Turner{Rate: job.Pace(), Busy: f.busy(job.Profile), Turns: f.turns}
+		return
+	}
 	if f.virtualCPU {
 		job.Mode, job.Work = emulate.VirtualCPU, &emulate.Sleeper{Rate: job.Pace()}
 		return

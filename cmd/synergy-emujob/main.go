@@ -20,6 +20,7 @@ import (
 const (
 	exitFailed     = 1
 	exitUsage      = 2
+	exitNoMemory   = 75 // of the GPU, emulated
 	exitTerminated = 128 + int(syscall.SIGTERM)
 )
 
@@ -38,6 +39,14 @@ func emujob(args []string, signals chan os.Signal) int {
 	if err != nil {
 		return complain(exitUsage, err)
 	}
+	endTurns, err := f.takeTurns()
+	switch {
+	case outOfMemory(err):
+		return complain(exitNoMemory, fmt.Errorf("emulated out of memory: %w", err))
+	case err != nil:
+		return complain(exitUsage, err)
+	}
+	defer endTurns()
 	defer f.measureIt()()
 	job, err := f.job(os.Getenv)
 	if err != nil {

@@ -11,3 +11,6 @@ for conf in /etc/slurm/slurm.conf /etc/slurm-llnl/slurm.conf; do
         exit 1
     fi
 done
+
+[ -d /run/systemd/system ] || exit 0
+systemctl --no-reload disable --now synergy-broker.service

@@ -14,9 +14,10 @@ from .data import CachedFiles, Sampler, Seeded, loader
 from .grant import cores, memory, rank, ranks, workers
 from .progress import Progress
 from .run import Leave, Loop, Run, resume, steps
+from .turn import OutOfGPUMemory, turn
 
 __all__ = [
-    "Alone", "CachedFiles", "Damaged", "Leave", "Loop", "Progress", "Run", "Sampler", "Seeded",
-    "Store",
-    "cores", "loader", "memory", "rank", "ranks", "resume", "steps", "workers",
+    "Alone", "CachedFiles", "Damaged", "Leave", "Loop", "OutOfGPUMemory", "Progress", "Run",
+    "Sampler", "Seeded", "Store",
+    "cores", "loader", "memory", "rank", "ranks", "resume", "steps", "turn", "workers",
 ]  # fmt: skip

@@ -122,10 +122,10 @@ class Killed(Folder):
         self,
     ):
         draw, torn, kills = random.Random(4), 0, 0
-        done = os.path.join(self.folder, "done")
+        done, span = os.path.join(self.folder, "done"), 3 * self.a_save()
         while kills < self.KILLS or torn < self.TORN and kills < self.AT_MOST:
             kills += 1
-            self.life(done, draw.random() * 0.012)
+            self.life(done, draw.random() * span)
             torn += any(name.endswith(".tmp") for name in os.listdir(self.folder))
             found = Store(self.folder).newest()
             last = self.read(done)
@@ -136,6 +136,14 @@ class Killed(Folder):
         self.assertGreaterEqual(
             torn, self.TORN, "no kill met a half-written file: the test proves nothing"
         )
+
+    def a_save(self):
+        """Seconds that one save takes here: on a slow machine no fixed time reaches the writing."""
+        with tempfile.TemporaryDirectory() as folder:
+            begin = time.monotonic()
+            for n in range(1, 9):
+                Store(folder).save(n, self.state(n))
+            return (time.monotonic() - begin) / 8
 
     @staticmethod
     def state(n):

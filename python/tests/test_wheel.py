@@ -82,8 +82,8 @@ class Wheel(unittest.TestCase):
 
 STANDARD = set(
     "array atexit base64 collections contextlib csv errno fcntl hashlib io json logging os pickle"
-    " random re shutil signal stat struct subprocess sys tempfile threading time typing"
-    " zlib".split()
+    " random re select shutil signal socket stat struct subprocess sys tempfile threading time"
+    " typing zlib".split()
 )
 
 

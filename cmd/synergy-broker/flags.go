@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	sd "github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
+	"github.com/synergy-slurmd/synergy-slurmd/share/mps"
+	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
+	rules "github.com/synergy-slurmd/synergy-slurmd/share/turns"
+)
+
+// flags are the command line.
+type flags struct {
+	dir       string
+	gpus      string
+	policy    string
+	minShare  float64
+	concede   float64
+	quantum   time.Duration
+	lookAhead bool
+	mode      string
+	threads   int
+}
+
+// The modes of --mode.
+const (
+	auto  = "auto"
+	fill  = "fill"
+	turns = "turns"
+)
+
+func (f *flags) define(set *pflag.FlagSet) {
+	defaults := rules.Defaults()
+	set.StringVar(&f.gpus, "gpus", "", "`indexes` of the GPUs, as 0-3,6, counted as gres.conf does; without it those "+
+		"of /dev/nvidia*")
+	set.StringVar(&f.mode, "mode", auto, "how jobs share a GPU: auto (those of one user at the same time by NVIDIA's "+
+		"MPS where that is installed, others by turns), fill (the same, and MPS has to be there), turns")
+	set.IntVar(&f.threads, "low-threads", mps.LowThreads, "`percent` of the GPU's threads that a job of the lower "+
+		"class may use beside others by MPS")
+	set.StringVar(&f.policy, "policy", string(defaults.Policy), "who goes first: strict (by class), weighted (by "+
+		"GPU time), slo (by deadline)")
+	set.Float64Var(&f.minShare, "min-share", defaults.MinShare, "`part` of the GPU's time that each class has if it "+
+		"wants it, 0 to 0.5; with 0 a class may starve")
+	set.Float64Var(&f.concede, "concede", defaults.Concede, "`part` of its time that an important job may lose to "+
+		"turns that do not fit into its gaps, 0 to 0.5; 0.1 fills more of the GPU and keeps it at 0.9")
+	set.DurationVar(&f.quantum, "quantum", defaults.Quantum, "how long a turn lasts while an equal waits")
+	set.BoolVar(&f.lookAhead, "lookahead", defaults.LookAhead, "give nobody a turn that does not fit into the gap "+
+		"that a more important job is expected to leave")
+}
+
+// mostIndex is more than the GPUs of any node.
+const mostIndex = 1023
+
+var indexes = regexp.MustCompile(`^([0-9]{1,4})(?:-([0-9]{1,4}))?$`)
+
+// parseGPUs reads --gpus.
+func parseGPUs(text string) ([]int, error) {
+	var all []int
+	for part := range strings.SplitSeq(text, ",") {
+		match := indexes.FindStringSubmatch(part)
+		if match == nil {
+			return nil, fmt.Errorf("--gpus %.40q: want indexes as 0-3,6", text)
+		}
+		first, _ := strconv.Atoi(match[1])
+		last := first
+		if match[2] != "" {
+			last, _ = strconv.Atoi(match[2])
+		}
+		if last > mostIndex || first > last {
+			return nil, fmt.Errorf("--gpus %.40q: want indexes as 0-3,6, of at most %d", text, mostIndex)
+		}
+		for index := first; index <= last; index++ {
+			all = append(all, index)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+var device = regexp.MustCompile(`^nvidia([0-9]{1,4})$`)
+
+// present are the GPUs whose devices are there.
+func present(dev string) ([]int, error) {
+	files, err := filepath.Glob(filepath.Join(dev, "nvidia*"))
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, file := range files {
+		if match := device.FindStringSubmatch(filepath.Base(file)); match != nil {
+			index, _ := strconv.Atoi(match[1])
+			all = append(all, index)
+		}
+	}
+	if len(all) == 0 {
+		// After a reboot the driver may come later: its unit tries this again, unlike a wrong flag.
+		return nil, failed{fmt.Errorf("there is no GPU in %s: name them by --gpus", dev)}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// config is what the broker is told.
+func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
+	policies := []rules.Policy{rules.Strict, rules.Weighted, rules.SLO}
+	switch {
+	case !slices.Contains(policies, rules.Policy(f.policy)):
+		return broker.Config{}, fmt.Errorf("--policy %.20q: want strict, weighted or slo", f.policy)
+	case !(f.minShare >= 0 && f.minShare <= 0.5):
+		return broker.Config{}, fmt.Errorf("--min-share %g: want 0 to 0.5", f.minShare)
+	case !(f.concede >= 0 && f.concede <= 0.5):
+		return broker.Config{}, fmt.Errorf("--concede %g: want 0 to 0.5", f.concede)
+	case f.quantum < time.Millisecond || f.quantum > time.Minute:
+		return broker.Config{}, fmt.Errorf("--quantum %v: want 1ms to 1m", f.quantum)
+	case !filepath.IsAbs(f.dir):
+		return broker.Config{}, fmt.Errorf("--run-dir %.80q: want an absolute path", f.dir)
+	}
+	gpus, err := parseGPUs(f.gpus)
+	if f.gpus == "" {
+		gpus, err = present(dev)
+	}
+	if err != nil {
+		return broker.Config{}, err
+	}
+	filler, err := f.filler(log)
+	if err != nil {
+		return broker.Config{}, err
+	}
+	r := rules.Defaults()
+	r.Policy, r.Quantum, r.LookAhead, r.MinShare = rules.Policy(f.policy), f.quantum, f.lookAhead, f.minShare
+	r.Concede = f.concede
+	return broker.Config{RunDir: f.dir, GPUs: gpus, Rules: r, Proc: proc(), Fill: filler, Release: running(), Log: log,
+		Ready: func() { _, _ = sd.SdNotify(false, sd.SdNotifyReady) }}, nil
+}
+
+// filler is how jobs run at the same time, and nil where they take turns.
+func (f *flags) filler(log *slog.Logger) (broker.Filler, error) {
+	switch {
+	case f.mode == turns:
+		return nil, nil
+	case f.mode != auto && f.mode != fill:
+		return nil, fmt.Errorf("--mode %.20q: want auto, fill or turns", f.mode)
+	case f.threads < 1 || f.threads > 100:
+		return nil, fmt.Errorf("--low-threads %d: want 1 to 100", f.threads)
+	}
+	program, err := exec.LookPath(mps.Program)
+	if err != nil && f.mode == fill {
+		return nil, fmt.Errorf("--mode fill: %s is not installed: want auto, or that program on the PATH", mps.Program)
+	}
+	if err != nil {
+		log.Info("jobs take turns: there is no MPS", "program", mps.Program)
+		return nil, nil
+	}
+	m := &mps.Manager{Dir: f.dir, Program: program, LowThreads: f.threads}
+	return func(ctx context.Context, gpu int, users []int) (bool, error) {
+		mode, err := m.Serve(ctx, gpu, users)
+		return mode == predict.Fill, err
+	}, nil
+}
+
+func (f *flags) serve(ctx context.Context, to io.Writer) error {
+	log := slog.New(slog.NewTextHandler(to, nil))
+	config, err := f.config("/dev", log)
+	if err != nil {
+		return err
+	}
+	if config.Rules.MinShare == 0 {
+		log.Warn("with --min-share 0 a job of the lower class may get nothing for ever")
+	}
+	if err := broker.New(config).Serve(ctx); err != nil {
+		if errors.Is(err, broker.ErrRunning) {
+			return failed{err}
+		}
+		return failed{fmt.Errorf("serve: %w", err)}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+// Command synergy-broker says on a node who may use a GPU now, where several jobs share one: it serves package
+// share/broker, and is what the node's prolog, epilog and task prolog call for such a job. Everything that it is asked
+// by these ends well or changes nothing: a job without a broker runs on.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
+	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
+)
+
+// Exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2 // the same command line would fail again
+)
+
+// version is set by the linker.
+var version string
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// failed is an error that no other command line would mend.
+type failed struct{ error }
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := command()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "synergy-broker:", err)
+	_, is := errors.AsType[failed](err)
+	if _, full := errors.AsType[manual.Unwritten](err); is || full {
+		return exitFailed
+	}
+	return exitUsage
+}
+
+func command() *cobra.Command {
+	var f flags
+	serve := func(c *cobra.Command, _ []string) error { return f.serve(c.Context(), c.ErrOrStderr()) }
+	root := &cobra.Command{
+		Use: "synergy-broker", Short: "say whose turn it is on a GPU that jobs share", Long: about, Version: running(),
+		Args: cobra.NoArgs, RunE: serve, SilenceErrors: true, SilenceUsage: true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().StringVar(&f.dir, "run-dir", node.Folder, "the `folder` of sockets and stamps")
+	first := &cobra.Command{Use: "serve", Short: "the same as without a command", Long: about, Args: cobra.NoArgs,
+		RunE: serve}
+	for _, c := range []*cobra.Command{root, first} {
+		c.Flags().SortFlags = false
+		f.define(c.Flags())
+	}
+	root.AddCommand(first, f.thaw(), f.status(), manual.Command("8", "synergy-broker "+running()),
+		f.hook("stamp", "for Prolog, as root: keep what the daemon said of the job",
+			func(environ []string, _ io.Writer) error { return f.tell(node.Stamp, environ) }),
+		f.hook("unstamp", "for Epilog, as root: forget it",
+			func(environ []string, _ io.Writer) error { return f.tell(node.Unstamp, environ) }),
+		f.hook("env", "for TaskProlog, as the job's user: say where its GPU's socket is",
+			func(environ []string, w io.Writer) error { return node.Env(environ, f.dir, w) }))
+	return root
+}
+
+const about = `synergy-broker says on a node who may use a GPU now, where several jobs share one. Each GPU has a socket; jobs ask
+there for turns (see docs/sharing.md), and the job that is more important goes first. It runs as root: it has to
+know whose process asks, and to stop a job that will not yield. Where it does not run, jobs run on and their GPU slices
+their time.`
+
+// hook is a command for one of Slurm's scripts. It reads the environment that the script was given.
+func (f *flags) hook(name, short string, do func([]string, io.Writer) error) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := do(os.Environ(), c.OutOrStdout()); err != nil {
+				return failed{err}
+			}
+			return nil
+		}}
+}
+
+// mostLook is for how long a prolog waits until the broker has its GPU ready for the job. It runs without as well.
+const mostLook = 12 * time.Second
+
+// tell changes the stamp of a job, and has the broker look, if there is one, where that was or is: what a task is told
+// of MPS has to be there before it. Jobs that share nothing wait for nobody.
+func (f *flags) tell(change func(environ []string, dir string) error, environ []string) error {
+	was := f.stamped()
+	if err := change(environ, f.dir); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(broker.AdminPath(f.dir)); err != nil || !was && !f.stamped() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), mostLook)
+	defer cancel()
+	return broker.Tell(ctx, f.dir)
+}
+
+// stamped says whether the job of this environment has a stamp.
+func (f *flags) stamped() bool {
+	job, err := strconv.Atoi(os.Getenv("SLURM_JOB_ID"))
+	if err != nil {
+		return false
+	}
+	_, err = os.Lstat(node.StampPath(f.dir, job))
+	return err == nil
+}
+
+// thaw is what systemd runs after the broker, however that ended.
+func (f *flags) thaw() *cobra.Command {
+	return &cobra.Command{Use: "thaw", Short: "let all jobs go on that a broker has stopped", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			jobs, err := broker.Thaw(f.dir, proc())
+			for _, job := range jobs {
+				fmt.Fprintln(c.OutOrStdout(), "thawed job", job)
+			}
+			if err != nil {
+				return failed{err}
+			}
+			return nil
+		}}
+}
+
+// proc is the machine's.
+func proc() broker.Proc {
+	return broker.Proc{Root: "/proc", Cgroups: "/sys/fs/cgroup", Owner: os.Geteuid()}
+}
+
+func running() string {
+	if version != "" {
+		return version
+	}
+	if info, known := debug.ReadBuildInfo(); known && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}

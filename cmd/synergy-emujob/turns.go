@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share/client"
+)
+
+// takeTurns introduces the job to the broker of its GPU. Where there is none, the job runs on by itself.
+func (f *flags) takeTurns() (end func(), err error) {
+	if f.turn == "" || !f.virtualCPU {
+		return func() {}, nil
+	}
+	profile, err := f.readProfile()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.Open(context.Background(), f.turn,
+		client.Introduction{Kind: "train", Memory: f.memoryOfGPU(profile)})
+	if err != nil {
+		return nil, err
+	}
+	f.turns = c
+	return c.Close, nil
+}
+
+func (f *flags) memoryOfGPU(profile *sensitivity.Profile) gres.Memory {
+	return gres.Memory(given(f.gpuMemory, int(profile.GPUMemory)))
+}
+
+// busy is the part of an iteration in which the job uses the GPU. With none known it leaves nothing idle.
+func (f *flags) busy(profile *sensitivity.Profile) float64 {
+	switch {
+	case f.gpuBusy > 0:
+		return f.gpuBusy
+	case profile.GPUBusy > 0:
+		return profile.GPUBusy
+	}
+	return 1
+}
+
+// outOfMemory says whether a job ends as one whose GPU has no room for it.
+func outOfMemory(err error) bool {
+	var refused *client.Refused
+	return errors.As(err, &refused)
+}

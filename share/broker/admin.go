@@ -1,0 +1,189 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
+)
+
+// answer serves the administrator, over HTTP, until the context ends.
+func (b *Broker) answer(ctx context.Context, l net.Listener) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(b.Status())
+	})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		_, _ = io.WriteString(w, Metrics(b.Status()))
+	})
+	mux.HandleFunc("POST /look", func(w http.ResponseWriter, _ *http.Request) {
+		b.look(ctx) // though whoever said so may have gone: he shall not undo it half way
+		w.WriteHeader(http.StatusNoContent)
+	})
+	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+		b.Log.Error("answer the administrator", "error", err)
+	}
+}
+
+// Status is how the node stands.
+func (b *Broker) Status() wire.Status {
+	s := wire.Status{V: wire.Version, Release: b.Release, Up: time.Since(b.start).Seconds(),
+		Policy: string(b.Rules.Policy)}
+	for _, g := range b.gpus {
+		s.GPUs = append(s.GPUs, g.status())
+	}
+	b.crowd.mu.Lock()
+	defer b.crowd.mu.Unlock()
+	s.Refused = maps.Clone(b.crowd.refused)
+	return s
+}
+
+// mostStatus is more than a status of the most clients has, bytes.
+const mostStatus = 4 << 20
+
+// Ask asks the broker of this node, whose folder it is.
+func Ask(ctx context.Context, dir string) (wire.Status, error) {
+	text, err := ask(ctx, dir, http.MethodGet, "/status")
+	if err != nil {
+		return wire.Status{}, err
+	}
+	var s wire.Status
+	if err := json.Unmarshal(text, &s); err != nil {
+		return wire.Status{}, fmt.Errorf("ask the broker: %w", err)
+	}
+	return s, nil
+}
+
+func ask(ctx context.Context, dir, method, path string) ([]byte, error) {
+	transport := &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", AdminPath(dir))
+		}}
+	request, err := http.NewRequestWithContext(ctx, method, "http://broker"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the broker: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("ask the broker: %s", response.Status)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, mostStatus))
+}
+
+// Metrics is a status in Prometheus' words.
+func Metrics(s wire.Status) string {
+	var m metrics
+	m.name("synergy_broker_up_seconds", "gauge", "Since the broker started.")
+	m.value("", s.Up)
+	m.name("synergy_broker_refused_total", "counter", "Connections that were not taken, by what they were told.")
+	for _, code := range slices.Sorted(maps.Keys(s.Refused)) {
+		m.value(fmt.Sprintf(`{code=%q}`, code), float64(s.Refused[code]))
+	}
+	for _, of := range []struct {
+		name, kind, help string
+		value            func(wire.GPU) float64
+	}{
+		{"clients", "gauge", "Connections of jobs.", func(g wire.GPU) float64 { return float64(len(g.Clients)) }},
+		{"memory_booked_mib", "gauge", "What the jobs that are there may use of the GPU's memory together.",
+			func(g wire.GPU) float64 { return float64(g.MemoryBooked) }},
+		{"freezes_total", "counter", "Jobs that were stopped since they did not yield.",
+			func(g wire.GPU) float64 { return float64(g.Freezes) }},
+		{"offences_total", "counter", "Jobs that did not yield so often that they should not share.",
+			func(g wire.GPU) float64 { return float64(g.Offences) }},
+	} {
+		m.name("synergy_broker_"+of.name, of.kind, of.help)
+		for _, g := range s.GPUs {
+			m.value(fmt.Sprintf(`{gpu="%d"}`, g.GPU), of.value(g))
+		}
+	}
+	for _, of := range []struct {
+		name, kind, help string
+		value            func(wire.Had) float64
+	}{
+		{"turns_total", "counter", "Turns granted.", func(h wire.Had) float64 { return float64(h.Turns) }},
+		{"held_seconds_total", "counter", "For how long the GPU was held.", func(h wire.Had) float64 { return h.Held }},
+		{"overrun_total", "counter", "Turns that went on when they were to be yielded.",
+			func(h wire.Had) float64 { return float64(h.Overrun) }},
+		{"wait_p50_seconds", "gauge", "Median wait of the last thousand turns.",
+			func(h wire.Had) float64 { return h.WaitP50 }},
+		{"wait_p95_seconds", "gauge", "The wait that one in twenty of the last thousand turns exceeded.",
+			func(h wire.Had) float64 { return h.WaitP95 }},
+	} {
+		m.name("synergy_broker_"+of.name, of.kind, of.help)
+		for _, g := range s.GPUs {
+			for _, class := range slices.Sorted(maps.Keys(g.Classes)) {
+				m.value(fmt.Sprintf(`{gpu="%d",class=%q}`, g.GPU, class), of.value(g.Classes[class]))
+			}
+		}
+	}
+	return m.String()
+}
+
+// metrics are lines of Prometheus' text.
+type metrics struct {
+	strings.Builder
+	last string
+}
+
+func (m *metrics) name(name, kind, help string) {
+	m.last = name
+	fmt.Fprintf(m, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+}
+
+func (m *metrics) value(labels string, value float64) {
+	fmt.Fprintf(m, "%s%s %g\n", m.last, labels, value)
+}
+
+// offence is a job that would not yield so often that it should not share, for the daemon to read.
+type offence struct {
+	V   int    `json:"v"`
+	At  string `json:"at"`
+	Job int    `json:"job"`
+	UID int    `json:"uid"`
+	GPU int    `json:"gpu"`
+}
+
+// mostOffences is how long the file of them may grow, bytes, before it begins anew.
+const mostOffences = 1 << 20
+
+// accuse writes an offence down, a line each.
+func (b *Broker) accuse(o offence) error {
+	o.V, o.At = 1, time.Now().UTC().Format(time.RFC3339)
+	line, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(b.RunDir, "offences")
+	if info, err := os.Lstat(path); err == nil && info.Size() > mostOffences {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(line, '\n'))
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,311 @@
+// Package broker says on a node who may use a GPU now, where several jobs share one. There is a socket for each GPU,
+// and an Arbiter of package turns behind it; this package knows sockets, processes and the clock, and decides nothing
+// about turns. Who a client is the kernel says, and what it may the daemon, by the stamp that the prolog wrote; nothing
+// that a client says of itself gives it anything. Without a broker jobs run on, and the GPU slices their time.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
+	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
+)
+
+// Config is what a broker needs to know.
+type Config struct {
+	RunDir string // node.Folder
+	GPUs   []int  // indexes on the node
+	Rules  turns.Rules
+	// Identify says which job a process of a user belongs to; nil: Proc does.
+	Identify func(pid, uid int) (int, error)
+	Proc     Proc
+	Limits   Limits
+	Release  string
+	Log      *slog.Logger
+	// Fill has jobs of a GPU run at the same time; nil: they take turns.
+	Fill Filler
+	// Ready is called when all sockets are there; nil: nobody wants to know.
+	Ready func()
+}
+
+// Limits bound what clients can make the broker keep.
+type Limits struct {
+	Clients, PerUser, PerJob int
+	Hello                    time.Duration // until which a connection says who it is
+	Messages                 int           // of a connection in a second; 0: as by default
+}
+
+// DefaultLimits are for a node with a GPU for each of some dozen jobs.
+func DefaultLimits() Limits {
+	return Limits{Clients: 1024, PerUser: 256, PerJob: 64, Hello: 5 * time.Second, Messages: 4000}
+}
+
+// Broker is that of one node.
+type Broker struct {
+	Config
+	start   time.Time
+	freezer *freezer
+	gpus    []*gpu
+	next    atomic.Uint64
+	crowd   crowd
+	looking sync.Mutex // one at a time looks at the stamps
+	says    saying     // of stamps; whoever looks has it
+}
+
+// AdminPath is where a broker tells its status.
+func AdminPath(dir string) string { return filepath.Join(dir, "broker.sock") }
+
+func frozenDir(dir string) string { return filepath.Join(dir, "frozen") }
+
+// New is a broker that does nothing yet.
+func New(c Config) *Broker {
+	if c.Identify == nil {
+		c.Identify = c.Proc.Job
+	}
+	if c.Limits == (Limits{}) {
+		c.Limits = DefaultLimits()
+	}
+	if c.Limits.Messages <= 0 {
+		c.Limits.Messages = DefaultLimits().Messages
+	}
+	b := &Broker{Config: c, start: time.Now(), says: saying{},
+		freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)},
+		crowd:   crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]int{}, refused: map[string]int{}}}
+	for _, index := range c.GPUs {
+		b.gpus = append(b.gpus, newGPU(b, index))
+	}
+	return b
+}
+
+// ErrThaws is that a broker runs whose frozen jobs are its own business: a job that it has stopped would go on beside
+// the one whose turn it is.
+var ErrThaws = errors.New("a broker runs there and thaws by itself what it has stopped: stop it first")
+
+// Thaw lets all jobs go on that a broker has frozen which is no more, and says which. What that told tasks of MPS is
+// taken back, too.
+func Thaw(dir string, proc Proc) ([]int, error) {
+	lock, err := os.OpenFile(lockPath(dir), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return thaw(dir, proc)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if err := holdLock(lock); errors.Is(err, ErrRunning) {
+		return nil, ErrThaws
+	} else if err != nil {
+		return nil, err
+	}
+	return thaw(dir, proc)
+}
+
+func thaw(dir string, proc Proc) ([]int, error) {
+	jobs, err := (&freezer{proc: proc, dir: frozenDir(dir)}).thawAll()
+	return jobs, errors.Join(err, withdraw(dir))
+}
+
+// ErrRunning is that a broker runs there already.
+var ErrRunning = errors.New("another broker runs there: stop it first")
+
+// Serve is the broker, until the context ends. Then nothing is frozen, and clients run on by themselves.
+func (b *Broker) Serve(ctx context.Context) error {
+	lock, err := lockFolder(b.RunDir, b.Proc.Owner)
+	if err != nil {
+		return fmt.Errorf("start in %s: %w", b.RunDir, err)
+	}
+	defer lock.Close()
+	b.thawAll()
+	defer b.thawAll()
+	listeners, err := b.listen()
+	if err != nil {
+		return err
+	}
+	b.look(ctx) // who was there before the broker is known from then on
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var running sync.WaitGroup
+	for i, g := range b.gpus {
+		running.Go(func() { g.accept(ctx, listeners[i], &running) })
+	}
+	running.Go(func() { b.answer(ctx, listeners[len(b.gpus)]) })
+	if b.Fill != nil {
+		running.Go(func() { b.keepLooking(ctx) })
+	}
+	b.Log.Info("serving", "gpus", b.GPUs, "folder", b.RunDir)
+	if b.Ready != nil {
+		b.Ready()
+	}
+	<-ctx.Done()
+	for _, l := range listeners {
+		l.Close()
+	}
+	for _, g := range b.gpus {
+		g.close()
+	}
+	running.Wait()
+	return nil
+}
+
+func (b *Broker) thawAll() {
+	jobs, err := thaw(b.RunDir, b.Proc)
+	if err != nil {
+		b.Log.Error("thaw", "error", err)
+	}
+	if len(jobs) > 0 {
+		b.Log.Warn("thawed what was frozen", "jobs", jobs)
+	}
+}
+
+// lockFolder makes the folder where it is missing, and holds it against a second broker until the file is closed. A
+// folder in which others may write is refused: what is believed lies there.
+func lockFolder(dir string, owner int) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(dir, &stat); err != nil {
+		return nil, err
+	}
+	if int(stat.Uid) != owner && stat.Uid != 0 || stat.Mode&0o022 != 0 {
+		return nil, fmt.Errorf("want a folder of user %d's to which nobody else can write: chown and chmod it", owner)
+	}
+	file, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := holdLock(file); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func lockPath(dir string) string { return filepath.Join(dir, "broker.lock") }
+
+// holdLock holds a folder's lock until the file is closed.
+func holdLock(file *os.File) error {
+	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return ErrRunning
+	}
+	return err
+}
+
+// listen makes the sockets: one for each GPU, open to all, and behind them that of the administrator.
+func (b *Broker) listen() ([]*net.UnixListener, error) {
+	var all []*net.UnixListener
+	for _, index := range b.GPUs {
+		l, err := listenAt(node.SocketPath(b.RunDir, index), 0o666)
+		if err != nil {
+			return nil, errors.Join(err, closeAll(all))
+		}
+		all = append(all, l)
+	}
+	l, err := listenAt(AdminPath(b.RunDir), 0o600)
+	if err != nil {
+		return nil, errors.Join(err, closeAll(all))
+	}
+	return append(all, l), nil
+}
+
+// listenAt listens in the place of a broker that is dead; the lock says that it is.
+func listenAt(path string, mode fs.FileMode) (*net.UnixListener, error) {
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode()&fs.ModeSocket == 0 {
+		return nil, fmt.Errorf("listen at %s: is a file and no socket: remove it", path)
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listen at %s: %w", path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+func closeAll(listeners []*net.UnixListener) (err error) {
+	for _, l := range listeners {
+		err = errors.Join(err, l.Close())
+	}
+	return err
+}
+
+// crowd counts connections.
+type crowd struct {
+	limits Limits
+
+	mu      sync.Mutex
+	total   int
+	users   map[int]int
+	jobs    map[int]int
+	refused map[string]int
+}
+
+// enter takes a connection of a user, or says why not.
+func (c *crowd) enter(uid int) *wire.Bad {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.total >= c.limits.Clients:
+		return &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("there are %d clients: try again later", c.total)}
+	case c.users[uid] >= c.limits.PerUser:
+		return &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("user %d has %d clients: want fewer", uid, c.users[uid])}
+	}
+	c.total++
+	c.users[uid]++
+	return nil
+}
+
+// enterJob takes it as one of a job.
+func (c *crowd) enterJob(job int) *wire.Bad {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jobs[job] >= c.limits.PerJob {
+		return &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("job %d has %d clients: want fewer", job, c.jobs[job])}
+	}
+	c.jobs[job]++
+	return nil
+}
+
+func (c *crowd) leaveJob(job int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jobs[job]--; c.jobs[job] == 0 {
+		delete(c.jobs, job)
+	}
+}
+
+func (c *crowd) leave(uid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.total--
+	if c.users[uid]--; c.users[uid] == 0 {
+		delete(c.users, uid)
+	}
+}
+
+func (c *crowd) refuse(code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused[code]++
+}

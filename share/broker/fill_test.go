@@ -1,0 +1,206 @@
+package broker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
+)
+
+func TestJobsThatRunAtTheSameTimeWaitForNobodyUntilTheyTakeTurnsAgain(t *testing.T) {
+	var fills atomic.Bool
+	fills.Store(true)
+	b := serve(t, func(c *settings) {
+		anyOf(7)(c)
+		c.Fill = func(context.Context, int, []int) (bool, error) { return fills.Load(), nil }
+	})
+	stamp(t, b.dir, 7, 0, share.Low, 1024)
+	if err := broker.Tell(t.Context(), b.dir); err != nil {
+		t.Fatal(err)
+	}
+	first, second := join(t, b.dir, 0), join(t, b.dir, 0)
+	for range 3 {
+		first.ask()
+		first.want(wire.Grant)
+		second.ask()
+		second.want(wire.Grant)
+		second.release()
+		first.release()
+	}
+	if mode := b.Status().GPUs[0].Mode; mode != "fill" {
+		t.Errorf("the mode is %s", mode)
+	}
+	first.ask()
+	first.want(wire.Grant)
+	second.ask()
+	second.want(wire.Grant)
+	fills.Store(false)
+	if err := broker.Tell(t.Context(), b.dir); err != nil {
+		t.Fatal(err)
+	}
+	first.want(wire.Yield)
+	second.want(wire.Yield)
+	first.release()
+	second.release()
+	first.ask()
+	first.want(wire.Grant)
+	second.ask()
+	second.quiet()
+	fills.Store(true)
+	if err := broker.Tell(t.Context(), b.dir); err != nil {
+		t.Fatal(err)
+	}
+	first.release()
+	second.want(wire.Grant)
+}
+
+func TestWhoFillsAGPUIsSaidByTheStampsOfItsJobs(t *testing.T) {
+	told := make(chan map[int][]int, 100)
+	b := serve(t, func(c *settings) {
+		c.Fill = func(_ context.Context, gpu int, users []int) (bool, error) {
+			told <- map[int][]int{gpu: users}
+			return true, errors.New("and yet it cannot")
+		}
+	})
+	<-told // what is looked at without being told
+	<-told
+	for job, s := range map[int]share.Stamp{
+		1: {UID: 11, GPU: 0}, 2: {UID: 12, GPU: 0}, 3: {UID: 13, GPU: 1}, 4: {UID: 14, GPU: 5},
+	} {
+		s.V, s.Job, s.Class, s.Memory = 1, job, share.Low, 1
+		stampOf(t, b.dir, s)
+	}
+	stampOf(t, b.dir, share.Stamp{V: 1, Job: 6, UID: 16})
+	if err := os.WriteFile(node.StampPath(b.dir, 9)+".new", []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.Tell(t.Context(), b.dir); err != nil {
+		t.Fatal(err)
+	}
+	if users := (<-told)[0]; !slices.Equal(slices.Sorted(slices.Values(users)), []int{11, 12}) {
+		t.Errorf("GPU 0 is of %v", users)
+	}
+	if users := (<-told)[1]; !slices.Equal(users, []int{13}) {
+		t.Errorf("GPU 1 is of %v", users)
+	}
+	if mode := b.Status().GPUs[0].Mode; mode != "turns" {
+		t.Errorf("what cannot be is the mode: %s", mode)
+	}
+}
+
+// asks is a Filler that says of which GPUs it was asked.
+type asks struct {
+	mu   sync.Mutex
+	gpus []int
+}
+
+func (a *asks) fill(_ context.Context, gpu int, _ []int) (bool, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gpus = append(a.gpus, gpu)
+	return false, nil
+}
+
+// of are the GPUs that are asked of in a look.
+func (a *asks) of(t *testing.T, dir string) []int {
+	t.Helper()
+	a.mu.Lock()
+	a.gpus = nil
+	a.mu.Unlock()
+	if err := broker.Tell(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	slices.Sort(a.gpus)
+	return a.gpus
+}
+
+// TestAStampThatCannotBeReadLeavesItsGPUAsItIsAsLongAsItsJobRuns: what serves the job would be ended under it. One that
+// a job left behind keeps nobody from anything, and one that names its GPU leaves the others.
+func TestAStampThatCannotBeReadLeavesItsGPUAsItIsAsLongAsItsJobRuns(t *testing.T) {
+	said, asked := new(strings.Builder), &asks{}
+	b := serve(t, func(c *settings) {
+		c.Fill = asked.fill
+		c.Log = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelError}))
+	})
+	path := node.StampPath(b.dir, ruder)
+	text := fmt.Sprintf(`{"v":2,"job":%d,"uid":0,"gpu":1,"class":"low","gpu_memory_mib":1}`, ruder)
+	write := func(what string, mode os.FileMode) {
+		t.Helper()
+		stamp(t, b.dir, ruder, 0, share.Low, 1)
+		if err := errors.Join(os.WriteFile(path, []byte(what), mode), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, gpus ...int) {
+		t.Helper()
+		if got := asked.of(t, b.dir); !slices.Equal(got, gpus) {
+			t.Errorf("%s: asked of %v, want %v", what, got, gpus)
+		}
+	}
+	write(text, 0o644)
+	want("its job is over", 0, 1)
+	job := startJob(t, ruder, os.Getuid(), "sit")
+	want("one of a later version", 0)
+	write(text, 0o666)
+	want("others may write it")
+	write(`{"v":1,"job":`, 0o644)
+	for range 3 {
+		want("it is cut")
+	}
+	_ = syscall.Kill(job.pid, syscall.SIGKILL)
+	job.kill()
+	await(t, "an end of it", func() bool { return slices.Equal(asked.of(t, b.dir), []int{0, 1}) })
+	if err := errors.Join(os.RemoveAll(filepath.Dir(path)), os.WriteFile(filepath.Dir(path), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	want("the folder is none")
+	want("nor is it now")
+	b.stop()
+	if lines := strings.Count(said.String(), "\n"); lines != 6 {
+		t.Errorf("said %d times, want once for each of 6 things:\n%s", lines, said)
+	}
+}
+
+func TestNoTaskIsSentToAnMPSThatNobodyWatches(t *testing.T) {
+	b := serve(t, nil)
+	fill := node.FillPath(b.dir, 0)
+	write := func() {
+		t.Helper()
+		if err := os.WriteFile(fill, []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	b.stop()
+	if _, err := os.Stat(fill); err == nil {
+		t.Error("a broker that ended left it")
+	}
+	write()
+	if _, err := broker.Thaw(b.dir, here()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(fill); err == nil {
+		t.Error("what comes after one that was killed left it")
+	}
+}
+
+func TestNobodyWaitsForABrokerThatIsNotThere(t *testing.T) {
+	if err := broker.Tell(t.Context(), t.TempDir()); err == nil {
+		t.Error("it was told")
+	}
+}

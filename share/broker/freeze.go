@@ -1,0 +1,308 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// freezer stops the processes of jobs and lets them go on. What it stops stands in a file before it is stopped, so that
+// whoever comes after a broker that died finds it, and so that what somebody else has stopped, as Slurm does with a job
+// that it suspends, is left alone.
+type freezer struct {
+	proc Proc
+	dir  string // of the files, one a job
+
+	mu sync.Mutex
+}
+
+// stopped is what was stopped of a job.
+type stopped struct {
+	V         int       `json:"v"`
+	Job       int       `json:"job"`
+	Cgroups   []string  `json:"cgroups"` // directories in the freezer's hierarchy
+	Processes []process `json:"processes"`
+}
+
+// process is one for as long as it lives: its number is used again, its start is not.
+type process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // ticks since the machine started
+}
+
+// mostPasses is how often a job is looked at again for what it has started meanwhile.
+const mostPasses = 8
+
+// freeze stops all that a user runs in a job. Slurm's own processes there go on, since they are how Slurm ends it.
+func (f *freezer) freeze(job, uid int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := stopped{V: 1, Job: job}
+	for range mostPasses {
+		found, err := f.fresh(&s, uid)
+		if err != nil || !found {
+			return err
+		}
+	}
+	return nil // it starts processes faster than they are found: most of it stands
+}
+
+// fresh stops what is not stopped yet, and says whether there was anything.
+func (f *freezer) fresh(s *stopped, uid int) (bool, error) {
+	before := len(s.Cgroups) + len(s.Processes)
+	var signals []process
+	for _, pid := range f.proc.ofJob(s.Job, uid) {
+		if dir := f.proc.freezable(pid, uid); dir != "" {
+			if !slices.Contains(s.Cgroups, dir) {
+				s.Cgroups = append(s.Cgroups, dir)
+			}
+			continue
+		}
+		p, err := f.proc.process(pid)
+		if err == nil && !slices.Contains(s.Processes, p) {
+			s.Processes = append(s.Processes, p)
+			signals = append(signals, p)
+		}
+	}
+	if len(s.Cgroups)+len(s.Processes) == before {
+		return false, nil
+	}
+	if err := f.keep(*s); err != nil {
+		return false, fmt.Errorf("freeze job %d: %w", s.Job, err)
+	}
+	for _, dir := range s.Cgroups {
+		if err := setFrozen(dir, true); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return true, fmt.Errorf("freeze job %d: %w", s.Job, err)
+		}
+	}
+	for _, p := range signals {
+		f.signal(p, unix.SIGSTOP)
+	}
+	return true, nil
+}
+
+// thaw lets a job go on. One that is not frozen is left alone.
+func (f *freezer) thaw(job int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	path := f.path(job)
+	text, err := readOwned(path, f.proc.Owner, mostStopped)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("thaw job %d: %w", job, err)
+	}
+	s, err := parseStopped(text)
+	if err != nil {
+		return fmt.Errorf("thaw job %d: %s: %w", job, path, err)
+	}
+	for _, dir := range s.Cgroups {
+		if !strings.HasPrefix(filepath.Clean(dir), filepath.Clean(f.proc.Cgroups)+"/") {
+			continue
+		}
+		if wrong := setFrozen(dir, false); wrong != nil && !errors.Is(wrong, fs.ErrNotExist) {
+			err = fmt.Errorf("thaw job %d: %w", job, wrong)
+		}
+	}
+	for _, p := range s.Processes {
+		f.signal(p, unix.SIGCONT)
+	}
+	if err != nil {
+		return err // and the file stays, for the next try
+	}
+	return os.Remove(path)
+}
+
+// thawAll lets all jobs go on that were frozen, by whichever broker, and says which.
+func (f *freezer) thawAll() ([]int, error) {
+	entries, err := os.ReadDir(f.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var jobs []int
+	for _, entry := range entries {
+		name, is := strings.CutSuffix(entry.Name(), ".json")
+		job, wrong := strconv.Atoi(name)
+		if !is || wrong != nil {
+			continue
+		}
+		jobs = append(jobs, job)
+		err = errors.Join(err, f.thaw(job))
+	}
+	return jobs, err
+}
+
+func (f *freezer) path(job int) string { return filepath.Join(f.dir, strconv.Itoa(job)+".json") }
+
+// keep writes down what is about to be stopped. It is not forced to the disk: processes do not outlive the machine.
+func (f *freezer) keep(s stopped) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+		return err
+	}
+	return replace(f.path(s.Job), text)
+}
+
+// replace writes a file whole, or not at all.
+func replace(path string, text []byte) error {
+	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := os.WriteFile(fresh, text, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
+}
+
+// mostStopped is how large that file may be, bytes.
+const mostStopped = 4 << 20
+
+func parseStopped(text []byte) (stopped, error) {
+	var s stopped
+	if err := json.Unmarshal(text, &s); err != nil {
+		return stopped{}, errors.New("want one JSON object")
+	}
+	if s.V != 1 {
+		return stopped{}, fmt.Errorf("v = %d: want 1", s.V)
+	}
+	return s, nil
+}
+
+// signal sends one to a process, and to none that has its number by now.
+func (f *freezer) signal(p process, s unix.Signal) {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		if now, wrong := f.proc.process(p.PID); withoutPidfd(err) && wrong == nil && now == p {
+			unix.Kill(p.PID, s)
+		}
+		return
+	}
+	defer unix.Close(fd)
+	if now, err := f.proc.process(p.PID); err == nil && now == p {
+		unix.PidfdSendSignal(fd, s, nil, 0)
+	}
+}
+
+// withoutPidfd says that this kernel has none, or that they are forbidden here.
+func withoutPidfd(err error) bool { return errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) }
+
+// setFrozen freezes or thaws a cgroup, of either version.
+func setFrozen(dir string, frozen bool) error {
+	name, value := "cgroup.freeze", "0"
+	if _, err := os.Stat(filepath.Join(dir, "freezer.state")); err == nil {
+		name, value = "freezer.state", "THAWED"
+	}
+	if frozen {
+		value = map[string]string{"cgroup.freeze": "1", "freezer.state": "FROZEN"}[name]
+	}
+	file, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(value)
+	return errors.Join(err, file.Close())
+}
+
+// process is the one with that number now.
+func (p Proc) process(pid int) (process, error) {
+	stat, err := p.read(pid, "stat")
+	if err != nil {
+		return process{}, err
+	}
+	start, err := startOf(stat)
+	return process{pid, start}, err
+}
+
+// startOf is the 22nd field of /proc/PID/stat. The second is the program's name, in which anything may stand.
+func startOf(stat []byte) (uint64, error) {
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 {
+		return 0, errors.New("stat has too few fields")
+	}
+	return strconv.ParseUint(string(fields[19]), 10, 64)
+}
+
+// ofJob are the processes that a user has in a job, but the broker and Slurm's own.
+func (p Proc) ofJob(job, uid int) []int {
+	entries, err := os.ReadDir(p.Root)
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if owner, err := p.user(pid); err != nil || owner != uid || p.stepOf(pid) != 0 {
+			continue
+		}
+		if of, err := p.Job(pid, uid); err == nil && of == job {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// freezable is the cgroup by which a process of a job can be frozen: one of the job's in which there are processes of
+// that user alone. Empty: there is none.
+func (p Proc) freezable(pid, uid int) string {
+	text, err := p.read(pid, "cgroup")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) != 3 || parts[1] != "" && parts[1] != "freezer" {
+			continue
+		}
+		if _, _, found := jobOf(parts[2]); !found {
+			continue
+		}
+		for _, dir := range p.places(cgroup{controller: parts[1], path: parts[2]}) {
+			if hasFreezer(dir) && p.onlyOf(dir, uid) {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
+func hasFreezer(dir string) bool {
+	for _, name := range []string{"cgroup.freeze", "freezer.state"} {
+		if unix.Access(filepath.Join(dir, name), unix.W_OK) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyOf says that all processes of a cgroup are a user's own, and none is Slurm's.
+func (p Proc) onlyOf(dir string, uid int) bool {
+	text, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return false
+	}
+	for _, word := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil || pid == os.Getpid() || p.stepOf(pid) != 0 {
+			return false
+		}
+		if owner, err := p.user(pid); err == nil && owner != uid {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,296 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
+)
+
+// gpu is one, and whose turn it is there. All of it is done under one lock by whoever heard of something, so that from
+// a request to its grant nothing has to be woken.
+type gpu struct {
+	broker *Broker
+	index  int
+
+	mu      sync.Mutex
+	arbiter *turns.Arbiter
+	clients map[turns.Client]*client
+	conns   map[*net.UnixConn]bool // those that did not say yet who they are, too
+	closed  bool
+	fills   bool                 // all clients have it at once
+	whyNot  string               // as it was logged last
+	frozen  map[turns.Client]int // and its job
+	// paused is for how long this GPU's clock stood still: while somebody was frozen nobody had a turn, and none
+	// shall pay for that time with the lease that he has not begun.
+	paused time.Duration
+	timer  *time.Timer
+	had    map[share.Class]*had
+
+	freezes, offences int
+}
+
+// had is what a class had of the GPU.
+type had struct {
+	turns, overrun int
+	held           time.Duration
+	waits          []time.Duration // the last mostWaits, in a ring
+}
+
+const mostWaits = 1000
+
+func newGPU(b *Broker, index int) *gpu {
+	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
+		conns: map[*net.UnixConn]bool{}, frozen: map[turns.Client]int{}, had: map[share.Class]*had{}}
+	g.timer = time.AfterFunc(time.Hour, g.tick)
+	g.timer.Stop()
+	return g
+}
+
+// accept takes connections until the listener is closed. What has no room is told so and let go, at no more cost than
+// that.
+func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.WaitGroup) {
+	for {
+		conn, err := l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // there are no more files
+			g.broker.Log.Error("accept", "gpu", g.index, "error", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			continue
+		}
+		p, err := peerOf(conn)
+		if err != nil {
+			g.refuse(conn, &wire.Bad{Code: wire.UnknownJob, Text: err.Error()})
+			continue
+		}
+		if bad := g.broker.crowd.enter(p.uid); bad != nil {
+			p.close()
+			g.refuse(conn, bad)
+			continue
+		}
+		running.Go(func() { g.serve(conn, p) })
+	}
+}
+
+// refuse says why and closes.
+func (g *gpu) refuse(conn *net.UnixConn, bad *wire.Bad) {
+	g.broker.crowd.refuse(bad.Code)
+	_ = write(conn, wire.Message{Type: wire.Error, Code: bad.Code, Text: bad.Text})
+	conn.Close()
+}
+
+// close ends all connections, at the broker's end. Clients run on by themselves.
+func (g *gpu) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	g.timer.Stop()
+	for conn := range g.conns {
+		conn.Close()
+	}
+}
+
+// now is the GPU's clock.
+func (g *gpu) now() time.Duration { return time.Since(g.broker.start) - g.paused }
+
+// happened tells the arbiter, and does what it says. The lock is held.
+func (g *gpu) happened(e turns.Event) {
+	for _, effect := range g.arbiter.Step(g.now(), e) {
+		g.do(effect)
+	}
+	at, waits := g.arbiter.Wake()
+	if !waits || g.closed {
+		g.timer.Stop()
+		return
+	}
+	g.timer.Reset(max(0, at-g.now()))
+}
+
+func (g *gpu) tick() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.happened(turns.Event{Kind: turns.Tick})
+	}
+}
+
+func (g *gpu) do(e turns.Effect) {
+	c := g.clients[e.Client]
+	if c == nil || c.state == wire.Idle && (e.Verb == turns.Yield || e.Verb == turns.Freeze) {
+		return // it has left or released meanwhile, and the arbiter has heard of that or will
+	}
+	switch e.Verb {
+	case turns.Grant:
+		g.granted(c, e.Lease)
+	case turns.Yield:
+		c.become(wire.Yielding)
+		c.tell(wire.Message{Type: wire.Yield, Seq: c.seq, Grace: e.Grace.Microseconds()})
+	case turns.Freeze:
+		g.freeze(c)
+	case turns.Thaw:
+		g.thaw(c.id)
+	case turns.Offence:
+		g.offence(c)
+	}
+}
+
+// granted tells it, and notes how long it had waited. One that has taken its request back gives the GPU back.
+func (g *gpu) granted(c *client, lease time.Duration) {
+	h := g.of(c.stamp.Class)
+	wait := time.Since(c.since)
+	c.become(wire.Holding)
+	if !c.open {
+		g.released(c, 0)
+		return
+	}
+	if len(h.waits) < mostWaits {
+		h.waits = append(h.waits, wait)
+	} else {
+		h.waits[h.turns%mostWaits] = wait
+	}
+	h.turns++
+	c.turns++
+	c.tell(wire.Message{Type: wire.Grant, Seq: c.seq, Lease: lease.Microseconds()})
+}
+
+func (g *gpu) of(class share.Class) *had {
+	if g.had[class] == nil {
+		g.had[class] = &had{}
+	}
+	return g.had[class]
+}
+
+// freeze stops the job of a client that was told to yield and did not. The clock stands still meanwhile.
+func (g *gpu) freeze(c *client) {
+	began := time.Now()
+	defer func() { g.paused += time.Since(began) }()
+	g.freezes++
+	g.of(c.stamp.Class).overrun++
+	log := g.broker.Log.With("gpu", g.index, "job", c.stamp.Job, "client", c.id)
+	g.frozen[c.id] = c.stamp.Job
+	if err := g.broker.freezer.freeze(c.stamp.Job, c.peer.uid); err != nil {
+		log.Error("freeze", "error", err) // the next is granted all the same: both use the GPU then
+	}
+	c.become(wire.Frozen)
+	log.Warn("froze a job that would not yield")
+}
+
+// thaw lets the job of a client go on, unless another client of it is to stand still, too.
+func (g *gpu) thaw(id turns.Client) {
+	job, is := g.frozen[id]
+	if !is {
+		return
+	}
+	delete(g.frozen, id)
+	if c := g.clients[id]; c != nil && c.state == wire.Frozen {
+		c.become(wire.Yielding)
+	}
+	for _, other := range g.frozen {
+		if other == job {
+			return
+		}
+	}
+	if err := g.broker.freezer.thaw(job); err != nil {
+		g.broker.Log.Error("thaw", "gpu", g.index, "job", job, "error", err)
+	}
+}
+
+func (g *gpu) offence(c *client) {
+	g.offences++
+	g.broker.Log.Warn("a job would not yield again and again", "gpu", g.index, "job", c.stamp.Job)
+	if err := g.broker.accuse(offence{Job: c.stamp.Job, UID: c.stamp.UID, GPU: g.index}); err != nil {
+		g.broker.Log.Error("write offence", "error", err)
+	}
+}
+
+// left takes a client away, whatever it held.
+func (g *gpu) left(c *client) {
+	c.become(wire.Idle) // what it held is counted
+	g.thaw(c.id)
+	delete(g.clients, c.id)
+	g.happened(turns.Event{Kind: turns.Leave, Client: c.id})
+}
+
+// booked is how much memory the clients of a job say that they use.
+func (g *gpu) booked(job int) (mib int64) {
+	for _, c := range g.clients {
+		if c.stamp.Job == job {
+			mib += c.memory
+		}
+	}
+	return mib
+}
+
+// status is what people are told of it.
+func (g *gpu) status() wire.GPU {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := wire.GPU{GPU: g.index, Mode: g.mode(), Clients: []wire.Client{}, Classes: map[string]wire.Had{},
+		Freezes: g.freezes, Offences: g.offences}
+	now := map[turns.Client]turns.ClientState{}
+	for _, c := range g.arbiter.State().Clients {
+		now[c.Client] = c
+	}
+	jobs := map[int]int64{}
+	for _, c := range g.clients {
+		s.Clients = append(s.Clients, c.status(now[c.id]))
+		jobs[c.stamp.Job] = int64(c.stamp.Memory)
+	}
+	for _, mib := range jobs {
+		s.MemoryBooked += mib
+	}
+	slices.SortFunc(s.Clients, func(a, b wire.Client) int { return cmp.Compare(a.ID, b.ID) })
+	for class, h := range g.had {
+		waits := slices.Sorted(slices.Values(h.waits))
+		held := h.held
+		for _, c := range g.clients {
+			if c.stamp.Class == class {
+				held += c.holding()
+			}
+		}
+		s.Classes[string(class)] = wire.Had{Turns: h.turns, Held: held.Seconds(), Overrun: h.overrun,
+			WaitP50: quantile(waits, 0.5), WaitP95: quantile(waits, 0.95)}
+	}
+	return s
+}
+
+// quantile is one of durations in order, in seconds; 0 of none.
+func quantile(sorted []time.Duration, q float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[int(q*float64(len(sorted)-1))].Seconds()
+}
+
+// join takes a client, or says why not.
+func (g *gpu) join(c *client) *wire.Bad {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return &wire.Bad{Code: wire.Busy, Text: "the broker ends: try again"}
+	}
+	if used := g.booked(c.stamp.Job); used+c.memory > int64(c.stamp.Memory) {
+		return &wire.Bad{Code: wire.MemoryCap, Text: fmt.Sprintf("job %d may use %d MiB of GPU %d and uses %d: "+
+			"no room for %d", c.stamp.Job, c.stamp.Memory, g.index, used, c.memory)}
+	}
+	g.clients[c.id] = c
+	index := g.index
+	c.tell(wire.Message{Type: wire.Welcome, ID: uint64(c.id), GPU: &index, Class: string(c.stamp.Class),
+		Memory: int64(c.stamp.Memory), Quantum: g.broker.Rules.Quantum.Microseconds()})
+	g.happened(turns.Event{Kind: turns.Join, Client: c.id, Class: c.stamp.Class, Job: c.stamp.Job})
+	return nil
+}

@@ -1,0 +1,341 @@
+package broker_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
+	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
+)
+
+// TestTenThousandConnectionsHurtNobody: a crowd that does not say who it is takes every place that it can get, and ten
+// thousand more knock, while a client goes on taking turns.
+func TestTenThousandConnectionsHurtNobody(t *testing.T) {
+	const crowd, places = 10_000, 200
+	b := serve(t, func(c *settings) {
+		ofJob(7)(c)
+		c.Limits = broker.Limits{Clients: places, PerUser: places, PerJob: places, Hello: time.Minute}
+	})
+	stamp(t, b.dir, 7, 0, share.Low, 1024)
+	c := join(t, b.dir, 0)
+	before := runtime.NumGoroutine()
+	for range places - 1 {
+		dial(t, b.dir, 0)
+	}
+	var busy, other atomic.Int64
+	knock := func() {
+		conn, err := net.Dial("unix", node.SocketPath(b.dir, 0))
+		if err != nil {
+			other.Add(1)
+			return
+		}
+		defer conn.Close()
+		m, err := wire.NewReader(conn).Next()
+		if err == nil && m.Code == wire.Busy {
+			busy.Add(1)
+		} else {
+			other.Add(1)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var running sync.WaitGroup
+		for range 50 {
+			running.Go(func() {
+				for range crowd / 50 {
+					knock()
+				}
+			})
+		}
+		running.Wait()
+	}()
+	turns, longest := 0, time.Duration(0)
+	for on := true; on; turns++ {
+		began := time.Now()
+		c.ask()
+		c.want(wire.Grant)
+		c.release()
+		longest = max(longest, time.Since(began))
+		select {
+		case <-done:
+			on = false
+		default:
+		}
+	}
+	t.Logf("%d turns meanwhile, the longest wait %v", turns, longest)
+	if busy.Load() != crowd || other.Load() != 0 {
+		t.Errorf("%d were told busy, %d something else", busy.Load(), other.Load())
+	}
+	if now := runtime.NumGoroutine(); now > before+3*places {
+		t.Errorf("%d goroutines, %d before", now, before)
+	}
+}
+
+func TestNoUserAndNoJobTakesThePlacesOfOthers(t *testing.T) {
+	for what, l := range map[string]broker.Limits{
+		"user":     {Clients: 10, PerUser: 2, PerJob: 10, Hello: time.Minute},
+		"job":      {Clients: 10, PerUser: 10, PerJob: 2, Hello: time.Minute},
+		"the node": {Clients: 2, PerUser: 10, PerJob: 10, Hello: time.Minute},
+	} {
+		b := serve(t, func(c *settings) {
+			ofJob(7)(c)
+			c.Limits = l
+		})
+		stamp(t, b.dir, 7, 0, share.Low, 1024)
+		first := join(t, b.dir, 0)
+		join(t, b.dir, 0)
+		third := dial(t, b.dir, 0)
+		if what == "job" {
+			third.send(wire.Message{Type: wire.Hello})
+		}
+		third.refused(wire.Busy)
+		first.conn.Close()
+		await(t, "a place", func() bool { return len(b.Status().GPUs[0].Clients) == 1 })
+		await(t, "to get in", func() bool {
+			c := dial(t, b.dir, 0)
+			defer c.conn.Close()
+			line, err := wire.Encode(wire.Message{Type: wire.Hello})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.conn.Write(line); err != nil {
+				return false
+			}
+			m, err := c.next(patience)
+			return err == nil && m.Type == wire.Welcome
+		})
+	}
+}
+
+func TestASecondBrokerOfAFolderDoesNotStart(t *testing.T) {
+	b := serve(t, nil)
+	err := broker.New(config(b.dir)).Serve(t.Context())
+	if !errors.Is(err, broker.ErrRunning) {
+		t.Errorf("it ended with %v", err)
+	}
+	conn, err := net.Dial("unix", node.SocketPath(b.dir, 0))
+	if err != nil {
+		t.Fatalf("the first is not there any more: %v", err)
+	}
+	conn.Close()
+}
+
+func TestNothingIsThawedBesideABrokerThatRuns(t *testing.T) {
+	b := serve(t, nil)
+	if jobs, err := broker.Thaw(b.dir, here()); !errors.Is(err, broker.ErrThaws) {
+		t.Errorf("thawed %v, %v", jobs, err)
+	}
+	b.stop()
+	if _, err := broker.Thaw(b.dir, here()); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
+// TestWhoNeverStopsTalkingIsReadAtItsPace, with all that it said in its own socket until then.
+func TestWhoNeverStopsTalkingIsReadAtItsPace(t *testing.T) {
+	b := serve(t, func(c *settings) {
+		ofJob(7)(c)
+		c.Limits = broker.DefaultLimits()
+		c.Limits.Messages = 100
+	})
+	stamp(t, b.dir, 7, 0, share.Low, 1024)
+	c := join(t, b.dir, 0)
+	began := time.Now()
+	for range 150 { // a burst of 100, and 200 at a hundred in a second
+		turn(c)
+	}
+	if took := time.Since(began); took < time.Second {
+		t.Errorf("300 messages were heard within %v", took)
+	}
+}
+
+func TestWhatADeadBrokerLeftIsReplacedAndNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: node.SocketPath(dir, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.SetUnlinkOnClose(false)
+	old.Close()
+	b := serve(t, func(c *settings) { c.RunDir = dir })
+	if info, err := os.Stat(node.SocketPath(dir, 0)); err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("the socket is %v, %v", info, err)
+	}
+	if info, err := os.Stat(broker.AdminPath(dir)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the administrator's is %v, %v", info, err)
+	}
+	b.stop()
+	if _, err := os.Stat(node.SocketPath(dir, 0)); err == nil {
+		t.Error("an ended broker left its socket: tasks would look for it there")
+	}
+	if err := os.WriteFile(node.SocketPath(dir, 1), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.New(config(dir)).Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestAFolderInWhichOthersWriteIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.New(config(dir)).Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestAStampIsBelievedOnlyFromRootAndOnlyOfThisJob(t *testing.T) {
+	b := serve(t, ofJob(7))
+	path := node.StampPath(b.dir, 7)
+	good := share.Stamp{V: 1, Job: 7, UID: os.Getuid(), GPU: 0, Class: share.Low, Memory: 1024}
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damages := map[string]func(){
+		"there is none":      func() { os.Remove(path) },
+		"it is of GPU 1":     func() { other := good; other.GPU = 1; stampOf(t, b.dir, other) },
+		"it is of user 4101": func() { other := good; other.UID = 4101; stampOf(t, b.dir, other) },
+		"it is of job 8": func() {
+			write(`{"v":1,"job":8,"uid":0,"gpu":0,"class":"low","gpu_memory_mib":1}`)
+		},
+		"it is cut":                  func() { write(`{"v":1,"job":7,"uid":`) },
+		"its class is unknown":       func() { write(stampText(1, "king", 1)) },
+		"its memory is negative":     func() { write(stampText(1, "low", -1)) },
+		"it is of a later version":   func() { write(stampText(2, "low", 1)) },
+		"it is empty":                func() { write("") },
+		"it is a megabyte":           func() { write(strings.Repeat(" ", 1<<20)) },
+		"others may write it":        func() { os.Chmod(path, 0o666) },
+		"its group may write it":     func() { os.Chmod(path, 0o664) },
+		"it is a folder":             func() { os.Remove(path); os.Mkdir(path, 0o755) },
+		"it is a pipe, without mate": func() { os.Remove(path); syscall.Mkfifo(path, 0o644) },
+		"it is a link": func() {
+			os.Rename(path, filepath.Join(b.dir, "jobs", "real"))
+			os.Symlink("real", path)
+		},
+	}
+	if os.Getuid() == 0 {
+		damages["a user wrote it"] = func() { os.Chown(path, 4101, 4101) }
+	}
+	for what, damage := range damages {
+		os.Remove(path)
+		stampOf(t, b.dir, good)
+		damage()
+		c := dial(t, b.dir, 0)
+		c.send(wire.Message{Type: wire.Hello})
+		if m := c.refused(wire.NotSharing); strings.Contains(m.Text, b.dir) {
+			t.Errorf("%s: the user is told %q", what, m.Text)
+		}
+	}
+	os.Remove(path)
+	stampOf(t, b.dir, good)
+	join(t, b.dir, 0)
+}
+
+func TestAnEndingBrokerLetsItsClientsRunOn(t *testing.T) {
+	b := serve(t, ofJob(7))
+	stamp(t, b.dir, 7, 0, share.Low, 1024)
+	c := join(t, b.dir, 0)
+	silent := dial(t, b.dir, 1)
+	c.ask()
+	c.want(wire.Grant)
+	b.stop()
+	c.ended()
+	silent.ended()
+}
+
+func TestTheAdministratorSeesWhoHasTheGPU(t *testing.T) {
+	b := serve(t, func(c *settings) {
+		ofJob(7)(c)
+		c.Rules, c.Release = turns.Defaults(), "v9"
+	})
+	stamp(t, b.dir, 7, 0, share.High, 1024)
+	holder, waits := join(t, b.dir, 0), join(t, b.dir, 0)
+	holder.ask()
+	holder.want(wire.Grant)
+	waits.ask()
+	await(t, "a request", func() bool { return b.Status().GPUs[0].Clients[1].State == wire.Waiting })
+	s, err := broker.Ask(t.Context(), b.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Policy != "strict" || s.Release != "v9" || len(s.GPUs) != 2 || s.GPUs[0].Clients[0].State != wire.Holding ||
+		s.GPUs[0].Clients[0].Class != "high" || s.GPUs[0].Classes["high"].Turns != 1 {
+		t.Errorf("told %+v", s)
+	}
+	text := broker.Metrics(s)
+	for _, want := range []string{
+		`synergy_broker_clients{gpu="0"} 2`, `synergy_broker_turns_total{gpu="0",class="high"} 1`,
+		`synergy_broker_memory_booked_mib{gpu="0"} 1024`, "# TYPE synergy_broker_freezes_total counter",
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("metrics have no %q:\n%s", want, text)
+		}
+	}
+}
+
+// turn is one, uncontended.
+func turn(c *caller) time.Duration {
+	began := time.Now()
+	c.ask()
+	c.want(wire.Grant)
+	took := time.Since(began)
+	c.release()
+	return took
+}
+
+// TestATurnThatNobodyElseWantsCostsNextToNothing bounds it a hundred times above what it is on a machine that is free;
+// the benchmark says what it is.
+func TestATurnThatNobodyElseWantsCostsNextToNothing(t *testing.T) {
+	b := serve(t, ofJob(7))
+	stamp(t, b.dir, 7, 0, share.High, 1024)
+	c := join(t, b.dir, 0)
+	quick := 0
+	for range 200 {
+		if turn(c) < 5*time.Millisecond {
+			quick++
+		}
+	}
+	if quick < 100 {
+		t.Errorf("%d of 200 turns were granted within 5 ms", quick)
+	}
+}
+
+func BenchmarkTurnThatNobodyElseWants(b *testing.B) {
+	s := serve(b, func(c *settings) {
+		ofJob(7)(c)
+		c.Limits = broker.DefaultLimits()
+		c.Limits.Messages = 1e6 // it asks more often than any trainer
+	})
+	stamp(b, s.dir, 7, 0, share.High, 1024)
+	c := join(b, s.dir, 0)
+	var took []time.Duration
+	for b.Loop() {
+		took = append(took, turn(c))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs") // at most 1000 on a machine that is free
+}
+
+func stampText(version int, class string, mib int) string {
+	return fmt.Sprintf(`{"v":%d,"job":7,"uid":0,"gpu":0,"class":%q,"gpu_memory_mib":%d}`, version, class, mib)
+}

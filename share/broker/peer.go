@@ -1,0 +1,95 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// peer is the process at the other end of a connection, as the kernel says.
+type peer struct {
+	pid, uid int
+	// life is a pidfd: readable when the process has ended. nil: this kernel has none.
+	life *os.File
+}
+
+// peerOf asks the kernel. Where it can name the process by itself, that is the one that connected, even if its number
+// is another's by now.
+func peerOf(conn *net.UnixConn) (*peer, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	p, fd := &peer{}, -1
+	var wrong error
+	err = raw.Control(func(socket uintptr) {
+		var cred *unix.Ucred
+		if cred, wrong = unix.GetsockoptUcred(int(socket), unix.SOL_SOCKET, unix.SO_PEERCRED); wrong != nil {
+			return
+		}
+		p.pid, p.uid = int(cred.Pid), int(cred.Uid)
+		if fd, wrong = unix.GetsockoptInt(int(socket), unix.SOL_SOCKET, unix.SO_PEERPIDFD); wrong != nil {
+			fd = -1
+		}
+		if errors.Is(wrong, unix.ENOPROTOOPT) {
+			fd, wrong = unix.PidfdOpen(p.pid, 0)
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case p.pid <= 0:
+		return nil, errors.New("its process is not seen from here: connect from inside of a job")
+	case wrong != nil && withoutPidfd(wrong):
+		return p, nil
+	case wrong != nil:
+		return nil, fmt.Errorf("process %d is gone", p.pid)
+	}
+	unix.CloseOnExec(fd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	p.life = os.NewFile(uintptr(fd), "pidfd")
+	return p, nil
+}
+
+func (p *peer) close() {
+	if p.life != nil {
+		p.life.Close()
+	}
+}
+
+// lives says whether the process is still the one that connected, so that what was read of it is its own.
+func (p *peer) lives() bool {
+	if p.life == nil {
+		return true // for all that can be known here
+	}
+	raw, err := p.life.SyscallConn()
+	ended := true
+	if err == nil {
+		err = raw.Control(func(fd uintptr) { ended = readable(fd) })
+	}
+	return err == nil && !ended
+}
+
+// ended waits until the process has ended, or close is called. Its connection may live on in a child that has inherited
+// it, as the loaders of a trainer that was killed do.
+func (p *peer) ended() bool {
+	if p.life == nil {
+		return false
+	}
+	raw, err := p.life.SyscallConn()
+	if err != nil {
+		return false
+	}
+	return raw.Read(readable) == nil
+}
+
+func readable(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
+}

@@ -1,0 +1,199 @@
+// Package clienttest is a broker for the tests of clients: it grants turns in the order in which they are asked for,
+// wants the GPU back as soon as somebody waits, and can be silent, refuse and go away. It asks nobody who he is.
+package clienttest
+
+import (
+	"bufio"
+	"encoding/json"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
+)
+
+// Broker is one socket's. Its fields are set before Start.
+type Broker struct {
+	Lease  time.Duration // of each grant; 0: a minute
+	Refuse string        // the code that answers each HELLO
+	Silent bool          // it reads and says nothing
+	Deaf   bool          // it says WELCOME and grants nothing
+
+	listener net.Listener
+	ends     sync.WaitGroup
+
+	mu    sync.Mutex
+	peers map[*peer]bool
+	queue []*peer // the first holds the GPU
+	count map[wire.Type]int
+	used  time.Duration
+	wrong []string
+}
+
+type peer struct {
+	conn net.Conn
+	seq  uint64
+}
+
+// Start listens until the test ends or Stop.
+func (b *Broker) Start(t testing.TB, path string) *Broker {
+	t.Helper()
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.listener, b.peers, b.count = listener, map[*peer]bool{}, map[wire.Type]int{}
+	b.ends.Go(b.accept)
+	t.Cleanup(b.Stop)
+	return b
+}
+
+// Path is where it listens.
+func (b *Broker) Path() string { return b.listener.Addr().String() }
+
+// Stop ends all connections, as a broker that dies.
+func (b *Broker) Stop() {
+	_ = b.listener.Close()
+	b.mu.Lock()
+	for p := range b.peers {
+		_ = p.conn.Close()
+	}
+	b.mu.Unlock()
+	b.ends.Wait()
+}
+
+// Said is how often clients have said so.
+func (b *Broker) Said(what wire.Type) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.count[what]
+}
+
+// Used is for how long clients say that they have used the GPU.
+func (b *Broker) Used() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
+
+// Wrong is what clients have said that the protocol does not allow.
+func (b *Broker) Wrong() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.wrong
+}
+
+// Held says whether somebody holds the GPU.
+func (b *Broker) Held() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue) > 0
+}
+
+// Want tells the holder that the GPU is wanted back.
+func (b *Broker) Want() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) > 0 {
+		b.queue[0].say(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
+	}
+}
+
+func (b *Broker) accept() {
+	for {
+		conn, err := b.listener.Accept()
+		if err != nil {
+			return
+		}
+		p := &peer{conn: conn}
+		b.mu.Lock()
+		b.peers[p] = true
+		b.mu.Unlock()
+		b.ends.Go(func() { b.serve(p) })
+	}
+}
+
+func (b *Broker) serve(p *peer) {
+	lines := bufio.NewScanner(p.conn)
+	for lines.Scan() {
+		var m wire.Message
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil || m.V != wire.Version {
+			b.mu.Lock()
+			b.wrong = append(b.wrong, lines.Text())
+			b.mu.Unlock()
+			break
+		}
+		b.hear(p, m)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.peers, p)
+	b.remove(p)
+	_ = p.conn.Close()
+}
+
+func (b *Broker) hear(p *peer, m wire.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.count[m.Type]++
+	switch {
+	case b.Silent:
+	case m.Type == wire.Hello && b.Refuse != "":
+		p.say(wire.Message{Type: wire.Error, Code: b.Refuse, Text: "it is refused"})
+	case m.Type == wire.Hello:
+		p.say(wire.Message{Type: wire.Welcome, Class: "low"})
+	case m.Type == wire.Ask && !b.Deaf:
+		b.ask(p, m)
+	case m.Type == wire.Release:
+		if !slices.Contains(b.queue, p) || p.seq != m.Seq { // one that waits takes its request back
+			b.wrong = append(b.wrong, "a release of nothing")
+		}
+		b.used += time.Duration(m.Used) * time.Microsecond
+		b.remove(p)
+	}
+}
+
+func (b *Broker) ask(p *peer, m wire.Message) {
+	if slices.Contains(b.queue, p) {
+		b.wrong = append(b.wrong, "a second request while one is open")
+		return
+	}
+	p.seq = m.Seq
+	b.queue = append(b.queue, p)
+	if len(b.queue) == 1 {
+		b.grant()
+		return
+	}
+	b.queue[0].say(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
+}
+
+func (b *Broker) grant() {
+	lease := b.Lease
+	if lease == 0 {
+		lease = time.Minute
+	}
+	b.queue[0].say(wire.Message{Type: wire.Grant, Seq: b.queue[0].seq, Lease: lease.Microseconds()})
+	if len(b.queue) > 1 {
+		b.queue[0].say(wire.Message{Type: wire.Yield, Seq: b.queue[0].seq, Grace: 100_000})
+	}
+}
+
+func (b *Broker) remove(p *peer) {
+	for i, other := range b.queue {
+		if other == p {
+			b.queue = append(b.queue[:i], b.queue[i+1:]...)
+			if i == 0 && len(b.queue) > 0 {
+				b.grant()
+			}
+			return
+		}
+	}
+}
+
+func (p *peer) say(m wire.Message) {
+	m.V = wire.Version
+	line, _ := json.Marshal(m) // there is nothing in it that has no JSON
+	_, _ = p.conn.Write(append(line, '\n'))
+}

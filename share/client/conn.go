@@ -1,0 +1,132 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
+)
+
+// keep has a connection to the broker whenever there is one, until the context is done.
+func (c *Client) keep(ctx context.Context) {
+	pause := firstRetry
+	for first := true; ; first = false {
+		conn, lines, err := greet(c.path, c.as)
+		var refused *Refused
+		switch {
+		case err == nil:
+			pause = firstRetry
+			c.meet(ctx, conn)
+		case errors.As(err, &refused):
+			pause = longestRetry // it will hardly think better of it soon
+		}
+		if first {
+			c.refuse(refused)
+			close(c.met)
+		}
+		if err == nil {
+			c.listen(conn, lines)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestRetry)
+	}
+}
+
+// meet takes the connection for the turns to come.
+func (c *Client) meet(ctx context.Context, conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = conn
+	if ctx.Err() != nil {
+		c.lose()
+	}
+}
+
+// refuse keeps the refusal of the first words. Later the program holds its memory, and to end it would help nobody.
+func (c *Client) refuse(r *Refused) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r != nil && r.Code == wire.MemoryCap {
+		c.refusal = r
+	}
+}
+
+// listen does what the broker says until it is gone or says what nobody understands.
+func (c *Client) listen(conn net.Conn, lines *wire.Reader) {
+	for {
+		m, err := lines.Next()
+		if err == nil {
+			err = c.hear(m)
+		}
+		if err == nil {
+			continue
+		}
+		c.mu.Lock()
+		if c.conn == conn {
+			c.lose()
+		}
+		c.mu.Unlock()
+		return
+	}
+}
+
+// say writes a line. It does not wait for a broker that reads nothing.
+func (c *Client) say(m wire.Message) error {
+	if c.conn == nil {
+		return net.ErrClosed
+	}
+	return write(c.conn, m)
+}
+
+func write(conn net.Conn, m wire.Message) error {
+	line, err := wire.Encode(m)
+	if err != nil {
+		return err
+	}
+	if err := conn.SetWriteDeadline(time.Now().Add(answerWithin)); err != nil {
+		return err
+	}
+	_, err = conn.Write(line)
+	return err
+}
+
+// greet connects and introduces the program. The error is a *Refused where the broker answered so.
+func greet(path string, as Introduction) (net.Conn, *wire.Reader, error) {
+	conn, err := net.DialTimeout("unix", path, answerWithin)
+	if err != nil {
+		return nil, nil, err
+	}
+	lines := wire.NewReader(conn)
+	answer, err := introduce(conn, lines, as)
+	switch {
+	case err != nil:
+	case answer.Type == wire.Error:
+		err = &Refused{Code: answer.Code, Text: answer.Text}
+	case answer.Type != wire.Welcome:
+		err = fmt.Errorf("%.20q: want %s", answer.Type, wire.Welcome)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	return conn, lines, conn.SetReadDeadline(time.Time{})
+}
+
+func introduce(conn net.Conn, lines *wire.Reader, as Introduction) (wire.Message, error) {
+	if err := conn.SetReadDeadline(time.Now().Add(answerWithin)); err != nil {
+		return wire.Message{}, err
+	}
+	if err := write(conn, wire.Message{Type: wire.Hello, PID: os.Getpid(), Kind: as.Kind,
+		Step: bounded(as.Step).Microseconds(), Memory: int64(as.Memory)}); err != nil {
+		return wire.Message{}, err
+	}
+	return lines.Next()
+}

@@ -1,0 +1,138 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
+)
+
+// Preset is a way to share the GPU in an experiment.
+type Preset string
+
+// The presets. What Deft's authors call by the names of other systems are settings of its own queue bound.
+const (
+	AsSaid     Preset = "file"       // as the file says
+	None       Preset = "none"       // one queue for all, nobody is held back
+	Slicing    Preset = "slicing"    // the driver's own time slices
+	Deft       Preset = "deft"       // kernel by kernel, with the bound that costs least
+	Reef       Preset = "reef4"      // the same with a bound of 4 for all
+	Shepherd   Preset = "shepherd20" // the same with 20, and 21 for those that preempt
+	Layer      Preset = "layer"      // nobody preempts, and all wait for their queue after each layer
+	StepTurns  Preset = "turns"      // turns of a step, by class alone
+	LookAhead  Preset = "lookahead"  // turns of a step with look-ahead, as a node gives them
+	FillPreset Preset = "fill"       // MPS, the others with a lower priority and half of the threads
+)
+
+// Presets are all of them.
+func Presets() []Preset {
+	return []Preset{AsSaid, None, Slicing, Deft, Reef, Shepherd, Layer, StepTurns, LookAhead, FillPreset}
+}
+
+// ParsePreset reads a preset's name.
+func ParsePreset(name string) (Preset, error) {
+	if slices.Contains(Presets(), Preset(name)) {
+		return Preset(name), nil
+	}
+	names := make([]string, 0, len(Presets()))
+	for _, p := range Presets() {
+		names = append(names, string(p))
+	}
+	return "", fmt.Errorf("%.40q: want one of %s", name, strings.Join(names, ", "))
+}
+
+const (
+	// perLayer is how many kernels a layer launches, about.
+	perLayer = 3
+	// LeastJobs is how many jobs a model does, however long that takes.
+	LeastJobs = 10
+	// halfOfThreads is what those of class low have in fill.
+	halfOfThreads = 0.5
+)
+
+// Emulated is the experiment on the emulated GPU: the file's models in its order, each doing work[i]. What a job does
+// on the host comes after its kernels, as the last part of it: whoever launches kernels is far ahead of the GPU until
+// then. So it is in the gap here, and is to be added to each step (Jobs).
+func (f File) Emulated(p Preset, work []Work) testbed.Config {
+	if p == AsSaid {
+		p = f.says()
+	}
+	c := testbed.Config{Duration: f.Duration, LeastSteps: LeastJobs, Mode: testbed.Queue}
+	switch p {
+	case Slicing:
+		c.Mode = testbed.Slicing
+	case AsSaid, Deft, Reef, Shepherd:
+		c.Mode = testbed.Kernels
+	case StepTurns:
+		c.Mode = testbed.Turns
+	case LookAhead:
+		c.Mode = testbed.LookAhead
+	case FillPreset:
+		c.Mode, c.Threads = testbed.Fill, halfOfThreads
+	}
+	for i, m := range f.Models {
+		w := work[i]
+		c.Clients = append(c.Clients, testbed.Client{
+			Name: m.Out, Class: m.Class(), Kernels: w.Count, Kernel: w.Each, Gap: m.Pause + w.Host(),
+			Every: bound(p, m, w),
+		})
+	}
+	return c
+}
+
+// Jobs are the steps of a client as jobs, the first instant of the experiment being base.
+func (w Work) Jobs(base time.Time, steps []testbed.Step) []Job {
+	jobs := make([]Job, len(steps))
+	for i, s := range steps {
+		jobs[i] = Job{Start: base.Add(s.Start), End: base.Add(s.End + w.Host())}
+	}
+	return jobs
+}
+
+// says is what the file says: AsSaid where the queue of a model that is preempted is bounded, or another preset.
+func (f File) says() Preset {
+	preset := None
+	for _, m := range f.Models {
+		switch {
+		case m.Class() == share.Low && m.Control.Queue() > 0:
+			return AsSaid
+		case m.Level == "layer":
+			preset = Layer
+		}
+	}
+	return preset
+}
+
+// bound is after how many kernels a model waits for its queue; 0: only at the end of a job.
+func bound(p Preset, m Model, w Work) int {
+	low := m.Class() == share.Low
+	switch {
+	case p == AsSaid:
+		return m.Control.Queue()
+	case p == Deft && low:
+		return w.BestBound(testbed.DefaultSync)
+	case p == Reef:
+		return 4
+	case p == Shepherd && low:
+		return 20
+	case p == Shepherd:
+		return 21
+	case p == Layer:
+		return perLayer
+	}
+	return 0
+}
+
+// Bounded is the experiment with another bound on the queues of those that are preempted.
+func Bounded(c testbed.Config, kernels int) testbed.Config {
+	c.Mode, c.Clients = testbed.Kernels, slices.Clone(c.Clients)
+	for i := range c.Clients {
+		if c.Clients[i].Class == share.Low {
+			c.Clients[i].Every = kernels
+		}
+	}
+	return c
+}

@@ -1,0 +1,225 @@
+package mps
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+)
+
+// daemon is NVIDIA's control daemon for one GPU and one user, as whom it runs.
+type daemon struct {
+	gpu, uid int
+	dir      string // above its own folders
+	program  string
+	proc     string
+	patience time.Duration
+}
+
+// pipe is the folder by which clients find it. Only this daemon has it, so that it says whose a process is.
+func (d daemon) pipe() string { return filepath.Join(d.dir, fmt.Sprintf("mps-%d-%d", d.gpu, d.uid)) }
+
+func (d daemon) log() string { return d.pipe() + "-log" }
+
+// environ is all that it is told. CUDA_VISIBLE_DEVICES is not: clients would then have to count devices anew, and Slurm
+// has told them which one theirs is.
+func (d daemon) environ() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), d.mark(), "CUDA_MPS_LOG_DIRECTORY=" + d.log()}
+}
+
+// mark is the word of its environment that no other daemon has.
+func (d daemon) mark() string { return "CUDA_MPS_PIPE_DIRECTORY=" + d.pipe() }
+
+func (d daemon) start(ctx context.Context) error {
+	for _, folder := range []string{d.pipe(), d.log()} {
+		if err := d.own(folder); err != nil {
+			return err
+		}
+	}
+	if said, err := d.run(ctx, "", "-d"); err != nil {
+		return fmt.Errorf("%s -d: %w: %s", d.program, err, said)
+	}
+	for end := time.Now().Add(d.patience); ; time.Sleep(lookEvery) {
+		err := d.answers(ctx)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return errors.Join(fmt.Errorf("it was started and does not answer: %w", err), d.kill(ctx))
+		}
+	}
+}
+
+// own makes a folder the user's, who alone may look into it. It lies in a folder of root's, so that nobody else can
+// have put something there.
+func (d daemon) own(folder string) error {
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if info, err := os.Lstat(folder); err != nil || !info.IsDir() {
+		return fmt.Errorf("%s is no folder (%v): remove it", folder, err)
+	}
+	if d.uid == os.Geteuid() {
+		return nil
+	}
+	return os.Lchown(folder, d.uid, d.gid())
+}
+
+// gid is the user's own group where the machine knows it, and none that owns anything otherwise.
+func (d daemon) gid() int {
+	const nogroup = 65534
+	u, err := user.LookupId(strconv.Itoa(d.uid))
+	if err != nil {
+		return nogroup
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return nogroup
+	}
+	return gid
+}
+
+// answers is nil if it runs and can be talked to.
+func (d daemon) answers(ctx context.Context) error {
+	if _, err := os.Lstat(d.pipe()); err != nil {
+		return err
+	}
+	said, err := d.run(ctx, "get_server_list\n")
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	return nil
+}
+
+// end asks it to quit, waits, and makes it. What it leaves goes, too.
+func (d daemon) end(ctx context.Context) error {
+	if d.program != "" && d.answers(ctx) == nil {
+		_, _ = d.run(ctx, "quit\n") // whether it did is seen next
+		for end := time.Now().Add(d.patience); len(d.processes()) > 0 && time.Now().Before(end); {
+			time.Sleep(lookEvery)
+		}
+	}
+	if err := d.kill(ctx); err != nil {
+		return err
+	}
+	return errors.Join(os.RemoveAll(d.pipe()), os.RemoveAll(d.log()))
+}
+
+// kill ends what of it is still there: the daemon and its servers, which have its mark and NVIDIA's name. Clients have
+// the mark, too; they are not its to end.
+func (d daemon) kill(ctx context.Context) error {
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		for _, pid := range d.processes() {
+			d.signal(pid, signal)
+		}
+		for end := time.Now().Add(answerWithin / 5); time.Now().Before(end); time.Sleep(lookEvery) {
+			if len(d.processes()) == 0 {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("processes %v do not end: the GPU takes turns until they do", d.processes())
+}
+
+// signal looks again once it has hold of the process, so that none is meant that was given its number since.
+func (d daemon) signal(pid int, signal os.Signal) {
+	process, err := os.FindProcess(pid)
+	if err != nil {
+		return
+	}
+	defer func() { _ = process.Release() }()
+	if d.is(pid) {
+		_ = process.Signal(signal) // it may have ended by itself
+	}
+}
+
+// processes are those of this daemon that run.
+func (d daemon) processes() []int {
+	entries, err := os.ReadDir(d.proc)
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(entry.Name()); err == nil && d.is(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (d daemon) is(pid int) bool { return d.marked(pid) && d.isNVIDIAs(pid) }
+
+// marked says whether a process has the daemon's mark and is of its user: anybody can write that mark into his own
+// environment, and what he calls his processes is his business, too.
+func (d daemon) marked(pid int) bool {
+	if user, err := d.userOf(pid); err != nil || user != d.uid {
+		return false
+	}
+	environ, err := d.read(pid, "environ")
+	return err == nil && slices.Contains(strings.Split(environ, "\x00"), d.mark())
+}
+
+func (d daemon) isNVIDIAs(pid int) bool {
+	words, err := d.read(pid, "cmdline")
+	return err == nil && slices.ContainsFunc(strings.SplitN(words, "\x00", 4), func(word string) bool {
+		return strings.HasPrefix(filepath.Base(word), "nvidia-cuda-mps-")
+	})
+}
+
+// userOf is the real user of a process; only root could have given it that of another.
+func (d daemon) userOf(pid int) (int, error) {
+	status, err := d.read(pid, "status")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(status, "\nUid:")
+	var user int
+	_, err = fmt.Sscan(after, &user)
+	return user, err
+}
+
+func (d daemon) read(pid int, name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(d.proc, strconv.Itoa(pid), name))
+	return string(text), err
+}
+
+// run runs NVIDIA's program as the user and returns the beginning of what it says. That goes through a file: a daemon
+// keeps what it was given open.
+func (d daemon) run(ctx context.Context, input string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	said, err := os.CreateTemp("", "mps-")
+	if err != nil {
+		return "", err
+	}
+	defer said.Close()
+	if err := os.Remove(said.Name()); err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, d.program, args...)
+	command.Env, command.Dir, command.Stdout, command.Stderr = d.environ(), "/", said, said
+	if input != "" {
+		command.Stdin = strings.NewReader(input)
+		command.WaitDelay = answerWithin
+	}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if d.uid != os.Geteuid() {
+		command.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(d.uid), Gid: uint32(d.gid())}
+	}
+	err = command.Run()
+	text := make([]byte, 300)
+	n, _ := said.ReadAt(text, 0)
+	return printable.Quote(string(bytes.TrimSpace(text[:n])), 200), err
+}

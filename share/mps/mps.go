@@ -1,0 +1,238 @@
+// Package mps has the jobs of one user fill a GPU together: it starts and ends NVIDIA's MPS control daemon, one for
+// each GPU and user, and says what environment the jobs of each class need. Of all that was measured this keeps most
+// for the important job while the other gets most of the rest; where it cannot be had, jobs take turns.
+//
+// MPS isolates neither memory nor faults: a client that crashes may end the others of its server. Clients of one server
+// are therefore one user's. The third version of MPS, of driver 615, serves several users each with its own settings;
+// nobody here has tried it, so jobs of several users take turns, whatever the driver.
+package mps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
+	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
+)
+
+// Program is NVIDIA's.
+const Program = "nvidia-cuda-mps-control"
+
+// LowThreads is the part of a GPU's threads that jobs of class Low may use, percent, where nothing else is said: with a
+// half the important job keeps 0.89 of its speed and the other has 0.52, with a quarter 0.91 and 0.31 (H100).
+const LowThreads = 50
+
+// The times that are allowed to NVIDIA's program.
+const (
+	answerWithin = 5 * time.Second
+	patience     = 10 * time.Second // with a daemon that starts or quits: its clients go first
+	lookEvery    = 50 * time.Millisecond
+)
+
+// mostStarts is how often a daemon is started for one GPU within startsPer: one that dies again and again takes the
+// jobs of its clients with it.
+const (
+	mostStarts = 3
+	startsPer  = 10 * time.Minute
+)
+
+// ErrNoProgram is of a node without NVIDIA's program.
+var ErrNoProgram = errors.New(Program + " is not installed")
+
+// Manager keeps the daemons of one node. What runs is asked of the machine each time, so that a manager that was
+// started anew goes on with what the last one left.
+type Manager struct {
+	Dir        string // where the node keeps what it knows of shared GPUs: node.Folder
+	Program    string // path of NVIDIA's program; "": that of PATH
+	LowThreads int    // percent; 0: LowThreads
+	Proc       string // "": /proc
+	// Patience is how long a daemon may take to start and to quit; 0: ten seconds.
+	Patience time.Duration
+
+	mu     sync.Mutex
+	starts map[int][]time.Time // by GPU
+	last   map[int][]int       // the users that Serve was told of; none: it was not yet
+}
+
+// Serve has the GPU of an index shared by these users, one entry a job, and says how. It is safe to say twice, and
+// to be said again every so often: a daemon that died is noticed then.
+//
+// The jobs fill the GPU if all are of one user and the daemon runs already, or there is one job only, of a user who had
+// none there before, for which it is started: a job that began without MPS never becomes a client of it. Otherwise they
+// take turns. A daemon whose user has no job on the GPU is ended. The error says why they take turns though they could
+// fill.
+func (m *Manager) Serve(ctx context.Context, gpu int, users []int) (predict.Mode, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	defer m.remember(gpu, users)
+	ended := m.endOthers(ctx, gpu, users)
+	if len(users) == 0 || slices.ContainsFunc(users, func(u int) bool { return u != users[0] }) {
+		return predict.LookAhead, errors.Join(m.withdraw(gpu), ended)
+	}
+	if err := errors.Join(ended, m.fill(ctx, gpu, users)); err != nil {
+		return predict.LookAhead, errors.Join(fmt.Errorf("fill GPU %d: %w", gpu, err), m.withdraw(gpu))
+	}
+	return predict.Fill, nil
+}
+
+// errBegun is of jobs that began to take turns, which they do until their GPU is empty.
+var errBegun = errors.New("its jobs began without MPS")
+
+func (m *Manager) fill(ctx context.Context, gpu int, users []int) error {
+	d, err := m.daemon(gpu, users[0])
+	if err != nil {
+		return err
+	}
+	if d.answers(ctx) != nil {
+		if err := m.start(ctx, d, users); err != nil {
+			return err
+		}
+	}
+	return m.fillOf(d).Write(m.Dir)
+}
+
+func (m *Manager) start(ctx context.Context, d daemon, users []int) error {
+	if last, known := m.last[d.gpu]; !known || len(users) > 1 || slices.Contains(last, d.uid) {
+		return errBegun
+	}
+	if err := m.mayStart(d.gpu); err != nil {
+		return err
+	}
+	// what the last one left: one that is there and does not answer cannot be used
+	if err := errors.Join(m.withdraw(d.gpu), d.kill(ctx)); err != nil {
+		return err
+	}
+	return d.start(ctx)
+}
+
+func (m *Manager) remember(gpu int, users []int) {
+	if m.last == nil {
+		m.last = map[int][]int{}
+	}
+	m.last[gpu] = slices.Clone(users)
+}
+
+// mayStart counts starts.
+func (m *Manager) mayStart(gpu int) error {
+	now := time.Now()
+	recent := slices.DeleteFunc(m.starts[gpu], func(at time.Time) bool { return now.Sub(at) >= startsPer })
+	if len(recent) >= mostStarts {
+		return fmt.Errorf("its daemon was started %d times in %v: see its log in %s", len(recent), startsPer, m.Dir)
+	}
+	if m.starts == nil {
+		m.starts = map[int][]time.Time{}
+	}
+	m.starts[gpu] = append(recent, now)
+	return nil
+}
+
+// fillOf is what the tasks of the user's jobs need.
+func (m *Manager) fillOf(d daemon) node.Fill {
+	threads := m.LowThreads
+	if threads == 0 {
+		threads = LowThreads
+	}
+	settings := func(priority string, more ...string) node.Settings {
+		env := map[string]string{"CUDA_MPS_PIPE_DIRECTORY": d.pipe(), "CUDA_MPS_LOG_DIRECTORY": d.log(),
+			"CUDA_MPS_CLIENT_PRIORITY": priority}
+		for _, percent := range more {
+			env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = percent
+		}
+		return node.Settings{Env: env}
+	}
+	return node.Fill{V: node.FillVersion, GPU: d.gpu, UID: &d.uid, High: settings("0"),
+		Low: settings("1", strconv.Itoa(threads))}
+}
+
+// withdraw has no more tasks fill the GPU. Those that do go on.
+func (m *Manager) withdraw(gpu int) error {
+	err := os.Remove(node.FillPath(m.Dir, gpu))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// endOthers ends the daemons of the GPU whose user is none of these.
+func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
+	var all error
+	for _, d := range m.known() {
+		if d.gpu == gpu && !slices.Contains(users, d.uid) {
+			all = errors.Join(all, m.end(ctx, d))
+		}
+	}
+	return all
+}
+
+func (m *Manager) end(ctx context.Context, d daemon) error {
+	if f, err := node.ReadFill(m.Dir, d.gpu); err == nil && f.UID != nil && *f.UID == d.uid {
+		if err := m.withdraw(d.gpu); err != nil {
+			return err
+		}
+	}
+	if err := d.end(ctx); err != nil {
+		return fmt.Errorf("end the MPS daemon of GPU %d and user %d: %w", d.gpu, d.uid, err)
+	}
+	return nil
+}
+
+// Stop ends all daemons. Clients that run end with them, so it is for when no job is there.
+func (m *Manager) Stop(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all error
+	for _, d := range m.known() {
+		all = errors.Join(all, m.end(ctx, d))
+	}
+	return all
+}
+
+// known are the daemons that a manager of this folder has started and not ended.
+func (m *Manager) known() []daemon {
+	paths, _ := filepath.Glob(filepath.Join(m.Dir, "mps-*-*")) // the pattern is well formed
+	var all []daemon
+	for _, path := range paths {
+		words := strings.Split(filepath.Base(path), "-")
+		if len(words) != 3 {
+			continue
+		}
+		gpu, err := strconv.Atoi(words[1])
+		uid, err2 := strconv.Atoi(words[2])
+		if err != nil || err2 != nil {
+			continue
+		}
+		if d, err := m.daemon(gpu, uid); err == nil || errors.Is(err, ErrNoProgram) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// daemon is that of a GPU and a user, whether it runs or not.
+func (m *Manager) daemon(gpu, uid int) (daemon, error) {
+	d := daemon{gpu: gpu, uid: uid, dir: m.Dir, program: m.Program, proc: m.Proc, patience: m.Patience}
+	if d.proc == "" {
+		d.proc = "/proc"
+	}
+	if d.patience == 0 {
+		d.patience = patience
+	}
+	if d.program == "" {
+		path, err := exec.LookPath(Program)
+		if err != nil {
+			return d, ErrNoProgram
+		}
+		d.program = path
+	}
+	return d, nil
+}

@@ -1,0 +1,345 @@
+package mps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
+	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
+)
+
+// bench is a node's folder and a program that behaves like NVIDIA's.
+type bench struct {
+	*Manager
+	bin string
+	t   *testing.T
+}
+
+func newBench(t *testing.T) bench {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mps-test-") // other users look into it, which they cannot into the test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := bench{bin: filepath.Join(dir, "bin"), t: t,
+		Manager: &Manager{Dir: filepath.Join(dir, "run"), Program: filepath.Join(dir, "bin", Program)}}
+	stub, err := os.ReadFile("testdata/" + Program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{b.bin, b.Dir} {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(b.Program, stub, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	b.serve(predict.LookAhead) // nobody is there yet
+	t.Cleanup(func() {
+		b.mode("")
+		for _, d := range b.known() {
+			_ = d.kill(context.Background()) // the test's own context is done
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return b
+}
+
+// mode has the program behave so from its next start.
+func (b bench) mode(mode string) {
+	b.t.Helper()
+	if err := os.WriteFile(filepath.Join(b.bin, "MODE"), []byte(mode), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// serve wants the GPU 0 to be shared so.
+func (b bench) serve(want predict.Mode, users ...int) error {
+	b.t.Helper()
+	mode, err := b.Serve(b.t.Context(), 0, users)
+	if mode != want {
+		b.t.Fatalf("jobs of %v are served by %s (%v), want %s", users, mode, err, want)
+	}
+	_, missing := node.ReadFill(b.Dir, 0)
+	if (want == predict.Fill) != (missing == nil) {
+		b.t.Fatalf("served by %s: reading the fill gives %v", want, missing)
+	}
+	return err
+}
+
+func (b bench) of(uid int) daemon {
+	b.t.Helper()
+	d, err := b.daemon(0, uid)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return d
+}
+
+var me = os.Geteuid()
+
+func TestJobsOfOneUserFillAGPU(t *testing.T) {
+	b := newBench(t)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	running := b.of(me).processes()
+	if len(running) != 1 {
+		t.Fatalf("%d daemons run", len(running))
+	}
+	fill, err := node.ReadFill(b.Dir, 0)
+	if err != nil || *fill.UID != me {
+		t.Fatalf("%+v: %v", fill, err)
+	}
+	pipe := b.of(me).pipe()
+	for name, want := range map[string][2]string{
+		"CUDA_MPS_PIPE_DIRECTORY":           {pipe, pipe},
+		"CUDA_MPS_CLIENT_PRIORITY":          {"0", "1"},
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": {"", "50"},
+	} {
+		if got := [2]string{fill.High.Env[name], fill.Low.Env[name]}; got != want {
+			t.Errorf("%s is %q for high and low, want %q", name, got, want)
+		}
+	}
+	for range 3 {
+		if err := b.serve(predict.Fill, me, me); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again := b.of(me).processes(); !slices.Equal(again, running) {
+		t.Errorf("said again, %v became %v", running, again)
+	}
+	if err := b.serve(predict.LookAhead); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("with no job left there is %v (%v)", b.of(me).processes(), err)
+	}
+	if left, _ := os.ReadDir(b.Dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestTheDaemonRunsAsTheJobsUserAndKnowsNothingElse(t *testing.T) {
+	if me != 0 {
+		t.Fatal("only root may start a process of another user: run this test as root")
+	}
+	t.Setenv("SECRET_OF_ROOT", "1")
+	b := newBench(t)
+	const uid = 4711
+	if err := b.serve(predict.Fill, uid); err != nil {
+		t.Fatal(err)
+	}
+	d := b.of(uid)
+	if said, _ := os.ReadFile(filepath.Join(d.log(), "uid")); strings.TrimSpace(string(said)) != strconv.Itoa(uid) {
+		t.Errorf("it runs as user %q, want %d", said, uid)
+	}
+	environ, _ := os.ReadFile(filepath.Join(d.log(), "environ"))
+	if strings.Contains(string(environ), "SECRET") || strings.Contains(string(environ), "CUDA_VISIBLE_DEVICES") ||
+		!strings.Contains(string(environ), d.mark()) {
+		t.Errorf("it was told\n%s", environ)
+	}
+	info, err := os.Stat(d.pipe())
+	if err != nil || info.Mode().Perm() != 0o700 || info.Sys().(*syscall.Stat_t).Uid != uid {
+		t.Errorf("its folder is %v: %v", info.Mode(), err)
+	}
+}
+
+func TestJobsOfSeveralUsersTakeTurns(t *testing.T) {
+	b := newBench(t)
+	other := me + 1
+	if err := b.serve(predict.LookAhead, me, other); err != nil {
+		t.Errorf("that is no mistake: %v", err)
+	}
+	b.serve(predict.LookAhead)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	b.serve(predict.LookAhead, me, other)
+	if len(b.of(me).processes()) != 1 {
+		t.Error("the daemon of a job that runs was ended")
+	}
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Errorf("the other is gone: %v", err)
+	}
+}
+
+func TestJobsThatBeganWithoutMPSTakeTurns(t *testing.T) {
+	b := newBench(t)
+	for _, jobs := range [][]int{{me, me}, {me}, {me, me}} {
+		if err := b.serve(predict.LookAhead, jobs...); !errors.Is(err, errBegun) {
+			t.Errorf("%d jobs of which one ran already: %v", len(jobs), err)
+		}
+	}
+	b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
+	if err := b.serve(predict.LookAhead, me); !errors.Is(err, errBegun) {
+		t.Errorf("a job that was there before its broker: %v", err)
+	}
+}
+
+func TestADaemonOfAUserWhoHasLeftMakesRoom(t *testing.T) {
+	if me != 0 {
+		t.Fatal("only root may start a process of another user: run this test as root")
+	}
+	b := newBench(t)
+	if err := errors.Join(b.serve(predict.Fill, 4711), b.serve(predict.Fill, 4712)); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.of(4711).processes()) != 0 || len(b.of(4712).processes()) != 1 {
+		t.Errorf("%v and %v run", b.of(4711).processes(), b.of(4712).processes())
+	}
+}
+
+func TestWithoutNVIDIAsProgramJobsTakeTurns(t *testing.T) {
+	b := newBench(t)
+	b.Program = ""
+	t.Setenv("PATH", t.TempDir())
+	if err := b.serve(predict.LookAhead, me); !errors.Is(err, ErrNoProgram) {
+		t.Errorf("without the program: %v", err)
+	}
+}
+
+func TestAProgramThatFailsLeavesJobsToTakeTurns(t *testing.T) {
+	for mode, want := range map[string]string{"broken": "Cannot initialise", "deaf": "does not answer"} {
+		b := newBench(t)
+		b.mode(mode)
+		b.Patience = time.Second
+		if err := b.serve(predict.LookAhead, me); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", mode, err)
+		}
+		if len(b.of(me).processes()) > 0 {
+			t.Errorf("%s: it left %v", mode, b.of(me).processes())
+		}
+	}
+}
+
+func TestADaemonThatDiesIsStartedForTheNextJobAndNotForEver(t *testing.T) {
+	b := newBench(t)
+	for range mostStarts {
+		if err := b.serve(predict.Fill, me); err != nil {
+			t.Fatal(err)
+		}
+		kill(t, b.of(me))
+		for _, jobs := range [][]int{{me}, {me, me}, {me}} { // their context is gone, if they live
+			if err := b.serve(predict.LookAhead, jobs...); !errors.Is(err, errBegun) {
+				t.Errorf("jobs whose daemon died: %v", err)
+			}
+		}
+		b.serve(predict.LookAhead)
+	}
+	if err := b.serve(predict.LookAhead, me); err == nil || !strings.Contains(err.Error(), "started 3 times") {
+		t.Errorf("after %d deaths: %v", mostStarts, err)
+	}
+}
+
+func kill(t *testing.T, d daemon) {
+	t.Helper()
+	for _, pid := range d.processes() {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(answerWithin); len(d.processes()) > 0; time.Sleep(lookEvery) {
+		if time.Now().After(end) {
+			t.Fatal("a process outlives SIGKILL")
+		}
+	}
+}
+
+// TestAnotherManagerGoesOnWithTheDaemonsOfTheLast: the broker may be killed and started again at any time.
+func TestAnotherManagerGoesOnWithTheDaemonsOfTheLast(t *testing.T) {
+	b := newBench(t)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	running := b.of(me).processes()
+	b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
+	if err := b.serve(predict.Fill, me, me); err != nil || !slices.Equal(b.of(me).processes(), running) {
+		t.Errorf("it has %v, there were %v: %v", b.of(me).processes(), running, err)
+	}
+	if err := b.Stop(t.Context()); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("after the end there is %v: %v", b.of(me).processes(), err)
+	}
+}
+
+// TestOnlyItsOwnProcessesAreEnded: a job's process has the daemon's folder in its environment as well, and a daemon of
+// the site has NVIDIA's name.
+func TestOnlyItsOwnProcessesAreEnded(t *testing.T) {
+	b := newBench(t)
+	d := b.of(me)
+	client := exec.Command("sleep", "60")
+	client.Env = []string{d.mark()}
+	site := exec.Command("sleep", "60")
+	site.Args[0] = "nvidia-cuda-mps-server"
+	for _, command := range []*exec.Cmd{client, site} {
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = command.Process.Kill(), command.Wait() }()
+	}
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(b.Stop(t.Context()), d.kill(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []*exec.Cmd{client, site} {
+		words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", command.Process.Pid)) // a zombie has none
+		if err != nil || len(words) == 0 {
+			t.Errorf("%v was ended: %v", command.Args, err)
+		}
+	}
+}
+
+func TestADaemonThatDoesNotQuitIsEnded(t *testing.T) {
+	b := newBench(t)
+	b.mode("stubborn")
+	b.Patience = 100 * time.Millisecond
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.serve(predict.LookAhead); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("it still runs as %v: %v", b.of(me).processes(), err)
+	}
+	if _, err := os.Stat(b.of(me).pipe()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its folder is left: %v", err)
+	}
+}
+
+// TestAnotherUsersProcessIsNoDaemonWhateverItIsCalled: he gave it the daemon's mark and NVIDIA's name, so that it is
+// counted and the daemon never ends, or to see what is signalled.
+func TestAnotherUsersProcessIsNoDaemonWhateverItIsCalled(t *testing.T) {
+	if me != 0 {
+		t.Fatal("only root may start a process of another user: run this test as root")
+	}
+	b := newBench(t)
+	d := b.of(me)
+	fake := exec.Command("sleep", "60")
+	fake.Args[0], fake.Env = "nvidia-cuda-mps-server", []string{d.mark()}
+	fake.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
+	if err := fake.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = fake.Process.Kill(), fake.Wait() }()
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	if running := d.processes(); len(running) != 1 || running[0] == fake.Process.Pid {
+		t.Errorf("processes are %v, that of the other user is %d", running, fake.Process.Pid)
+	}
+	if err := b.serve(predict.LookAhead); err != nil {
+		t.Errorf("with no job left: %v", err)
+	}
+	if words, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", fake.Process.Pid)); err != nil || len(words) == 0 {
+		t.Errorf("it was ended: %v", err)
+	}
+}

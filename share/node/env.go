@@ -1,0 +1,140 @@
+package node
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+)
+
+// What a task is told, besides the names of MPS. Slurm hands a job's environment on to whatever is submitted from
+// inside of it, and a job that is on another GPU must not use the MPS daemon of this one: so what was set for MPS is
+// listed, and taken back where it does not hold. What the user set for himself is not on the list.
+const (
+	socketName = "SYNERGY_TURN_SOCK"
+	listName   = "SYNERGY_SHARE_SET"
+)
+
+// requested are the variables in which sbatch keeps what the user asked for in GPUs, for srun in the script. A seat is
+// no GPU to Slurm, so a step that asked for one would not start; one that asks for nothing has what its job has.
+var requested = []string{"SLURM_GPUS", "SLURM_GPUS_PER_NODE"}
+
+// Seat is what the node has for a job that shares a GPU.
+type Seat struct {
+	Stamp  share.Stamp
+	Socket string // where the broker of its GPU listens; empty: nobody does, and the job runs beside the others
+	Fill   *Fill  // nil: its GPU is shared by turns
+}
+
+// EnvOf are the lines for Slurm that TaskProlog prints for a task that would have this environment; without a seat it
+// shares no GPU here.
+func EnvOf(environ []string, seat *Seat) []string {
+	set := seat.settings()
+	var lines []string
+	for _, name := range slices.Concat(ours(environ), seat.misleading(environ)) {
+		if _, again := set[name]; !again {
+			lines = append(lines, "unset "+name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		lines = append(lines, "export "+name+"="+set[name])
+	}
+	return lines
+}
+
+// settings are the variables that a task in the seat is given.
+func (s *Seat) settings() map[string]string {
+	set := map[string]string{}
+	if s == nil || s.Socket == "" {
+		return set
+	}
+	set[socketName] = s.Socket
+	if s.Fill == nil {
+		return set
+	}
+	if mps := s.Fill.of(s.Stamp).Env; len(mps) > 0 {
+		maps.Copy(set, mps)
+		set[listName] = strings.Join(slices.Sorted(maps.Keys(mps)), " ")
+	}
+	return set
+}
+
+// misleading are the variables that would have a step in the seat ask for what the job does not have.
+func (s *Seat) misleading(environ []string) []string {
+	var names []string
+	for _, name := range requested {
+		if s != nil && value(environ, name) != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ours are the names in an environment that an earlier TaskProlog has set.
+func ours(environ []string) []string {
+	var names []string
+	for _, name := range []string{socketName, listName} {
+		if value(environ, name) != "" {
+			names = append(names, name)
+		}
+	}
+	listed := strings.Fields(value(environ, listName))
+	for _, name := range mpsNames {
+		if slices.Contains(listed, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Env is for TaskProlog, which runs as the job's user: it prints what the task shall have in its environment. An error
+// is for people to read; what was printed holds all the same.
+func Env(environ []string, dir string, w io.Writer) error {
+	seat, wrong := seatOf(environ, dir, os.Getuid())
+	lines := EnvOf(environ, seat)
+	if len(lines) == 0 {
+		return wrong
+	}
+	if _, err := io.WriteString(w, strings.Join(lines, "\n")+"\n"); err != nil {
+		return err
+	}
+	return wrong
+}
+
+// seatOf looks what there is for a job of the user's; nil where it shares no GPU. With a seat, an error says what the
+// seat lacks.
+func seatOf(environ []string, dir string, uid int) (*Seat, error) {
+	job, err := number(environ, "SLURM_JOB_ID")
+	if err != nil {
+		return nil, err
+	}
+	stamp, err := ReadStamp(dir, job)
+	if isAway(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if stamp.UID != uid {
+		return nil, fmt.Errorf("job %d is of user %d, and this is user %d", job, stamp.UID, uid)
+	}
+	socket := SocketPath(dir, stamp.GPU)
+	if about, err := os.Stat(socket); err != nil || about.Mode()&os.ModeSocket == 0 || !printable.Is(socket) {
+		return &Seat{Stamp: stamp}, nil
+	}
+	seat := &Seat{Stamp: stamp, Socket: socket}
+	fill, err := ReadFill(dir, stamp.GPU)
+	if isAway(err) {
+		return seat, nil
+	}
+	if err != nil {
+		return seat, err
+	}
+	seat.Fill = &fill
+	return seat, nil
+}

@@ -1,0 +1,183 @@
+package testbed
+
+import (
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+)
+
+// work is what a job has for the device.
+type work struct {
+	job  *job
+	left time.Duration
+	done func()
+}
+
+// queue is a device that does what it is given in order.
+type queue struct {
+	engine *engine
+	free   time.Duration // when all that it has is done
+}
+
+func (q *queue) submit(_ *job, took time.Duration, done func()) {
+	q.free = max(q.free, q.engine.now) + took
+	q.engine.after(q.free-q.engine.now, done)
+}
+
+// sliced is a device that does a slice of everything that it has, in turn.
+type sliced struct {
+	engine  *engine
+	waiting []work
+	busy    bool
+}
+
+func (s *sliced) submit(j *job, took time.Duration, done func()) {
+	s.waiting = append(s.waiting, work{job: j, left: took, done: done})
+	if !s.busy {
+		s.next()
+	}
+}
+
+func (s *sliced) next() {
+	s.busy = len(s.waiting) > 0
+	if !s.busy {
+		return
+	}
+	w := s.waiting[0]
+	s.waiting = s.waiting[1:]
+	slice := min(w.left, s.engine.Slice) // also where nobody waits: somebody may come before it ends
+	w.left -= slice
+	s.engine.after(slice, func() {
+		if w.left > 0 {
+			s.waiting = append(s.waiting, w)
+		} else {
+			w.done()
+		}
+		s.next()
+	})
+}
+
+// filled is a device that does all that it has at once, each at the speed that MPS was measured to give it.
+type filled struct {
+	engine *engine
+	now    []work
+	since  time.Duration
+	plan   int // the number of the newest plan; others are void
+}
+
+func (f *filled) submit(j *job, took time.Duration, done func()) {
+	f.progress()
+	f.now = append(f.now, work{job: j, left: took, done: done})
+	f.replan()
+}
+
+// progress counts what was done since the speeds last changed.
+func (f *filled) progress() {
+	passed := f.engine.now - f.since
+	f.since = f.engine.now
+	for i := range f.now {
+		f.now[i].left -= times(passed, f.speed(f.now[i].job.Class))
+	}
+}
+
+// replan calls back whatever is done and waits for whatever is done next.
+func (f *filled) replan() {
+	f.plan++
+	first := time.Duration(-1)
+	for _, w := range f.now {
+		needs := times(max(0, w.left), 1/f.speed(w.job.Class)) + 1
+		if w.left <= 0 {
+			needs = 0
+		}
+		if first < 0 || needs < first {
+			first = needs
+		}
+	}
+	if first < 0 {
+		return
+	}
+	plan := f.plan
+	f.engine.after(first, func() {
+		if plan == f.plan {
+			f.finish()
+		}
+	})
+}
+
+func (f *filled) finish() {
+	f.progress()
+	var ended []work
+	var left []work
+	for _, w := range f.now {
+		if w.left <= 0 {
+			ended = append(ended, w)
+		} else {
+			left = append(left, w)
+		}
+	}
+	f.now = left
+	f.replan()
+	for _, w := range ended {
+		w.done()
+	}
+}
+
+// speeds are those of an H100 under MPS, of ResNet-50 at High and ViT-B/16 at Low, each as a part of its speed alone:
+// while both have work (high, low), and of Low while High has none (alone). They are a model: the first two were
+// measured where neither pauses, the last was reckoned from where High pauses for 20 ms after steps of 22 ms.
+type speeds struct {
+	threads          float64 // the part of the threads that Low has
+	high, low, alone float64
+}
+
+var (
+	equal    = speeds{threads: 1, high: 0.62, low: 0.69, alone: 1}
+	lowerLow = []speeds{
+		{threads: 0.25, high: 0.80, low: 0.23, alone: 0.42},
+		{threads: 0.5, high: 0.81, low: 0.42, alone: 0.66},
+		{threads: 1, high: 0.72, low: 0.54, alone: 1},
+	}
+)
+
+// together is how much two jobs under MPS get done in all, where neither is preferred.
+const together = 0.62 + 0.69
+
+func (f *filled) speed(class share.Class) float64 {
+	highs, lows := 0, 0
+	for _, w := range f.now {
+		if w.job.Class == share.High {
+			highs++
+		} else {
+			lows++
+		}
+	}
+	s := f.measured()
+	switch {
+	case class == share.High && lows == 0:
+		return min(1, together/float64(highs))
+	case class == share.High:
+		return s.high / float64(highs)
+	case highs == 0:
+		return min(s.alone, together/float64(lows))
+	}
+	return s.low / float64(lows)
+}
+
+// measured are the speeds with the threads that Low has, on a line between those that were measured.
+func (f *filled) measured() speeds {
+	if f.engine.SameClass {
+		return equal
+	}
+	threads := f.engine.Threads
+	for i, upper := range lowerLow[1:] {
+		lower := lowerLow[i]
+		if threads > upper.threads {
+			continue
+		}
+		part := (threads - lower.threads) / (upper.threads - lower.threads)
+		between := func(a, b float64) float64 { return a + float64(part*(b-a)) }
+		return speeds{high: between(lower.high, upper.high), low: between(lower.low, upper.low),
+			alone: between(lower.alone, upper.alone)}
+	}
+	return lowerLow[len(lowerLow)-1]
+}

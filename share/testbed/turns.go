@@ -1,0 +1,126 @@
+package testbed
+
+import (
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
+)
+
+// turn is what a job knows of its turn. It behaves as the clients of the broker do.
+type turn struct {
+	seq      uint64
+	has      bool
+	ends     time.Duration
+	yield    bool
+	busy     bool // a step is under way
+	frozen   bool
+	released int    // counts the times at which it could have been released, so that an old plan is void
+	then     func() // what it does with the turn that it asked for
+}
+
+// tell takes an event to the arbiter and does what that wants.
+func (e *engine) tell(event turns.Event) {
+	for _, effect := range e.arbiter.Step(e.now, event) {
+		j := e.jobs[effect.Client-1]
+		switch effect.Verb {
+		case turns.Freeze:
+			j.turn.frozen = true
+		case turns.Thaw:
+			j.turn.frozen = false
+			e.after(0, j.goOn)
+		case turns.Grant, turns.Yield:
+			e.after(e.RoundTrip/2, func() { j.heard(effect) })
+		case turns.Offence:
+		}
+	}
+	e.wake()
+}
+
+func (e *engine) wake() {
+	at, ok := e.arbiter.Wake()
+	if !ok || e.tick > e.now && e.tick <= at {
+		return
+	}
+	e.tick = at
+	e.after(at-e.now, func() {
+		if e.tick == at {
+			e.tick = 0
+			e.tell(turns.Event{Kind: turns.Tick})
+		}
+	})
+}
+
+// acquire calls back when the job has the GPU.
+func (j *job) acquire(then func()) {
+	j.turn.released++
+	if j.turn.has {
+		j.turn.busy = true
+		then()
+		return
+	}
+	j.turn.seq++
+	j.turn.then = then
+	ask := turns.Event{Kind: turns.Ask, Client: j.id, Seq: j.turn.seq}
+	if !j.Undeclared {
+		ask.Estimate = j.Client.Step()
+	}
+	if j.SLO > 0 {
+		ask.Deadline = j.now + j.SLO
+	}
+	j.after(j.RoundTrip/2, func() { j.tell(ask) })
+}
+
+func (j *job) heard(effect turns.Effect) {
+	switch {
+	case effect.Seq != j.turn.seq:
+	case effect.Verb == turns.Yield && j.turn.has:
+		j.turn.yield = true
+		if !j.turn.busy {
+			j.release()
+		}
+	case effect.Verb == turns.Grant:
+		j.turn.has, j.turn.busy, j.turn.yield = true, true, false
+		j.turn.ends = j.now + effect.Lease
+		j.turn.then()
+	}
+}
+
+// stepEnded gives the turn back if the job was told to or its lease is over, and otherwise when it was idle for a
+// while.
+func (j *job) stepEnded(gap time.Duration) {
+	j.turn.busy = false
+	if j.turn.yield || j.now >= j.turn.ends || j.Idle == 0 {
+		j.release()
+		return
+	}
+	if gap <= j.Idle {
+		return
+	}
+	j.turn.released++
+	plan := j.turn.released
+	j.after(j.Idle, func() {
+		if plan == j.turn.released {
+			j.release()
+		}
+	})
+}
+
+func (j *job) release() {
+	j.turn.has = false
+	j.turn.released++
+	event := turns.Event{Kind: turns.Release, Client: j.id, Seq: j.turn.seq}
+	j.after(j.RoundTrip/2, func() { j.tell(event) })
+}
+
+// quit ends a job that begins no further step.
+func (j *job) quit() {
+	if j.arbiter == nil {
+		return
+	}
+	if j.state == nil {
+		state := j.arbiter.State()
+		j.state = &state
+	}
+	j.turn.released++
+	j.after(j.RoundTrip/2, func() { j.tell(turns.Event{Kind: turns.Leave, Client: j.id}) })
+}

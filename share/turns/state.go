@@ -1,0 +1,110 @@
+package turns
+
+import (
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+)
+
+// State is a picture of an Arbiter for people and for metrics.
+type State struct {
+	Policy    Policy        `json:"policy"`
+	LookAhead bool          `json:"lookahead"`
+	MinShare  float64       `json:"min_share"` // 0: a class may starve
+	Now       time.Duration `json:"now_ns"`
+	Holder    Client        `json:"holder,omitempty"` // 0: nobody
+	Clients   []ClientState `json:"clients"`          // by their number
+}
+
+// ClientState is one client of a State.
+type ClientState struct {
+	Client  Client        `json:"client"`
+	Job     int           `json:"job"`
+	Class   share.Class   `json:"class"`
+	Phase   string        `json:"phase"` // idle, waiting, holding, yielding, frozen
+	Since   time.Duration `json:"since_ns"`
+	Share   float64       `json:"share"` // of the GPU's time, over the last window
+	Used    time.Duration `json:"used_ns"`
+	Turns   int           `json:"turns"`
+	WaitP50 time.Duration `json:"wait_p50_ns"` // of its last turns
+	WaitP95 time.Duration `json:"wait_p95_ns"`
+	Step    time.Duration `json:"step_ns"` // as expected; 0: not known
+	// Gap is for how long its job is expected to leave the GPU alone from now on; 0: it is not expected.
+	Gap      time.Duration `json:"gap_ns,omitempty"`
+	Freezes  int           `json:"freezes"`
+	Offences int           `json:"offences"`
+}
+
+// State is what the arbiter knows after its last step.
+func (a *Arbiter) State() State {
+	s := State{Policy: a.rules.Policy, LookAhead: a.rules.LookAhead, MinShare: a.rules.MinShare, Now: a.now,
+		Clients: make([]ClientState, 0, len(a.clients))}
+	if a.holder != nil {
+		s.Holder = a.holder.id
+	}
+	for _, c := range a.clients {
+		s.Clients = append(s.Clients, a.picture(c))
+	}
+	return s
+}
+
+func (a *Arbiter) picture(c *client) ClientState {
+	waits := c.waits.sorted
+	s := ClientState{Client: c.id, Job: c.job.owner.job, Class: c.class, Phase: string(c.phase), Since: c.since,
+		Used: c.used, Share: float64(c.window.within(a.now, a.rules.Window)) / float64(a.rules.Window), Turns: c.turns,
+		WaitP50: quantile(waits, 0.5), WaitP95: quantile(waits, 0.95), Step: c.step(), Freezes: c.freezes,
+		Offences: c.reports}
+	switch {
+	case c.phase == holding && c.turn.yielding:
+		s.Phase = "yielding"
+		s.Since = c.turn.told
+	case c.phase == holding:
+		s.Since = c.turn.began
+	case c.job.active == 0 && c.job.away:
+		if gap := rest(c.job.gaps.sorted, a.now-c.job.left, a.rules.Patience); gap < forever {
+			s.Gap = gap
+		}
+	}
+	return s
+}
+
+// parts is into how many pieces a window is cut.
+const parts = 10
+
+// window is GPU time in the pieces of the last window.
+type window struct {
+	piece  [parts]time.Duration
+	newest int64 // the number of the newest piece, counted from the beginning of the clock
+}
+
+// add notes time that was used up to now.
+func (w *window) add(now, used, length time.Duration) {
+	size := length / parts
+	for used = min(used, length); used > 0; {
+		w.roll(now-used, size)
+		end := (time.Duration(w.newest) + 1) * size
+		piece := min(used, max(1, end-(now-used)))
+		w.piece[w.newest%parts] += piece
+		used -= piece
+	}
+}
+
+func (w *window) roll(now, size time.Duration) {
+	newest := int64(now / size)
+	for ; w.newest < newest; w.newest++ {
+		if newest-w.newest > parts {
+			w.newest = newest - parts
+		}
+		w.piece[(w.newest+1)%parts] = 0
+	}
+}
+
+// within is how much was used in the last window.
+func (w window) within(now, length time.Duration) time.Duration {
+	w.roll(now, length/parts)
+	var sum time.Duration
+	for _, piece := range w.piece {
+		sum += piece
+	}
+	return sum
+}

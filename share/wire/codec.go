@@ -1,0 +1,103 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Bad is a line that is no message. What follows it cannot be trusted, so the connection ends.
+type Bad struct {
+	Code string // of ERR
+	Text string
+}
+
+func (b *Bad) Error() string { return b.Text }
+
+// longest is the most that a time in a message may be: what is longer is a mistake, and would overflow in sums.
+const longest = time.Hour
+
+// mostMemory is more than any GPU has, MiB.
+const mostMemory = 1 << 20
+
+// Decode reads one line, without or with its end.
+func Decode(line []byte) (Message, error) {
+	if len(line) > MaxLine {
+		return Message{}, tooLong()
+	}
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	var m Message
+	if err := json.Unmarshal(line, &m); err != nil {
+		return Message{}, &Bad{BadMessage, fmt.Sprintf("no JSON object of the protocol: %.120q", err)}
+	}
+	if m.V != Version {
+		return Message{}, &Bad{BadVersion, fmt.Sprintf("v = %d: want %d", m.V, Version)}
+	}
+	if err := m.check(); err != nil {
+		return Message{}, &Bad{BadMessage, err.Error()}
+	}
+	return m, nil
+}
+
+func tooLong() error {
+	return &Bad{BadMessage, fmt.Sprintf("a line of more than %d bytes: want one message a line", MaxLine)}
+}
+
+func (m *Message) check() error {
+	switch m.Type {
+	case Hello, Welcome, Ask, Grant, Yield, Release, Bye, Error:
+	default:
+		return fmt.Errorf("type %.20q: want one of HELLO, WELCOME, ACQ, GRANT, YIELD, REL, BYE, ERR", m.Type)
+	}
+	for _, f := range []struct {
+		name string
+		us   int64
+	}{
+		{"step_us", m.Step}, {"quantum_us", m.Quantum}, {"est_us", m.Estimate}, {"deadline_us", m.Deadline},
+		{"lease_us", m.Lease}, {"grace_us", m.Grace}, {"used_us", m.Used},
+	} {
+		if f.us < 0 || f.us > longest.Microseconds() {
+			return fmt.Errorf("%s = %d: want 0 to %d", f.name, f.us, longest.Microseconds())
+		}
+	}
+	if m.Memory < 0 || m.Memory > mostMemory {
+		return fmt.Errorf("mem_mib = %d: want 0 to %d", m.Memory, mostMemory)
+	}
+	return nil
+}
+
+// Encode is the message as a line, its end included. The version is put in.
+func Encode(m Message) ([]byte, error) {
+	m.V = Version
+	line, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	if len(line) >= MaxLine {
+		return nil, tooLong()
+	}
+	return append(line, '\n'), nil
+}
+
+// Reader reads messages from a stream, and never keeps more of it than a line.
+type Reader struct{ lines *bufio.Reader }
+
+// NewReader reads from there. Nobody else may.
+func NewReader(from io.Reader) *Reader { return &Reader{bufio.NewReaderSize(from, MaxLine)} }
+
+// Next is the next message. At the stream's end it is io.EOF, also in the middle of a line: whoever wrote that is dead.
+// A Bad ends the stream for good.
+func (r *Reader) Next() (Message, error) {
+	line, err := r.lines.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return Message{}, tooLong()
+	}
+	if err != nil {
+		return Message{}, err
+	}
+	return Decode(line)
+}

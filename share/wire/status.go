@@ -1,0 +1,64 @@
+package wire
+
+// Status is what the broker of a node tells at its admin socket, as JSON.
+type Status struct {
+	V       int     `json:"v"` // Version
+	Release string  `json:"release"`
+	Up      float64 `json:"up_s"` // since it started
+	Policy  string  `json:"policy"`
+	GPUs    []GPU   `json:"gpus"`
+	// Refused counts those that wanted to be clients and were not taken, by the code that they were told.
+	Refused map[string]int `json:"refused"`
+}
+
+// GPU is one of the node's.
+type GPU struct {
+	GPU     int      `json:"gpu"`
+	Mode    string   `json:"mode"` // turns, fill
+	Clients []Client `json:"clients"`
+	// Classes says of each class that was there what it had.
+	Classes map[string]Had `json:"classes"`
+	// MemoryBooked is what the jobs that are there may use together, MiB.
+	MemoryBooked int64 `json:"memory_booked_mib"`
+	Freezes      int   `json:"freezes"`
+	Offences     int   `json:"offences"`
+}
+
+// Client is one connection.
+type Client struct {
+	ID    uint64 `json:"id"`
+	Job   int    `json:"job"`
+	UID   int    `json:"uid"`
+	PID   int    `json:"pid"`
+	Class string `json:"class"`
+	Kind  string `json:"kind,omitempty"` // as it says itself
+	// State is idle, waiting, holding, yielding (it was told to, and has not yet) or frozen.
+	State     string  `json:"state"`
+	Since     float64 `json:"since_s"` // how long it has been in that state
+	Turns     int     `json:"turns"`
+	Used      float64 `json:"held_s"` // of the GPU
+	Memory    int64   `json:"mem_mib,omitempty"`
+	MemoryCap int64   `json:"mem_cap_mib"`
+	Share     float64 `json:"share"`            // of the GPU's time, over the last window
+	Step      float64 `json:"step_s,omitempty"` // of the GPU at a time, as expected
+	Gap       float64 `json:"gap_s,omitempty"`  // for how long it is expected to leave the GPU alone from now on
+}
+
+// The states of a Client.
+const (
+	Idle     = "idle"
+	Waiting  = "waiting"
+	Holding  = "holding"
+	Yielding = "yielding"
+	Frozen   = "frozen"
+)
+
+// Had is what a class had of a GPU.
+type Had struct {
+	Turns   int     `json:"turns"`
+	Held    float64 `json:"held_s"`
+	Overrun int     `json:"overrun"` // turns whose lease had ended, or that were to be yielded, and that went on
+	// Waits are from ACQ to GRANT, of the last thousand turns.
+	WaitP50 float64 `json:"wait_p50_s"`
+	WaitP95 float64 `json:"wait_p95_s"`
+}
