@@ -15,6 +15,7 @@ type board struct {
 	c       *Cluster
 	alloc   Allocator
 	jobs    []*Job              // ascending in ID
+	beside  []*Job              // of these no seats: they share a GPU with one that leads, and only turns know them
 	ids     []int               // of the jobs
 	servers []server            // ascending in name
 	seats   []seat              // of each job

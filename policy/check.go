@@ -22,6 +22,7 @@ import (
 // exports and nothing else, and nobody uses what is here.
 func Check(c Cluster, p Plan) error {
 	k := newChecker(&c)
+	k.seats(p)
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
 		if i > 0 && d.Job < p.Decisions[i-1].Job {
@@ -35,6 +36,7 @@ func Check(c Cluster, p Plan) error {
 	}
 	k.undecided()
 	k.capacities(p)
+	k.shared()
 	k.overdrawn()
 	if most := c.Rules.MaxPreemptions; most > 0 && k.stopped > most {
 		k.breach(Untouched, "%d running jobs stopped, the rules allow %d in a round", k.stopped, most)
@@ -78,12 +80,15 @@ type checker struct {
 	c        *Cluster
 	sorted   []*Job // ascending in ID; nil where the snapshot has them so
 	decided  []bool
-	next     int            // the job that is expected to be decided next
-	stopped  int            // running jobs that do not go on as they were
-	nodes    map[string]int // by name; made when the first is asked for
-	tallies  []tally        // of each node
-	gangs    []gres.Vector  // see GangTotals; nil until it is asked for
-	held     []held         // of each quota; nil: no job has one
+	next     int                // the job that is expected to be decided next
+	stopped  int                // running jobs that do not go on as they were
+	nodes    map[string]int     // by name; made when the first is asked for
+	tallies  []tally            // of each node
+	gangs    []gres.Vector      // see GangTotals; nil until it is asked for
+	held     []held             // of each quota; nil: no job has one
+	sitters  map[chair][]sitter // of each device; nil: no job shares a GPU
+	leavers  map[chair][]*Job   // who is granted something else than the seat on it that he has
+	granted  map[int]*Placement // by job; nil: no job shares a GPU
 	counts   map[Promise]int
 	breaches []error
 }
@@ -266,8 +271,12 @@ func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	}
 	k.inTime(j, node)
 	fair := gres.Proportional(k.totalFor(g, n), g.PerNode.GPUs)
-	k.atLeastFair(j, g.PerNode, fair, node)
-	k.atLeastAsked(j, g.PerNode, fair, node)
+	if k.accepts(j, g) {
+		k.atLeastNamed(j, g.PerNode, fair, node)
+	} else {
+		k.atLeastFair(j, g.PerNode, fair, node)
+		k.atLeastAsked(j, g.PerNode, fair, node)
+	}
 	k.atMostAllowed(j, g.PerNode)
 }
 
@@ -379,6 +388,13 @@ func (k *checker) capacities(p Plan) {
 	for i := range p.Decisions {
 		if g := p.Decisions[i].Grant; g != nil {
 			k.count(g)
+		}
+	}
+	for at, list := range k.sitters { // all on one device hold one GPU
+		if n, known := k.node(at.node); known {
+			for _, s := range list[1:] {
+				k.tallies[n].used.GPUs -= s.g.PerNode.GPUs
+			}
 		}
 	}
 	for n := range k.tallies {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // soundRound is a snapshot and a plan that keeps every promise: job 1 runs on, job 2 moves to job 3's place, who waits,
@@ -19,19 +20,20 @@ func soundRound(t *testing.T) (Cluster, Plan) {
 	c.Rules = Rules{MaxPreemptions: 2, MinRun: time.Minute}
 	c.Quotas = []Quota{{"ml", -1, -1, -1, -1, -1}, {"nlp", -1, -1, -1, -1, -1}}
 	c.Jobs = []Job{
-		{ID: 1, GPUs: 1, Profile: p, Running: &Placement{[]string{"n0000"}, share(1)}},
-		{ID: 2, GPUs: 2, Profile: p, Running: &Placement{[]string{"n0000"}, share(2)}, Tasks: 2},
-		{ID: 3, GPUs: 4, Running: &Placement{[]string{"n0001"}, share(4)}},
+		{ID: 1, GPUs: 1, Profile: p, Running: &Placement{Nodes: []string{"n0000"}, PerNode: share(1)}},
+		{ID: 2, GPUs: 2, Profile: p, Running: &Placement{Nodes: []string{"n0000"}, PerNode: share(2)}, Tasks: 2},
+		{ID: 3, GPUs: 4, Running: &Placement{Nodes: []string{"n0001"}, PerNode: share(4)}},
 		{ID: 4, GPUs: 4, Nodes: 2},
 		{ID: 5, GPUs: 1, Barred: "it depends on job 1"},
-		{ID: 6, GPUs: 1, Running: &Placement{[]string{"n0003"}, share(1)}, Fixed: true},
-		{ID: 7, GPUs: 1, Running: &Placement{[]string{"n0002"}, share(1)}, Started: epoch},
+		{ID: 6, GPUs: 1, Running: &Placement{Nodes: []string{"n0003"}, PerNode: share(1)}, Fixed: true},
+		{ID: 7, GPUs: 1, Running: &Placement{Nodes: []string{"n0002"}, PerNode: share(1)}, Started: epoch},
 	}
 	return c, Plan{[]Decision{
 		{Job: 1, Grant: c.Jobs[0].Running},
-		{Job: 2, Grant: &Placement{[]string{"n0001"}, share(2)}, Reason: GivesWay, Why: "gives way to job 4"},
+		{Job: 2, Grant: &Placement{Nodes: []string{"n0001"}, PerNode: share(2)}, Reason: GivesWay,
+			Why: "gives way to job 4"},
 		{Job: 3, Reason: GivesWay, Why: "gives way to job 2"},
-		{Job: 4, Grant: &Placement{[]string{"n0000", "n0001"}, share(2)}, Reason: Starts},
+		{Job: 4, Grant: &Placement{Nodes: []string{"n0000", "n0001"}, PerNode: share(2)}, Reason: Starts},
 		{Job: 5, Reason: Barred, Why: "it depends on job 1"},
 		{Job: 6, Grant: c.Jobs[5].Running},
 		{Job: 7, Grant: c.Jobs[6].Running},
@@ -64,7 +66,7 @@ var breaches = []struct {
 	{"no node at all", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Nodes = nil },
 		"job 4: 2 GPUs on each of 0 nodes, want 4 in all"},
 	{"fewer nodes than asked for", func(c *Cluster, p *Plan) {
-		p.Decisions[3].Grant = &Placement{[]string{"n0002"}, gres.Proportional(c.Nodes[0].Total, 4)}
+		p.Decisions[3].Grant = &Placement{Nodes: []string{"n0002"}, PerNode: gres.Proportional(c.Nodes[0].Total, 4)}
 	}, "job 4: 1 nodes, want 2"},
 	{"one node twice", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Nodes = []string{"n0000", "n0000"} },
 		"job 4: nodes n0000 and n0000 are not in ascending order"},
@@ -163,6 +165,123 @@ var breaches = []struct {
 		"job 2: -1G of memory"},
 	{"more than a node has", func(c *Cluster, _ *Plan) { c.Nodes[1].Foreign = gres.Vector{GPUs: 5} },
 		"node n0001: gpu=9 cpu=12 mem=250G given away, it has gpu=8 cpu=24 mem=500G"},
+}
+
+// sharedRound is a snapshot and a plan in which jobs share GPUs, and every promise is kept: 1 runs and 2 joins it, 3
+// and 4 start together, 5 has a GPU of its own.
+func sharedRound(t *testing.T) (Cluster, Plan) {
+	c := paperCluster(1)
+	p := *paperModel(t, "res18")
+	p.GPUBusy = 0.3
+	for _, name := range []string{"g0", "g1", "g2"} {
+		c.Nodes[0].Devices = append(c.Nodes[0].Devices, Device{Name: name, Memory: 80000, Seats: 2})
+	}
+	c.Nodes[0].Devices[2].Job = 5
+	own := gres.Vector{GPUs: 1, CPUs: 9, Memory: 62500}
+	c.Nodes[0].Total = gres.Vector{GPUs: 3, CPUs: 99, Memory: 900000}
+	fair := gres.Proportional(c.Nodes[0].Total, 1)
+	on := func(device string, size gres.Vector) *Placement {
+		return &Placement{Nodes: []string{"n0000"}, PerNode: size, Device: device}
+	}
+	c.Jobs = []Job{
+		{ID: 1, GPUs: 1, Profile: &p, Share: &share.Request{Class: share.High, Memory: 30000}, Running: on("g0", own)},
+		{ID: 2, GPUs: 1, Profile: &p, Share: &share.Request{Class: share.Low, Memory: 20000}},
+		{ID: 3, GPUs: 1, Share: &share.Request{Class: share.Low, Memory: 20000}},
+		{ID: 4, GPUs: 1, Share: &share.Request{Class: share.Low, Memory: 20000}, Floor: gres.Vector{CPUs: 2,
+			Memory: 4000}},
+		{ID: 5, GPUs: 1, Running: on("", own)},
+	}
+	return c, Plan{[]Decision{
+		{Job: 1, Grant: c.Jobs[0].Running},
+		{Job: 2, Grant: on("g0", gres.Vector{GPUs: 1, CPUs: 4, Memory: 62500}), Reason: Shares},
+		{Job: 3, Grant: on("g1", fair), Reason: Starts},
+		{Job: 4, Grant: on("g1", gres.Vector{GPUs: 1, CPUs: 2, Memory: 4000}), Reason: Shares},
+		{Job: 5, Grant: c.Jobs[4].Running},
+	}}
+}
+
+func TestCheckPassesASoundPlanInWhichJobsShare(t *testing.T) {
+	if err := Check(sharedRound(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sharedBreaches are ways to break the sound plan in which jobs share.
+var sharedBreaches = []struct {
+	name  string
+	spoil func(c *Cluster, p *Plan)
+	want  string
+}{
+	{"a device that is not there", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.Device = "g9" },
+		"node n0000: has no device g9"},
+	{"a device that others use", func(c *Cluster, _ *Plan) { c.Nodes[0].Devices[0].Foreign = true },
+		"node n0000: g0 is used by others"},
+	{"a device that is a job's own", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Device = "g2" },
+		"node n0000: g2 is the GPU of job 5 alone"},
+	{"beside one that does not share", func(c *Cluster, _ *Plan) { c.Jobs[0].Share = nil },
+		"job 1: on g0 of n0000, and it did not say that it may share a GPU"},
+	{"who does not share", func(c *Cluster, _ *Plan) { c.Jobs[3].Share = nil },
+		"job 4: on g1 of n0000, and it did not say that it may share a GPU"},
+	{"with two GPUs", func(c *Cluster, _ *Plan) { c.Jobs[3].GPUs = 2 }, "job 4: on g1 of n0000, and it needs 2 GPUs"},
+	{"more jobs than seats", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Device = "g0" },
+		"node n0000: 3 jobs on g0, which has seats for 2"},
+	{"more jobs than may ever be", func(c *Cluster, p *Plan) {
+		c.Nodes[0].Devices[1].Seats = 9
+		for id := 6; id < 9; id++ {
+			j, d := c.Jobs[3], p.Decisions[3]
+			j.ID, d.Job = id, id
+			c.Jobs, p.Decisions = append(c.Jobs, j), append(p.Decisions, d)
+		}
+	}, "node n0000: 5 jobs on g1, which has seats for 4"},
+	{"more memory than there is", func(c *Cluster, _ *Plan) { c.Jobs[1].Share.Memory = 46001 },
+		"node n0000: the jobs on g0 need 76.001G of its memory, and it has 80G"},
+	{"memory that nobody knows", func(c *Cluster, _ *Plan) { c.Jobs[1].Share.Memory = 0 },
+		"job 2: on g0 of n0000, and nobody knows how much of its memory it needs"},
+	{"two important jobs", func(c *Cluster, _ *Plan) { c.Jobs[1].Share.Class = share.High },
+		"node n0000: 2 important jobs on g0"},
+	{"an important job slowed down", func(c *Cluster, _ *Plan) {
+		busy, unknown := *c.Jobs[0].Profile, *c.Jobs[0].Profile
+		busy.GPUBusy, unknown.GPUBusy = 0.6, 0
+		c.Jobs[0].Profile, c.Jobs[1].Profile = &busy, &unknown
+	}, "job 1: would run at 0.8"},
+	{"an unimportant job with nearly nothing", func(_ *Cluster, p *Plan) { p.Decisions[1].Grant.PerNode.CPUs = 1 },
+		"job 2: would run at 0.0"},
+	{"less than an unimportant job named", func(c *Cluster, _ *Plan) { c.Jobs[3].Floor.CPUs = 3 },
+		"job 4: gpu=1 cpu=2 mem=4G on n0000, and its user asked for 3 cores and 4G"},
+	{"less than it named not", func(c *Cluster, _ *Plan) { c.Jobs[3].Floor.Memory = 0 },
+		"job 4: gpu=1 cpu=2 mem=4G on n0000 is less than gpu=0 cpu=2 mem=300G, and nobody knows what it can do " +
+			"without"},
+	{"less than its share alone", func(_ *Cluster, p *Plan) {
+		p.Decisions[2].Grant, p.Decisions[2].Reason = nil, Turn
+		p.Decisions[2].Why = "?"
+	},
+		"job 4: gpu=1 cpu=2 mem=4G on n0000 is less than the proportional share gpu=1 cpu=33 mem=300G"},
+	{"a GPU more than there is", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.Device = "" },
+		"node n0000: gpu=4 cpu=57 mem=491.5G given away, it has gpu=3 cpu=99 mem=900G"},
+	{"more cores than there are", func(_ *Cluster, p *Plan) { p.Decisions[3].Grant.PerNode.CPUs = 90 },
+		"node n0000: gpu=3 cpu=145 mem=491.5G given away, it has gpu=3 cpu=99 mem=900G"},
+}
+
+func TestCheckRefusesEveryBreachWhereJobsShareByName(t *testing.T) {
+	for _, b := range sharedBreaches {
+		t.Run(b.name, func(t *testing.T) {
+			c, p := sharedRound(t)
+			b.spoil(&c, &p)
+			err := Check(c, p)
+			said := func(line string) bool { return strings.HasPrefix(line, b.want) } // predictions are not this test's
+			if err == nil || !slices.ContainsFunc(strings.Split(err.Error(), "\n"), said) {
+				t.Errorf("got %v\nwant %s", err, b.want)
+			}
+		})
+	}
+}
+
+func TestCheckLeavesThoseAloneWhoRunTogetherAlready(t *testing.T) {
+	c, p := sharedRound(t)
+	c.Jobs[1].Running, c.Jobs[1].Share.Class, c.Jobs[1].Share.Memory = p.Decisions[1].Grant, share.High, 70000
+	if err := Check(c, p); err != nil {
+		t.Errorf("job 2 is there already: %v", err)
+	}
 }
 
 func TestCheckRefusesEveryBreachByName(t *testing.T) {

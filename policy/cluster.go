@@ -11,6 +11,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // Cluster is a snapshot at the start of a round. Decide never changes it.
@@ -160,6 +161,23 @@ type Node struct {
 	// Reserved are the reservations that the node is or will be in, ascending in From. A job may run here only as long
 	// as its time limit ends before those that are not its own begin.
 	Reserved []Reservation `json:"reserved,omitempty"`
+	// Devices are its GPUs one by one, where jobs can be sent to one of them and share it; empty: GPUs are a number.
+	Devices []Device `json:"devices,omitempty"`
+}
+
+// Device is one GPU of a node that jobs can share.
+type Device struct {
+	Name   string      `json:"name"`       // as Slurm's type of it says: g1
+	Memory gres.Memory `json:"memory_mib"` // of the GPU
+	Seats  int         `json:"seats"`      // how many jobs can be on it at once, at most share.MostJobs
+	// Mode is by which way its node has it shared; empty: by turns. How fast jobs are together is reckoned with it, see
+	// SharedBy.
+	Mode share.Mode `json:"mode,omitempty"`
+	// Foreign says that a job which is not in the snapshot uses it, whole or in part.
+	Foreign bool `json:"foreign,omitempty"`
+	// Job is the job of the snapshot that has it as a GPU of its own, with no Placement.Device; 0: none. Where a job
+	// holds GPUs of the node and no device says which, nobody can be sent to one that nobody uses.
+	Job int `json:"job,omitempty"`
 }
 
 // Job is one managed job. Its GPU count is fixed; cores and memory are the planner's to choose.
@@ -206,6 +224,17 @@ type Job struct {
 	// profile that proved wrong. Where it runs with another size it is restarted for that. Profile is nil then.
 	Owed bool `json:"owed,omitempty"`
 
+	// Share is that it may share a GPU, and how; nil: it is never put on one that another job uses. Only a job with one
+	// GPU has it.
+	Share *share.Request `json:"share,omitempty"`
+	// Kept is what was measured of an important job in its present run beside others; nil: it kept share.HighKeeps of
+	// its speed alone, or nobody measured. As long as it stays where it runs nobody is seated beside it any more.
+	Kept *Kept `json:"kept,omitempty"`
+
+	// Unruly says that it would not give its turn back on a GPU that it shared, again and again. It is given no seat
+	// any more, and leaves the one that it has beside others; where it must not be stopped nobody is seated beside it.
+	Unruly bool `json:"unruly,omitempty"`
+
 	// Barred says why the job may not start in this round (a dependency, its own begin time); empty when it may.
 	Barred string `json:"barred,omitempty"`
 
@@ -226,10 +255,20 @@ type Job struct {
 	Restart  time.Duration `json:"restart_ns"`     // cost of one checkpoint and restart
 }
 
+// Kept is which part of its speed alone an important job had beside others on its device.
+type Kept struct {
+	Part   float64 `json:"part"`   // less than share.HighKeeps
+	Beside []int   `json:"beside"` // the jobs of the snapshot that were there, ascending
+}
+
 // Placement is where a job runs and with how much: the same amounts on every node, as Slurm wants a gang.
 type Placement struct {
 	Nodes   []string    `json:"nodes"`    // ascending
 	PerNode gres.Vector `json:"per_node"` // GPUs, cores and memory on each
+	// Device is the GPU of the one node on which the job has a seat, which others may share with it; empty: its GPUs
+	// are its own. PerNode.GPUs is 1 for each who sits there: all who name the same device of a node hold one GPU
+	// together.
+	Device string `json:"device,omitempty"`
 }
 
 // Total is the sum over the placement's nodes.
@@ -237,7 +276,7 @@ func (p Placement) Total() gres.Vector { return p.PerNode.Times(len(p.Nodes)) }
 
 // Equal says whether two placements are the same nodes with the same amounts. Nodes are in ascending order in both.
 func (p Placement) Equal(q Placement) bool {
-	return p.PerNode == q.PerNode && slices.Equal(p.Nodes, q.Nodes)
+	return p.PerNode == q.PerNode && p.Device == q.Device && slices.Equal(p.Nodes, q.Nodes)
 }
 
 // Plan is the outcome of a round: exactly one decision for every job of the snapshot, ascending in ID.
@@ -282,6 +321,13 @@ const (
 	Clearing Reason = "clearing"
 )
 
+// The reasons why a job waits that could have run beside others on a GPU, see Job.Share.
+const (
+	NoSeat    Reason = "no-seat"    // as many jobs as may be are on each
+	GPUMemory Reason = "gpu-memory" // the jobs on each leave too little of the GPU's memory
+	Slowdown  Reason = "slowdown"   // by prediction, or as was measured, somebody would be slower than he accepts
+)
+
 // The reasons why a running job is stopped or restarted.
 const (
 	GivesWay Reason = "gives-way" // a job that goes first takes its GPUs
@@ -289,4 +335,6 @@ const (
 	Grows    Reason = "grows"     // it gains more than its restart costs
 	Moves    Reason = "moves"     // it leaves its place to a job that gains more by that than all the restarts cost
 	Starts   Reason = "starts"    // it waited and is granted
+	Shares   Reason = "shares"    // it waited and is granted a seat beside others on their GPU
+	Parts    Reason = "parts"     // it leaves a GPU that is not enough for all who share it
 )

@@ -71,7 +71,8 @@ func TestNobodyIsContentWhileSomethingCouldHappen(t *testing.T) {
 	full := gres.Vector{GPUs: 1, CPUs: 9, Memory: 62500}
 	content := func() Cluster {
 		return Cluster{Now: epoch, Nodes: []Node{server}, Jobs: []Job{{
-			ID: 1, GPUs: 1, Profile: profile, Saves: true, Arrival: epoch, Running: &Placement{[]string{"n0"}, full},
+			ID: 1, GPUs: 1, Profile: profile, Saves: true, Arrival: epoch,
+			Running: &Placement{Nodes: []string{"n0"}, PerNode: full},
 		}}}
 	}
 	if c := content(); !new(Contentment).Of(&c, Decide(c, FIFO(), Tune())) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 var redraw = flag.Bool("redraw", false, "rewrite what the drawings expect from what the planner does")
@@ -30,6 +31,8 @@ var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	node n1 gpu=8 cpu=24 mem=500 type=a100 closed=drained foreign=gpu:1,cpu:3,mem:62.5 features=ib
 //	job 1 gpu=1 user=ann profile=res18 runs=n1:9:62.5 since=600 saves restart=30 attained=600 length=7200 done=300 arrival=-900
 //	job 2 gpu=1 floor=4:100 pace=9:0 ceiling=12:200 priority=3 quotas=0 limit=3600 reservation=maint
+//	node n3 gpu=4 cpu=24 mem=500 devices=g0:80:4,g1:80:4:foreign,g2:80:4:7,g3:80:4:fill
+//	job 3 gpu=1 share=high:20 profile=res18 busy=0.4 runs=n3:2:62.5:g0 kept=0.8:4,5
 type drawing struct {
 	cluster   Cluster
 	policy    Policy
@@ -60,7 +63,7 @@ func TestEveryReasonIsDrawn(t *testing.T) {
 		}
 	}
 	for _, r := range []Reason{Barred, Shape, Closed, Turn, Gang, Cores, RAM, HeldBack, InReservation, InQuota, Limit,
-		Clearing, GivesWay, Shrinks, Grows, Moves, Starts} {
+		Clearing, GivesWay, Shrinks, Grows, Moves, Starts, Shares, Parts, NoSeat, GPUMemory, Slowdown} {
 		if !drawn[r] {
 			t.Errorf("no drawing shows %s", r)
 		}
@@ -132,7 +135,11 @@ func drawDecision(c Cluster, d Decision) string {
 
 func drawGrant(d Decision) string {
 	g := d.Grant
-	return fmt.Sprintf("%s gpu=%d cpu=%d mem=%g speed=%.4g", strings.Join(g.Nodes, "+"), g.PerNode.GPUs, g.PerNode.CPUs,
+	nodes := strings.Join(g.Nodes, "+")
+	if g.Device != "" {
+		nodes += "/" + g.Device
+	}
+	return fmt.Sprintf("%s gpu=%d cpu=%d mem=%g speed=%.4g", nodes, g.PerNode.GPUs, g.PerNode.CPUs,
 		float64(g.PerNode.Memory)/float64(gres.Gigabyte), d.Gain)
 }
 
@@ -228,6 +235,10 @@ func parseNode(t *testing.T, words []string) Node {
 			}
 		case "features":
 			n.Features = strings.Split(value, ",")
+		case "devices":
+			for _, part := range strings.Split(value, ",") {
+				n.Devices = append(n.Devices, parseDevice(t, part))
+			}
 		default:
 			t.Fatalf("node: %q", word)
 		}
@@ -286,6 +297,10 @@ func parseJob(t *testing.T, words []string) Job {
 			runs = value
 		case "profile":
 			j.Profile, j.ProfileName = paperModel(t, value), value
+		case "busy":
+			busy := *j.Profile
+			busy.GPUBusy = number(t, value)
+			j.Profile = &busy
 		default:
 			setJob(t, &j, key, value)
 		}
@@ -321,6 +336,8 @@ func setJob(t *testing.T, j *Job, key, value string) {
 		j.Saves = true
 	case "fixed":
 		j.Fixed = true
+	case "unruly":
+		j.Unruly = true
 	case "owed":
 		j.Owed = true
 	case "restarts":
@@ -353,19 +370,67 @@ func setJob(t *testing.T, j *Job, key, value string) {
 		j.Ceiling = amounts(t, value)
 	case "priority":
 		j.Priority = int64(number(t, value))
+	case "share":
+		j.Share = parseShare(t, value)
+	case "kept":
+		j.Kept = parseKept(t, value)
 	default:
 		t.Fatalf("job: %q", key)
 	}
 }
 
-// parsePlacement reads n1+n2:9:62.5, the cores and GB on each node.
+// parseDevice reads g0:80:4, the GB of its memory and its seats; who else has it may follow, and that it is filled.
+func parseDevice(t *testing.T, text string) Device {
+	t.Helper()
+	parts := strings.Split(text, ":")
+	if len(parts) < 3 {
+		t.Fatalf("devices: %q: want name:GB:seats", text)
+	}
+	d := Device{Name: parts[0], Seats: int(number(t, parts[2]))}
+	d.Memory = gres.Memory(number(t, parts[1]) * float64(gres.Gigabyte))
+	for _, word := range parts[3:] {
+		switch word {
+		case "foreign":
+			d.Foreign = true
+		case string(share.Fill):
+			d.Mode = share.Fill
+		default:
+			d.Job = int(number(t, word))
+		}
+	}
+	return d
+}
+
+// parseShare reads low:20, the class and the GB that it needs of the GPU's memory; those may be missing.
+func parseShare(t *testing.T, text string) *share.Request {
+	t.Helper()
+	class, memory, known := strings.Cut(text, ":")
+	r := share.Request{Class: share.Class(class)}
+	if known {
+		r.Memory = gres.Memory(number(t, memory) * float64(gres.Gigabyte))
+	}
+	return &r
+}
+
+// parseKept reads 0.8:4,5, the part of its speed alone that a job kept and beside whom.
+func parseKept(t *testing.T, text string) *Kept {
+	t.Helper()
+	part, beside, _ := strings.Cut(text, ":")
+	k := &Kept{Part: number(t, part)}
+	for id := range strings.SplitSeq(beside, ",") {
+		k.Beside = append(k.Beside, int(number(t, id)))
+	}
+	return k
+}
+
+// parsePlacement reads n1+n2:9:62.5, the cores and GB on each node; the device may follow.
 func parsePlacement(t *testing.T, gpus int, text string) *Placement {
 	t.Helper()
 	parts := strings.Split(text, ":")
-	if len(parts) != 3 {
+	if len(parts) != 3 && len(parts) != 4 {
 		t.Fatalf("runs: %q: want nodes:cores:GB", text)
 	}
-	p := Placement{Nodes: strings.Split(parts[0], "+")}
+	p := Placement{Nodes: strings.Split(parts[0], "+"), Device: strings.Join(parts[3:], "")}
 	p.PerNode.GPUs = gpus / len(p.Nodes)
 	setAmount(t, &p.PerNode, "cpu", parts[1])
 	setAmount(t, &p.PerNode, "mem", parts[2])

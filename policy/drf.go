@@ -2,6 +2,7 @@ package policy
 
 import (
 	"math"
+	"slices"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -14,7 +15,8 @@ import (
 // is ordering all jobs by what their users are given before them. So it does not depend on who runs, but for what must
 // not be touched, and two users who are owed equally much do not take places from each other in turns. A job counts
 // with its proportional share: what it holds beyond is lent, and must not cost its user a turn. Whoever finds no place
-// has had its turn all the same.
+// has had its turn all the same. A seat beside others on a GPU counts as a GPU, as in the site's limits: what it takes
+// besides, cores and memory, is a share's or less.
 func DRF() Policy {
 	return Policy{"drf",
 		func(i int, v *view) float64 { return v.filled()[i] },
@@ -30,6 +32,11 @@ func (v *view) filled() []float64 {
 	v.before = make([]float64, len(v.jobs))
 	given := map[string]gres.Vector{}
 	for _, i := range v.queue() {
+		if i >= len(v.jobs) {
+			user := v.beside[i-len(v.jobs)].User
+			given[user] = given[user].Plus(gres.Proportional(v.total, 1))
+			continue
+		}
 		user := v.jobs[i].User
 		v.before[i] = v.dominant(given[user])
 		if v.jobs[i].Barred == "" || v.jobs[i].Running != nil {
@@ -40,10 +47,10 @@ func (v *view) filled() []float64 {
 }
 
 // queue lists the jobs in the order of FIFO, after those that run and are not to be touched: what these hold is given,
-// whoever came first.
+// whoever came first. Those who have a seat beside another are among them, with the numbers behind the last job's.
 func (v *view) queue() []int {
 	var l line
-	l.begin(v.jobs)
+	l.begin(slices.Concat(v.jobs, v.beside))
 	p := FIFO()
 	for i := range v.jobs {
 		switch v.seats[i].standing {
@@ -54,6 +61,13 @@ func (v *view) queue() []int {
 		default:
 			l.add(entry{p.key(i, v), i})
 		}
+	}
+	for k, j := range v.beside {
+		key := math.Inf(-1)
+		if j.mayStop(v.c) {
+			key = -(v.c.Now.Sub(j.Arrival) + j.restartLoss(v.c.Now)).Seconds()
+		}
+		l.add(entry{key, len(v.jobs) + k})
 	}
 	return l.end(nil)
 }

@@ -21,8 +21,8 @@ func cramped(t testing.TB) Cluster {
 			c.Jobs = append(c.Jobs, Job{
 				ID: len(c.Jobs) + 1, GPUs: 1, Arrival: epoch.Add(-3 * time.Hour), Started: epoch.Add(-2 * time.Hour),
 				Saves: true, Restart: 30 * time.Second,
-				Profile: hungry, Running: &Placement{[]string{c.Nodes[i].Name},
-					gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}},
+				Profile: hungry, Running: &Placement{Nodes: []string{c.Nodes[i].Name},
+					PerNode: gres.Vector{GPUs: 1, CPUs: 3, Memory: 62500}},
 			})
 		}
 		hungry = light

@@ -313,12 +313,15 @@ func (c *survey) starved(w gangShape) answer {
 		return answer{Gang, fmt.Sprintf("needs %d equal nodes, and those with %s are of different kinds", w.nodes,
 			count(w.gpus, "free GPU"))}
 	case c.lack.CPUs > 0:
-		return answer{Cores, fmt.Sprintf("%s has %s, but is %s short", c.short.Name, count(w.gpus, "free GPU"),
+		return answer{Cores, fmt.Sprintf("%s has %s, but is %s short", c.short.Name, c.short.freeGPUs(),
 			count(c.lack.CPUs, "core"))}
 	}
-	return answer{RAM, fmt.Sprintf("%s has %s, but is %s of memory short", c.short.Name, count(w.gpus, "free GPU"),
+	return answer{RAM, fmt.Sprintf("%s has %s, but is %s of memory short", c.short.Name, c.short.freeGPUs(),
 		c.lack.Memory)}
 }
+
+// freeGPUs is how many GPUs nobody has, in words.
+func (s *server) freeGPUs() string { return count(s.open().GPUs, "free GPU") }
 
 func nodesWith(w gangShape) string {
 	text := count(w.nodes, "node") + " with " + count(w.gpus, "GPU")

@@ -26,7 +26,7 @@ func (g *wideGang) begin(t *testing.T) *site {
 	for id := 2; id < 2+128; id++ {
 		j := g.small(s, id)
 		n := s.cluster.Nodes[id%16]
-		j.Started, j.Running = epoch, &Placement{[]string{n.Name}, shareSize(nil, &j, 1, n)}
+		j.Started, j.Running = epoch, &Placement{Nodes: []string{n.Name}, PerNode: shareSize(nil, &j, 1, n)}
 		s.cluster.Jobs = append(s.cluster.Jobs, j)
 	}
 	gang := Job{ID: gangID, GPUs: 64, Saves: true, Arrival: epoch, Length: time.Hour}

@@ -21,8 +21,9 @@ type Next struct {
 // Slurm starts these by itself, and keeps no such limit on sizes that an operator has written. A job that can be asked
 // to give back is to be given its demand; any other no more than its share, as much of that as it can use, since it may
 // not leave others without theirs; but none less than it needs to be no slower than it is owed, on whatever server it
-// could be started on with that. The cluster is not changed. The sequence is for one walk, before the planner is asked
-// for anything else.
+// could be started on with that. They end before the first that may share a GPU and has nodes with devices to go to: it
+// has to be started by a round, and nobody behind it is to take its place. The cluster is not changed. The sequence is
+// for one walk, before the planner is asked for anything else.
 func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 	return func(yield func(Next) bool) {
 		b := lookahead{pl.lay(&c, p, a)}
@@ -30,11 +31,22 @@ func (pl *Planner) Ahead(c Cluster, p Policy, a Allocator) iter.Seq[Next] {
 			if b.seats[i].standing != waits || b.jobs[i].Barred != "" || c.Rationed(b.jobs[i]) {
 				continue
 			}
-			if next, could := b.next(i); could && !yield(next) {
+			if next, could := b.next(i); could && (b.sitsDown(i) || !yield(next)) {
 				return
 			}
 		}
 	}
+}
+
+// sitsDown says that waiting job i could be sent to a device, so that others can join it. Slurm by itself would start
+// it with a GPU of its own, which nobody can share for as long as it runs.
+func (b lookahead) sitsDown(i int) bool {
+	j := b.jobs[i]
+	return j.Share != nil && slices.ContainsFunc(b.c.Nodes, func(n Node) bool {
+		return n.Closed == "" && j.suits(&n) && slices.ContainsFunc(n.Devices, func(d Device) bool {
+			return !d.Foreign && j.canSit(&d)
+		})
+	})
 }
 
 // Queue names the waiting jobs in the policy's order, those that may not start included. The cluster is not changed.

@@ -72,7 +72,7 @@ func queued(second gres.Vector, waiting ...Job) Cluster {
 	}}
 	for i, n := range c.Nodes {
 		c.Jobs = append(c.Jobs, Job{ID: i + 1, GPUs: 8, Arrival: epoch, Started: epoch,
-			Running: &Placement{[]string{n.Name}, n.Total}})
+			Running: &Placement{Nodes: []string{n.Name}, PerNode: n.Total}})
 	}
 	c.Jobs = append(c.Jobs, waiting...)
 	return c
@@ -149,7 +149,7 @@ func TestWhereverSlurmStartsWhoIsAheadCheckFindsNothingAmiss(t *testing.T) {
 				}
 				j.GPUs, j.Nodes, j.Quotas, j.Only, j.Except = next.PerNode.GPUs*len(on), len(on), nil, nil, nil
 				alone.Jobs = []Job{j}
-				start := Decision{Job: j.ID, Reason: Starts, Grant: &Placement{on, next.PerNode}}
+				start := Decision{Job: j.ID, Reason: Starts, Grant: &Placement{Nodes: on, PerNode: next.PerNode}}
 				if err := Check(alone, Plan{[]Decision{start}}); err != nil {
 					rt.Fatal(err)
 				}

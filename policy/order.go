@@ -29,7 +29,7 @@ type view struct {
 }
 
 func (b turns) view() *view {
-	return &view{board: b.board, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)))}
+	return &view{board: b.board, share: float64(b.total.GPUs) / float64(max(1, len(b.jobs)+len(b.beside)))}
 }
 
 // loss is the running time, in seconds, that a restart of job i costs.
@@ -77,7 +77,8 @@ func By(name string, key, stake func(c *Cluster, j *Job) float64) Policy {
 	}
 }
 
-// First is this policy with one job before all others. Who is never stopped for another, as by Slurm's order, stays.
+// First is this policy with one job before all others, those too that have waited too long. Who is never stopped for
+// another, as by Slurm's order, stays.
 func (p Policy) First(job int) Policy {
 	key := p.key
 	p.key = func(i int, v *view) float64 {
@@ -223,7 +224,7 @@ func (b turns) takeTurns(p Policy) {
 			key = lessStake(key, b.stake(i))
 		}
 		if b.seats[i].overdue {
-			key = math.Inf(-1)
+			key = math.Min(key, -math.MaxFloat64) // before any key, and behind one job that goes first, see First
 		}
 		b.line.add(entry{key, i})
 	}

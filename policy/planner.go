@@ -12,10 +12,30 @@ import (
 // menus, which servers suit whom, who was where, in which order the jobs were. It believes none of it before it has
 // compared it with the snapshot, so its plans are those of Decide. Profiles must not change under their pointers. The
 // zero value works; it is not for several goroutines at once.
-type Planner struct{ board board }
+type Planner struct {
+	board   board
+	ranking *Planner // whose turn it is among all who share, see Shared
+}
 
 // Decide plans one round, as the function of this name does.
 func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
+	if !c.shares() {
+		return pl.decide(c, p, a)
+	}
+	if pl.ranking == nil {
+		pl.ranking = new(Planner)
+	}
+	s := newSharing(c, pl.ranking.rights(c, p, a))
+	pl.board.beside = s.beside()
+	defer func() { pl.board.beside = nil }()
+	plan, _ := s.plan(func(c Cluster) (Plan, map[string]int, error) {
+		return pl.decide(c, p, a), pl.board.keptFor(), nil
+	})
+	return plan
+}
+
+// decide plans a round in which every job has its GPUs to itself.
+func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
 	on := pl.lay(&c, p, a)
 	b := allocation{preemption{placement{on}}}
 	for _, i := range b.order {

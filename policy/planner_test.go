@@ -206,7 +206,8 @@ func TestAPlannerNoticesWhatHasChanged(t *testing.T) {
 			}
 			c.Jobs[4].Arrival, c.Jobs[5].Arrival, c.Jobs[7].Arrival = epoch.Add(-2*time.Hour), epoch.Add(-time.Hour),
 				epoch.Add(-5*time.Minute)
-			c.Jobs[4].Running = &Placement{[]string{"n0"}, gres.Vector{GPUs: 2, CPUs: 8, Memory: 125000}}
+			c.Jobs[4].Running = &Placement{Nodes: []string{"n0"},
+				PerNode: gres.Vector{GPUs: 2, CPUs: 8, Memory: 125000}}
 			return c
 		}
 		var planner Planner
@@ -282,7 +283,8 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 				c.Quotas = []Quota{{"q", 1, 1, 1, 3, 62500}}
 				c.Jobs[0].Quotas = []int{0}
 				c.Jobs = append(c.Jobs, Job{
-					ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, share}, Profile: paperModel(t, "gnmt"),
+					ID: 2, GPUs: 1,
+					Running: &Placement{Nodes: []string{"n0000"}, PerNode: share}, Profile: paperModel(t, "gnmt"),
 					Saves: true,
 				})
 			},
@@ -291,29 +293,33 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 		{
 			"a neighbour",
 			func(c *Cluster) {
-				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Fixed: true})
+				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1,
+					Running: &Placement{Nodes: []string{"n0000"}, PerNode: all}, Fixed: true})
 			},
 			func(c *Cluster) { c.Jobs = c.Jobs[:1] },
 		},
 		{
 			"a larger neighbour",
 			func(c *Cluster) {
-				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Fixed: true})
+				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1,
+					Running: &Placement{Nodes: []string{"n0000"}, PerNode: all}, Fixed: true})
 			},
-			func(c *Cluster) { c.Jobs[1].Running = &Placement{[]string{"n0000"}, share} },
+			func(c *Cluster) { c.Jobs[1].Running = &Placement{Nodes: []string{"n0000"}, PerNode: share} },
 		},
 		{
 			"a neighbour who has moved",
 			func(c *Cluster) {
-				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Fixed: true})
+				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1,
+					Running: &Placement{Nodes: []string{"n0000"}, PerNode: all}, Fixed: true})
 			},
-			func(c *Cluster) { c.Jobs[1].Running = &Placement{[]string{"n0001"}, all} },
+			func(c *Cluster) { c.Jobs[1].Running = &Placement{Nodes: []string{"n0001"}, PerNode: all} },
 		},
 		{
 			"a neighbour who gives nothing back",
 			func(c *Cluster) {
 				c.Jobs = append(c.Jobs, Job{
-					ID: 2, GPUs: 1, Running: &Placement{[]string{"n0000"}, all}, Profile: paperModel(t, "gnmt"),
+					ID: 2, GPUs: 1,
+					Running: &Placement{Nodes: []string{"n0000"}, PerNode: all}, Profile: paperModel(t, "gnmt"),
 					Saves: true, Barred: "later",
 				})
 			},
@@ -323,8 +329,9 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 			"a neighbour on another of its nodes",
 			func(c *Cluster) {
 				c.Jobs[0].GPUs, c.Jobs[0].Only, c.Jobs[0].Running = 2, nil,
-					&Placement{[]string{"n0000", "n0001"}, share}
-				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1, Running: &Placement{[]string{"n0001"}, all}, Fixed: true})
+					&Placement{Nodes: []string{"n0000", "n0001"}, PerNode: share}
+				c.Jobs = append(c.Jobs, Job{ID: 2, GPUs: 1,
+					Running: &Placement{Nodes: []string{"n0001"}, PerNode: all}, Fixed: true})
 			},
 			func(c *Cluster) { c.Jobs = c.Jobs[:1] },
 		},
@@ -333,7 +340,7 @@ func TestAPlannerLooksAgainWhereSomethingStoodInTheWay(t *testing.T) {
 		cluster.Jobs = []Job{{
 			ID: 1, GPUs: 1, Arrival: epoch, Started: epoch.Add(-time.Hour), Profile: image, Saves: true,
 			Restart: 30 * time.Second,
-			Running: &Placement{[]string{"n0000"}, share}, Only: []string{"n0000"},
+			Running: &Placement{Nodes: []string{"n0000"}, PerNode: share}, Only: []string{"n0000"},
 		}}
 		c.block(&cluster)
 		var planner Planner

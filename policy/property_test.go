@@ -102,8 +102,14 @@ func TestWhoRunsIsTheSameWhoeverLies(t *testing.T) {
 // everyPlanner runs a property on wild snapshots under every policy and allocator.
 func everyPlanner(t *testing.T, holds func(t *rapid.T, c Cluster, p Policy, a Allocator, plan Plan)) {
 	profiles := paperModels(t)
+	everyPlanOf(t, func(t *rapid.T) Cluster { return wild(t, profiles) }, holds)
+}
+
+// everyPlanOf runs a property on snapshots that are drawn so, under every policy and allocator.
+func everyPlanOf(t *testing.T, draw func(*rapid.T) Cluster,
+	holds func(t *rapid.T, c Cluster, p Policy, a Allocator, plan Plan)) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := wild(t, profiles)
+		c := draw(t)
 		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
 		a := rapid.SampledFrom(Allocators()).Draw(t, "allocator")
 		holds(t, c, p, a, Decide(c, p, a))
@@ -508,7 +514,7 @@ func deepCopy(c Cluster) Cluster {
 		j.Features, j.Only, j.Except = slices.Clone(j.Features), slices.Clone(j.Only), slices.Clone(j.Except)
 		j.Quotas = slices.Clone(j.Quotas)
 		if j.Running != nil {
-			p := Placement{slices.Clone(j.Running.Nodes), j.Running.PerNode}
+			p := Placement{Nodes: slices.Clone(j.Running.Nodes), PerNode: j.Running.PerNode}
 			j.Running = &p
 		}
 	}

@@ -3,12 +3,14 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // shapes are the servers of random clusters: the paper's, and some whose GPUs do not divide their cores.
@@ -112,6 +114,134 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	return j
 }
 
+// wildSharing draws a wild snapshot whose nodes have devices, and some of whose jobs of one GPU share one: some run,
+// alone on a device or beside others, also where nobody would have put them. Profiles say how busy the GPU is, or do
+// not.
+func wildSharing(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
+	c, easy := fewGPUs(t), rapid.IntRange(0, 2).Draw(t, "wild") > 0
+	if !easy {
+		c = wild(t, profiles)
+	}
+	for n := range c.Nodes {
+		c.Nodes[n].Devices = wildDevices(t, &c.Nodes[n])
+	}
+	free := freeOn(c.Nodes)
+	for _, j := range c.Jobs {
+		if j.Running != nil {
+			for _, name := range j.Running.Nodes {
+				free[name] = free[name].Minus(j.Running.PerNode)
+			}
+		}
+	}
+	for id := range rapid.IntRange(1, 24).Draw(t, "sharers") {
+		j := tameJob(t, 100+id, profiles)
+		if !easy {
+			j = wildJob(t, 100+id, profiles)
+		}
+		j.GPUs, j.Nodes, j.Share = 1, 0, wildShare(t)
+		if easy && j.Profile == nil {
+			j.Floor = gres.Vector{CPUs: 1, Memory: 1000}
+		}
+		if c.Quotas != nil {
+			j.Quotas = wildQuotas(t)
+		}
+		if len(c.Nodes) > 0 && rapid.Bool().Draw(t, "sits") {
+			sitDown(t, &j, &c.Nodes[rapid.IntRange(0, len(c.Nodes)-1).Draw(t, "on node")], free)
+		}
+		c.Jobs = append(c.Jobs, j)
+	}
+	for i := range c.Jobs {
+		if j := &c.Jobs[i]; j.seated() && rapid.IntRange(0, 3).Draw(t, "measured") == 0 {
+			j.Kept = wildKept(t, c.Jobs)
+		}
+		if j := &c.Jobs[i]; j.Share != nil && rapid.IntRange(0, 9).Draw(t, "unruly") == 0 {
+			j.Unruly = true
+		}
+	}
+	return c
+}
+
+// wildKept was measured beside any of these jobs, wherever they are now.
+func wildKept(t *rapid.T, jobs []Job) *Kept {
+	k := &Kept{Part: rapid.SampledFrom([]float64{0.2, 0.8, 0.84, 0.86, 0.89}).Draw(t, "kept")}
+	for _, j := range jobs {
+		if j.Share != nil && rapid.IntRange(0, 3).Draw(t, "beside") == 0 {
+			k.Beside = append(k.Beside, j.ID)
+		}
+	}
+	return k
+}
+
+// fewGPUs is a cluster with few GPUs for many jobs, whose shares leave some cores.
+func fewGPUs(t *rapid.T) Cluster {
+	c := Cluster{Now: epoch, Rules: Rules{Patience: 1000 * time.Hour,
+		MaxPreemptions: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "max preemptions")}}
+	if rapid.IntRange(0, 5).Draw(t, "limits") == 0 {
+		c.Quotas = []Quota{wildQuota(t, "one"), wildQuota(t, "two")}
+	}
+	for i := range rapid.IntRange(1, 3).Draw(t, "nodes") {
+		gpus := rapid.IntRange(1, 3).Draw(t, "GPUs")
+		c.Nodes = append(c.Nodes, Node{Name: fmt.Sprintf("n%d", i), Total: gres.Vector{GPUs: gpus, CPUs: 7*gpus - 1,
+			Memory: gres.Memory(gpus)*100000 + 5000}})
+	}
+	return c
+}
+
+func wildShare(t *rapid.T) *share.Request {
+	if rapid.IntRange(0, 9).Draw(t, "does not share") == 0 {
+		return nil
+	}
+	return &share.Request{
+		Class: rapid.SampledFrom([]share.Class{share.High, share.Low, share.Low}).Draw(t, "class"),
+		Memory: rapid.SampledFrom([]gres.Memory{0, 1000, 5000, 5000, 10000, 10000, 20000, 50000,
+			90000}).Draw(t, "GPU memory"),
+	}
+}
+
+// wildDevices are as many as the node has GPUs, most often, and say most often who uses them.
+func wildDevices(t *rapid.T, n *Node) (devices []Device) {
+	for i := range max(0, n.Total.GPUs-rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "devices less")) {
+		devices = append(devices, Device{
+			Name:    fmt.Sprintf("g%d", i),
+			Memory:  rapid.SampledFrom([]gres.Memory{80000, 80000, 24000}).Draw(t, "memory of the device"),
+			Seats:   rapid.SampledFrom([]int{4, 4, 4, 2, 1, 0}).Draw(t, "seats"),
+			Foreign: i < n.Foreign.GPUs || rapid.IntRange(0, 19).Draw(t, "foreign") == 0,
+			Mode:    rapid.SampledFrom([]share.Mode{"", share.Turns, share.Fill, share.Fill}).Draw(t, "mode"),
+		})
+	}
+	return devices
+}
+
+// sitDown lets j run on a device of a node, or on a GPU of its own there, with an odd size.
+func sitDown(t *rapid.T, j *Job, n *Node, free map[string]gres.Vector) {
+	size := oddSize(t, j, 1, *n)
+	if rapid.Bool().Draw(t, "small") {
+		size = gres.Vector{GPUs: 1, CPUs: max(1, j.Tasks), Memory: 1000}
+	}
+	if n.Total.GPUs == 0 || !size.Fits(free[n.Name]) {
+		return
+	}
+	j.Running = &Placement{Nodes: []string{n.Name}, PerNode: size}
+	free[n.Name] = free[n.Name].Minus(size)
+	if rapid.IntRange(0, 4).Draw(t, "whole") > 0 {
+		j.Running.Device = fmt.Sprintf("g%d", rapid.IntRange(0, n.Total.GPUs).Draw(t, "which"))
+		back := free[n.Name]
+		back.GPUs++ // of those on one device all but one
+		free[n.Name] = back
+	}
+}
+
+// busyModels are the paper's models with figures of the GPU, beside those that have none.
+func busyModels(t testing.TB) []*sensitivity.Profile {
+	all := paperModels(t)
+	for i, busy := range []float64{0.05, 0.2, 0.5, 0.8, 1} {
+		p := *paperModel(t, []string{"res50", "gnmt", "lstm", "m5", "alexnet"}[i])
+		p.GPUBusy, p.GPUMemory = busy, gres.Memory(8000*(i+1))
+		all = append(all, &p)
+	}
+	return all
+}
+
 // wildReservations are past, under way, soon or later, ascending.
 func wildReservations(t *rapid.T) []Reservation {
 	maint := Reservation{"maint", epoch.Add(time.Duration(rapid.IntRange(-2, 12).Draw(t, "from")) * 10 * time.Minute),
@@ -163,7 +293,7 @@ func wildAmounts(t *rapid.T, what string) gres.Vector {
 func tameJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	j := Job{
 		ID: id, Saves: true,
-		User:     rapid.SampledFrom([]string{"", "ann", "bob"}).Draw(t, "user"),
+		User:     rapid.SampledFrom([]string{"", "ann", "ann", "bob"}).Draw(t, "user"),
 		GPUs:     rapid.SampledFrom([]int{1, 1, 1, 2, 2, 3, 4, 8, 16}).Draw(t, "GPUs"),
 		Profile:  rapid.SampledFrom(profiles).Draw(t, "profile"),
 		Arrival:  epoch.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "age")) * 10 * time.Minute),
@@ -193,7 +323,7 @@ type drawnSize func(t *rapid.T, j *Job, gpus int, n Node) gres.Vector
 // run lets j hold a place, if there is one.
 func run(t *rapid.T, j *Job, nodes []Node, free map[string]gres.Vector, sized drawnSize) {
 	if rapid.IntRange(0, 29).Draw(t, "vanished") == 0 {
-		j.Running = &Placement{[]string{"gone"}, gres.Vector{GPUs: j.GPUs, CPUs: 3, Memory: 1000}}
+		j.Running = &Placement{Nodes: []string{"gone"}, PerNode: gres.Vector{GPUs: j.GPUs, CPUs: 3, Memory: 1000}}
 		return
 	}
 	parts := rapid.SampledFrom(divisors(j.GPUs, 8)).Draw(t, "parts")
@@ -214,7 +344,7 @@ func run(t *rapid.T, j *Job, nodes []Node, free map[string]gres.Vector, sized dr
 	for _, name := range at {
 		free[name] = free[name].Minus(size)
 	}
-	j.Running = &Placement{at, size}
+	j.Running = &Placement{Nodes: at, PerNode: size}
 }
 
 // oddSize is now and then what no planner would have given.

@@ -34,7 +34,7 @@ func inUse(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 		for free := n.Total.GPUs; free > 0; {
 			j := job(min(free, rapid.SampledFrom([]int{1, 1, 1, 2, 4}).Draw(t, "gpus")))
 			free -= j.GPUs
-			j.Running, j.Started = &Placement{[]string{n.Name}, gres.Proportional(n.Total, j.GPUs)},
+			j.Running, j.Started = &Placement{Nodes: []string{n.Name}, PerNode: gres.Proportional(n.Total, j.GPUs)},
 				epoch.Add(-time.Hour)
 			c.Jobs = append(c.Jobs, j)
 		}
@@ -46,7 +46,8 @@ func inUse(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 }
 
 // netOf is what a plan brings over rules.payback to the jobs that another grants something, too, restarts taken off, in
-// GPU-seconds in the unit of speeds.
+// GPU-seconds in the unit of speeds. A restart that both make is taken off alike, at the lower of both speeds: to the
+// planner what has to be restarted anyway is free to go elsewhere.
 func netOf(c Cluster, plan, other Plan) (net float64) {
 	both := Plan{}
 	for i, d := range plan.Decisions {
@@ -62,7 +63,12 @@ func netOf(c Cluster, plan, other Plan) (net float64) {
 		if j := byNumber(c, both.Decisions[i].Job); j.Running != nil && both.Decisions[i].Grant != nil &&
 			!unchanged(j, both.Decisions[i]) {
 			alone.Decisions[i] = both.Decisions[i]
-			net -= rateIn(c, alone) * min(payback, j.restartLoss(c.Now)).Seconds()
+			rate := rateIn(c, alone)
+			if !unchanged(j, other.Decisions[i]) {
+				alone.Decisions[i] = other.Decisions[i]
+				rate = min(rate, rateIn(c, alone))
+			}
+			net -= float64(rate * min(payback, j.restartLoss(c.Now)).Seconds())
 		}
 	}
 	return net
@@ -118,7 +124,8 @@ func TestTwoJobsExchangePlacesWithOneBetweenUnlikeServers(t *testing.T) {
 		j := Job{
 			ID: id + 1, GPUs: gpus, Profile: paperModel(t, "res18"), Arrival: epoch.Add(-3 * time.Hour),
 			Started: epoch.Add(-2 * time.Hour), Saves: true,
-			Restart: 30 * time.Second, Running: &Placement{[]string{on.Name}, gres.Proportional(on.Total, gpus)},
+			Restart: 30 * time.Second,
+			Running: &Placement{Nodes: []string{on.Name}, PerNode: gres.Proportional(on.Total, gpus)},
 		}
 		if id == 0 {
 			j.Profile = paperModel(t, "gnmt")

@@ -29,7 +29,7 @@ func TestWhoNeverGivesWayIsKeptOffWhatIsKeptForAnother(t *testing.T) {
 			Now:   epoch.Add(9 * time.Hour),
 			Nodes: []Node{{Name: "n1", Total: share(8)}},
 			Jobs: []Job{
-				{ID: 1, GPUs: 4, Fixed: true, Running: &Placement{[]string{"n1"}, share(4)}},
+				{ID: 1, GPUs: 4, Fixed: true, Running: &Placement{Nodes: []string{"n1"}, PerNode: share(4)}},
 				{ID: 2, GPUs: 8, User: c.patient, Arrival: epoch, Saves: true},
 				{ID: 3, GPUs: 4, User: c.comer, Arrival: epoch.Add(9 * time.Hour), Saves: true},
 			},
@@ -42,7 +42,7 @@ func TestWhoNeverGivesWayIsKeptOffWhatIsKeptForAnother(t *testing.T) {
 	}
 
 	both := Cluster{Now: epoch.Add(9 * time.Hour), Nodes: []Node{{Name: "n1", Total: share(8)}}, Jobs: []Job{
-		{ID: 1, GPUs: 4, Fixed: true, Running: &Placement{[]string{"n1"}, share(4)}},
+		{ID: 1, GPUs: 4, Fixed: true, Running: &Placement{Nodes: []string{"n1"}, PerNode: share(4)}},
 		{ID: 2, GPUs: 8, Arrival: epoch, Saves: true},
 		{ID: 3, GPUs: 4, User: "prod", Arrival: epoch.Add(9 * time.Hour), Saves: true},
 		{ID: 4, GPUs: 4, User: "dev", Arrival: epoch.Add(9 * time.Hour), Saves: true},

@@ -19,15 +19,18 @@ type Run struct {
 
 // Realised is what became of promised speeds, by how long runs took.
 type Realised struct {
-	Names  int // owners' job names that ran before and after
-	Before int // their runs with what their users asked for,
-	After  int // and those with another speed by their profile, which were given it
+	Names  int `json:"names"`       // owners' job names that ran before and after
+	Before int `json:"runs_before"` // their runs with what their users asked for,
+	After  int `json:"runs_after"`  // and those with another speed by their profile, which were given it
 	// Uneven are the names left out whose runs before took so different times that they tell nothing, and New the runs
 	// after whose name ran too seldom before.
-	Uneven, New int
+	Uneven int `json:"names_uneven"`
+	New    int `json:"runs_new"`
 	// Said is how many times as fast the latter ought to have been by their profiles, and Ran how many times as fast
 	// they were. Within is the factor, either way, within which Ran is known: two standard errors.
-	Said, Ran, Within float64
+	Said   float64 `json:"said"`
+	Ran    float64 `json:"ran"`
+	Within float64 `json:"within"`
 }
 
 const (

@@ -25,12 +25,14 @@ const (
 	maxCost         = 86400 // seconds
 	maxName         = 128   // bytes
 	maxSource       = 1024  // bytes
+	minBusy         = 1e-6
+	maxGPUMemory    = 1 << 20 // MiB: 1 TiB
 )
 
 // profile converts the fields one by one; what cannot be converted is a problem.
 func (f fields) profile(found *problems) *Profile {
 	return &Profile{
-		Version:           f.whole("version", Version, Version, found),
+		Version:           f.version(found),
 		Model:             f.text("model", maxName, found),
 		Task:              f.text("task", maxName, found),
 		GPUType:           f.text("gpu_type", maxName, found),
@@ -41,7 +43,36 @@ func (f fields) profile(found *problems) *Profile {
 		Throughput:        f.matrix("throughput_samples_per_s", found),
 		CheckpointSeconds: f.optionalNumber("checkpoint_s", found),
 		StartSeconds:      f.optionalNumber("start_s", found),
+		GPUBusy:           f.part("gpu_busy", found),
+		GPUMemory:         gres.Memory(f.optionalWhole("gpu_memory_mib", 1, maxGPUMemory, found)),
 	}
+}
+
+// version is that of the document. A field that its version does not have is a problem: who reads the file with an
+// older program would be refused at that field, and told nothing of versions.
+func (f fields) version(found *problems) int {
+	version := f.whole("version", Version, VersionGPU, found)
+	for _, name := range []string{"gpu_busy", "gpu_memory_mib"} {
+		if _, is := f[name]; is && version == Version {
+			found.add("%s is a field of version %d: want \"version\": %d, or the field left out", name, VersionGPU,
+				VersionGPU)
+		}
+	}
+	return version
+}
+
+// part is a number more than 0 and at most 1; 0 where the field is left out.
+func (f fields) part(name string, found *problems) float64 {
+	value, is := f[name]
+	if !is {
+		return 0
+	}
+	before := len(*found)
+	x := number(name, value, found)
+	if len(*found) == before && !(x >= minBusy && x <= 1) {
+		found.add("%s = %s: want a number from %v to 1, or the field left out", name, shown(string(value)), minBusy)
+	}
+	return x
 }
 
 // required is the value of a field, nil with a problem where there is none.
@@ -77,6 +108,19 @@ func (f fields) whole(name string, low, high int, found *problems) int {
 	if value == nil {
 		return 0
 	}
+	return whole(name, value, low, high, found)
+}
+
+// optionalWhole is 0 where the field is left out.
+func (f fields) optionalWhole(name string, low, high int, found *problems) int {
+	value, is := f[name]
+	if !is {
+		return 0
+	}
+	return whole(name, value, low, high, found)
+}
+
+func whole(name string, value json.RawMessage, low, high int, found *problems) int {
 	n, err := strconv.Atoi(string(value))
 	if err != nil || n < low || n > high {
 		found.add("%s = %s: want %s", name, shown(string(value)), wholeNumber(low, high))
@@ -85,8 +129,8 @@ func (f fields) whole(name string, low, high int, found *problems) int {
 }
 
 func wholeNumber(low, high int) string {
-	if low == high {
-		return strconv.Itoa(low)
+	if high == low+1 {
+		return strconv.Itoa(low) + " or " + strconv.Itoa(high)
 	}
 	return "a whole number from " + strconv.Itoa(low) + " to " + strconv.Itoa(high)
 }

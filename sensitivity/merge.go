@@ -18,8 +18,8 @@ type Disagreement struct {
 
 // Merge puts profiles of one model, GPU and batch together: all numbers of cores and all amounts of memory that any of
 // them has. A size has the mean of those that measured it, and where nobody did, of what those say in whose range it
-// lies. What differs by more than twice the Noise where both measured is told. Costs are the largest. Profiles are not
-// changed.
+// lies. What differs by more than twice the Noise where both measured is told. Costs are the largest, and so is what
+// they need of the GPU: too much only keeps others away. Profiles are not changed.
 func Merge(profiles []*Profile) (*Profile, []Disagreement, error) {
 	if len(profiles) == 0 {
 		return nil, nil, errors.New("no profiles: want two or more")
@@ -35,6 +35,9 @@ func Merge(profiles []*Profile) (*Profile, []Disagreement, error) {
 		merged.MemoryPerGPU = append(merged.MemoryPerGPU, p.MemoryPerGPU...)
 		merged.CheckpointSeconds = max(merged.CheckpointSeconds, p.CheckpointSeconds)
 		merged.StartSeconds = max(merged.StartSeconds, p.StartSeconds)
+		merged.Version = max(merged.Version, p.Version)
+		merged.GPUBusy = max(merged.GPUBusy, p.GPUBusy)
+		merged.GPUMemory = max(merged.GPUMemory, p.GPUMemory)
 		if p.Source != "" && !slices.Contains(sources, p.Source) {
 			sources = append(sources, p.Source)
 		}

@@ -70,3 +70,20 @@ func TestAMergedProfileIsValid(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatMergedProfilesNeedOfTheGPUIsTheMost(t *testing.T) {
+	old, err := sensitivity.Parse([]byte(small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	knows, err := sensitivity.Parse([]byte(ofTheGPU))
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := *knows
+	more.GPUBusy, more.GPUMemory = .4, 5000
+	got, _, err := sensitivity.Merge([]*sensitivity.Profile{old, knows, &more})
+	if err != nil || got.Version != 2 || got.GPUBusy != .55 || got.GPUMemory != 5000 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -16,10 +16,10 @@ import (
 // MaxBytes is the longest profile that Parse reads. The longest useful one, 256 × 64 points, has a fifth of that.
 const MaxBytes = 1 << 20
 
-// Parse reads a profile, format version 1. It is strict, because a slip of the pen in a profile misplaces jobs for
-// months: no field but the source and the costs of a restart may be missing, none unknown, repeated or out of its
-// limits, and nothing may follow. An error lists up to maxProblems problems, each with the field, the value and what
-// would be right.
+// Parse reads a profile, format version 1 or 2. It is strict, because a slip of the pen in a profile misplaces jobs for
+// months: no field but the source, the costs of a restart and what is known of the GPU may be missing, none unknown,
+// repeated or out of its limits, and nothing may follow. An error lists up to maxProblems problems, each with the
+// field, the value and what would be right.
 //
 // Measurements have noise: where throughput falls along an axis by no more than Noise, Parse lifts it to the value
 // before, so that the profile it returns never falls.
@@ -43,7 +43,7 @@ func Parse(text []byte) (*Profile, error) {
 var fieldNames = []string{
 	"version", "model", "task", "gpu_type", "batch", "source",
 	"cores_per_gpu", "memory_per_gpu_mib", "throughput_samples_per_s",
-	"checkpoint_s", "start_s",
+	"checkpoint_s", "start_s", "gpu_busy", "gpu_memory_mib",
 }
 
 // fields are the fields of a document as they were written.

@@ -71,9 +71,11 @@ var slips = []struct{ old, new, want string }{
 	{`  "start_s": 0`, `  "start_s": `, "reading start_s: invalid character"},
 	{`"version": 1,`, ``, "version is missing"},
 
-	{`"version": 1`, `"version": 2`, "version = 2: want 1"},
-	{`"version": 1`, `"version": "1"`, `version = "1": want 1`},
-	{`"version": 1`, `"version": null`, "version = null: want 1"},
+	{`"version": 1`, `"version": 3`, "version = 3: want 1 or 2"},
+	{`"version": 1`, `"version": "1"`, `version = "1": want 1 or 2`},
+	{`"version": 1`, `"version": null`, "version = null: want 1 or 2"},
+	{`"start_s": 0`, `"gpu_busy": 0.5`, `gpu_busy is a field of version 2: want "version": 2, or the field left out`},
+	{`"start_s": 0`, `"gpu_memory_mib": 5`, `gpu_memory_mib is a field of version 2: want "version": 2`},
 	{`"batch": 8`, `"batch": 0`, "batch = 0: want a whole number from 1 to 16777216"},
 	{`"batch": 8`, `"batch": 1.5`, "batch = 1.5: want a whole number"},
 	{`"batch": 8`, `"batch": 99999999999999999999`, "batch = 99999999999999999999: want a whole number"},
@@ -121,6 +123,57 @@ var slips = []struct{ old, new, want string }{
 	{`"checkpoint_s": 1.5`, `"checkpoint_s": -1`, "checkpoint_s = -1: want seconds from 0 to 86400"},
 	{`"start_s": 0`, `"start_s": 86401`, "start_s = 86401: want seconds from 0 to 86400"},
 	{`"start_s": 0`, `"start_s": "0"`, `start_s = "0": want a number`},
+}
+
+// ofTheGPU is small with what the second version adds.
+var ofTheGPU = strings.NewReplacer(`"version": 1`, `"version": 2`, `"start_s": 0`, `"start_s": 0,
+  "gpu_busy": 0.55,
+  "gpu_memory_mib": 3468`).Replace(small)
+
+func TestAProfileSaysWhatItsModelNeedsOfTheGPU(t *testing.T) {
+	p, err := sensitivity.Parse([]byte(ofTheGPU))
+	if err != nil || p.Version != 2 || p.GPUBusy != .55 || p.GPUMemory != 3468 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if text, err := p.Print(); err != nil || string(text) != ofTheGPU {
+		t.Errorf("printed as\n%s%v", text, err)
+	}
+}
+
+func TestAProfileIsWrittenInTheFirstVersionThatHasAllOfIt(t *testing.T) {
+	p, err := sensitivity.Parse([]byte(strings.Replace(small, `"version": 1`, `"version": 2`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := p.Print(); err != nil || string(text) != small {
+		t.Errorf("what is known of no GPU was printed as\n%s%v", text, err)
+	}
+	p.GPUMemory = 7
+	text, err := p.Print()
+	again, wrong := sensitivity.Parse(text)
+	if err != nil || wrong != nil || again.Version != 2 || again.GPUMemory != 7 {
+		t.Errorf("read again: %+v, %v, %v\n%s", again, err, wrong, text)
+	}
+}
+
+func TestWhatAProfileSaysOfTheGPUIsBounded(t *testing.T) {
+	for _, c := range []struct{ old, new, want string }{
+		{"0.55", "0", "gpu_busy = 0: want a number from 1e-06 to 1, or the field left out"},
+		{"0.55", "-0.1", "gpu_busy = -0.1: want a number from"},
+		{"0.55", "1.01", "gpu_busy = 1.01: want a number from"},
+		{"0.55", `"0.5"`, `gpu_busy = "0.5": want a number`},
+		{"0.55", "1e999", "gpu_busy = 1e999: want a number"},
+		{"3468", "0", "gpu_memory_mib = 0: want a whole number from 1 to 1048576"},
+		{"3468", "-5", "gpu_memory_mib = -5: want a whole number"},
+		{"3468", "1048577", "gpu_memory_mib = 1048577: want a whole number"},
+		{"3468", "3468.5", "gpu_memory_mib = 3468.5: want a whole number"},
+		{"3468", "null", "gpu_memory_mib = null: want a whole number"},
+	} {
+		p, err := sensitivity.Parse([]byte(strings.Replace(ofTheGPU, c.old, c.new, 1)))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s for %s: %v, error %v;\nwant an error with %q", c.new, c.old, p, err, c.want)
+		}
+	}
 }
 
 func TestAWrongProfileIsRefusedWithFieldValueAndRemedy(t *testing.T) {
@@ -201,6 +254,7 @@ func TestWhatIsNoNumberIsNotPrinted(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
+	f.Add([]byte(ofTheGPU))
 	for _, m := range paperModels {
 		text, err := m.profile().Print()
 		if err != nil {

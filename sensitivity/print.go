@@ -7,10 +7,16 @@ import (
 	"strings"
 )
 
-// Print writes p as Parse reads it, laid out for people: one field a line, and the matrix one row a line. It fails on
-// what is no number in JSON, which no valid Profile contains.
+// Print writes p as Parse reads it, laid out for people: one field a line, and the matrix one row a line; in the first
+// version of the format that has all of its fields. It fails on what is no number in JSON, which no valid Profile
+// contains.
 func (p *Profile) Print() ([]byte, error) {
-	document, err := json.MarshalIndent(p, "", "  ")
+	versioned := *p
+	versioned.Version = Version
+	if p.GPUBusy > 0 || p.GPUMemory > 0 {
+		versioned.Version = VersionGPU
+	}
+	document, err := json.MarshalIndent(&versioned, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("print profile of %s: %w", p.Model, err)
 	}

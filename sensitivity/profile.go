@@ -9,13 +9,17 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
-// Version is the profile format that this package reads and writes.
-const Version = 1
+// The versions of the profile format that this package reads. Print writes the first that has all that a profile says,
+// so that a daemon of before the second reads whatever it can use.
+const (
+	Version    = 1
+	VersionGPU = 2 // with what the model needs of the GPU itself
+)
 
 // Profile is one measured model: its throughput over cores per GPU × memory per GPU, and what a start and a checkpoint
 // cost. A Profile from Parse is valid: axes rise, throughput is positive and never falls along either axis.
 type Profile struct {
-	Version int    `json:"version"` // 1
+	Version int    `json:"version"` // 1 or 2
 	Model   string `json:"model"`
 	Task    string `json:"task"`     // image, language, speech, …
 	GPUType string `json:"gpu_type"` // the GPU that the figures were measured on
@@ -31,6 +35,12 @@ type Profile struct {
 	CheckpointSeconds float64 `json:"checkpoint_s"`
 	// from the start until training is back at full speed; 0: not known, or no time
 	StartSeconds float64 `json:"start_s"`
+
+	// GPUBusy is the part of the time in which the model keeps a GPU busy where it runs alone with its proportional
+	// share of cores and memory, more than 0 to 1; 0: not known
+	GPUBusy float64 `json:"gpu_busy,omitempty"`
+	// GPUMemory is the most that the model holds of one GPU's memory, MiB; 0: not known
+	GPUMemory gres.Memory `json:"gpu_memory_mib,omitempty"`
 }
 
 // Share is what one GPU of a job is given. Cores may be a fraction: four GPUs with ten cores have 2.5 each.

@@ -27,9 +27,11 @@ type Story struct {
 	Round     int       `json:"round"` // the newest that planned it
 	Now       string    `json:"now"`   // what that decided, as "waits: …"
 	Gain      float64   `json:"gain,omitempty"`
-	// Wait is why it waits, where it does; Ahead are how many jobs go before it.
+	// Wait is why it waits, where it does; Ahead are how many jobs that wait for room go before it, and Next the first
+	// of them.
 	Wait    *bridge.Wait `json:"wait,omitempty"`
 	Ahead   int          `json:"ahead,omitempty"`
+	Next    []int        `json:"ahead_next,omitempty"`
 	GPUTime float64      `json:"attained_gpu_s,omitempty"`
 	Notes   []string     `json:"notes,omitempty"`
 	Events  []Event      `json:"events"`         // the oldest first
@@ -78,9 +80,10 @@ func (s *Story) planned(report *bridge.Report) (now string, ok bool) {
 	s.Known, s.Round, s.Name, s.User, s.Profile = true, report.Round, job.Name, job.User, job.ProfileName
 	s.GPUs, s.Submitted, s.Restarts, s.Saves = job.GPUs, job.Arrival, job.Restarts, job.Saves
 	s.GPUTime, s.Gain = job.Attained, decision.Gain
-	s.Wait, s.Ahead = find(report.Waits, func(w bridge.Wait) bool { return w.Job == s.Job }), 0
-	if s.Wait != nil && s.Wait.Place > 0 {
-		s.Ahead = s.Wait.Place - 1
+	s.Wait, s.Ahead, s.Next = find(report.Waits, func(w bridge.Wait) bool { return w.Job == s.Job }), 0, nil
+	if s.Wait != nil {
+		before := Ahead(report.Waits, s.Wait)
+		s.Ahead, s.Next = len(before), next(before)
 	}
 	s.Now = phrase(job, decision)
 	return s.Now, true

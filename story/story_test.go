@@ -41,7 +41,11 @@ func life() []bridge.Report {
 	given := policy.Decision{Grant: &granted, Gain: 1.5, Fair: gres.Vector{GPUs: 2, CPUs: 6, Memory: 125000},
 		Why: "its turn, at 1.50× the proportional speed"}
 	first, again := round(1, nil, waits), round(2, nil, waits)
-	again.Waits = []bridge.Wait{{Job: 17, Reason: bridge.ForRoom, Cause: bridge.CauseTurn, Place: 4}}
+	again.Waits = []bridge.Wait{ // the round has started who was the first
+		{Job: 3, Reason: bridge.ByOrder, Cause: bridge.CauseHeldBack, Place: 4},
+		{Job: 4, Reason: bridge.Misconfigured, Cause: bridge.CauseShape, Place: 3},
+		{Job: 5, Reason: bridge.ForRoom, Cause: bridge.CauseGang, Place: 2},
+		{Job: 17, Reason: bridge.ForRoom, Cause: bridge.CauseTurn, Place: 5}}
 	again.Notes = []bridge.Note{{Job: 17, Text: "gets the proportional share"}, {Job: 3, Text: "no"}}
 	started := round(3, nil, given, bridge.Step{Job: 17, Verb: bridge.Start, Why: "its turn"},
 		bridge.Step{Job: 3, Verb: bridge.Start, Why: "no"})
@@ -78,9 +82,11 @@ func TestAStoryIsToldInOrderAndOnceWhateverTheOrderOfTheRounds(t *testing.T) {
 	}
 }
 
-func TestWhoIsAheadIsCountedAndNotesAreTheNewest(t *testing.T) {
+// TestWhoIsAheadIsNamedAndNotesAreTheNewest: whoever was started in the round, or waits for something else, is not.
+func TestWhoIsAheadIsNamedAndNotesAreTheNewest(t *testing.T) {
 	s := Of(17, life()[:2])
-	if !s.Known || s.Ahead != 3 || s.Wait == nil || s.Wait.Cause != bridge.CauseTurn || s.User != "alice" ||
+	if !s.Known || s.Ahead != 2 || !slices.Equal(s.Next, []int{5, 3}) || s.Wait == nil ||
+		s.Wait.Cause != bridge.CauseTurn || s.User != "alice" ||
 		!slices.Equal(s.Notes, []string{"gets the proportional share"}) {
 		t.Errorf("%+v", s)
 	}

@@ -241,6 +241,9 @@ func (p *passages) follow(m *memory, j *policy.Job, d *policy.Decision) {
 func (p *passages) close(m *memory, end string, attained float64) {
 	run := *m.run
 	m.run, run.End, run.Ended = nil, end, p.report.Snapshot.Now
+	if run.Ended.Before(run.Began) { // a clock was set back
+		run.Ended = run.Began
+	}
 	run.GPUTime = max(0, attained-run.from)
 	p.tell(run.Job, run.String(), "")
 	passage := p.passage(run.Job)

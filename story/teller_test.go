@@ -64,6 +64,16 @@ func TestATellerTellsWhatOneStoryDoes(t *testing.T) {
 	}
 }
 
+func TestARunUnderAClockThatWasSetBackTookNoTimeAndNotLess(t *testing.T) {
+	reports := life()
+	for i := range reports[5:] { // it ends the day before it began
+		reports[5+i].Began = reports[5+i].Began.Add(-24 * time.Hour)
+	}
+	if got := heard(&Teller{}, reports...); !strings.Contains(got, "6 17 ran for 0s with") {
+		t.Errorf("told\n%s", got)
+	}
+}
+
 func TestAReasonThatChangesToAndFroIsToldOnceAnHour(t *testing.T) {
 	var reports []bridge.Report
 	for n := range 24 { // two hours

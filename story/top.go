@@ -89,6 +89,7 @@ func TopOf(report *bridge.Report) Top {
 	t := Top{Round: report.Round, Began: report.Began, Shadow: report.Shadow, Jobs: []Runs{}, Nodes: []OnNode{}}
 	jobs, starts := jobsOf(report), startsOf(report)
 	at := t.lay(report.Snapshot.Nodes)
+	var held policy.GPUCount
 	gpus := 0
 	for i := range report.Plan.Decisions {
 		d := &report.Plan.Decisions[i]
@@ -101,9 +102,10 @@ func TopOf(report *bridge.Report) Top {
 		if job.Running == nil || !job.Running.Equal(*d.Grant) {
 			runs.New, runs.Since = true, report.Began
 		}
-		t.give(&runs, at)
+		more := held.More(*d.Grant)
+		t.give(&runs, more, at)
 		t.Gain += float64(runs.Gain * float64(runs.GPUs))
-		gpus += runs.GPUs
+		gpus += more * len(d.Grant.Nodes)
 		if runs.New && job.Running == nil && !report.Shadow && !starts[d.Job] {
 			continue // its place is taken, and it does not run: the queue has it
 		}
@@ -144,7 +146,8 @@ func (t *Top) lay(nodes []policy.Node) map[string]int {
 	return at
 }
 
-func (t *Top) give(runs *Runs, at map[string]int) {
+// give books what a job holds; of its GPUs on each node only those that nobody above shares with it.
+func (t *Top) give(runs *Runs, gpus int, at map[string]int) {
 	for _, name := range runs.Has.Nodes {
 		i, known := at[name]
 		if !known {
@@ -152,7 +155,7 @@ func (t *Top) give(runs *Runs, at map[string]int) {
 		}
 		n, has := &t.Nodes[i], runs.Has.PerNode
 		n.Jobs++
-		n.GPUs.Share += has.GPUs
+		n.GPUs.Share += gpus
 		n.Cores.book(has.CPUs, runs.Fair.CPUs)
 		n.Memory.book(int(has.Memory), int(runs.Fair.Memory))
 	}

@@ -21,9 +21,11 @@ type WhyNot struct {
 	User  string    `json:"user,omitempty"`
 	GPUs  int       `json:"gpus,omitempty"`
 	Says  string    `json:"says"` // the answer in one sentence
-	// Wait is the reason in words of fixed lists, where it waits; Ahead are how many jobs go before it.
+	// Wait is the reason in words of fixed lists, where it waits; Ahead are how many jobs that wait for room go before
+	// it, and Next the first of them.
 	Wait  *bridge.Wait `json:"wait,omitempty"`
 	Ahead int          `json:"ahead,omitempty"`
+	Next  []int        `json:"ahead_next,omitempty"`
 	Since time.Time    `json:"since,omitzero"`
 	// Kinds are the nodes, those alike together, the ones that lack least first.
 	Kinds  []Kind  `json:"nodes,omitempty"`
@@ -177,7 +179,8 @@ func (q *question) waits() {
 		w = &bridge.Wait{Job: a.Job, Reason: bridge.ForRoom, Cause: bridge.CauseOther, Why: q.decision.Why}
 	}
 	a.Wait, a.Says = w, "it waits: "+w.Why
-	a.Ahead = q.ahead(w)
+	before := Ahead(q.report.Waits, w)
+	a.Ahead, a.Next = len(before), next(before)
 	if q.job.Running != nil {
 		a.Says = fmt.Sprintf("it is asked to save and leave %s: %s", Nodes(q.job.Running.Nodes), w.Why)
 	}
@@ -188,17 +191,6 @@ func (q *question) waits() {
 	q.tight()
 	a.Kinds = q.kinds()
 	a.Helps = append(a.Helps, q.changes()...)
-}
-
-// ahead counts who goes before it and waits for room as well: who waits for something else is in nobody's way.
-func (q *question) ahead(mine *bridge.Wait) (n int) {
-	for i := range q.report.Waits {
-		w := &q.report.Waits[i]
-		if w.Place > 0 && w.Place < mine.Place && (w.Reason == bridge.ForRoom || w.Reason == bridge.ByOrder) {
-			n++
-		}
-	}
-	return n
 }
 
 // byRoom are the reasons under which it is of use to look at nodes.

@@ -18,6 +18,9 @@
 // itself divides it. What policy.Check asks of a grant on a node holds for every size: share, floor, pace, ceiling,
 // whole tasks, constraints, reservations.
 //
+// Of jobs that share a GPU one counts, at its speed alone: the plan's value and its bound are of the GPUs, and what the
+// others train on top of that is in neither. What those hold of cores and memory is not there to be had.
+//
 // Relaxed are, so that the bound may be above what is possible: quotas; the parts of a gang, which may have different
 // sizes and meet on a node; fractions of nodes. Nodes that differ are taken for equal, as large as the largest of
 // them, where there are too many shapes.

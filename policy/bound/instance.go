@@ -31,6 +31,7 @@ type instance struct {
 	nodes      []nodeState
 	gangTotals []gres.Vector // of each node, see policy.GangTotals
 	parts      []part
+	partners   map[int]bool // the jobs that are set aside
 }
 
 // class is the jobs that have the same sizes on the same nodes.
@@ -73,7 +74,7 @@ func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 			in.nodes[n].open = node.Total.Minus(node.Foreign)
 		}
 	}
-	in.read(p)
+	in.read(in.aside(p))
 	in.settleCapacities()
 	in.shapes = in.group(maxShapes(len(in.classes)))
 	in.list()

@@ -60,7 +60,7 @@ func (in *instance) lending(p policy.Plan) (l Lending) {
 			continue // jobs and decisions of a plan that passes policy.Check are in one order
 		}
 		j := &in.cluster.Jobs[i]
-		if in.givesBack(j) {
+		if in.givesBack(j) || in.partners[j.ID] {
 			continue
 		}
 		for _, name := range d.Grant.Nodes {

@@ -95,10 +95,10 @@ func (f *Forecast) Words(s Spread) string {
 		s.P90.Format(form)
 }
 
-// Of is when a job will start; false: nothing is known of it.
+// Of is when a job will start; false: nothing is known of it, as where there was no time to look ahead at all.
 func (f *Forecast) Of(job int) (Start, bool) {
 	k, known := slices.BinarySearchFunc(f.Start, job, func(s Start, job int) int { return cmp.Compare(s.Job, job) })
-	if !known {
+	if !known || f.Start[k].P50.IsZero() && !f.Until.After(f.From) {
 		return Start{}, false
 	}
 	return f.Start[k], true

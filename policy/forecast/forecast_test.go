@@ -163,6 +163,21 @@ func TestASpreadIsInOrderAndNotBeforeTheSnapshot(t *testing.T) {
 	}
 }
 
+func TestOfAStartForWhichNobodyHadTimeToLookNothingIsSaid(t *testing.T) {
+	c := exam.Snapshot(5, 40)
+	o := fifo()
+	o.Stop = func() bool { return true }
+	f := forecast.Starts(&c, o)
+	for _, s := range f.Start {
+		if known, is := f.Of(s.Job); is && known.P50.IsZero() {
+			t.Errorf("job %d is %s, and it is now %s", s.Job, f.Words(known.Spread), c.Now)
+		}
+	}
+	if len(f.Start) == 0 || !f.Cut {
+		t.Errorf("%d jobs wait, cut %v", len(f.Start), f.Cut)
+	}
+}
+
 func TestTheClusterTrainsWhatItsJobsDo(t *testing.T) {
 	c := queued(policy.Job{Length: 100 * time.Hour})
 	if got := forecast.Starts(&c, fifo()).Trained; math.Abs(got-8) > 1e-9 {

@@ -107,6 +107,14 @@ func (p *Planner) Ask(ctx context.Context, round int, c policy.Cluster, who poli
 	how policy.Allocator) (policy.Plan, error) {
 	within, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
+	return policy.Shared(c, who, how, func(c policy.Cluster) (policy.Plan, error) {
+		return p.ask(ctx, within, round, c, who, how)
+	})
+}
+
+// ask puts the question to the program. It is told of no jobs that share a GPU: to it each has its GPUs to itself.
+func (p *Planner) ask(ctx, within context.Context, round int, c policy.Cluster, who policy.Policy,
+	how policy.Allocator) (policy.Plan, error) {
 	conn, err := p.guest.Conn(within)
 	switch {
 	case errors.Is(err, guest.ErrResting):

@@ -24,6 +24,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/exam"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // TestMain is also the plugins that do wrong: a test copies its own program and has it behave as its name says.
@@ -241,7 +242,11 @@ func TestWhateverIsWrongWithAPluginHasItsWord(t *testing.T) {
 	} {
 		t.Run(behaviour, func(t *testing.T) {
 			t.Parallel()
-			_, err := ask(open(t, behaviour, 2*time.Second))
+			limit := 30 * time.Second // a slow machine is not what is tried
+			if behaviour == "late" || want.says == "still starting" {
+				limit = 2 * time.Second
+			}
+			_, err := ask(open(t, behaviour, limit))
 			var failure *plugin.Failure
 			if !errors.As(err, &failure) || failure.Fault != want.fault || !strings.Contains(err.Error(), want.says) {
 				t.Errorf("got %v, want %s with %q", err, want.fault, want.says)
@@ -504,6 +509,37 @@ func TestOurOwnPlannerPlansTheSameInAnotherProcess(t *testing.T) {
 		if !bytes.Equal(got, want) {
 			t.Fatalf("snapshot %d, %s, %s:\n%s\nhere:\n%s", n, p.Name, a.Name, got, want)
 		}
+	}
+}
+
+// TestJobsShareGPUsWhoeverPlans: the program plans those that lead, and knows nothing of the others.
+func TestJobsShareGPUsWhoeverPlans(t *testing.T) {
+	low := &share.Request{Class: share.Low, Memory: 9000}
+	size := gres.Vector{GPUs: 1, CPUs: 2, Memory: 4000}
+	on := &policy.Placement{Nodes: []string{"n1"}, PerNode: size, Device: "g0"}
+	c := policy.Cluster{Now: time.Unix(9000, 0), Nodes: []policy.Node{{Name: "n1",
+		Total:   gres.Vector{GPUs: 2, CPUs: 11, Memory: 100000},
+		Devices: []policy.Device{{Name: "g0", Memory: 80000, Seats: 4}, {Name: "g1", Memory: 80000, Seats: 4}}}}}
+	for id := 1; id <= 5; id++ {
+		c.Jobs = append(c.Jobs, policy.Job{ID: id, GPUs: 1, Share: low, Floor: gres.Vector{CPUs: 1, Memory: 4000}})
+	}
+	c.Jobs[0].Running, c.Jobs[1].Running, c.Jobs[4].Share = on, on, nil
+	plan, err := open(t, "good", 10*time.Second).Plan(context.Background(), 1, c, policy.FIFO(), policy.Tune())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := encoded(t, plan), encoded(t, policy.Decide(c, policy.FIFO(), policy.Tune()))
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s\nhere:\n%s", got, want)
+	}
+	beside := 0
+	for _, d := range plan.Decisions {
+		if d.Grant != nil && d.Grant.Device != "" {
+			beside++
+		}
+	}
+	if beside != 4 {
+		t.Errorf("%d jobs share, want 4: %s", beside, encoded(t, plan))
 	}
 }
 

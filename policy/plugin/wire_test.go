@@ -62,6 +62,9 @@ func TestEveryFieldOfASnapshotReachesAPlugin(t *testing.T) {
 	var c policy.Cluster
 	fill(t, reflect.ValueOf(&c).Elem(), "Cluster", new(int64))
 	c.Jobs[0].Quotas = []int{0}
+	// Of sharing it is told nothing: it plans the jobs that lead, see policy.Shared.
+	c.Nodes[0].Devices, c.Jobs[0].Running.Device = nil, ""
+	c.Jobs[0].Share, c.Jobs[0].Kept, c.Jobs[0].Unruly = nil, nil, false
 	var s shelf
 	got, err := s.cluster(clusterOut(&c))
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // Bounds of what a snapshot may say. They are beyond any cluster, and keep sums of amounts far from overflowing.
@@ -30,6 +31,7 @@ const (
 	mostMemory = 1 << 32 // MiB
 	mostText   = 1 << 10 // bytes
 	mostHabits = 1 << 10
+	mostStep   = 10 * time.Minute // of a job that shares a GPU
 	mostTime   = 100 * 365 * 24 * time.Hour
 )
 
@@ -227,12 +229,51 @@ func (k *checker) node(field string, n *policy.Node) {
 	k.texts(field+".features", n.Features)
 	k.amounts(field+".total", n.Total)
 	k.amounts(field+".foreign", n.Foreign)
+	k.devices(field+".devices", n.Devices)
 	for i, r := range n.Reserved {
 		at := fmt.Sprintf("%s.reserved[%d]", field, i)
 		k.text(at+".name", r.Name)
 		if i > 0 && r.From.Before(n.Reserved[i-1].From) {
 			k.wrong(at+".from", r.From.Format(time.RFC3339), "a time not before that of the one in front of it")
 		}
+	}
+}
+
+func (k *checker) devices(field string, devices []policy.Device) {
+	k.count(field, len(devices), 0, mostGPUs)
+	names := make(map[string]bool, len(devices))
+	for i, d := range devices {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if d.Name == "" || names[d.Name] {
+			k.wrong(at+".name", d.Name, "a name that no other device of the node has")
+		}
+		names[d.Name] = true
+		k.text(at+".name", d.Name)
+		k.count(at+".memory_mib", int(d.Memory), 0, mostMemory)
+		k.count(at+".seats", d.Seats, 0, share.MostJobs)
+		if _, err := share.ParseMode(string(d.Mode)); err != nil && d.Mode != "" {
+			k.wrong(at+".mode", string(d.Mode),
+				fmt.Sprintf("%s or %s, or none for %s", share.Turns, share.Fill, share.Turns))
+		}
+		if d.Job < 0 {
+			k.wrong(at+".job", d.Job, "the number of a job, or 0 for none")
+		}
+		if k.err != nil {
+			return
+		}
+	}
+}
+
+func (k *checker) shared(field string, r *share.Request, gpus int) {
+	if r.Class != share.High && r.Class != share.Low {
+		k.wrong(field+".class", string(r.Class), "high or low")
+	}
+	k.count(field+".gpu_memory_mib", int(r.Memory), 0, mostMemory)
+	if r.SLO < 0 || r.SLO > mostStep {
+		k.wrong(field+".slo_ns", r.SLO, fmt.Sprintf("nanoseconds from 0 to %d", mostStep))
+	}
+	if gpus != 1 {
+		k.wrong(field, r.Class, fmt.Sprintf("none, since the job needs %d GPUs", gpus))
 	}
 }
 
@@ -273,6 +314,12 @@ func (k *checker) job(field string, j *policy.Job, quotas int) {
 			k.wrong(fmt.Sprintf("%s.quotas[%d]", field, i), q, want)
 		}
 	}
+	if j.Share != nil {
+		k.shared(field+".share", j.Share, j.GPUs)
+	}
+	if j.Kept != nil && (j.Kept.Part < 0 || j.Kept.Part > 1) {
+		k.wrong(field+".kept.part", j.Kept.Part, "a part of the speed alone, 0 to 1")
+	}
 	if j.Running != nil {
 		k.running(field+".running", j.Running)
 	}
@@ -280,6 +327,7 @@ func (k *checker) job(field string, j *policy.Job, quotas int) {
 
 func (k *checker) running(field string, g *policy.Placement) {
 	k.amounts(field+".per_node", g.PerNode)
+	k.text(field+".device", g.Device)
 	if len(g.Nodes) == 0 {
 		k.wrong(field+".nodes", g.Nodes, "at least one")
 	}

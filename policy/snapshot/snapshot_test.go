@@ -101,6 +101,51 @@ const good = `{"now": "2026-01-02T12:00:00Z",
  "nodes": [{"name": "n1", "total": {"gpus": 8, "cpus": 24, "memory_mib": 500000}}],
  "jobs": [{"id": 1, "gpus": 1, "profile": "res18", "saves": true}], "rules": {}}`
 
+// sharing has two jobs on one GPU and one that could join them.
+const sharing = `{"now": "2026-01-02T12:00:00Z",
+ "nodes": [{"name": "n1", "total": {"gpus": 1, "cpus": 24, "memory_mib": 500000}, "foreign": {},
+  "devices": [{"name": "g0", "memory_mib": 80000, "seats": 4}]}],
+ "jobs": [{"id": 1, "gpus": 1, "share": {"class": "low", "gpu_memory_mib": 9000}, "running":
+   {"nodes": ["n1"], "per_node": {"gpus": 1, "cpus": 3, "memory_mib": 9000}, "device": "g0"}},
+  {"id": 2, "gpus": 1, "share": {"class": "low", "gpu_memory_mib": 9000}, "saves": true, "running":
+   {"nodes": ["n1"], "per_node": {"gpus": 1, "cpus": 3, "memory_mib": 9000}, "device": "g0"}},
+  {"id": 3, "gpus": 1, "share": {"class": "low", "gpu_memory_mib": 9000, "slo_ns": 50000000},
+   "floor": {"cpus": 3, "memory_mib": 9000}}], "rules": {}}`
+
+func TestWhoSharesAGPUIsReadAndWrittenAndPlanned(t *testing.T) {
+	file, err := snapshot.Read([]byte(sharing), without)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := snapshot.Read([]byte(inJSON(t, file)), without)
+	if err != nil || inJSON(t, again) != inJSON(t, file) {
+		t.Fatalf("written and read again: %v", err)
+	}
+	plan := policy.Decide(again.Cluster, policy.FIFO(), policy.Tune())
+	if g := plan.Decisions[2].Grant; g == nil || g.Device != "g0" || plan.Decisions[2].Reason != policy.Shares {
+		t.Errorf("job 3: %+v, want a seat on g0", plan.Decisions[2])
+	}
+}
+
+func TestTheModeOfADeviceIsReadAndWrittenAndPlannedWith(t *testing.T) {
+	filled := strings.NewReplacer(`"seats": 4`, `"seats": 4, "mode": "fill"`, `"gpus": 1, "share"`,
+		`"gpus": 1, "user": "ann", "share"`).Replace(sharing)
+	for text, mode := range map[string]string{sharing: "by turns with look-ahead", filled: "by MPS"} {
+		file, err := snapshot.Read([]byte(text), without)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := snapshot.Read([]byte(inJSON(t, file)), without)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := policy.Decide(again.Cluster, policy.FIFO(), policy.Tune())
+		if why := plan.Decisions[2].Why; !strings.Contains(why, mode) {
+			t.Errorf("job 3 %s, want it reckoned %s", why, mode)
+		}
+	}
+}
+
 func TestWhatIsWrongIsNamedWithItsValueAndWhatWouldBeRight(t *testing.T) {
 	if _, err := snapshot.Read([]byte(good), without); err != nil {
 		t.Fatal(err)
@@ -118,6 +163,20 @@ func TestWhatIsWrongIsNamedWithItsValueAndWhatWouldBeRight(t *testing.T) {
 		{`"saves": true}`, `"saves": true}, {"id": 1, "gpus": 1}`, "jobs[1].id = 1: want a number above 0 that no"},
 		{`"saves": true`, `"quotas": [3]`, "jobs[0].quotas[0] = 3: want numbers of the snapshot's 0 quotas"},
 		{`"saves": true`, `"running": {"nodes": [], "per_node": {}}`, "jobs[0].running.nodes = []: want at least one"},
+		{`"saves": true`, `"share": {"class": "vip"}`, `jobs[0].share.class = "vip": want high or low`},
+		{`"saves": true`, `"share": {"class": "low", "gpu_memory_mib": -1}`, "jobs[0].share.gpu_memory_mib = -1: want"},
+		{`"saves": true`, `"kept": {"part": 1.5}`, "jobs[0].kept.part = 1.5: want a part of the speed alone"},
+		{`"saves": true`, `"share": {"class": "low", "slo_ns": -1}`, "jobs[0].share.slo_ns = -1ns: want"},
+		{`"gpus": 1,`, `"gpus": 2, "share": {"class": "low"},`, "jobs[0].share = low: want none, since the job needs 2"},
+		{`"saves": true`, `"running": {"nodes": ["n1"], "per_node": {}, "device": "\u001b"}`,
+			`jobs[0].running.device = "\x1b": want`},
+		{`"name": "n1"`, `"name": "n1", "devices": [{"name": ""}]`, `nodes[0].devices[0].name = "": want a name that`},
+		{`"name": "n1"`, `"name": "n1", "devices": [{"name": "g"}, {"name": "g"}]`, `nodes[0].devices[1].name = "g"`},
+		{`"name": "n1"`, `"name": "n1", "devices": [{"name": "g", "seats": 5}]`, `nodes[0].devices[0].seats = 5: want`},
+		{`"name": "n1"`, `"name": "n1", "devices": [{"name": "g", "mode": "mps"}]`,
+			`nodes[0].devices[0].mode = "mps": want turns or fill`},
+		{`"name": "n1"`, `"name": "n1", "devices": [{"name": "g", "job": -1}]`, `nodes[0].devices[0].job = -1: want`},
+		{`"name": "n1"`, `"name": "n1", "devices": [{"name": "g", "memory_mib": -1}]`, `devices[0].memory_mib = -1: want`},
 		{`"saves": true`, `"restart_ns": -5`, "jobs[0].restart_ns = -5ns: want nanoseconds from 0"},
 		{`"rules": {}`, `"rules": {"stranded": 2}`, "rules.stranded = 2: want a number from 0 to 1"},
 		{`"nodes": [{`, `"nodes": [{"name": "n1", "total": {}}, {`, `nodes[1].name = "n1": want a name that no`},
@@ -162,6 +221,7 @@ func TestAJobsNameKeepsNobodyFromReadingTheSnapshot(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(good))
 	f.Add([]byte(`{"snapshot": ` + good + `}`))
+	f.Add([]byte(sharing))
 	for n := range 4 {
 		c := exam.Snapshot(2, n)
 		text, err := json.Marshal(snapshot.File{Cluster: c, Profiles: snapshot.ProfilesOf(&c), Policy: "srtf"})

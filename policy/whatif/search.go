@@ -2,102 +2,242 @@ package whatif
 
 import (
 	"fmt"
+	"math"
+	"strings"
 
-	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // Try is one of the changes that were tried for a job.
 type Try struct {
+	Kind   string `json:"kind"` // of the change, in words
 	Change string `json:"change"`
 	Starts bool   `json:"starts"`        // now
 	Why    string `json:"why,omitempty"` // it waits
+	// Grant is what it would have, Sentence the answer, and Others who is worse off for that in this round; of a job
+	// that would start.
+	Grant    *policy.Placement `json:"grant,omitempty"`
+	Gain     float64           `json:"gain,omitempty"`
+	Sentence string            `json:"sentence,omitempty"`
+	Others   *Others           `json:"others,omitempty"` // nil: nobody
+
+	Made Change `json:"-"`
 }
 
 // Found is what would have a job start now.
 type Found struct {
+	// Sentence is the answer that costs least, or that there is none.
 	Sentence string `json:"sentence"`
 	Now      *Place `json:"job"` // what becomes of it as it is
-	Tries    []Try  `json:"tries"`
+	// Tries are all that was tried, in the order of who has to give up how much; of each kind at most one that starts.
+	Tries []Try `json:"tries"`
+	// Cut says that there was no time to try everything.
+	Cut bool `json:"cut,omitempty"`
 }
 
-// Search tries a small list of changes by which a job could start now, what costs its user least before what costs him
-// or others more: other numbers of nodes for the same GPUs, any node, no floor, fewer GPUs, and going first.
+// Search tries changes by which a job could start now, kind by kind, what costs its user least before what costs him or
+// others more. Of each kind it goes on until one starts the job. Each is planned by the daemon's planner, so what it
+// says would start does, as long as nothing else has changed.
 func Search(is Case, job int, o Options) (Found, error) {
 	o.Job = job
 	j := jobOf(&is.Cluster, job)
 	if j == nil {
 		return Found{}, fmt.Errorf("job %d is not in the snapshot: want one that waits or runs", job)
 	}
-	now := is.outcome(o, policy.Reference(is.Cluster.Nodes), &is.Cluster).Job
-	found := Found{Now: now, Tries: []Try{}}
+	now := is.outcome(o, policy.Reference(is.Cluster.Nodes), &is.Cluster)
+	found := Found{Now: now.Job, Tries: []Try{}}
 	switch {
-	case now.Runs:
+	case now.Job.Runs:
 		found.Sentence = fmt.Sprintf("job %d runs already", job)
-		return found, nil
-	case now.Grant != nil:
+	case now.Job.Grant != nil:
 		found.Sentence = fmt.Sprintf("job %d starts now", job)
-		return found, nil
 	case j.Barred != "":
 		found.Sentence = fmt.Sprintf("job %d may not start yet, whatever is free: %s", job, j.Barred)
-		return found, nil
-	}
-	for _, change := range candidates(&is, j) {
-		try, err := is.try(change, job)
-		if err != nil {
-			continue // it is none for this job
+	default:
+		s := search{is: is, job: j, before: now.plan, stop: func() bool { return false }}
+		if o.Begin != nil {
+			s.stop = o.Begin()
 		}
-		found.Tries = append(found.Tries, try)
-		if try.Starts {
-			found.Sentence = fmt.Sprintf("job %d would start now %s", job, change)
-			return found, nil
-		}
-	}
-	found.Sentence = fmt.Sprintf("job %d waits: %s; none of the %d changes that were tried would start it now", job,
-		now.Why, len(found.Tries))
-	if now.Words != "" {
-		found.Sentence += "; it is " + now.Words
+		s.all()
+		found.Tries, found.Cut = s.tries, s.cut
+		found.Sentence = found.sentence()
 	}
 	return found, nil
 }
 
-// candidates are the changes in the order in which they are tried.
-func candidates(c *Case, j *policy.Job) []Change {
-	var list []Change
-	ask := func(gpus, nodes int) {
-		if gpus == j.GPUs {
-			gpus = 0
-		}
-		list = append(list, NewRequest(c, j.ID, gpus, nodes))
-	}
-	if j.Nodes > 0 { // the same GPUs on fewer nodes, then on more
-		for nodes := 1; nodes <= min(j.GPUs, len(c.Cluster.Nodes), 16); nodes++ {
-			if j.GPUs%nodes == 0 && nodes != j.Nodes {
-				ask(j.GPUs, nodes)
+// search is one under way.
+type search struct {
+	is      Case
+	job     *policy.Job
+	before  policy.Plan
+	planner policy.Planner // one for all: most of the cluster is the same in each
+	stop    func() bool
+	tries   []Try
+	cut     bool
+}
+
+// all tries kind after kind.
+func (s *search) all() {
+	for _, r := range reliefs(&s.is, s.job) {
+		for _, change := range r.changes {
+			try, can := s.try(r.name, change)
+			if !can {
+				continue // it is none for this job
+			}
+			if try.Starts && r.refine != nil {
+				try = r.refine(s, try)
+			}
+			if s.tries = append(s.tries, try); try.Starts {
+				break
 			}
 		}
 	}
-	if j.GPUType != "" || len(j.Features)+len(j.Only)+len(j.Except) > 0 {
-		list = append(list, Free{j.ID})
-	}
-	if j.Floor != (gres.Vector{}) || j.Pace != (gres.Vector{}) {
-		list = append(list, Modest{j.ID})
-	}
-	for gpus := j.GPUs / 2; gpus >= 1; gpus /= 2 {
-		ask(gpus, 1)
-		if j.Nodes > 1 && gpus%j.Nodes == 0 {
-			ask(gpus, j.Nodes)
-		}
-	}
-	return append(list, First{j.ID})
 }
 
-// try plans one change.
-func (c Case) try(change Change, job int) (Try, error) {
-	would, err := c.With(change)
-	if err != nil {
-		return Try{}, err
+// try plans one change; false: it cannot be, or there is no time.
+func (s *search) try(kind string, change Change) (Try, bool) {
+	if s.cut = s.cut || s.stop(); s.cut {
+		return Try{}, false
 	}
-	d := find(policy.Decide(would.Cluster, would.Policy, would.Allocator), job)
-	return Try{change.String(), d.Grant != nil, d.Why}, nil
+	would, err := s.is.With(change)
+	if err != nil {
+		return Try{}, false
+	}
+	plan := s.planner.Decide(would.Cluster, would.Policy, would.Allocator)
+	d := find(plan, s.job.ID)
+	try := Try{Kind: kind, Change: change.String(), Starts: d.Grant != nil, Why: d.Why, Made: change}
+	if try.Starts {
+		try.Why, try.Grant, try.Gain = "", d.Grant, d.Gain
+		try.Others = worseOff(&s.is.Cluster, s.job.ID, s.before, plan)
+		try.Sentence = try.sentence(s.job.ID)
+	}
+	return try, true
+}
+
+// sentence is the answer of one that starts.
+func (t *Try) sentence(job int) string {
+	text := fmt.Sprintf("job %d would start now %s", job, t.Change)
+	if t.Gain > 0 && t.Gain < 1-same {
+		text += fmt.Sprintf(", at %.2f of the speed of its share", t.Gain)
+	}
+	if t.Others != nil {
+		text += "; " + t.Others.String()
+	}
+	return text
+}
+
+// sentence is what a search has come to.
+func (f *Found) sentence() string {
+	for _, t := range f.Tries {
+		if t.Starts {
+			return t.Sentence
+		}
+	}
+	text := fmt.Sprintf("job %d waits: %s; nothing that was tried would start it now: %s", f.Now.Job, f.Now.Why,
+		f.tried())
+	if f.Now.Words != "" {
+		text += "; it is " + f.Now.Words
+	}
+	return text
+}
+
+// tried are the kinds of what was tried, and how many of each.
+func (f *Found) tried() string {
+	var texts []string
+	for k := 0; k < len(f.Tries); {
+		end := k
+		for end < len(f.Tries) && f.Tries[end].Kind == f.Tries[k].Kind {
+			end++
+		}
+		text := f.Tries[k].Kind
+		if end-k > 1 {
+			text = fmt.Sprintf("%s (%d)", text, end-k)
+		}
+		texts, k = append(texts, text), end
+	}
+	if len(texts) == 0 {
+		return "there was no time for any"
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Others are jobs that would be worse off in the round if another started; ascending.
+type Others struct {
+	Wait []int `json:"wait,omitempty"` // that start now as it is
+	Stop []int `json:"stop,omitempty"` // that run on as it is; or are restarted
+	Slow []int `json:"slow,omitempty"` // that would have less
+	// Loss is the most that one of the slow ones would lose of its speed, as a part of it.
+	Loss float64 `json:"loss,omitempty"`
+}
+
+// worseOff compares two plans for all jobs but one; nil: nobody is.
+func worseOff(c *policy.Cluster, but int, before, after policy.Plan) *Others {
+	var o Others
+	jobs := byNumber(c)
+	for i := range before.Decisions {
+		is := &before.Decisions[i]
+		if is.Job == but || is.Grant == nil {
+			continue
+		}
+		o.compare(jobs[is.Job], is, find(after, is.Job))
+	}
+	if len(o.Wait)+len(o.Stop)+len(o.Slow) == 0 {
+		return nil
+	}
+	return &o
+}
+
+// compare notes a job that has a grant as it is.
+func (o *Others) compare(j *policy.Job, is, would *policy.Decision) {
+	then, now := kindOf(j, would), kindOf(j, is)
+	switch {
+	case now == starts && then == waits:
+		o.Wait = append(o.Wait, j.ID)
+		return
+	case then == stops && now != stops || would.Grant == nil:
+		o.Stop = append(o.Stop, j.ID)
+	}
+	if loss := 1 - would.Gain/max(is.Gain, 1e-9); would.Grant != nil && loss > 0 {
+		if loss >= same {
+			o.Slow = append(o.Slow, j.ID)
+		}
+		o.Loss = math.Max(o.Loss, loss)
+	}
+}
+
+// String says who they are.
+func (o *Others) String() string {
+	var texts []string
+	if len(o.Wait) > 0 {
+		texts = append(texts, named(o.Wait)+" would wait for that and not start now")
+	}
+	if len(o.Stop) > 0 {
+		texts = append(texts, named(o.Stop)+" would be stopped or restarted for that")
+	}
+	if len(o.Slow) > 0 {
+		text := named(o.Slow) + " would train "
+		if len(o.Slow) > 1 {
+			text += "up to "
+		}
+		texts = append(texts, text+fmt.Sprintf("%.0f %% less", math.Ceil(100*o.Loss)))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// named names a few jobs.
+func named(ids []int) string {
+	const few = 3
+	var names []string
+	for _, id := range ids[:min(len(ids), few)] {
+		names = append(names, fmt.Sprint(id))
+	}
+	text := "job "
+	if len(ids) > 1 {
+		text = "jobs "
+	}
+	text += strings.Join(names, ", ")
+	if more := len(ids) - few; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -47,6 +47,18 @@ func (c Case) With(changes ...Change) (Case, error) {
 	return c, nil
 }
 
+// Started is the case with jobs that have been started since, each with what it was given: nobody has their place now.
+// They are just starting, so they are left alone.
+func (c Case) Started(with map[int]*policy.Placement) Case {
+	c.Cluster.Jobs = slices.Clone(c.Cluster.Jobs)
+	for i := range c.Cluster.Jobs {
+		if j := &c.Cluster.Jobs[i]; j.Running == nil && with[j.ID] != nil {
+			j.Running, j.Started, j.Fixed = with[j.ID], c.Cluster.Now, true
+		}
+	}
+	return c
+}
+
 // Options say how far is looked.
 type Options struct {
 	Job int // the one that is asked about; 0: none
@@ -205,6 +217,7 @@ func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 		types[c.Nodes[i].Name] = c.Nodes[i].GPUType
 	}
 	jobs, were := byNumber(c), byNumber(now)
+	var held policy.GPUCount
 	for _, d := range out.plan.Decisions {
 		switch kindOf(were[d.Job], &d) {
 		case starts:
@@ -219,7 +232,8 @@ func (out *Outcome) count(c, now *policy.Cluster, reference gres.Vector) {
 		out.Runs++
 		gpus := d.Grant.Total().GPUs
 		unit := policy.Unit(policy.ProfileOn(jobs[d.Job].Profile, types[d.Grant.Nodes[0]]), d.Fair, reference)
-		out.Busy, out.Value = out.Busy+gpus, out.Value+float64(float64(gpus)*d.Gain*unit)
+		out.Busy += held.More(*d.Grant) * len(d.Grant.Nodes)
+		out.Value += float64(float64(gpus) * d.Gain * unit)
 	}
 }
 
@@ -230,11 +244,25 @@ func (c Case) place(job int, planner *policy.Planner, f *forecast.Forecast, plan
 	if d.Grant != nil {
 		return p
 	}
-	p.Place = 1 + slices.Index(planner.Queue(c.Cluster, c.Policy, c.Allocator), job)
+	p.Place = waitingPlace(planner.Queue(c.Cluster, c.Policy, c.Allocator), plan, job)
 	if s, known := f.Of(job); known {
 		p.Start, p.Words = &s.Spread, f.Words(s.Spread)
 	}
 	return p
+}
+
+// waitingPlace is a job's place among those that the plan lets wait, from 1: who starts now is not ahead of anybody any
+// more. 0: it is in no queue.
+func waitingPlace(queue []int, plan policy.Plan, job int) (place int) {
+	for _, one := range queue {
+		if find(plan, one).Grant == nil {
+			place++
+		}
+		if one == job {
+			return place
+		}
+	}
+	return 0
 }
 
 // sentence is the answer in one.
@@ -299,6 +327,10 @@ func (a *Answer) ofJob(changes []Change) string {
 	before, after, how := a.Before.Job, a.After.Job, " "+listed(changes)
 	job := fmt.Sprintf("job %d ", after.Job)
 	switch {
+	case before.Runs && before.Grant == nil && after.Grant == nil:
+		return job + "has to leave anyway: " + before.Why
+	case before.Runs && before.Grant == nil:
+		return job + "has to leave, and would stay" + how
 	case before.Runs && after.Grant == nil:
 		return job + "would have to leave" + how + ": " + after.Why
 	case before.Runs && before.Grant != nil:

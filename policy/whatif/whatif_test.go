@@ -68,64 +68,6 @@ func mustSay(t *testing.T, said, want string) {
 	}
 }
 
-func TestAJobThatIsTooWideWouldStartNowIfItAskedForWhatIsFree(t *testing.T) {
-	c := site(runs(1, 4, "n1"), runs(2, 4, "n2"), waiting(4711, 8, 1))
-	found, err := whatif.Search(c, 4711, whatif.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustSay(t, found.Sentence, "job 4711 would start now if it asked for 2 nodes instead of 1")
-	c = site(runs(1, 8, "n1"), runs(2, 4, "n2"), waiting(4711, 8, 1))
-	if found, err = whatif.Search(c, 4711, whatif.Options{}); err != nil {
-		t.Fatal(err)
-	}
-	if want := "job 4711 would start now if it asked for 4 GPUs on one node instead of 8"; found.Sentence != want {
-		t.Errorf("%q, want %q", found.Sentence, want)
-	}
-	if last := found.Tries[len(found.Tries)-1]; !last.Starts || found.Tries[0].Why == "" {
-		t.Errorf("%+v: want the last to start, and of the others why not", found.Tries)
-	}
-}
-
-func TestWhatKeepsAJobFromNodesIsTriedBeforeFewerGPUs(t *testing.T) {
-	j := waiting(5, 4, 1)
-	j.Only = []string{"n1"}
-	found, err := whatif.Search(site(runs(1, 8, "n1"), j), 5, whatif.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustSay(t, found.Sentence, "job 5 would start now if it suited any node")
-	j = waiting(5, 4, 1)
-	j.Floor = gres.Vector{CPUs: 30}
-	found, err = whatif.Search(site(runs(1, 8, "n1"), runs(2, 4, "n2"), j), 5, whatif.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustSay(t, found.Sentence, "job 5 would start now if it named no cores and no memory")
-}
-
-func TestOfAJobThatNothingStartsTheReasonAndTheTimeAreSaid(t *testing.T) {
-	found, err := whatif.Search(site(runs(1, 8, "n1"), runs(2, 8, "n2"), waiting(5, 8, 1)), 5, whatif.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustSay(t, found.Sentence, "none of the ")
-	mustSay(t, found.Sentence, "; it is expected to start about 2026-01-0")
-	for job, want := range map[int]string{1: "job 1 runs already", 6: "job 6 starts now",
-		7: "job 7 may not start yet"} {
-		barred := waiting(7, 1, 1)
-		barred.Barred = "waits for another job"
-		found, err := whatif.Search(site(runs(1, 8, "n1"), waiting(6, 8, 1), barred), job, whatif.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		mustSay(t, found.Sentence, want)
-	}
-	if _, err := whatif.Search(site(), 9, whatif.Options{}); err == nil {
-		t.Error("a job that nobody knows was looked into")
-	}
-}
-
 func TestMoreCoresAreWorthWhatTheyTrainInTermsOfTheClusterAsItIs(t *testing.T) {
 	j := runs(1, 8, "n1")
 	j.Profile, j.Fixed, j.Saves, j.Restart = hungry, false, true, time.Second
@@ -178,6 +120,18 @@ func TestAJobThatGoesFirstStartsBeforeThoseThatCame(t *testing.T) {
 		c.Policy, c.Cluster.Jobs[2].Priority = p, -1
 		c.Cluster.Jobs[2].Arrival, c.Cluster.Jobs[2].Length = noon, 5*time.Hour
 		c.Cluster.Jobs[2].Attained = 1e6
+		a := ask(t, c, 6, whatif.First{Job: 6})
+		if a.Before.Job.Grant != nil || a.After.Job.Grant == nil {
+			t.Errorf("%s: %s", p.Name, a.Sentence)
+		}
+	}
+}
+
+// TestAJobThatGoesFirstGoesBeforeThoseThatHaveWaitedTooLong: those go before whomever the policy would put first.
+func TestAJobThatGoesFirstGoesBeforeThoseThatHaveWaitedTooLong(t *testing.T) {
+	for _, p := range policy.Policies() {
+		c := site(runs(1, 8, "n1"), waiting(5, 8, 1), waiting(6, 8, 1))
+		c.Policy, c.Cluster.Jobs[1].Arrival = p, noon.Add(-20*time.Hour)
 		a := ask(t, c, 6, whatif.First{Job: 6})
 		if a.Before.Job.Grant != nil || a.After.Job.Grant == nil {
 			t.Errorf("%s: %s", p.Name, a.Sentence)
@@ -282,4 +236,22 @@ func inJSON(t *testing.T, value any) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestWhoStartsNowIsAheadOfNobodyAnyMore: the snapshot is of before the round's own starts.
+func TestWhoStartsNowIsAheadOfNobodyAnyMore(t *testing.T) {
+	c := site(runs(1, 8, "n1"), waiting(2, 6, 1), waiting(3, 8, 1), waiting(4, 8, 1))
+	a := ask(t, c, 4, whatif.First{Job: 4})
+	if a.Before.Job.Place != 2 || a.After.Job.Grant == nil {
+		t.Errorf("job 4 is number %d behind job 3 alone; first it has %v", a.Before.Job.Place, a.After.Job.Grant)
+	}
+}
+
+func TestAJobThatHasToLeaveAnywayIsToldSo(t *testing.T) {
+	leaves := runs(1, 4, "n1")
+	leaves.Fixed, leaves.Saves, leaves.Arrival = false, true, noon
+	c := site(leaves, runs(2, 8, "n2"), waiting(3, 8, 1))
+	mustSay(t, ask(t, c, 1, whatif.Cores{Amount: 1, How: whatif.More}).Sentence, "job 1 has to leave anyway")
+	mustSay(t, ask(t, c, 1, whatif.AddNodes{N: 1, Like: "n1"}).Sentence,
+		"job 1 has to leave, and would stay with 1 more")
 }

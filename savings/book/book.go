@@ -186,12 +186,14 @@ func dayOf(name string) (time.Time, bool) {
 	return at, is && err == nil
 }
 
-// prune removes days that are too old.
+// prune removes days that are too old. A clock that jumps ahead makes no day old: days age by the last one before that
+// of the clock, too.
 func (b *Book) prune(now time.Time) error {
 	days, err := os.ReadDir(b.dir)
 	if err != nil {
 		return err
 	}
+	now = present(days, now)
 	for _, entry := range days {
 		day, is := dayOf(entry.Name())
 		if !is {
@@ -202,4 +204,18 @@ func (b *Book) prune(now time.Time) error {
 		}
 	}
 	return err
+}
+
+// present is the day after the last one that was written before this one, or now if that is earlier.
+func present(days []fs.DirEntry, now time.Time) time.Time {
+	today, last := now.UTC().Truncate(24*time.Hour), time.Time{}
+	for _, entry := range days {
+		if day, is := dayOf(entry.Name()); is && day.Before(today) && day.After(last) {
+			last = day
+		}
+	}
+	if next := last.AddDate(0, 0, 2); !last.IsZero() && next.Before(now) { // its end is one day on
+		return next
+	}
+	return now
 }

@@ -172,7 +172,8 @@ func TestRestartsMakeNoDifferenceToTheSumsAndCrashesOnlyLessOfThem(t *testing.T)
 
 func TestOldDaysAreRemovedAndNobodyElsesFiles(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"2024-11-01.jsonl", "2024-11-01.runs.jsonl", "2025-06-01.jsonl", "2024-11-01.txt"} {
+	for _, name := range []string{"2024-11-01.jsonl", "2024-11-01.runs.jsonl", "2025-06-01.jsonl", "2024-11-01.txt",
+		"2025-12-31.jsonl"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -186,8 +187,22 @@ func TestOldDaysAreRemovedAndNobodyElsesFiles(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	if got := strings.Join(names, " "); got != "2024-11-01.txt 2025-06-01.jsonl 2026-01-01.jsonl state.json" {
+	if got := strings.Join(names, " "); got != "2024-11-01.txt 2025-06-01.jsonl 2025-12-31.jsonl "+
+		"2026-01-01.jsonl state.json" {
 		t.Errorf("left: %s", got)
+	}
+}
+
+// TestAClockThatJumpsAheadRemovesNoDay: it may be wrong for a minute only, and what is removed is gone.
+func TestAClockThatJumpsAheadRemovesNoDay(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	note(t, b, at(0), at(10))
+	for _, minutes := range []int{6_000_000, 6_000_010, 20, 30} { // eleven years ahead, and back
+		note(t, b, at(minutes))
+	}
+	if sum, _, _ := read(t, dir, noon); sum.Seconds < 20*60 {
+		t.Errorf("%v seconds are left of what was booked before, and after", sum.Seconds)
 	}
 }
 

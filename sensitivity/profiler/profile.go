@@ -14,6 +14,8 @@ import (
 type About struct {
 	Model, Task, GPUType, Source    string
 	CheckpointSeconds, StartSeconds float64
+	GPUBusy                         float64
+	GPUMemory                       gres.Memory
 }
 
 // Profile writes a decision down as the planner reads it: the curve's knots for each amount of memory, all per GPU. It
@@ -31,6 +33,10 @@ func (q Question) Profile(d Decision, about About) (*sensitivity.Profile, error)
 		Version: sensitivity.Version, Model: about.Model, Task: about.Task, GPUType: about.GPUType, Batch: q.Batch,
 		Source:            about.Source,
 		CheckpointSeconds: about.CheckpointSeconds, StartSeconds: about.StartSeconds,
+		GPUBusy: about.GPUBusy, GPUMemory: about.GPUMemory,
+	}
+	if p.GPUBusy > 0 || p.GPUMemory > 0 {
+		p.Version = sensitivity.VersionGPU
 	}
 	for _, c := range columns {
 		p.MemoryPerGPU = append(p.MemoryPerGPU, max(1, c.Memory/gres.Memory(q.GPUs)))

@@ -102,6 +102,7 @@ type Run struct {
 	Cores   int         `json:"cores"`
 	Memory  gres.Memory `json:"memory_mib"`
 	Windows []Window    `json:"windows"`
+	Use     *Use        `json:"gpu,omitempty"` // nil: not known
 	Fault   string      `json:"fault,omitempty"`
 }
 

@@ -66,7 +66,9 @@ func over(results []result) sum {
 func methods() []method {
 	return []method{
 		{"this estimator", func(m Model) result { return judged(m, Of(m)) }},
-		{"lines through 1, 3 and most", func(m Model) result { return lines(m, []int{0, nearest(m, 3), len(m.Points) - 1}) }},
+		{"lines through 1, 3 and most", func(m Model) result {
+			return lines(m, []int{0, nearest(m, 3), len(m.Points) - 1})
+		}},
 		{"min(r·c, G) from 1 and most", hard},
 		{"bisection until 5 %", bisection},
 	}

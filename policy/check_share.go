@@ -1,0 +1,287 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
+)
+
+// chair is a device of a node.
+type chair struct{ node, device string }
+
+// sitter is a job on a device under the plan.
+type sitter struct {
+	j     *Job
+	g     *Placement
+	comes bool // it was not there before
+}
+
+// seats notes which jobs a plan sends to devices, before it is looked at whether they may be there.
+func (k *checker) seats(p Plan) {
+	if !slices.ContainsFunc(p.Decisions, func(d Decision) bool { return d.Grant != nil && d.Grant.Device != "" }) {
+		return
+	}
+	k.granted = make(map[int]*Placement, len(p.Decisions))
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if at, known := k.find(d.Job); known {
+			k.granted[d.Job] = d.Grant
+			k.sit(k.job(at), d.Grant)
+		}
+	}
+}
+
+// sit notes who is where, so that the jobs of a device can be looked at together.
+func (k *checker) sit(j *Job, g *Placement) {
+	was := j.Running
+	if k.sitters == nil {
+		k.sitters, k.leavers = map[chair][]sitter{}, map[chair][]*Job{}
+	}
+	if g != nil && was != nil && was.Device != "" && (was.Device != g.Device || !slices.Equal(was.Nodes, g.Nodes)) {
+		for _, name := range was.Nodes {
+			k.leavers[chair{name, was.Device}] = append(k.leavers[chair{name, was.Device}], j)
+		}
+	}
+	if g == nil || g.Device == "" {
+		return
+	}
+	for _, name := range g.Nodes {
+		stays := was != nil && was.Device == g.Device && slices.Contains(was.Nodes, name)
+		at := chair{name, g.Device}
+		k.sitters[at] = append(k.sitters[at], sitter{j, g, !stays})
+	}
+}
+
+// besides says whether a job is granted a seat on a device where others are, too.
+func (k *checker) besides(g *Placement) bool {
+	return g.Device != "" && len(g.Nodes) == 1 && len(k.sitters[chair{g.Nodes[0], g.Device}]) > 1
+}
+
+// shared checks the devices to which the plan sends somebody who was not there before. Who is there already, and stays,
+// is not the plan's doing.
+func (k *checker) shared() {
+	places := make([]chair, 0, len(k.sitters))
+	for at := range k.sitters {
+		places = append(places, at)
+	}
+	slices.SortFunc(places, func(x, y chair) int {
+		return cmp.Or(cmp.Compare(x.node, y.node), cmp.Compare(x.device, y.device))
+	})
+	for _, at := range places {
+		list := k.sitters[at]
+		if slices.ContainsFunc(list, func(s sitter) bool { return s.comes }) {
+			k.together(at, list)
+		} else if len(list) > 1 {
+			k.undisturbed(at, list)
+		}
+	}
+}
+
+// undisturbed checks those of a device to whom nobody comes: what the plan changes there, by another size of one or by
+// moving one elsewhere, slows nobody down to less than he accepts. Where the plan has one stop there, it does that for
+// the others' sake.
+func (k *checker) undisturbed(at chair, list []sitter) {
+	left := k.leavers[at]
+	n, known := k.node(at.node)
+	resized := func(s sitter) bool { return s.g.PerNode != s.j.Running.PerNode }
+	if !known || len(left) == 0 && !slices.ContainsFunc(list, resized) {
+		return
+	}
+	node := &k.c.Nodes[n]
+	on := slices.IndexFunc(node.Devices, func(d Device) bool { return d.Name == at.device })
+	if on < 0 {
+		return
+	}
+	before := make([]sitter, 0, len(list)+len(left))
+	for _, s := range list {
+		before = append(before, sitter{j: s.j, g: s.j.Running})
+	}
+	for _, j := range left {
+		before = append(before, sitter{j: j, g: j.Running})
+	}
+	was, is := expected(node, &node.Devices[on], before), expected(node, &node.Devices[on], list)
+	for i, s := range list {
+		least := share.HighKeeps
+		if importance(s.j) == share.Low {
+			least = share.LowKeeps
+		}
+		if is[i] < least-rounding && is[i] < was[i]-rounding {
+			k.breach(Fair, "job %d: is slowed down from %.3f to %.3f on %s of %s by what the plan changes there",
+				s.j.ID, was[i], is[i], at.device, at.node)
+		}
+	}
+}
+
+// expected is what those on a device have together: an important one of its speed alone, another of the proportional
+// throughput.
+func expected(node *Node, d *Device, list []sitter) []float64 {
+	tenants, gains := make([]predict.Tenant, len(list)), make([]float64, len(list))
+	for i, s := range list {
+		busy, gain := 1.0, 1.0
+		if p := s.j.Profile; p != nil && !elsewhere(p.GPUType, node.GPUType) {
+			gain = p.Gain(s.g.PerNode, gres.Proportional(node.Total, 1))
+			if p.GPUBusy > 0 {
+				busy = min(1, float64(p.GPUBusy*max(1, gain)))
+			}
+		}
+		tenants[i], gains[i] = predict.Tenant{Class: importance(s.j), Busy: busy}, gain
+	}
+	all := predict.Speeds(modeFor(d, list), tenants)
+	for i := range all {
+		if tenants[i].Class == share.Low {
+			all[i] = float64(all[i] * gains[i])
+		}
+	}
+	return all
+}
+
+// importance is a job's class. Who says of himself that he shares nothing is not to be slowed down.
+func importance(j *Job) share.Class {
+	if j.Share == nil {
+		return share.High
+	}
+	return j.Share.Class
+}
+
+// together checks all who are on a device to which somebody comes.
+func (k *checker) together(at chair, list []sitter) {
+	for _, s := range list {
+		if s.j.Kept != nil && !s.comes {
+			k.breach(Fair, "job %d: was measured to keep %.3f of its speed alone on %s of %s, and somebody comes",
+				s.j.ID,
+				s.j.Kept.Part, at.device, at.node)
+		}
+		if s.j.Share == nil {
+			k.breach(Suited, "job %d: on %s of %s, and it did not say that it may share a GPU", s.j.ID, at.device,
+				at.node)
+			return
+		}
+		if s.j.Unruly {
+			k.breach(Suited, "job %d: on %s of %s, to which somebody comes, and it does not give turns back", s.j.ID,
+				at.device, at.node)
+			return
+		}
+		if s.comes && (s.j.GPUs != 1 || len(s.g.Nodes) != 1 || s.g.PerNode.GPUs != 1) {
+			k.breach(Suited, "job %d: on %s of %s, and it needs %d GPUs", s.j.ID, at.device, at.node, s.j.GPUs)
+			return
+		}
+	}
+	n, known := k.node(at.node)
+	if !known {
+		return // said already
+	}
+	node := &k.c.Nodes[n]
+	on := slices.IndexFunc(node.Devices, func(d Device) bool { return d.Name == at.device })
+	if on < 0 {
+		k.breach(Suited, "node %s: has no device %s", at.node, at.device)
+		return
+	}
+	k.holds(at, &node.Devices[on], list)
+	k.bearable(at, node, &node.Devices[on], list)
+}
+
+// holds checks what a device has against those who are on it.
+func (k *checker) holds(at chair, d *Device, list []sitter) {
+	if d.Foreign {
+		k.breach(Capacity, "node %s: %s is used by others", at.node, at.device)
+	}
+	if owner := k.owner(at.node, d); owner != 0 {
+		k.breach(Capacity, "node %s: %s is the GPU of job %d alone", at.node, at.device, owner)
+	}
+	if most := min(share.MostJobs, d.Seats); len(list) > most {
+		k.breach(Capacity, "node %s: %d jobs on %s, which has seats for %d", at.node, len(list), at.device, most)
+	}
+	var sum gres.Memory
+	high := 0
+	for _, s := range list {
+		need := s.j.Share.Memory
+		if need == 0 && s.j.Profile != nil {
+			need = s.j.Profile.GPUMemory
+		}
+		if need == 0 {
+			k.breach(Capacity, "job %d: on %s of %s, and nobody knows how much of its memory it needs", s.j.ID,
+				at.device, at.node)
+		}
+		if sum += need; s.j.Share.Class == share.High {
+			high++
+		}
+	}
+	if float64(sum) > float64(share.MemoryPart*float64(d.Memory)) {
+		k.breach(Capacity, "node %s: the jobs on %s need %s of its memory, and it has %s", at.node, at.device, sum,
+			d.Memory)
+	}
+	if high > 1 {
+		k.breach(Fair, "node %s: %d important jobs on %s", at.node, high, at.device)
+	}
+}
+
+// owner is the job of the snapshot that has a device as its own and stays on its node; 0: none.
+func (k *checker) owner(node string, d *Device) int {
+	if d.Job == 0 {
+		return 0
+	}
+	if at, known := k.find(d.Job); known {
+		if g := k.granted[k.job(at).ID]; g == nil || g.Device != "" || !slices.Contains(g.Nodes, node) {
+			return 0
+		}
+	}
+	return d.Job
+}
+
+// bearable checks that by prediction nobody on a device is slower than he accepts.
+func (k *checker) bearable(at chair, node *Node, d *Device, list []sitter) {
+	if len(list) == 1 {
+		return
+	}
+	for i, is := range expected(node, d, list) {
+		switch important := list[i].j.Share.Class == share.High; {
+		case important && is < share.HighKeeps-rounding:
+			k.breach(Fair, "job %d: would run at %.3f of its speed alone on %s of %s", list[i].j.ID, is, at.device,
+				at.node)
+		case !important && is < share.LowKeeps-rounding:
+			k.breach(Fair, "job %d: would run at %.3f of the proportional throughput on %s of %s", list[i].j.ID, is,
+				at.device, at.node)
+		}
+	}
+}
+
+// modeFor is how those on a device will share it: a node fills a GPU for the jobs of one user, and for nobody else.
+func modeFor(d *Device, list []sitter) predict.Mode {
+	if d.Mode != share.Fill {
+		return predict.LookAhead
+	}
+	whose := map[string]bool{}
+	for _, s := range list {
+		whose[s.j.User] = true
+	}
+	if len(whose) == 1 && !whose[""] {
+		return predict.Fill
+	}
+	return predict.LookAhead
+}
+
+// accepts says whether a grant is a seat of an unimportant job beside others, which accepts less than its share.
+func (k *checker) accepts(j *Job, g *Placement) bool {
+	return j.Share != nil && j.Share.Class == share.Low && k.besides(g)
+}
+
+// atLeastNamed checks an unimportant job that has a seat beside others. It has what its user named; without a profile
+// it has the share of what he did not.
+func (k *checker) atLeastNamed(j *Job, size, fair gres.Vector, n *Node) {
+	if size.CPUs < j.Floor.CPUs || size.Memory < j.Floor.Memory {
+		k.breach(Asked, "job %d: %s on %s, and its user asked for %d cores and %s", j.ID, size, n.Name, j.Floor.CPUs,
+			j.Floor.Memory)
+	}
+	if j.Profile != nil && !elsewhere(j.Profile.GPUType, n.GPUType) {
+		return
+	}
+	due := allowed(j, gres.Vector{CPUs: cmp.Or(max(j.Floor.CPUs, j.Pace.CPUs), fair.CPUs),
+		Memory: cmp.Or(max(j.Floor.Memory, j.Pace.Memory), fair.Memory)})
+	if !due.Fits(size) {
+		k.breach(Fair, "job %d: %s on %s is less than %s, and nobody knows what it can do without", j.ID, size,
+			n.Name, due)
+	}
+}

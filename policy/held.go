@@ -1,0 +1,34 @@
+package policy
+
+// GPUCount counts the GPUs that placements hold: those who have a seat on one device hold one GPU together. The zero
+// value has counted nothing.
+type GPUCount struct{ seats map[heldSeat]bool }
+
+type heldSeat struct{ node, device string }
+
+// More is how many GPUs a placement holds on each of its nodes beyond those that were counted before.
+func (c *GPUCount) More(p Placement) int {
+	if p.Device == "" || len(p.Nodes) != 1 {
+		return p.PerNode.GPUs
+	}
+	at := heldSeat{p.Nodes[0], p.Device}
+	if c.seats[at] {
+		return 0
+	}
+	if c.seats == nil {
+		c.seats = map[heldSeat]bool{}
+	}
+	c.seats[at] = true
+	return p.PerNode.GPUs
+}
+
+// GPUsHeld is how many GPUs placements hold together; nil holds none.
+func GPUsHeld(placements ...*Placement) (gpus int) {
+	var c GPUCount
+	for _, p := range placements {
+		if p != nil {
+			gpus += c.More(*p) * len(p.Nodes)
+		}
+	}
+	return gpus
+}

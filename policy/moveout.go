@@ -1,0 +1,169 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+)
+
+// move is a job that leaves a GPU that it shares for one that idles.
+type move struct {
+	j    *Job
+	from *shared
+	to   int // node
+	size sensitivity.Option
+	more float64 // what is trained beyond what is now, in terms of shares
+	will float64 // the job's speed there
+	was  float64 // and beside the others
+}
+
+// moveOut lets jobs that share have idle GPUs of their own, those first with whom most is gained, and of these those
+// who have lost most, as long as a restart is worth it and the rules allow one. Where somebody waits who might have the
+// GPU one day nobody moves.
+func (t *seating) moveOut() {
+	t.idle = slices.DeleteFunc(slices.Clone(t.named), func(n int) bool {
+		_, kept := t.kept[t.c.Nodes[n].Name]
+		return t.rooms[n].idle == 0 || kept || t.awaited(&t.c.Nodes[n])
+	})
+	for range min(mostMoves, len(t.c.Jobs)) {
+		if most := t.c.Rules.MaxPreemptions; most > 0 && t.stops >= most {
+			return
+		}
+		best := t.bestMove()
+		if best == nil {
+			return
+		}
+		t.goAlone(best)
+	}
+}
+
+// mostMoves is how many jobs move in a round at most; the next one goes on with it.
+const mostMoves = 32
+
+func (t *seating) bestMove() (best *move) {
+	if len(t.idle) == 0 {
+		return nil
+	}
+	for _, from := range t.devices {
+		if len(from.tenants) < 2 {
+			continue
+		}
+		for at := range from.tenants {
+			if !t.mayMove(from.tenants[at].job) {
+				continue
+			}
+			for _, n := range t.idle {
+				if m := t.moveTo(from, at, n); m != nil && (best == nil || m.before(best)) {
+					best = m
+				}
+			}
+		}
+	}
+	return best
+}
+
+// before says that more is gained by a move than by another, or as much, by a job that has lost more.
+func (m *move) before(other *move) bool {
+	if diff := m.more - other.more; diff > same || diff < -same {
+		return diff > 0
+	}
+	return m.was < other.was-same
+}
+
+// mayMove says that a job goes on as it was under the plan, and may be restarted for a gain.
+func (t *seating) mayMove(j *Job) bool {
+	d := t.decision(j.ID)
+	return j.Share != nil && j.goesOn(d.Grant) && j.Saves && j.Barred == "" && j.hasEarned(&t.c) && t.mayLeave(j)
+}
+
+// moveTo is what a tenant would gain on an idle GPU of a node; nil where that does not pay within the rules' time.
+func (t *seating) moveTo(from *shared, at, n int) *move {
+	u, node, r := &from.tenants[at], &t.c.Nodes[n], &t.rooms[n]
+	if r.idle == 0 || t.closedTo(u.job, node) || node.shutTo(u.job, t.c.Now.Add(u.job.Restart)) {
+		return nil
+	}
+	left := r.free.Plus(t.spare(n, r.idle)).Minus(t.spare(n, r.idle-1))
+	if n == from.node {
+		left = left.Plus(u.size)
+	}
+	var size *sensitivity.Option
+	for _, o := range t.aloneSizes(u.job, n) {
+		if r.leaves(left, o.Size) && t.affordsInstead(u.job, u.size, o.Size) {
+			size = &o
+		}
+	}
+	if size == nil {
+		return nil
+	}
+	rest := slices.Delete(slices.Clone(from.tenants), at, at+1)
+	if worsens(from.device, from.tenants, rest) { // with him goes the other user for whose sake all took turns
+		return nil
+	}
+	speed := float64(speedsOf(from.device, from.tenants)[at] * u.gain)
+	would := t.tenantOf(u.job, from.node, size.Size).gain // in terms of the share where it is, to be compared
+	more := worthOf(from.device, rest) + would - worthOf(from.device, from.tenants)
+	m := &move{u.job, from, n, *size, more, would, speed}
+	ahead := t.c.Rules.payback()
+	if to := remaining(u.job); to > 0 {
+		ahead = min(ahead, to)
+	}
+	if float64(m.more*ahead.Seconds()) <= float64(would*u.job.Restart.Seconds()) || m.more <= tie {
+		return nil
+	}
+	return m
+}
+
+// aloneSizes are what a job may be given with a GPU of its own: no less than it is promised, and no more than its share
+// or what it needs to have that.
+func (t *seating) aloneSizes(j *Job, n int) []sensitivity.Option {
+	important := *j
+	request := *j.Share
+	request.Class, important.Share = withinShare, &request
+	return t.seatSizes(&important, n)
+}
+
+// affordsInstead says whether the quotas of a job that runs leave it another size.
+func (t *seating) affordsInstead(j *Job, was, size gres.Vector) bool {
+	t.charge(j, 1, was, -1)
+	defer t.charge(j, 1, was, 1)
+	return t.affords(j, size)
+}
+
+// awaited says that somebody waits for room who could be started on a node.
+func (t *seating) awaited(node *Node) bool {
+	for i := range t.c.Jobs {
+		j := &t.c.Jobs[i]
+		d := t.decision(j.ID)
+		if d == nil || d.Grant != nil || j.Running != nil || !j.suits(node) {
+			continue
+		}
+		switch d.Reason {
+		case Barred, Shape, Closed, InReservation, InQuota:
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// goAlone has a job leave the others.
+func (t *seating) goAlone(m *move) {
+	d, home := t.decision(m.j.ID), &t.c.Nodes[m.to]
+	was := d.Grant.PerNode
+	d.Grant = &Placement{Nodes: []string{home.Name}, PerNode: m.size.Size}
+	if free := t.unused(m.to); slices.ContainsFunc(free, m.j.canSit) {
+		d.Grant.Device = free[slices.IndexFunc(free, m.j.canSit)].Name
+	}
+	d.Gain, d.Fair, d.Reason = m.size.Gain, gres.Proportional(home.Total, 1), Moves
+	d.Why = fmt.Sprintf("moves to a GPU of its own to train %.2f× as fast", m.will/max(m.was, same))
+	t.stops++
+	t.charge(m.j, 1, was, -1)
+	t.charge(m.j, 1, m.size.Size, 1)
+	m.from.tenants = slices.DeleteFunc(m.from.tenants, func(u tenant) bool { return u.job == m.j })
+	t.rooms[m.from.node].take(gres.Vector{CPUs: -was.CPUs, Memory: -was.Memory})
+	r := &t.rooms[m.to]
+	r.take(m.size.Size.Minus(t.spare(m.to, r.idle)).Plus(t.spare(m.to, r.idle-1)))
+	r.idle--
+}

@@ -1,0 +1,748 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+)
+
+// seating is a plan to which those are added who share a GPU.
+type seating struct {
+	*sharing
+	kept      map[string]int // for which job nodes are kept
+	decisions []Decision
+	at        map[int]int // where the decision of a job is
+	stops     int         // running jobs that do not go on as they were
+	devices   []*shared   // ascending in node and device
+	rooms     []room      // of each node
+	budgets   []budget    // of each quota
+	idle      []int       // nodes with GPUs that nobody has and nobody waits for
+	seated    []seated    // in the order in which they were
+	// missed is why jobs of a kind have no seat: what is left only becomes less, so the next of them has none either.
+	missed map[kind]answer
+	fills  bool // there is a device on which it matters whose a job is, see SharedBy
+	// wanted is what those lack, of each node, who would have had a seat if everybody else who starts or restarts there
+	// had what he is promised, and no more; nil: nobody.
+	wanted []gres.Vector
+}
+
+// shared is a device and who is on it under the plan.
+type shared struct {
+	node    int
+	device  *Device
+	tenants []tenant
+}
+
+// seated is a job that was given a seat beside others.
+type seated struct {
+	job *Job
+	on  *shared
+}
+
+// room is what a node has left when every free GPU keeps its share.
+type room struct {
+	free     gres.Vector
+	promised gres.Vector // if those who start or restart there had no more than they are promised
+	full     bool        // more GPUs are in use than there are
+	idle     int         // GPUs that nobody has
+}
+
+func newSeating(s *sharing, plan Plan, kept map[string]int) *seating {
+	t := &seating{sharing: s, kept: kept, missed: map[kind]answer{}, decisions: plan.Decisions,
+		at: make(map[int]int, len(s.c.Jobs))}
+	for i := range t.decisions {
+		t.at[t.decisions[i].Job] = i
+	}
+	for _, g := range s.groups {
+		t.settle(g)
+	}
+	for _, j := range s.parted {
+		t.add(Decision{Job: j.ID, Reason: Parts, Why: j.whyParts()})
+	}
+	for i := range s.c.Jobs {
+		j := &s.c.Jobs[i]
+		if d := t.decision(j.ID); d != nil && j.Running != nil && !j.goesOn(d.Grant) {
+			t.stops++
+		}
+	}
+	t.name()
+	t.measure()
+	return t
+}
+
+// whyParts is why a job leaves the device that it has a seat on.
+func (j *Job) whyParts() string {
+	why := "which is not enough for all who share it"
+	if j.Unruly {
+		why = "where it would not give its turn back again and again"
+	}
+	return fmt.Sprintf("leaves %s of %s, %s", j.Running.Device, j.Running.Nodes[0], why)
+}
+
+// goesOn says that a running job is granted what it has.
+func (j *Job) goesOn(g *Placement) bool {
+	return j.Running != nil && g != nil && (g == j.Running || g.Equal(*j.Running))
+}
+
+// decision is what the plan says of a job; nil: nothing.
+func (t *seating) decision(job int) *Decision {
+	if i, decided := t.at[job]; decided {
+		return &t.decisions[i]
+	}
+	return nil
+}
+
+func (t *seating) add(d Decision) {
+	t.at[d.Job] = len(t.decisions)
+	t.decisions = append(t.decisions, d)
+}
+
+// settle says what becomes of the jobs of a device: those who do not lead stay as long as the first does, and leave
+// with it, since somebody else has been given the GPU.
+func (t *seating) settle(g *group) {
+	first, d := g.jobs[0], t.decision(g.jobs[0].ID)
+	if d == nil {
+		return
+	}
+	home := t.c.Nodes[g.node].Name
+	switch stays := d.Grant != nil && slices.Equal(d.Grant.Nodes, first.Running.Nodes); {
+	case stays && d.Grant.PerNode == first.Running.PerNode:
+		d.Grant = first.Running
+	case stays && (len(g.jobs) > 1 || first.Share != nil && !first.Unruly && t.c.Nodes[g.node].device(g.device) != nil):
+		d.Grant = &Placement{Nodes: d.Grant.Nodes, PerNode: d.Grant.PerNode, Device: g.device}
+	case !stays:
+		for _, j := range g.jobs[1:] {
+			t.add(Decision{Job: j.ID, Reason: GivesWay, Why: fmt.Sprintf(
+				"leaves %s of %s with job %d, to which the GPU was given", g.device, home, first.ID)})
+		}
+		return
+	}
+	for _, j := range g.jobs[1:] {
+		fair := gres.Proportional(t.c.Nodes[g.node].Total, 1)
+		t.add(Decision{Job: j.ID, Grant: j.Running, Gain: t.sharing.tenantOf(j, g.node, j.Running.PerNode).gain,
+			Fair: fair})
+	}
+}
+
+// byTurn are the jobs that may share, in the order of their turns.
+func (t *seating) byTurn() (jobs []*Job) {
+	for i := range t.c.Jobs {
+		if j := &t.c.Jobs[i]; j.Share != nil && j.GPUs == 1 && t.decision(j.ID) != nil {
+			jobs = append(jobs, j)
+		}
+	}
+	slices.SortFunc(jobs, t.compareTurns)
+	return jobs
+}
+
+// name sends those that share, and were given a GPU of a node with devices, to one that nobody uses, so that others can
+// join them later. Where nobody knows which those are, a job simply has its GPU.
+func (t *seating) name() {
+	free := map[int][]*Device{}
+	for _, j := range t.byTurn() {
+		d := t.decision(j.ID)
+		if d.Grant == nil || d.Grant.Device != "" || j.goesOn(d.Grant) || len(d.Grant.Nodes) != 1 ||
+			d.Grant.PerNode.GPUs != 1 {
+			continue
+		}
+		n, known := t.nodes[d.Grant.Nodes[0]]
+		if !known {
+			continue
+		}
+		if _, looked := free[n]; !looked {
+			free[n] = t.unused(n)
+		}
+		if at := slices.IndexFunc(free[n], j.canSit); at >= 0 {
+			d.Grant = &Placement{Nodes: d.Grant.Nodes, PerNode: d.Grant.PerNode, Device: free[n][at].Name}
+			free[n] = slices.Delete(free[n], at, at+1)
+		}
+	}
+}
+
+// canSit says that a job has a seat on a device that nobody uses.
+func (j *Job) canSit(v *Device) bool {
+	return !j.Unruly && v.Seats > 0 && j.gpuMemory() > 0 && j.gpuMemory() <= usable(v)
+}
+
+// unused are the devices of a node that nobody uses under the plan; none where jobs hold GPUs of which nobody knows
+// which they are.
+func (t *seating) unused(n int) (free []*Device) {
+	node := &t.c.Nodes[n]
+	if len(node.Devices) == 0 || !t.accounted(node) {
+		return nil
+	}
+	taken := map[string]bool{}
+	for i := range t.decisions {
+		if g := t.decisions[i].Grant; g != nil && g.Device != "" && slices.Contains(g.Nodes, node.Name) {
+			taken[g.Device] = true
+		}
+	}
+	for i := range node.Devices {
+		v := &node.Devices[i]
+		if !v.Foreign && !taken[v.Name] && (v.Job == 0 || t.leaves(v.Job, node.Name)) {
+			free = append(free, v)
+		}
+	}
+	return free
+}
+
+// accounted says whether of all GPUs of a node that are in use somebody says which they are.
+func (t *seating) accounted(node *Node) bool {
+	named, foreign := map[int]int{}, 0
+	for i := range node.Devices {
+		if v := &node.Devices[i]; v.Foreign {
+			foreign++
+		} else {
+			named[v.Job]++
+		}
+	}
+	for i := range t.c.Jobs {
+		j := &t.c.Jobs[i]
+		if j.Running != nil && !j.seated() && slices.Contains(j.Running.Nodes, node.Name) &&
+			named[j.ID] < j.Running.PerNode.GPUs {
+			return false
+		}
+	}
+	return foreign >= node.Foreign.GPUs
+}
+
+// leaves says that a running job of the snapshot holds nothing of a node any more under the plan.
+func (t *seating) leaves(job int, node string) bool {
+	d := t.decision(job)
+	return d != nil && (d.Grant == nil || !slices.Contains(d.Grant.Nodes, node))
+}
+
+// measure finds out who is where and what is left.
+func (t *seating) measure() {
+	t.rooms = make([]room, len(t.c.Nodes))
+	t.fills = slices.ContainsFunc(t.c.Nodes, func(n Node) bool {
+		return slices.ContainsFunc(n.Devices, func(d Device) bool { return d.Mode == share.Fill })
+	})
+	gpus, found := make([]int, len(t.c.Nodes)), map[string]*shared{}
+	for n := range t.c.Nodes {
+		left := t.c.Nodes[n].Total.Minus(t.c.Nodes[n].Foreign)
+		t.rooms[n], gpus[n] = room{free: left, promised: left}, left.GPUs
+	}
+	for _, q := range t.c.Quotas {
+		t.budgets = append(t.budgets, newBudget(q))
+	}
+	for i := range t.decisions {
+		d := &t.decisions[i]
+		j := t.byID[d.Job]
+		if d.Grant == nil || j == nil {
+			continue
+		}
+		t.charge(j, len(d.Grant.Nodes), d.Grant.PerNode, 1)
+		promised := t.promised(j, d.Grant)
+		for _, name := range d.Grant.Nodes {
+			n, known := t.nodes[name]
+			if !known {
+				continue
+			}
+			r := &t.rooms[n]
+			r.free, r.promised = r.free.Minus(d.Grant.PerNode), r.promised.Minus(promised)
+			if t.sits(found, n, j, d.Grant) {
+				gpus[n] -= d.Grant.PerNode.GPUs
+			}
+		}
+	}
+	for n := range t.rooms {
+		r := &t.rooms[n]
+		r.full, r.idle = gpus[n] < 0, max(0, gpus[n])
+		r.take(t.spare(n, r.idle))
+	}
+	slices.SortFunc(t.devices, func(x, y *shared) int {
+		return cmp.Or(cmp.Compare(t.c.Nodes[x.node].Name, t.c.Nodes[y.node].Name),
+			cmp.Compare(x.device.Name, y.device.Name))
+	})
+}
+
+// spare is what is kept on a node for so many idle GPUs.
+func (t *seating) spare(n, gpus int) gres.Vector {
+	if gpus == 0 {
+		return gres.Vector{}
+	}
+	return gres.Proportional(t.c.Nodes[n].Total, gpus)
+}
+
+// sits notes a job on its device, and says whether it takes GPUs that were not counted yet.
+func (t *seating) sits(found map[string]*shared, n int, j *Job, g *Placement) bool {
+	if g.Device == "" {
+		return true
+	}
+	place := g.Nodes[0] + "\x00" + g.Device
+	on, another := found[place]
+	if !another {
+		v := t.c.Nodes[n].device(g.Device)
+		on = &shared{n, v, nil}
+		found[place] = on
+		if v != nil {
+			t.devices = append(t.devices, on)
+		}
+	}
+	on.tenants = append(on.tenants, t.tenantOf(j, n, g.PerNode))
+	return !another
+}
+
+// promised is what a job has on each node if it has no more than it must: one that goes on has what it has.
+func (t *seating) promised(j *Job, g *Placement) gres.Vector {
+	if j.goesOn(g) || len(g.Nodes) != 1 {
+		return g.PerNode
+	}
+	n, known := t.nodes[g.Nodes[0]]
+	if !known {
+		return g.PerNode
+	}
+	node := &t.c.Nodes[n]
+	key := seatKey{menuKey{ProfileOn(j.Profile, node.GPUType), g.PerNode.GPUs, max(1, j.Tasks), node.Total, termsOf(j),
+		node.Total}, promise}
+	sizes, known := t.sizes[key]
+	if !known {
+		sizes = newMenu(key.menuKey).options
+		t.sizes[key] = sizes
+	}
+	return atMost(g.PerNode, sizes[0].Size)
+}
+
+// These stand for the sizes of a job with a GPU of its own: all of them, and those within its share.
+const (
+	promise     share.Class = ""
+	withinShare share.Class = "within"
+)
+
+// budget is what a quota leaves, less than nothing where it is overdrawn. A seat counts as a GPU.
+type budget struct {
+	of   Quota
+	left bill
+}
+
+func newBudget(q Quota) budget {
+	return budget{q, bill{q.Jobs, q.Nodes, gres.Vector{GPUs: q.GPUs, CPUs: q.CPUs, Memory: q.Memory}}}
+}
+
+func (t *seating) charge(j *Job, nodes int, size gres.Vector, sign int) {
+	for _, q := range j.Quotas {
+		if q >= 0 && q < len(t.budgets) {
+			t.budgets[q].left = t.budgets[q].left.plus(billFor(nodes, size), -sign)
+		}
+	}
+}
+
+// affords says whether the quotas of a job leave it a seat with such a size.
+func (t *seating) affords(j *Job, size gres.Vector) bool {
+	for _, q := range j.Quotas {
+		if q < 0 || q >= len(t.budgets) {
+			continue
+		}
+		b, needs := &t.budgets[q], billFor(1, size)
+		over := func(bound, left, need int) bool { return bound != Unbounded && left < need }
+		if over(b.of.Jobs, b.left.jobs, needs.jobs) || over(b.of.Nodes, b.left.nodes, needs.nodes) ||
+			over(b.of.GPUs, b.left.amount.GPUs, size.GPUs) || over(b.of.CPUs, b.left.amount.CPUs, size.CPUs) ||
+			over(int(b.of.Memory), int(b.left.amount.Memory), int(size.Memory)) {
+			return false
+		}
+	}
+	return true
+}
+
+// seatAll seats those who wait and may share, first with the least, and then gives them more of what is left.
+func (t *seating) seatAll() {
+	for _, j := range t.byTurn() {
+		d := t.decision(j.ID)
+		if d.Grant != nil || j.Running != nil || j.Nodes > 1 || j.Unruly {
+			continue
+		}
+		switch d.Reason {
+		case Barred, Shape, Closed, InReservation, InQuota: // a seat would not help it
+		default:
+			t.seat(j, d)
+		}
+	}
+	for _, s := range t.seated {
+		t.raise(s)
+	}
+}
+
+// offer is a seat that a job can have.
+type offer struct {
+	on   *shared
+	size sensitivity.Option
+	more float64 // what all on the device train with it beyond what they would without, in terms of their shares
+}
+
+// obstacle is what keeps a job from a seat. The further it has come, the more there is to tell.
+type obstacle struct {
+	stage int
+	on    *shared
+	size  gres.Vector // with which it failed
+}
+
+// The stages at which a job may fail to get a seat.
+const (
+	unsuited = iota // nothing that would have to be told
+	noSeat
+	noMemory
+	tooSlow
+	noRoom
+	noBudget
+)
+
+// same is a difference of speed that is none.
+const same = 1e-9
+
+// seat finds the seat with which most is trained, of equal ones the first.
+func (t *seating) seat(j *Job, d *Decision) {
+	if j.gpuMemory() == 0 {
+		d.Why += "; it shares no GPU, since nobody knows how much of a GPU's memory it needs: say mem= in synergy-share"
+		return
+	}
+	of := t.kindOf(j)
+	for _, keeper := range t.kept {
+		of.kept = of.kept || keeper == j.ID
+	}
+	missed, tried := t.missed[of]
+	if tried {
+		d.add(missed)
+		return
+	}
+	var last obstacle
+	var best, wanted *offer
+	for _, on := range t.devices {
+		found, would, failed := t.match(j, on)
+		if found != nil && (best == nil || found.more > best.more+same) {
+			best = found
+		}
+		if would != nil && (wanted == nil || would.more > wanted.more+same) {
+			wanted = would
+		}
+		last = further(last, failed)
+	}
+	switch {
+	case best != nil:
+		t.take(j, d, best)
+		return
+	case wanted != nil:
+		t.want(wanted)
+	}
+	if last.stage > unsuited {
+		missed = t.says(j, last)
+	}
+	if wanted == nil {
+		t.missed[of] = missed
+	}
+	d.add(missed)
+}
+
+// add adds to the decision of a job that waits why it has no seat, if there is anything to tell.
+func (d *Decision) add(why answer) {
+	if why.reason != "" {
+		d.Reason, d.Why = why.reason, d.Why+"; "+why.why
+	}
+}
+
+// kind is all of a job by which it may have a seat.
+type kind struct {
+	profile                *sensitivity.Profile
+	request                share.Request
+	tasks                  int
+	terms                  terms
+	gpuType                string
+	features, only, except string
+	quotas, reservation    string
+	limit                  time.Duration
+	saves                  bool
+	restarts               int
+	kept                   bool   // nodes are kept for it
+	forGood                bool   // it gives its place to nobody, so it keeps off nodes that are kept for others
+	user                   string // where that matters
+}
+
+func (t *seating) kindOf(j *Job) kind {
+	of := kind{j.Profile, *j.Share, j.Tasks, termsOf(j), j.GPUType, strings.Join(j.Features, "\x00"),
+		strings.Join(j.Only, "\x00"), strings.Join(j.Except, "\x00"), wordFor(j.Quotas), j.Reservation, j.TimeLimit,
+		j.Saves, j.Restarts, false, t.rights.forGood[j.ID], ""}
+	if t.fills {
+		of.user = j.User
+	}
+	return of
+}
+
+// match looks whether a job could be seated on a device: with what is left, or, where that is too little, with what
+// would be left if others had no more than they are promised. How fast all are is reckoned with the largest of its
+// sizes: with a smaller one nobody is slower but the job itself.
+func (t *seating) match(j *Job, on *shared) (found, wanted *offer, failed obstacle) {
+	if stage, suits := t.admits(j, on); !suits || stage != unsuited {
+		return nil, nil, obstacle{stage, on, gres.Vector{}}
+	}
+	sizes := t.seatSizes(j, on.node)
+	if len(sizes) == 0 {
+		return nil, nil, obstacle{}
+	}
+	together := append(on.tenants[:len(on.tenants):len(on.tenants)], t.tenantOf(j, on.node, sizes[len(sizes)-1].Size))
+	speeds := speedsOf(on.device, together)
+	if at := tooSlowOf(together, speeds); at >= 0 {
+		return nil, nil, obstacle{tooSlow, on, sizes[len(sizes)-1].Size}
+	}
+	own, others := speeds[len(speeds)-1], 0.0
+	for i := range on.tenants {
+		others += float64(speeds[i] * on.tenants[i].gain)
+	}
+	r, before := &t.rooms[on.node], worthOf(on.device, on.tenants)
+	for _, o := range sizes {
+		fits, would := r.leaves(r.free, o.Size), wanted == nil && r.leaves(r.promised, o.Size)
+		switch {
+		case j.Share.Class == share.Low && float64(own*o.Gain) < share.LowKeeps:
+		case !fits && !would:
+			failed = further(failed, obstacle{noRoom, on, o.Size})
+		case !t.affords(j, o.Size):
+			failed = further(failed, obstacle{noBudget, on, o.Size})
+		case fits:
+			return &offer{on, o, float64(own*o.Gain) + others - before}, nil, obstacle{}
+		default:
+			wanted = &offer{on, o, float64(own*o.Gain) + others - before}
+			failed = further(failed, obstacle{noRoom, on, o.Size})
+		}
+	}
+	return nil, wanted, failed
+}
+
+func further(x, y obstacle) obstacle {
+	if y.stage > x.stage {
+		return y
+	}
+	return x
+}
+
+// leaves says whether so much of a node is left.
+func (r *room) leaves(left, size gres.Vector) bool {
+	return !r.full && size.CPUs <= left.CPUs && size.Memory <= left.Memory
+}
+
+// closedTo says that a job may not be started on a node, or must be kept off it for the sake of another.
+func (t *seating) closedTo(j *Job, node *Node) bool {
+	keeper, kept := t.kept[node.Name]
+	return node.Closed != "" || !j.suits(node) || node.shutTo(j, t.c.Now) ||
+		kept && keeper != j.ID && (!j.lends(t.c.Rules) || t.rights.forGood[j.ID])
+}
+
+// admits says what keeps a job from a device, whatever its size. One that does not suit it is none for it, of which it
+// need not be told.
+func (t *seating) admits(j *Job, on *shared) (stage int, suits bool) {
+	v := on.device
+	if v.Foreign || t.closedTo(j, &t.c.Nodes[on.node]) || slices.ContainsFunc(on.tenants, func(u tenant) bool {
+		return u.job.Share == nil || u.job.Unruly || u.memory == 0
+	}) {
+		return unsuited, false
+	}
+	if highs(on.tenants) > 1 { // somebody other than a plan made it so, and whoever comes makes it worse
+		return unsuited, false
+	}
+	memory, _ := needed(on.tenants)
+	switch {
+	case t.slowed(on) != nil:
+		return tooSlow, true
+	case len(on.tenants) >= min(share.MostJobs, v.Seats):
+		return noSeat, true
+	case memory+j.gpuMemory() > usable(v):
+		return noMemory, true
+	case j.Share.Class == share.High && highs(on.tenants) > 0:
+		return tooSlow, true
+	}
+	return unsuited, true
+}
+
+// slowed is a job that goes on on a device and was measured there to be slower than it accepts; nil: none was.
+func (t *seating) slowed(on *shared) *Job {
+	for _, u := range on.tenants {
+		if j := u.job; j.Kept != nil && j.sitsOn(&t.c.Nodes[on.node], on.device) {
+			return j
+		}
+	}
+	return nil
+}
+
+// sitsOn says that a job runs on a device now.
+func (j *Job) sitsOn(n *Node, d *Device) bool {
+	return j.seated() && j.Running.Device == d.Name && j.Running.Nodes[0] == n.Name
+}
+
+// tooSlowOf finds who would be slower on a device than he accepts; -1: nobody.
+func tooSlowOf(together []tenant, speeds []float64) int {
+	for i := range together {
+		if least, is := together[i].accepts(speeds[i]); is < least {
+			return i
+		}
+	}
+	return -1
+}
+
+// accepts is what a job keeps at least, and what it would have of that with such a speed beside others.
+func (t *tenant) accepts(speed float64) (least, is float64) {
+	if t.class() == share.High {
+		return share.HighKeeps, speed
+	}
+	return share.LowKeeps, float64(speed * t.gain)
+}
+
+// says is what keeps a job from a seat, in words.
+func (t *seating) says(j *Job, o obstacle) answer {
+	v, name := o.on.device, t.c.Nodes[o.on.node].Name
+	switch o.stage {
+	case noSeat:
+		return answer{NoSeat, fmt.Sprintf("%s of %s is shared by %s, as many as may be", v.Name, name,
+			count(len(o.on.tenants), "job"))}
+	case noMemory:
+		memory, _ := needed(o.on.tenants)
+		return answer{GPUMemory, fmt.Sprintf(
+			"beside others on %s of %s %s of the GPU's memory may be used, %s is, and it needs %s", v.Name, name,
+			usable(v), memory, j.gpuMemory())}
+	case tooSlow:
+		return answer{Slowdown, t.slow(j, o)}
+	case noBudget:
+		return answer{InQuota, "its quotas leave it no seat beside others"}
+	}
+	return t.lacks(o.on, o.size)
+}
+
+// slow says who would be slower than he accepts.
+func (t *seating) slow(j *Job, o obstacle) string {
+	v, name := o.on.device, t.c.Nodes[o.on.node].Name
+	if other := t.slowed(o.on); other != nil {
+		return fmt.Sprintf("on %s of %s job %d was measured to keep %.2f of its speed alone, and %g is the least",
+			v.Name,
+			name, other.ID, other.Kept.Part, share.HighKeeps)
+	}
+	if j.Share.Class == share.High && highs(o.on.tenants) > 0 {
+		return fmt.Sprintf("on %s of %s there is an important job, and it is one, too", v.Name, name)
+	}
+	together := append(slices.Clone(o.on.tenants), t.tenantOf(j, o.on.node, o.size))
+	speeds := speedsOf(v, together)
+	at := max(0, tooSlowOf(together, speeds))
+	least, is := together[at].accepts(speeds[at])
+	who := fmt.Sprintf("job %d", together[at].job.ID)
+	if together[at].job == j {
+		who = "it"
+	}
+	return fmt.Sprintf("on %s of %s, by %s, %s would run at %.2f of its speed alone, and %g is the least", v.Name, name,
+		sharedBy(v, together).Words(), who, is, least)
+}
+
+// lacks says what a node lacks for a seat.
+func (t *seating) lacks(on *shared, size gres.Vector) answer {
+	left, node := t.rooms[on.node].free, &t.c.Nodes[on.node]
+	if more := size.CPUs - left.CPUs; more > 0 {
+		return answer{Cores, fmt.Sprintf("%s of %s has a seat for it, but the node is %s short", on.device.Name,
+			node.Name, count(more, "core"))}
+	}
+	return answer{RAM, fmt.Sprintf("%s of %s has a seat for it, but the node is %s of memory short", on.device.Name,
+		node.Name, max(1, size.Memory-left.Memory))}
+}
+
+// take gives a job a seat.
+func (t *seating) take(j *Job, d *Decision, o *offer) {
+	node := &t.c.Nodes[o.on.node]
+	d.Grant = &Placement{Nodes: []string{node.Name}, PerNode: o.size.Size, Device: o.on.device.Name}
+	d.Reason, d.Why, d.Fair = Shares, "", gres.Proportional(node.Total, 1)
+	mode := sharedBy(o.on.device, o.on.tenants)
+	o.on.tenants = append(o.on.tenants, t.tenantOf(j, o.on.node, o.size.Size))
+	if sharedBy(o.on.device, o.on.tenants) != mode {
+		clear(t.missed) // by the other mode an important job may keep more
+	}
+	t.seated = append(t.seated, seated{j, o.on})
+	t.charge(j, 1, o.size.Size, 1)
+	t.rooms[o.on.node].take(o.size.Size)
+}
+
+func (r *room) take(size gres.Vector) {
+	r.free, r.promised = r.free.Minus(size), r.promised.Minus(size)
+}
+
+// want notes what would have to be kept for a seat.
+func (t *seating) want(o *offer) {
+	if t.wanted == nil {
+		t.wanted = make([]gres.Vector, len(t.c.Nodes))
+	}
+	size := gres.Vector{CPUs: o.size.Size.CPUs, Memory: o.size.Size.Memory}
+	t.wanted[o.on.node] = t.wanted[o.on.node].Plus(size)
+	r := &t.rooms[o.on.node]
+	r.promised = r.promised.Minus(size)
+}
+
+// raise gives a job that was seated the best of its sizes for which there is room.
+func (t *seating) raise(s seated) {
+	d := t.decision(s.job.ID)
+	r, was := &t.rooms[s.on.node], d.Grant.PerNode
+	at := slices.IndexFunc(s.on.tenants, func(u tenant) bool { return u.job == s.job })
+	r.take(gres.Vector{}.Minus(was))
+	t.charge(s.job, 1, was, -1)
+	sizes, size := t.seatSizes(s.job, s.on.node), was
+	for i := len(sizes) - 1; i >= 0; i-- {
+		together := slices.Clone(s.on.tenants)
+		together[at] = t.tenantOf(s.job, s.on.node, sizes[i].Size)
+		if r.leaves(r.free, sizes[i].Size) && t.affords(s.job, sizes[i].Size) &&
+			tooSlowOf(together, speedsOf(s.on.device, together)) < 0 && together[at].gain >= s.on.tenants[at].gain {
+			s.on.tenants, size = together, sizes[i].Size
+			break
+		}
+	}
+	d.Grant = &Placement{Nodes: d.Grant.Nodes, PerNode: size, Device: d.Grant.Device}
+	r.take(size)
+	t.charge(s.job, 1, size, 1)
+}
+
+// runsAllOf says whether this plan runs all whom another runs, and more, and stops no more.
+func (t *seating) runsAllOf(other *seating) bool {
+	mine, others := 0, 0
+	for i := range t.decisions {
+		if t.decisions[i].Grant != nil {
+			mine++
+		}
+	}
+	for i := range other.decisions {
+		d := &other.decisions[i]
+		if d.Grant == nil {
+			continue
+		}
+		others++
+		if own := t.decision(d.Job); own == nil || own.Grant == nil {
+			return false
+		}
+	}
+	return mine > others && t.stops <= other.stops
+}
+
+// finished is the plan with what sharing makes of everybody's speed.
+func (t *seating) finished() Plan {
+	for _, on := range t.devices {
+		if len(on.tenants) < 2 {
+			continue
+		}
+		speeds := speedsOf(on.device, on.tenants)
+		for i := range on.tenants {
+			d := t.decision(on.tenants[i].job.ID)
+			if d.Gain = float64(on.tenants[i].gain * speeds[i]); d.Reason == Shares {
+				d.Why = t.beside(on, i, speeds)
+			}
+		}
+	}
+	slices.SortStableFunc(t.decisions, func(x, y Decision) int { return cmp.Compare(x.Job, y.Job) })
+	return Plan{t.decisions}
+}
+
+// beside says beside whom a job starts, and how fast all of them are going to be.
+func (t *seating) beside(on *shared, i int, speeds []float64) string {
+	var others []string
+	for k := range on.tenants {
+		if k != i {
+			others = append(others, fmt.Sprintf("job %d at %.2f", on.tenants[k].job.ID, speeds[k]))
+		}
+	}
+	return fmt.Sprintf("shares %s of %s by %s: by prediction it runs at %.2f of its speed alone, %s", on.device.Name,
+		t.c.Nodes[on.node].Name, sharedBy(on.device, on.tenants).Words(), speeds[i], strings.Join(others, ", "))
+}

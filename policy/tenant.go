@@ -1,0 +1,224 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
+)
+
+// tenant is a job on a device with what it has of the node's cores and memory.
+type tenant struct {
+	job    *Job
+	size   gres.Vector
+	gain   float64 // alone on the GPU, relative to the proportional share
+	busy   float64 // how busy it keeps the GPU then
+	memory gres.Memory
+}
+
+// SharedBy is how jobs of such users are taken to share a GPU whose node has it shared in a mode. They fill it where
+// the node does that and all of them are one user's, since the classic MPS server serves one at a time. Otherwise it is
+// turns with look-ahead, which every node can give. A job of which nobody knows whose it is may be anybody's.
+func SharedBy(mode share.Mode, users ...string) predict.Mode {
+	stranger := func(user string) bool { return user == "" || user != users[0] }
+	if mode != share.Fill || slices.ContainsFunc(users, stranger) {
+		return predict.LookAhead
+	}
+	return predict.Fill
+}
+
+// sharedBy is how the jobs of a device are taken to share it.
+func sharedBy(d *Device, tenants []tenant) predict.Mode {
+	users := make([]string, len(tenants))
+	for i := range tenants {
+		users[i] = tenants[i].job.User
+	}
+	return SharedBy(d.Mode, users...)
+}
+
+// tenantOf is job j with a size on node n. Nobody knows how busy a job keeps a GPU that no profile was measured on: it
+// is taken to keep it busy all the time. One that has more than its share keeps it busier than was measured.
+func (s *sharing) tenantOf(j *Job, n int, size gres.Vector) tenant {
+	t := tenant{job: j, size: size, gain: 1, busy: 1, memory: j.gpuMemory()}
+	p := ProfileOn(j.Profile, s.c.Nodes[n].GPUType)
+	if p == nil {
+		return t
+	}
+	t.gain = p.Gain(size, gres.Proportional(s.c.Nodes[n].Total, 1))
+	if p.GPUBusy > 0 {
+		t.busy = min(1, float64(p.GPUBusy*max(1, t.gain)))
+	}
+	return t
+}
+
+// gpuMemory is how much of a GPU's memory a job needs at most; 0: nobody knows.
+func (j *Job) gpuMemory() gres.Memory {
+	switch {
+	case j.Share != nil && j.Share.Memory > 0:
+		return j.Share.Memory
+	case j.Profile != nil:
+		return j.Profile.GPUMemory
+	}
+	return 0
+}
+
+// class is the job's. Who did not say, and is on a device all the same, is to be slowed down by nobody.
+func (t *tenant) class() share.Class {
+	if t.job.Share == nil {
+		return share.High
+	}
+	return t.job.Share.Class
+}
+
+// speedsOf are the speeds of the jobs on a device, each as a part of its speed alone there.
+func speedsOf(d *Device, tenants []tenant) []float64 {
+	all := make([]predict.Tenant, len(tenants))
+	for i := range tenants {
+		all[i] = predict.Tenant{Class: tenants[i].class(), Busy: tenants[i].busy, Memory: tenants[i].memory}
+	}
+	return predict.Speeds(sharedBy(d, tenants), all)
+}
+
+// worsens says that of those who are on a device before and after a change somebody is slower by it, and slower than he
+// accepts.
+func worsens(d *Device, before, after []tenant) bool {
+	was, is := speedsOf(d, before), speedsOf(d, after)
+	for i := range after {
+		k := slices.IndexFunc(before, func(u tenant) bool { return u.job == after[i].job })
+		least, now := after[i].accepts(is[i])
+		if _, then := before[k].accepts(was[k]); now < least && now < then-same {
+			return true
+		}
+	}
+	return false
+}
+
+// worthOf is what the jobs of a device train together, in terms of their shares.
+func worthOf(d *Device, tenants []tenant) (sum float64) {
+	for i, speed := range speedsOf(d, tenants) {
+		sum += float64(speed * tenants[i].gain)
+	}
+	return sum
+}
+
+// needed is how much memory of the GPU the jobs of a device need together, and whether that is known of all.
+func needed(tenants []tenant) (sum gres.Memory, known bool) {
+	known = true
+	for i := range tenants {
+		sum += tenants[i].memory
+		known = known && tenants[i].memory > 0
+	}
+	return sum, known
+}
+
+// usable is how much of a device's memory jobs may need together.
+func usable(d *Device) gres.Memory { return gres.Memory(float64(share.MemoryPart * float64(d.Memory))) }
+
+// highs counts the important jobs.
+func highs(tenants []tenant) (n int) {
+	for i := range tenants {
+		if tenants[i].class() == share.High {
+			n++
+		}
+	}
+	return n
+}
+
+// suits says whether a node is one that job j asked for, open or not.
+func (j *Job) suits(n *Node) bool {
+	has := func(feature string) bool { return slices.Contains(n.Features, feature) }
+	return (j.GPUType == "" || j.GPUType == n.GPUType) &&
+		!slices.ContainsFunc(j.Features, func(f string) bool { return !has(f) }) &&
+		(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
+}
+
+// shutTo says whether a run of job j that begins at such a time would get into a reservation of the node that is not
+// its own.
+func (n *Node) shutTo(j *Job, start time.Time) bool {
+	return slices.ContainsFunc(n.Reserved, func(r Reservation) bool {
+		own := j.Reservation != "" && j.Reservation == r.Name
+		over := !r.To.IsZero() && !start.Before(r.To)
+		ends := j.TimeLimit > 0 && !start.Add(j.TimeLimit).After(r.From)
+		return !own && !over && !ends
+	})
+}
+
+// seatSizes are what job j may be given of a node beside a GPU that it shares, ascending in gain and never more than
+// its share or what its user asked for: an important job keeps all that it is promised. An unimportant one accepts less
+// than its share, down to what its user asked for; how fast it is with that is left to who seats it. Without a profile
+// nobody knows what it could do without, so of what its user did not name it has the share.
+func (s *sharing) seatSizes(j *Job, n int) []sensitivity.Option {
+	node := &s.c.Nodes[n]
+	key := seatKey{menuKey{ProfileOn(j.Profile, node.GPUType), 1, max(1, j.Tasks), node.Total, termsOf(j), node.Total},
+		j.Share.Class}
+	sizes, known := s.sizes[key]
+	if !known {
+		sizes = key.options()
+		s.sizes[key] = sizes
+	}
+	return sizes
+}
+
+// seatKey is all that the sizes depend on which a job may have on a seat.
+type seatKey struct {
+	menuKey
+	class share.Class
+}
+
+func (key seatKey) options() []sensitivity.Option {
+	if key.terms.contradict(key.tasks) != "" {
+		return nil
+	}
+	m := newMenu(key.menuKey)
+	switch {
+	case key.class == share.Low && key.profile == nil:
+		return []sensitivity.Option{{Size: key.leanest(m), Gain: 1}}
+	case key.class == share.Low:
+		return worthwhile(key.lean(m))
+	}
+	most := m.owed[0].Size.Max(m.options[0].Size)
+	more := slices.IndexFunc(m.options, func(o sensitivity.Option) bool { return !o.Size.Fits(most) })
+	if more < 0 {
+		return m.options
+	}
+	return m.options[:more]
+}
+
+// leanest is what an unimportant job without profile has at least: what its user named, and the share of the rest.
+func (key *seatKey) leanest(m *menu) gres.Vector {
+	asked, size := key.terms.floor.Max(key.terms.pace), m.fair
+	if asked.CPUs > 0 {
+		size.CPUs = asked.CPUs
+	}
+	if asked.Memory > 0 {
+		size.Memory = asked.Memory
+	}
+	return atMost(wholeTasks(size, key.tasks), key.terms.most(key.tasks))
+}
+
+// finest is how many amounts of cores are tried at most.
+const finest = 64
+
+// lean are sizes from one core for each task and the least memory that was measured up to the share, or to what its
+// user asked for where that is more.
+func (key *seatKey) lean(m *menu) (all []sensitivity.Option) {
+	least := key.terms.least(key.tasks)
+	most := atMost(wholeTasks(m.fair, key.tasks), key.terms.most(key.tasks)).Max(least)
+	amounts := []gres.Memory{most.Memory}
+	for _, memory := range key.profile.MemoryPerGPU {
+		if memory < most.Memory {
+			amounts = append(amounts, memory)
+		}
+	}
+	step := key.tasks * max(1, most.CPUs/key.tasks/finest)
+	for cores := max(key.tasks, least.CPUs); cores <= most.CPUs; cores += step {
+		for _, memory := range amounts {
+			size := gres.Vector{GPUs: 1, CPUs: cores, Memory: max(memory, least.Memory)}
+			all = append(all, sensitivity.Option{Size: size, Gain: key.profile.Gain(size, m.fair)})
+		}
+	}
+	return all
+}
