@@ -11,10 +11,12 @@ import (
 // differ from the job's. Nodes know an annotation by its first four fields, byte by byte (spank/words.c,
 // etc/node/prolog.sh): they stay first, and in this order.
 type annotation struct {
-	V        int      `json:"v"`   // 1
-	Lua      int      `json:"lua"` // 1: written at submission
-	Job      int      `json:"job"`
-	Round    int      `json:"round"`
+	V     int `json:"v"`   // 1
+	Lua   int `json:"lua"` // 1: written at submission
+	Job   int `json:"job"`
+	Round int `json:"round"`
+	// Share is what it was granted of a GPU that others may use, too; nil: its GPUs are its own.
+	Share    *granted `json:"share,omitempty"`
 	Begin    int64    `json:"begin"` // the user's own begin time, seconds since the epoch; 0: none
 	First    int64    `json:"first"` // first submission, seconds since the epoch
 	Attained float64  `json:"gpu_s"` // service so far, GPU-seconds
@@ -66,8 +68,17 @@ func readAnnotation(j *Job) annotation {
 	if s.Own != nil && (s.Own.GPUs != j.Request.GPUs || s.Own.Tasks < 1 || s.Own.Nodes < 1) {
 		s.Own = nil
 	}
+	if s.Own != nil && j.Request.Shard != "" && !s.Own.ownGPU() {
+		s.Own = nil
+	}
+	if s.Share != nil && !s.Share.credible() {
+		s.Share = nil
+	}
 	if s.Own != nil {
-		s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round ever changes them
+		s.Own.Shard = ""
+		if j.Request.Shard == "" {
+			s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round changes them otherwise
+		}
 		// an operator may move a job to where its user may not be
 		s.Own.Partition = j.Request.Partition
 	}

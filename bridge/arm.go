@@ -22,9 +22,21 @@ import (
 type queue struct{ *turn }
 
 // arms says that somebody may be armed. While victims leave, or nodes are cleared over several rounds, nobody is:
-// whoever is eligible would take what is freed for another.
+// whoever is eligible would take what is freed for another. Nor is anybody while a job sits down on a GPU that it may
+// share: Slurm's main scheduler stops at the first that it has no room for, and never comes to the seat behind.
 func (t queue) arms(plan policy.Plan) bool {
-	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing)
+	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
+		!t.sitsDown(plan)
+}
+
+// sitsDown says that the plan starts a job on a GPU that it may share.
+func (t queue) sitsDown(plan policy.Plan) bool {
+	for i, tn := range t.scene.managed {
+		if g := plan.Decisions[i].Grant; tn.State == Pending && g != nil && g.Device != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // aheadOf lists the jobs that are to be armed, by ID: the first in line that nothing but room keeps from running, and

@@ -81,13 +81,18 @@ func (c *Contradiction) credible() bool {
 	return c.Ran >= 0 && c.Ran < c.Said && c.Said <= maxSpeed && c.CPUs > 0 && c.CPUs < 1<<20
 }
 
+// Window is the report with which a window of a job's reports began.
+type Window struct {
+	Run        time.Time `json:"run,omitzero"` // the start of the run that the reports are of
+	Iterations int64     `json:"iterations,omitempty"`
+	At         time.Time `json:"at,omitzero"`
+}
+
 // Audit is what is remembered of a job's reports: where the window under way began, and what was found.
 type Audit struct {
-	Run        time.Time      `json:"run,omitzero"` // the start of the run that the reports are of
-	Iterations int64          `json:"iterations,omitempty"`
-	At         time.Time      `json:"at,omitzero"`
-	Slow       int            `json:"slow,omitempty"`  // windows in a row that contradict the profile
-	Found      *Contradiction `json:"found,omitempty"` // holds until the job ends; never changed
+	Window
+	Slow  int            `json:"slow,omitempty"`  // windows in a row that contradict the profile
+	Found *Contradiction `json:"found,omitempty"` // holds until the job ends; never changed
 }
 
 // The rule, in docs/job-contract.md. It is meant to be hard to break by accident: another batch size, a slow disk or a
@@ -102,11 +107,12 @@ const (
 )
 
 // audit compares what running jobs report with what their profiles claim. A job that is contradicted has no profile
-// from this moment on.
+// from this moment on. Profiles claim nothing of a job that has others on its GPU: one that fills what they leave may
+// be at a fifth of its speed, as it was promised.
 func (r *Runner) audit(s *scene) {
 	for _, t := range s.managed {
 		t.ignored, t.doubt, t.ran, t.claimed, t.drifted = IgnoredProgress, "", 0, 0, false
-		if r.Settings.Audit <= 0 || t.State != Running || !t.said.reports ||
+		if r.Settings.Audit <= 0 || t.State != Running || !t.said.reports || t.seated() ||
 			!t.isMeasuredHere() && !(learner{r}).learnsFrom(t) {
 			continue
 		}
@@ -153,38 +159,58 @@ func (r *Runner) found(t *managedJob) *Contradiction {
 
 // hear takes a report up, and says why it ignores one that cannot be.
 func (a *Audit) hear(t *managedJob, claim float64, now time.Time, least time.Duration) (doubt string) {
-	said := t.said.progress
 	if !a.Run.Equal(t.Started) {
-		*a = Audit{Run: t.Started} // another run, and maybe another size
+		*a = Audit{Window: Window{Run: t.Started}} // another run, and maybe another size
 	}
+	within, doubt := a.holds(t.said.progress, now)
+	if !within {
+		return doubt
+	}
+	return a.weigh(t, t.said.progress, claim, least)
+}
+
+// holds says whether a report is a later one of the window under way. The first that it hears begins the window.
+func (w *Window) holds(said Progress, now time.Time) (within bool, doubt string) {
 	switch {
-	case said.At.Before(t.Started): // of an earlier run, or nothing was said
-		return ""
+	case said.At.Before(w.Run): // of an earlier run, or nothing was said
+		return false, ""
 	case said.At.After(now.Add(aheadOfUs)):
-		return unexpected + "comes from the future is ignored"
-	case a.At.IsZero():
-		a.Iterations, a.At = said.Iterations, said.At
-		return ""
-	case said.Iterations < a.Iterations || said.At.Before(a.At):
-		return unexpected + "goes back is ignored: iterations are counted from the first start"
+		return false, unexpected + "comes from the future is ignored"
+	case w.At.IsZero():
+		w.begin(said)
+		return false, ""
+	case said.Iterations < w.Iterations || said.At.Before(w.At):
+		return false, unexpected + "goes back is ignored: iterations are counted from the first start"
 	}
-	return a.weigh(t, said, claim, least)
+	return true, ""
+}
+
+func (w *Window) begin(said Progress) { w.Iterations, w.At = said.Iterations, said.At }
+
+// speed is how fast the job was from the beginning of the window to a report, and whether that is long enough to tell.
+// Without a claim so many iterations have to be done as a window claims otherwise.
+func (w *Window) speed(said Progress, claim float64, least time.Duration) (ran float64, tells bool, doubt string) {
+	took, done := said.At.Sub(w.At), said.Iterations-w.Iterations
+	if took < least || claim*took.Seconds() < enough && (claim > 0 || done < enough) {
+		return 0, false, ""
+	}
+	if ran = float64(done) / took.Seconds(); ran > maxSpeed {
+		return 0, false, unexpected + "tells of more iterations than can be is ignored"
+	}
+	return ran, true, ""
 }
 
 // weigh ends the window when it is long enough to tell. Without a claim there is nothing to contradict, and a speed to
 // be learned.
 func (a *Audit) weigh(t *managedJob, said Progress, claim float64, least time.Duration) (doubt string) {
-	took, done := said.At.Sub(a.At), said.Iterations-a.Iterations
-	if took < least || claim*took.Seconds() < enough && (claim > 0 || done < enough) {
-		return ""
+	ran, tells, doubt := a.speed(said, claim, least)
+	if !tells {
+		return doubt
 	}
-	ran := float64(done) / took.Seconds()
-	if ran > maxSpeed {
-		return unexpected + "tells of more iterations than can be is ignored"
-	}
-	a.Iterations, a.At, t.ran = said.Iterations, said.At, ran
+	a.begin(said)
+	t.ran = ran
 	fast := t.said.word.Auto && ran*tooSlow > claim // what was learned is of other data, or of another batch
-	if done == 0 || claim == 0 {                    // it did something else than train, or nothing is claimed
+	if ran == 0 || claim == 0 {                     // it did something else than train, or nothing is claimed
 		return ""
 	}
 	if ran >= claim*tooSlow && !fast {

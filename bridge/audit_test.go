@@ -119,6 +119,19 @@ func TestWhatIsSlowInOneRunSaysNothingAboutTheNext(t *testing.T) {
 	}
 }
 
+func TestWhoHasOthersOnItsGPUIsNotHeldToWhatItsProfileSaysOfItAlone(t *testing.T) {
+	for device, contradicted := range map[string]bool{"": true, "g1": false} {
+		tn := trainee(24)
+		tn.Runs.Shard = device
+		for k := range 5 {
+			tn.report(int64(1000*k), time.Duration(k)*3*time.Minute)
+		}
+		if found := tn.record.Audit.Found; (found != nil) != contradicted || (tn.profile == nil) != contradicted {
+			t.Errorf("on device %q: found %v, profile %v", device, found, tn.profile)
+		}
+	}
+}
+
 func TestAReportThatCannotBeIsIgnoredWithASentence(t *testing.T) {
 	for want, says := range map[string][2]Progress{
 		"comes from the future": {{5, noon.Add(time.Hour)}, {5, noon.Add(time.Hour)}},

@@ -43,7 +43,8 @@ func (t queue) behind(plan policy.Plan) map[int]bool {
 	var behind map[int]bool
 	for i, tn := range t.scene.managed {
 		grant := plan.Decisions[i].Grant
-		if tn.State != Pending || grant == nil || t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i]) {
+		if tn.State != Pending || grant == nil || grant.Device != "" ||
+			t.report.Snapshot.Rationed(&t.report.Snapshot.Jobs[i]) {
 			continue
 		}
 		in := cmp.Or(t.scene.startsIn(tn, grant.Nodes), tn.Partition)

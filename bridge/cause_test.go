@@ -32,7 +32,7 @@ func TestEachReasonWhyJobsWaitHasItsPlaceInOneOrder(t *testing.T) {
 func TestNoWordOfThePlannersOrSlurmsIsWithoutACause(t *testing.T) {
 	for _, r := range []policy.Reason{policy.Shape, policy.Closed, policy.Turn, policy.Gang, policy.Cores, policy.RAM,
 		policy.HeldBack, policy.InReservation, policy.InQuota, policy.Limit, policy.Clearing, policy.GivesWay,
-		policy.Shrinks} {
+		policy.Shrinks, policy.NoSeat, policy.GPUMemory, policy.Slowdown, policy.Parts} {
 		if plannedCauses[r] == "" {
 			t.Errorf("%s has none", r)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // Word is what a job's comment says to us (docs/job-contract.md). It is untrusted: a profile is a name, never a path.
@@ -23,6 +25,8 @@ type Word struct {
 	Length  time.Duration // expected length at the proportional share; 0: not said
 	Cores   Claim         // on the cores that its user asked for
 	Memory  Claim         // on the memory that its user asked for
+	// Share is that it may share a GPU with others, and how; nil: it never does.
+	Share *share.Request
 }
 
 // What a comment may hold, and the defaults of the checkpoint word.
@@ -91,10 +95,45 @@ func listed(wrong []error) error {
 	return errors.Join(wrong...)
 }
 
+// shareWord is the directive whose value has commas: mem= and slo= belong to it where they follow it, and each other,
+// behind one comma and nothing else.
+const shareWord = "synergy-share"
+
 // words cuts a comment at commas and the white space that the gate's lua knows. Any other space belongs to a word: one
 // at which only we cut would make a job managed that the gate let pass.
 func words(comment string) iter.Seq[string] {
-	return strings.FieldsFuncSeq(comment, func(r rune) bool { return strings.ContainsRune(", \t\n\v\f\r", r) })
+	return func(yield func(string) bool) {
+		next := func(text string) string { return strings.TrimLeft(text, betweenWords) }
+		for rest := next(comment); rest != ""; rest = next(rest) {
+			word := rest[:lengthOfWord(rest)]
+			rest = rest[len(word):]
+			if !yield(word) {
+				return
+			}
+		}
+	}
+}
+
+const betweenWords = ", \t\n\v\f\r"
+
+// lengthOfWord is how long the word is with which a text begins, bytes.
+func lengthOfWord(text string) int {
+	end := wordEnd(text, 0)
+	if !strings.HasPrefix(text, shareWord+"=") {
+		return end
+	}
+	for strings.HasPrefix(text[end:], ",mem=") || strings.HasPrefix(text[end:], ",slo=") {
+		end = wordEnd(text, end+1)
+	}
+	return end
+}
+
+// wordEnd is where the word ends that stands at from.
+func wordEnd(text string, from int) int {
+	if length := strings.IndexAny(text[from:], betweenWords); length >= 0 {
+		return from + length
+	}
+	return len(text)
 }
 
 func (w *Word) set(name, value string, given bool) (err error) {
@@ -116,10 +155,12 @@ func (w *Word) set(name, value string, given bool) (err error) {
 	case "synergy-memory":
 		w.Memory, err = parseClaim(name, value)
 		return err
+	case shareWord:
+		return w.setShare(value)
 	}
 	return fmt.Errorf(
-		"%.40q: no such word: want synergy-profile, -checkpoint, -length, -progress, -curve, -env, -cores or -memory",
-		name)
+		"%.40q: no such word: want synergy-profile, -checkpoint, -length, -progress, -curve, -env, -cores, -memory "+
+			"or -share", name)
 }
 
 // checkEnv reads the word by which a job keeps its environment to itself. It is for its nodes (docs/node-setup.md); no
@@ -129,6 +170,14 @@ func checkEnv(value string) error {
 		return fmt.Errorf("synergy-env=%.40q: want off, or no such word", value)
 	}
 	return nil
+}
+
+func (w *Word) setShare(value string) error {
+	request, err := share.ParseRequest(value)
+	if err == nil {
+		w.Share = &request
+	}
+	return err
 }
 
 func parseClaim(name, value string) (Claim, error) {

@@ -1,10 +1,15 @@
 package bridge
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 func TestACommentSaysWhatTheContractSays(t *testing.T) {
@@ -38,8 +43,53 @@ func TestACommentSaysWhatTheContractSays(t *testing.T) {
 		"nothing of ours synergyprofile=x, not-synergy-profile=res18.json x": {},
 	} {
 		got, err := ParseComment(comment)
-		if err != nil || got != want {
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %+v, %v; want %+v", comment, got, err, want)
+		}
+	}
+}
+
+// TestACommaEndsAWordButBeforeAnAmountOfASharedGPU: other words behind a comma stay the user's, as ever.
+func TestACommaEndsAWordButBeforeAnAmountOfASharedGPU(t *testing.T) {
+	wants := func(class share.Class, mebibytes int, slo time.Duration) *share.Request {
+		return &share.Request{Class: class, Memory: gres.Memory(mebibytes), SLO: slo}
+	}
+	const profile = "synergy-profile=a.json "
+	for comment, want := range map[string]*share.Request{
+		profile + "mine":                                       nil,
+		profile + "mem=6,slo=50":                               nil,
+		profile + "synergy-share=high":                         wants(share.High, 0, 0),
+		profile + "synergy-share=low,mem=6":                    wants(share.Low, 6144, 0),
+		profile + "synergy-share=high,slo=50,mem=0.5":          wants(share.High, 512, 50*time.Millisecond),
+		profile + "synergy-share=low,mem=6,slo=50,mine,slo=x":  wants(share.Low, 6144, 50*time.Millisecond),
+		profile + "synergy-share=low,mine,mem=6":               wants(share.Low, 0, 0),
+		profile + "synergy-share=low mem=6":                    wants(share.Low, 0, 0),
+		profile + "synergy-share=low, mem=6":                   wants(share.Low, 0, 0),
+		profile + "synergy-share=low ,mem=6":                   wants(share.Low, 0, 0),
+		profile + "synergy-share=low,,mem=6":                   wants(share.Low, 0, 0),
+		profile + "synergy-share=low,memory=6":                 wants(share.Low, 0, 0),
+		profile + "synergy-share=low,mem":                      wants(share.Low, 0, 0),
+		"mem=x,synergy-share=low,mem=6,synergy-profile=a.json": wants(share.Low, 6144, 0),
+		"synergy-share=low,synergy-profile=a.json,mem=6":       wants(share.Low, 0, 0),
+	} {
+		got, err := ParseComment(comment)
+		if err != nil || !Managed(comment) || !reflect.DeepEqual(got, Word{Profile: "a.json", Share: want}) {
+			t.Errorf("%q: %+v (%+v), %v; want %+v", comment, got, got.Share, err, want)
+		}
+	}
+}
+
+func TestWordsOfACommentAreAllOfItButWhatParts(t *testing.T) {
+	for comment, want := range map[string][]string{
+		"": nil, " ,\t,": nil,
+		"a,b c\td":                          {"a", "b", "c", "d"},
+		",synergy-share=low,mem=1,slo=2,b,": {"synergy-share=low,mem=1,slo=2", "b"},
+		"synergy-share=,mem=,mem= mem=1":    {"synergy-share=,mem=,mem=", "mem=1"},
+		"synergy-share,mem=1":               {"synergy-share", "mem=1"},
+		"xsynergy-share=low,mem=1":          {"xsynergy-share=low", "mem=1"},
+	} {
+		if got := slices.Collect(words(comment)); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", comment, got, want)
 		}
 	}
 }
@@ -61,6 +111,18 @@ func TestABadWordIsRefusedByNameWithARemedy(t *testing.T) {
 		"synergy-profile=a.json synergy-cores=Keep":                 "want keep",
 		"synergy-profile=a.json synergy-memory=no":                  "want keep",
 		"synergy-memory=keep synergy-memory=keep":                   "twice",
+		"synergy-profile=a.json synergy-share":                      "want high or low first",
+		"synergy-profile=a.json synergy-share=":                     "want high or low first",
+		"synergy-profile=a.json synergy-share=middle":               "want high or low first",
+		"synergy-profile=a.json synergy-share=,mem=6":               "want high or low first",
+		"synergy-profile=a.json synergy-share=mem=6":                "want high or low first",
+		"synergy-profile=a.json synergy-share=high,mem=":            "want GiB",
+		"synergy-profile=a.json synergy-share=high,mem=-6":          "want GiB",
+		"synergy-profile=a.json synergy-share=low,mem=1025":         "want GiB",
+		"synergy-profile=a.json synergy-share=low,mem=6,mem=6":      "twice",
+		"synergy-profile=a.json synergy-share=low,mem=6,slo=0":      "want whole milliseconds",
+		"synergy-profile=a.json synergy-share=low,slo=600001":       "want whole milliseconds",
+		"synergy-share=low synergy-share=high":                      "twice",
 		"synergy-checkpoint=":                                       "one of USR1",
 		"synergy-checkpoint=KILL":                                   "one of USR1",
 		"synergy-checkpoint=usr1":                                   "one of USR1",
@@ -109,8 +171,11 @@ func TestWhatIsWrongWithACommentFitsALogLine(t *testing.T) {
 		"a word that turns the writing": "synergy-" + override + "live synergy-" + override + "live",
 		"a value that does": "synergy-profile=" + override + " synergy-checkpoint=" + override +
 			" synergy-length=" + override,
-		"an escape sequence": "synergy-\x1b]0;owned\x07",
-		"one in eight bits":  "synergy-\u009b31m",
+		"one that does in a class":   "synergy-share=" + override + ",mem=" + override + ",slo=" + override,
+		"one that does in an amount": "synergy-share=low,mem=" + override + " synergy-share=low,slo=" + override,
+		"many amounts":               "synergy-share=low" + strings.Repeat(",mem=1", 600),
+		"an escape sequence":         "synergy-\x1b]0;owned\x07",
+		"one in eight bits":          "synergy-\u009b31m",
 	} {
 		_, err := ParseComment(comment)
 		if err == nil {
@@ -165,6 +230,8 @@ func FuzzParseComment(f *testing.F) {
 	f.Add("synergy-profile=res18.json synergy-checkpoint=USR1@60 synergy-length=2h")
 	f.Add("synergy-profile=res18.json synergy-checkpoint=USR2/steps")
 	f.Add("synergy-profile=../../x.json,\x00")
+	f.Add("synergy-profile=a.json,synergy-share=high,mem=6.5,slo=50,mine")
+	f.Add("synergy-share=low,,mem=1 ,slo=9,synergy-share=high,mem=1e9")
 	f.Fuzz(func(t *testing.T, comment string) {
 		w, err := ParseComment(comment)
 		if strings.Contains(w.Profile, "..") || strings.ContainsAny(w.Profile, "/\\\x00\n") ||
@@ -177,6 +244,10 @@ func FuzzParseComment(f *testing.F) {
 		}
 		if err == nil && w.Length < 0 {
 			t.Errorf("%q yields the length %s", comment, w.Length)
+		}
+		if r := w.Share; r != nil && (r.Class != share.High && r.Class != share.Low || r.Memory < 0 ||
+			r.Memory > 1<<20 || r.SLO < 0 || r.SLO > 10*time.Minute) {
+			t.Errorf("%q yields %+v", comment, r)
 		}
 	})
 }

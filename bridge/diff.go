@@ -103,7 +103,8 @@ const tooLong = time.Minute
 // sameRequest compares what a job has with what an update writes.
 func sameRequest(a, b *Request) bool {
 	return a.sameMemory(b) && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs &&
-		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin) && b.allows(a)
+		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin) && a.Shard == b.Shard &&
+		b.allows(a)
 }
 
 // allows says that a request is for the partitions that this one names, if it names any.
@@ -132,18 +133,17 @@ func (r *Runner) leaseOf(job int) time.Duration {
 }
 
 // starting is the update that starts a job with what it is granted.
-func starting(rec *Record, g policy.Placement, round int, why, note string, now time.Time) Update {
-	return Update{
-		Job: rec.Job, Begin: now, Request: sized(&rec.Own, g),
-		Extra: annotationOf(rec, round, why, note).String(),
-	}
+func starting(rec *Record, g policy.Placement, round int, why, note string, now time.Time, seat *granted) Update {
+	annotation := annotationOf(rec, round, why, note)
+	annotation.Share = seat
+	return Update{Job: rec.Job, Begin: now, Request: sized(&rec.Own, g), Extra: annotation.String()}
 }
 
 // sized is the user's own request with what a round grants: cores in equal parts for the tasks, memory on each node,
 // the nodes.
 func sized(own *Request, g policy.Placement) Request {
 	q := resized(own, len(g.Nodes), g.PerNode)
-	q.Pin = g.Nodes
+	q.Pin, q.Shard = g.Nodes, g.Device
 	return q
 }
 
@@ -186,6 +186,9 @@ func requestChanges(changes []Change, old, to *Request) []Change {
 	add("cpus_per_node", strconv.Itoa(old.CPUsPerNode), strconv.Itoa(to.CPUsPerNode))
 	if !old.sameMemory(to) {
 		add("memory_per_node", old.memory(), to.memory())
+	}
+	if old.Shard != to.Shard {
+		add("tres_per_node", old.perNodeGRES(), to.perNodeGRES())
 	}
 	add("nodes", strconv.Itoa(old.Nodes), strconv.Itoa(to.Nodes))
 	add("required_nodes", strings.Join(old.Pin, ","), strings.Join(to.Pin, ","))

@@ -190,6 +190,9 @@ func (t learning) reports(s *scene) (all []heard) {
 		if tn.drifted || tn.record.Audit.Found != nil {
 			continue // who was found to run otherwise than he said is not believed again
 		}
+		if tn.seated() {
+			continue // how fast it is beside others says nothing of cores
+		}
 		if rates := tn.curve(s); rates != nil {
 			all = append(all, heard{tn.teaches(s, learned.Curve, tn.said.curve.At, rates), tn.keyOf(), false})
 		}

@@ -106,6 +106,14 @@ type Node struct {
 	Allocated  gres.Vector // what jobs hold, those that are still being torn down included
 	Completing bool        // a job is being torn down here; nothing starts before it is gone
 	Closed     string      // why nothing can be started here (DRAIN, DOWN, …); empty when it is open
+	// Devices are its GPUs one by one, by index, where each has a type of its own and shards; empty: GPUs are a number.
+	Devices []Device
+}
+
+// Device is one GPU of a node to which jobs can be sent by its type.
+type Device struct {
+	Type   string // of this GPU alone: g1
+	Shards int    // into which Slurm divides it
 }
 
 // State is the base state of a job.
@@ -126,6 +134,7 @@ type Job struct {
 	Partition string // several, joined by commas, while it may start in any of them
 	Comment   string
 	Extra     string // our annotation, or whatever a user wrote there
+	Admin     string // what an administrator said of it (AdminComment): users cannot write there
 
 	State      State
 	Completing bool   // still being torn down, after its end or between two runs
@@ -191,6 +200,9 @@ type Request struct {
 	// Partition is the partitions in which it may start, joined by commas, where there are several. In an update also
 	// one of them; empty: it stays where it is.
 	Partition string `json:"partition,omitempty"`
+	// Shard is the type of the one GPU of which the job asks for a shard, in place of the GPU of its own that GPUs and
+	// GRES say; empty: it does not.
+	Shard string `json:"shard,omitempty"`
 }
 
 // Allocated is what a running job holds. Amounts are the same on every node of a job that a round started; where Slurm
@@ -199,6 +211,8 @@ type Allocated struct {
 	Nodes   []string // ascending
 	PerNode gres.Vector
 	Devices []string // which GPUs, one entry a node as Slurm prints it: gpu:2(IDX:0-1)
+	// Shard is the type of the GPU of which it holds a shard; PerNode.GPUs is 1 then, too. Empty: it holds whole ones.
+	Shard string
 }
 
 // Update is the whole request of a pending job and when it may begin.

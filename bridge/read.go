@@ -72,6 +72,7 @@ type lookup struct {
 type reader struct {
 	sight    int // counts observations
 	topology *topology
+	nodes    []Node        // ascending in name
 	jobs     []*managedJob // ascending in ID
 	lookups  map[string]*lookup
 	lessons  map[learned.Key]*lesson
@@ -109,7 +110,8 @@ func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
 	if said := (matching{r}).said(t); said != nil {
 		t.said, t.matched = said, true
 	}
-	if before.annotation != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs {
+	if before.annotation != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs &&
+		before.Request.Shard == j.Request.Shard && before.Request.GRES == j.Request.GRES {
 		t.annotation = before.annotation
 	}
 	t.ours = j.State != Finished && t.said.managed && r.manages(j.Partition)
@@ -118,7 +120,7 @@ func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
 		if before.Job != nil && before.State == Running && before.Started.Equal(j.Started) {
 			t.since = before.since
 		}
-		t.holds = &policy.Placement{Nodes: j.Runs.Nodes, PerNode: j.Runs.PerNode}
+		t.holds = &policy.Placement{Nodes: j.Runs.Nodes, PerNode: j.Runs.PerNode, Device: j.Runs.Shard}
 	}
 	return t
 }
@@ -172,6 +174,9 @@ func (r *Runner) equip(t *managedJob) {
 	}
 	if found := r.found(t); found != nil && profile != nil {
 		profile, t.note = nil, found.String()
+	}
+	if refused := (seating{r}).shareRefused(t); refused != "" && t.note == "" {
+		t.note = "is put on no GPU that others use: " + refused
 	}
 	if t.topology == r.reader.topology && t.profile == profile {
 		return

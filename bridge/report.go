@@ -43,6 +43,9 @@ type Report struct {
 	// Contradicting are the jobs that go without their profile because they were seen to run far below what it claims;
 	// ascending in ID.
 	Contradicting []Contradicting `json:"contradicting,omitempty"`
+	// Slowed are the important jobs that were measured to be slower beside others on their GPU than they accept;
+	// ascending in job.
+	Slowed []Slowed `json:"slowed,omitempty"`
 	// Lessons are what was learned in this round from what jobs say of themselves, or forgotten; by user and job name.
 	// LearnFault says why it could not be kept: then the next round learns it.
 	Lessons    []Lesson `json:"lessons,omitempty"`
@@ -182,8 +185,9 @@ type Record struct {
 	Runs       int       `json:"runs,omitempty"`
 	Returned   int       `json:"returned,omitempty"`
 	ReturnedAt time.Time `json:"returned_at,omitzero"`
-	Audit      Audit     `json:"audit,omitzero"` // of what the job reports
-	Cost       Cost      `json:"cost,omitzero"`  // of its last restarts
+	Audit      Audit     `json:"audit,omitzero"`  // of what the job reports
+	Beside     Beside    `json:"beside,omitzero"` // likewise, while it shares a GPU
+	Cost       Cost      `json:"cost,omitzero"`   // of its last restarts
 
 	measure int // 1: the job is to measure itself in its next run. Worked out anew from each observation, and not kept
 }

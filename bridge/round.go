@@ -79,6 +79,10 @@ type Settings struct {
 
 	// Audit is the least time between two reports of a job's progress that are compared with its profile; 0: none are.
 	Audit time.Duration
+
+	// Sharing is how much memory the site's GPUs have, which several jobs of those that say so may use at once, and by
+	// which way; zero: nobody shares one.
+	Sharing Sharing
 }
 
 // Runner runs rounds. What must be known from one to the next is observed, or in the ledger; the Runner holds no more
@@ -212,6 +216,7 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 		t.believeNoGrace(t.scene.at)
 	}
 	t.audit(&t.scene)
+	seating{t.Runner}.measure(&t.scene)
 	t.scene.hearAll()
 	learning{t}.learn(&t.scene)
 	t.mourn(t.scene.debtors)
@@ -222,6 +227,9 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 		t.report.Notes = t.appendNotes(t.report.Notes, tn)
 		if found := tn.record.Audit.Found; found != nil && t.Settings.Audit > 0 {
 			t.report.Contradicting = append(t.report.Contradicting, Contradicting{tn.ID, *found})
+		}
+		if kept := (seating{t.Runner}).kept(tn); kept != nil {
+			t.report.Slowed = append(t.report.Slowed, Slowed{tn.ID, *kept})
 		}
 		if tn.ran > 0 {
 			t.report.Speeds = append(t.report.Speeds, Speed{Job: tn.ID, Ran: tn.ran, Claimed: tn.claimed})
@@ -270,6 +278,9 @@ func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	}
 	if t.doubt != "" {
 		notes = append(notes, Note{t.ID, t.doubt})
+	}
+	if kept := (seating{r}).kept(t); kept != nil {
+		notes = append(notes, Note{t.ID, Slowed{t.ID, *kept}.String()})
 	}
 	if t.record.Lost != "" {
 		notes = append(notes, Note{t.ID, notAskedAgain})

@@ -85,6 +85,9 @@ func (w *world) mustBeFree(u bridge.Update) {
 		w.t.Error(err)
 	}
 	gpus := u.Request.GPUs / u.Request.Nodes
+	if u.Request.Shard != "" {
+		gpus = 0 // slurmtest's own invariants see to that
+	}
 	for _, n := range seen.Nodes {
 		if slices.Contains(u.Request.Pin, n.Name) && (n.Completing || gpus > n.Total.GPUs-n.Allocated.GPUs) {
 			w.t.Errorf("job %d was started on %s, of which %s are held, completing %v", u.Job, n.Name, n.Allocated,
@@ -113,8 +116,15 @@ func (m mortal) Settle(records bridge.Records, report bridge.Report) error {
 	return m.Ledger.Settle(records, report)
 }
 
-// profile reads one of the paper's models.
+// profile reads one of the paper's models. One that is called light leaves its GPU idle for two thirds of the time.
 func (w *world) profile(name string) (*sensitivity.Profile, error) {
+	if name == "light.json" {
+		p, err := w.profile("res18.json")
+		if err == nil {
+			p.GPUBusy, p.GPUMemory = 1.0/3, 8192
+		}
+		return p, err
+	}
 	text, err := os.ReadFile(filepath.Join("..", "etc", "profiles", name))
 	if err != nil {
 		return nil, fmt.Errorf("profile %s: not found", name)

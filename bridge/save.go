@@ -45,11 +45,17 @@ func (t saving) book() {
 
 // running books who runs.
 func (t saving) running(r *savings.Round) {
+	var held policy.GPUCount
 	for _, tn := range t.reader.jobs {
 		switch {
 		case tn.State != Running || tn.Request.GPUs < 1 || !t.manages(tn.Partition):
 		case tn.ours && tn.alone == "":
-			r.Jobs = append(r.Jobs, t.job(tn))
+			j := t.job(tn)
+			if tn.Runs.Shard != "" { // of those on one device one holds the GPU
+				j.GPUs = held.More(policy.Placement{Nodes: tn.Runs.Nodes, PerNode: tn.Runs.PerNode,
+					Device: tn.Runs.Shard})
+			}
+			r.Jobs = append(r.Jobs, j)
 		default:
 			r.UnmatchedJobs, r.Unmatched = r.UnmatchedJobs+1, r.Unmatched+tn.Request.GPUs
 		}
@@ -129,8 +135,8 @@ func (t saving) waiting(r *savings.Round) {
 		if tn.State != Pending || j.Barred != "" || j.Arrival.After(t.booked) || t.booked.IsZero() {
 			continue
 		}
-		if g := t.report.Plan.Decisions[i].Grant; g != nil && t.Settings.Shadow {
-			r.Filled += g.Total().GPUs
+		if d := &t.report.Plan.Decisions[i]; d.Grant != nil && d.Reason != policy.Shares && t.Settings.Shadow {
+			r.Filled += d.Grant.Total().GPUs
 		}
 		w, class := t.want(tn, j)
 		k, known := classes[class]

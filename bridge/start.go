@@ -31,12 +31,12 @@ func (a *acting) startable() []*step {
 	if a.left() <= a.retreat() {
 		return nil
 	}
-	nodes := a.steps.blocked()
+	nodes, seats := a.steps.blocked(), a.steps.seats()
 	return a.steps.filter(func(s *step) bool {
 		if s.Verb != Start || s.stage != begun {
 			return false
 		}
-		if j, there := a.find(s.Job); there && !a.through(s, j) {
+		if j, there := a.find(s.Job); there && !a.through(s, j) || s.rivalsForSeats(seats) {
 			return false
 		}
 		return !slices.ContainsFunc(s.Grant.Nodes, func(n string) bool {
@@ -68,7 +68,8 @@ func (a *acting) through(s *step, j *Job) bool {
 
 func (a *acting) start(ctx context.Context, s *step) error {
 	s.began = a.now()
-	u := starting(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began)
+	u := starting(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began,
+		seating{a.Runner}.grantOf(s.job, s.Grant))
 	u.Request.Partition = a.scene.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
 	if errors.Is(err, ErrNotPending) && s.job.armed(a.scene.at) {

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -35,6 +36,7 @@ type scene struct {
 // sort sorts an observation. known are the debts so far.
 func (r *Runner) sort(seen Observed, known Records) scene {
 	r.reader.sight++
+	r.reader.nodes = seen.Nodes
 	s := scene{at: seen.At, nodes: seen.Nodes, topology: r.topologyOf(seen.Nodes),
 		managed: make([]*managedJob, 0, len(seen.Jobs))}
 	debts := cursor{known}
@@ -44,7 +46,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		t.record.follow(t.Job)
 		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
 		if t.ours {
-			t.alone = r.leftAlone(t.Job)
+			t.alone = cmp.Or(r.leftAlone(t.Job), seating{r}.oddShard(t))
 		}
 		switch t.standing(seen.At) {
 		case managed:
@@ -145,12 +147,15 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 			Name: n.Name, GPUType: n.GPUType, Features: n.Features, Total: n.Total, Closed: n.Closed,
 			Foreign:  n.Allocated,
 			Reserved: s.reserved[n.Name],
+			Devices:  seating{r}.devices(n),
 		}
 	}
+	seating{r}.occupy(s, c.Nodes)
+	taken := map[seat]bool{}
 	for i, t := range s.managed {
 		r.describe(t, s, &c.Jobs[i])
 		if t.State == Running {
-			t.takeOff(c.Nodes)
+			t.takeOff(c.Nodes, taken)
 		}
 	}
 	for i := range c.Nodes {
@@ -169,12 +174,21 @@ func blank[T any](spare []T, n int) []T {
 	return spare[:n]
 }
 
-// takeOff takes what a managed job holds off what its nodes have given away.
-func (t *managedJob) takeOff(nodes []policy.Node) {
+// takeOff takes what a managed job holds off what its nodes have given away; a GPU that several hold together once, and
+// one that others use as well not at all: it is still theirs when ours leaves.
+func (t *managedJob) takeOff(nodes []policy.Node, taken map[seat]bool) {
 	for _, place := range t.on {
-		if place != elsewhere {
-			nodes[place].Foreign = nodes[place].Foreign.Minus(t.Runs.PerNode)
+		if place == elsewhere {
+			continue
 		}
+		holds := t.Runs.PerNode
+		if on := (seat{nodes[place].Name, t.Runs.Shard}); on.device != "" {
+			if taken[on] || usedByOthers(nodes[place].Devices, on.device) {
+				holds.GPUs = 0
+			}
+			taken[on] = true
+		}
+		nodes[place].Foreign = nodes[place].Foreign.Minus(holds)
 	}
 }
 
@@ -189,6 +203,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
+	j.Share, j.Kept = seating{r}.shares(t), seating{r}.kept(t)
 	r.claim(t, j)
 	if t.State != Running {
 		t.bar = r.barred(t, s)

@@ -83,6 +83,9 @@ const (
 	CauseGang            WaitCause = "gang"
 	CauseCores           WaitCause = "cores"
 	CauseMemory          WaitCause = "memory"
+	CauseSeat            WaitCause = "no-seat"    // it could share a GPU, and each is shared by as many as may be
+	CauseGPUMemory       WaitCause = "gpu-memory" // it could share a GPU, and needs more of its memory than is left
+	CauseSlowdown        WaitCause = "slowdown"   // it could share a GPU, and somebody would be too slow
 	CauseGaveWay         WaitCause = "gave-way"
 	CauseSlurmRoom       WaitCause = "slurm-room" // Slurm lacks ports, powered nodes, a burst buffer
 	CauseOther           WaitCause = "other"
@@ -103,6 +106,7 @@ var waitCauses = []struct {
 	{CauseClosed, NodesClosed}, {CausePartitionDown, NodesClosed}, {CauseReserved, NodesClosed},
 	{CauseHeldBack, ByOrder}, {CauseRules, ByOrder}, {CauseClearing, ByOrder}, {CauseBehind, ByOrder},
 	{CauseTurn, ForRoom}, {CauseGang, ForRoom}, {CauseCores, ForRoom}, {CauseMemory, ForRoom},
+	{CauseSeat, ForRoom}, {CauseGPUMemory, ForRoom}, {CauseSlowdown, ForRoom},
 	{CauseGaveWay, ForRoom}, {CauseSlurmRoom, ForRoom}, {CauseOther, ForRoom},
 }
 
@@ -134,6 +138,8 @@ var plannedCauses = map[policy.Reason]WaitCause{
 	policy.Cores: CauseCores, policy.RAM: CauseMemory, policy.HeldBack: CauseHeldBack,
 	policy.InReservation: CauseReserved, policy.InQuota: CauseQuota, policy.Limit: CauseRules,
 	policy.Clearing: CauseClearing, policy.GivesWay: CauseGaveWay, policy.Shrinks: CauseGaveWay,
+	policy.NoSeat: CauseSeat, policy.GPUMemory: CauseGPUMemory, policy.Slowdown: CauseSlowdown,
+	policy.Parts: CauseGaveWay,
 }
 
 // bar is why a job may not start in this round; the zero value: it may.

@@ -123,6 +123,17 @@ func Run(t *testing.T, open func(t *testing.T) Lab) {
 	}
 }
 
+// RunDivided holds a Slurm whose nodes have a type and shards for each GPU, four or more of either, to what it promises
+// of them besides.
+func RunDivided(t *testing.T, open func(t *testing.T) Lab) {
+	for _, claim := range sharing() {
+		t.Run(claim.name, func(t *testing.T) {
+			t.Parallel()
+			claim.test(newBench(t, open(t)))
+		})
+	}
+}
+
 // bench is a lab in the hands of one test.
 type bench struct {
 	*testing.T

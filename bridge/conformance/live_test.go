@@ -39,6 +39,12 @@ func TestSlurmrestKeepsThePromises(t *testing.T) {
 	}
 }
 
+// The same cluster with NODE_DEVICES=yes.
+func TestSlurmrestSeatsJobsOnDevices(t *testing.T) {
+	here := openCluster(t)
+	conformance.RunDivided(t, func(*testing.T) conformance.Lab { return here })
+}
+
 // oldest is the API version that every Slurm up to 26.05 serves, and the only one that is spoken without a requeue.
 const oldest = "v0.0.42"
 

@@ -12,7 +12,7 @@ import (
 )
 
 func TestSlurmtestKeepsThePromises(t *testing.T) {
-	conformance.Run(t, func(t *testing.T) conformance.Lab { return newMemory(t) })
+	conformance.Run(t, func(t *testing.T) conformance.Lab { return newMemory(t, whole) })
 }
 
 // memory is a lab on slurmtest: each test has a cluster of its own.
@@ -21,8 +21,8 @@ type memory struct {
 	slurm *slurmtest.Slurm
 }
 
-func newMemory(t *testing.T) memory {
-	clock, slurm := rack()
+func newMemory(t *testing.T, nodes arrangement) memory {
+	clock, slurm := rack(nodes)
 	clock.AfterEach(func() {
 		if err := slurm.Invariants(); err != nil {
 			t.Error(err)
@@ -31,12 +31,22 @@ func newMemory(t *testing.T) memory {
 	return memory{clock, slurm}
 }
 
+func TestSlurmtestKeepsThePromisesOfDevices(t *testing.T) {
+	conformance.RunDivided(t, func(t *testing.T) conformance.Lab { return newMemory(t, divided) })
+}
+
+// arrangement is how the GPUs of nodes are described to Slurm.
+type arrangement func([]bridge.Node) []bridge.Node
+
+func whole(nodes []bridge.Node) []bridge.Node   { return nodes }
+func divided(nodes []bridge.Node) []bridge.Node { return slurmtest.Divided(nodes, 4) }
+
 // rack is four servers in both partitions.
-func rack() (*slurmtest.Clock, *slurmtest.Slurm) {
+func rack(nodes arrangement) (*slurmtest.Clock, *slurmtest.Slurm) {
 	clock := slurmtest.NewClock(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
 	server := gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}
 	return clock, slurmtest.New(clock, slurmtest.Options{
-		Nodes:    slurmtest.Rack(4, server, conformance.Managed, conformance.Plain),
+		Nodes:    nodes(slurmtest.Rack(4, server, conformance.Managed, conformance.Plain)),
 		KillWait: 10 * time.Second,
 	})
 }

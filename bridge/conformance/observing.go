@@ -135,7 +135,8 @@ func showsWhatItHolds(b *bench) {
 	}
 	counts, err := gres.ParseCounts(job.Runs.Devices[0])
 	b.must(err)
-	if n, _ := gres.GPUs(counts); n != 2 || counts[0].Index == "" {
+	unsaid := func(c gres.Count) bool { return c.Count > 0 && c.Index == "" }
+	if n, _ := gres.GPUs(counts); n != 2 || slices.ContainsFunc(counts, unsaid) {
 		b.Errorf("devices %q, want which two they are", job.Runs.Devices)
 	}
 	if at := b.observe().At; job.Started.IsZero() || job.Started.After(at) {

@@ -43,12 +43,13 @@ func TestMain(m *testing.M) {
 func TestSlurmtestInAnotherProcessKeepsThePromises(t *testing.T) {
 	program := guesttest.Copy(t, helper)
 	conformance.Run(t, func(t *testing.T) conformance.Lab { return newDistant(t, program) })
+	conformance.RunDivided(t, func(t *testing.T) conformance.Lab { return newDistant(t, program) })
 }
 
 // openRack is the plugin: a cluster in memory, and beside what the daemon may ask of it a socket for what users and
 // time do. Its configuration says where that is.
 func openRack(_ context.Context, c plugin.Configuration) (plugin.Driven, error) {
-	clock, slurm := rack()
+	clock, slurm := rack(divided)
 	w := &World{clock: clock, slurm: slurm}
 	clock.AfterEach(w.look)
 	door, err := net.Listen("unix", string(c.File))

@@ -63,7 +63,29 @@ func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
 		GPUs: min(n.Total.GPUs, allocated.GPUs), CPUs: min(n.Total.CPUs, allocated.CPUs),
 		Memory: min(n.Total.Memory, allocated.Memory),
 	}
-	return n, nil
+	err := devicesIn(&n, s.GetDevices())
+	return n, err
+}
+
+// devicesIn fills in the GPUs of a node one by one. Where they are told, all are, and each by a type of its own.
+func devicesIn(n *bridge.Node, sent []*slurmpb.Device) error {
+	if len(sent) > 0 && len(sent) != n.Total.GPUs {
+		return fmt.Errorf("%d devices of %d GPUs: want all of them, or none", len(sent), n.Total.GPUs)
+	}
+	for _, s := range sent {
+		d := bridge.Device{Type: s.GetType(), Shards: int(s.GetShards())}
+		known := slices.ContainsFunc(n.Devices, func(other bridge.Device) bool { return other.Type == d.Type })
+		switch {
+		case d.Type == "", len(d.Type) > longName, !printable.Is(d.Type):
+			return fmt.Errorf("device %.80q: want a type of 1 to %d bytes, all of them printable", d.Type, longName)
+		case known:
+			return fmt.Errorf("device %.80q: want a type of its own for each", d.Type)
+		case d.Shards < 1 || d.Shards > most:
+			return fmt.Errorf("device %.80q: %d shards: want 1 to 2^40", d.Type, d.Shards)
+		}
+		n.Devices = append(n.Devices, d)
+	}
+	return nil
 }
 
 func sound(v gres.Vector) bool {
@@ -89,6 +111,7 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 	j := &bridge.Job{
 		ID: int(s.GetId()), Name: s.GetName(), User: s.GetUser(), Partition: s.GetPartition(), Comment: s.GetComment(),
 		Extra:      s.GetExtra(),
+		Admin:      s.GetAdmin(),
 		Completing: s.GetCompleting(), Held: s.GetHeld(), Reason: plain(s.GetReason()), Shape: plain(s.GetShape()),
 		Dependency: s.GetDependency(),
 		Submitted:  timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()),
@@ -123,6 +146,9 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 		}
 	}
 	bound(j)
+	if shards := j.Request.Shard + j.Runs.Shard; len(shards) > 2*longName || !printable.Is(shards) {
+		j.Odd, j.Request.Shard, j.Runs.Shard = cmp.Or(j.Odd, "has a shard of a GPU without a name"), "", ""
+	}
 	return j, nil
 }
 

@@ -206,6 +206,14 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 			Nodes: []*slurmpb.Node{node(strings.Repeat("n", 256))}}, "at most 255 bytes"},
 		"less than nothing": {&slurmpb.ObserveResponse{AtNs: 1,
 			Nodes: []*slurmpb.Node{{Name: "n", Total: &slurmpb.Vector{Cpus: -1}}}}, "want 0 to 2^40"},
+		"some of its devices": {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{divided("g0")}},
+			"1 devices of 2 GPUs"},
+		"a device twice": {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{divided("g0", "g0")}},
+			"a type of its own"},
+		"a device that paints": {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{divided("g0", "\x1b[2J")}},
+			"printable"},
+		"a device in no shards": {&slurmpb.ObserveResponse{AtNs: 1, Nodes: []*slurmpb.Node{{Name: "n",
+			Total: &slurmpb.Vector{Gpus: 1}, Devices: []*slurmpb.Device{{Type: "g0"}}}}}, "0 shards"},
 		"a reservation without name": {&slurmpb.ObserveResponse{AtNs: 1, Reservations: []*slurmpb.Reservation{{}}},
 			"want 1 to 255 bytes"},
 		"a reservation twice": {&slurmpb.ObserveResponse{AtNs: 1,
@@ -223,6 +231,15 @@ func TestWhatCannotBeIsNotTaken(t *testing.T) {
 			t.Errorf("%s: the next look would add to it", name)
 		}
 	}
+}
+
+// divided is a node of two GPUs that tells these.
+func divided(types ...string) *slurmpb.Node {
+	n := &slurmpb.Node{Name: "n", Total: &slurmpb.Vector{Gpus: 2}}
+	for _, t := range types {
+		n.Devices = append(n.Devices, &slurmpb.Device{Type: t, Shards: 4})
+	}
+	return n
 }
 
 func TestAJobThatCannotBeReckonedWithIsLeftAloneAndHarmsNobodyElse(t *testing.T) {

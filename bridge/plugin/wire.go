@@ -16,14 +16,22 @@ func nodeOut(n *bridge.Node) *slurmpb.Node {
 		Name: valid(n.Name), GpuType: valid(n.GPUType), Features: allValid(n.Features),
 		Partitions: allValid(n.Partitions),
 		Total:      vectorOut(n.Total), Allocated: vectorOut(n.Allocated), Completing: n.Completing,
-		Closed: valid(n.Closed),
+		Closed: valid(n.Closed), Devices: devicesOut(n.Devices),
 	}
+}
+
+func devicesOut(devices []bridge.Device) []*slurmpb.Device {
+	var out []*slurmpb.Device
+	for _, d := range devices {
+		out = append(out, &slurmpb.Device{Type: valid(d.Type), Shards: int64(d.Shards)})
+	}
+	return out
 }
 
 func jobOut(j *bridge.Job) *slurmpb.Job {
 	return &slurmpb.Job{
 		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), Partition: valid(j.Partition),
-		Comment: valid(j.Comment), Extra: valid(j.Extra),
+		Comment: valid(j.Comment), Extra: valid(j.Extra), Admin: valid(j.Admin),
 		State: stateOut(j.State), Completing: j.Completing, Held: j.Held, Reason: valid(j.Reason),
 		Shape: valid(j.Shape), Dependency: j.Dependency,
 		SubmittedNs: timeOut(j.Submitted), BeginNs: timeOut(j.Begin), StartedNs: timeOut(j.Started),
@@ -99,6 +107,7 @@ func requestOut(r *bridge.Request) *slurmpb.Request {
 		MemoryMib:   int64(r.Memory), MemoryPerCpuMib: int64(r.MemoryPerCPU),
 		Gres: valid(r.GRES), Gpus: int64(r.GPUs), GpuType: valid(r.GPUType), Pin: allValid(r.Pin),
 		CpusPerGpu: int64(r.CPUsPerGPU), MemoryPerGpuMib: int64(r.MemoryPerGPU), Partition: valid(r.Partition),
+		Shard: valid(r.Shard),
 	}
 }
 
@@ -110,20 +119,22 @@ func requestIn(r *slurmpb.Request) bridge.Request {
 		MemoryPerCPU: gres.Memory(r.GetMemoryPerCpuMib()),
 		GRES:         r.GetGres(), GPUs: int(r.GetGpus()), GPUType: r.GetGpuType(), Pin: r.GetPin(),
 		CPUsPerGPU: int(r.GetCpusPerGpu()), MemoryPerGPU: gres.Memory(r.GetMemoryPerGpuMib()),
-		Partition: r.GetPartition(),
+		Partition: r.GetPartition(), Shard: r.GetShard(),
 	}
 }
 
 // allocatedOut is nil for nothing, which is what most jobs hold.
 func allocatedOut(a *bridge.Allocated) *slurmpb.Allocated {
-	if len(a.Nodes)+len(a.Devices) == 0 && a.PerNode == (gres.Vector{}) {
+	if len(a.Nodes)+len(a.Devices)+len(a.Shard) == 0 && a.PerNode == (gres.Vector{}) {
 		return nil
 	}
-	return &slurmpb.Allocated{Nodes: allValid(a.Nodes), PerNode: vectorOut(a.PerNode), Devices: allValid(a.Devices)}
+	return &slurmpb.Allocated{Nodes: allValid(a.Nodes), PerNode: vectorOut(a.PerNode), Devices: allValid(a.Devices),
+		Shard: valid(a.Shard)}
 }
 
 func allocatedIn(a *slurmpb.Allocated) bridge.Allocated {
-	return bridge.Allocated{Nodes: a.GetNodes(), PerNode: vectorIn(a.GetPerNode()), Devices: a.GetDevices()}
+	return bridge.Allocated{Nodes: a.GetNodes(), PerNode: vectorIn(a.GetPerNode()), Devices: a.GetDevices(),
+		Shard: a.GetShard()}
 }
 
 func vectorOut(v gres.Vector) *slurmpb.Vector {

@@ -37,6 +37,7 @@ func readJob(job *wire.Job) listed {
 			Partition:  job.Partition,
 			Comment:    job.Comment,
 			Extra:      job.Extra,
+			Admin:      job.AdminComment,
 			State:      state,
 			Completing: completing(job.State),
 			Held:       state == bridge.Pending && held(job),
@@ -267,6 +268,10 @@ func oddity(job *wire.Job) string {
 
 // gpus counts the GPUs in whichever way the user asked for them.
 func (l *listed) gpus(job *wire.Job) (odd string) {
+	if l.Request.Shard = shardAsked(job); l.Request.Shard != "" {
+		l.Request.GPUs = 1
+		return ""
+	}
 	ways := []struct {
 		text  string
 		times int
@@ -293,6 +298,30 @@ func (l *listed) gpus(job *wire.Job) (odd string) {
 		}
 	}
 	return odd
+}
+
+// shardAsked is the type of the one GPU of which a job asks for one shard, and for nothing else; empty: it does not.
+func shardAsked(job *wire.Job) string {
+	counts, err := gres.ParseCounts(job.PerNode)
+	tasks, wrong := gres.ParseCounts(job.PerTask) // the CPUs of a task stand there, too
+	n, _ := gres.GPUs(tasks)
+	switch {
+	case err != nil, wrong != nil, len(counts) != 1, job.Nodes.Count() != 1:
+		return ""
+	case n > 0, otherGRES(tasks) != "", job.PerJob+job.PerSocket != "":
+		return ""
+	case counts[0].Name != "shard" || counts[0].Count != 1:
+		return ""
+	}
+	return counts[0].Type
+}
+
+// gresOf is what a request asks for on each node, in the words in which Slurm prints it.
+func gresOf(r *bridge.Request) string {
+	if r.Shard != "" {
+		return gres.Count{Name: "shard", Type: r.Shard, Count: 1}.String()
+	}
+	return r.GRES
 }
 
 // otherGRES names the first thing asked for that a round does not count. The CPUs of a task stand among its resources
@@ -355,18 +384,19 @@ func (l *listed) holding(job *wire.Job) {
 		l.Runs.PerNode = l.Runs.PerNode.Max(has)
 	}
 	l.Runs.Nodes = slices.Sorted(maps.Keys(l.holds))
-	l.Runs.Devices = job.Devices
+	l.Runs.Devices, l.Runs.Shard = job.Devices, l.Request.Shard
 }
 
 // gpusHeld tells the GPUs on each node of an allocation. Slurm no longer says which once the job is being torn down;
-// then each node is taken to have had its share of the request.
+// then each node is taken to have had its share of the request. Of a shard it says so without counting a GPU: it is
+// one.
 func gpusHeld(detail []string, asked bridge.Request) func(node int) int {
 	share := 0
 	if asked.Nodes > 0 {
 		share = (asked.GPUs + asked.Nodes - 1) / asked.Nodes
 	}
 	return func(node int) int {
-		if node >= len(detail) {
+		if node >= len(detail) || asked.Shard != "" {
 			return share
 		}
 		counts, err := gres.ParseCounts(detail[node])

@@ -39,9 +39,39 @@ func readNode(node *wire.Node) bridge.Node {
 		return read
 	}
 	read.Total.GPUs, read.GPUType = gres.GPUs(has)
+	read.Devices = devices(has)
 	whole, _ := gres.GPUs(used)
 	read.Allocated.GPUs = min(read.Total.GPUs, whole+sharedGPUs(node.GRESUsed, has, used))
 	return read
+}
+
+// devices are the GPUs of a node one by one, in Slurm's order, where each has a type of its own and shards; nil where a
+// single one has not.
+func devices(has []gres.Count) []bridge.Device {
+	var list []bridge.Device
+	for _, c := range has {
+		if c.Name != "gpu" {
+			continue
+		}
+		shards := shardsOf(has, c.Type)
+		known := slices.ContainsFunc(list, func(d bridge.Device) bool { return d.Type == c.Type })
+		if c.Type == "" || c.Count != 1 || shards < 1 || known {
+			return nil
+		}
+		list = append(list, bridge.Device{Type: c.Type, Shards: shards})
+	}
+	return list
+}
+
+// shardsOf is into how many shards the GPUs of a type are divided.
+func shardsOf(has []gres.Count, gpuType string) int {
+	n := 0
+	for _, c := range has {
+		if c.Name == "shard" && c.Type == gpuType {
+			n += c.Count
+		}
+	}
+	return n
 }
 
 // closed joins the words that keep a node from starting anything.

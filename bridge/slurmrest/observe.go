@@ -376,6 +376,8 @@ func (m *memory) uncounted() map[string]gres.Vector {
 	for _, job := range m.jobs {
 		for node, has := range job.holds {
 			switch {
+			case job.Completing && m.others(job, node):
+				held[node] = held[node].Plus(gres.Vector{CPUs: has.CPUs, Memory: has.Memory})
 			case job.Completing:
 				held[node] = held[node].Plus(has)
 			case job.idle:
@@ -384,6 +386,20 @@ func (m *memory) uncounted() map[string]gres.Vector {
 		}
 	}
 	return held
+}
+
+// others says that the GPU of which a job in teardown has a shard is counted without it: somebody else has one, too.
+func (m *memory) others(leaves *known, node string) bool {
+	if leaves.Runs.Shard == "" {
+		return false
+	}
+	for id, job := range m.jobs {
+		_, there := job.holds[node]
+		if there && job.Runs.Shard == leaves.Runs.Shard && id != leaves.ID && (!job.Completing || id < leaves.ID) {
+			return true
+		}
+	}
+	return false
 }
 
 // within bounds what is allocated by what there is: jobs and nodes are read one after the other, and a job may leave in

@@ -40,6 +40,9 @@ func (c *Client) update(ctx context.Context, update bridge.Update) error {
 	if err := keepsPace(before.Request, update.Request); err != nil {
 		return err
 	}
+	if err := sharable(before.Request, update.Request); err != nil {
+		return err
+	}
 	begin := c.begin(update.Begin)
 	err = c.post(ctx, update.Job, change(update, before, begin))
 	if bridge.Several(update.Request.Partition) != "" && errors.Is(err, bridge.ErrRefused) {
@@ -68,6 +71,21 @@ func keepsPace(has, wants bridge.Request) error {
 	case wants.MemoryPerGPU != has.MemoryPerGPU:
 		return fmt.Errorf("%d MiB for each GPU where it has %d: %w", wants.MemoryPerGPU, has.MemoryPerGPU,
 			bridge.ErrRefused)
+	}
+	return nil
+}
+
+// sharable refuses a shard to a job of which Slurm would take none: it asks for its GPU in another way than by node, or
+// for amounts by GPU.
+func sharable(has, wants bridge.Request) error {
+	switch {
+	case wants.Shard == "":
+		return nil
+	case has.GRES == "", has.GPUs != 1, has.Nodes != 1:
+		return fmt.Errorf("a shard for a job that asks for %d GPUs by %q: %w", has.GPUs, inLine(has.GRES, "no node"),
+			bridge.ErrRefused)
+	case has.CPUsPerGPU > 0, has.MemoryPerGPU > 0:
+		return fmt.Errorf("a shard for a job that asks for amounts by GPU: %w", bridge.ErrRefused)
 	}
 	return nil
 }
@@ -117,8 +135,8 @@ func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	default:
 		c.MemoryPerNode = amount64(request.Memory)
 	}
-	if request.GRES != before.GRES {
-		c.GRES = &request.GRES
+	if wants := gresOf(&request); wants != before.GRES {
+		c.GRES = &wants
 	}
 	if !isIn(request.Partition, job) {
 		c.Partition = &request.Partition
@@ -208,7 +226,7 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"memory per GPU", want.MemoryPerGPU == has.MemoryPerGPU, has.MemoryPerGPU},
 		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
 		{"memory", want.MemoryPerCPU > 0 || want.Memory == has.Memory, has.Memory},
-		{"GRES", want.GRES == has.GRES, has.GRES},
+		{"GRES", gresOf(&want) == has.GRES, has.GRES},
 		{"partition", !waits || isAmong(want.Partition, after), after.Partition},
 		{"nodes", slices.Equal(slices.Sorted(slices.Values(want.Pin)), has.Pin), has.Pin},
 	} {

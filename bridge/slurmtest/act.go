@@ -36,6 +36,9 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 	if err := keepsPace(j.request, update.Request); err != nil {
 		return err
 	}
+	if err := sharable(j, update.Request); err != nil {
+		return err
+	}
 	defer s.touch(j) // also after a refusal
 	for _, name := range update.Request.Pin {
 		if _, found := s.byName[name]; !found {
@@ -45,6 +48,9 @@ func (s *Slurm) update(ctx context.Context, update bridge.Update) error {
 	j.request, j.begin, j.extra = update.Request, update.Begin, update.Extra
 	j.leased = update.Begin
 	j.request.Pin = slices.Sorted(slices.Values(update.Request.Pin))
+	if j.request.Shard != "" {
+		shardOf(&j.request)
+	}
 	if update.Request.Partition != "" {
 		j.parts = strings.Split(update.Request.Partition, ",")
 	}

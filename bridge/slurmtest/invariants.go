@@ -42,9 +42,13 @@ func (n *node) invariants() error {
 			return fmt.Errorf("node %s: held by job %d, which does not run", n.fixed.Name, j.id)
 		}
 		held = held.Plus(j.run.perNode)
+		held.GPUs -= count(j.run.seen.Shard != "") // several may sit on one GPU: these are counted below
 		if j.completing {
 			completing++
 		}
+	}
+	for _, seated := range n.seats {
+		held.GPUs += count(len(seated) > 0)
 	}
 	switch {
 	case !held.Fits(n.fixed.Total):
@@ -60,14 +64,25 @@ func (n *node) invariants() error {
 // devices compares who holds which GPU with what the holders are said to have.
 func (n *node) devices() error {
 	for _, j := range n.holders {
-		count := 0
+		has := 0
 		for _, holder := range n.gpus {
-			if holder == j.id {
-				count++
-			}
+			has += count(holder == j.id)
 		}
-		if count != j.run.perNode.GPUs {
-			return fmt.Errorf("node %s: job %d has %d devices of %d", n.fixed.Name, j.id, count, j.run.perNode.GPUs)
+		for _, seated := range n.seats {
+			has += count(slices.Contains(seated, j))
+		}
+		if has != j.run.perNode.GPUs {
+			return fmt.Errorf("node %s: job %d has %d devices of %d", n.fixed.Name, j.id, has, j.run.perNode.GPUs)
+		}
+	}
+	for d, seated := range n.seats {
+		switch {
+		case len(seated) > n.fixed.Devices[d].Shards:
+			return fmt.Errorf("node %s: %d jobs on GPU %d, which has %d shards", n.fixed.Name, len(seated), d,
+				n.fixed.Devices[d].Shards)
+		case len(seated) > 0 && n.gpus[d] != 0:
+			return fmt.Errorf("node %s: GPU %d is job %d's and that of %d others", n.fixed.Name, d, n.gpus[d],
+				len(seated))
 		}
 	}
 	return nil

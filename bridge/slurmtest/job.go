@@ -16,6 +16,7 @@ type Spec struct {
 	User      string
 	Partition string // empty: the first partition of the first node
 	Comment   string
+	Admin     string // an administrator's comment
 	Extra     string
 	// Request is what the job asks for. Numbers left at zero are filled in as sbatch does: one node, one task a node,
 	// one CPU a task. GPUs and GRES imply each other.
@@ -200,6 +201,7 @@ func (j *job) gone() bool { return j.state == bridge.Finished && !j.completing }
 func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	seen := &bridge.Job{}
 	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.partition()
+	seen.Admin = j.spec.Admin
 	seen.Comment, seen.Extra, seen.Shape, seen.Odd = j.spec.Comment, j.extra, j.spec.Shape, j.spec.Odd
 	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
 	seen.Interactive = j.spec.Interactive
@@ -273,6 +275,10 @@ func (s *Slurm) complete(r bridge.Request) (bridge.Request, error) {
 	}
 	perNode, gpuType := gres.GPUs(counts)
 	r.GPUs, r.GPUType = perNode*r.Nodes, gpuType
+	if r.Shard != "" {
+		shardOf(&r)
+		r.GPUs = 1
+	}
 	r.CPUs = cmp.Or(r.CPUs, max(r.Tasks*r.CPUsPerTask, r.GPUs*r.CPUsPerGPU))
 	return r, nil
 }

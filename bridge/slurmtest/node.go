@@ -13,14 +13,16 @@ import (
 type node struct {
 	fixed      bridge.Node // as configured; the parts that change are below
 	allocated  gres.Vector
-	gpus       []int  // the job that holds each GPU; 0: free
-	holders    []*job // ascending in ID
-	completing int    // how many of the holders are being torn down
+	gpus       []int    // the job that holds each GPU whole; 0: none
+	seats      [][]*job // who has a shard of each GPU, where they are told apart
+	holders    []*job   // ascending in ID
+	completing int      // how many of the holders are being torn down
 	closed     string
 }
 
 func newNode(fixed bridge.Node) *node {
-	return &node{fixed: fixed, gpus: make([]int, fixed.Total.GPUs), closed: fixed.Closed}
+	return &node{fixed: fixed, gpus: make([]int, fixed.Total.GPUs), seats: make([][]*job, len(fixed.Devices)),
+		closed: fixed.Closed}
 }
 
 func (n *node) seen() bridge.Node {
@@ -44,7 +46,11 @@ func (n *node) serves(j *job) bool {
 	if !slices.ContainsFunc(n.fixed.Partitions, j.isTriedIn) || slices.Contains(j.spec.Except, n.fixed.Name) {
 		return false
 	}
-	if j.request.GPUType != "" && j.request.GPUType != n.fixed.GPUType {
+	if t := j.request.GPUType; t != "" && t != n.fixed.GPUType && (n.device(t) < 0 ||
+		j.request.GPUs > j.request.Nodes) {
+		return false
+	}
+	if j.request.Shard != "" && n.device(j.request.Shard) < 0 {
 		return false
 	}
 	for _, feature := range j.spec.Features {
@@ -57,12 +63,20 @@ func (n *node) serves(j *job) bool {
 
 // give books the amount for the job and returns the GPUs it gets, lowest first.
 func (n *node) give(j *job, amount gres.Vector) []int {
-	n.allocated = n.allocated.Plus(amount)
 	at, _ := slices.BinarySearchFunc(n.holders, j, byID)
 	n.holders = slices.Insert(n.holders, at, j)
+	if j.run.seen.Shard != "" {
+		n.allocated = n.allocated.Plus(gres.Vector{CPUs: amount.CPUs, Memory: amount.Memory})
+		return n.seat(j)
+	}
+	n.allocated = n.allocated.Plus(amount)
+	if d := n.device(j.request.GPUType); d >= 0 && amount.GPUs == 1 {
+		n.gpus[d] = j.id
+		return []int{d}
+	}
 	devices := make([]int, 0, amount.GPUs)
 	for i, holder := range n.gpus {
-		if holder == 0 && len(devices) < amount.GPUs {
+		if holder == 0 && n.idle(i) && len(devices) < amount.GPUs {
 			n.gpus[i] = j.id
 			devices = append(devices, i)
 		}
@@ -72,6 +86,10 @@ func (n *node) give(j *job, amount gres.Vector) []int {
 
 // take is the reverse of give.
 func (n *node) take(j *job, amount gres.Vector) {
+	if j.run.seen.Shard != "" {
+		n.unseat(j)
+		amount.GPUs = 0
+	}
 	n.allocated = n.allocated.Minus(amount)
 	n.holders = slices.DeleteFunc(n.holders, func(holder *job) bool { return holder == j })
 	for i, holder := range n.gpus {

@@ -26,13 +26,14 @@ func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
 // start runs the job on the nodes.
 func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 	now := s.clock.Now()
-	if j.spec.Exclusive { // CPUs and GPUs of the whole node, memory as asked
+	if j.spec.Exclusive && j.request.Shard == "" { // CPUs and GPUs of the whole node, memory as asked
 		perNode.CPUs, perNode.GPUs = nodes[0].fixed.Total.CPUs, nodes[0].fixed.Total.GPUs
 	}
 	work := &j.spec.Work
 	j.run = &allocation{nodes: nodes, perNode: perNode, started: now, since: now.Add(work.Launch), before: j.done}
+	j.run.seen.Shard = j.request.Shard
 	devices := j.run.book(j)
-	j.run.rate = rate(j)
+	j.run.rate = rate(s, j)
 	if j.restarts > 0 {
 		j.run.since = j.run.since.Add(work.Restart)
 	}
@@ -46,6 +47,7 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 		return
 	}
 	s.planEnd(j)
+	crowd(s, j)
 }
 
 // revoked is what becomes of a job that is started in the very second in which its last run was torn down: the node
@@ -55,24 +57,17 @@ func (s *Slurm) revoked(j *job) { s.leave(j, Failed, s.options.Teardown) }
 
 // book takes the amount from each node for the job, and returns which GPUs of each it has got.
 func (a *allocation) book(j *job) [][]int {
-	a.seen = bridge.Allocated{PerNode: a.perNode, Nodes: make([]string, 0, len(a.nodes))}
+	a.seen.PerNode, a.seen.Nodes = a.perNode, make([]string, 0, len(a.nodes))
 	devices := make([][]int, 0, len(a.nodes))
 	for _, n := range a.nodes {
 		given := n.give(j, a.perNode)
 		devices = append(devices, given)
 		a.seen.Nodes = append(a.seen.Nodes, n.fixed.Name)
 		if len(given) > 0 {
-			a.seen.Devices = append(a.seen.Devices, notation(n.fixed.GPUType, given))
+			a.seen.Devices = append(a.seen.Devices, n.printed(j, given))
 		}
 	}
 	return devices
-}
-
-func rate(j *job) float64 {
-	if j.spec.Work.Rate == nil {
-		return 1
-	}
-	return j.spec.Work.Rate(j.run.seen)
 }
 
 // planEnd plans the time limit and, where the job makes progress, its own end.
@@ -179,7 +174,7 @@ func (s *Slurm) requeuesItself(j *job) {
 	now := s.clock.Now()
 	j.safe = j.done
 	if !j.requeue {
-		j.saves, j.run.since, j.run.rate = zero, now, rate(j)
+		j.saves, j.run.since, j.run.rate = zero, now, rate(s, j)
 		j.life++
 		s.planEnd(j)
 		return
@@ -242,6 +237,7 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	for _, n := range j.run.nodes {
 		n.completing++
 	}
+	crowd(s, j)
 	j.life++
 	s.later(teardown, j, (*Slurm).freed)
 }

@@ -140,7 +140,8 @@ type shape struct {
 
 // shapeOf also tells whether the shape is all: the job is not choosy about its nodes.
 func (s *Slurm) shapeOf(j *job) (shape, bool) {
-	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except)+len(s.reservations) == 0 && !j.spec.Exclusive
+	plain := len(j.request.Pin)+len(j.spec.Features)+len(j.spec.Except)+len(s.reservations) == 0 && !j.spec.Exclusive &&
+		j.request.Shard == ""
 	return shape{j.partition(), s.perNode(j.request), j.request.Nodes, j.request.GPUType}, plain
 }
 
@@ -260,7 +261,7 @@ func ready(n *node, j *job, perNode gres.Vector) bool {
 	if j.spec.Exclusive && len(n.holders) > 0 {
 		return false
 	}
-	return n.open() && perNode.Fits(n.free())
+	return n.open() && n.hasRoom(j, perNode)
 }
 
 // refusal is why the node that a job is pinned to does not take it.

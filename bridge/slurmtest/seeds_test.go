@@ -48,8 +48,12 @@ func (c *chaos) name() string { return fmt.Sprintf("n%d", 1+c.rand.IntN(4)) }
 func (c *chaos) spec() Spec {
 	reactions := []Reaction{Dies, Saves, Hangs}
 	nodes := 1 + c.rand.IntN(2)
+	each := 1 + c.rand.IntN(8)
+	if c.rand.IntN(3) == 0 {
+		nodes, each = 1, 1
+	}
 	return Spec{
-		Request:   bridge.Request{Nodes: nodes, GPUs: nodes * (1 + c.rand.IntN(8)), CPUsPerTask: 1 + c.rand.IntN(12)},
+		Request:   bridge.Request{Nodes: nodes, GPUs: nodes * each, CPUsPerTask: 1 + c.rand.IntN(12)},
 		Lease:     time.Duration(c.rand.IntN(2)) * time.Minute,
 		TimeLimit: time.Duration(c.rand.IntN(2)) * 10 * time.Minute,
 		NoRequeue: c.rand.IntN(4) == 0,
@@ -68,6 +72,9 @@ func (c *chaos) update(id int) bridge.Update {
 	if c.rand.IntN(2) == 0 {
 		r.Pin = []string{c.name()}
 	}
+	if c.rand.IntN(3) == 0 { // most are refused: it is no job with one GPU
+		r.GPUs, r.Nodes, r.Tasks, r.Shard = 1, 1, 1, fmt.Sprintf("g%d", c.rand.IntN(4))
+	}
 	if c.rand.IntN(5) == 0 {
 		r.Memory = gres.Memory(c.rand.IntN(600)) * gres.Gigabyte
 	}
@@ -78,6 +85,10 @@ func (c *chaos) update(id int) bridge.Update {
 // play returns the histories of all jobs.
 func play(t *testing.T, seed uint64) []History {
 	options := Options{Nodes: Rack(4, gres.Vector{GPUs: 8, CPUs: 24, Memory: 500 * gres.Gigabyte}, "synergy")}
+	if seed%4 >= 2 {
+		options.Nodes = Divided(options.Nodes, 4)
+		options.Together = func(_ int, there []int) float64 { return 1 / float64(len(there)) }
+	}
 	// with a long one, much happens to jobs that are being torn down
 	options.Teardown = time.Duration(seed%2) * 20 * time.Second
 	c := &chaos{newSite(t, options), rand.New(rand.NewPCG(seed, 0))}

@@ -36,6 +36,9 @@ type Options struct {
 	MinJobAge time.Duration
 	// MemoryPerCPU is given to jobs that ask for no memory (DefMemPerCPU); default 1000 MiB.
 	MemoryPerCPU gres.Memory
+	// Together is how fast a job runs on a GPU that those share, itself included, ascending, as a part of its speed
+	// alone; nil: as if alone. It must be a function of its arguments alone.
+	Together func(job int, there []int) float64
 	// Ended is told of every job that is over, with its whole history, which is then forgotten here; nil: it is kept.
 	// It must not call back.
 	Ended func(History)
@@ -63,6 +66,19 @@ func Rack(count int, total gres.Vector, partitions ...string) []bridge.Node {
 		nodes[i] = bridge.Node{Name: fmt.Sprintf("n%0*d", width, i+1), Total: total, Partitions: partitions}
 	}
 	return nodes
+}
+
+// Divided are the nodes with a type for each GPU, g0, g1, …, and so many shards of each.
+func Divided(nodes []bridge.Node, shards int) []bridge.Node {
+	divided := slices.Clone(nodes)
+	for i := range divided {
+		n := &divided[i]
+		n.Devices = make([]bridge.Device, n.Total.GPUs)
+		for d := range n.Devices {
+			n.Devices[d] = bridge.Device{Type: fmt.Sprintf("g%d", d), Shards: shards}
+		}
+	}
+	return divided
 }
 
 // Slurm is the controller with its nodes and jobs. Its exported methods may be called from several goroutines.

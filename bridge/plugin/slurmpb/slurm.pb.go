@@ -667,15 +667,17 @@ func (x *Reservation) GetNodes() []string {
 }
 
 type Node struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	GpuType       string                 `protobuf:"bytes,2,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"` // the common type of its GPUs; empty for none or several
-	Features      []string               `protobuf:"bytes,3,rep,name=features,proto3" json:"features,omitempty"`
-	Partitions    []string               `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	Total         *Vector                `protobuf:"bytes,5,opt,name=total,proto3" json:"total,omitempty"`            // what jobs can be given
-	Allocated     *Vector                `protobuf:"bytes,6,opt,name=allocated,proto3" json:"allocated,omitempty"`    // what jobs hold, those that are still being torn down included
-	Completing    bool                   `protobuf:"varint,7,opt,name=completing,proto3" json:"completing,omitempty"` // a job is being torn down here; nothing starts before it is gone
-	Closed        string                 `protobuf:"bytes,8,opt,name=closed,proto3" json:"closed,omitempty"`          // why nothing can be started here; empty: it is open
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	GpuType    string                 `protobuf:"bytes,2,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"` // the common type of its GPUs; empty for none or several
+	Features   []string               `protobuf:"bytes,3,rep,name=features,proto3" json:"features,omitempty"`
+	Partitions []string               `protobuf:"bytes,4,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	Total      *Vector                `protobuf:"bytes,5,opt,name=total,proto3" json:"total,omitempty"`            // what jobs can be given
+	Allocated  *Vector                `protobuf:"bytes,6,opt,name=allocated,proto3" json:"allocated,omitempty"`    // what jobs hold, those that are still being torn down included
+	Completing bool                   `protobuf:"varint,7,opt,name=completing,proto3" json:"completing,omitempty"` // a job is being torn down here; nothing starts before it is gone
+	Closed     string                 `protobuf:"bytes,8,opt,name=closed,proto3" json:"closed,omitempty"`          // why nothing can be started here; empty: it is open
+	// its GPUs one by one, by index, where jobs can be sent to one of them and share it; empty: GPUs are a number
+	Devices       []*Device `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -766,6 +768,66 @@ func (x *Node) GetClosed() string {
 	return ""
 }
 
+func (x *Node) GetDevices() []*Device {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+// Device is one GPU of a node.
+type Device struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`      // of this GPU alone
+	Shards        int64                  `protobuf:"varint,2,opt,name=shards,proto3" json:"shards,omitempty"` // into which it is divided: so many jobs can be on it at once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Device) Reset() {
+	*x = Device{}
+	mi := &file_slurm_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Device) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Device) ProtoMessage() {}
+
+func (x *Device) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Device.ProtoReflect.Descriptor instead.
+func (*Device) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Device) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Device) GetShards() int64 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -773,7 +835,8 @@ type Job struct {
 	User          string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
 	Partition     string                 `protobuf:"bytes,4,opt,name=partition,proto3" json:"partition,omitempty"` // several, joined by commas, while it may start in any of them
 	Comment       string                 `protobuf:"bytes,5,opt,name=comment,proto3" json:"comment,omitempty"`
-	Extra         string                 `protobuf:"bytes,6,opt,name=extra,proto3" json:"extra,omitempty"` // as the last update wrote it, or whatever a user wrote there
+	Extra         string                 `protobuf:"bytes,6,opt,name=extra,proto3" json:"extra,omitempty"`  // as the last update wrote it, or whatever a user wrote there
+	Admin         string                 `protobuf:"bytes,34,opt,name=admin,proto3" json:"admin,omitempty"` // what an administrator said of it, where users cannot write; empty: nothing, or there is no such place
 	State         State                  `protobuf:"varint,7,opt,name=state,proto3,enum=synergy.slurm.v1.State" json:"state,omitempty"`
 	Completing    bool                   `protobuf:"varint,8,opt,name=completing,proto3" json:"completing,omitempty"` // still being torn down, after its end or between two runs
 	Held          bool                   `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
@@ -807,7 +870,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_slurm_proto_msgTypes[8]
+	mi := &file_slurm_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +882,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[8]
+	mi := &file_slurm_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +895,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{8}
+	return file_slurm_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Job) GetId() int64 {
@@ -873,6 +936,13 @@ func (x *Job) GetComment() string {
 func (x *Job) GetExtra() string {
 	if x != nil {
 		return x.Extra
+	}
+	return ""
+}
+
+func (x *Job) GetAdmin() string {
+	if x != nil {
+		return x.Admin
 	}
 	return ""
 }
@@ -1079,7 +1149,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_slurm_proto_msgTypes[9]
+	mi := &file_slurm_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1091,7 +1161,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[9]
+	mi := &file_slurm_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1104,7 +1174,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{9}
+	return file_slurm_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Part) GetArray() int64 {
@@ -1147,7 +1217,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_slurm_proto_msgTypes[10]
+	mi := &file_slurm_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1229,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[10]
+	mi := &file_slurm_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1242,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{10}
+	return file_slurm_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *End) GetState() string {
@@ -1213,13 +1283,15 @@ type Request struct {
 	CpusPerGpu      int64                  `protobuf:"varint,12,opt,name=cpus_per_gpu,json=cpusPerGpu,proto3" json:"cpus_per_gpu,omitempty"`                  // CPUs that follow the GPUs wherever these go; an update never changes them
 	MemoryPerGpuMib int64                  `protobuf:"varint,13,opt,name=memory_per_gpu_mib,json=memoryPerGpuMib,proto3" json:"memory_per_gpu_mib,omitempty"` // the same of memory
 	Partition       string                 `protobuf:"bytes,14,opt,name=partition,proto3" json:"partition,omitempty"`                                         // where it may start, if there are several: joined by commas. In an update also one of them; empty: where it is
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// the type of the one GPU of which the job asks for a shard, in place of the GPU of its own that gpus and gres say; empty: it does not
+	Shard         string `protobuf:"bytes,15,opt,name=shard,proto3" json:"shard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_slurm_proto_msgTypes[11]
+	mi := &file_slurm_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1231,7 +1303,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[11]
+	mi := &file_slurm_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1244,7 +1316,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{11}
+	return file_slurm_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Request) GetNodes() int64 {
@@ -1345,19 +1417,27 @@ func (x *Request) GetPartition() string {
 	return ""
 }
 
+func (x *Request) GetShard() string {
+	if x != nil {
+		return x.Shard
+	}
+	return ""
+}
+
 // Allocated is what a running job holds: where nodes gave different amounts, the largest of each.
 type Allocated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nodes         []string               `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"` // ascending
 	PerNode       *Vector                `protobuf:"bytes,2,opt,name=per_node,json=perNode,proto3" json:"per_node,omitempty"`
 	Devices       []string               `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"` // which GPUs, one entry a node as Slurm prints it: gpu:2(IDX:0-1)
+	Shard         string                 `protobuf:"bytes,4,opt,name=shard,proto3" json:"shard,omitempty"`     // the type of the GPU of which it holds a shard; per_node then says one GPU, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Allocated) Reset() {
 	*x = Allocated{}
-	mi := &file_slurm_proto_msgTypes[12]
+	mi := &file_slurm_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1369,7 +1449,7 @@ func (x *Allocated) String() string {
 func (*Allocated) ProtoMessage() {}
 
 func (x *Allocated) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[12]
+	mi := &file_slurm_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1382,7 +1462,7 @@ func (x *Allocated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocated.ProtoReflect.Descriptor instead.
 func (*Allocated) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{12}
+	return file_slurm_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Allocated) GetNodes() []string {
@@ -1406,6 +1486,13 @@ func (x *Allocated) GetDevices() []string {
 	return nil
 }
 
+func (x *Allocated) GetShard() string {
+	if x != nil {
+		return x.Shard
+	}
+	return ""
+}
+
 type UpdateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           int64                  `protobuf:"varint,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -1418,7 +1505,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_slurm_proto_msgTypes[13]
+	mi := &file_slurm_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1517,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[13]
+	mi := &file_slurm_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1530,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{13}
+	return file_slurm_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *UpdateRequest) GetJob() int64 {
@@ -1485,7 +1572,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_slurm_proto_msgTypes[14]
+	mi := &file_slurm_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1584,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[14]
+	mi := &file_slurm_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1597,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{14}
+	return file_slurm_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SignalRequest) GetJob() int64 {
@@ -1543,7 +1630,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_slurm_proto_msgTypes[15]
+	mi := &file_slurm_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1642,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[15]
+	mi := &file_slurm_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1655,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{15}
+	return file_slurm_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RequeueRequest) GetJob() int64 {
@@ -1588,7 +1675,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_slurm_proto_msgTypes[16]
+	mi := &file_slurm_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1600,7 +1687,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[16]
+	mi := &file_slurm_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1613,7 +1700,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{16}
+	return file_slurm_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SplitRequest) GetArray() int64 {
@@ -1639,7 +1726,7 @@ type DoneResponse struct {
 
 func (x *DoneResponse) Reset() {
 	*x = DoneResponse{}
-	mi := &file_slurm_proto_msgTypes[17]
+	mi := &file_slurm_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1738,7 @@ func (x *DoneResponse) String() string {
 func (*DoneResponse) ProtoMessage() {}
 
 func (x *DoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[17]
+	mi := &file_slurm_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1751,7 @@ func (x *DoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneResponse.ProtoReflect.Descriptor instead.
 func (*DoneResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{17}
+	return file_slurm_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DoneResponse) GetFailure() *Failure {
@@ -1689,7 +1776,7 @@ type Words struct {
 
 func (x *Words) Reset() {
 	*x = Words{}
-	mi := &file_slurm_proto_msgTypes[18]
+	mi := &file_slurm_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1788,7 @@ func (x *Words) String() string {
 func (*Words) ProtoMessage() {}
 
 func (x *Words) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[18]
+	mi := &file_slurm_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1801,7 @@ func (x *Words) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Words.ProtoReflect.Descriptor instead.
 func (*Words) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{18}
+	return file_slurm_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Words) GetHolder() string {
@@ -1772,7 +1859,7 @@ type Ticket struct {
 
 func (x *Ticket) Reset() {
 	*x = Ticket{}
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1871,7 @@ func (x *Ticket) String() string {
 func (*Ticket) ProtoMessage() {}
 
 func (x *Ticket) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1884,7 @@ func (x *Ticket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ticket.ProtoReflect.Descriptor instead.
 func (*Ticket) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{19}
+	return file_slurm_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Ticket) GetId() int64 {
@@ -1844,7 +1931,7 @@ type TakeRequest struct {
 
 func (x *TakeRequest) Reset() {
 	*x = TakeRequest{}
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +1943,7 @@ func (x *TakeRequest) String() string {
 func (*TakeRequest) ProtoMessage() {}
 
 func (x *TakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +1956,7 @@ func (x *TakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeRequest.ProtoReflect.Descriptor instead.
 func (*TakeRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{20}
+	return file_slurm_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TakeRequest) GetWords() *Words {
@@ -1889,7 +1976,7 @@ type TakeResponse struct {
 
 func (x *TakeResponse) Reset() {
 	*x = TakeResponse{}
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +1988,7 @@ func (x *TakeResponse) String() string {
 func (*TakeResponse) ProtoMessage() {}
 
 func (x *TakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2001,7 @@ func (x *TakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse.ProtoReflect.Descriptor instead.
 func (*TakeResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{21}
+	return file_slurm_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TakeResponse) GetFailure() *Failure {
@@ -1940,7 +2027,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_slurm_proto_msgTypes[22]
+	mi := &file_slurm_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1952,7 +2039,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[22]
+	mi := &file_slurm_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1965,7 +2052,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{22}
+	return file_slurm_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListRequest) GetIds() []int64 {
@@ -1985,7 +2072,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_slurm_proto_msgTypes[23]
+	mi := &file_slurm_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1997,7 +2084,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[23]
+	mi := &file_slurm_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2010,7 +2097,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{23}
+	return file_slurm_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListResponse) GetFailure() *Failure {
@@ -2037,7 +2124,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_slurm_proto_msgTypes[24]
+	mi := &file_slurm_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2136,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[24]
+	mi := &file_slurm_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2149,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{24}
+	return file_slurm_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *BeatRequest) GetId() int64 {
@@ -2088,7 +2175,7 @@ type TearRequest struct {
 
 func (x *TearRequest) Reset() {
 	*x = TearRequest{}
-	mi := &file_slurm_proto_msgTypes[25]
+	mi := &file_slurm_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2187,7 @@ func (x *TearRequest) String() string {
 func (*TearRequest) ProtoMessage() {}
 
 func (x *TearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[25]
+	mi := &file_slurm_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2200,7 @@ func (x *TearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TearRequest.ProtoReflect.Descriptor instead.
 func (*TearRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{25}
+	return file_slurm_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TearRequest) GetId() int64 {
@@ -2165,7 +2252,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\afrom_ns\x18\x02 \x01(\x03R\x06fromNs\x12\x13\n" +
 	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\x12\x14\n" +
-	"\x05nodes\x18\x04 \x03(\tR\x05nodes\"\x91\x02\n" +
+	"\x05nodes\x18\x04 \x03(\tR\x05nodes\"\xc5\x02\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bgpu_type\x18\x02 \x01(\tR\agpuType\x12\x1a\n" +
@@ -2178,14 +2265,19 @@ const file_slurm_proto_rawDesc = "" +
 	"\n" +
 	"completing\x18\a \x01(\bR\n" +
 	"completing\x12\x16\n" +
-	"\x06closed\x18\b \x01(\tR\x06closed\"\xd8\a\n" +
+	"\x06closed\x18\b \x01(\tR\x06closed\x122\n" +
+	"\adevices\x18\t \x03(\v2\x18.synergy.slurm.v1.DeviceR\adevices\"4\n" +
+	"\x06Device\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
+	"\x06shards\x18\x02 \x01(\x03R\x06shards\"\xee\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x1c\n" +
 	"\tpartition\x18\x04 \x01(\tR\tpartition\x12\x18\n" +
 	"\acomment\x18\x05 \x01(\tR\acomment\x12\x14\n" +
-	"\x05extra\x18\x06 \x01(\tR\x05extra\x12-\n" +
+	"\x05extra\x18\x06 \x01(\tR\x05extra\x12\x14\n" +
+	"\x05admin\x18\" \x01(\tR\x05admin\x12-\n" +
 	"\x05state\x18\a \x01(\x0e2\x17.synergy.slurm.v1.StateR\x05state\x12\x1e\n" +
 	"\n" +
 	"completing\x18\b \x01(\bR\n" +
@@ -2228,7 +2320,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\x03End\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x03R\x04code\x12\x16\n" +
-	"\x06signal\x18\x03 \x01(\x03R\x06signal\"\x9f\x03\n" +
+	"\x06signal\x18\x03 \x01(\x03R\x06signal\"\xb5\x03\n" +
 	"\aRequest\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\x03R\x05nodes\x12\x14\n" +
 	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\"\n" +
@@ -2246,11 +2338,13 @@ const file_slurm_proto_rawDesc = "" +
 	"\fcpus_per_gpu\x18\f \x01(\x03R\n" +
 	"cpusPerGpu\x12+\n" +
 	"\x12memory_per_gpu_mib\x18\r \x01(\x03R\x0fmemoryPerGpuMib\x12\x1c\n" +
-	"\tpartition\x18\x0e \x01(\tR\tpartition\"p\n" +
+	"\tpartition\x18\x0e \x01(\tR\tpartition\x12\x14\n" +
+	"\x05shard\x18\x0f \x01(\tR\x05shard\"\x86\x01\n" +
 	"\tAllocated\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x123\n" +
 	"\bper_node\x18\x02 \x01(\v2\x18.synergy.slurm.v1.VectorR\aperNode\x12\x18\n" +
-	"\adevices\x18\x03 \x03(\tR\adevices\"\x87\x01\n" +
+	"\adevices\x18\x03 \x03(\tR\adevices\x12\x14\n" +
+	"\x05shard\x18\x04 \x01(\tR\x05shard\"\x87\x01\n" +
 	"\rUpdateRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\x03R\x03job\x12\x19\n" +
 	"\bbegin_ns\x18\x02 \x01(\x03R\abeginNs\x123\n" +
@@ -2340,7 +2434,7 @@ func file_slurm_proto_rawDescGZIP() []byte {
 }
 
 var file_slurm_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_slurm_proto_goTypes = []any{
 	(Kind)(0),                 // 0: synergy.slurm.v1.Kind
 	(State)(0),                // 1: synergy.slurm.v1.State
@@ -2353,74 +2447,76 @@ var file_slurm_proto_goTypes = []any{
 	(*Vector)(nil),            // 8: synergy.slurm.v1.Vector
 	(*Reservation)(nil),       // 9: synergy.slurm.v1.Reservation
 	(*Node)(nil),              // 10: synergy.slurm.v1.Node
-	(*Job)(nil),               // 11: synergy.slurm.v1.Job
-	(*Part)(nil),              // 12: synergy.slurm.v1.Part
-	(*End)(nil),               // 13: synergy.slurm.v1.End
-	(*Request)(nil),           // 14: synergy.slurm.v1.Request
-	(*Allocated)(nil),         // 15: synergy.slurm.v1.Allocated
-	(*UpdateRequest)(nil),     // 16: synergy.slurm.v1.UpdateRequest
-	(*SignalRequest)(nil),     // 17: synergy.slurm.v1.SignalRequest
-	(*RequeueRequest)(nil),    // 18: synergy.slurm.v1.RequeueRequest
-	(*SplitRequest)(nil),      // 19: synergy.slurm.v1.SplitRequest
-	(*DoneResponse)(nil),      // 20: synergy.slurm.v1.DoneResponse
-	(*Words)(nil),             // 21: synergy.slurm.v1.Words
-	(*Ticket)(nil),            // 22: synergy.slurm.v1.Ticket
-	(*TakeRequest)(nil),       // 23: synergy.slurm.v1.TakeRequest
-	(*TakeResponse)(nil),      // 24: synergy.slurm.v1.TakeResponse
-	(*ListRequest)(nil),       // 25: synergy.slurm.v1.ListRequest
-	(*ListResponse)(nil),      // 26: synergy.slurm.v1.ListResponse
-	(*BeatRequest)(nil),       // 27: synergy.slurm.v1.BeatRequest
-	(*TearRequest)(nil),       // 28: synergy.slurm.v1.TearRequest
+	(*Device)(nil),            // 11: synergy.slurm.v1.Device
+	(*Job)(nil),               // 12: synergy.slurm.v1.Job
+	(*Part)(nil),              // 13: synergy.slurm.v1.Part
+	(*End)(nil),               // 14: synergy.slurm.v1.End
+	(*Request)(nil),           // 15: synergy.slurm.v1.Request
+	(*Allocated)(nil),         // 16: synergy.slurm.v1.Allocated
+	(*UpdateRequest)(nil),     // 17: synergy.slurm.v1.UpdateRequest
+	(*SignalRequest)(nil),     // 18: synergy.slurm.v1.SignalRequest
+	(*RequeueRequest)(nil),    // 19: synergy.slurm.v1.RequeueRequest
+	(*SplitRequest)(nil),      // 20: synergy.slurm.v1.SplitRequest
+	(*DoneResponse)(nil),      // 21: synergy.slurm.v1.DoneResponse
+	(*Words)(nil),             // 22: synergy.slurm.v1.Words
+	(*Ticket)(nil),            // 23: synergy.slurm.v1.Ticket
+	(*TakeRequest)(nil),       // 24: synergy.slurm.v1.TakeRequest
+	(*TakeResponse)(nil),      // 25: synergy.slurm.v1.TakeResponse
+	(*ListRequest)(nil),       // 26: synergy.slurm.v1.ListRequest
+	(*ListResponse)(nil),      // 27: synergy.slurm.v1.ListResponse
+	(*BeatRequest)(nil),       // 28: synergy.slurm.v1.BeatRequest
+	(*TearRequest)(nil),       // 29: synergy.slurm.v1.TearRequest
 }
 var file_slurm_proto_depIdxs = []int32{
 	0,  // 0: synergy.slurm.v1.Failure.kinds:type_name -> synergy.slurm.v1.Kind
 	3,  // 1: synergy.slurm.v1.ConfigureResponse.failure:type_name -> synergy.slurm.v1.Failure
 	3,  // 2: synergy.slurm.v1.ObserveResponse.failure:type_name -> synergy.slurm.v1.Failure
 	10, // 3: synergy.slurm.v1.ObserveResponse.nodes:type_name -> synergy.slurm.v1.Node
-	11, // 4: synergy.slurm.v1.ObserveResponse.jobs:type_name -> synergy.slurm.v1.Job
+	12, // 4: synergy.slurm.v1.ObserveResponse.jobs:type_name -> synergy.slurm.v1.Job
 	9,  // 5: synergy.slurm.v1.ObserveResponse.reservations:type_name -> synergy.slurm.v1.Reservation
 	8,  // 6: synergy.slurm.v1.Node.total:type_name -> synergy.slurm.v1.Vector
 	8,  // 7: synergy.slurm.v1.Node.allocated:type_name -> synergy.slurm.v1.Vector
-	1,  // 8: synergy.slurm.v1.Job.state:type_name -> synergy.slurm.v1.State
-	14, // 9: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
-	15, // 10: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
-	13, // 11: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
-	12, // 12: synergy.slurm.v1.Job.part:type_name -> synergy.slurm.v1.Part
-	8,  // 13: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
-	14, // 14: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
-	2,  // 15: synergy.slurm.v1.SignalRequest.to:type_name -> synergy.slurm.v1.Target
-	3,  // 16: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
-	21, // 17: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
-	21, // 18: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
-	3,  // 19: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
-	3,  // 20: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
-	22, // 21: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
-	21, // 22: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
-	4,  // 23: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
-	6,  // 24: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
-	16, // 25: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
-	17, // 26: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
-	18, // 27: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
-	19, // 28: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
-	23, // 29: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
-	25, // 30: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
-	27, // 31: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
-	28, // 32: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
-	5,  // 33: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
-	7,  // 34: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
-	20, // 35: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
-	20, // 36: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
-	20, // 37: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
-	20, // 38: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
-	24, // 39: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
-	26, // 40: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
-	20, // 41: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
-	20, // 42: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
-	33, // [33:43] is the sub-list for method output_type
-	23, // [23:33] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	11, // 8: synergy.slurm.v1.Node.devices:type_name -> synergy.slurm.v1.Device
+	1,  // 9: synergy.slurm.v1.Job.state:type_name -> synergy.slurm.v1.State
+	15, // 10: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
+	16, // 11: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
+	14, // 12: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
+	13, // 13: synergy.slurm.v1.Job.part:type_name -> synergy.slurm.v1.Part
+	8,  // 14: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
+	15, // 15: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
+	2,  // 16: synergy.slurm.v1.SignalRequest.to:type_name -> synergy.slurm.v1.Target
+	3,  // 17: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
+	22, // 18: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
+	22, // 19: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
+	3,  // 20: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
+	3,  // 21: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
+	23, // 22: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
+	22, // 23: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
+	4,  // 24: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
+	6,  // 25: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
+	17, // 26: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
+	18, // 27: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
+	19, // 28: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
+	20, // 29: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
+	24, // 30: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
+	26, // 31: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
+	28, // 32: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
+	29, // 33: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
+	5,  // 34: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
+	7,  // 35: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
+	21, // 36: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
+	21, // 37: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
+	21, // 38: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
+	21, // 39: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
+	25, // 40: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
+	27, // 41: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
+	21, // 42: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
+	21, // 43: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_slurm_proto_init() }
@@ -2434,7 +2530,7 @@ func file_slurm_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slurm_proto_rawDesc), len(file_slurm_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

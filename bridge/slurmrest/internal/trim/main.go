@@ -47,7 +47,7 @@ func operationsOf(version string) map[string]map[string]string {
 
 // fields are the properties kept, by schema without its version. A schema that is not listed is kept whole.
 var fields = map[string]string{
-	"job_info": `job_id name user_name partition comment extra container job_state state_reason hold priority
+	"job_info": `job_id name user_name partition comment admin_comment extra container job_state state_reason hold priority
 		array_job_id array_task_id array_task_string array_max_tasks het_job_id shared batch_flag cron thread_spec contiguous dependency
 		features excluded_nodes resv_name max_nodes cpus_per_tres memory_per_tres
 		qos account deadline exit_code

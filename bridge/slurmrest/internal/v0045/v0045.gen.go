@@ -123,7 +123,10 @@ type JobDescMsg struct {
 // JobInfo defines model for job_info.
 type JobInfo struct {
 	// Account Account associated with the job
-	Account       string         `json:"account"`
+	Account string `json:"account"`
+
+	// AdminComment Arbitrary comment made by administrator
+	AdminComment  string         `json:"admin_comment"`
 	ArrayJobId    OptionalNumber `json:"array_job_id"`
 	ArrayMaxTasks OptionalNumber `json:"array_max_tasks"`
 	ArrayTaskId   OptionalNumber `json:"array_task_id"`

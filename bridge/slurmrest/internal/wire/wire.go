@@ -99,6 +99,7 @@ type Job struct {
 	// the indices that a record stands for: 4-100%5, cut off by ... where they are many
 	ArrayTasks                             string
 	Name, User, Partition, Comment, Extra  string
+	AdminComment                           string
 	QOS, Account, Reservation              string
 	Container                              string // path of an OCI bundle
 	State                                  []string

@@ -1,0 +1,151 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// Each claim has GPUs of its own, so that they can be tried at once.
+func sharing() []claim {
+	return []claim{
+		{"JobsWithAShardOfOneGPUHoldItTogether", sharersHoldOne},
+		{"AJobComesBackToAnotherGPUAndThenToOneOfItsOwn", movesAndReturns},
+		{"AGPUInShardsIsNobodysWholeAndTheReverse", shardsOrWhole},
+		{"ShardsThatSlurmWouldNotGiveAreRefused", shardsRefused},
+		{"AShardIsReadFromAJobThatWaits", shardIsRead},
+	}
+}
+
+// device is the type of a GPU of a node, counted from the last.
+func (b *bench) device(node string, fromLast int) string {
+	b.Helper()
+	devices := b.node(node).Devices
+	if len(devices) < 4 {
+		b.Fatalf("node %s has devices %+v: want four or more", node, devices)
+	}
+	return devices[len(devices)-1-fromLast].Type
+}
+
+// seat has a job that waits begin with a shard of a GPU.
+func (b *bench) seat(job bridge.Job, node, device string) {
+	b.Helper()
+	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { r.Shard, r.Pin = device, []string{node} }))
+}
+
+// onShard says that a job runs with a shard of that GPU, and of no other.
+func onShard(node, device string) sight {
+	return func(job bridge.Job, _ time.Time) bool {
+		return job.State == bridge.Running && job.Runs.Shard == device && job.Runs.PerNode.GPUs == 1 &&
+			slices.Equal(job.Runs.Nodes, []string{node}) && job.Request.Shard == device
+	}
+}
+
+// partsOf counts the GPUs of which what Slurm prints says that a shard is given, and says which is the last.
+func partsOf(printed []string) (n, last int) {
+	for _, text := range printed {
+		_, parts, _ := strings.Cut(text, "(")
+		for d, part := range strings.Split(strings.TrimSuffix(parts, ")"), ",") {
+			if given, _, _ := strings.Cut(part, "/"); given == "1" {
+				n, last = n+1, d
+			}
+		}
+	}
+	return n, last
+}
+
+func sharersHoldOne(b *bench) {
+	node := b.nodes(1)[0]
+	device := b.device(node, 0)
+	first, second := b.waits(Job{Asks: one(nil)}), b.waits(Job{Asks: one(nil)})
+	b.seat(first, node, device)
+	b.seat(second, node, device)
+	for _, id := range []int{first.ID, second.ID} {
+		job := b.until(id, "on its shard", soon, onShard(node, device))
+		n, last := partsOf(job.Runs.Devices)
+		if devices := b.node(node).Devices; n != 1 || devices[last].Type != device {
+			b.Errorf("job %d: Slurm says %q, want a shard of %s of %+v", id, job.Runs.Devices, device, devices)
+		}
+	}
+}
+
+func movesAndReturns(b *bench) {
+	node := b.nodes(1)[0]
+	job := b.waits(Job{Asks: one(nil), Does: Saves})
+	own := job.Request
+	for _, device := range []string{b.device(node, 1), b.device(node, 2)} {
+		b.seat(job, node, device)
+		b.until(job.ID, "on its shard", soon, onShard(node, device))
+		b.requeue(job.ID)
+		b.until(job.ID, "back", soon, back)
+	}
+	b.must(b.update(job, b.observe().At, func(r *bridge.Request) { *r = own }))
+	job = b.until(job.ID, "running", soon, running)
+	if job.Runs.Shard != "" || job.Runs.PerNode.GPUs != 1 || !same(job.Request, own) {
+		b.Errorf("it holds %+v and asks for %+v, want a GPU of its own by %+v", job.Runs, job.Request, own)
+	}
+}
+
+// shardsOrWhole fills the second node: all of its GPUs but one are given away whole, and two jobs share that one.
+func shardsOrWhole(b *bench) {
+	node := b.nodes(2)[1]
+	total := b.node(node).Total.GPUs
+	device := b.device(node, 0)
+	first, second := b.waits(Job{Asks: one(nil)}), b.waits(Job{Asks: one(nil)})
+	b.seat(first, node, device)
+	b.until(first.ID, "on its shard", soon, onShard(node, device))
+	others := b.runs(Job{Asks: bridge.Request{Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: total - 1,
+		Pin: []string{node}}})
+	b.seat(second, node, device)
+	b.until(second.ID, "on its shard", soon, onShard(node, device))
+	b.untilNode(node, "full", func(n bridge.Node) bool { return n.Allocated.GPUs == total })
+	whole := b.lab.Submit(b, Job{Asks: one([]string{node})})
+	third := b.waits(Job{Asks: one(nil)})
+	b.seat(third, node, b.device(node, 1))
+	b.lab.Sleep(5 * time.Second)
+	for _, id := range []int{whole, third.ID} {
+		if job := b.job(id); job.State != bridge.Pending {
+			b.Errorf("job %d is %s with %+v: want it to wait for a GPU", id, job.State, job.Runs)
+		}
+	}
+	if others = b.job(others.ID); others.Runs.PerNode.GPUs != total-1 || others.Runs.Shard != "" {
+		b.Errorf("the one with whole GPUs holds %+v", others.Runs)
+	}
+}
+
+func shardsRefused(b *bench) {
+	node := b.nodes(1)[0]
+	device := b.device(node, 3)
+	for name, asks := range map[string]bridge.Request{
+		"two GPUs":            {Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: 2},
+		"memory for each GPU": {Nodes: 1, Tasks: 1, CPUsPerTask: 1, GPUs: 1, MemoryPerGPU: gres.Gigabyte},
+	} {
+		job := b.waits(Job{Asks: asks})
+		err := b.update(job, b.observe().At, func(r *bridge.Request) { r.Shard = device })
+		if !errors.Is(err, bridge.ErrRefused) {
+			b.Errorf("%s: %v, want a refusal", name, err)
+		}
+		if after := b.job(job.ID); after.State != bridge.Pending || !same(after.Request, job.Request) {
+			b.Errorf("%s: it is %s and asks for %+v, want %+v", name, after.State, after.Request, job.Request)
+		}
+	}
+}
+
+func shardIsRead(b *bench) {
+	node := b.nodes(1)[0]
+	device := b.device(node, 3)
+	job := b.waits(Job{Asks: one(nil)})
+	own := job.Request
+	b.must(b.update(job, b.in(later), func(r *bridge.Request) { r.Shard = device }))
+	if job = b.job(job.ID); job.Request.Shard != device || job.Request.GPUs != 1 || job.Odd != "" {
+		b.Errorf("it asks for %+v, odd %q: want a shard of %s", job.Request, job.Odd, device)
+	}
+	b.must(b.update(job, b.in(later), func(r *bridge.Request) { *r = own }))
+	if job = b.job(job.ID); !same(job.Request, own) {
+		b.Errorf("it asks for %+v, want its own %+v", job.Request, own)
+	}
+}
