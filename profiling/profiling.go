@@ -38,6 +38,8 @@ type Saved struct {
 type Measured struct {
 	Windows []profiler.Window
 	Start   time.Duration // from the start of the trainer to its first progress; 0 where it was not started
+	// Use is what it had of its GPUs meanwhile; nil: not known.
+	Use *profiler.Use
 }
 
 // Fault is something that a trainer did wrong, in a sentence for the person who wrote it.
@@ -113,6 +115,13 @@ func (s *Session) try(ctx context.Context, t profiler.Trial) error {
 	}
 	last := &s.Record.Runs[len(s.Record.Runs)-1]
 	last.Windows = append(last.Windows, measured.Windows...)
+	if measured.Use != nil {
+		sum := *measured.Use
+		if last.Use != nil {
+			sum = last.Use.And(sum)
+		}
+		last.Use = &sum
+	}
 	if fault != nil && !(fault.Done && s.Question.Enough(*last)) {
 		last.Fault = fault.Why
 	}

@@ -38,6 +38,9 @@ func (e Experiment) checkEngine() error {
 		return fmt.Errorf(
 			"cluster %s: the artifact engine knows equal servers only: make them so, or take the production engine",
 			e.Cluster)
+	case e.Engine == Artifact && e.Site.Users.Sharing > 0:
+		return errors.New(
+			"the artifact engine knows no jobs that share a GPU: take the production engine, or leave that out")
 	case e.Engine == Production && e.Reference != (Reference{}):
 		return errors.New(
 			"to be strict and to prioritize the window are things of the artifact engine: take that, or leave them out")

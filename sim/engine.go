@@ -157,7 +157,9 @@ func (e Experiment) onProduction(ctx context.Context, c cell, tell func(finished
 		AtRounds:  e.Site.AtRounds,
 		Detail:    e.Detail,
 		Certify:   e.Site.Certify,
-		Users:     users.Habits{Outside: e.Site.Users.Outside, Unsaved: e.Site.Users.Unsaved, Seed: c.workload.Seed},
-		Progress:  tell,
+		Users: users.Habits{Outside: e.Site.Users.Outside, Unsaved: e.Site.Users.Unsaved, Sharing: e.Site.Users.Sharing,
+			Seed: c.workload.Seed},
+		Mode:     e.Site.Mode,
+		Progress: tell,
 	})
 }

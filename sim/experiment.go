@@ -8,6 +8,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
@@ -68,6 +69,7 @@ type Site struct {
 	AtRounds bool         // jobs end with the round, as in the artifact
 	Certify  bool         // rounds that are kept say how good their plans are; see package policy/bound
 	Users    users.Habits // without its seed, which is the workload's
+	Mode     share.Mode   // by which way nodes have GPUs shared; empty: by turns
 	Backfill backfill.Backfill
 }
 

@@ -10,6 +10,10 @@ import (
 
 // setting says in an outcome what was simulated.
 func (e Experiment) setting(c cell) outcome.Setting {
+	sharing, mode := e.Site.Users.Sharing, string(e.Site.Mode)
+	if c.schedule.isBaseline() {
+		sharing, mode = 0, ""
+	}
 	return outcome.Setting{
 		Engine:         string(e.Engine),
 		Policy:         c.schedule.Policy,
@@ -29,6 +33,8 @@ func (e Experiment) setting(c cell) outcome.Setting {
 		AtRounds:       e.Engine == Artifact || e.Site.AtRounds && !c.schedule.isBaseline(),
 		Outside:        e.Site.Users.Outside,
 		Unsaved:        e.Site.Users.Unsaved,
+		Sharing:        sharing,
+		ShareMode:      mode,
 		Strict:         e.Reference.Strict,
 		Prioritize:     e.Reference.Prioritize,
 	}

@@ -42,6 +42,8 @@ type Trainer struct {
 	// Confine lets a process and all that descend from it use these CPUs alone, so that a trainer that follows its
 	// cores is not started for each trial; nil: it is.
 	Confine func(process int, cpus []int) error
+	// Look is what these processes have of their GPUs at this moment; nil, or false: it cannot be seen.
+	Look func(processes []int) (profiler.Use, bool)
 
 	now *child
 }
@@ -78,8 +80,9 @@ func (l *Trainer) Run(ctx context.Context, t profiler.Trial) (profiling.Measured
 	if l.now == nil {
 		return m, errors.New("no trainer runs that could go on")
 	}
-	windows, err := l.watch(ctx, t.For)
-	m.Windows = windows
+	var u uses
+	windows, err := l.watch(ctx, t.For, &u)
+	m.Windows, m.Use = windows, l.used(&u)
 	return m, l.fault(err, fmt.Sprintf("after %.0f s and %.0f iterations, before the %.0f s that were to be measured",
 		time.Since(l.now.begun).Seconds(), float64(l.now.source.total()), t.For.Seconds()))
 }
@@ -191,10 +194,13 @@ func (l *Trainer) until(ctx context.Context, patience time.Duration, is func() b
 }
 
 // watch measures for so long. A window ends with the progress that ends it, so that it holds whole iterations.
-func (l *Trainer) watch(ctx context.Context, length time.Duration) (windows []profiler.Window, err error) {
+func (l *Trainer) watch(ctx context.Context, length time.Duration, u *uses) (windows []profiler.Window, err error) {
 	since, done := time.Now(), l.now.source.total()
 	for end := since.Add(length); time.Now().Before(end); {
-		err := l.until(ctx, l.Patience, func() bool { return l.now.source.total() > done || time.Now().After(end) })
+		err := l.until(ctx, l.Patience, func() bool {
+			l.look(u)
+			return l.now.source.total() > done || time.Now().After(end)
+		})
 		if err != nil {
 			return windows, err
 		}

@@ -39,6 +39,8 @@ func axes() []axis {
 		{"at_rounds", "ends", "", func(s Setting) string { return whenTrue(s.AtRounds, "at rounds") }},
 		{"outside", "opting in", "%", func(s Setting) string { return restOf(s.Outside) }},
 		{"unsaved", "with checkpoints", "%", func(s Setting) string { return restOf(s.Unsaved) }},
+		{"sharing", "sharing", "%", func(s Setting) string { return whenPositive(100 * s.Sharing) }},
+		{"share_mode", "shared by", "", func(s Setting) string { return named(s.ShareMode) }},
 		{"strict", "replay", "", func(s Setting) string { return whenTrue(s.Strict, "strict") }},
 		{"prioritize", "priority", "", func(s Setting) string { return whenTrue(s.Prioritize, "window") }},
 	}

@@ -14,7 +14,8 @@ import (
 // Numbers are the shortest that read back as they are. The fields of what never happened are empty. Where there are
 // several runs, columns in front say which: policy, allocator, and each other part of the setting in which the runs
 // differ, under the names engine, placement, cluster, ratio, workload, static, load, split, seed, window, round_s,
-// restart_s, until_s, at_rounds, outside, unsaved, strict and prioritize.
+// restart_s, until_s, at_rounds, outside, unsaved, sharing, share_mode, strict and
+// prioritize.
 func WriteJobs(w io.Writer, runs []Run) error {
 	header := []string{"job_id", "model", "gpus", "arrival_s", "first_run_s", "finish_s", "jct_s", "starts",
 		"attained_gpu_s"}

@@ -47,6 +47,9 @@ type Setting struct {
 	// Outside is the part of the jobs that did not opt in, Unsaved that without a checkpoint, from 0 to 1.
 	Outside float64 `json:"outside,omitempty"`
 	Unsaved float64 `json:"unsaved,omitempty"`
+	Sharing float64 `json:"sharing,omitempty"` // part of the jobs of one GPU that may share it, from 0 to 1
+	// ShareMode is by which way nodes have GPUs shared; empty: by turns.
+	ShareMode string `json:"share_mode,omitempty"`
 }
 
 // Window is the range of job IDs that the figures count, from First up to but without End. The zero window counts every

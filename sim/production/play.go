@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
@@ -106,6 +107,7 @@ func picture(at float64, report bridge.Report) outcome.Round {
 	if cert := report.Certificate; cert != nil {
 		r.Value, r.Bound = cert.Value, cert.Bound
 	}
+	var gpus policy.GPUCount
 	for i, d := range report.Plan.Decisions {
 		r.Demand += float64(report.Snapshot.Jobs[i].GPUs)
 		if d.Grant == nil {
@@ -113,6 +115,7 @@ func picture(at float64, report bridge.Report) outcome.Round {
 			continue
 		}
 		held := d.Grant.Total()
+		held.GPUs = gpus.More(*d.Grant) * len(d.Grant.Nodes)
 		r.Running++
 		r.GPUs, r.CPUs, r.Memory = r.GPUs+float64(held.GPUs), r.CPUs+float64(held.CPUs), r.Memory+gigabytes(held.Memory)
 	}

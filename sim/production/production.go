@@ -15,6 +15,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/trace"
@@ -39,6 +40,8 @@ type Config struct {
 	Poll time.Duration
 	// Users says who opts in, and who has a checkpoint.
 	Users users.Habits
+	// Mode is by which way nodes have GPUs shared; empty: by turns.
+	Mode share.Mode
 	// Slurm is how long Slurm takes for what it does.
 	Slurm Delays
 	// AtRounds counts a job's end at the end of the round in which it ended, as the paper's artifact does. Nobody can

@@ -50,7 +50,11 @@ func (s *site) take(j *outcome.Job, h slurmtest.History, now time.Time) {
 		}
 		held := exact(stop.Sub(run.Start)).Seconds()
 		nodes := float64(len(run.Nodes))
-		s.run.BusyGPUs += float64(held * nodes * float64(run.PerNode.GPUs))
+		if on, seat := s.seatOf(j, run); seat {
+			s.tenancies[on] = append(s.tenancies[on], tenancy{run.Start, stop})
+		} else {
+			s.run.BusyGPUs += float64(held * nodes * float64(run.PerNode.GPUs))
+		}
 		s.run.BusyCPUs += float64(held * nodes * float64(run.PerNode.CPUs))
 		s.run.BusyMemory += float64(held * nodes * gigabytes(run.PerNode.Memory))
 		j.AttainedGPU += float64(held * float64(j.GPUs))
@@ -83,6 +87,7 @@ func (s *site) outcome() outcome.Run {
 			s.take(&s.jobs[i], h, now)
 		}
 	}
+	s.run.BusyGPUs += s.shared()
 	s.run.Jobs = s.jobs
 	slices.SortFunc(s.run.Jobs, func(a, b outcome.Job) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(s.run.Spans, func(a, b outcome.Span) int {

@@ -10,6 +10,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
@@ -40,15 +41,22 @@ type site struct {
 	over    int            // jobs that have ended
 	counted int            // of these, jobs of the window
 
+	tenancies map[gpu][]tenancy // of GPUs that jobs share
+
 	run outcome.Run // as far as it is known
 }
 
 func newSite(config Config) *site {
 	s := &site{Config: config, clock: slurmtest.NewClock(opening()), servers: map[string]int{}, run: blank(config)}
 	nodes := s.build()
+	if config.Users.Sharing > 0 {
+		nodes = slurmtest.Divided(nodes, share.MostJobs)
+		s.measureGPUs()
+		s.tenancies = map[gpu][]tenancy{}
+	}
 	s.slurm = slurmtest.New(s.clock, slurmtest.Options{
 		Nodes: nodes, SchedulerDelay: orNone(config.Slurm.Scheduler), Teardown: orNone(config.Slurm.Teardown),
-		Ended: s.ended,
+		Ended: s.ended, Together: s.together,
 	})
 	s.runner = &bridge.Runner{
 		Slurm: s.slurm, Ledger: &book{}, Clock: s.clock, Profiles: s.profile,
@@ -56,6 +64,7 @@ func newSite(config Config) *site {
 			Partitions: []string{partition}, Policy: config.Policy, Allocator: config.Allocator, Rules: config.Rules,
 			Certify: config.Detail && config.Certify, Round: config.Round, Lease: lease, StartTimeout: startTimeout,
 			Poll:     config.Poll,
+			Sharing:  s.gpus(),
 			Parallel: 1, // one call at a time: the order of calls is part of the outcome
 		},
 	}

@@ -53,7 +53,7 @@ func (s *site) submit(j trace.Job) error {
 		Comment: s.comment(j, asked.Length), TimeLimit: s.limit(j),
 		Request: bridge.Request{
 			Nodes: asked.Nodes, Tasks: asked.Nodes, CPUsPerTask: asked.PerNode.CPUs, Memory: asked.PerNode.Memory,
-			GPUs: j.GPUs,
+			GPUs: j.GPUs, GRES: s.gres(j),
 		},
 		Work: slurmtest.Work{
 			Length:   seconds(asked.Length),
@@ -81,6 +81,7 @@ func (s *site) comment(j trace.Job, length float64) string {
 	if !s.Users.Saves(j.ID) {
 		checkpoint = ""
 	}
+	checkpoint += s.sharing(j)
 	if s.limit(j) > 0 {
 		return fmt.Sprintf("synergy-profile=%s%s%s", j.Model, extension, checkpoint)
 	}

@@ -27,6 +27,12 @@ func FuzzCondensed(f *testing.F) { fuzz(f, trace.Condensed, condensedSeed) }
 func FuzzOpenb(f *testing.F)     { fuzz(f, trace.Openb, openbSeed) }
 func FuzzSacct(f *testing.F)     { fuzz(f, trace.Sacct, sacctSeed) }
 
+// FuzzOldSacct begins with a log of before Slurm 20.11.
+func FuzzOldSacct(f *testing.F) {
+	fuzz(f, trace.Sacct, "JobID|Submit|ElapsedRaw|AllocGRES|ReqGRES\n"+
+		"7|2018-03-01T08:00:00|60|gpu:v100:2,gpu|gres:gpu:1\n")
+}
+
 // FuzzAnything leaves it to the reader to tell the format.
 func FuzzAnything(f *testing.F) {
 	for _, r := range refused {

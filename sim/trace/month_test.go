@@ -177,7 +177,7 @@ func TestALogIsOnlyAMonthAgainIfItTellsAllThatThisTakes(t *testing.T) {
 		t.Error(err)
 	}
 	err := read(t, "JobID|Submit|ElapsedRaw|ReqTRES\n7|2026-03-01T08:00:00|60|gres/gpu=1\n").CheckReplayable()
-	for _, want := range []string{"Start, for", "End, for", "State, for", "AllocTRES, for",
+	for _, want := range []string{"Start, for", "End, for", "State, for", "AllocTRES or AllocGRES, for",
 		"TimelimitRaw or Timelimit, for"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)

@@ -98,7 +98,8 @@ var refused = []struct{ text, want string }{
 	{"1|COMPLETED|gres/gpu=1\n", "line 1: 1|COMPLETED|gres/gpu=1 is a record: want the header before it, as sacct " +
 		"prints it without --noheader"},
 	{"JobID|Submit|Elapsed\n",
-		"line 1: no column AllocTRES or ReqTRES: want one in the header, for the number of GPUs"},
+		"line 1: no column AllocTRES or ReqTRES, nor AllocGRES or ReqGRES as before Slurm 20.11: " +
+			"want one in the header, for the number of GPUs"},
 	{"JobID|Submit|End|AllocTRES\n",
 		"line 1: no column ElapsedRaw or Elapsed, and not both Start and End: want them in the header, for how long " +
 			"a job ran"},

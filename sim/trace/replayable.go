@@ -50,7 +50,7 @@ var essentials = []struct {
 	{[]string{"Start"}, "for how long they waited"},
 	{[]string{"End"}, "for when they ended"},
 	{[]string{"State"}, "for what goes on still"},
-	{[]string{"AllocTRES"}, "for the GPUs that they had"},
+	{[]string{"AllocTRES", "AllocGRES"}, "for the GPUs that they had"},
 	{[]string{"TimelimitRaw", "Timelimit"}, "for backfill, which plans by limits"},
 }
 

@@ -4,7 +4,6 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -18,8 +17,9 @@ import (
 //     the longer counts; so listings of months that overlap can be put one behind the other, headers included.
 //
 // The length of a run is ElapsedRaw, or else Elapsed, or else End - Start. Its GPUs are gres/gpu of AllocTRES, or of
-// ReqTRES where nothing was allocated; where only types are counted, their sum. Times that are numbers are Unix's, as
-// SLURM_TIME_FORMAT=%s has them.
+// ReqTRES where nothing was allocated; where only types are counted, their sum. Logs of before Slurm 20.11 may
+// have them in AllocGRES and ReqGRES instead, or beside a list of TRES that the site did not keep GPUs in. Times that
+// are numbers are Unix's, as SLURM_TIME_FORMAT=%s has them.
 func readSacct(name string, r io.Reader) (*Trace, error) {
 	t := newTable(name, r)
 	t.separator, t.remark = "|", nil
@@ -62,7 +62,7 @@ func (a *accounting) jobNames() map[string]string {
 type accounting struct {
 	columns struct {
 		id, cluster, submit, start, end, elapsedRaw, elapsed, alloc, req, user, partition, state, limitRaw, limit,
-		priority, name, reqMem, nodes, cpus column
+		priority, name, reqMem, nodes, cpus, allocGRES, reqGRES column
 	}
 	records Records
 	prose   int // the only column of the header with text of users; -1: none, or several
@@ -81,13 +81,15 @@ func (a *accounting) open(t *table) error {
 	c.cluster, c.user, c.partition, c.state = t.find("Cluster"), t.find("User"), t.find("Partition"), t.find("State")
 	c.start, c.end, c.elapsedRaw, c.elapsed = t.find("Start"), t.find("End"), t.find("ElapsedRaw"), t.find("Elapsed")
 	c.alloc, c.req = t.find("AllocTRES"), t.find("ReqTRES")
+	c.allocGRES, c.reqGRES = t.find("AllocGRES"), t.find("ReqGRES")
 	c.limitRaw, c.limit, c.priority = t.find("TimelimitRaw"), t.find("Timelimit"), t.find("Priority")
 	c.name, c.reqMem = t.find("JobName"), t.find("ReqMem")
 	c.nodes, c.cpus = t.find("AllocNodes", "NNodes"), t.find("AllocCPUS", "NCPUS")
 	a.records.Columns = slices.Clone(t.header)
 	a.prose = proseOf(t.header)
-	if c.alloc.missing() && c.req.missing() {
-		return t.errorf("no column AllocTRES or ReqTRES: want one in the header, for the number of GPUs")
+	if c.alloc.missing() && c.req.missing() && c.allocGRES.missing() && c.reqGRES.missing() {
+		return t.errorf("no column AllocTRES or ReqTRES, nor AllocGRES or ReqGRES as before Slurm 20.11: " +
+			"want one in the header, for the number of GPUs")
 	}
 	if c.elapsedRaw.missing() && c.elapsed.missing() && (c.start.missing() || c.end.missing()) {
 		return t.errorf(
@@ -281,33 +283,4 @@ func (t *table) elapsedAt(c column) (float64, error) {
 		return 0, wrong
 	}
 	return total, nil
-}
-
-// gpus is what a run had, or else what it asked for.
-func (a *accounting) gpus(t *table) (int32, error) {
-	c := a.columns.alloc
-	if t.text(c) == "" {
-		c = a.columns.req
-	}
-	typed, total := int64(0), int64(-1)
-	for _, tres := range strings.Split(t.text(c), ",") {
-		name, count, _ := strings.Cut(tres, "=")
-		name = strings.ToLower(name)
-		if name != "gres/gpu" && !strings.HasPrefix(name, "gres/gpu:") {
-			continue
-		}
-		n, err := strconv.ParseInt(count, 10, 64)
-		if err != nil || n < 0 || n > maxGPUs {
-			return 0, t.wrong(c.name, t.text(c), "whole numbers of GPUs from 0, such as gres/gpu=4")
-		}
-		if name == "gres/gpu" {
-			total = n
-		} else {
-			typed += n
-		}
-	}
-	if total < 0 {
-		total = typed
-	}
-	return int32(total), nil
 }

@@ -57,6 +57,38 @@ func TestGPUsAreCountedByAllocTRESAndTypesOnlyWhereNothingElseIs(t *testing.T) {
 	}
 }
 
+func TestLogsOfOldSlurmsHaveTheirGPUsInAllocGRES(t *testing.T) {
+	const header = "JobID|Submit|ElapsedRaw|AllocGRES|ReqGRES"
+	for gres, want := range map[string]int{
+		"gpu:4|gpu:2":            4,
+		"gpu|":                   1,
+		"gpu:v100|":              1,
+		"gpu:v100:2|":            2,
+		"craynetwork:3,gpu:2|":   2,
+		"gpu:v100:2,gpu:a100:1|": 3,
+		"gres:gpu:3|":            3,
+		"gres/gpu=8|":            8,
+		"GPU:Tesla:2|":           2,
+		"|gpu:5":                 5,
+	} {
+		if got := accounted(t, header, "7|2018-03-01T08:00:00|60|"+gres).GPUs; got != want {
+			t.Errorf("%s: %d GPUs, want %d", gres, got, want)
+		}
+	}
+	both := accounted(t, "JobID|Submit|ElapsedRaw|AllocTRES|AllocGRES",
+		"7|2018-03-01T08:00:00|60|billing=8,cpu=8,mem=64G,node=1|gpu:2").GPUs
+	if both != 2 {
+		t.Errorf("beside a list of TRES without GPUs there are %d, want 2", both)
+	}
+	for _, wrong := range []string{"gpu:-1", "gpu:v100:2x", "gpu:1000001", "gpu:999999,gpu:2",
+		"gpu:99999999999999999999"} {
+		_, err := trace.Read("f", strings.NewReader(header+"\n7|2018-03-01T08:00:00|60|"+wrong+"|\n"), trace.Sacct)
+		if err == nil || !strings.Contains(err.Error(), "AllocGRES = "+wrong) {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
 func TestListingsOfMonthsThatOverlapCountNoRunTwice(t *testing.T) {
 	const header = "JobID|State|Submit|Start|End|ElapsedRaw|AllocTRES"
 	got := accounted(t, header,

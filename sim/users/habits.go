@@ -7,6 +7,9 @@ type Habits struct {
 	// Limited is the part of the jobs, from 0 to 1, whose users declare no length and have the time limit of the log,
 	// where that has one.
 	Limited float64
+	// Sharing is the part of the jobs of one GPU, from 0 to 1, whose users say that they may share it. Half of them are
+	// important.
+	Sharing float64
 	Seed    int64
 }
 
@@ -15,6 +18,8 @@ const (
 	drawsOptIn = iota + 1
 	drawsCheckpoint
 	drawsLimit
+	drawsShare
+	drawsClass
 )
 
 // OptsIn says whether a job is the daemon's to schedule. A job that does so does so at any larger part, too.
@@ -25,6 +30,12 @@ func (h Habits) Saves(job int) bool { return h.draw(job, drawsCheckpoint) >= h.U
 
 // Declares says whether a job's user says how long it is. It has nothing to do with the others.
 func (h Habits) Declares(job int) bool { return h.draw(job, drawsLimit) >= h.Limited }
+
+// Shares says whether a job of one GPU may share it. Whoever does so does so at any larger part, too.
+func (h Habits) Shares(job int) bool { return h.draw(job, drawsShare) < h.Sharing }
+
+// Important says whether a job is so where it shares a GPU.
+func (h Habits) Important(job int) bool { return h.draw(job, drawsClass) < 0.5 }
 
 // draw is a number from 0 to 1, 1 excluded, that follows from the seed and the job alone: whatever else is drawn, and
 // in which order jobs come, makes no difference. It is splitmix64.

@@ -1,0 +1,84 @@
+package local
+
+import (
+	"encoding/json"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
+)
+
+// lookEvery is how often it is looked at what the trainer has of its GPUs. A look takes a millisecond or two, and the
+// driver's own figure is a mean over a good part of a second.
+const lookEvery = time.Second
+
+// uses gathers what the trainer has of its GPUs while it is measured.
+type uses struct {
+	next time.Time
+	sum  profiler.Use
+}
+
+// look looks once more, where it is time to.
+func (l *Trainer) look(u *uses) {
+	if l.Look == nil || time.Now().Before(u.next) {
+		return
+	}
+	u.next = time.Now().Add(lookEvery)
+	if now, is := l.Look(members(l.now.command.Process.Pid)); is {
+		u.sum = u.sum.And(now)
+	}
+}
+
+// used is what the trainer had: what it says itself in its progress file, or else what was seen.
+func (l *Trainer) used(u *uses) *profiler.Use {
+	use := u.sum
+	if l.Progress != "" {
+		if text, err := end(l.Progress); err == nil {
+			use = said(lastLine(text), use)
+		}
+	}
+	if use == (profiler.Use{}) {
+		return nil
+	}
+	return &use
+}
+
+// said is what a line of progress says of the GPU, and where it says nothing what is known otherwise.
+func said(line string, otherwise profiler.Use) profiler.Use {
+	var words struct {
+		Busy   *float64 `json:"gpu_busy"`
+		Memory *int64   `json:"gpu_memory_mib"`
+	}
+	if json.Unmarshal([]byte(line), &words) != nil {
+		return otherwise
+	}
+	const most = 1 << 20 // MiB
+	if b := words.Busy; b != nil && *b > 0 && *b <= 1 {
+		otherwise.Busy, otherwise.Looks = *b, max(profiler.Believed, otherwise.Looks)
+	}
+	if m := words.Memory; m != nil && *m > 0 && *m <= most {
+		otherwise.Memory = gres.Memory(*m)
+	}
+	return otherwise
+}
+
+// members are the processes of a group.
+func members(group int) (all []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return []int{group}
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if of, err := syscall.Getpgid(pid); err == nil && of == group {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
