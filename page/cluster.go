@@ -107,6 +107,7 @@ type row struct {
 	Gain    float64
 	Running bool // it holds its grant already
 	Reason  policy.Reason
+	gpus    int // on each node, but for one that it shares with a row above
 }
 
 // step is what a round did to one job.
@@ -198,9 +199,10 @@ func rowsOf(report bridge.Report) (granted []row) {
 
 func meanGain(granted []row) float64 {
 	sum, gpus := 0.0, 0
+	var held policy.GPUCount
 	for _, r := range granted {
 		sum += float64(r.Gain * float64(r.Grant.Total().GPUs))
-		gpus += r.Grant.Total().GPUs
+		gpus += held.More(*r.Grant) * len(r.Grant.Nodes)
 	}
 	if gpus == 0 {
 		return 0
@@ -221,7 +223,9 @@ func nodesOf(report bridge.Report, granted []row) []node {
 		}
 		at[n.Name] = &all[i]
 	}
+	var held policy.GPUCount
 	for _, r := range granted {
+		r.gpus = held.More(*r.Grant)
 		for _, name := range r.Grant.Nodes {
 			if n := at[name]; n != nil {
 				n.give(r)
@@ -244,7 +248,7 @@ func nodesOf(report bridge.Report, granted []row) []node {
 // give books what a job holds on the node.
 func (n *node) give(r row) {
 	has := r.Grant.PerNode
-	n.GPUs.Share += has.GPUs
+	n.GPUs.Share += r.gpus
 	n.Cores.book(has.CPUs, r.Fair.CPUs)
 	n.Memory.book(int(has.Memory), int(r.Fair.Memory))
 	n.Rows = append(n.Rows, r)
@@ -271,7 +275,7 @@ func (n *node) settle() {
 		}
 	}
 	for _, r := range n.Rows {
-		n.paint(cell{Kind: "share", Job: r.Job.ID}, r.Grant.PerNode.GPUs)
+		n.paint(cell{Kind: "share", Job: r.Job.ID}, r.gpus)
 	}
 	n.paint(cell{Kind: "foreign"}, n.GPUs.Foreign)
 	n.paint(cell{Kind: "closed"}, n.GPUs.Closed)

@@ -68,7 +68,7 @@ func TestTimeWithoutRoundsIsLeftEmpty(t *testing.T) {
 		}
 		points = append(points, Point{Round: k + 1, Began: at, GPUs: Use{Total: 8, Share: k}})
 	}
-	r := roundsOf(points)
+	r := roundsOf(Past{Points: points})
 	if n := strings.Count(r.Charts[0].Areas[0].Path, "M"); n != 2 {
 		t.Errorf("%d areas, want one before the gap and one behind it: %s", n, r.Charts[0].Areas[0].Path)
 	}
@@ -99,7 +99,7 @@ func TestAChartStaysWithinItsFrame(t *testing.T) {
 			}
 			points = append(points, p)
 		}
-		page := text(t, func(w io.Writer) error { return Rounds(w, points) })
+		page := text(t, func(w io.Writer) error { return Rounds(w, Past{Points: points}) })
 		if len(page) > 1_000_000 || strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
 			t.Fatalf("trial %d: %d bytes", trial, len(page))
 		}
@@ -271,7 +271,9 @@ func TestNoPageObeysWhatOthersWrote(t *testing.T) {
 			return Condition(w, c, noon)
 		}),
 		"no node": text(t, func(w io.Writer) error { return Node(w, small(), evil) }),
-		"rounds":  text(t, func(w io.Writer) error { return Rounds(w, []Point{PointOf(small())}) }),
+		"rounds": text(t, func(w io.Writer) error {
+			return Rounds(w, Past{Points: []Point{PointOf(small())}, Gaps: []string{evil}, Kept: true})
+		}),
 	} {
 		if obeyed(page) {
 			t.Errorf("%s is obeyed:\n%s", name, page)

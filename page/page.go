@@ -50,8 +50,8 @@ func Node(w io.Writer, report bridge.Report, name string) error {
 	return write(w, "node.html", nodePageOf(report, name))
 }
 
-// Rounds writes the page of rounds over time. Points may come in any order, from whatever keeps them.
-func Rounds(w io.Writer, points []Point) error { return write(w, "rounds.html", roundsOf(points)) }
+// Rounds writes the page of rounds over time.
+func Rounds(w io.Writer, past Past) error { return write(w, "rounds.html", roundsOf(past)) }
 
 // Profiles writes the page of what is known of how fast models train.
 func Profiles(w io.Writer, s Shelf, wanted Wanted) error {

@@ -37,15 +37,16 @@ type waiter struct {
 	Name, User string
 	GPUs       int // 0: no round plans it, so that nothing but its number is known
 	Since      time.Duration
+	before     int    // jobs that wait for room and go before it
 	Soon       string // when it is expected to start; empty: nobody has estimated it
 }
 
-// Ahead is how many jobs go before it; empty: it was not asked.
+// Ahead is how many jobs that wait for room go before it; a dash: nobody has asked the policy.
 func (w waiter) Ahead() string {
 	if w.Place == 0 {
 		return "–"
 	}
-	return strconv.Itoa(w.Place - 1)
+	return strconv.Itoa(w.before)
 }
 
 // reason is how many jobs wait for a cause, and what that means.
@@ -126,6 +127,13 @@ func waitersOf(report bridge.Report) []waiter {
 		return cmp.Or(cmp.Compare(last(a.Place), last(b.Place)), cmp.Compare(ranks[a.Cause], ranks[b.Cause]),
 			cmp.Compare(a.Job, b.Job))
 	})
+	before := 0
+	for i := range all {
+		all[i].before = before
+		if w := &all[i]; w.Place > 0 && (w.Reason == bridge.ForRoom || w.Reason == bridge.ByOrder) {
+			before++
+		}
+	}
 	return all
 }
 
@@ -213,6 +221,9 @@ var meanings = map[bridge.WaitCause]string{
 	bridge.CauseGang:            "enough GPUs are free, but not together",
 	bridge.CauseCores:           "GPUs are free, but not the cores that go with them",
 	bridge.CauseMemory:          "GPUs are free, but not the memory that goes with them",
+	bridge.CauseSeat:            "each GPU that it could share is shared by as many as may be",
+	bridge.CauseGPUMemory:       "GPUs could be shared, but too little of their memory is left",
+	bridge.CauseSlowdown:        "GPUs could be shared, but somebody would be slower than he accepts",
 	bridge.CauseGaveWay:         "it has just given way, or given back what it held beyond its share",
 	bridge.CauseSlurmRoom:       "Slurm lacks ports, powered nodes or a burst buffer",
 	bridge.CauseOther:           "a planner of the site's own says why",

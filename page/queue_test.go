@@ -45,6 +45,15 @@ func TestTheQueueIsInTheOrderOfThePlan(t *testing.T) {
 	}
 }
 
+func TestWhomTheRoundHasStartedIsAheadOfNobody(t *testing.T) {
+	report := waiting(3)
+	report.Waits[0].Place, report.Waits[1].Place, report.Waits[2].Place = 9, 7, 4
+	report.Waits[1].Reason, report.Waits[1].Cause = bridge.Misconfigured, bridge.CauseShape
+	if got := jobsOf(queueOf(report, Asked{})); got != "3:0 2:1 1:1 9999:–" {
+		t.Errorf("%s", got)
+	}
+}
+
 // TestAPartOfTheQueueIsThatPart: of a user, for a cause, from a row on; places are those of the whole queue.
 func TestAPartOfTheQueueIsThatPart(t *testing.T) {
 	if got := jobsOf(queueOf(waiting(4), Asked{User: "ann"})); got != "4:0 2:2" {

@@ -25,10 +25,19 @@ type Point struct {
 	// Observed, Planned and Acted are how long it took to look at Slurm, to decide and check, and to do the rest.
 	Observed, Planned, Acted time.Duration
 	Failed                   int // steps that ended with an error
+	Rounds                   int `json:",omitempty"` // of which it is the mean; 0: it is one round
 }
 
 // Took is how long the round took.
 func (p Point) Took() time.Duration { return p.Observed + p.Planned + p.Acted }
+
+// when says of what the newest point is.
+func (p Point) when() string {
+	if p.Rounds == 0 {
+		return "The newest round"
+	}
+	return "The newest " + counted(p.Rounds, "round") + ", in the mean"
+}
 
 // Waits is how many jobs waited.
 func (p Point) Waits() (all int) {
@@ -77,27 +86,44 @@ func PointOf(report bridge.Report) Point {
 	return p
 }
 
-// rounds is what the page of rounds shows.
-type rounds struct {
-	Charts []chart
-	Rows   []Point // the newest first
-	More   int
-	All    int
-	Newest int
-	From   time.Time
+// Past is what a page of rounds is made of.
+type Past struct {
+	Points []Point // in any order, from whatever keeps them
+	Reach  Reach
+	Kept   bool     // a history is kept, so that a reader can look further back
+	Gaps   []string // days of it that could not be read
 }
 
-func roundsOf(points []Point) rounds {
-	points = slices.Clone(points)
+// rounds is what the page of rounds shows.
+type rounds struct {
+	Past
+	Reaches []Reach
+	Charts  []chart
+	Rows    []Point // the newest first
+	More    int
+	All     int // rounds
+	Newest  int
+	From    time.Time
+}
+
+func roundsOf(past Past) rounds {
+	points := slices.Clone(past.Points)
 	slices.SortStableFunc(points, func(a, b Point) int {
 		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Round, b.Round))
 	})
-	r := rounds{All: len(points)}
+	r := rounds{Past: past, Reaches: Reaches}
+	for _, p := range points {
+		r.All += max(1, p.Rounds)
+	}
 	if len(points) == 0 {
 		return r
 	}
 	r.From, r.Newest = points[0].Began, points[len(points)-1].Round
-	r.Charts = charted(points, stretchesOf(points))
+	if r.Reach.Days == 0 {
+		r.Charts = charted(points, stretchesOf(points))
+	} else {
+		r.Charts = charted(points, lengthsOf(points, r.Reach.Length))
+	}
 	r.Rows = slices.Clone(points)
 	slices.Reverse(r.Rows)
 	r.Rows, r.More = first(r.Rows)
@@ -117,6 +143,16 @@ func stretchesOf(points []Point) []stretch {
 			}
 		}
 		all[i] = stretch{From: p.Began, Until: until}
+	}
+	return all
+}
+
+// lengthsOf are the times for which means stand, each from its first round on.
+func lengthsOf(points []Point, length time.Duration) []stretch {
+	all := make([]stretch, len(points))
+	for i, p := range points {
+		start := p.Began.Truncate(length)
+		all[i] = stretch{From: start, Until: start.Add(length)}
 	}
 	return all
 }
@@ -158,18 +194,19 @@ func charted(points []Point, spans []stretch) []chart {
 	newest := points[len(points)-1]
 	return []chart{
 		gpuChart(newest, valued),
-		stacked("cores", "Cores by who has them", useTold("cores", newest.Cores), useKeys,
+		stacked("cores", "Cores by who has them", useTold(newest.when(), "cores", newest.Cores), useKeys,
 			valued(func(p Point) []float64 { return useValues(p.Cores, 1) }), 1),
-		stacked("memory", "Memory in GB by who has it", useTold("MiB", newest.Memory), useKeys,
+		stacked("memory", "Memory in GB by who has it", useTold(newest.when(), "MiB", newest.Memory), useKeys,
 			valued(func(p Point) []float64 { return useValues(p.Memory, 1000) }), 1),
 		waitChart(newest, valued), ratioChart(newest, valued), tookChart(newest, valued),
 	}
 }
 
 func gpuChart(newest Point, valued series) chart {
-	told := fmt.Sprintf("The newest round: of %d GPUs our jobs have %d, other people %d; %d are idle, of them %d for "+
-		"want of cores and %d for want of memory; %d are on closed nodes.", newest.GPUs.Total, newest.GPUs.Share,
-		newest.GPUs.Foreign, newest.GPUs.Idle(), newest.ForCores, newest.ForMemory, newest.GPUs.Closed)
+	told := fmt.Sprintf("%s: of %d GPUs our jobs have %d, other people %d; %d are idle, of them %d for "+
+		"want of cores and %d for want of memory; %d are on closed nodes.", newest.when(), newest.GPUs.Total,
+		newest.GPUs.Share, newest.GPUs.Foreign, newest.GPUs.Idle(), newest.ForCores, newest.ForMemory,
+		newest.GPUs.Closed)
 	keys := []key{{"share", "our jobs"}, {"foreign", "other people's"}, {"stranded-cores", "idle for want of cores"},
 		{"stranded-memory", "idle for want of memory"}, {"free", "idle"}, {"closed", "on closed nodes"}}
 	return stacked("gpus", "GPUs by who has them", told, keys, valued(func(p Point) []float64 {
@@ -200,9 +237,12 @@ func ratioChart(newest Point, valued series) chart {
 		}
 		return []float64{100 * p.Ratio}
 	})
-	return traced("ratio", "What plans are worth, in percent of what any plan could be",
-		fmt.Sprintf("The newest round: %.1f percent.", 100*newest.Ratio), " %", key{"c4", "of the bound"}, values, 0,
-		100)
+	told := newest.when() + ": nobody worked out what a plan could be."
+	if newest.Ratio > 0 {
+		told = fmt.Sprintf("%s: %.1f percent.", newest.when(), 100*newest.Ratio)
+	}
+	return traced("ratio", "What plans are worth, in percent of what any plan could be", told, " %",
+		key{"c4", "of the bound"}, values, 0, 100)
 }
 
 func tookChart(newest Point, valued series) chart {
@@ -211,7 +251,7 @@ func tookChart(newest Point, valued series) chart {
 		return []float64{p.Observed.Seconds(), p.Planned.Seconds(), p.Acted.Seconds()}
 	})
 	return stacked("took", "Seconds that a round took",
-		fmt.Sprintf("The newest round: %.1f seconds.", newest.Took().Seconds()), keys, values, 0.1)
+		fmt.Sprintf("%s: %.1f seconds.", newest.when(), newest.Took().Seconds()), keys, values, 0.1)
 }
 
 var useKeys = []key{{"share", "share of our jobs"}, {"lent", "lent to them beyond it"}, {"foreign", "other people's"},
@@ -233,9 +273,9 @@ func numbers(all ...int) []float64 {
 	return values
 }
 
-func useTold(unit string, u Use) string {
-	return fmt.Sprintf("The newest round: of %d %s our jobs have %d as their share and %d beyond it, other people %d; "+
-		"%d are idle, of them %d where no GPU is free.", u.Total, unit, u.Share, u.Lent, u.Foreign, u.Idle(),
+func useTold(when, unit string, u Use) string {
+	return fmt.Sprintf("%s: of %d %s our jobs have %d as their share and %d beyond it, other people %d; "+
+		"%d are idle, of them %d where no GPU is free.", when, u.Total, unit, u.Share, u.Lent, u.Foreign, u.Idle(),
 		u.Stranded)
 }
 
@@ -247,7 +287,7 @@ func waitTold(p Point) string {
 		}
 	}
 	if parts == nil {
-		return "The newest round: nobody waits."
+		return p.when() + ": nobody waits."
 	}
-	return "The newest round: " + strings.Join(parts, ", ") + "."
+	return p.when() + ": " + strings.Join(parts, ", ") + "."
 }

@@ -33,7 +33,7 @@ func (s Stage) Last() Stage {
 	return map[Stage]Stage{Shadow: Preflight, Canary: Shadow, On: Canary}[s]
 }
 
-// Daemon is what a daemon tells of itself, at /about.
+// Daemon is what a daemon tells of itself, at /status, and what judgements go by.
 type Daemon struct {
 	Version    string        `json:"version"`
 	Started    time.Time     `json:"started"`
@@ -50,7 +50,7 @@ type Daemon struct {
 	Behind     bool          `json:"behind,omitempty"`  // it stands by: another one leads
 }
 
-// Standing is what a daemon tells of itself at /status: the same, and what takes longer to find out.
+// Standing is all that a daemon tells of itself at /status.
 type Standing struct {
 	Daemon
 	Leads       bool   `json:"leads"`             // it acts; false in the shadow, and while it stands by

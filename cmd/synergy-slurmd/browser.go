@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,7 +34,7 @@ func forPeople(mux *http.ServeMux, desk chan struct{}, h *health, reports archiv
 			http.Error(w, "want the number of a job, as /jobs/4711", http.StatusBadRequest)
 			return
 		}
-		serveJob(w, id, reports)
+		serveJob(r.Context(), w, id, reports)
 	}))
 	mux.Handle("GET /nodes/{node}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		report, err := latest(reports)
@@ -108,8 +109,8 @@ func (h *health) told(now time.Time) page.Health {
 	return page.Health{Well: wrong == nil, Says: says}
 }
 
-func serveJob(w http.ResponseWriter, id int, reports archive) {
-	told, err := storyOf(reports, id)
+func serveJob(ctx context.Context, w http.ResponseWriter, id int, reports archive) {
+	told, err := storyOf(ctx, reports, id)
 	servePage(w, err, func(text *bytes.Buffer) error { return page.Job(text, told) })
 }
 

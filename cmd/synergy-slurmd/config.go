@@ -37,6 +37,9 @@ type Config struct {
 
 	Keep bridge.Keep // of what users ask for in so many words
 
+	// Sharing is how much memory GPUs have that several jobs may use at once, and by which way; zero: nobody shares one
+	Sharing bridge.Sharing
+
 	PreemptWithoutCheckpoint bool
 	SaveAtLimit              bool          // ask jobs with a checkpoint before their time limits end them
 	EstimateStarts           bool          // say when jobs that wait will start

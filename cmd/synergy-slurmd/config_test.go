@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 const fiveMinutes = 5 * time.Minute
@@ -76,6 +78,13 @@ keep:
   cores: true
   memory: false
   steps: false
+share:
+  gpu_memory: 79.5GiB
+  by_feature:
+    h100: 81559MiB
+    a100: 40GiB
+  mode: fill
+  mode_by_feature: {a100: turns}
 canary:
   partitions: [big]
   accounts: [ml, vision]
@@ -99,6 +108,9 @@ canary:
 		Hook:         hook{[]string{"/bin/echo", "a b"}, []string{"/bin/true"}, 5 * time.Second},
 		StartTimeout: 8 * time.Second, Concurrency: 2, Rate: 1.5, Heartbeat: "/run/synergy/heartbeat",
 		ProfilesFile: "/run/synergy/profiles", Keep: bridge.Keep{Cores: true},
+		Sharing: bridge.Sharing{GPUMemory: 81408,
+			ByFeature: map[string]gres.Memory{"h100": 81559, "a100": 40960},
+			Mode:      share.Fill, ModeByFeature: map[string]share.Mode{"a100": share.Turns}},
 		Canary: bridge.Canary{Partitions: []string{"big"}, Accounts: []string{"ml", "vision"}},
 	}
 	if describe(config) != describe(want) {
@@ -110,37 +122,52 @@ func TestAWrongConfigurationIsRefusedWithLineKeyValueAndRemedy(t *testing.T) {
 	for text, want := range map[string]string{
 		"partitions: [a]\npolcy: las": `^line 2: polcy: unknown key: ` +
 			`want one of partitions, canary, policy, .*rules, .*rate$`,
-		"partitions: [a]\nrules: {min_rum: 1s}":     `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, max_restarts, horizon, payback, patience, stranded$`,
-		"partitions: [a]\npolicy: lifo":             `^line 2: policy: .*"lifo": want one of fifo, srtf, srsf, las, ftf, drf, tetris, slurm$`,
-		"partitions: [a]\nallocator: all":           `^line 2: allocator: .*"all": want one of proportional, greedy, tune, opt`,
-		"partitions: [a]\npolicy: [las]":            `^line 2: policy: want one value, not a list`,
-		"partitions: [a]\npolicy: &x las":           ``,
-		"partitions: [a]\npolicy:":                  `^line 2: policy: has no value: give it one, or remove the key`,
-		"partitions: [a]\npolicy: ''":               `^line 2: policy: has no value`,
-		"partitions: [a]\npartitions: [b]":          `^line 2: partitions: is already set in line 1: remove one$`,
-		"policy: las":                               `^partitions: none is named: .*partitions: \[gpu\]$`,
-		"partitions: []":                            `^line 1: partitions: want a list of at least one, as \[a, b\]$`,
-		"partitions: gpu":                           `^line 1: partitions: want a list`,
-		"partitions: [a, a]":                        `^line 1: partitions: "a" stands there twice`,
-		"partitions: ['a,b']":                       `^line 1: partitions: "a,b" is not the name of one partition: list them`,
-		"partitions: [[a]]":                         `^line 1: partitions: want one value`,
-		"partitions: [a]\nprofile_dirs: [profiles]": `^line 2: profile_dirs: "profiles" is not an absolute path`,
-		"partitions: [a]\nlease: 900":               `^line 2: lease: "900" is not a duration: give it a unit, as 90s`,
-		"partitions: [a]\nlease: 25h":               `^line 2: lease: 25h is out of range: want 1s to 24h0m0s$`,
-		"partitions: [a]\nlease: 9m":                `^lease: 9m0s is less than 2 rounds of 5m0s: make it at least 10m0s, or the rounds shorter`,
-		"partitions: [a]\nlease: 10m":               ``,
-		"partitions: [a]\nrules: 7":                 `^line 2: want keys with values`,
-		"partitions: [a]\nrules: {stranded: nan}":   `^line 2: rules\.stranded: "nan": want a number from 0.001 to 1$`,
-		"partitions: [a]\nrules: {stranded: 2}":     `^line 2: rules\.stranded: "2": want a number`,
-		"partitions: [a]\nconcurrency: 0":           `^line 2: concurrency: "0": want a whole number from 1 to 64$`,
-		"partitions: [a]\nconcurrency: 2.5":         `^line 2: concurrency: "2.5": want a whole number`,
-		"partitions: [a]\nheartbeat: here":          `^line 2: heartbeat: "here" is not an absolute path`,
-		"partitions: [a]\nprofiles_file: here":      `^line 2: profiles_file: "here" is not an absolute path`,
-		"partitions: [a]\nkeep: {core: true}":       `^line 2: keep\.core: unknown key: want one of cores, memory, steps$`,
-		"partitions: [a]\nkeep: {steps: 1}":         `^line 2: keep\.steps: "1": want true or false$`,
-		"partitions: [a]\ncanary: {}":               `^line 2: canary: names nobody: give it accounts or`,
-		"partitions: [a]\ncanary:":                  `^line 2: want keys with values`,
-		"partitions: [a]\ncanary: {accounts: ML}":   `^line 2: canary\.accounts: want a list`,
+		"partitions: [a]\nrules: {min_rum: 1s}":                    `^line 2: rules\.min_rum: unknown key: want one of min_run, max_preemptions, max_restarts, horizon, payback, patience, stranded$`,
+		"partitions: [a]\npolicy: lifo":                            `^line 2: policy: .*"lifo": want one of fifo, srtf, srsf, las, ftf, drf, tetris, slurm$`,
+		"partitions: [a]\nallocator: all":                          `^line 2: allocator: .*"all": want one of proportional, greedy, tune, opt`,
+		"partitions: [a]\npolicy: [las]":                           `^line 2: policy: want one value, not a list`,
+		"partitions: [a]\npolicy: &x las":                          ``,
+		"partitions: [a]\npolicy:":                                 `^line 2: policy: has no value: give it one, or remove the key`,
+		"partitions: [a]\npolicy: ''":                              `^line 2: policy: has no value`,
+		"partitions: [a]\npartitions: [b]":                         `^line 2: partitions: is already set in line 1: remove one$`,
+		"policy: las":                                              `^partitions: none is named: .*partitions: \[gpu\]$`,
+		"partitions: []":                                           `^line 1: partitions: want a list of at least one, as \[a, b\]$`,
+		"partitions: gpu":                                          `^line 1: partitions: want a list`,
+		"partitions: [a, a]":                                       `^line 1: partitions: "a" stands there twice`,
+		"partitions: ['a,b']":                                      `^line 1: partitions: "a,b" is not the name of one partition: list them`,
+		"partitions: [[a]]":                                        `^line 1: partitions: want one value`,
+		"partitions: [a]\nprofile_dirs: [profiles]":                `^line 2: profile_dirs: "profiles" is not an absolute path`,
+		"partitions: [a]\nlease: 900":                              `^line 2: lease: "900" is not a duration: give it a unit, as 90s`,
+		"partitions: [a]\nlease: 25h":                              `^line 2: lease: 25h is out of range: want 1s to 24h0m0s$`,
+		"partitions: [a]\nlease: 9m":                               `^lease: 9m0s is less than 2 rounds of 5m0s: make it at least 10m0s, or the rounds shorter`,
+		"partitions: [a]\nlease: 10m":                              ``,
+		"partitions: [a]\nrules: 7":                                `^line 2: want keys with values`,
+		"partitions: [a]\nrules: {stranded: nan}":                  `^line 2: rules\.stranded: "nan": want a number from 0.001 to 1$`,
+		"partitions: [a]\nrules: {stranded: 2}":                    `^line 2: rules\.stranded: "2": want a number`,
+		"partitions: [a]\nconcurrency: 0":                          `^line 2: concurrency: "0": want a whole number from 1 to 64$`,
+		"partitions: [a]\nconcurrency: 2.5":                        `^line 2: concurrency: "2.5": want a whole number`,
+		"partitions: [a]\nheartbeat: here":                         `^line 2: heartbeat: "here" is not an absolute path`,
+		"partitions: [a]\nprofiles_file: here":                     `^line 2: profiles_file: "here" is not an absolute path`,
+		"partitions: [a]\nkeep: {core: true}":                      `^line 2: keep\.core: unknown key: want one of cores, memory, steps$`,
+		"partitions: [a]\nkeep: {steps: 1}":                        `^line 2: keep\.steps: "1": want true or false$`,
+		"partitions: [a]\nshare: {gpu_memory: 80}":                 `^line 2: share\.gpu_memory: "80": want the memory of one GPU, 1MiB to 1024GiB, as`,
+		"partitions: [a]\nshare: {gpu_memory: -1GiB}":              `^line 2: share\.gpu_memory: "-1GiB": want`,
+		"partitions: [a]\nshare: {gpu_memory: 1025GiB}":            `^line 2: share\.gpu_memory: "1025GiB": want`,
+		"partitions: [a]\nshare: {gpu_memory: 0.9MiB}":             `^line 2: share\.gpu_memory: "0.9MiB": want`,
+		"partitions: [a]\nshare: {by_feature: 80GiB}":              `^line 2: share\.by_feature: want 1 to 100 features`,
+		"partitions: [a]\nshare: {by_feature: {}}":                 `^line 2: share\.by_feature: want 1 to 100 features`,
+		"partitions: [a]\nshare: {by_feature: {a: 1}}":             `^line 2: share\.by_feature: a: "1": want`,
+		"partitions: [a]\nshare: {by_feature: {'a,b': 1GiB}}":      `^line 2: share\.by_feature: "a,b" is not the name`,
+		"partitions: [a]\nshare: {by_feature: {a: 1GiB, a: 2GiB}}": `^line 2: share\.by_feature: "a" stands there twice`,
+		"partitions: [a]\nshare: {mem: 80GiB}":                     `^line 2: share\.mem: unknown key: want one of gpu_memory, by_feature, mode, mode_by_feature$`,
+		"partitions: [a]\nshare: {mode: mps}":                      `^line 2: share\.mode: "mps": want turns or fill$`,
+		"partitions: [a]\nshare: {mode: lookahead}":                `^line 2: share\.mode: "lookahead": want turns or fill$`,
+		"partitions: [a]\nshare: {mode: [fill]}":                   `^line 2: share\.mode: want one value`,
+		"partitions: [a]\nshare: {mode_by_feature: fill}":          `^line 2: share\.mode_by_feature: want 1 to 100 features of nodes with the mode there, as {h100: fill}$`,
+		"partitions: [a]\nshare: {mode_by_feature: {a: Fill}}":     `^line 2: share\.mode_by_feature: a: "Fill": want turns or fill$`,
+		"partitions: [a]\ncanary: {}":                              `^line 2: canary: names nobody: give it accounts or`,
+		"partitions: [a]\ncanary:":                                 `^line 2: want keys with values`,
+		"partitions: [a]\ncanary: {accounts: ML}":                  `^line 2: canary\.accounts: want a list`,
 
 		"partitions: [a]\ncanary: {accounts: [ML]}":  `^line 2: canary\.accounts: "ML" is not the name of one account`,
 		"partitions: [a]\ncanary: {partitions: [b]}": `^canary\.partitions: "b" is none of partitions: name some`,
@@ -201,7 +228,7 @@ func TestTheExampleShowsTheDefaults(t *testing.T) {
 	}
 	// the example's programs and files
 	full.Hook.before, full.Hook.after, full.Heartbeat, full.ProfilesFile, full.Learned = nil, nil, "", "", ""
-	full.Match, full.Canary = nil, bridge.Canary{}
+	full.Match, full.Canary, full.Sharing = nil, bridge.Canary{}, bridge.Sharing{}
 	theDefaults(t, &full.Rules)
 	if describe(full) != describe(plain) {
 		t.Errorf("uncommented it is\n%s, want\n%s", describe(full), describe(plain))

@@ -246,6 +246,7 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		Explain:                  true,
 		Profiled:                 true,
 		Keep:                     config.Keep,
+		Sharing:                  config.Sharing,
 		PreemptWithoutCheckpoint: config.PreemptWithoutCheckpoint,
 		SaveAtLimit:              config.SaveAtLimit,
 		Watched:                  f.watches(),

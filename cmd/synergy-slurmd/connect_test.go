@@ -25,7 +25,7 @@ import (
 func fullConfig() Config {
 	c := defaults(fiveMinutes)
 	c.Partitions, c.Canary = []string{"gpu"}, bridge.Canary{Accounts: []string{"ml"}}
-	c.PreemptWithoutCheckpoint = true
+	c.PreemptWithoutCheckpoint, c.Sharing.GPUMemory = true, 1
 	c.Match, c.Savings = []bridge.Match{{User: "ann"}}, "/var/lib/savings"
 	c.Hook.after = []string{"/bin/true"}
 	return c

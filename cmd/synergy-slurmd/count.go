@@ -14,6 +14,7 @@ type tally struct {
 	given, fair gres.Vector // all grants together, and their proportional shares
 	gain        float64     // mean over the granted GPUs; 0: none is granted
 	steps       map[stepKind]int
+	held        policy.GPUCount
 }
 
 // stepKind is what became of a kind of step.
@@ -60,9 +61,11 @@ func (t *tally) decision(d policy.Decision) {
 	}
 	t.granted++
 	given := d.Grant.Total()
-	t.given = t.given.Plus(given)
-	t.fair = t.fair.Plus(d.Fair.Times(len(d.Grant.Nodes)))
 	t.gain += d.Gain * float64(given.GPUs)
+	if given.GPUs = t.held.More(*d.Grant) * len(d.Grant.Nodes); given.GPUs > 0 { // else it is another's GPU, and share
+		t.fair = t.fair.Plus(d.Fair.Times(len(d.Grant.Nodes)))
+	}
+	t.given = t.given.Plus(given)
 }
 
 func outcomeOf(step bridge.Step, shadow bool) outcome {

@@ -62,7 +62,7 @@ func (d *daemon) run(ctx context.Context) {
 	defer d.manager.stopping()
 	defer d.feedWatchdog()()
 	defer d.seat.take()()
-	defer d.savings.close()
+	defer d.savings.work()()
 	defer d.outlook.stop()
 	defer d.history.work()()
 	for {
@@ -95,7 +95,7 @@ var errOnce = errors.New("the round did not end well")
 func (d *daemon) once(ctx context.Context) error {
 	d.barred = d.seat.win(ctx)
 	defer d.seat.take()()
-	defer d.savings.close()
+	defer d.savings.work()()
 	defer d.history.work()()
 	d.turn(ctx)
 	d.outlook.stop() // nobody would read it
@@ -128,7 +128,6 @@ func (d *daemon) turn(ctx context.Context) {
 	if err == nil {
 		d.heart.beat(d.config, time.Now())
 		d.savings.note(d.config, d.period, report)
-		d.health.note("rounds are not booked in the ledger of savings", d.savings.fault, remedyOfSavings)
 		d.outlook.look(d.config, d.period, report)
 	}
 }

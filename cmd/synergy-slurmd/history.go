@@ -107,7 +107,7 @@ func (h *historian) book(b noted) {
 	store := h.current()
 	if store == nil {
 		opened, err := history.Open(b.where.Path, history.Options{Keep: b.where.Keep,
-			MostBytes: int64(b.where.MostGiB) << 30, Version: h.version})
+			MostBytes: int64(b.where.MostGiB) << 30, Version: h.version, Point: drawn})
 		if err != nil {
 			h.told(err)
 			return
@@ -186,8 +186,11 @@ type remembered struct {
 	past *historian
 }
 
+// storyLimit bounds the reading of a year for one job.
+const storyLimit = 10 * time.Second
+
 // storyOf tells a job's story: from the history, where the archive has one, and from the last reports.
-func storyOf(reports archive, job int) (story.Story, error) {
+func storyOf(ctx context.Context, reports archive, job int) (story.Story, error) {
 	kept, is := reports.(remembered)
 	if !is || kept.past.reader() == nil {
 		last, err := latestOf(reports, pastRounds)
@@ -197,7 +200,9 @@ func storyOf(reports archive, job int) (story.Story, error) {
 	if err != nil {
 		return story.Story{}, err
 	}
-	passages, gaps, err := kept.past.reader().Story(job)
+	within, cancel := context.WithTimeout(ctx, storyLimit)
+	defer cancel()
+	passages, gaps, err := kept.past.reader().Story(within, job)
 	kept.past.tellGaps(gaps)
 	return story.Join(job, passages, story.Of(job, last)), err
 }
@@ -217,7 +222,7 @@ func forHistory(mux *http.ServeMux, desk chan struct{}, reports archive) {
 			http.Error(w, "want the number of a job, as /story/4711", http.StatusBadRequest)
 			return
 		}
-		told, err := storyOf(reports, id)
+		told, err := storyOf(r.Context(), reports, id)
 		serveText(w, told, err)
 	}))
 	mux.Handle("GET /history", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {

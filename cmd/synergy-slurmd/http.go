@@ -31,11 +31,10 @@ const index = `synergy-slurmd
 
 /            in a browser: the cluster, the queue and the last round as a page
 /healthz     200 while rounds end well, 503 and the reason otherwise
-/about       what runs, how and how well, for programs
 /metrics     for Prometheus
 /round       the last round: snapshot, plan and steps
 /snapshot    what the last round saw, with the profiles of its jobs: synergy plan reads it
-/rounds      the numbers of the rounds that are kept; in a browser: what they saw, over time
+/rounds      the numbers of the rounds that are kept; in a browser: what they saw, over time, ?days=7
 /round/17    one of them
 /replay/17   that round with all that it takes to plan it again: synergy replay reads it
 /story/4711  a job's story, as long as the history goes back
@@ -44,19 +43,16 @@ const index = `synergy-slurmd
 /profiles    in a browser: what is known of how fast models train
 /savings     in a browser: what was saved, or would have been
 /health      in a browser: how the daemon does, what is wrong, and what to do
-/status      how the daemon stands, for synergy status
+/status      what runs, how and how well, for programs
 `
 
 // pages is everything that can be read over HTTP. Nothing can be written.
 func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, h) })
-	mux.HandleFunc("GET /about", func(w http.ResponseWriter, _ *http.Request) {
-		serveJSON(w, h.tells(time.Now()), nil)
-	})
 	desk := make(chan struct{}, readers)
 	forPeople(mux, desk, h, reports)
-	forStatus(mux, desk, h.stands)
+	forStatus(mux, h)
 	h.beside.pages(mux, desk, h, reports)
 	forHistory(mux, desk, reports)
 	mux.Handle("GET /metrics", inTurn(desk, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
@@ -86,8 +82,8 @@ func snapshotOf(r bridge.Report) snapshot.File {
 		Habits: r.Habits}
 }
 
-// inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health and the index need
-// none: whoever watches the daemon is answered whoever else reads.
+// inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health, status and the index
+// need none: whoever watches the daemon is answered whoever else reads.
 func inTurn(desk chan struct{}, page http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

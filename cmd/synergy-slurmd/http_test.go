@@ -61,7 +61,7 @@ func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
 	}{
 		{"/", 200, "/healthz"},
 		{"/healthz", 200, "no round has ended well"},
-		{"/about", 200, `"healthy":true,"says":"no round has ended well`},
+		{"/status", 200, `"healthy":true,"says":"no round has ended well`},
 		{"/metrics", 200, `synergy_build_info{goversion="go`},
 		{"/round", 200, `{"round":17,`},
 		{"/round/16", 200, `{"round":16,`},
@@ -70,6 +70,7 @@ func TestEveryPageAnswersWithWhatItPromises(t *testing.T) {
 		{"/round/15", 404, "no such report"},
 		{"/round/last", 400, "want the number of a round"},
 		{"/secrets", 404, ""},
+		{"/about", 404, ""},
 		{"/?user=ann", 200, "/healthz"},
 		{"/nodes/n1", 200, "saw no such node"},
 		{"/profiles", 200, "0 profiles"},

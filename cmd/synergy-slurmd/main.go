@@ -191,7 +191,9 @@ func newDaemon(f flags, config Config, log zerolog.Logger, numbers *metrics) (*d
 		health:  health,
 		manager: manager,
 		heart:   &heart{log: log, silent: f.shadow},
-		savings: &accountant{log: log, metrics: numbers},
+		savings: &accountant{log: log, metrics: numbers, ill: func(why error) {
+			health.note("rounds are not booked in the ledger of savings", why, remedyOfSavings)
+		}},
 		outlook: &outlook{},
 		history: newHistorian(log),
 	}, nil

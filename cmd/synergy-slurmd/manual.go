@@ -4,15 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -26,11 +24,11 @@ func describes(args []string) bool { return len(args) > 0 && slices.Contains(ask
 // documented answers.
 func documented(args []string, stdout, stderr io.Writer) int {
 	root := described()
-	root.AddCommand(manualCommand())
+	root.AddCommand(manual.Command("8", "synergy-slurmd "+running()))
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	var full unwritten
+	var full manual.Unwritten
 	switch err := root.Execute(); {
 	case errors.As(err, &full):
 		fmt.Fprintln(stderr, "synergy-slurmd:", err)
@@ -47,6 +45,7 @@ func described() *cobra.Command {
 	var f flags
 	root := branch("synergy-slurmd", usage, "resource-sensitive scheduling of GPU jobs beside Slurm", f.define)
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.CompletionOptions.HiddenDefaultCmd = true // nor has it a page
 	var files ledger.Files
 	ofFiles := func(set *pflag.FlagSet) { defineFiles(set, &files) }
 	verb := branch(keep, usageKeep, "back up and restore what the daemon remembers", nil)
@@ -66,43 +65,4 @@ func branch(use, text, short string, define func(*pflag.FlagSet)) *cobra.Command
 		define(command.Flags())
 	}
 	return command
-}
-
-// unwritten is an error that no other command line would mend.
-type unwritten struct{ error }
-
-// manualCommand writes the man pages, of section 8, a page for each command.
-func manualCommand() *cobra.Command {
-	var date string
-	command := &cobra.Command{
-		Use: "manual FOLDER", Short: "write the man pages", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(command *cobra.Command, args []string) error {
-			day, err := time.Parse(time.DateOnly, date)
-			if err != nil {
-				return fmt.Errorf("--date %q: want a day, as 2026-11-21", date)
-			}
-			return writeManual(command.Root(), args[0], day)
-		},
-	}
-	command.Flags().StringVar(&date, "date", "", "the `day` that the pages are of: those of one release are the same "+
-		"whenever they are made")
-	return command
-}
-
-func writeManual(root *cobra.Command, folder string, day time.Time) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return unwritten{fmt.Errorf("write man pages: %w", err)}
-	}
-	header := &doc.GenManHeader{Section: "8", Date: &day, Source: "synergy-slurmd " + running(), Manual: "Synergy"}
-	root.DisableAutoGenTag = true // it would say today
-	root.CompletionOptions.DisableDefaultCmd = true
-	for _, command := range root.Commands() {
-		if command.Name() == "completion" {
-			root.RemoveCommand(command)
-		}
-	}
-	if err := doc.GenManTree(root, header, folder); err != nil {
-		return unwritten{fmt.Errorf("write man pages: %w", err)}
-	}
-	return nil
 }

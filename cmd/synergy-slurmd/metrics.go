@@ -31,6 +31,7 @@ type metrics struct {
 	jobs      *prometheus.GaugeVec
 	waiting   *prometheus.GaugeVec
 	liars     prometheus.Gauge
+	slowed    prometheus.Gauge
 	granted   amounts
 	fair      amounts
 	gain      prometheus.Gauge
@@ -171,6 +172,8 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 		[]string{"reason", "cause"})
 	m.liars = gauge("synergy_jobs_contradicting",
 		"Jobs that go without their profile because they ran far below what it claims.")
+	m.slowed = gauge("synergy_jobs_slowed",
+		"Important jobs that were measured to be slower beside others on their GPU than they accept.")
 	m.granted = amounts{
 		gauge("synergy_granted_gpus", "GPUs granted by the last plan."),
 		gauge("synergy_granted_cores", "Cores granted by the last plan."),
@@ -350,6 +353,7 @@ func (m *metrics) cluster(report bridge.Report, c tally) {
 		m.waiting.WithLabelValues(string(cause.Reason()), string(cause)).Set(float64(c.causes[cause]))
 	}
 	m.liars.Set(float64(len(report.Contradicting)))
+	m.slowed.Set(float64(len(report.Slowed)))
 	for _, word := range bridge.AllIgnored() {
 		m.ignored.WithLabelValues(string(word)).Set(float64(report.Ignored[word]))
 	}
@@ -383,14 +387,16 @@ func runningOnClosed(snapshot policy.Cluster) int {
 	for _, node := range snapshot.Nodes {
 		closed[node.Name] = node.Closed != ""
 	}
+	var held policy.GPUCount
 	gpus := 0
 	for _, job := range snapshot.Jobs {
 		if job.Running == nil {
 			continue
 		}
+		more := held.More(*job.Running)
 		for _, node := range job.Running.Nodes {
 			if closed[node] {
-				gpus += job.Running.PerNode.GPUs
+				gpus += more
 			}
 		}
 	}

@@ -175,7 +175,8 @@ func someLearned() []*learned.Entry {
 
 // everyPage is the address of each kind of page.
 var everyPage = []string{"/", "/?user=user7", "/?cause=turn&from=250", "/jobs/1001", "/jobs/4711", "/nodes/gpu001",
-	"/nodes/none", "/rounds", "/profiles", "/profiles?name=ann", "/savings", "/savings?days=30", "/health"}
+	"/nodes/none", "/rounds", "/rounds?days=7", "/profiles", "/profiles?name=ann", "/savings",
+	"/savings?days=30", "/health"}
 
 // TestEveryPageInChromium complains of nothing, asks nobody else, can be read by those who do not see it, and with keys
 // alone, and has contrast enough in light and in dark.

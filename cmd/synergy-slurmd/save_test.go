@@ -99,3 +99,36 @@ synergy_savings_saved_gpu_seconds_total{checkpoints="none"} 0
 `, "synergy_savings_failed", "synergy_savings_idle_gpu_seconds_total", "synergy_savings_overspent_gpu_seconds_total",
 		"synergy_savings_saved_gpu_seconds_total")
 }
+
+// TestNoRoundWaitsForALedgerOfSavingsWhoseDiskHangs: what waits is bounded, the rest is left out, and that is told.
+func TestNoRoundWaitsForALedgerOfSavingsWhoseDiskHangs(t *testing.T) {
+	var text bytes.Buffer
+	ill := 0
+	a := &accountant{log: zerolog.New(&text), queue: make(chan toBook, mostBehind), // and nobody books
+		ill: func(error) { ill++ }}
+	for minute := range 3 * mostBehind {
+		a.note(Config{Savings: t.TempDir()}, time.Minute, booking(minute))
+	}
+	if n := strings.Count(text.String(), "its disk is too slow"); n != 1 || ill != 2*mostBehind {
+		t.Errorf("told %d times and %d, want once in the log and each time on the page:\n%s", n, ill, &text)
+	}
+}
+
+func TestWhatWaitsToBeBookedIsInTheLedgerOfSavingsWhenTheDaemonHasStopped(t *testing.T) {
+	dir := t.TempDir()
+	a := &accountant{log: zerolog.Nop()}
+	stop := a.work()
+	for minute := range 5 {
+		a.note(Config{Savings: dir}, time.Minute, booking(minute))
+	}
+	stop()
+	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	lines, _, err := book.Read(dir, noon, noon.Add(time.Hour))
+	seconds := 0.
+	for _, l := range lines {
+		seconds += l.Seconds
+	}
+	if err != nil || seconds != 240 {
+		t.Errorf("%v seconds, %v, want all four minutes", seconds, err)
+	}
+}

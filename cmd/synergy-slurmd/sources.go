@@ -36,7 +36,7 @@ func (s sources) current() Config {
 
 // pages serves what is beside the last round: rounds over time, profiles, savings, health.
 func (s sources) pages(mux *http.ServeMux, desk chan struct{}, h *health, reports archive) {
-	track := &track{reports: reports}
+	track, trend := &track{reports: reports}, newTrend()
 	mux.Handle("GET /rounds", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")
 		if !strings.Contains(r.Header.Get("Accept"), "text/html") {
@@ -44,8 +44,20 @@ func (s sources) pages(mux *http.ServeMux, desk chan struct{}, h *health, report
 			serveJSON(w, append([]int{}, rounds...), err)
 			return
 		}
-		points, err := track.points()
-		servePage(w, err, func(text *bytes.Buffer) error { return page.Rounds(text, points) })
+		reach, err := reachAsked(r)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		kept, is := reports.(remembered)
+		past := page.Past{Reach: reach, Kept: is && kept.past.reader() != nil}
+		switch {
+		case reach.Days == 0:
+			past.Points, err = track.points()
+		case past.Kept:
+			past.Points, past.Gaps, err = trend.points(r.Context(), kept.past, reach, time.Now())
+		}
+		servePage(w, err, func(text *bytes.Buffer) error { return page.Rounds(text, past) })
 	}))
 	mux.Handle("GET /profiles", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		s.serveProfiles(w, r, reports)
@@ -225,6 +237,10 @@ func troubles(report bridge.Report) (all []page.Trouble) {
 	for _, found := range report.Contradicting {
 		say(true, found.Job, "measure its model again, or take the profile away", "contradicts its profile: %s",
 			found.String())
+	}
+	for _, found := range report.Slowed {
+		say(true, found.Job, "see what its node's synergy-broker says; its profile may say too little of its GPU",
+			"slowed down: %s", found.String())
 	}
 	for _, word := range bridge.AllIgnored() {
 		n := report.Ignored[word]

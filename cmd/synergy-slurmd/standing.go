@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -11,14 +12,15 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
 )
 
-// standing is what the daemon says of itself on /status, beside what is on /about. Rounds write it, requests read it. A
-// nil one says nothing.
+// standing is what the daemon says of itself on /status, beside its health. Rounds write it, requests read it. A nil
+// one says nothing.
 type standing struct {
 	health      *health
 	seat        func() *seat
 	taught      func() float64
 	config      atomic.Pointer[Config]
 	failedSteps atomic.Int64
+	saved       lately
 }
 
 // note counts what a round, or a small one, did not bring about.
@@ -47,7 +49,7 @@ func (s *standing) now(at time.Time) rollout.Standing {
 	stands := rollout.Standing{Daemon: s.health.tells(at), Learned: int(s.taught()), FailedSteps: s.failedSteps.Load()}
 	stands.Leads = !stands.Shadow && s.leads()
 	if config := s.config.Load(); config != nil {
-		stands.Savings = saved(config.Savings, stands.Shadow, at)
+		stands.Savings = s.saved.sentence(config.Savings, stands.Shadow, at)
 	}
 	return stands
 }
@@ -83,12 +85,48 @@ func saved(folder string, shadow bool, at time.Time) string {
 	return sums.Sentence(shadow, "in the last seven days")
 }
 
-// forStatus serves it.
-func forStatus(mux *http.ServeMux, desk chan struct{}, s *standing) {
-	if s == nil {
-		return
+// lately is that sentence, which takes a week of lines to read. It is read anew once a minute at most, by one at a
+// time; others are told the last one meanwhile, so that whoever watches the daemon waits for no disk.
+type lately struct {
+	reading sync.Mutex
+	last    atomic.Pointer[savedLately]
+}
+
+// savedLately is what was said, of what, and when.
+type savedLately struct {
+	at     time.Time
+	folder string
+	shadow bool
+	text   string
+}
+
+func (l *lately) sentence(folder string, shadow bool, at time.Time) string {
+	last := l.last.Load()
+	ours := last != nil && last.folder == folder && last.shadow == shadow
+	if ours && at.Sub(last.at).Abs() < time.Minute {
+		return last.text
 	}
-	mux.Handle("GET /status", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
-		serveJSON(w, s.now(time.Now()), nil)
-	}))
+	if !l.reading.TryLock() {
+		if ours {
+			return last.text
+		}
+		return ""
+	}
+	defer l.reading.Unlock()
+	text := saved(folder, shadow, at)
+	l.last.Store(&savedLately{at, folder, shadow, text})
+	return text
+}
+
+// forStatus serves how the daemon stands. It takes no place at the desk: whoever watches it is answered whoever else
+// reads.
+func forStatus(mux *http.ServeMux, h *health) {
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		now := time.Now()
+		if h.stands == nil {
+			serveJSON(w, rollout.Standing{Daemon: h.tells(now)}, nil)
+			return
+		}
+		serveJSON(w, h.stands.now(now), nil)
+	})
 }

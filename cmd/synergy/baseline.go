@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/users"
@@ -24,6 +25,9 @@ func (p *productionOptions) baselineGroup() group {
 	g.flags.Var(&p.bfWindow, "bf-window", "`time` that backfill looks ahead, as in slurm.conf")
 	g.flags.Float64Var(&p.optIn, "opt-in", 1, "`part` of the jobs that is the daemon's; the others go by Slurm alone")
 	g.flags.Float64Var(&p.checkpoints, "checkpoints", 1, "`part` of the jobs that has a checkpoint")
+	g.flags.Float64Var(&p.share, "share", 0, "`part` of the jobs of one GPU that may share it, half of them important")
+	g.flags.StringVar(&p.shareMode, "share-mode", string(share.Turns),
+		"by which `way` nodes have them share it: turns, or fill where all on a GPU are of one user")
 	return g
 }
 
@@ -57,7 +61,22 @@ func (p *productionOptions) habits() (users.Habits, error) {
 	if !(p.checkpoints >= 0 && p.checkpoints <= 1) {
 		return users.Habits{}, fmt.Errorf("--checkpoints %g: want a part of the jobs, from 0 to 1", p.checkpoints)
 	}
-	return users.Habits{Outside: 1 - p.optIn, Unsaved: 1 - p.checkpoints}, nil
+	if !(p.share >= 0 && p.share <= 1) {
+		return users.Habits{}, fmt.Errorf("--share %g: want a part of the jobs of one GPU, from 0 to 1", p.share)
+	}
+	return users.Habits{Outside: 1 - p.optIn, Unsaved: 1 - p.checkpoints, Sharing: p.share}, nil
+}
+
+// mode is by which way nodes have GPUs shared; empty, as it is by turns, where nobody shares any.
+func (p *productionOptions) mode() (share.Mode, error) {
+	m, err := share.ParseMode(p.shareMode)
+	if err != nil {
+		return "", fmt.Errorf("--share-mode %w", err)
+	}
+	if m == share.Turns {
+		return "", nil
+	}
+	return m, nil
 }
 
 // baselines are the schedules that go in front of the daemon's: those that are named, or else both, where the log tells

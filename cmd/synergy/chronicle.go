@@ -77,7 +77,7 @@ func (s *chronicle) story(ctx context.Context, notes io.Writer, job int) (told s
 			return now, fmt.Sprintf("%d rounds that are kept", len(reports)), err
 		}
 	}
-	passages, gaps, err := past.Story(job)
+	passages, gaps, err := past.Story(ctx, job)
 	tellGaps(notes, gaps)
 	return story.Join(job, passages, now), "rounds in the history", err
 }

@@ -74,12 +74,15 @@ func narrate(out io.Writer, s story.Story) {
 	more := func(text string) { fmt.Fprintln(out, "  "+printable.Line(text, longestLine)) }
 	line(fmt.Sprintf("job %d%s", s.Job, who(s)))
 	if s.Known {
-		more(fmt.Sprintf("submitted %s, restarted %d times, %.1f GPU-hours so far", clockTime(s.Submitted), s.Restarts,
-			s.GPUTime/3600))
+		submitted := ""
+		if !s.Submitted.IsZero() {
+			submitted = "submitted " + clockTime(s.Submitted) + ", "
+		}
+		more(fmt.Sprintf("%srestarted %d times, %.1f GPU-hours so far", submitted, s.Restarts, s.GPUTime/3600))
 		more(fmt.Sprintf("round %d: %s", s.Round, s.Now))
 	}
 	if w := s.Wait; w != nil {
-		more(fmt.Sprintf("it waits for %s (%s)%s", w.Reason, w.Cause, ahead(s.Ahead)))
+		more(fmt.Sprintf("it waits, reason %s, cause %s%s", w.Reason, w.Cause, ahead(", ", s.Ahead, s.Next)))
 		if w.Reason == bridge.Misconfigured {
 			more("no room that comes free helps it: change the request, or ask the administrator")
 		}
@@ -127,14 +130,25 @@ func who(s story.Story) string {
 	return fmt.Sprintf(" %q of %s: %d GPUs, %s", strings.TrimSpace(s.Name), s.User, s.GPUs, profile)
 }
 
-func ahead(n int) string {
-	switch n {
-	case 0:
-		return ""
-	case 1:
-		return ", and one job goes before it"
+// ahead says behind whom a job waits; empty: behind nobody.
+func ahead(joint string, n int, next []int) string {
+	names := ""
+	for _, job := range next {
+		names += fmt.Sprintf(", %d", job)
 	}
-	return fmt.Sprintf(", and %d jobs go before it", n)
+	if more := n - len(next); len(next) > 0 && more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	names = strings.TrimPrefix(names, ", ")
+	switch {
+	case n == 0:
+		return ""
+	case names == "": // an older daemon names nobody
+		return fmt.Sprintf("%sjobs that go before it: %d", joint, n)
+	case n == 1:
+		return joint + "one job that waits for room goes before it: " + names
+	}
+	return fmt.Sprintf("%s%d jobs that wait for room go before it: %s", joint, n, names)
 }
 
 func clockTime(at time.Time) string { return at.Local().Format("2006-01-02 15:04:05") }

@@ -28,7 +28,9 @@ func explained() []bridge.Report {
 			{Job: 18, Why: "\x1b[2Jturn"}}},
 		Waits: []bridge.Wait{
 			{Job: 17, Reason: bridge.Misconfigured, Cause: bridge.CauseShape, Why: "no node has 64 GPUs", Place: 1},
-			{Job: 18, Reason: bridge.ForRoom, Cause: bridge.CauseTurn, Why: "turn", Place: 3}},
+			{Job: 18, Reason: bridge.ForRoom, Cause: bridge.CauseTurn, Why: "turn", Place: 9},
+			{Job: 19, Reason: bridge.ForRoom, Cause: bridge.CauseTurn, Why: "turn", Place: 3},
+			{Job: 20, Reason: bridge.ForRoom, Cause: bridge.CauseTurn, Why: "turn", Place: 2}},
 	}
 	second := first
 	second.Round, second.Began = 42, first.Began.Add(5*time.Minute)

@@ -103,7 +103,7 @@ func writeSample(w io.Writer, s nvml.Sample) error {
 			fmt.Fprintf(t, "%d\tcannot be read: %v\n", r.Minor, r.Err)
 			continue
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Minor, percent(r.Busy), mebibytes(r.Memory), share(r.Mine), r.UUID)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\n", r.Minor, percent(r.Busy), mebibytes(r.Memory), inMemory(r.Mine), r.UUID)
 	}
 	return t.Flush()
 }
@@ -115,7 +115,7 @@ func percent(n int) string {
 	return strconv.Itoa(n) + " %"
 }
 
-func share(m gres.Memory) string {
+func inMemory(m gres.Memory) string {
 	if m == nvml.Unknown {
 		return "-"
 	}

@@ -174,13 +174,13 @@ func writeRuns(w io.Writer, runs []story.Run) error {
 	return table.Error()
 }
 
-// plain is a text of somebody's that no spreadsheet takes for a formula.
+// plain is a text of somebody's that no spreadsheet takes for a formula. What cannot be printed goes first: it could
+// stand before the sign that begins one.
 func plain(text string) string {
-	if strings.HasPrefix(text, "=") || strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-") ||
-		strings.HasPrefix(text, "@") {
-		text = "'" + text
+	if text = printable.Line(text, longestLine); strings.IndexAny(text, "=+-@") == 0 {
+		return "'" + text
 	}
-	return printable.Line(text, longestLine)
+	return text
 }
 
 func stamp(at time.Time) string {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
 	"github.com/synergy-slurmd/synergy-slurmd/launcher"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 )
@@ -70,7 +71,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return command.code
 	}
 	var failure failed
-	if errors.As(err, &failure) {
+	if errors.As(err, &failure) || errors.As(err, new(manual.Unwritten)) {
 		return exitFailed
 	}
 	if errors.As(err, new(unseen)) {
@@ -117,6 +118,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
   synergy plugin check ./mine          does a planner of your own keep the promises?
   synergy savings --since 7d           what was saved, or would have been, and how sure that is
   synergy rollout                      may the daemon manage more than it does?
+  synergy share predict a.json b.json  how fast would two jobs be on one GPU?
   synergy gres --check                 is Slurm right about this node's GPUs?`,
 		Version:       running(),
 		SilenceErrors: true,
@@ -126,7 +128,7 @@ On a node it lists the GPUs, writes the lines of Slurm's configuration that fit,
 	root.AddCommand(simCommand(), traceCommand(), importCommand(), planCommand(), profileCommand(), measureCommand(),
 		runCommand(), pluginCommand(), statusCommand(), topCommand(), queueCommand(), whyNotCommand(),
 		explainCommand(), historyCommand(), replayRoundCommand(), whatIfCommand(), whenCommand(), savingsCommand(),
-		rolloutCommand(), gresCommand(), manualCommand())
+		rolloutCommand(), gresCommand(), shareCommand(), manual.Command("1", "synergy "+running()))
 	return root
 }
 

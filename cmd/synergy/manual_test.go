@@ -80,3 +80,15 @@ func TestADayOfManPagesThatIsNoneIsRefused(t *testing.T) {
 		t.Errorf("%d: %s", code, &said)
 	}
 }
+
+func TestManPagesThatCannotBeWrittenAreNoFaultOfTheCommandLine(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	code := run([]string{"manual", "--date", "2026-11-21", filepath.Join(file, "man")}, io.Discard, &said)
+	if code != exitFailed || !strings.Contains(said.String(), "write man pages: ") {
+		t.Errorf("%d: %s", code, &said)
+	}
+}

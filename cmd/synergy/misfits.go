@@ -23,7 +23,7 @@ var (
 		"profiles", "restart", "checkpoint", "ends", "min-run", "max-preemptions", "horizon", "payback", "patience",
 		"stranded",
 		"scheduler-delay", "teardown", "launch", "certify", "baseline", "bf-interval", "bf-resolution", "bf-window",
-		"opt-in", "checkpoints",
+		"opt-in", "checkpoints", "share", "share-mode",
 	}
 	artifactOnly = []string{"placement", "prioritize", "strict"}
 )
@@ -82,6 +82,8 @@ func (o *options) misfitWorkload() error {
 		return errors.New(
 			"--ratio: says which column of the paper's models counts, and --profiles are others: leave it out, and " +
 				"describe the --cluster")
+	case o.changed("share-mode") && o.production.share == 0:
+		return errors.New("--share-mode: is about jobs that share GPUs: say how many do with --share")
 	case o.reference.prioritize && o.recorded.window == "":
 		return errors.New("--prioritize: is for the jobs of a window: name it with --window")
 	case o.reference.strict && o.recorded.trace == "":

@@ -71,7 +71,8 @@ type productionOptions struct {
 	ends                                                    string
 	baseline                                                string
 	bfInterval, bfResolution, bfWindow                      span
-	optIn, checkpoints                                      float64
+	optIn, checkpoints, share                               float64
+	shareMode                                               string
 }
 
 // referenceOptions are what only the artifact engine can be told.

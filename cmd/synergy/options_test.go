@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/sim"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
@@ -46,7 +47,7 @@ func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 	e := described(t, `--jobs 7 --load 3 --policy srtf,las --allocator tune --round 10m --until 900h --window 2-5 --parallel 3 --rounds-out r.csv
 		--restart 90s --checkpoint 20s --ends rounds --min-run 1m --max-preemptions 4 --horizon 2h --payback 20m --patience 3h --stranded 0.25
 		--scheduler-delay 1s --teardown 2s --launch 3s --bf-interval 10s --bf-resolution 20s --bf-window 48h --opt-in 0.75
-		--checkpoints 0.5`)
+		--checkpoints 0.5 --share 0.3 --share-mode fill`)
 	if p := e.Site.Profiles["gnmt"]; p.CheckpointSeconds != 20 || p.StartSeconds != 70 {
 		t.Errorf("a restart costs %g + %g s, want 20 + 70", p.CheckpointSeconds, p.StartSeconds)
 	}
@@ -56,7 +57,8 @@ func TestEveryOptionOfTheProductionEngineReachesIt(t *testing.T) {
 			Payback: 20 * time.Minute, Patience: 3 * time.Hour, Stranded: 0.25},
 		Slurm:    production.Delays{Scheduler: time.Second, Teardown: 2 * time.Second, Launch: 3 * time.Second},
 		AtRounds: true,
-		Users:    users.Habits{Outside: 0.25, Unsaved: 0.5},
+		Users:    users.Habits{Outside: 0.25, Unsaved: 0.5, Sharing: 0.3},
+		Mode:     share.Fill,
 		Backfill: backfill.Backfill{Interval: 10 * time.Second, Resolution: 20 * time.Second, Window: 48 * time.Hour,
 			Tested: 500},
 	}
@@ -170,6 +172,46 @@ func TestTheExampleIsTakenOnlyWhereNoWorkloadIsNamed(t *testing.T) {
 	} {
 		if taken, err := typed(t, line).fill(); err != nil || taken != want {
 			t.Errorf("%q is filled with %q, %v, want %q", line, taken, err, want)
+		}
+	}
+}
+
+func TestAShareModeIsOneOfANodeAndForJobsThatShare(t *testing.T) {
+	for line, want := range map[string]string{
+		"--share 0.3 --share-mode mps": `--share-mode "mps": want turns or fill`,
+		"--share-mode fill":            "--share-mode: is about jobs that share GPUs: say how many do with --share",
+		"--engine artifact --share-mode fill": "--share-mode: the artifact engine has no such thing: leave it out, " +
+			"or take --engine production",
+	} {
+		o := typed(t, line+" --jobs 3")
+		err := o.misfits()
+		if err == nil {
+			_, err = o.experiment(io.Discard)
+		}
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+	if e := described(t, "--jobs 3 --share 0.3"); e.Site.Mode != "" {
+		t.Errorf("by default GPUs are shared by %s, want by turns", e.Site.Mode)
+	}
+}
+
+func TestAPredictionSaysInWhichModeJobsWouldBePutOnOneGPU(t *testing.T) {
+	for jobs, want := range map[string]string{
+		"busy=0.2,mem=8 busy=0.9,mem=8": "the planner would put them on one GPU",
+		"busy=0.45,mem=8 busy=0.9,mem=8": "the planner would put them on one GPU of a node that fills its GPUs, if " +
+			"they are of one user would not be put on one GPU: by turns with look-ahead B would keep 0.18 of its speed, " +
+			"and class low is to keep 0.2 of it",
+		"busy=0.25,mem=8 busy=0.9,mem=8 busy=0.9,mem=8": "the planner would put them on one GPU, but not where the " +
+			"node fills it and they are of one user would not be put on one GPU: by MPS A would keep 0.90 of its " +
+			"speed, and class high is to keep 0.9 of it",
+		"busy=0.2,mem=80 busy=0.9,mem=8": "would not be put on one GPU: together they need 88.0 GiB of the GPU's " +
+			"memory, and 76.0 GiB may be used",
+	} {
+		printed := said(t, append([]string{"share", "predict"}, strings.Fields(jobs)...)...)
+		if !strings.HasSuffix(printed, want) {
+			t.Errorf("%s: it says %s, want at its end %s", jobs, printed, want)
 		}
 	}
 }

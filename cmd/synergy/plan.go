@@ -239,6 +239,9 @@ func (p *planning) show(out io.Writer, on *policy.Cluster, plan policy.Plan, cer
 			continue
 		}
 		nodes := strings.Join(d.Grant.Nodes, ",")
+		if d.Grant.Device != "" {
+			nodes += "/" + d.Grant.Device
+		}
 		fmt.Fprintf(table, "job %d\t%s\t%s\t×%.2f\t%s\n", d.Job, nodes, d.Grant.PerNode, d.Gain, why)
 	}
 	if err := table.Flush(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/snapshot"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/whatif"
@@ -16,6 +18,7 @@ type present struct {
 	source
 	snapshot string
 	profiles []string
+	started  map[int]*policy.Placement // jobs that the round that was read has started
 }
 
 func (p *present) register(where group) {
@@ -72,6 +75,7 @@ func (p *present) round(ctx context.Context, s *shelf) (snapshot.File, error) {
 	if err != nil {
 		return snapshot.File{}, err
 	}
+	p.started = startedBy(&report)
 	text, err := snapshot.File{Cluster: report.Snapshot, Profiles: report.Profiles, Policy: report.Policy,
 		Allocator: report.Allocator, Habits: report.Habits}.JSON()
 	if err != nil {
@@ -82,4 +86,16 @@ func (p *present) round(ctx context.Context, s *shelf) (snapshot.File, error) {
 		return file, failed{fmt.Errorf("the last round: %w", err)}
 	}
 	return file, nil
+}
+
+// startedBy are the jobs that a round has started, and with what.
+func startedBy(report *bridge.Report) map[int]*policy.Placement {
+	started := map[int]*policy.Placement{}
+	for i := range report.Steps {
+		s := &report.Steps[i]
+		if s.Verb == bridge.Start && s.Grant != nil && s.Error == "" && !s.PutOff && !report.Shadow {
+			started[s.Job] = s.Grant
+		}
+	}
+	return started
 }

@@ -182,6 +182,9 @@ func (t task) measure(c *cobra.Command, node string) error {
 	if err != nil {
 		return err
 	}
+	look, blind := gpuLooks()
+	defer blind()
+	trainer.Look = look
 	kept := &keep{path: t.Runs, Kept: t.Kept}
 	if err := kept.read(); err != nil {
 		return err

@@ -148,6 +148,9 @@ func (o *localOptions) runHere(c *cobra.Command, command []string) error {
 	if err != nil {
 		return err
 	}
+	look, blind := gpuLooks()
+	defer blind()
+	trainer.Look = look
 	told := newTeller(c.ErrOrStderr(), q, t.Budget)
 	s := profiling.Session{
 		Question: q, Trainer: trainer, Record: kept.Record, Keep: kept.write, Begins: told.begins, Ends: told.ends,
@@ -369,6 +372,12 @@ func (k *keep) read() error {
 			}
 		}
 	}
+	for i, r := range earlier.Runs {
+		u := r.Use
+		if u != nil && !(u.Busy >= 0 && u.Busy <= 1 && u.Looks >= 0 && u.Memory >= 0 && u.Memory <= mostGPUMemory) {
+			return fmt.Errorf("%s: runs[%d]: gpu %+v: cannot be; --fresh begins anew", k.path, i, *u)
+		}
+	}
 	if s := earlier.Saved; s != nil && !(s.Checkpoint >= 0 && s.Checkpoint <= longest && s.Start >= 0 &&
 		s.Start <= longest) {
 		return fmt.Errorf("%s: saved: %+v: cannot be; --fresh begins anew", k.path, *s)
@@ -376,6 +385,9 @@ func (k *keep) read() error {
 	k.Record = earlier.Record
 	return nil
 }
+
+// mostGPUMemory is the most that a profile says of a GPU's memory, MiB.
+const mostGPUMemory = 1 << 20
 
 // longest is the most that a profile says of a checkpoint or a start, in seconds.
 const longest = 86400
@@ -402,7 +414,7 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 		return failed{fmt.Errorf("nothing is known of the trainer with %s: %s", several(len(d.Curve.Points), "point"),
 			cmp.Or(lastFault(r), "the time of --budget was too short"))}
 	}
-	p, err := q.Profile(d, o.says(c, d, r))
+	p, err := q.Profile(d, o.says(c, q, d, r))
 	if err != nil {
 		return failed{err}
 	}
@@ -431,9 +443,12 @@ func (o *localOptions) deliver(c *cobra.Command, q profiler.Question, d profiler
 }
 
 // says is what a profile says beside its figures: what the user said, or else what was found.
-func (o *localOptions) says(c *cobra.Command, d profiler.Decision, r profiling.Record) profiler.About {
+func (o *localOptions) says(
+	c *cobra.Command, q profiler.Question, d profiler.Decision, r profiling.Record,
+) profiler.About {
 	about := o.about
 	about.Source = o.source(d, r)
+	about.GPUBusy, about.GPUMemory = q.UseOf(r.Runs, d.Curve)
 	if r.GPU != "" && !c.Flags().Changed("gpu-type") {
 		about.GPUType = r.GPU
 	}

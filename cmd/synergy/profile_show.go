@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -67,6 +68,12 @@ func (o *showOptions) show(w io.Writer, p named) error {
 	}
 	fmt.Fprintf(w, "  a restart costs %g s: %g to save, %g to start\n", p.CheckpointSeconds+p.StartSeconds,
 		p.CheckpointSeconds, p.StartSeconds)
+	if p.GPUBusy > 0 {
+		fmt.Fprintf(w, "  it keeps a GPU of its own busy for %g %% of the time\n", math.Round(1000*p.GPUBusy)/10)
+	}
+	if p.GPUMemory > 0 {
+		fmt.Fprintf(w, "  it needs %s of each GPU's memory\n", gibibytes(int64(p.GPUMemory)))
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(t, "cores a GPU\t")
 	for _, memory := range p.MemoryPerGPU {

@@ -32,7 +32,8 @@ func replayRoundCommand() *cobra.Command {
 		Long: `replay plans a round again that the daemon has kept, with the profiles as they were then: by this
 version, and by the policy and the allocator of then or others. It says that the plan is the same, byte for byte, or for each job what was
 decided then and what is now. A round that is exported has all that it takes and can be planned again anywhere, from
-its file. Nothing is sent to Slurm.
+its file. Nothing is sent to Slurm. Small rounds, which start jobs between two rounds, are told (synergy explain,
+synergy history) and not kept to be planned again.
 
 It ends with 1 where a plan differs although nothing else was asked for and a planner of the site's own did not make
 it: then the versions differ in it.`,
@@ -78,7 +79,8 @@ func (o *replaying) run(c *cobra.Command, args []string) error {
 	}
 	r := plannedAgain{Round: round.Round, Began: round.Began, Version: round.Version, By: running(),
 		Was: [2]string{round.Policy, round.Allocator}, Is: [2]string{round.Policy, round.Allocator},
-		External: round.External, Jobs: len(plan.Decisions), Same: len(differs) == 0, Differs: differs}
+		External: round.External, Jobs: len(plan.Decisions), Same: len(differs) == 0, Differs: differs,
+		Left: fmt.Sprintf(smallOnes, round.Round)}
 	if o.policy != "" {
 		r.Is[0] = o.policy
 	}
@@ -112,6 +114,11 @@ func (o *replaying) text(ctx context.Context, input io.Reader, args []string) ([
 	return o.round(ctx, number)
 }
 
+// smallOnes says what is not in a round that is kept.
+const smallOnes = "not in it: what small rounds started between round %d and the next; a busy day has thousands of " +
+	"them, each with a snapshot of the whole cluster, so they have no number and are not kept to be planned again; " +
+	"synergy explain JOB tells their starts, and why"
+
 // plannedAgain is what came of a replay.
 type plannedAgain struct {
 	Round    int       `json:"round"`
@@ -125,6 +132,7 @@ type plannedAgain struct {
 	Same     bool      `json:"same"`
 
 	Differs []replay.Difference `json:"differs,omitempty"`
+	Left    string              `json:"left_out"` // what of that time cannot be planned again
 }
 
 func (r *plannedAgain) show(out io.Writer, asJSON bool) error {
@@ -152,7 +160,7 @@ func (r *plannedAgain) show(out io.Writer, asJSON bool) error {
 		lines = append(lines, fmt.Sprintf("job %d was: %s", d.Job, replay.Words(d.Was)),
 			fmt.Sprintf("job %d now: %s", d.Job, replay.Words(d.Is)))
 	}
-	for _, line := range lines {
+	for _, line := range append(lines, r.Left) {
 		if _, err := fmt.Fprintln(out, printable.Line(line, longestLine)); err != nil {
 			return err
 		}

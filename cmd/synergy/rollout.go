@@ -63,7 +63,8 @@ the last stage 0 says that all is well.`,
 	out := newGroup("Output")
 	out.flags.BoolVar(&o.json, "json", false, "for programs")
 	grouped(command, where, asked, out)
-	command.AddCommand(rolloutStatusCommand(), nextCommand(), proveCommand(), backCommand())
+	command.AddCommand(rolloutStatusCommand(), nextCommand(), proveCommand(), backCommand(),
+		guardCommand())
 	return command
 }
 
@@ -178,7 +179,7 @@ func (a remote) about(ctx context.Context) preflight.Known[rollout.Daemon] {
 	ctx, stop := context.WithTimeout(ctx, atOnce)
 	defer stop()
 	var d rollout.Daemon
-	err := a.get(ctx, "/about", &d)
+	err := a.get(ctx, "/status", &d)
 	if errors.Is(err, errSilent) { // whose remedy is another command's
 		err = errors.New(strings.TrimSuffix(err.Error(), ": "+errSilent.Error()))
 	}
@@ -230,6 +231,9 @@ func (o *rolloutOptions) slurmd(ctx context.Context, args ...string) ([]byte, er
 	var out, said bytes.Buffer
 	command.Stdout, command.Stderr, command.WaitDelay = &out, &said, time.Second
 	if err := command.Run(); err != nil {
+		if ctx.Err() != nil { // it was killed for that
+			err = ctx.Err()
+		}
 		const longest = 600
 		return out.Bytes(), fmt.Errorf("%s: %w: %s", o.program, err, printable.Line(said.String(), longest))
 	}

@@ -38,8 +38,8 @@ func proveCommand() *cobra.Command {
 		Short: "show on this site that jobs start when the daemon dies",
 		Long: `prove submits one small job, waits until the daemon has leased it, kills the daemon as if it had crashed
 for good, waits until the lease is over and Slurm has started the job as it was asked for, and starts the daemon again,
-whatever happens, also when it is interrupted. What was seen is written down for the criterion of synergy rollout. It
-takes as long as a lease. It touches no other job; but the leases of all that wait end too, as they would in earnest.
+whatever happens, also when it is interrupted, or killed: then another process does, which watches it. What was seen is
+written down for the criterion of synergy rollout. It takes as long as a lease. It touches no other job; but the leases of all that wait end too, as they would in earnest.
 
 As root it submits the job as the user of --user, or of sudo. Where systemd does not run the daemon, --halt and --start
 say how it is stopped and started, as programs with arguments and without a shell.`,
@@ -122,7 +122,8 @@ func (o *proveOptions) run(c *cobra.Command) error {
 		return err
 	}
 	return o.prove(c, at, rollout.Proof{Version: daemon.Value.Version, Partition: o.slurm.Partition,
-		Account: o.slurm.Account, GPUs: o.slurm.GPUs, How: o.how(), Others: others}, path)
+		Account: o.slurm.Account, GPUs: o.slurm.GPUs, How: o.how(), Others: others}, path,
+		time.Duration(daemon.Value.Lease*float64(time.Second)))
 }
 
 // settling is how long a daemon that was just started may look for another one that leads.
@@ -193,7 +194,8 @@ func (o *proveOptions) agreed(c *cobra.Command, d rollout.Daemon, others int) (b
 	}
 	fmt.Fprintf(out, `This submits a job of %s, stops the daemon (%s) for about %s, and starts it again.
 Managed jobs that wait now: %d. Their leases end too, and Slurm starts them as they were asked for, as it has room.
-Should this program be killed meanwhile, start the daemon by hand:
+Should this program be killed meanwhile, a process that watches it (proof-guard) starts the daemon; should that be
+killed too, start it by hand:
   %s
 `, several(o.slurm.GPUs, "GPU"), o.how(), time.Duration(d.Lease*float64(time.Second)), others, startAgain)
 	if o.yes {
@@ -217,7 +219,8 @@ func (o *proveOptions) systemd(answers proof.Answering) proof.Unit {
 	return proof.Unit{Answering: answers, Name: o.unit, Folder: unitFolder}
 }
 
-func (o *proveOptions) prove(c *cobra.Command, at remote, about rollout.Proof, path string) error {
+func (o *proveOptions) prove(c *cobra.Command, at remote, about rollout.Proof, path string,
+	lease time.Duration) error {
 	// The terminal may go away: the daemon has to be started all the same, and no second interrupt ends this before it
 	// is. Nor does a reader that goes away.
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM)
@@ -233,7 +236,13 @@ func (o *proveOptions) prove(c *cobra.Command, at remote, about rollout.Proof, p
 	if o.halt != "" {
 		trial.Daemon = proof.Commands{Answering: answers, Halt: strings.Fields(o.halt), Go: strings.Fields(o.start)}
 	}
+	guarded, err := o.guarded(trial.Daemon, lease)
+	if err != nil {
+		return failed{fmt.Errorf("nothing was done: %w", err)}
+	}
+	trial.Daemon = guarded
 	seen, err := trial.Run(ctx, about)
+	err = errors.Join(err, guarded.Release())
 	if !seen.Stopped.IsZero() {
 		if wrong := os.WriteFile(path, seen.Text(), 0o644); wrong != nil {
 			err = errors.Join(err, wrong)

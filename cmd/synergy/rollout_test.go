@@ -46,7 +46,7 @@ func TestARolloutFromTheCommandLine(t *testing.T) {
 				http.Error(w, "halted", http.StatusServiceUnavailable)
 				return
 			}
-			if r.URL.Path == "/about" {
+			if r.URL.Path == "/status" {
 				http.ServeFile(w, r, at("about"))
 				return
 			}

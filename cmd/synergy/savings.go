@@ -121,7 +121,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 
 func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {
 	if o.csv != "" {
-		if err := save("csv", o.csv, out, func(w io.Writer) error { return writeDays(w, days) }); err != nil {
+		if err := save("csv", o.csv, out, func(w io.Writer) error { return writeDays(w, days, realised) }); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,8 @@ func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised,
 		err := save("json", o.json, out, func(w io.Writer) error {
 			encoder := json.NewEncoder(w)
 			encoder.SetIndent("", "  ")
-			return encoder.Encode(days)
+			return encoder.Encode(bookedSums{since.UTC(), until.UTC(), append([]book.Day{}, days...),
+				accountingOf(realised, days)})
 		})
 		if err != nil {
 			return err
@@ -148,6 +149,14 @@ func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised,
 		return nil
 	}
 	return done(showDays(out, days, realised, since, until))
+}
+
+// bookedSums is what was added up, as JSON has it.
+type bookedSums struct {
+	Since      time.Time   `json:"since"`
+	Until      time.Time   `json:"until"`
+	Days       []book.Day  `json:"days"`
+	Accounting *accounting `json:"accounting,omitempty"` // with --sacct
 }
 
 // showDays writes the table, and a sentence with how sure it is for the shadow and for what was real.
@@ -176,9 +185,11 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 	over := fmt.Sprintf("from %s to %s", since.UTC().Format(time.DateOnly), until.UTC().Format(time.DateOnly))
 	for mode, s := range all {
 		if s.Seconds > 0 || mode == 1 && all[0].Seconds == 0 {
-			_, err := fmt.Fprintf(out, "\n%s\n%s\n", s.Sentence(mode == 1, over),
-				s.Certainty().Words(s, until.Sub(since).Seconds())+byAccounting(realised, s, mode == 1))
-			if err != nil {
+			sure := ""
+			if s.Seconds > 0 { // of nothing nobody need be sure
+				sure = s.Certainty().Words(s, until.Sub(since).Seconds()) + byAccounting(realised, s, mode == 1) + "\n"
+			}
+			if _, err := fmt.Fprintf(out, "\n%s\n%s", s.Sentence(mode == 1, over), sure); err != nil {
 				return err
 			}
 		}
@@ -218,17 +229,24 @@ func row(table io.Writer, day string, shadow bool, s savings.Sums) {
 func runs(seconds float64) string { return fmt.Sprintf("%.1f h", seconds/time.Hour.Seconds()) }
 
 // writeDays writes all sums, in seconds and GPU-seconds under the names that they have in the ledger.
-func writeDays(w io.Writer, days []book.Day) error {
+func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 	table := csv.NewWriter(w)
-	table.Write([]string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",
+	header := []string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",
 		"idle_cores", "idle_memory", "idle_order", "idle_split", "filled", "ended", "sooner", "earlier", "later",
-		"belated", "checks", "ran", "distance", "supposed", "saved_without_checkpoints", "saved_with_checkpoints"})
+		"belated", "checks", "ran", "distance", "supposed", "saved_without_checkpoints", "saved_with_checkpoints"}
+	if realised != nil {
+		header = append(header, accountingColumns...)
+	}
+	table.Write(header)
 	for _, d := range days {
 		line := []string{d.Day, strconv.FormatBool(d.Shadow)}
 		for _, x := range []float64{d.Seconds, d.There, d.Held, d.Known, d.Unmatched, d.Asked, d.With, d.Saved, d.Cores,
 			d.Memory, d.Order, d.Split, d.Filled, float64(d.Ended), float64(d.Sooner), d.Earlier, float64(d.Later),
 			d.Belated, float64(d.Checks), d.Ran, d.Distance, d.Supposed, d.SavedWithout, d.SavedWith} {
 			line = append(line, strconv.FormatFloat(x, 'f', -1, 64))
+		}
+		if realised != nil {
+			line = append(line, accountingFields(realised, d)...)
 		}
 		table.Write(line)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -87,4 +88,52 @@ func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 
 func (a accounts) at(seconds float64) time.Time {
 	return a.begin.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// accounting is what the check by accounting came to, as JSON has it. Low and High are GPU-seconds that are saved of
+// all that was real; none of them where too few runs could be compared.
+type accounting struct {
+	savings.Realised
+	Checked bool     `json:"checked"`
+	Low     *float64 `json:"saved_low,omitempty"`
+	High    *float64 `json:"saved_high,omitempty"`
+}
+
+func accountingOf(realised *savings.Realised, days []book.Day) *accounting {
+	if realised == nil {
+		return nil
+	}
+	var all savings.Sums
+	for _, d := range days {
+		if !d.Shadow {
+			all = all.Plus(d.Sums)
+		}
+	}
+	a := &accounting{Realised: *realised, Checked: realised.Checked()}
+	if a.Checked {
+		low, high := realised.Range(all)
+		a.Low, a.High = &low, &high
+	}
+	return a
+}
+
+// accountingColumns are those that a table of days has more where accounting was asked for.
+var accountingColumns = []string{"accounting_runs", "accounting_said", "accounting_ran", "accounting_within",
+	"accounting_saved_low", "accounting_saved_high"}
+
+// accountingFields are these of a day: what was found of all of them, and what that leaves of the day. They are empty
+// in the shadow, and where too little could be compared.
+func accountingFields(realised *savings.Realised, d book.Day) []string {
+	fields := make([]string, len(accountingColumns))
+	if d.Shadow {
+		return fields
+	}
+	fields[0] = strconv.Itoa(realised.After)
+	if realised.Checked() {
+		low, high := realised.Range(d.Sums)
+		for k, x := range []float64{realised.Said, realised.Ran, realised.Within, low, high} {
+			fields[k+1] = strconv.FormatFloat(x, 'f', -1, 64)
+		}
+	}
+	return fields
 }

@@ -165,12 +165,16 @@ func (o *options) daemon(g ground) (sim.Site, error) {
 	if err != nil {
 		return sim.Site{}, err
 	}
+	mode, err := p.mode()
+	if err != nil {
+		return sim.Site{}, err
+	}
 	scheduler, err := p.backfill()
 	if err != nil {
 		return sim.Site{}, err
 	}
 	return sim.Site{
-		Users: habits, Backfill: scheduler,
+		Users: habits, Mode: mode, Backfill: scheduler,
 		Profiles: costed,
 		Rules: policy.Rules{
 			MinRun: time.Duration(p.minRun), MaxPreemptions: p.maxPreemptions,

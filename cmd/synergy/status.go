@@ -99,6 +99,9 @@ func (o *statusOptions) look(ctx context.Context) (*stands, error) {
 		standing := story.StandingOf(&last)
 		answer.Last = &standing
 	case answer.Daemon == nil:
+		if o.ledger != "" { // no daemon was asked: what is wrong is wrong with that
+			err = wrong
+		}
 		return nil, ended{statusSilent, err}
 	case !errors.Is(wrong, errNoRound):
 		return nil, wrong

@@ -41,8 +41,10 @@ func whatIfCommand() *cobra.Command {
 		Short: "say what would be otherwise with other nodes, another policy, or another request of a job",
 		Long: `what-if plans what the last round saw, and plans it again with changes: more nodes or fewer, other cores and memory,
 another policy, another request of one job. It says in a sentence what that comes to, and shows both beside each other.
-With --job and no change it tries by itself what would have the job start now. Nothing is sent to Slurm, and nothing is
-changed. Who would submit more if there were more is another question: synergy sim answers it from a log.`,
+With --job and no change it tries by itself what would have the job start now: another spread over nodes, a shorter time
+limit, fewer restrictions, less cores or memory, a checkpoint, fewer GPUs, a shared GPU, and going first. Nothing is
+sent to Slurm, and nothing is changed. Who would submit more if there were more is another question: synergy sim
+answers it from a log.`,
 		Example: `  synergy what-if --job 4711                       what would have it start now?
   synergy what-if --job 4711 --gpus 4 --nodes 1
   synergy what-if --cores-per-node +4
@@ -88,7 +90,7 @@ func (q *supposition) run(c *cobra.Command) error {
 	}
 	begin := stopsAfter(c.Context(), q.within/2)
 	if len(changes) == 0 {
-		found, err := whatif.Search(is, q.job, whatif.Options{Begin: begin})
+		found, err := whatif.Search(is.Started(q.started), q.job, whatif.Options{Begin: begin})
 		if err != nil {
 			return failed{err}
 		}
@@ -292,23 +294,62 @@ func (q *supposition) profiled() (whatif.Change, error) {
 // longestLine bounds what is told in one.
 const longestLine = 400
 
+// tellSearch has the answers first, the one that costs least at the top, and then what was tried.
 func (q *supposition) tellSearch(out io.Writer, found whatif.Found) error {
 	if q.json {
 		return inJSON(out, found)
 	}
 	fmt.Fprintln(out, printable.Line(found.Sentence, longestLine))
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if len(found.Tries) > 0 {
-		fmt.Fprintln(table)
-	}
 	for _, t := range found.Tries {
-		what := "starts now"
-		if !t.Starts {
-			what = "waits: " + t.Why
+		if t.Starts && t.Sentence != found.Sentence {
+			fmt.Fprintln(out, printable.Line(t.Sentence, longestLine))
 		}
-		fmt.Fprintf(table, "%s\t%s\n", t.Change, printable.Line(what, longestLine))
+	}
+	if err := tellTries(out, found.Tries); err != nil {
+		return err
+	}
+	if found.Cut {
+		fmt.Fprintln(out, "there was no time to try everything: give it more with --within")
+	}
+	return nil
+}
+
+// toldTries is how many changes of a kind are told of those that start nothing.
+const toldTries = 6
+
+// tellTries is a table of what was tried, kind by kind.
+func tellTries(out io.Writer, tries []whatif.Try) error {
+	if len(tries) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table)
+	vain := 0 // of this kind
+	for k := range tries {
+		t := &tries[k]
+		if k > 0 && tries[k-1].Kind != t.Kind {
+			vain = 0
+		}
+		if !t.Starts {
+			vain++
+		}
+		if t.Starts || vain <= toldTries {
+			fmt.Fprintf(table, "%s\t%s\n", printable.Line(t.Change, longestLine),
+				printable.Line(cameTo(t), longestLine))
+		}
+		if last := k == len(tries)-1 || tries[k+1].Kind != t.Kind; last && vain > toldTries {
+			fmt.Fprintf(table, "%s\t%d more like these start it as little\n", t.Kind, vain-toldTries)
+		}
 	}
 	return table.Flush()
+}
+
+// cameTo is what came of a change.
+func cameTo(t *whatif.Try) string {
+	if !t.Starts {
+		return "waits: " + t.Why
+	}
+	return fmt.Sprintf("starts now on %s with %s", strings.Join(t.Grant.Nodes, ","), t.Grant.PerNode)
 }
 
 func inJSON(out io.Writer, value any) error {

@@ -70,3 +70,36 @@ func TestADaemonThatIsDownAnswersNothingAndItsLedgerIsNamedAsTheRemedy(t *testin
 		t.Errorf("%v", err)
 	}
 }
+
+// TestWhomTheLastRoundStartedRunsNow: its snapshot is of before that, and in the shadow nothing was started.
+func TestWhomTheLastRoundStartedRunsNow(t *testing.T) {
+	grant := &policy.Placement{Nodes: []string{"n1"}, PerNode: gres.Vector{GPUs: 4, CPUs: 12, Memory: 250000}}
+	report := round()
+	report.Snapshot.Jobs = []policy.Job{{ID: 17, GPUs: 4}, {ID: 18, GPUs: 4}, {ID: 19, GPUs: 4}, {ID: 20, GPUs: 4}}
+	report.Steps = []bridge.Step{{Job: 17, Verb: bridge.Start, Grant: grant},
+		{Job: 18, Verb: bridge.Start, Grant: grant, Error: "slurmrestd: 503"},
+		{Job: 19, Verb: bridge.Start, Grant: grant, PutOff: true}, {Job: 20, Verb: bridge.Arm, Grant: grant}}
+	for want, shadow := range map[int]bool{1: false, 0: true} {
+		report.Shadow = shadow
+		text, err := json.Marshal(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(text) }))
+		defer server.Close()
+		p := present{source: source{daemon: server.URL}}
+		is, err := p.read(context.Background(), nil, io.Discard)
+		if err != nil || is.Cluster.Jobs[0].Running != nil {
+			t.Fatalf("%+v, %v", is, err)
+		}
+		runs := 0
+		for _, j := range is.Started(p.started).Cluster.Jobs {
+			if j.Running != nil {
+				runs += j.ID - 16
+			}
+		}
+		if runs != want || is.Cluster.Jobs[0].Running != nil {
+			t.Errorf("shadow %v: %d, want job 17 alone where it was started", shadow, runs)
+		}
+	}
+}

@@ -61,6 +61,7 @@ func (e *expectation) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	is = is.Started(e.started)
 	f := forecast.Starts(&is.Cluster, forecast.Options{Policy: is.Policy, Allocator: is.Allocator, Habits: is.Habits,
 		Only: only, Stop: stopsAfter(c.Context(), e.within)()})
 	if e.json {
@@ -77,17 +78,26 @@ func tellEach(out io.Writer, is *whatif.Case, f *forecast.Forecast, jobs []int) 
 	for _, job := range jobs {
 		k := slices.IndexFunc(is.Cluster.Jobs, func(j policy.Job) bool { return j.ID == job })
 		if k < 0 {
-			return failed{fmt.Errorf("job %d is not in the snapshot: want one that waits", job)}
+			return failed{fmt.Errorf("job %d is not in the snapshot: want one that waits for its turn; synergy "+
+				"why-not %d says what is known of it", job, job)}
 		}
-		text := "may not start yet, whatever is free: " + is.Cluster.Jobs[k].Barred
-		if s, known := f.Of(job); known {
-			text = "is " + f.Words(s.Spread)
-		} else if is.Cluster.Jobs[k].Running != nil {
-			text = "runs"
-		}
-		fmt.Fprintln(out, printable.Line(fmt.Sprintf("job %d %s", job, text), longestLine))
+		fmt.Fprintln(out, printable.Line(fmt.Sprintf("job %d %s", job, outlookOf(f, &is.Cluster.Jobs[k])), longestLine))
 	}
 	return remarks(out, f)
+}
+
+// outlookOf is what is known of a job's start.
+func outlookOf(f *forecast.Forecast, j *policy.Job) string {
+	s, known := f.Of(j.ID)
+	switch {
+	case known:
+		return "is " + f.Words(s.Spread)
+	case j.Running != nil:
+		return "runs"
+	case j.Barred != "":
+		return "may not start yet, whatever is free: " + j.Barred
+	}
+	return "waits, and there was no time to look ahead: give it more with --within"
 }
 
 // tellQueue is a table of all that wait.

@@ -49,17 +49,9 @@ synergy explain tells what became of the job before.`,
 }
 
 func (o *whyNotOptions) run(ctx context.Context, out io.Writer, name string, now time.Time) error {
-	job, err := jobNumber(name)
+	_, answer, err := o.ask(ctx, name)
 	if err != nil {
 		return err
-	}
-	report, err := o.latest(ctx)
-	if err != nil {
-		return err
-	}
-	answer := story.AskWhyNot(job, &report)
-	if answer.State == story.StateUnknown {
-		return failed{o.stranger(ctx, &answer)}
 	}
 	if o.json {
 		return asJSON(out, answer)
@@ -67,6 +59,23 @@ func (o *whyNotOptions) run(ctx context.Context, out io.Writer, name string, now
 	s := screenOf(out)
 	reply(s, &answer, now)
 	return done(s.err)
+}
+
+// ask is the latest round, and what it says of a job that it knows.
+func (o *whyNotOptions) ask(ctx context.Context, name string) (bridge.Report, story.WhyNot, error) {
+	job, err := jobNumber(name)
+	if err != nil {
+		return bridge.Report{}, story.WhyNot{}, err
+	}
+	report, err := o.latest(ctx)
+	if err != nil {
+		return report, story.WhyNot{}, err
+	}
+	answer := story.AskWhyNot(job, &report)
+	if answer.State == story.StateUnknown {
+		err = failed{o.stranger(ctx, &answer)}
+	}
+	return report, answer, err
 }
 
 // jobNumber reads a job's number.
@@ -163,11 +172,8 @@ func circumstances(a *story.WhyNot, now time.Time) string {
 	if a.Wait != nil {
 		parts = append(parts, fmt.Sprintf("reason %s, cause %s", a.Wait.Reason, a.Wait.Cause))
 	}
-	switch {
-	case a.Ahead == 1:
-		parts = append(parts, "one job that waits for room goes before it")
-	case a.Ahead > 1:
-		parts = append(parts, fmt.Sprintf("%d jobs that wait for room go before it", a.Ahead))
+	if before := ahead("", a.Ahead, a.Next); before != "" {
+		parts = append(parts, before)
 	}
 	if a.Wait != nil && a.Wait.Starts != nil {
 		parts = append(parts, "expected to start: "+expected(a.Wait.Starts))

@@ -282,3 +282,26 @@ func TestAUnitThatCannotBeStartedIsToldInSystemdsWords(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestAProgramOfSlurmThatIsInterruptedIsNotSaidToHaveBeenKilled: it is, by this program, which is no news to anybody.
+func TestAProgramOfSlurmThatIsInterruptedIsNotSaidToHaveBeenKilled(t *testing.T) {
+	folder := t.TempDir()
+	script := "#!/bin/sh\ntouch " + filepath.Join(folder, "asked") + "\nexec sleep 60\n"
+	if err := os.WriteFile(filepath.Join(folder, "scontrol"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(folder, "asked")); err == nil {
+				cancel()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	_, err := proof.Programs{}.Look(ctx, 17)
+	if want := "look at job 17: scontrol: context canceled"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
+	}
+}

@@ -173,6 +173,9 @@ func run(ctx context.Context, input string, argv ...string) (string, error) {
 	// An interrupt at the terminal is for whoever runs this, who has something to put back first.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Run(); err != nil {
+		if ctx.Err() != nil { // it was killed for that
+			err = ctx.Err()
+		}
 		const longest = 300
 		if words := printable.Line(strings.TrimSpace(said.String()), longest); words != "" {
 			err = fmt.Errorf("%w: %s", err, words)

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// shareCommand is what can be asked and tried about several jobs on one GPU.
+func shareCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "share",
+		Short: "several jobs on one GPU: what to expect of a pair, who has it now, and Deft's experiments",
+		Long: `synergy share says how fast jobs will be on one GPU together, who has a node's GPUs now, and why a job
+that would share one does or does not; and it runs experiments of two to four models on an emulated GPU. docs/sharing.md has more.`,
+		Example: `  synergy share predict res50.json vit.json     how fast would they be together?
+  synergy share status                          who has this node's GPUs now?
+  synergy share why 4711                        why does it share a GPU, or not?
+  synergy share run -f pair.json                an experiment file of Deft's, on an emulated GPU
+  synergy share sweep -f pair.json              the same over bounds of the queue`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	command.AddCommand(shareRunCommand(), shareSweepCommand(), sharePredictCommand(), shareStatusCommand(),
+		shareWhyCommand())
+	return command
+}

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
+)
+
+// predictOptions are the command line of synergy share predict.
+type predictOptions struct {
+	memory float64 // GiB of the GPU
+	trip   time.Duration
+	json   bool
+}
+
+func sharePredictCommand() *cobra.Command {
+	var o predictOptions
+	command := &cobra.Command{
+		Use:   "predict [flags] JOB JOB…",
+		Short: "say how fast jobs will be on one GPU together, and whether they would be put there",
+		Long: `predict says how fast two to four jobs will be on one GPU together, each as a part of its speed alone, for each way in which
+a GPU can be shared; whether their memory fits; and whether the planner would put them there, and if not why.
+
+A JOB is a profile's file, or busy=PART for how much of the time it keeps the GPU busy alone, and behind either, each once and joined by commas:
+mem=GIB of the GPU that it needs, class=high or class=low, step=MILLISECONDS that a step of it has the GPU, busy=PART. The first is high
+and the others are low where they do not say. A job of which it is not known how busy it is counts as always busy.
+
+The planner goes by the mode of the node (share.mode of the daemon's configuration): by turns with look-ahead, which each node can give, or
+by MPS, where the node fills its GPUs and all jobs on one are of one user. The important one is to keep 0.9 of its speed, and each of the
+others 0.2. What is said of speeds was fitted to one H100 with two image models, and is within 0.12 of what was measured there.`,
+		Example: `  synergy share predict busy=0.55,mem=3.4,step=25 busy=1,mem=5.5,step=35
+  synergy share predict res50.json vit.json,mem=6
+  synergy share predict --memory 24 busy=0.2,mem=8 busy=0.5,mem=8 busy=0.5,mem=8`,
+		Args: cobra.RangeArgs(1, share.MostJobs),
+		RunE: func(c *cobra.Command, args []string) error { return o.run(c.OutOrStdout(), args) },
+	}
+	where, out := newGroup("The GPU"), newGroup("Output")
+	where.flags.Float64Var(&o.memory, "memory", 80, "its memory, `GiB`")
+	where.flags.DurationVar(&o.trip, "trip", 100*time.Microsecond, "`time` that the broker takes to hand it over")
+	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
+	grouped(command, where, out)
+	return command
+}
+
+// candidate is a job that may share a GPU.
+type candidate struct {
+	predict.Tenant
+	Name  string
+	Known bool          // how busy it is
+	Step  time.Duration // 0: not said
+}
+
+// togetherness is the answer as JSON.
+type togetherness struct {
+	Jobs   []expectedJob                `json:"jobs"`
+	Speeds map[predict.Mode][]float64   `json:"speeds"`
+	Wait   *expectedWait                `json:"wait,omitempty"` // of the important job for a step of another
+	Memory struct{ Needed, Most int64 } `json:"memory_mib"`
+	// Refused says why they would not be put on one GPU, by turns; empty: they would.
+	Refused []string `json:"refused,omitempty"`
+	// RefusedToFill says why not where the node fills its GPUs.
+	RefusedToFill []string `json:"refused_to_fill,omitempty"`
+}
+
+type expectedJob struct {
+	Name   string      `json:"name"`
+	Class  share.Class `json:"class"`
+	Busy   float64     `json:"busy,omitempty"` // left out: not known
+	Memory gres.Memory `json:"gpu_memory_mib,omitempty"`
+}
+
+type expectedWait struct {
+	Worst     float64 `json:"worst_s"`
+	Mean      float64 `json:"mean_s"`
+	Inflation float64 `json:"inflation,omitempty"` // of a step; left out: its length was not said
+	Overhead  float64 `json:"overhead"`            // of the other
+}
+
+func (o *predictOptions) run(out io.Writer, args []string) error {
+	if !(o.memory > 0 && o.memory <= 1024) {
+		return fmt.Errorf("--memory %g: want GiB, more than 0 and at most 1024", o.memory)
+	}
+	if o.trip < 0 || o.trip > time.Second {
+		return fmt.Errorf("--trip %v: want 0 to 1s", o.trip)
+	}
+	var jobs []candidate
+	for i, arg := range args {
+		c, err := readCandidate(arg, i)
+		if err != nil {
+			return err
+		}
+		jobs = append(jobs, c)
+	}
+	answer := o.expect(jobs)
+	if o.json {
+		return asJSON(out, answer)
+	}
+	s := screenOf(out)
+	answer.show(s)
+	return done(s.err)
+}
+
+// readCandidate reads a job of the command line.
+func readCandidate(arg string, place int) (candidate, error) {
+	c := candidate{Name: string(rune('A' + place)), Tenant: predict.Tenant{Class: share.Low}}
+	if place == 0 {
+		c.Class = share.High
+	}
+	words := strings.Split(arg, ",")
+	if first := words[0]; !strings.Contains(first, "=") {
+		all, err := readProfiles([]string{first})
+		if err != nil {
+			return c, err
+		}
+		p := all[0]
+		c.Name += " " + printable.Line(p.Model, longestName)
+		c.Busy, c.Known, c.Memory = p.GPUBusy, p.GPUBusy > 0, p.GPUMemory
+		words = words[1:]
+	}
+	seen := map[string]bool{}
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		if seen[name] {
+			return c, fmt.Errorf("%.60q: %.20s= is said twice: say it once", arg, name)
+		}
+		seen[name] = true
+		if err := c.set(name, value); err != nil {
+			return c, fmt.Errorf("%.60q: %w", arg, err)
+		}
+	}
+	return c, nil
+}
+
+func (c *candidate) set(name, value string) error {
+	switch name {
+	case "mem": // the same words as the directive has
+		r, err := share.ParseRequest(string(share.Low) + ",mem=" + value)
+		c.Memory = r.Memory
+		return err
+	case "class":
+		r, err := share.ParseRequest(value)
+		c.Class = r.Class
+		if err == nil && value != string(r.Class) {
+			err = fmt.Errorf("class=%.20q: want high or low", value)
+		}
+		return err
+	case "busy", "step":
+		x, err := strconv.ParseFloat(value, 64)
+		if name == "busy" && (err != nil || !(x > 0 && x <= 1)) {
+			return fmt.Errorf("busy=%.20q: want a part of the time, more than 0 and at most 1", value)
+		}
+		if err != nil || !(x > 0 && x <= 600000) {
+			return fmt.Errorf("step=%.20q: want milliseconds, more than 0 and at most 600000", value)
+		}
+		if name == "busy" {
+			c.Busy, c.Known = x, true
+		} else {
+			c.Step = time.Duration(x * float64(time.Millisecond))
+		}
+		return nil
+	}
+	return fmt.Errorf("%.20q: want busy=, mem=, class= or step=, or a profile's file first", name)
+}
+
+// shareModes are the ways to share a GPU, in the order in which they are shown.
+var shareModes = []predict.Mode{predict.Slicing, predict.Turns, predict.LookAhead, predict.Fill}
+
+func (o *predictOptions) expect(jobs []candidate) *togetherness {
+	a := &togetherness{Speeds: map[predict.Mode][]float64{}}
+	var tenants []predict.Tenant
+	for _, c := range jobs {
+		tenants = append(tenants, c.Tenant)
+		a.Jobs = append(a.Jobs, expectedJob{c.Name, c.Class, c.Busy, c.Memory})
+		a.Memory.Needed += int64(c.Memory)
+	}
+	for _, mode := range shareModes {
+		a.Speeds[mode] = predict.Speeds(mode, tenants)
+	}
+	a.Memory.Most = int64(float64(o.memory*1024) * share.MemoryPart)
+	a.Wait = o.wait(jobs)
+	a.Refused, a.RefusedToFill = a.refusals(predict.LookAhead), a.refusals(predict.Fill)
+	return a
+}
+
+// wait is what turns cost the first that is important, beside the longest step of the others.
+func (o *predictOptions) wait(jobs []candidate) *expectedWait {
+	var first, other *candidate
+	for i := range jobs {
+		c := &jobs[i]
+		switch {
+		case c.Class == share.High && first == nil:
+			first = c
+		case c.Class == share.Low && c.Step > 0 && (other == nil || c.Step > other.Step):
+			other = c
+		}
+	}
+	if first == nil || other == nil {
+		return nil
+	}
+	held := 1.0
+	if other.Known {
+		held = other.Busy
+	}
+	w := predict.Stepwise(other.Step, held, o.trip)
+	a := &expectedWait{Worst: w.Worst.Seconds(), Mean: w.Mean.Seconds(), Overhead: w.Overhead}
+	if first.Step > 0 {
+		a.Inflation = w.Inflation(first.Step)
+	}
+	return a
+}
+
+// refusals say why the planner would not put the jobs on one GPU that is shared so, by its own bounds.
+func (a *togetherness) refusals(mode predict.Mode) (why []string) {
+	important := 0
+	for i, j := range a.Jobs {
+		if j.Class == share.High {
+			important++
+		}
+		if j.Memory == 0 {
+			why = append(why, fmt.Sprintf("how much of the GPU's memory %s needs is not known: say mem=GIB in its "+
+				"synergy-share, or have its profile say gpu_memory_mib", j.Name))
+		}
+		if speed := a.Speeds[mode][i]; speed < keeps(j.Class) {
+			why = append(why, fmt.Sprintf("by %s %s would keep %.2f of its speed, and class %s is to keep %g of it",
+				mode.Words(), j.Name, speed, j.Class, keeps(j.Class)))
+		}
+	}
+	if len(a.Jobs) < 2 {
+		why = append(why, "one job alone shares with nobody")
+	}
+	if important > 1 {
+		why = append(why, fmt.Sprintf("%d are of class high, and at most one may be", important))
+	}
+	if a.Memory.Needed > a.Memory.Most {
+		why = append(why, fmt.Sprintf("together they need %s of the GPU's memory, and %s may be used",
+			gibibytes(a.Memory.Needed), gibibytes(a.Memory.Most)))
+	}
+	return why
+}
+
+// keeps is the part of its speed that a job of a class has to keep where it is put beside others.
+func keeps(class share.Class) float64 {
+	if class == share.High {
+		return share.HighKeeps
+	}
+	return share.LowKeeps
+}
+
+func gibibytes(mib int64) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1024) }
+
+func (a *togetherness) show(s *screen) {
+	rows := [][]string{{"job", "class", "GPU busy", "GPU memory"}}
+	for _, j := range a.Jobs {
+		busy, memory := "not known, so 1", "not known"
+		if j.Busy > 0 {
+			busy = fmt.Sprintf("%.2f", j.Busy)
+		}
+		if j.Memory > 0 {
+			memory = gibibytes(int64(j.Memory))
+		}
+		rows = append(rows, []string{j.Name, string(j.Class), busy, memory})
+	}
+	s.table(rows, 0)
+	s.write("\n")
+	rows = [][]string{{"speed, of alone"}}
+	for _, j := range a.Jobs {
+		rows[0] = append(rows[0], j.Name)
+	}
+	rows[0] = append(rows[0], "sum")
+	for _, mode := range shareModes {
+		row, sum := []string{modeNames[mode]}, 0.0
+		for _, speed := range a.Speeds[mode] {
+			row = append(row, fmt.Sprintf("%.2f", speed))
+			sum += speed
+		}
+		rows = append(rows, append(row, fmt.Sprintf("%.2f", sum)))
+	}
+	s.table(rows, 0)
+	s.write("\n")
+	s.say(0, fmt.Sprintf("memory: %s of the %s that jobs may use together", gibibytes(a.Memory.Needed),
+		gibibytes(a.Memory.Most)))
+	if a.Wait != nil {
+		s.say(0, a.Wait.String())
+	}
+	a.verdict(s)
+}
+
+// verdict is what the planner would do, which most often is the same in both modes.
+func (a *togetherness) verdict(s *screen) {
+	turns, fill := len(a.Refused) == 0, len(a.RefusedToFill) == 0
+	switch {
+	case turns && fill:
+		s.say(0, "the planner would put them on one GPU")
+	case fill:
+		s.say(0, "the planner would put them on one GPU of a node that fills its GPUs, if they are of one user")
+	case turns:
+		s.say(0, "the planner would put them on one GPU, but not where the node fills it and they are of one user")
+	}
+	said := map[string]bool{}
+	for _, why := range slices.Concat(a.Refused, a.RefusedToFill) {
+		if !said[why] {
+			s.say(0, "would not be put on one GPU: "+why)
+		}
+		said[why] = true
+	}
+}
+
+var modeNames = map[predict.Mode]string{
+	predict.Slicing: "time slicing", predict.Turns: "turns, by class alone", predict.LookAhead: "turns with look-ahead",
+	predict.Fill: "fill (MPS)",
+}
+
+// String is a sentence.
+func (w *expectedWait) String() string {
+	text := fmt.Sprintf("turns: the important one waits %s on the average and %s at worst for a step of another",
+		milliseconds(w.Mean), milliseconds(w.Worst))
+	if w.Inflation > 0 {
+		text += fmt.Sprintf(", so its step takes %.2f times as long", w.Inflation)
+	}
+	return text + fmt.Sprintf("; the other loses %.1f %% to the changes", 100*w.Overhead)
+}
+
+func milliseconds(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1000) }
+
+var errNoShare = errors.New("its comment has no synergy-share: it is never put on a GPU that another job uses; " +
+	"--comment=\"synergy-profile=… synergy-share=low\" lets it")

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	slurmjob "github.com/synergy-slurmd/synergy-slurmd/profiling/slurm"
+	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
+)
+
+// clusterOptions are how an experiment is run through Slurm.
+type clusterOptions struct {
+	slurm  bool
+	sbatch []string
+	memory float64 // GiB of the GPU
+	emujob string
+	queue  time.Duration
+}
+
+func (o *clusterOptions) group() group {
+	g := newGroup("Through Slurm")
+	g.flags.BoolVar(&o.slurm, "slurm", false,
+		"submit each model as a job of synergy-emujob with synergy-share, from a folder that the nodes see")
+	g.flags.StringArrayVar(&o.sbatch, "sbatch", nil,
+		"further `options` of sbatch, as --sbatch '--account=ml'; may be repeated")
+	g.flags.Float64Var(&o.memory, "gpu-memory", 1, "`GiB` of the GPU that each model says it needs")
+	g.flags.StringVar(&o.emujob, "emujob", "synergy-emujob", "the `program` on the nodes")
+	g.flags.DurationVar(&o.queue, "queue", 10*time.Minute, "how long all of them may `wait` for their start")
+	return g
+}
+
+// clusterRun is an experiment that runs as jobs.
+type clusterRun struct {
+	*clusterOptions
+	*trial
+	folder string
+	jobs   []slurmjob.ID
+	notes  io.Writer
+}
+
+// onCluster runs the experiment as jobs, and gives those that each model has done. The jobs are cancelled when it ends,
+// however it does.
+func (o *clusterOptions) onCluster(
+	ctx context.Context, t *trial, folder string, notes io.Writer,
+) (done [][]experiment.Job, pids []int, err error) {
+	if !(o.memory > 0 && o.memory <= 1024) {
+		return nil, nil, fmt.Errorf("--gpu-memory %g: want GiB, more than 0 and at most 1024", o.memory)
+	}
+	if folder, err = filepath.Abs(folder); err != nil {
+		return nil, nil, err
+	}
+	options, err := slurmjob.Options(o.sbatch)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--sbatch: %w", err)
+	}
+	if slices.ContainsFunc(options, func(word string) bool { return strings.HasPrefix(word, "--com") }) {
+		return nil, nil, errors.New("--sbatch: the comment is what opts in, and there is one: want other options")
+	}
+	r := &clusterRun{o, t, folder, nil, notes}
+	if err := os.RemoveAll(r.at("run")); err != nil {
+		return nil, nil, failed{err}
+	}
+	defer r.cancel()
+	for i := range t.Models {
+		if err := r.submit(ctx, i, options); err != nil {
+			return nil, nil, failed{err}
+		}
+		number, _ := strconv.Atoi(string(r.jobs[i]))
+		pids = append(pids, number)
+	}
+	if err := r.follow(ctx); err != nil {
+		return nil, nil, failed{err}
+	}
+	for i := range t.Models {
+		jobs, err := r.progress(i)
+		if err != nil {
+			return nil, nil, failed{err}
+		}
+		done = append(done, jobs)
+	}
+	return done, pids, nil
+}
+
+func (r *clusterRun) at(name string) string { return filepath.Join(r.folder, name) }
+
+// profile is a model's, for the daemon and for the program that emulates it: a sample is a job with its pause.
+func (r *clusterRun) profile(i int) *sensitivity.Profile {
+	m, w := r.Models[i], r.work[i]
+	return &sensitivity.Profile{
+		Version: sensitivity.VersionGPU, Model: m.Name, Task: "emulated", GPUType: "any", Batch: 1,
+		Source:      "an experiment file, by synergy share run",
+		CoresPerGPU: []float64{1}, MemoryPerGPU: []gres.Memory{1},
+		Throughput: [][]float64{{1 / (w.Alone + m.Pause).Seconds()}},
+		GPUBusy:    w.Busy(m.Pause), GPUMemory: gres.Memory(max(1, r.memory*1024)),
+	}
+}
+
+// submit submits a model.
+func (r *clusterRun) submit(ctx context.Context, i int, options []string) error {
+	m := r.Models[i]
+	text, err := r.profile(i).Print()
+	if err == nil {
+		_, err = sensitivity.Parse(text)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: its profile would be wrong: %w", m.Out, err)
+	}
+	profile, script := m.Out+".profile.json", m.Out+".sh"
+	for _, f := range []struct {
+		name, text string
+		mode       os.FileMode
+	}{{profile, string(text), 0o644}, {script, r.script(i, profile), 0o755}} {
+		if err := os.WriteFile(r.at(f.name), []byte(f.text), f.mode); err != nil {
+			return err
+		}
+	}
+	for _, old := range []string{m.Out + ".loaded", m.Out + ".progress"} {
+		if err := os.Remove(r.at(old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	directives := fmt.Sprintf("synergy-profile=%s synergy-share=%s,mem=%s", profile, m.Class(),
+		strconv.FormatFloat(r.memory, 'f', -1, 64))
+	id, err := slurmjob.Submit(ctx, slurmjob.Job{
+		Name: "synergy-share", Size: gres.Vector{GPUs: 1, CPUs: 1, Memory: 500},
+		Limit:  r.queue + 2*r.Duration + 5*time.Minute,
+		Folder: r.folder, Output: r.at(m.Out + ".log"), Script: r.at(script),
+		Options: append([]string{"--comment=" + directives}, options...),
+	})
+	if err != nil {
+		return fmt.Errorf("submit %s: %w", m.Out, err)
+	}
+	r.jobs = append(r.jobs, id)
+	fmt.Fprintf(r.notes, "synergy: %s is job %s, with %s\n", m.Out, id, directives)
+	return nil
+}
+
+// script is a model's: it says that it is loaded, waits for all others, and begins.
+func (r *clusterRun) script(i int, profile string) string {
+	m := r.Models[i]
+	return fmt.Sprintf(`#!/bin/sh
+echo 'model loaded'
+: > %s
+n=0
+while [ ! -e %s ]; do
+    n=$((n + 1))
+    [ "$n" -lt %d ] || { echo 'nobody said run'; exit 1; }
+    sleep 0.1
+done
+exec %s --profile %s --virtual-cpu --cpus 1 --gpus 1 --memory 500 --start-cost 0s --iterations 1000000000 \
+    --interval 10ms --gpu-busy %s --log %s
+`, forShell(r.at(m.Out+".loaded")), forShell(r.at("run")), int(r.queue/(100*time.Millisecond)), forShell(r.emujob),
+		forShell(r.at(profile)), strconv.FormatFloat(r.work[i].Busy(m.Pause), 'f', 6, 64),
+		forShell(r.at(m.Out+".progress")))
+}
+
+// follow waits until all are loaded, has them run, and waits until the time is over and each has done enough.
+func (r *clusterRun) follow(ctx context.Context) error {
+	loaded := func(i int) bool {
+		_, err := os.Stat(r.at(r.Models[i].Out + ".loaded"))
+		return err == nil
+	}
+	if err := r.until(ctx, r.queue, "start", loaded); err != nil {
+		return err
+	}
+	if err := os.WriteFile(r.at("run"), nil, 0o644); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.notes, "synergy: all models are loaded: they run for %v\n", r.Duration)
+	over := time.Now().Add(r.Duration)
+	return r.until(ctx, 2*r.Duration+time.Minute, "do ten jobs", func(i int) bool {
+		if time.Now().Before(over) {
+			return false
+		}
+		jobs, err := r.progress(i)
+		return err == nil && len(jobs) >= experiment.LeastJobs
+	})
+}
+
+// until waits for something of each model.
+func (r *clusterRun) until(ctx context.Context, patience time.Duration, what string, is func(int) bool) error {
+	deadline, asked := time.Now().Add(patience), time.Now()
+	for i := 0; i < len(r.jobs); {
+		if is(i) {
+			i++
+			continue
+		}
+		if time.Since(asked) > askLater {
+			asked = time.Now()
+			status, err := slurmjob.Look(ctx, r.jobs[i])
+			if errors.Is(err, slurmjob.ErrForgotten) || err == nil && status.Ended() {
+				return fmt.Errorf("job %s of %s is over: its output is in %s", r.jobs[i], r.Models[i].Out,
+					r.at(r.Models[i].Out+".log"))
+			}
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s does not %s within %v: is there a GPU for job %s, and do the nodes see %s?",
+				r.Models[i].Out, what, patience, r.jobs[i], r.folder)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("interrupted: %w", ctx.Err())
+		case <-time.After(lookAtFiles):
+		}
+	}
+	return nil
+}
+
+// progress are the jobs that a model has done so far.
+func (r *clusterRun) progress(i int) ([]experiment.Job, error) {
+	path := r.at(r.Models[i].Out + ".progress")
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	jobs, err := experiment.ReadProgress(file, r.Models[i].Pause)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", printable.Line(path, longestSentence), err)
+	}
+	return jobs, nil
+}
+
+// cancel ends the jobs, also where whoever waits for them is interrupted.
+func (r *clusterRun) cancel() {
+	ctx, end := context.WithTimeout(context.Background(), slurmLimit)
+	defer end()
+	for _, id := range r.jobs {
+		if err := slurmjob.Cancel(ctx, id); err != nil {
+			fmt.Fprintf(r.notes, "synergy: %v\n", err)
+		}
+	}
+}

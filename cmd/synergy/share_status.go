@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
+)
+
+// usualBroker is where a node's broker tells its status.
+const usualBroker = node.Folder + "/broker.sock"
+
+// brokerOptions are whom synergy share status asks.
+type brokerOptions struct {
+	socket string
+	json   bool
+}
+
+func shareStatusCommand() *cobra.Command {
+	var o brokerOptions
+	command := &cobra.Command{
+		Use:   "status [flags]",
+		Short: "who has this node's GPUs now, who waits, how long waits were",
+		Long: `status asks the broker of this node, as root: for each GPU who has it, who waits for it, what each class had of it and how
+long it waited, how much of its memory is booked, and who would not let go of it.`,
+		Example: `  sudo synergy share status
+  sudo synergy share status --json`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
+	}
+	where, out := newGroup("Whom to ask"), newGroup("Output")
+	where.flags.StringVar(&o.socket, "broker", usualBroker, "the broker's `socket`")
+	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
+	grouped(command, where, out)
+	return command
+}
+
+// answerOfBroker is how long a broker is waited for.
+const answerOfBroker = 5 * time.Second
+
+func (o *brokerOptions) run(ctx context.Context, out io.Writer) error {
+	path, err := filepath.Abs(o.socket)
+	if err != nil {
+		return fmt.Errorf("--broker %.80q: %w", o.socket, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerOfBroker)
+	defer cancel()
+	var status wire.Status
+	if err := bySocket(path).get(ctx, "/status", &status); err != nil {
+		if errors.Is(err, errSilent) {
+			err = unseen{fmt.Errorf("%s: no broker answers: is synergy-broker running on this node, and are you root?",
+				path)}
+		}
+		return err
+	}
+	if o.json {
+		return asJSON(out, status)
+	}
+	s := screenOf(out)
+	showBroker(s, &status)
+	return done(s.err)
+}
+
+func showBroker(s *screen, status *wire.Status) {
+	s.say(0, fmt.Sprintf("broker %s, up for %s, policy %s", cell(status.Release, longestName), ago(seconds(status.Up)),
+		cell(status.Policy, longestName)))
+	for i := range status.GPUs {
+		s.write("\n")
+		showGPU(s, &status.GPUs[i])
+	}
+	for _, code := range sorted(status.Refused) {
+		if n := status.Refused[code]; n > 0 {
+			s.say(0, fmt.Sprintf("refused %s: %d times", cell(code, longestName), n))
+		}
+	}
+}
+
+func showGPU(s *screen, g *wire.GPU) {
+	title := fmt.Sprintf("GPU %d, %s, %s of its memory booked", g.GPU, cell(g.Mode, longestName),
+		gibibytes(g.MemoryBooked))
+	if g.Freezes+g.Offences > 0 {
+		title += fmt.Sprintf(", %d times a job was stopped that would not let go, %d told to the daemon", g.Freezes,
+			g.Offences)
+	}
+	s.say(0, title)
+	if len(g.Clients) == 0 {
+		s.say(2, "nobody is there")
+	} else {
+		rows := [][]string{{"  job", "class", "state", "for", "turns", "had it for", "memory", "pid"}}
+		for _, c := range g.Clients {
+			rows = append(rows, []string{"  " + strconv.Itoa(c.Job), cell(c.Class, longestName),
+				cell(c.State, longestName), short(c.Since), strconv.Itoa(c.Turns), short(c.Used),
+				gibibytes(c.Memory) + " of " + gibibytes(c.MemoryCap), strconv.Itoa(c.PID)})
+		}
+		s.table(rows, shownRows)
+	}
+	for _, class := range sorted(g.Classes) {
+		h := g.Classes[class]
+		s.say(2, fmt.Sprintf("%s: %d turns, %s, waits of %s in the middle and %s for one in twenty, %d turns too long",
+			cell(class, longestName), h.Turns, short(h.Held), short(h.WaitP50), short(h.WaitP95), h.Overrun))
+	}
+}
+
+// shownRows is how many clients of a GPU are shown.
+const shownRows = 50
+
+// short is a time of a broker's, which may be microseconds.
+func short(s float64) string {
+	if s < 1 {
+		return fmt.Sprintf("%.2f ms", s*1000)
+	}
+	return ago(seconds(s))
+}
+
+// seconds is a length of time that another program told, within what can be told.
+func seconds(s float64) time.Duration {
+	const most = 1e9
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, most) * float64(time.Second))
+}
+
+func sorted[T any](of map[string]T) (names []string) {
+	for name := range of {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

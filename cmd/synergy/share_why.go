@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
+	"github.com/synergy-slurmd/synergy-slurmd/story"
+)
+
+func shareWhyCommand() *cobra.Command {
+	var o whyNotOptions
+	command := &cobra.Command{
+		Use:   "why [flags] JOB",
+		Short: "why does a job share a GPU, or not: with whom it does, how fast that makes it, what keeps it from it",
+		Long: `why says of a job with synergy-share in its comment on which GPU it is, beside whom, and how fast it is there by
+prediction; or why it shares none. It asks the daemon, or reads the ledger of one that is down.`,
+		Example: `  synergy share why 4711
+  synergy share why --json 4711`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.shareWhy(c.Context(), c.OutOrStdout(), args[0], time.Now())
+		},
+	}
+	where, out := newGroup("Where rounds are read"), newGroup("Output")
+	o.define(where)
+	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
+	grouped(command, where, out)
+	return command
+}
+
+// sharing is the answer as JSON.
+type sharing struct {
+	Job    int            `json:"job"`
+	Round  int            `json:"round"`
+	State  story.JobState `json:"state"`
+	Asked  *share.Request `json:"asked,omitempty"` // left out: it did not opt in
+	Node   string         `json:"node,omitempty"`
+	Device string         `json:"device,omitempty"`
+	// Mode is how those on the same GPU are taken to share it; left out: it is alone there.
+	Mode predict.Mode `json:"mode,omitempty"`
+	// With are those on the same GPU, itself among them; ascending in job.
+	With []seated `json:"with,omitempty"`
+	Says []string `json:"says"`
+}
+
+// seated is one job of those that share a GPU.
+type seated struct {
+	Job   int         `json:"job"`
+	Class share.Class `json:"class"`
+	Speed float64     `json:"speed"` // of alone, by prediction
+}
+
+func (o *whyNotOptions) shareWhy(ctx context.Context, out io.Writer, name string, now time.Time) error {
+	report, answer, err := o.ask(ctx, name)
+	if err != nil {
+		return err
+	}
+	told := sharingOf(&report, &answer)
+	if o.json {
+		return asJSON(out, told)
+	}
+	s := screenOf(out)
+	s.say(0, fmt.Sprintf("job %d, %s", told.Job, asOf(report.Round, report.Began, now, report.Shadow)))
+	for _, line := range told.Says {
+		s.say(2, line)
+	}
+	return done(s.err)
+}
+
+// sharingOf is what a round says of one job and sharing.
+func sharingOf(report *bridge.Report, why *story.WhyNot) *sharing {
+	a := &sharing{Job: why.Job, Round: report.Round, State: why.State}
+	job, at := jobIn(report, why.Job), placeIn(report, why.Job)
+	switch {
+	case job == nil:
+		a.Says = []string{why.Says}
+		return a
+	case job.Share == nil:
+		a.Says = []string{errNoShare.Error()}
+		return a
+	}
+	a.Asked = job.Share
+	switch {
+	case at == nil:
+		a.Says = []string{why.Says}
+		a.Says = append(a.Says, obstacles(report, job)...)
+	case at.Device == "":
+		a.Says = []string{fmt.Sprintf("it has a whole GPU of %s to itself: nobody can be sent to that one",
+			strings.Join(at.Nodes, ","))}
+		a.Says = append(a.Says, obstacles(report, job)...)
+	default:
+		a.seat(report, at)
+	}
+	return a
+}
+
+func jobIn(report *bridge.Report, id int) *policy.Job {
+	i := slices.IndexFunc(report.Snapshot.Jobs, func(j policy.Job) bool { return j.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &report.Snapshot.Jobs[i]
+}
+
+// placeIn is where a job is, or will be by the plan.
+func placeIn(report *bridge.Report, id int) *policy.Placement {
+	for i := range report.Plan.Decisions {
+		if d := &report.Plan.Decisions[i]; d.Job == id {
+			return d.Grant
+		}
+	}
+	return nil
+}
+
+// seat tells of the GPU that the job has a seat on.
+func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
+	a.Node, a.Device = strings.Join(at.Nodes, ","), at.Device
+	var tenants []predict.Tenant
+	var users []string
+	for _, d := range report.Plan.Decisions {
+		other := jobIn(report, d.Job)
+		if d.Grant == nil || other == nil || other.Share == nil || d.Grant.Device != at.Device ||
+			!slices.Equal(d.Grant.Nodes, at.Nodes) {
+			continue
+		}
+		a.With = append(a.With, seated{Job: d.Job, Class: other.Share.Class})
+		tenants, users = append(tenants, tenantOf(report, other)), append(users, other.User)
+	}
+	mode := policy.SharedBy(modeOf(report, at), users...)
+	for i, speed := range predict.Speeds(mode, tenants) {
+		a.With[i].Speed = speed
+	}
+	if len(a.With) < 2 {
+		a.lonely(jobIn(report, a.Job))
+		a.Says = append(a.Says, obstacles(report, jobIn(report, a.Job))...)
+		return
+	}
+	a.Mode = mode
+	a.Says = []string{fmt.Sprintf("it shares GPU %s of %s by %s; by prediction, of their speeds alone:", a.Device,
+		a.Node, mode.Words())}
+	for _, one := range a.With {
+		whose := fmt.Sprintf("job %d", one.Job)
+		if one.Job == a.Job {
+			whose += ", this one"
+		}
+		a.Says = append(a.Says, fmt.Sprintf("%s, %s: %.2f", whose, one.Class, one.Speed))
+		if kept := jobIn(report, one.Job).Kept; kept != nil {
+			a.Says = append(a.Says, fmt.Sprintf("job %d %s", one.Job, bridge.Slowed{Job: one.Job, Kept: *kept}))
+		}
+	}
+}
+
+// modeOf is by which way the node of a seat has its GPUs shared.
+func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
+	for i := range report.Snapshot.Nodes {
+		n := &report.Snapshot.Nodes[i]
+		on := slices.IndexFunc(n.Devices, func(d policy.Device) bool { return d.Name == at.Device })
+		if slices.Contains(at.Nodes, n.Name) && on >= 0 {
+			return n.Devices[on].Mode
+		}
+	}
+	return ""
+}
+
+// lonely tells of a job that is alone on its GPU.
+func (a *sharing) lonely(j *policy.Job) {
+	a.With[0].Speed = 1
+	if j.Kept != nil {
+		a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s", a.Device, a.Node),
+			"it " + bridge.Slowed{Job: j.ID, Kept: *j.Kept}.String()}
+		return
+	}
+	a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s; others may be put beside it", a.Device, a.Node)}
+}
+
+// tenantOf is a job as the prediction takes it. A report that was sent has the jobs' profiles beside them.
+func tenantOf(report *bridge.Report, j *policy.Job) predict.Tenant {
+	t := predict.Tenant{Class: j.Share.Class, Memory: j.Share.Memory}
+	p := j.Profile
+	for _, one := range report.Profiles {
+		if p == nil && slices.Contains(one.Jobs, j.ID) {
+			p = one.Profile
+		}
+	}
+	if p != nil {
+		t.Busy = p.GPUBusy
+		t.Memory = cmp.Or(t.Memory, p.GPUMemory)
+	}
+	return t
+}
+
+// obstacles are what keeps a job from sharing, whoever else is there.
+func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
+	t := tenantOf(report, j)
+	if t.Memory == 0 {
+		all = append(all, "how much of the GPU's memory it needs is not known, so it is put beside nobody: say "+
+			"mem=GIB in its synergy-share, or name a profile with gpu_memory_mib")
+	}
+	if t.Class == share.High {
+		mode := predict.LookAhead
+		keeps := predict.Speeds(mode, []predict.Tenant{t, {Class: share.Low, Busy: 1}})[0]
+		if keeps < share.HighKeeps {
+			all = append(all,
+				fmt.Sprintf("beside a job that is always busy it would, by %s, keep %.2f of its speed, and "+
+					"%.2f is promised to it: only less busy ones can join it", mode.Words(), keeps, share.HighKeeps))
+		}
+	}
+	if !slices.ContainsFunc(report.Snapshot.Nodes, func(n policy.Node) bool { return len(n.Devices) > 0 }) {
+		all = append(all,
+			"no node has GPUs that jobs can be sent to one by one: docs/sharing.md says how a node is set up")
+	}
+	return all
+}
