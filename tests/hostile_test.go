@@ -21,6 +21,7 @@ import (
 //
 //	names of profiles, links, devices      sensitivity/library, TestANameThatIsNoPlainFileNameIsRefused, TestOnlyRegularFilesInsideTheDirectoryAreRead
 //	figures of profiles                    sensitivity, TestAWrongProfileIsRefusedWithFieldValueAndRemedy
+//	turns of a GPU, who has them           share/broker, TestOnlyTheUserOfAJobIsItsClient and those around it
 //	comments, and what is said about them  bridge, TestABadWordIsRefusedByNameWithARemedy, TestWhatIsWrongWithACommentFitsALogLine
 //	annotations                                 bridge, TestAnAnnotationIsBelievedOnlyAsFarAsItIsHarmless
 //	profiles that lie                      policy, TestALiarTakesNothingThatOthersAreOwed; bridge, audit_test.go
@@ -116,11 +117,13 @@ var programs = map[string]string{
 	"cmd/synergy/rollout.go":         "synergy-slurmd with the flags of its unit, as its user",
 	"rollout/proof/slurm.go": "sbatch, scontrol and scancel, as the user who asks, and systemctl, with words of our " +
 		"own; or an administrator's own commands",
+	"rollout/proof/guard.go":      "synergy itself once more, with words of our own and the administrator's command",
 	"cmd/synergy/gres_check.go":   "scontrol and slurmd -G, with the name of a node",
 	"profiling/local/local.go":    "the trainer of whoever asks, as that user, from his own command line",
 	"profiling/local/affinity.go": "the same",
 	"launcher/launcher.go":        "the trainer, in the same way, and scancel with the number of a job",
 	"launcher/exec.go":            "the same trainer",
+	"share/mps/daemon.go":         "nvidia-cuda-mps-control, as the user whose jobs it serves, with words of our own",
 	"profiling/local/gpus.go":     "nvidia-smi, with words of our own",
 	"profiling/slurm/slurm.go": "sbatch, scontrol and scancel, as the user who asks, with his own options " +
 		"of sbatch",

@@ -29,7 +29,8 @@ var build = sync.OnceValue(func() error {
 		return err
 	}
 	binaries = folder
-	compile := exec.Command("go", "build", "-o", folder+"/", "../cmd/synergy", "../cmd/synergy-slurmd")
+	compile := exec.Command("go", "build", "-o", folder+"/", "../cmd/synergy", "../cmd/synergy-slurmd",
+		"../cmd/synergy-broker")
 	out, err := compile.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build: %w: %s", err, out)
@@ -76,6 +77,8 @@ func (b built) parse(c command) error {
 			last = "--help" // of a verb, as release
 		}
 		return b.run("synergy-slurmd", append(slices.Clone(args), last)...)
+	case "synergy-broker":
+		return b.run("synergy-broker", append(slices.Clone(args), "--help")...)
 	}
 	return nil
 }

@@ -4,8 +4,11 @@ package live
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
 
 // stubSlurmctld is as much of it as the gate asks for: the gate is read, and job submits one with what differs from an
@@ -18,7 +21,7 @@ dofile(GATE .. "/job_submit.lua")
 function submit(differs)
 	local job = { partition = "synergy", comment = "synergy-profile=a.json synergy-checkpoint", script = "#!/bin/sh\n", tres_per_node = "gres/gpu:1",
 		environment = {}, shared = slurm.NO_VAL16, contiguous = 0 }
-	for key, value in pairs(differs) do job[key] = value end
+	for key, value in pairs(differs) do job[key] = value or nil end
 	print(slurm_job_submit(job, {}, 1000) .. " " .. tostring(job.extra))
 end
 `
@@ -84,9 +87,120 @@ print(steps < 2000 and "bounded" or steps .. " thousand steps")`
 			spank_job_env = (function() local all = {} for i = 1, 1000 do all[i] = "_SLURM_SPANK_OPTION_synergy_synergy_profile=a" end return all end)() }`,
 		"a comment of others' words": `{ comment = ("a "):rep(1000000) }`,
 		"options of sruns of sruns":  `{ script = (("srun -c "):rep(127) .. "\n"):rep(32) }`,
+		"the same in a job that shares a GPU": `{ comment = "synergy-profile=a.json synergy-share=low",
+			script = (("srun -c "):rep(127) .. "\n"):rep(32) }`,
+		"amounts without end": `{ comment = "synergy-profile=a.json synergy-share=low" ..
+			(",mem=1"):rep(100000) }`,
+		"as many amounts as are looked at": `{ comment = "synergy-profile=a.json synergy-share=low" ..
+			(",mem="):rep(800) }`,
 	} {
 		if said := c.gate(fmt.Sprintf(count, job), "a.json"); !strings.Contains(said, "bounded") {
 			t.Errorf("%s: %s", name, said)
+		}
+	}
+}
+
+// sharingComments are comments that opt into a shared GPU, right and wrong, with whatever stands around the amounts.
+func sharingComments(count int) []string {
+	chance := rand.New(rand.NewPCG(15, 15))
+	pieces := []string{"synergy-share=high", "synergy-share=low", "synergy-share=", "synergy-share",
+		"synergy-share=mem",
+		"mem=6", "mem=0.5", "mem=0", "mem=1024", "mem=1024.001", "mem=01", "mem=0000001", "mem=.5", "mem=5.",
+		"mem=1.2345", "mem=1e3",
+		"mem=", "mem", "slo=50", "slo=600000", "slo=600001", "slo=0", "slo=1.5", "slo==1", "slo", "mine", "="}
+	parts := []string{",", ",", ",", ",", " ", ", ", ",,", "=", ""}
+	var comments []string
+	for range count {
+		comment := "synergy-profile=a.json " + pieces[chance.IntN(3)]
+		for range chance.IntN(5) {
+			comment += parts[chance.IntN(len(parts))] + pieces[chance.IntN(len(pieces))]
+		}
+		comments = append(comments, comment)
+	}
+	return comments
+}
+
+// TestTheGateTakesTheCommentsThatTheDaemonUnderstands: one that only the gate took would be a job that waits for
+// nothing, and one that only the daemon took could not be submitted.
+func TestTheGateTakesTheCommentsThatTheDaemonUnderstands(t *testing.T) {
+	c := OpenCluster(t)
+	comments := sharingComments(1500)
+	var program strings.Builder
+	for _, comment := range comments {
+		fmt.Fprintf(&program, "submit { comment = \"%s\" }\n", comment)
+	}
+	var taken []bool
+	for line := range strings.Lines(c.gate(program.String(), "a.json")) {
+		if strings.HasPrefix(line, "0 ") || strings.HasPrefix(line, "2036 ") {
+			taken = append(taken, line[0] == '0')
+		}
+	}
+	if len(taken) != len(comments) {
+		t.Fatalf("%d answers about %d comments", len(taken), len(comments))
+	}
+	right := 0
+	for k, comment := range comments {
+		_, err := bridge.ParseComment(comment)
+		if taken[k] != (err == nil) {
+			t.Errorf("%q: the gate takes it: %t, the daemon: %v", comment, taken[k], err)
+		}
+		if err == nil {
+			right++
+		}
+	}
+	if right < len(comments)/10 || right > len(comments)*9/10 {
+		t.Errorf("%d of %d comments are right: that tries little", right, len(comments))
+	}
+}
+
+func TestOnlyABatchJobWithOneGPUOfAnyKindSharesIt(t *testing.T) {
+	c := OpenCluster(t)
+	const one, part = "is for a job with one GPU on one node", "a step cannot ask for a whole one"
+	for job, want := range map[string]string{
+		``:                             `0 {"v":1`,
+		`, tres_per_node = "gres:gpu"`: `0 {"v":1`,
+		`, tres_per_node = "", tres_per_job = "gres/gpu=1"`:  `0 {"v":1`,
+		`, tres_per_node = "", tres_per_task = "gres/gpu:1"`: one,
+		`, tres_per_node = "gres/gpu:2"`:                     one,
+		`, tres_per_node = "gres/gpu:10"`:                    one,
+		`, tres_per_node = "gres/gpu:h100:1"`:                "without a type",
+		`, tres_per_node = "gres/gpu:h100"`:                  "without a type",
+		`, min_nodes = 2, max_nodes = 2`:                     one,
+		`, cpus_per_tres = "gres/gpu:3"`:                     "say -c for --cpus-per-gpu",
+		`, mem_per_tres = "gres/gpu:4000"`:                   "say -c for --cpus-per-gpu",
+		`, ntasks_per_tres = 1`:                              "say -c for --cpus-per-gpu",
+		`, ntasks_per_tres = slurm.NO_VAL16`:                 `0 {"v":1`,
+		`, script = false`:                                   "is for batch jobs",
+		`, script = "srun -u --gres=gpu:1 ./a"`:              part,
+		`, script = "srun -lG1 ./a"`:                         part,
+		`, script = "RUN=srun --gpus 1\n$RUN ./a"`:           part,
+		`, script = "srun --gres=none ./a"`:                  `0 {"v":1`,
+		`, script = "srun ./a --gpus 1"`:                     `0 {"v":1`,
+		`, script = "# srun --gpus=1 ./a\nsrun ./a"`:         `0 {"v":1`,
+	} {
+		comment := "synergy-profile=a.json synergy-share=low"
+		if said := c.gate(fmt.Sprintf("submit { comment = %q%s }", comment, job), "a.json"); !strings.Contains(said,
+			want) {
+			t.Errorf("%s: %q, want %q", job, said, want)
+		}
+	}
+}
+
+func TestTheOwnerOfASharingJobChangesNothingOfHowItShares(t *testing.T) {
+	c := OpenCluster(t)
+	const modify = `
+		local job = { comment = "synergy-profile=a.json,synergy-share=low,mem=6,mine", partition = "synergy" }
+		print(slurm_job_modify({ comment = %q }, job, nil, 1000))`
+	for comment, want := range map[string]string{
+		"synergy-share=low,mem=6 other synergy-profile=a.json": "0",
+		"synergy-share=low,mem=7 synergy-profile=a.json":       "stay as they were submitted",
+		"synergy-share=low mem=6 synergy-profile=a.json":       "stay as they were submitted",
+		"synergy-share=high,mem=6 synergy-profile=a.json":      "stay as they were submitted",
+		"synergy-profile=a.json mem=6":                         "stay as they were submitted",
+	} {
+		if said := c.gate(fmt.Sprintf(modify, comment), "a.json"); !strings.HasPrefix(strings.TrimPrefix(said,
+			"synergy: the synergy words of a comment "), want) {
+			t.Errorf("%s: %q, want %q", comment, said, want)
 		}
 	}
 }

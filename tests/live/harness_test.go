@@ -215,6 +215,9 @@ type Answer struct {
 		Number int    `json:"error_number"`
 		Text   string `json:"error"`
 	} `json:"errors"`
+	Jobs []struct {
+		Devices []string `json:"gres_detail"`
+	} `json:"jobs"`
 }
 
 // Refusal is the first error's number, 0 if there is none.

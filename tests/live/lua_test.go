@@ -153,6 +153,8 @@ func TestGoodWordsAreAccepted(t *testing.T) {
 		"synergy-profile=a.json synergy-checkpoint=USR2/steps",
 		"synergy-profile=a.json synergy-length=90s",
 		"synergy-length=0.5d,synergy-profile=a.json",
+		"synergy-profile=a.json,synergy-share=high,mem=6.5,slo=50,mine",
+		"synergy-profile=res18.json synergy-share=low,mem=6",
 	} {
 		if _, err := c.Sbatch("alice", sleeper, "--gres=gpu:1", "--comment="+comment); err != nil {
 			t.Errorf("%q: %v", comment, err)
@@ -193,6 +195,7 @@ func TestABadWordIsRefusedWithASentenceThatNamesIt(t *testing.T) {
 		{"synergy-profile=a.json synergy-length=-1h", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-length=2.h", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-env=on", "the word synergy-env=on is not right; it should be synergy-env=off"},
+		{"synergy-profile=a.json synergy-share=low,mem=0", "the word synergy-share=low,mem=0 is not right"},
 		{"synergy-profile=a.json synergy-lenght=2h", "the word synergy-lenght=2h is not a word that I know"},
 		{"synergy-checkpoint", "no synergy-profile=NAME.json"},
 		{"synergy-profile=a.json " + strings.Repeat("x", 4096), "longer than 4096 bytes"},

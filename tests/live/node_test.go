@@ -312,6 +312,10 @@ func TestOptionsMeanWhatTheirWordsMean(t *testing.T) {
 		"--synergy-profile=res18.json --comment=synergy-profile=res18.json":                                            "synergy-profile=res18.json",
 		"--comment=synergy-profile=res18.json":                                                                         "synergy-profile=res18.json",
 		"--comment=nothing-of-ours":                                                                                    "nothing-of-ours",
+		"--synergy-profile=res18.json --synergy-share=low,mem=6 --comment=mine": "mine " +
+			"synergy-profile=res18.json synergy-share=low,mem=6",
+		"--synergy-share=low,mem=6 --comment=synergy-profile=res18.json,synergy-share=low,mem=6,mine": "" +
+			"synergy-profile=res18.json,synergy-share=low,mem=6,mine",
 	} {
 		id := c.MustSbatch("alice", sleeper, append(strings.Fields(options), "--gres=gpu:1", "--hold")...)
 		if got := c.ShowJob(id)["Comment"]; got != comment {

@@ -25,6 +25,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	onnode "github.com/synergy-slurmd/synergy-slurmd/share/node"
 )
 
 // Way is one of the two ways in which a node serves its jobs: it keeps a note of a run, drops it, and makes of a task's
@@ -34,7 +36,10 @@ type Way struct {
 	notes string // the folder of the notes
 	// measurer is where the site puts the program that measures a task.
 	measurer string
-	run      func(verb string, env []string) ([]byte, error)
+	// broker is where the scripts look for the program of jobs that share a GPU; the plugin leaves these to them.
+	broker string
+	turns  string // the folder of stamps and sockets
+	run    func(verb string, env []string) ([]byte, error)
 	// task is the environment that a task has whose environment was env.
 	task func(output []byte, env map[string]string) map[string]string
 }
@@ -82,6 +87,11 @@ func scripts(t testing.TB) Way {
 	t.Helper()
 	dir := t.TempDir()
 	notes := filepath.Join(dir, "notes")
+	turns, err := os.MkdirTemp("", "turn") // a socket's path is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(turns) })
 	// for a * in a comment to find
 	if err := os.WriteFile(filepath.Join(dir, "synergy-env=off"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -92,11 +102,14 @@ func scripts(t testing.TB) Way {
 			t.Fatal(err)
 		}
 		text = bytes.ReplaceAll(text, []byte("/run/synergy-jobs"), []byte(notes))
+		text = bytes.ReplaceAll(text, []byte("/usr/lib/synergy/node"), []byte(dir))
+		text = bytes.ReplaceAll(text, []byte(onnode.Folder), []byte(turns))
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return Way{name: "scripts", notes: notes, measurer: filepath.Join(dir, "measure"),
+		broker: filepath.Join(dir, "synergy-broker"), turns: turns,
 		run: func(verb string, env []string) ([]byte, error) {
 			script := map[string]string{"prolog": "prolog", "epilog": "epilog", "task": "task_prolog"}[verb]
 			cmd := exec.Command("/bin/sh", filepath.Join(dir, script))
@@ -353,6 +366,14 @@ func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
 				append(threads("9"), append(held, "SYNERGY_MEMORY_MB=-")...)},
 			{"no GPU in this step", note, granted("SLURM_GPUS_ON_NODE=-"),
 				append(threads("9"), append(held, "SYNERGY_GPUS=0")...)},
+			{"a GPU that it shares", note, granted("SLURM_GPUS_ON_NODE=-", "SLURM_SHARDS_ON_NODE=1"),
+				append(threads("9"), held...)},
+			{"no part of a GPU", note, granted("SLURM_GPUS_ON_NODE=-", "SLURM_SHARDS_ON_NODE=0"),
+				append(threads("9"), append(held, "SYNERGY_GPUS=0")...)},
+			{"parts that are none", note, granted("SLURM_GPUS_ON_NODE=-", "SLURM_SHARDS_ON_NODE=$(id)"),
+				append(threads("9"), append(held, "SYNERGY_GPUS=0")...)},
+			{"whole GPUs and parts", note, granted("SLURM_GPUS_ON_NODE=0", "SLURM_SHARDS_ON_NODE=4"),
+				append(threads("9"), append(held, "SYNERGY_GPUS=0")...)},
 			{"the user's own threads", note, granted("OMP_NUM_THREADS=4,2"),
 				append([]string{"OMP_NUM_THREADS=4,2", "MKL_NUM_THREADS=9", "SRUN_CPUS_PER_TASK=9",
 					"SYNERGY_SET=MKL_NUM_THREADS=9 SRUN_CPUS_PER_TASK=9"}, held...)},
@@ -478,7 +499,7 @@ func TestBothWaysMakeTheSameOfEverything(t *testing.T) {
 		env := map[string]string{"SLURM_JOB_ID": job}
 		for _, name := range []string{"SLURM_CPUS_ON_NODE", "SLURM_CPUS_PER_TASK", "SLURM_TASKS_PER_NODE",
 			"SLURM_STEP_TASKS_PER_NODE", "SLURM_MEM_PER_NODE",
-			"SLURM_MEM_PER_CPU", "SLURM_GPUS_ON_NODE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"} {
+			"SLURM_MEM_PER_CPU", "SLURM_GPUS_ON_NODE", "SLURM_SHARDS_ON_NODE", "OMP_NUM_THREADS", "MKL_NUM_THREADS"} {
 			if rapid.Bool().Draw(r, name+" is there") {
 				env[name] = number.Draw(r, name)
 			}
@@ -492,6 +513,8 @@ func TestBothWaysMakeTheSameOfEverything(t *testing.T) {
 		if one, other := a.environment(t, "restarts=1\nround=42\n", env),
 			b.environment(t, "restarts=1\nround=42\n", env); !maps.Equal(one, other) {
 			r.Errorf("the %s gives %q\nthe %s %q", a.name, asList(one), b.name, asList(other))
+		} else if both := b.environment(t, "restarts=1\nround=42\n", one); !maps.Equal(one, both) {
+			r.Errorf("the %s alone gives %q\nthe %s behind it %q", a.name, asList(one), b.name, asList(both))
 		}
 	})
 }
@@ -547,6 +570,9 @@ func (c *checker) complaint(t testing.TB, name, value string) string {
 
 // isWord says whether the daemon would take the word NAME=VALUE as one word.
 func isWord(name, value string) bool {
+	if name == "synergy-share" {
+		return isShare(value)
+	}
 	if strings.ContainsAny(value, ", \t\n\v\f\r") || strings.ContainsFunc(value, unicode.IsControl) {
 		return false
 	}
@@ -558,8 +584,18 @@ func isWord(name, value string) bool {
 	return err == nil
 }
 
+// isShare says whether all of the value is what a job says of a shared GPU: it has commas.
+func isShare(value string) bool {
+	request, err := share.ParseRequest(value)
+	if err != nil {
+		return false
+	}
+	word, err := bridge.ParseComment("synergy-profile=a.json,synergy-share=" + value)
+	return err == nil && word.Share != nil && *word.Share == request
+}
+
 var optionNames = []string{"synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-env", "synergy-cores",
-	"synergy-memory"}
+	"synergy-memory", "synergy-share"}
 
 func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 	c := startChecker(f)
@@ -570,7 +606,11 @@ func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 		"USR1/Steps", "USR1/steps@60", "USR1/steps/steps", "USR1@60/", "USR1@60/steps ",
 		"USR1@99999999/steps", "2.5h", "0s", "0.0s", "00.1m", "3650d", "3650.0d", "3650.1d", "3651d", "87600h",
 		"87600.000000001h", "1234567890s", ".5h", "1e3s", "5", "off", "on", "OFF", "keep", "give", "Keep", "keep ",
-		"kee", "é.json", "٣s"} {
+		"kee", "é.json", "٣s", "high", "low", "low,", "high,mem=6", "low,slo=50,mem=0.5", "high,mem=6,mem=6",
+		"low,slo", "high,mem=1024", "high,mem=1024.000", "high,mem=1024.001", "high,mem=1023.999",
+		"low,mem=0.000", "low,mem=000.001", "low,mem=0000001", "low,mem=1.0000", "low,mem=1.", "low,mem=.5",
+		"low,mem=", "low,mem=1,,slo=1", "low,slo=600000", "low,slo=600001", "low,slo=01", "low,slo=9999999999",
+		"low,mine", "high mem=6", "highest", "lo,mem=1", "low,slo=1,slo=2"} {
 		for k := range optionNames {
 			f.Add(k, value)
 		}
@@ -597,7 +637,8 @@ func TestAnOptionIsRefusedByNameWithARemedy(t *testing.T) {
 	c := startChecker(t)
 	for name, remedy := range map[string]string{"synergy-profile": "such as res18.json",
 		"synergy-checkpoint": "such as USR1@60", "synergy-length": "such as 2.5h",
-		"synergy-env": "off", "synergy-progress": "no value", "synergy-cores": "keep", "synergy-memory": "give"} {
+		"synergy-env": "off", "synergy-progress": "no value", "synergy-cores": "keep", "synergy-memory": "give",
+		"synergy-share": "such as high,mem=6,slo=50"} {
 		complaint := c.complaint(t, name, "nonsense!")
 		if !strings.HasPrefix(complaint, "synergy: --"+name+" is not right") || !strings.Contains(complaint, remedy) {
 			t.Errorf("--%s: %q", name, complaint)

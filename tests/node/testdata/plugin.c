@@ -85,7 +85,7 @@ static int task(const char *id, int argc, char **argv)
 	return status;
 }
 
-static struct spank_option *registered[8];
+static struct spank_option *registered[9];
 
 spank_err_t spank_option_register(spank_t spank, struct spank_option *option)
 {

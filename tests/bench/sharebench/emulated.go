@@ -1,0 +1,129 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/testbed"
+)
+
+// trial is one of share_gpu.py's: jobs that run together, and how.
+type trial struct {
+	Name    string `json:"trial"`
+	Mode    string `json:"mode"`
+	Percent int    `json:"percent"`
+	Seconds float64
+	Jobs    []job `json:"jobs"`
+}
+
+type job struct {
+	Kind string  `json:"kind"`
+	Prio int     `json:"prio"` // 2: important
+	Gap  float64 `json:"gap_ms"`
+	Step float64 `json:"step_ms"`
+}
+
+// outcome is a trial as share_gpu.py writes it of a GPU.
+type outcome struct {
+	Name string    `json:"trial"`
+	Jobs []measure `json:"jobs"`
+}
+
+type measure struct {
+	Kind string  `json:"kind"`
+	Prio int     `json:"prio"`
+	Gap  float64 `json:"gap_ms"`
+	Rate float64 `json:"it_per_s"`
+	P50  float64 `json:"p50_ms"`
+	P99  float64 `json:"p99_ms"`
+	Wait float64 `json:"wait_p50_ms"`
+	GPU  float64 `json:"gpu_mean_ms"`
+}
+
+// emulate runs a plan on the emulated GPU, in virtual time.
+func emulate(plan string, out io.Writer) error {
+	text, err := os.ReadFile(plan)
+	if err != nil {
+		return err
+	}
+	var trials []trial
+	if err := json.Unmarshal(text, &trials); err != nil {
+		return fmt.Errorf("%s: %w", plan, err)
+	}
+	var all []outcome
+	for _, t := range trials {
+		o, err := t.run()
+		if err != nil {
+			return fmt.Errorf("trial %q: %w", t.Name, err)
+		}
+		all = append(all, o)
+	}
+	return json.NewEncoder(out).Encode(all)
+}
+
+var modes = map[string]testbed.Mode{"alone": testbed.Queue, "timeslice": testbed.Slicing, "turns": testbed.Turns,
+	"lookahead": testbed.LookAhead, "mps": testbed.Fill, "mps prio": testbed.Fill}
+
+func (t trial) run() (outcome, error) {
+	mode, is := modes[t.Mode]
+	if !is || mode == testbed.Fill && (t.Percent < 25 || t.Percent > 100) {
+		return outcome{}, fmt.Errorf("mode %q with %d percent is none", t.Mode, t.Percent)
+	}
+	config := testbed.Config{Mode: mode, Duration: milliseconds(1000 * t.Seconds), Jitter: 0.05, Seed: 1,
+		SameClass: t.Mode == "mps", Threads: float64(t.Percent) / 100}
+	if mode != testbed.Fill {
+		config.Threads = 0
+	}
+	for _, j := range t.Jobs {
+		config.Clients = append(config.Clients, j.client())
+	}
+	result, err := testbed.Run(config)
+	if err != nil {
+		return outcome{}, err
+	}
+	o := outcome{Name: t.Name}
+	for i, c := range result.Clients {
+		o.Jobs = append(o.Jobs, t.Jobs[i].measured(c.Steps, t.Seconds))
+	}
+	return o, nil
+}
+
+// client has kernels of a millisecond.
+func (j job) client() testbed.Client {
+	kernels := max(1, int(j.Step))
+	class := share.Low
+	if j.Prio == 2 {
+		class = share.High
+	}
+	return testbed.Client{Name: j.Kind, Class: class, Kernels: kernels, Kernel: milliseconds(j.Step / float64(kernels)),
+		Gap: milliseconds(j.Gap)}
+}
+
+func (j job) measured(steps []testbed.Step, seconds float64) measure {
+	m := measure{Kind: j.Kind, Prio: j.Prio, Gap: j.Gap, Rate: float64(len(steps)) / seconds}
+	var took, waits []float64
+	for _, s := range steps {
+		took, waits = append(took, ms(s.Took())), append(waits, ms(s.Run-s.Start))
+		m.GPU += ms(s.End-s.Run) / float64(len(steps))
+	}
+	m.P50, m.P99, m.Wait = quantile(took, 0.5), quantile(took, 0.99), quantile(waits, 0.5)
+	return m
+}
+
+func ms(d time.Duration) float64 { return d.Seconds() * 1000 }
+
+func milliseconds(x float64) time.Duration { return time.Duration(x * float64(time.Millisecond)) }
+
+func quantile(all []float64, q float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.SortedFunc(slices.Values(all), cmp.Compare[float64])
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}

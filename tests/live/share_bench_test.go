@@ -1,0 +1,142 @@
+//go:build live && bench
+
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A workload of jobs of one GPU on eight, of which a third leave most of their GPU idle: half of these are important.
+// A second of theirs is ten of a real trainer's, and an iteration some sixty milliseconds.
+const (
+	shareJobs    = 60
+	shareSpeedup = 10
+	shareSpan    = 180.0 // seconds over which they arrive
+)
+
+// sharing is a job of that workload.
+type sharing struct {
+	planned
+	class string // high or low; empty: it keeps its GPU to itself
+}
+
+func sharingWorkload(seed uint64) (jobs []sharing) {
+	draw, at := rand.New(rand.NewPCG(seed, 0)), 0.0
+	for k := range shareJobs {
+		j := sharing{class: [6]string{"high", "", "", "low", "", ""}[k%6]}
+		j.model, j.gpus, j.arrival = "transformer", 1, time.Duration(at*float64(time.Second))
+		if j.class != "" {
+			j.model = "light"
+		}
+		own := iterTime[strings.Replace(j.model, "light", "res18", 1)]
+		j.iterations = int(20 * math.Pow(3, draw.Float64()) * shareSpeedup / own)
+		jobs = append(jobs, j)
+		at += draw.ExpFloat64() * shareSpan / shareJobs
+	}
+	return jobs
+}
+
+// shared is what became of that workload.
+type shared struct {
+	completion map[string][]float64 // seconds by class
+	makespan   float64
+	slowest    float64 // the least part of its speed alone that an important job had
+	seated     int     // jobs that took turns
+}
+
+func (s shared) mean(classes ...string) float64 {
+	sum, n := 0.0, 0.0
+	for _, class := range classes {
+		for _, seconds := range s.completion[class] {
+			sum, n = sum+seconds, n+1
+		}
+	}
+	return sum / n
+}
+
+// TestAThirdOfTheJobsShareTheirGPU runs the same jobs twice under the daemon: with synergy-share in the comments of
+// a third of them, and without.
+func TestAThirdOfTheJobsShareTheirGPU(t *testing.T) {
+	c, d := SetUpShared(t, "n1", "n2")
+	d.Round = benchRound
+	c.profilesFor(d)
+	d.Start()
+	jobs := sharingWorkload(7)
+	alone, together := c.runSharing(jobs, d.out(), false), c.runSharing(jobs, d.out(), true)
+	t.Logf("%d jobs on 8 GPUs, arriving over %.0f s; the same jobs, the same cluster, one after the other", len(jobs),
+		shareSpan)
+	t.Logf("%-28s %9s %9s %9s %9s %11s %7s", "mean completion, s", "all", "high", "low", "others", "makespan s",
+		"turns")
+	for _, row := range []struct {
+		name string
+		shared
+	}{{"each its own GPU", alone}, {"a third with synergy-share", together}} {
+		t.Logf("%-28s %9.1f %9.1f %9.1f %9.1f %11.1f %7d", row.name, row.mean("high", "low", ""), row.mean("high"),
+			row.mean("low"), row.mean(""), row.makespan, row.seated)
+	}
+	t.Logf("the slowest important job had %.3f of its speed alone, and 0.9 is promised", together.slowest)
+	if together.seated == 0 || alone.seated != 0 {
+		t.Errorf("%d jobs took turns with the directive, %d without", together.seated, alone.seated)
+	}
+}
+
+func (c *Cluster) runSharing(jobs []sharing, profiles string, share bool) shared {
+	c.t.Helper()
+	began := time.Now()
+	ids, submitted := make([]JobID, len(jobs)), make([]time.Time, len(jobs))
+	for k, j := range jobs {
+		time.Sleep(time.Until(began.Add(j.arrival)))
+		comment := word(j.model)
+		if share && j.class != "" {
+			comment += " synergy-share=" + j.class + ",mem=8"
+		}
+		script := strings.ReplaceAll(train(j.model, j.iterations, shareSpeedup), "/opt/synergy/etc/profiles", profiles)
+		submitted[k] = time.Now()
+		ids[k] = c.MustSbatch("alice", script, comment, "--gres=gpu:1", "-c", "2", "--mem=4000", output,
+			"--open-mode=append")
+	}
+	for _, id := range ids {
+		c.waitLong(id, "COMPLETED", 20*time.Minute)
+	}
+	o := shared{completion: map[string][]float64{}, slowest: 1}
+	for k, id := range ids {
+		end, _ := c.ended(id)
+		o.completion[jobs[k].class] = append(o.completion[jobs[k].class], end.Sub(submitted[k]).Seconds())
+		o.makespan = max(o.makespan, end.Sub(began).Seconds())
+		speed, turns := c.speedInTurns(id)
+		if turns > 0 {
+			o.seated++
+		}
+		if jobs[k].class == "high" {
+			o.slowest = min(o.slowest, speed)
+		}
+	}
+	return o
+}
+
+// speedInTurns is the part of its time in which a job did not wait for a turn, and how many turns it took.
+func (c *Cluster) speedInTurns(id JobID) (part float64, turns int64) {
+	c.t.Helper()
+	waited, wall := 0.0, 0.0
+	for line := range strings.Lines(c.Output(id)) {
+		var r struct {
+			Event  string  `json:"ev"`
+			Turns  int64   `json:"turns"`
+			Waited float64 `json:"turn_wait_s"`
+			Wall   float64 `json:"wall_s"`
+		}
+		if json.Unmarshal([]byte(line), &r) == nil && r.Event == "end" {
+			waited, wall, turns = waited+r.Waited, wall+r.Wall, turns+r.Turns
+		}
+	}
+	if wall == 0 {
+		c.t.Fatal(fmt.Errorf("job %s does not tell how it ended", id))
+	}
+	return 1 - waited/wall, turns
+}
