@@ -24,7 +24,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
+.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-share test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,9 +54,10 @@ images: # of both clusters, while the rest is tested: most of that is waiting fo
 
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
-SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sensitivity/profiler/replay policy policy/bound policy/columns policy/snapshot policy/replay limits \
-	preflight rollout savings sim/artifact sim/trace sim/report sim/report/figure \
-	sim/outcome sim/workload sim/users story page policy/forecast policy/whatif
+SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sensitivity/profiler/replay \
+	policy policy/bound policy/columns policy/snapshot policy/replay limits preflight rollout savings share share/wire \
+	share/predict share/experiment sim/artifact sim/trace sim/report sim/report/figure sim/outcome sim/workload \
+	sim/users story page policy/forecast policy/whatif share/node share/turns share/testbed
 sequential := $(SEQUENTIAL:%=./%)
 
 # Scripts that simulate months of a cluster with the whole program. What that does at the same time is raced in the tests of ./sim.
@@ -65,7 +66,7 @@ SIMULATING := TestSimulationsOnTheCommandLine
 test-unit: ## all tests that need no Slurm, with the race detector where there are goroutines
 	go test $(sequential)
 	go test -run '^$(SIMULATING)$$' ./cmd/synergy
-	go test -race -skip '^$(SIMULATING)$$' $$(go list ./... | grep -vxF "$$(go list $(sequential))")
+	go test -race -timeout 30m -skip '^$(SIMULATING)$$' $$(go list ./... | grep -vxF "$$(go list $(sequential))")
 	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
@@ -79,29 +80,30 @@ test-page: ## the daemon's pages in a headless Chromium: live, readable, refused
 lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	go vet ./...
-	go vet -tags live,bench,fidelity,faults,browser,packages ./...
+	go vet -tags live,bench,fidelity,faults,browser,packages,preload ./...
 	$(WITH_NVML) go vet -tags nvml,gpu ./gres/nvml ./cmd/synergy
 	go run $(STATICCHECK) ./...
 	$(WITH_NVML) go run $(STATICCHECK) -tags nvml,gpu ./gres/nvml
 	go mod tidy -diff
-	@dead=$$(go run $(DEADCODE) -test -tags live,bench,fidelity,faults,packages ./...) && [ -z "$$dead" ] || { echo "nobody calls: $$dead"; exit 1; }
+	@dead=$$(go run $(DEADCODE) -test -tags live,bench,fidelity,faults,packages,preload ./...) && [ -z "$$dead" ] || { echo "nobody calls: $$dead"; exit 1; }
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust test-live-limits test-live-site $(if $(filter 24.11,$(SLURM)),test-live-next)
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust test-live-limits test-live-site $(if $(filter 24.11,$(SLURM)),test-live-next) test-live-share
 
 # Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so two clusters at a time cost little more than one; with three, two cores keep no
-# deadline. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, and what needs PyTorch. All others are
-# in test-live-rounds.
+# deadline. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, jobs on one GPU, for
+# which each GPU has a type of its own, and what needs PyTorch. All others are in test-live-rounds.
 TRUST := leader failsopen faults_short kills rollout systemd soak
 SITE := arrays check examples frameworks gate gate_lua interactive lua prometheus steps
 LIMITS := citizen limits partitions preempt shapes
+SHARE := share share_kills share_run
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
 live = tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m
 
 test-live-rounds: # all the others
-	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(LIMITS) $(TORCH_TESTS)))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
+	@$(call live) -skip '^($(call tests-of,$(TRUST) $(SITE) $(LIMITS) $(SHARE) $(TORCH_TESTS))|$(DEVICES))$$' ./tests/live ./bridge/slurmrest ./bridge/conformance
 
 test-live-trust:
 	@$(call live,-trust) -run '^($(call tests-of,$(TRUST)))$$' ./tests/live
@@ -111,6 +113,11 @@ test-live-site:
 
 test-live-limits:
 	@$(call live,-limits) -run '^($(call tests-of,$(LIMITS)))$$' ./tests/live
+
+DEVICES := TestSlurmrestSeatsJobsOnDevices
+
+test-live-share:
+	@NODE_DEVICES=yes NODES=2 NODE_GPUS=4 $(call live,-share) -run '^($(call tests-of,$(SHARE))|$(DEVICES))$$' ./tests/live ./bridge/conformance
 
 # What differs between Slurms, on the newest: every promise over both versions of the API, jobs that are taken from and go on, environments, plugins of
 # others. It begins when one of those above has ended, so most of it costs no time.
@@ -126,8 +133,8 @@ test-live-torch: build ## a real training under the daemon, disturbed, and the P
 	@TORCH=yes $(CLUSTER) image
 	@TORCH=yes $(call live,-torch) -run '^($(call tests-of,$(TORCH_TESTS)))$$' ./tests/live
 
-bench: ## in-process benchmarks: Decide, decoding, Diff, simulations
-	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./bridge/plugin ./sim/production ./sim/artifact ./sim/workload ./sim/trace
+bench: ## in-process benchmarks: Decide, decoding, Diff, simulations, a turn on a GPU
+	go test -run '^$$' -bench . -benchmem ./policy ./bridge ./bridge/slurmrest ./bridge/plugin ./sim/production ./sim/artifact ./sim/workload ./sim/trace ./share/broker
 
 bench-live: build ## 60 emulated jobs under Slurm alone, under synergy-slurmd, and with no profile files, on the same cluster
 	@tests/live/with-cluster.sh synergy-bench 600 go test -tags live,bench -count=1 -v -timeout 60m -run TestBench ./tests/live

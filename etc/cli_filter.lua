@@ -11,7 +11,8 @@ A command without such an option leaves this file exactly as it came in. A mista
 comment is refused with a sentence, everything else passes.
 ]==]
 
-local names = { "synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-progress", "synergy-env", "synergy-cores", "synergy-memory" }
+local names = { "synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-progress", "synergy-env", "synergy-cores", "synergy-memory",
+    "synergy-share" }
 
 -- Slurm says "set" and "unset" of an option that has no value; neither is a value that the plugin would have let pass.
 local function word_of(name, value)
@@ -20,10 +21,26 @@ local function word_of(name, value)
     return name .. "=" .. value
 end
 
+-- Where a word ends. A comma ends it, but not before the mem= and slo= of synergy-share.
+local function end_of_word(comment, from, to)
+    if comment:sub(from, from + 13) ~= "synergy-share=" then return to end
+    while comment:find("^,mem=", to + 1) or comment:find("^,slo=", to + 1) do
+        local _, last = comment:find("^[^%s,]+", to + 2)
+        to = last
+    end
+    return to
+end
+
 -- The word of the comment with this name, or nil.
 local function word_in(comment, name)
-    for word in comment:gmatch("[^%s,]+") do
+    local at = 1
+    while true do
+        local from, to = comment:find("[^%s,]+", at)
+        if not from then return nil end
+        to = end_of_word(comment, from, to)
+        local word = comment:sub(from, to)
         if word == name or word:sub(1, #name + 1) == name .. "=" then return word end
+        at = to + 1
     end
 end
 

@@ -24,8 +24,11 @@ managed partitions, leaves this file exactly as it came in.
                                            alone
     synergy-cores=keep|give                whether what the user asked for in cores,
     synergy-memory=keep|give               or in memory, is the least that it runs with
+    synergy-share=high|low[,mem=GIB][,slo=MS]
+                                           may share a GPU with other jobs
 
-Words are separated by spaces or commas; words without our prefix are the user's.
+Words are separated by spaces or commas; words without our prefix are the user's,
+but mem= and slo= that follow synergy-share=… behind one comma.
 
 What an owner may change on a managed job: name, comment (as long as our directives
 stay), time limit, dependency, mail, account, QOS, WCKey, licences, nice, and
@@ -184,10 +187,27 @@ local function looked_at(comment)
     return comment:find("synergy-", 1, true) and (" " .. comment):match("[%s,](synergy%-[^%s,]*)") or ""
 end
 
--- Our directives in the order in which they stand.
+-- All words in the order in which they stand. A comma ends a word, but not before
+-- the mem= and slo= of synergy-share.
+local function words_of(comment)
+    local words, last_end = {}, nil
+    for from, word, to in looked_at(comment):gmatch("()([^%s,]+)()") do
+        local last, name = words[#words] or "", word:sub(1, 4)
+        if last:sub(1, 14) == "synergy-share=" and (name == "mem=" or name == "slo=")
+            and from == last_end + 1 and comment:sub(last_end, last_end) == "," then
+            words[#words] = last .. "," .. word
+        else
+            words[#words + 1] = word
+        end
+        last_end = to
+    end
+    return words
+end
+
+-- Our directives.
 local function our_words(comment)
     local words = {}
-    for word in looked_at(comment):gmatch("[^%s,]+") do
+    for _, word in ipairs(words_of(comment)) do
         if word:sub(1, 8) == "synergy-" then words[#words + 1] = word end
     end
     return words
@@ -195,6 +215,7 @@ end
 
 local OUR_NAMES = {
     "synergy-profile", "synergy-checkpoint", "synergy-length", "synergy-progress", "synergy-curve", "synergy-env", "synergy-cores", "synergy-memory",
+    "synergy-share",
 }
 
 -- What is left of a name without case, dashes and the like: by that a word that
@@ -209,7 +230,7 @@ for _, name in ipairs(OUR_NAMES) do name_of_bare[bare(name)] = name end
 -- The first word that is one of ours but for how it is written, and how it
 -- should be: synergy_profile=…, Synergy-Profile=…, with a dash of a word processor.
 local function misspelt(comment)
-    for word in looked_at(comment):gmatch("[^%s,]+") do
+    for _, word in ipairs(words_of(comment)) do
         local name, rest = word:match("^([^=:]*)(.*)$")
         local right = #name <= 60 and name_of_bare[bare(name)]
         if right and right ~= name then return word, right .. rest:gsub("^:", "=") end
@@ -317,7 +338,39 @@ local function check_keeping(value, word)
     end
 end
 
+local MAX_MEMORY, MAX_SLO = 1024, 600000 -- GiB, milliseconds
+
+local function is_memory(amount)
+    local whole, part = amount:match("^(%d+)(.*)$")
+    if not whole or #whole > 6 or not (part == "" or part:match("^%.%d%d?%d?$")) then return false end
+    return tonumber(amount) > 0 and tonumber(amount) <= MAX_MEMORY
+end
+
+local function is_slo(amount)
+    return #amount <= 9 and amount:match("^[1-9]%d*$") ~= nil and tonumber(amount) <= MAX_SLO
+end
+
+local function is_share(value)
+    local class, amounts = value:match("^([^,]*)(.*)$")
+    if class ~= "high" and class ~= "low" then return false end
+    local seen = {}
+    for name, amount in amounts:gmatch(",([^=,]*)=?([^,]*)") do
+        local is_amount = name == "mem" and is_memory or name == "slo" and is_slo
+        if not is_amount or seen[name] or not is_amount(amount) then return false end
+        seen[name] = true
+    end
+    return true
+end
+
+local function check_share(value)
+    if not value or not is_share(value) then
+        return "high or low, and where it is known mem= with the GiB of the GPU's memory that the job needs at most, more than 0 and at most " .. MAX_MEMORY
+            .. ", and slo= with whole milliseconds for a step, 1 to " .. MAX_SLO .. ", each once, for example synergy-share=high,mem=6,slo=50"
+    end
+end
+
 local check_of_word = {
+    ["synergy-share"] = check_share,
     ["synergy-env"] = check_env,
     ["synergy-cores"] = check_keeping,
     ["synergy-memory"] = check_keeping,
@@ -620,6 +673,15 @@ local function complaint_about_gpus(job)
     end
 end
 
+-- What of a GPU a TRES text asks for: "" where it is one of any type, or nil where
+-- it asks for none.
+local function one_gpu(tres)
+    for entry in (tres or ""):gmatch("[^,]+") do
+        local amount = entry:match("^gres[/:]gpu(.*)$")
+        if amount then return (amount:gsub("^[:=]1$", "")) end
+    end
+end
+
 local function complaint_about_shape(job)
     for _, shape in ipairs(refused_shapes) do
         local sentence = shape[2]
@@ -672,10 +734,10 @@ local function short_option(word)
     return name, value, value ~= "" or name == "" or not VALUED:find(name, 1, true)
 end
 
--- Whether the words behind an srun, up to the end of its options, size its step. A
--- variable among them may be options, too.
+-- Whether one of the words behind an srun, up to the end of its options, is what asks
+-- takes. A variable among them may be options, too.
 -- What was read from a word on once, for another srun in the same line, is not read again.
-local function sizes_a_step(words, at, tasks, read)
+local function says_of_a_step(words, at, asks, read)
     while words[at] and words[at]:find("^[-$]") and not read[at] do
         local word = words[at]
         read[at] = true
@@ -692,7 +754,7 @@ local function sizes_a_step(words, at, tasks, read)
             at = at + 1
             value = words[at]
         end
-        if is_literal_size(name, value, tasks) then return true end
+        if asks(name, value or "") then return true end
         at = at + 1
     end
     return false
@@ -719,36 +781,68 @@ local function without_comment(line)
     end
 end
 
-local function has_sized_step(line, tasks)
+local function has_step(line, asks)
     local words, read = {}, {}
     for word in line:gsub("[\"']", ""):gsub("[;&|()`]", " ; "):gmatch("[^%s]+") do words[#words + 1] = word end
     for at, word in ipairs(words) do
-        if (word == "srun" or word:find("[/=]srun$")) and sizes_a_step(words, at + 1, tasks, read) then return true end
+        if (word == "srun" or word:find("[/=]srun$")) and says_of_a_step(words, at + 1, asks, read) then return true end
     end
     return false
 end
 
--- Whether the script runs a step whose size is a number: such a step fails, or
--- waits for ever, in a job that was given less. A text that is handed to another
--- program, between quotes or behind <<, counts as if it were run: to be wrong
--- costs cores then, and the other way the run. First the line as if what it puts
--- in by $(…) were a variable, so that no option behind it is lost, then all of it.
-local function sizes_its_steps(job)
-    if is_interactive(job) then return false end -- the daemon knows that they are sized by what the user types
+-- Whether the script runs a step with an option that asks takes. A text that is handed
+-- to another program, between quotes or behind <<, counts as if it were run. First the
+-- line as if what it puts in by $(…) were a variable, so that no option behind it is
+-- lost, then all of it.
+local function runs_a_step(job, asks)
     local script, left = job.script:sub(1, MAX_SCRIPT):gsub("\\\r?\n", " "), MAX_LINES
-    local tasks = given(job.num_tasks) and job.num_tasks or 1
     for line in script:gmatch("[^\r\n]+") do
         if left > 0 and line:find("srun", 1, true) then
             line = without_comment(line:sub(1, math.min(MAX_LINE, left)))
             left = left - #line - 1
-            if has_sized_step(line:gsub("%$%b()", "$"):gsub("`[^`]*`", "$"), tasks) or has_sized_step(line, tasks) then return true end
+            if has_step(line:gsub("%$%b()", "$"):gsub("`[^`]*`", "$"), asks) or has_step(line, asks) then return true end
         end
     end
     return false
 end
 
+-- A step whose size is a number fails, or waits for ever, in a job that was given
+-- less: to be wrong costs cores where it counts as such, and else the run.
+local function sizes_its_steps(job)
+    if is_interactive(job) then return false end -- the daemon knows that they are sized by what the user types
+    local tasks = given(job.num_tasks) and job.num_tasks or 1
+    return runs_a_step(job, function(name, value) return is_literal_size(name, value, tasks) end)
+end
+
 local function names_its_cpus(job)
     return given(job.cpus_per_task) or given(job.pn_min_cpus) or job.cpus_per_tres ~= nil
+end
+
+local STEP_GPUS = { gres = true, G = true, gpus = true, ["gpus-per-node"] = true, ["gpus-per-task"] = true, ["gpus-per-socket"] = true }
+
+-- A part of a GPU is no GPU to Slurm: a step that names one does not start in a job
+-- that shares it.
+local function names_gpus_of_steps(job)
+    return runs_a_step(job, function(name, value) return STEP_GPUS[name] and value ~= "none" end)
+end
+
+-- What keeps a job from sharing a GPU, or nil.
+local function complaint_about_sharing(job)
+    if our_values(job.comment)["synergy-share"] == nil then return nil end
+    if is_interactive(job) then return "is for batch jobs, which can be moved to another GPU; use sbatch, or leave it out" end
+    local gpu = one_gpu(job.tres_per_node) or one_gpu(job.tres_per_job)
+    if not gpu or gpu:match("^[:=]%d") or not on_one_node(job) then
+        return "is for a job with one GPU on one node; say --gres=gpu:1, or leave it out"
+    end
+    if gpu ~= "" then return "leaves it to the daemon which GPU is shared; say --gres=gpu:1 without a type, or leave it out" end
+    if job.cpus_per_tres ~= nil or job.mem_per_tres ~= nil or given(job.ntasks_per_tres) then
+        return "gives a part of a GPU, by which nothing can be counted; say -c for --cpus-per-gpu, --mem for --mem-per-gpu and -n for --ntasks-per-gpu, "
+            .. "or leave the word out"
+    end
+    if names_gpus_of_steps(job) then
+        return "gives a part of a GPU, of which a step cannot ask for a whole one; leave --gres and --gpus out behind srun, since a step has what its job "
+            .. "has, or leave the word out"
+    end
 end
 
 local function names_its_memory(job)
@@ -862,6 +956,8 @@ local function submit(job, partitions)
     if complaint then
         return refuse(slurm.ESLURM_NOT_SUPPORTED, "the daemon behind synergy-profile ", complaint, ".")
     end
+    complaint = complaint_about_sharing(job)
+    if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, "synergy-share ", complaint, ".") end
     gate(job)
     hint(job)
     return slurm.SUCCESS

@@ -31,7 +31,7 @@ func BenchmarkADayOf5000Jobs(b *testing.B) {
 		r, err := Read(dir)
 		must(b, err)
 		ask(b, "story", func() error {
-			_, gaps, err := r.Story(101_000)
+			_, gaps, err := r.Story(b.Context(), 101_000)
 			return errors.Join(append(gaps, err)...)
 		})
 		ask(b, "replay", func() error {

@@ -41,6 +41,7 @@ var (
 	frameBucket   = []byte("frames")  // place → a round to be planned again: its key's place, and the text packed
 	numberBucket  = []byte("numbers") // round → place, of the last one of that number
 	formatKey     = []byte("format")
+	pointBucket   = []byte("points") // place → what is drawn of a round; a day of before there were any has none
 )
 
 func buckets() [][]byte {

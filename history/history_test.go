@@ -2,7 +2,9 @@ package history
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -62,7 +66,7 @@ func note(t testing.TB, s *Store, reports ...*bridge.Report) {
 // told is a job's story in lines.
 func told(t testing.TB, r *Reader, job int) string {
 	t.Helper()
-	passages, gaps, err := r.Story(job)
+	passages, gaps, err := r.Story(t.Context(), job)
 	must(t, errors.Join(append(gaps, err)...))
 	var lines []string
 	for _, e := range story.Join(job, passages, story.Story{}).Events {
@@ -104,6 +108,16 @@ func TestAStoryIsToldOverDaysWithTheStartsOfSmallRoundsAndWithTheSpeedThatWasSee
 	s := life(t, openStore(t, t.TempDir(), Options{}), func(s *Store) *Store { return s })
 	if got := told(t, s.Reader(), 17); got != lived {
 		t.Errorf("told\n%s\nwant\n%s", got, lived)
+	}
+}
+
+func TestAStoryThatTakesTooLongIsToldAsFarAsItWasReadWithAGap(t *testing.T) {
+	s := life(t, openStore(t, t.TempDir(), Options{}), func(s *Store) *Store { return s })
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	passages, gaps, err := s.Reader().Story(over, 17)
+	if err != nil || len(passages) > 0 || len(gaps) != 1 || !strings.Contains(gaps[0].Error(), "2026-11-24 and those") {
+		t.Errorf("%v, %v, %v", passages, gaps, err)
 	}
 }
 
@@ -164,9 +178,9 @@ func TestARoundIsReadBackByteForByteAndPlansTheSame(t *testing.T) {
 
 func TestDaysThatAreTooOldAreRemovedFewAtATimeAndNobodyElsesFiles(t *testing.T) {
 	dir := t.TempDir()
-	for day := range 7 {
+	for _, day := range []int{-30, -29, -28, -27, -26, -25, -24, -1} {
 		s := openStore(t, dir, Options{})
-		note(t, s, report(day+1, midnight.AddDate(0, 0, day-30), time.Time{}))
+		note(t, s, report(day+31, midnight.AddDate(0, 0, day), time.Time{}))
 		must(t, s.Close())
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "2020-01-01.txt"), nil, 0o600))
@@ -177,14 +191,38 @@ func TestDaysThatAreTooOldAreRemovedFewAtATimeAndNobodyElsesFiles(t *testing.T) 
 	}
 	s := openStore(t, dir, Options{Keep: 10 * 24 * time.Hour})
 	note(t, s, report(20, midnight, time.Time{}))
-	if got := left(); got != 7-prunedAtOnce+2 {
-		t.Errorf("%d files are left after the first report, want %d", got, 7-prunedAtOnce+2)
+	if got := left(); got != 7-prunedAtOnce+3 {
+		t.Errorf("%d files are left after the first report, want %d", got, 7-prunedAtOnce+3)
 	}
 	for n := range pruneEvery + 1 {
 		note(t, s, report(21+n, midnight.Add(time.Duration(n)*time.Minute), time.Time{}))
 	}
-	if got := left(); got != 2 {
-		t.Errorf("%d files are left, want today's and the one that is none of ours", got)
+	if got := left(); got != 3 {
+		t.Errorf("%d files are left, want today's, yesterday's and the one that is none of ours", got)
+	}
+}
+
+// TestAClockThatJumpsAheadRemovesNoDay: it may be wrong for a minute only, and what is removed is gone.
+func TestAClockThatJumpsAheadRemovesNoDay(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{Keep: 10 * 24 * time.Hour})
+	for day := range 9 {
+		note(t, s, report(day+1, midnight.AddDate(0, 0, day), time.Time{}))
+	}
+	for n := range 2 * pruneEvery {
+		note(t, s, report(100+n, midnight.AddDate(12, 0, 0).Add(time.Duration(n)*time.Minute), time.Time{}))
+	}
+	must(t, s.Close())
+	s = openStore(t, dir, Options{Keep: 10 * 24 * time.Hour})
+	back := midnight.AddDate(0, 0, 9)
+	for n := range 2 * pruneEvery {
+		note(t, s, report(300+n, back.Add(time.Duration(n)*time.Minute), time.Time{}))
+	}
+	if days, err := s.days(); err != nil || len(days) != 11 {
+		t.Errorf("%v are left, %v: want ten days, and the one of the jump", days, err)
+	}
+	if text := told(t, s.Reader(), 17); text != "23 00:00 waits: others go first" {
+		t.Errorf("told\n%s\nwant once that it waits", text)
 	}
 }
 
@@ -249,7 +287,7 @@ func TestADayThatIsDamagedIsSetAsideAndIsAGapForReaders(t *testing.T) {
 		must(t, os.WriteFile(path, spoilt, 0o600))
 		r, err := Read(dir)
 		must(t, err)
-		passages, _, err := r.Story(17) // the other day answers, whatever this one does
+		passages, _, err := r.Story(t.Context(), 17) // the other day answers, whatever this one does
 		if err != nil || len(passages) == 0 || !strings.Contains(passages[0].Events[0].What, "others go first") {
 			t.Fatalf("page %d: told %+v, %v", page, passages, err)
 		}
@@ -278,7 +316,7 @@ func TestAnotherProcessThatWritesIsToldOfAndWaitsForNobody(t *testing.T) {
 	}
 	r, err := Read(dir)
 	must(t, err)
-	if _, gaps, err := r.Story(17); err != nil || len(gaps) != 1 || !errors.Is(gaps[0], ErrLocked) {
+	if _, gaps, err := r.Story(t.Context(), 17); err != nil || len(gaps) != 1 || !errors.Is(gaps[0], ErrLocked) {
 		t.Errorf("a reader beside the daemon: %v, %v", gaps, err)
 	}
 }
@@ -339,7 +377,7 @@ func TestReadersAndTheWriterDoNotDisturbEachOther(t *testing.T) {
 					return
 				default:
 				}
-				if _, gaps, err := r.Story(100_001); err != nil || gaps != nil {
+				if _, gaps, err := r.Story(t.Context(), 100_001); err != nil || gaps != nil {
 					t.Errorf("read beside the writer: %v, %v", gaps, err)
 				}
 				if _, err := r.Round(1); err != nil {
@@ -354,6 +392,42 @@ func TestReadersAndTheWriterDoNotDisturbEachOther(t *testing.T) {
 	}
 	close(stop)
 	readers.Wait()
+}
+
+func TestWhatIsDrawnOfARoundIsKeptInTheCallersOwnWordsAndNothingOfSmallRounds(t *testing.T) {
+	dir := t.TempDir()
+	words := func(r *bridge.Report) ([]byte, error) { return fmt.Appendf(nil, "round %d", r.Round), nil }
+	older := openStore(t, dir, Options{}) // of before there were points
+	note(t, older, report(1, midnight, time.Time{}))
+	must(t, older.Close())
+	s := life(t, openStore(t, dir, Options{Point: words}), func(s *Store) *Store { return s })
+	must(t, s.Close())
+	r, err := Read(dir)
+	must(t, err)
+	days, err := r.Days()
+	must(t, err)
+	var got []string
+	for _, day := range days {
+		must(t, r.Points(day, func(text []byte) { got = append(got, day[8:]+" "+string(text)) }))
+	}
+	want := "23 round 1, 23 round 2, 24 round 3, 24 round 4, 24 round 5"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("%q, want %s", got, want)
+	}
+}
+
+func TestADayOfBeforeThereWerePointsIsReadAndHasNone(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{})
+	note(t, s, report(1, midnight, time.Time{}))
+	must(t, s.db.Update(func(tx *bolt.Tx) error { return tx.DeleteBucket(pointBucket) }))
+	must(t, s.Close())
+	r, err := Read(dir)
+	must(t, err)
+	must(t, r.Points(dayOf(midnight), func(text []byte) { t.Errorf("it has %q", text) }))
+	if text := told(t, r, 17); text == "" {
+		t.Error("nothing is told of that day")
+	}
 }
 
 func TestTheSnapshotIsNotChanged(t *testing.T) {

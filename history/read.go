@@ -62,23 +62,29 @@ func (r *Reader) in(day string, read func(tx *bolt.Tx) error) error {
 	return look(db, day, read)
 }
 
-// Story is what was told of a job, the oldest first.
-func (r *Reader) Story(job int) (told []story.Passage, gaps []error, err error) {
+// Story is what was told of a job, the oldest first. The newest days are read first, until ctx ends, which is a gap.
+func (r *Reader) Story(ctx context.Context, job int) (told []story.Passage, gaps []error, err error) {
 	days, err := r.days()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read history: %w", err)
 	}
-	for _, day := range days {
+	var all [][]story.Passage // by day, the newest first
+	for _, day := range slices.Backward(days) {
+		if ctx.Err() != nil {
+			gaps = append(gaps, fmt.Errorf("day %s and those before: it takes too long: %w", day, ctx.Err()))
+			break
+		}
 		var of []story.Passage
 		err := r.in(day, func(tx *bolt.Tx) (err error) {
 			of, err = storyIn(tx, job)
 			return err
 		})
-		if told = append(told, of...); err != nil {
+		if all = append(all, of); err != nil {
 			gaps = append(gaps, err)
 		}
 	}
-	return told, gaps, nil
+	slices.Reverse(all)
+	return slices.Concat(all...), gaps, nil
 }
 
 // mostPassages bounds what is read of a job in one day.
@@ -302,6 +308,29 @@ func (r *Reader) Round(n int) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("round %d: %w", n, errors.Join(append([]error{ErrNoRound}, gaps...)...))
+}
+
+// Days are those that are kept, ascending, as 2026-11-23.
+func (r *Reader) Days() ([]string, error) {
+	days, err := r.days()
+	if err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	return days, nil
+}
+
+// Points calls see with what was kept of a day's rounds to be drawn, in their order. The text is see's for that long.
+func (r *Reader) Points(day string, see func(text []byte)) error {
+	return r.in(day, func(tx *bolt.Tx) error {
+		points := tx.Bucket(pointBucket)
+		if points == nil {
+			return nil
+		}
+		return points.ForEach(func(_, text []byte) error {
+			see(text)
+			return nil
+		})
+	})
 }
 
 // frameAt is the text of the frame at a place, which may be nil.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -25,6 +26,8 @@ type Options struct {
 	MostBytes int64         // that all days together may have; 0: DefaultMostBytes
 	LeastFree int64         // bytes, which are left to others on the disk; 0: DefaultLeastFree
 	Version   string        // of the program whose rounds are kept
+	// Point is what is kept of a round to be drawn, in words that are the caller's own; nil: nothing is.
+	Point func(*bridge.Report) ([]byte, error)
 }
 
 // Defaults for the zero values of Options.
@@ -221,6 +224,9 @@ const growth = 1 << 20
 
 // prepare makes the buckets of a new day, and knows those of one that has begun.
 func prepare(tx *bolt.Tx) error {
+	if _, err := tx.CreateBucketIfNotExists(pointBucket); err != nil {
+		return err
+	}
 	if tx.Bucket(metaBucket) != nil {
 		return recognise(tx)
 	}
@@ -235,7 +241,8 @@ func prepare(tx *bolt.Tx) error {
 // checkPages finds pages that are used twice or not at all, on which later writes would go wrong.
 func checkPages(tx *bolt.Tx) error {
 	ends := byte(0)
-	for _, name := range buckets() { // all is read in this goroutine first, where Guard can catch a fault
+	// all is read in this goroutine first, where Guard can catch a fault
+	for _, name := range append(buckets(), pointBucket) {
 		err := tx.Bucket(name).ForEach(func(_, value []byte) error {
 			for at := 0; at < len(value); at += os.Getpagesize() {
 				ends ^= value[at]
@@ -263,14 +270,16 @@ func (s *Store) recall(db *bolt.DB, day string) *story.Teller {
 	if recallFrom(db, day, teller) == nil {
 		return teller
 	}
-	days, err := s.days()
-	if err != nil || len(days) < 2 {
-		return teller // all is new
-	}
-	before := days[len(days)-2]
-	if old, err := s.open(before); err == nil {
-		defer old.Close()
-		recallFrom(old, before, teller) // where that fails all is new
+	days, _ := s.days() // where there are none, or that fails, all is new
+	for _, before := range slices.Backward(days) {
+		if before >= day { // this one, and what a clock left that was ahead
+			continue
+		}
+		if old, err := s.open(before); err == nil {
+			defer old.Close()
+			recallFrom(old, before, teller)
+		}
+		break
 	}
 	return teller
 }
@@ -309,6 +318,10 @@ func (s *Store) write(report *bridge.Report, told []story.Passage) error {
 	if err != nil {
 		return err
 	}
+	point, err := s.pointOf(report)
+	if err != nil {
+		return err
+	}
 	e, err := entryOf(told, s.opening())
 	if err != nil {
 		return err
@@ -324,6 +337,11 @@ func (s *Store) write(report *bridge.Report, told []story.Passage) error {
 			}
 			if err := s.putFrame(tx, place, text); err != nil {
 				return err
+			}
+			if point != nil {
+				if err := tx.Bucket(pointBucket).Put(number(place), point); err != nil {
+					return err
+				}
 			}
 			return tx.Bucket(numberBucket).Put(number(uint64(report.Round)), number(place))
 		})
@@ -347,6 +365,14 @@ func (s *Store) frameOf(report *bridge.Report) ([]byte, error) {
 		round.Profiles = snapshot.ProfilesOf(&report.Snapshot)
 	}
 	return round.Print()
+}
+
+// pointOf is what is drawn of a round; nothing of small rounds.
+func (s *Store) pointOf(report *bridge.Report) ([]byte, error) {
+	if report.Small || s.options.Point == nil {
+		return nil, nil
+	}
+	return s.options.Point(report)
 }
 
 // opening are the runs under way when a day begins, which are told again so that each day knows who ran in it.
@@ -396,7 +422,7 @@ func compressJSON[T []story.Passage | []story.Run](list T) ([]byte, error) {
 }
 
 func (e *entry) put(tx *bolt.Tx, place []byte) error {
-	for _, name := range [][]byte{passageBucket, runBucket, frameBucket} {
+	for _, name := range [][]byte{passageBucket, runBucket, frameBucket, pointBucket} {
 		tx.Bucket(name).FillPercent = 1 // places ascend
 	}
 	if err := tx.Bucket(passageBucket).Put(place, e.told); err != nil {
@@ -445,8 +471,21 @@ const (
 	prunedAtOnce = 4
 )
 
+// present is the day after the last one that was written before this one, or now if that is earlier.
+func (s *Store) present(days []string, now time.Time) time.Time {
+	for _, day := range slices.Backward(days) {
+		if at, err := time.Parse(time.DateOnly, day); err == nil && day < s.day {
+			if next := at.AddDate(0, 0, 2); next.Before(now) { // its end is one day on, and a gap of a day is none
+				return next
+			}
+			break
+		}
+	}
+	return now
+}
+
 // prune removes days that are too old, and the oldest ones where all together have too much; never the day that is
-// written.
+// written. A clock that jumps ahead makes no day old: days age by the last one before that of the clock, too.
 func (s *Store) prune(now time.Time) error {
 	days, err := s.days()
 	if err != nil {
@@ -463,7 +502,7 @@ func (s *Store) prune(now time.Time) error {
 			today = sizes[i]
 		}
 	}
-	oldest := dayOf(now.Add(-s.options.Keep))
+	oldest := dayOf(s.present(days, now).Add(-s.options.Keep))
 	for i, day := range days {
 		if i == prunedAtOnce || day == s.day || day >= oldest && sum <= s.options.MostBytes {
 			break

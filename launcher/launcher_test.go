@@ -564,7 +564,7 @@ func TestWhoReadsAlongIsShownAllThatIsPrinted(t *testing.T) {
 // TestWhatRunsBesideACommandEndsBeforeItSaves: it may hold its cores.
 func TestWhatRunsBesideACommandEndsBeforeItSaves(t *testing.T) {
 	for _, s := range []syscall.Signal{unix.SIGUSR1, unix.SIGTERM} {
-		l := launch(t, shell(`trap "echo asked; trap - TERM" TERM`+loop), "BESIDE=ends")
+		l := launch(t, shell(`trap "trap - TERM; echo asked" TERM`+loop), "BESIDE=ends")
 		l.says("ready")
 		l.says("beside: begun")
 		l.signal(s)

@@ -32,14 +32,15 @@ packages: package-parts ## deb and rpm of the daemon, the tool, the nodes' part 
 # What is in them that has to be made first.
 package-parts: build build-nvml spank
 	@rm -rf $(PARTS) && mkdir -p $(PARTS)/bin $(PARTS)/nvml $(PARTS)/completions
-	@cp bin/synergy bin/synergy-slurmd $(PARTS)/bin/ && cp bin/nvml/synergy $(PARTS)/nvml/ && cp $(PLUGIN) $(PARTS)/
+	@cp bin/synergy bin/synergy-slurmd bin/synergy-broker $(PARTS)/bin/ && cp bin/nvml/synergy $(PARTS)/nvml/ && cp $(PLUGIN) $(PARTS)/
 	@for program in synergy synergy-slurmd; do \
 		$(PARTS)/bin/$$program manual --date $(BUILD_DATE) $(PARTS)/man && \
 		$(PARTS)/bin/$$program completion bash >$(PARTS)/completions/$$program.bash && \
 		$(PARTS)/bin/$$program completion zsh >$(PARTS)/completions/_$$program && \
 		$(PARTS)/bin/$$program completion fish >$(PARTS)/completions/$$program.fish || exit 1; \
 	done
-	@gzip -9n $(PARTS)/man/*
+	@$(PARTS)/bin/synergy-broker manual --date $(BUILD_DATE) $(PARTS)/man/node
+	@gzip -9n $(PARTS)/man/*.[18] $(PARTS)/man/node/*
 
 # The oldest C library that has all symbols which the build with NVML asks for.
 GLIBC := objdump -T $(PARTS)/nvml/synergy | grep -o 'GLIBC_[0-9.]*' | cut -d_ -f2 | sort -Vu | tail -n 1

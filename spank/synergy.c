@@ -8,6 +8,9 @@
  * only root writes. Each task reads that file, and the rest from what Slurm itself tells it.
  *
  * Where the site has named a program that measures, and the daemon wants the run measured, that program is started beside its tasks.
+ *
+ * Jobs that share a GPU it leaves to the scripts in etc/node, which may run beside it: who may share what is JSON that a user can have written,
+ * and its reader is a program of its own (synergy-broker); a plugin lives in Slurm's own process, which is no place for either.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -35,7 +38,7 @@ SPANK_PLUGIN(synergy, 1);
 
 /* --- where a job is submitted ------------------------------------------------ */
 
-enum { PROFILE, CHECKPOINT, LENGTH, PROGRESS, ENV, CORES, MEMORY, WORDS };
+enum { PROFILE, CHECKPOINT, LENGTH, PROGRESS, ENV, CORES, MEMORY, SHARE, WORDS };
 
 static const struct word {
 	const char *name; /* after synergy- */
@@ -44,7 +47,7 @@ static const struct word {
 	[PROFILE] = { "profile", check_profile },    [CHECKPOINT] = { "checkpoint", check_checkpoint },
 	[LENGTH] = { "length", check_length },       [PROGRESS] = { "progress", check_progress },
 	[ENV] = { "env", check_env },                [CORES] = { "cores", check_keeping },
-	[MEMORY] = { "memory", check_keeping },
+	[MEMORY] = { "memory", check_keeping },      [SHARE] = { "share", check_share },
 };
 
 static int take(int number, const char *value, int remote)
@@ -73,6 +76,7 @@ static struct spank_option options[] = {
 	{ "synergy-progress", NULL, "the job will report how far it has come", 0, PROGRESS, take },
 	{ "synergy-cores", "keep|give", "not to run with fewer cores than asked for, or to leave that to the profile", 1, CORES, take },
 	{ "synergy-memory", "keep|give", "the same for memory", 1, MEMORY, take },
+	{ "synergy-share", "high|low[,mem=GIB][,slo=MS]", "let the job share its GPU with others", 1, SHARE, take },
 	{ "synergy-env", "off", "leave the environment of the job's tasks alone", 1, ENV, take },
 	SPANK_OPTIONS_TABLE_END
 };
@@ -266,6 +270,16 @@ static long memory_on_node(spank_t spank, long cores)
 	return core > 0 && core <= MAX_NUMBER / cores ? core * cores : NONE;
 }
 
+/* gpus_on_node counts a GPU that the job shares as one: to Slurm a part of one is none. */
+static long gpus_on_node(spank_t spank)
+{
+	long gpus = number_in(spank, "SLURM_GPUS_ON_NODE");
+
+	if (gpus != NONE)
+		return gpus;
+	return number_in(spank, "SLURM_SHARDS_ON_NODE") > 0 ? 1 : 0;
+}
+
 /*
  * say_threads sets how many threads a task should start, unless the user has said. What we set for a batch script reaches its steps as if the
  * user had; so we keep a list of what is ours, SYNERGY_SET, and a step with another number of cores gets another number of threads.
@@ -347,16 +361,15 @@ static const char *measurer(int argc, char **argv)
 int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 {
 	struct run run;
-	long cores, gpus;
+	long cores;
 	const char *program = measurer(argc, argv);
 
 	if (!find_run(spank, &run) || (cores = number_in(spank, "SLURM_CPUS_ON_NODE")) <= 0)
 		return ESPANK_SUCCESS;
-	gpus = number_in(spank, "SLURM_GPUS_ON_NODE");
 	say_threads(spank, cores_of_task(spank, cores));
 	say(spank, "SYNERGY_CPUS", cores);
 	say(spank, "SYNERGY_MEMORY_MB", memory_on_node(spank, cores));
-	say(spank, "SYNERGY_GPUS", gpus == NONE ? 0 : gpus);
+	say(spank, "SYNERGY_GPUS", gpus_on_node(spank));
 	say(spank, "SYNERGY_ROUND", run.round);
 	say(spank, "SYNERGY_RESTARTS", run.restarts);
 	if (program && run.measure && number_in(spank, "SLURM_STEP_NUM_TASKS") <= 1) /* of several tasks each would be a part */

@@ -7,6 +7,8 @@
 /* The limits of the contract: bridge/contract.go has the same. */
 #define MAX_WORD 128
 #define MAX_GRACE 3600
+#define MAX_MEMORY 1024 /* GiB of a GPU */
+#define MAX_SLO 600000 /* milliseconds */
 #define MAX_LENGTH (10L * 365 * 24 * 3600) /* seconds */
 
 static const char profile_right[] =
@@ -18,6 +20,9 @@ static const char checkpoint_right[] =
 static const char length_right[] = "a number and its unit s, m, h or d, such as 2.5h, more than nothing and at most ten years";
 static const char progress_right[] = "no value: it says that the job will report";
 static const char keeping_right[] = "keep, not to run with less than is asked for, or give, to leave that to the profile";
+static const char share_right[] =
+	"high or low, and where it is known mem= with the GiB of the GPU's memory that the job needs at most and slo= with whole milliseconds for a step, "
+	"each once, such as high,mem=6,slo=50; at most 1024 GiB and 600000 ms";
 static const char env_right[] = "off; leave it out for on";
 
 /* The C library's own tests of characters follow the locale. */
@@ -164,6 +169,52 @@ const char *check_env(const char *value)
 const char *check_keeping(const char *value)
 {
 	return value && (strcmp(value, "keep") == 0 || strcmp(value, "give") == 0) ? NULL : keeping_right;
+}
+
+/* is_memory reads GiB, of at most six digits and three behind the point. */
+static bool is_memory(const char *text, size_t length)
+{
+	long whole, part = 0;
+	size_t digits = read_digits(text, &whole), more = 0;
+
+	if (digits < 1 || digits > 6)
+		return false;
+	if (digits < length) {
+		if (text[digits] != '.')
+			return false;
+		more = read_digits(text + digits + 1, &part);
+		if (more < 1 || more > 3 || digits + 1 + more != length)
+			return false;
+	}
+	return (whole || part) && (whole < MAX_MEMORY || (whole == MAX_MEMORY && !part));
+}
+
+static bool is_slo(const char *text, size_t length)
+{
+	long slo;
+
+	return text[0] != '0' && read_digits(text, &slo) == length && slo >= 1 && slo <= MAX_SLO;
+}
+
+const char *check_share(const char *value)
+{
+	bool memory = false, slo = false, right; /* each is said once */
+	size_t length;
+
+	if (!value)
+		return share_right;
+	length = strcspn(value, ",");
+	if (!(length == 4 && strncmp(value, "high", 4) == 0) && !(length == 3 && strncmp(value, "low", 3) == 0))
+		return share_right;
+	while (*(value += length)) {
+		value++; /* the comma */
+		length = strcspn(value, ",");
+		right = strncmp(value, "mem=", 4) == 0 ? !memory && (memory = is_memory(value + 4, length - 4)) :
+						 strncmp(value, "slo=", 4) == 0 && !slo && (slo = is_slo(value + 4, length - 4));
+		if (!right)
+			return share_right;
+	}
+	return NULL;
 }
 
 /* Words of a comment end where the gate and the daemon end them. */

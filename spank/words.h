@@ -18,6 +18,7 @@ const char *check_checkpoint(const char *value);
 const char *check_length(const char *value);
 const char *check_progress(const char *value);
 const char *check_env(const char *value);
+const char *check_share(const char *value);
 const char *check_keeping(const char *value); /* of cores and of memory */
 
 /* read_number reads one to nine digits without a leading zero, and nothing else. */

@@ -27,10 +27,30 @@ render() {
         -e "s/@NODE_GPUS@/$NODE_GPUS/g" \
         -e "s/@LAST_GPU@/$((NODE_GPUS - 1))/g" \
         -e "s/@NODE_SHARDS@/$((NODE_GPUS * 4))/g" \
+        -e "s/@NODE_GRES@/$(node_gres)/g" \
         -e "s/@LEASE@/$LEASE/g" \
         -e "s/@MIN_JOB_AGE@/$MIN_JOB_AGE/g" \
         -e "s/@SYNERGY_UID@/$(id -u synergy)/g" \
         "$templates/$1.in" >"/etc/slurm/$1"
+}
+
+# node_gres is what slurm.conf says of a node's GPUs. With NODE_DEVICES=yes each has a type of its own, so that a job
+# can be sent to one of them.
+node_gres() {
+    local gpu gres=
+    for ((gpu = 0; gpu < NODE_GPUS; gpu++)); do gres+="gpu:g$gpu:1,"; done
+    [[ $NODE_DEVICES == yes ]] || gres="gpu:$NODE_GPUS,"
+    echo "${gres}shard:$((NODE_GPUS * 4))"
+}
+
+# device_lines are those of gres.conf for that.
+device_lines() {
+    local gpu
+    echo "AutoDetect=off"
+    for ((gpu = 0; gpu < NODE_GPUS; gpu++)); do
+        echo "NodeName=n[1-$NODES] Name=gpu Type=g$gpu File=/dev/fakegpu$gpu"
+        echo "NodeName=n[1-$NODES] Name=shard Count=4 File=/dev/fakegpu$gpu"
+    done
 }
 
 # first_node CONTAINER and last_node CONTAINER are the numbers of the nodes in the container with that number.
@@ -83,6 +103,7 @@ prepare() {
     render slurm.conf
     node_lines >>/etc/slurm/slurm.conf
     render gres.conf
+    [[ $NODE_DEVICES != yes ]] || device_lines >/etc/slurm/gres.conf
     render cgroup.conf
     render plugstack.conf
     ln -sf /opt/synergy/etc/cli_filter.lua /etc/slurm/cli_filter.lua

@@ -2,8 +2,11 @@
 # Prolog of a node without the SPANK plugin: keeps what the tasks of a managed job need of its annotation, for task_prolog.sh.
 #
 # It runs as root, and everything in SLURM_JOB_COMMENT and SLURM_JOB_EXTRA may have been written by a user who means harm. So these are compared and
-# cut, and neither evaluated nor written anywhere: what is written is digits. A prolog that fails drains the node; this one ends well whatever happens.
+# cut, and neither evaluated nor written anywhere: what is written is digits. What of it is JSON, the broker's program
+# reads, which stamps the jobs that share a GPU (share/node). A prolog that fails drains the node; this one ends well whatever happens.
 notes=/run/synergy-jobs
+broker=/usr/lib/synergy/node/synergy-broker # of jobs that share a GPU; a node may be without
+stamps=/run/synergy-broker/jobs
 
 # is_number TEXT: one to nine digits without a leading zero, and nothing else.
 is_number() {
@@ -55,7 +58,17 @@ write_note() {
     } >"$fresh" && mv -f "$fresh" "$notes/$SLURM_JOB_ID"
 }
 
+# may_share says whether the broker's program has to look: the annotation has the word, or a run before has left its stamp.
+may_share() {
+    [ -x "$broker" ] || return
+    case $SLURM_JOB_EXTRA in
+    *'"share":'*) ;;
+    *) [ -e "$stamps/$SLURM_JOB_ID.json" ] ;;
+    esac
+}
+
 is_number "$SLURM_JOB_ID" || exit 0
+may_share && "$broker" stamp </dev/null >/dev/null 2>&1
 rm -f "$notes/$SLURM_JOB_ID" # of a run before, whose epilog did not come about
 restarts=$SLURM_JOB_RESTART_COUNT
 is_number "$restarts" || restarts=0

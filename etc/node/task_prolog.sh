@@ -2,8 +2,11 @@
 # TaskProlog of a node without the SPANK plugin: the same environment for the tasks of a managed job, line by line what spank/synergy.c does.
 #
 # It runs as the user, before each task. Slurm takes lines "export NAME=VALUE" and "unset NAME" from its output. What it prints is names that stand here
-# and numbers. It starts no other program but the one that the site has put beside it as "measure", for a job that is to measure itself.
+# and numbers. It starts no other program but the one that the site has put beside it as "measure", for a job that is to measure itself, and the broker's,
+# which prints such lines for a job that shares a GPU.
 notes=/run/synergy-jobs
+broker=/usr/lib/synergy/node/synergy-broker # of jobs that share a GPU; a node may be without
+stamps=/run/synergy-broker/jobs
 
 # is_number TEXT: one to nine digits without a leading zero, and nothing else.
 is_number() {
@@ -62,6 +65,13 @@ memory_on_node() {
     if is_positive "$SLURM_MEM_PER_CPU"; then memory=$((SLURM_MEM_PER_CPU * cores)); fi
 }
 
+# gpus_on_node counts a GPU that the job shares as one: to Slurm a part of one is none.
+gpus_on_node() {
+    gpus=$SLURM_GPUS_ON_NODE
+    is_number "$gpus" && return
+    if is_positive "$SLURM_SHARDS_ON_NODE"; then gpus=1; else gpus=0; fi
+}
+
 # is_ours NAME VALUE: have we set it for the batch script around this step? Then the user has not.
 is_ours() {
     is_number "$2" || return
@@ -87,7 +97,15 @@ measure_task() {
     esac
 }
 
+# tell_turns has the broker say what a job needs that shares a GPU, or what one must forget that was submitted from inside of such a job. Any other
+# job costs it nothing.
+tell_turns() {
+    [ -e "$stamps/$SLURM_JOB_ID.json" ] || [ -n "$SYNERGY_TURN_SOCK$SYNERGY_SHARE_SET" ] || return
+    [ -x "$broker" ] && "$broker" env </dev/null 2>/dev/null
+}
+
 echo "unset SLURM_SCRIPT_CONTEXT" # Slurm means it for this script, and leaves it to the task
+tell_turns
 find_run || exit 0
 cores=$SLURM_CPUS_ON_NODE
 is_positive "$cores" || exit 0
@@ -98,7 +116,7 @@ say_thread OMP_NUM_THREADS "${OMP_NUM_THREADS+given}" "$OMP_NUM_THREADS"
 say_thread MKL_NUM_THREADS "${MKL_NUM_THREADS+given}" "$MKL_NUM_THREADS"
 say_thread SRUN_CPUS_PER_TASK "${SRUN_CPUS_PER_TASK+given}" "$SRUN_CPUS_PER_TASK"
 if [ -n "$ours" ]; then echo "export SYNERGY_SET=$ours"; else echo "unset SYNERGY_SET"; fi
-is_number "$SLURM_GPUS_ON_NODE" && gpus=$SLURM_GPUS_ON_NODE || gpus=0
+gpus_on_node
 say SYNERGY_CPUS "$cores"
 say SYNERGY_MEMORY_MB "$memory"
 say SYNERGY_GPUS "$gpus"
