@@ -46,6 +46,8 @@ type Report struct {
 	// Slowed are the important jobs that were measured to be slower beside others on their GPU than they accept;
 	// ascending in job.
 	Slowed []Slowed `json:"slowed,omitempty"`
+	// Unruly are the jobs that would not give their turns back on a GPU that they shared; ascending in job.
+	Unruly []Unruly `json:"unruly,omitempty"`
 	// Lessons are what was learned in this round from what jobs say of themselves, or forgotten; by user and job name.
 	// LearnFault says why it could not be kept: then the next round learns it.
 	Lessons    []Lesson `json:"lessons,omitempty"`

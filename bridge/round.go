@@ -231,6 +231,9 @@ func (t *turn) observe(ctx context.Context, old Records) error {
 		if kept := (seating{t.Runner}).kept(tn); kept != nil {
 			t.report.Slowed = append(t.report.Slowed, Slowed{tn.ID, *kept})
 		}
+		if found := tn.offence(); found != nil {
+			t.report.Unruly = append(t.report.Unruly, *found)
+		}
 		if tn.ran > 0 {
 			t.report.Speeds = append(t.report.Speeds, Speed{Job: tn.ID, Ran: tn.ran, Claimed: tn.claimed})
 		}
@@ -281,6 +284,9 @@ func (r *Runner) appendNotes(notes []Note, t *managedJob) []Note {
 	}
 	if kept := (seating{r}).kept(t); kept != nil {
 		notes = append(notes, Note{t.ID, Slowed{t.ID, *kept}.String()})
+	}
+	if found := t.offence(); found != nil {
+		notes = append(notes, Note{t.ID, found.String()})
 	}
 	if t.record.Lost != "" {
 		notes = append(notes, Note{t.ID, notAskedAgain})

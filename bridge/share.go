@@ -2,9 +2,11 @@ package bridge
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -108,6 +110,29 @@ func (r seating) shares(t *managedJob) *share.Request {
 		request.Class, request.Memory = seat.Class, cmp.Or(seat.Memory, request.Memory)
 	}
 	return &request
+}
+
+// Unruly is a job that would not give its turn back on a GPU that it shared, by the word of its node.
+type Unruly struct {
+	Job int `json:"job"`
+	share.Offence
+}
+
+func (u Unruly) String() string {
+	return fmt.Sprintf("would not give GPU %d back to others again and again, at last at %s: it is put beside nobody "+
+		"any more, until an administrator takes synergy-offence out of its AdminComment", u.GPU,
+		u.At.Format(time.RFC3339))
+}
+
+// offence is what its node says of a job that may share a GPU; nil: nothing.
+func (t *managedJob) offence() *Unruly {
+	if t.said.word.Share == nil {
+		return nil
+	}
+	if found, accused := share.ParseOffence(t.Admin); accused {
+		return &Unruly{t.ID, found}
+	}
+	return nil
 }
 
 // seated says that a job runs on a GPU that others may share with it.

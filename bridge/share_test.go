@@ -644,6 +644,41 @@ func TestAVerdictHoldsOverARestartOfTheDaemonAndEndsWithTheRun(t *testing.T) {
 	}
 }
 
+func TestWhoDoesNotGiveTurnsBackLeavesTheGPUAndIsSeatedNoMoreUntilItIsForgiven(t *testing.T) {
+	w := newSite(t, slurmtest.Divided(slurmtest.Rack(1, gres.Vector{GPUs: 1, CPUs: 24, Memory: 500000}, "gpu"), 4))
+	w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 80 << 10}
+	long := func(s *slurmtest.Spec) { s.Work.Length = 1000 * time.Hour }
+	high, low := w.sharer("high", long), w.sharer("low", long)
+	w.rounds(2)
+	w.mustSit(high, "g0", share.High)
+	w.mustSit(low, "g0", share.Low)
+	w.slurm.Administer(low, "seen by ops synergy-offence=0@1767268800")
+	report := w.rounds(3)
+	if len(report.Unruly) != 1 || report.Unruly[0].Job != low || report.Unruly[0].GPU != 0 {
+		t.Errorf("do not give turns back: %+v, want job %d", report.Unruly, low)
+	}
+	if !strings.Contains(fmt.Sprint(report.Notes), "would not give GPU 0 back to others again and again") {
+		t.Errorf("notes %+v", report.Notes)
+	}
+	w.mustSit(high, "g0", share.High)
+	if j := w.job(low); j.State != bridge.Pending || j.Restarts != 1 {
+		t.Errorf("it is %s after %d restarts, want it to wait for a GPU of its own", j.State, j.Restarts)
+	}
+	w.slurm.Administer(low, "seen by ops")
+	if report := w.rounds(2); len(report.Unruly) != 0 {
+		t.Errorf("forgiven are %+v", report.Unruly)
+	}
+	w.mustSit(low, "g0", share.Low)
+}
+
+func TestAJobThatDoesNotShareIsAccusedOfNothing(t *testing.T) {
+	w, _ := newShared(t)
+	id := w.submit(1, "synergy-profile=light.json", func(s *slurmtest.Spec) { s.Admin = "synergy-offence=0@5" })
+	if report := w.rounds(1); len(report.Unruly) != 0 || len(report.Notes) != 0 {
+		t.Errorf("job %d: %+v, %+v", id, report.Unruly, report.Notes)
+	}
+}
+
 func TestAJobWithoutReportsIsNeitherSlowNorFast(t *testing.T) {
 	w, _, low := reporting(t)
 	if report := w.rounds(8); len(report.Slowed) != 0 {

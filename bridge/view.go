@@ -203,7 +203,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
-	j.Share, j.Kept = seating{r}.shares(t), seating{r}.kept(t)
+	j.Share, j.Kept, j.Unruly = seating{r}.shares(t), seating{r}.kept(t), t.offence() != nil
 	r.claim(t, j)
 	if t.State != Running {
 		t.bar = r.barred(t, s)

@@ -31,6 +31,8 @@ type Lab interface {
 	Drain(t testing.TB, node string)
 	// Release lets a held job go, as scontrol release does.
 	Release(t testing.TB, job int)
+	// Administer says something of a job where its user cannot write, as scontrol update AdminComment= does.
+	Administer(t testing.TB, job int, says string)
 	// Sleep lets the time of the cluster pass.
 	Sleep(d time.Duration)
 }

@@ -180,6 +180,13 @@ func (c *cluster) Release(t testing.TB, job int) {
 	}
 }
 
+func (c *cluster) Administer(t testing.TB, job int, says string) {
+	t.Helper()
+	if _, err := c.exec("root", "", "scontrol", "update", "jobid="+strconv.Itoa(job), "admincomment="+says); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Reserve lets it overlap with others, since all labs on a cluster reserve the same.
 func (c *cluster) Reserve(t testing.TB, r conformance.Reservation) {
 	t.Helper()

@@ -114,6 +114,8 @@ func reservation(r conformance.Reservation, now time.Time) bridge.Reservation {
 	return bridge.Reservation{Name: r.Name, From: now.Add(r.In), To: now.Add(r.In + r.Lasts), Nodes: []string{r.Node}}
 }
 
+func (m memory) Administer(_ testing.TB, job int, says string) { m.slurm.Administer(job, says) }
+
 func (m memory) Drain(t testing.TB, node string) {
 	m.slurm.Drain(node)
 	t.Cleanup(func() { m.slurm.Resume(node) })

@@ -111,6 +111,15 @@ func (w *World) Reserve(r conformance.Reservation, _ *int) error {
 // Release lets a held job go.
 func (w *World) Release(job int, _ *int) error { w.slurm.Release(job); return nil }
 
+// Said is what is said of a job.
+type Said struct {
+	Job  int
+	Says string
+}
+
+// Administer says something of a job as an administrator.
+func (w *World) Administer(s Said, _ *int) error { w.slurm.Administer(s.Job, s.Says); return nil }
+
 // distant is a lab on a slurmtest in another process: each test has one of its own.
 type distant struct {
 	t      testing.TB
@@ -161,6 +170,8 @@ func (d distant) Release(t testing.TB, job int)                { d.do(t, "Releas
 func (d distant) Submit(t testing.TB, job conformance.Job) int { return d.do(t, "Submit", job) }
 
 func (d distant) Reserve(t testing.TB, r conformance.Reservation) { d.do(t, "Reserve", r) }
+
+func (d distant) Administer(t testing.TB, job int, says string) { d.do(t, "Administer", Said{job, says}) }
 
 func (d distant) Drain(t testing.TB, node string) {
 	d.do(t, "Drain", node)

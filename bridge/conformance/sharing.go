@@ -18,6 +18,7 @@ func sharing() []claim {
 		{"AGPUInShardsIsNobodysWholeAndTheReverse", shardsOrWhole},
 		{"ShardsThatSlurmWouldNotGiveAreRefused", shardsRefused},
 		{"AShardIsReadFromAJobThatWaits", shardIsRead},
+		{"WhatAnAdministratorSaysOfAJobIsReadAndOutlivesItsRuns", administered},
 	}
 }
 
@@ -147,5 +148,23 @@ func shardIsRead(b *bench) {
 	b.must(b.update(job, b.in(later), func(r *bridge.Request) { *r = own }))
 	if job = b.job(job.ID); !same(job.Request, own) {
 		b.Errorf("it asks for %+v, want its own %+v", job.Request, own)
+	}
+}
+
+func administered(b *bench) {
+	const says = "seen by ops synergy-offence=3@1764000000"
+	node := b.nodes(1)[0]
+	job := b.waits(Job{Asks: one(nil), Does: Saves})
+	if job.Admin != "" {
+		b.Errorf("of job %d an administrator says %q: nobody said anything", job.ID, job.Admin)
+	}
+	b.lab.Administer(b, job.ID, says)
+	b.seat(job, node, b.device(node, 3))
+	b.until(job.ID, "running, with what was said of it", soon, func(job bridge.Job, at time.Time) bool {
+		return running(job, at) && job.Admin == says
+	})
+	b.requeue(job.ID)
+	if job = b.until(job.ID, "back", soon, back); job.Admin != says {
+		b.Errorf("after its run an administrator says %q, want %q", job.Admin, says)
 	}
 }

@@ -26,7 +26,9 @@ type known struct {
 	listed
 	at time.Time // when it was read
 
-	reports bool // it runs, and tells how far it has come
+	// reports: it runs, and something is said of it that no state tells of: how far it has come, by itself, or how it
+	// behaves on a GPU that it shares, by the node
+	reports bool
 	// so long before its time limit it is read anew and anew, since no state tells that the limit was changed; 0: never
 	near time.Duration
 	look time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
@@ -64,7 +66,7 @@ func nearLimit(job *listed) time.Duration {
 // next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
 	read := &known{listed: job, at: at, reports: job.State == bridge.Running &&
-		(bridge.Reports(job.Comment) || bridge.Teaches(job.Comment))}
+		(bridge.Reports(job.Comment) || bridge.Teaches(job.Comment) || job.Runs.Shard != "")}
 	read.near = nearLimit(&read.listed)
 	if !read.wordless() {
 		return read

@@ -307,6 +307,23 @@ func TestAReportIsSeenLongBeforeTheNextFullListing(t *testing.T) {
 	equal(t, "reads after a minute", reads(fake), []string{get(id)})
 }
 
+// TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing: nor does an edit of the AdminComment change the state.
+func TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing(t *testing.T) {
+	fake, client, now := watched(t, Options{ReportsEvery: time.Minute})
+	id := fake.jobNamed(t, "running")
+	fake.set(id, "tres_per_node", "gres/shard:g1:1")
+	fake.set(id, "gres_detail", []string{"shard:g1:1(1/4)"})
+	client.touch(id)
+	if job := find(t, observe(t, client), id); job.Runs.Shard != "g1" {
+		t.Fatalf("it runs with %+v", job.Runs)
+	}
+	fake.set(id, "admin_comment", "synergy-offence=0@1767268800")
+	now.at = now.at.Add(time.Minute)
+	if job := find(t, observe(t, client), id); job.Admin != "synergy-offence=0@1767268800" {
+		t.Errorf("an administrator says %q of it", job.Admin)
+	}
+}
+
 func TestNoMoreReportsAreReadAtOnceThanThereAreTurnsFor(t *testing.T) {
 	at := time.Unix(1767268800, 0)
 	client := &memory{reportsEvery: time.Minute, jobs: map[int]*known{}}

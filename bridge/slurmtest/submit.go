@@ -132,6 +132,11 @@ func (s *Slurm) SetComment(id int, comment string) {
 	s.edit(id, func(j *job) { j.spec.Comment = comment })
 }
 
+// Administer is scontrol update admincomment=.
+func (s *Slurm) Administer(id int, comment string) {
+	s.edit(id, func(j *job) { j.spec.Admin = comment })
+}
+
 // SetExtra is scontrol update extra=.
 func (s *Slurm) SetExtra(id int, extra string) { s.edit(id, func(j *job) { j.extra = extra }) }
 

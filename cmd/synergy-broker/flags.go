@@ -34,6 +34,7 @@ type flags struct {
 	lookAhead bool
 	mode      string
 	threads   int
+	report    bool
 }
 
 // The modes of --mode.
@@ -51,6 +52,8 @@ func (f *flags) define(set *pflag.FlagSet) {
 		"MPS where that is installed, others by turns), fill (the same, and MPS has to be there), turns")
 	set.IntVar(&f.threads, "low-threads", mps.LowThreads, "`percent` of the GPU's threads that a job of the lower "+
 		"class may use beside others by MPS")
+	set.BoolVar(&f.report, "report", true, "have a job that does not give its turns back leave the GPU: say so in its "+
+		"AdminComment, by scontrol, for the daemon to read; else it is only written down on this node")
 	set.StringVar(&f.policy, "policy", string(defaults.Policy), "who goes first: strict (by class), weighted (by "+
 		"GPU time), slo (by deadline)")
 	set.Float64Var(&f.minShare, "min-share", defaults.MinShare, "`part` of the GPU's time that each class has if it "+
@@ -143,7 +146,8 @@ func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
 	r := rules.Defaults()
 	r.Policy, r.Quantum, r.LookAhead, r.MinShare = rules.Policy(f.policy), f.quantum, f.lookAhead, f.minShare
 	r.Concede = f.concede
-	return broker.Config{RunDir: f.dir, GPUs: gpus, Rules: r, Proc: proc(), Fill: filler, Release: running(), Log: log,
+	return broker.Config{RunDir: f.dir, GPUs: gpus, Rules: r, Proc: proc(), Fill: filler,
+		Report: f.reporter(log), Release: running(), Log: log,
 		Ready: func() { _, _ = sd.SdNotify(false, sd.SdNotifyReady) }}, nil
 }
 

@@ -32,6 +32,7 @@ type metrics struct {
 	waiting   *prometheus.GaugeVec
 	liars     prometheus.Gauge
 	slowed    prometheus.Gauge
+	unruly    prometheus.Gauge
 	granted   amounts
 	fair      amounts
 	gain      prometheus.Gauge
@@ -174,6 +175,8 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 		"Jobs that go without their profile because they ran far below what it claims.")
 	m.slowed = gauge("synergy_jobs_slowed",
 		"Important jobs that were measured to be slower beside others on their GPU than they accept.")
+	m.unruly = gauge("synergy_jobs_unruly",
+		"Jobs that would not give their turns back on a GPU that they shared, and are put beside nobody any more.")
 	m.granted = amounts{
 		gauge("synergy_granted_gpus", "GPUs granted by the last plan."),
 		gauge("synergy_granted_cores", "Cores granted by the last plan."),
@@ -354,6 +357,7 @@ func (m *metrics) cluster(report bridge.Report, c tally) {
 	}
 	m.liars.Set(float64(len(report.Contradicting)))
 	m.slowed.Set(float64(len(report.Slowed)))
+	m.unruly.Set(float64(len(report.Unruly)))
 	for _, word := range bridge.AllIgnored() {
 		m.ignored.WithLabelValues(string(word)).Set(float64(report.Ignored[word]))
 	}

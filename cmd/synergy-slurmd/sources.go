@@ -242,6 +242,10 @@ func troubles(report bridge.Report) (all []page.Trouble) {
 		say(true, found.Job, "see what its node's synergy-broker says; its profile may say too little of its GPU",
 			"slowed down: %s", found.String())
 	}
+	for _, found := range report.Unruly {
+		say(true, found.Job, "see its program's turns in docs/sharing.md: it holds the GPU for longer than it says",
+			"keeps turns: it %s", found.String())
+	}
 	for _, word := range bridge.AllIgnored() {
 		n := report.Ignored[word]
 		say(n > 0, 0, "the notes on the first page say of which jobs and why",

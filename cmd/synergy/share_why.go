@@ -203,6 +203,11 @@ func tenantOf(report *bridge.Report, j *policy.Job) predict.Tenant {
 // obstacles are what keeps a job from sharing, whoever else is there.
 func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
 	t := tenantOf(report, j)
+	for _, found := range report.Unruly {
+		if found.Job == j.ID {
+			all = append(all, "it "+found.String())
+		}
+	}
 	if t.Memory == 0 {
 		all = append(all, "how much of the GPU's memory it needs is not known, so it is put beside nobody: say "+
 			"mem=GIB in its synergy-share, or name a profile with gpu_memory_mib")

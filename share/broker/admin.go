@@ -9,8 +9,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -153,37 +151,4 @@ func (m *metrics) name(name, kind, help string) {
 
 func (m *metrics) value(labels string, value float64) {
 	fmt.Fprintf(m, "%s%s %g\n", m.last, labels, value)
-}
-
-// offence is a job that would not yield so often that it should not share, for the daemon to read.
-type offence struct {
-	V   int    `json:"v"`
-	At  string `json:"at"`
-	Job int    `json:"job"`
-	UID int    `json:"uid"`
-	GPU int    `json:"gpu"`
-}
-
-// mostOffences is how long the file of them may grow, bytes, before it begins anew.
-const mostOffences = 1 << 20
-
-// accuse writes an offence down, a line each.
-func (b *Broker) accuse(o offence) error {
-	o.V, o.At = 1, time.Now().UTC().Format(time.RFC3339)
-	line, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(b.RunDir, "offences")
-	if info, err := os.Lstat(path); err == nil && info.Size() > mostOffences {
-		if err := os.Rename(path, path+".1"); err != nil {
-			return err
-		}
-	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(line, '\n'))
-	return errors.Join(err, file.Close())
 }

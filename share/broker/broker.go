@@ -37,6 +37,8 @@ type Config struct {
 	Log      *slog.Logger
 	// Fill has jobs of a GPU run at the same time; nil: they take turns.
 	Fill Filler
+	// Report tells the daemon of jobs that do not give their turns back; nil: nobody does.
+	Report Reporter
 	// Ready is called when all sockets are there; nil: nobody wants to know.
 	Ready func()
 }
@@ -63,6 +65,8 @@ type Broker struct {
 	crowd   crowd
 	looking sync.Mutex // one at a time looks at the stamps
 	says    saying     // of stamps; whoever looks has it
+
+	offences chan offence
 }
 
 // AdminPath is where a broker tells its status.
@@ -81,7 +85,7 @@ func New(c Config) *Broker {
 	if c.Limits.Messages <= 0 {
 		c.Limits.Messages = DefaultLimits().Messages
 	}
-	b := &Broker{Config: c, start: time.Now(), says: saying{},
+	b := &Broker{Config: c, start: time.Now(), says: saying{}, offences: make(chan offence, mostQueued),
 		freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)},
 		crowd:   crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]int{}, refused: map[string]int{}}}
 	for _, index := range c.GPUs {
@@ -142,6 +146,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 		running.Go(func() { g.accept(ctx, listeners[i], &running) })
 	}
 	running.Go(func() { b.answer(ctx, listeners[len(b.gpus)]) })
+	running.Go(func() { b.keepReporting(ctx) })
 	if b.Fill != nil {
 		running.Go(func() { b.keepLooking(ctx) })
 	}

@@ -212,9 +212,7 @@ func (g *gpu) thaw(id turns.Client) {
 func (g *gpu) offence(c *client) {
 	g.offences++
 	g.broker.Log.Warn("a job would not yield again and again", "gpu", g.index, "job", c.stamp.Job)
-	if err := g.broker.accuse(offence{Job: c.stamp.Job, UID: c.stamp.UID, GPU: g.index}); err != nil {
-		g.broker.Log.Error("write offence", "error", err)
-	}
+	g.broker.accuse(c.stamp.Job, c.stamp.UID, g.index)
 }
 
 // left takes a client away, whatever it held.

@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -121,9 +122,13 @@ var (
 )
 
 // pair is a broker with a job whose process ignores what it is told, and an important client of another.
-func pair(t *testing.T, what string) (*bench, *child, *caller) {
+func pair(t *testing.T, what string, change ...func(*broker.Config)) (*bench, *child, *caller) {
 	t.Helper()
-	b := serve(t, ofJob(important))
+	b := serve(t, func(c *broker.Config) {
+		for _, set := range append(change, ofJob(important)) {
+			set(c)
+		}
+	})
 	stamp(t, b.dir, important, 0, share.High, 1024)
 	stamp(t, b.dir, ruder, 0, share.Low, 1024)
 	rude := startJob(t, ruder, os.Getuid(), what, node.SocketPath(b.dir, 0))
@@ -180,8 +185,27 @@ func TestWhoseImportantNeighbourIsGoneStandsNoLonger(t *testing.T) {
 	await(t, "an end of it", func() bool { return !stands(t, rude.pid) })
 }
 
+// TestTheDaemonIsToldOfAJobThatNeverYields though the first report fails, as while slurmctld is away; and one that hangs
+// keeps nobody from a turn.
 func TestTheDaemonIsToldOfAJobThatNeverYields(t *testing.T) {
-	b, rude, high := pair(t, "slow")
+	type report struct {
+		job int
+		share.Offence
+	}
+	reports, hangs, tries := make(chan report), make(chan struct{}), 0
+	b, rude, high := pair(t, "slow", func(c *broker.Config) {
+		c.Report = func(ctx context.Context, job int, o share.Offence) error {
+			if tries++; tries == 1 {
+				<-hangs
+				return errors.New("slurmctld is away")
+			}
+			select {
+			case reports <- report{job, o}:
+			case <-ctx.Done():
+			}
+			return nil
+		}
+	})
 	for n := range 3 {
 		await(t, "its next turn", func() bool {
 			c := b.Status().GPUs[0].Clients[0]
@@ -194,12 +218,25 @@ func TestTheDaemonIsToldOfAJobThatNeverYields(t *testing.T) {
 		high.release()
 		await(t, "the turn after", func() bool { return b.Status().GPUs[0].Clients[0].Turns > turns })
 	}
-	text, err := os.ReadFile(filepath.Join(b.dir, "offences"))
-	if err != nil || !bytes.Contains(text, fmt.Appendf(nil, `"job":%d,"uid":%d,"gpu":0}`, ruder, os.Getuid())) {
-		t.Errorf("told %s, %v", text, err)
-	}
+	line := fmt.Appendf(nil, `{"v":1,"job":%d,"uid":%d,"gpu":0,"at":"20`, ruder, os.Getuid())
+	await(t, "a line of it", func() bool {
+		text, _ := os.ReadFile(filepath.Join(b.dir, "offences"))
+		return bytes.HasPrefix(text, line)
+	})
 	if s := b.Status().GPUs[0]; s.Offences != 1 {
 		t.Errorf("%d offences", s.Offences)
+	}
+	high.ask()
+	high.want(wire.Grant)
+	high.release()
+	close(hangs)
+	select {
+	case r := <-reports:
+		if r.job != ruder || r.GPU != 0 || time.Since(r.At) > time.Minute || r.At.After(time.Now()) {
+			t.Errorf("reported is %+v", r)
+		}
+	case <-time.After(patience):
+		t.Error("nobody is told of it")
 	}
 }
 

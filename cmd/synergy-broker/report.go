@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
+)
+
+// administration is Slurm's own programs, as root of a node may use them.
+type administration struct {
+	scontrol, squeue string // paths
+}
+
+// slurmWithin is how long one of them may take.
+const slurmWithin = 30 * time.Second
+
+// mostComment is how long an AdminComment may be to which something is added, bytes. Slurm keeps one of any length, in
+// each answer about the job.
+const mostComment = 4096
+
+// reporter is how the daemon is told of jobs that do not give turns back, and nil where it is not.
+func (f *flags) reporter(log *slog.Logger) broker.Reporter {
+	if !f.report {
+		return nil
+	}
+	a := administration{}
+	var err error
+	if a.scontrol, err = exec.LookPath("scontrol"); err == nil {
+		a.squeue, err = exec.LookPath("squeue")
+	}
+	if err != nil {
+		log.Warn("jobs that do not give turns back are only written down: want scontrol and squeue on the PATH, or "+
+			"--report=false", "error", err)
+		return nil
+	}
+	return a.accuse
+}
+
+// accuse adds an offence to a job's AdminComment. scontrol has no += for that, so what stands there is read first: what
+// somebody else writes between the two would be lost, in a moment that happens once in a job's life. A job that is over
+// is nobody's business any more.
+func (a administration) accuse(ctx context.Context, job int, o share.Offence) error {
+	ctx, cancel := context.WithTimeout(ctx, slurmWithin)
+	defer cancel()
+	name, before, err := a.comment(ctx, job)
+	if errors.Is(err, errOver) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if last, accused := share.ParseOffence(before); accused && !last.At.Before(o.At) {
+		return nil
+	}
+	after := o.AddedTo(before)
+	if len(after) > mostComment {
+		return fmt.Errorf("AdminComment of job %s has %d bytes: want at most %d with %s", name, len(before), mostComment,
+			o)
+	}
+	_, err = outputOf(ctx, a.scontrol, "update", "JobId="+name, "AdminComment="+after)
+	return err
+}
+
+// format has squeue print columns of fixed widths: scontrol show job prints the AdminComment among lines that the
+// job's user writes. The last column is wider than what is added to.
+const format = "--Format=JobID:20,JobArrayID:30,admin_comment:8192"
+
+// record begins what squeue prints of a job: for the number of an array it prints all of its tasks.
+var record = regexp.MustCompile(`^([0-9]+) +([0-9]+(?:_[0-9]+)?) +$`)
+
+// columnsOf is how wide that is, characters that are bytes.
+const columnsOf = 20 + 30
+
+// errOver is of a job that Slurm does not know any more.
+var errOver = errors.New("the job is over")
+
+// comment is a job's AdminComment, and the name by which no other job is meant: the number of an array's last task is
+// that of the whole array.
+func (a administration) comment(ctx context.Context, job int) (name, comment string, err error) {
+	out, err := outputOf(ctx, a.squeue, "--noheader", "--states=all", "--jobs="+strconv.Itoa(job), format)
+	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
+		return "", "", errOver
+	}
+	if err != nil {
+		return "", "", err
+	}
+	var own strings.Builder
+	found := false
+	for line := range strings.Lines(out) {
+		if match := record.FindStringSubmatch(line[:min(len(line), columnsOf)]); match != nil {
+			if found = match[1] == strconv.Itoa(job); found {
+				name = match[2]
+			}
+			line = line[columnsOf:]
+		} // else it goes on: a comment may have several lines
+		if found {
+			own.WriteString(line)
+		}
+	}
+	if name == "" {
+		return "", "", errOver
+	}
+	return name, strings.TrimRight(own.String(), " \n"), nil
+}
+
+// outputOf is what a program prints.
+func outputOf(ctx context.Context, argv ...string) (string, error) {
+	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var out, problem bytes.Buffer
+	command.Stdout, command.Stderr = &out, &problem
+	command.WaitDelay = time.Second
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", argv[0], argv[1], err, printable.Quote(problem.String(), 200))
+	}
+	return out.String(), nil
+}

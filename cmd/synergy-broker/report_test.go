@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+)
+
+// controller is an administration of a script's: squeue prints what is in a file, scontrol notes what it is told.
+func controller(t *testing.T, prints string) (a administration, told func() string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"squeue":   "#!/bin/sh\n" + prints + "\n",
+		"scontrol": "#!/bin/sh\nprintf '%s|' \"$@\" >>" + dir + "/told\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return administration{filepath.Join(dir, "scontrol"), filepath.Join(dir, "squeue")}, func() string {
+		text, _ := os.ReadFile(filepath.Join(dir, "told"))
+		return string(text)
+	}
+}
+
+// row is what squeue 24.11 prints.
+func row(job, name, comment string) string {
+	return fmt.Sprintf("printf '%%s\\n' '%-20s%-30s%-60s'\n", job, name, comment)
+}
+
+func TestAnOffenceIsToldOfItsJobAloneAndBesideWhatStandsThere(t *testing.T) {
+	at := time.Unix(1764000000, 0)
+	for what, c := range map[string]struct{ prints, told string }{
+		"nothing stands there": {row("7", "7", ""), "update|JobId=7|AdminComment=synergy-offence=1@1764000000|"},
+		"others' words": {row("7", "7", "seen by  ops"),
+			"update|JobId=7|AdminComment=seen by  ops synergy-offence=1@1764000000|"},
+		"several lines": {row("7", "7", "two\nlines ünï"),
+			"update|JobId=7|AdminComment=two\nlines ünï synergy-offence=1@1764000000|"},
+		"an earlier one": {row("7", "7", "synergy-offence=0@1763999999 x"),
+			"update|JobId=7|AdminComment= x synergy-offence=1@1764000000|"},
+		"the same": {row("7", "7", "synergy-offence=1@1764000000"), ""},
+		"the last task of an array": {row("9", "7_1", "a") + row("7", "7_2", "b") + row("8", "7_0", "c"),
+			"update|JobId=7_2|AdminComment=b synergy-offence=1@1764000000|"},
+		"it is over":      {"echo slurm_load_jobs error: Invalid job id specified >&2; exit 1", ""},
+		"it is forgotten": {"", ""},
+		"another job":     {row("71", "71", "a"), ""},
+	} {
+		a, told := controller(t, c.prints)
+		if err := a.accuse(t.Context(), 7, share.Offence{GPU: 1, At: at}); err != nil || told() != c.told {
+			t.Errorf("%s: told %q, %v, want %q", what, told(), err, c.told)
+		}
+	}
+}
+
+func TestAReportThatDoesNotReachSlurmIsAnError(t *testing.T) {
+	o := share.Offence{GPU: 1, At: time.Unix(1764000000, 0)}
+	for prints, want := range map[string]string{
+		"echo slurm_load_jobs error: Unable to contact slurm controller >&2; exit 1": "Unable to contact",
+		row("7", "7", strings.Repeat("x", 5000)):                                     "want at most 4096",
+		"sleep 60":                                                                   "killed",
+	} {
+		a, told := controller(t, prints)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if err := a.accuse(ctx, 7, o); err == nil || !strings.Contains(err.Error(), want) || told() != "" {
+			t.Errorf("%.60s: %v, told %q, want %s", prints, err, told(), want)
+		}
+		cancel()
+	}
+	a, _ := controller(t, row("7", "7", ""))
+	a.scontrol = filepath.Join(t.TempDir(), "none")
+	if err := a.accuse(t.Context(), 7, o); err == nil || !strings.Contains(err.Error(), "no such file") {
+		t.Errorf("without scontrol: %v", err)
+	}
+}
