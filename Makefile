@@ -97,7 +97,7 @@ test-live: build build-nvml ## the live suites on clusters of their own, side by
 TRUST := leader failsopen faults_short kills rollout systemd soak
 SITE := arrays check examples frameworks gate gate_lua interactive lua prometheus steps
 LIMITS := citizen limits partitions preempt shapes
-SHARE := share share_kills share_run
+SHARE := share share_kills share_offence share_run
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
 live = tests/live/with-cluster.sh $(LIVE)$(1) $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 30m

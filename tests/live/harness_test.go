@@ -164,9 +164,15 @@ func (c *Cluster) State(id JobID) string {
 // WaitFor waits until the condition holds, at most a minute.
 func (c *Cluster) WaitFor(what string, holds func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(200 * time.Millisecond) {
+	c.WaitLong(what, time.Minute, holds)
+}
+
+// WaitLong waits until the condition holds, at most so long.
+func (c *Cluster) WaitLong(what string, most time.Duration, holds func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(most); !holds(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("waited a minute in vain until %s", what)
+			c.t.Fatalf("waited %v in vain until %s", most, what)
 		}
 	}
 }
@@ -217,6 +223,7 @@ type Answer struct {
 	} `json:"errors"`
 	Jobs []struct {
 		Devices []string `json:"gres_detail"`
+		Admin   string   `json:"admin_comment"`
 	} `json:"jobs"`
 }
 
