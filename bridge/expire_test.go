@@ -416,7 +416,7 @@ func TestWhoseTimeLimitIsRaisedAfterItWasAskedIsNotStopped(t *testing.T) {
 	id := w.submit(1, model("gnmt"), withLimit(10*time.Minute), forAges, hangs)
 	w.pass(5 * time.Minute)
 	w.untilAsked()
-	w.slurm.SetTimeLimit(id, time.Hour)
+	w.slurm.Modify(id, func(s *slurmtest.Spec) { s.TimeLimit = time.Hour })
 	w.pass(20 * time.Minute)
 	if j := w.job(id); j.State != bridge.Running || j.Restarts != 0 {
 		t.Errorf("%s after %d restarts", j.State, j.Restarts)

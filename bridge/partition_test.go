@@ -91,7 +91,7 @@ func TestWhatAnAdministratorMovesStaysWhereItWasMoved(t *testing.T) {
 	w.submit(8, model("res18"), func(s *slurmtest.Spec) { s.Partition = "big" })
 	id := w.submit(8, model("res18"), inBoth)
 	w.rounds(1)
-	w.slurm.Move(id, "other")
+	w.slurm.Modify(id, func(s *slurmtest.Spec) { s.Partition = "other" })
 	w.rounds(3)
 	if j := w.job(id); j.Partition != "other" {
 		t.Errorf("it was moved to other, and is in %s", j.Partition)

@@ -644,6 +644,11 @@ func TestAVerdictHoldsOverARestartOfTheDaemonAndEndsWithTheRun(t *testing.T) {
 	}
 }
 
+// says says something of a job as an administrator.
+func (w *world) says(id int, text string) {
+	w.slurm.Modify(id, func(s *slurmtest.Spec) { s.Admin = text })
+}
+
 func TestWhoDoesNotGiveTurnsBackLeavesTheGPUAndIsSeatedNoMoreUntilItIsForgiven(t *testing.T) {
 	w := newSite(t, slurmtest.Divided(slurmtest.Rack(1, gres.Vector{GPUs: 1, CPUs: 24, Memory: 500000}, "gpu"), 4))
 	w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 80 << 10}
@@ -652,7 +657,7 @@ func TestWhoDoesNotGiveTurnsBackLeavesTheGPUAndIsSeatedNoMoreUntilItIsForgiven(t
 	w.rounds(2)
 	w.mustSit(high, "g0", share.High)
 	w.mustSit(low, "g0", share.Low)
-	w.slurm.Administer(low, "seen by ops synergy-offence=0@1767268800")
+	w.says(low, "seen by ops synergy-offence=0@1767268800")
 	report := w.rounds(3)
 	if len(report.Unruly) != 1 || report.Unruly[0].Job != low || report.Unruly[0].GPU != 0 {
 		t.Errorf("do not give turns back: %+v, want job %d", report.Unruly, low)
@@ -664,7 +669,7 @@ func TestWhoDoesNotGiveTurnsBackLeavesTheGPUAndIsSeatedNoMoreUntilItIsForgiven(t
 	if j := w.job(low); j.State != bridge.Pending || j.Restarts != 1 {
 		t.Errorf("it is %s after %d restarts, want it to wait for a GPU of its own", j.State, j.Restarts)
 	}
-	w.slurm.Administer(low, "seen by ops")
+	w.says(low, "seen by ops")
 	if report := w.rounds(2); len(report.Unruly) != 0 {
 		t.Errorf("forgiven are %+v", report.Unruly)
 	}

@@ -58,7 +58,8 @@ func FuzzAnOffenceIsReadBackAndNothingElseIsLost(f *testing.F) {
 			t.Fatalf("%q grows to %q", after, again)
 		}
 		others := func(text string) (all []string) {
-			for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(" \t\n", r) }) {
+			blank := func(r rune) bool { return strings.ContainsRune(" \t\n", r) }
+			for word := range strings.FieldsFuncSeq(text, blank) {
 				if !strings.HasPrefix(word, offenceName) {
 					all = append(all, word)
 				}

@@ -302,7 +302,7 @@ const most = 40
 // larger are the types that have more, and how many: a figure here only ever goes down.
 var larger = map[string]int{
 	"sim/artifact.engine":    75, // the paper's artifact, fault by fault
-	"bridge/slurmtest.Slurm": 93, // a whole Slurm in memory
+	"bridge/slurmtest.Slurm": 91, // a whole Slurm in memory
 }
 
 // TestNoTypeHasMoreMethodsThanAReaderCanHoldInMind counts those that are written, by whomever they are called.

@@ -182,7 +182,8 @@ func (c *cluster) Release(t testing.TB, job int) {
 
 func (c *cluster) Administer(t testing.TB, job int, says string) {
 	t.Helper()
-	if _, err := c.exec("root", "", "scontrol", "update", "jobid="+strconv.Itoa(job), "admincomment="+says); err != nil {
+	if _, err := c.exec("root", "", "scontrol", "update", "jobid="+strconv.Itoa(job),
+		"admincomment="+says); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -114,7 +114,9 @@ func reservation(r conformance.Reservation, now time.Time) bridge.Reservation {
 	return bridge.Reservation{Name: r.Name, From: now.Add(r.In), To: now.Add(r.In + r.Lasts), Nodes: []string{r.Node}}
 }
 
-func (m memory) Administer(_ testing.TB, job int, says string) { m.slurm.Administer(job, says) }
+func (m memory) Administer(_ testing.TB, job int, says string) {
+	m.slurm.Modify(job, func(s *slurmtest.Spec) { s.Admin = says })
+}
 
 func (m memory) Drain(t testing.TB, node string) {
 	m.slurm.Drain(node)

@@ -118,7 +118,10 @@ type Said struct {
 }
 
 // Administer says something of a job as an administrator.
-func (w *World) Administer(s Said, _ *int) error { w.slurm.Administer(s.Job, s.Says); return nil }
+func (w *World) Administer(said Said, _ *int) error {
+	w.slurm.Modify(said.Job, func(s *slurmtest.Spec) { s.Admin = said.Says })
+	return nil
+}
 
 // distant is a lab on a slurmtest in another process: each test has one of its own.
 type distant struct {
@@ -171,7 +174,9 @@ func (d distant) Submit(t testing.TB, job conformance.Job) int { return d.do(t, 
 
 func (d distant) Reserve(t testing.TB, r conformance.Reservation) { d.do(t, "Reserve", r) }
 
-func (d distant) Administer(t testing.TB, job int, says string) { d.do(t, "Administer", Said{job, says}) }
+func (d distant) Administer(t testing.TB, job int, says string) {
+	d.do(t, "Administer", Said{job, says})
+}
 
 func (d distant) Drain(t testing.TB, node string) {
 	d.do(t, "Drain", node)

@@ -307,7 +307,8 @@ func TestAReportIsSeenLongBeforeTheNextFullListing(t *testing.T) {
 	equal(t, "reads after a minute", reads(fake), []string{get(id)})
 }
 
-// TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing: nor does an edit of the AdminComment change the state.
+// TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing: nor does an edit of the AdminComment change the
+// state.
 func TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing(t *testing.T) {
 	fake, client, now := watched(t, Options{ReportsEvery: time.Minute})
 	id := fake.jobNamed(t, "running")

@@ -754,7 +754,7 @@ func TestTheSchedulerTakesTheLargerPriorityFirst(t *testing.T) {
 	small, first, second, late := s.submit(Spec{Request: gpus(8), Priority: 1}),
 		s.submit(Spec{Request: gpus(8), Priority: 5}),
 		s.submit(Spec{Request: gpus(8), Priority: 5}), s.submit(Spec{Request: gpus(8), Priority: 2})
-	s.SetPriority(late, 9)
+	s.Modify(late, func(s *Spec) { s.Priority = 9 })
 	for _, next := range []int{late, first, second, small} {
 		s.clock.Advance(3 * time.Second)
 		if j := s.job(next); j.State != bridge.Running {

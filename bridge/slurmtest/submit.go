@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 )
@@ -103,19 +102,20 @@ func (s *Slurm) Kill(id int) {
 	}
 }
 
-// SetPriority is scontrol update priority=.
-func (s *Slurm) SetPriority(id int, priority int64) {
+// Modify is scontrol update of what it says of a job's partition, time limit (0: none) and priority, and of what an
+// administrator says of it. Other changes of the spec have no effect.
+func (s *Slurm) Modify(id int, change func(*Spec)) {
 	s.edit(id, func(j *job) {
-		s.leaveQueue(j)
-		j.priority = priority
-	})
-}
-
-// SetTimeLimit is scontrol update timelimit=; 0: none.
-func (s *Slurm) SetTimeLimit(id int, limit time.Duration) {
-	s.edit(id, func(j *job) {
-		j.spec.TimeLimit = limit
-		if j.state == bridge.Running {
+		before := Spec{Partition: strings.Join(j.parts, ","), TimeLimit: j.spec.TimeLimit, Priority: j.priority,
+			Admin: j.spec.Admin}
+		after := before
+		change(&after)
+		j.parts, j.spec.Admin = strings.Split(after.Partition, ","), after.Admin
+		if after.Priority != before.Priority {
+			s.leaveQueue(j)
+			j.priority = after.Priority
+		}
+		if j.spec.TimeLimit = after.TimeLimit; after.TimeLimit != before.TimeLimit && j.state == bridge.Running {
 			s.planLimit(j)
 		}
 	})
@@ -132,18 +132,8 @@ func (s *Slurm) SetComment(id int, comment string) {
 	s.edit(id, func(j *job) { j.spec.Comment = comment })
 }
 
-// Administer is scontrol update admincomment=.
-func (s *Slurm) Administer(id int, comment string) {
-	s.edit(id, func(j *job) { j.spec.Admin = comment })
-}
-
 // SetExtra is scontrol update extra=.
 func (s *Slurm) SetExtra(id int, extra string) { s.edit(id, func(j *job) { j.extra = extra }) }
-
-// Move is scontrol update partition=.
-func (s *Slurm) Move(id int, partition string) {
-	s.edit(id, func(j *job) { j.parts = strings.Split(partition, ",") })
-}
 
 // edit changes a job that lives, and has the scheduler look at it.
 func (s *Slurm) edit(id int, change func(*job)) {

@@ -65,8 +65,8 @@ func (a administration) accuse(ctx context.Context, job int, o share.Offence) er
 	}
 	after := o.AddedTo(before)
 	if len(after) > mostComment {
-		return fmt.Errorf("AdminComment of job %s has %d bytes: want at most %d with %s", name, len(before), mostComment,
-			o)
+		return fmt.Errorf("AdminComment of job %s has %d bytes: want at most %d with %s", name, len(before),
+			mostComment, o)
 	}
 	_, err = outputOf(ctx, a.scontrol, "update", "JobId="+name, "AdminComment="+after)
 	return err

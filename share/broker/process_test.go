@@ -185,8 +185,8 @@ func TestWhoseImportantNeighbourIsGoneStandsNoLonger(t *testing.T) {
 	await(t, "an end of it", func() bool { return !stands(t, rude.pid) })
 }
 
-// TestTheDaemonIsToldOfAJobThatNeverYields though the first report fails, as while slurmctld is away; and one that hangs
-// keeps nobody from a turn.
+// TestTheDaemonIsToldOfAJobThatNeverYields though the first report fails, as while slurmctld is away; and one that
+// hangs keeps nobody from a turn.
 func TestTheDaemonIsToldOfAJobThatNeverYields(t *testing.T) {
 	type report struct {
 		job int

@@ -34,8 +34,9 @@ END
 wait
 wait`
 
-// TestAJobThatKeepsItsTurnsIsToldOfAndLeavesTheGPU: by the broker in its AdminComment, which its user cannot write, beside
-// what others keep there; the daemon has it save and leave, and it starts on a shared GPU no more until it is forgiven.
+// TestAJobThatKeepsItsTurnsIsToldOfAndLeavesTheGPU: by the broker in its AdminComment, which its user cannot write,
+// beside what others keep there; the daemon has it save and leave, and it starts on a shared GPU no more until it is
+// forgiven.
 func TestAJobThatKeepsItsTurnsIsToldOfAndLeavesTheGPU(t *testing.T) {
 	c, d := SetUpShared(t, "n1")
 	others := c.leaveOneGPU(d)
@@ -55,7 +56,8 @@ func TestAJobThatKeepsItsTurnsIsToldOfAndLeavesTheGPU(t *testing.T) {
 	})
 	t.Logf("%s after %.0f s", c.adminComment(low), time.Since(began).Seconds())
 	found, _ := share.ParseOffence(c.adminComment(low))
-	if says := c.adminComment(low); found.GPU != int(device[1]-'0') || !strings.HasPrefix(says, "seen by  ops synergy-") {
+	if says := c.adminComment(low); found.GPU != int(device[1]-'0') ||
+		!strings.HasPrefix(says, "seen by  ops synergy-") {
 		t.Errorf("AdminComment %q, want it of %s behind what stood there", says, device)
 	}
 	if says := c.adminComment(high); says != "" {
