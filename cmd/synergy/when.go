@@ -129,7 +129,11 @@ func instant(at time.Time) string {
 
 // remarks say how much is behind the estimates.
 func remarks(out io.Writer, f *forecast.Forecast) error {
-	if f.Guess > 0 {
+	switch f.Guess {
+	case 0:
+	case 1:
+		fmt.Fprintln(out, "of one job nobody says how long it is: what waits for it is a guess")
+	default:
 		fmt.Fprintf(out, "of %d jobs nobody says how long they are: what waits for them is a guess\n", f.Guess)
 	}
 	if f.Cut {

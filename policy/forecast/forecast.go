@@ -54,10 +54,12 @@ type Forecast struct {
 	From time.Time `json:"from"`
 	// Until is up to when all futures were played. Of who has not started by then nothing but that is known.
 	Until time.Time `json:"until"`
-	Draws int       `json:"draws"`            // futures that were played
-	Cut   bool      `json:"cut,omitempty"`    // there was no time to play them to the end
-	Guess int       `json:"guess,omitempty"`  // jobs of whose length nothing is known, so that it is a guess
-	Start []Start   `json:"starts,omitempty"` // of the jobs that wait and may start, ascending in job
+	Draws int       `json:"draws"`         // futures that were played
+	Cut   bool      `json:"cut,omitempty"` // there was no time to play them to the end
+	// Guess is of how many jobs nothing is known of the length, so that it is a guess. How long the only one is that was
+	// asked for decides nothing.
+	Guess int     `json:"guess,omitempty"`
+	Start []Start `json:"starts,omitempty"` // of the jobs that wait and may start, ascending in job
 	// Trained is the mean value of the cluster over the first Span, in GPUs at proportional speed: GPU-hours an hour.
 	Trained float64       `json:"trained"`
 	Span    time.Duration `json:"span_ns"`

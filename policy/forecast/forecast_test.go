@@ -92,6 +92,17 @@ func TestOfAJobOfWhichNobodySaysHowLongItIsOnlyAGuessIsMade(t *testing.T) {
 	between(t, "the median", startOf(t, f, 2).P50, 3*time.Hour, 8*time.Hour)
 }
 
+func TestHowLongTheJobItselfIsDecidesNothingOfItsStart(t *testing.T) {
+	c := queued(policy.Job{Done: 5 * time.Hour, TimeLimit: 6 * time.Hour}, policy.Job{})
+	if f := forecast.Starts(&c, fifo()); f.Guess != 0 {
+		t.Errorf("%d guesses, want none", f.Guess)
+	}
+	c = queued(policy.Job{Done: 5 * time.Hour, TimeLimit: 6 * time.Hour}, policy.Job{}, policy.Job{})
+	if f := forecast.Starts(&c, fifo()); f.Guess != 2 {
+		t.Errorf("%d guesses of two that wait one behind the other, want 2", f.Guess)
+	}
+}
+
 func TestAfterTheHorizonNothingIsSaid(t *testing.T) {
 	c := queued(policy.Job{Length: 100 * time.Hour}, policy.Job{})
 	o := fifo()

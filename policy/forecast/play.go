@@ -60,7 +60,7 @@ func newPlay(c *policy.Cluster, o *Options, draw uint64, asked []int) *play {
 	for i := range p.c.Jobs {
 		j := &p.c.Jobs[i]
 		p.lives[i] = life{work(j, c.Now, o.Habits, stratified(draw, o, j.ID)), 1, c.Now, j.Fixed}
-		if known(j, c.Now) == unknown {
+		if alone := len(asked) == 1 && p.asked[j.ID]; known(j, c.Now) == unknown && !alone {
 			p.guesses++
 		}
 		p.daring = p.daring || j.Running != nil && !j.Saves && !j.Fixed
