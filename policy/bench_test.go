@@ -10,6 +10,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // scales are the sizes at which rounds are timed: jobs, and servers of eight GPUs. There is a fifth more work than
@@ -219,6 +220,58 @@ func BenchmarkWorst(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", w.name, n), func(b *testing.B) { benchDecide(b, w.make(n), w.policy, Tune()) })
 		}
 	}
+}
+
+// BenchmarkSharers times plans of a cluster all of whose GPUs are in use by jobs that share, while others wait for a
+// seat beside them: of a few kinds, or each with a need for memory of its own. The second size is four times the first.
+func BenchmarkSharers(b *testing.B) {
+	for _, kinds := range []int{4, 1 << 20} {
+		for _, n := range []int{128, 512} {
+			b.Run(fmt.Sprintf("%d-kinds/%d", kinds, n), func(b *testing.B) {
+				benchDecide(b, sharers(b, n, kinds), FIFO(), Tune())
+			})
+		}
+	}
+}
+
+// sharers are nodes of eight GPUs with four seats each, a job on each GPU, and ten jobs for each node that wait.
+func sharers(b *testing.B, nodes, kinds int) Cluster {
+	c := paperCluster(nodes)
+	for i := range c.Nodes {
+		for g := range 8 {
+			d := Device{Name: fmt.Sprint("g", g), Memory: 80 << 10, Seats: 4}
+			c.Nodes[i].Devices = append(c.Nodes[i].Devices, d)
+		}
+	}
+	c.Jobs = mix(b, 18*nodes, 20, 70, oneGPU)
+	type lightKey struct {
+		of   *sensitivity.Profile
+		busy int
+	}
+	light := map[lightKey]*sensitivity.Profile{}
+	for i := range c.Jobs {
+		of := c.Jobs[i].Profile
+		for k, busy := range []float64{0.1, 0.2, 0.4, 0.8} {
+			if key := (lightKey{of, k}); light[key] == nil {
+				own := *of
+				own.GPUBusy = busy
+				light[key] = &own
+			}
+		}
+	}
+	for i := range c.Jobs {
+		j := &c.Jobs[i]
+		j.Share = &share.Request{Class: share.Low, Memory: gres.Memory(4<<10 + i*37%min(kinds*37, 60<<10))}
+		j.Profile = light[lightKey{j.Profile, i % 4}]
+		if i < 8*nodes {
+			node, g := c.Nodes[i/8], i%8
+			j.Running = &Placement{Nodes: []string{node.Name}, PerNode: gres.Vector{GPUs: 1, CPUs: 1, Memory: 20830},
+				Device: fmt.Sprint("g", g)}
+			c.Nodes[i/8].Devices[g].Job = j.ID
+			j.Started = epoch
+		}
+	}
+	return c
 }
 
 // unlike are nodes of which no two have the same memory, and jobs that have waited for a time.

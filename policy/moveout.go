@@ -161,7 +161,7 @@ func (t *seating) goAlone(m *move) {
 	t.stops++
 	t.charge(m.j, 1, was, -1)
 	t.charge(m.j, 1, m.size.Size, 1)
-	m.from.tenants = slices.DeleteFunc(m.from.tenants, func(u tenant) bool { return u.job == m.j })
+	m.from.hold(slices.DeleteFunc(m.from.tenants, func(u tenant) bool { return u.job == m.j }))
 	t.rooms[m.from.node].take(gres.Vector{CPUs: -was.CPUs, Memory: -was.Memory})
 	r := &t.rooms[m.to]
 	r.take(m.size.Size.Minus(t.spare(m.to, r.idle)).Plus(t.spare(m.to, r.idle-1)))

@@ -27,6 +27,7 @@ type seating struct {
 	// missed is why jobs of a kind have no seat: what is left only becomes less, so the next of them has none either.
 	missed map[kind]answer
 	fills  bool // there is a device on which it matters whose a job is, see SharedBy
+	found  prospects
 	// wanted is what those lack, of each node, who would have had a seat if everybody else who starts or restarts there
 	// had what he is promised, and no more; nil: nobody.
 	wanted []gres.Vector
@@ -34,9 +35,11 @@ type seating struct {
 
 // shared is a device and who is on it under the plan.
 type shared struct {
-	node    int
-	device  *Device
-	tenants []tenant
+	node      int
+	device    *Device
+	tenants   []tenant // changed by hold alone
+	changes   int      // how often they were
+	occupancy occupancy
 }
 
 // seated is a job that was given a seat beside others.
@@ -55,7 +58,8 @@ type room struct {
 
 func newSeating(s *sharing, plan Plan, kept map[string]int) *seating {
 	t := &seating{sharing: s, kept: kept, missed: map[kind]answer{}, decisions: plan.Decisions,
-		at: make(map[int]int, len(s.c.Jobs))}
+		found: prospects{of: map[demand][]prospect{}},
+		at:    make(map[int]int, len(s.c.Jobs))}
 	for i := range t.decisions {
 		t.at[t.decisions[i].Job] = i
 	}
@@ -280,13 +284,13 @@ func (t *seating) sits(found map[string]*shared, n int, j *Job, g *Placement) bo
 	on, another := found[place]
 	if !another {
 		v := t.c.Nodes[n].device(g.Device)
-		on = &shared{n, v, nil}
+		on = &shared{node: n, device: v}
 		found[place] = on
 		if v != nil {
 			t.devices = append(t.devices, on)
 		}
 	}
-	on.tenants = append(on.tenants, t.tenantOf(j, n, g.PerNode))
+	on.hold(append(on.tenants, t.tenantOf(j, n, g.PerNode)))
 	return !another
 }
 
@@ -411,32 +415,56 @@ func (t *seating) seat(j *Job, d *Decision) {
 		d.add(missed)
 		return
 	}
-	var last obstacle
-	var best, wanted *offer
-	for _, on := range t.devices {
-		found, would, failed := t.match(j, on)
-		if found != nil && (best == nil || found.more > best.more+same) {
-			best = found
-		}
-		if would != nil && (wanted == nil || would.more > wanted.more+same) {
-			wanted = would
-		}
-		last = further(last, failed)
-	}
+	best, wanted, last := t.bestOf(j)
 	switch {
-	case best != nil:
-		t.take(j, d, best)
+	case best.on != nil:
+		t.take(j, d, &best)
 		return
-	case wanted != nil:
-		t.want(wanted)
+	case wanted.on != nil:
+		t.want(&wanted)
 	}
 	if last.stage > unsuited {
 		missed = t.says(j, last)
 	}
-	if wanted == nil {
+	if wanted.on == nil {
 		t.missed[of] = missed
 	}
 	d.add(missed)
+}
+
+// bestOf holds a job against all devices; an offer on none is none.
+func (t *seating) bestOf(j *Job) (best, wanted offer, last obstacle) {
+	better := func(o, than *offer) bool { return o.on != nil && (than.on == nil || o.more > than.more+same) }
+	d := demand{profile: j.Profile, class: j.Share.Class, tasks: j.Tasks, terms: termsOf(j)}
+	if t.fills {
+		d.user = j.User
+	}
+	row, node, closed := t.found.rowOf(d, len(t.devices)), -1, false
+	for k, on := range t.devices {
+		if on.node != node { // devices of a node stand together
+			node, closed = on.node, t.closedTo(j, &t.c.Nodes[on.node])
+		}
+		if closed {
+			continue // it is none for the job, of which it need not be told
+		}
+		if stage, suits := t.admits(j, on); !suits {
+			continue
+		} else if stage != unsuited {
+			if stage > last.stage {
+				last = obstacle{stage: stage, on: on}
+			}
+			continue
+		}
+		found, would, failed := t.match(j, k, row)
+		if better(&found, &best) {
+			best = found
+		}
+		if better(&would, &wanted) {
+			wanted = would
+		}
+		last = further(last, failed)
+	}
+	return best, wanted, last
 }
 
 // add adds to the decision of a job that waits why it has no seat, if there is anything to tell.
@@ -473,43 +501,34 @@ func (t *seating) kindOf(j *Job) kind {
 	return of
 }
 
-// match looks whether a job could be seated on a device: with what is left, or, where that is too little, with what
-// would be left if others had no more than they are promised. How fast all are is reckoned with the largest of its
-// sizes: with a smaller one nobody is slower but the job itself.
-func (t *seating) match(j *Job, on *shared) (found, wanted *offer, failed obstacle) {
-	if stage, suits := t.admits(j, on); !suits || stage != unsuited {
-		return nil, nil, obstacle{stage, on, gres.Vector{}}
+// match looks whether a job could be seated on device k, which admits it: with what is left, or, where that is too
+// little, with what would be left if others had no more than they are promised.
+func (t *seating) match(j *Job, k int, row []prospect) (found, wanted offer, failed obstacle) {
+	on, p := t.devices[k], t.prospectOn(j, k, row)
+	switch {
+	case len(p.sizes) == 0:
+		return offer{}, offer{}, obstacle{}
+	case p.slow:
+		return offer{}, offer{}, obstacle{tooSlow, on, p.sizes[len(p.sizes)-1].Size}
 	}
-	sizes := t.seatSizes(j, on.node)
-	if len(sizes) == 0 {
-		return nil, nil, obstacle{}
-	}
-	together := append(on.tenants[:len(on.tenants):len(on.tenants)], t.tenantOf(j, on.node, sizes[len(sizes)-1].Size))
-	speeds := speedsOf(on.device, together)
-	if at := tooSlowOf(together, speeds); at >= 0 {
-		return nil, nil, obstacle{tooSlow, on, sizes[len(sizes)-1].Size}
-	}
-	own, others := speeds[len(speeds)-1], 0.0
-	for i := range on.tenants {
-		others += float64(speeds[i] * on.tenants[i].gain)
-	}
-	r, before := &t.rooms[on.node], worthOf(on.device, on.tenants)
-	for _, o := range sizes {
-		fits, would := r.leaves(r.free, o.Size), wanted == nil && r.leaves(r.promised, o.Size)
+	r := &t.rooms[on.node]
+	for i := range p.sizes {
+		o := &p.sizes[i]
+		fits, would := r.leaves(r.free, o.Size), wanted.on == nil && r.leaves(r.promised, o.Size)
 		switch {
-		case j.Share.Class == share.Low && float64(own*o.Gain) < share.LowKeeps:
+		case j.Share.Class == share.Low && float64(p.own*o.Gain) < share.LowKeeps:
 		case !fits && !would:
 			failed = further(failed, obstacle{noRoom, on, o.Size})
 		case !t.affords(j, o.Size):
 			failed = further(failed, obstacle{noBudget, on, o.Size})
 		case fits:
-			return &offer{on, o, float64(own*o.Gain) + others - before}, nil, obstacle{}
+			return offer{on, *o, float64(p.own*o.Gain) + p.others - p.before}, offer{}, obstacle{}
 		default:
-			wanted = &offer{on, o, float64(own*o.Gain) + others - before}
+			wanted = offer{on, *o, float64(p.own*o.Gain) + p.others - p.before}
 			failed = further(failed, obstacle{noRoom, on, o.Size})
 		}
 	}
-	return nil, wanted, failed
+	return offer{}, wanted, failed
 }
 
 func further(x, y obstacle) obstacle {
@@ -534,33 +553,26 @@ func (t *seating) closedTo(j *Job, node *Node) bool {
 // admits says what keeps a job from a device, whatever its size. One that does not suit it is none for it, of which it
 // need not be told.
 func (t *seating) admits(j *Job, on *shared) (stage int, suits bool) {
-	v := on.device
-	if v.Foreign || t.closedTo(j, &t.c.Nodes[on.node]) || slices.ContainsFunc(on.tenants, func(u tenant) bool {
-		return u.job.Share == nil || u.job.Unruly || u.memory == 0
-	}) {
-		return unsuited, false
-	}
-	if highs(on.tenants) > 1 { // somebody other than a plan made it so, and whoever comes makes it worse
-		return unsuited, false
-	}
-	memory, _ := needed(on.tenants)
+	s := on.occupied(&t.c.Nodes[on.node])
 	switch {
-	case t.slowed(on) != nil:
+	case s.unsuited:
+		return unsuited, false
+	case s.slowed != nil:
 		return tooSlow, true
-	case len(on.tenants) >= min(share.MostJobs, v.Seats):
+	case s.full:
 		return noSeat, true
-	case memory+j.gpuMemory() > usable(v):
+	case s.memory+j.gpuMemory() > usable(on.device):
 		return noMemory, true
-	case j.Share.Class == share.High && highs(on.tenants) > 0:
+	case j.Share.Class == share.High && s.highs > 0:
 		return tooSlow, true
 	}
 	return unsuited, true
 }
 
 // slowed is a job that goes on on a device and was measured there to be slower than it accepts; nil: none was.
-func (t *seating) slowed(on *shared) *Job {
+func (on *shared) slowed(node *Node) *Job {
 	for _, u := range on.tenants {
-		if j := u.job; j.Kept != nil && j.sitsOn(&t.c.Nodes[on.node], on.device) {
+		if j := u.job; j.Kept != nil && j.sitsOn(node, on.device) {
 			return j
 		}
 	}
@@ -613,7 +625,7 @@ func (t *seating) says(j *Job, o obstacle) answer {
 // slow says who would be slower than he accepts.
 func (t *seating) slow(j *Job, o obstacle) string {
 	v, name := o.on.device, t.c.Nodes[o.on.node].Name
-	if other := t.slowed(o.on); other != nil {
+	if other := o.on.slowed(&t.c.Nodes[o.on.node]); other != nil {
 		return fmt.Sprintf("on %s of %s job %d was measured to keep %.2f of its speed alone, and %g is the least",
 			v.Name,
 			name, other.ID, other.Kept.Part, share.HighKeeps)
@@ -650,7 +662,7 @@ func (t *seating) take(j *Job, d *Decision, o *offer) {
 	d.Grant = &Placement{Nodes: []string{node.Name}, PerNode: o.size.Size, Device: o.on.device.Name}
 	d.Reason, d.Why, d.Fair = Shares, "", gres.Proportional(node.Total, 1)
 	mode := sharedBy(o.on.device, o.on.tenants)
-	o.on.tenants = append(o.on.tenants, t.tenantOf(j, o.on.node, o.size.Size))
+	o.on.hold(append(o.on.tenants, t.tenantOf(j, o.on.node, o.size.Size)))
 	if sharedBy(o.on.device, o.on.tenants) != mode {
 		clear(t.missed) // by the other mode an important job may keep more
 	}
@@ -687,7 +699,8 @@ func (t *seating) raise(s seated) {
 		together[at] = t.tenantOf(s.job, s.on.node, sizes[i].Size)
 		if r.leaves(r.free, sizes[i].Size) && t.affords(s.job, sizes[i].Size) &&
 			tooSlowOf(together, speedsOf(s.on.device, together)) < 0 && together[at].gain >= s.on.tenants[at].gain {
-			s.on.tenants, size = together, sizes[i].Size
+			s.on.hold(together)
+			size = sizes[i].Size
 			break
 		}
 	}
