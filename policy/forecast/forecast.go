@@ -56,8 +56,8 @@ type Forecast struct {
 	Until time.Time `json:"until"`
 	Draws int       `json:"draws"`         // futures that were played
 	Cut   bool      `json:"cut,omitempty"` // there was no time to play them to the end
-	// Guess is of how many jobs nothing is known of the length, so that it is a guess. How long the only one is that was
-	// asked for decides nothing.
+	// Guess is of how many jobs nothing is known of the length, so that it is a guess. How long the only one is that
+	// was asked for decides nothing.
 	Guess int     `json:"guess,omitempty"`
 	Start []Start `json:"starts,omitempty"` // of the jobs that wait and may start, ascending in job
 	// Trained is the mean value of the cluster over the first Span, in GPUs at proportional speed: GPU-hours an hour.

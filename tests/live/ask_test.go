@@ -26,8 +26,8 @@ func (c *Cluster) ask(args ...string) string {
 func TestWhatIsAskedOfTheClusterComesTrue(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	for node, gpus := range map[string]int{"n2": 4, "n3": 8, "n4": 8} {
-		other := c.MustSbatch("bob", "sleep 900", "-p", "plain", "-w", node, fmt.Sprintf("--gres=gpu:%d", gpus), "-c", "1",
-			"--mem=1000")
+		other := c.MustSbatch("bob", "sleep 900", "-p", "plain", "-w", node, fmt.Sprintf("--gres=gpu:%d", gpus),
+			"-c", "1", "--mem=1000")
 		c.WaitForState(other, "RUNNING")
 	}
 	d.Start()
