@@ -57,7 +57,7 @@ func DefaultLimits() Limits {
 type Broker struct {
 	Config
 	start   time.Time
-	freezer *freezer
+	halts   halts
 	gpus    []*gpu
 	next    atomic.Uint64
 	crowd   crowd
@@ -82,8 +82,8 @@ func New(c Config) *Broker {
 		c.Limits.Messages = DefaultLimits().Messages
 	}
 	b := &Broker{Config: c, start: time.Now(), says: saying{},
-		freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)},
-		crowd:   crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]int{}, refused: map[string]int{}}}
+		halts: halts{freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)}, log: c.Log},
+		crowd: crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]int{}, refused: map[string]int{}}}
 	for _, index := range c.GPUs {
 		b.gpus = append(b.gpus, newGPU(b, index))
 	}
@@ -138,6 +138,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
+	b.halts.begin = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
 	for i, g := range b.gpus {
 		running.Go(func() { g.accept(ctx, listeners[i], &running) })
 	}

@@ -83,7 +83,7 @@ func TestWhoFillsAGPUIsSaidByTheStampsOfItsJobs(t *testing.T) {
 		s.V, s.Job, s.Class, s.Memory = 1, job, share.Low, 1
 		stampOf(t, b.dir, s)
 	}
-	stampOf(t, b.dir, share.Stamp{V: 1, Job: 6, UID: 16})
+	stampOf(t, b.dir, share.Stamp{V: 1, Job: ruder, UID: 16}) // a bad one, of no cluster's job
 	if err := os.WriteFile(node.StampPath(b.dir, 9)+".new", []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
