@@ -76,5 +76,9 @@ func table(to io.Writer, s wire.Status) error {
 				g.Freezes, g.Offences)
 		}
 	}
+	for _, job := range s.StillFrozen {
+		fmt.Fprintf(to, "job %d is stopped and should not be: %d tries in %.3g s, %s\n", job.Job, job.Tries, job.Since,
+			printable.Line(job.Error, 200))
+	}
 	return nil
 }

@@ -49,6 +49,7 @@ func (b *Broker) Status() wire.Status {
 	for _, g := range b.gpus {
 		s.GPUs = append(s.GPUs, g.status())
 	}
+	s.StillFrozen, s.ThawFailures = b.halts.status()
 	b.crowd.mu.Lock()
 	defer b.crowd.mu.Unlock()
 	s.Refused = maps.Clone(b.crowd.refused)
@@ -100,6 +101,10 @@ func Metrics(s wire.Status) string {
 	for _, code := range slices.Sorted(maps.Keys(s.Refused)) {
 		m.value(fmt.Sprintf(`{code=%q}`, code), float64(s.Refused[code]))
 	}
+	m.name("synergy_broker_thaw_failures_total", "counter", "Tries to let a stopped job go on that failed.")
+	m.value("", float64(s.ThawFailures))
+	m.name("synergy_broker_still_frozen", "gauge", "Jobs that are stopped and should not be.")
+	m.value("", float64(len(s.StillFrozen)))
 	for _, of := range []struct {
 		name, kind, help string
 		value            func(wire.GPU) float64

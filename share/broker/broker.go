@@ -139,6 +139,9 @@ func (b *Broker) Serve(ctx context.Context) error {
 	defer stop()
 	var running sync.WaitGroup
 	b.halts.begin = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
+	for _, job := range b.stillFrozen() {
+		b.halts.goOn(job)
+	}
 	for i, g := range b.gpus {
 		running.Go(func() { g.accept(ctx, listeners[i], &running) })
 	}
@@ -169,6 +172,12 @@ func (b *Broker) thawAll() {
 	if len(jobs) > 0 {
 		b.Log.Warn("thawed what was frozen", "jobs", jobs)
 	}
+}
+
+// stillFrozen are the jobs that the last broker has stopped and this one could not thaw.
+func (b *Broker) stillFrozen() []int {
+	jobs, _ := (&freezer{dir: frozenDir(b.RunDir)}).kept() // thawAll has said what is wrong
+	return jobs
 }
 
 // lockFolder makes the folder where it is missing, and holds it against a second broker until the file is closed. A

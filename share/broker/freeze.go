@@ -122,21 +122,35 @@ func (f *freezer) thaw(job int) error {
 	return os.Remove(path)
 }
 
+// gone says that a job has no process here any more, and forgets what was stopped of it.
+func (f *freezer) gone(job int) bool {
+	if f.proc.runs(job) {
+		return false
+	}
+	err := os.Remove(f.path(job))
+	return err == nil || errors.Is(err, fs.ErrNotExist)
+}
+
 // thawAll lets all jobs go on that were frozen, by whichever broker, and says which.
 func (f *freezer) thawAll() ([]int, error) {
+	jobs, err := f.kept()
+	for _, job := range jobs {
+		err = errors.Join(err, f.thaw(job))
+	}
+	return jobs, err
+}
+
+// kept are the jobs of which something was stopped and not let go on.
+func (f *freezer) kept() (jobs []int, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var jobs []int
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), ".json")
-		job, wrong := strconv.Atoi(name)
-		if !is || wrong != nil {
-			continue
+		if job, err := strconv.Atoi(name); is && err == nil {
+			jobs = append(jobs, job)
 		}
-		jobs = append(jobs, job)
-		err = errors.Join(err, f.thaw(job))
 	}
 	return jobs, err
 }

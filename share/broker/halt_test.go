@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
 // slow is a stopper that does what it is told when it is let.
@@ -19,6 +22,8 @@ type slow struct {
 
 func (s slow) freeze(_ context.Context, job, _ int) error { return s.do("freeze", job) }
 func (s slow) thaw(job int) error                         { return s.do("thaw", job) }
+
+func (s slow) gone(int) bool { return false }
 
 func (s slow) do(what string, job int) error {
 	s.does <- fmt.Sprint(what, " ", job)
@@ -90,5 +95,116 @@ func TestWhatIsNotWantedAnyMoreIsForgotten(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("%d jobs are kept, %d things were done", left, len(s.does))
 		}
+	}
+}
+
+// failing is a stopper whose thaws fail until it is mended, or the job is gone.
+type failing struct {
+	mu    sync.Mutex
+	why   error
+	away  bool
+	tries []time.Time
+}
+
+func (f *failing) freeze(context.Context, int, int) error { return nil }
+
+func (f *failing) thaw(int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tries = append(f.tries, time.Now())
+	return f.why
+}
+
+func (f *failing) gone(int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.away
+}
+
+func (f *failing) set(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// tried waits until thaws were tried so often.
+func (f *failing) tried(t *testing.T, times int) []time.Time {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock()
+		tries := slices.Clone(f.tries)
+		f.mu.Unlock()
+		if len(tries) >= times {
+			return tries
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d tries, want %d", len(tries), times)
+		}
+	}
+}
+
+func stillFrozen(t *testing.T, h *halts, want int) []wire.Stuck {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		still, _ := h.status()
+		if len(still) == want {
+			return still
+		}
+		if time.Now().After(end) {
+			t.Fatalf("stuck are %+v, want %d", still, want)
+		}
+	}
+}
+
+func TestAThawThatFailsIsTriedAgainMoreAndMoreRarelyAndSaidOnce(t *testing.T) {
+	for what, mend := range map[string]func(*failing){
+		"it succeeds":     func(f *failing) { f.why = nil },
+		"the job is gone": func(f *failing) { f.away = true },
+	} {
+		f, said := &failing{why: errors.New("no room")}, new(strings.Builder)
+		h := haltsOf(t, f)
+		h.first, h.longest = 10*time.Millisecond, 40*time.Millisecond
+		h.log = slog.New(slog.NewTextHandler(said, nil))
+		h.stop(7, 1, func(error) { h.goOn(7) })
+		at := f.tried(t, 5)
+		for n, least := range []time.Duration{10, 20, 40, 40} {
+			if waited := at[n+1].Sub(at[n]); waited < least*time.Millisecond {
+				t.Errorf("%s: try %d came after %v, want %d ms", what, n+2, waited, least)
+			}
+		}
+		if still := stillFrozen(t, h, 1); still[0].Job != 7 || still[0].Tries < 4 || still[0].Error != "no room" {
+			t.Errorf("%s: shown as %+v", what, still)
+		}
+		f.set(func() { f.why = errors.New("no file") })
+		f.tried(t, len(f.tried(t, 5))+2)
+		f.set(func() { mend(f) })
+		stillFrozen(t, h, 0)
+		if _, failed := h.status(); failed < 6 {
+			t.Errorf("%s: %d tries are counted", what, failed)
+		}
+		h.mu.Lock()
+		if lines := strings.Count(said.String(), "\n"); lines != 3 || !strings.Contains(said.String(), "level=INFO") {
+			t.Errorf("%s: said %d times, want twice what is wrong and that it is mended:\n%s", what, lines, said)
+		}
+		h.mu.Unlock()
+	}
+}
+
+func TestAJobThatIsToStandAgainIsNotLetGoOnByATryFromBefore(t *testing.T) {
+	f := &failing{why: errors.New("no room")}
+	h := haltsOf(t, f)
+	h.first = 20 * time.Millisecond
+	h.goOn(7)
+	f.tried(t, 2)
+	stopped := make(chan error)
+	h.stop(7, 1, func(err error) { stopped <- err })
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	stillFrozen(t, h, 0)
+	tries := len(f.tried(t, 0))
+	time.Sleep(100 * time.Millisecond)
+	if more := len(f.tried(t, 0)); more > tries {
+		t.Errorf("it was tried %d times since it was stopped again", more-tries)
 	}
 }

@@ -174,3 +174,40 @@ func TestABrokerThatEndsDuringAFreezeLeavesNothingStopped(t *testing.T) {
 		t.Errorf("left stopped: %v, %v", left, err)
 	}
 }
+
+// TestWhatCannotBeThawedIsShownAndThawedWhenItCan: the last broker has stopped it, and a folder is in the way.
+func TestWhatCannotBeThawedIsShownAndThawedWhenItCan(t *testing.T) {
+	for what, mend := range map[string]func(process, file string) error{
+		"the cgroup is mended": func(_, file string) error {
+			return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o644))
+		},
+		"its job is gone": func(process, _ string) error { return os.RemoveAll(process) },
+	} {
+		proc, c := slowMachine(t, 7)
+		dir := t.TempDir()
+		record := filepath.Join(dir, "frozen", "7.json")
+		text := fmt.Sprintf(`{"v":1,"job":7,"cgroups":[%q]}`, filepath.Dir(c.path))
+		if err := errors.Join(os.Remove(c.path), os.Mkdir(c.path, 0o755), os.Mkdir(filepath.Dir(record), 0o755),
+			os.WriteFile(record, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		b := serve(t, func(s *settings) { s.RunDir, s.Proc = dir, proc })
+		await(t, "a try", func() bool { return len(b.Status().StillFrozen) > 0 })
+		s := b.Status()
+		if s.StillFrozen[0].Job != 7 || s.StillFrozen[0].Error == "" || s.ThawFailures == 0 {
+			t.Errorf("%s: status is %+v", what, s)
+		}
+		if text := broker.Metrics(s); !strings.Contains(text, "synergy_broker_still_frozen 1\n") ||
+			!strings.Contains(text, fmt.Sprintf("synergy_broker_thaw_failures_total %d\n", s.ThawFailures)) {
+			t.Errorf("%s: metrics are %s", what, text)
+		}
+		if err := mend(filepath.Join(proc.Root, "11"), c.path); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "that it goes on", func() bool { return len(b.Status().StillFrozen) == 0 })
+		if _, err := os.Stat(record); err == nil {
+			t.Errorf("%s: it is still said to be stopped", what)
+		}
+		b.stop()
+	}
+}

@@ -9,6 +9,17 @@ type Status struct {
 	GPUs    []GPU   `json:"gpus"`
 	// Refused counts those that wanted to be clients and were not taken, by the code that they were told.
 	Refused map[string]int `json:"refused"`
+	// StillFrozen are the jobs that are stopped and should not be: to let them go on fails, and is tried again.
+	StillFrozen  []Stuck `json:"still_frozen,omitempty"`
+	ThawFailures int     `json:"thaw_failures"`
+}
+
+// Stuck is a job that is stopped and should not be.
+type Stuck struct {
+	Job   int     `json:"job"`
+	Since float64 `json:"since_s"`
+	Tries int     `json:"tries"`
+	Error string  `json:"error"` // of the last
 }
 
 // GPU is one of the node's.
