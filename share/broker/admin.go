@@ -116,6 +116,8 @@ func Metrics(s wire.Status) string {
 			func(g wire.GPU) float64 { return float64(g.Freezes) }},
 		{"offences_total", "counter", "Jobs that did not yield so often that they should not share.",
 			func(g wire.GPU) float64 { return float64(g.Offences) }},
+		{"dropped_total", "counter", "Connections that had outlived their job's stamp.",
+			func(g wire.GPU) float64 { return float64(g.Dropped) }},
 	} {
 		m.name("synergy_broker_"+of.name, of.kind, of.help)
 		for _, g := range s.GPUs {

@@ -146,9 +146,7 @@ func (b *Broker) Serve(ctx context.Context) error {
 		running.Go(func() { g.accept(ctx, listeners[i], &running) })
 	}
 	running.Go(func() { b.answer(ctx, listeners[len(b.gpus)]) })
-	if b.Fill != nil {
-		running.Go(func() { b.keepLooking(ctx) })
-	}
+	running.Go(func() { b.keepLooking(ctx) })
 	b.Log.Info("serving", "gpus", b.GPUs, "folder", b.RunDir)
 	if b.Ready != nil {
 		b.Ready()

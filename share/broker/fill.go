@@ -3,9 +3,11 @@ package broker
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
@@ -22,14 +24,13 @@ const lookEvery = 15 * time.Second
 // fillLease is for how long a client has a GPU that others have, too.
 const fillLease = 10 * time.Second
 
-// look sees which jobs share which GPU, by their stamps, and has each GPU shared in the way that fits. One of which
-// that cannot be seen is left as it is: nobody ends what serves jobs because he could not read whose they are.
+// look sees which jobs share which GPU, by their stamps, drops clients that have outlived theirs, and has each GPU
+// shared in the way that fits. One of which that cannot be seen is left as it is: nobody ends what serves jobs because
+// he could not read whose they are.
 func (b *Broker) look(ctx context.Context) {
-	if b.Fill == nil {
-		return
-	}
 	b.looking.Lock()
 	defer b.looking.Unlock()
+	clients := b.clients() // before: a stamp that comes now was read by one that comes now
 	seen, err := b.stamped()
 	if b.says.changed(anyGPU, err) {
 		b.Log.Error("look at stamps: GPUs are shared as before", "error", err)
@@ -37,13 +38,41 @@ func (b *Broker) look(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	for _, c := range clients {
+		if why := seen.ends(c.stamp); why != "" {
+			c.gpu.drop(c, why)
+		}
+	}
 	for _, g := range b.gpus {
-		if seen.hides(g.index) {
+		if b.Fill == nil || seen.hides(g.index) {
 			continue
 		}
 		fills, err := b.Fill(ctx, g.index, seen.users[g.index])
 		g.fill(fills && err == nil, err)
 	}
+}
+
+// clients are those of all GPUs.
+func (b *Broker) clients() (all []*client) {
+	for _, g := range b.gpus {
+		g.mu.Lock()
+		all = slices.AppendSeq(all, maps.Values(g.clients))
+		g.mu.Unlock()
+	}
+	return all
+}
+
+// drop ends a client that is none any more. What it had it has given back when its connection is seen to have ended.
+func (g *gpu) drop(c *client, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.clients[c.id] == nil {
+		return // it has left meanwhile
+	}
+	g.dropped++
+	g.broker.Log.Info("dropped a client", "gpu", g.index, "job", c.stamp.Job, "client", c.id, "since", why)
+	c.tell(wire.Message{Type: wire.Error, Code: wire.NotSharing, Text: why})
+	c.conn.Close()
 }
 
 // keepLooking looks until the context ends.

@@ -199,6 +199,70 @@ func TestNoTaskIsSentToAnMPSThatNobodyWatches(t *testing.T) {
 	}
 }
 
+// TestAConnectionThatOutlivesItsStampIsDropped: by an epilog that has removed it, or a prolog of another run. The GPU is
+// the next one's then.
+func TestAConnectionThatOutlivesItsStampIsDropped(t *testing.T) {
+	kept := share.Stamp{V: 1, Job: 7, UID: os.Getuid(), GPU: 0, Class: share.Low, Memory: 1024}
+	with := func(change func(*share.Stamp)) func(string) error {
+		return func(dir string) error {
+			s := kept
+			change(&s)
+			stampOf(t, dir, s)
+			return nil
+		}
+	}
+	write := func(text string, mode os.FileMode) func(string) error {
+		return func(dir string) error {
+			path := node.StampPath(dir, 7)
+			return errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode))
+		}
+	}
+	for what, c := range map[string]struct {
+		change func(dir string) error
+		says   string // empty: it stays
+	}{
+		"there is none":         {func(dir string) error { return os.Remove(node.StampPath(dir, 7)) }, "no GPU any more"},
+		"it is of another user": {with(func(s *share.Stamp) { s.UID = 4101 }), "is of user 4101"},
+		"it is of another GPU":  {with(func(s *share.Stamp) { s.GPU = 1 }), "shares GPU 1"},
+		"it has another class":  {with(func(s *share.Stamp) { s.Class = share.High }), "HELLO again"},
+		"it is written anew":    {with(func(*share.Stamp) {}), ""},
+		"it cannot be read":     {write("{", 0o644), ""},
+		"others may write it":   {write("{}", 0o666), ""},
+		"the folder is none": {func(dir string) error {
+			jobs := filepath.Dir(node.StampPath(dir, 7))
+			return errors.Join(os.RemoveAll(jobs), os.WriteFile(jobs, nil, 0o644))
+		}, ""},
+	} {
+		jobs := make(chan int, 1)
+		b := serve(t, identifyBy(jobs))
+		stampOf(t, b.dir, kept)
+		stamp(t, b.dir, 8, 0, share.Low, 1024)
+		jobs <- 7
+		first := join(t, b.dir, 0)
+		jobs <- 8
+		second := join(t, b.dir, 0)
+		first.ask()
+		first.want(wire.Grant)
+		second.ask()
+		if err := errors.Join(c.change(b.dir), broker.Tell(t.Context(), b.dir)); err != nil {
+			t.Fatal(err)
+		}
+		if c.says == "" {
+			first.quiet()
+			b.stop()
+			continue
+		}
+		if m := first.refused(wire.NotSharing); !strings.Contains(m.Text, c.says) {
+			t.Errorf("%s: it is told %q", what, m.Text)
+		}
+		second.want(wire.Grant)
+		if n := b.Status().GPUs[0].Dropped; n != 1 {
+			t.Errorf("%s: %d were dropped", what, n)
+		}
+		b.stop()
+	}
+}
+
 func TestNobodyWaitsForABrokerThatIsNotThere(t *testing.T) {
 	if err := broker.Tell(t.Context(), t.TempDir()); err == nil {
 		t.Error("it was told")

@@ -39,7 +39,7 @@ type gpu struct {
 	timer *time.Timer
 	had   map[share.Class]*had
 
-	freezes, offences int
+	freezes, offences, dropped int
 }
 
 // had is what a class had of the GPU.
@@ -268,7 +268,7 @@ func (g *gpu) status() wire.GPU {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := wire.GPU{GPU: g.index, Mode: g.mode(), Clients: []wire.Client{}, Classes: map[string]wire.Had{},
-		Freezes: g.freezes, Offences: g.offences}
+		Freezes: g.freezes, Offences: g.offences, Dropped: g.dropped}
 	now := map[turns.Client]turns.ClientState{}
 	for _, c := range g.arbiter.State().Clients {
 		now[c.Client] = c

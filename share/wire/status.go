@@ -33,6 +33,7 @@ type GPU struct {
 	MemoryBooked int64 `json:"memory_booked_mib"`
 	Freezes      int   `json:"freezes"`
 	Offences     int   `json:"offences"`
+	Dropped      int   `json:"dropped"` // clients whose job had no stamp any more, or another
 }
 
 // Client is one connection.
