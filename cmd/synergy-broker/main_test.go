@@ -250,12 +250,14 @@ func TestThawSaysWhomItThawed(t *testing.T) {
 func TestTheStatusShowsWhoHasTheGPUAndObeysNobody(t *testing.T) {
 	var out bytes.Buffer
 	err := say(&out, wire.Status{GPUs: []wire.GPU{{GPU: 0, Mode: "turns", Freezes: 4, Offences: 1,
+		WhyTurns: "it does not\x1b answer",
 		Clients: []wire.Client{{Job: 7, Class: "high\x1b[31m", State: wire.Holding, Since: 0.25, Turns: 3, Share: 0.5,
 			MemoryCap: 1024, UID: 1000, PID: 4242}},
 		Classes: map[string]wire.Had{"high": {Turns: 3, Held: 1.5, WaitP50: 0.001, WaitP95: 0.02}}}},
 		StillFrozen: []wire.Stuck{{Job: 8, Since: 12.5, Tries: 7, Error: "thaw job 8: no\x1b"}}}, false, false)
 	want := "GPU  JOB  CLASS      STATE    SINCE  TURNS  SHARE  MEMORY    USER  PID\n" +
 		"0    7    high [31m  holding  0.25s  3      50%    1024 MiB  1000  4242\n" +
+		"GPU 0: jobs take turns: it does not answer\n" +
 		"GPU 0: high had 3 turns and the GPU for 1.5 s; it waited 1 ms (p50), 20 ms (p95)\n" +
 		"GPU 0: 4 times a job was stopped since it did not yield, 1 of them reported\n" +
 		"job 8 is stopped and should not be: 7 tries in 12.5 s, thaw job 8: no\n"

@@ -66,6 +66,9 @@ func table(to io.Writer, s wire.Status) error {
 		if len(g.Clients) == 0 && len(g.Classes) == 0 {
 			fmt.Fprintf(to, "GPU %d: nobody (%s)\n", g.GPU, printable.Line(g.Mode, 10))
 		}
+		if g.WhyTurns != "" {
+			fmt.Fprintf(to, "GPU %d: jobs take turns: %s\n", g.GPU, printable.Line(g.WhyTurns, 300))
+		}
 		for _, class := range slices.Sorted(maps.Keys(g.Classes)) {
 			h := g.Classes[class]
 			fmt.Fprintf(to, "GPU %d: %s had %d turns and the GPU for %.3g s; it waited %.3g ms (p50), %.3g ms (p95)\n",

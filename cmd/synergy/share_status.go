@@ -96,6 +96,9 @@ func showGPU(s *screen, g *wire.GPU) {
 			g.Offences)
 	}
 	s.say(0, title)
+	if g.WhyTurns != "" {
+		s.say(2, "jobs take turns: "+cell(g.WhyTurns, longestSentence))
+	}
 	if len(g.Clients) == 0 {
 		s.say(2, "nobody is there")
 	} else {

@@ -53,7 +53,7 @@ func tellStatus(e *testscript.Env, path string) error {
 					MemoryCap: 5120},
 			}, Classes: map[string]wire.Had{"low": {Turns: 3, Held: .5, WaitP50: .02, WaitP95: 1.5},
 				"high": {Turns: 9, Held: 75, WaitP50: .0001, WaitP95: .0004, Overrun: 1}}},
-			{GPU: 1, Mode: "fill"},
+			{GPU: 1, Mode: "turns", WhyTurns: "its daemon does\x1b not answer"},
 		}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {

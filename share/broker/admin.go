@@ -29,8 +29,11 @@ func (b *Broker) answer(ctx context.Context, l net.Listener) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		_, _ = io.WriteString(w, Metrics(b.Status()))
 	})
-	mux.HandleFunc("POST /look", func(w http.ResponseWriter, _ *http.Request) {
-		b.look(ctx) // though whoever said so may have gone: he shall not undo it half way
+	mux.HandleFunc("POST /look", func(w http.ResponseWriter, r *http.Request) {
+		within, stop := context.WithCancel(r.Context())
+		defer stop()
+		defer context.AfterFunc(ctx, stop)()
+		b.lookNow(within, told(r))
 		w.WriteHeader(http.StatusNoContent)
 	})
 	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute,

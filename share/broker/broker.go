@@ -56,13 +56,15 @@ func DefaultLimits() Limits {
 // Broker is that of one node.
 type Broker struct {
 	Config
-	start   time.Time
-	halts   halts
-	gpus    []*gpu
-	next    atomic.Uint64
-	crowd   crowd
-	looking sync.Mutex // one at a time looks at the stamps
-	says    saying     // of stamps; whoever looks has it
+	start time.Time
+	halts halts
+	gpus  []*gpu
+	next  atomic.Uint64
+	crowd crowd
+	says  saying             // of stamps; whoever looks has it
+	said  chan chan<- looked // that stamps have changed
+	// begin runs something beside the broker, which waits for it when it ends. The context ends with the broker.
+	begin func(func(context.Context))
 }
 
 // AdminPath is where a broker tells its status.
@@ -81,7 +83,7 @@ func New(c Config) *Broker {
 	if c.Limits.Messages <= 0 {
 		c.Limits.Messages = DefaultLimits().Messages
 	}
-	b := &Broker{Config: c, start: time.Now(), says: saying{},
+	b := &Broker{Config: c, start: time.Now(), says: saying{}, said: make(chan chan<- looked),
 		halts: halts{freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)}, log: c.Log},
 		crowd: crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]int{}, refused: map[string]int{}}}
 	for _, index := range c.GPUs {
@@ -134,16 +136,20 @@ func (b *Broker) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.look(ctx) // who was there before the broker is known from then on
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
-	b.halts.begin = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
+	b.begin = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
+	b.halts.begin = b.begin
+	first := b.look() // who was there before the broker is known from then on
 	for _, job := range b.stillFrozen() {
 		b.halts.goOn(job)
 	}
 	for i, g := range b.gpus {
-		running.Go(func() { g.accept(ctx, listeners[i], &running) })
+		running.Go(func() {
+			first.wait(ctx, []int{g.index}, b.gpus)
+			g.accept(ctx, listeners[i], &running)
+		})
 	}
 	running.Go(func() { b.answer(ctx, listeners[len(b.gpus)]) })
 	running.Go(func() { b.keepLooking(ctx) })

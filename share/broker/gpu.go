@@ -27,7 +27,9 @@ type gpu struct {
 	conns   map[*net.UnixConn]bool // those that did not say yet who they are, too
 	closed  bool
 	fills   bool                 // all clients have it at once
-	whyNot  string               // as it was logged last
+	whyNot  string               // though they could
+	asking  bool                 // its goroutine asks
+	next    *inquiry             // what that asks next; nil: nothing
 	frozen  map[turns.Client]int // and its job
 	// clock is the arbiter's time. It is held from when the arbiter wants a job stopped until that is done, has
 	// failed, or has taken mostHeld, and this is what keeps everybody from the GPU until then: for a drain after a
@@ -268,7 +270,7 @@ func (g *gpu) status() wire.GPU {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := wire.GPU{GPU: g.index, Mode: g.mode(), Clients: []wire.Client{}, Classes: map[string]wire.Had{},
-		Freezes: g.freezes, Offences: g.offences, Dropped: g.dropped}
+		Freezes: g.freezes, Offences: g.offences, Dropped: g.dropped, WhyTurns: g.whyNot}
 	now := map[turns.Client]turns.ClientState{}
 	for _, c := range g.arbiter.State().Clients {
 		now[c.Client] = c

@@ -99,7 +99,10 @@ func slowPair(t *testing.T) (b *bench, c *cgroup, rude, high, other *caller) {
 	rude.want(wire.Grant)
 	high.ask()
 	rude.want(wire.Yield)
-	await(t, "a freeze", func() bool { return b.Status().GPUs[0].Clients[0].State == wire.Frozen })
+	await(t, "a freeze", func() bool {
+		_, err := os.Stat(filepath.Join(b.dir, "frozen", "7.json"))
+		return err == nil && b.Status().GPUs[0].Clients[0].State == wire.Frozen
+	})
 	return b, c, rude, high, other
 }
 

@@ -24,9 +24,11 @@ type Stuck struct {
 
 // GPU is one of the node's.
 type GPU struct {
-	GPU     int      `json:"gpu"`
-	Mode    string   `json:"mode"` // turns, fill
-	Clients []Client `json:"clients"`
+	GPU  int    `json:"gpu"`
+	Mode string `json:"mode"` // turns, fill
+	// WhyTurns is why its jobs take turns though they were to fill it; empty: nothing is wrong.
+	WhyTurns string   `json:"why_turns,omitempty"`
+	Clients  []Client `json:"clients"`
 	// Classes says of each class that was there what it had.
 	Classes map[string]Had `json:"classes"`
 	// MemoryBooked is what the jobs that are there may use together, MiB.
