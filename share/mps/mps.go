@@ -255,7 +255,24 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 	return nil
 }
 
-// Stop ends all daemons. Clients that run end with them, so it is for when no job is there.
+// Retire has the jobs of these users, one entry a job, take turns: no daemon is started for them any more. One whose
+// user has no job on the GPU is ended. One that an earlier manager has started for jobs which are still there is left,
+// since they would end with it; the error says so. It is for a node that fills no GPUs, and like Serve is said again.
+func (m *Manager) Retire(ctx context.Context, gpu int, users []int) error {
+	g := m.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := errors.Join(m.withdraw(gpu), m.endOthers(ctx, gpu, users))
+	for _, d := range m.known() {
+		if d.gpu == gpu && slices.Contains(users, d.uid) && len(d.processes()) > 0 {
+			err = errors.Join(err, fmt.Errorf("the MPS daemon of user %d is left until his jobs have ended", d.uid))
+		}
+	}
+	return err
+}
+
+// Stop ends the daemons whose user has no job on their GPU, by the stamps of the node; where one of those cannot be read
+// it ends none. The others are left, since the jobs would end with them, and the error names them.
 func (m *Manager) Stop(ctx context.Context) error {
 	var all error
 	for _, d := range m.known() {
@@ -268,6 +285,19 @@ func (m *Manager) stop(ctx context.Context, d daemon) error {
 	g := m.of(d.gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	stamps, err := node.Stamps(m.Dir)
+	var jobs []int
+	for _, s := range stamps {
+		if s.GPU == d.gpu && s.UID == d.uid {
+			jobs = append(jobs, s.Job)
+		}
+	}
+	if len(jobs) > 0 {
+		err = errors.Join(err, fmt.Errorf("jobs %v run by it", slices.Sorted(slices.Values(jobs))))
+	}
+	if err != nil {
+		return fmt.Errorf("the MPS daemon of GPU %d and user %d is left: %w", d.gpu, d.uid, err)
+	}
 	return m.end(ctx, d)
 }
 

@@ -466,3 +466,73 @@ func TestADaemonThatDoesNotAnswerEndsWithItsJobs(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// stamp has a job of this user on a GPU, as its prolog says.
+func (b bench) stamp(job, gpu int) {
+	b.t.Helper()
+	environ := []string{fmt.Sprintf("SLURM_JOB_ID=%d", job), fmt.Sprintf("SLURM_JOB_UID=%d", me),
+		fmt.Sprintf("SLURM_JOB_GPUS=%d", gpu), fmt.Sprintf(`SLURM_JOB_EXTRA={"v":1,"lua":0,"job":%d,"round":1,`+
+			`"share":{"class":"low","gpu_memory_mib":1024}}`, job)}
+	if err := node.Stamp(environ, b.Dir); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := os.Stat(node.StampPath(b.Dir, job)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestADaemonIsNotStoppedUnderItsJobs(t *testing.T) {
+	b := newBench(t)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	left := func(what string) {
+		t.Helper()
+		err := b.Stop(t.Context())
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("GPU 0 and user %d is left", me)) ||
+			!strings.Contains(err.Error(), what) || len(b.of(me).processes()) != 1 {
+			t.Errorf("it has %v, and is stopped by %v, want that it is left: %s", b.of(me).processes(), err, what)
+		}
+	}
+	b.stamp(17, 0)
+	b.stamp(18, 1) // elsewhere
+	left("jobs [17] run by it")
+	path := node.StampPath(b.Dir, 17)
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	left("17.json")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Stop(t.Context()); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("with no job left there is %v (%v)", b.of(me).processes(), err)
+	}
+}
+
+// TestWhereJobsTakeTurnsADaemonEndsWithTheLastOfItsJobs: another manager has started it.
+func TestWhereJobsTakeTurnsADaemonEndsWithTheLastOfItsJobs(t *testing.T) {
+	b := newBench(t)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	running := b.of(me).processes()
+	b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
+	for _, jobs := range [][]int{{me}, {me + 1, me}, {me, me}} {
+		if err := b.Retire(t.Context(), 0, jobs); err == nil || !strings.Contains(err.Error(), "is left until") {
+			t.Errorf("jobs of %v: %v, want that it is left", jobs, err)
+		}
+		if now := b.of(me).processes(); !slices.Equal(now, running) {
+			t.Errorf("jobs of %v: %v became %v", jobs, running, now)
+		}
+		if _, err := node.ReadFill(b.Dir, 0); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("tasks are still sent there: %v", err)
+		}
+	}
+	if err := b.Retire(t.Context(), 0, []int{me + 1}); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("with none of his jobs left there is %v (%v)", b.of(me).processes(), err)
+	}
+	if err := b.Retire(t.Context(), 0, []int{me}); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("for a job that begins there is %v (%v)", b.of(me).processes(), err)
+	}
+}
