@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ type Config struct {
 type Limits struct {
 	Clients, PerUser, PerJob int
 	Hello                    time.Duration // until which a connection says who it is
-	Messages                 int           // of a connection in a second; 0: as by default
+	Messages                 int           // of a job in a second; 0: as by default
 }
 
 // DefaultLimits are for a node with a GPU for each of some dozen jobs.
@@ -85,7 +86,7 @@ func New(c Config) *Broker {
 	}
 	b := &Broker{Config: c, start: time.Now(), says: saying{}, said: make(chan chan<- looked),
 		halts: halts{freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)}, log: c.Log},
-		crowd: crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]int{}, refused: map[string]int{}}}
+		crowd: crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]*crew{}, refused: map[string]int{}}}
 	for _, index := range c.GPUs {
 		b.gpus = append(b.gpus, newGPU(b, index))
 	}
@@ -271,8 +272,14 @@ type crowd struct {
 	mu      sync.Mutex
 	total   int
 	users   map[int]int
-	jobs    map[int]int
+	jobs    map[int]*crew // also those that have just left, until their pace is paid: who comes back is no other
 	refused map[string]int
+}
+
+// crew are the connections of a job.
+type crew struct {
+	size int
+	pace *pace // of all of them together
 }
 
 // enter takes a connection of a user, or says why not.
@@ -290,23 +297,26 @@ func (c *crowd) enter(uid int) *wire.Bad {
 	return nil
 }
 
-// enterJob takes it as one of a job.
-func (c *crowd) enterJob(job int) *wire.Bad {
+// enterJob takes it as one of a job, and says how fast that is read.
+func (c *crowd) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.jobs[job] >= c.limits.PerJob {
-		return &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("job %d has %d clients: want fewer", job, c.jobs[job])}
+	maps.DeleteFunc(c.jobs, func(_ int, left *crew) bool { return left.size == 0 && left.pace.paid(now) })
+	if c.jobs[job] == nil {
+		c.jobs[job] = &crew{pace: paceOf(c.limits.Messages)}
 	}
-	c.jobs[job]++
-	return nil
+	of := c.jobs[job]
+	if of.size >= c.limits.PerJob {
+		return nil, &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("job %d has %d clients: want fewer", job, of.size)}
+	}
+	of.size++
+	return of.pace, nil
 }
 
 func (c *crowd) leaveJob(job int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.jobs[job]--; c.jobs[job] == 0 {
-		delete(c.jobs, job)
-	}
+	c.jobs[job].size--
 }
 
 func (c *crowd) leave(uid int) {
