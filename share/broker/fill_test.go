@@ -270,8 +270,8 @@ func TestAGPUThatIsNotAnsweredForDelaysNoOther(t *testing.T) {
 	<-told
 }
 
-// TestAConnectionThatOutlivesItsStampIsDropped: by an epilog that has removed it, or a prolog of another run. The GPU is
-// the next one's then.
+// TestAConnectionThatOutlivesItsStampIsDropped: an epilog has removed it, or a prolog of another run. The GPU is the next
+// one's then.
 func TestAConnectionThatOutlivesItsStampIsDropped(t *testing.T) {
 	kept := share.Stamp{V: 1, Job: 7, UID: os.Getuid(), GPU: 0, Class: share.Low, Memory: 1024}
 	with := func(change func(*share.Stamp)) func(string) error {
@@ -292,7 +292,8 @@ func TestAConnectionThatOutlivesItsStampIsDropped(t *testing.T) {
 		change func(dir string) error
 		says   string // empty: it stays
 	}{
-		"there is none":         {func(dir string) error { return os.Remove(node.StampPath(dir, 7)) }, "no GPU any more"},
+		"there is none": {func(dir string) error { return os.Remove(node.StampPath(dir, 7)) },
+			"no GPU any more"},
 		"it is of another user": {with(func(s *share.Stamp) { s.UID = 4101 }), "is of user 4101"},
 		"it is of another GPU":  {with(func(s *share.Stamp) { s.GPU = 1 }), "shares GPU 1"},
 		"it has another class":  {with(func(s *share.Stamp) { s.Class = share.High }), "HELLO again"},
