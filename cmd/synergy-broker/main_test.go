@@ -215,8 +215,8 @@ func withMPS(t *testing.T) (bin string) {
 	return bin
 }
 
-// TestABrokerThatIsStartedAnewByTurnsLeavesAnMPSToItsJobs, and ends it with the last of them, whether NVIDIA's program is
-// still there or not.
+// TestABrokerThatIsStartedAnewByTurnsLeavesAnMPSToItsJobs, and ends it with the last of them, whether NVIDIA's program
+// is still there or not.
 func TestABrokerThatIsStartedAnewByTurnsLeavesAnMPSToItsJobs(t *testing.T) {
 	for _, again := range [][]string{{"--mode", "turns"}, {"--mode", "auto"}} {
 		path := os.Getenv("PATH")

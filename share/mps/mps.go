@@ -271,8 +271,8 @@ func (m *Manager) Retire(ctx context.Context, gpu int, users []int) error {
 	return err
 }
 
-// Stop ends the daemons whose user has no job on their GPU, by the stamps of the node; where one of those cannot be read
-// it ends none. The others are left, since the jobs would end with them, and the error names them.
+// Stop ends the daemons whose user has no job on their GPU, by the stamps of the node; where one of those cannot be
+// read it ends none. The others are left, since the jobs would end with them, and the error names them.
 func (m *Manager) Stop(ctx context.Context) error {
 	var all error
 	for _, d := range m.known() {
