@@ -8,8 +8,8 @@ import (
 // pace is how fast a job is read, so that one that says things for ever does not have a core of the node to itself,
 // over however many connections. What it says beyond that waits in its own sockets.
 //
-// Each message takes the next place in time, and who said it is not read before that has come. So connections that never
-// stop are read in turn; and of one that says little the first is read at once, whatever the others of its job say, and
+// Each message takes the next place in time, and who said it is not read before that has come. So connections that
+// never stop are read in turn; and of one that says little the first is read at once, whatever the others of its job say, and
 // waits for a place behind at most one of each.
 type pace struct {
 	every time.Duration // for a message
