@@ -151,11 +151,11 @@ func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
 		Ready: func() { _, _ = sd.SdNotify(false, sd.SdNotifyReady) }}, nil
 }
 
-// filler is how jobs run at the same time, and nil where they take turns.
+// filler is how jobs run at the same time, or take turns.
 func (f *flags) filler(log *slog.Logger) (broker.Filler, error) {
 	switch {
 	case f.mode == turns:
-		return nil, nil
+		return f.byTurns(), nil
 	case f.mode != auto && f.mode != fill:
 		return nil, fmt.Errorf("--mode %.20q: want auto, fill or turns", f.mode)
 	case f.threads < 1 || f.threads > 100:
@@ -167,13 +167,19 @@ func (f *flags) filler(log *slog.Logger) (broker.Filler, error) {
 	}
 	if err != nil {
 		log.Info("jobs take turns: there is no MPS", "program", mps.Program)
-		return nil, nil
+		return f.byTurns(), nil
 	}
 	m := &mps.Manager{Dir: f.dir, Program: program, LowThreads: f.threads}
 	return func(ctx context.Context, gpu int, users []int) (bool, error) {
 		mode, err := m.Serve(ctx, gpu, users)
 		return mode == predict.Fill, err
 	}, nil
+}
+
+// byTurns has all jobs take turns. What a broker before this has left of MPS ends with the jobs that it serves.
+func (f *flags) byTurns() broker.Filler {
+	m := &mps.Manager{Dir: f.dir}
+	return func(ctx context.Context, gpu int, users []int) (bool, error) { return false, m.Retire(ctx, gpu, users) }
 }
 
 func (f *flags) serve(ctx context.Context, to io.Writer) error {

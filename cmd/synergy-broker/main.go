@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -103,28 +104,38 @@ func (f *flags) hook(name, short string, do func([]string, io.Writer) error) *co
 const mostLook = 12 * time.Second
 
 // tell changes the stamp of a job, and has the broker look, if there is one, where that was or is: what a task is told
-// of MPS has to be there before it. Jobs that share nothing wait for nobody.
+// of MPS has to be there before it. Jobs that share nothing wait for nobody, and those of one GPU for no other.
 func (f *flags) tell(change func(environ []string, dir string) error, environ []string) error {
-	was := f.stamped()
+	gpus := f.stamped()
 	if err := change(environ, f.dir); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(broker.AdminPath(f.dir)); err != nil || !was && !f.stamped() {
+	gpus = append(gpus, f.stamped()...)
+	if _, err := os.Lstat(broker.AdminPath(f.dir)); err != nil || len(gpus) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), mostLook)
 	defer cancel()
-	return broker.Tell(ctx, f.dir)
+	return broker.Tell(ctx, f.dir, gpus...)
 }
 
-// stamped says whether the job of this environment has a stamp.
-func (f *flags) stamped() bool {
+// unread is the GPU of a job whose stamp cannot be read: no broker has it, and each looks at all of its own.
+const unread = -1
+
+// stamped is the GPU that the job of this environment shares; none: it has no stamp.
+func (f *flags) stamped() []int {
 	job, err := strconv.Atoi(os.Getenv("SLURM_JOB_ID"))
 	if err != nil {
-		return false
+		return nil
 	}
-	_, err = os.Lstat(node.StampPath(f.dir, job))
-	return err == nil
+	stamp, err := node.ReadStamp(f.dir, job)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return []int{unread}
+	}
+	return []int{stamp.GPU}
 }
 
 // thaw is what systemd runs after the broker, however that ended.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,21 +42,29 @@ func serving(t *testing.T, args ...string) (dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	servingIn(t, dir, args...)
+	return dir
+}
+
+// servingIn runs one in this folder until it is stopped.
+func servingIn(t *testing.T, dir string, args ...string) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, append(args, "--run-dir", dir, "--gpus", "0-1"), io.Discard, io.Discard) }()
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if code := <-ended; code != 0 {
 			t.Errorf("the broker ended with %d", code)
 		}
-		os.RemoveAll(dir)
 	})
+	t.Cleanup(stop)
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		conn, err := net.Dial("unix", broker.AdminPath(dir))
 		if err == nil {
 			conn.Close()
-			return dir
+			return stop
 		}
 		if time.Now().After(end) {
 			t.Fatal(err)
@@ -191,10 +200,10 @@ func TestAJobIsStampedSentToTheSocketSeenAndForgotten(t *testing.T) {
 	}
 }
 
-// TestTheTasksOfAJobFindAnMPSThatRuns: by the time that prolog has ended it does, and when the last job has gone it is
-// gone, too.
-func TestTheTasksOfAJobFindAnMPSThatRuns(t *testing.T) {
-	bin := t.TempDir()
+// withMPS has a program on the PATH that behaves like NVIDIA's, and says where.
+func withMPS(t *testing.T) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
 	stub, err := os.ReadFile("../../share/mps/testdata/nvidia-cuda-mps-control")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(bin, "nvidia-cuda-mps-control"), stub, 0o755)
@@ -203,6 +212,53 @@ func TestTheTasksOfAJobFindAnMPSThatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	return bin
+}
+
+// TestABrokerThatIsStartedAnewByTurnsLeavesAnMPSToItsJobs, and ends it with the last of them, whether NVIDIA's program
+// is still there or not.
+func TestABrokerThatIsStartedAnewByTurnsLeavesAnMPSToItsJobs(t *testing.T) {
+	for _, again := range [][]string{{"--mode", "turns"}, {"--mode", "auto"}} {
+		path := os.Getenv("PATH")
+		bin := withMPS(t)
+		dir := t.TempDir()
+		stop := servingIn(t, dir, "--mode", "fill")
+		inJob(t)
+		if _, wrong, code := told(t, "stamp", "--run-dir", dir); code != 0 {
+			t.Fatalf("stamp ends with %d: %s", code, wrong)
+		}
+		stop()
+		if again[1] == "auto" {
+			if err := os.Rename(bin+"/nvidia-cuda-mps-control", bin+"/gone"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop = servingIn(t, dir, again...)
+		if err := broker.Tell(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := exec.Command("pgrep", "-f", bin).Run(); err != nil {
+			t.Errorf("%v: it was ended under its job: %v", again, err)
+		}
+		out, _, _ := told(t, "status", "--run-dir", dir)
+		if !strings.Contains(out, "GPU 1: nobody (turns)\n") || !strings.Contains(out, "is left until his jobs") {
+			t.Errorf("%v: status is %s", again, out)
+		}
+		if _, wrong, code := told(t, "unstamp", "--run-dir", dir); code != 0 {
+			t.Fatalf("unstamp ends with %d: %s", code, wrong)
+		}
+		if left, err := exec.Command("pgrep", "-f", bin).Output(); err == nil {
+			t.Errorf("%v: still there: %s", again, left)
+		}
+		stop()
+		t.Setenv("PATH", path)
+	}
+}
+
+// TestTheTasksOfAJobFindAnMPSThatRuns: by the time that prolog has ended it does, and when the last job has gone it is
+// gone, too.
+func TestTheTasksOfAJobFindAnMPSThatRuns(t *testing.T) {
+	bin := withMPS(t)
 	dir := serving(t, "--mode", "fill", "--low-threads", "25")
 	inJob(t)
 	if _, wrong, code := told(t, "stamp", "--run-dir", dir); code != 0 {
@@ -250,13 +306,17 @@ func TestThawSaysWhomItThawed(t *testing.T) {
 func TestTheStatusShowsWhoHasTheGPUAndObeysNobody(t *testing.T) {
 	var out bytes.Buffer
 	err := say(&out, wire.Status{GPUs: []wire.GPU{{GPU: 0, Mode: "turns", Freezes: 4, Offences: 1,
+		WhyTurns: "it does not\x1b answer",
 		Clients: []wire.Client{{Job: 7, Class: "high\x1b[31m", State: wire.Holding, Since: 0.25, Turns: 3, Share: 0.5,
 			MemoryCap: 1024, UID: 1000, PID: 4242}},
-		Classes: map[string]wire.Had{"high": {Turns: 3, Held: 1.5, WaitP50: 0.001, WaitP95: 0.02}}}}}, false, false)
+		Classes: map[string]wire.Had{"high": {Turns: 3, Held: 1.5, WaitP50: 0.001, WaitP95: 0.02}}}},
+		StillFrozen: []wire.Stuck{{Job: 8, Since: 12.5, Tries: 7, Error: "thaw job 8: no\x1b"}}}, false, false)
 	want := "GPU  JOB  CLASS      STATE    SINCE  TURNS  SHARE  MEMORY    USER  PID\n" +
 		"0    7    high [31m  holding  0.25s  3      50%    1024 MiB  1000  4242\n" +
+		"GPU 0: jobs take turns: it does not answer\n" +
 		"GPU 0: high had 3 turns and the GPU for 1.5 s; it waited 1 ms (p50), 20 ms (p95)\n" +
-		"GPU 0: 4 times a job was stopped since it did not yield, 1 of them reported\n"
+		"GPU 0: 4 times a job was stopped since it did not yield, 1 of them reported\n" +
+		"job 8 is stopped and should not be: 7 tries in 12.5 s, thaw job 8: no\n"
 	if err != nil || out.String() != want {
 		t.Errorf("shows\n%s, %v, want\n%s", &out, err, want)
 	}

@@ -66,6 +66,9 @@ func table(to io.Writer, s wire.Status) error {
 		if len(g.Clients) == 0 && len(g.Classes) == 0 {
 			fmt.Fprintf(to, "GPU %d: nobody (%s)\n", g.GPU, printable.Line(g.Mode, 10))
 		}
+		if g.WhyTurns != "" {
+			fmt.Fprintf(to, "GPU %d: jobs take turns: %s\n", g.GPU, printable.Line(g.WhyTurns, 300))
+		}
 		for _, class := range slices.Sorted(maps.Keys(g.Classes)) {
 			h := g.Classes[class]
 			fmt.Fprintf(to, "GPU %d: %s had %d turns and the GPU for %.3g s; it waited %.3g ms (p50), %.3g ms (p95)\n",
@@ -75,6 +78,10 @@ func table(to io.Writer, s wire.Status) error {
 			fmt.Fprintf(to, "GPU %d: %d times a job was stopped since it did not yield, %d of them reported\n", g.GPU,
 				g.Freezes, g.Offences)
 		}
+	}
+	for _, job := range s.StillFrozen {
+		fmt.Fprintf(to, "job %d is stopped and should not be: %d tries in %.3g s, %s\n", job.Job, job.Tries, job.Since,
+			printable.Line(job.Error, 200))
 	}
 	return nil
 }

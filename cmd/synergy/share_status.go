@@ -77,6 +77,10 @@ func showBroker(s *screen, status *wire.Status) {
 		s.write("\n")
 		showGPU(s, &status.GPUs[i])
 	}
+	for _, job := range status.StillFrozen {
+		s.say(0, fmt.Sprintf("job %d is stopped and should not be, for %s: %s", job.Job, short(job.Since),
+			cell(job.Error, longestSentence)))
+	}
 	for _, code := range sorted(status.Refused) {
 		if n := status.Refused[code]; n > 0 {
 			s.say(0, fmt.Sprintf("refused %s: %d times", cell(code, longestName), n))
@@ -92,6 +96,9 @@ func showGPU(s *screen, g *wire.GPU) {
 			g.Offences)
 	}
 	s.say(0, title)
+	if g.WhyTurns != "" {
+		s.say(2, "jobs take turns: "+cell(g.WhyTurns, longestSentence))
+	}
 	if len(g.Clients) == 0 {
 		s.say(2, "nobody is there")
 	} else {

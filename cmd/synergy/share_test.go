@@ -43,7 +43,8 @@ func tellStatus(e *testscript.Env, path string) error {
 		return err
 	}
 	status := wire.Status{V: 1, Release: "1.2", Up: 7265, Policy: "strict",
-		Refused: map[string]int{"mem-cap": 2, "busy": 0},
+		Refused:     map[string]int{"mem-cap": 2, "busy": 0},
+		StillFrozen: []wire.Stuck{{Job: 19, Since: 75, Tries: 9, Error: "thaw job 19: no\x1b"}},
 		GPUs: []wire.GPU{
 			{GPU: 0, Mode: "turns", MemoryBooked: 9216, Freezes: 1, Clients: []wire.Client{
 				{ID: 1, Job: 17, PID: 4711, Class: "high", State: wire.Holding, Since: .0123, Turns: 9, Used: 75,
@@ -52,7 +53,7 @@ func tellStatus(e *testscript.Env, path string) error {
 					MemoryCap: 5120},
 			}, Classes: map[string]wire.Had{"low": {Turns: 3, Held: .5, WaitP50: .02, WaitP95: 1.5},
 				"high": {Turns: 9, Held: 75, WaitP50: .0001, WaitP95: .0004, Overrun: 1}}},
-			{GPU: 1, Mode: "fill"},
+			{GPU: 1, Mode: "turns", WhyTurns: "its daemon does\x1b not answer"},
 		}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {

@@ -27,8 +27,11 @@ func (b *Broker) answer(ctx context.Context, l net.Listener) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		_, _ = io.WriteString(w, Metrics(b.Status()))
 	})
-	mux.HandleFunc("POST /look", func(w http.ResponseWriter, _ *http.Request) {
-		b.look(ctx) // though whoever said so may have gone: he shall not undo it half way
+	mux.HandleFunc("POST /look", func(w http.ResponseWriter, r *http.Request) {
+		within, stop := context.WithCancel(r.Context())
+		defer stop()
+		defer context.AfterFunc(ctx, stop)()
+		b.lookNow(within, told(r))
 		w.WriteHeader(http.StatusNoContent)
 	})
 	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: time.Minute,
@@ -47,6 +50,7 @@ func (b *Broker) Status() wire.Status {
 	for _, g := range b.gpus {
 		s.GPUs = append(s.GPUs, g.status())
 	}
+	s.StillFrozen, s.ThawFailures = b.halts.status()
 	b.crowd.mu.Lock()
 	defer b.crowd.mu.Unlock()
 	s.Refused = maps.Clone(b.crowd.refused)
@@ -98,6 +102,10 @@ func Metrics(s wire.Status) string {
 	for _, code := range slices.Sorted(maps.Keys(s.Refused)) {
 		m.value(fmt.Sprintf(`{code=%q}`, code), float64(s.Refused[code]))
 	}
+	m.name("synergy_broker_thaw_failures_total", "counter", "Tries to let a stopped job go on that failed.")
+	m.value("", float64(s.ThawFailures))
+	m.name("synergy_broker_still_frozen", "gauge", "Jobs that are stopped and should not be.")
+	m.value("", float64(len(s.StillFrozen)))
 	for _, of := range []struct {
 		name, kind, help string
 		value            func(wire.GPU) float64
@@ -109,6 +117,8 @@ func Metrics(s wire.Status) string {
 			func(g wire.GPU) float64 { return float64(g.Freezes) }},
 		{"offences_total", "counter", "Jobs that did not yield so often that they should not share.",
 			func(g wire.GPU) float64 { return float64(g.Offences) }},
+		{"dropped_total", "counter", "Connections that had outlived their job's stamp.",
+			func(g wire.GPU) float64 { return float64(g.Dropped) }},
 	} {
 		m.name("synergy_broker_"+of.name, of.kind, of.help)
 		for _, g := range s.GPUs {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -47,7 +48,7 @@ type Config struct {
 type Limits struct {
 	Clients, PerUser, PerJob int
 	Hello                    time.Duration // until which a connection says who it is
-	Messages                 int           // of a connection in a second; 0: as by default
+	Messages                 int           // of a job in a second; 0: as by default
 }
 
 // DefaultLimits are for a node with a GPU for each of some dozen jobs.
@@ -58,15 +59,17 @@ func DefaultLimits() Limits {
 // Broker is that of one node.
 type Broker struct {
 	Config
-	start   time.Time
-	freezer *freezer
-	gpus    []*gpu
-	next    atomic.Uint64
-	crowd   crowd
-	looking sync.Mutex // one at a time looks at the stamps
-	says    saying     // of stamps; whoever looks has it
+	start time.Time
+	halts halts
+	gpus  []*gpu
+	next  atomic.Uint64
+	crowd crowd
+	says  saying             // of stamps; whoever looks has it
+	said  chan chan<- looked // that stamps have changed
+	// begin runs something beside the broker, which waits for it when it ends. The context ends with the broker.
+	begin func(func(context.Context))
 
-	offences chan offence
+	offences chan offence // that are to be reported
 }
 
 // AdminPath is where a broker tells its status.
@@ -85,9 +88,10 @@ func New(c Config) *Broker {
 	if c.Limits.Messages <= 0 {
 		c.Limits.Messages = DefaultLimits().Messages
 	}
-	b := &Broker{Config: c, start: time.Now(), says: saying{}, offences: make(chan offence, mostQueued),
-		freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)},
-		crowd:   crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]int{}, refused: map[string]int{}}}
+	b := &Broker{Config: c, start: time.Now(), says: saying{}, said: make(chan chan<- looked),
+		offences: make(chan offence, mostQueued),
+		halts:    halts{freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)}, log: c.Log},
+		crowd:    crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]*crew{}, refused: map[string]int{}}}
 	for _, index := range c.GPUs {
 		b.gpus = append(b.gpus, newGPU(b, index))
 	}
@@ -138,18 +142,24 @@ func (b *Broker) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.look(ctx) // who was there before the broker is known from then on
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running sync.WaitGroup
+	b.begin = func(do func(context.Context)) { running.Go(func() { do(ctx) }) }
+	b.halts.begin = b.begin
+	first := b.look() // who was there before the broker is known from then on
+	for _, job := range b.stillFrozen() {
+		b.halts.goOn(job)
+	}
 	for i, g := range b.gpus {
-		running.Go(func() { g.accept(ctx, listeners[i], &running) })
+		running.Go(func() {
+			first.wait(ctx, []int{g.index}, b.gpus)
+			g.accept(ctx, listeners[i], &running)
+		})
 	}
 	running.Go(func() { b.answer(ctx, listeners[len(b.gpus)]) })
 	running.Go(func() { b.keepReporting(ctx) })
-	if b.Fill != nil {
-		running.Go(func() { b.keepLooking(ctx) })
-	}
+	running.Go(func() { b.keepLooking(ctx) })
 	b.Log.Info("serving", "gpus", b.GPUs, "folder", b.RunDir)
 	if b.Ready != nil {
 		b.Ready()
@@ -173,6 +183,12 @@ func (b *Broker) thawAll() {
 	if len(jobs) > 0 {
 		b.Log.Warn("thawed what was frozen", "jobs", jobs)
 	}
+}
+
+// stillFrozen are the jobs that the last broker has stopped and this one could not thaw.
+func (b *Broker) stillFrozen() []int {
+	jobs, _ := (&freezer{dir: frozenDir(b.RunDir)}).kept() // thawAll has said what is wrong
+	return jobs
 }
 
 // lockFolder makes the folder where it is missing, and holds it against a second broker until the file is closed. A
@@ -262,8 +278,14 @@ type crowd struct {
 	mu      sync.Mutex
 	total   int
 	users   map[int]int
-	jobs    map[int]int
+	jobs    map[int]*crew // also those that have just left, until their pace is paid: who comes back is no other
 	refused map[string]int
+}
+
+// crew are the connections of a job.
+type crew struct {
+	size int
+	pace *pace // of all of them together
 }
 
 // enter takes a connection of a user, or says why not.
@@ -281,23 +303,26 @@ func (c *crowd) enter(uid int) *wire.Bad {
 	return nil
 }
 
-// enterJob takes it as one of a job.
-func (c *crowd) enterJob(job int) *wire.Bad {
+// enterJob takes it as one of a job, and says how fast that is read.
+func (c *crowd) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.jobs[job] >= c.limits.PerJob {
-		return &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("job %d has %d clients: want fewer", job, c.jobs[job])}
+	maps.DeleteFunc(c.jobs, func(_ int, left *crew) bool { return left.size == 0 && left.pace.paid(now) })
+	if c.jobs[job] == nil {
+		c.jobs[job] = &crew{pace: paceOf(c.limits.Messages)}
 	}
-	c.jobs[job]++
-	return nil
+	of := c.jobs[job]
+	if of.size >= c.limits.PerJob {
+		return nil, &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("job %d has %d clients: want fewer", job, of.size)}
+	}
+	of.size++
+	return of.pace, nil
 }
 
 func (c *crowd) leaveJob(job int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.jobs[job]--; c.jobs[job] == 0 {
-		delete(c.jobs, job)
-	}
+	c.jobs[job].size--
 }
 
 func (c *crowd) leave(uid int) {

@@ -23,6 +23,7 @@ type client struct {
 	gpu    *gpu
 	peer   *peer
 	stamp  share.Stamp
+	pace   *pace // of its job
 	kind   string
 	memory int64
 
@@ -98,7 +99,8 @@ func (g *gpu) talk(conn *net.UnixConn, p *peer) *wire.Bad {
 		defer g.mu.Unlock()
 		g.left(c)
 	}()
-	for pace := paceOf(g.broker.Limits.Messages); ; time.Sleep(pace.wait(time.Now())) {
+	for {
+		time.Sleep(c.pace.wait(time.Now())) // for the message before
 		m, err := from.Next()
 		if err != nil {
 			return asBad(err)
@@ -137,10 +139,11 @@ func (g *gpu) introduce(hello wire.Message, conn *net.UnixConn, p *peer) (*clien
 	if bad != nil {
 		return nil, bad
 	}
-	if bad := b.crowd.enterJob(job); bad != nil {
+	pace, bad := b.crowd.enterJob(job, time.Now())
+	if bad != nil {
 		return nil, bad
 	}
-	return &client{id: turns.Client(b.next.Add(1)), conn: conn, gpu: g, peer: p, stamp: stamp,
+	return &client{id: turns.Client(b.next.Add(1)), conn: conn, gpu: g, peer: p, stamp: stamp, pace: pace,
 		kind: printable.Line(hello.Kind, 20), memory: hello.Memory, state: wire.Idle, since: time.Now()}, nil
 }
 

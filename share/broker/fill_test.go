@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
@@ -83,17 +85,19 @@ func TestWhoFillsAGPUIsSaidByTheStampsOfItsJobs(t *testing.T) {
 		s.V, s.Job, s.Class, s.Memory = 1, job, share.Low, 1
 		stampOf(t, b.dir, s)
 	}
-	stampOf(t, b.dir, share.Stamp{V: 1, Job: 6, UID: 16})
+	stampOf(t, b.dir, share.Stamp{V: 1, Job: ruder, UID: 16}) // a bad one, of no cluster's job
 	if err := os.WriteFile(node.StampPath(b.dir, 9)+".new", []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := broker.Tell(t.Context(), b.dir); err != nil {
 		t.Fatal(err)
 	}
-	if users := (<-told)[0]; !slices.Equal(slices.Sorted(slices.Values(users)), []int{11, 12}) {
+	of := <-told
+	maps.Copy(of, <-told) // in whichever order
+	if users := of[0]; !slices.Equal(slices.Sorted(slices.Values(users)), []int{11, 12}) {
 		t.Errorf("GPU 0 is of %v", users)
 	}
-	if users := (<-told)[1]; !slices.Equal(users, []int{13}) {
+	if users := of[1]; !slices.Equal(users, []int{13}) {
 		t.Errorf("GPU 1 is of %v", users)
 	}
 	if mode := b.Status().GPUs[0].Mode; mode != "turns" {
@@ -137,6 +141,7 @@ func TestAStampThatCannotBeReadLeavesItsGPUAsItIsAsLongAsItsJobRuns(t *testing.T
 		c.Fill = asked.fill
 		c.Log = slog.New(slog.NewTextHandler(said, &slog.HandlerOptions{Level: slog.LevelError}))
 	})
+	asked.of(t, b.dir) // by then also of those that nobody told of
 	path := node.StampPath(b.dir, ruder)
 	text := fmt.Sprintf(`{"v":2,"job":%d,"uid":0,"gpu":1,"class":"low","gpu_memory_mib":1}`, ruder)
 	write := func(what string, mode os.FileMode) {
@@ -196,6 +201,137 @@ func TestNoTaskIsSentToAnMPSThatNobodyWatches(t *testing.T) {
 	}
 	if _, err := os.Stat(fill); err == nil {
 		t.Error("what comes after one that was killed left it")
+	}
+}
+
+// TestAGPUThatIsNotAnsweredForDelaysNoOther: neither those who wait for another, nor its own clients, and of what is to
+// be asked of it meanwhile the last alone is.
+func TestAGPUThatIsNotAnsweredForDelaysNoOther(t *testing.T) {
+	asked, answer := make(chan int, 100), make(chan error)
+	b := serve(t, func(c *settings) {
+		anyOf(7)(c)
+		c.Fill = func(ctx context.Context, gpu int, users []int) (bool, error) {
+			if gpu == 1 {
+				return true, nil
+			}
+			asked <- len(users)
+			select {
+			case err := <-answer:
+				return err == nil, err
+			case <-ctx.Done():
+				return false, ctx.Err()
+			}
+		}
+	})
+	<-asked
+	answer <- nil
+	stamp(t, b.dir, 7, 0, share.Low, 1024)
+	c := join(t, b.dir, 0)
+	told := make(chan error, 2)
+	tell := func() { told <- broker.Tell(t.Context(), b.dir, 0) }
+	go tell()
+	if n := <-asked; n != 1 {
+		t.Errorf("asked of %d jobs", n)
+	}
+	for job := range 3 {
+		stamp(t, b.dir, job, 1, share.Low, 1024)
+		stamp(t, b.dir, 10+job, 0, share.Low, 1024)
+		if err := broker.Tell(t.Context(), b.dir, 1); err != nil {
+			t.Fatal(err)
+		}
+		turn(c)
+	}
+	select {
+	case err := <-told:
+		t.Errorf("who waits for GPU 0 does so no longer: %v", err)
+	case n := <-asked:
+		t.Errorf("it is asked of %d jobs at the same time", n)
+	case <-time.After(30 * time.Millisecond):
+	}
+	wrong := errors.New("it hangs")
+	answer <- wrong
+	if n := <-asked; n != 4 {
+		t.Errorf("asked of %d jobs then, want the 4 that there are", n)
+	}
+	if s := b.Status().GPUs; s[0].WhyTurns != wrong.Error() || s[0].Mode != "turns" || s[1].Mode != "fill" {
+		t.Errorf("status is %+v", s)
+	}
+	answer <- nil
+	if err := <-told; err != nil {
+		t.Error(err)
+	}
+	await(t, "that it is filled", func() bool { return b.Status().GPUs[0].Mode == "fill" })
+	if s := b.Status().GPUs[0]; s.WhyTurns != "" || s.Mode != "fill" {
+		t.Errorf("status is %+v", s)
+	}
+	go tell()
+	<-asked // and nobody answers: it ends with the broker
+	b.stop()
+	<-told
+}
+
+// TestAConnectionThatOutlivesItsStampIsDropped: an epilog has removed it, or a prolog of another run. The GPU is the next
+// one's then.
+func TestAConnectionThatOutlivesItsStampIsDropped(t *testing.T) {
+	kept := share.Stamp{V: 1, Job: 7, UID: os.Getuid(), GPU: 0, Class: share.Low, Memory: 1024}
+	with := func(change func(*share.Stamp)) func(string) error {
+		return func(dir string) error {
+			s := kept
+			change(&s)
+			stampOf(t, dir, s)
+			return nil
+		}
+	}
+	write := func(text string, mode os.FileMode) func(string) error {
+		return func(dir string) error {
+			path := node.StampPath(dir, 7)
+			return errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode))
+		}
+	}
+	for what, c := range map[string]struct {
+		change func(dir string) error
+		says   string // empty: it stays
+	}{
+		"there is none": {func(dir string) error { return os.Remove(node.StampPath(dir, 7)) },
+			"no GPU any more"},
+		"it is of another user": {with(func(s *share.Stamp) { s.UID = 4101 }), "is of user 4101"},
+		"it is of another GPU":  {with(func(s *share.Stamp) { s.GPU = 1 }), "shares GPU 1"},
+		"it has another class":  {with(func(s *share.Stamp) { s.Class = share.High }), "HELLO again"},
+		"it is written anew":    {with(func(*share.Stamp) {}), ""},
+		"it cannot be read":     {write("{", 0o644), ""},
+		"others may write it":   {write("{}", 0o666), ""},
+		"the folder is none": {func(dir string) error {
+			jobs := filepath.Dir(node.StampPath(dir, 7))
+			return errors.Join(os.RemoveAll(jobs), os.WriteFile(jobs, nil, 0o644))
+		}, ""},
+	} {
+		jobs := make(chan int, 1)
+		b := serve(t, identifyBy(jobs))
+		stampOf(t, b.dir, kept)
+		stamp(t, b.dir, 8, 0, share.Low, 1024)
+		jobs <- 7
+		first := join(t, b.dir, 0)
+		jobs <- 8
+		second := join(t, b.dir, 0)
+		first.ask()
+		first.want(wire.Grant)
+		second.ask()
+		if err := errors.Join(c.change(b.dir), broker.Tell(t.Context(), b.dir)); err != nil {
+			t.Fatal(err)
+		}
+		if c.says == "" {
+			first.quiet()
+			b.stop()
+			continue
+		}
+		if m := first.refused(wire.NotSharing); !strings.Contains(m.Text, c.says) {
+			t.Errorf("%s: it is told %q", what, m.Text)
+		}
+		second.want(wire.Grant)
+		if n := b.Status().GPUs[0].Dropped; n != 1 {
+			t.Errorf("%s: %d were dropped", what, n)
+		}
+		b.stop()
 	}
 }
 

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,19 +12,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // freezer stops the processes of jobs and lets them go on. What it stops stands in a file before it is stopped, so that
 // whoever comes after a broker that died finds it, and so that what somebody else has stopped, as Slurm does with a job
-// that it suspends, is left alone.
+// that it suspends, is left alone. Of one job nobody may want two things at the same time.
 type freezer struct {
 	proc Proc
 	dir  string // of the files, one a job
-
-	mu sync.Mutex
 }
 
 // stopped is what was stopped of a job.
@@ -44,12 +42,11 @@ type process struct {
 const mostPasses = 8
 
 // freeze stops all that a user runs in a job. Slurm's own processes there go on, since they are how Slurm ends it.
-func (f *freezer) freeze(job, uid int) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// When the context ends, what was not stopped by then is not.
+func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 	s := stopped{V: 1, Job: job}
 	for range mostPasses {
-		found, err := f.fresh(&s, uid)
+		found, err := f.fresh(ctx, &s, uid)
 		if err != nil || !found {
 			return err
 		}
@@ -58,10 +55,13 @@ func (f *freezer) freeze(job, uid int) error {
 }
 
 // fresh stops what is not stopped yet, and says whether there was anything.
-func (f *freezer) fresh(s *stopped, uid int) (bool, error) {
+func (f *freezer) fresh(ctx context.Context, s *stopped, uid int) (bool, error) {
 	before := len(s.Cgroups) + len(s.Processes)
 	var signals []process
 	for _, pid := range f.proc.ofJob(s.Job, uid) {
+		if err := ctx.Err(); err != nil {
+			return false, fmt.Errorf("freeze job %d: %w", s.Job, err)
+		}
 		if dir := f.proc.freezable(pid, uid); dir != "" {
 			if !slices.Contains(s.Cgroups, dir) {
 				s.Cgroups = append(s.Cgroups, dir)
@@ -93,8 +93,6 @@ func (f *freezer) fresh(s *stopped, uid int) (bool, error) {
 
 // thaw lets a job go on. One that is not frozen is left alone.
 func (f *freezer) thaw(job int) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	path := f.path(job)
 	text, err := readOwned(path, f.proc.Owner, mostStopped)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,21 +122,35 @@ func (f *freezer) thaw(job int) error {
 	return os.Remove(path)
 }
 
+// gone says that a job has no process here any more, and forgets what was stopped of it.
+func (f *freezer) gone(job int) bool {
+	if f.proc.runs(job) {
+		return false
+	}
+	err := os.Remove(f.path(job))
+	return err == nil || errors.Is(err, fs.ErrNotExist)
+}
+
 // thawAll lets all jobs go on that were frozen, by whichever broker, and says which.
 func (f *freezer) thawAll() ([]int, error) {
+	jobs, err := f.kept()
+	for _, job := range jobs {
+		err = errors.Join(err, f.thaw(job))
+	}
+	return jobs, err
+}
+
+// kept are the jobs of which something was stopped and not let go on.
+func (f *freezer) kept() (jobs []int, err error) {
 	entries, err := os.ReadDir(f.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var jobs []int
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), ".json")
-		job, wrong := strconv.Atoi(name)
-		if !is || wrong != nil {
-			continue
+		if job, err := strconv.Atoi(name); is && err == nil {
+			jobs = append(jobs, job)
 		}
-		jobs = append(jobs, job)
-		err = errors.Join(err, f.thaw(job))
 	}
 	return jobs, err
 }

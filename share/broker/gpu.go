@@ -27,15 +27,21 @@ type gpu struct {
 	conns   map[*net.UnixConn]bool // those that did not say yet who they are, too
 	closed  bool
 	fills   bool                 // all clients have it at once
-	whyNot  string               // as it was logged last
+	whyNot  string               // though they could
+	asking  bool                 // its goroutine asks
+	next    *inquiry             // what that asks next; nil: nothing
 	frozen  map[turns.Client]int // and its job
-	// paused is for how long this GPU's clock stood still: while somebody was frozen nobody had a turn, and none
-	// shall pay for that time with the lease that he has not begun.
-	paused time.Duration
-	timer  *time.Timer
-	had    map[share.Class]*had
+	// clock is the arbiter's time. It is held from when the arbiter wants a job stopped until that is done, has
+	// failed, or has taken mostHeld, and this is what keeps everybody from the GPU until then: for a drain after a
+	// freeze the arbiter grants nobody anything, and while the clock is held no drain ends. What is heard meanwhile
+	// happens at that same moment. So who is stopped may release or leave, and then the GPU is free and the next has
+	// it at once; or those who wait for it may leave, and then it has the GPU back and is let go on, by the halts,
+	// after it was stopped. Nobody pays for the time that all this takes.
+	clock clock
+	timer *time.Timer
+	had   map[share.Class]*had
 
-	freezes, offences int
+	freezes, offences, dropped int
 }
 
 // had is what a class had of the GPU.
@@ -49,7 +55,8 @@ const mostWaits = 1000
 
 func newGPU(b *Broker, index int) *gpu {
 	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
-		conns: map[*net.UnixConn]bool{}, frozen: map[turns.Client]int{}, had: map[share.Class]*had{}}
+		conns: map[*net.UnixConn]bool{}, clock: clock{start: b.start}, frozen: map[turns.Client]int{},
+		had: map[share.Class]*had{}}
 	g.timer = time.AfterFunc(time.Hour, g.tick)
 	g.timer.Stop()
 	return g
@@ -104,8 +111,8 @@ func (g *gpu) close() {
 	}
 }
 
-// now is the GPU's clock.
-func (g *gpu) now() time.Duration { return time.Since(g.broker.start) - g.paused }
+// now is what the GPU's clock says.
+func (g *gpu) now() time.Duration { return g.clock.at(time.Now()) }
 
 // happened tells the arbiter, and does what it says. The lock is held.
 func (g *gpu) happened(e turns.Event) {
@@ -113,7 +120,7 @@ func (g *gpu) happened(e turns.Event) {
 		g.do(effect)
 	}
 	at, waits := g.arbiter.Wake()
-	if !waits || g.closed {
+	if !waits || g.closed || g.clock.holds > 0 {
 		g.timer.Stop()
 		return
 	}
@@ -174,19 +181,44 @@ func (g *gpu) of(class share.Class) *had {
 	return g.had[class]
 }
 
-// freeze stops the job of a client that was told to yield and did not. The clock stands still meanwhile.
+// mostHeld is for how long a GPU's clock waits until a job is stopped. One that still runs then uses the GPU beside the
+// next, and stands as soon as it can be had to.
+const mostHeld = 2 * time.Second
+
+// freeze has the job of a client stand that was told to yield and did not.
 func (g *gpu) freeze(c *client) {
-	began := time.Now()
-	defer func() { g.paused += time.Since(began) }()
+	if g.closed {
+		return // the broker ends, and nothing stands after it
+	}
 	g.freezes++
 	g.of(c.stamp.Class).overrun++
-	log := g.broker.Log.With("gpu", g.index, "job", c.stamp.Job, "client", c.id)
 	g.frozen[c.id] = c.stamp.Job
-	if err := g.broker.freezer.freeze(c.stamp.Job, c.peer.uid); err != nil {
-		log.Error("freeze", "error", err) // the next is granted all the same: both use the GPU then
-	}
 	c.become(wire.Frozen)
-	log.Warn("froze a job that would not yield")
+	log := g.broker.Log.With("gpu", g.index, "job", c.stamp.Job, "client", c.id)
+	g.clock.hold(time.Now())
+	goOn := sync.OnceFunc(g.goOn)
+	limit := time.AfterFunc(mostHeld, func() {
+		log.Error("freeze: others use the GPU beside a job that is not stopped yet", "after", mostHeld)
+		goOn()
+	})
+	g.broker.halts.stop(c.stamp.Job, c.peer.uid, func(err error) {
+		limit.Stop()
+		if err != nil {
+			log.Error("freeze", "error", err) // the next is granted all the same: both use the GPU then
+		} else {
+			log.Warn("froze a job that would not yield")
+		}
+		goOn()
+	})
+}
+
+// goOn has the clock go on, as far as one who held it is concerned.
+func (g *gpu) goOn() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.clock.release(time.Now()) && !g.closed {
+		g.happened(turns.Event{Kind: turns.Tick})
+	}
 }
 
 // thaw lets the job of a client go on, unless another client of it is to stand still, too.
@@ -204,9 +236,7 @@ func (g *gpu) thaw(id turns.Client) {
 			return
 		}
 	}
-	if err := g.broker.freezer.thaw(job); err != nil {
-		g.broker.Log.Error("thaw", "gpu", g.index, "job", job, "error", err)
-	}
+	g.broker.halts.goOn(job)
 }
 
 func (g *gpu) offence(c *client) {
@@ -238,7 +268,7 @@ func (g *gpu) status() wire.GPU {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := wire.GPU{GPU: g.index, Mode: g.mode(), Clients: []wire.Client{}, Classes: map[string]wire.Had{},
-		Freezes: g.freezes, Offences: g.offences}
+		Freezes: g.freezes, Offences: g.offences, Dropped: g.dropped, WhyTurns: g.whyNot}
 	now := map[turns.Client]turns.ClientState{}
 	for _, c := range g.arbiter.State().Clients {
 		now[c.Client] = c

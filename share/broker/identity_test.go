@@ -210,7 +210,7 @@ func TestAJobIsFrozenByItsCgroupsAndSlurmsOwnGoOn(t *testing.T) {
 				t.Errorf("%s %s has %q, %v, want %q", when, path, text, err, want)
 			}
 		}
-		if err := f.freeze(7, number); err != nil {
+		if err := f.freeze(t.Context(), 7, number); err != nil {
 			t.Fatal(err)
 		}
 		has("frozen:", tasks, c.frozen)

@@ -164,6 +164,39 @@ func TestWhoNeverStopsTalkingIsReadAtItsPace(t *testing.T) {
 	}
 }
 
+func TestAJobWithManyConnectionsIsReadNoFasterThanWithOne(t *testing.T) {
+	b := serve(t, func(c *settings) {
+		ofJob(7)(c)
+		c.Limits = broker.DefaultLimits()
+		c.Limits.Messages = 200
+	})
+	stamp(t, b.dir, 7, 0, share.Low, 1024)
+	const connections, each = 8, 40
+	var all []*caller
+	for range connections {
+		all = append(all, join(t, b.dir, 0))
+	}
+	began := time.Now()
+	for _, c := range all {
+		c.ask() // and of those behind it each is answered that the first is open
+		for n := range each - 1 {
+			c.send(wire.Message{Type: wire.Ask, Seq: uint64(2 + n)})
+		}
+	}
+	for _, c := range all {
+		for refused := 0; refused < each-1; {
+			if m, err := c.next(patience); err != nil {
+				t.Fatal(err)
+			} else if m.Code == wire.Busy {
+				refused++
+			}
+		}
+	}
+	if took := time.Since(began); took < time.Second/2 { // a burst of 200, and 120 at 200 in a second
+		t.Errorf("%d messages were heard within %v", connections*each, took)
+	}
+}
+
 func TestWhatADeadBrokerLeftIsReplacedAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: node.SocketPath(dir, 0)})

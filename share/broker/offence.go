@@ -27,8 +27,8 @@ const (
 	mostOffences = 1 << 20 // how long the file of them may grow, bytes, before it begins anew
 	mostQueued   = 64      // offences that are not yet reported: a job's third yield that it ignored in ten minutes
 
-	firstRetry = time.Second // after a report that failed, and twice as long each time
-	lastRetry  = time.Minute
+	firstReport = time.Second // after a report that failed, and twice as long each time
+	lastReport  = time.Minute
 	reportFor  = 10 * time.Minute // then it is given up: a job that goes on so is reported again
 )
 
@@ -63,7 +63,7 @@ func (b *Broker) keepReporting(ctx context.Context) {
 func (b *Broker) report(ctx context.Context, o offence) {
 	ctx, cancel := context.WithTimeout(ctx, reportFor)
 	defer cancel()
-	for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+	for retry := firstReport; ; retry = min(2*retry, lastReport) {
 		err := b.Report(ctx, o.Job, o.Offence)
 		if err == nil {
 			b.Log.Info("the daemon is told that a job should not share", "job", o.Job)

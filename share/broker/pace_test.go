@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -25,6 +26,74 @@ func TestATrainerOfAThousandStepsASecondIsNotSlowedDownAndOneThatNeverStopsIs(t 
 	}
 	if took, least := now.Sub(begun), said/time.Duration(DefaultLimits().Messages)*time.Second-burst; took < least {
 		t.Errorf("%d messages without a pause took %v, want %v", said, took, least)
+	}
+}
+
+// TestConnectionsOfAJobShareItsPaceInTurn: those that never stop are read equally often, one that says little is heard
+// at once, and all together are no more than one would be.
+func TestConnectionsOfAJobShareItsPaceInTurn(t *testing.T) {
+	const rude, seconds = 63, 10
+	messages := DefaultLimits().Messages
+	p, now := paceOf(messages), time.Unix(0, 0)
+	var free [rude + 1]time.Time // from when each is read; the last says something every 20 ms
+	var read [rude + 1]int
+	polite := now
+	for end := now.Add(seconds * time.Second); now.Before(end); now = now.Add(50 * time.Microsecond) {
+		for c := range free {
+			if free[c].After(now) || c == rude && polite.After(now) {
+				continue
+			}
+			read[c]++
+			if free[c] = now.Add(p.wait(now)); c == rude {
+				if late := now.Sub(polite); late > 20*time.Millisecond {
+					t.Fatalf("one that says little waits for %v", late)
+				}
+				polite = polite.Add(20 * time.Millisecond)
+			}
+		}
+	}
+	total := 0
+	for _, n := range read {
+		total += n
+	}
+	if most := (seconds+1)*messages + len(free); total > most || total < seconds*messages {
+		t.Errorf("%d messages were read within %d s, want at most %d", total, seconds, most)
+	}
+	few, many := slices.Min(read[:rude]), slices.Max(read[:rude])
+	if many > few+few/10 || read[rude] < 50*seconds-1 {
+		t.Errorf("read of those that never stop between %d and %d, of the other %d", few, many, read[rude])
+	}
+}
+
+func TestAJobThatConnectsAnewIsReadAtThePaceThatItHad(t *testing.T) {
+	now := time.Unix(0, 0)
+	c := crowd{limits: Limits{PerJob: 1, Messages: 100}, jobs: map[int]*crew{}}
+	enter := func() *pace {
+		t.Helper()
+		p, bad := c.enterJob(7, now)
+		if bad != nil {
+			t.Fatal(bad)
+		}
+		return p
+	}
+	for range 100 { // all that it may say at once
+		if wait := enter().wait(now); wait > 0 {
+			t.Fatalf("waits for %v", wait)
+		}
+		c.leaveJob(7)
+	}
+	if wait := enter().wait(now); wait <= 0 {
+		t.Error("a connection that is new begins anew")
+	}
+	for range 1000 {
+		if wait := c.jobs[7].pace.wait(now); wait > burst {
+			t.Fatalf("it has fallen %v behind", wait)
+		}
+	}
+	c.leaveJob(7)
+	now = now.Add(3 * time.Second)
+	if _, bad := c.enterJob(8, now); bad != nil || c.jobs[7] != nil {
+		t.Errorf("it is remembered for ever: %v", bad)
 	}
 }
 

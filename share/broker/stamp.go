@@ -40,6 +40,8 @@ func readStamp(dir string, job, owner int) (share.Stamp, error) {
 
 // stamps are what the stamps of a node say.
 type stamps struct {
+	jobs  map[int]share.Stamp
+	bad   []int         // jobs that have one which is not to be believed
 	users map[int][]int // of the jobs that share each GPU, one entry a job
 	// hidden are the GPUs on which there is a job of which nobody can say whose it is.
 	hidden []int
@@ -52,6 +54,23 @@ func (s stamps) hides(gpu int) bool {
 	return slices.Contains(s.hidden, gpu) || slices.Contains(s.hidden, anyGPU)
 }
 
+// ends says why a client of a job may be none any more: its job's stamp is another by now, or there is none. A stamp
+// that is not to be believed ends nothing.
+func (s stamps) ends(was share.Stamp) string {
+	now, is := s.jobs[was.Job]
+	switch {
+	case slices.Contains(s.bad, was.Job) || now == was:
+		return ""
+	case !is:
+		return fmt.Sprintf("job %d shares no GPU any more", was.Job)
+	case now.UID != was.UID:
+		return fmt.Sprintf("job %d is of user %d by now", was.Job, now.UID)
+	case now.GPU != was.GPU:
+		return fmt.Sprintf("job %d shares GPU %d by now: want the socket of that", was.Job, now.GPU)
+	}
+	return fmt.Sprintf("job %d was given something else by now: say HELLO again", was.Job)
+}
+
 // stamped reads all stamps. A bad one hides its GPU for as long as its job runs, or all where it does not say which. Of
 // a job that has no process here it is passed over: what one left behind shall keep no GPU from anything.
 func (b *Broker) stamped() (stamps, error) {
@@ -59,7 +78,7 @@ func (b *Broker) stamped() (stamps, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return stamps{}, err
 	}
-	seen := stamps{users: map[int][]int{}}
+	seen := stamps{jobs: map[int]share.Stamp{}, users: map[int][]int{}}
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), ".json")
 		job, err := strconv.Atoi(name)
@@ -70,11 +89,14 @@ func (b *Broker) stamped() (stamps, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it has just ended
 			b.says.changed(job, nil)
-		case err != nil && !b.believesNot(job, err):
 		case err != nil:
-			seen.hidden = append(seen.hidden, gpuOf(b.RunDir, job, b.Proc.Owner))
+			seen.bad = append(seen.bad, job)
+			if b.believesNot(job, err) {
+				seen.hidden = append(seen.hidden, gpuOf(b.RunDir, job, b.Proc.Owner))
+			}
 		default:
 			b.says.changed(job, nil)
+			seen.jobs[job] = stamp
 			seen.users[stamp.GPU] = append(seen.users[stamp.GPU], stamp.UID)
 		}
 	}

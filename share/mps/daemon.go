@@ -25,6 +25,7 @@ type daemon struct {
 	program  string
 	proc     string
 	patience time.Duration
+	answer   time.Duration
 }
 
 // pipe is the folder by which clients find it. Only this daemon has it, so that it says whose a process is.
@@ -56,7 +57,7 @@ func (d daemon) start(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
-			return errors.Join(fmt.Errorf("it was started and does not answer: %w", err), d.kill(ctx))
+			return errors.Join(fmt.Errorf("%w, though it was started: %w", errMute, err), d.kill(ctx))
 		}
 	}
 }
@@ -90,26 +91,37 @@ func (d daemon) gid() int {
 	return gid
 }
 
+// errMute is of a daemon that was waited for and said nothing.
+var errMute = errors.New("its MPS daemon does not answer")
+
 // answers is nil if it runs and can be talked to.
 func (d daemon) answers(ctx context.Context) error {
 	if _, err := os.Lstat(d.pipe()); err != nil {
 		return err
 	}
 	said, err := d.run(ctx, "get_server_list\n")
+	if errors.Is(err, errMute) {
+		return err
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, said)
 	}
 	return nil
 }
 
-// end asks it to quit, waits, and makes it. What it leaves goes, too.
-func (d daemon) end(ctx context.Context) error {
-	if d.program != "" && d.answers(ctx) == nil {
-		_, _ = d.run(ctx, "quit\n") // whether it did is seen next
-		for end := time.Now().Add(d.patience); len(d.processes()) > 0 && time.Now().Before(end); {
-			time.Sleep(lookEvery)
-		}
+// quit asks it to, and waits.
+func (d daemon) quit(ctx context.Context) {
+	if d.program == "" || d.answers(ctx) != nil {
+		return
 	}
+	_, _ = d.run(ctx, "quit\n") // whether it did is seen next
+	for end := time.Now().Add(d.patience); len(d.processes()) > 0 && time.Now().Before(end); {
+		time.Sleep(lookEvery)
+	}
+}
+
+// end makes it. What it leaves goes, too.
+func (d daemon) end(ctx context.Context) error {
 	if err := d.kill(ctx); err != nil {
 		return err
 	}
@@ -198,7 +210,7 @@ func (d daemon) read(pid int, name string) (string, error) {
 // run runs NVIDIA's program as the user and returns the beginning of what it says. That goes through a file: a daemon
 // keeps what it was given open.
 func (d daemon) run(ctx context.Context, input string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	within, cancel := context.WithTimeout(ctx, d.answer)
 	defer cancel()
 	said, err := os.CreateTemp("", "mps-")
 	if err != nil {
@@ -208,17 +220,20 @@ func (d daemon) run(ctx context.Context, input string, args ...string) (string, 
 	if err := os.Remove(said.Name()); err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(ctx, d.program, args...)
+	command := exec.CommandContext(within, d.program, args...)
 	command.Env, command.Dir, command.Stdout, command.Stderr = d.environ(), "/", said, said
 	if input != "" {
 		command.Stdin = strings.NewReader(input)
-		command.WaitDelay = answerWithin
+		command.WaitDelay = d.answer
 	}
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if d.uid != os.Geteuid() {
 		command.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(d.uid), Gid: uint32(d.gid())}
 	}
 	err = command.Run()
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		err = errMute
+	}
 	text := make([]byte, 300)
 	n, _ := said.ReadAt(text, 0)
 	return printable.Quote(string(bytes.TrimSpace(text[:n])), 200), err

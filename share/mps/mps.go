@@ -8,6 +8,7 @@
 package mps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,13 @@ const (
 	startsPer  = 10 * time.Minute
 )
 
+// A GPU whose daemon does not answer is not asked for so long, doubled each time until it answers: each time that it is
+// asked whoever waits for the GPU waits for that.
+const (
+	firstSilence   = 30 * time.Second
+	longestSilence = 10 * time.Minute
+)
+
 // ErrNoProgram is of a node without NVIDIA's program.
 var ErrNoProgram = errors.New(Program + " is not installed")
 
@@ -58,10 +66,43 @@ type Manager struct {
 	Proc       string // "": /proc
 	// Patience is how long a daemon may take to start and to quit; 0: ten seconds.
 	Patience time.Duration
+	// Answer is how long it may take to answer; 0: five seconds.
+	Answer time.Duration
 
-	mu     sync.Mutex
-	starts map[int][]time.Time // by GPU
-	last   map[int][]int       // the users that Serve was told of; none: it was not yet
+	now  func() time.Time // nil: time.Now
+	mu   sync.Mutex       // never held while NVIDIA's program is talked to
+	gpus map[int]*gpu
+}
+
+// gpu is what a manager remembers of one. Its lock is held while its daemons are talked to, so that one that hangs
+// delays no other GPU.
+type gpu struct {
+	mu      sync.Mutex
+	starts  []time.Time
+	known   bool  // Serve was told of it
+	last    []int // of which users
+	silence time.Duration
+	until   time.Time // it is not asked before; for so long it has not answered
+	why     error
+}
+
+func (m *Manager) of(index int) *gpu {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gpus == nil {
+		m.gpus = map[int]*gpu{}
+	}
+	if m.gpus[index] == nil {
+		m.gpus[index] = &gpu{}
+	}
+	return m.gpus[index]
+}
+
+func (m *Manager) time() time.Time {
+	if m.now != nil {
+		return m.now()
+	}
+	return time.Now()
 }
 
 // Serve has the GPU of an index shared by these users, one entry a job, and says how. It is safe to say twice, and
@@ -72,9 +113,10 @@ type Manager struct {
 // take turns. A daemon whose user has no job on the GPU is ended. The error says why they take turns though they could
 // fill.
 func (m *Manager) Serve(ctx context.Context, gpu int, users []int) (predict.Mode, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	defer m.remember(gpu, users)
+	g := m.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer func() { g.known, g.last = true, slices.Clone(users) }()
 	ended := m.endOthers(ctx, gpu, users)
 	if len(users) == 0 || slices.ContainsFunc(users, func(u int) bool { return u != users[0] }) {
 		return predict.LookAhead, errors.Join(m.withdraw(gpu), ended)
@@ -89,22 +131,50 @@ func (m *Manager) Serve(ctx context.Context, gpu int, users []int) (predict.Mode
 var errBegun = errors.New("its jobs began without MPS")
 
 func (m *Manager) fill(ctx context.Context, gpu int, users []int) error {
+	g := m.of(gpu)
 	d, err := m.daemon(gpu, users[0])
 	if err != nil {
 		return err
 	}
-	if d.answers(ctx) != nil {
-		if err := m.start(ctx, d, users); err != nil {
-			return err
-		}
+	if g.silent(m.time()) {
+		return g.why
 	}
+	err = d.answers(ctx)
+	if begun := g.begun(users); err != nil && begun == nil {
+		err = m.start(ctx, d)
+	} else if err != nil && !errors.Is(err, errMute) {
+		err = begun
+	}
+	if errors.Is(err, errMute) {
+		return g.backOff(m.time(), err)
+	}
+	if err != nil {
+		return err
+	}
+	g.silence = 0
 	return m.fillOf(d).Write(m.Dir)
 }
 
-func (m *Manager) start(ctx context.Context, d daemon, users []int) error {
-	if last, known := m.last[d.gpu]; !known || len(users) > 1 || slices.Contains(last, d.uid) {
+// begun says that no daemon may be started for these jobs.
+func (g *gpu) begun(users []int) error {
+	if !g.known || len(users) > 1 || slices.Contains(g.last, users[0]) {
 		return errBegun
 	}
+	return nil
+}
+
+// silent says whether the GPU is not to be asked now.
+func (g *gpu) silent(now time.Time) bool { return g.silence > 0 && now.Before(g.until) }
+
+// backOff has it not be asked for a while, and says that.
+func (g *gpu) backOff(now time.Time, why error) error {
+	g.silence = min(max(firstSilence, 2*g.silence), longestSilence)
+	g.until = now.Add(g.silence)
+	g.why = fmt.Errorf("%w; it is asked again at %s", why, g.until.Format(time.TimeOnly))
+	return g.why
+}
+
+func (m *Manager) start(ctx context.Context, d daemon) error {
 	if err := m.mayStart(d.gpu); err != nil {
 		return err
 	}
@@ -115,24 +185,14 @@ func (m *Manager) start(ctx context.Context, d daemon, users []int) error {
 	return d.start(ctx)
 }
 
-func (m *Manager) remember(gpu int, users []int) {
-	if m.last == nil {
-		m.last = map[int][]int{}
-	}
-	m.last[gpu] = slices.Clone(users)
-}
-
 // mayStart counts starts.
 func (m *Manager) mayStart(gpu int) error {
-	now := time.Now()
-	recent := slices.DeleteFunc(m.starts[gpu], func(at time.Time) bool { return now.Sub(at) >= startsPer })
+	g, now := m.of(gpu), m.time()
+	recent := slices.DeleteFunc(g.starts, func(at time.Time) bool { return now.Sub(at) >= startsPer })
 	if len(recent) >= mostStarts {
 		return fmt.Errorf("its daemon was started %d times in %v: see its log in %s", len(recent), startsPer, m.Dir)
 	}
-	if m.starts == nil {
-		m.starts = map[int][]time.Time{}
-	}
-	m.starts[gpu] = append(recent, now)
+	g.starts = append(recent, now)
 	return nil
 }
 
@@ -180,21 +240,65 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 			return err
 		}
 	}
+	g := m.of(d.gpu)
+	silent := g.silent(m.time())
+	if !silent { // one that does not answer does not hear either
+		d.quit(ctx)
+	}
+	lived := len(d.processes()) > 0
 	if err := d.end(ctx); err != nil {
 		return fmt.Errorf("end the MPS daemon of GPU %d and user %d: %w", d.gpu, d.uid, err)
+	}
+	if silent && lived {
+		g.silence = 0 // the next is another
 	}
 	return nil
 }
 
-// Stop ends all daemons. Clients that run end with them, so it is for when no job is there.
+// Retire has the jobs of these users, one entry a job, take turns: no daemon is started for them any more. One whose
+// user has no job on the GPU is ended. One that an earlier manager has started for jobs which are still there is left,
+// since they would end with it; the error says so. It is for a node that fills no GPUs, and like Serve is said again.
+func (m *Manager) Retire(ctx context.Context, gpu int, users []int) error {
+	g := m.of(gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := errors.Join(m.withdraw(gpu), m.endOthers(ctx, gpu, users))
+	for _, d := range m.known() {
+		if d.gpu == gpu && slices.Contains(users, d.uid) && len(d.processes()) > 0 {
+			err = errors.Join(err, fmt.Errorf("the MPS daemon of user %d is left until his jobs have ended", d.uid))
+		}
+	}
+	return err
+}
+
+// Stop ends the daemons whose user has no job on their GPU, by the stamps of the node; where one of those cannot be
+// read it ends none. The others are left, since the jobs would end with them, and the error names them.
 func (m *Manager) Stop(ctx context.Context) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var all error
 	for _, d := range m.known() {
-		all = errors.Join(all, m.end(ctx, d))
+		all = errors.Join(all, m.stop(ctx, d))
 	}
 	return all
+}
+
+func (m *Manager) stop(ctx context.Context, d daemon) error {
+	g := m.of(d.gpu)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	stamps, err := node.Stamps(m.Dir)
+	var jobs []int
+	for _, s := range stamps {
+		if s.GPU == d.gpu && s.UID == d.uid {
+			jobs = append(jobs, s.Job)
+		}
+	}
+	if len(jobs) > 0 {
+		err = errors.Join(err, fmt.Errorf("jobs %v run by it", slices.Sorted(slices.Values(jobs))))
+	}
+	if err != nil {
+		return fmt.Errorf("the MPS daemon of GPU %d and user %d is left: %w", d.gpu, d.uid, err)
+	}
+	return m.end(ctx, d)
 }
 
 // known are the daemons that a manager of this folder has started and not ended.
@@ -220,13 +324,8 @@ func (m *Manager) known() []daemon {
 
 // daemon is that of a GPU and a user, whether it runs or not.
 func (m *Manager) daemon(gpu, uid int) (daemon, error) {
-	d := daemon{gpu: gpu, uid: uid, dir: m.Dir, program: m.Program, proc: m.Proc, patience: m.Patience}
-	if d.proc == "" {
-		d.proc = "/proc"
-	}
-	if d.patience == 0 {
-		d.patience = patience
-	}
+	d := daemon{gpu: gpu, uid: uid, dir: m.Dir, program: m.Program, proc: cmp.Or(m.Proc, "/proc"),
+		patience: cmp.Or(m.Patience, patience), answer: cmp.Or(m.Answer, answerWithin)}
 	if d.program == "" {
 		path, err := exec.LookPath(Program)
 		if err != nil {

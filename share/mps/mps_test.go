@@ -343,3 +343,196 @@ func TestAnotherUsersProcessIsNoDaemonWhateverItIsCalled(t *testing.T) {
 		t.Errorf("it was ended: %v", err)
 	}
 }
+
+// hang has the daemon of a GPU never answer, or answer again.
+func (b bench) hang(gpu int, hung bool) {
+	b.t.Helper()
+	d, err := b.daemon(gpu, me)
+	file := filepath.Join(d.pipe(), "hung")
+	switch {
+	case err == nil && hung:
+		err = os.WriteFile(file, nil, 0o644)
+	case err == nil:
+		err = os.Remove(file)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// asked is how often the daemon of GPU 0 was.
+func (b bench) asked() int {
+	b.t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.of(me).log(), "asked"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(text)
+}
+
+func TestADaemonThatHangsDelaysNoOtherGPU(t *testing.T) {
+	b := newBench(t)
+	b.Answer = 3 * time.Second
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	b.hang(0, true)
+	if _, err := b.Serve(t.Context(), 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	hung, asked := make(chan error, 1), b.asked()
+	go func() {
+		_, err := b.Serve(t.Context(), 0, []int{me, me})
+		hung <- err
+	}()
+	for end := time.Now().Add(answerWithin); b.asked() == asked; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it is not asked")
+		}
+	}
+	if mode, err := b.Serve(t.Context(), 1, []int{me}); mode != predict.Fill {
+		t.Errorf("GPU 1 is shared by %s: %v", mode, err)
+	}
+	select {
+	case err := <-hung:
+		t.Errorf("GPU 1 was served after the other: %v", err)
+	default:
+		if err := <-hung; !errors.Is(err, errMute) {
+			t.Errorf("of one that hangs: %v", err)
+		}
+	}
+}
+
+func TestAGPUWhoseDaemonDoesNotAnswerIsAskedMoreAndMoreRarely(t *testing.T) {
+	b := newBench(t)
+	now := time.Unix(0, 0)
+	b.now, b.Answer = func() time.Time { return now }, 2*time.Second
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	b.hang(0, true)
+	b.Answer = 100 * time.Millisecond
+	for _, wait := range []time.Duration{30, 60, 120, 240, 480, 600, 600} {
+		asked := b.asked()
+		for _, after := range []time.Duration{0, 1, wait - 2} { // whole seconds, from the last
+			now = now.Add(after * time.Second)
+			if err := b.serve(predict.LookAhead, me); !errors.Is(err, errMute) ||
+				!strings.Contains(err.Error(), "asked again at") {
+				t.Errorf("after %v s: %v", after, err)
+			}
+		}
+		if n := b.asked() - asked; n != 1 {
+			t.Errorf("asked %d times within %d s", n, wait)
+		}
+		now = now.Add(time.Second)
+	}
+	b.hang(0, false)
+	b.Answer = 0
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	b.hang(0, true)
+	b.Answer = 100 * time.Millisecond
+	b.serve(predict.LookAhead, me)
+	now = now.Add(firstSilence)
+	b.hang(0, false)
+	b.Answer = 0
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Errorf("what was silent once is not asked after %v: %v", firstSilence, err)
+	}
+}
+
+// TestADaemonThatDoesNotAnswerEndsWithItsJobs, and the next job has another at once.
+func TestADaemonThatDoesNotAnswerEndsWithItsJobs(t *testing.T) {
+	b := newBench(t)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	b.hang(0, true)
+	b.Answer = 100 * time.Millisecond
+	b.serve(predict.LookAhead, me)
+	if len(b.of(me).processes()) != 1 {
+		t.Error("it was ended under its job")
+	}
+	b.Answer = 0
+	began := time.Now()
+	if err := b.serve(predict.LookAhead); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("with no job left there is %v (%v)", b.of(me).processes(), err)
+	}
+	if took := time.Since(began); took >= answerWithin {
+		t.Errorf("it was asked to quit, for %v", took)
+	}
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Error(err)
+	}
+}
+
+// stamp has a job of this user on a GPU, as its prolog says.
+func (b bench) stamp(job, gpu int) {
+	b.t.Helper()
+	environ := []string{fmt.Sprintf("SLURM_JOB_ID=%d", job), fmt.Sprintf("SLURM_JOB_UID=%d", me),
+		fmt.Sprintf("SLURM_JOB_GPUS=%d", gpu), fmt.Sprintf(`SLURM_JOB_EXTRA={"v":1,"lua":0,"job":%d,"round":1,`+
+			`"share":{"class":"low","gpu_memory_mib":1024}}`, job)}
+	if err := node.Stamp(environ, b.Dir); err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := os.Stat(node.StampPath(b.Dir, job)); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestADaemonIsNotStoppedUnderItsJobs(t *testing.T) {
+	b := newBench(t)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	left := func(what string) {
+		t.Helper()
+		err := b.Stop(t.Context())
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("GPU 0 and user %d is left", me)) ||
+			!strings.Contains(err.Error(), what) || len(b.of(me).processes()) != 1 {
+			t.Errorf("it has %v, and is stopped by %v, want that it is left: %s", b.of(me).processes(), err, what)
+		}
+	}
+	b.stamp(17, 0)
+	b.stamp(18, 1) // elsewhere
+	left("jobs [17] run by it")
+	path := node.StampPath(b.Dir, 17)
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	left("17.json")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Stop(t.Context()); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("with no job left there is %v (%v)", b.of(me).processes(), err)
+	}
+}
+
+// TestWhereJobsTakeTurnsADaemonEndsWithTheLastOfItsJobs: another manager has started it.
+func TestWhereJobsTakeTurnsADaemonEndsWithTheLastOfItsJobs(t *testing.T) {
+	b := newBench(t)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
+	running := b.of(me).processes()
+	b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
+	for _, jobs := range [][]int{{me}, {me + 1, me}, {me, me}} {
+		if err := b.Retire(t.Context(), 0, jobs); err == nil || !strings.Contains(err.Error(), "is left until") {
+			t.Errorf("jobs of %v: %v, want that it is left", jobs, err)
+		}
+		if now := b.of(me).processes(); !slices.Equal(now, running) {
+			t.Errorf("jobs of %v: %v became %v", jobs, running, now)
+		}
+		if _, err := node.ReadFill(b.Dir, 0); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("tasks are still sent there: %v", err)
+		}
+	}
+	if err := b.Retire(t.Context(), 0, []int{me + 1}); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("with none of his jobs left there is %v (%v)", b.of(me).processes(), err)
+	}
+	if err := b.Retire(t.Context(), 0, []int{me}); err != nil || len(b.of(me).processes()) > 0 {
+		t.Errorf("for a job that begins there is %v (%v)", b.of(me).processes(), err)
+	}
+}

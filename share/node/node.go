@@ -175,6 +175,31 @@ func ReadStamp(dir string, job int) (share.Stamp, error) {
 	return stamp, nil
 }
 
+// Stamps are those of all jobs of a node, in no order. The error says of each that cannot be read what is wrong.
+func Stamps(dir string) ([]share.Stamp, error) {
+	entries, err := os.ReadDir(filepath.Dir(StampPath(dir, 0)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var all []share.Stamp
+	for _, entry := range entries {
+		name, is := strings.CutSuffix(entry.Name(), ".json")
+		job, wrong := strconv.Atoi(name)
+		if !is || wrong != nil {
+			continue
+		}
+		stamp, wrong := ReadStamp(dir, job)
+		switch {
+		case errors.Is(wrong, fs.ErrNotExist): // it has just ended
+		case wrong != nil:
+			err = errors.Join(err, wrong)
+		default:
+			all = append(all, stamp)
+		}
+	}
+	return all, err
+}
+
 func readFile(path string, into any) error {
 	about, err := os.Lstat(path)
 	if err != nil {

@@ -9,19 +9,33 @@ type Status struct {
 	GPUs    []GPU   `json:"gpus"`
 	// Refused counts those that wanted to be clients and were not taken, by the code that they were told.
 	Refused map[string]int `json:"refused"`
+	// StillFrozen are the jobs that are stopped and should not be: to let them go on fails, and is tried again.
+	StillFrozen  []Stuck `json:"still_frozen,omitempty"`
+	ThawFailures int     `json:"thaw_failures"`
+}
+
+// Stuck is a job that is stopped and should not be.
+type Stuck struct {
+	Job   int     `json:"job"`
+	Since float64 `json:"since_s"`
+	Tries int     `json:"tries"`
+	Error string  `json:"error"` // of the last
 }
 
 // GPU is one of the node's.
 type GPU struct {
-	GPU     int      `json:"gpu"`
-	Mode    string   `json:"mode"` // turns, fill
-	Clients []Client `json:"clients"`
+	GPU  int    `json:"gpu"`
+	Mode string `json:"mode"` // turns, fill
+	// WhyTurns is why its jobs take turns though they were to fill it; empty: nothing is wrong.
+	WhyTurns string   `json:"why_turns,omitempty"`
+	Clients  []Client `json:"clients"`
 	// Classes says of each class that was there what it had.
 	Classes map[string]Had `json:"classes"`
 	// MemoryBooked is what the jobs that are there may use together, MiB.
 	MemoryBooked int64 `json:"memory_booked_mib"`
 	Freezes      int   `json:"freezes"`
 	Offences     int   `json:"offences"`
+	Dropped      int   `json:"dropped"` // clients whose job had no stamp any more, or another
 }
 
 // Client is one connection.
