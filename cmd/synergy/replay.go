@@ -46,10 +46,10 @@ it: then the versions differ in it.`,
 	}
 	where, how, out := newGroup("Where the round is read"), newGroup("How it is planned"), newGroup("Output")
 	o.define(where)
-	where.flags.StringVar(&o.file, "snapshot", "", "`file` of a round that was exported; - for the standard input")
-	how.flags.StringVar(&o.policy, "policy", "", "who goes first (default as then)")
-	how.flags.StringVar(&o.allocator, "allocator", "", "how much each job gets (default as then)")
-	out.flags.StringVar(&o.export, "export", "", "`file` for the round with all that it takes to plan it again")
+	where.give(&o.file, "snapshot", "", "`file` of a round that was exported; - for the standard input")
+	how.give(&o.policy, "policy", "", "who goes first (default as then)")
+	how.give(&o.allocator, "allocator", "", "how much each job gets (default as then)")
+	out.give(&o.export, "export", "", "`file` for the round with all that it takes to plan it again")
 	out.flags.BoolVar(&o.json, "json", false, "what differs as JSON")
 	grouped(command, where, how, out)
 	return command
