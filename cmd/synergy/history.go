@@ -90,19 +90,9 @@ func (o *past) question(now time.Time) (q history.Question, err error) {
 	if o.job < 0 {
 		return q, fmt.Errorf("--job %d: want the number of a job", o.job)
 	}
-	q = history.Question{User: o.user, Job: o.job, Until: now, Most: mostRuns}
-	if q.Since, err = moment(o.since, now); err != nil {
-		return q, fmt.Errorf("--since: %w", err)
-	}
-	if o.until != "" {
-		if q.Until, err = moment(o.until, now); err != nil {
-			return q, fmt.Errorf("--until: %w", err)
-		}
-	}
-	if !q.Since.Before(q.Until) {
-		return q, fmt.Errorf("--since %s is not before --until: want an earlier time", o.since)
-	}
-	return q, nil
+	q = history.Question{User: o.user, Job: o.job, Most: mostRuns}
+	q.Since, q.Until, err = between(o.since, o.until, now)
+	return q, err
 }
 
 // showRuns lists runs for people. All of it may hold what users wrote.

@@ -20,12 +20,13 @@ import (
 func wrongPlaces(t *testing.T) map[string]string {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(t.TempDir(), name) }
-	wrong := map[string]string{at("none"): "is not there", t.TempDir(): "is a folder", os.DevNull: "is a device, a pipe or a socket"}
+	const special = "is a device, a pipe or a socket"
+	wrong := map[string]string{at("none"): "is not there", t.TempDir(): "is a folder", os.DevNull: special}
 	pipe, noise := at("pipe"), make([]byte, 20_000)
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wrong[pipe] = "is a device, a pipe or a socket"
+	wrong[pipe] = special
 	rand.Read(noise)
 	for _, file := range []struct{ name, text, said string }{
 		{"empty", "", "is empty"}, {"notes", "mine\n", "is no ledger"}, {"noise", string(noise), "is no ledger"},
@@ -85,7 +86,8 @@ func TestALedgerOfALivingDaemonIsLeftToIt(t *testing.T) {
 	}
 	defer book.Close()
 	_, err = openLedger(path)
-	if !errors.As(err, new(unseen)) || err.Error() != "a daemon has the ledger "+path+" open: ask it, without --ledger" {
+	want := "a daemon has the ledger " + path + " open: ask it, without --ledger"
+	if !errors.As(err, new(unseen)) || err.Error() != want {
 		t.Errorf("%v", err)
 	}
 }

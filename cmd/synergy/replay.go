@@ -62,7 +62,7 @@ func (o *replaying) run(c *cobra.Command, args []string) error {
 	}
 	round, err := replay.Read(text)
 	if err != nil {
-		return fmt.Errorf("read the round: %w", err)
+		return fmt.Errorf("read the round%s: %w", o.from(), err)
 	}
 	if o.export != "" {
 		if err := os.WriteFile(o.export, append(text, '\n'), 0o600); err != nil {
@@ -94,6 +94,14 @@ func (o *replaying) run(c *cobra.Command, args []string) error {
 		return failed{fmt.Errorf("round %d is not planned as it was", r.Round)}
 	}
 	return nil
+}
+
+// from is the file that the round is read from, in what is said of that.
+func (o *replaying) from() string {
+	if o.file == "" {
+		return ""
+	}
+	return " of --snapshot " + o.file
 }
 
 // text is the round as it was kept.

@@ -3,12 +3,12 @@ package main
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -56,18 +56,12 @@ have been. docs/savings.md says what is assumed.`,
 }
 
 func (o *saved) run(c *cobra.Command, now time.Time) error {
-	since, err := moment(o.since, now)
+	since, until, err := between(o.since, o.until, now)
 	if err != nil {
-		return fmt.Errorf("--since: %w", err)
+		return err
 	}
-	until := now
-	if o.until != "" {
-		if until, err = moment(o.until, now); err != nil {
-			return fmt.Errorf("--until: %w", err)
-		}
-	}
-	if !since.Before(until) {
-		return fmt.Errorf("--since %s is not before --until: want an earlier time", o.since)
+	if o.csv == standard && o.json == standard {
+		return errors.New("--csv, --json: both would go to the standard output: want one of them there")
 	}
 	if kind := filepath.Ext(o.plot); o.plot != "" && kind != ".png" && kind != ".svg" {
 		return fmt.Errorf("--plot %s: want a name that ends in .png or .svg", o.plot)
@@ -98,27 +92,6 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 			"compare\n")
 	}
 	return o.tell(c.OutOrStdout(), days, realised, since, until)
-}
-
-// moment reads a time: so long ago, or a day.
-func moment(text string, now time.Time) (time.Time, error) {
-	wrong := fmt.Errorf("%q: want so long ago, as 7d or 12h, or a day, as 2026-11-01", text)
-	if day, err := time.Parse(time.DateOnly, text); err == nil {
-		return day, nil
-	}
-	const most = 10_000 // days
-	if number, days := strings.CutSuffix(text, "d"); days {
-		n, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(n > 0 && n <= most) {
-			return now, wrong
-		}
-		return now.Add(-time.Duration(n * 24 * float64(time.Hour))), nil
-	}
-	ago, err := time.ParseDuration(text)
-	if err != nil || ago <= 0 {
-		return now, wrong
-	}
-	return now.Add(-ago), nil
 }
 
 func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {

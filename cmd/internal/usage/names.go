@@ -67,6 +67,9 @@ func Flag(command string, set *pflag.FlagSet, err error) error {
 
 func unknownFlag(command string, set *pflag.FlagSet, absent *pflag.NotExistError) string {
 	typed := absent.GetSpecifiedName()
+	if strings.Trim(typed, "0123456789.") == "" {
+		return "-" + typed + " is taken for a flag, and there is none: numbers are from 0"
+	}
 	if absent.GetSpecifiedShortnames() != "" {
 		return "there is no flag -" + typed + ": " + command + " --help has all that there are"
 	}
