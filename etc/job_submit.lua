@@ -8,7 +8,9 @@ time passes and Slurm starts the job as it was asked for. Afterwards, the owner
 of such a job may not change what the daemon decides.
 
 Everything else is left alone: a job without a `synergy-` word, or outside the
-managed partitions, leaves this file exactly as it came in.
+managed partitions, leaves this file exactly as it came in. Where the settings say
+keep_shards, one without a word that asks for a part of a GPU in a managed
+partition is refused.
 
     synergy-profile=NAME.json              opts in; the sensitivity profile
     synergy-profile=auto                   opts in; the job measures itself
@@ -45,7 +47,8 @@ can tell it later from Slurm's defaults: memory, cores, a time limit, and steps 
 the script whose size is a number.
 
 Where the settings name a heartbeat of the daemon, and it is stale, everything
-passes as if there were no daemon: no check, no gate, no veto.
+passes as if there were no daemon: no check, no gate, no veto. Only keep_shards
+holds all the same, since who shares a GPU runs on without the daemon.
 
 A mistake in here must not stop a site: a submit that runs into an error passes
 ungated, an owner's update that runs into one is refused, and both are logged.
@@ -61,6 +64,7 @@ local defaults = {
     heartbeat_seconds = 900,
     profiles_file = "",
     hints = true,
+    keep_shards = false,
 }
 
 -- Slurm's ways to say "not given"; which one depends on the field's width.
@@ -869,6 +873,47 @@ local function annotation_of(job)
     return annotation .. "}"
 end
 
+---------------------------------------------------------------------- shards
+
+-- A longer text that names shards is refused as it is, so that none costs much.
+local MAX_TRES = 4096
+local TRES_FIELDS = { "tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket" }
+
+-- Whether a TRES text asks for a part of a GPU, however it is written: gres/shard,
+-- gres:shard:1, gres/shard:g1:1, gres/shard=1, among others or alone.
+local function asks_for_shards(tres)
+    if type(tres) ~= "string" or #tres < 5 then return false end
+    local text = tres:lower()
+    if not text:find("shard", 1, true) then return false end
+    if #text > MAX_TRES then return true end
+    for entry in text:gsub("%s", ""):gmatch("[^,]+") do
+        local name, amount = entry:gsub("^gres[/:]", ""):match("^([^:=]+)(.*)$")
+        if name == "shard" and not amount:match("^[:=]0+$") then return true end
+    end
+    return false
+end
+
+-- Whether a job would ask for some once it is changed so.
+local function would_ask_for_shards(change, job)
+    for _, field in ipairs(TRES_FIELDS) do
+        local tres = change[field]
+        if tres == nil then tres = job[field] end
+        if asks_for_shards(tres) then return true end
+    end
+    return false
+end
+
+local function touches_shards(change)
+    if change.partition ~= nil then return true end
+    for _, field in ipairs(TRES_FIELDS) do
+        if change[field] ~= nil then return true end
+    end
+    return false
+end
+
+local SHARDS = "parts of a GPU are given by the daemon here, and a job that takes one by itself would slow down whoever shares that GPU; "
+    .. "ask for --gres=gpu:1 without shard, and add --comment=\"synergy-profile=auto synergy-share=low\" to share one."
+
 ----------------------------------------------------------------------- submit
 
 local function refuse(code, ...)
@@ -928,7 +973,11 @@ local function hint(job)
     end
 end
 
-local function submit(job, partitions)
+local function submit(job, partitions, uid)
+    if settings.keep_shards and not is_trusted[uid] and would_ask_for_shards(job, {})
+        and in_managed_partition(job.partition or default_partition(partitions)) then
+        return refuse(slurm.ESLURM_NOT_SUPPORTED, SHARDS)
+    end
     local lost = lost_option(job)
     local wrong, right = misspelt(job.comment)
     if #our_words(job.comment) == 0 and not lost and not wrong then return slurm.SUCCESS end
@@ -964,7 +1013,7 @@ local function submit(job, partitions)
 end
 
 function slurm_job_submit(job, partitions, submit_uid)
-    local ran, verdict = pcall(submit, job, partitions)
+    local ran, verdict = pcall(submit, job, partitions, submit_uid)
     if ran then return verdict end
     slurm.log_error("synergy: submit of uid %s passes ungated: %s", tostring(submit_uid), tostring(verdict))
     return slurm.SUCCESS
@@ -1016,6 +1065,9 @@ end
 
 local function modify(change, job)
     local comment, partition = change.comment or job.comment, change.partition or job.partition
+    if settings.keep_shards and touches_shards(change) and would_ask_for_shards(change, job) and in_managed_partition(partition) then
+        return refuse(slurm.ESLURM_ACCESS_DENIED, SHARDS)
+    end
     if (is_managed(job.comment, job.partition) or is_managed(comment, partition)) and daemon_is_away() then
         return slurm.SUCCESS
     end

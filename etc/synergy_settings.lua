@@ -36,4 +36,10 @@ return {
     -- Whether a user who declares no checkpoint is told in one line what that
     -- costs.
     hints = true,
+
+    -- Whether parts of GPUs are the daemon's alone to give: a job of anybody else
+    -- that asks for gres/shard in a managed partition is refused, with what to say
+    -- instead. For sites on which jobs share GPUs (share in synergy-slurmd.yaml).
+    -- Root, SlurmUser and trusted_uids may ask for them all the same.
+    keep_shards = false,
 }

@@ -55,6 +55,7 @@ type Facts struct {
 	Settings   Known[Settings]          // of the gate, where its file is on this host
 	Scontrol   Known[map[string]string] // what scontrol show config says, by key
 	Threads    Known[int]               // of a core, the most of all nodes
+	Nodes      Known[[]Node]            // of the cluster, by name
 	Options    Known[bool]              // whether our plugin is in plugstack.conf of this host
 }
 
@@ -66,7 +67,8 @@ type Wanted struct {
 	Rate         float64 // requests a second
 	Heartbeat    string
 	ProfilesFile string
-	Requeues     bool   // the API requeues jobs: scontrol is not needed
+	Requeues     bool // the API requeues jobs: scontrol is not needed
+	Sharing      Sharing
 	Plugin       string // the program that drives the workload manager, with credentials of its own; empty: slurmrestd
 }
 
@@ -133,6 +135,7 @@ type Settings struct {
 	Partitions   []string
 	Heartbeat    string
 	ProfilesFile string
+	KeepShards   bool
 }
 
 // check is one entry of the table.
@@ -164,7 +167,7 @@ func Local(f Facts) []Line { return judge(f, local) }
 // All judges everything.
 func All(f Facts) []Line {
 	var all []check
-	for _, part := range [][]check{local, access, gate, slurmConf} {
+	for _, part := range [][]check{local, access, gate, slurmConf, sharing} {
 		all = append(all, part...)
 	}
 	return judge(f, all)

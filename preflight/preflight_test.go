@@ -12,7 +12,8 @@ import (
 func ready() Facts {
 	return Facts{
 		Wanted: Wanted{User: "synergy", Partitions: []string{"gpu"}, Lease: 15 * time.Minute, Rate: 100,
-			Heartbeat: "/run/synergy/heartbeat"},
+			Heartbeat: "/run/synergy/heartbeat", Sharing: Sharing{Said: true, Memory: true, ByFeature: []string{"h100"},
+				ModeByFeature: []string{"h100"}, Most: 4}},
 		Here: Here{
 			Profiles: []Folder{{Path: "/etc/synergy/profiles", Names: []string{"a.json", "b.json"}}},
 			Programs: []Program{{Name: "checkpoint_hook.before", Path: "/sbin/save"}},
@@ -27,7 +28,12 @@ func ready() Facts {
 		Gates: Known[map[string]Gate]{Value: map[string]Gate{"gpu": {Annotated: true,
 			Lease: 15*time.Minute + 300*time.Millisecond}, "cpu": {}}},
 		Settings: Known[Settings]{Value: Settings{Path: "/etc/slurm/synergy_settings.lua", Partitions: []string{"gpu"},
-			Heartbeat: "/run/synergy/heartbeat"}},
+			Heartbeat: "/run/synergy/heartbeat", KeepShards: true}},
+		Nodes: Known[[]Node]{Value: []Node{
+			{Name: "n1", Partitions: []string{"gpu"}, Features: []string{"h100"}, GPUs: 2, Shards: []int{4, 4}},
+			{Name: "n2", Partitions: []string{"gpu", "cpu"}, Features: []string{"a100"}, GPUs: 1, Shards: []int{2}},
+			{Name: "n3", Partitions: []string{"cpu"}, GPUs: 8}, // of others
+		}},
 		Scontrol: Known[map[string]string]{Value: map[string]string{
 			"JobSubmitPlugins": "lua", "RequeueExit": "98", "JobRequeue": "1", "KillWait": "60 sec",
 			"CompleteWait": "0 sec", "MinJobAge": "300 sec",
@@ -37,7 +43,7 @@ func ready() Facts {
 			"PriorityWeightAge": "1000",
 			"PriorityFlags":     "ACCRUE_ALWAYS", "AccountingStorageEnforce": "associations,limits,qos",
 			"AccountingStoreFlags": "job_comment,job_extra",
-			"CliFilterPlugins":     "lua",
+			"CliFilterPlugins":     "lua", "GresTypes": "gpu,shard",
 		}},
 		Threads: Known[int]{Value: 1},
 		Options: Known[bool]{Value: true},
@@ -153,6 +159,28 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 			set("SlurmctldParameters", "rl_enable,rl_refill_rate=50")},
 		{"Slurm preempts", "PreemptMode", Warn, "REQUEUE", set("PreemptMode", "REQUEUE")},
 		{"age does not grow", "PriorityType", Warn, "ACCRUE_ALWAYS", set("PriorityFlags", "")},
+		{"nobody says how much memory a GPU has", "share.gpu_memory", Warn, "as 80GiB",
+			func(f *Facts) { f.Wanted.Sharing.Memory, f.Wanted.Sharing.ByFeature = false, nil }},
+		{"it is said of some nodes", "share.gpu_memory", Warn, "the GPUs of n2, which are shared by nobody",
+			func(f *Facts) { f.Wanted.Sharing.Memory = false }},
+		{"a feature of the memory is mistyped", "share.by_feature", Warn, "has h10O; they have a100, h100",
+			func(f *Facts) { f.Wanted.Sharing.ByFeature = []string{"h100", "h10O"} }},
+		{"a feature of the mode is that of others' nodes", "share.mode_by_feature", Warn, "has v100; they have",
+			func(f *Facts) {
+				f.Wanted.Sharing.ModeByFeature, f.Nodes.Value[2].Features = []string{"v100"}, []string{"v100"}
+			}},
+		{"GPUs have no types of their own", "shards", Warn, "gres.conf Name=gpu Type=g0 File=/dev/nvidia0",
+			func(f *Facts) { f.Nodes.Value[0].Shards = nil }},
+		{"some nodes have no shards", "shards", Warn,
+			"1 of 2 nodes have no type and shards of its own for each GPU, so nobody shares there: n2",
+			func(f *Facts) { f.Nodes.Value[1].Shards = nil }},
+		{"a GPU has one shard", "shards", Warn, "a GPU of n1 has fewer than 2 shards",
+			func(f *Facts) { f.Nodes.Value[0].Shards = []int{4, 1} }},
+		{"a GPU has more shards than jobs", "shards", Warn, "a GPU of n1 has more than 4 shards",
+			func(f *Facts) { f.Nodes.Value[0].Shards = []int{8, 4} }},
+		{"Slurm knows no shards", "GresTypes", Warn, "GresTypes=gpu,shard", set("GresTypes", "gpu")},
+		{"anybody may have a shard", "keep_shards", Warn, "land beside who shares",
+			func(f *Facts) { f.Settings.Value.KeepShards = false }},
 		{"accounting forgets", "AccountingStoreFlags", Warn, "no job_extra",
 			set("AccountingStoreFlags", "job_comment,job_env")},
 	} {
@@ -242,10 +270,12 @@ func TestWhatIsNotKnownIsSkippedWithWhy(t *testing.T) {
 	const why = "nobody could find out"
 	f.Level, f.Threads, f.Options = Unknown[string](why), Unknown[int](why), Unknown[bool](why)
 	f.Partitions, f.Gates = Unknown[map[string]int](why), Unknown[map[string]Gate](why)
+	f.Nodes, f.Wanted.Sharing.Memory = Unknown[[]Node](why), false
 	f.Settings, f.Scontrol = Unknown[Settings](why), Unknown[map[string]string](why)
 	lines := All(f)
 	for _, name := range []string{"operator", "partitions", "gate", "gate's lease", "trusted_uids", "gate's settings",
-		"options of sbatch", "slurm.conf"} {
+		"options of sbatch", "slurm.conf", "share.gpu_memory", "share.by_feature", "share.mode_by_feature", "shards",
+		"keep_shards", "seats"} {
 		if got := of(lines, name); len(got) != 1 || got[0].Verdict != Skip {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -291,5 +321,44 @@ func TestTheLocalHalfAsksForNothingElse(t *testing.T) {
 	}
 	if want := []string{"profiles", "programs", "folders", "scontrol"}; !slices.Equal(checks, want) {
 		t.Errorf("%v, want %v", checks, want)
+	}
+}
+
+func TestASiteThatSharesNoGPUsIsToldNothingOfThat(t *testing.T) {
+	f := ready()
+	f.Wanted.Sharing, f.Settings.Value.KeepShards, f.Nodes = Sharing{Most: 4}, false, Known[[]Node]{}
+	for _, line := range All(f) {
+		if line.Verdict != OK || strings.Contains(line.Check, "share") || strings.Contains(line.Check, "shard") {
+			t.Error(line)
+		}
+	}
+}
+
+func TestThatTheDaemonMayGivePartsOfGPUsIsSaidOnlyWhereItWasTried(t *testing.T) {
+	for name, c := range map[string]struct {
+		broken func(f *Facts)
+		lines  int
+	}{
+		"no operator":             {func(f *Facts) { f.Level.Value = "None" }, 0},
+		"not trusted by the gate": {tried(func(g *Gate) { g.Untrusted = "error 2002" }), 0},
+		"not tried":               {func(f *Facts) { f.Gates = Unknown[map[string]Gate]("--shadow") }, 1},
+	} {
+		f := ready()
+		c.broken(&f)
+		if got := of(All(f), "seats"); len(got) != c.lines || c.lines > 0 && got[0].Verdict != Skip {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestManyNodesWithoutShardsAreNamedByAFew(t *testing.T) {
+	f := ready()
+	for _, name := range []string{"n4", "n5", "n6", "n7", "n8", "n9"} {
+		f.Nodes.Value = append(f.Nodes.Value, Node{Name: name, Partitions: []string{"gpu"}, GPUs: 8})
+	}
+	const want = "6 of 8 nodes have no type and shards of its own for each GPU, so nobody shares there: " +
+		"n4, n5, n6, n7, n8, and 1 more"
+	if got := of(All(f), "shards"); len(got) != 1 || got[0].Text != want {
+		t.Errorf("%v, want %q", got, want)
 	}
 }

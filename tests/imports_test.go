@@ -111,7 +111,7 @@ var doors = map[string][]string{
 	"github.com/spf13/pflag":              {"cmd"},
 	// in the daemon for its man pages and completions alone
 	"github.com/spf13/cobra": {"cmd/synergy", "cmd/synergy-slurmd", "cmd/synergy-broker",
-		"cmd/internal/manual"},
+		"cmd/internal/manual", "cmd/internal/usage"},
 	"github.com/schollz/progressbar/v3": {"cmd/synergy"},
 	"github.com/yuin/goldmark":          {"docs/site"},
 	"golang.org/x/sys": {"ledger", "sensitivity/library", "guest", "profiling/local",

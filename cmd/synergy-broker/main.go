@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
 	"github.com/synergy-slurmd/synergy-slurmd/share/node"
 )
@@ -44,12 +45,15 @@ type failed struct{ error }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := command()
-	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := usage.Execute(ctx, root, args)
 	if err == nil {
 		return 0
+	}
+	if _, is := errors.AsType[usage.Wrong](err); is {
+		fmt.Fprintln(stderr, err)
+		return exitUsage
 	}
 	fmt.Fprintln(stderr, "synergy-broker:", err)
 	_, is := errors.AsType[failed](err)

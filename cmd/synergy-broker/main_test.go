@@ -91,13 +91,13 @@ func TestAWrongCommandLineEndsWithTwoAndASentence(t *testing.T) {
 		{"--gpus 0 --mode both", `--mode "both": want auto, fill or turns`, 2},
 		{"--gpus 0 --low-threads 0", "--low-threads 0: want 1 to 100", 2},
 		{"--gpus 0 --mode fill", "nvidia-cuda-mps-control is not installed", 2},
-		{"--insecure-env", "unknown flag", 2},
-		{"now", `unknown command "now"`, 2},
+		{"--insecure-env", "there is no flag --insecure-env", 2},
+		{"now", `there is no command "now"`, 2},
 		{"serve now", "", 2},
 		{"manual --date now " + dir, `--date "now"`, 2},
 		{"manual --date 2026-11-23 /dev/null/x", "write man pages", 1},
 		{"status --run-dir " + dir, "ask the broker", 1},
-		{"status --json --metrics", "none of the others can be", 2},
+		{"status --json --metrics", "want one of them", 2},
 	} {
 		t.Setenv("PATH", dir)
 		out, wrong, code := told(t, strings.Fields(c.line)...)

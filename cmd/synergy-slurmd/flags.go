@@ -11,6 +11,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 )
 
 // flags are what it takes a restart to change.
@@ -59,7 +61,7 @@ const (
 	logConsole = "console"
 )
 
-const usage = `synergy-slurmd gives GPU jobs on Slurm the CPUs and memory that their models need.
+const usageDaemon = `synergy-slurmd gives GPU jobs on Slurm the CPUs and memory that their models need.
 
 Each round it decides who runs, where and with how much, and makes Slurm do it. When it
 stops, Slurm goes on by itself.
@@ -88,7 +90,7 @@ const release = "release"
 // parseFlags reads the command line of the daemon. pflag.ErrHelp: the usage was asked for and has been written.
 func parseFlags(args []string, out io.Writer) (flags, error) {
 	var f flags
-	set := newFlagSet(out, usage)
+	set := newFlagSet(out, usageDaemon)
 	f.define(set)
 	if err := parse(set, args); err != nil {
 		return flags{}, err
@@ -114,17 +116,17 @@ func parseRelease(args []string, out io.Writer) (flags, error) {
 	return f, f.check()
 }
 
-func newFlagSet(out io.Writer, usage string) *pflag.FlagSet {
+func newFlagSet(out io.Writer, about string) *pflag.FlagSet {
 	set := pflag.NewFlagSet("synergy-slurmd", pflag.ContinueOnError)
 	set.SortFlags = false
 	set.SetOutput(out)
-	set.Usage = func() { fmt.Fprint(out, usage, set.FlagUsages()) }
+	set.Usage = func() { fmt.Fprint(out, about, set.FlagUsages()) }
 	return set
 }
 
 func parse(set *pflag.FlagSet, args []string) error {
 	if err := set.Parse(args); err != nil {
-		return err
+		return usage.Flag("synergy-slurmd", set, err)
 	}
 	if set.NArg() > 0 {
 		return fmt.Errorf(

@@ -4,15 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/preflight"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/library"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // inspect tells an administrator what the daemon would do with a configuration, and what of it this host cannot serve.
@@ -40,7 +44,15 @@ func inspect(out io.Writer, f flags, config Config) error {
 // wanted is the configuration in the words of the preflight.
 func wanted(f flags, config Config) preflight.Wanted {
 	return preflight.Wanted{User: f.user, Partitions: config.Partitions, Lease: config.Lease, Rate: config.Rate,
-		Heartbeat: config.Heartbeat, ProfilesFile: config.ProfilesFile, Plugin: f.slurmPlugin}
+		Heartbeat: config.Heartbeat, ProfilesFile: config.ProfilesFile, Plugin: f.slurmPlugin,
+		Sharing: sharingOf(config.Sharing)}
+}
+
+// sharingOf is what is said under share.
+func sharingOf(s bridge.Sharing) preflight.Sharing {
+	return preflight.Sharing{Memory: s.GPUMemory > 0, Most: share.MostJobs,
+		ByFeature: slices.Sorted(maps.Keys(s.ByFeature)), ModeByFeature: slices.Sorted(maps.Keys(s.ModeByFeature)),
+		Said: s.GPUMemory > 0 || s.Mode != "" || len(s.ByFeature)+len(s.ModeByFeature) > 0}
 }
 
 // here is what this host has of what the daemon needs.

@@ -108,11 +108,13 @@ func askPlugin(ctx context.Context, facts *preflight.Facts, f flags, config Conf
 	if err != nil {
 		facts.Slurm, facts.Partitions = preflight.Unknown[preflight.Slurm](err.Error()),
 			preflight.Unknown[map[string]int](its)
+		facts.Nodes = preflight.Unknown[[]preflight.Node](its)
 		return
 	}
 	defer client.close()
 	all, err := client.Observe(ctx)
 	facts.Slurm, facts.Partitions = seen(all, err), known(gpusBehind(all), err)
+	facts.Nodes = known(nodesOf(all), err)
 }
 
 // askSlurm asks slurmrestd. Where it does not answer at all, nothing that depends on it is known.
@@ -120,7 +122,8 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 	client, err := slurmrest.Open(ctx, (&connector{flags: f}).options(config))
 	if err == nil {
 		defer client.Close()
-		facts.Slurm = seen(client.Observe(ctx))
+		all, err := client.Observe(ctx)
+		facts.Slurm, facts.Nodes = seen(all, err), known(nodesOf(all), err)
 	} else {
 		facts.Slurm = preflight.Unknown[preflight.Slurm](err.Error())
 	}
@@ -129,6 +132,7 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 		facts.Level, facts.Partitions = preflight.Unknown[string](silent), preflight.Unknown[map[string]int](silent)
 		facts.Gates, facts.Threads = preflight.Unknown[map[string]preflight.Gate](silent),
 			preflight.Unknown[int](silent)
+		facts.Nodes = preflight.Unknown[[]preflight.Node](silent)
 		return
 	}
 	facts.Wanted.Requeues = client.Version() >= requeues
@@ -163,6 +167,21 @@ func gpusBehind(all bridge.Observed) map[string]int {
 		}
 	}
 	return gpus
+}
+
+// nodesOf are the nodes with GPUs, and whether these can be shared.
+func nodesOf(all bridge.Observed) (nodes []preflight.Node) {
+	for _, n := range all.Nodes {
+		if n.Total.GPUs == 0 {
+			continue
+		}
+		node := preflight.Node{Name: n.Name, Features: n.Features, Partitions: n.Partitions, GPUs: n.Total.GPUs}
+		for _, d := range n.Devices {
+			node.Shards = append(node.Shards, d.Shards)
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
 }
 
 func gpusOf(partitions []slurmrest.Partition) map[string]int {
@@ -338,7 +357,8 @@ func readSome(path string, bytes int64) ([]byte, error) {
 var (
 	luaComment = regexp.MustCompile(`--[^\n]*`)
 	luaText    = regexp.MustCompile(`["']([^"'\n]*)["']`)
-	luaKey     = regexp.MustCompile(`\b(managed_partitions|heartbeat_file|profiles_file)\s*=`)
+	luaKey     = regexp.MustCompile(`\b(managed_partitions|heartbeat_file|profiles_file|keep_shards)\s*=`)
+	luaSwitch  = regexp.MustCompile(`\bkeep_shards\s*=\s*(true|false)\b[ \t]*(?:[,;}\n]|return\b|$)`)
 	luaPair    = regexp.MustCompile(`\b(\w+)\s*=\s*(\{[^{}]*\}|"[^"\n]*"|'[^'\n]*')[ \t]*(?:[,;}\n]|return\b|$)`)
 	luaList    = regexp.MustCompile(`^\{\s*(?:(?:"[^"\n]*"|'[^'\n]*')\s*(?:[,;]\s*|\}$))*\}?$`)
 )
@@ -351,6 +371,10 @@ func parseSettings(path, text string) (preflight.Settings, error) {
 	worked := make(map[string]bool)
 	for _, key := range luaKey.FindAllStringSubmatch(text, -1) {
 		worked[key[1]] = true
+	}
+	if is := luaSwitch.FindStringSubmatch(text); is != nil {
+		delete(worked, "keep_shards")
+		s.KeepShards = is[1] == "true"
 	}
 	for _, pair := range luaPair.FindAllStringSubmatch(text, -1) {
 		if pair[2][0] != '{' || luaList.MatchString(pair[2]) {

@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/preflight"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 func TestTheSettingsOfTheGateAreReadAsTheyAreShipped(t *testing.T) {
@@ -33,6 +36,47 @@ func TestTheSettingsOfTheGateAreReadAsTheyAreShipped(t *testing.T) {
 	}
 }
 
+func TestWhetherTheGateKeepsShardsIsReadWhereItIsWrittenOut(t *testing.T) {
+	for text, want := range map[string]bool{
+		"return { keep_shards = true }":                                 true,
+		"return { keep_shards=true,\n hints = false }":                  true,
+		"return { -- keep_shards = true\n hints = true }":               false,
+		"return { hints = true, keep_shards = false }":                  false,
+		"local s = {}\ns.keep_shards = true\ns.hints = false\nreturn s": true,
+	} {
+		if s, err := parseSettings("x", text); err != nil || s.KeepShards != want {
+			t.Errorf("%s: %+v, %v", text, s, err)
+		}
+	}
+}
+
+func TestNodesAreLookedAtForWhetherTheirGPUsCanBeShared(t *testing.T) {
+	all := bridge.Observed{Nodes: []bridge.Node{
+		{Name: "n1", Features: []string{"h100"}, Partitions: []string{"gpu"}, Total: gres.Vector{GPUs: 2},
+			Devices: []bridge.Device{{Type: "g0", Shards: 4}, {Type: "g1", Shards: 2}}},
+		{Name: "n2", Partitions: []string{"gpu"}, Total: gres.Vector{GPUs: 8}},
+		{Name: "n3", Partitions: []string{"cpu"}},
+	}}
+	want := []preflight.Node{{Name: "n1", Features: []string{"h100"}, Partitions: []string{"gpu"}, GPUs: 2,
+		Shards: []int{4, 2}}, {Name: "n2", Partitions: []string{"gpu"}, GPUs: 8}}
+	if got := nodesOf(all); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestAnythingThatIsSaidUnderShareHasSharingChecked(t *testing.T) {
+	if got := sharingOf(bridge.Sharing{}); got.Said {
+		t.Error("a site that says nothing of it is taken to share GPUs")
+	}
+	for _, s := range []bridge.Sharing{{GPUMemory: 81559}, {Mode: share.Fill},
+		{ByFeature: map[string]gres.Memory{"a": 1}}, {ModeByFeature: map[string]share.Mode{"a": share.Fill}}} {
+		if got := sharingOf(s); !got.Said || got.Memory != (s.GPUMemory > 0) || got.Most != share.MostJobs ||
+			len(got.ByFeature) != len(s.ByFeature) || len(got.ModeByFeature) != len(s.ModeByFeature) {
+			t.Errorf("%+v: %+v", s, got)
+		}
+	}
+}
+
 func TestWhatTheGatesSettingsWorkOutIsNotKnown(t *testing.T) {
 	for text, key := range map[string]string{
 		`return { heartbeat_file = "/run/" .. name, lease_seconds = 900 }`:    "heartbeat_file",
@@ -40,6 +84,7 @@ func TestWhatTheGatesSettingsWorkOutIsNotKnown(t *testing.T) {
 		`return { managed_partitions = { "gpu", other() } }`:                  "managed_partitions",
 		`return { managed_partitions = { "gpu", ("big"):upper(), "small" } }`: "managed_partitions",
 		`local s = {} s.profiles_file = os.getenv("LIST") return s`:           "profiles_file",
+		`return { keep_shards = os.getenv("SHARES") ~= nil }`:                 "keep_shards",
 	} {
 		if s, err := parseSettings("x", text); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %+v, %v", text, s, err)

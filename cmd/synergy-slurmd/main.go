@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/synergy-slurmd/demo"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
@@ -89,6 +90,10 @@ func show(stdout, stderr io.Writer) int {
 
 // complain tells the person at the terminal what to mend.
 func complain(stderr io.Writer, err error) int {
+	if errors.As(err, new(usage.Wrong)) {
+		fmt.Fprintln(stderr, err)
+		return exitUsage
+	}
 	fmt.Fprintln(stderr, "synergy-slurmd:", err)
 	return exitUsage
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 	"github.com/synergy-slurmd/synergy-slurmd/ledger"
 )
 
@@ -25,11 +27,10 @@ func describes(args []string) bool { return len(args) > 0 && slices.Contains(ask
 func documented(args []string, stdout, stderr io.Writer) int {
 	root := described()
 	root.AddCommand(manual.Command("8", "synergy-slurmd "+running()))
-	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	var full manual.Unwritten
-	switch err := root.Execute(); {
+	switch err := usage.Execute(context.Background(), root, args); {
 	case errors.As(err, &full):
 		fmt.Fprintln(stderr, "synergy-slurmd:", err)
 		return exitFailed
@@ -43,7 +44,7 @@ func documented(args []string, stdout, stderr io.Writer) int {
 // parses its arguments itself.
 func described() *cobra.Command {
 	var f flags
-	root := branch("synergy-slurmd", usage, "resource-sensitive scheduling of GPU jobs beside Slurm", f.define)
+	root := branch("synergy-slurmd", usageDaemon, "resource-sensitive scheduling of GPU jobs beside Slurm", f.define)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true // nor has it a page
 	var files ledger.Files

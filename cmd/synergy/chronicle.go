@@ -30,7 +30,7 @@ type chronicle struct {
 // define gives a command the options.
 func (s *chronicle) define(where group) {
 	s.source.define(where)
-	where.flags.StringVar(&s.folder, "history", "", "the `folder` of the history of a daemon that is down, instead "+
+	where.give(&s.folder, "history", "", "the `folder` of the history of a daemon that is down, instead "+
 		"(default, where no daemon answers and nothing is named: "+usualHistory+")")
 }
 
@@ -39,11 +39,7 @@ func (s *chronicle) archive() (*history.Reader, error) {
 	if s.folder == "" {
 		return nil, nil
 	}
-	past, err := history.Read(s.folder)
-	if err != nil {
-		return nil, fmt.Errorf("--history: %w", err)
-	}
-	return past, nil
+	return openHistory(s.folder)
 }
 
 // fallback is the usual folder of a daemon that does not answer and that nobody has named; nil: there is none that can

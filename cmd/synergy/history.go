@@ -45,11 +45,11 @@ root. synergy explain JOB tells the whole story of one.`,
 	}
 	where, what, out := newGroup("Where it is read"), newGroup("What is listed"), newGroup("Output")
 	o.define(where)
-	what.flags.StringVar(&o.user, "user", "", "runs of this `user`")
+	what.give(&o.user, "user", "", "runs of this `user`")
 	what.flags.IntVar(&o.job, "job", 0, "runs of this `job`")
-	what.flags.StringVar(&o.since, "since", "7d",
+	what.give(&o.since, "since", "7d",
 		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
-	what.flags.StringVar(&o.until, "until", "", "up to this `time` (default now)")
+	what.give(&o.until, "until", "", "up to this `time` (default now)")
 	out.flags.BoolVar(&o.json, "json", false, "the runs for programs")
 	out.flags.BoolVar(&o.csv, "csv", false, "the runs as a table for programs")
 	grouped(command, where, what, out)
@@ -90,19 +90,9 @@ func (o *past) question(now time.Time) (q history.Question, err error) {
 	if o.job < 0 {
 		return q, fmt.Errorf("--job %d: want the number of a job", o.job)
 	}
-	q = history.Question{User: o.user, Job: o.job, Until: now, Most: mostRuns}
-	if q.Since, err = moment(o.since, now); err != nil {
-		return q, fmt.Errorf("--since: %w", err)
-	}
-	if o.until != "" {
-		if q.Until, err = moment(o.until, now); err != nil {
-			return q, fmt.Errorf("--until: %w", err)
-		}
-	}
-	if !q.Since.Before(q.Until) {
-		return q, fmt.Errorf("--since %s is not before --until: want an earlier time", o.since)
-	}
-	return q, nil
+	q = history.Question{User: o.user, Job: o.job, Most: mostRuns}
+	q.Since, q.Until, err = between(o.since, o.until, now)
+	return q, err
 }
 
 // showRuns lists runs for people. All of it may hold what users wrote.

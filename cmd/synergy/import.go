@@ -44,7 +44,7 @@ FILE is - for the standard input.`,
 		Example: `  sh -c "$(synergy import sacct --days 30)" > sacct.txt
   synergy import sacct sacct.txt -o month.txt
   synergy sim --trace month.txt --split 50,40,10 --cluster mysite.yaml --report out`,
-		Args:                  atMostOneFile,
+		Args:                  cobra.MaximumNArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(c *cobra.Command, args []string) error { return i.run(c, args) },
 	}
@@ -53,13 +53,6 @@ FILE is - for the standard input.`,
 	g.flags.StringVarP(&i.file, "output", "o", "", "write the trace to `FILE`, compressed where its name ends in .gz")
 	grouped(command, g)
 	return command
-}
-
-func atMostOneFile(c *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return fmt.Errorf("%[1]s: want one FILE or none, got %d; see %[1]s --help", c.CommandPath(), len(args))
-	}
-	return nil
 }
 
 // mostDays is how far back a command line asks: ten years.

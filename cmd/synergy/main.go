@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/manual"
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 	"github.com/synergy-slurmd/synergy-slurmd/launcher"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 )
@@ -55,16 +56,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	root := rootCommand()
-	root.SetArgs(spelledFor(root, args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := usage.Execute(ctx, root, spelledFor(root, args))
 	if err == nil {
 		return exitGood
 	}
 	var command ended
 	if errors.As(err, &command) && command.cause == nil {
 		return command.code
+	}
+	if errors.As(err, new(usage.Wrong)) {
+		fmt.Fprintln(stderr, err)
+		return exitUsage
 	}
 	fmt.Fprintln(stderr, "synergy:", err)
 	if errors.As(err, &command) {

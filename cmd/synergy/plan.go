@@ -124,7 +124,7 @@ func readAll(path string, input io.Reader) ([]byte, error) {
 	if path != standard {
 		file, err := os.Open(path)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", path, cause(err))
 		}
 		defer file.Close()
 		input = file

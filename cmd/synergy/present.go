@@ -23,7 +23,7 @@ type present struct {
 
 func (p *present) register(where group) {
 	p.define(where)
-	where.flags.StringVar(&p.snapshot, "snapshot", "", "a `file` that the daemon's page /snapshot or /round gave, "+
+	where.give(&p.snapshot, "snapshot", "", "a `file` that the daemon's page /snapshot or /round gave, "+
 		"instead; - is the standard input")
 	where.flags.StringArrayVar(&p.profiles, "profiles", nil,
 		"`folder` with the profiles that jobs name, where what is read does not bring them along")

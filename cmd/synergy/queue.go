@@ -41,8 +41,8 @@ the daemon, or reads the ledger of one that is down.`,
 	}
 	where, which, out := newGroup("Where rounds are read"), newGroup("Which jobs"), newGroup("Output")
 	o.define(where)
-	which.flags.StringVar(&o.user, "user", "", "those of this `user` alone")
-	which.flags.StringVar(&o.partition, "partition", "", "those that may start in this `partition` alone")
+	which.give(&o.user, "user", "", "those of this `user` alone")
+	which.give(&o.partition, "partition", "", "those that may start in this `partition` alone")
 	which.flags.IntVar(&o.most, "most", 0, "no more than so many `jobs` (default: all)")
 	out.flags.BoolVar(&o.json, "json", false, "the queue for programs")
 	grouped(command, where, which, out)

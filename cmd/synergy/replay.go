@@ -46,10 +46,10 @@ it: then the versions differ in it.`,
 	}
 	where, how, out := newGroup("Where the round is read"), newGroup("How it is planned"), newGroup("Output")
 	o.define(where)
-	where.flags.StringVar(&o.file, "snapshot", "", "`file` of a round that was exported; - for the standard input")
-	how.flags.StringVar(&o.policy, "policy", "", "who goes first (default as then)")
-	how.flags.StringVar(&o.allocator, "allocator", "", "how much each job gets (default as then)")
-	out.flags.StringVar(&o.export, "export", "", "`file` for the round with all that it takes to plan it again")
+	where.give(&o.file, "snapshot", "", "`file` of a round that was exported; - for the standard input")
+	how.give(&o.policy, "policy", "", "who goes first (default as then)")
+	how.give(&o.allocator, "allocator", "", "how much each job gets (default as then)")
+	out.give(&o.export, "export", "", "`file` for the round with all that it takes to plan it again")
 	out.flags.BoolVar(&o.json, "json", false, "what differs as JSON")
 	grouped(command, where, how, out)
 	return command
@@ -62,7 +62,7 @@ func (o *replaying) run(c *cobra.Command, args []string) error {
 	}
 	round, err := replay.Read(text)
 	if err != nil {
-		return fmt.Errorf("read the round: %w", err)
+		return fmt.Errorf("read the round%s: %w", o.from(), err)
 	}
 	if o.export != "" {
 		if err := os.WriteFile(o.export, append(text, '\n'), 0o600); err != nil {
@@ -94,6 +94,14 @@ func (o *replaying) run(c *cobra.Command, args []string) error {
 		return failed{fmt.Errorf("round %d is not planned as it was", r.Round)}
 	}
 	return nil
+}
+
+// from is the file that the round is read from, in what is said of that.
+func (o *replaying) from() string {
+	if o.file == "" {
+		return ""
+	}
+	return " of --snapshot " + o.file
 }
 
 // text is the round as it was kept.

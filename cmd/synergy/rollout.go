@@ -89,13 +89,13 @@ const daemonUsage = "the daemon's `address`, as " + usualAddress + ", or its soc
 
 func (o *rolloutOptions) where() group {
 	where := newGroup("Where things are")
-	where.flags.StringVar(&o.daemon.daemon, "daemon", "", daemonUsage)
-	where.flags.StringVar(&o.config, "config", "/etc/synergy/synergy-slurmd.yaml", "its configuration `file`")
-	where.flags.StringVar(&o.flags, "flags", "/etc/synergy/synergy-slurmd.env", "the `file` with its flags")
-	where.flags.StringVar(&o.program, "slurmd", "synergy-slurmd", "its `program`, for its checks")
+	where.give(&o.daemon.daemon, "daemon", "", daemonUsage)
+	where.give(&o.config, "config", "/etc/synergy/synergy-slurmd.yaml", "its configuration `file`")
+	where.give(&o.flags, "flags", "/etc/synergy/synergy-slurmd.env", "the `file` with its flags")
+	where.give(&o.program, "slurmd", "synergy-slurmd", "its `program`, for its checks")
 	where.flags.StringVar(&o.runAs, "run-as", "synergy", "as which `user` root runs these; empty: as root")
-	where.flags.StringVar(&o.savings, "savings", "/var/lib/synergy/savings", "`folder` of the ledger of savings")
-	where.flags.StringVar(&o.proofs, "proofs", "/var/lib/synergy/proofs", "`folder` of proofs of failing open")
+	where.give(&o.savings, "savings", "/var/lib/synergy/savings", "`folder` of the ledger of savings")
+	where.give(&o.proofs, "proofs", "/var/lib/synergy/proofs", "`folder` of proofs of failing open")
 	return where
 }
 
@@ -210,15 +210,27 @@ func (o *rolloutOptions) checks(ctx context.Context) preflight.Known[[]preflight
 }
 
 func (o *rolloutOptions) flagsOf() ([]string, error) {
-	text, err := os.ReadFile(o.flags)
+	text, err := readSite("--flags", o.flags)
 	if err != nil {
 		return nil, err
 	}
-	flags, err := rollout.Flags(string(text))
+	flags, err := rollout.Flags(text)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.flags, err)
 	}
 	return flags, nil
+}
+
+// readSite reads a file of the site's, which an option names.
+func readSite(option, path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("%s %s: is not there: name the file that the daemon has, or make it", option, path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", option, path, cause(err))
+	}
+	return string(text), nil
 }
 
 // slurmd runs the daemon's program, as its user where root asks.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -79,6 +80,9 @@ const (
 )
 
 func (o *rolloutOptions) next(c *cobra.Command) error {
+	if err := o.named(); err != nil {
+		return err
+	}
 	s, err := o.judge(c.Context())
 	if err != nil {
 		return err
@@ -109,6 +113,9 @@ func (o *rolloutOptions) next(c *cobra.Command) error {
 }
 
 func (o *rolloutOptions) back(c *cobra.Command) error {
+	if err := o.named(); err != nil {
+		return err
+	}
 	at, err := o.daemon.remote()
 	if err != nil {
 		return err
@@ -142,6 +149,23 @@ func (o *rolloutOptions) shadowed() bool {
 }
 
 // narrowed writes the canary into the configuration.
+// named says whether those of the canary are names, before anything is looked at.
+func (o *rolloutOptions) named() error {
+	for option, names := range map[string][]string{"--account": o.accounts, "--partition": o.partitions} {
+		for _, name := range names {
+			if !isName(name) {
+				return fmt.Errorf("%s %.40q: want the name of one, or several with commas between", option, name)
+			}
+		}
+	}
+	return nil
+}
+
+// isName says whether a text can be a name in Slurm, and is no flag of its commands.
+func isName(text string) bool {
+	return text != "" && !strings.HasPrefix(text, "-") && !strings.ContainsAny(text, " \t\r\n,{}[]\"'#:")
+}
+
 func (o *rolloutOptions) narrowed() (func(string) (string, error), error) {
 	if len(o.accounts) == 0 && len(o.partitions) == 0 {
 		return nil, errors.New("--account or --partition: name with whom it is to be tried, as --account vision")
@@ -165,31 +189,31 @@ func (o *rolloutOptions) moveTo(c *cobra.Command, m move) error {
 		say("  %s", command)
 	}
 	for _, file := range []struct {
-		path  string
-		edit  func(string) (string, error)
-		check func(ctx context.Context, path string) error
-	}{{o.config, m.config, o.checkConfig}, {o.flags, m.flags, nil}} {
+		option, path string
+		edit         func(string) (string, error)
+		check        func(ctx context.Context, path string) error
+	}{{"--config", o.config, m.config, o.checkConfig}, {"--flags", o.flags, m.flags, nil}} {
 		if file.edit == nil {
 			continue
 		}
-		before, err := os.ReadFile(file.path)
+		before, err := readSite(file.option, file.path)
 		if err != nil {
 			return failed{err}
 		}
-		after, err := file.edit(string(before))
+		after, err := file.edit(before)
 		if err != nil {
 			return failed{fmt.Errorf("%s: %w", file.path, err)}
 		}
-		if after == string(before) {
+		if after == before {
 			continue
 		}
-		for _, line := range changed(string(before), after) {
+		for _, line := range changed(before, after) {
 			say("  %s: %s", file.path, line)
 		}
 		if !o.write {
 			continue
 		}
-		kept, err := replace(c.Context(), file.path, before, []byte(after), file.check)
+		kept, err := replace(c.Context(), file.path, []byte(before), []byte(after), file.check)
 		if err != nil {
 			return failed{err}
 		}

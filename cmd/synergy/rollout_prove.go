@@ -50,17 +50,17 @@ say how it is stopped and started, as programs with arguments and without a shel
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
 	where, job, end := newGroup("Where things are"), newGroup("The job"), newGroup("The daemon's end")
-	where.flags.StringVar(&o.daemon.daemon, "daemon", "", daemonUsage)
-	where.flags.StringVar(&o.proofs, "proofs", "/var/lib/synergy/proofs", "`folder` of proofs of failing open")
+	where.give(&o.daemon.daemon, "daemon", "", daemonUsage)
+	where.give(&o.proofs, "proofs", "/var/lib/synergy/proofs", "`folder` of proofs of failing open")
 	job.flags.StringVar(&o.slurm.User, "user", "", "`user` whose job it is (default: as who runs this, or ran sudo)")
 	job.flags.StringVar(&o.slurm.Partition, "partition", "", "its `partition` (default: the canary's, or the user's)")
 	job.flags.StringVar(&o.slurm.Account, "account", "", "its `account` (default: the canary's, or the user's)")
 	job.flags.IntVar(&o.slurm.GPUs, "gpus", 1, "how many `GPUs` it asks for; that many should be free")
 	job.flags.DurationVar(&o.slurm.Hold, "hold", time.Minute, "how long it asks to be kept from starting, shorter "+
 		"than a lease: until then the daemon must have leased it")
-	end.flags.StringVar(&o.unit, "unit", "synergy-slurmd.service", "the daemon's `unit`, which is killed")
-	end.flags.StringVar(&o.halt, "halt", "", "`command` that stops the daemon, in place of the unit")
-	end.flags.StringVar(&o.start, "start", "", "`command` that starts it again")
+	end.give(&o.unit, "unit", "synergy-slurmd.service", "the daemon's `unit`, which is killed")
+	end.give(&o.halt, "halt", "", "`command` that stops the daemon, in place of the unit")
+	end.give(&o.start, "start", "", "`command` that starts it again")
 	end.flags.DurationVar(&o.patience, "patience", 10*time.Minute, "for each wait, beyond the lease")
 	end.flags.BoolVar(&o.yes, "yes", false, "ask nothing")
 	grouped(command, where, job, end)

@@ -26,6 +26,7 @@ const (
 	usualSocket  = "/run/synergy/synergy-slurmd.sock"
 	usualAddress = "http://127.0.0.1:9817"
 	usualLedger  = "/var/lib/synergy/ledger"
+	usualSavings = "/var/lib/synergy/savings"
 )
 
 // source is where rounds are read: from a daemon, by its address or its socket, or from the ledger of one that is down.
@@ -35,9 +36,9 @@ type source struct {
 
 // define gives a command the options.
 func (s *source) define(where group) {
-	where.flags.StringVar(&s.daemon, "daemon", "", "the daemon's `address`, as "+usualAddress+
+	where.give(&s.daemon, "daemon", "", "the daemon's `address`, as "+usualAddress+
 		", or its socket, as unix:"+usualSocket+" (default: that socket, else that address)")
-	where.flags.StringVar(&s.ledger, "ledger", "",
+	where.give(&s.ledger, "ledger", "",
 		"the `file` of a daemon that is down, instead (default, where no daemon answers and none is named: "+
 			usualLedger+")")
 }
@@ -72,6 +73,9 @@ func (s *source) latest(ctx context.Context) (last bridge.Report, err error) {
 
 // ask asks the ledger that was named, or else the daemon; and where none was named and none answers, the usual ledger.
 func (s *source) ask(question func(readings) error) error {
+	if s.ledger != "" && s.daemon != "" {
+		return errors.New("--ledger, --daemon: are two places to read rounds: want one of them")
+	}
 	if s.ledger != "" {
 		return question(shut(s.ledger))
 	}
@@ -140,10 +144,7 @@ func (s shut) latest(context.Context) (last bridge.Report, err error) {
 }
 
 func (s shut) read(look func(*ledger.Book) error) error {
-	book, err := ledger.Read(string(s))
-	if errors.Is(err, ledger.ErrLocked) {
-		return unseen{fmt.Errorf("a daemon has the ledger %s open: ask it, without --ledger", string(s))}
-	}
+	book, err := openLedger(string(s))
 	if err != nil {
 		return err
 	}

@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -44,41 +42,39 @@ have been. docs/savings.md says what is assumed.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c, time.Now()) },
 	}
 	what, out := newGroup("What is added up"), newGroup("Output")
-	what.flags.StringVar(&o.book, "book", "/var/lib/synergy/savings", "`folder` of the ledger of savings")
-	what.flags.StringVar(&o.since, "since", "7d",
+	what.give(&o.book, "book", usualSavings, "`folder` of the ledger of savings")
+	what.give(&o.since, "since", "7d",
 		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
-	what.flags.StringVar(&o.until, "until", "", "up to this `time` (default now)")
-	what.flags.StringVar(&o.sacct, "sacct", "",
+	what.give(&o.until, "until", "", "up to this `time` (default now)")
+	what.give(&o.sacct, "sacct", "",
 		"`file` that sacct printed: how long runs took before and after it was switched on; - for the standard input")
-	out.flags.StringVar(&o.csv, "csv", "", "`file` for the sums of each day, all of them; - for the standard output")
-	out.flags.StringVar(&o.plot, "plot", "", "`file` for a picture, that ends in .png or .svg")
-	out.flags.StringVar(&o.json, "json", "", "`file` for the same as JSON; - for the standard output")
+	out.give(&o.csv, "csv", "", "`file` for the sums of each day, all of them; - for the standard output")
+	out.give(&o.plot, "plot", "", "`file` for a picture, that ends in .png or .svg")
+	out.give(&o.json, "json", "", "`file` for the same as JSON; - for the standard output")
 	grouped(command, what, out)
 	return command
 }
 
 func (o *saved) run(c *cobra.Command, now time.Time) error {
-	since, err := moment(o.since, now)
+	since, until, err := between(o.since, o.until, now)
 	if err != nil {
-		return fmt.Errorf("--since: %w", err)
+		return err
 	}
-	until := now
-	if o.until != "" {
-		if until, err = moment(o.until, now); err != nil {
-			return fmt.Errorf("--until: %w", err)
-		}
-	}
-	if !since.Before(until) {
-		return fmt.Errorf("--since %s is not before --until: want an earlier time", o.since)
+	if o.csv == standard && o.json == standard {
+		return errors.New("--csv, --json: both would go to the standard output: want one of them there")
 	}
 	if kind := filepath.Ext(o.plot); o.plot != "" && kind != ".png" && kind != ".svg" {
 		return fmt.Errorf("--plot %s: want a name that ends in .png or .svg", o.plot)
 	}
-	lines, skipped, err := book.Read(o.book, since, until)
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("--book %s: there is none: name the folder that the daemon's configuration has as savings",
-			o.book)
+	begins, err := openSavings(o.book)
+	if err != nil {
+		return err
 	}
+	if begins {
+		fmt.Fprintf(c.ErrOrStderr(), "synergy: --book %s: nothing was ever booked there: want %s\n", o.book,
+			savingsPlace.want)
+	}
+	lines, skipped, err := book.Read(o.book, since, until)
 	if err != nil {
 		return failed{err}
 	}
@@ -96,27 +92,6 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 			"compare\n")
 	}
 	return o.tell(c.OutOrStdout(), days, realised, since, until)
-}
-
-// moment reads a time: so long ago, or a day.
-func moment(text string, now time.Time) (time.Time, error) {
-	wrong := fmt.Errorf("%q: want so long ago, as 7d or 12h, or a day, as 2026-11-01", text)
-	if day, err := time.Parse(time.DateOnly, text); err == nil {
-		return day, nil
-	}
-	const most = 10_000 // days
-	if number, days := strings.CutSuffix(text, "d"); days {
-		n, err := strconv.ParseFloat(number, 64)
-		if err != nil || !(n > 0 && n <= most) {
-			return now, wrong
-		}
-		return now.Add(-time.Duration(n * 24 * float64(time.Hour))), nil
-	}
-	ago, err := time.ParseDuration(text)
-	if err != nil || ago <= 0 {
-		return now, wrong
-	}
-	return now.Add(-ago), nil
 }
 
 func (o *saved) tell(out io.Writer, days []book.Day, realised *savings.Realised, since, until time.Time) error {

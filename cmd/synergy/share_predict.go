@@ -27,7 +27,7 @@ type predictOptions struct {
 func sharePredictCommand() *cobra.Command {
 	var o predictOptions
 	command := &cobra.Command{
-		Use:   "predict [flags] JOB JOB…",
+		Use:   "predict [flags] PROFILE…",
 		Short: "say how fast jobs will be on one GPU together, and whether they would be put there",
 		Long: `predict says how fast two to four jobs will be on one GPU together, each as a part of its speed alone, for each way in which
 a GPU can be shared; whether their memory fits; and whether the planner would put them there, and if not why.

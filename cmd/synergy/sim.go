@@ -24,20 +24,12 @@ Without options it takes a small workload on 32 GPUs, and shows Proportional, Gr
   synergy sim --policy srtf,las --allocator proportional,tune --cluster 16x8:24:500 --load 9 --window 1000-2000
   synergy sim --trace sacct.txt --split 50,40,10 --cluster mysite.yaml --report out
   synergy sim --engine artifact --cluster 16x8:24:500 --allocator tune --load 9 --window 4000-5000`,
-		Args:                  noArguments,
+		Args:                  cobra.NoArgs,
 		DisableFlagsInUseLine: true,
 	}
 	o.define(command)
 	command.RunE = func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) }
 	return command
-}
-
-// noArguments refuses what stands on the command line without an option's name.
-func noArguments(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return fmt.Errorf("unexpected argument %q: everything is an option, see synergy sim --help", args[0])
-	}
-	return nil
 }
 
 // run simulates what the options describe, and writes what they ask for.

@@ -54,7 +54,7 @@ FILE is - for the standard input.`,
 		Example: `  synergy trace inspect jobs.csv
   synergy trace inspect cluster_job_log --json=philly.json
   sacct --allusers --parsable2 --format=JobID,User,Submit,ElapsedRaw,AllocTRES | synergy trace inspect -`,
-		Args:                  oneFile,
+		Args:                  cobra.ExactArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(c *cobra.Command, args []string) error {
 			t, err := openTrace(c, args[0], format)
@@ -75,13 +75,6 @@ FILE is - for the standard input.`,
 	grouped(command, g)
 	completeFormats(command, "format", trace.Formats()...)
 	return command
-}
-
-func oneFile(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%[1]s: want one FILE, got %d; see %[1]s --help", c.CommandPath(), len(args))
-	}
-	return nil
 }
 
 func formatFlag(g group, format *string) {

@@ -34,7 +34,7 @@ FILE is - for the standard input.`,
 		Example: `  synergy trace convert sacct.txt --to recorded --split 50,40,10 -o jobs.csv
   synergy trace convert cluster_job_log --to condensed -o philly.csv.gz
   synergy trace convert philly.csv.gz --to recorded --keep paper --durations paper --arrivals poisson --load 6 --jobs 5000 -o jobs.csv`,
-		Args:                  oneFile,
+		Args:                  cobra.ExactArgs(1),
 		DisableFlagsInUseLine: true,
 		RunE:                  func(c *cobra.Command, args []string) error { return v.run(c, args[0]) },
 	}

@@ -40,7 +40,7 @@ func TestAWrongTraceOrOptionIsOneLineAndExitStatus2(t *testing.T) {
 	} {
 		stdout, stderr, code := ran(args...)
 		if code != exitUsage || stdout != "" || strings.Count(stderr, "\n") != 1 ||
-			!strings.HasPrefix(stderr, "synergy: ") {
+			!strings.HasPrefix(stderr, "synergy") {
 			t.Errorf("%v: exit status %d\n%s%s", args, code, stdout, stderr)
 		}
 	}

@@ -89,6 +89,9 @@ func decode(text []byte) (f rawFile, err error) {
 		Allocator string          `json:"allocator"`
 		Habits    []float64       `json:"habits"`
 	}
+	if odd := new(json.UnmarshalTypeError); errors.As(json.Unmarshal(text, &report), &odd) && odd.Field == "" {
+		return f, fmt.Errorf("is a JSON %s: want a snapshot or a round, which begins with {", odd.Value)
+	}
 	if err := json.Unmarshal(text, &report); err != nil {
 		return f, fmt.Errorf("not JSON of a snapshot or a round: %w", err)
 	}

@@ -186,6 +186,13 @@ func dayOf(name string) (time.Time, bool) {
 	return at, is && err == nil
 }
 
+// Owns says that a file of a ledger of savings has this name.
+func Owns(name string) bool {
+	_, day := dayOf(name)
+	_, runs := dayOfRuns(name)
+	return day || runs || name == stateFile
+}
+
 // prune removes days that are too old. A clock that jumps ahead makes no day old: days age by the last one before that
 // of the clock, too.
 func (b *Book) prune(now time.Time) error {

@@ -29,7 +29,7 @@ const (
 
 	firstReport = time.Second // after a report that failed, and twice as long each time
 	lastReport  = time.Minute
-	reportFor  = 10 * time.Minute // then it is given up: a job that goes on so is reported again
+	reportFor   = 10 * time.Minute // then it is given up: a job that goes on so is reported again
 )
 
 // accuse has an offence reported. Who calls it holds a GPU's lock and does not wait.

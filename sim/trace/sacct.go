@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // readSacct reads Slurm's accounting. What the records of one job are put together from:
@@ -107,12 +108,15 @@ func (t *table) headless(err error) error {
 	case slices.ContainsFunc(t.fields, func(field string) bool { return jobIDs.MatchString(strings.TrimSpace(field)) }):
 		return t.errorf("%s is a record: want the header before it, as sacct prints it without --noheader",
 			legible(line))
-	case len(t.fields) == 1 && slices.ContainsFunc(strings.Fields(line),
+	case len(t.fields) == 1 && slices.ContainsFunc(strings.FieldsFunc(line, divides),
 		func(word string) bool { return columnName(word) == columnName("JobID") }):
 		return t.errorf("%s has no | between its columns: want what sacct prints with --parsable2", legible(line))
 	}
 	return err
 }
+
+// divides are what stands between columns where somebody has made another table of it.
+func divides(r rune) bool { return unicode.IsSpace(r) || r == ',' || r == ';' }
 
 // jobIDs are the ways in which Slurm writes them; a step has something behind a point.
 var jobIDs = regexp.MustCompile(`^(\d+(?:_(?:\d+|\[[^\]]*\]?))?)(?:\+(\d+))?(\..*)?$`)

@@ -29,13 +29,19 @@ end
 // gate runs a program behind that, in the Lua of the image, with a list of these profiles.
 func (c *Cluster) gate(program string, profiles ...string) string {
 	c.t.Helper()
+	return c.gateThatSays("", program, profiles...)
+}
+
+// gateThatSays is one with further settings.
+func (c *Cluster) gateThatSays(settings, program string, profiles ...string) string {
+	c.t.Helper()
 	const run = `set -e; dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT; cp /opt/synergy/etc/job_submit.lua "$dir"
-		echo "return { profiles_file = '$dir/profiles' }" > "$dir/synergy_settings.lua"
+		echo "return { profiles_file = '$dir/profiles', $SETTINGS }" > "$dir/synergy_settings.lua"
 		{ date +%s; printf '%s\n' "$@"; } > "$dir/profiles"
 		{ echo "GATE = '$dir'"; cat; } > "$dir/main.lua"
 		lua5.4 "$dir/main.lua" 2>&1`
 	said, err := c.ExecInput("slurmctld", "slurm", stubSlurmctld+program,
-		append([]string{"bash", "-c", run, "bash"}, profiles...)...)
+		append([]string{"env", "SETTINGS=" + settings, "bash", "-c", run, "bash"}, profiles...)...)
 	if err != nil {
 		c.t.Fatalf("%v: %s", err, said)
 	}
@@ -201,6 +207,115 @@ func TestTheOwnerOfASharingJobChangesNothingOfHowItShares(t *testing.T) {
 		if said := c.gate(fmt.Sprintf(modify, comment), "a.json"); !strings.HasPrefix(strings.TrimPrefix(said,
 			"synergy: the synergy words of a comment "), want) {
 			t.Errorf("%s: %q, want %q", comment, said, want)
+		}
+	}
+}
+
+// shardRequests are the ways in which Slurm's commands and clients of slurmrestd write a request for a part of a GPU,
+// each with whether it is one. A hostile user chooses among them.
+var shardRequests = map[string]bool{
+	"gres/shard": true, "gres/shard:1": true, "gres:shard:1": true, "gres:shard": true, "gres/shard=2": true,
+	"gres/shard:g1": true, "gres/shard:g1:1": true, "gres:shard:g1:1": true, "shard:1": true, "shard": true,
+	"gres/gpu:1,gres/shard:1": true, "gres/gpu:1, gres/shard:g1:1": true, "cpu=2,gres/shard=1": true,
+	"gres/SHARD:1": true, "gres/shard:0,gres/shard:g1:1": true, "gres/shard:1(S:0)": true, "gres/shard:1K": true,
+	"gres/gpu": false, "gres/gpu:1": false, "gres/gpu:shard:1": false, "gres/shards:1": false, "gres/shard:0": false,
+	"gres/craynetwork:1": false, "cpu=2": false, "": false, "none": false,
+}
+
+const keepShards = "keep_shards = true"
+
+func TestAPartOfAGPUIsNobodysToAskForWhereTheDaemonGivesIt(t *testing.T) {
+	c := OpenCluster(t)
+	var program strings.Builder
+	var want []string
+	for asked, part := range shardRequests {
+		code := "0"
+		if part {
+			code = "2036"
+		}
+		for _, field := range []string{"tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket"} {
+			fmt.Fprintf(&program, "submit { comment = \"\", tres_per_node = \"\", %s = %q }\n", field, asked)
+			want = append(want, code)
+		}
+	}
+	got := c.gateThatSays(keepShards, program.String())
+	for k, code := range strings.Fields(numbers(got)) {
+		if line := strings.Split(program.String(), "\n")[k]; k >= len(want) || code != want[k] {
+			t.Errorf("%s: ends with %s", line, code)
+		}
+	}
+	if n := len(strings.Fields(numbers(got))); n != len(want) {
+		t.Fatalf("%d answers to %d requests", n, len(want))
+	}
+	const opted = `submit { comment = "synergy-profile=a.json synergy-share=low", tres_per_node = "gres/shard:1" }`
+	said := c.gateThatSays(keepShards, opted, "a.json")
+	if !strings.Contains(said, "ask for --gres=gpu:1 without shard") ||
+		!strings.Contains(said, `synergy-share=low" to share one`) {
+		t.Errorf("whoever opts in and asks for a shard all the same is told %q", said)
+	}
+	const other = `submit { comment = "", partition = "other", tres_per_node = "gres/shard:1" }
+		submit { comment = "", partition = "other,synergy", tres_per_node = "gres/shard:1" }
+		print(slurm_job_submit({ partition = "synergy", tres_per_node = "gres/shard:1" }, {}, 0))
+		print(slurm_job_submit({ tres_per_node = "gres/shard:1" }, { synergy = { flag_default = 1 } }, 1000))`
+	if said := strings.Fields(numbers(c.gateThatSays(keepShards, other))); strings.Join(said, " ") != "0 2036 0 2036" {
+		t.Errorf("in another partition, in that and ours, of root, and by default it ends with %v", said)
+	}
+	if said := c.gate(`submit { comment = "", tres_per_node = "gres/shard:1" }`); !strings.HasPrefix(said, "0 ") {
+		t.Errorf("where nobody says keep_shards: %q", said)
+	}
+}
+
+// numbers are the codes in what the gate says.
+func numbers(said string) string {
+	var all strings.Builder
+	for line := range strings.Lines(said) {
+		if code, _, _ := strings.Cut(strings.TrimSpace(line), " "); strings.Trim(code, "0123456789") == "" {
+			all.WriteString(code + " ")
+		}
+	}
+	return all.String()
+}
+
+func TestAJobThatWaitsDoesNotCrawlUnderAGPUThatOthersShare(t *testing.T) {
+	c := OpenCluster(t)
+	const away = `heartbeat_file = "/nowhere", ` + keepShards
+	for _, x := range []struct{ change, job, want string }{
+		{`tres_per_node = "gres/shard:g1:1"`, `partition = "synergy"`, "2002"},
+		{`tres_per_task = "gres:shard"`, `partition = "synergy"`, "2002"},
+		{`partition = "synergy"`, `partition = "other", tres_per_node = "gres/shard:1"`, "2002"},
+		{`partition = "synergy", tres_per_node = "gres/gpu:1"`, `partition = "other", tres_per_node = "gres/shard:1"`,
+			"0"},
+		{`partition = "synergy"`, `partition = "other", tres_per_node = "gres/gpu:1"`, "0"},
+		{`tres_per_node = "gres/shard:1"`, `partition = "other"`, "0"},
+		{`name = "mine"`, `partition = "synergy", tres_per_node = "gres/shard:g1:1"`, "0"},
+		// The daemon itself has put this one on a shared GPU; its owner may rename it, and no more.
+		{`name = "mine"`,
+			`partition = "synergy", comment = "synergy-profile=a.json", tres_per_node = "gres/shard:g1:1"`, "0"},
+		{`tres_per_node = "gres/shard:g1:9"`, `partition = "synergy", comment = "synergy-profile=a.json"`, "2002"},
+	} {
+		program := fmt.Sprintf("print(slurm_job_modify({ %s }, { %s }, nil, 1000))", x.change, x.job)
+		for _, settings := range []string{keepShards, away} { // who shares runs on without the daemon
+			if got := strings.TrimSpace(numbers(c.gateThatSays(settings, program))); got != x.want {
+				t.Errorf("%s of %s, %s: ends with %s, want %s", x.change, x.job, settings, got, x.want)
+			}
+		}
+	}
+}
+
+func TestALongRequestForGPUsCostsTheGateNoMoreThanAnother(t *testing.T) {
+	c := OpenCluster(t)
+	const count = `
+local steps = 0
+debug.sethook(function() steps = steps + 1 end, "", 1000)
+submit { comment = "", tres_per_node = %s }
+debug.sethook()
+print(steps < 200 and "bounded" or steps .. " thousand steps")`
+	for _, tres := range []string{`("gres/gpu:1,"):rep(100000)`, `("gres/gpu:1,"):rep(100000) .. "gres/shard:1"`,
+		`("gres/shard:0,"):rep(100000)`} {
+		said := c.gateThatSays(keepShards, fmt.Sprintf(count, tres))
+		if !strings.Contains(said, "bounded") || strings.Contains(tres, "shard:1") != strings.Contains(said, "2036") &&
+			!strings.Contains(tres, "shard:0") {
+			t.Errorf("%s: %q", tres, said)
 		}
 	}
 }

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// between reads a time that begins and ends so. What is yet to come is not waited for: a time that ends later ends now.
+func between(from, to string, now time.Time) (since, until time.Time, err error) {
+	if since, err = moment(from, now); err != nil {
+		return since, until, fmt.Errorf("--since: %w", err)
+	}
+	if to == "" {
+		if !since.Before(now) {
+			err = fmt.Errorf("--since %s: is yet to come: want an earlier time", from)
+		}
+		return since, now, err
+	}
+	if until, err = moment(to, now); err != nil {
+		return since, until, fmt.Errorf("--until: %w", err)
+	}
+	if !since.Before(until) {
+		return since, until, fmt.Errorf("--since %s is not before --until %s: want the earlier of them first", from, to)
+	}
+	if until.After(now) && since.Before(now) {
+		until = now
+	}
+	return since, until, nil
+}
+
+// mostAgo is how many days ago can be meant.
+const mostAgo = 10_000
+
+var written = regexp.MustCompile(`^\d{4}-\d\d?-\d\d?$`)
+
+// moment reads a time: so long ago, or a day.
+func moment(text string, now time.Time) (time.Time, error) {
+	const usual = "want so long ago, as 7d or 12h, or a day, as 2026-11-01"
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		return day, nil
+	}
+	if written.MatchString(text) {
+		return now, fmt.Errorf("%q: is no day of the calendar: %s", text, usual)
+	}
+	if n, err := strconv.ParseFloat(text, 64); err == nil && n > 0 && n <= mostAgo {
+		return now, fmt.Errorf("%q: of what? Want its unit, as %[1]sd or %[1]sh, or a day, as 2026-11-01", text)
+	}
+	ago, err := time.ParseDuration(text)
+	if number, days := strings.CutSuffix(text, "d"); days {
+		var n float64
+		if n, err = strconv.ParseFloat(number, 64); n > mostAgo {
+			return now, fmt.Errorf("%.40q: is too long ago: want %dd at most", text, mostAgo)
+		}
+		ago = time.Duration(n * 24 * float64(time.Hour))
+	}
+	if err != nil || ago <= 0 {
+		return now, fmt.Errorf("%.40q: %s", text, usual)
+	}
+	return now.Add(-ago), nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+
+	"github.com/synergy-slurmd/synergy-slurmd/history"
+	"github.com/synergy-slurmd/synergy-slurmd/ledger"
+	"github.com/synergy-slurmd/synergy-slurmd/savings/book"
+)
+
+// given is a text on the command line that stands for nothing where it is empty: a shell's variable that nobody has
+// set would otherwise be taken for a flag that was left out.
+type given struct{ text *string }
+
+func (g given) Set(text string) error {
+	if text == "" {
+		return errors.New("is empty: leave the flag out, or say what it is for")
+	}
+	*g.text = text
+	return nil
+}
+
+func (g given) String() string {
+	if g.text == nil {
+		return ""
+	}
+	return *g.text
+}
+
+// Type is how pflag calls the value in the help.
+func (g given) Type() string { return "string" }
+
+// give defines such an option.
+func (g group) give(to *string, name, value, usage string) {
+	*to = value
+	g.flags.Var(given{to}, name, usage)
+}
+
+// keptAt is what a path on the command line names: whose it is, what was wanted there, and how that is called usually.
+type keptAt struct{ of, want, usual string }
+
+var (
+	ledgerPlace  = keptAt{"ledger", "the file that the daemon has as its ledger", usualLedger}
+	historyPlace = keptAt{"--history", "the folder of the daemon's history", usualHistory}
+	savingsPlace = keptAt{"--book", "the folder that the daemon's configuration has as savings", usualSavings}
+)
+
+// wrong says what stands there in place of what was wanted.
+func (p keptAt) wrong(path string, err error) error {
+	if p.usual == path {
+		return fmt.Errorf("%s %s: %w: want %s", p.of, path, err, p.want)
+	}
+	return fmt.Errorf("%s %s: %w: want %s, which is %s as a rule", p.of, path, err, p.want, p.usual)
+}
+
+// Why a place is not what was wanted.
+var (
+	errFolder  = errors.New("is a folder")
+	errFile    = errors.New("is a file")
+	errSpecial = errors.New("is a device, a pipe or a socket")
+	errEmpty   = errors.New("is empty")
+)
+
+// read says why what is there cannot be read, in the place of the system's words.
+func (p keptAt) read(path string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return p.wrong(path, reworded{fs.ErrNotExist, "is not there"})
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s %s: %w: it takes the daemon's user or root, as with sudo -u synergy before the command",
+			p.of, path, reworded{fs.ErrPermission, "may not be read by you"})
+	}
+	return err
+}
+
+// reworded is an error in other words.
+type reworded struct {
+	error
+	words string
+}
+
+func (n reworded) Error() string { return n.words }
+func (n reworded) Unwrap() error { return n.error }
+
+// plainFile says whether a ledger may be there: to open a pipe would wait for ever.
+func plainFile(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return ledgerPlace.read(path, err)
+	case info.IsDir():
+		return ledgerPlace.wrong(path, errFolder)
+	case !info.Mode().IsRegular():
+		return ledgerPlace.wrong(path, errSpecial)
+	case info.Size() == 0:
+		return ledgerPlace.wrong(path, errEmpty)
+	}
+	return nil
+}
+
+// openLedger opens the ledger of a daemon that is down.
+func openLedger(path string) (*ledger.Book, error) {
+	if err := plainFile(path); err != nil {
+		return nil, err
+	}
+	kept, err := ledger.Read(path)
+	switch {
+	case errors.Is(err, ledger.ErrLocked):
+		return nil, unseen{fmt.Errorf("a daemon has the ledger %s open: ask it, without --ledger", path)}
+	case errors.Is(err, ledger.ErrAlien):
+		return nil, ledgerPlace.wrong(path, reworded{ledger.ErrAlien, "is no ledger"})
+	case err != nil:
+		return nil, ledgerPlace.read(path, err)
+	}
+	return kept, nil
+}
+
+// openHistory opens the folder of a history.
+func openHistory(path string) (*history.Reader, error) {
+	if err := folder(historyPlace, path); err != nil {
+		return nil, err
+	}
+	past, err := history.Read(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, historyPlace.wrong(path, reworded{err, "has no day of a history"})
+	case err != nil:
+		return nil, historyPlace.read(path, err)
+	}
+	return past, nil
+}
+
+// folder says whether a folder is there, and may be listed.
+func folder(p keptAt, path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		return p.wrong(path, errFile)
+	}
+	if err == nil {
+		_, err = os.ReadDir(path)
+	}
+	if err != nil {
+		return p.read(path, err)
+	}
+	return nil
+}
+
+// openSavings says whether a folder can be one of the ledger of savings. An empty one is that of a site that begins.
+func openSavings(path string) (begins bool, err error) {
+	if err := folder(savingsPlace, path); err != nil {
+		return false, err
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return false, savingsPlace.read(path, err)
+	}
+	ours := func(e fs.DirEntry) bool { return book.Owns(e.Name()) }
+	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
+		return false, savingsPlace.wrong(path, errors.New("has no day of a ledger of savings, and other files"))
+	}
+	return len(entries) == 0, nil
+}
