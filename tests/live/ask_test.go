@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
+	future "github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 )
 
 const page = "--daemon=http://127.0.0.1:9817"
@@ -77,9 +77,9 @@ func TestWhatIsAskedOfTheClusterComesTrue(t *testing.T) {
 }
 
 // expected is when a job is expected to start.
-func (c *Cluster) expected(id JobID) forecast.Spread {
+func (c *Cluster) expected(id JobID) future.Spread {
 	c.t.Helper()
-	var f forecast.Forecast
+	var f future.Forecast
 	if err := json.Unmarshal([]byte(c.ask("when", "--json", id.String())), &f); err != nil {
 		c.t.Fatal(err)
 	}

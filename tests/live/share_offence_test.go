@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/synergy-slurmd/synergy-slurmd/share"
+	offences "github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // keeper is a job of class low that asks for turns and gives none back while it computes, whatever it is told. It saves
@@ -51,11 +51,11 @@ func TestAJobThatKeepsItsTurnsIsToldOfAndLeavesTheGPU(t *testing.T) {
 
 	began := time.Now()
 	c.WaitLong("its node tells of it", 3*time.Minute, func() bool {
-		_, accused := share.ParseOffence(c.adminComment(low))
+		_, accused := offences.ParseOffence(c.adminComment(low))
 		return accused
 	})
 	t.Logf("%s after %.0f s", c.adminComment(low), time.Since(began).Seconds())
-	found, _ := share.ParseOffence(c.adminComment(low))
+	found, _ := offences.ParseOffence(c.adminComment(low))
 	if says := c.adminComment(low); found.GPU != int(device[1]-'0') ||
 		!strings.HasPrefix(says, "seen by  ops synergy-") {
 		t.Errorf("AdminComment %q, want it of %s behind what stood there", says, device)
