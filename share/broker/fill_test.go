@@ -270,8 +270,8 @@ func TestAGPUThatIsNotAnsweredForDelaysNoOther(t *testing.T) {
 	<-told
 }
 
-// TestAConnectionThatOutlivesItsStampIsDropped: an epilog has removed it, or a prolog of another run. The GPU is the next
-// one's then.
+// TestAConnectionThatOutlivesItsStampIsDropped: an epilog has removed it, or a prolog of another run. The GPU is the
+// next one's then.
 func TestAConnectionThatOutlivesItsStampIsDropped(t *testing.T) {
 	kept := share.Stamp{V: 1, Job: 7, UID: os.Getuid(), GPU: 0, Class: share.Low, Memory: 1024}
 	with := func(change func(*share.Stamp)) func(string) error {

@@ -9,8 +9,8 @@ import (
 // over however many connections. What it says beyond that waits in its own sockets.
 //
 // Each message takes the next place in time, and who said it is not read before that has come. So connections that
-// never stop are read in turn; and of one that says little the first is read at once, whatever the others of its job say, and
-// waits for a place behind at most one of each.
+// never stop are read in turn; and of one that says little the first is read at once, whatever the others of its job
+// say, and waits for a place behind at most one of each.
 type pace struct {
 	every time.Duration // for a message
 
