@@ -226,7 +226,23 @@ up() {
 down() {
     docker ps -aq --filter "$(mine)" | xargs -r docker rm -f -v >/dev/null
     docker volume ls -q --filter "$(mine)" | xargs -r docker volume rm -f >/dev/null
-    docker network ls -q --filter "$(mine)" | xargs -r docker network rm >/dev/null
+    local network
+    for network in $(docker network ls -q --filter "$(mine)"); do
+        remove_network "$network"
+    done
+}
+
+# remove_network ID. On a busy machine an endpoint may outlive its container for a moment; and an engine that has lost
+# count of them keeps the network, though nothing is on it, until it is started anew. The next cluster uses it again.
+remove_network() {
+    local tries on
+    for tries in {1..10}; do
+        docker network rm "$1" >/dev/null 2>&1 && return
+        sleep 1
+    done
+    on=$(docker network inspect -f '{{range .Containers}}{{.Name}} {{end}}' "$1" 2>/dev/null) || return 0
+    [[ -z $on ]] || die "its network $1 is in use by $on"
+    say "its network $1 stays: the engine counts an endpoint of a container that is gone" >&2
 }
 
 status() {
