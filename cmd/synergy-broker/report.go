@@ -65,10 +65,13 @@ func (a administration) accuse(ctx context.Context, job int, o share.Offence) er
 	}
 	after := o.AddedTo(before)
 	if len(after) > mostComment {
-		return fmt.Errorf("AdminComment of job %s has %d bytes: want at most %d with %s", name, len(before),
-			mostComment, o)
+		return fmt.Errorf("%w: AdminComment of job %s has %d bytes, want at most %d with %s", broker.ErrNotReported,
+			name, len(before), mostComment, o)
 	}
 	_, err = outputOf(ctx, a.scontrol, "update", "JobId="+name, "AdminComment="+after)
+	if err != nil && strings.Contains(err.Error(), "already finished") {
+		return nil
+	}
 	return err
 }
 
@@ -88,7 +91,7 @@ var errOver = errors.New("the job is over")
 // comment is a job's AdminComment, and the name by which no other job is meant: the number of an array's last task is
 // that of the whole array.
 func (a administration) comment(ctx context.Context, job int) (name, comment string, err error) {
-	out, err := outputOf(ctx, a.squeue, "--noheader", "--states=all", "--jobs="+strconv.Itoa(job), format)
+	out, err := outputOf(ctx, a.squeue, "--noheader", "--jobs="+strconv.Itoa(job), format)
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
 		return "", "", errOver
 	}

@@ -73,7 +73,14 @@ func TestAReportThatDoesNotReachSlurmIsAnError(t *testing.T) {
 		}
 		cancel()
 	}
-	a, _ := controller(t, row("7", "7", ""))
+	a, told := controller(t, row("7", "7", ""))
+	over := "#!/bin/sh\necho Job has already finished for job 7 >&2; exit 1\n"
+	if err := os.WriteFile(a.scontrol, []byte(over), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.accuse(t.Context(), 7, o); err != nil || told() != "" {
+		t.Errorf("of a job that has just ended: %v", err)
+	}
 	a.scontrol = filepath.Join(t.TempDir(), "none")
 	if err := a.accuse(t.Context(), 7, o); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("without scontrol: %v", err)

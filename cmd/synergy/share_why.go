@@ -158,6 +158,11 @@ func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
 		if kept := jobIn(report, one.Job).Kept; kept != nil {
 			a.Says = append(a.Says, fmt.Sprintf("job %d %s", one.Job, bridge.Slowed{Job: one.Job, Kept: *kept}))
 		}
+		for _, found := range report.Unruly {
+			if found.Job == one.Job {
+				a.Says = append(a.Says, fmt.Sprintf("job %d %s", one.Job, found))
+			}
+		}
 	}
 }
 
@@ -179,6 +184,10 @@ func (a *sharing) lonely(j *policy.Job) {
 	if j.Kept != nil {
 		a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s", a.Device, a.Node),
 			"it " + bridge.Slowed{Job: j.ID, Kept: *j.Kept}.String()}
+		return
+	}
+	if j.Unruly {
+		a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s", a.Device, a.Node)}
 		return
 	}
 	a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s; others may be put beside it", a.Device, a.Node)}

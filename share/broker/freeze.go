@@ -44,66 +44,108 @@ const mostPasses = 8
 // freeze stops all that a user runs in a job. Slurm's own processes there go on, since they are how Slurm ends it.
 // When the context ends, what was not stopped by then is not.
 func (f *freezer) freeze(ctx context.Context, job, uid int) error {
-	s := stopped{V: 1, Job: job}
+	before, err := f.stoppedOf(job)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("freeze job %d: %w", job, err)
+	}
+	h := hold{freezer: f, uid: uid, before: before, now: stopped{V: 1, Job: job}}
 	for range mostPasses {
-		found, err := f.fresh(ctx, &s, uid)
-		if err != nil || !found {
-			return err
+		found, err := h.fresh(ctx)
+		if err != nil {
+			return fmt.Errorf("freeze job %d: %w", job, err)
+		}
+		if !found {
+			return nil
 		}
 	}
 	return nil // it starts processes faster than they are found: most of it stands
 }
 
+// hold is one freeze.
+type hold struct {
+	*freezer
+	uid int
+	// before is what was stopped earlier and perhaps not let go on: it stays written down, whoever of it is found again.
+	before, now stopped
+}
+
 // fresh stops what is not stopped yet, and says whether there was anything.
-func (f *freezer) fresh(ctx context.Context, s *stopped, uid int) (bool, error) {
-	before := len(s.Cgroups) + len(s.Processes)
+func (h *hold) fresh(ctx context.Context) (bool, error) {
+	freezable := map[string]bool{} // cgroups, each looked at once: its processes may be thousands
+	var dirs []string
 	var signals []process
-	for _, pid := range f.proc.ofJob(s.Job, uid) {
+	for _, pid := range h.proc.ofJob(h.now.Job, h.uid) {
 		if err := ctx.Err(); err != nil {
-			return false, fmt.Errorf("freeze job %d: %w", s.Job, err)
+			return false, err
 		}
-		if dir := f.proc.freezable(pid, uid); dir != "" {
-			if !slices.Contains(s.Cgroups, dir) {
-				s.Cgroups = append(s.Cgroups, dir)
+		if dir := h.proc.freezable(pid, h.uid, freezable); dir != "" {
+			if !slices.Contains(h.now.Cgroups, dir) && !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
 			}
 			continue
 		}
-		p, err := f.proc.process(pid)
-		if err == nil && !slices.Contains(s.Processes, p) {
-			s.Processes = append(s.Processes, p)
+		p, err := h.proc.process(pid)
+		if err == nil && !slices.Contains(h.now.Processes, p) {
 			signals = append(signals, p)
 		}
 	}
-	if len(s.Cgroups)+len(s.Processes) == before {
+	if len(dirs)+len(signals) == 0 {
 		return false, nil
 	}
-	if err := f.keep(*s); err != nil {
-		return false, fmt.Errorf("freeze job %d: %w", s.Job, err)
+	h.now.Cgroups = append(h.now.Cgroups, dirs...)
+	h.now.Processes = append(h.now.Processes, signals...)
+	if err := h.keep(h.now.and(h.before)); err != nil {
+		return false, err
 	}
-	for _, dir := range s.Cgroups {
+	for _, dir := range h.now.Cgroups {
 		if err := setFrozen(dir, true); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return true, fmt.Errorf("freeze job %d: %w", s.Job, err)
+			return true, err
 		}
 	}
 	for _, p := range signals {
-		f.signal(p, unix.SIGSTOP)
+		h.signal(p, unix.SIGSTOP)
 	}
 	return true, nil
 }
 
-// thaw lets a job go on. One that is not frozen is left alone.
-func (f *freezer) thaw(job int) error {
+// and is all of both.
+func (s stopped) and(other stopped) stopped {
+	s.Cgroups, s.Processes = slices.Clone(s.Cgroups), slices.Clone(s.Processes)
+	for _, dir := range other.Cgroups {
+		if !slices.Contains(s.Cgroups, dir) {
+			s.Cgroups = append(s.Cgroups, dir)
+		}
+	}
+	for _, p := range other.Processes {
+		if !slices.Contains(s.Processes, p) {
+			s.Processes = append(s.Processes, p)
+		}
+	}
+	return s
+}
+
+// stoppedOf is what was stopped of a job; ErrNotExist: nothing is.
+func (f *freezer) stoppedOf(job int) (stopped, error) {
 	path := f.path(job)
 	text, err := readOwned(path, f.proc.Owner, mostStopped)
+	if err != nil {
+		return stopped{}, err
+	}
+	s, err := parseStopped(text)
+	if err != nil {
+		return stopped{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// thaw lets a job go on. One that is not frozen is left alone.
+func (f *freezer) thaw(job int) error {
+	s, err := f.stoppedOf(job)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("thaw job %d: %w", job, err)
-	}
-	s, err := parseStopped(text)
-	if err != nil {
-		return fmt.Errorf("thaw job %d: %s: %w", job, path, err)
 	}
 	for _, dir := range s.Cgroups {
 		if !strings.HasPrefix(filepath.Clean(dir), filepath.Clean(f.proc.Cgroups)+"/") {
@@ -119,7 +161,7 @@ func (f *freezer) thaw(job int) error {
 	if err != nil {
 		return err // and the file stays, for the next try
 	}
-	return os.Remove(path)
+	return os.Remove(f.path(job))
 }
 
 // gone says that a job has no process here any more, and forgets what was stopped of it.
@@ -269,8 +311,8 @@ func (p Proc) ofJob(job, uid int) []int {
 }
 
 // freezable is the cgroup by which a process of a job can be frozen: one of the job's in which there are processes of
-// that user alone. Empty: there is none.
-func (p Proc) freezable(pid, uid int) string {
+// that user alone. Empty: there is none. What is found of cgroups is noted.
+func (p Proc) freezable(pid, uid int, known map[string]bool) string {
 	text, err := p.read(pid, "cgroup")
 	if err != nil {
 		return ""
@@ -284,7 +326,10 @@ func (p Proc) freezable(pid, uid int) string {
 			continue
 		}
 		for _, dir := range p.places(cgroup{controller: parts[1], path: parts[2]}) {
-			if hasFreezer(dir) && p.onlyOf(dir, uid) {
+			if _, looked := known[dir]; !looked {
+				known[dir] = hasFreezer(dir) && p.onlyOf(dir, uid)
+			}
+			if known[dir] {
 				return dir
 			}
 		}

@@ -313,3 +313,28 @@ func TestADeadlineIsNoShorterThanTheDaemonSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWasStoppedBeforeStaysWrittenDown until it goes on, though the job does not run there any more when it is
+// stopped again.
+func TestWhatWasStoppedBeforeStaysWrittenDown(t *testing.T) {
+	uid := strconv.Itoa(os.Getuid())
+	const step = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0"
+	p := machine(t, os.Getuid(), pretended{pid: 11, parent: 1, uid: uid, cgroup: "0::" + step + "\n"})
+	now := inCgroup(t, p, step, "cgroup.freeze", 11)
+	earlier := inCgroup(t, p, step+"_1", "cgroup.freeze")
+	f := &freezer{proc: p, dir: t.TempDir()}
+	if err := f.keep(stopped{V: 1, Job: 7, Cgroups: []string{filepath.Dir(earlier)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.freeze(t.Context(), 7, os.Getuid()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.thawAll(); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{now, earlier} {
+		if text, err := os.ReadFile(path); err != nil || !strings.HasSuffix(string(text), "0") {
+			t.Errorf("%s has %q, %v: want it to go on", path, text, err)
+		}
+	}
+}

@@ -25,12 +25,17 @@ type offence struct {
 
 const (
 	mostOffences = 1 << 20 // how long the file of them may grow, bytes, before it begins anew
-	mostQueued   = 64      // offences that are not yet reported: a job's third yield that it ignored in ten minutes
+	mostQueued   = 64      // offences that are not yet written down: a job's third yield that it ignored in ten minutes
 
+	reportEvery = time.Second // how often those that are due are reported
 	firstReport = time.Second // after a report that failed, and twice as long each time
 	lastReport  = time.Minute
 	reportFor   = 10 * time.Minute // then it is given up: a job that goes on so is reported again
+	reportAgain = time.Hour        // a job of which it was reported is not reported again before
 )
+
+// ErrNotReported is of an offence of which the daemon cannot be told, however often that is tried.
+var ErrNotReported = errors.New("it cannot be reported")
 
 // accuse has an offence reported. Who calls it holds a GPU's lock and does not wait.
 func (b *Broker) accuse(job, uid, gpu int) {
@@ -41,9 +46,20 @@ func (b *Broker) accuse(job, uid, gpu int) {
 	}
 }
 
-// keepReporting reports offences one after the other until the context ends: into the file, for whoever looks at this
-// node, and to the daemon.
+// docket is what is to be reported of a job, and when next.
+type docket struct {
+	offence
+	until, next time.Time
+	wait        time.Duration
+	done        bool // and until then it is not said again
+}
+
+// keepReporting reports offences until the context ends: into the file, for whoever looks at this node, and to the
+// daemon, which may have to be tried again while slurmctld is away. Nobody's report waits for one that fails.
 func (b *Broker) keepReporting(ctx context.Context) {
+	dockets := map[int]*docket{} // by job
+	ticker := time.NewTicker(reportEvery)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -52,29 +68,40 @@ func (b *Broker) keepReporting(ctx context.Context) {
 			if err := b.writeDown(o); err != nil {
 				b.Log.Error("write an offence down", "job", o.Job, "error", err)
 			}
-			if b.Report != nil {
-				b.report(ctx, o)
+			if now := time.Now(); b.Report != nil && dockets[o.Job] == nil {
+				dockets[o.Job] = &docket{offence: o, until: now.Add(reportFor), next: now, wait: firstReport}
+			}
+		case <-ticker.C:
+		}
+		for job, d := range dockets {
+			if ctx.Err() != nil {
+				return
+			}
+			now := time.Now()
+			switch {
+			case now.After(d.until):
+				delete(dockets, job)
+			case !d.done && !now.Before(d.next):
+				b.report(ctx, d)
 			}
 		}
 	}
 }
 
-// report tries until it succeeds: slurmctld may be away for a while.
-func (b *Broker) report(ctx context.Context, o offence) {
-	ctx, cancel := context.WithTimeout(ctx, reportFor)
-	defer cancel()
-	for retry := firstReport; ; retry = min(2*retry, lastReport) {
-		err := b.Report(ctx, o.Job, o.Offence)
-		if err == nil {
-			b.Log.Info("the daemon is told that a job should not share", "job", o.Job)
-			return
-		}
-		b.Log.Warn("report an offence", "job", o.Job, "error", err, "again_in", retry)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(retry):
-		}
+// report tells the daemon once.
+func (b *Broker) report(ctx context.Context, d *docket) {
+	err := b.Report(ctx, d.Job, d.Offence)
+	now := time.Now()
+	switch {
+	case err == nil:
+		b.Log.Info("the daemon is told that a job should not share", "job", d.Job)
+		d.done, d.until = true, now.Add(reportAgain)
+	case errors.Is(err, ErrNotReported):
+		b.Log.Error("report an offence", "job", d.Job, "error", err)
+		d.done, d.until = true, now.Add(reportAgain)
+	default:
+		b.Log.Warn("report an offence", "job", d.Job, "error", err, "again_in", d.wait)
+		d.next, d.wait = now.Add(d.wait), min(2*d.wait, lastReport)
 	}
 }
 

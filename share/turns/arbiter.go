@@ -42,6 +42,8 @@ type client struct {
 
 	waits   recent
 	used    time.Duration // GPU time
+	began   time.Duration // the same when it asked last
+	ignored time.Duration // the same when it was told the yield that it ignored since then; before began: it was not
 	window  window
 	turns   int
 	freezes int
@@ -129,6 +131,7 @@ func (a *Arbiter) join(e Event) {
 func (a *Arbiter) ask(c *client, e Event) {
 	a.begin(c.job)
 	c.phase, c.seq, c.since = waiting, e.Seq, a.now
+	c.began, c.ignored = c.used, c.used-1
 	c.declared, c.deadline, c.within = max(0, e.Estimate), max(0, e.Deadline), max(0, e.Deadline-a.now)
 }
 
@@ -313,9 +316,29 @@ func (a *Arbiter) freeze(h *client) bool {
 	}
 	h.turn.ignored = true
 	h.job.drains.add(min(a.now-h.turn.told, mostGrace)) // its step is that long at least
-	if h.job.offended(a.now) {
+	if h.offends(a.now-h.turn.told) && h.job.offended(a.now) {
 		h.reports++
 		a.do(Offence, h)
+	}
+	return true
+}
+
+// offends says whether a yield that was ignored counts, told so long ago. A step is one offence, however often it is
+// stopped in it, unless it goes on for longer than any grace. And who says truly that its steps are longer than that
+// commits none: that they are stopped is all that turns have for them.
+func (c *client) offends(ago time.Duration) bool {
+	first := c.ignored < c.began
+	if first {
+		c.ignored = max(c.began, c.used-ago)
+	}
+	switch since := c.used - c.ignored; {
+	case c.declared > mostGrace && since <= 2*c.declared:
+		return false
+	case c.declared <= mostGrace && !first && since < mostGrace:
+		return false
+	}
+	if !first {
+		c.ignored = c.used
 	}
 	return true
 }

@@ -163,6 +163,47 @@ func TestTheThirdIgnoredYieldIsAnOffence(t *testing.T) {
 	s.want(got, once+"; "+once+"; "+strings.Replace(once, "freeze 1,", "freeze 1, offence 1,", 1))
 }
 
+// TestWhoSaysTrulyThatItsStepsAreLongCommitsNoOffence, though they are longer than any grace and it is stopped in them.
+func TestWhoSaysTrulyThatItsStepsAreLongCommitsNoOffence(t *testing.T) {
+	for what, c := range map[string]struct {
+		says, takes time.Duration
+		offences    int // in two minutes, in which the important one wants the GPU every 1.3 s
+	}{
+		"steps of 1.5 s, as it says":      {1500 * ms, 1500 * ms, 0},
+		"steps of 4 s, as it says":        {4 * time.Second, 4 * time.Second, 0},
+		"steps of 4 s, and it says 20 ms": {20 * ms, 4 * time.Second, 1},
+	} {
+		s := newScene(t, Defaults())
+		s.join(share.Low, 1)
+		s.join(share.High, 2)
+		holds := func(id Client) bool { return s.a.holder != nil && s.a.holder.id == id }
+		left, offences, asked := c.takes, 0, false
+		look := func(effects string) { offences += strings.Count(effects, "offence 1") }
+		look(s.ask(1, c.says))
+		for now := time.Duration(0); now < 2*time.Minute; now += 10 * ms {
+			look(s.at(now))
+			if holds(1) {
+				if left -= 10 * ms; left <= 0 {
+					look(s.release(1))
+					left = c.takes
+					look(s.ask(1, c.says))
+				}
+			}
+			switch high := now % (1300 * ms); {
+			case high == 0 && !asked:
+				look(s.ask(2, 20*ms))
+				asked = true
+			case asked && holds(2) && high%(40*ms) == 0:
+				look(s.release(2))
+				asked = false
+			}
+		}
+		if min(offences, 1) != c.offences {
+			t.Errorf("%s: %d offences, want %d", what, offences, c.offences)
+		}
+	}
+}
+
 func TestWhoWasFrozenGetsOnBesideItsEqualsButNotBesideTheImportant(t *testing.T) {
 	s := newScene(t, Rules{})
 	s.join(share.Low, 1, 2)
