@@ -124,6 +124,12 @@ func (u Unruly) String() string {
 		u.At.Format(time.RFC3339))
 }
 
+// Accused says that a job's AdminComment has an offence, see share.Offence.
+func Accused(admin string) bool {
+	_, accused := share.ParseOffence(admin)
+	return accused
+}
+
 // offence is what its node says of a job that may share a GPU; nil: nothing.
 func (t *managedJob) offence() *Unruly {
 	if t.said.word.Share == nil {

@@ -31,7 +31,7 @@ func ready() Facts {
 			Heartbeat: "/run/synergy/heartbeat", KeepShards: true}},
 		Nodes: Known[[]Node]{Value: []Node{
 			{Name: "n1", Partitions: []string{"gpu"}, Features: []string{"h100"}, GPUs: 2, Shards: []int{4, 4}},
-			{Name: "n2", Partitions: []string{"gpu", "cpu"}, Features: []string{"a100"}, GPUs: 1, Shards: []int{2}},
+			{Name: "n2", Partitions: []string{"gpu"}, Features: []string{"a100"}, GPUs: 1, Shards: []int{2}},
 			{Name: "n3", Partitions: []string{"cpu"}, GPUs: 8}, // of others
 		}},
 		Scontrol: Known[map[string]string]{Value: map[string]string{
@@ -181,6 +181,8 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 		{"Slurm knows no shards", "GresTypes", Warn, "GresTypes=gpu,shard", set("GresTypes", "gpu")},
 		{"anybody may have a shard", "keep_shards", Warn, "land beside who shares",
 			func(f *Facts) { f.Settings.Value.KeepShards = false }},
+		{"nodes are in others' partitions, too", "keep_shards", Warn, "nodes with shards are also in cpu, debug: who",
+			func(f *Facts) { f.Nodes.Value[1].Partitions = []string{"debug", "gpu", "cpu"} }},
 		{"accounting forgets", "AccountingStoreFlags", Warn, "no job_extra",
 			set("AccountingStoreFlags", "job_comment,job_env")},
 	} {

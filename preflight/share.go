@@ -196,7 +196,27 @@ func keepShards(f *Facts) []finding {
 		return []finding{warn("keep_shards = true in synergy_settings.lua, and touch job_submit.lua",
 			"anybody may ask Slurm for gres/shard, and land beside who shares a GPU")}
 	}
+	if others := elsewhere(f); len(others) > 0 {
+		return []finding{warn("nodes that share GPUs in no partition but those of the daemon, or a rule of the "+
+			"site's own job_submit.lua against gres/shard in the others",
+			"the gate keeps parts of GPUs in the managed partitions alone, and nodes with shards are also in %s: who "+
+				"asks for gres/shard there lands beside who shares a GPU, in whatever class he writes into his extra",
+			strings.Join(others, ", "))}
+	}
 	return []finding{ok("parts of GPUs are the daemon's to give")}
+}
+
+// elsewhere are the other partitions, ascending, in which nodes are whose GPUs are shared.
+func elsewhere(f *Facts) (others []string) {
+	for _, n := range ours(f) {
+		for _, name := range n.Partitions {
+			if len(n.Shards) > 0 && !slices.Contains(f.Wanted.Partitions, name) {
+				others = append(others, name)
+			}
+		}
+	}
+	slices.Sort(others)
+	return slices.Compact(others)
 }
 
 // seats says whether the daemon's user may turn a job's GPU into a shard, and write down for its node what it was

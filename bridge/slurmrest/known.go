@@ -26,9 +26,9 @@ type known struct {
 	listed
 	at time.Time // when it was read
 
-	// reports: it runs, and something is said of it that no state tells of: how far it has come, by itself, or how it
-	// behaves on a GPU that it shares, by the node
-	reports bool
+	reports bool // it runs, and tells how far it has come
+	// watched: an AdminComment may come or go, by which it may share no GPU: it has a seat, or it has such a comment
+	watched bool
 	// so long before its time limit it is read anew and anew, since no state tells that the limit was changed; 0: never
 	near time.Duration
 	look time.Duration // how long after that Slurm may have found a reason; 0: it has one, or never will
@@ -66,7 +66,8 @@ func nearLimit(job *listed) time.Duration {
 // next is what is known after a read. The looks for a reason begin anew with each change of the state and each touch.
 func next(before *known, job listed, at time.Time, touched []int) *known {
 	read := &known{listed: job, at: at, reports: job.State == bridge.Running &&
-		(bridge.Reports(job.Comment) || bridge.Teaches(job.Comment) || job.Runs.Shard != "")}
+		(bridge.Reports(job.Comment) || bridge.Teaches(job.Comment))}
+	read.watched = job.State == bridge.Running && job.Runs.Shard != "" || bridge.Accused(job.Admin)
 	read.near = nearLimit(&read.listed)
 	if !read.wordless() {
 		return read
@@ -296,14 +297,17 @@ func (m *memory) oldest(ids []int, most int) []int {
 // mostReports is how many jobs one observation reads for their reports alone: those that were read longest ago.
 const mostReports = 16
 
-// overdue lists the running jobs that may have reported since they were read, beside those that are read anyway.
+// watchEvery is how old may be what is known of a job of which a node, or an administrator, may say something.
+const watchEvery = time.Minute
+
+// overdue lists the running jobs that may have reported since they were read, and those of which somebody may have said
+// something, beside those that are read anyway.
 func (m *memory) overdue(already []int, at time.Time) []int {
-	if m.reportsEvery <= 0 {
-		return nil
-	}
 	var overdue []int
 	for id, job := range m.jobs {
-		if job.reports && elapsed(job.at, at, m.reportsEvery) && !among(already, id) {
+		due := job.reports && m.reportsEvery > 0 && elapsed(job.at, at, m.reportsEvery) ||
+			job.watched && elapsed(job.at, at, watchEvery)
+		if due && !among(already, id) {
 			overdue = append(overdue, id)
 		}
 	}

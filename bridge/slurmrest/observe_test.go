@@ -310,7 +310,7 @@ func TestAReportIsSeenLongBeforeTheNextFullListing(t *testing.T) {
 // TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing: nor does an edit of the AdminComment change the
 // state.
 func TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing(t *testing.T) {
-	fake, client, now := watched(t, Options{ReportsEvery: time.Minute})
+	fake, client, now := watched(t, Options{}) // though nobody's progress is looked at
 	id := fake.jobNamed(t, "running")
 	fake.set(id, "tres_per_node", "gres/shard:g1:1")
 	fake.set(id, "gres_detail", []string{"shard:g1:1(1/4)"})
@@ -322,6 +322,14 @@ func TestWhatANodeSaysOfASeatedJobIsSeenLongBeforeTheNextFullListing(t *testing.
 	now.at = now.at.Add(time.Minute)
 	if job := find(t, observe(t, client), id); job.Admin != "synergy-offence=0@1767268800" {
 		t.Errorf("an administrator says %q of it", job.Admin)
+	}
+	fake.set(id, "job_state", []string{"PENDING"})
+	fake.set(id, "gres_detail", []string{})
+	observe(t, client)
+	fake.set(id, "admin_comment", "")
+	now.at = now.at.Add(time.Minute)
+	if job := find(t, observe(t, client), id); job.State != bridge.Pending || job.Admin != "" {
+		t.Errorf("it is %s, and an administrator says %q of it: it is forgiven", job.State, job.Admin)
 	}
 }
 
