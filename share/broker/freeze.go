@@ -65,7 +65,7 @@ func (f *freezer) freeze(ctx context.Context, job, uid int) error {
 type hold struct {
 	*freezer
 	uid int
-	// before is what was stopped earlier and perhaps not let go on: it stays written down, whatever of it is found again
+	// before is what was stopped earlier and perhaps not let go on: it stays written down whatever is found again.
 	before, now stopped
 }
 
