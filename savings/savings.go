@@ -27,7 +27,8 @@ type Round struct {
 // Job is a job that runs.
 type Job struct {
 	ID      int
-	Started time.Time // of the run
+	Started time.Time // of the run, as Slurm's accounting has it
+	Since   time.Time // the same by Slurm's clock as it goes now, where that was set since; zero: Started
 	GPUs    int
 	Known   bool // it has a profile for these GPUs; otherwise Asked and With are 1
 	// Of stands for the profile and the kind of GPUs: speeds of two runs can be compared where it is the same.
@@ -118,8 +119,9 @@ const noticeable = 1
 // Book is what a round books after the last one, and the state for the next. The speeds of the round stand for the
 // time since the last one, but for no more than most: what nobody looked at is not claimed.
 func Book(s State, r Round, most time.Duration) (Sums, State) {
-	if s.Last.IsZero() || !r.At.After(s.Last) {
-		return Sums{}, State{Last: r.At, Open: follow(nil, r)}
+	open := follow(s.Open, r)
+	if s.Last.IsZero() || !r.At.After(s.Last) { // where a clock was set back, nobody knows how long that was
+		return Sums{}, State{Last: r.At, Open: open, Ended: new(Sums).end(s.Open, open)}
 	}
 	from := r.At.Add(-min(most, r.At.Sub(s.Last)))
 	seconds := r.At.Sub(from).Seconds()
@@ -127,7 +129,6 @@ func Book(s State, r Round, most time.Duration) (Sums, State) {
 		Cores: seconds * float64(r.Idle.Cores), Memory: seconds * float64(r.Idle.Memory),
 		Order: seconds * float64(r.Idle.Order), Split: seconds * float64(r.Idle.Split),
 		Filled: seconds * float64(min(r.Filled, r.Idle.all()))}
-	open := follow(s.Open, r)
 	ended := sums.end(s.Open, open)
 	for i := range r.Jobs {
 		open[i].Saved += sums.run(&r.Jobs[i], from, r.At)
@@ -164,6 +165,14 @@ func (j *Job) speed(shadow bool) float64 {
 	return j.With
 }
 
+// since is when the run began, by the clock that rounds go by.
+func (j *Job) since() time.Time {
+	if j.Since.IsZero() {
+		return j.Started
+	}
+	return j.Since
+}
+
 func byJob(o Open, job int) int { return cmp.Compare(o.Job, job) }
 
 func (o Open) same(p Open) bool { return o.Job == p.Job && o.Started.Equal(p.Started) }
@@ -188,8 +197,8 @@ func (s *Sums) end(before, now []Open) (ended []Open) {
 
 // run books a job that runs, and says how many seconds less its work takes.
 func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
-	if j.Started.After(from) {
-		from = j.Started
+	if since := j.since(); since.After(from) {
+		from = since
 	}
 	seconds := max(0, until.Sub(from).Seconds())
 	held := seconds * float64(j.GPUs)

@@ -239,6 +239,21 @@ func TestARunThatEndedIsKeptWithItsSpeedForTheAccounting(t *testing.T) {
 	}
 }
 
+func TestARunThatEndedWhenTheClockWasSetBackIsKept(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	runs, back := at(60), at(10)
+	runs.Jobs[0].Of, back.Jobs = "x", nil
+	note(t, b, runs, back)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	if _, err := book.ReadRuns(dir, noon, func(book.Run) { kept++ }); err != nil || kept != 1 {
+		t.Errorf("%d runs are kept, %v, want the one", kept, err)
+	}
+}
+
 func FuzzReadRuns(f *testing.F) {
 	f.Add([]byte(`{"job":7,"started":"2026-01-01T12:00:00Z","speed":1,"of":"x"}`))
 	f.Add([]byte("{\n\n{\"job\":-1}\n"))
