@@ -122,11 +122,11 @@ func (r Realised) Checked() bool { return r.After >= enough }
 // Error is how far speeds were from what was said: -0.03 is 3 % slower.
 func (r Realised) Error() float64 { return r.Ran/r.Said - 1 }
 
-// Range is what is saved of the sums, at least and at most, if all speeds with what jobs were given are as far from
-// their profiles as those of the runs that could be compared.
+// Range is what is saved of the sums, at least and at most, if all speeds that were changed are as far from their
+// profiles as those of the runs that could be compared.
 func (r Realised) Range(s Sums) (low, high float64) {
-	takes := (s.Known - s.Saved) * r.Said / r.Ran
-	return s.Known - float64(takes*r.Within), s.Known - takes/r.Within
+	takes := (s.Changed - s.Saved) * r.Said / r.Ran
+	return s.Changed - float64(takes*r.Within), s.Changed - takes/r.Within
 }
 
 // Words says what accounting has shown of the sums.

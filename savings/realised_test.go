@@ -28,7 +28,7 @@ func TestAPromiseThatIsKeptIsOffByNothing(t *testing.T) {
 	if !r.Checked() || r.Names != 1 || r.Before != 5 || r.After != 10 {
 		t.Errorf("%+v", r)
 	}
-	low, high := r.Range(savings.Sums{Known: 90, Saved: 30})
+	low, high := r.Range(savings.Sums{Known: 90, Changed: 90, Saved: 30})
 	near(t, "low", low, 30)
 	near(t, "high", high, 30)
 }
@@ -39,9 +39,9 @@ func TestAProfileThatPromisesTooMuchIsFoundOutByHowLongRunsTook(t *testing.T) {
 	near(t, "said", r.Said, 2)
 	near(t, "ran", r.Ran, 1.2)
 	near(t, "error", r.Error(), -0.4)
-	low, _ := r.Range(savings.Sums{Known: 100, Saved: 50})
+	low, _ := r.Range(savings.Sums{Known: 100, Changed: 100, Saved: 50})
 	near(t, "saved at the real speed", low, 100-50/0.6)
-	if w := r.Words(savings.Sums{Known: 100, Saved: 50}); !strings.Contains(w, "40.0 % below") {
+	if w := r.Words(savings.Sums{Known: 100, Changed: 100, Saved: 50}); !strings.Contains(w, "40.0 % below") {
 		t.Errorf("%s, want 40 %% below", w)
 	}
 }
@@ -85,7 +85,7 @@ func TestWhatIsSaidOfRealSpeedsDoesNotDependOnTheOrderOfRuns(t *testing.T) {
 			t.Fatalf("%+v and %+v of the same runs", one, two)
 		}
 		known := 1000.0
-		if _, high := one.Range(savings.Sums{Known: known, Saved: 100}); one.After > 0 && high > known {
+		if _, high := one.Range(savings.Sums{Known: known, Changed: known, Saved: 100}); one.After > 0 && high > known {
 			t.Fatalf("%v saved of %v: %+v", high, known, one)
 		}
 	})

@@ -7,6 +7,7 @@ package savings
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -55,6 +56,9 @@ type Sums struct {
 	// been Known.
 	Asked float64 `json:"asked"`
 	With  float64 `json:"with"`
+	// Changed is the part of Known in which speeds with what jobs are given differ from those as they asked: what is
+	// at stake if profiles are wrong.
+	Changed float64 `json:"changed"`
 	// Saved is how many GPU-seconds less the work that the known jobs did as they asked takes with what they are given.
 	Saved float64 `json:"saved"`
 	// Supposed is the part of Known for which it is known what would be saved if no job could be sized again after its
@@ -87,6 +91,7 @@ func (s Sums) Plus(o Sums) Sums {
 	s.Earlier, s.Belated = s.Earlier+o.Earlier, s.Belated+o.Belated
 	s.Supposed, s.SavedWithout = s.Supposed+o.Supposed, s.SavedWithout+o.SavedWithout
 	s.SavedWith += o.SavedWith
+	s.Changed += o.Changed
 	s.Checks, s.Ran, s.Distance = s.Checks+o.Checks, s.Ran+o.Ran, s.Distance+o.Distance
 	return s
 }
@@ -209,6 +214,9 @@ func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
 	s.Known, s.Asked, s.With = s.Known+held, s.Asked+float64(held*j.Asked), s.With+float64(held*j.With)
 	saved = seconds * (1 - j.Asked/j.With)
 	s.Saved += float64(saved * float64(j.GPUs))
+	if math.Abs(j.With/j.Asked-1) >= changed {
+		s.Changed += held
+	}
 	if j.Unsaved > 0 && j.Saved > 0 {
 		s.Supposed += held
 		s.SavedWithout += float64(held * (1 - j.Asked/j.Unsaved))

@@ -118,7 +118,7 @@ func TestJobsThatAreNotKnownClaimNothing(t *testing.T) {
 }
 
 func TestTheErrorAgainstRealSpeedsWidensTheClaim(t *testing.T) {
-	s := savings.Sums{Known: 100, Saved: 20, Held: 100, Unmatched: 100}
+	s := savings.Sums{Known: 150, Changed: 100, Saved: 20, Held: 150, Unmatched: 150}
 	for range 10 {
 		checked := savings.Round{Checks: []savings.Check{{Ran: 9, Said: 10}, {Ran: 11, Said: 10}}}
 		s = s.Plus(booked(savings.Round{}, checked))
@@ -132,7 +132,7 @@ func TestTheErrorAgainstRealSpeedsWidensTheClaim(t *testing.T) {
 }
 
 func TestTooFewChecksSayNothingOfTheClaim(t *testing.T) {
-	c := savings.Sums{Known: 100, Saved: 20, Checks: 9, Ran: 9, Distance: 4}.Certainty()
+	c := savings.Sums{Known: 100, Changed: 100, Saved: 20, Checks: 9, Ran: 9, Distance: 4}.Certainty()
 	if c.Checked || c.Low != 20 || c.High != 20 {
 		t.Errorf("%+v, want 20 and not checked", c)
 	}
@@ -223,7 +223,7 @@ func TestNoMoreGPUHoursAreClaimedThanWereThere(t *testing.T) {
 func amounts(s savings.Sums) []float64 {
 	return []float64{s.Seconds, s.There, s.Held, s.Known, s.Unmatched, s.Asked, s.With, s.Saved, s.Supposed,
 		s.SavedWithout, s.SavedWith, s.Cores, s.Memory, s.Order, s.Split, s.Filled, float64(s.Checks), s.Ran,
-		s.Distance}
+		s.Distance, s.Changed}
 }
 
 // TestTheOrderInWhichRoundsAreBookedMakesNoDifferenceToTheSums: each stands for the hour before it, whatever stood

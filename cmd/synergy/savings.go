@@ -208,7 +208,8 @@ func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 	table := csv.NewWriter(w)
 	header := []string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",
 		"idle_cores", "idle_memory", "idle_order", "idle_split", "filled", "ended", "sooner", "earlier", "later",
-		"belated", "checks", "ran", "distance", "supposed", "saved_without_checkpoints", "saved_with_checkpoints"}
+		"belated", "checks", "ran", "distance", "supposed", "saved_without_checkpoints", "saved_with_checkpoints",
+		"changed"}
 	if realised != nil {
 		header = append(header, accountingColumns...)
 	}
@@ -217,7 +218,7 @@ func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 		line := []string{d.Day, strconv.FormatBool(d.Shadow)}
 		for _, x := range []float64{d.Seconds, d.There, d.Held, d.Known, d.Unmatched, d.Asked, d.With, d.Saved, d.Cores,
 			d.Memory, d.Order, d.Split, d.Filled, float64(d.Ended), float64(d.Sooner), d.Earlier, float64(d.Later),
-			d.Belated, float64(d.Checks), d.Ran, d.Distance, d.Supposed, d.SavedWithout, d.SavedWith} {
+			d.Belated, float64(d.Checks), d.Ran, d.Distance, d.Supposed, d.SavedWithout, d.SavedWith, d.Changed} {
 			line = append(line, strconv.FormatFloat(x, 'f', -1, 64))
 		}
 		if realised != nil {
