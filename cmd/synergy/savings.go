@@ -158,11 +158,12 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 		return err
 	}
 	over := fmt.Sprintf("from %s to %s", since.UTC().Format(time.DateOnly), until.UTC().Format(time.DateOnly))
+	looked := (all[0].Seconds + all[1].Seconds) / until.Sub(since).Seconds()
 	for mode, s := range all {
 		if s.Seconds > 0 || mode == 1 && all[0].Seconds == 0 {
 			sure := ""
 			if s.Seconds > 0 { // of nothing nobody need be sure
-				sure = s.Certainty().Words(s, until.Sub(since).Seconds()) + byAccounting(realised, s, mode == 1) + "\n"
+				sure = s.Certainty().Words(looked) + byAccounting(realised, s, mode == 1) + "\n"
 			}
 			if _, err := fmt.Fprintf(out, "\n%s\n%s", s.Sentence(mode == 1, over), sure); err != nil {
 				return err
