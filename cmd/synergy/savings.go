@@ -82,7 +82,7 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 		fmt.Fprintf(c.ErrOrStderr(), "synergy: %d lines are skipped: they are damaged, or claim more than was there\n",
 			skipped)
 	}
-	realised, err := o.realised(c, since, until)
+	realised, err := o.realised(c, lines, since, until)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 const comparedDays = 60
 
 // realised holds the runs of the ledger against what sacct printed. nil: nobody asked for it.
-func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Realised, error) {
+func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.Time) (*savings.Realised, error) {
 	if o.sacct == "" {
 		return nil, nil
 	}
@@ -37,8 +37,9 @@ func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Rea
 		e, ended, found := accounts.of(r)
 		name := t.Names[e.ID]
 		if found && !ended.After(until) && (r.Shadow || ended.After(since)) {
-			who := strings.Join([]string{e.User, name, fmt.Sprint(e.GPUs), r.Of}, "\x00")
-			runs = append(runs, savings.Run{Who: who, Before: r.Shadow, Speed: r.Speed, Took: e.Duration})
+			who := savings.Who{User: e.User, Name: name, GPUs: e.GPUs, Of: r.Of}
+			runs = append(runs, savings.Run{Who: who, At: r.Started, Before: r.Shadow, Speed: r.Speed,
+				Took: e.Duration})
 		}
 	})
 	if err != nil {
@@ -52,7 +53,7 @@ func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Rea
 			"of other days, or has times without their zone; the command line is: %s\n", o.sacct, all,
 			trace.CompareCommand(comparedDays))
 	}
-	realised := savings.Realise(runs)
+	realised := savings.Realise(runs, 2*book.Pace(lines))
 	return &realised, nil
 }
 

@@ -270,6 +270,16 @@ func TestOfOldLinesAllIsAtStake(t *testing.T) {
 	}
 }
 
+func TestThePaceOfALedgerIsThatOfMostOfItsLines(t *testing.T) {
+	lines := make([]book.Line, 5)
+	for k, seconds := range []float64{600, 300, 299, 301, 20} {
+		lines[k].Seconds = seconds
+	}
+	if pace := book.Pace(lines); pace != 5*time.Minute || book.Pace(nil) != 0 {
+		t.Errorf("%s, want 5 minutes", pace)
+	}
+}
+
 func FuzzReadRuns(f *testing.F) {
 	f.Add([]byte(`{"job":7,"started":"2026-01-01T12:00:00Z","speed":1,"of":"x"}`))
 	f.Add([]byte("{\n\n{\"job\":-1}\n"))

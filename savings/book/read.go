@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
@@ -50,6 +51,19 @@ func Read(dir string, since, until time.Time) (lines []Line, skipped int, err er
 		}
 	}
 	return lines, skipped, nil
+}
+
+// Pace is for how long lines were booked, as a rule: the time between two rounds, or a minute where that is less.
+func Pace(lines []Line) time.Duration {
+	seconds := make([]float64, len(lines))
+	for i := range lines {
+		seconds[i] = lines[i].Seconds
+	}
+	slices.Sort(seconds)
+	if len(seconds) == 0 {
+		return 0
+	}
+	return time.Duration(seconds[len(seconds)/2] * float64(time.Second))
 }
 
 // Day is what was booked on a day (UTC), in the shadow or not.
