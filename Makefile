@@ -60,8 +60,9 @@ SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sen
 	sim/users story page policy/forecast policy/whatif share/node share/turns share/testbed
 sequential := $(SEQUENTIAL:%=./%)
 
-# Scripts that simulate months of a cluster with the whole program. What that does at the same time is raced in the tests of ./sim.
-SIMULATING := TestSimulationsOnTheCommandLine
+# Scripts that simulate months of a cluster with the whole program, and the ledger of savings over weeks. What that does at the same time is raced in the
+# tests of ./sim and ./bridge.
+SIMULATING := (TestSimulationsOnTheCommandLine|TestOverDays.*)
 
 test-unit: ## all tests that need no Slurm, with the race detector where there are goroutines
 	go test $(sequential)

@@ -65,7 +65,7 @@ func (t saving) running(r *savings.Round) {
 // job is one that runs. What it is given is what it holds, and in the shadow what it would hold; what it asked for is
 // what its user's own request comes to, which in the shadow Slurm has given it.
 func (t saving) job(tn *managedJob) savings.Job {
-	j := savings.Job{ID: tn.ID, Started: tn.since, GPUs: tn.Request.GPUs, Asked: 1, With: 1}
+	j := savings.Job{ID: tn.ID, Started: tn.Started, Since: tn.since, GPUs: tn.Request.GPUs, Asked: 1, With: 1}
 	if tn.profile == nil || !tn.even() || slices.Contains(tn.on, elsewhere) {
 		return j
 	}

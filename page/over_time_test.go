@@ -248,6 +248,9 @@ func TestWhatIsBookedStandsOnThePageOfSavings(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, page)
 		}
 	}
+	if n := strings.Count(page, "; 1.2 % of the time was looked at"); n != 2 {
+		t.Errorf("%d times, want that two hours of a week were looked at, whatever the mode:\n%s", n, page)
+	}
 	const falls = "M56.0 10.0L380.0 10.0L380.0 194.0L704.0 194.0L704.0 102.0"
 	if path := savedOf(s).Charts[0].Areas[0].Path; !strings.HasPrefix(path, falls) {
 		t.Errorf("%s", path)

@@ -51,6 +51,10 @@ func savedOf(s Saved) saved {
 		page.Choices = append(page.Choices, choice{days, s.Until.Sub(s.Since).Round(day) == time.Duration(days)*day})
 	}
 	over := fmt.Sprintf("from %s to %s", s.Since.UTC().Format(time.DateOnly), s.Until.UTC().Format(time.DateOnly))
+	looked := 0.
+	for _, d := range s.Days {
+		looked += d.Seconds / s.Until.Sub(s.Since).Seconds()
+	}
 	for _, shadow := range []bool{false, true} {
 		sums := savings.Sums{}
 		for _, d := range s.Days {
@@ -60,7 +64,7 @@ func savedOf(s Saved) saved {
 		}
 		if sums.Seconds > 0 {
 			page.Told = append(page.Told, told{sums.Sentence(shadow, over),
-				sums.Certainty().Words(sums, s.Until.Sub(s.Since).Seconds())})
+				sums.Certainty().Words(looked)})
 		}
 	}
 	if len(s.Days) > 0 {

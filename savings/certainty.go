@@ -6,8 +6,8 @@ type Certainty struct {
 	Checks  int     // windows of progress that were held against a profile
 	Error   float64 // how far the speeds were from what was said, in the mean: -0.03 is 3 % slower
 	Spread  float64 // how far a single one is from what was said, in the mean, either way
-	// Low and High are Saved if every speed with what jobs are given is Spread slower, or faster, than the profile
-	// says; where too few were checked both are Saved.
+	// Low and High are Saved if every speed with what jobs are given, where that is another than they asked for, is
+	// Spread slower, or faster, than the profile says; where too few were checked both are Saved.
 	Low, High float64
 	Checked   bool // enough windows for these
 }
@@ -25,8 +25,8 @@ func (s Sums) Certainty() Certainty {
 		c.Error, c.Spread = s.Ran/float64(s.Checks)-1, s.Distance/float64(s.Checks)
 	}
 	if c.Checked && c.Spread < 1 {
-		takes := s.Known - s.Saved // GPU-seconds that the work takes with what jobs are given
-		c.Low, c.High = s.Known-takes/(1-c.Spread), s.Known-takes/(1+c.Spread)
+		takes := s.Changed - s.Saved // GPU-seconds that the work takes with what jobs are given
+		c.Low, c.High = s.Changed-takes/(1-c.Spread), s.Changed-takes/(1+c.Spread)
 	}
 	return c
 }

@@ -1,20 +1,35 @@
 package savings
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
+	"time"
 )
+
+// Who has runs that are taken to do the same work: those of one owner and job name, on as many GPUs, with the same
+// profile on the same kind of GPUs, for which Of stands.
+type Who struct {
+	User, Name string
+	GPUs       int
+	Of         string
+}
+
+func (w Who) compare(o Who) int {
+	return cmp.Or(strings.Compare(w.User, o.User), strings.Compare(w.Name, o.Name), cmp.Compare(w.GPUs, o.GPUs),
+		strings.Compare(w.Of, o.Of))
+}
 
 // Run is a run that ended well, by the site's accounting, and what the ledger knows of it.
 type Run struct {
-	// Who stands for the owner, the job's name, its GPUs and what its profile is of: runs in which that is the same are
-	// taken to do the same work.
-	Who    string
-	Before bool    // it held what its user asked for
-	Speed  float64 // by its profile with what it held, relative to the proportional share; above 0
-	Took   float64 // seconds, above 0
+	Who    Who
+	At     time.Time // when it began
+	Before bool      // it held what its user asked for
+	Speed  float64   // by its profile with what it held, relative to the proportional share; above 0
+	Took   float64   // seconds, above 0
 }
 
 // Realised is what became of promised speeds, by how long runs took.
@@ -22,44 +37,77 @@ type Realised struct {
 	Names  int `json:"names"`       // owners' job names that ran before and after
 	Before int `json:"runs_before"` // their runs with what their users asked for,
 	After  int `json:"runs_after"`  // and those with another speed by their profile, which were given it
-	// Uneven are the names left out whose runs before took so different times that they tell nothing, and New the runs
-	// after whose name ran too seldom before.
-	Uneven int `json:"names_uneven"`
-	New    int `json:"runs_new"`
+	// What is left out: Uneven are names whose runs before took so different times that they tell nothing, Drifting
+	// those whose work changed while nothing else did, Short those whose runs end between two rounds, so that mostly
+	// the long ones are known, and New the runs after whose name ran too seldom before.
+	Uneven   int `json:"names_uneven"`
+	Drifting int `json:"names_drifting"`
+	Short    int `json:"names_short"`
+	New      int `json:"runs_new"`
 	// Said is how many times as fast the latter ought to have been by their profiles, and Ran how many times as fast
-	// they were. Within is the factor, either way, within which Ran is known: two standard errors.
+	// they were: means in which a name weighs as much as what its runs took. Within is the factor, either way, within
+	// which Ran is known, nineteen times of twenty.
+	Said   float64 `json:"said"`
+	Ran    float64 `json:"ran"`
+	Within float64 `json:"within"`
+	// Apart are the names that are further from what was said of them than chance would have it; the furthest first.
+	Apart []Apart `json:"apart,omitempty"`
+}
+
+// Apart is what became of the promised speeds of one name.
+type Apart struct {
+	User   string  `json:"user"`
+	Name   string  `json:"name"`
+	GPUs   int     `json:"gpus"`
+	After  int     `json:"runs_after"`
 	Said   float64 `json:"said"`
 	Ran    float64 `json:"ran"`
 	Within float64 `json:"within"`
 }
 
 const (
-	fewest  = 3    // runs before: fewer do not tell how far they differ by themselves
-	uneven  = 0.5  // standard deviation of the logarithm of the work of runs before: a factor of 1.6
-	changed = 0.02 // of a speed: less is no promise that could be checked
+	// fewer names do not tell how far names differ: that a profile lies from that a user trains for longer now
+	enoughNames = 3
+
+	fewest   = 3    // runs before: fewer do not tell how far they differ by themselves
+	uneven   = 0.5  // standard deviation of the logarithm of the work of runs before: a factor of 1.6
+	changed  = 0.02 // of a speed: less is no promise that could be checked
+	notable  = 0.05 // of a name's speed: less is nothing to look for
+	unknown  = 100  // of a logarithm: whatever is known no better is not known at all
+	drift    = 0.22 // of the logarithm of its work: a factor of 1.25
+	unlikely = 1.75 // times the bound that chance passes once of twenty: it passes this one once of a thousand
 )
 
 // Realise holds the runs that were given other sizes against those of the same name before. Means are geometric: a run
-// that takes twice as long weighs as much as one that takes half.
-func Realise(runs []Run) Realised {
-	var t realising
-	names := map[string][]Run{}
+// that takes twice as long weighs as much as one that takes half. Runs that take no longer than shortest may end
+// unseen.
+func Realise(runs []Run, shortest time.Duration) Realised {
+	t := realising{shortest: math.Log(shortest.Seconds())}
+	names := map[Who][]Run{}
 	for _, run := range runs {
 		names[run.Who] = append(names[run.Who], run)
 	}
-	for _, who := range slices.Sorted(maps.Keys(names)) {
+	for _, who := range slices.SortedFunc(maps.Keys(names), Who.compare) {
 		t.name(parted(names[who]))
 	}
-	if t.After > 0 {
-		n := float64(t.After)
-		t.Said, t.Ran, t.Within = math.Exp(t.said/n), math.Exp(t.ran/n), math.Exp(2*math.Sqrt(t.variance)/n)
-	}
+	t.sum()
+	t.setApart()
 	return t.Realised
 }
 
-// realising is a comparison under way, with sums of logarithms over the runs after.
+// realising is a comparison under way.
 type realising struct {
 	Realised
+	shortest float64 // logarithm of seconds
+	names    []compared
+}
+
+// compared is a name. Said and ran are means of logarithms over its runs after; variance is that of ran, by how far
+// its runs differ among themselves.
+type compared struct {
+	who                 Who
+	before, after       int
+	weight              float64 // GPU-seconds that the work of its runs after as asked takes with what they are given
 	said, ran, variance float64
 }
 
@@ -69,24 +117,115 @@ func (t *realising) name(before, after []Run) {
 		t.New += len(after)
 		return
 	}
-	work, off := spreadOf(before, func(run Run) float64 { return math.Log(float64(run.Speed * run.Took)) })
-	speed, _ := spreadOf(before, func(run Run) float64 { return math.Log(run.Speed) })
-	after = slices.DeleteFunc(after, func(run Run) bool { return math.Abs(math.Log(run.Speed)-speed) < changed })
+	speed, _ := spreadOf(before, logSpeed)
+	after = slices.DeleteFunc(after, func(run Run) bool { return math.Abs(logSpeed(run)-speed) < changed })
+	if len(after) == 0 {
+		return
+	}
+	work, differs := spreadOf(before, logWork)
+	long, _ := spreadOf(before, logTook)
+	longAfter, _ := spreadOf(after, logTook)
 	switch {
-	case len(after) == 0:
-		return
-	case off > uneven:
+	case differs > uneven:
 		t.Uneven++
+	case min(long, longAfter) < t.shortest:
+		t.Short++
+	case drifts(before) || drifts(after):
+		t.Drifting++
+	default:
+		t.compare(before, after, work-speed)
+	}
+}
+
+// compare compares runs of a name whose runs as asked take so long, as a logarithm.
+func (t *realising) compare(before, after []Run, asked float64) {
+	n, m := float64(len(after)), float64(len(before))
+	speed, _ := spreadOf(before, logSpeed)
+	given, _ := spreadOf(after, logSpeed)
+	took, _ := spreadOf(after, logTook)
+	_, differs := spreadOf(before, logWork)
+	_, differ := spreadOf(after, logWork)
+	pooled := (float64((m-1)*differs*differs) + float64((n-1)*differ*differ)) / (m + n - 2)
+	c := compared{who: after[0].Who, before: len(before), after: len(after), said: given - speed, ran: asked - took,
+		variance: pooled * (1/n + 1/m)}
+	c.weight = n * float64(max(1, c.who.GPUs)) * math.Exp(took-c.said)
+	t.names = append(t.names, c)
+}
+
+func logSpeed(run Run) float64 { return math.Log(run.Speed) }
+func logTook(run Run) float64  { return math.Log(run.Took) }
+func logWork(run Run) float64  { return math.Log(run.Speed) + math.Log(run.Took) }
+
+// drifts says that the later half of runs does other work than the earlier one.
+func drifts(runs []Run) bool {
+	half := len(runs) / 2
+	if half < fewest {
+		return false
+	}
+	runs = slices.Clone(runs)
+	slices.SortStableFunc(runs, func(a, b Run) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Speed, b.Speed), cmp.Compare(a.Took, b.Took))
+	})
+	early, differs := spreadOf(runs[:half], logWork)
+	late, differ := spreadOf(runs[half:], logWork)
+	a, b := float64(half), float64(len(runs)-half)
+	chance := math.Sqrt(differs*differs/a + differ*differ/b)
+	return math.Abs(late-early) > max(drift, unlikely*quantile(len(runs)-2)*chance)
+}
+
+// sum is the mean of all names, and how well it is known: by how far runs of a name differ among themselves, or by how
+// far the mean would be another without each of the names (the jackknife), whichever is more.
+func (t *realising) sum() {
+	all, said, ran, within := 0., 0., 0., 0.
+	for _, c := range t.names {
+		t.Names, t.Before, t.After = t.Names+1, t.Before+c.before, t.After+c.after
+		all += c.weight
+	}
+	if t.Names == 0 {
 		return
 	}
-	t.Names, t.Before, t.After = t.Names+1, t.Before+len(before), t.After+len(after)
-	for _, run := range after {
-		t.said += math.Log(run.Speed) - speed
-		t.ran += work - speed - math.Log(run.Took)
+	for _, c := range t.names {
+		w := c.weight / all
+		said, ran, within = said+float64(w*c.said), ran+float64(w*c.ran), within+float64(w*w*c.variance)
 	}
-	// Each of them is off by itself, and all of them by what the mean before is off.
-	n := float64(len(after))
-	t.variance += float64(float64(off*off) * (n + float64(n*n)/float64(len(before))))
+	known := max(2*math.Sqrt(within), t.between(all, ran-said))
+	t.Said, t.Ran, t.Within = math.Exp(said), math.Exp(ran), math.Exp(min(known, unknown))
+}
+
+// between is how well the mean error is known by how far names differ; 0 of one, which does not tell.
+func (t *realising) between(all, mean float64) float64 {
+	sum, n := 0., float64(t.Names)
+	if n < 2 {
+		return 0
+	}
+	for _, c := range t.names {
+		without := c.weight / (all - c.weight) * (c.ran - c.said - mean)
+		sum += float64(without * without)
+	}
+	return quantile(t.Names-1) * math.Sqrt(sum*(n-1)/n)
+}
+
+// setApart finds the names that are not as was said.
+func (t *realising) setApart() {
+	for _, c := range t.names {
+		known := quantile(c.before+c.after-2) * math.Sqrt(c.variance)
+		if math.Abs(c.ran-c.said) > max(notable, unlikely*known) {
+			t.Apart = append(t.Apart, Apart{c.who.User, c.who.Name, c.who.GPUs, c.after, math.Exp(c.said),
+				math.Exp(c.ran), math.Exp(known)})
+		}
+	}
+	far := func(a Apart) float64 { return -math.Abs(math.Log(a.Ran / a.Said)) }
+	slices.SortStableFunc(t.Apart, func(a, b Apart) int { return cmp.Compare(far(a), far(b)) })
+}
+
+// quantile is how many standard errors chance passes once of twenty, where these are known from so many differences
+// (Student's t).
+func quantile(free int) float64 {
+	few := []float64{math.Inf(1), 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
+	if free < len(few) {
+		return few[max(0, free)]
+	}
+	return 1.96 + 2.7/float64(free)
 }
 
 // parted are the runs before and after, of those that can be reckoned with.
@@ -103,7 +242,7 @@ func parted(runs []Run) (before, after []Run) {
 	return before, after
 }
 
-// spreadOf is the mean and the standard deviation of a figure of at least two runs.
+// spreadOf is the mean and the standard deviation of a figure of runs; of one there is none.
 func spreadOf(runs []Run, of func(Run) float64) (mean, off float64) {
 	n := float64(len(runs))
 	for _, run := range runs {
@@ -113,27 +252,28 @@ func spreadOf(runs []Run, of func(Run) float64) (mean, off float64) {
 		d := of(run) - mean
 		off += float64(d * d)
 	}
-	return mean, math.Sqrt(off / (n - 1))
+	return mean, math.Sqrt(off / max(1, n-1))
 }
 
-// Checked says that there are enough runs to say something.
-func (r Realised) Checked() bool { return r.After >= enough }
+// Checked says that there are enough runs, of enough names, to say something.
+func (r Realised) Checked() bool { return r.After >= enough && r.Names >= enoughNames }
 
 // Error is how far speeds were from what was said: -0.03 is 3 % slower.
 func (r Realised) Error() float64 { return r.Ran/r.Said - 1 }
 
-// Range is what is saved of the sums, at least and at most, if all speeds with what jobs were given are as far from
-// their profiles as those of the runs that could be compared.
+// Range is what is saved of the sums, at least and at most, if all speeds that were changed are as far from their
+// profiles as those of the runs that could be compared.
 func (r Realised) Range(s Sums) (low, high float64) {
-	takes := (s.Known - s.Saved) * r.Said / r.Ran
-	return s.Known - float64(takes*r.Within), s.Known - takes/r.Within
+	takes := (s.Changed - s.Saved) * r.Said / r.Ran
+	return s.Changed - float64(takes*r.Within), s.Changed - takes/r.Within
 }
 
 // Words says what accounting has shown of the sums.
 func (r Realised) Words(s Sums) string {
 	if !r.Checked() {
-		return fmt.Sprintf("By accounting it is not checked: of %d runs with other sizes than before, whose owners "+
-			"ran the same name before, at least %d would say something.%s", r.After, enough, r.leftOut())
+		return fmt.Sprintf("By accounting it is not checked: of %s of %s with other sizes than before, whose "+
+			"owners ran the same name before, at least %d of %d names would say something.%s%s",
+			several(r.After, "run"), several(r.Names, "name"), enough, enoughNames, r.apart(), r.leftOut())
 	}
 	direction := "above"
 	if r.Error() < 0 {
@@ -142,9 +282,28 @@ func (r Realised) Words(s Sums) string {
 	low, high := r.Range(s)
 	return fmt.Sprintf("By accounting, %d runs of %s ought to have been %.2f times as fast as the %d before them, "+
 		"by their profiles, and were %.2f times (%.2f to %.2f): %s %s. If all were, it is between %s and %s "+
-		"GPU-hours.%s", r.After, several(r.Names, "name"), r.Said, r.Before, r.Ran, r.Ran/r.Within,
+		"GPU-hours.%s%s", r.After, several(r.Names, "name"), r.Said, r.Before, r.Ran, r.Ran/r.Within,
 		float64(r.Ran*r.Within), percent(math.Abs(r.Error())), direction, grouped(low/hour), grouped(high/hour),
-		r.leftOut())
+		r.apart(), r.leftOut())
+}
+
+// mostApart is how many names are named.
+const mostApart = 3
+
+// apart names those who are not as was said.
+func (r Realised) apart() string {
+	if len(r.Apart) == 0 {
+		return ""
+	}
+	var list []string
+	for _, a := range r.Apart[:min(len(r.Apart), mostApart)] {
+		list = append(list, fmt.Sprintf("%s of %s, %s: said %.2f, ran %.2f (%.2f to %.2f)", a.Name, a.User,
+			several(a.GPUs, "GPU"), a.Said, a.Ran, a.Ran/a.Within, float64(a.Ran*a.Within)))
+	}
+	if more := len(r.Apart) - len(list); more > 0 {
+		list = append(list, several(more, "other"))
+	}
+	return " Not as their profiles say, or with other work than before: " + strings.Join(list, "; ") + "."
 }
 
 // leftOut says which runs tell nothing.
@@ -155,6 +314,12 @@ func (r Realised) leftOut() (words string) {
 	}
 	if r.Uneven > 0 {
 		words += " Left out: " + several(r.Uneven, "name") + " whose runs differ too much by themselves."
+	}
+	if r.Drifting > 0 {
+		words += " Left out: " + several(r.Drifting, "name") + " whose work changed while nothing else did."
+	}
+	if r.Short > 0 {
+		words += " Left out: " + several(r.Short, "name") + " whose runs take less than two rounds."
 	}
 	return words
 }

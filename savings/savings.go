@@ -7,6 +7,7 @@ package savings
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -27,7 +28,8 @@ type Round struct {
 // Job is a job that runs.
 type Job struct {
 	ID      int
-	Started time.Time // of the run
+	Started time.Time // of the run, as Slurm's accounting has it
+	Since   time.Time // the same by Slurm's clock as it goes now, where that was set since; zero: Started
 	GPUs    int
 	Known   bool // it has a profile for these GPUs; otherwise Asked and With are 1
 	// Of stands for the profile and the kind of GPUs: speeds of two runs can be compared where it is the same.
@@ -54,6 +56,9 @@ type Sums struct {
 	// been Known.
 	Asked float64 `json:"asked"`
 	With  float64 `json:"with"`
+	// Changed is the part of Known in which speeds with what jobs are given differ from those as they asked: what is
+	// at stake if profiles are wrong.
+	Changed float64 `json:"changed"`
 	// Saved is how many GPU-seconds less the work that the known jobs did as they asked takes with what they are given.
 	Saved float64 `json:"saved"`
 	// Supposed is the part of Known for which it is known what would be saved if no job could be sized again after its
@@ -86,6 +91,7 @@ func (s Sums) Plus(o Sums) Sums {
 	s.Earlier, s.Belated = s.Earlier+o.Earlier, s.Belated+o.Belated
 	s.Supposed, s.SavedWithout = s.Supposed+o.Supposed, s.SavedWithout+o.SavedWithout
 	s.SavedWith += o.SavedWith
+	s.Changed += o.Changed
 	s.Checks, s.Ran, s.Distance = s.Checks+o.Checks, s.Ran+o.Ran, s.Distance+o.Distance
 	return s
 }
@@ -118,8 +124,9 @@ const noticeable = 1
 // Book is what a round books after the last one, and the state for the next. The speeds of the round stand for the
 // time since the last one, but for no more than most: what nobody looked at is not claimed.
 func Book(s State, r Round, most time.Duration) (Sums, State) {
-	if s.Last.IsZero() || !r.At.After(s.Last) {
-		return Sums{}, State{Last: r.At, Open: follow(nil, r)}
+	open := follow(s.Open, r)
+	if s.Last.IsZero() || !r.At.After(s.Last) { // where a clock was set back, nobody knows how long that was
+		return Sums{}, State{Last: r.At, Open: open, Ended: new(Sums).end(s.Open, open)}
 	}
 	from := r.At.Add(-min(most, r.At.Sub(s.Last)))
 	seconds := r.At.Sub(from).Seconds()
@@ -127,7 +134,6 @@ func Book(s State, r Round, most time.Duration) (Sums, State) {
 		Cores: seconds * float64(r.Idle.Cores), Memory: seconds * float64(r.Idle.Memory),
 		Order: seconds * float64(r.Idle.Order), Split: seconds * float64(r.Idle.Split),
 		Filled: seconds * float64(min(r.Filled, r.Idle.all()))}
-	open := follow(s.Open, r)
 	ended := sums.end(s.Open, open)
 	for i := range r.Jobs {
 		open[i].Saved += sums.run(&r.Jobs[i], from, r.At)
@@ -164,6 +170,14 @@ func (j *Job) speed(shadow bool) float64 {
 	return j.With
 }
 
+// since is when the run began, by the clock that rounds go by.
+func (j *Job) since() time.Time {
+	if j.Since.IsZero() {
+		return j.Started
+	}
+	return j.Since
+}
+
 func byJob(o Open, job int) int { return cmp.Compare(o.Job, job) }
 
 func (o Open) same(p Open) bool { return o.Job == p.Job && o.Started.Equal(p.Started) }
@@ -188,8 +202,8 @@ func (s *Sums) end(before, now []Open) (ended []Open) {
 
 // run books a job that runs, and says how many seconds less its work takes.
 func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
-	if j.Started.After(from) {
-		from = j.Started
+	if since := j.since(); since.After(from) {
+		from = since
 	}
 	seconds := max(0, until.Sub(from).Seconds())
 	held := seconds * float64(j.GPUs)
@@ -200,6 +214,9 @@ func (s *Sums) run(j *Job, from, until time.Time) (saved float64) {
 	s.Known, s.Asked, s.With = s.Known+held, s.Asked+float64(held*j.Asked), s.With+float64(held*j.With)
 	saved = seconds * (1 - j.Asked/j.With)
 	s.Saved += float64(saved * float64(j.GPUs))
+	if math.Abs(j.With/j.Asked-1) >= changed {
+		s.Changed += held
+	}
 	if j.Unsaved > 0 && j.Saved > 0 {
 		s.Supposed += held
 		s.SavedWithout += float64(held * (1 - j.Asked/j.Unsaved))

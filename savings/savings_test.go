@@ -70,6 +70,34 @@ func TestARestartedJobIsAnotherRun(t *testing.T) {
 	}
 }
 
+// TestAClockThatIsSetBackForgetsNoRun: how long it was since the last round nobody knows, and nothing is booked for it.
+func TestAClockThatIsSetBackForgetsNoRun(t *testing.T) {
+	jobs := []savings.Job{{ID: 1, GPUs: 1, Started: noon, Known: true, Asked: 1, With: 2, Of: "x"},
+		{ID: 2, GPUs: 1, Started: noon, Known: true, Asked: 1, With: 2, Of: "x"}}
+	first := savings.Round{At: noon, GPUs: 2, Shadow: true, Jobs: jobs}
+	_, state := savings.Book(savings.State{}, first, time.Hour)
+	_, state = savings.Book(state, savings.Round{At: noon.Add(time.Hour), GPUs: 2, Shadow: true, Jobs: jobs}, time.Hour)
+	back := savings.Round{At: noon.Add(10 * time.Minute), GPUs: 2, Jobs: jobs[:1]}
+	none, state := savings.Book(state, back, time.Hour)
+	if none != (savings.Sums{}) || len(state.Ended) != 1 || state.Ended[0].Job != 2 {
+		t.Errorf("%+v and %+v, want nothing, and the run that ended", none, state.Ended)
+	}
+	if len(state.Open) != 1 || state.Open[0].Saved != 1800 || !state.Open[0].Shadow {
+		t.Errorf("%+v, want the other one with half an hour, begun in the shadow", state.Open)
+	}
+}
+
+// TestARunIsKnownByItsStartInTheAccountingAndCountedByTheClockOfNow: it began at one by a clock that was set back.
+func TestARunIsKnownByItsStartInTheAccountingAndCountedByTheClockOfNow(t *testing.T) {
+	job := savings.Job{ID: 1, GPUs: 1, Started: noon.Add(time.Hour), Since: noon, Known: true, Asked: 1, With: 2}
+	s := booked(savings.Round{Jobs: []savings.Job{job}}, savings.Round{Jobs: []savings.Job{job}})
+	near(t, "held", s.Held, hour)
+	_, state := savings.Book(savings.State{}, savings.Round{At: noon, Jobs: []savings.Job{job}}, time.Hour)
+	if at := state.Open[0].Started; !at.Equal(job.Started) {
+		t.Errorf("it is known by %s, want %s", at, job.Started)
+	}
+}
+
 func TestTimeThatNobodyLookedAtIsNotClaimed(t *testing.T) {
 	r := savings.Round{At: noon, GPUs: 1, Jobs: []savings.Job{{ID: 1, GPUs: 1, Known: true, Asked: 1, With: 2}}}
 	_, state := savings.Book(savings.State{}, r, time.Hour)
@@ -90,7 +118,7 @@ func TestJobsThatAreNotKnownClaimNothing(t *testing.T) {
 }
 
 func TestTheErrorAgainstRealSpeedsWidensTheClaim(t *testing.T) {
-	s := savings.Sums{Known: 100, Saved: 20, Held: 100, Unmatched: 100}
+	s := savings.Sums{Known: 150, Changed: 100, Saved: 20, Held: 150, Unmatched: 150}
 	for range 10 {
 		checked := savings.Round{Checks: []savings.Check{{Ran: 9, Said: 10}, {Ran: 11, Said: 10}}}
 		s = s.Plus(booked(savings.Round{}, checked))
@@ -104,7 +132,7 @@ func TestTheErrorAgainstRealSpeedsWidensTheClaim(t *testing.T) {
 }
 
 func TestTooFewChecksSayNothingOfTheClaim(t *testing.T) {
-	c := savings.Sums{Known: 100, Saved: 20, Checks: 9, Ran: 9, Distance: 4}.Certainty()
+	c := savings.Sums{Known: 100, Changed: 100, Saved: 20, Checks: 9, Ran: 9, Distance: 4}.Certainty()
 	if c.Checked || c.Low != 20 || c.High != 20 {
 		t.Errorf("%+v, want 20 and not checked", c)
 	}
@@ -195,7 +223,7 @@ func TestNoMoreGPUHoursAreClaimedThanWereThere(t *testing.T) {
 func amounts(s savings.Sums) []float64 {
 	return []float64{s.Seconds, s.There, s.Held, s.Known, s.Unmatched, s.Asked, s.With, s.Saved, s.Supposed,
 		s.SavedWithout, s.SavedWith, s.Cores, s.Memory, s.Order, s.Split, s.Filled, float64(s.Checks), s.Ran,
-		s.Distance}
+		s.Distance, s.Changed}
 }
 
 // TestTheOrderInWhichRoundsAreBookedMakesNoDifferenceToTheSums: each stands for the hour before it, whatever stood

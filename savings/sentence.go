@@ -49,11 +49,11 @@ func moreOr(more bool, other string) string {
 
 const hour = 3600
 
-// Words says how sure that is.
-func (c Certainty) Words(s Sums, asked float64) string {
+// Words says how sure that is. looked is the part of the time that was looked at, in the shadow or not.
+func (c Certainty) Words(looked float64) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Profiles are known for %s of the GPU-hours that jobs held; %s of the time was looked at. ",
-		percent(c.Matched), percent(min(1, s.Seconds/asked)))
+		percent(c.Matched), percent(min(1, looked)))
 	if !c.Checked {
 		fmt.Fprintf(&b, "By progress it is not checked: of %d windows that jobs reported, at least %d would say "+
 			"something.", c.Checks, enough)

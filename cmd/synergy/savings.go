@@ -82,7 +82,7 @@ func (o *saved) run(c *cobra.Command, now time.Time) error {
 		fmt.Fprintf(c.ErrOrStderr(), "synergy: %d lines are skipped: they are damaged, or claim more than was there\n",
 			skipped)
 	}
-	realised, err := o.realised(c, since, until)
+	realised, err := o.realised(c, lines, since, until)
 	if err != nil {
 		return err
 	}
@@ -158,11 +158,12 @@ func showDays(out io.Writer, days []book.Day, realised *savings.Realised, since,
 		return err
 	}
 	over := fmt.Sprintf("from %s to %s", since.UTC().Format(time.DateOnly), until.UTC().Format(time.DateOnly))
+	looked := (all[0].Seconds + all[1].Seconds) / until.Sub(since).Seconds()
 	for mode, s := range all {
 		if s.Seconds > 0 || mode == 1 && all[0].Seconds == 0 {
 			sure := ""
 			if s.Seconds > 0 { // of nothing nobody need be sure
-				sure = s.Certainty().Words(s, until.Sub(since).Seconds()) + byAccounting(realised, s, mode == 1) + "\n"
+				sure = s.Certainty().Words(looked) + byAccounting(realised, s, mode == 1) + "\n"
 			}
 			if _, err := fmt.Fprintf(out, "\n%s\n%s", s.Sentence(mode == 1, over), sure); err != nil {
 				return err
@@ -208,7 +209,8 @@ func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 	table := csv.NewWriter(w)
 	header := []string{"day", "shadow", "seconds", "there", "held", "known", "unmatched", "asked", "with", "saved",
 		"idle_cores", "idle_memory", "idle_order", "idle_split", "filled", "ended", "sooner", "earlier", "later",
-		"belated", "checks", "ran", "distance", "supposed", "saved_without_checkpoints", "saved_with_checkpoints"}
+		"belated", "checks", "ran", "distance", "supposed", "saved_without_checkpoints", "saved_with_checkpoints",
+		"changed"}
 	if realised != nil {
 		header = append(header, accountingColumns...)
 	}
@@ -217,7 +219,7 @@ func writeDays(w io.Writer, days []book.Day, realised *savings.Realised) error {
 		line := []string{d.Day, strconv.FormatBool(d.Shadow)}
 		for _, x := range []float64{d.Seconds, d.There, d.Held, d.Known, d.Unmatched, d.Asked, d.With, d.Saved, d.Cores,
 			d.Memory, d.Order, d.Split, d.Filled, float64(d.Ended), float64(d.Sooner), d.Earlier, float64(d.Later),
-			d.Belated, float64(d.Checks), d.Ran, d.Distance, d.Supposed, d.SavedWithout, d.SavedWith} {
+			d.Belated, float64(d.Checks), d.Ran, d.Distance, d.Supposed, d.SavedWithout, d.SavedWith, d.Changed} {
 			line = append(line, strconv.FormatFloat(x, 'f', -1, 64))
 		}
 		if realised != nil {

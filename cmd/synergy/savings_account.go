@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 const comparedDays = 60
 
 // realised holds the runs of the ledger against what sacct printed. nil: nobody asked for it.
-func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Realised, error) {
+func (o *saved) realised(c *cobra.Command, lines []book.Line, since, until time.Time) (*savings.Realised, error) {
 	if o.sacct == "" {
 		return nil, nil
 	}
@@ -31,14 +32,18 @@ func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Rea
 	}
 	accounts := accountsOf(t)
 	var runs []savings.Run
-	all := 0
+	all, elsewhere := 0, 0
 	skipped, err := book.ReadRuns(o.book, until, func(r book.Run) {
 		all++
 		e, ended, found := accounts.of(r)
+		if !found && accounts.shifted(r) {
+			elsewhere++
+		}
 		name := t.Names[e.ID]
 		if found && !ended.After(until) && (r.Shadow || ended.After(since)) {
-			who := strings.Join([]string{e.User, name, fmt.Sprint(e.GPUs), r.Of}, "\x00")
-			runs = append(runs, savings.Run{Who: who, Before: r.Shadow, Speed: r.Speed, Took: e.Duration})
+			who := savings.Who{User: e.User, Name: name, GPUs: e.GPUs, Of: r.Of}
+			runs = append(runs, savings.Run{Who: who, At: r.Started, Before: r.Shadow, Speed: r.Speed,
+				Took: e.Duration})
 		}
 	})
 	if err != nil {
@@ -51,8 +56,12 @@ func (o *saved) realised(c *cobra.Command, since, until time.Time) (*savings.Rea
 		fmt.Fprintf(c.ErrOrStderr(), "synergy: --sacct %s: none of the %d runs of the ledger ended well there: it is "+
 			"of other days, or has times without their zone; the command line is: %s\n", o.sacct, all,
 			trace.CompareCommand(comparedDays))
+	} else if elsewhere > 0 {
+		fmt.Fprintf(c.ErrOrStderr(), "synergy: --sacct %s: %d of the %d runs of the ledger started there at another "+
+			"time of day, and are left out: it has times without their zone; the command line is: %s\n", o.sacct,
+			elsewhere, all, trace.CompareCommand(comparedDays))
 	}
-	realised := savings.Realise(runs)
+	realised := savings.Realise(runs, 2*book.Pace(lines))
 	return &realised, nil
 }
 
@@ -76,6 +85,13 @@ func accountsOf(t *trace.Trace) accounts {
 // sameStart is by how much two times of one start may differ.
 const sameStart = time.Minute
 
+// Zones differ by quarters of an hour, by no more than the widest, and to the second but for fractions of it.
+const (
+	zones   = 15 * time.Minute
+	widest  = 14 * time.Hour
+	exactly = 2 * time.Second
+)
+
 // of is the job of a run, and when it ended.
 func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 	for _, e := range a.jobs[fmt.Sprint(r.Job)] {
@@ -84,6 +100,14 @@ func (a accounts) of(r book.Run) (e trace.Entry, ended time.Time, found bool) {
 		}
 	}
 	return e, ended, false
+}
+
+// shifted says that the job of a run began at another time of day, as where nobody says in which zone that is.
+func (a accounts) shifted(r book.Run) bool {
+	return slices.ContainsFunc(a.jobs[fmt.Sprint(r.Job)], func(e trace.Entry) bool {
+		by := a.at(e.Told.Past.Started).Sub(r.Started).Round(zones)
+		return by != 0 && by.Abs() <= widest && a.at(e.Told.Past.Started).Add(-by).Sub(r.Started).Abs() <= exactly
+	})
 }
 
 func (a accounts) at(seconds float64) time.Time {

@@ -99,14 +99,14 @@ func (b *Book) write() error {
 	if err := b.writeState(); err != nil {
 		return fmt.Errorf("write ledger of savings: %w", err)
 	}
+	if err := appended(filepath.Join(b.dir, runsOf(line.At)), runs...); err != nil {
+		return fmt.Errorf("write runs of the ledger of savings: %w", err)
+	}
 	if line.Seconds == 0 {
 		return nil
 	}
 	if err := appended(filepath.Join(b.dir, nameOf(line.At)), line); err != nil {
 		return fmt.Errorf("write ledger of savings: %w", err)
-	}
-	if err := appended(filepath.Join(b.dir, runsOf(line.At)), runs...); err != nil {
-		return fmt.Errorf("write runs of the ledger of savings: %w", err)
 	}
 	return b.prune(line.At)
 }

@@ -239,6 +239,47 @@ func TestARunThatEndedIsKeptWithItsSpeedForTheAccounting(t *testing.T) {
 	}
 }
 
+func TestARunThatEndedWhenTheClockWasSetBackIsKept(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	runs, back := at(60), at(10)
+	runs.Jobs[0].Of, back.Jobs = "x", nil
+	note(t, b, runs, back)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	kept := 0
+	if _, err := book.ReadRuns(dir, noon, func(book.Run) { kept++ }); err != nil || kept != 1 {
+		t.Errorf("%d runs are kept, %v, want the one", kept, err)
+	}
+}
+
+// TestOfOldLinesAllIsAtStake: they do not say in how much of what is known speeds were changed.
+func TestOfOldLinesAllIsAtStake(t *testing.T) {
+	dir := t.TempDir()
+	lines := `{"at":"2026-01-01T13:00:00Z","seconds":3600,"there":100,"held":100,"known":90}
+{"at":"2026-01-01T14:00:00Z","seconds":3600,"there":100,"held":100,"known":90,"changed":0}
+{"at":"2026-01-01T15:00:00Z","seconds":60,"there":100,"held":100,"known":90,"changed":91}
+`
+	if err := os.WriteFile(filepath.Join(dir, "2026-01-01.jsonl"), []byte(lines), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read, skipped, err := book.Read(dir, noon, noon.Add(4*time.Hour))
+	if err != nil || skipped != 1 || len(read) != 2 || read[0].Changed != 90 || read[1].Changed != 0 {
+		t.Errorf("%+v, %d skipped, %v, want 90, 0 and one that claims too much", read, skipped, err)
+	}
+}
+
+func TestThePaceOfALedgerIsThatOfMostOfItsLines(t *testing.T) {
+	lines := make([]book.Line, 5)
+	for k, seconds := range []float64{600, 300, 299, 301, 20} {
+		lines[k].Seconds = seconds
+	}
+	if pace := book.Pace(lines); pace != 5*time.Minute || book.Pace(nil) != 0 {
+		t.Errorf("%s, want 5 minutes", pace)
+	}
+}
+
 func FuzzReadRuns(f *testing.F) {
 	f.Add([]byte(`{"job":7,"started":"2026-01-01T12:00:00Z","speed":1,"of":"x"}`))
 	f.Add([]byte("{\n\n{\"job\":-1}\n"))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
@@ -14,6 +15,9 @@ import (
 
 // mostDay bounds the file of a day: several times what lines of a minute make.
 const mostDay = 16 << 20
+
+// untold stands for a figure that lines of before it was booked do not have.
+const untold = -1
 
 // Read reads what was booked after since and not after until, in the order of time, and says how many lines were
 // skipped because they cannot be read: what a crash has left of one.
@@ -32,8 +36,12 @@ func Read(dir string, since, until time.Time) (lines []Line, skipped int, err er
 			return nil, 0, fmt.Errorf("read ledger of savings: %w", err)
 		}
 		for raw := range bytes.Lines(text) {
-			var line Line
-			switch wrong := json.Unmarshal(raw, &line); {
+			line := Line{Sums: savings.Sums{Changed: untold}}
+			wrong := json.Unmarshal(raw, &line)
+			if line.Changed == untold {
+				line.Changed = line.Known
+			}
+			switch {
 			case len(bytes.TrimSpace(raw)) == 0:
 			case wrong != nil || !line.possible():
 				skipped++
@@ -43,6 +51,19 @@ func Read(dir string, since, until time.Time) (lines []Line, skipped int, err er
 		}
 	}
 	return lines, skipped, nil
+}
+
+// Pace is for how long lines were booked, as a rule: the time between two rounds, or a minute where that is less.
+func Pace(lines []Line) time.Duration {
+	seconds := make([]float64, len(lines))
+	for i := range lines {
+		seconds[i] = lines[i].Seconds
+	}
+	slices.Sort(seconds)
+	if len(seconds) == 0 {
+		return 0
+	}
+	return time.Duration(seconds[len(seconds)/2] * float64(time.Second))
 }
 
 // Day is what was booked on a day (UTC), in the shadow or not.
@@ -72,7 +93,8 @@ func (l *Line) possible() bool {
 	const rounding = 1e-6
 	most := float64(l.There*(1+rounding)) + rounding
 	return l.Seconds >= 0 && l.Known >= 0 && l.Known <= l.Held+rounding && l.Unmatched >= 0 &&
-		l.Saved <= l.Known+rounding && l.Supposed >= 0 && l.Supposed <= l.Known+rounding &&
+		l.Saved <= l.Known+rounding && l.Changed >= 0 && l.Changed <= l.Known+rounding &&
+		l.Supposed >= 0 && l.Supposed <= l.Known+rounding &&
 		l.SavedWithout <= l.Supposed+rounding && l.SavedWith <= l.Supposed+rounding &&
 		l.Held+l.Unmatched+l.Idle() <= most && l.Idle() >= 0 &&
 		l.Filled >= 0 && l.Filled <= l.Idle()+rounding && l.Ended >= 0 && l.Checks >= 0
