@@ -973,7 +973,17 @@ local function hint(job)
     end
 end
 
+-- What a node believes of a job stands in its extra, and it knows the daemon's word by how that begins, in whichever
+-- partition the job is: nobody else writes what begins so.
+local ANNOTATION = '{"v":1,"lua":0,'
+local FORGED = "an extra that begins with " .. ANNOTATION .. " is what the daemon behind synergy-profile writes; begin yours in another way."
+
+local function is_forged(extra)
+    return type(extra) == "string" and extra:sub(1, #ANNOTATION) == ANNOTATION
+end
+
 local function submit(job, partitions, uid)
+    if not is_trusted[uid] and is_forged(job.extra) then return refuse(slurm.ESLURM_NOT_SUPPORTED, FORGED) end
     if settings.keep_shards and not is_trusted[uid] and would_ask_for_shards(job, {})
         and in_managed_partition(job.partition or default_partition(partitions)) then
         return refuse(slurm.ESLURM_NOT_SUPPORTED, SHARDS)
@@ -1064,6 +1074,7 @@ local function is_managed(comment, partition)
 end
 
 local function modify(change, job)
+    if is_forged(change.extra) then return refuse(slurm.ESLURM_ACCESS_DENIED, FORGED) end
     local comment, partition = change.comment or job.comment, change.partition or job.partition
     if settings.keep_shards and touches_shards(change) and would_ask_for_shards(change, job) and in_managed_partition(partition) then
         return refuse(slurm.ESLURM_ACCESS_DENIED, SHARDS)

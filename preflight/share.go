@@ -200,7 +200,7 @@ func keepShards(f *Facts) []finding {
 		return []finding{warn("nodes that share GPUs in no partition but those of the daemon, or a rule of the "+
 			"site's own job_submit.lua against gres/shard in the others",
 			"the gate keeps parts of GPUs in the managed partitions alone, and nodes with shards are also in %s: who "+
-				"asks for gres/shard there lands beside who shares a GPU, in whatever class he writes into his extra",
+				"asks for gres/shard there lands beside who shares a GPU",
 			strings.Join(others, ", "))}
 	}
 	return []finding{ok("parts of GPUs are the daemon's to give")}

@@ -78,6 +78,30 @@ func TestTheGateSeesASizedStepInAVariableAndBehindOne(t *testing.T) {
 	}
 }
 
+// TestNobodyButTheDaemonSaysWhatANodeBelievesOfAJob: in whichever partition, since a node asks nobody where a job is.
+func TestNobodyButTheDaemonSaysWhatANodeBelievesOfAJob(t *testing.T) {
+	c := OpenCluster(t)
+	const forged = `{"v":1,"lua":0,"job":7,"round":1,"share":{"class":"high"}}`
+	for program, want := range map[string]string{
+		`submit { partition = "plain", comment = false, extra = [[%s]] }`:                 "what the daemon",
+		`submit { extra = [[%s]] }`:                                                       "what the daemon",
+		`submit { partition = "plain", comment = false, extra = "mine, as " .. [[%s]] }`:  "0 mine",
+		`print(slurm_job_submit({ partition = "plain", extra = [[%s]] }, {}, 0))`:         "0",
+		`print(slurm_job_modify({ extra = [[%s]] }, { partition = "plain" }, nil, 1000))`: "what the daemon",
+		`print(slurm_job_modify({ extra = [[%s]] }, { partition = "plain" }, nil, 0))`:    "0",
+		`print(slurm_job_modify({ extra = "x %s" }, { partition = "plain" }, nil, 1000))`: "0",
+	} {
+		text := forged
+		if strings.Contains(program, `"x %s"`) {
+			text = "mine"
+		}
+		if said := c.gate(fmt.Sprintf(program, text), "a.json"); !strings.Contains(said, want) ||
+			want[0] == '0' && !strings.HasPrefix(said, "0") {
+			t.Errorf("%s: %s, want %s", program, said, want)
+		}
+	}
+}
+
 // What a user may send, slurmctld stands still for. The counts are the gate's own steps, since a clock says as much of
 // the machine.
 func TestWhatAUserSendsCostsTheGateBoundedWork(t *testing.T) {

@@ -190,19 +190,23 @@ func TestAJobThatIsNotManagedHasTheEnvironmentThatItHasWithoutUs(t *testing.T) {
 	c.Serve("n2", "", byScripts)
 	c.Serve("n3", "", "")
 	const script = `tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }; export -f tell; tell script; srun -n1 bash -c 'tell task'`
+	const forged = "with an annotation that somebody forged" // whom the gate trusts, or where there is none
 	variants := map[string][]string{
 		"without our directive":              {"-p", "synergy"},
 		"in a partition that is not managed": {"-p", "plain", "--comment=synergy-profile=res18.json"},
-		"with an annotation that the user forged": {"-p", "plain",
-			`--extra={"v":1,"lua":0,"job":1,"round":$(touch /shared/out/owned),"why":""}`,
-			"--comment=synergy-profile=res18.json"},
+		forged: {"-p", "plain", `--extra={"v":1,"lua":0,"job":1,"round":$(touch /shared/out/owned),"why":""}`,
+			"--comment=synergy-profile=res18.json", "--uid=alice"},
 		"with our variables switched off": {"--comment=synergy-profile=res18.json synergy-env=off"},
 	}
 	jobs := map[string]map[string]JobID{}
 	for name, more := range variants {
 		jobs[name] = map[string]JobID{}
+		user := "alice"
+		if name == forged {
+			user = "root"
+		}
 		for _, node := range []string{"n1", "n2", "n3"} {
-			id := c.MustSbatch("alice", script,
+			id := c.MustSbatch(user, script,
 				append([]string{"--gres=gpu:1", "-c2", "--mem=2000", "-w", node, output}, more...)...)
 			jobs[name][node] = id
 			if strings.Contains(c.ShowJob(id)["Extra"], `"lua":1`) {
