@@ -82,7 +82,11 @@ func TestWhateverOwnersDoToTheirJobsTheRoundsGoOn(t *testing.T) {
 	d.Start()
 	named := c.MustSbatch("alice", sleeper, word("res18"), "--gres=gpu:1", "--job-name="+hostileText, output)
 	c.WaitForState(named, "RUNNING")
-	forged := c.MustSbatch("bob", sleeper, word("res18"), "--gres=gpu:1", "--extra="+c.ShowJob(named)["Extra"], output)
+	copied := c.ShowJob(named)["Extra"]
+	if _, err := c.Sbatch("bob", sleeper, word("res18"), "--gres=gpu:1", "--extra="+copied, output); err == nil {
+		t.Error("bob may copy an annotation")
+	}
+	forged := c.MustSbatch("bob", sleeper, word("res18"), "--gres=gpu:1", "--extra= "+copied, output)
 	c.MustExec("login", "alice", "scontrol", "requeue", named.String())
 	_ = c.Update("alice", named, "timelimit=60")
 	held := c.MustSbatch("alice", sleeper, word("res18"), "--gres=gpu:1", "--hold", output)
