@@ -31,7 +31,9 @@ const (
 	firstReport = time.Second // after a report that failed, and twice as long each time
 	lastReport  = time.Minute
 	reportFor   = 10 * time.Minute // then it is given up: a job that goes on so is reported again
-	reportAgain = time.Hour        // a job of which it was reported is not reported again before
+	// reportAgain is when a job of which it was reported is reported again at the earliest: one that was forgiven
+	// meanwhile, too.
+	reportAgain = time.Hour
 )
 
 // ErrNotReported is of an offence of which the daemon cannot be told, however often that is tried.
@@ -55,7 +57,8 @@ type docket struct {
 }
 
 // keepReporting reports offences until the context ends: into the file, for whoever looks at this node, and to the
-// daemon, which may have to be tried again while slurmctld is away. Nobody's report waits for one that fails.
+// daemon, which may have to be tried again while slurmctld is away. Nobody's report waits for one that is to be tried
+// again, but for as long as one try takes.
 func (b *Broker) keepReporting(ctx context.Context) {
 	dockets := map[int]*docket{} // by job
 	ticker := time.NewTicker(reportEvery)
