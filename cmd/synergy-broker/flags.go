@@ -19,6 +19,7 @@ import (
 
 	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
 	"github.com/synergy-slurmd/synergy-slurmd/share/mps"
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
 	rules "github.com/synergy-slurmd/synergy-slurmd/share/turns"
 )
@@ -170,8 +171,8 @@ func (f *flags) filler(log *slog.Logger) (broker.Filler, error) {
 		return f.byTurns(), nil
 	}
 	m := &mps.Manager{Dir: f.dir, Program: program, LowThreads: f.threads}
-	return func(ctx context.Context, gpu int, users []int) (bool, error) {
-		mode, err := m.Serve(ctx, gpu, users)
+	return func(ctx context.Context, gpu int, jobs []node.Run) (bool, error) {
+		mode, err := m.Serve(ctx, gpu, jobs)
 		return mode == predict.Fill, err
 	}, nil
 }
@@ -179,7 +180,9 @@ func (f *flags) filler(log *slog.Logger) (broker.Filler, error) {
 // byTurns has all jobs take turns. What a broker before this has left of MPS ends with the jobs that it serves.
 func (f *flags) byTurns() broker.Filler {
 	m := &mps.Manager{Dir: f.dir}
-	return func(ctx context.Context, gpu int, users []int) (bool, error) { return false, m.Retire(ctx, gpu, users) }
+	return func(ctx context.Context, gpu int, jobs []node.Run) (bool, error) {
+		return false, m.Retire(ctx, gpu, jobs)
+	}
 }
 
 func (f *flags) serve(ctx context.Context, to io.Writer) error {

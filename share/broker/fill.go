@@ -12,13 +12,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
 	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// Filler has the jobs of a GPU run on it at the same time, if it can: it is told whose they are, one entry a job, and
-// says whether they do. It is asked again every so often.
-type Filler func(ctx context.Context, gpu int, users []int) (fills bool, err error)
+// Filler has the jobs of a GPU run on it at the same time, if it can: it is told which they are, and says whether they
+// do. It is asked again every so often.
+type Filler func(ctx context.Context, gpu int, jobs []node.Run) (fills bool, err error)
 
 // lookEvery is how often stamps are looked at though nobody said that one has changed.
 const lookEvery = 15 * time.Second
@@ -66,29 +67,29 @@ func (b *Broker) look() looked {
 	asked := looked{}
 	for _, g := range b.gpus {
 		if b.Fill != nil && !seen.hides(g.index) {
-			asked[g.index] = g.inquire(seen.users[g.index])
+			asked[g.index] = g.inquire(seen.runs[g.index])
 		}
 	}
 	return asked
 }
 
-// inquiry is what a GPU is to be asked next: whose jobs share it, one entry a job, and whoever waits for the answer.
+// inquiry is what a GPU is to be asked next: which jobs share it, and whoever waits for the answer.
 type inquiry struct {
-	users []int
+	jobs  []node.Run
 	asked []chan struct{}
 }
 
-// inquire has the GPU asked how jobs of these users share it, and says when that was done. What answers may take its
+// inquire has the GPU asked how these jobs share it, and says when that was done. What answers may take its
 // time: it is asked by one goroutine for each GPU, so that one which hangs delays no other, and of what has come up
 // meanwhile only the last is asked.
-func (g *gpu) inquire(users []int) <-chan struct{} {
+func (g *gpu) inquire(jobs []node.Run) <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.next == nil {
 		g.next = &inquiry{}
 	}
 	asked := make(chan struct{})
-	g.next.users, g.next.asked = users, append(g.next.asked, asked)
+	g.next.jobs, g.next.asked = jobs, append(g.next.asked, asked)
 	if !g.asking {
 		g.asking = true
 		g.broker.begin(g.ask)
@@ -106,7 +107,7 @@ func (g *gpu) ask(ctx context.Context) {
 		if next == nil {
 			return
 		}
-		fills, err := g.broker.Fill(ctx, g.index, next.users)
+		fills, err := g.broker.Fill(ctx, g.index, next.jobs)
 		g.fill(fills && err == nil, err)
 		for _, asked := range next.asked {
 			close(asked)

@@ -27,7 +27,7 @@ func TestJobsThatRunAtTheSameTimeWaitForNobodyUntilTheyTakeTurnsAgain(t *testing
 	fills.Store(true)
 	b := serve(t, func(c *settings) {
 		anyOf(7)(c)
-		c.Fill = func(context.Context, int, []int) (bool, error) { return fills.Load(), nil }
+		c.Fill = func(context.Context, int, []node.Run) (bool, error) { return fills.Load(), nil }
 	})
 	stamp(t, b.dir, 7, 0, share.Low, 1024)
 	if err := broker.Tell(t.Context(), b.dir); err != nil {
@@ -72,7 +72,14 @@ func TestJobsThatRunAtTheSameTimeWaitForNobodyUntilTheyTakeTurnsAgain(t *testing
 func TestWhoFillsAGPUIsSaidByTheStampsOfItsJobs(t *testing.T) {
 	var told sync.Map // the users that were told last, by GPU: it looks by itself, too
 	b := serve(t, func(c *settings) {
-		c.Fill = func(_ context.Context, gpu int, users []int) (bool, error) {
+		c.Fill = func(_ context.Context, gpu int, jobs []node.Run) (bool, error) {
+			var users []int
+			for _, job := range jobs {
+				if age := time.Since(time.Unix(0, job.Stamped)); job.UID != 10+job.Job || age < 0 || age > time.Hour {
+					t.Errorf("told of %+v, which has a stamp for %v", job, age)
+				}
+				users = append(users, job.UID)
+			}
 			told.Store(gpu, slices.Sorted(slices.Values(users)))
 			return true, errors.New("and yet it cannot")
 		}
@@ -106,7 +113,7 @@ type asks struct {
 	gpus []int
 }
 
-func (a *asks) fill(_ context.Context, gpu int, _ []int) (bool, error) {
+func (a *asks) fill(_ context.Context, gpu int, _ []node.Run) (bool, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.gpus = append(a.gpus, gpu)
@@ -205,11 +212,11 @@ func TestAGPUThatIsNotAnsweredForDelaysNoOther(t *testing.T) {
 	asked, answer := make(chan int, 100), make(chan error)
 	b := serve(t, func(c *settings) {
 		anyOf(7)(c)
-		c.Fill = func(ctx context.Context, gpu int, users []int) (bool, error) {
+		c.Fill = func(ctx context.Context, gpu int, jobs []node.Run) (bool, error) {
 			if gpu == 1 {
 				return true, nil
 			}
-			asked <- len(users)
+			asked <- len(jobs)
 			select {
 			case err := <-answer:
 				return err == nil, err

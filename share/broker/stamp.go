@@ -40,9 +40,9 @@ func readStamp(dir string, job, owner int) (share.Stamp, error) {
 
 // stamps are what the stamps of a node say.
 type stamps struct {
-	jobs  map[int]share.Stamp
-	bad   []int         // jobs that have one which is not to be believed
-	users map[int][]int // of the jobs that share each GPU, one entry a job
+	jobs map[int]share.Stamp
+	bad  []int              // jobs that have one which is not to be believed
+	runs map[int][]node.Run // that share each GPU
 	// hidden are the GPUs on which there is a job of which nobody can say whose it is.
 	hidden []int
 }
@@ -78,14 +78,18 @@ func (b *Broker) stamped() (stamps, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return stamps{}, err
 	}
-	seen := stamps{jobs: map[int]share.Stamp{}, users: map[int][]int{}}
+	seen := stamps{jobs: map[int]share.Stamp{}, runs: map[int][]node.Run{}}
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), ".json")
 		job, err := strconv.Atoi(name)
 		if !is || err != nil || job < 0 {
 			continue
 		}
-		stamp, err := readStamp(b.RunDir, job, b.Proc.Owner)
+		about, err := entry.Info() // before: of a file that is replaced meanwhile the next look sees the rest
+		var stamp share.Stamp
+		if err == nil {
+			stamp, err = readStamp(b.RunDir, job, b.Proc.Owner)
+		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // it has just ended
 			b.says.changed(job, nil)
@@ -97,7 +101,8 @@ func (b *Broker) stamped() (stamps, error) {
 		default:
 			b.says.changed(job, nil)
 			seen.jobs[job] = stamp
-			seen.users[stamp.GPU] = append(seen.users[stamp.GPU], stamp.UID)
+			run := node.Run{Job: job, UID: stamp.UID, Stamped: about.ModTime().UnixNano()}
+			seen.runs[stamp.GPU] = append(seen.runs[stamp.GPU], run)
 		}
 	}
 	return seen, nil

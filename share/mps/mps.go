@@ -77,13 +77,15 @@ type Manager struct {
 // gpu is what a manager remembers of one. Its lock is held while its daemons are talked to, so that one that hangs
 // delays no other GPU.
 type gpu struct {
-	mu      sync.Mutex
-	starts  []time.Time
-	known   bool  // Serve was told of it
-	last    []int // of which users
-	silence time.Duration
-	until   time.Time // it is not asked before; for so long it has not answered
-	why     error
+	mu       sync.Mutex
+	starts   []time.Time
+	known    bool       // Serve was told of it
+	last     []node.Run // of which jobs
+	clients  []node.Run // and which of them began as clients of its daemon
+	recalled bool       // what the manager before has noted of that
+	silence  time.Duration
+	until    time.Time // it is not asked before; for so long it has not answered
+	why      error
 }
 
 func (m *Manager) of(index int) *gpu {
@@ -105,45 +107,60 @@ func (m *Manager) time() time.Time {
 	return time.Now()
 }
 
-// Serve has the GPU of an index shared by these users, one entry a job, and says how. It is safe to say twice, and
-// to be said again every so often: a daemon that died is noticed then.
+// Serve has the GPU of an index shared by these jobs, and says how. It is safe to say twice, and to be said again every
+// so often: a daemon that died is noticed then.
 //
-// The jobs fill the GPU if all are of one user and the daemon runs already, or there is one job only, of a user who had
-// none there before, for which it is started: a job that began without MPS never becomes a client of it. Otherwise they
-// take turns. A daemon whose user has no job on the GPU is ended. The error says why they take turns though they could
-// fill.
-func (m *Manager) Serve(ctx context.Context, gpu int, users []int) (predict.Mode, error) {
+// The jobs fill the GPU if all are of one user and each began as a client of his daemon, which is started for the first
+// of them: a job that began without MPS never becomes a client of it. Otherwise they take turns. A daemon whose user
+// has no job on the GPU is ended. The error says why they take turns though they could fill.
+func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.Mode, error) {
 	g := m.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	defer func() { g.known, g.last = true, slices.Clone(users) }()
-	ended := m.endOthers(ctx, gpu, users)
-	if len(users) == 0 || slices.ContainsFunc(users, func(u int) bool { return u != users[0] }) {
-		return predict.LookAhead, errors.Join(m.withdraw(gpu), ended)
+	err := m.recall(g, gpu)
+	defer func() { g.known, g.last = true, slices.Clone(jobs) }()
+	err = errors.Join(err, m.endOthers(ctx, gpu, usersOf(jobs)))
+	if users := usersOf(jobs); len(users) != 1 {
+		return predict.LookAhead, errors.Join(err, m.withdraw(gpu), m.keep(g, gpu, g.still(jobs)))
 	}
-	if err := errors.Join(ended, m.fill(ctx, gpu, users)); err != nil {
-		return predict.LookAhead, errors.Join(fmt.Errorf("fill GPU %d: %w", gpu, err), m.withdraw(gpu))
+	if err := errors.Join(err, m.fill(ctx, gpu, jobs)); err != nil {
+		return predict.LookAhead, errors.Join(fmt.Errorf("fill GPU %d: %w", gpu, err), m.withdraw(gpu),
+			m.keep(g, gpu, g.still(jobs)))
 	}
 	return predict.Fill, nil
 }
 
-// errBegun is of jobs that began to take turns, which they do until their GPU is empty.
-var errBegun = errors.New("its jobs began without MPS")
+func usersOf(jobs []node.Run) []int {
+	var users []int
+	for _, job := range jobs {
+		users = append(users, job.UID)
+	}
+	slices.Sort(users)
+	return slices.Compact(users)
+}
 
-func (m *Manager) fill(ctx context.Context, gpu int, users []int) error {
+// errBegun is of jobs that began to take turns, which they do until the last of those that did is gone.
+var errBegun = errors.New("a job on it began without MPS")
+
+func (m *Manager) fill(ctx context.Context, gpu int, jobs []node.Run) error {
 	g := m.of(gpu)
-	d, err := m.daemon(gpu, users[0])
+	d, err := m.daemon(gpu, jobs[0].UID)
 	if err != nil {
 		return err
 	}
 	if g.silent(m.time()) {
 		return g.why
 	}
+	// asked of jobs that began without it, too: whether it hangs is to be said
 	err = d.answers(ctx)
-	if begun := g.begun(users); err != nil && begun == nil {
+	switch {
+	case errors.Is(err, errMute):
+	case slices.ContainsFunc(jobs, g.without):
+		return errBegun
+	case err != nil && !slices.ContainsFunc(jobs, g.seen):
 		err = m.start(ctx, d)
-	} else if err != nil && !errors.Is(err, errMute) {
-		err = begun
+	case err != nil:
+		return errBegun // as good as: what they were clients of is no more
 	}
 	if errors.Is(err, errMute) {
 		return g.backOff(m.time(), err)
@@ -152,15 +169,24 @@ func (m *Manager) fill(ctx context.Context, gpu int, users []int) error {
 		return err
 	}
 	g.silence = 0
-	return m.fillOf(d).Write(m.Dir)
+	// the note comes last: of a job that is not in it is thought that it began without
+	return errors.Join(m.fillOf(d).Write(m.Dir), m.keep(g, gpu, jobs))
 }
 
-// begun says that no daemon may be started for these jobs.
-func (g *gpu) begun(users []int) error {
-	if !g.known || len(users) > 1 || slices.Contains(g.last, users[0]) {
-		return errBegun
+// seen says of a job whether it was there before; without of one, too, whether it began without a daemon. One that is
+// new has not begun: its prolog waits for the answer.
+func (g *gpu) seen(job node.Run) bool { return !g.known || slices.Contains(g.last, job) }
+
+func (g *gpu) without(job node.Run) bool { return g.seen(job) && !slices.Contains(g.clients, job) }
+
+// still are the clients that are among these jobs.
+func (g *gpu) still(jobs []node.Run) (clients []node.Run) {
+	for _, job := range g.clients {
+		if slices.Contains(jobs, job) {
+			clients = append(clients, job)
+		}
 	}
-	return nil
+	return clients
 }
 
 // silent says whether the GPU is not to be asked now.
@@ -255,14 +281,16 @@ func (m *Manager) end(ctx context.Context, d daemon) error {
 	return nil
 }
 
-// Retire has the jobs of these users, one entry a job, take turns: no daemon is started for them any more. One whose
-// user has no job on the GPU is ended. One that an earlier manager has started for jobs which are still there is left,
-// since they would end with it; the error says so. It is for a node that fills no GPUs, and like Serve is said again.
-func (m *Manager) Retire(ctx context.Context, gpu int, users []int) error {
+// Retire has these jobs take turns: no daemon is started for them any more. One whose user has no job on the GPU is
+// ended. One that an earlier manager has started for jobs which are still there is left, since they would end with it;
+// the error says so. It is for a node that fills no GPUs, and like Serve is said again.
+func (m *Manager) Retire(ctx context.Context, gpu int, jobs []node.Run) error {
 	g := m.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := errors.Join(m.withdraw(gpu), m.endOthers(ctx, gpu, users))
+	users := usersOf(jobs)
+	err := errors.Join(m.recall(g, gpu), m.withdraw(gpu), m.endOthers(ctx, gpu, users),
+		m.keep(g, gpu, g.still(jobs)))
 	for _, d := range m.known() {
 		if d.gpu == gpu && slices.Contains(users, d.uid) && len(d.processes()) > 0 {
 			err = errors.Join(err, fmt.Errorf("the MPS daemon of user %d is left until his jobs have ended", d.uid))

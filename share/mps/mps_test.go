@@ -65,10 +65,18 @@ func (b bench) mode(mode string) {
 	}
 }
 
+// runs are jobs of these users, counted from 1.
+func runs(users ...int) (jobs []node.Run) {
+	for i, user := range users {
+		jobs = append(jobs, node.Run{Job: i + 1, UID: user})
+	}
+	return jobs
+}
+
 // serve wants the GPU 0 to be shared so.
 func (b bench) serve(want predict.Mode, users ...int) error {
 	b.t.Helper()
-	mode, err := b.Serve(b.t.Context(), 0, users)
+	mode, err := b.Serve(b.t.Context(), 0, runs(users...))
 	if mode != want {
 		b.t.Fatalf("jobs of %v are served by %s (%v), want %s", users, mode, err, want)
 	}
@@ -175,14 +183,92 @@ func TestJobsOfSeveralUsersTakeTurns(t *testing.T) {
 
 func TestJobsThatBeganWithoutMPSTakeTurns(t *testing.T) {
 	b := newBench(t)
-	for _, jobs := range [][]int{{me, me}, {me}, {me, me}} {
+	b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
+	for _, jobs := range [][]int{{me}, {me, me}, {me}} {
 		if err := b.serve(predict.LookAhead, jobs...); !errors.Is(err, errBegun) {
-			t.Errorf("%d jobs of which one ran already: %v", len(jobs), err)
+			t.Errorf("%d jobs of which one was there before its broker: %v", len(jobs), err)
 		}
 	}
+	b.serve(predict.LookAhead)
+	if err := b.serve(predict.Fill, me, me); err != nil {
+		t.Errorf("two that begin at once: %v", err)
+	}
+}
+
+// TestAGPUFillsOnlyWhileAllJobsOnItBeganAsClients: what a job began without stays so, whoever was there meanwhile, and
+// whichever manager is asked.
+func TestAGPUFillsOnlyWhileAllJobsOnItBeganAsClients(t *testing.T) {
+	a, b2 := node.Run{Job: 1, UID: me}, node.Run{Job: 2, UID: me + 1}
+	c, d := node.Run{Job: 3, UID: me}, node.Run{Job: 4, UID: me}
+	again := a // requeued, and its epilog did not come about
+	again.Stamped++
+	type look struct {
+		jobs []node.Run
+		want predict.Mode
+	}
+	for what, looks := range map[string][]look{
+		"it joined beside another user": {{[]node.Run{a}, predict.Fill}, {[]node.Run{a, b2}, predict.LookAhead},
+			{[]node.Run{a, b2, c}, predict.LookAhead}, {[]node.Run{a, c}, predict.LookAhead},
+			{[]node.Run{a}, predict.Fill}, {[]node.Run{a, d}, predict.Fill}},
+		"and the one that filled left": {{[]node.Run{a}, predict.Fill}, {[]node.Run{a, b2, c}, predict.LookAhead},
+			{[]node.Run{c}, predict.LookAhead}, {[]node.Run{c, d}, predict.LookAhead},
+			{[]node.Run{d}, predict.LookAhead}, {nil, predict.LookAhead}, {[]node.Run{c}, predict.Fill}},
+		"it came with the other user": {{[]node.Run{b2, c}, predict.LookAhead}, {[]node.Run{c}, predict.LookAhead}},
+		"one follows at once":         {{[]node.Run{a}, predict.Fill}, {[]node.Run{c, d}, predict.Fill}},
+		"it runs anew": {{[]node.Run{a}, predict.Fill}, {[]node.Run{a, b2}, predict.LookAhead},
+			{[]node.Run{again, b2}, predict.LookAhead}, {[]node.Run{again}, predict.LookAhead}},
+	} {
+		for _, restarts := range []bool{false, true} {
+			bench := newBench(t)
+			for i, l := range looks {
+				mode, err := bench.Serve(t.Context(), 0, l.jobs)
+				if mode != l.want {
+					t.Errorf("%s: look %d: %v: %s (%v), want %s", what, i, l.jobs, mode, err, l.want)
+				}
+				if restarts { // and nobody came meanwhile
+					bench.Manager = &Manager{Dir: bench.Dir, Program: bench.Program}
+					if mode, err := bench.Serve(t.Context(), 0, l.jobs); mode != l.want {
+						t.Errorf("%s: look %d again: %v: %s (%v), want %s", what, i, l.jobs, mode, err, l.want)
+					}
+				}
+			}
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// TestAJobThatBeganWhileItsBrokerWasAwayTakesTurns, since nobody told it of the daemon; and one of which nothing can be
+// read does.
+func TestAJobThatBeganWhileItsBrokerWasAwayTakesTurns(t *testing.T) {
+	b := newBench(t)
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Fatal(err)
+	}
 	b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
-	if err := b.serve(predict.LookAhead, me); !errors.Is(err, errBegun) {
-		t.Errorf("a job that was there before its broker: %v", err)
+	if err := b.serve(predict.LookAhead, me, me); !errors.Is(err, errBegun) {
+		t.Errorf("one of two was not told: %v", err)
+	}
+	if err := b.serve(predict.Fill, me); err != nil {
+		t.Errorf("it is gone: %v", err)
+	}
+	for _, text := range []string{"{", "[1]", "", "null"} {
+		if err := os.WriteFile(b.clientsPath(0), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
+		if err := b.serve(predict.LookAhead, me); err == nil || text != "null" &&
+			!strings.Contains(err.Error(), "clients-0.json") {
+			t.Errorf("%q: %v", text, err)
+		}
+		if err := b.serve(predict.LookAhead, me); !errors.Is(err, errBegun) {
+			t.Errorf("%q, the next time: %v", text, err)
+		}
+	}
+	b.serve(predict.LookAhead)
+	if left, _ := os.ReadDir(b.Dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
 
@@ -263,8 +349,10 @@ func TestAnotherManagerGoesOnWithTheDaemonsOfTheLast(t *testing.T) {
 	}
 	running := b.of(me).processes()
 	b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
-	if err := b.serve(predict.Fill, me, me); err != nil || !slices.Equal(b.of(me).processes(), running) {
-		t.Errorf("it has %v, there were %v: %v", b.of(me).processes(), running, err)
+	for _, jobs := range [][]int{{me}, {me, me}} {
+		if err := b.serve(predict.Fill, jobs...); err != nil || !slices.Equal(b.of(me).processes(), running) {
+			t.Errorf("it has %v, there were %v: %v", b.of(me).processes(), running, err)
+		}
 	}
 	if err := b.Stop(t.Context()); err != nil || len(b.of(me).processes()) > 0 {
 		t.Errorf("after the end there is %v: %v", b.of(me).processes(), err)
@@ -382,7 +470,7 @@ func TestADaemonThatHangsDelaysNoOtherGPU(t *testing.T) {
 	}
 	hung, asked := make(chan error, 1), b.asked()
 	go func() {
-		_, err := b.Serve(t.Context(), 0, []int{me, me})
+		_, err := b.Serve(t.Context(), 0, runs(me, me))
 		hung <- err
 	}()
 	for end := time.Now().Add(answerWithin); b.asked() == asked; time.Sleep(time.Millisecond) {
@@ -390,7 +478,7 @@ func TestADaemonThatHangsDelaysNoOtherGPU(t *testing.T) {
 			t.Fatal("it is not asked")
 		}
 	}
-	if mode, err := b.Serve(t.Context(), 1, []int{me}); mode != predict.Fill {
+	if mode, err := b.Serve(t.Context(), 1, runs(me)); mode != predict.Fill {
 		t.Errorf("GPU 1 is shared by %s: %v", mode, err)
 	}
 	select {
@@ -519,7 +607,8 @@ func TestWhereJobsTakeTurnsADaemonEndsWithTheLastOfItsJobs(t *testing.T) {
 	running := b.of(me).processes()
 	b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
 	for _, jobs := range [][]int{{me}, {me + 1, me}, {me, me}} {
-		if err := b.Retire(t.Context(), 0, jobs); err == nil || !strings.Contains(err.Error(), "is left until") {
+		err := b.Retire(t.Context(), 0, runs(jobs...))
+		if err == nil || !strings.Contains(err.Error(), "is left until") {
 			t.Errorf("jobs of %v: %v, want that it is left", jobs, err)
 		}
 		if now := b.of(me).processes(); !slices.Equal(now, running) {
@@ -529,10 +618,10 @@ func TestWhereJobsTakeTurnsADaemonEndsWithTheLastOfItsJobs(t *testing.T) {
 			t.Errorf("tasks are still sent there: %v", err)
 		}
 	}
-	if err := b.Retire(t.Context(), 0, []int{me + 1}); err != nil || len(b.of(me).processes()) > 0 {
+	if err := b.Retire(t.Context(), 0, runs(me+1)); err != nil || len(b.of(me).processes()) > 0 {
 		t.Errorf("with none of his jobs left there is %v (%v)", b.of(me).processes(), err)
 	}
-	if err := b.Retire(t.Context(), 0, []int{me}); err != nil || len(b.of(me).processes()) > 0 {
+	if err := b.Retire(t.Context(), 0, runs(me)); err != nil || len(b.of(me).processes()) > 0 {
 		t.Errorf("for a job that begins there is %v (%v)", b.of(me).processes(), err)
 	}
 }

@@ -131,6 +131,14 @@ func value(environ []string, name string) string {
 	return ""
 }
 
+// Run is one run of a job on a shared GPU, as far as the broker tells those apart: a job that was requeued has another
+// stamp, which its prolog wrote later.
+type Run struct {
+	Job     int   `json:"job"`
+	UID     int   `json:"uid"`
+	Stamped int64 `json:"stamped_ns"` // since 1970
+}
+
 // Stamp is for Prolog: it keeps the stamp of a job that shares a GPU, and drops that of a run before, whose Epilog did
 // not come about. For a job that shares none there is nothing else to do.
 func Stamp(environ []string, dir string) error {
