@@ -17,8 +17,9 @@ import (
 )
 
 // freezer stops the processes of jobs and lets them go on. What it stops stands in a file before it is stopped, so that
-// whoever comes after a broker that died finds it, and so that what somebody else has stopped, as Slurm does with a job
-// that it suspends, is left alone. Of one job nobody may want two things at the same time.
+// whoever comes after a broker that died finds it. What somebody else has stopped before, as Slurm does with a job that
+// it suspends, is left alone, since it stands already and is not ours to let go on. Who stops what stands by us cannot
+// be told from us: he says it again. Of one job nobody may want two things at the same time.
 type freezer struct {
 	proc Proc
 	dir  string // of the files, one a job
@@ -79,13 +80,16 @@ func (h *hold) fresh(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if dir := h.proc.freezable(pid, h.uid, freezable); dir != "" {
-			if !slices.Contains(h.now.Cgroups, dir) && !slices.Contains(dirs, dir) {
+			if slices.Contains(h.now.Cgroups, dir) || slices.Contains(dirs, dir) {
+				continue
+			}
+			if slices.Contains(h.before.Cgroups, dir) || !isFrozen(dir) {
 				dirs = append(dirs, dir)
 			}
 			continue
 		}
-		p, err := h.proc.process(pid)
-		if err == nil && !slices.Contains(h.now.Processes, p) {
+		p, stands, err := h.proc.look(pid)
+		if err == nil && !slices.Contains(h.now.Processes, p) && (!stands || slices.Contains(h.before.Processes, p)) {
 			signals = append(signals, p)
 		}
 	}
@@ -269,23 +273,47 @@ func setFrozen(dir string, frozen bool) error {
 	return errors.Join(err, file.Close())
 }
 
-// process is the one with that number now.
-func (p Proc) process(pid int) (process, error) {
-	stat, err := p.read(pid, "stat")
-	if err != nil {
-		return process{}, err
+// isFrozen says that somebody has frozen a cgroup itself, of either version; that one above it is frozen does not
+// count, since that one is let go on by itself.
+func isFrozen(dir string) bool {
+	for _, name := range []string{"cgroup.freeze", "freezer.self_freezing"} {
+		path := filepath.Join(dir, name)
+		if about, err := os.Lstat(path); err != nil || !about.Mode().IsRegular() { // to open a pipe would wait
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && string(bytes.TrimSpace(text)) == "1" {
+			return true
+		}
 	}
-	start, err := startOf(stat)
-	return process{pid, start}, err
+	return false
 }
 
-// startOf is the 22nd field of /proc/PID/stat. The second is the program's name, in which anything may stand.
-func startOf(stat []byte) (uint64, error) {
+// process is the one with that number now.
+func (p Proc) process(pid int) (process, error) {
+	found, _, err := p.look(pid)
+	return found, err
+}
+
+// look says also whether a signal has stopped it.
+func (p Proc) look(pid int) (found process, stands bool, err error) {
+	stat, err := p.read(pid, "stat")
+	if err != nil {
+		return process{}, false, err
+	}
+	state, start, err := parseStat(stat)
+	return process{pid, start}, state == "T", err
+}
+
+// parseStat reads the third field of /proc/PID/stat and the 22nd, the start. The second is the program's name, in which
+// anything may stand.
+func parseStat(stat []byte) (state string, start uint64, err error) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
-		return 0, errors.New("stat has too few fields")
+		return "", 0, errors.New("stat has too few fields")
 	}
-	return strconv.ParseUint(string(fields[19]), 10, 64)
+	start, err = strconv.ParseUint(string(fields[19]), 10, 64)
+	return string(fields[0]), start, err
 }
 
 // ofJob are the processes that a user has in a job, but the broker and Slurm's own.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
@@ -281,7 +283,7 @@ func FuzzWhose(f *testing.F) {
 		if err == nil && !strings.Contains(cgroup, fmt.Sprintf("job_%d", job)) {
 			t.Errorf("job %d by %q, %q, %q", job, cgroup, environ, cmdline)
 		}
-		_, _ = startOf([]byte(stat))
+		_, _, _ = parseStat([]byte(stat))
 	})
 }
 
@@ -310,6 +312,106 @@ func TestADeadlineIsNoShorterThanTheDaemonSaid(t *testing.T) {
 		client := client{stamp: share.Stamp{SLO: int64(c.slo)}}
 		if got := client.within(wire.Message{Deadline: c.said.Microseconds()}); got != c.want {
 			t.Errorf("of %d ms by the daemon and %v by the client: %v, want %v", c.slo, c.said, got, c.want)
+		}
+	}
+}
+
+// TestOfAJobOfManyProcessesEachCgroupIsLookedAtOnce in a pass, and not once for each process.
+func TestOfAJobOfManyProcessesEachCgroupIsLookedAtOnce(t *testing.T) {
+	const step, processes = "/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", 60
+	p := machine(t, os.Getuid())
+	var pids []int
+	for pid := 100; pid < 100+processes; pid++ {
+		p.add(t, pretended{pid: pid, parent: 1, uid: strconv.Itoa(os.Getuid()), cgroup: "0::" + step + "\n"})
+		pids = append(pids, pid)
+	}
+	freeze := inCgroup(t, p, step, "cgroup.freeze", pids...)
+	looks := opens(t, filepath.Join(filepath.Dir(freeze), "cgroup.procs"))
+	f := &freezer{proc: p, dir: t.TempDir()}
+	if err := f.freeze(t.Context(), 7, os.Getuid()); err != nil {
+		t.Error(err)
+	}
+	if n := looks(); n != 2 {
+		t.Errorf("the list of %d processes was read %d times in two passes", processes, n)
+	}
+	if text, err := os.ReadFile(freeze); err != nil || string(text) != "1" {
+		t.Errorf("its cgroup has %q, %v", text, err)
+	}
+}
+
+// opens says how often a file is read from now on.
+func opens(t *testing.T, path string) func() int {
+	t.Helper()
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	// the end of each, too: two events that are the same are told as one
+	if _, err := unix.InotifyAddWatch(fd, path, unix.IN_OPEN|unix.IN_CLOSE); err != nil {
+		t.Fatal(err)
+	}
+	return func() int {
+		text := make([]byte, 1<<20)
+		n, err := unix.Read(fd, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n / unix.SizeofInotifyEvent / 2 // of a file no event has a name
+	}
+}
+
+// TestWhatSlurmHasSuspendedIsNotLetGoOn, by whichever freezer or by a signal, and what a broker before has stopped is.
+func TestWhatSlurmHasSuspendedIsNotLetGoOn(t *testing.T) {
+	for _, c := range []struct{ entry, at, file, says string }{
+		{"0::", "", "cgroup.freeze", "cgroup.freeze"},
+		{"4:freezer:", "freezer", "freezer.state", "freezer.self_freezing"},
+	} {
+		uid := strconv.Itoa(os.Getuid())
+		step := "/slurm/uid_" + uid + "/job_7/step_0"
+		if c.at == "" {
+			step = "/system.slice/slurmstepd.scope/job_7/step_0/user"
+		}
+		p := machine(t, os.Getuid(), pretended{pid: 11, parent: 1, uid: uid, cgroup: c.entry + step + "\n"},
+			pretended{pid: 12, parent: 1, uid: uid, cgroup: c.entry + step + "_1\n"})
+		path := inCgroup(t, p, c.at+step, c.file, 11)
+		other := inCgroup(t, p, c.at+step+"_1", c.file, 12)
+		says := filepath.Join(filepath.Dir(path), c.says)
+		suspend := func() {
+			t.Helper()
+			if err := os.WriteFile(says, []byte("1\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		suspend()
+		was, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &freezer{proc: p, dir: t.TempDir()}
+		freeze := func() {
+			t.Helper()
+			if err := f.freeze(t.Context(), 7, os.Getuid()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.thawAll(); err != nil {
+				t.Error(err)
+			}
+		}
+		freeze()
+		if text, err := os.ReadFile(path); err != nil || string(text) != string(was) {
+			t.Errorf("%s has %q, %v: want %q, as it was", path, text, err, was)
+		}
+		if text, err := os.ReadFile(other); err != nil || len(text) == 0 {
+			t.Errorf("the job's other cgroup was not stopped: %v", err)
+		}
+		if err := f.keep(stopped{V: 1, Job: 7, Cgroups: []string{filepath.Dir(path)}}); err != nil {
+			t.Fatal(err)
+		}
+		suspend() // this time by a broker that died
+		freeze()
+		if text, err := os.ReadFile(path); err != nil || string(text) == string(was) {
+			t.Errorf("%s has %q, %v: want that it goes on", path, text, err)
 		}
 	}
 }

@@ -159,6 +159,28 @@ func TestWhoDoesNotYieldIsStoppedAndGoesOnAfterwards(t *testing.T) {
 	})
 }
 
+// TestAJobThatSlurmHasSuspendedIsNotLetGoOn: it does not yield, since it stands, and stands after others had the GPU.
+func TestAJobThatSlurmHasSuspendedIsNotLetGoOn(t *testing.T) {
+	b, rude, high := pair(t, "ignore")
+	if err := syscall.Kill(rude.pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a stop", func() bool { return stands(t, rude.pid) })
+	for range 2 {
+		high.ask()
+		high.want(wire.Grant)
+		high.release()
+		await(t, "a thaw", func() bool { return b.Status().GPUs[0].Clients[0].State != wire.Frozen })
+	}
+	b.stop() // and all that is wanted is done
+	if !stands(t, rude.pid) {
+		t.Error("it goes on though Slurm has suspended it")
+	}
+	if err := syscall.Kill(rude.pid, syscall.SIGCONT); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAStoppedJobThatIsKilledIsGone(t *testing.T) {
 	b, rude, high := pair(t, "ignore")
 	high.ask()
@@ -195,7 +217,7 @@ func TestTheDaemonIsToldOfAJobThatNeverYields(t *testing.T) {
 	}
 	reports, hangs, tries := make(chan report), make(chan struct{}), 0
 	b, rude, high := pair(t, "slow", func(c *broker.Config) {
-		c.Report = func(ctx context.Context, job int, o share.Offence) error {
+		c.Report = func(ctx context.Context, job, _ int, o share.Offence) error {
 			if tries++; tries == 1 {
 				<-hangs
 				return errors.New("slurmctld is away")
