@@ -49,11 +49,12 @@ type Limits struct {
 	Clients, PerUser, PerJob int
 	Hello                    time.Duration // until which a connection says who it is
 	Messages                 int           // of a job in a second; 0: as by default
+	Hellos                   int           // connections of a user that are heard in a second; 0: as by default
 }
 
 // DefaultLimits are for a node with a GPU for each of some dozen jobs.
 func DefaultLimits() Limits {
-	return Limits{Clients: 1024, PerUser: 256, PerJob: 64, Hello: 5 * time.Second, Messages: 4000}
+	return Limits{Clients: 1024, PerUser: 256, PerJob: 64, Hello: 5 * time.Second, Messages: 4000, Hellos: 200}
 }
 
 // Broker is that of one node.
@@ -88,10 +89,13 @@ func New(c Config) *Broker {
 	if c.Limits.Messages <= 0 {
 		c.Limits.Messages = DefaultLimits().Messages
 	}
+	if c.Limits.Hellos <= 0 {
+		c.Limits.Hellos = DefaultLimits().Hellos
+	}
 	b := &Broker{Config: c, start: time.Now(), says: saying{}, said: make(chan chan<- looked),
 		offences: make(chan offence, mostQueued),
 		halts:    halts{freezer: &freezer{proc: c.Proc, dir: frozenDir(c.RunDir)}, log: c.Log},
-		crowd:    crowd{limits: c.Limits, users: map[int]int{}, jobs: map[int]*crew{}, refused: map[string]int{}}}
+		crowd:    crowd{limits: c.Limits, users: map[int]*crew{}, jobs: map[int]*crew{}, refused: map[string]int{}}}
 	for _, index := range c.GPUs {
 		b.gpus = append(b.gpus, newGPU(b, index))
 	}
@@ -277,41 +281,49 @@ type crowd struct {
 
 	mu      sync.Mutex
 	total   int
-	users   map[int]int
-	jobs    map[int]*crew // also those that have just left, until their pace is paid: who comes back is no other
+	users   map[int]*crew
+	jobs    map[int]*crew
 	refused map[string]int
 }
 
-// crew are the connections of a job.
+// crew are the connections of a user or a job.
 type crew struct {
 	size int
 	pace *pace // of all of them together
 }
 
-// enter takes a connection of a user, or says why not.
-func (c *crowd) enter(uid int) *wire.Bad {
+// crewOf is that of a user or a job. Those that have just left are remembered until their pace is paid: who comes back
+// is no other.
+func crewOf(crews map[int]*crew, id, perSecond int, now time.Time) *crew {
+	maps.DeleteFunc(crews, func(_ int, left *crew) bool { return left.size == 0 && left.pace.paid(now) })
+	if crews[id] == nil {
+		crews[id] = &crew{pace: paceOf(perSecond)}
+	}
+	return crews[id]
+}
+
+// enter takes a connection of a user, and says at which pace those are heard, or why not. That is before anybody knows
+// of which job it is: to find that out costs more than to say HELLO.
+func (c *crowd) enter(uid int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case c.total >= c.limits.Clients:
-		return &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("there are %d clients: try again later", c.total)}
-	case c.users[uid] >= c.limits.PerUser:
-		return &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("user %d has %d clients: want fewer", uid, c.users[uid])}
+	if c.total >= c.limits.Clients {
+		return nil, &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("there are %d clients: try again later", c.total)}
+	}
+	of := crewOf(c.users, uid, c.limits.Hellos, now)
+	if of.size >= c.limits.PerUser {
+		return nil, &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("user %d has %d clients: want fewer", uid, of.size)}
 	}
 	c.total++
-	c.users[uid]++
-	return nil
+	of.size++
+	return of.pace, nil
 }
 
 // enterJob takes it as one of a job, and says how fast that is read.
 func (c *crowd) enterJob(job int, now time.Time) (*pace, *wire.Bad) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.jobs, func(_ int, left *crew) bool { return left.size == 0 && left.pace.paid(now) })
-	if c.jobs[job] == nil {
-		c.jobs[job] = &crew{pace: paceOf(c.limits.Messages)}
-	}
-	of := c.jobs[job]
+	of := crewOf(c.jobs, job, c.limits.Messages, now)
 	if of.size >= c.limits.PerJob {
 		return nil, &wire.Bad{Code: wire.Busy, Text: fmt.Sprintf("job %d has %d clients: want fewer", job, of.size)}
 	}
@@ -329,9 +341,7 @@ func (c *crowd) leave(uid int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.total--
-	if c.users[uid]--; c.users[uid] == 0 {
-		delete(c.users, uid)
-	}
+	c.users[uid].size--
 }
 
 func (c *crowd) refuse(code string) {

@@ -38,7 +38,7 @@ type client struct {
 }
 
 // serve is a connection, from its first line to its end.
-func (g *gpu) serve(conn *net.UnixConn, p *peer) {
+func (g *gpu) serve(conn *net.UnixConn, p *peer, heard *pace) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer g.broker.crowd.leave(p.uid)
@@ -53,6 +53,7 @@ func (g *gpu) serve(conn *net.UnixConn, p *peer) {
 			conn.Close()
 		}
 	})
+	time.Sleep(heard.wait(time.Now()))
 	if bad := g.talk(conn, p); bad != nil {
 		g.refuse(conn, bad)
 	}

@@ -84,12 +84,13 @@ func (g *gpu) accept(ctx context.Context, l *net.UnixListener, running *sync.Wai
 			g.refuse(conn, &wire.Bad{Code: wire.UnknownJob, Text: err.Error()})
 			continue
 		}
-		if bad := g.broker.crowd.enter(p.uid); bad != nil {
+		pace, bad := g.broker.crowd.enter(p.uid, time.Now())
+		if bad != nil {
 			p.close()
 			g.refuse(conn, bad)
 			continue
 		}
-		running.Go(func() { g.serve(conn, p) })
+		running.Go(func() { g.serve(conn, p, pace) })
 	}
 }
 

@@ -197,6 +197,48 @@ func TestAJobWithManyConnectionsIsReadNoFasterThanWithOne(t *testing.T) {
 	}
 }
 
+// TestWhoIsRefusedAgainAndAgainIsHeardAtHisPace, whatever number of connections he has at a time: to find out of which
+// job he is takes reading about processes.
+func TestWhoIsRefusedAgainAndAgainIsHeardAtHisPace(t *testing.T) {
+	const pace, at, seconds = 100, 32, 2
+	var heard atomic.Int64
+	b := serve(t, func(c *settings) {
+		c.Limits = broker.DefaultLimits()
+		c.Limits.Hellos = pace
+		c.Identify = func(int, int) (int, error) {
+			heard.Add(1)
+			return 0, errors.New("of no job")
+		}
+	})
+	hello, err := wire.Encode(wire.Message{Type: wire.Hello})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	var running sync.WaitGroup
+	for range at {
+		running.Go(func() {
+			for time.Since(began) < seconds*time.Second {
+				conn, err := net.Dial("unix", node.SocketPath(b.dir, 0))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = conn.Write(hello)
+				if m, wrong := wire.NewReader(conn).Next(); err != nil || wrong != nil || m.Code != wire.UnknownJob {
+					t.Errorf("heard %+v (%v, %v)", m, err, wrong)
+				}
+				conn.Close()
+			}
+		})
+	}
+	running.Wait()
+	most := int64(pace*(time.Since(began).Seconds()+1)) + at // a burst of a second; and the last of each
+	if n := heard.Load(); n > most || n < pace {
+		t.Errorf("%d were heard within %v, want %d to %d", n, time.Since(began), pace, most)
+	}
+}
+
 func TestWhatADeadBrokerLeftIsReplacedAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: node.SocketPath(dir, 0)})

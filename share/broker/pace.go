@@ -6,7 +6,8 @@ import (
 )
 
 // pace is how fast a job is read, so that one that says things for ever does not have a core of the node to itself,
-// over however many connections. What it says beyond that waits in its own sockets.
+// over however many connections; and how fast the connections of a user are heard, so that neither has who is refused
+// again and again. What is said beyond that waits in its own sockets.
 //
 // Each message takes the next place in time, and who said it is not read before that has come. So connections that
 // never stop are read in turn; and of one that says little the first is read at once, whatever the others of its job

@@ -97,6 +97,39 @@ func TestAJobThatConnectsAnewIsReadAtThePaceThatItHad(t *testing.T) {
 	}
 }
 
+func TestAUserWhoConnectsAgainAndAgainIsHeardAtHisPaceAndNobodyElseWaits(t *testing.T) {
+	now := time.Unix(0, 0)
+	c := crowd{limits: Limits{Clients: 10, PerUser: 10, Hellos: 50}, users: map[int]*crew{}}
+	knock := func(uid int) time.Duration {
+		t.Helper()
+		p, bad := c.enter(uid, now)
+		if bad != nil {
+			t.Fatal(bad)
+		}
+		defer c.leave(uid)
+		return p.wait(now)
+	}
+	for range 50 {
+		if wait := knock(1); wait > 0 {
+			t.Fatalf("the first connections wait for %v", wait)
+		}
+	}
+	heard := 0
+	for end := now.Add(10 * time.Second); now.Before(end); heard++ {
+		now = now.Add(knock(1))
+		if wait := knock(2 + heard); wait > 0 {
+			t.Fatalf("another user waits for %v", wait)
+		}
+	}
+	if heard < 490 || heard > 501 {
+		t.Errorf("he was heard %d times within 10 s, want 50 in a second", heard)
+	}
+	now = now.Add(3 * time.Second)
+	if knock(1); len(c.users) != 1 {
+		t.Errorf("%d users are remembered for ever", len(c.users))
+	}
+}
+
 // TestAYieldOfATurnThatIsOverChangesNothing: in the step in which it was granted others may want the GPU back, and by
 // then one that had taken its request back has released.
 func TestAYieldOfATurnThatIsOverChangesNothing(t *testing.T) {
