@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -49,11 +50,11 @@ func (f *flags) reporter(log *slog.Logger) broker.Reporter {
 
 // accuse adds an offence to a job's AdminComment. scontrol has no += for that, so what stands there is read first: what
 // somebody else writes between the two would be lost, in a moment that happens once in a job's life. A job that is over
-// is nobody's business any more.
-func (a administration) accuse(ctx context.Context, job int, o share.Offence) error {
+// is nobody's business any more; one of another user has its number now, as where a slurmctld has lost its state.
+func (a administration) accuse(ctx context.Context, job, uid int, o share.Offence) error {
 	ctx, cancel := context.WithTimeout(ctx, slurmWithin)
 	defer cancel()
-	name, before, err := a.comment(ctx, job)
+	name, before, err := a.comment(ctx, job, uid)
 	if errors.Is(err, errOver) {
 		return nil
 	}
@@ -68,7 +69,7 @@ func (a administration) accuse(ctx context.Context, job int, o share.Offence) er
 		return fmt.Errorf("%w: AdminComment of job %s has %d bytes, want at most %d with %s", broker.ErrNotReported,
 			name, len(before), mostComment, o)
 	}
-	_, err = outputOf(ctx, a.scontrol, "update", "JobId="+name, "AdminComment="+after)
+	err = eachLine(ctx, func(string) {}, a.scontrol, "update", "JobId="+name, "AdminComment="+after)
 	if err != nil && strings.Contains(err.Error(), "already finished") {
 		return nil
 	}
@@ -77,39 +78,38 @@ func (a administration) accuse(ctx context.Context, job int, o share.Offence) er
 
 // format has squeue print columns of fixed widths: scontrol show job prints the AdminComment among lines that the
 // job's user writes. The last column is wider than what is added to.
-const format = "--Format=JobID:20,JobArrayID:30,admin_comment:8192"
+const format = "--Format=JobID:20,JobArrayID:30,UserID:20,admin_comment:8192"
 
 // record begins what squeue prints of a job: for the number of an array it prints all of its tasks.
-var record = regexp.MustCompile(`^([0-9]+) +([0-9]+(?:_[0-9]+)?) +$`)
+var record = regexp.MustCompile(`^([0-9]+) +([0-9]+(?:_[0-9]+)?) +([0-9]+) +$`)
 
 // columnsOf is how wide that is, characters that are bytes.
-const columnsOf = 20 + 30
+const columnsOf = 20 + 30 + 20
 
 // errOver is of a job that Slurm does not know any more.
 var errOver = errors.New("the job is over")
 
 // comment is a job's AdminComment, and the name by which no other job is meant: the number of an array's last task is
 // that of the whole array.
-func (a administration) comment(ctx context.Context, job int) (name, comment string, err error) {
-	out, err := outputOf(ctx, a.squeue, "--noheader", "--jobs="+strconv.Itoa(job), format)
+func (a administration) comment(ctx context.Context, job, uid int) (name, comment string, err error) {
+	var own strings.Builder
+	found := false
+	err = eachLine(ctx, func(line string) {
+		if match := record.FindStringSubmatch(line[:min(len(line), columnsOf)]); match != nil {
+			if found = match[1] == strconv.Itoa(job) && match[3] == strconv.Itoa(uid); found {
+				name = match[2]
+			}
+			line = line[columnsOf:]
+		} // else it goes on: a comment may have several lines
+		if found && own.Len() <= mostComment {
+			own.WriteString(line)
+		}
+	}, a.squeue, "--noheader", "--jobs="+strconv.Itoa(job), format)
 	if err != nil && strings.Contains(err.Error(), "Invalid job id") {
 		return "", "", errOver
 	}
 	if err != nil {
 		return "", "", err
-	}
-	var own strings.Builder
-	found := false
-	for line := range strings.Lines(out) {
-		if match := record.FindStringSubmatch(line[:min(len(line), columnsOf)]); match != nil {
-			if found = match[1] == strconv.Itoa(job); found {
-				name = match[2]
-			}
-			line = line[columnsOf:]
-		} // else it goes on: a comment may have several lines
-		if found {
-			own.WriteString(line)
-		}
 	}
 	if name == "" {
 		return "", "", errOver
@@ -117,14 +117,29 @@ func (a administration) comment(ctx context.Context, job int) (name, comment str
 	return name, strings.TrimRight(own.String(), " \n"), nil
 }
 
-// outputOf is what a program prints.
-func outputOf(ctx context.Context, argv ...string) (string, error) {
+// eachLine calls read with each line that a program prints, to its end or 16 KiB: of an array of ten thousand tasks
+// squeue prints a hundred megabytes, of which one line is wanted.
+func eachLine(ctx context.Context, read func(line string), argv ...string) error {
 	command := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	var out, problem bytes.Buffer
-	command.Stdout, command.Stderr = &out, &problem
-	command.WaitDelay = time.Second
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", argv[0], argv[1], err, printable.Quote(problem.String(), 200))
+	out, err := command.StdoutPipe()
+	if err != nil {
+		return err
 	}
-	return out.String(), nil
+	var problem bytes.Buffer
+	command.Stderr = &problem
+	command.WaitDelay = time.Second
+	if err = command.Start(); err == nil {
+		for lines := bufio.NewReaderSize(out, 16<<10); err == nil; {
+			var line []byte
+			if line, err = lines.ReadSlice('\n'); errors.Is(err, bufio.ErrBufferFull) {
+				err = nil
+			}
+			read(string(line))
+		}
+		err = command.Wait()
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %s", argv[0], argv[1], err, printable.Quote(problem.String(), 200))
+	}
+	return nil
 }

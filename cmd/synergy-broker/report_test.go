@@ -32,7 +32,7 @@ func controller(t *testing.T, prints string) (a administration, told func() stri
 
 // row is what squeue 24.11 prints.
 func row(job, name, comment string) string {
-	return fmt.Sprintf("printf '%%s\\n' '%-20s%-30s%-60s'\n", job, name, comment)
+	return fmt.Sprintf("printf '%%s\\n' '%-20s%-30s%-20s%-60s'\n", job, name, "1001", comment)
 }
 
 func TestAnOffenceIsToldOfItsJobAloneAndBesideWhatStandsThere(t *testing.T) {
@@ -48,12 +48,16 @@ func TestAnOffenceIsToldOfItsJobAloneAndBesideWhatStandsThere(t *testing.T) {
 		"the same": {row("7", "7", "synergy-offence=1@1764000000"), ""},
 		"the last task of an array": {row("9", "7_1", "a") + row("7", "7_2", "b") + row("8", "7_0", "c"),
 			"update|JobId=7_2|AdminComment=b synergy-offence=1@1764000000|"},
-		"it is over":      {"echo slurm_load_jobs error: Invalid job id specified >&2; exit 1", ""},
-		"it is forgotten": {"", ""},
-		"another job":     {row("71", "71", "a"), ""},
+		"an array of ten thousand": {row("8", "8_1", "synergy-offence=0@1763999999") +
+			"yes \"$(" + row("9", "8_2", strings.Repeat("x", 8000)) + ")\" | head -n 10000\n" + row("7", "8_3", "mine"),
+			"update|JobId=8_3|AdminComment=mine synergy-offence=1@1764000000|"},
+		"it is over":                   {"echo slurm_load_jobs error: Invalid job id specified >&2; exit 1", ""},
+		"it is forgotten":              {"", ""},
+		"another job":                  {row("71", "71", "a"), ""},
+		"its number is another user's": {strings.ReplaceAll(row("7", "7", "a"), "1001", "1002"), ""},
 	} {
 		a, told := controller(t, c.prints)
-		if err := a.accuse(t.Context(), 7, share.Offence{GPU: 1, At: at}); err != nil || told() != c.told {
+		if err := a.accuse(t.Context(), 7, 1001, share.Offence{GPU: 1, At: at}); err != nil || told() != c.told {
 			t.Errorf("%s: told %q, %v, want %q", what, told(), err, c.told)
 		}
 	}
@@ -68,7 +72,7 @@ func TestAReportThatDoesNotReachSlurmIsAnError(t *testing.T) {
 	} {
 		a, told := controller(t, prints)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		if err := a.accuse(ctx, 7, o); err == nil || !strings.Contains(err.Error(), want) || told() != "" {
+		if err := a.accuse(ctx, 7, 1001, o); err == nil || !strings.Contains(err.Error(), want) || told() != "" {
 			t.Errorf("%.60s: %v, told %q, want %s", prints, err, told(), want)
 		}
 		cancel()
@@ -78,11 +82,11 @@ func TestAReportThatDoesNotReachSlurmIsAnError(t *testing.T) {
 	if err := os.WriteFile(a.scontrol, []byte(over), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.accuse(t.Context(), 7, o); err != nil || told() != "" {
+	if err := a.accuse(t.Context(), 7, 1001, o); err != nil || told() != "" {
 		t.Errorf("of a job that has just ended: %v", err)
 	}
 	a.scontrol = filepath.Join(t.TempDir(), "none")
-	if err := a.accuse(t.Context(), 7, o); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if err := a.accuse(t.Context(), 7, 1001, o); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("without scontrol: %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Reporter tells the daemon that a job would not give its turn back again and again. It may take its time: nobody's
-// turn waits for it.
-type Reporter func(ctx context.Context, job int, o share.Offence) error
+// Reporter tells the daemon that a job of a user would not give its turn back again and again. It may take
+// its time: nobody's turn waits for it.
+type Reporter func(ctx context.Context, job, uid int, o share.Offence) error
 
 // offence is a line of the file of them.
 type offence struct {
@@ -93,7 +93,7 @@ func (b *Broker) keepReporting(ctx context.Context) {
 
 // report tells the daemon once.
 func (b *Broker) report(ctx context.Context, d *docket) {
-	err := b.Report(ctx, d.Job, d.Offence)
+	err := b.Report(ctx, d.Job, d.UID, d.Offence)
 	now := time.Now()
 	switch {
 	case err == nil:

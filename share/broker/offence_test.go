@@ -19,7 +19,10 @@ func TestNobodysReportWaitsForOneThatFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	tries := map[int]int{}
-	report := func(_ context.Context, job int, _ share.Offence) error {
+	report := func(_ context.Context, job, uid int, _ share.Offence) error {
+		if uid != 1001 {
+			t.Errorf("reported of user %d", uid)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		tries[job]++
