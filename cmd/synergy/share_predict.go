@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +121,9 @@ func readCandidate(arg string, place int) (candidate, error) {
 	words := strings.Split(arg, ",")
 	if first := words[0]; !strings.Contains(first, "=") {
 		all, err := readProfiles([]string{first})
+		if errors.Is(err, fs.ErrNotExist) {
+			return c, fmt.Errorf("%.60q: there is no such file: want a profile's, or figures, as busy=0.5,mem=4", first)
+		}
 		if err != nil {
 			return c, err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +131,40 @@ func TestAFlagSaysInItsOwnWordsWhatItWantsInPlaceOfWhatItGot(t *testing.T) {
 			}
 		})
 	})
+}
+
+// TestAWordThatBelongsToAFlagIsSentThere: the value of one that is on or off behind a space, and the file that a
+// command wants behind a flag.
+func TestAWordThatBelongsToAFlagIsSentThere(t *testing.T) {
+	behindFlag := regexp.MustCompile(`^\S+ (-\w) FILE`)
+	switches, files := 0, 0
+	every(t, func(c *cobra.Command, words []string) {
+		if c.Args == nil || c.Args(c, nil) != nil || c.Args(c, []string{"a.json"}) == nil {
+			return
+		}
+		if match := behindFlag.FindStringSubmatch(c.Use); match != nil {
+			files++
+			want := `"a.json": want it behind ` + match[1] + ", as: " + c.CommandPath()
+			if text := refusal(t, c.CommandPath(), append(words, "a.json")...); !strings.Contains(text, want) {
+				t.Errorf("%q, want %q", text, want)
+			}
+			return
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Value.Type() != "bool" || f.Name == "help" {
+				return
+			}
+			switches++
+			want := "--" + f.Name + " and false are two words: want --" + f.Name + "=false"
+			text := refusal(t, c.CommandPath(), append(slices.Clone(words), "--"+f.Name, "false")...)
+			if !strings.HasSuffix(text, want) {
+				t.Errorf("%q, want %q", text, want)
+			}
+		})
+	})
+	if switches < 5 || files < 2 {
+		t.Errorf("%d switches and %d files were tried", switches, files)
+	}
 }
 
 func TestACommandThatIsMistypedIsKnownByItsNearest(t *testing.T) {

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -50,6 +51,7 @@ func Flag(command string, set *pflag.FlagSet, err error) error {
 	}
 	if bare, is := errors.AsType[*pflag.ValueRequiredError](err); is {
 		value, _ := pflag.UnquoteUsage(bare.GetFlag())
+		value = cmp.Or(typed[value], value)
 		return Wrong{command, dashed(bare.GetFlag().Name) + ": wants its " + value + " behind it"}
 	}
 	if odd, is := errors.AsType[*pflag.InvalidValueError](err); is {
@@ -99,6 +101,10 @@ var plain = map[string]string{
 	"intSlice":    "want whole numbers with commas between, as 1,3",
 	"stringSlice": "want words with commas between",
 }
+
+// typed are names of Go's types, by which the value of a flag goes whose description names none.
+var typed = map[string]string{"string": "word", "strings": "words", "int": "number", "uint": "number",
+	"float": "number", "duration": "time"}
 
 func wanted(odd *pflag.InvalidValueError) string {
 	if text, known := plain[odd.GetFlag().Value.Type()]; known {

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Wrong is an error that another command line would not have.
@@ -45,7 +47,22 @@ func known(root *cobra.Command, args []string) error {
 		slices.Contains(shells, rest[0]) {
 		return nil
 	}
+	if i := slices.Index(args, rest[0]); i > 0 {
+		if f := command.Flags().Lookup(strings.TrimLeft(args[i-1], "-")); f != nil && apart(f, rest[0]) {
+			return joined(command, f, rest[0])
+		}
+	}
 	return Unknown(command, rest[0])
+}
+
+// apart says whether a word is probably the value of a flag that is on or off, which takes none behind a space.
+func apart(f *pflag.Flag, word string) bool {
+	_, err := strconv.ParseBool(word)
+	return err == nil && f.Value.Type() == "bool"
+}
+
+func joined(c *cobra.Command, f *pflag.Flag, word string) error {
+	return wrong(c, "--%s and %s are two words: want --%s=%s", f.Name, word, f.Name, word)
 }
 
 // Hold has all commands of a tree say by the rule of this package what is wrong.
@@ -105,6 +122,11 @@ func bounds(c *cobra.Command, takes cobra.PositionalArgs) (least, most int) {
 func counted(c *cobra.Command, takes cobra.PositionalArgs, args []string) error {
 	least, most := bounds(c, takes)
 	n := named(c)
+	if len(args) > most {
+		if err := misplaced(c, args[most]); err != nil {
+			return err
+		}
+	}
 	switch {
 	case len(args) < least && least == 1:
 		return wrong(c, "which %s? Want %s, as: %s", n.name, n.by, sample(c))
@@ -118,6 +140,24 @@ func counted(c *cobra.Command, takes cobra.PositionalArgs, args []string) error 
 		return wrong(c, "%.40q is too much: want one %s, as: %s", args[most], n.name, sample(c))
 	}
 	return wrong(c, "%.40q is too much: want %d %ss at most, as: %s", args[most], most, n.name, sample(c))
+}
+
+// wantedFlag is one that a line of use has outside of brackets.
+var wantedFlag = regexp.MustCompile(`^\S+ -(\w) [A-Z]`)
+
+// misplaced says of a word that is too much where it was meant to stand; nil: nobody knows.
+func misplaced(c *cobra.Command, word string) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && apart(f, word) {
+			err = joined(c, f, word)
+		}
+	})
+	if match := wantedFlag.FindStringSubmatch(c.Use); err == nil && match != nil {
+		if f := c.Flags().ShorthandLookup(match[1]); f != nil && !f.Changed {
+			return wrong(c, "%.40q: want it behind -%s, as: %s", word, match[1], sample(c))
+		}
+	}
+	return err
 }
 
 // noun is what an argument is: its name, and by what it is told.
