@@ -127,7 +127,7 @@ func Thaw(dir string, proc Proc) ([]int, error) {
 
 func thaw(dir string, proc Proc) ([]int, error) {
 	jobs, err := (&freezer{proc: proc, dir: frozenDir(dir)}).thawAll()
-	return jobs, errors.Join(err, withdraw(dir))
+	return jobs, errors.Join(err, node.Withdraw(dir))
 }
 
 // ErrRunning is that a broker runs there already.

@@ -6,8 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -57,6 +55,9 @@ func (b *Broker) look() looked {
 		b.Log.Error("look at stamps: GPUs are shared as before", "error", err)
 	}
 	if err != nil {
+		for _, g := range b.gpus {
+			g.overlook(nil)
+		}
 		return nil
 	}
 	for _, c := range clients {
@@ -66,11 +67,31 @@ func (b *Broker) look() looked {
 	}
 	asked := looked{}
 	for _, g := range b.gpus {
-		if b.Fill != nil && !seen.hides(g.index) {
+		switch {
+		case b.Fill == nil:
+		case seen.hides(g.index):
+			g.overlook(seen.runs[g.index])
+		default:
 			asked[g.index] = g.inquire(seen.runs[g.index])
 		}
 	}
 	return asked
+}
+
+// errHidden is why a GPU fills no longer of which it cannot be asked how.
+var errHidden = errors.New("the stamp of a job on it cannot be read, and another has come")
+
+// overlook is for a look in which a GPU is not asked, though these jobs at least are on it: their prologs do not wait.
+// With one that has come since it was asked last it fills no longer: nobody knows whether that is a client.
+func (g *gpu) overlook(jobs []node.Run) {
+	g.mu.Lock()
+	g.overlooked = true
+	fills := g.fills
+	stranger := slices.ContainsFunc(jobs, func(job node.Run) bool { return !slices.ContainsFunc(g.told, job.Is) })
+	g.mu.Unlock()
+	if fills && stranger {
+		g.fill(false, errHidden)
+	}
 }
 
 // inquiry is what a GPU is to be asked next: which jobs share it, and whoever waits for the answer.
@@ -88,6 +109,14 @@ func (g *gpu) inquire(jobs []node.Run) <-chan struct{} {
 	if g.next == nil {
 		g.next = &inquiry{}
 	}
+	for i, job := range jobs {
+		if known := slices.IndexFunc(g.told, job.Is); known >= 0 {
+			jobs[i].Begun = g.told[known].Begun
+		} else {
+			jobs[i].Begun = g.overlooked
+		}
+	}
+	g.told, g.overlooked = jobs, false
 	asked := make(chan struct{})
 	g.next.jobs, g.next.asked = jobs, append(g.next.asked, asked)
 	if !g.asking {
@@ -200,16 +229,6 @@ func (g *gpu) mode() string {
 		return "fill"
 	}
 	return "turns"
-}
-
-// withdraw takes back what tasks are told of jobs that run at the same time: nobody looks any more whether what serves
-// them lives.
-func withdraw(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "fill-*.json"))
-	for _, file := range files {
-		err = errors.Join(err, os.Remove(file))
-	}
-	return err
 }
 
 // Tell tells the broker of a folder that stamps have changed, and waits until it has looked at them, and these GPUs are

@@ -183,6 +183,69 @@ func TestAStampThatCannotBeReadLeavesItsGPUAsItIsAsLongAsItsJobRuns(t *testing.T
 	}
 }
 
+// TestWhoComesWhileAGPUCannotBeAskedOfHasBegun: no prolog waits there, nor for a broker that is not there yet. A GPU
+// that is filled is so no longer, since nobody knows whether he is a client.
+func TestWhoComesWhileAGPUCannotBeAskedOfHasBegun(t *testing.T) {
+	var mu sync.Mutex
+	begun := map[int]bool{}
+	dir := t.TempDir()
+	before := func(job int) { stamp(t, dir, job, 0, share.Low, 1) }
+	before(1)
+	b := serve(t, func(c *settings) {
+		c.RunDir = dir
+		c.Fill = func(_ context.Context, gpu int, jobs []node.Run) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, job := range jobs {
+				begun[job.Job] = job.Begun
+			}
+			return gpu == 0, nil
+		}
+	})
+	look := func(what, mode string, want map[int]bool) {
+		t.Helper()
+		if err := broker.Tell(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if now := b.Status().GPUs[0].Mode; now != mode || !reflect.DeepEqual(begun, want) {
+			t.Errorf("%s: %s, begun had %v, want %s, %v", what, now, begun, mode, want)
+		}
+		clear(begun)
+	}
+	look("who was there", "fill", map[int]bool{1: true})
+	before(2)
+	look("who comes then", "fill", map[int]bool{1: true, 2: false})
+	job := startJob(t, ruder, os.Getuid(), "sit")
+	bad := node.StampPath(dir, ruder)
+	if err := os.WriteFile(bad, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	look("one that cannot be read", "fill", map[int]bool{})
+	before(3)
+	look("one that comes beside it", "turns", map[int]bool{})
+	if err := os.Remove(bad); err != nil {
+		t.Fatal(err)
+	}
+	before(4)
+	look("when it is mended", "fill", map[int]bool{1: true, 2: false, 3: true, 4: true})
+	before(5)
+	look("and afterwards", "fill", map[int]bool{1: true, 2: false, 3: true, 4: true, 5: false})
+	jobs := filepath.Dir(bad)
+	if err := errors.Join(os.Rename(jobs, jobs+"-"), os.WriteFile(jobs, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	look("the folder is none", "fill", map[int]bool{})
+	if err := errors.Join(os.Remove(jobs), os.Rename(jobs+"-", jobs)); err != nil {
+		t.Fatal(err)
+	}
+	before(6)
+	look("it is one again", "fill", map[int]bool{1: true, 2: false, 3: true, 4: true, 5: false, 6: true})
+	_ = syscall.Kill(job.pid, syscall.SIGKILL)
+	job.kill()
+}
+
 func TestNoTaskIsSentToAnMPSThatNobodyWatches(t *testing.T) {
 	b := serve(t, nil)
 	fill := node.FillPath(b.dir, 0)

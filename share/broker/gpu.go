@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/share"
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
 	"github.com/synergy-slurmd/synergy-slurmd/share/turns"
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
@@ -26,11 +27,14 @@ type gpu struct {
 	clients map[turns.Client]*client
 	conns   map[*net.UnixConn]bool // those that did not say yet who they are, too
 	closed  bool
-	fills   bool                 // all clients have it at once
-	whyNot  string               // though they could
-	asking  bool                 // its goroutine asks
-	next    *inquiry             // what that asks next; nil: nothing
-	frozen  map[turns.Client]int // and its job
+	fills   bool       // all clients have it at once
+	whyNot  string     // though they could
+	asking  bool       // its goroutine asks
+	next    *inquiry   // what that asks next; nil: nothing
+	told    []node.Run // the jobs of the last inquiry
+	// overlooked is that jobs may have come and begun since then.
+	overlooked bool
+	frozen     map[turns.Client]int // and its job
 	// clock is the arbiter's time. It is held from when the arbiter wants a job stopped until that is done, has
 	// failed, or has taken mostHeld, and this is what keeps everybody from the GPU until then: for a drain after a
 	// freeze the arbiter grants nobody anything, and while the clock is held no drain ends. What is heard meanwhile
@@ -55,7 +59,7 @@ const mostWaits = 1000
 
 func newGPU(b *Broker, index int) *gpu {
 	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
-		conns: map[*net.UnixConn]bool{}, clock: clock{start: b.start}, frozen: map[turns.Client]int{},
+		conns: map[*net.UnixConn]bool{}, overlooked: true, clock: clock{start: b.start}, frozen: map[turns.Client]int{},
 		had: map[share.Class]*had{}}
 	g.timer = time.AfterFunc(time.Hour, g.tick)
 	g.timer.Stop()

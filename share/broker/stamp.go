@@ -82,7 +82,7 @@ func (b *Broker) stamped() (stamps, error) {
 	for _, entry := range entries {
 		name, is := strings.CutSuffix(entry.Name(), ".json")
 		job, err := strconv.Atoi(name)
-		if !is || err != nil || job < 0 {
+		if !is || err != nil || job < 1 {
 			continue
 		}
 		about, err := entry.Info() // before: of a file that is replaced meanwhile the next look sees the rest

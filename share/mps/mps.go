@@ -77,15 +77,14 @@ type Manager struct {
 // gpu is what a manager remembers of one. Its lock is held while its daemons are talked to, so that one that hangs
 // delays no other GPU.
 type gpu struct {
-	mu       sync.Mutex
-	starts   []time.Time
-	known    bool       // Serve was told of it
-	last     []node.Run // of which jobs
-	clients  []node.Run // and which of them began as clients of its daemon
-	recalled bool       // what the manager before has noted of that
-	silence  time.Duration
-	until    time.Time // it is not asked before; for so long it has not answered
-	why      error
+	mu      sync.Mutex
+	starts  []time.Time
+	known   bool       // Serve was told of it
+	last    []node.Run // of which jobs
+	said    node.Fill  // what tasks are told: whose daemon there is, and which jobs are its clients; zero: nothing
+	silence time.Duration
+	until   time.Time // it is not asked before; for so long it has not answered
+	why     error
 }
 
 func (m *Manager) of(index int) *gpu {
@@ -110,24 +109,36 @@ func (m *Manager) time() time.Time {
 // Serve has the GPU of an index shared by these jobs, and says how. It is safe to say twice, and to be said again every
 // so often: a daemon that died is noticed then.
 //
-// The jobs fill the GPU if all are of one user and each began as a client of his daemon, which is started for the first
-// of them: a job that began without MPS never becomes a client of it. Otherwise they take turns. A daemon whose user
-// has no job on the GPU is ended. The error says why they take turns though they could fill.
+// A job that begins where its user's daemon runs is a client of it from its first task to its last, and one that began
+// without never becomes one; a daemon is started for a job that begins, where all are of one user. The jobs fill the
+// GPU if all are of one user and clients. Otherwise they take turns, clients or not. A daemon whose user has no job on
+// the GPU is ended. The error says why they take turns though they could fill.
 func (m *Manager) Serve(ctx context.Context, gpu int, jobs []node.Run) (predict.Mode, error) {
 	g := m.of(gpu)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	err := m.recall(g, gpu)
-	defer func() { g.known, g.last = true, slices.Clone(jobs) }()
-	err = errors.Join(err, m.endOthers(ctx, gpu, usersOf(jobs)))
-	if users := usersOf(jobs); len(users) != 1 {
-		return predict.LookAhead, errors.Join(err, m.withdraw(gpu), m.keep(g, gpu, g.still(jobs)))
+	var err error
+	if !g.known {
+		err = m.recall(g, gpu)
 	}
-	if err := errors.Join(err, m.fill(ctx, gpu, jobs)); err != nil {
-		return predict.LookAhead, errors.Join(fmt.Errorf("fill GPU %d: %w", gpu, err), m.withdraw(gpu),
-			m.keep(g, gpu, g.still(jobs)))
+	users := usersOf(jobs)
+	ended := m.endOthers(ctx, gpu, users)
+	fills := false
+	if len(users) > 0 {
+		var wrong error
+		fills, wrong = m.share(ctx, g, gpu, jobs, ended == nil)
+		err = errors.Join(err, ended, wrong)
+	} else {
+		err = errors.Join(err, ended, m.withdraw(g, gpu))
 	}
-	return predict.Fill, nil
+	g.known, g.last = true, slices.Clone(jobs)
+	switch {
+	case fills && err == nil:
+		return predict.Fill, nil
+	case err != nil:
+		return predict.LookAhead, fmt.Errorf("fill GPU %d: %w", gpu, err)
+	}
+	return predict.LookAhead, nil
 }
 
 func usersOf(jobs []node.Run) []int {
@@ -139,54 +150,99 @@ func usersOf(jobs []node.Run) []int {
 	return slices.Compact(users)
 }
 
-// errBegun is of jobs that began to take turns, which they do until the last of those that did is gone.
+// errBegun is of jobs that take turns until the last that began without MPS is gone.
 var errBegun = errors.New("a job on it began without MPS")
 
-func (m *Manager) fill(ctx context.Context, gpu int, jobs []node.Run) error {
-	g := m.of(gpu)
-	d, err := m.daemon(gpu, jobs[0].UID)
+// share has the jobs that begin be clients of a daemon, which it may start, and says whether all are.
+func (m *Manager) share(ctx context.Context, g *gpu, gpu int, jobs []node.Run, mayStart bool) (fills bool, err error) {
+	users, uid := usersOf(jobs), jobs[0].UID
+	if g.said.UID != nil && slices.Contains(users, *g.said.UID) {
+		uid = *g.said.UID
+	} else if len(users) > 1 {
+		return false, m.withdraw(g, gpu)
+	}
+	d, err := m.daemon(gpu, uid)
 	if err != nil {
-		return err
+		return false, errors.Join(err, m.withdraw(g, gpu))
 	}
 	if g.silent(m.time()) {
-		return g.why
+		return false, errors.Join(g.why, m.withdraw(g, gpu))
 	}
-	// asked of jobs that began without it, too: whether it hangs is to be said
 	err = d.answers(ctx)
-	switch {
-	case errors.Is(err, errMute):
-	case slices.ContainsFunc(jobs, g.without):
-		return errBegun
-	case err != nil && !slices.ContainsFunc(jobs, g.seen):
-		err = m.start(ctx, d)
-	case err != nil:
-		return errBegun // as good as: what they were clients of is no more
+	begins := func(job node.Run) bool { return g.begins(job, m.time()) }
+	if err != nil && !errors.Is(err, errMute) {
+		// what its clients had of it is gone with it
+		err = m.withdraw(g, gpu)
+		switch {
+		case err != nil || len(users) > 1:
+			return false, err
+		case !mayStart || !slices.ContainsFunc(jobs, begins):
+			return false, errBegun
+		}
+		err = m.start(ctx, g, d)
 	}
 	if errors.Is(err, errMute) {
-		return g.backOff(m.time(), err)
+		return false, errors.Join(g.backOff(m.time(), err), m.withdraw(g, gpu))
 	}
 	if err != nil {
-		return err
+		return false, errors.Join(err, m.withdraw(g, gpu))
 	}
 	g.silence = 0
-	// the note comes last: of a job that is not in it is thought that it began without
-	return errors.Join(m.fillOf(d).Write(m.Dir), m.keep(g, gpu, jobs))
-}
-
-// seen says of a job whether it was there before; without of one, too, whether it began without a daemon. One that is
-// new has not begun: its prolog waits for the answer.
-func (g *gpu) seen(job node.Run) bool { return !g.known || slices.Contains(g.last, job) }
-
-func (g *gpu) without(job node.Run) bool { return g.seen(job) && !slices.Contains(g.clients, job) }
-
-// still are the clients that are among these jobs.
-func (g *gpu) still(jobs []node.Run) (clients []node.Run) {
-	for _, job := range g.clients {
-		if slices.Contains(jobs, job) {
+	var clients []node.Run
+	for _, job := range jobs {
+		if job.UID == uid && (g.said.Serves(job) || begins(job)) {
 			clients = append(clients, job)
 		}
 	}
-	return clients
+	if err := m.say(g, d, clients); err != nil || len(users) > 1 {
+		return false, err
+	}
+	if len(clients) < len(jobs) {
+		return false, errBegun
+	}
+	return true, nil
+}
+
+// prologWaits is how old a stamp may be of which it is thought that its prolog waits for what the broker says, and that
+// its job has not begun. It waits for twelve seconds.
+const prologWaits = 10 * time.Second
+
+// begins says of a job that it has not begun yet, so that its first task will be told what is said of it now.
+func (g *gpu) begins(job node.Run, now time.Time) bool {
+	return g.known && !job.Begun && now.Sub(time.Unix(0, job.Stamped)) < prologWaits &&
+		!slices.ContainsFunc(g.last, func(was node.Run) bool { return was.Job == job.Job && was.UID == job.UID })
+}
+
+// say has these jobs' tasks be clients of a daemon: from their first to their last, so it is written for as long as
+// the daemon lives, however the GPU is shared.
+func (m *Manager) say(g *gpu, d daemon, clients []node.Run) error {
+	if len(clients) == 0 {
+		return m.withdraw(g, d.gpu)
+	}
+	fill := m.fillOf(d)
+	fill.Jobs = clients
+	if err := fill.Write(m.Dir); err != nil {
+		return errors.Join(err, m.withdraw(g, d.gpu))
+	}
+	g.said = fill
+	return nil
+}
+
+// recall finds out which jobs are clients of a daemon that an earlier manager has started. Those of which that cannot
+// be known take turns, which is slower and never wrong.
+func (m *Manager) recall(g *gpu, gpu int) error {
+	said, err := node.ReadFill(m.Dir, gpu)
+	if errors.Is(err, fs.ErrNotExist) {
+		said, err = node.Withdrawn(m.Dir, gpu, m.time())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("which jobs are clients of MPS: %w: they take turns", err), m.withdraw(g, gpu))
+	}
+	g.said = said
+	return nil
 }
 
 // silent says whether the GPU is not to be asked now.
@@ -200,23 +256,21 @@ func (g *gpu) backOff(now time.Time, why error) error {
 	return g.why
 }
 
-func (m *Manager) start(ctx context.Context, d daemon) error {
-	if err := m.mayStart(d.gpu); err != nil {
+func (m *Manager) start(ctx context.Context, g *gpu, d daemon) error {
+	if err := g.mayStart(m.time(), m.Dir); err != nil {
 		return err
 	}
-	// what the last one left: one that is there and does not answer cannot be used
-	if err := errors.Join(m.withdraw(d.gpu), d.kill(ctx)); err != nil {
+	if err := d.kill(ctx); err != nil { // what the last one left: one that does not answer cannot be used
 		return err
 	}
 	return d.start(ctx)
 }
 
 // mayStart counts starts.
-func (m *Manager) mayStart(gpu int) error {
-	g, now := m.of(gpu), m.time()
+func (g *gpu) mayStart(now time.Time, dir string) error {
 	recent := slices.DeleteFunc(g.starts, func(at time.Time) bool { return now.Sub(at) >= startsPer })
 	if len(recent) >= mostStarts {
-		return fmt.Errorf("its daemon was started %d times in %v: see its log in %s", len(recent), startsPer, m.Dir)
+		return fmt.Errorf("its daemon was started %d times in %v: see its log in %s", len(recent), startsPer, dir)
 	}
 	g.starts = append(recent, now)
 	return nil
@@ -240,8 +294,10 @@ func (m *Manager) fillOf(d daemon) node.Fill {
 		Low: settings("1", strconv.Itoa(threads))}
 }
 
-// withdraw has no more tasks fill the GPU. Those that do go on.
-func (m *Manager) withdraw(gpu int) error {
+// withdraw has no more tasks be clients. Those that are go on; but a job of which one task is and another is not is
+// none, so from here on none is.
+func (m *Manager) withdraw(g *gpu, gpu int) error {
+	g.said = node.Fill{}
 	err := os.Remove(node.FillPath(m.Dir, gpu))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -261,13 +317,16 @@ func (m *Manager) endOthers(ctx context.Context, gpu int, users []int) error {
 }
 
 func (m *Manager) end(ctx context.Context, d daemon) error {
+	g := m.of(d.gpu)
 	if f, err := node.ReadFill(m.Dir, d.gpu); err == nil && f.UID != nil && *f.UID == d.uid {
-		if err := m.withdraw(d.gpu); err != nil {
+		if err := m.withdraw(g, d.gpu); err != nil {
 			return err
 		}
 	}
-	g := m.of(d.gpu)
 	silent := g.silent(m.time())
+	if !silent && len(g.starts) > 0 && d.answers(ctx) == nil {
+		g.starts = g.starts[:len(g.starts)-1] // only those that die are counted
+	}
 	if !silent { // one that does not answer does not hear either
 		d.quit(ctx)
 	}
@@ -289,8 +348,7 @@ func (m *Manager) Retire(ctx context.Context, gpu int, jobs []node.Run) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	users := usersOf(jobs)
-	err := errors.Join(m.recall(g, gpu), m.withdraw(gpu), m.endOthers(ctx, gpu, users),
-		m.keep(g, gpu, g.still(jobs)))
+	err := errors.Join(m.withdraw(g, gpu), m.endOthers(ctx, gpu, users))
 	for _, d := range m.known() {
 		if d.gpu == gpu && slices.Contains(users, d.uid) && len(d.processes()) > 0 {
 			err = errors.Join(err, fmt.Errorf("the MPS daemon of user %d is left until his jobs have ended", d.uid))

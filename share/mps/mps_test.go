@@ -65,10 +65,13 @@ func (b bench) mode(mode string) {
 	}
 }
 
+// later is a moment that this machine does not reach in the test: who is stamped then has a prolog that waits.
+var later = time.Now().Add(time.Hour).UnixNano()
+
 // runs are jobs of these users, counted from 1.
 func runs(users ...int) (jobs []node.Run) {
 	for i, user := range users {
-		jobs = append(jobs, node.Run{Job: i + 1, UID: user})
+		jobs = append(jobs, node.Run{Job: i + 1, UID: user, Stamped: later})
 	}
 	return jobs
 }
@@ -80,9 +83,9 @@ func (b bench) serve(want predict.Mode, users ...int) error {
 	if mode != want {
 		b.t.Fatalf("jobs of %v are served by %s (%v), want %s", users, mode, err, want)
 	}
-	_, missing := node.ReadFill(b.Dir, 0)
-	if (want == predict.Fill) != (missing == nil) {
-		b.t.Fatalf("served by %s: reading the fill gives %v", want, missing)
+	fill, missing := node.ReadFill(b.Dir, 0)
+	if want == predict.Fill && (missing != nil || !slices.Equal(fill.Jobs, runs(users...))) {
+		b.t.Fatalf("served by %s: clients are %v, %v", want, fill.Jobs, missing)
 	}
 	return err
 }
@@ -195,41 +198,59 @@ func TestJobsThatBeganWithoutMPSTakeTurns(t *testing.T) {
 	}
 }
 
-// TestAGPUFillsOnlyWhileAllJobsOnItBeganAsClients: what a job began without stays so, whoever was there meanwhile, and
-// whichever manager is asked.
-func TestAGPUFillsOnlyWhileAllJobsOnItBeganAsClients(t *testing.T) {
-	a, b2 := node.Run{Job: 1, UID: me}, node.Run{Job: 2, UID: me + 1}
-	c, d := node.Run{Job: 3, UID: me}, node.Run{Job: 4, UID: me}
+// TestAGPUFillsOnlyWhileAllJobsOnItAreClients: a job is a client from its first task to its last or never, whoever was
+// there meanwhile, and whichever manager is asked.
+func TestAGPUFillsOnlyWhileAllJobsOnItAreClients(t *testing.T) {
+	job := func(number, uid int) node.Run { return node.Run{Job: number, UID: uid, Stamped: later} }
+	a, c, d, e := job(1, me), job(3, me), job(4, me), job(5, me)
+	other, second := job(2, me+1), job(6, me+1)
 	again := a // requeued, and its epilog did not come about
 	again.Stamped++
+	late := job(7, me) // its prolog has given up
+	late.Stamped = time.Now().Add(-prologWaits).UnixNano()
+	begun := job(8, me)
+	begun.Begun = true
 	type look struct {
-		jobs []node.Run
-		want predict.Mode
+		jobs, clients []node.Run
+		fills         bool
 	}
+	of := func(jobs ...node.Run) []node.Run { return jobs }
 	for what, looks := range map[string][]look{
-		"it joined beside another user": {{[]node.Run{a}, predict.Fill}, {[]node.Run{a, b2}, predict.LookAhead},
-			{[]node.Run{a, b2, c}, predict.LookAhead}, {[]node.Run{a, c}, predict.LookAhead},
-			{[]node.Run{a}, predict.Fill}, {[]node.Run{a, d}, predict.Fill}},
-		"and the one that filled left": {{[]node.Run{a}, predict.Fill}, {[]node.Run{a, b2, c}, predict.LookAhead},
-			{[]node.Run{c}, predict.LookAhead}, {[]node.Run{c, d}, predict.LookAhead},
-			{[]node.Run{d}, predict.LookAhead}, {nil, predict.LookAhead}, {[]node.Run{c}, predict.Fill}},
-		"it came with the other user": {{[]node.Run{b2, c}, predict.LookAhead}, {[]node.Run{c}, predict.LookAhead}},
-		"one follows at once":         {{[]node.Run{a}, predict.Fill}, {[]node.Run{c, d}, predict.Fill}},
-		"it runs anew": {{[]node.Run{a}, predict.Fill}, {[]node.Run{a, b2}, predict.LookAhead},
-			{[]node.Run{again, b2}, predict.LookAhead}, {[]node.Run{again}, predict.LookAhead}},
+		"another user comes and goes": {{of(a), of(a), true}, {of(a, other), of(a), false}, {of(a), of(a), true}},
+		"one joins beside another user": {{of(a), of(a), true}, {of(a, other, c), of(a, c), false},
+			{of(a, c), of(a, c), true}},
+		"all begin at once":                {{of(a, c), of(a, c), true}},
+		"of two users at once":             {{of(a, other), nil, false}, {of(a), nil, false}},
+		"one follows at once":              {{of(a), of(a), true}, {of(c, d), of(c, d), true}},
+		"one that comes with another user": {{of(other, c), nil, false}, {of(c), nil, false}},
+		"its user is there without": {{of(other, c), nil, false}, {of(c, d), of(d), false}, {of(d, e), of(d, e), true},
+			{of(d), of(d), true}},
+		"it runs anew": {{of(a, c), of(a, c), true}, {of(again, c), of(c), false}, {of(c), of(c), true}},
+		"the other user's turn": {{of(a), of(a), true}, {of(a, other), of(a), false}, {of(other), nil, false},
+			{of(other, second), of(second), false}, {of(second), of(second), true}},
+		"its prolog has given up":   {{of(a), of(a), true}, {of(a, late), of(a), false}, {of(a), of(a), true}},
+		"nobody's prolog waits":     {{of(late), nil, false}, {of(late, a), of(a), false}},
+		"it had begun when it came": {{of(begun), nil, false}, {of(begun, a), of(a), false}, {of(a), of(a), true}},
 	} {
 		for _, restarts := range []bool{false, true} {
 			bench := newBench(t)
 			for i, l := range looks {
-				mode, err := bench.Serve(t.Context(), 0, l.jobs)
-				if mode != l.want {
-					t.Errorf("%s: look %d: %v: %s (%v), want %s", what, i, l.jobs, mode, err, l.want)
-				}
-				if restarts { // and nobody came meanwhile
-					bench.Manager = &Manager{Dir: bench.Dir, Program: bench.Program}
-					if mode, err := bench.Serve(t.Context(), 0, l.jobs); mode != l.want {
-						t.Errorf("%s: look %d again: %v: %s (%v), want %s", what, i, l.jobs, mode, err, l.want)
+				ask := func(when string) {
+					t.Helper()
+					mode, err := bench.Serve(t.Context(), 0, l.jobs)
+					fill, missing := node.ReadFill(bench.Dir, 0)
+					if (mode == predict.Fill) != l.fills || !slices.Equal(fill.Jobs, l.clients) {
+						t.Errorf("%s: look %d%s: %v: %s (%v), clients %v (%v); want %v and %v", what, i, when, l.jobs,
+							mode, err, fill.Jobs, missing, l.fills, l.clients)
 					}
+				}
+				ask("")
+				if restarts { // and nobody came meanwhile
+					if err := node.Withdraw(bench.Dir); err != nil {
+						t.Fatal(err)
+					}
+					bench.Manager = &Manager{Dir: bench.Dir, Program: bench.Program}
+					ask(" again")
 				}
 			}
 			if t.Failed() {
@@ -239,8 +260,8 @@ func TestAGPUFillsOnlyWhileAllJobsOnItBeganAsClients(t *testing.T) {
 	}
 }
 
-// TestAJobThatBeganWhileItsBrokerWasAwayTakesTurns, since nobody told it of the daemon; and one of which nothing can be
-// read does.
+// TestAJobThatBeganWhileItsBrokerWasAwayTakesTurns, since nobody told it of the daemon; and so do all where that was
+// long, or where nothing can be read.
 func TestAJobThatBeganWhileItsBrokerWasAwayTakesTurns(t *testing.T) {
 	b := newBench(t)
 	if err := b.serve(predict.Fill, me); err != nil {
@@ -253,13 +274,22 @@ func TestAJobThatBeganWhileItsBrokerWasAwayTakesTurns(t *testing.T) {
 	if err := b.serve(predict.Fill, me); err != nil {
 		t.Errorf("it is gone: %v", err)
 	}
-	for _, text := range []string{"{", "[1]", "", "null"} {
-		if err := os.WriteFile(b.clientsPath(0), []byte(text), 0o600); err != nil {
+	long := func() time.Time { return time.Now().Add(2 * time.Minute) }
+	if err := node.Withdraw(b.Dir); err != nil {
+		t.Fatal(err)
+	}
+	b.Manager = &Manager{Dir: b.Dir, Program: b.Program, now: long}
+	for range 2 {
+		if err := b.serve(predict.LookAhead, me); !errors.Is(err, errBegun) {
+			t.Errorf("after a broker that was away for long: %v", err)
+		}
+	}
+	for _, text := range []string{"{", "[1]", ""} {
+		if err := os.WriteFile(node.FillPath(b.Dir, 0), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		b.Manager = &Manager{Dir: b.Dir, Program: b.Program}
-		if err := b.serve(predict.LookAhead, me); err == nil || text != "null" &&
-			!strings.Contains(err.Error(), "clients-0.json") {
+		if err := b.serve(predict.LookAhead, me); err == nil || !strings.Contains(err.Error(), "fill-0.json") {
 			t.Errorf("%q: %v", text, err)
 		}
 		if err := b.serve(predict.LookAhead, me); !errors.Is(err, errBegun) {
@@ -269,6 +299,55 @@ func TestAJobThatBeganWhileItsBrokerWasAwayTakesTurns(t *testing.T) {
 	b.serve(predict.LookAhead)
 	if left, _ := os.ReadDir(b.Dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestWhereADaemonOfAnotherUserDoesNotEndNoOtherIsStarted, and nobody is told of one.
+func TestWhereADaemonOfAnotherUserDoesNotEndNoOtherIsStarted(t *testing.T) {
+	if me != 0 {
+		t.Fatal("only root may start a process of another user: run this test as root")
+	}
+	b := newBench(t)
+	if err := b.serve(predict.Fill, 4711); err != nil {
+		t.Fatal(err)
+	}
+	path := b.of(4711).pipe()
+	if err := errors.Join(os.Remove(filepath.Join(path, "nvidia-cuda-mps-control.pid")),
+		os.Chmod(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	b.Proc = filepath.Join(b.bin, "proc") // a machine on which its processes never end
+	of := filepath.Join(b.Proc, "11")
+	for name, text := range map[string]string{"status": "Name:\tx\nUid:\t4711\t4711\t4711\t4711\n",
+		"environ": b.of(4711).mark() + "\x00", "cmdline": "nvidia-cuda-mps-server\x00"} {
+		err := errors.Join(os.MkdirAll(of, 0o755), os.WriteFile(filepath.Join(of, name), []byte(text), 0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.serve(predict.LookAhead, 4712); err == nil || !strings.Contains(err.Error(), "do not end") {
+		t.Errorf("one that does not end: %v", err)
+	}
+	if f, err := node.ReadFill(b.Dir, 0); err == nil {
+		t.Errorf("a task is told of %+v", f)
+	}
+	if err := os.RemoveAll(b.Proc); err != nil {
+		t.Fatal(err)
+	}
+	b.Proc = ""
+	if err := b.serve(predict.LookAhead, 4712); !errors.Is(err, errBegun) {
+		t.Errorf("who began meanwhile: %v", err)
+	}
+}
+
+// TestDaemonsThatEndWithTheirJobsMayBeStartedAgainAndAgain: only those that die are counted.
+func TestDaemonsThatEndWithTheirJobsMayBeStartedAgainAndAgain(t *testing.T) {
+	b := newBench(t)
+	for range mostStarts + 2 {
+		if err := b.serve(predict.Fill, me); err != nil {
+			t.Fatal(err)
+		}
+		b.serve(predict.LookAhead)
 	}
 }
 
@@ -310,16 +389,22 @@ func TestAProgramThatFailsLeavesJobsToTakeTurns(t *testing.T) {
 
 func TestADaemonThatDiesIsStartedForTheNextJobAndNotForEver(t *testing.T) {
 	b := newBench(t)
-	for range mostStarts {
+	for n := range mostStarts - 1 {
 		if err := b.serve(predict.Fill, me); err != nil {
 			t.Fatal(err)
 		}
 		kill(t, b.of(me))
-		for _, jobs := range [][]int{{me}, {me, me}, {me}} { // their context is gone, if they live
-			if err := b.serve(predict.LookAhead, jobs...); !errors.Is(err, errBegun) {
-				t.Errorf("jobs whose daemon died: %v", err)
-			}
+		if err := b.serve(predict.LookAhead, me); !errors.Is(err, errBegun) { // its context is gone, if it lives
+			t.Errorf("the job whose daemon died: %v", err)
 		}
+		if n == 0 {
+			b.serve(predict.LookAhead)
+			continue
+		}
+		if err := b.serve(predict.LookAhead, me, me); !errors.Is(err, errBegun) || len(b.of(me).processes()) != 1 {
+			t.Errorf("beside it another begins: %v, with %v", err, b.of(me).processes())
+		}
+		kill(t, b.of(me))
 		b.serve(predict.LookAhead)
 	}
 	if err := b.serve(predict.LookAhead, me); err == nil || !strings.Contains(err.Error(), "started 3 times") {
@@ -516,18 +601,25 @@ func TestAGPUWhoseDaemonDoesNotAnswerIsAskedMoreAndMoreRarely(t *testing.T) {
 	}
 	b.hang(0, false)
 	b.Answer = 0
-	if err := b.serve(predict.Fill, me); err != nil {
-		t.Fatal(err)
+	if err := b.serve(predict.LookAhead, me); !errors.Is(err, errBegun) { // what it began meanwhile was not told
+		t.Errorf("one that answers again: %v", err)
 	}
+	later := node.Run{Job: 2, UID: me, Stamped: now.UnixNano()}
+	serve := func(want predict.Mode) {
+		t.Helper()
+		if mode, err := b.Serve(t.Context(), 0, []node.Run{later}); mode != want {
+			t.Errorf("the next job: %s, %v, want %s", mode, err, want)
+		}
+	}
+	serve(predict.Fill)
 	b.hang(0, true)
 	b.Answer = 100 * time.Millisecond
-	b.serve(predict.LookAhead, me)
+	serve(predict.LookAhead)
 	now = now.Add(firstSilence)
 	b.hang(0, false)
 	b.Answer = 0
-	if err := b.serve(predict.Fill, me); err != nil {
-		t.Errorf("what was silent once is not asked after %v: %v", firstSilence, err)
-	}
+	later.Job, later.Stamped = 3, now.UnixNano()
+	serve(predict.Fill) // and not only after as long as the last time
 }
 
 // TestADaemonThatDoesNotAnswerEndsWithItsJobs, and the next job has another at once.

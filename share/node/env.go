@@ -26,9 +26,10 @@ var requested = []string{"SLURM_GPUS", "SLURM_GPUS_PER_NODE"}
 
 // Seat is what the node has for a job that shares a GPU.
 type Seat struct {
-	Stamp  share.Stamp
-	Socket string // where the broker of its GPU listens; empty: nobody does, and the job runs beside the others
-	Fill   *Fill  // nil: its GPU is shared by turns
+	Stamp   share.Stamp
+	Stamped int64  // when, as in Run
+	Socket  string // where the broker of its GPU listens; empty: nobody does, and the job runs beside the others
+	Fill    *Fill  // nil: no MPS daemon runs on its GPU
 }
 
 // EnvOf are the lines for Slurm that TaskProlog prints for a task that would have this environment; without a seat it
@@ -57,7 +58,7 @@ func (s *Seat) settings() map[string]string {
 	if s.Fill == nil {
 		return set
 	}
-	if mps := s.Fill.of(s.Stamp).Env; len(mps) > 0 {
+	if mps := s.Fill.of(s).Env; len(mps) > 0 {
 		maps.Copy(set, mps)
 		set[listName] = strings.Join(slices.Sorted(maps.Keys(mps)), " ")
 	}
@@ -127,7 +128,11 @@ func seatOf(environ []string, dir string, uid int) (*Seat, error) {
 	if about, err := os.Stat(socket); err != nil || about.Mode()&os.ModeSocket == 0 || !printable.Is(socket) {
 		return &Seat{Stamp: stamp}, nil
 	}
-	seat := &Seat{Stamp: stamp, Socket: socket}
+	about, err := os.Lstat(StampPath(dir, job))
+	if err != nil {
+		return nil, err
+	}
+	seat := &Seat{Stamp: stamp, Stamped: about.ModTime().UnixNano(), Socket: socket}
 	fill, err := ReadFill(dir, stamp.GPU)
 	if isAway(err) {
 		return seat, nil

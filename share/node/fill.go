@@ -5,22 +5,31 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
-// Fill is what the broker says of a GPU that is shared by MPS: the environment that a job of each class needs. It lies
-// beside the GPU's socket, and is removed before its MPS daemon ends.
+// Fill is what the broker says of a GPU on which an MPS daemon runs: whose jobs are its clients, and the environment
+// that a job of each class needs. It lies beside the GPU's socket, and is removed before its MPS daemon ends.
 type Fill struct {
 	V   int `json:"v"` // FillVersion
 	GPU int `json:"gpu"`
 	// UID is the one user whom the MPS daemon serves; nil: it serves all.
-	UID  *int     `json:"uid,omitempty"`
+	UID *int `json:"uid,omitempty"`
+	// Jobs are the runs whose tasks are its clients. A job is one from its first task to its last or not at all, so
+	// one that began before is not added.
+	Jobs []Run    `json:"jobs"`
 	High Settings `json:"high"`
 	Low  Settings `json:"low"`
 }
+
+// Serves says whether the tasks of a run are clients.
+func (f Fill) Serves(run Run) bool { return slices.ContainsFunc(f.Jobs, run.Is) }
 
 // Settings are those of one class.
 type Settings struct {
@@ -47,6 +56,11 @@ func (f Fill) Check() error {
 	}
 	if f.UID != nil && *f.UID < 0 {
 		return fmt.Errorf("uid = %d: want 0 or more", *f.UID)
+	}
+	for _, run := range f.Jobs {
+		if run.Job < 1 || f.UID != nil && run.UID != *f.UID {
+			return fmt.Errorf("jobs: job %d of user %d: want jobs of the user whom it serves", run.Job, run.UID)
+		}
 	}
 	if err := f.High.check(); err != nil {
 		return fmt.Errorf("high: %w", err)
@@ -78,9 +92,10 @@ func (f Fill) Write(dir string) error {
 }
 
 // ReadFill reads the fill of a GPU; one that is not filled has none, which is fs.ErrNotExist.
-func ReadFill(dir string, gpu int) (Fill, error) {
+func ReadFill(dir string, gpu int) (Fill, error) { return readFill(FillPath(dir, gpu), gpu) }
+
+func readFill(path string, gpu int) (Fill, error) {
 	var f Fill
-	path := FillPath(dir, gpu)
 	if err := readFile(path, &f); err != nil {
 		return Fill{}, err
 	}
@@ -93,12 +108,51 @@ func ReadFill(dir string, gpu int) (Fill, error) {
 	return f, nil
 }
 
-// of are the settings of a job; none where the MPS daemon does not serve its user.
-func (f Fill) of(stamp share.Stamp) Settings {
+// Withdraw takes back what tasks are told of MPS on all GPUs: nobody looks any more whether what serves them lives.
+// Which jobs are clients is left as a note for the next broker.
+func Withdraw(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "fill-*.json"))
+	for _, file := range files {
+		note := filepath.Join(dir, "was-"+filepath.Base(file))
+		now := time.Now()
+		if wrong := os.Rename(file, note); wrong != nil {
+			err = errors.Join(err, wrong, os.Remove(file))
+			continue
+		}
+		err = errors.Join(err, os.Chtimes(note, now, now))
+	}
+	return err
+}
+
+// mostAway is for how long a broker may be away and its note still hold: a task that begins meanwhile is told of no
+// MPS, and its job is a client no longer. In a restart of a second hardly one begins, and were it so, it would run
+// beside the others in time slices.
+const mostAway = time.Minute
+
+// Withdrawn is what was taken back of a GPU a short while ago; fs.ErrNotExist: nothing was. It is said once.
+func Withdrawn(dir string, gpu int, now time.Time) (Fill, error) {
+	path := filepath.Join(dir, "was-"+filepath.Base(FillPath(dir, gpu)))
+	about, err := os.Lstat(path)
+	if err != nil {
+		return Fill{}, err
+	}
+	f, err := readFill(path, gpu)
+	if err := errors.Join(err, os.Remove(path)); err != nil {
+		return Fill{}, err
+	}
+	if away := now.Sub(about.ModTime()); away > mostAway {
+		return Fill{}, fs.ErrNotExist
+	}
+	return f, nil
+}
+
+// of are the settings of a run; none where it is no client.
+func (f Fill) of(seat *Seat) Settings {
+	run := Run{Job: seat.Stamp.Job, UID: seat.Stamp.UID, Stamped: seat.Stamped}
 	switch {
-	case f.UID != nil && *f.UID != stamp.UID:
+	case !f.Serves(run):
 		return Settings{}
-	case stamp.Class == share.High:
+	case seat.Stamp.Class == share.High:
 		return f.High
 	default:
 		return f.Low

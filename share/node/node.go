@@ -137,6 +137,13 @@ type Run struct {
 	Job     int   `json:"job"`
 	UID     int   `json:"uid"`
 	Stamped int64 `json:"stamped_ns"` // since 1970
+	// Begun is of one that may have begun when it was first seen: no prolog waits for what is said of it.
+	Begun bool `json:"-"`
+}
+
+// Is says whether two are the same run.
+func (r Run) Is(other Run) bool {
+	return r.Job == other.Job && r.UID == other.UID && r.Stamped == other.Stamped
 }
 
 // Stamp is for Prolog: it keeps the stamp of a job that shares a GPU, and drops that of a run before, whose Epilog did

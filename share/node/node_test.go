@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
@@ -218,6 +219,13 @@ func served(t *testing.T, fill *Fill) string {
 	}
 	t.Cleanup(func() { listener.Close() })
 	if fill != nil {
+		about, err := os.Stat(StampPath(dir, 4711))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fill.UID == nil || *fill.UID == stamp.UID {
+			fill.Jobs = []Run{{Job: 4711, UID: stamp.UID, Stamped: about.ModTime().UnixNano()}}
+		}
 		if err := fill.Write(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -258,9 +266,71 @@ func TestATaskOfAFilledGPUHasTheSettingsOfItsClass(t *testing.T) {
 	if got := said(t, dir); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	lines := EnvOf(nil, &Seat{Stamp: share.Stamp{Class: share.Low}, Socket: "/s", Fill: mps()})
+	low := mps()
+	low.Jobs = []Run{{Job: 7, UID: 1, Stamped: 3}}
+	seat := Seat{Stamp: share.Stamp{Job: 7, UID: 1, Class: share.Low}, Stamped: 3, Socket: "/s", Fill: low}
+	lines := EnvOf(nil, &seat)
 	if !slices.Contains(lines, "export CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50") {
 		t.Errorf("a job of class low: %q", lines)
+	}
+}
+
+// TestATaskIsAClientOfMPSOnlyIfItsJobIsOne: a job that began without stays so, and so does another run of one that was.
+func TestATaskIsAClientOfMPSOnlyIfItsJobIsOne(t *testing.T) {
+	dir := served(t, mps())
+	fill, err := ReadFill(dir, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*Run){
+		"another job":  func(r *Run) { r.Job++ },
+		"another run":  func(r *Run) { r.Stamped++ },
+		"another user": func(r *Run) { r.UID++ },
+	} {
+		other := fill
+		other.Jobs = slices.Clone(fill.Jobs)
+		change(&other.Jobs[0])
+		if err := other.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := said(t, dir), "export SYNERGY_TURN_SOCK="+dir+"/turn-1.sock\n"; got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+}
+
+// TestWhatWasWithdrawnIsRememberedForAMinuteAndSaidOnce.
+func TestWhatWasWithdrawnIsRememberedForAMinuteAndSaidOnce(t *testing.T) {
+	now := time.Now()
+	for after, want := range map[time.Duration]bool{time.Second: true, 59 * time.Second: true, 2 * time.Minute: false} {
+		dir := served(t, mps())
+		was, err := ReadFill(dir, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Withdraw(dir); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := said(t, dir), "export SYNERGY_TURN_SOCK="+dir+"/turn-1.sock\n"; got != want {
+			t.Errorf("a task is still told %q, want %q", got, want)
+		}
+		f, err := Withdrawn(dir, 1, now.Add(after))
+		if (err == nil) != want || want && !slices.Equal(f.Jobs, was.Jobs) || !want && !isAway(err) {
+			t.Errorf("after %v there is %+v, %v", after, f, err)
+		}
+		if _, err := Withdrawn(dir, 1, now); !isAway(err) {
+			t.Errorf("it is said again: %v", err)
+		}
+	}
+	dir := served(t, nil)
+	if err := os.WriteFile(FillPath(dir, 1), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Withdraw(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Withdrawn(dir, 1, now); err == nil || isAway(err) {
+		t.Errorf("of one that is broken: %v", err)
 	}
 }
 
@@ -357,10 +427,15 @@ func TestABrokenFillCostsNoTurn(t *testing.T) {
 
 func TestAFillSaysNothingButMPSAndNothingThatEndsALine(t *testing.T) {
 	for want, change := range map[string]func(*Fill){
-		"v = 2":                       func(f *Fill) { f.V = 2 },
-		"gpu = -1":                    func(f *Fill) { f.GPU = -1 },
-		"uid = -1":                    func(f *Fill) { n := -1; f.UID = &n },
-		"high: env PATH: want one of": func(f *Fill) { f.High.Env["PATH"] = "/tmp" },
+		"v = 2":                               func(f *Fill) { f.V = 2 },
+		"gpu = -1":                            func(f *Fill) { f.GPU = -1 },
+		"uid = -1":                            func(f *Fill) { n := -1; f.UID = &n },
+		"jobs: job 0 of user 1: want jobs of": func(f *Fill) { f.Jobs = []Run{{UID: 1}} },
+		"job 7 of user 1: want jobs of": func(f *Fill) {
+			n := 2
+			f.UID, f.Jobs = &n, []Run{{Job: 7, UID: 1}}
+		},
+		"high: env PATH: want one of":                  func(f *Fill) { f.High.Env["PATH"] = "/tmp" },
 		"low: env CUDA_MPS_PIPE_DIRECTORY: want 1 to ": func(f *Fill) { f.Low.Env["CUDA_MPS_PIPE_DIRECTORY"] = "" },
 		"low: env CUDA_MPS_CLIENT_PRIORITY: want 1 to ": func(f *Fill) {
 			f.Low.Env["CUDA_MPS_CLIENT_PRIORITY"] = "1\nexport LD_PRELOAD=/tmp/x.so"
@@ -419,7 +494,9 @@ func FuzzStampOf(f *testing.F) {
 
 // FuzzReadFill: whatever stands in the file, a task gets lines of our names, each one line.
 func FuzzReadFill(f *testing.F) {
-	for _, fill := range []any{mps(), Fill{V: 1}, "x"} {
+	client := mps()
+	client.Jobs = []Run{{Job: 7, UID: 1, Stamped: 3}}
+	for _, fill := range []any{mps(), client, Fill{V: 1}, "x"} {
 		text, _ := json.Marshal(fill)
 		f.Add(text)
 	}
@@ -434,7 +511,11 @@ func FuzzReadFill(f *testing.F) {
 			return
 		}
 		for _, class := range []share.Class{share.High, share.Low} {
-			for _, line := range EnvOf(nil, &Seat{Stamp: share.Stamp{Class: class}, Socket: "/s", Fill: &fill}) {
+			seat := Seat{Stamp: share.Stamp{Job: 7, Class: class}, Socket: "/s", Fill: &fill}
+			if len(fill.Jobs) > 0 {
+				seat.Stamp.Job, seat.Stamp.UID, seat.Stamped = fill.Jobs[0].Job, fill.Jobs[0].UID, fill.Jobs[0].Stamped
+			}
+			for _, line := range EnvOf(nil, &seat) {
 				name, _, _ := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 				if strings.ContainsAny(line, "\n\r\x00") ||
 					!slices.Contains(append(slices.Clone(mpsNames), socketName, listName), name) {

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 	"syscall"
 
 	"github.com/synergy-slurmd/synergy-slurmd/share"
@@ -104,7 +105,7 @@ func fill(ctx context.Context, dir string, threads int, out io.Writer) error {
 	if _, err := m.Serve(ctx, 0, nil); err != nil { // nobody is there yet
 		return err
 	}
-	mode, err := m.Serve(ctx, 0, []node.Run{{Job: 1, UID: os.Geteuid()}})
+	mode, err := m.Serve(ctx, 0, []node.Run{{Job: 1, UID: os.Geteuid(), Stamped: time.Now().UnixNano()}})
 	if mode != predict.Fill {
 		return errors.Join(errors.New("MPS cannot be had"), err)
 	}
