@@ -95,6 +95,7 @@ func TestAWrongCommandLineEndsWithTwoAndASentence(t *testing.T) {
 		{"--report false", "--report and false are two words: want --report=false", 2},
 		{"--gpus 0 --report 0", "want --report=0", 2},
 		{"--gpus 0 no", `there is no command "no"`, 2},
+		{"--report=false 1", `there is no command "1"`, 2},
 		{"serve --report false", "want --report=false", 2},
 		{"--insecure-env", "there is no flag --insecure-env", 2},
 		{"now", `there is no command "now"`, 2},

@@ -50,14 +50,12 @@ func (f *flags) reporter(log *slog.Logger) broker.Reporter {
 
 // accuse adds an offence to a job's AdminComment. scontrol has no += for that, so what stands there is read first: what
 // somebody else writes between the two would be lost, in a moment that happens once in a job's life. A job that is over
-// is nobody's business any more; one of another user has its number now, as where a slurmctld has lost its state.
+// is nobody's business any more, and it is over if one of another user has its number now, as where a slurmctld has
+// lost its state.
 func (a administration) accuse(ctx context.Context, job, uid int, o share.Offence) error {
 	ctx, cancel := context.WithTimeout(ctx, slurmWithin)
 	defer cancel()
 	name, before, err := a.comment(ctx, job, uid)
-	if errors.Is(err, errOver) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
@@ -71,7 +69,7 @@ func (a administration) accuse(ctx context.Context, job, uid int, o share.Offenc
 	}
 	err = eachLine(ctx, func(string) {}, a.scontrol, "update", "JobId="+name, "AdminComment="+after)
 	if err != nil && strings.Contains(err.Error(), "already finished") {
-		return nil
+		return errOver
 	}
 	return err
 }
@@ -87,7 +85,7 @@ var record = regexp.MustCompile(`^([0-9]+) +([0-9]+(?:_[0-9]+)?) +([0-9]+) +$`)
 const columnsOf = 20 + 30 + 20
 
 // errOver is of a job that Slurm does not know any more.
-var errOver = errors.New("the job is over")
+var errOver = fmt.Errorf("%w: the job is over", broker.ErrNotReported)
 
 // comment is a job's AdminComment, and the name by which no other job is meant: the number of an array's last task is
 // that of the whole array.
@@ -129,6 +127,8 @@ func eachLine(ctx context.Context, read func(line string), argv ...string) error
 	command.Stderr = &problem
 	command.WaitDelay = time.Second
 	if err = command.Start(); err == nil {
+		// a script in the program's place may have left somebody behind who keeps its output
+		defer context.AfterFunc(ctx, func() { _ = out.Close() })()
 		for lines := bufio.NewReaderSize(out, 16<<10); err == nil; {
 			var line []byte
 			if line, err = lines.ReadSlice('\n'); errors.Is(err, bufio.ErrBufferFull) {

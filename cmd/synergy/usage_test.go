@@ -162,6 +162,9 @@ func TestAWordThatBelongsToAFlagIsSentThere(t *testing.T) {
 			}
 		})
 	})
+	if text := refusal(t, "synergy explain", "explain", "--json", "4711", "1"); strings.Contains(text, "two words") {
+		t.Errorf("of a word that does not follow the flag: %q", text)
+	}
 	if switches < 5 || files < 2 {
 		t.Errorf("%d switches and %d files were tried", switches, files)
 	}

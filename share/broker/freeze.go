@@ -19,7 +19,8 @@ import (
 // freezer stops the processes of jobs and lets them go on. What it stops stands in a file before it is stopped, so that
 // whoever comes after a broker that died finds it. What somebody else has stopped before, as Slurm does with a job that
 // it suspends, is left alone, since it stands already and is not ours to let go on. Who stops what stands by us cannot
-// be told from us: he says it again. Of one job nobody may want two things at the same time.
+// be told from us, and has to say it again: for Slurm, to resume the job and suspend it. Of one job nobody may want two
+// things at the same time.
 type freezer struct {
 	proc Proc
 	dir  string // of the files, one a job

@@ -48,6 +48,9 @@ func (b *Broker) accuse(job, uid, gpu int) {
 	}
 }
 
+// accused is whose dockets are apart: a number may be another user's job by now.
+type accused struct{ job, uid int }
+
 // docket is what is to be reported of a job, and when next.
 type docket struct {
 	offence
@@ -60,7 +63,7 @@ type docket struct {
 // daemon, which may have to be tried again while slurmctld is away. Nobody's report waits for one that is to be tried
 // again, but for as long as one try takes.
 func (b *Broker) keepReporting(ctx context.Context) {
-	dockets := map[int]*docket{} // by job
+	dockets := map[accused]*docket{}
 	ticker := time.NewTicker(reportEvery)
 	defer ticker.Stop()
 	for {
@@ -71,19 +74,20 @@ func (b *Broker) keepReporting(ctx context.Context) {
 			if err := b.writeDown(o); err != nil {
 				b.Log.Error("write an offence down", "job", o.Job, "error", err)
 			}
-			if now := time.Now(); b.Report != nil && dockets[o.Job] == nil {
-				dockets[o.Job] = &docket{offence: o, until: now.Add(reportFor), next: now, wait: firstReport}
+			who := accused{o.Job, o.UID}
+			if now := time.Now(); b.Report != nil && dockets[who] == nil {
+				dockets[who] = &docket{offence: o, until: now.Add(reportFor), next: now, wait: firstReport}
 			}
 		case <-ticker.C:
 		}
-		for job, d := range dockets {
+		for who, d := range dockets {
 			if ctx.Err() != nil {
 				return
 			}
 			now := time.Now()
 			switch {
 			case now.After(d.until):
-				delete(dockets, job)
+				delete(dockets, who)
 			case !d.done && !now.Before(d.next):
 				b.report(ctx, d)
 			}
@@ -100,7 +104,7 @@ func (b *Broker) report(ctx context.Context, d *docket) {
 		b.Log.Info("the daemon is told that a job should not share", "job", d.Job)
 		d.done, d.until = true, now.Add(reportAgain)
 	case errors.Is(err, ErrNotReported):
-		b.Log.Error("report an offence", "job", d.Job, "error", err)
+		b.Log.Warn("report an offence", "job", d.Job, "error", err)
 		d.done, d.until = true, now.Add(reportAgain)
 	default:
 		b.Log.Warn("report an offence", "job", d.Job, "error", err, "again_in", d.wait)

@@ -20,7 +20,7 @@ func TestNobodysReportWaitsForOneThatFails(t *testing.T) {
 	var mu sync.Mutex
 	tries := map[int]int{}
 	report := func(_ context.Context, job, uid int, _ share.Offence) error {
-		if uid != 1001 {
+		if uid != 1001 && uid != 1002 {
 			t.Errorf("reported of user %d", uid)
 		}
 		mu.Lock()
@@ -54,9 +54,24 @@ func TestNobodysReportWaitsForOneThatFails(t *testing.T) {
 			t.Fatalf("tried %v times, want the first again", now)
 		}
 	}
+	mu.Lock()
+	before := tries[3]
+	mu.Unlock()
+	b.offences <- offence{V: 1, Job: 3, UID: 1001 + 1} // another's job has the number
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		mu.Lock()
+		now := tries[3]
+		mu.Unlock()
+		if now > before {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("of another user's job with that number nothing is reported")
+		}
+	}
 	cancel()
 	<-ended
-	if text, err := os.ReadFile(filepath.Join(dir, "offences")); err != nil || strings.Count(string(text), "\n") != 9 {
-		t.Errorf("written down are %s, %v, want all nine", text, err)
+	if text, err := os.ReadFile(filepath.Join(dir, "offences")); err != nil || strings.Count(string(text), "\n") != 10 {
+		t.Errorf("written down are %s, %v, want all ten", text, err)
 	}
 }

@@ -28,7 +28,7 @@ func wrong(c *cobra.Command, format string, args ...any) error {
 // Execute runs the command of a tree that the arguments name. The error is a Wrong where it is about how many
 // arguments there are, or about a name that no command or flag has.
 func Execute(ctx context.Context, root *cobra.Command, args []string) error {
-	Hold(root)
+	hold(root, args)
 	if err := known(root, args); err != nil {
 		return err
 	}
@@ -47,18 +47,25 @@ func known(root *cobra.Command, args []string) error {
 		slices.Contains(shells, rest[0]) {
 		return nil
 	}
-	if i := slices.Index(args, rest[0]); i > 0 {
-		if f := command.Flags().Lookup(strings.TrimLeft(args[i-1], "-")); f != nil && apart(f, rest[0]) {
-			return joined(command, f, rest[0])
-		}
+	if f := before(command, rest[0], args); f != nil {
+		return joined(command, f, rest[0])
 	}
 	return Unknown(command, rest[0])
 }
 
-// apart says whether a word is probably the value of a flag that is on or off, which takes none behind a space.
-func apart(f *pflag.Flag, word string) bool {
-	_, err := strconv.ParseBool(word)
-	return err == nil && f.Value.Type() == "bool"
+// before is the flag that is on or off and was typed before a word that says which; such a flag takes no word of its
+// own. nil: there is none.
+func before(c *cobra.Command, word string, typed []string) *pflag.Flag {
+	if _, err := strconv.ParseBool(word); err != nil {
+		return nil
+	}
+	for i := 1; i < len(typed); i++ {
+		name, is := strings.CutPrefix(typed[i-1], "--")
+		if f := c.Flags().Lookup(name); is && typed[i] == word && f != nil && f.Value.Type() == "bool" {
+			return f
+		}
+	}
+	return nil
 }
 
 func joined(c *cobra.Command, f *pflag.Flag, word string) error {
@@ -66,28 +73,31 @@ func joined(c *cobra.Command, f *pflag.Flag, word string) error {
 }
 
 // Hold has all commands of a tree say by the rule of this package what is wrong.
-func Hold(root *cobra.Command) {
+func Hold(root *cobra.Command) { hold(root, nil) }
+
+// hold knows also what was typed.
+func hold(root *cobra.Command, typed []string) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Flag(c.CommandPath(), c.Flags(), err) })
-	count(root)
+	count(root, typed)
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		topics(help)
 	}
 }
 
 // count has a command and those below it say how many arguments they want.
-func count(c *cobra.Command) {
+func count(c *cobra.Command, typed []string) {
 	if takes := c.Args; takes != nil {
 		c.Args = func(c *cobra.Command, args []string) error {
 			if takes(c, args) == nil {
 				return nil
 			}
-			return counted(c, takes, args)
+			return counted(c, takes, args, typed)
 		}
 	}
 	for _, child := range c.Commands() {
-		count(child)
+		count(child, typed)
 	}
 }
 
@@ -119,11 +129,11 @@ func bounds(c *cobra.Command, takes cobra.PositionalArgs) (least, most int) {
 }
 
 // counted says what is missing, or too much.
-func counted(c *cobra.Command, takes cobra.PositionalArgs, args []string) error {
+func counted(c *cobra.Command, takes cobra.PositionalArgs, args, typed []string) error {
 	least, most := bounds(c, takes)
 	n := named(c)
 	if len(args) > most {
-		if err := misplaced(c, args[most]); err != nil {
+		if err := misplaced(c, args[most], typed); err != nil {
 			return err
 		}
 	}
@@ -146,18 +156,16 @@ func counted(c *cobra.Command, takes cobra.PositionalArgs, args []string) error 
 var wantedFlag = regexp.MustCompile(`^\S+ -(\w) [A-Z]`)
 
 // misplaced says of a word that is too much where it was meant to stand; nil: nobody knows.
-func misplaced(c *cobra.Command, word string) (err error) {
-	c.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && apart(f, word) {
-			err = joined(c, f, word)
-		}
-	})
-	if match := wantedFlag.FindStringSubmatch(c.Use); err == nil && match != nil {
+func misplaced(c *cobra.Command, word string, typed []string) error {
+	if f := before(c, word, typed); f != nil {
+		return joined(c, f, word)
+	}
+	if match := wantedFlag.FindStringSubmatch(c.Use); match != nil {
 		if f := c.Flags().ShorthandLookup(match[1]); f != nil && !f.Changed {
 			return wrong(c, "%.40q: want it behind -%s, as: %s", word, match[1], sample(c))
 		}
 	}
-	return err
+	return nil
 }
 
 // noun is what an argument is: its name, and by what it is told.
