@@ -30,6 +30,10 @@ type Sharing struct {
 	ModeByFeature map[string]share.Mode
 }
 
+// Served is the feature of a node that says that it has a broker: without one the jobs on a GPU would slice time,
+// whatever was promised to them.
+const Served = share.Announced
+
 // memoryOn is how much memory each GPU of a node has; 0: nobody knows.
 func (s Sharing) memoryOn(n *Node) gres.Memory {
 	var least gres.Memory
@@ -95,9 +99,14 @@ func (r seating) shareRefused(t *managedJob) string {
 		return "it asks for cores or memory by GPU"
 	case t.Interactive:
 		return "somebody waits at its terminal, and it cannot be moved"
+	case !t.seated() && !slices.ContainsFunc(r.reader.nodes, Node.served):
+		return "no node says that it has a broker, without which the jobs on a GPU would slow each other down"
 	}
 	return ""
 }
+
+// served says that jobs can be put on GPUs of a node that others use.
+func (n Node) served() bool { return len(n.Devices) > 0 && slices.Contains(n.Features, Served) }
 
 // shares is what a job is granted of GPUs that others use; nil: nothing. One that has a seat already keeps what it was
 // granted that with.
@@ -216,8 +225,13 @@ func (r seating) devices(n *Node) []policy.Device {
 		return nil
 	}
 	devices, mode := make([]policy.Device, len(n.Devices)), r.Settings.Sharing.modeOn(n)
+	// who sits already where there is none stays
+	served := n.served()
 	for i, d := range n.Devices {
-		devices[i] = policy.Device{Name: d.Type, Memory: memory, Seats: min(d.Shards, share.MostJobs), Mode: mode}
+		devices[i] = policy.Device{Name: d.Type, Memory: memory, Mode: mode}
+		if served {
+			devices[i].Seats = min(d.Shards, share.MostJobs)
+		}
 	}
 	return devices
 }

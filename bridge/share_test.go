@@ -239,6 +239,39 @@ func TestNobodySharesWhereTheSiteDoesNotSayHowMuchMemoryGPUsHave(t *testing.T) {
 	}
 }
 
+// TestNobodyIsPutOnAGPUOfANodeWithoutABroker beside another: there the two would slice time. Who sits there when the
+// broker goes stays, and the next comes when it is back.
+func TestNobodyIsPutOnAGPUOfANodeWithoutABroker(t *testing.T) {
+	w := newSite(t, slurmtest.Divided(slurmtest.Rack(1, gres.Vector{GPUs: 1, CPUs: 12, Memory: 250000}, "gpu"), 4))
+	w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 80 << 10}
+	has := func(features ...string) { slurmtest.SetFeatures(w.slurm, "n1", features...) }
+	has()
+	first := w.sharer("low")
+	report := w.rounds(1)
+	if j := w.job(first); j.State != bridge.Running || j.Runs.Shard != "" ||
+		!strings.Contains(fmt.Sprint(report.Notes), "no node says that it has a broker") {
+		t.Errorf("without one it is %s with %+v, notes %+v", j.State, j.Runs, report.Notes)
+	}
+	w.slurm.Cancel(first)
+	w.rounds(1)
+	has(bridge.Served)
+	sits := w.sharer("low")
+	w.rounds(1)
+	device := w.job(sits).Runs.Shard
+	has("fast")
+	waits := w.sharer("low")
+	w.rounds(2)
+	if j := w.job(sits); j.Runs.Shard != device || device == "" || j.State != bridge.Running || j.Restarts > 0 {
+		t.Errorf("who sits is %s with %+v after %d restarts", j.State, j.Runs, j.Restarts)
+	}
+	if j := w.job(waits); j.State != bridge.Pending {
+		t.Errorf("another is %s with %+v", j.State, j.Runs)
+	}
+	has("fast", bridge.Served)
+	w.rounds(1)
+	w.mustSit(waits, device, share.Low)
+}
+
 func TestTheLeastMemoryOfANodesFeaturesCounts(t *testing.T) {
 	nodes := slurmtest.Divided(slurmtest.Rack(2, gres.Vector{GPUs: 1, CPUs: 8, Memory: 1000}, "gpu"), 4)
 	nodes[0].Features = []string{"a", "b", "c"}

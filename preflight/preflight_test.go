@@ -30,8 +30,9 @@ func ready() Facts {
 		Settings: Known[Settings]{Value: Settings{Path: "/etc/slurm/synergy_settings.lua", Partitions: []string{"gpu"},
 			Heartbeat: "/run/synergy/heartbeat", KeepShards: true}},
 		Nodes: Known[[]Node]{Value: []Node{
-			{Name: "n1", Partitions: []string{"gpu"}, Features: []string{"h100"}, GPUs: 2, Shards: []int{4, 4}},
-			{Name: "n2", Partitions: []string{"gpu"}, Features: []string{"a100"}, GPUs: 1, Shards: []int{2}},
+			{Name: "n1", Partitions: []string{"gpu"}, Features: []string{"h100"}, GPUs: 2, Shards: []int{4, 4},
+				Broker: true},
+			{Name: "n2", Partitions: []string{"gpu"}, Features: []string{"a100"}, GPUs: 1, Shards: []int{2}, Broker: true},
 			{Name: "n3", Partitions: []string{"cpu"}, GPUs: 8}, // of others
 		}},
 		Scontrol: Known[map[string]string]{Value: map[string]string{
@@ -178,6 +179,8 @@ func TestEachFaultIsFoundByItsOwnCheckAndNoOther(t *testing.T) {
 			func(f *Facts) { f.Nodes.Value[0].Shards = []int{4, 1} }},
 		{"a GPU has more shards than jobs", "shards", Warn, "a GPU of n1 has more than 4 shards",
 			func(f *Facts) { f.Nodes.Value[0].Shards = []int{8, 4} }},
+		{"a node has no broker", "brokers", Warn, "start synergy-broker there",
+			func(f *Facts) { f.Nodes.Value[1].Broker = false }},
 		{"Slurm knows no shards", "GresTypes", Warn, "GresTypes=gpu,shard", set("GresTypes", "gpu")},
 		{"anybody may have a shard", "keep_shards", Warn, "land beside who shares",
 			func(f *Facts) { f.Settings.Value.KeepShards = false }},

@@ -21,6 +21,7 @@ type Node struct {
 	Features, Partitions []string
 	GPUs                 int
 	Shards               []int // of each GPU, where each has a type of its own and shards; empty: they have not
+	Broker               bool  // it says that it has one
 }
 
 // sharing are the checks of what it takes that several jobs use one GPU. Where the configuration says nothing of that
@@ -30,6 +31,7 @@ var sharing = []check{
 	shared("share.by_feature", func(f *Facts) []finding { return features(f, f.Wanted.Sharing.ByFeature) }),
 	shared("share.mode_by_feature", func(f *Facts) []finding { return features(f, f.Wanted.Sharing.ModeByFeature) }),
 	shared("shards", shards),
+	shared("brokers", brokers),
 	shared("GresTypes", gresTypes),
 	shared("keep_shards", keepShards),
 	shared("seats", seats),
@@ -171,6 +173,25 @@ func shards(f *Facts) (found []finding) {
 			most))
 	}
 	return found
+}
+
+// brokers says which nodes with shards have no broker: nobody is put on a GPU there that another job uses.
+func brokers(f *Facts) []finding {
+	if f.Nodes.Why != "" {
+		return nil // which is told already
+	}
+	divided := those(ours(f), func(n Node) bool { return len(n.Shards) > 0 })
+	without := those(divided, func(n Node) bool { return !n.Broker })
+	switch {
+	case len(divided) == 0:
+		return nil
+	case len(without) > 0:
+		return []finding{warn("start synergy-broker there, which says so in the node's Comment; where it cannot, say "+
+			"Feature=synergy-broker of the node in slurm.conf",
+			"%d of %d nodes have announced none, so nobody shares there: %s", len(without), len(divided),
+			named(without))}
+	}
+	return []finding{ok("all %d nodes have announced theirs", len(divided))}
 }
 
 func gresTypes(f *Facts) []finding {

@@ -115,6 +115,10 @@ func (r *Request) set(name, amount string) error {
 	return fmt.Errorf("%.20q: want mem= or slo=", name)
 }
 
+// Announced is by which a node says that a broker is there: a word of its Comment in Slurm, which the broker writes, or
+// a Feature, which an administrator does.
+const Announced = "synergy-broker"
+
 // Stamp is what the node is told of a job that shares a GPU: only what the daemon wrote, and never what the job says of
 // itself. The prolog writes it, as root, into a file that is called by the job's number.
 type Stamp struct {

@@ -123,8 +123,8 @@ var programs = map[string]string{
 	"profiling/local/affinity.go": "the same",
 	"launcher/launcher.go":        "the trainer, in the same way, and scancel with the number of a job",
 	"launcher/exec.go":            "the same trainer",
-	"cmd/synergy-broker/report.go": "squeue and scontrol, with the number of a job and what stands where only " +
-		"administrators write",
+	"cmd/synergy-broker/report.go": "squeue, sinfo and scontrol, with the number of a job or the name of its node, " +
+		"and what stands where only administrators write",
 	"share/mps/daemon.go":     "nvidia-cuda-mps-control, as the user whose jobs it serves, with words of our own",
 	"profiling/local/gpus.go": "nvidia-smi, with words of our own",
 	"profiling/slurm/slurm.go": "sbatch, scontrol and scancel, as the user who asks, with his own options " +

@@ -128,6 +128,22 @@ func TestANodeIsClosedByEveryWordThatIsNotKnownToBeHarmless(t *testing.T) {
 	}
 }
 
+func TestANodeSaysByAWordOfItsCommentThatItHasABroker(t *testing.T) {
+	for comment, want := range map[string][]string{
+		"": {"h100"}, "synergy-broker": {"h100", bridge.Served}, "ops: synergy-broker here": {"h100", bridge.Served},
+		"no-synergy-broker": {"h100"}, "synergy-brokers": {"h100"},
+	} {
+		node := wire.Node{Name: "n1", Comment: comment, Features: []string{"h100"}}
+		if read := readNode(&node); !slices.Equal(read.Features, want) || len(node.Features) != 1 {
+			t.Errorf("%q: features %v, want %v", comment, read.Features, want)
+		}
+	}
+	said := wire.Node{Name: "n1", Comment: "synergy-broker", Features: []string{bridge.Served}}
+	if read := readNode(&said); !slices.Equal(read.Features, said.Features) {
+		t.Errorf("said twice: %v", read.Features)
+	}
+}
+
 func TestANodesGPUsAreThoseThatNobodyElseHolds(t *testing.T) {
 	for _, c := range []struct {
 		gres, used string

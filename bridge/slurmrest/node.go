@@ -32,6 +32,11 @@ func readNode(node *wire.Node) bridge.Node {
 		Completing: slices.Contains(node.State, "COMPLETING"),
 		Closed:     closed(node.State),
 	}
+	// a word beside what others keep there; as a feature it goes wherever the node does
+	if slices.Contains(strings.Fields(node.Comment), bridge.Served) &&
+		!slices.Contains(read.Features, bridge.Served) {
+		read.Features = append(slices.Clone(read.Features), bridge.Served)
+	}
 	has, err := gres.ParseCounts(node.GRES)
 	used, usedErr := gres.ParseCounts(node.GRESUsed)
 	if err != nil || usedErr != nil {

@@ -33,7 +33,8 @@ func (n *node) seen() bridge.Node {
 
 // looksLike says whether the node would be seen as it was.
 func (n *node) looksLike(seen *bridge.Node) bool {
-	return seen.Allocated == n.allocated && seen.Completing == (n.completing > 0) && seen.Closed == n.closed
+	return seen.Allocated == n.allocated && seen.Completing == (n.completing > 0) && seen.Closed == n.closed &&
+		slices.Equal(seen.Features, n.fixed.Features)
 }
 
 func (n *node) free() gres.Vector { return n.fixed.Total.Minus(n.allocated) }

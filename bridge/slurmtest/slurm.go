@@ -68,11 +68,12 @@ func Rack(count int, total gres.Vector, partitions ...string) []bridge.Node {
 	return nodes
 }
 
-// Divided are the nodes with a type for each GPU, g0, g1, …, and so many shards of each.
+// Divided are the nodes with a type for each GPU, g0, g1, …, and so many shards of each, and with a broker.
 func Divided(nodes []bridge.Node, shards int) []bridge.Node {
 	divided := slices.Clone(nodes)
 	for i := range divided {
 		n := &divided[i]
+		n.Features = append(slices.Clone(n.Features), bridge.Served)
 		n.Devices = make([]bridge.Device, n.Total.GPUs)
 		for d := range n.Devices {
 			n.Devices[d] = bridge.Device{Type: fmt.Sprintf("g%d", d), Shards: shards}

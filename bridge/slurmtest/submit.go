@@ -150,6 +150,16 @@ func (s *Slurm) edit(id int, change func(*job)) {
 // Drain closes a node to new jobs.
 func (s *Slurm) Drain(name string) { s.close(name, "DRAIN") }
 
+// SetFeatures has a node have other features.
+func SetFeatures(s *Slurm, name string, features ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i, found := s.byName[name]; found {
+		s.nodes[i].fixed.Features = features
+		s.wake()
+	}
+}
+
 // Resume opens a node again.
 func (s *Slurm) Resume(name string) { s.close(name, "") }
 

@@ -12,11 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
 
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
 	"github.com/synergy-slurmd/synergy-slurmd/share/mps"
 	"github.com/synergy-slurmd/synergy-slurmd/share/node"
@@ -36,6 +38,8 @@ type flags struct {
 	mode      string
 	threads   int
 	report    bool
+	announce  bool
+	node      string
 }
 
 // The modes of --mode.
@@ -55,6 +59,9 @@ func (f *flags) define(set *pflag.FlagSet) {
 		"class may use beside others by MPS")
 	set.BoolVar(&f.report, "report", true, "have a job that does not give its turns back leave the GPU: say so in its "+
 		"AdminComment, by scontrol, for the daemon to read; else it is only written down on this node")
+	set.BoolVar(&f.announce, "announce", true, "say to Slurm that this node has a broker, by the word "+
+		share.Announced+" in the node's Comment: the daemon puts jobs on one GPU only where one is")
+	set.StringVar(&f.node, "node", "", "`name` of this node in slurm.conf; without it the host's, up to the first dot")
 	set.StringVar(&f.policy, "policy", string(defaults.Policy), "who goes first: strict (by class), weighted (by "+
 		"GPU time), slo (by deadline)")
 	set.Float64Var(&f.minShare, "min-share", defaults.MinShare, "`part` of the GPU's time that each class has if it "+
@@ -193,6 +200,21 @@ func (f *flags) serve(ctx context.Context, to io.Writer) error {
 	}
 	if config.Rules.MinShare == 0 {
 		log.Warn("with --min-share 0 a job of the lower class may get nothing for ever")
+	}
+	announcer, err := f.announcer(log)
+	if err != nil {
+		return err
+	}
+	var announcing sync.WaitGroup
+	defer announcing.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ready := config.Ready
+	config.Ready = func() {
+		ready()
+		if announcer != nil {
+			announcing.Go(func() { announcer.keep(ctx) })
+		}
 	}
 	if err := broker.New(config).Serve(ctx); err != nil {
 		if errors.Is(err, broker.ErrRunning) {

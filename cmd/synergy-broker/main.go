@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime/debug"
 	"strconv"
@@ -150,11 +151,30 @@ func (f *flags) thaw() *cobra.Command {
 			for _, job := range jobs {
 				fmt.Fprintln(c.OutOrStdout(), "thawed job", job)
 			}
+			if !errors.Is(err, broker.ErrThaws) {
+				f.retract(c.ErrOrStderr())
+			}
 			if err != nil {
 				return failed{err}
 			}
 			return nil
 		}}
+}
+
+// retract takes back what a broker has announced that is dead. Where Slurm cannot be told, as at the end of a machine,
+// that is no failure: jobs are let go on all the same, and a node that is away has nobody put on it.
+func (f *flags) retract(say io.Writer) {
+	var a administration
+	var err error
+	if a.scontrol, err = exec.LookPath("scontrol"); err == nil {
+		a.sinfo, err = exec.LookPath("sinfo")
+	}
+	if err != nil {
+		return // then it has announced nothing
+	}
+	if err := retract(a, notePath(f.dir)); err != nil {
+		fmt.Fprintln(say, "take the announcement back:", err)
+	}
 }
 
 // proc is the machine's.

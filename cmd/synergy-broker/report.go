@@ -20,7 +20,7 @@ import (
 
 // administration is Slurm's own programs, as root of a node may use them.
 type administration struct {
-	scontrol, squeue string // paths
+	scontrol, squeue, sinfo string // paths
 }
 
 // slurmWithin is how long one of them may take.
@@ -134,7 +134,9 @@ func eachLine(ctx context.Context, read func(line string), argv ...string) error
 			if line, err = lines.ReadSlice('\n'); errors.Is(err, bufio.ErrBufferFull) {
 				err = nil
 			}
-			read(string(line))
+			if len(line) > 0 {
+				read(string(line))
+			}
 		}
 		err = command.Wait()
 	}

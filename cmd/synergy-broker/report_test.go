@@ -26,7 +26,7 @@ func controller(t *testing.T, prints string) (a administration, told func() stri
 			t.Fatal(err)
 		}
 	}
-	return administration{filepath.Join(dir, "scontrol"), filepath.Join(dir, "squeue")}, func() string {
+	return administration{filepath.Join(dir, "scontrol"), filepath.Join(dir, "squeue"), filepath.Join(dir, "squeue")}, func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "told"))
 		return string(text)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest"
 	"github.com/synergy-slurmd/synergy-slurmd/preflight"
+	"github.com/synergy-slurmd/synergy-slurmd/share"
 )
 
 // lookLimit bounds the whole of it: an administrator waits.
@@ -175,7 +176,8 @@ func nodesOf(all bridge.Observed) (nodes []preflight.Node) {
 		if n.Total.GPUs == 0 {
 			continue
 		}
-		node := preflight.Node{Name: n.Name, Features: n.Features, Partitions: n.Partitions, GPUs: n.Total.GPUs}
+		node := preflight.Node{Name: n.Name, Features: n.Features, Partitions: n.Partitions, GPUs: n.Total.GPUs,
+			Broker: slices.Contains(n.Features, share.Announced)}
 		for _, d := range n.Devices {
 			node.Shards = append(node.Shards, d.Shards)
 		}

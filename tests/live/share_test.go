@@ -71,6 +71,10 @@ func (c *Cluster) startBroker(node string) {
 			"pkill -x synergy-broker; rm -rf /usr/lib/synergy/node /run/synergy-broker")
 	})
 	c.runBroker(node)
+	c.WaitFor("it is announced", func() bool {
+		said, err := c.Exec("n1", "root", "scontrol", "show", "node", node)
+		return err == nil && regexp.MustCompile(`Comment=.*\bsynergy-broker\b`).MatchString(said)
+	})
 }
 
 // runBroker does what the broker's unit does: whoever was stopped by one that died goes on, and another begins.

@@ -55,7 +55,7 @@ var fields = map[string]string{
 		node_count tasks cpus_per_task cpus minimum_cpus_per_node memory_per_node memory_per_cpu
 		tres_per_node tres_per_job tres_per_task tres_per_socket required_nodes
 		nodes gres_detail job_resources`,
-	"node": `name active_features partitions effective_cpus real_memory specialized_memory gres gres_used
+	"node": `name comment active_features partitions effective_cpus real_memory specialized_memory gres gres_used
 		alloc_cpus alloc_memory state`,
 	"job_desc_msg": `begin_time tasks cpus_per_task minimum_cpus minimum_cpus_per_node memory_per_node memory_per_cpu
 		required_nodes tres_per_node tres_per_job tres_per_task extra comment requeue

@@ -369,6 +369,9 @@ type Node struct {
 	// AllocMemory Total memory in MB currently allocated for jobs
 	AllocMemory int64 `json:"alloc_memory"`
 
+	// Comment Arbitrary comment
+	Comment string `json:"comment"`
+
 	// EffectiveCpus Number of effective CPUs (excluding specialized CPUs)
 	EffectiveCpus int32 `json:"effective_cpus"`
 

@@ -49,7 +49,7 @@ func node(n *Node) wire.Node {
 		Name: n.Name, Features: n.ActiveFeatures, Partitions: n.Partitions, State: n.State,
 		CPUs: int(n.EffectiveCpus), AllocatedCPUs: int(n.AllocCpus),
 		Memory: n.RealMemory, Specialized: n.SpecializedMemory, AllocatedMB: n.AllocMemory,
-		GRES: n.Gres, GRESUsed: n.GresUsed,
+		Comment: n.Comment, GRES: n.Gres, GRESUsed: n.GresUsed,
 	}
 }
 

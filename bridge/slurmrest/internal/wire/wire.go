@@ -131,7 +131,7 @@ type Held struct {
 
 // Node is a node. Amounts of memory are in MiB.
 type Node struct {
-	Name                             string
+	Name, Comment                    string
 	Features, Partitions, State      []string
 	CPUs, AllocatedCPUs              int
 	Memory, Specialized, AllocatedMB int64

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/share"
+)
+
+// announcer says to Slurm that a node has a broker, by a word in the node's Comment, beside what others keep there: the
+// daemon puts jobs on one GPU only where one is. A note in the broker's folder has the name of a node whose word is
+// ours to take away; one that an administrator wrote is his.
+type announcer struct {
+	administration
+	node string
+	note string // path
+	log  *slog.Logger
+}
+
+// The times of an announcement. Who has lost it, as by a slurmctld that lost its state, has it again after a while.
+const (
+	announceEvery = 5 * time.Minute
+	announceAgain = 30 * time.Second // after one that failed
+	retractWithin = 5 * time.Second  // the broker ends
+)
+
+// mostNodeComment is how long a node's Comment may be to which something is added, bytes.
+const mostNodeComment = 4000
+
+func notePath(dir string) string { return filepath.Join(dir, "announced") }
+
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+
+// announcer is that of the command line; nil: the broker says nothing.
+func (f *flags) announcer(log *slog.Logger) (*announcer, error) {
+	if !f.announce {
+		return nil, nil
+	}
+	node := f.node
+	if node == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, err
+		}
+		node, _, _ = strings.Cut(host, ".")
+	}
+	if !nodeName.MatchString(node) {
+		return nil, fmt.Errorf("--node %.70q: want the node's name in slurm.conf", node)
+	}
+	a := &announcer{node: node, note: notePath(f.dir), log: log}
+	var err error
+	if a.scontrol, err = exec.LookPath("scontrol"); err == nil {
+		a.sinfo, err = exec.LookPath("sinfo")
+	}
+	if err != nil {
+		log.Warn("the daemon is not told of this broker: want scontrol and sinfo on the PATH, or Feature="+
+			share.Announced+" of this node in slurm.conf and --announce=false", "error", err)
+		return nil, nil
+	}
+	return a, nil
+}
+
+// keep says it until the context ends, and takes it back then.
+func (a *announcer) keep(ctx context.Context) {
+	said := ""
+	for {
+		err := a.announce(ctx)
+		wait := announceEvery
+		if err != nil && ctx.Err() == nil {
+			wait = announceAgain
+			if said != err.Error() {
+				a.log.Warn("announce: nobody is put on a GPU of this node that another job uses", "node", a.node,
+					"error", err)
+			}
+			said = err.Error()
+		} else if said != "" && err == nil {
+			said = ""
+			a.log.Info("announced", "node", a.node)
+		}
+		select {
+		case <-ctx.Done():
+			if err := retract(a.administration, a.note); err != nil {
+				a.log.Warn("take the announcement back", "node", a.node, "error", err)
+			}
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// announce puts the word into the node's Comment where it is not.
+func (a *announcer) announce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, slurmWithin)
+	defer cancel()
+	comment, err := a.nodeComment(ctx, a.node)
+	if err != nil || slices.Contains(strings.Fields(comment), share.Announced) {
+		return err
+	}
+	if err := os.WriteFile(a.note, []byte(a.node), 0o600); err != nil {
+		return err
+	}
+	return a.setNodeComment(ctx, a.node, strings.TrimLeft(comment+" "+share.Announced, " "))
+}
+
+// retract takes back what the broker whose note this is has announced; without a note there is nothing.
+func retract(a administration, note string) error {
+	node, err := os.ReadFile(note)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && !nodeName.Match(node) {
+		err = fmt.Errorf("%s: want the name of a node", note)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), retractWithin)
+	defer cancel()
+	comment, err := a.nodeComment(ctx, string(node))
+	if err != nil {
+		return err
+	}
+	if without := withoutWord(comment); without != comment {
+		if err := a.setNodeComment(ctx, string(node), without); err != nil {
+			return err
+		}
+	}
+	return os.Remove(note)
+}
+
+// withoutWord is a comment without ours. All else stays, byte for byte, but for the space before the word.
+func withoutWord(comment string) string {
+	at := strings.Index(" "+comment+" ", " "+share.Announced+" ")
+	if at < 0 {
+		return comment
+	}
+	before, after := comment[:max(0, at-1)], comment[at+len(share.Announced):]
+	return strings.TrimLeft(before+after, " ")
+}
+
+// nodeComment is what stands in a node's Comment. sinfo prints it once for each of its partitions.
+func (a administration) nodeComment(ctx context.Context, node string) (string, error) {
+	var lines []string
+	err := eachLine(ctx, func(line string) { lines = append(lines, strings.TrimRight(line, " \n")) },
+		a.sinfo, "--noheader", "--Node", "--nodes="+node, fmt.Sprintf("--Format=Comment:%d", mostNodeComment+100))
+	if err != nil {
+		return "", err
+	}
+	lines = slices.Compact(lines)
+	switch {
+	case len(lines) == 0:
+		return "", fmt.Errorf("there is no node %s: say its name in slurm.conf by --node", node)
+	case len(lines) > 1 || len(lines[0]) > mostNodeComment:
+		return "", fmt.Errorf("the Comment of node %s has several lines or more than %d bytes, and is left as it is: "+
+			"say %s there, or as its Feature in slurm.conf", node, mostNodeComment, share.Announced)
+	case lines[0] == "(null)":
+		return "", nil
+	}
+	return lines[0], nil
+}
+
+func (a administration) setNodeComment(ctx context.Context, node, comment string) error {
+	return eachLine(ctx, func(string) {}, a.scontrol, "update", "NodeName="+node, "Comment="+comment)
+}
