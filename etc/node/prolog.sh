@@ -15,6 +15,13 @@ is_number() {
     esac
 }
 
+# is_job TEXT: one to ten digits without a leading zero: in a federation the number of a job has ten.
+is_job() {
+    case $1 in
+    '' | *[!0-9]* | 0* | ???????????*) return 1 ;;
+    esac
+}
+
 # wants_environment COMMENT: has it our directive, and not the one that switches us off? Words end where the gate and the daemon end them.
 wants_environment() {
     set -f
@@ -67,7 +74,7 @@ may_share() {
     esac
 }
 
-is_number "$SLURM_JOB_ID" || exit 0
+is_job "$SLURM_JOB_ID" || exit 0
 may_share && "$broker" stamp </dev/null >/dev/null 2>&1
 rm -f "$notes/$SLURM_JOB_ID" # of a run before, whose epilog did not come about
 restarts=$SLURM_JOB_RESTART_COUNT

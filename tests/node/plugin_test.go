@@ -275,6 +275,33 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 	}
 }
 
+// TestTheNumberOfAJobMayHaveTenDigits: in a federation its highest bits say which cluster's it is.
+func TestTheNumberOfAJobMayHaveTenDigits(t *testing.T) {
+	for _, w := range bothWays(t) {
+		for id, kept := range map[string]bool{"1": true, "999999999": true, "1000000000": true, "4294967295": true,
+			"0": false, "01": false, "0123456789": false, "+1": false, "-1": false, "1 ": false, "1a": false,
+			"12345678901": false} {
+			extra := strings.Replace(annotation, "4711", id, 1)
+			w.note(t, "SLURM_JOB_ID="+id, comment, extra) // of the job 4711 there is none
+			text, _ := os.ReadFile(filepath.Join(w.notes, id))
+			if (string(text) == "restarts=0\nround=42\n") != kept {
+				t.Errorf("%s: of job %q: keeps %q", w.name, id, text)
+			}
+			env := granted("SLURM_JOB_ID=" + id)
+			out, err := w.run("task", asList(env))
+			if w.name == "scripts" && (w.task(out, env)["SYNERGY_CPUS"] == "9") != kept {
+				t.Errorf("%s: a task of job %q is told %q, %v", w.name, id, out, err)
+			}
+			if _, err := w.run("epilog", []string{"SLURM_JOB_ID=" + id, "PATH=/usr/bin:/bin"}); err != nil {
+				t.Errorf("%s: the epilog of job %q: %v", w.name, id, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(w.notes, "*")); len(left) > 0 {
+				t.Errorf("%s: of job %q is left %q", w.name, id, left)
+			}
+		}
+	}
+}
+
 func TestTheNoteOfARunIsGoneAfterItAndBeforeTheNext(t *testing.T) {
 	for _, w := range bothWays(t) {
 		w.note(t, id, comment, annotation)
