@@ -151,8 +151,22 @@ type Run struct {
 }
 
 // Stamp is for Prolog: it keeps the stamp of a job that shares a GPU, and drops that of a run before, whose Epilog did
-// not come about. For a job that shares none there is nothing else to do.
+// not come about. For a job that shares none there is nothing else to do. Where it fails, it writes that down for the
+// broker: whoever has called it can tell nobody but a log.
 func Stamp(environ []string, dir string) error {
+	err := stamp(environ, dir)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("stamp a job: %w", err)
+	job, _ := jobOf(environ)
+	if wrong := writeUnstamped(dir, job, err); wrong != nil {
+		return fmt.Errorf("%w; nor is it written down for the broker: %w", err, wrong)
+	}
+	return err
+}
+
+func stamp(environ []string, dir string) error {
 	if err := Unstamp(environ, dir); err != nil {
 		return err
 	}
@@ -161,7 +175,7 @@ func Stamp(environ []string, dir string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("stamp a job: %w", err)
+		return err
 	}
 	return writeFile(StampPath(dir, stamp.Job), stamp)
 }

@@ -39,6 +39,7 @@ type Way struct {
 	// broker is where the scripts look for the program of jobs that share a GPU; the plugin leaves these to them.
 	broker string
 	turns  string // the folder of stamps and sockets
+	logger string // where the prolog looks for the program of the system's log
 	run    func(verb string, env []string) ([]byte, error)
 	// task is the environment that a task has whose environment was env.
 	task func(output []byte, env map[string]string) map[string]string
@@ -104,12 +105,13 @@ func scripts(t testing.TB) Way {
 		text = bytes.ReplaceAll(text, []byte("/run/synergy-jobs"), []byte(notes))
 		text = bytes.ReplaceAll(text, []byte("/usr/lib/synergy/node"), []byte(dir))
 		text = bytes.ReplaceAll(text, []byte(onnode.Folder), []byte(turns))
+		text = bytes.ReplaceAll(text, []byte("timeout 2 logger "), []byte("timeout 2 "+dir+"/logger "))
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return Way{name: "scripts", notes: notes, measurer: filepath.Join(dir, "measure"),
-		broker: filepath.Join(dir, "synergy-broker"), turns: turns,
+		broker: filepath.Join(dir, "synergy-broker"), turns: turns, logger: filepath.Join(dir, "logger"),
 		run: func(verb string, env []string) ([]byte, error) {
 			script := map[string]string{"prolog": "prolog", "epilog": "epilog", "task": "task_prolog"}[verb]
 			cmd := exec.Command("/bin/sh", filepath.Join(dir, script))
