@@ -211,10 +211,11 @@ func TestAJobThatCannotBeStampedIsSaidAtOnceAndByTheStatus(t *testing.T) {
 	inJob(t)
 	t.Setenv("SLURM_JOB_GPUS", "0,1")
 	const why = `stamp a job: SLURM_JOB_GPUS="0,1": want one whole number, 0 to 999999999, in digits alone` + "\n"
-	if out, wrong, code := told(t, "stamp", "--run-dir", dir); code != 1 || out != "" || wrong != "synergy-broker: "+why {
+	out, wrong, code := told(t, "stamp", "--run-dir", dir)
+	if code != 1 || out != "" || wrong != "synergy-broker: "+why {
 		t.Errorf("stamp ends with %d: %s%s", code, out, wrong)
 	}
-	out, wrong, code := told(t, "status", "--run-dir", dir)
+	out, wrong, code = told(t, "status", "--run-dir", dir)
 	if !strings.Contains(out, "jobs that could not be stamped, and take no turns: 1; the last, job 4711, ") ||
 		!strings.HasSuffix(out, why) || code != 0 {
 		t.Errorf("status ends with %d: %s%s", code, out, wrong)

@@ -373,8 +373,8 @@ func TestTheAdministratorSeesHowManyJobsCouldNotBeStamped(t *testing.T) {
 	sees := func(count int) wire.Status {
 		t.Helper()
 		s, err := broker.Ask(t.Context(), b.dir)
-		if want := fmt.Sprintf("\nsynergy_broker_stamp_errors_total %d\n", count); err != nil || s.StampErrors != count ||
-			!strings.Contains(broker.Metrics(s), want) {
+		want := fmt.Sprintf("\nsynergy_broker_stamp_errors_total %d\n", count)
+		if err != nil || s.StampErrors != count || !strings.Contains(broker.Metrics(s), want) {
 			t.Errorf("told %+v, %v, want %s", s, err, want)
 		}
 		return s

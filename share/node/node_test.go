@@ -73,8 +73,8 @@ func TestUsersAndJobsMayHaveTenDigits(t *testing.T) {
 				t.Errorf("SLURM_%s=%d: %+v, %v; want %q", name, n, stamp, err, want)
 			}
 		}
-		for _, text := range []string{"-1", "-0", "+1", "01", "0000000001", "00", " 1", "1 ", "1\n", "1_0", "0x1", "1e3",
-			"", "\u0661", "18446744073709551617"} {
+		for _, text := range []string{"-1", "-0", "+1", "01", "0000000001", "00", " 1", "1 ", "1\n", "1_0", "0x1",
+			"1e3", "", "\u0661", "18446744073709551617"} {
 			if stamp, err := StampOf(prolog("SLURM_" + name + "=" + text)); err == nil {
 				t.Errorf("SLURM_%s=%q: %+v", name, text, stamp)
 			}

@@ -60,8 +60,9 @@ func TestTheFileOfThemStaysSmallAndTheirNumberGrows(t *testing.T) {
 // TestALineThatIsNoneIsPassedOver: it may be cut where there was no room, and whoever is root may write there.
 func TestALineThatIsNoneIsPassedOver(t *testing.T) {
 	const good = `{"v":1,"n":7,"job":9,"error":"x"}`
-	for text, want := range map[string]int{"": 0, "\n\n": 0, "x": 0, good: 7, good + "\n": 7, good + "\n" + `{"v":1,"n":8`: 7,
-		good + "\n\nx\n[]\n{}\n": 7, `{"n":-3}`: 0} {
+	for text, want := range map[string]int{"": 0, "\n\n": 0, "x": 0, good: 7, good + "\n": 7,
+		good + "\n" + `{"v":1,"n":8`: 7,
+		good + "\n\nx\n[]\n{}\n":     7, `{"n":-3}`: 0} {
 		dir := t.TempDir()
 		if err := os.WriteFile(UnstampedPath(dir), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

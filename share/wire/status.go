@@ -12,7 +12,7 @@ type Status struct {
 	// StillFrozen are the jobs that are stopped and should not be: to let them go on fails, and is tried again.
 	StillFrozen  []Stuck `json:"still_frozen,omitempty"`
 	ThawFailures int     `json:"thaw_failures"`
-	// StampErrors counts the jobs whose stamp could not be written since the node was started: none of them takes turns.
+	// StampErrors counts the jobs whose stamp could not be written since the node was started: they take no turns.
 	StampErrors    int        `json:"stamp_errors"`
 	LastStampError *Unstamped `json:"last_stamp_error,omitempty"`
 }

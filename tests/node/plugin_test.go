@@ -639,6 +639,8 @@ func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 		"low,slo", "high,mem=1024", "high,mem=1024.000", "high,mem=1024.001", "high,mem=1023.999",
 		"low,mem=0.000", "low,mem=000.001", "low,mem=0000001", "low,mem=1.0000", "low,mem=1.", "low,mem=.5",
 		"low,mem=", "low,mem=1,,slo=1", "low,slo=600000", "low,slo=600001", "low,slo=01", "low,slo=9999999999",
+		"low, mem=6", "low,,mem=6", "low,Mem=6", "low,SLO=50", "low,memory=6", "low,gpu_mem=6", "low,level=1",
+		"low,mem=6 slo=50", "low,mem=6,Slo=50",
 		"low,mine", "high mem=6", "highest", "lo,mem=1", "low,slo=1,slo=2"} {
 		for k := range optionNames {
 			f.Add(k, value)

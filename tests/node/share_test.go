@@ -63,6 +63,7 @@ func (w Way) logged(t *testing.T, env ...string) string {
 // TestTheAdministratorHearsOfAJobThatCouldNotBeStamped, and of no other: in one line, whatever the program says.
 func TestTheAdministratorHearsOfAJobThatCouldNotBeStamped(t *testing.T) {
 	const as = "-t\nsynergy-broker\n-p\ndaemon.warning\n--\nprolog of job 4711: "
+	const room = 300 - len("prolog of job 4711: ")
 	w, dir := brokered(t)
 	if said := w.logged(t, append(onGPU("1"), sharing)...); said != "" {
 		t.Errorf("of a job that is stamped: %q", said)
@@ -90,8 +91,8 @@ func TestTheAdministratorHearsOfAJobThatCouldNotBeStamped(t *testing.T) {
 		"exit 3":                              "synergy-broker stamp ended with 3 and said nothing",
 		`printf 'a\033[31m\nb\r\tc\001%%s\302\233' >&2; exit 1`:   "a [31m b  c %s  ",
 		"printf '$(touch owned) `touch owned` \" %s' >&2; exit 1": "$(touch owned) `touch owned` \" ",
-		"head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1":      strings.Repeat("x", 300-len("prolog of job 4711: ")),
-		"yes | head -c 100000 >&2; exit 1":                        strings.Repeat("y ", 150)[:300-len("prolog of job 4711: ")],
+		"head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1":      strings.Repeat("x", room),
+		"yes | head -c 100000 >&2; exit 1":                        strings.Repeat("y ", room/2),
 		"echo warning >&2":                                        "",
 		"echo out; exit 0":                                        "",
 	} {
