@@ -70,6 +70,9 @@ func ParseComment(comment string) (Word, error) {
 	for word := range words(comment) {
 		name, value, given := strings.Cut(word, "=")
 		if !strings.HasPrefix(name, "synergy-") {
+			if slices.Contains(seen, shareWord) && isAmount(word) {
+				wrong = append(wrong, fmt.Errorf("%.40q %s", word, strayAmount))
+			}
 			continue
 		}
 		if slices.Contains(seen, name) {
@@ -98,6 +101,21 @@ func listed(wrong []error) error {
 // shareWord is the directive whose value has commas: mem= and slo= belong to it where they follow it, and each other,
 // behind one comma and nothing else.
 const shareWord = "synergy-share"
+
+// strayAmount is what is wrong with an amount behind the directive that is no part of it: its job would share with
+// nobody, or with its profile's figure, and its user would think otherwise. The gate's lua has the same sentence.
+const strayAmount = "reads like an amount of " + shareWord + "; amounts stand directly behind the class, joined by " +
+	"commas: " + shareWord + "=low,mem=6"
+
+// amountNames are what amounts are called, and what one is called who does not know it by heart, as written with dashes
+// and small letters. No letter of theirs is the small one of a letter beyond ASCII, of which lua knows none.
+var amountNames = []string{"mem", "memory", "gpu-mem", "gpu-memory", "gpumem", "gpumemory", "slo", "level"}
+
+// isAmount says whether a word reads like an amount. All that others may write in a comment besides is their business.
+func isAmount(word string) bool {
+	name, _, given := strings.Cut(word, "=")
+	return given && slices.Contains(amountNames, strings.ReplaceAll(strings.ToLower(name), "_", "-"))
+}
 
 // words cuts a comment at commas and the white space that the gate's lua knows. Any other space belongs to a word: one
 // at which only we cut would make a job managed that the gate let pass.

@@ -1,6 +1,8 @@
 package bridge
 
 import (
+	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,25 +58,64 @@ func TestACommaEndsAWordButBeforeAnAmountOfASharedGPU(t *testing.T) {
 	}
 	const profile = "synergy-profile=a.json "
 	for comment, want := range map[string]*share.Request{
-		profile + "mine":                                       nil,
-		profile + "mem=6,slo=50":                               nil,
-		profile + "synergy-share=high":                         wants(share.High, 0, 0),
-		profile + "synergy-share=low,mem=6":                    wants(share.Low, 6144, 0),
-		profile + "synergy-share=high,slo=50,mem=0.5":          wants(share.High, 512, 50*time.Millisecond),
-		profile + "synergy-share=low,mem=6,slo=50,mine,slo=x":  wants(share.Low, 6144, 50*time.Millisecond),
-		profile + "synergy-share=low,mine,mem=6":               wants(share.Low, 0, 0),
-		profile + "synergy-share=low mem=6":                    wants(share.Low, 0, 0),
-		profile + "synergy-share=low, mem=6":                   wants(share.Low, 0, 0),
-		profile + "synergy-share=low ,mem=6":                   wants(share.Low, 0, 0),
-		profile + "synergy-share=low,,mem=6":                   wants(share.Low, 0, 0),
-		profile + "synergy-share=low,memory=6":                 wants(share.Low, 0, 0),
-		profile + "synergy-share=low,mem":                      wants(share.Low, 0, 0),
-		"mem=x,synergy-share=low,mem=6,synergy-profile=a.json": wants(share.Low, 6144, 0),
-		"synergy-share=low,synergy-profile=a.json,mem=6":       wants(share.Low, 0, 0),
+		profile + "mine":                                             nil,
+		profile + "mem=6,slo=50":                                     nil,
+		profile + "synergy-share=high":                               wants(share.High, 0, 0),
+		profile + "synergy-share=low,mem=6":                          wants(share.Low, 6144, 0),
+		profile + "synergy-share=high,slo=50,mem=0.5":                wants(share.High, 512, 50*time.Millisecond),
+		profile + "synergy-share=low,mem=6,slo=50,mine,=x":           wants(share.Low, 6144, 50*time.Millisecond),
+		profile + "synergy-share=low,mem":                            wants(share.Low, 0, 0),
+		profile + "synergy-share=low,mem slo, level":                 wants(share.Low, 0, 0),
+		profile + "synergy-share=low,mem=6 project=42,memo=mem=6":    wants(share.Low, 6144, 0),
+		profile + "synergy-share=low members=3 xmem=6,-mem=6 mem:6":  wants(share.Low, 0, 0),
+		profile + "synergy-share=low levels=2 slow=1 =mem=6 'mem=6'": wants(share.Low, 0, 0),
+		profile + "synergy-share=low \u017flo=1 mem\u00a0=1":         wants(share.Low, 0, 0),
+		"mem=x,synergy-share=low,mem=6,synergy-profile=a.json":       wants(share.Low, 6144, 0),
+		"Memory=1 slo=2,synergy-share=low,synergy-profile=a.json":    wants(share.Low, 0, 0),
 	} {
 		got, err := ParseComment(comment)
 		if err != nil || !Managed(comment) || !reflect.DeepEqual(got, Word{Profile: "a.json", Share: want}) {
 			t.Errorf("%q: %+v (%+v), %v; want %+v", comment, got, got.Share, err, want)
+		}
+	}
+}
+
+// TestAnAmountThatIsNoPartOfTheDirectiveIsRefused: its job would share with nobody, or with its profile's figure, and
+// nobody would tell its user.
+func TestAnAmountThatIsNoPartOfTheDirectiveIsRefused(t *testing.T) {
+	const profile = "synergy-profile=a.json synergy-share=low"
+	for behind, word := range map[string]string{
+		" mem=6": "mem=6", ", mem=6": "mem=6", " ,mem=6": "mem=6", ",,mem=6": "mem=6", ", ,mem=6": "mem=6",
+		",slo=5, mem=6": "mem=6", ",mem=6 mem=6": "mem=6", ",mem=6, slo=50": "slo=50", ",mem=6,Slo=50": "Slo=50",
+		",Mem=6": "Mem=6", ",MEM=6": "MEM=6", " SLO=50": "SLO=50", " mem=": "mem=", " mem==": "mem==",
+		" mem=6;slo=5": "mem=6;slo=5", ",memory=6": "memory=6", ",gpu_mem=6": "gpu_mem=6", ",gpu-mem=6": "gpu-mem=6",
+		",gpu_memory=6": "gpu_memory=6", " GPU-Memory=6": "GPU-Memory=6", ",gpumem=6": "gpumem=6",
+		" GpuMemory=6": "GpuMemory=6", ",level=1": "level=1", " Level=": "Level=", ",mine,mem=6": "mem=6",
+		",mine and more,slo=x": "slo=x", " synergy-length=2h mem=6": "mem=6", ",synergy-env=off,mem=6": "mem=6",
+	} {
+		want := fmt.Sprintf("%q %s", word, strayAmount)
+		if w, err := ParseComment(profile + behind); err == nil || err.Error() != want {
+			t.Errorf("%q: %+v, %v; want %s", behind, w, err, want)
+		}
+		if w, err := ParseComment("synergy-profile=a.json mine" + behind); err != nil || w.Share != nil {
+			t.Errorf("%q in a job that shares nothing: %+v, %v", behind, w, err)
+		}
+	}
+}
+
+// TestTheGateKnowsStrayAmountsAsTheDaemonDoes: what it makes of them is tried where there is a Lua, in the live suite.
+func TestTheGateKnowsStrayAmountsAsTheDaemonDoes(t *testing.T) {
+	gate, err := os.ReadFile("../etc/job_submit.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		fmt.Sprintf("local STRAY_AMOUNT = %q\n", strayAmount),
+		fmt.Sprintf("local AMOUNT_NAMES = set_of({ %q })\n", amountNames),
+	} {
+		line = strings.NewReplacer(`" "`, `", "`, "[", "", "]", "").Replace(line)
+		if !strings.Contains(string(gate), line) {
+			t.Errorf("job_submit.lua has no line %s", line)
 		}
 	}
 }
@@ -174,6 +215,8 @@ func TestWhatIsWrongWithACommentFitsALogLine(t *testing.T) {
 		"one that does in a class":   "synergy-share=" + override + ",mem=" + override + ",slo=" + override,
 		"one that does in an amount": "synergy-share=low,mem=" + override + " synergy-share=low,slo=" + override,
 		"many amounts":               "synergy-share=low" + strings.Repeat(",mem=1", 600),
+		"many that are none of it":   "synergy-share=low" + strings.Repeat(" mem=1", 600),
+		"a hostile one of them":      "synergy-share=low mem=" + override + strings.Repeat("\u009b", 600),
 		"an escape sequence":         "synergy-\x1b]0;owned\x07",
 		"one in eight bits":          "synergy-\u009b31m",
 	} {
@@ -232,6 +275,7 @@ func FuzzParseComment(f *testing.F) {
 	f.Add("synergy-profile=../../x.json,\x00")
 	f.Add("synergy-profile=a.json,synergy-share=high,mem=6.5,slo=50,mine")
 	f.Add("synergy-share=low,,mem=1 ,slo=9,synergy-share=high,mem=1e9")
+	f.Add("synergy-profile=a.json synergy-share=low, GPU_Mem=6,level=\u009b,memo=1 slo=")
 	f.Fuzz(func(t *testing.T, comment string) {
 		w, err := ParseComment(comment)
 		if strings.Contains(w.Profile, "..") || strings.ContainsAny(w.Profile, "/\\\x00\n") ||
@@ -248,6 +292,11 @@ func FuzzParseComment(f *testing.F) {
 		if r := w.Share; r != nil && (r.Class != share.High && r.Class != share.Low || r.Memory < 0 ||
 			r.Memory > 1<<20 || r.SLO < 0 || r.SLO > 10*time.Minute) {
 			t.Errorf("%q yields %+v", comment, r)
+		}
+		if _, behind, shares := strings.Cut(comment, "synergy-share=low"); shares && err == nil &&
+			strings.HasPrefix(comment, "synergy-share=low") && strings.HasPrefix(behind, " ") &&
+			strings.Contains(strings.ReplaceAll(behind, ",", " "), " mem=") {
+			t.Errorf("%q has an amount that nobody hears", comment)
 		}
 	})
 }

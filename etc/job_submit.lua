@@ -30,7 +30,8 @@ partition is refused.
                                            may share a GPU with other jobs
 
 Words are separated by spaces or commas; words without our prefix are the user's,
-but mem= and slo= that follow synergy-share=… behind one comma.
+but mem= and slo= that follow synergy-share=… behind one comma. Such a word that
+stands behind it otherwise, or is called memory= or the like, is refused.
 
 What an owner may change on a managed job: name, comment (as long as our directives
 stay), time limit, dependency, mail, account, QOS, WCKey, licences, nice, and
@@ -385,6 +386,16 @@ local check_of_word = {
     ["synergy-length"] = check_length,
 }
 
+-- What is wrong with an amount behind synergy-share that is no part of it, and how
+-- such a word begins, with dashes and small letters: the daemon knows the same.
+local STRAY_AMOUNT = "reads like an amount of synergy-share; amounts stand directly behind the class, joined by commas: synergy-share=low,mem=6"
+local AMOUNT_NAMES = set_of({ "mem", "memory", "gpu-mem", "gpu-memory", "gpumem", "gpumemory", "slo", "level" })
+
+local function is_amount(word)
+    local name = word:match("^([^=]*)=")
+    return name ~= nil and AMOUNT_NAMES[name:lower():gsub("_", "-")] == true
+end
+
 local function shortened(word)
     if #word <= 60 then return word end
     return word:sub(1, 60) .. "…"
@@ -411,8 +422,13 @@ local function complaint_about_comment(comment)
         return "the comment has a control character in it; separate words by spaces or commas"
     end
     local seen = {}
-    for _, word in ipairs(our_words(comment)) do
-        local complaint = complaint_about_word(word, seen)
+    for _, word in ipairs(words_of(comment)) do
+        local complaint
+        if word:sub(1, 8) == "synergy-" then
+            complaint = complaint_about_word(word, seen)
+        elseif seen["synergy-share"] and is_amount(word) then
+            complaint = STRAY_AMOUNT
+        end
         if complaint then return "the word " .. shortened(word) .. " " .. complaint end
     end
     if not seen["synergy-profile"] then

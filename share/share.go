@@ -5,6 +5,7 @@ package share
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -134,6 +135,9 @@ type Stamp struct {
 // StampVersion is that of Stamp.
 const StampVersion = 1
 
+// MostUID is the largest number of a user. The next, of ones alone, is nobody's: to chown it says "as it is".
+const MostUID = math.MaxUint32 - 1
+
 // Check says what is wrong with a stamp.
 func (s Stamp) Check() error {
 	switch {
@@ -141,8 +145,8 @@ func (s Stamp) Check() error {
 		return fmt.Errorf("v = %d: want %d", s.V, StampVersion)
 	case s.Job < 1:
 		return fmt.Errorf("job = %d: want a job's number", s.Job)
-	case s.UID < 0:
-		return fmt.Errorf("uid = %d: want 0 or more", s.UID)
+	case s.UID < 0 || int64(s.UID) > MostUID:
+		return fmt.Errorf("uid = %d: want 0 to %d", s.UID, int64(MostUID))
 	case s.GPU < 0:
 		return fmt.Errorf("gpu = %d: want 0 or more", s.GPU)
 	case s.Class != High && s.Class != Low:

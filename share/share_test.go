@@ -47,7 +47,7 @@ func TestARequestSaysItsClassFirst(t *testing.T) {
 }
 
 func TestAStampWithOneFieldWrongIsNotBelieved(t *testing.T) {
-	good := Stamp{StampVersion, 17, 1000, 0, Low, 6144, 50}
+	good := Stamp{StampVersion, 17, MostUID, 0, Low, 6144, 50}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +55,7 @@ func TestAStampWithOneFieldWrongIsNotBelieved(t *testing.T) {
 		"v":              func(s *Stamp) { s.V++ },
 		"job":            func(s *Stamp) { s.Job = 0 },
 		"uid":            func(s *Stamp) { s.UID = -1 },
+		"uid = 42949672": func(s *Stamp) { s.UID = MostUID + 1 },
 		"gpu":            func(s *Stamp) { s.GPU = -1 },
 		"class":          func(s *Stamp) { s.Class = "urgent" },
 		"gpu_memory_mib": func(s *Stamp) { s.Memory = 0 },

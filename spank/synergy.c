@@ -157,10 +157,9 @@ static void put_note(const char *job, const struct run *run)
 
 static void drop_note(const char *job)
 {
-	long number;
 	int folder;
 
-	if (!read_number(job, &number) || (folder = open_notes()) < 0)
+	if (!is_job(job) || (folder = open_notes()) < 0)
 		return;
 	(void)unlinkat(folder, job, 0);
 	close(folder);

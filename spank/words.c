@@ -59,6 +59,17 @@ bool read_number(const char *text, long *number)
 	return true;
 }
 
+bool is_job(const char *text)
+{
+	size_t k = 0;
+
+	if (!text || text[0] == '0')
+		return false;
+	while (k < 10 && is_digit(text[k]))
+		k++;
+	return k > 0 && !text[k];
+}
+
 const char *check_profile(const char *value)
 {
 	const char *c;
@@ -275,9 +286,7 @@ static bool read_annotation(const char *extra, const char *job, struct run *run)
 
 bool read_managed(const char *comment, const char *extra, const char *job, struct run *run)
 {
-	long number;
-
-	return comment && extra && read_number(job, &number) && has_word_that_begins(comment, "synergy-profile=") &&
+	return comment && extra && is_job(job) && has_word_that_begins(comment, "synergy-profile=") &&
 	       !has_word(comment, "synergy-env=off") && read_annotation(extra, job, run);
 }
 

@@ -25,6 +25,9 @@ const char *check_keeping(const char *value); /* of cores and of memory */
 #define MAX_NUMBER 999999999L
 bool read_number(const char *text, long *number);
 
+/* is_job says whether a text is the number of a job: one to ten digits without a leading zero. In a federation they have ten. */
+bool is_job(const char *text);
+
 /* run is what one run of a job has of the daemon's: NONE is "not known". */
 struct run {
 	long round;    /* that wrote the job's annotation last, which is the one that started it */

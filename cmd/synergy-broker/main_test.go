@@ -206,6 +206,23 @@ func TestAJobIsStampedSentToTheSocketSeenAndForgotten(t *testing.T) {
 	}
 }
 
+// TestAJobThatCannotBeStampedIsSaidAtOnceAndByTheStatus: by an exit code and one sentence for the prolog, and later.
+func TestAJobThatCannotBeStampedIsSaidAtOnceAndByTheStatus(t *testing.T) {
+	dir := serving(t, "--mode", "turns")
+	inJob(t)
+	t.Setenv("SLURM_JOB_GPUS", "0,1")
+	const why = `stamp a job: SLURM_JOB_GPUS="0,1": want one whole number, 0 to 999999999, in digits alone` + "\n"
+	out, wrong, code := told(t, "stamp", "--run-dir", dir)
+	if code != 1 || out != "" || wrong != "synergy-broker: "+why {
+		t.Errorf("stamp ends with %d: %s%s", code, out, wrong)
+	}
+	out, wrong, code = told(t, "status", "--run-dir", dir)
+	if !strings.Contains(out, "jobs that could not be stamped, and take no turns: 1; the last, job 4711, ") ||
+		!strings.HasSuffix(out, why) || code != 0 {
+		t.Errorf("status ends with %d: %s%s", code, out, wrong)
+	}
+}
+
 // withMPS has a program on the PATH that behaves like NVIDIA's, and says where.
 func withMPS(t *testing.T) (bin string) {
 	t.Helper()
@@ -316,13 +333,15 @@ func TestTheStatusShowsWhoHasTheGPUAndObeysNobody(t *testing.T) {
 		Clients: []wire.Client{{Job: 7, Class: "high\x1b[31m", State: wire.Holding, Since: 0.25, Turns: 3, Share: 0.5,
 			MemoryCap: 1024, UID: 1000, PID: 4242}},
 		Classes: map[string]wire.Had{"high": {Turns: 3, Held: 1.5, WaitP50: 0.001, WaitP95: 0.02}}}},
-		StillFrozen: []wire.Stuck{{Job: 8, Since: 12.5, Tries: 7, Error: "thaw job 8: no\x1b"}}}, false, false)
+		StillFrozen: []wire.Stuck{{Job: 8, Since: 12.5, Tries: 7, Error: "thaw job 8: no\x1b"}}, StampErrors: 3,
+		LastStampError: &wire.Unstamped{Job: 9, Since: 75, Error: "stamp a job:\x1b no"}}, false, false)
 	want := "GPU  JOB  CLASS      STATE    SINCE  TURNS  SHARE  MEMORY    USER  PID\n" +
 		"0    7    high [31m  holding  0.25s  3      50%    1024 MiB  1000  4242\n" +
 		"GPU 0: jobs take turns: it does not answer\n" +
 		"GPU 0: high had 3 turns and the GPU for 1.5 s; it waited 1 ms (p50), 20 ms (p95)\n" +
 		"GPU 0: 4 times a job was stopped since it did not yield, 1 of them reported\n" +
-		"job 8 is stopped and should not be: 7 tries in 12.5 s, thaw job 8: no\n"
+		"job 8 is stopped and should not be: 7 tries in 12.5 s, thaw job 8: no\n" +
+		"jobs that could not be stamped, and take no turns: 3; the last, job 9, 75 s ago: stamp a job: no\n"
 	if err != nil || out.String() != want {
 		t.Errorf("shows\n%s, %v, want\n%s", &out, err, want)
 	}

@@ -86,5 +86,9 @@ func table(to io.Writer, s wire.Status) error {
 		fmt.Fprintf(to, "job %d is stopped and should not be: %d tries in %.3g s, %s\n", job.Job, job.Tries, job.Since,
 			printable.Line(job.Error, 200))
 	}
+	if last := s.LastStampError; last != nil {
+		fmt.Fprintf(to, "jobs that could not be stamped, and take no turns: %d; the last, job %d, %.3g s ago: %s\n",
+			s.StampErrors, last.Job, last.Since, printable.Line(last.Error, 300))
+	}
 	return nil
 }

@@ -81,6 +81,10 @@ func showBroker(s *screen, status *wire.Status) {
 		s.say(0, fmt.Sprintf("job %d is stopped and should not be, for %s: %s", job.Job, short(job.Since),
 			cell(job.Error, longestSentence)))
 	}
+	if last := status.LastStampError; last != nil {
+		s.say(0, fmt.Sprintf("jobs that could not be stamped, and take no turns: %d; the last, job %d, %s ago: %s",
+			status.StampErrors, last.Job, short(last.Since), cell(last.Error, longestSentence)))
+	}
 	for _, code := range sorted(status.Refused) {
 		if n := status.Refused[code]; n > 0 {
 			s.say(0, fmt.Sprintf("refused %s: %d times", cell(code, longestName), n))

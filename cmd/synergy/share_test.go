@@ -45,6 +45,7 @@ func tellStatus(e *testscript.Env, path string) error {
 	status := wire.Status{V: 1, Release: "1.2", Up: 7265, Policy: "strict",
 		Refused:     map[string]int{"mem-cap": 2, "busy": 0},
 		StillFrozen: []wire.Stuck{{Job: 19, Since: 75, Tries: 9, Error: "thaw job 19: no\x1b"}},
+		StampErrors: 2, LastStampError: &wire.Unstamped{Job: 20, Since: 75, Error: "stamp a job: no\x1b"},
 		GPUs: []wire.GPU{
 			{GPU: 0, Mode: "turns", MemoryBooked: 9216, Freezes: 1, Clients: []wire.Client{
 				{ID: 1, Job: 17, PID: 4711, Class: "high", State: wire.Holding, Since: .0123, Turns: 9, Used: 75,

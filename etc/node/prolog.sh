@@ -15,6 +15,13 @@ is_number() {
     esac
 }
 
+# is_job TEXT: one to ten digits without a leading zero: in a federation the number of a job has ten.
+is_job() {
+    case $1 in
+    '' | *[!0-9]* | 0* | ???????????*) return 1 ;;
+    esac
+}
+
 # wants_environment COMMENT: has it our directive, and not the one that switches us off? Words end where the gate and the daemon end them.
 wants_environment() {
     set -f
@@ -67,8 +74,17 @@ may_share() {
     esac
 }
 
-is_number "$SLURM_JOB_ID" || exit 0
-may_share && "$broker" stamp </dev/null >/dev/null 2>&1
+# keep_stamp has the broker's program stamp the job. Where that fails the job uses its GPU out of turn, and the administrator hears why: in one line of
+# at most 300 bytes that can be printed, whatever the program says. A log that is not there, or does not take it within two seconds, changes nothing.
+keep_stamp() {
+    said=$("$broker" stamp </dev/null 2>&1 >/dev/null) && return
+    said="prolog of job $SLURM_JOB_ID: ${said:-synergy-broker stamp ended with $? and said nothing}"
+    said=$(printf %s "$said" | LC_ALL=C tr -c ' -~' ' ' | head -c 300)
+    timeout 2 logger -t synergy-broker -p daemon.warning -- "$said" </dev/null >/dev/null
+}
+
+is_job "$SLURM_JOB_ID" || exit 0
+may_share && keep_stamp 2>/dev/null
 rm -f "$notes/$SLURM_JOB_ID" # of a run before, whose epilog did not come about
 restarts=$SLURM_JOB_RESTART_COUNT
 is_number "$restarts" || restarts=0

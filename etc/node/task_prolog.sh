@@ -15,12 +15,19 @@ is_number() {
     esac
 }
 
+# is_job TEXT: one to ten digits without a leading zero: in a federation the number of a job has ten.
+is_job() {
+    case $1 in
+    '' | *[!0-9]* | 0* | ???????????*) return 1 ;;
+    esac
+}
+
 is_positive() { is_number "$1" && [ "$1" -gt 0 ]; }
 
 # find_run reads the note of the job; where there is none, the job is not managed.
 find_run() {
     round= restarts= measure=
-    is_number "$SLURM_JOB_ID" && [ -f "$notes/$SLURM_JOB_ID" ] && [ -r "$notes/$SLURM_JOB_ID" ] || return
+    is_job "$SLURM_JOB_ID" && [ -f "$notes/$SLURM_JOB_ID" ] && [ -r "$notes/$SLURM_JOB_ID" ] || return
     while read -r line; do
         case $line in
         restarts=*) restarts=${line#restarts=} ;;

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/share/node"
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
@@ -51,10 +52,23 @@ func (b *Broker) Status() wire.Status {
 		s.GPUs = append(s.GPUs, g.status())
 	}
 	s.StillFrozen, s.ThawFailures = b.halts.status()
+	s.StampErrors, s.LastStampError = b.unstamped()
 	b.crowd.mu.Lock()
 	defer b.crowd.mu.Unlock()
 	s.Refused = maps.Clone(b.crowd.refused)
 	return s
+}
+
+// unstamped are the jobs whose stamps could not be written, and the last of them.
+func (b *Broker) unstamped() (int, *wire.Unstamped) {
+	last, err := node.LastUnstamped(b.RunDir)
+	if err != nil {
+		b.Log.Error("read which jobs could not be stamped", "error", err)
+	}
+	if last.N == 0 {
+		return 0, nil
+	}
+	return last.N, &wire.Unstamped{Job: last.Job, Since: time.Since(last.At).Seconds(), Error: last.Error}
 }
 
 // mostStatus is more than a status of the most clients has, bytes.
@@ -106,6 +120,8 @@ func Metrics(s wire.Status) string {
 	m.value("", float64(s.ThawFailures))
 	m.name("synergy_broker_still_frozen", "gauge", "Jobs that are stopped and should not be.")
 	m.value("", float64(len(s.StillFrozen)))
+	m.name("synergy_broker_stamp_errors_total", "counter", "Jobs whose stamp could not be written: they take no turns.")
+	m.value("", float64(s.StampErrors))
 	for _, of := range []struct {
 		name, kind, help string
 		value            func(wire.GPU) float64

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -363,6 +364,31 @@ func TestTheAdministratorSeesWhoHasTheGPU(t *testing.T) {
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("metrics have no %q:\n%s", want, text)
+		}
+	}
+}
+
+func TestTheAdministratorSeesHowManyJobsCouldNotBeStamped(t *testing.T) {
+	b := serve(t, ofJob(7))
+	sees := func(count int) wire.Status {
+		t.Helper()
+		s, err := broker.Ask(t.Context(), b.dir)
+		want := fmt.Sprintf("\nsynergy_broker_stamp_errors_total %d\n", count)
+		if err != nil || s.StampErrors != count || !strings.Contains(broker.Metrics(s), want) {
+			t.Errorf("told %+v, %v, want %s", s, err, want)
+		}
+		return s
+	}
+	if s := sees(0); s.LastStampError != nil {
+		t.Errorf("before there was one: %+v", s.LastStampError)
+	}
+	for count, job := range []string{"8", "9"} {
+		why := node.Stamp([]string{"SLURM_JOB_ID=" + job, "SLURM_JOB_UID=0",
+			`SLURM_JOB_EXTRA={"v":1,"lua":0,"job":` + job + `,"round":1,"share":{"class":"low"}}`,
+			"SLURM_JOB_GPUS=0,1"}, b.dir)
+		last := sees(count + 1).LastStampError
+		if why == nil || last == nil || strconv.Itoa(last.Job) != job || last.Error != why.Error() || last.Since > 60 {
+			t.Errorf("of %v is told %+v", why, last)
 		}
 	}
 }

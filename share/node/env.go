@@ -110,7 +110,7 @@ func Env(environ []string, dir string, w io.Writer) error {
 // seatOf looks what there is for a job of the user's; nil where it shares no GPU. With a seat, an error says what the
 // seat lacks.
 func seatOf(environ []string, dir string, uid int) (*Seat, error) {
-	job, err := number(environ, "SLURM_JOB_ID")
+	job, err := jobOf(environ)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,7 +53,7 @@ func FillPath(dir string, gpu int) string {
 // StampOf is the stamp of a job by the environment of its Prolog; ErrNotShared where the daemon said nothing of a
 // shared GPU.
 func StampOf(environ []string) (share.Stamp, error) {
-	job, err := number(environ, "SLURM_JOB_ID")
+	job, err := jobOf(environ)
 	if err != nil {
 		return share.Stamp{}, err
 	}
@@ -60,11 +61,11 @@ func StampOf(environ []string) (share.Stamp, error) {
 	if err != nil {
 		return share.Stamp{}, err
 	}
-	uid, err := number(environ, "SLURM_JOB_UID")
+	uid, err := number(environ, "SLURM_JOB_UID", share.MostUID)
 	if err != nil {
 		return share.Stamp{}, err
 	}
-	gpu, err := number(environ, "SLURM_JOB_GPUS") // a list is no number: such a job shares nothing
+	gpu, err := number(environ, "SLURM_JOB_GPUS", mostGPU) // a list is no number: such a job shares nothing
 	if err != nil {
 		return share.Stamp{}, err
 	}
@@ -109,14 +110,24 @@ func told(extra string, job int) (grant, error) {
 	return *annotation.Share, nil
 }
 
-var digits = regexp.MustCompile(`^(0|[1-9][0-9]{0,8})$`)
+// The largest numbers that Slurm says: a job's has 32 bits, of which a federation uses the highest six, and an index is
+// any that fits.
+const (
+	mostJob = math.MaxUint32
+	mostGPU = 999_999_999
+)
 
-// number reads one number in the environment, of at most nine digits.
-func number(environ []string, name string) (int, error) {
+// jobOf is the number of the job whose environment this is.
+func jobOf(environ []string) (int, error) { return number(environ, "SLURM_JOB_ID", mostJob) }
+
+var digits = regexp.MustCompile(`^(0|[1-9][0-9]{0,9})$`)
+
+// number reads one number in the environment. What an int of this machine does not hold is refused, too.
+func number(environ []string, name string, most int64) (int, error) {
 	text := value(environ, name)
 	n, err := strconv.Atoi(text)
-	if err != nil || !digits.MatchString(text) {
-		return 0, fmt.Errorf("%s=%.20q: want one number of at most nine digits", name, text)
+	if err != nil || !digits.MatchString(text) || int64(n) > most {
+		return 0, fmt.Errorf("%s=%.20q: want one whole number, 0 to %d, in digits alone", name, text, most)
 	}
 	return n, nil
 }
@@ -147,8 +158,22 @@ func (r Run) Is(other Run) bool {
 }
 
 // Stamp is for Prolog: it keeps the stamp of a job that shares a GPU, and drops that of a run before, whose Epilog did
-// not come about. For a job that shares none there is nothing else to do.
+// not come about. For a job that shares none there is nothing else to do. Where it fails, it writes that down for the
+// broker: whoever has called it can tell nobody but a log.
 func Stamp(environ []string, dir string) error {
+	err := stamp(environ, dir)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("stamp a job: %w", err)
+	job, _ := jobOf(environ)
+	if wrong := writeUnstamped(dir, job, err); wrong != nil {
+		return fmt.Errorf("%w; nor is it written down for the broker: %w", err, wrong)
+	}
+	return err
+}
+
+func stamp(environ []string, dir string) error {
 	if err := Unstamp(environ, dir); err != nil {
 		return err
 	}
@@ -157,14 +182,14 @@ func Stamp(environ []string, dir string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("stamp a job: %w", err)
+		return err
 	}
 	return writeFile(StampPath(dir, stamp.Job), stamp)
 }
 
 // Unstamp is for Epilog: it removes the stamp of a job, which may have none.
 func Unstamp(environ []string, dir string) error {
-	job, err := number(environ, "SLURM_JOB_ID")
+	job, err := jobOf(environ)
 	if err != nil {
 		return fmt.Errorf("remove a stamp: %w", err)
 	}

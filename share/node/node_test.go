@@ -3,12 +3,14 @@ package node
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +51,58 @@ func TestAStampSaysWhatTheDaemonSaidAndWhatSlurmKnows(t *testing.T) {
 	want = share.Stamp{V: 1, Job: 4711, Class: share.Low, Memory: 1}
 	if got, err := StampOf(low); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
+	}
+}
+
+// TestUsersAndJobsMayHaveTenDigits: a domain's users have, by the id mapping of SSSD, and the jobs of a federation.
+func TestUsersAndJobsMayHaveTenDigits(t *testing.T) {
+	most := map[string]int{"JOB_ID": 4294967295, "JOB_UID": 4294967294, "JOB_GPUS": 999999999}
+	for name, most := range most {
+		for _, n := range []int{999999999, 1000000000, 4294967294, 4294967295, 4294967296} {
+			text := strconv.Itoa(n)
+			env := []string{"SLURM_" + name + "=" + text}
+			if name == "JOB_ID" {
+				env = append(env, "SLURM_JOB_EXTRA="+strings.Replace(extra, "4711", text, 1))
+			}
+			stamp, err := StampOf(prolog(env...))
+			got := map[string]int{"JOB_ID": stamp.Job, "JOB_UID": stamp.UID, "JOB_GPUS": stamp.GPU}[name]
+			if n <= most && (err != nil || got != n) {
+				t.Errorf("SLURM_%s=%d: %+v, %v", name, n, stamp, err)
+			}
+			want := fmt.Sprintf("SLURM_%s=%q: want one whole number, 0 to %d", name, text, most)
+			if n > most && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("SLURM_%s=%d: %+v, %v; want %q", name, n, stamp, err, want)
+			}
+		}
+		for _, text := range []string{"-1", "-0", "+1", "01", "0000000001", "00", " 1", "1 ", "1\n", "1_0", "0x1",
+			"1e3", "", "\u0661", "18446744073709551617"} {
+			if stamp, err := StampOf(prolog("SLURM_" + name + "=" + text)); err == nil {
+				t.Errorf("SLURM_%s=%q: %+v", name, text, stamp)
+			}
+		}
+	}
+}
+
+// TestAStampOfTheLastUserIsKeptReadAndRemoved, under the number of the last job.
+func TestAStampOfTheLastUserIsKeptReadAndRemoved(t *testing.T) {
+	const job, uid = 4294967295, 4294967294
+	dir := t.TempDir()
+	env := prolog("SLURM_JOB_ID=4294967295", "SLURM_JOB_UID=4294967294",
+		"SLURM_JOB_EXTRA="+strings.Replace(extra, "4711", "4294967295", 1))
+	if err := Stamp(env, dir); err != nil {
+		t.Fatal(err)
+	}
+	if stamp, err := ReadStamp(dir, job); err != nil || stamp.UID != uid {
+		t.Errorf("%+v, %v", stamp, err)
+	}
+	if all, err := Stamps(dir); err != nil || len(all) != 1 || all[0].Job != job {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := Unstamp(env, dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := ReadStamp(dir, job); !isAway(err) {
+		t.Errorf("after the epilog: %v", err)
 	}
 }
 

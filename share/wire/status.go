@@ -12,6 +12,16 @@ type Status struct {
 	// StillFrozen are the jobs that are stopped and should not be: to let them go on fails, and is tried again.
 	StillFrozen  []Stuck `json:"still_frozen,omitempty"`
 	ThawFailures int     `json:"thaw_failures"`
+	// StampErrors counts the jobs whose stamp could not be written since the node was started: they take no turns.
+	StampErrors    int        `json:"stamp_errors"`
+	LastStampError *Unstamped `json:"last_stamp_error,omitempty"`
+}
+
+// Unstamped is a job whose stamp could not be written.
+type Unstamped struct {
+	Job   int     `json:"job"`
+	Since float64 `json:"since_s"`
+	Error string  `json:"error"`
 }
 
 // Stuck is a job that is stopped and should not be.

@@ -121,6 +121,8 @@ print(steps < 2000 and "bounded" or steps .. " thousand steps")`
 			script = (("srun -c "):rep(127) .. "\n"):rep(32) }`,
 		"amounts without end": `{ comment = "synergy-profile=a.json synergy-share=low" ..
 			(",mem=1"):rep(100000) }`,
+		"as many that are no part of the word": `{ comment = "synergy-profile=a.json synergy-share=low" ..
+			(",mem"):rep(1000) }`,
 		"as many amounts as are looked at": `{ comment = "synergy-profile=a.json synergy-share=low" ..
 			(",mem="):rep(800) }`,
 	} {
@@ -137,8 +139,11 @@ func sharingComments(count int) []string {
 		"synergy-share=mem",
 		"mem=6", "mem=0.5", "mem=0", "mem=1024", "mem=1024.001", "mem=01", "mem=0000001", "mem=.5", "mem=5.",
 		"mem=1.2345", "mem=1e3",
-		"mem=", "mem", "slo=50", "slo=600000", "slo=600001", "slo=0", "slo=1.5", "slo==1", "slo", "mine", "="}
-	parts := []string{",", ",", ",", ",", " ", ", ", ",,", "=", ""}
+		"mem=", "mem", "slo=50", "slo=600000", "slo=600001", "slo=0", "slo=1.5", "slo==1", "slo", "mine", "=",
+		"Mem=6", "MEM=", "SLO=50", "memory=6", "gpu_mem=6", "GPU-Memory=6", "gpu__mem=6", "gpumem", "Level=1",
+		"levels=1", "-mem=6", "_mem=6", "xmem=6", "mem:6", "mem_=6", "memo=1", "project=42", "synergy-length=2h",
+		"\u017flo=5", "mem\u00a0=6", "'mem=6'"}
+	parts := []string{",", ",", ",", ",", " ", ", ", ",,", "=", "", " ,", ", ,"}
 	var comments []string
 	for range count {
 		comment := "synergy-profile=a.json " + pieces[chance.IntN(3)]
@@ -154,7 +159,7 @@ func sharingComments(count int) []string {
 // nothing, and one that only the daemon took could not be submitted.
 func TestTheGateTakesTheCommentsThatTheDaemonUnderstands(t *testing.T) {
 	c := OpenCluster(t)
-	comments := sharingComments(1500)
+	comments := sharingComments(3000)
 	var program strings.Builder
 	for _, comment := range comments {
 		fmt.Fprintf(&program, "submit { comment = \"%s\" }\n", comment)
@@ -180,6 +185,33 @@ func TestTheGateTakesTheCommentsThatTheDaemonUnderstands(t *testing.T) {
 	}
 	if right < len(comments)/10 || right > len(comments)*9/10 {
 		t.Errorf("%d of %d comments are right: that tries little", right, len(comments))
+	}
+}
+
+// TestAnAmountThatIsNoPartOfTheDirectiveIsRefusedByGateAndDaemonInTheSameWords, and what reads like none by neither.
+func TestAnAmountThatIsNoPartOfTheDirectiveIsRefusedByGateAndDaemonInTheSameWords(t *testing.T) {
+	c := OpenCluster(t)
+	for behind, word := range map[string]string{", mem=6": "mem=6", " mem=6": "mem=6", ",,mem=6": "mem=6",
+		",memory=6": "memory=6", ",Mem=6": "Mem=6", ",mem=6,mine,SLO=x": "SLO=x", " gpu_mem=6": "gpu_mem=6",
+		" GPU-Memory=6": "GPU-Memory=6", ",synergy-length=2h level=1": "level=1", " project=42 memo=x mem": "",
+		" -mem=6 levels=1": ""} {
+		comment := "synergy-profile=a.json synergy-share=low" + behind
+		said := c.gate(fmt.Sprintf("submit { comment = %q }", comment), "a.json")
+		_, err := bridge.ParseComment(comment)
+		if word == "" {
+			if err != nil || !strings.Contains("\n"+said, "\n0 ") {
+				t.Errorf("%s: the gate says %q, the daemon %v", comment, said, err)
+			}
+			continue
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), `"`+word+`" `) {
+			t.Errorf("%s: the daemon says %v", comment, err)
+			continue
+		}
+		want := "synergy: the word " + word + strings.TrimPrefix(err.Error(), `"`+word+`"`) + ".\n"
+		if !strings.Contains(said, want) {
+			t.Errorf("%s: the gate says %q, want %q", comment, said, want)
+		}
 	}
 }
 

@@ -196,6 +196,7 @@ func TestABadWordIsRefusedWithASentenceThatNamesIt(t *testing.T) {
 		{"synergy-profile=a.json synergy-length=2.h", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-env=on", "the word synergy-env=on is not right; it should be synergy-env=off"},
 		{"synergy-profile=a.json synergy-share=low,mem=0", "the word synergy-share=low,mem=0 is not right"},
+		{"synergy-profile=a.json synergy-share=low, mem=6", "the word mem=6 reads like an amount of synergy-share"},
 		{"synergy-profile=a.json synergy-lenght=2h", "the word synergy-lenght=2h is not a word that I know"},
 		{"synergy-checkpoint", "no synergy-profile=NAME.json"},
 		{"synergy-profile=a.json " + strings.Repeat("x", 4096), "longer than 4096 bytes"},

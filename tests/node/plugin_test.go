@@ -39,6 +39,7 @@ type Way struct {
 	// broker is where the scripts look for the program of jobs that share a GPU; the plugin leaves these to them.
 	broker string
 	turns  string // the folder of stamps and sockets
+	logger string // where the prolog looks for the program of the system's log
 	run    func(verb string, env []string) ([]byte, error)
 	// task is the environment that a task has whose environment was env.
 	task func(output []byte, env map[string]string) map[string]string
@@ -104,12 +105,13 @@ func scripts(t testing.TB) Way {
 		text = bytes.ReplaceAll(text, []byte("/run/synergy-jobs"), []byte(notes))
 		text = bytes.ReplaceAll(text, []byte("/usr/lib/synergy/node"), []byte(dir))
 		text = bytes.ReplaceAll(text, []byte(onnode.Folder), []byte(turns))
+		text = bytes.ReplaceAll(text, []byte("timeout 2 logger "), []byte("timeout 2 "+dir+"/logger "))
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return Way{name: "scripts", notes: notes, measurer: filepath.Join(dir, "measure"),
-		broker: filepath.Join(dir, "synergy-broker"), turns: turns,
+		broker: filepath.Join(dir, "synergy-broker"), turns: turns, logger: filepath.Join(dir, "logger"),
 		run: func(verb string, env []string) ([]byte, error) {
 			script := map[string]string{"prolog": "prolog", "epilog": "epilog", "task": "task_prolog"}[verb]
 			cmd := exec.Command("/bin/sh", filepath.Join(dir, script))
@@ -270,6 +272,33 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 			}
 			if left, _ := filepath.Glob(w.notes + "/.*"); len(left) > 0 {
 				t.Errorf("%s: %s: leaves %v", w.name, c.name, left)
+			}
+		}
+	}
+}
+
+// TestTheNumberOfAJobMayHaveTenDigits: in a federation its highest bits say which cluster's it is.
+func TestTheNumberOfAJobMayHaveTenDigits(t *testing.T) {
+	for _, w := range bothWays(t) {
+		for id, kept := range map[string]bool{"1": true, "999999999": true, "1000000000": true, "4294967295": true,
+			"0": false, "01": false, "0123456789": false, "+1": false, "-1": false, "1 ": false, "1a": false,
+			"12345678901": false} {
+			extra := strings.Replace(annotation, "4711", id, 1)
+			w.note(t, "SLURM_JOB_ID="+id, comment, extra) // of the job 4711 there is none
+			text, _ := os.ReadFile(filepath.Join(w.notes, id))
+			if (string(text) == "restarts=0\nround=42\n") != kept {
+				t.Errorf("%s: of job %q: keeps %q", w.name, id, text)
+			}
+			env := granted("SLURM_JOB_ID=" + id)
+			out, err := w.run("task", asList(env))
+			if w.name == "scripts" && (w.task(out, env)["SYNERGY_CPUS"] == "9") != kept {
+				t.Errorf("%s: a task of job %q is told %q, %v", w.name, id, out, err)
+			}
+			if _, err := w.run("epilog", []string{"SLURM_JOB_ID=" + id, "PATH=/usr/bin:/bin"}); err != nil {
+				t.Errorf("%s: the epilog of job %q: %v", w.name, id, err)
+			}
+			if left, _ := filepath.Glob(filepath.Join(w.notes, "*")); len(left) > 0 {
+				t.Errorf("%s: of job %q is left %q", w.name, id, left)
 			}
 		}
 	}
@@ -610,6 +639,8 @@ func FuzzAnOptionIsTakenWhereItsWordIs(f *testing.F) {
 		"low,slo", "high,mem=1024", "high,mem=1024.000", "high,mem=1024.001", "high,mem=1023.999",
 		"low,mem=0.000", "low,mem=000.001", "low,mem=0000001", "low,mem=1.0000", "low,mem=1.", "low,mem=.5",
 		"low,mem=", "low,mem=1,,slo=1", "low,slo=600000", "low,slo=600001", "low,slo=01", "low,slo=9999999999",
+		"low, mem=6", "low,,mem=6", "low,Mem=6", "low,SLO=50", "low,memory=6", "low,gpu_mem=6", "low,level=1",
+		"low,mem=6 slo=50", "low,mem=6,Slo=50",
 		"low,mine", "high mem=6", "highest", "lo,mem=1", "low,slo=1,slo=2"} {
 		for k := range optionNames {
 			f.Add(k, value)

@@ -5,10 +5,12 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 	onnode "github.com/synergy-slurmd/synergy-slurmd/share/node"
@@ -39,6 +41,114 @@ func asBroker(dir, verb string) int {
 		return 1
 	}
 	return 0
+}
+
+// logged is what the prolog of a job that shares a GPU has the system's log say, each argument in a line.
+func (w Way) logged(t *testing.T, env ...string) string {
+	t.Helper()
+	path := w.logger + ".said"
+	script := fmt.Sprintf("#!/bin/sh\nprintf '%%s\\n' \"$@\" >>%q\n", path)
+	if err := os.WriteFile(w.logger, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.note(t, append(env, id, comment)...)
+	text, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	_ = os.Remove(path)
+	return string(text)
+}
+
+// TestTheAdministratorHearsOfAJobThatCouldNotBeStamped, and of no other: in one line, whatever the program says.
+func TestTheAdministratorHearsOfAJobThatCouldNotBeStamped(t *testing.T) {
+	const as = "-t\nsynergy-broker\n-p\ndaemon.warning\n--\nprolog of job 4711: "
+	const room = 300 - len("prolog of job 4711: ")
+	w, dir := brokered(t)
+	if said := w.logged(t, append(onGPU("1"), sharing)...); said != "" {
+		t.Errorf("of a job that is stamped: %q", said)
+	}
+	if said := w.logged(t, annotation); said != "" {
+		t.Errorf("of a job that shares nothing: %q", said)
+	}
+	want := as + `stamp a job: SLURM_JOB_GPUS="0,1": want one whole number, 0 to 999999999, in digits alone` + "\n"
+	if said := w.logged(t, append(onGPU("0,1"), sharing)...); said != want {
+		t.Errorf("of several GPUs: %q, want %q", said, want)
+	}
+	if last, err := onnode.LastUnstamped(dir); err != nil || last.N != 1 || last.Job != 4711 {
+		t.Errorf("the broker is told %+v, %v", last, err)
+	}
+	if err := os.Chmod(filepath.Join(dir, "jobs"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	said := w.logged(t, append(onGPU("1"), sharing)...)
+	if !strings.HasPrefix(said, as+"stamp a job: "+dir+"/jobs: want a folder of user ") {
+		t.Errorf("of a folder that others write: %q", said)
+	}
+	for line, want := range map[string]string{
+		"echo synergy-broker: no >&2; exit 1": "synergy-broker: no",
+		"kill -9 $$":                          "synergy-broker stamp ended with 137 and said nothing",
+		"exit 3":                              "synergy-broker stamp ended with 3 and said nothing",
+		`printf 'a\033[31m\nb\r\tc\001%%s\302\233' >&2; exit 1`:   "a [31m b  c %s  ",
+		"printf '$(touch owned) `touch owned` \" %s' >&2; exit 1": "$(touch owned) `touch owned` \" ",
+		"head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1":      strings.Repeat("x", room),
+		"yes | head -c 100000 >&2; exit 1":                        strings.Repeat("y ", room/2),
+		"echo warning >&2":                                        "",
+		"echo out; exit 0":                                        "",
+	} {
+		if want != "" {
+			want = as + want + "\n"
+		}
+		w.install(t, line)
+		if said := w.logged(t, append(onGPU("1"), sharing)...); said != want {
+			t.Errorf("%s: %q, want %q", line, said, want)
+		}
+	}
+	if _, err := os.Stat("owned"); err == nil {
+		t.Error("a shell has read what a program said")
+	}
+}
+
+// TestOfPrologsThatRunAtTheSameTimeNoneIsLost: each program counts on from the one before.
+func TestOfPrologsThatRunAtTheSameTimeNoneIsLost(t *testing.T) {
+	const jobs = 100
+	w, dir := brokered(t)
+	var all []*exec.Cmd
+	for range jobs {
+		cmd := exec.Command(w.broker, "stamp")
+		cmd.Env = append(onGPU("0,1"), id, sharing)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, cmd)
+	}
+	for _, cmd := range all {
+		if err := cmd.Wait(); err == nil {
+			t.Error("a job with two GPUs is stamped")
+		}
+	}
+	if last, err := onnode.LastUnstamped(dir); err != nil || last.N != jobs {
+		t.Errorf("the last is %+v, %v, want number %d", last, err, jobs)
+	}
+}
+
+// TestALogThatTakesNothingHoldsNoJobUp: the log may fail, hang, or be none.
+func TestALogThatTakesNothingHoldsNoJobUp(t *testing.T) {
+	w := scripts(t)
+	w.install(t, "echo broken >&2; exit 1")
+	for name, line := range map[string]string{"fails": "echo no >&2; exit 1", "hangs": "exec sleep 60",
+		"is none": "\x00"} {
+		if err := os.WriteFile(w.logger, []byte("#!/bin/sh\n"+line+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now()
+		if note := w.note(t, append(onGPU("1"), id, comment, sharing)...); note != "restarts=0\nround=42\n" {
+			t.Errorf("a log that %s: the note is %q", name, note)
+		}
+		if took := time.Since(before); took > 20*time.Second {
+			t.Errorf("a log that %s: the prolog took %v", name, took)
+		}
+	}
 }
 
 // install puts a program where the scripts look for the broker's; it is called with this line of shell.
