@@ -66,6 +66,7 @@ func (b *Broker) look() looked {
 	}
 	asked := looked{}
 	for _, g := range b.gpus {
+		g.notice(seen)
 		if b.Fill != nil && !seen.hides(g.index) {
 			asked[g.index] = g.inquire(seen.runs[g.index])
 		}
@@ -132,6 +133,11 @@ func (g *gpu) drop(c *client, why string) {
 	if g.clients[c.id] == nil {
 		return // it has left meanwhile
 	}
+	if c.silent != nil {
+		g.dismiss(g.jobs[c.stamp.Job])
+		delete(g.jobs, c.stamp.Job)
+		return
+	}
 	g.dropped++
 	g.broker.Log.Info("dropped a client", "gpu", g.index, "job", c.stamp.Job, "client", c.id, "since", why)
 	c.tell(wire.Message{Type: wire.Error, Code: wire.NotSharing, Text: why})
@@ -186,6 +192,7 @@ func (g *gpu) fill(fills bool, why error) {
 		return
 	}
 	g.fills = fills
+	g.attend()
 	g.broker.Log.Info("shared", "gpu", g.index, "mode", g.mode())
 	for _, c := range g.clients {
 		if c.fills && !fills && c.state == wire.Holding {
