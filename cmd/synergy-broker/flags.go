@@ -40,6 +40,7 @@ type flags struct {
 	report    bool
 	announce  bool
 	node      string
+	silent    time.Duration
 }
 
 // The modes of --mode.
@@ -71,7 +72,12 @@ func (f *flags) define(set *pflag.FlagSet) {
 	set.DurationVar(&f.quantum, "quantum", defaults.Quantum, "how long a turn lasts while an equal waits")
 	set.BoolVar(&f.lookAhead, "lookahead", defaults.LookAhead, "give nobody a turn that does not fit into the gap "+
 		"that a more important job is expected to leave")
+	set.DurationVar(&f.silent, "silent-after", silentAfter, "for how long a job of class low asks for no turns until "+
+		"it is stopped while others have theirs, where jobs take turns; 0: never")
 }
+
+// silentAfter is for how long a job that knows turns may load what it needs, before it begins its first.
+const silentAfter = time.Minute
 
 // mostIndex is more than the GPUs of any node.
 const mostIndex = 1023
@@ -137,6 +143,8 @@ func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
 		return broker.Config{}, fmt.Errorf("--concede %g: want 0 to 0.5", f.concede)
 	case f.quantum < time.Millisecond || f.quantum > time.Minute:
 		return broker.Config{}, fmt.Errorf("--quantum %v: want 1ms to 1m", f.quantum)
+	case f.silent != 0 && (f.silent < 5*time.Second || f.silent > time.Hour):
+		return broker.Config{}, fmt.Errorf("--silent-after %v: want 0, or 5s to 1h", f.silent)
 	case !filepath.IsAbs(f.dir):
 		return broker.Config{}, fmt.Errorf("--run-dir %.80q: want an absolute path", f.dir)
 	}
@@ -155,7 +163,7 @@ func (f *flags) config(dev string, log *slog.Logger) (broker.Config, error) {
 	r.Policy, r.Quantum, r.LookAhead, r.MinShare = rules.Policy(f.policy), f.quantum, f.lookAhead, f.minShare
 	r.Concede = f.concede
 	return broker.Config{RunDir: f.dir, GPUs: gpus, Rules: r, Proc: proc(), Fill: filler,
-		Report: f.reporter(log), Release: running(), Log: log,
+		Report: f.reporter(log), SilentAfter: f.silent, Release: running(), Log: log,
 		Ready: func() { _, _ = sd.SdNotify(false, sd.SdNotifyReady) }}, nil
 }
 

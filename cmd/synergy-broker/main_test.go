@@ -86,6 +86,9 @@ func TestAWrongCommandLineEndsWithTwoAndASentence(t *testing.T) {
 		{"--gpus 0 --concede -0.1", "--concede -0.1: want 0 to 0.5", 2},
 		{"--gpus 0 --min-share NaN", "--min-share NaN: want 0 to 0.5", 2},
 		{"--gpus 0 --quantum 0s", "--quantum 0s: want 1ms to 1m", 2},
+		{"--gpus 0 --silent-after 4s", "--silent-after 4s: want 0, or 5s to 1h", 2},
+		{"--gpus 0 --silent-after -1m", "--silent-after -1m0s: want 0, or 5s to 1h", 2},
+		{"--gpus 0 --silent-after 2h", "--silent-after 2h0m0s: want 0, or 5s to 1h", 2},
 		{"--gpus 0 --quantum 2m", "--quantum 2m0s: want 1ms to 1m", 2},
 		{"--gpus 0 --run-dir here", `--run-dir "here": want an absolute path`, 2},
 		{"--gpus 0 --mode both", `--mode "both": want auto, fill or turns`, 2},
@@ -331,13 +334,16 @@ func TestTheStatusShowsWhoHasTheGPUAndObeysNobody(t *testing.T) {
 	err := say(&out, wire.Status{GPUs: []wire.GPU{{GPU: 0, Mode: "turns", Freezes: 4, Offences: 1,
 		WhyTurns: "it does not\x1b answer",
 		Clients: []wire.Client{{Job: 7, Class: "high\x1b[31m", State: wire.Holding, Since: 0.25, Turns: 3, Share: 0.5,
-			MemoryCap: 1024, UID: 1000, PID: 4242}},
+			MemoryCap: 1024, UID: 1000, PID: 4242}, {Job: 9, Class: "low", Kind: wire.Silent, State: wire.Frozen,
+			Since: 2, Turns: 1, MemoryCap: 512, UID: 1001}},
 		Classes: map[string]wire.Had{"high": {Turns: 3, Held: 1.5, WaitP50: 0.001, WaitP95: 0.02}}}},
 		StillFrozen: []wire.Stuck{{Job: 8, Since: 12.5, Tries: 7, Error: "thaw job 8: no\x1b"}}, StampErrors: 3,
 		LastStampError: &wire.Unstamped{Job: 9, Since: 75, Error: "stamp a job:\x1b no"}}, false, false)
 	want := "GPU  JOB  CLASS      STATE    SINCE  TURNS  SHARE  MEMORY    USER  PID\n" +
 		"0    7    high [31m  holding  0.25s  3      50%    1024 MiB  1000  4242\n" +
+		"0    9    low        frozen   2s     1      0%     512 MiB   1001  0\n" +
 		"GPU 0: jobs take turns: it does not answer\n" +
+		"GPU 0: job 9 asks for no turns: it is stopped while others have theirs\n" +
 		"GPU 0: high had 3 turns and the GPU for 1.5 s; it waited 1 ms (p50), 20 ms (p95)\n" +
 		"GPU 0: 4 times a job was stopped since it did not yield, 1 of them reported\n" +
 		"job 8 is stopped and should not be: 7 tries in 12.5 s, thaw job 8: no\n" +

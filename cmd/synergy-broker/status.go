@@ -72,6 +72,12 @@ func table(to io.Writer, s wire.Status) error {
 		if g.WhyTurns != "" {
 			fmt.Fprintf(to, "GPU %d: jobs take turns: %s\n", g.GPU, printable.Line(g.WhyTurns, 300))
 		}
+		for _, c := range g.Clients {
+			if c.IsSilent() {
+				fmt.Fprintf(to, "GPU %d: job %d asks for no turns: it is stopped while others have theirs\n", g.GPU,
+					c.Job)
+			}
+		}
 		for _, class := range slices.Sorted(maps.Keys(g.Classes)) {
 			h := g.Classes[class]
 			fmt.Fprintf(to, "GPU %d: %s had %d turns and the GPU for %.3g s; it waited %.3g ms (p50), %.3g ms (p95)\n",

@@ -114,6 +114,11 @@ func showGPU(s *screen, g *wire.GPU) {
 		}
 		s.table(rows, shownRows)
 	}
+	for _, c := range g.Clients {
+		if c.IsSilent() {
+			s.say(2, fmt.Sprintf("job %d asks for no turns: it is stopped while others have theirs", c.Job))
+		}
+	}
 	for _, class := range sorted(g.Classes) {
 		h := g.Classes[class]
 		s.say(2, fmt.Sprintf("%s: %d turns, %s, waits of %s in the middle and %s for one in twenty, %d turns too long",

@@ -50,6 +50,7 @@ func tellStatus(e *testscript.Env, path string) error {
 			{GPU: 0, Mode: "turns", MemoryBooked: 9216, Freezes: 1, Clients: []wire.Client{
 				{ID: 1, Job: 17, PID: 4711, Class: "high", State: wire.Holding, Since: .0123, Turns: 9, Used: 75,
 					Memory: 3072, MemoryCap: 4096},
+				{ID: 3, Job: 20, Class: "low", Kind: wire.Silent, State: wire.Frozen},
 				{ID: 2, Job: 18, PID: 4712, Class: "low\x1b[2J", State: wire.Waiting, Since: 2, Turns: 3, Used: .5,
 					MemoryCap: 5120},
 			}, Classes: map[string]wire.Had{"low": {Turns: 3, Held: .5, WaitP50: .02, WaitP95: 1.5},

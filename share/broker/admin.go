@@ -126,7 +126,10 @@ func Metrics(s wire.Status) string {
 		name, kind, help string
 		value            func(wire.GPU) float64
 	}{
-		{"clients", "gauge", "Connections of jobs.", func(g wire.GPU) float64 { return float64(len(g.Clients)) }},
+		{"clients", "gauge", "Connections of jobs.",
+			func(g wire.GPU) float64 { return float64(len(g.Clients) - g.Silent()) }},
+		{"silent", "gauge", "Jobs that ask for no turns and are stopped while others have theirs.",
+			func(g wire.GPU) float64 { return float64(g.Silent()) }},
 		{"memory_booked_mib", "gauge", "What the jobs that are there may use of the GPU's memory together.",
 			func(g wire.GPU) float64 { return float64(g.MemoryBooked) }},
 		{"freezes_total", "counter", "Jobs that were stopped since they did not yield.",

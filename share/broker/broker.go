@@ -34,8 +34,10 @@ type Config struct {
 	Identify func(pid, uid int) (int, error)
 	Proc     Proc
 	Limits   Limits
-	Release  string
-	Log      *slog.Logger
+	// SilentAfter is for how long a job has had no client until it is stopped while others have their turns; 0: never.
+	SilentAfter time.Duration
+	Release     string
+	Log         *slog.Logger
 	// Fill has jobs of a GPU run at the same time; nil: they take turns.
 	Fill Filler
 	// Report tells the daemon of jobs that do not give their turns back; nil: nobody does.
@@ -188,6 +190,9 @@ func (b *Broker) thawAll() {
 		b.Log.Warn("thawed what was frozen", "jobs", jobs)
 	}
 }
+
+// frozenPath is where it stands what was stopped of a job.
+func (b *Broker) frozenPath(job int) string { return (&freezer{dir: frozenDir(b.RunDir)}).path(job) }
 
 // stillFrozen are the jobs that the last broker has stopped and this one could not thaw.
 func (b *Broker) stillFrozen() []int {

@@ -16,10 +16,12 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/share/wire"
 )
 
-// client is a connection of which is known whose it is. The GPU's lock guards it.
+// client is a connection of which is known whose it is, or the broker itself for a job that has none. The GPU's lock
+// guards it.
 type client struct {
 	id     turns.Client
-	conn   *net.UnixConn
+	conn   *net.UnixConn // nil, and peer and pace too: silent is the client
+	silent *silent
 	gpu    *gpu
 	peer   *peer
 	stamp  share.Stamp
@@ -226,7 +228,7 @@ func (g *gpu) released(c *client, used time.Duration) {
 // within is until when a step shall have ended. The daemon was told, and the client may only give itself more time:
 // under the policy by deadlines a short one goes before others.
 func (c *client) within(m wire.Message) time.Duration {
-	if c.stamp.SLO == 0 {
+	if c.stamp.SLO == 0 || c.silent != nil { // whose turns are no steps
 		return 0
 	}
 	return max(micros(m.Deadline), time.Duration(c.stamp.SLO)*time.Millisecond)
@@ -252,6 +254,10 @@ func (c *client) holding() time.Duration {
 
 // tell sends a message without waiting. Who does not read what he is told, some hundreds of messages long, is dropped.
 func (c *client) tell(m wire.Message) {
+	if c.silent != nil {
+		c.silent.hear(m)
+		return
+	}
 	if write(c.conn, m) != nil {
 		c.conn.Close()
 	}
@@ -282,8 +288,15 @@ func write(conn *net.UnixConn, m wire.Message) error {
 }
 
 func (c *client) status(now turns.ClientState) wire.Client {
-	return wire.Client{ID: uint64(c.id), Job: c.stamp.Job, UID: c.peer.uid, PID: c.peer.pid,
-		Class: string(c.stamp.Class), Kind: c.kind, State: c.state, Since: time.Since(c.since).Seconds(),
+	pid, state := 0, c.state
+	switch {
+	case c.silent == nil:
+		pid = c.peer.pid
+	case state == wire.Waiting:
+		state = wire.Frozen // so it waits
+	}
+	return wire.Client{ID: uint64(c.id), Job: c.stamp.Job, UID: c.stamp.UID, PID: pid,
+		Class: string(c.stamp.Class), Kind: c.kind, State: state, Since: time.Since(c.since).Seconds(),
 		Turns: c.turns, Used: (c.used + c.holding()).Seconds(), Memory: c.memory, MemoryCap: int64(c.stamp.Memory),
 		Share: now.Share, Step: now.Step.Seconds(), Gap: now.Gap.Seconds()}
 }

@@ -67,6 +67,7 @@ func (b *Broker) look() looked {
 	}
 	asked := looked{}
 	for _, g := range b.gpus {
+		g.notice(seen)
 		switch {
 		case b.Fill == nil:
 		case seen.hides(g.index):
@@ -161,6 +162,11 @@ func (g *gpu) drop(c *client, why string) {
 	if g.clients[c.id] == nil {
 		return // it has left meanwhile
 	}
+	if c.silent != nil {
+		g.dismiss(g.jobs[c.stamp.Job])
+		delete(g.jobs, c.stamp.Job)
+		return
+	}
 	g.dropped++
 	g.broker.Log.Info("dropped a client", "gpu", g.index, "job", c.stamp.Job, "client", c.id, "since", why)
 	c.tell(wire.Message{Type: wire.Error, Code: wire.NotSharing, Text: why})
@@ -215,6 +221,7 @@ func (g *gpu) fill(fills bool, why error) {
 		return
 	}
 	g.fills = fills
+	g.attend()
 	g.broker.Log.Info("shared", "gpu", g.index, "mode", g.mode())
 	for _, c := range g.clients {
 		if c.fills && !fills && c.state == wire.Holding {

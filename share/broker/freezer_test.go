@@ -75,10 +75,3 @@ func enter(t *testing.T, at string, pid int) bool {
 func thaw(dir string) {
 	_ = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0)
 }
-
-// quietFor says that nothing was heard of a process for so long.
-func quietFor(c *child, d time.Duration) bool {
-	ticks := c.count("tick")
-	time.Sleep(d)
-	return c.count("tick") == ticks
-}

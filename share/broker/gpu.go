@@ -25,6 +25,7 @@ type gpu struct {
 	mu      sync.Mutex
 	arbiter *turns.Arbiter
 	clients map[turns.Client]*client
+	jobs    map[int]*presence      // that share it, as far as stamps were seen; none where no job is silent
 	conns   map[*net.UnixConn]bool // those that did not say yet who they are, too
 	closed  bool
 	fills   bool       // all clients have it at once
@@ -59,8 +60,8 @@ const mostWaits = 1000
 
 func newGPU(b *Broker, index int) *gpu {
 	g := &gpu{broker: b, index: index, arbiter: turns.New(b.Rules), clients: map[turns.Client]*client{},
-		conns: map[*net.UnixConn]bool{}, overlooked: true, clock: clock{start: b.start}, frozen: map[turns.Client]int{},
-		had: map[share.Class]*had{}}
+		jobs: map[int]*presence{}, conns: map[*net.UnixConn]bool{}, overlooked: true, clock: clock{start: b.start},
+		frozen: map[turns.Client]int{}, had: map[share.Class]*had{}}
 	g.timer = time.AfterFunc(time.Hour, g.tick)
 	g.timer.Stop()
 	return g
@@ -110,6 +111,7 @@ func (g *gpu) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+	g.attend()
 	g.timer.Stop()
 	for conn := range g.conns {
 		conn.Close()
@@ -144,6 +146,9 @@ func (g *gpu) do(e turns.Effect) {
 	c := g.clients[e.Client]
 	if c == nil || c.state == wire.Idle && (e.Verb == turns.Yield || e.Verb == turns.Freeze) {
 		return // it has left or released meanwhile, and the arbiter has heard of that or will
+	}
+	if c.silent != nil && e.Verb != turns.Grant && e.Verb != turns.Yield {
+		return // whom the broker stops and lets go on itself, and who cannot help it
 	}
 	switch e.Verb {
 	case turns.Grant:
@@ -221,6 +226,11 @@ func (g *gpu) freeze(c *client) {
 func (g *gpu) goOn() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.resume()
+}
+
+// resume is that, with the lock held.
+func (g *gpu) resume() {
 	if g.clock.release(time.Now()) && !g.closed {
 		g.happened(turns.Event{Kind: turns.Tick})
 	}
@@ -250,8 +260,17 @@ func (g *gpu) offence(c *client) {
 	g.broker.accuse(c.stamp.Job, c.stamp.UID, g.index)
 }
 
-// left takes a client away, whatever it held.
+// left is that a connection has ended.
 func (g *gpu) left(c *client) {
+	g.leave(c)
+	if p := g.jobs[c.stamp.Job]; p != nil {
+		p.since = time.Now()
+	}
+	g.attend()
+}
+
+// leave takes a client away, whatever it held.
+func (g *gpu) leave(c *client) {
 	c.become(wire.Idle) // what it held is counted
 	g.thaw(c.id)
 	delete(g.clients, c.id)
@@ -321,6 +340,7 @@ func (g *gpu) join(c *client) *wire.Bad {
 			"no room for %d", c.stamp.Job, c.stamp.Memory, g.index, used, c.memory)}
 	}
 	g.clients[c.id] = c
+	g.attend() // before it wants anything: its job stands no longer
 	index := g.index
 	c.tell(wire.Message{Type: wire.Welcome, ID: uint64(c.id), GPU: &index, Class: string(c.stamp.Class),
 		Memory: int64(c.stamp.Memory), Quantum: g.broker.Rules.Quantum.Microseconds()})

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	play, is := map[string]func(){
 		"stepd": playStepd, "hold": playHolder, "cycle": playCycler, "inherit": playInherited, "sit": playSitter,
 		"ignore": playIgnorer, "broker": playBroker, "forge": playForger,
-		"slow": playSlow,
+		"slow": playSlow, "tick": playTicker,
 	}[os.Getenv(role)]
 	if is {
 		play()
@@ -376,4 +376,11 @@ type settings = broker.Config
 // identifyBy makes each client one of the next job of the channel.
 func identifyBy(jobs chan int) func(*broker.Config) {
 	return func(c *broker.Config) { c.Identify = func(int, int) (int, error) { return <-jobs, nil } }
+}
+
+// quietFor says that nothing was heard of a process for so long.
+func quietFor(c *child, d time.Duration) bool {
+	ticks := c.count("tick")
+	time.Sleep(d)
+	return c.count("tick") == ticks
 }

@@ -154,6 +154,14 @@ func playIgnorer() {
 	}
 }
 
+// playTicker knows of no broker, and says that it lives.
+func playTicker() {
+	for {
+		fmt.Println("tick")
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
 // playBroker is a broker in the folder that it is given, until it is killed or terminated.
 func playBroker() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

@@ -48,6 +48,16 @@ type GPU struct {
 	Dropped      int   `json:"dropped"` // clients whose job had no stamp any more, or another
 }
 
+// Silent is how many of its clients are the broker itself.
+func (g GPU) Silent() (n int) {
+	for _, c := range g.Clients {
+		if c.IsSilent() {
+			n++
+		}
+	}
+	return n
+}
+
 // Client is one connection.
 type Client struct {
 	ID    uint64 `json:"id"`
@@ -55,8 +65,10 @@ type Client struct {
 	UID   int    `json:"uid"`
 	PID   int    `json:"pid"`
 	Class string `json:"class"`
-	Kind  string `json:"kind,omitempty"` // as it says itself
-	// State is idle, waiting, holding, yielding (it was told to, and has not yet) or frozen.
+	// Kind is as it says itself, or Silent. Only the latter has no PID.
+	Kind string `json:"kind,omitempty"`
+	// State is idle, waiting, holding, yielding (it was told to, and has not yet) or frozen, as one that is silent is
+	// while it waits.
 	State     string  `json:"state"`
 	Since     float64 `json:"since_s"` // how long it has been in that state
 	Turns     int     `json:"turns"`
@@ -67,6 +79,12 @@ type Client struct {
 	Step      float64 `json:"step_s,omitempty"` // of the GPU at a time, as expected
 	Gap       float64 `json:"gap_s,omitempty"`  // for how long it is expected to leave the GPU alone from now on
 }
+
+// Silent is the kind of a Client that is the broker itself, for a job that has none.
+const Silent = "silent"
+
+// IsSilent says that it is that.
+func (c Client) IsSilent() bool { return c.Kind == Silent && c.PID == 0 }
 
 // The states of a Client.
 const (
