@@ -164,7 +164,7 @@ func shareRunCommand() *cobra.Command {
 		Short: "run an experiment file of Deft's on an emulated GPU, and write the files that it writes",
 		Long: `run takes an experiment file of Deft's as it is and runs its models on an emulated GPU, in virtual time: each does a job,
 pauses, and does the next, until the time is over and each has done ten. A job is its kernels, by Deft's own measurements where the model is among
-them; --kernels says those of another. Of each model it tells how long its jobs took, by how much that is longer than alone, and how many took
+them; another is taken for the nearest of them, which is told, and --kernels says it better. Of each model it tells how long its jobs took, by how much that is longer than alone, and how many took
 more than 1.6 times as long. The first job of each does not count, as in Deft's pictures.
 
 It writes, into the folder that the file names or --out, a CSV file of each model in Deft's columns, models_pid.json, a copy of the experiment,
