@@ -185,13 +185,16 @@ func (k reference) more(m Model) float64 {
 // scaled is the work for the model's picture and batch.
 func (k reference) scaled(m Model) Work {
 	by := math.Pow(k.more(m), growth)
-	count := float64(k.work.Count) * (1 + perPicture*float64(m.Batch-1)) / (1 + perPicture*float64(k.batch-1))
+	count := float64(k.work.Count) * pictures(m.Batch) / pictures(k.batch)
 	n := int(min(mostAssumed, math.Round(count)))
 	each := max(shortest, time.Duration(by*float64(k.work.GPU())/float64(n)))
 	w := Work{Kernels: predict.Kernels{Count: n, Each: each}}
 	w.Alone = max(w.GPU(), time.Duration(by*float64(k.work.Alone)))
 	return w
 }
+
+// pictures is how many times as many kernels a batch has as one picture.
+func pictures(batch int) float64 { return 1 + float64(perPicture*float64(batch-1)) }
 
 // nearest is the reference of the model itself, of its family or of any other whose size is most like the model's.
 func nearest(m Model) reference {
