@@ -164,7 +164,7 @@ func shareRunCommand() *cobra.Command {
 		Short: "run an experiment file of Deft's on an emulated GPU, and write the files that it writes",
 		Long: `run takes an experiment file of Deft's as it is and runs its models on an emulated GPU, in virtual time: each does a job,
 pauses, and does the next, until the time is over and each has done ten. A job is its kernels, by Deft's own measurements where the model is among
-them; --kernels says those of another. Of each model it tells how long its jobs took, by how much that is longer than alone, and how many took
+them; another is taken for the nearest of them, which is told, and --kernels says it better. Of each model it tells how long its jobs took, by how much that is longer than alone, and how many took
 more than 1.6 times as long. The first job of each does not count, as in Deft's pictures.
 
 It writes, into the folder that the file names or --out, a CSV file of each model in Deft's columns, models_pid.json, a copy of the experiment,
@@ -177,10 +177,13 @@ side, and their files into a folder each.
 
 With --slurm each model is a job of synergy-emujob that opts in by synergy-share, and the nodes share their GPUs as they do. It needs a folder that
 they see. The profiles that it writes there are for the daemon: in a folder of its own they have it put the jobs together; it takes a job
-of a profile that it does not know for always busy. All begin when all are loaded, and are cancelled when the time is over.`,
+of a profile that it does not know for always busy. All begin when all are loaded, and are cancelled when the time is over. With --command a
+program of your own is submitted for a model in place of synergy-emujob: it prints the line "model loaded", waits for the line "run" on its standard
+input, and writes its jobs, in Deft's columns, to the file that SYNERGY_SHARE_CSV names.`,
 		Example: `  synergy share run -f pair.json
   synergy share run -f pair.json --preset none,deft,turns,lookahead,fill --out compared
   synergy share run -f pair.json --slurm --out /shared/pair --gpu-memory 4
+  synergy share run -f pair.json --slurm --out /shared/pair --command important='python3 serve.py' --memory 16G
   synergy share run -f three.json --kernels model_B=209,0.02 --duration 2m`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr()) },
@@ -206,6 +209,9 @@ func (o *shareRunOptions) run(ctx context.Context, out, notes io.Writer) error {
 	if o.slurm && o.presets != string(experiment.AsSaid) {
 		return errors.New("--preset, --slurm: want one of them, since on a node its broker says how a GPU is shared")
 	}
+	if !o.slurm && len(o.commands) > 0 {
+		return errors.New("--command: want --slurm with it, since without it models are emulated in virtual time")
+	}
 	t, err := o.read(notes)
 	if err != nil {
 		return err
@@ -214,7 +220,11 @@ func (o *shareRunOptions) run(ctx context.Context, out, notes io.Writer) error {
 		"late"}}
 	how := fmt.Sprintf("emulated, %v of virtual time", t.Duration)
 	if o.slurm {
-		how = fmt.Sprintf("emulated jobs through Slurm, %v; alone as it was published or said", t.Duration)
+		what := "emulated jobs"
+		if n := len(o.commands); n > 0 {
+			what = fmt.Sprintf("%s and %s", several(n, "command"), several(len(t.Models)-n, "emulated job"))
+		}
+		how = fmt.Sprintf("%s through Slurm, %v; alone as it was published or said", what, t.Duration)
 		presets = []experiment.Preset{"slurm"}
 	}
 	for _, p := range presets {

@@ -26,6 +26,7 @@ type clusterOptions struct {
 	memory float64 // GiB of the GPU
 	emujob string
 	queue  time.Duration
+	ownOptions
 }
 
 func (o *clusterOptions) group() group {
@@ -36,6 +37,7 @@ func (o *clusterOptions) group() group {
 		"further `options` of sbatch, as --sbatch '--account=ml'; may be repeated")
 	g.flags.Float64Var(&o.memory, "gpu-memory", 1, "`GiB` of the GPU that each model says it needs")
 	g.flags.StringVar(&o.emujob, "emujob", "synergy-emujob", "the `program` on the nodes")
+	o.ownOptions.flags(g)
 	g.flags.DurationVar(&o.queue, "queue", 10*time.Minute, "how long all of them may `wait` for their start")
 	return g
 }
@@ -45,6 +47,7 @@ type clusterRun struct {
 	*clusterOptions
 	*trial
 	folder string
+	own    map[string]string // shell commands in place of emulated jobs, by the models' output_file_name
 	jobs   []slurmjob.ID
 	notes  io.Writer
 }
@@ -67,7 +70,11 @@ func (o *clusterOptions) onCluster(
 	if slices.ContainsFunc(options, func(word string) bool { return strings.HasPrefix(word, "--com") }) {
 		return nil, nil, errors.New("--sbatch: the comment is what opts in, and there is one: want other options")
 	}
-	r := &clusterRun{o, t, folder, nil, notes}
+	own, err := o.byName(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &clusterRun{o, t, folder, own, nil, notes}
 	if err := os.RemoveAll(r.at("run")); err != nil {
 		return nil, nil, failed{err}
 	}
@@ -83,7 +90,7 @@ func (o *clusterOptions) onCluster(
 		return nil, nil, failed{err}
 	}
 	for i := range t.Models {
-		jobs, err := r.progress(i)
+		jobs, err := r.done(i)
 		if err != nil {
 			return nil, nil, failed{err}
 		}
@@ -117,23 +124,27 @@ func (r *clusterRun) submit(ctx context.Context, i int, options []string) error 
 		return fmt.Errorf("%s: its profile would be wrong: %w", m.Out, err)
 	}
 	profile, script := m.Out+".profile.json", m.Out+".sh"
+	batch, size := r.script(i, profile), gres.Vector{GPUs: 1, CPUs: 1, Memory: 500}
+	if command, is := r.own[m.Out]; is {
+		batch, size = r.ownScript(i, command), r.size()
+	}
 	for _, f := range []struct {
 		name, text string
 		mode       os.FileMode
-	}{{profile, string(text), 0o644}, {script, r.script(i, profile), 0o755}} {
+	}{{profile, string(text), 0o644}, {script, batch, 0o755}} {
 		if err := os.WriteFile(r.at(f.name), []byte(f.text), f.mode); err != nil {
 			return err
 		}
 	}
-	for _, old := range []string{m.Out + ".loaded", m.Out + ".progress"} {
-		if err := os.Remove(r.at(old)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, old := range []string{".loaded", ".progress", ".log", ownJobs, ownOver} {
+		if err := os.Remove(r.at(m.Out + old)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
 	directives := fmt.Sprintf("synergy-profile=%s synergy-share=%s,mem=%s", profile, m.Class(),
 		strconv.FormatFloat(r.memory, 'f', -1, 64))
 	id, err := slurmjob.Submit(ctx, slurmjob.Job{
-		Name: "synergy-share", Size: gres.Vector{GPUs: 1, CPUs: 1, Memory: 500},
+		Name: "synergy-share", Size: size,
 		Limit:  r.queue + 2*r.Duration + 5*time.Minute,
 		Folder: r.folder, Output: r.at(m.Out + ".log"), Script: r.at(script),
 		Options: append([]string{"--comment=" + directives}, options...),
@@ -167,7 +178,10 @@ exec %s --profile %s --virtual-cpu --cpus 1 --gpus 1 --memory 500 --start-cost 0
 
 // follow waits until all are loaded, has them run, and waits until the time is over and each has done enough.
 func (r *clusterRun) follow(ctx context.Context) error {
-	loaded := func(i int) bool {
+	loaded := func(i int, _ bool) bool {
+		if _, is := r.own[r.Models[i].Out]; is {
+			return saysLoaded(r.at(r.Models[i].Out + ".log"))
+		}
 		_, err := os.Stat(r.at(r.Models[i].Out + ".loaded"))
 		return err == nil
 	}
@@ -179,20 +193,30 @@ func (r *clusterRun) follow(ctx context.Context) error {
 	}
 	fmt.Fprintf(r.notes, "synergy: all models are loaded: they run for %v\n", r.Duration)
 	over := time.Now().Add(r.Duration)
-	return r.until(ctx, 2*r.Duration+time.Minute, "do ten jobs", func(i int) bool {
-		if time.Now().Before(over) {
+	var wrong error // with what a command writes
+	err := r.until(ctx, 2*r.Duration+time.Minute, "do ten jobs", func(i int, ended bool) bool {
+		if _, is := r.own[r.Models[i].Out]; time.Now().Before(over) && !(is && ended) {
 			return false
 		}
-		jobs, err := r.progress(i)
+		jobs, err := r.done(i)
+		if wrong = err; errors.Is(err, os.ErrNotExist) {
+			wrong = nil
+		}
 		return err == nil && len(jobs) >= experiment.LeastJobs
 	})
+	if err != nil && wrong != nil {
+		err = fmt.Errorf("%w; %w", err, wrong)
+	}
+	return err
 }
 
-// until waits for something of each model.
-func (r *clusterRun) until(ctx context.Context, patience time.Duration, what string, is func(int) bool) error {
+// until waits for something of each model, and asks once more when its job has ended: a command may end by itself.
+func (r *clusterRun) until(
+	ctx context.Context, patience time.Duration, what string, is func(model int, ended bool) bool,
+) error {
 	deadline, asked := time.Now().Add(patience), time.Now()
 	for i := 0; i < len(r.jobs); {
-		if is(i) {
+		if is(i, false) {
 			i++
 			continue
 		}
@@ -200,6 +224,10 @@ func (r *clusterRun) until(ctx context.Context, patience time.Duration, what str
 			asked = time.Now()
 			status, err := slurmjob.Look(ctx, r.jobs[i])
 			if errors.Is(err, slurmjob.ErrForgotten) || err == nil && status.Ended() {
+				if is(i, true) {
+					i++
+					continue
+				}
 				return fmt.Errorf("job %s of %s is over: its output is in %s", r.jobs[i], r.Models[i].Out,
 					r.at(r.Models[i].Out+".log"))
 			}
@@ -217,7 +245,18 @@ func (r *clusterRun) until(ctx context.Context, patience time.Duration, what str
 	return nil
 }
 
-// progress are the jobs that a model has done so far.
+// done are the jobs that a model has done so far, by its own file where a command has written one.
+func (r *clusterRun) done(i int) ([]experiment.Job, error) {
+	if _, is := r.own[r.Models[i].Out]; is {
+		jobs, err := ownDone(r.at(r.Models[i].Out + ownJobs))
+		if !errors.Is(err, os.ErrNotExist) {
+			return jobs, err
+		}
+	}
+	return r.progress(i)
+}
+
+// progress are the jobs that its log has.
 func (r *clusterRun) progress(i int) ([]experiment.Job, error) {
 	path := r.at(r.Models[i].Out + ".progress")
 	file, err := os.Open(path)

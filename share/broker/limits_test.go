@@ -420,6 +420,11 @@ func TestATurnThatNobodyElseWantsCostsNextToNothing(t *testing.T) {
 	}
 }
 
+// strictly says that a benchmark fails where it misses what is promised of a machine that does nothing else. Of a few
+// rounds nothing is known.
+func strictly(rounds int) bool { return os.Getenv("SYNERGY_BENCH_STRICT") == "1" && rounds >= 100 }
+
+// BenchmarkTurnThatNobodyElseWants has 100 µs for half of its turns and 1 ms for all but one in a hundred.
 func BenchmarkTurnThatNobodyElseWants(b *testing.B) {
 	s := serve(b, func(c *settings) {
 		ofJob(7)(c)
@@ -433,8 +438,12 @@ func BenchmarkTurnThatNobodyElseWants(b *testing.B) {
 		took = append(took, turn(c))
 	}
 	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-µs")
-	b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-µs") // at most 1000 on a machine that is free
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	b.ReportMetric(float64(p50.Microseconds()), "p50-µs")
+	b.ReportMetric(float64(p99.Microseconds()), "p99-µs")
+	if strictly(len(took)) && (p50 > 100*time.Microsecond || p99 > time.Millisecond) {
+		b.Errorf("a turn that nobody else wants took p50 %v, p99 %v; want at most 100µs and 1ms", p50, p99)
+	}
 }
 
 func stampText(version int, class string, mib int) string {

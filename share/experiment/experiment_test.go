@@ -72,7 +72,8 @@ func TestTheShippedFilesAreTakenUnchanged(t *testing.T) {
 		"input_controlsync.json":  {10, 2, ""},
 		"input_controlevent.json": {4, 2, ""},
 		"1model.json":             {0, 1, ""},
-		"3models.json":            {0, 3, ""},
+		"3models.json": {0, 3, "control: nobody is held back, as with the preset none: want controlsync or " +
+			"controlEvent in a model of priority 0, or the sync_level layer"},
 		"input_control.json": {1, 2,
 			"2 commas before a closing bracket, which JSON does not allow, are passed over"},
 	} {
@@ -167,15 +168,97 @@ func TestACommaWithinTextIsNoTrailingComma(t *testing.T) {
 	}
 }
 
-func TestAModelOfWhichNothingIsKnownIsAskedFor(t *testing.T) {
-	for want, m := range map[string]experiment.Model{
-		"gpt9: nothing is known of it: say its kernels with --kernels model_A=COUNT,MS": {Name: "gpt9", Out: "model_A"},
-		"known with 1440 lines and batch 1, 720 lines and batch 1: say its kernels": {Name: faster, Out: "a",
-			Height: 720, Batch: 2},
+func TestControlThatHoldsNobodyBackIsTold(t *testing.T) {
+	one := func(priority int, control, more string) string {
+		return entry(faster, "W", fmt.Sprintf("m%d%d", priority, len(more)), priority, 0, small, control, more)
+	}
+	idle, bounded := held(true, false, false, 5, 2), held(true, true, false, 5, 2)
+	const nobody = "control: nobody is held back, as with the preset none: want controlsync or controlEvent in a " +
+		"model of priority 0, or the sync_level layer"
+	for _, c := range []struct{ text, want string }{
+		{file(one(0, idle, "")), nobody},
+		{file(one(1, bounded, "")), nobody}, // there is nobody whom it preempts
+		{file(one(0, idle, `, "sync_level": "kernel"`)), nobody},
+		{file(one(0, idle, `, "sync_level": "layer"`)), ""},
+		{file(one(0, held(false, false, false, 0, 0), "")), ""},
+		{file(one(0, bounded, ""), one(1, idle, "")), ""}, // whoever preempts needs no bound
+		{file(one(0, bounded, ""), one(0, idle, " ")),
+			"models[1].control: it is not held back: want controlsync or controlEvent"},
 	} {
-		if _, err := experiment.WorkOf(m); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+		_, remarks, err := experiment.Parse([]byte(c.text))
+		if got := strings.Join(remarks, "; "); err != nil || got != c.want {
+			t.Errorf("%s: remarks %q, %v, want %q", c.text, got, err, c.want)
 		}
+	}
+}
+
+func model(name string, height, width, batch int) experiment.Model {
+	return experiment.Model{Name: name, Out: "model_A", Height: height, Width: width, Batch: batch}
+}
+
+func TestAModelThatNobodyMeasuredIsTakenForTheNearestAndThatIsTold(t *testing.T) {
+	for _, c := range []struct {
+		model experiment.Model
+		want  string
+	}{
+		{model("resnet18", 720, 1280, 1), "nothing is known of it: assumed are 247 kernels of 0.189 ms in 48 ms, " +
+			"those of deeplabv3_resnet50 with 720 lines and batch 1, scaled by the power 0.85 to 720 x 1280 pixels " +
+			"and batch 1; --kernels model_A=COUNT,MS says it better"},
+		{model("vgg16_bn", 720, 1280, 1), "those of deeplabv3_resnet50 with 720 lines"},
+		{model("densenet121", 1440, 2560, 1), "those of deeplabv3_resnet50 with 1440 lines"},
+		{model("fasterrcnn_mobilenet_v3_large_fpn", 720, 1280, 1), "assumed are 954 kernels of 0.0333 ms in 31.77 " +
+			"ms, those of fasterrcnn_resnet50_fpn with 720 lines"},
+		{model("ssd300_vgg16", 720, 1280, 8), "assumed are 2820 kernels of 0.08 ms in 243.1 ms, those " +
+			"of retinanet_resnet50_fpn with 720 lines and batch 8,"},
+		{model("bloom-560m", 1440, 2560, 1), "assumed are 1556 kernels of 0.0344 ms in 53.53 ms, those of bloom with " +
+			"batch 1, scaled by the power 0.85 to batch 1;"},
+		{model("CodeGen-350M-mono", 720, 1280, 1), "those of bloom with batch 1"},
+		{model("gpt9", 720, 1280, 2), "assumed are 1867 kernels of 0.0517 ms in 96.48 ms, those of bloom"},
+		{model("something", 720, 1280, 1), "assumed are 1000 kernels of 0.033 ms in 34.4 ms, those of fcos"},
+		{model("alexnet", 224, 224, 1), "assumed are 200 kernels of 0.005 ms in 1 ms, those of mobilenet_v3_small " +
+			"with 720 lines and batch 1, scaled by the power 0.85 to 224 x 224 pixels and batch 1;"},
+		{model(faster, 720, 1280, 2), "of this size nothing is known: assumed are 1096 kernels of 0.0481 ms in " +
+			"53.76 ms, those of fasterrcnn_resnet50_fpn with 1440 lines and batch 1,"},
+	} {
+		w, err := experiment.WorkOf(c.model)
+		if err != nil || !strings.Contains(w.Remark, c.want) {
+			t.Errorf("%s: %q, %v, want %q", c.model.Name, w.Remark, err, c.want)
+		}
+		if w.Count < 1 || w.Each <= 0 || w.Host() != w.Alone-w.GPU() {
+			t.Errorf("%s: %+v", c.model.Name, w)
+		}
+	}
+	w, err := experiment.WorkOf(model(faster, 720, 1280, 1))
+	if err != nil || w.Remark != "" {
+		t.Errorf("of one that was measured it is told: %q, %v", w.Remark, err)
+	}
+}
+
+// TestABatchBetweenTwoThatWereMeasuredTakesATimeBetweenTheirs asks for RetinaNet, of which four sizes are known.
+func TestABatchBetweenTwoThatWereMeasuredTakesATimeBetweenTheirs(t *testing.T) {
+	last := experiment.Work{}
+	for batch := range 20 {
+		w, err := experiment.WorkOf(model("retinanet_resnet50_fpn", 720, 1280, batch+1))
+		if err != nil || w.Alone <= last.Alone || w.Count <= last.Count {
+			t.Errorf("batch %d: %+v after %+v, %v", batch+1, w, last, err)
+		}
+		last = w
+	}
+}
+
+func TestWhatIsNoNameOfAModelIsNotTakenForOne(t *testing.T) {
+	for _, name := range []string{"../etc/passwd", "/etc/passwd", "a b", "-rf", ".hidden", "a;b", "résnet", "a[2J",
+		strings.Repeat("resnet", 1<<18), "$(id)"} {
+		_, err := experiment.WorkOf(model(name, 720, 1280, 1))
+		if err == nil || len(err.Error()) > 300 || strings.Contains(err.Error(), "\x1b") ||
+			!strings.Contains(err.Error(), "nothing is known of it, and no model is called so: say its kernels with "+
+				"--kernels model_A=COUNT,MS") {
+			t.Errorf("%.40q: %v", name, err)
+		}
+	}
+	_, err := experiment.WorkOf(model(faster, 1<<14, 1<<14, 1<<12))
+	if err == nil || !strings.Contains(err.Error(), "16384 x 16384 pixels and batch 4096: a job would take") {
+		t.Error(err)
 	}
 }
 

@@ -110,6 +110,7 @@ func Parse(text []byte) (File, []string, error) {
 		return File{}, r.remarks, r.asError()
 	}
 	r.checkTogether(f)
+	r.checkHeldBack(f)
 	return f, r.remarks, r.asError()
 }
 
@@ -307,6 +308,20 @@ func (r *reader) checkTogether(f File) {
 				r.problem("models[%d] and models[%d] both write %s: want an output_file_name of its own for each", k, i,
 					shown([]byte(m.Out)))
 			}
+		}
+	}
+}
+
+// checkHeldBack tells of a control that holds nobody back, although it looks as if it did.
+func (r *reader) checkHeldBack(f File) {
+	says := f.says()
+	if says == None && slices.ContainsFunc(f.Models, func(m Model) bool { return m.Control.On }) {
+		r.remark("control: nobody is held back, as with the preset %s: want controlsync or controlEvent in a model of "+
+			"priority 0, or the sync_level layer", None)
+	}
+	for i, m := range f.Models {
+		if says == AsSaid && m.Class() == share.Low && m.Control.On && m.Control.Queue() == 0 {
+			r.remark("models[%d].control: it is not held back: want controlsync or controlEvent", i)
 		}
 	}
 }

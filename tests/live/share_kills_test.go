@@ -80,7 +80,7 @@ jq '.model="heavy" | .gpu_busy=1 | .throughput_samples_per_s[][] /= 4' light.jso
 	kept := alone.Wall / beside.Wall
 	t.Logf("200 iterations of the important one took %.2f s alone and %.2f s beside two others: it kept %.3f",
 		alone.Wall, beside.Wall, kept)
-	if kept < 0.7 { // promised is 0.9 on a machine that does nothing else
+	if kept < 0.9 { // as is promised; 0.97 was measured beside other work
 		t.Errorf("the important one kept %.3f of its speed", kept)
 	}
 	if beside.Turns < 2 {
@@ -110,7 +110,7 @@ jq '.model="heavy" | .gpu_busy=1 | .throughput_samples_per_s[][] /= 4' light.jso
 		longest = max(longest, time.Since(since))
 	}
 	t.Logf("after 5 kills of the broker all were back within %.1f s", longest.Seconds())
-	if longest > 15*time.Second { // 5 s by design; each look here takes some tenths
+	if longest > 6*time.Second { // 5 s by design; each look here takes some tenths
 		t.Errorf("somebody was back after %v", longest)
 	}
 	c.allTrain(gpu, everybody...)

@@ -40,10 +40,24 @@ type measure struct {
 	Prio int     `json:"prio"`
 	Gap  float64 `json:"gap_ms"`
 	Rate float64 `json:"it_per_s"`
+	Mean float64 `json:"mean_ms"`
 	P50  float64 `json:"p50_ms"`
+	P95  float64 `json:"p95_ms"`
 	P99  float64 `json:"p99_ms"`
-	Wait float64 `json:"wait_p50_ms"`
-	GPU  float64 `json:"gpu_mean_ms"`
+	Max  float64 `json:"max_ms"`
+	// Late is the part of the steps that took more than tooLate times as long as alone; nil where that is not known.
+	Late *float64 `json:"late"`
+	Wait float64  `json:"wait_p50_ms"`
+	GPU  float64  `json:"gpu_mean_ms"`
+}
+
+// tooLate is how many times as long as alone a step may take, as in share_gpu.py.
+const tooLate = 1.6
+
+// by is what jobs that are alike have in common.
+type by struct {
+	kind string
+	gap  float64
 }
 
 // emulate runs a plan on the emulated GPU, in virtual time.
@@ -57,8 +71,9 @@ func emulate(plan string, out io.Writer) error {
 		return fmt.Errorf("%s: %w", plan, err)
 	}
 	var all []outcome
+	alone := map[by]float64{} // ms a step
 	for _, t := range trials {
-		o, err := t.run()
+		o, err := t.run(alone)
 		if err != nil {
 			return fmt.Errorf("trial %q: %w", t.Name, err)
 		}
@@ -70,7 +85,8 @@ func emulate(plan string, out io.Writer) error {
 var modes = map[string]testbed.Mode{"alone": testbed.Queue, "timeslice": testbed.Slicing, "turns": testbed.Turns,
 	"lookahead": testbed.LookAhead, "mps": testbed.Fill, "mps prio": testbed.Fill}
 
-func (t trial) run() (outcome, error) {
+// run runs a trial, and notes how long the steps of a job alone are.
+func (t trial) run(alone map[by]float64) (outcome, error) {
 	mode, is := modes[t.Mode]
 	if !is || mode == testbed.Fill && (t.Percent < 25 || t.Percent > 100) {
 		return outcome{}, fmt.Errorf("mode %q with %d percent is none", t.Mode, t.Percent)
@@ -89,7 +105,12 @@ func (t trial) run() (outcome, error) {
 	}
 	o := outcome{Name: t.Name}
 	for i, c := range result.Clients {
-		o.Jobs = append(o.Jobs, t.Jobs[i].measured(c.Steps, t.Seconds))
+		j := t.Jobs[i]
+		m := j.measured(c.Steps, t.Seconds, alone[by{j.Kind, j.Gap}])
+		if t.Mode == "alone" {
+			alone[by{j.Kind, j.Gap}] = m.Mean
+		}
+		o.Jobs = append(o.Jobs, m)
 	}
 	return o, nil
 }
@@ -105,14 +126,26 @@ func (j job) client() testbed.Client {
 		Gap: milliseconds(j.Gap)}
 }
 
-func (j job) measured(steps []testbed.Step, seconds float64) measure {
+// measured is what came of it; alone is how long its steps take then, and 0 where nobody knows.
+func (j job) measured(steps []testbed.Step, seconds, alone float64) measure {
 	m := measure{Kind: j.Kind, Prio: j.Prio, Gap: j.Gap, Rate: float64(len(steps)) / seconds}
 	var took, waits []float64
 	for _, s := range steps {
 		took, waits = append(took, ms(s.Took())), append(waits, ms(s.Run-s.Start))
 		m.GPU += ms(s.End-s.Run) / float64(len(steps))
 	}
-	m.P50, m.P99, m.Wait = quantile(took, 0.5), quantile(took, 0.99), quantile(waits, 0.5)
+	m.P50, m.P95, m.P99, m.Wait = quantile(took, 0.5), quantile(took, 0.95), quantile(took, 0.99), quantile(waits, 0.5)
+	m.Max = quantile(took, 1)
+	late := 0.0
+	for _, x := range took {
+		m.Mean += x / float64(len(took))
+		if x > tooLate*alone {
+			late += 1 / float64(len(took))
+		}
+	}
+	if alone > 0 && len(took) > 0 {
+		m.Late = &late
+	}
 	return m
 }
 
