@@ -732,12 +732,10 @@ func (t *seating) runsAllOf(other *seating) bool {
 	return mine > others && t.stops <= other.stops
 }
 
-// finished is the plan with what sharing makes of everybody's speed.
+// finished is the plan with what sharing makes of everybody's speed. Where a node fills its GPUs, that is something to
+// an unimportant job that is alone as well.
 func (t *seating) finished() Plan {
 	for _, on := range t.devices {
-		if len(on.tenants) < 2 {
-			continue
-		}
 		speeds := speedsOf(on.device, on.tenants)
 		for i := range on.tenants {
 			d := t.decision(on.tenants[i].job.ID)
