@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -167,7 +169,18 @@ func parseDrawing(t *testing.T, text string) drawing {
 			t.Fatalf("drawing: %q: want plan, rules, quota, node or job", lines.Text())
 		}
 	}
+	shareProfiles(d.cluster.Jobs)
 	return d
+}
+
+// shareProfiles has jobs of one profile have it in common, as in the daemon: then they are of one kind.
+func shareProfiles(jobs []Job) {
+	for i := range jobs {
+		same := func(j Job) bool { return j.Profile != nil && reflect.DeepEqual(j.Profile, jobs[i].Profile) }
+		if at := slices.IndexFunc(jobs[:i], same); at >= 0 {
+			jobs[i].Profile = jobs[at].Profile
+		}
+	}
 }
 
 func parsePlanners(t *testing.T, words []string) (Policy, Allocator) {

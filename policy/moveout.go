@@ -14,8 +14,9 @@ type move struct {
 	from *shared
 	to   int // node
 	size sensitivity.Option
+	gain float64 // its speed there, in terms of the share there
 	more float64 // what is trained beyond what is now, in terms of shares
-	will float64 // the job's speed there
+	will float64 // and in terms of the share where it is
 	was  float64 // and beside the others
 }
 
@@ -102,9 +103,10 @@ func (t *seating) moveTo(from *shared, at, n int) *move {
 		return nil
 	}
 	speed := float64(speedsOf(from.device, from.tenants)[at] * u.gain)
-	would := t.tenantOf(u.job, from.node, size.Size).gain // in terms of the share where it is, to be compared
+	alone := aloneOn(node, t.tenantOf(u.job, n, size.Size))
+	would := float64(t.tenantOf(u.job, from.node, size.Size).gain * alone) // in terms of the share where it is
 	more := worthOf(from.device, rest) + would - worthOf(from.device, from.tenants)
-	m := &move{u.job, from, n, *size, more, would, speed}
+	m := &move{u.job, from, n, *size, float64(size.Gain * alone), more, would, speed}
 	ahead := t.c.Rules.payback()
 	if to := remaining(u.job); to > 0 {
 		ahead = min(ahead, to)
@@ -156,7 +158,7 @@ func (t *seating) goAlone(m *move) {
 	if free := t.unused(m.to); slices.ContainsFunc(free, m.j.canSit) {
 		d.Grant.Device = free[slices.IndexFunc(free, m.j.canSit)].Name
 	}
-	d.Gain, d.Fair, d.Reason = m.size.Gain, gres.Proportional(home.Total, 1), Moves
+	d.Gain, d.Fair, d.Reason = m.gain, gres.Proportional(home.Total, 1), Moves
 	d.Why = fmt.Sprintf("moves to a GPU of its own to train %.2f× as fast", m.will/max(m.was, same))
 	t.stops++
 	t.charge(m.j, 1, was, -1)

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -641,6 +642,7 @@ func (t *seating) slow(j *Job, o obstacle) string {
 	if together[at].job == j {
 		who = "it"
 	}
+	is = math.Floor(100*is) / 100 // what is too little is not rounded to what would do
 	return fmt.Sprintf("on %s of %s, by %s, %s would run at %.2f of its speed alone, and %g is the least", v.Name, name,
 		sharedBy(v, together).Words(), who, is, least)
 }
@@ -664,7 +666,7 @@ func (t *seating) take(j *Job, d *Decision, o *offer) {
 	mode := sharedBy(o.on.device, o.on.tenants)
 	o.on.hold(append(o.on.tenants, t.tenantOf(j, o.on.node, o.size.Size)))
 	if sharedBy(o.on.device, o.on.tenants) != mode {
-		clear(t.missed) // by the other mode an important job may keep more
+		clear(t.missed) // by the other mode somebody may keep more
 	}
 	t.seated = append(t.seated, seated{j, o.on})
 	t.charge(j, 1, o.size.Size, 1)
@@ -730,12 +732,10 @@ func (t *seating) runsAllOf(other *seating) bool {
 	return mine > others && t.stops <= other.stops
 }
 
-// finished is the plan with what sharing makes of everybody's speed.
+// finished is the plan with what sharing makes of everybody's speed. Where a node fills its GPUs, that is something to
+// an unimportant job that is alone as well.
 func (t *seating) finished() Plan {
 	for _, on := range t.devices {
-		if len(on.tenants) < 2 {
-			continue
-		}
 		speeds := speedsOf(on.device, on.tenants)
 		for i := range on.tenants {
 			d := t.decision(on.tenants[i].job.ID)

@@ -416,7 +416,7 @@ func TestALeaderWithPartnersIsOfferedNoOtherNode(t *testing.T) {
 func TestWhoStaysForGoodKeepsNoOtherFromASeat(t *testing.T) {
 	d := parseDrawing(t, `rules patience=60 min-run=3600
 node n1 gpu=2 cpu=24 mem=500 devices=g0:80:4,g1:80:4
-job 1 gpu=1 share=high:10 profile=lstm busy=0.2 runs=n1:5:100:g0 saves
+job 1 gpu=1 share=high:10 profile=lstm busy=0.1 runs=n1:5:100:g0 saves
 job 2 gpu=2 arrival=-900
 job 3 gpu=1 share=low:10 floor=1:20 saves
 job 4 gpu=1 share=low:10 floor=1:20 saves

@@ -39,19 +39,27 @@ func sharedBy(d *Device, tenants []tenant) predict.Mode {
 	return SharedBy(d.Mode, users...)
 }
 
-// tenantOf is job j with a size on node n. Nobody knows how busy a job keeps a GPU that no profile was measured on: it
-// is taken to keep it busy all the time. One that has more than its share keeps it busier than was measured.
+// tenantOf is job j with a size on node n.
 func (s *sharing) tenantOf(j *Job, n int, size gres.Vector) tenant {
-	t := tenant{job: j, size: size, gain: 1, busy: 1, memory: j.gpuMemory()}
-	p := ProfileOn(j.Profile, s.c.Nodes[n].GPUType)
-	if p == nil {
-		return t
-	}
-	t.gain = p.Gain(size, gres.Proportional(s.c.Nodes[n].Total, 1))
-	if p.GPUBusy > 0 {
-		t.busy = min(1, float64(p.GPUBusy*max(1, t.gain)))
-	}
+	t := tenant{job: j, size: size, memory: j.gpuMemory()}
+	t.gain, t.busy = UseOf(j.Profile, &s.c.Nodes[n], size)
 	return t
+}
+
+// UseOf is how fast a job of a profile trains with a size on a node where it has a GPU for itself, relative to the
+// proportional share, and how busy it keeps that GPU. Nobody knows how busy a job keeps a GPU that no profile was
+// measured on: it is taken to keep it busy all the time. One that has more than its share keeps it busier than was
+// measured.
+func UseOf(p *sensitivity.Profile, n *Node, size gres.Vector) (gain, busy float64) {
+	gain, busy = 1, 1
+	if p = ProfileOn(p, n.GPUType); p == nil {
+		return gain, busy
+	}
+	gain = p.Gain(size, gres.Proportional(n.Total, 1))
+	if p.GPUBusy > 0 {
+		busy = min(1, float64(p.GPUBusy*max(1, gain)))
+	}
+	return gain, busy
 }
 
 // gpuMemory is how much of a GPU's memory a job needs at most; 0: nobody knows.
@@ -80,6 +88,15 @@ func speedsOf(d *Device, tenants []tenant) []float64 {
 		all[i] = predict.Tenant{Class: tenants[i].class(), Busy: tenants[i].busy, Memory: tenants[i].memory}
 	}
 	return predict.Speeds(sharedBy(d, tenants), all)
+}
+
+// aloneOn is the speed of a job that has a GPU of a node for itself: where the node fills its GPUs, an unimportant one
+// has part of the threads, whoever else is there. A node has all of them shared in one way.
+func aloneOn(n *Node, u tenant) float64 {
+	if at := slices.IndexFunc(n.Devices, func(d Device) bool { return u.job.canSit(&d) }); at >= 0 {
+		return speedsOf(&n.Devices[at], []tenant{u})[0]
+	}
+	return 1
 }
 
 // worsens says that of those who are on a device before and after a change somebody is slower by it, and slower than he

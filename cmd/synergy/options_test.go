@@ -199,13 +199,13 @@ func TestAShareModeIsOneOfANodeAndForJobsThatShare(t *testing.T) {
 
 func TestAPredictionSaysInWhichModeJobsWouldBePutOnOneGPU(t *testing.T) {
 	for jobs, want := range map[string]string{
-		"busy=0.2,mem=8 busy=0.9,mem=8": "the planner would put them on one GPU",
-		"busy=0.45,mem=8 busy=0.9,mem=8": "the planner would put them on one GPU of a node that fills its GPUs, if " +
-			"they are of one user would not be put on one GPU: by turns with look-ahead B would keep 0.18 of its speed, " +
-			"and class low is to keep 0.2 of it",
-		"busy=0.25,mem=8 busy=0.9,mem=8 busy=0.9,mem=8": "the planner would put them on one GPU, but not where the " +
-			"node fills it and they are of one user would not be put on one GPU: by MPS A would keep 0.90 of its " +
+		"busy=0.15,mem=8 busy=0.9,mem=8": "the planner would put them on one GPU",
+		"busy=0.2,mem=8 busy=0.8,mem=8": "the planner would put them on one GPU of a node that fills its GPUs, if " +
+			"they are of one user would not be put on one GPU: by turns with look-ahead A would keep 0.89 of its " +
 			"speed, and class high is to keep 0.9 of it",
+		"busy=0.25,mem=8 busy=0.9,mem=8 busy=0.9,mem=8": "would not be put on one GPU: by turns with look-ahead A " +
+			"would keep 0.85 of its speed, and class high is to keep 0.9 of it would not be put on one GPU: by MPS A " +
+			"would keep 0.89 of its speed, and class high is to keep 0.9 of it",
 		"busy=0.2,mem=80 busy=0.9,mem=8": "would not be put on one GPU: together they need 88.0 GiB of the GPU's " +
 			"memory, and 76.0 GiB may be used",
 	} {

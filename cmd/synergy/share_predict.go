@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,7 @@ and the others are low where they do not say. A job of which it is not known how
 
 The planner goes by the mode of the node (share.mode of the daemon's configuration): by turns with look-ahead, which each node can give, or
 by MPS, where the node fills its GPUs and all jobs on one are of one user. The important one is to keep 0.9 of its speed, and each of the
-others 0.2. What is said of speeds was fitted to one H100 with two image models, and is within 0.12 of what was measured there.`,
+others 0.2. What is said of speeds was fitted to one H100 with two image models: to 0.02 an important job had there what is said of it, or more.`,
 		Example: `  synergy share predict busy=0.55,mem=3.4,step=25 busy=1,mem=5.5,step=35
   synergy share predict res50.json vit.json,mem=6
   synergy share predict --memory 24 busy=0.2,mem=8 busy=0.5,mem=8 busy=0.5,mem=8`,
@@ -237,7 +238,7 @@ func (a *togetherness) refusals(mode predict.Mode) (why []string) {
 		}
 		if speed := a.Speeds[mode][i]; speed < keeps(j.Class) {
 			why = append(why, fmt.Sprintf("by %s %s would keep %.2f of its speed, and class %s is to keep %g of it",
-				mode.Words(), j.Name, speed, j.Class, keeps(j.Class)))
+				mode.Words(), j.Name, hundredths(speed), j.Class, keeps(j.Class)))
 		}
 	}
 	if len(a.Jobs) < 2 {
@@ -252,6 +253,9 @@ func (a *togetherness) refusals(mode predict.Mode) (why []string) {
 	}
 	return why
 }
+
+// hundredths are those of a speed that are full: what is refused since it is too little is not rounded to what would do.
+func hundredths(speed float64) float64 { return math.Floor(100*speed) / 100 }
 
 // keeps is the part of its speed that a job of a class has to keep where it is put beside others.
 func keeps(class share.Class) float64 {

@@ -47,7 +47,7 @@ type sharing struct {
 	Asked  *share.Request `json:"asked,omitempty"` // left out: it did not opt in
 	Node   string         `json:"node,omitempty"`
 	Device string         `json:"device,omitempty"`
-	// Mode is how those on the same GPU are taken to share it; left out: it is alone there.
+	// Mode is how those on the same GPU are taken to share it; left out: it is alone there, and has all of it.
 	Mode predict.Mode `json:"mode,omitempty"`
 	// With are those on the same GPU, itself among them; ascending in job.
 	With []seated `json:"with,omitempty"`
@@ -135,14 +135,14 @@ func (a *sharing) seat(report *bridge.Report, at *policy.Placement) {
 			continue
 		}
 		a.With = append(a.With, seated{Job: d.Job, Class: other.Share.Class})
-		tenants, users = append(tenants, tenantOf(report, other)), append(users, other.User)
+		tenants, users = append(tenants, tenantOf(report, other, d.Grant)), append(users, other.User)
 	}
 	mode := policy.SharedBy(modeOf(report, at), users...)
 	for i, speed := range predict.Speeds(mode, tenants) {
 		a.With[i].Speed = speed
 	}
 	if len(a.With) < 2 {
-		a.lonely(jobIn(report, a.Job))
+		a.lonely(jobIn(report, a.Job), mode)
 		a.Says = append(a.Says, obstacles(report, jobIn(report, a.Job))...)
 		return
 	}
@@ -179,8 +179,8 @@ func modeOf(report *bridge.Report, at *policy.Placement) share.Mode {
 }
 
 // lonely tells of a job that is alone on its GPU.
-func (a *sharing) lonely(j *policy.Job) {
-	a.With[0].Speed = 1
+func (a *sharing) lonely(j *policy.Job, mode predict.Mode) {
+	defer a.halved(mode)
 	if j.Kept != nil {
 		a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s", a.Device, a.Node),
 			"it " + bridge.Slowed{Job: j.ID, Kept: *j.Kept}.String()}
@@ -193,8 +193,18 @@ func (a *sharing) lonely(j *policy.Job) {
 	a.Says = []string{fmt.Sprintf("it is alone on GPU %s of %s; others may be put beside it", a.Device, a.Node)}
 }
 
-// tenantOf is a job as the prediction takes it. A report that was sent has the jobs' profiles beside them.
-func tenantOf(report *bridge.Report, j *policy.Job) predict.Tenant {
+// halved tells of a job that is alone on a GPU and does not have all of it.
+func (a *sharing) halved(mode predict.Mode) {
+	if speed := a.With[0].Speed; speed < 1 {
+		a.Mode = mode
+		a.Says = append(a.Says, fmt.Sprintf("by %s, which gives class %s part of the GPU's threads also while nobody "+
+			"else is there, it runs at %.2f of its speed by prediction", mode.Words(), a.With[0].Class, speed))
+	}
+}
+
+// tenantOf is a job as the prediction takes it where it has a place; nil: it has none, and is taken to have its share.
+// A report that was sent has the jobs' profiles beside them.
+func tenantOf(report *bridge.Report, j *policy.Job, at *policy.Placement) predict.Tenant {
 	t := predict.Tenant{Class: j.Share.Class, Memory: j.Share.Memory}
 	p := j.Profile
 	for _, one := range report.Profiles {
@@ -202,16 +212,21 @@ func tenantOf(report *bridge.Report, j *policy.Job) predict.Tenant {
 			p = one.Profile
 		}
 	}
-	if p != nil {
-		t.Busy = p.GPUBusy
-		t.Memory = cmp.Or(t.Memory, p.GPUMemory)
+	if p == nil {
+		return t
+	}
+	t.Busy, t.Memory = p.GPUBusy, cmp.Or(t.Memory, p.GPUMemory)
+	for i := range report.Snapshot.Nodes {
+		if n := &report.Snapshot.Nodes[i]; at != nil && len(at.Nodes) == 1 && n.Name == at.Nodes[0] {
+			_, t.Busy = policy.UseOf(p, n, at.PerNode)
+		}
 	}
 	return t
 }
 
 // obstacles are what keeps a job from sharing, whoever else is there.
 func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
-	t := tenantOf(report, j)
+	t := tenantOf(report, j, placeIn(report, j.ID))
 	for _, found := range report.Unruly {
 		if found.Job == j.ID {
 			all = append(all, "it "+found.String())
@@ -222,17 +237,32 @@ func obstacles(report *bridge.Report, j *policy.Job) (all []string) {
 			"mem=GIB in its synergy-share, or name a profile with gpu_memory_mib")
 	}
 	if t.Class == share.High {
-		mode := predict.LookAhead
-		keeps := predict.Speeds(mode, []predict.Tenant{t, {Class: share.Low, Busy: 1}})[0]
-		if keeps < share.HighKeeps {
-			all = append(all,
-				fmt.Sprintf("beside a job that is always busy it would, by %s, keep %.2f of its speed, and "+
-					"%.2f is promised to it: only less busy ones can join it", mode.Words(), keeps, share.HighKeeps))
-		}
+		all = append(all, tooBusy(report, t)...)
 	}
 	if !slices.ContainsFunc(report.Snapshot.Nodes, func(n policy.Node) bool { return len(n.Devices) > 0 }) {
 		all = append(all,
 			"no node has GPUs that jobs can be sent to one by one: docs/sharing.md says how a node is set up")
+	}
+	return all
+}
+
+// tooBusy is beside whom an important job would lose too much, by each way in which nodes have it share a GPU.
+func tooBusy(report *bridge.Report, t predict.Tenant) (all []string) {
+	fills := slices.ContainsFunc(report.Snapshot.Nodes, func(n policy.Node) bool {
+		return slices.ContainsFunc(n.Devices, func(d policy.Device) bool { return d.Mode == share.Fill })
+	})
+	modes, beside := []predict.Mode{predict.LookAhead}, map[predict.Mode]string{predict.LookAhead: "a job"}
+	if fills {
+		modes, beside[predict.LookAhead] = append(modes, predict.Fill), "a job of another user"
+		beside[predict.Fill] = "a job of its own user"
+	}
+	for _, mode := range modes {
+		keeps := predict.Speeds(mode, []predict.Tenant{t, {Class: share.Low, Busy: 1}})[0]
+		if keeps < share.HighKeeps {
+			all = append(all, fmt.Sprintf("beside %s that is always busy it would, by %s, keep %.2f of its speed, and "+
+				"%.2f is promised to it: only less busy ones can join it", beside[mode], mode.Words(),
+				hundredths(keeps), share.HighKeeps))
+		}
 	}
 	return all
 }

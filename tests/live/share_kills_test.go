@@ -54,7 +54,7 @@ echo "$killed"`
 func TestTheImportantOneIsFirstAndNeitherKilledHoldersNorADeadBrokerKeepAnybodyFromTraining(t *testing.T) {
 	c, d := SetUpShared(t, "n1")
 	began := time.Now()
-	const others = `cd "$1" && jq '.model="idle" | .gpu_busy=0.2' light.json >idle.json &&
+	const others = `cd "$1" && jq '.model="idle" | .gpu_busy=0.1' light.json >idle.json &&
 jq '.model="heavy" | .gpu_busy=1 | .throughput_samples_per_s[][] /= 4' light.json >heavy.json`
 	c.MustExec("login", "synergy", "sh", "-c", others, "sh", d.dir+"/profiles")
 	c.leaveOneGPU(d)

@@ -15,14 +15,14 @@ import (
 
 // The cluster of these tests has NODE_DEVICES=yes, two nodes and four GPUs on each.
 
-// SetUpShared is SetUp with GPUs of 80 GiB that jobs may share, a profile of a model that leaves its GPU idle for two
-// thirds of the time, and on some nodes a broker and the scripts that tell jobs of it.
+// SetUpShared is SetUp with GPUs of 80 GiB that jobs may share, a profile of a model that leaves its GPU idle for four
+// fifths of the time, and on some nodes a broker and the scripts that tell jobs of it.
 func SetUpShared(t *testing.T, nodes ...string) (*Cluster, *Daemon) {
 	t.Helper()
 	c, d := SetUp(t, "fifo", "tune", "share: {gpu_memory: 80GiB}")
 	d.Put("config.yaml", strings.NewReplacer("lease: 30s", "lease: 10s", "ahead: 0", "ahead: 32").Replace(
 		d.Read("config.yaml")))
-	const light = `jq '.version=2 | .model="light" | .gpu_busy=0.3 | .gpu_memory_mib=6000' "$1/res18.json" > "$1/light.json"`
+	const light = `jq '.version=2 | .model="light" | .gpu_busy=0.2 | .gpu_memory_mib=6000' "$1/res18.json" > "$1/light.json"`
 	c.MustExec("login", "synergy", "sh", "-c", light, "sh", d.dir+"/profiles")
 	for _, node := range nodes {
 		c.startBroker(node)
