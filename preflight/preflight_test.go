@@ -32,7 +32,8 @@ func ready() Facts {
 		Nodes: Known[[]Node]{Value: []Node{
 			{Name: "n1", Partitions: []string{"gpu"}, Features: []string{"h100"}, GPUs: 2, Shards: []int{4, 4},
 				Broker: true},
-			{Name: "n2", Partitions: []string{"gpu"}, Features: []string{"a100"}, GPUs: 1, Shards: []int{2}, Broker: true},
+			{Name: "n2", Partitions: []string{"gpu"}, Features: []string{"a100"}, GPUs: 1, Shards: []int{2},
+				Broker: true},
 			{Name: "n3", Partitions: []string{"cpu"}, GPUs: 8}, // of others
 		}},
 		Scontrol: Known[map[string]string]{Value: map[string]string{

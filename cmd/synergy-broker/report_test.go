@@ -26,7 +26,8 @@ func controller(t *testing.T, prints string) (a administration, told func() stri
 			t.Fatal(err)
 		}
 	}
-	return administration{filepath.Join(dir, "scontrol"), filepath.Join(dir, "squeue"), filepath.Join(dir, "squeue")}, func() string {
+	a = administration{scontrol: filepath.Join(dir, "scontrol"), squeue: filepath.Join(dir, "squeue")}
+	return a, func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "told"))
 		return string(text)
 	}

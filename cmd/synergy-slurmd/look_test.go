@@ -52,13 +52,14 @@ func TestWhetherTheGateKeepsShardsIsReadWhereItIsWrittenOut(t *testing.T) {
 
 func TestNodesAreLookedAtForWhetherTheirGPUsCanBeShared(t *testing.T) {
 	all := bridge.Observed{Nodes: []bridge.Node{
-		{Name: "n1", Features: []string{"h100", bridge.Served}, Partitions: []string{"gpu"}, Total: gres.Vector{GPUs: 2},
+		{Name: "n1", Features: []string{"h100", bridge.Served}, Partitions: []string{"gpu"},
+			Total:   gres.Vector{GPUs: 2},
 			Devices: []bridge.Device{{Type: "g0", Shards: 4}, {Type: "g1", Shards: 2}}},
 		{Name: "n2", Partitions: []string{"gpu"}, Total: gres.Vector{GPUs: 8}},
 		{Name: "n3", Partitions: []string{"cpu"}},
 	}}
-	want := []preflight.Node{{Name: "n1", Features: []string{"h100", bridge.Served}, Partitions: []string{"gpu"}, GPUs: 2,
-		Shards: []int{4, 2}, Broker: true}, {Name: "n2", Partitions: []string{"gpu"}, GPUs: 8}}
+	want := []preflight.Node{{Name: "n1", Features: []string{"h100", bridge.Served}, Partitions: []string{"gpu"},
+		GPUs: 2, Shards: []int{4, 2}, Broker: true}, {Name: "n2", Partitions: []string{"gpu"}, GPUs: 8}}
 	if got := nodesOf(all); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

@@ -23,8 +23,8 @@ type ownOptions struct {
 
 func (o *ownOptions) flags(g group) {
 	g.flags.StringArrayVar(&o.commands, "command", nil,
-		"`NAME='SHELL COMMAND'`: what runs in place of the emulated job of the model whose output_file_name is NAME; may "+
-			"be repeated")
+		"`NAME='SHELL COMMAND'`: what runs in place of the emulated job of the model whose output_file_name is NAME; "+
+			"may be repeated")
 	g.flags.IntVar(&o.cores, "cores", 1, "how many `cores` each command has")
 	g.flags.Float64Var(&o.host, "memory", 4, "`GB` of the node's memory that each command has")
 }
@@ -59,8 +59,8 @@ func (o *ownOptions) byName(t *trial) (map[string]string, error) {
 		case twice:
 			return nil, fmt.Errorf("--command %.60q: there is one of %.40q already: want one of each model", text, name)
 		case len(command) > mostCommand:
-			return nil, fmt.Errorf("--command %.60q: %d bytes: want at most %d, and the rest in a script", text, len(command),
-				mostCommand)
+			return nil, fmt.Errorf("--command %.60q: %d bytes: want at most %d, and the rest in a script", text,
+				len(command), mostCommand)
 		}
 		found[name] = command
 	}

@@ -16,7 +16,8 @@ func TestARowOfACommandsFileThatIsStillWrittenCountsAsNotThere(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	for text, want := range map[string]int{
-		"": 0, head[:20]: 0, head: 0, head + "1,2,1,0,0\n": 1, head + "1,2,1,0,0\n3,4": 1, head + "1,2,1,0,0\n3,4,1,0,0": 1,
+		"": 0, head[:20]: 0, head: 0, head + "1,2,1,0,0\n": 1, head + "1,2,1,0,0\n3,4": 1,
+		head + "1,2,1,0,0\n3,4,1,0,0": 1,
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -28,7 +29,8 @@ func TestARowOfACommandsFileThatIsStillWrittenCountsAsNotThere(t *testing.T) {
 	if err := os.WriteFile(path, []byte(head+"1,x,1,0,0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ownDone(path); err == nil || !strings.Contains(err.Error(), "row 1: end_timestamp_ns = x: want a whole") {
+	_, err := ownDone(path)
+	if err == nil || !strings.Contains(err.Error(), "row 1: end_timestamp_ns = x: want a whole") {
 		t.Error(err)
 	}
 }

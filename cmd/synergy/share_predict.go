@@ -254,7 +254,8 @@ func (a *togetherness) refusals(mode predict.Mode) (why []string) {
 	return why
 }
 
-// hundredths are those of a speed that are full: what is refused since it is too little is not rounded to what would do.
+// hundredths are those of a speed that are full: what is refused since it is too little is not rounded to what would
+// do.
 func hundredths(speed float64) float64 { return math.Floor(100*speed) / 100 }
 
 // keeps is the part of its speed that a job of a class has to keep where it is put beside others.

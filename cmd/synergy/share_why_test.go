@@ -17,8 +17,8 @@ import (
 )
 
 // shared is a round in which jobs 1 and 2 share a GPU, 3 has one that nobody shares, 4 a whole one, 5 waits and 6 has
-// not opted in. The profile of job 1 is beside the snapshot, as in a report that was sent; with four cores, its share, it
-// keeps its GPU busy for a tenth of the time.
+// not opted in. The profile of job 1 is beside the snapshot, as in a report that was sent; with four cores, its share,
+// it keeps its GPU busy for a tenth of the time.
 func shared() *bridge.Report {
 	at := func(device string) *policy.Placement {
 		size := gres.Vector{GPUs: 1, CPUs: 2, Memory: 100}
@@ -118,8 +118,8 @@ func TestAJobWithMoreThanItsShareIsTakenToBeAsBusyAsThePlannerTakesIt(t *testing
 }
 
 func TestWhereANodeFillsItsGPUsAnUnimportantJobIsToldThatItHasPartOfOneAlone(t *testing.T) {
-	const half = "by MPS, which gives class low part of the GPU's threads also while nobody else is there, it runs at " +
-		"0.68 of its speed by prediction"
+	const half = "by MPS, which gives class low part of the GPU's threads also while nobody else is there, it runs " +
+		"at 0.68 of its speed by prediction"
 	for class, want := range map[share.Class]string{share.Low: half, share.High: ""} {
 		report := shared()
 		report.Snapshot.Nodes[0].Devices[0] = policy.Device{Name: "g1", Memory: 80000, Seats: 4, Mode: share.Fill}

@@ -22,7 +22,8 @@ func SetUpShared(t *testing.T, nodes ...string) (*Cluster, *Daemon) {
 	c, d := SetUp(t, "fifo", "tune", "share: {gpu_memory: 80GiB}")
 	d.Put("config.yaml", strings.NewReplacer("lease: 30s", "lease: 10s", "ahead: 0", "ahead: 32").Replace(
 		d.Read("config.yaml")))
-	const light = `jq '.version=2 | .model="light" | .gpu_busy=0.2 | .gpu_memory_mib=6000' "$1/res18.json" > "$1/light.json"`
+	const light = `jq '.version=2 | .model="light" | .gpu_busy=0.2 | .gpu_memory_mib=6000' "$1/res18.json" \
+> "$1/light.json"`
 	c.MustExec("login", "synergy", "sh", "-c", light, "sh", d.dir+"/profiles")
 	for _, node := range nodes {
 		c.startBroker(node)
