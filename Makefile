@@ -24,7 +24,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test unit images test-unit test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-share test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
+.PHONY: help demo build build-nvml test unit images test-unit test-sequential test-scripts test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-share test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,15 +61,22 @@ SEQUENTIAL := printable gres gres/inventory sensitivity sensitivity/profiler sen
 sequential := $(SEQUENTIAL:%=./%)
 
 # Scripts that simulate months of a cluster with the whole program, and the ledger of savings over weeks. What that does at the same time is raced in the
-# tests of ./sim and ./bridge.
+# tests of ./sim and ./bridge. And scripts that wait for trainers, schedulers and clocks: what they run at the same time is raced in ./profiling, ./launcher
+# and ./share, and under the race detector they take three times as long.
 SIMULATING := (TestSimulationsOnTheCommandLine|TestOverDays.*)
+WAITING := (TestTheProfileCommand|TestSeveralJobsOnOneGPU|TestARunOfATrainer)
 
 test-unit: ## all tests that need no Slurm, with the race detector where there are goroutines
-	go test $(sequential)
-	go test -run '^$(SIMULATING)$$' ./cmd/synergy
-	go test -race -timeout 30m -skip '^$(SIMULATING)$$' $$(go list ./... | grep -vxF "$$(go list $(sequential))")
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sequential test-scripts
+	go test -race -p 3 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential))")
 	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
+
+test-sequential:
+	go test $(sequential)
+
+test-scripts:
+	go test -run '^($(SIMULATING)|$(WAITING))$$' ./cmd/synergy
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
