@@ -272,6 +272,23 @@ func TestNobodyIsPutOnAGPUOfANodeWithoutABroker(t *testing.T) {
 	w.mustSit(waits, device, share.Low)
 }
 
+// TestAJobIsNotToldThatADeviceWithoutABrokerIsFull: it is none for the job, of which it need not be told.
+func TestAJobIsNotToldThatADeviceWithoutABrokerIsFull(t *testing.T) {
+	w := newSite(t, slurmtest.Divided(slurmtest.Rack(2, gres.Vector{GPUs: 1, CPUs: 12, Memory: 250000}, "gpu"), 4))
+	w.runner.Settings.Sharing = bridge.Sharing{GPUMemory: 80 << 10}
+	sits := w.sharer("low")
+	w.rounds(1)
+	w.submit(1, "synergy-profile=light.json")
+	w.rounds(1)
+	slurmtest.SetFeatures(w.slurm, w.job(sits).Runs.Nodes[0])
+	waits := w.sharer("low")
+	w.rounds(1)
+	if j := w.job(waits); j.State != bridge.Pending || !strings.Contains(j.Extra, "no GPU is free") ||
+		strings.Contains(j.Extra, "as many as may be") {
+		t.Errorf("it is %s and told %s", j.State, j.Extra)
+	}
+}
+
 func TestTheLeastMemoryOfANodesFeaturesCounts(t *testing.T) {
 	nodes := slurmtest.Divided(slurmtest.Rack(2, gres.Vector{GPUs: 1, CPUs: 8, Memory: 1000}, "gpu"), 4)
 	nodes[0].Features = []string{"a", "b", "c"}

@@ -29,8 +29,9 @@ func (on *shared) occupied(node *Node) *occupancy {
 		s.known, s.slowed, s.highs = true, on.slowed(node), highs(on.tenants)
 		s.memory, _ = needed(on.tenants)
 		s.full = len(on.tenants) >= min(share.MostJobs, on.device.Seats)
-		// two important ones somebody other than a plan has put there, and whoever comes makes it worse
-		s.unsuited = on.device.Foreign || s.highs > 1 || slices.ContainsFunc(on.tenants, cannot)
+		// no seats are where no broker is; two important ones somebody other than a plan has put there, and whoever
+		// comes makes it worse
+		s.unsuited = on.device.Seats == 0 || on.device.Foreign || s.highs > 1 || slices.ContainsFunc(on.tenants, cannot)
 	}
 	return &on.occupancy
 }
