@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -57,17 +56,13 @@ func (f *flags) announcer(log *slog.Logger) (*announcer, error) {
 	if !nodeName.MatchString(node) {
 		return nil, fmt.Errorf("--node %.70q: want the node's name in slurm.conf", node)
 	}
-	a := &announcer{node: node, note: notePath(f.dir), log: log}
-	var err error
-	if a.scontrol, err = exec.LookPath("scontrol"); err == nil {
-		a.sinfo, err = exec.LookPath("sinfo")
-	}
+	programs, err := onPath()
 	if err != nil {
-		log.Warn("the daemon is not told of this broker: want scontrol and sinfo on the PATH, or Feature="+
+		log.Warn("the daemon is not told of this broker: want Slurm's programs on the PATH, or Feature="+
 			share.Announced+" of this node in slurm.conf and --announce=false", "error", err)
 		return nil, nil
 	}
-	return a, nil
+	return &announcer{administration: programs, node: node, note: notePath(f.dir), log: log}, nil
 }
 
 // keep says it until the context ends, and takes it back then.

@@ -19,6 +19,7 @@ func nodeOf(t *testing.T, comment string) (a *announcer, now func() string) {
 	for name, text := range map[string]string{
 		"sinfo": `[ "$3" = --nodes=n1 ] || exit 0; [ -s ` + file + ` ] && text=$(cat ` + file + `) || text="(null)"
 printf '%-4100s\n%-4100s\n' "$text" "$text"`,
+		"squeue":   "exit 1",
 		"scontrol": `[ "$1 $2" = "update NodeName=n1" ] || exit 1; printf '%s' "${3#Comment=}" >` + file,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"os/signal"
 	"runtime/debug"
 	"strconv"
@@ -164,15 +163,11 @@ func (f *flags) thaw() *cobra.Command {
 // retract takes back what a broker has announced that is dead. Where Slurm cannot be told, as at the end of a machine,
 // that is no failure: jobs are let go on all the same, and a node that is away has nobody put on it.
 func (f *flags) retract(say io.Writer) {
-	var a administration
-	var err error
-	if a.scontrol, err = exec.LookPath("scontrol"); err == nil {
-		a.sinfo, err = exec.LookPath("sinfo")
-	}
+	programs, err := onPath()
 	if err != nil {
 		return // then it has announced nothing
 	}
-	if err := retract(a, notePath(f.dir)); err != nil {
+	if err := retract(programs, notePath(f.dir)); err != nil {
 		fmt.Fprintln(say, "take the announcement back:", err)
 	}
 }

@@ -23,6 +23,16 @@ type administration struct {
 	scontrol, squeue, sinfo string // paths
 }
 
+// onPath are those of the PATH, which come together.
+func onPath() (a administration, err error) {
+	for name, path := range map[string]*string{"scontrol": &a.scontrol, "squeue": &a.squeue, "sinfo": &a.sinfo} {
+		var wrong error
+		*path, wrong = exec.LookPath(name)
+		err = errors.Join(err, wrong)
+	}
+	return a, err
+}
+
 // slurmWithin is how long one of them may take.
 const slurmWithin = 30 * time.Second
 
@@ -35,13 +45,9 @@ func (f *flags) reporter(log *slog.Logger) broker.Reporter {
 	if !f.report {
 		return nil
 	}
-	a := administration{}
-	var err error
-	if a.scontrol, err = exec.LookPath("scontrol"); err == nil {
-		a.squeue, err = exec.LookPath("squeue")
-	}
+	a, err := onPath()
 	if err != nil {
-		log.Warn("jobs that do not give turns back are only written down: want scontrol and squeue on the PATH, or "+
+		log.Warn("jobs that do not give turns back are only written down: want Slurm's programs on the PATH, or "+
 			"--report=false", "error", err)
 		return nil
 	}

@@ -274,17 +274,7 @@ func TestNobodyIsSilentWhoNeedNotBe(t *testing.T) {
 
 // TestNobodyIsGrantedTheGPUUntilAJobThatNeverSpeaksStands on a machine that is slow to stop it.
 func TestNobodyIsGrantedTheGPUUntilAJobThatNeverSpeaksStands(t *testing.T) {
-	proc, c := slowMachine(t, 7)
-	b := serve(t, func(s *broker.Config) {
-		soon(s)
-		anyOf(8)(s)
-		s.Proc = proc
-	})
-	t.Cleanup(func() {
-		c.open()
-		b.stop()
-		c.file.Close()
-	})
+	b, c := slowly(t, soon, anyOf(8))
 	stamp(t, b.dir, 7, 0, share.Low, 1024)
 	stamp(t, b.dir, 8, 0, share.High, 1024)
 	high := join(t, b.dir, 0)

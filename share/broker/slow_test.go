@@ -72,14 +72,14 @@ func (c *cgroup) open() {
 	c.file = file
 }
 
-// slowPair is a broker with a client of an unimportant job that has the GPU and will not yield, on a machine that is
-// slow to stop it, and one of an important job that waits. A third is of neither.
-func slowPair(t *testing.T) (b *bench, c *cgroup, rude, high, other *caller) {
+// slowly is a broker on a machine with a process of job 7 that is slow to stop it.
+func slowly(t *testing.T, changes ...func(*settings)) (*bench, *cgroup) {
 	t.Helper()
 	proc, c := slowMachine(t, 7)
-	jobs := make(chan int, 1)
-	b = serve(t, func(s *settings) {
-		identifyBy(jobs)(s)
+	b := serve(t, func(s *settings) {
+		for _, change := range changes {
+			change(s)
+		}
 		s.Proc = proc
 	})
 	t.Cleanup(func() {
@@ -87,6 +87,15 @@ func slowPair(t *testing.T) (b *bench, c *cgroup, rude, high, other *caller) {
 		b.stop()
 		c.file.Close()
 	})
+	return b, c
+}
+
+// slowPair is a broker with a client of an unimportant job that has the GPU and will not yield, on a machine that is
+// slow to stop it, and one of an important job that waits. A third is of neither.
+func slowPair(t *testing.T) (b *bench, c *cgroup, rude, high, other *caller) {
+	t.Helper()
+	jobs := make(chan int, 1)
+	b, c = slowly(t, identifyBy(jobs))
 	stamp(t, b.dir, 7, 0, share.Low, 1024)
 	stamp(t, b.dir, 8, 0, share.High, 1024)
 	stamp(t, b.dir, 9, 0, share.Low, 1024)
