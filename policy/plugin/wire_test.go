@@ -65,6 +65,7 @@ func TestEveryFieldOfASnapshotReachesAPlugin(t *testing.T) {
 	// Of sharing it is told nothing: it plans the jobs that lead, see policy.Shared.
 	c.Nodes[0].Devices, c.Jobs[0].Running.Device = nil, ""
 	c.Jobs[0].Share, c.Jobs[0].Kept, c.Jobs[0].Unruly = nil, nil, false
+	c.Jobs[0].PerCore = false // what it grants is brought into that form, see bridge
 	var s shelf
 	got, err := s.cluster(clusterOut(&c))
 	if err != nil {
