@@ -22,8 +22,8 @@ partition is refused.
                                            submission the bare word: it will say
     synergy-curve=C:RATE[/C:RATE…]@EPOCH   what a running job has measured of
                                            itself; never at submission
-    synergy-env=off                        its nodes leave the job's environment
-                                           alone
+    synergy-env=on|off                     its nodes tell its tasks what they were
+                                           given, or do not measure them either
     synergy-cores=keep|give                whether what the user asked for in cores,
     synergy-memory=keep|give               or in memory, is the least that it runs with
     synergy-share=high|low[,mem=GIB][,slo=MS]
@@ -333,7 +333,7 @@ local function check_curve(value, word)
 end
 
 local function check_env(value)
-    if value ~= "off" then return "synergy-env=off, or no such word" end
+    if value ~= "on" and value ~= "off" then return "synergy-env=on or synergy-env=off, or no such word" end
 end
 
 local function check_keeping(value, word)
