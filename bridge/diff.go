@@ -74,6 +74,9 @@ func (t *managedJob) granted(d *policy.Decision) string {
 		return "its turn"
 	}
 	why := fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
+	if own := &t.record.Own; d.Gain < 0.99 && own.MemoryPerGPU+gres.Memory(own.CPUsPerGPU) > 0 {
+		why += ", to which the amount that it asks for each GPU holds it"
+	}
 	if t.profile != nil && !t.saves() && !t.Interactive {
 		why += "; without synergy-checkpoint it is lent no more than others can do without"
 	}
