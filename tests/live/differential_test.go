@@ -254,3 +254,36 @@ func differences(t *testing.T) lists {
 	}
 	return all
 }
+
+// TestStepsOfAPartOfTheJobRunSideBySide: each of four steps asks for a quarter of the job, so that all run at once, as
+// without the word; whatever the job was given.
+func TestStepsOfAPartOfTheJobRunSideBySide(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	d.Start()
+	const script = `for i in 0 1 2 3; do srun -N1 -n1 --exclusive sh -c 'date +"%s begins"; sleep 5; date +"%s ends"' & done; wait`
+	ids := map[string]JobID{}
+	for name, args := range map[string][]string{"memory by default": {"-c3"}, "no cores": {},
+		"memory by the core": {"-c3", "--mem-per-cpu=1500"}} {
+		ids[name] = c.MustSbatch("alice", script, append([]string{"-N1", "-n4", "--gpus-per-task=1", output,
+			"--comment=synergy-profile=res18.json"}, args...)...)
+	}
+	for name, id := range ids {
+		c.WaitForState(id, "COMPLETED")
+		last, first := 0, 1<<62
+		for line := range strings.Lines(c.Output(id)) {
+			at, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+			second, err := strconv.Atoi(at)
+			switch {
+			case err != nil:
+				t.Errorf("%s: a step says %q", name, line)
+			case what == "begins":
+				last = max(last, second)
+			case what == "ends":
+				first = min(first, second)
+			}
+		}
+		if last == 0 || last > first {
+			t.Errorf("%s: the last step began at %d and the first had ended at %d:\n%s", name, last, first, c.Output(id))
+		}
+	}
+}
