@@ -164,7 +164,7 @@ func (c *Cluster) submitShapes(t *testing.T, shapes []string) []JobID {
 func (c *Cluster) shapesFound(t *testing.T) map[JobID]map[string]map[string]string {
 	t.Helper()
 	all := map[JobID]map[string]map[string]string{}
-	const read = `cd /shared/out/differential; for f in env.*; do case $f in *.err) continue;; esac; echo "=== $f"; cat $f; [ ! -s $f.err ] || { echo "== says"; sed "s/^/srun=/" $f.err | head -n 1; }; done`
+	const read = `cd /shared/out/differential; for f in env.*; do case $f in *.err) continue;; esac; echo "=== $f"; cat $f; [ ! -s $f.err ] || { echo "== says"; sed "s/^/srun=/; s/job [0-9]*/job N/" $f.err | head -n 1; }; done`
 	for text := range strings.SplitSeq(c.MustExec("login", "alice", "bash", "-c", read), "=== ") {
 		name, rest, _ := strings.Cut(text, "\n")
 		id, err := strconv.Atoi(strings.TrimPrefix(name, "env."))
