@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// requestForms are the ways to ask for a job of which every combination that sbatch takes is a shape.
+// requestForms are shapes: the combinations of the ways to ask for GPUs, cores, memory and tasks, and some more. Each
+// says on how many nodes it runs where it has several tasks: Slurm spreads others as there is room.
 func requestForms() (shapes []string) {
 	gpus := []string{"--gres=gpu:1", "--gpus=2 -N1", "--gpus-per-node=1", "-N1 -n2 --gpus-per-task=1"}
 	cores := []string{"", "-c 3", "--cpus-per-gpu=2"}
@@ -25,20 +26,20 @@ func requestForms() (shapes []string) {
 			for l, m := range memory {
 				shape := strings.Join(strings.Fields(g+" "+c+" "+m), " ")
 				if (i+k+l)%2 == 1 && !strings.Contains(g, "-n2") {
-					shape += " -n 4"
+					shape = strings.TrimSuffix("-N1 -n 4 "+strings.Replace(shape, " -N1", "", 1), " ")
 				}
 				shapes = append(shapes, shape)
 			}
 		}
 	}
 	return append(shapes,
-		"-n 15 --gres=gpu:2", "--ntasks=4 --gres=gpu:1", "--gpus=1 --cpus-per-gpu=6", "--gpus=1 --mem-per-gpu=10G -c 4",
+		"-N1 -n 15 --gres=gpu:2", "-N1 --ntasks=4 --gres=gpu:1", "--gpus=1 --cpus-per-gpu=6", "--gpus=1 --mem-per-gpu=10G -c 4",
 		"-N1 -n2 --tres-per-task=cpu:4,gres/gpu:1", "-N1 -n2 --tres-per-task=cpu=4,gres/gpu=1",
 		"-N1 -n2 --tres-per-task=gres/gpu:1", "-N1 -n2 --tres-per-task=cpu:2 --gres=gpu:2",
 		"-N2 --gres=gpu:1", "-N2 --ntasks-per-node=2 --gres=gpu:1", "-N2 -n4 -c2 --gres=gpu:1 --mem-per-cpu=1500",
 		"--gres=gpu:1 --mincpus=4", "--gres=gpu:1 --mincpus=4 --mem-per-cpu=1500", "--gpus=1 --ntasks-per-gpu=2",
 		"-N1 --ntasks-per-node=3 --gres=gpu:1", "-N1 -n4 --gpus-per-task=1 -c3", "--gres=gpu:1 --export=NONE",
-		"--gres=gpu:1 --distribution=cyclic -n2 -c2", "-w n2 --gres=gpu:1", "-x n1 --gres=gpu:1 -c 2",
+		"--gres=gpu:1 --distribution=cyclic -N1 -n2 -c2", "-w n2 --gres=gpu:1", "-x n1 --gres=gpu:1 -c 2",
 	)
 }
 
