@@ -33,10 +33,35 @@ func (b preemption) clearNodes() {
 // clearable says whether the job that nodes are kept for would have its least on them if all left who may be asked to,
 // now or in a later round.
 func (b preemption) clearable() bool {
-	r := b.reserved
+	r, stays := b.reserved, b.staying()
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
-		return !b.least(r.job, r.shape, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief))
+		return !b.least(r.job, r.shape, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief).Minus(stays[n]))
 	})
+}
+
+// staying is what jobs hold on the nodes that are kept which could be asked to leave, and go before the job that they
+// are kept for; by server, read by number alone.
+func (b preemption) staying() map[int]gres.Vector {
+	r, stays := b.reserved, map[int]gres.Vector{}
+	for v := range b.seats {
+		s := &b.seats[v]
+		if s.standing != loose && !b.brief(v) || b.rank[v] > b.rank[r.job] && !b.precedes(v, r.job) {
+			continue
+		}
+		for _, n := range s.servers {
+			if r.servers.has(n) {
+				stays[n] = stays[n].Plus(s.size)
+			}
+		}
+	}
+	return stays
+}
+
+// brief says that running job v may not be stopped in this round, and in a later one.
+func (b preemption) brief(v int) bool {
+	s, j := &b.seats[v], b.jobs[v]
+	return s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.class.never == "" &&
+		b.mayComeBack(v, s.class)
 }
 
 // tenure is for how long those stay on a server who may not be stopped in this round, or go first.
@@ -52,13 +77,12 @@ func (b preemption) tenure() []tenure {
 	}
 	b.tenures.round, b.tenures.of = b.round, resized(b.tenures.of, len(b.servers))
 	clear(b.tenures.of)
-	for i, j := range b.jobs {
+	for i := range b.seats {
 		s := &b.seats[i]
 		if s.standing == waits || s.standing == loose {
 			continue
 		}
-		brief := s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) &&
-			s.class.never == "" && b.mayComeBack(i, s.class)
+		brief := b.brief(i)
 		for _, n := range s.servers {
 			if t := &b.tenures.of[n]; brief {
 				t.brief = t.brief.Plus(s.size)
