@@ -195,7 +195,7 @@ func TestAJobThatSharesAGPUIsStampedAndItsTasksFindTheBroker(t *testing.T) {
 		t.Errorf("%+v, %v; want %+v", stamp, err, want)
 	}
 	seat := granted("SLURM_GPUS_ON_NODE=-", "SLURM_SHARDS_ON_NODE=1", "SLURM_GPUS=1")
-	env := w.environment(t, "restarts=0\nround=42\n", seat)
+	env := w.environment(t, "restarts=0\nround=42\nenv=1\n", seat)
 	if env["SYNERGY_TURN_SOCK"] != onnode.SocketPath(dir, 1) || env["SYNERGY_GPUS"] != "1" || env["SLURM_GPUS"] != "" {
 		t.Errorf("a task has %q", asList(env))
 	}
