@@ -175,9 +175,9 @@ type Job struct {
 
 	Request  Request   // what it asks for
 	Runs     Allocated // what it holds, while running
-	Features []string  // node features it asks for, all of them
+	Features []string  // node features it asks for, all of them; of some that are joined by | one will do
 	Except   []string  // nodes it excludes
-	Odd      string    // what in its request a round cannot honour (e.g. features joined by |); empty when it can
+	Odd      string    // what in its request a round cannot honour (e.g. GPUs by socket); empty when it can
 }
 
 // Request is what a job asks Slurm for, in the words in which it is read and written.

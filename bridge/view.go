@@ -46,7 +46,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		t.record.follow(t.Job)
 		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
 		if t.ours {
-			t.alone = cmp.Or(r.leftAlone(t.Job), seating{r}.oddShard(t))
+			t.alone = cmp.Or(r.leftAlone(t.Job), t.allMemory(), seating{r}.oddShard(t))
 		}
 		switch t.standing(seen.At) {
 		case managed:

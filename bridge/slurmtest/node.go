@@ -54,12 +54,13 @@ func (n *node) serves(j *job) bool {
 	if j.request.Shard != "" && n.device(j.request.Shard) < 0 {
 		return false
 	}
-	for _, feature := range j.spec.Features {
-		if !slices.Contains(n.fixed.Features, feature) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(j.spec.Features, func(wanted string) bool { return !n.hasOneOf(wanted) })
+}
+
+// hasOneOf says whether the node has one of the features that are joined by |.
+func (n *node) hasOneOf(wanted string) bool {
+	return slices.ContainsFunc(strings.Split(wanted, "|"),
+		func(feature string) bool { return slices.Contains(n.fixed.Features, feature) })
 }
 
 // give books the amount for the job and returns the GPUs it gets, lowest first.
