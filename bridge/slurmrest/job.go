@@ -21,6 +21,8 @@ type listed struct {
 	holds map[string]gres.Vector // by node, while it runs or is being torn down
 	ended time.Time              // when it is over
 	idle  bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
+	// the GPUs that it asks for in all and for each task, as Slurm prints them
+	perJob, perTask string
 }
 
 // readJob tells a job in the round's words.
@@ -29,6 +31,9 @@ func readJob(job *wire.Job) listed {
 	read := listed{
 		words: fold(job.State),
 		idle:  slices.Contains(job.State, "SUSPENDED"),
+
+		perJob: job.PerJob, perTask: job.PerTask,
+
 		ended: ended(state, job.Ended),
 		Job: bridge.Job{
 			ID:         job.ID,
@@ -439,11 +444,15 @@ func (l *listed) holding(job *wire.Job) {
 	}
 	gpusOn := gpusHeld(job.Devices, l.Request)
 	l.holds = make(map[string]gres.Vector, len(job.Holds))
+	devices := make(map[string]string, len(job.Holds))
 	for i, node := range job.Holds {
 		l.holds[node.Node] = gres.Vector{
 			CPUs:   node.CPUs,
 			Memory: gres.Memory(node.Memory),
 			GPUs:   gpusOn(i),
+		}
+		if i < len(job.Devices) {
+			devices[node.Node] = job.Devices[i]
 		}
 	}
 	// nodes of one job may differ by what rounding has left: the largest is what it was given
@@ -452,6 +461,12 @@ func (l *listed) holding(job *wire.Job) {
 	}
 	l.Runs.Nodes = slices.Sorted(maps.Keys(l.holds))
 	l.Runs.Devices, l.Runs.Shard = job.Devices, l.Request.Shard
+	if len(devices) == len(l.Runs.Nodes) && len(job.Devices) == len(devices) { // Slurm's order is that of slurm.conf
+		l.Runs.Devices = nil
+		for _, node := range l.Runs.Nodes {
+			l.Runs.Devices = append(l.Runs.Devices, devices[node])
+		}
+	}
 }
 
 // gpusHeld tells the GPUs on each node of an allocation. Slurm no longer says which once the job is being torn down;

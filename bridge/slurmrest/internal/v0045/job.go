@@ -64,7 +64,8 @@ func description(c wire.Change) JobDescMsg {
 		BeginTime: some(c.Begin), Tasks: short(c.Tasks), CpusPerTask: short(c.CPUsPerTask),
 		MinimumCpus: short(c.CPUs), MinimumCpusPerNode: short(c.CPUsPerNode),
 		MemoryPerNode: some(c.MemoryPerNode), MemoryPerCpu: some(c.MemoryPerCPU),
-		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, Extra: c.Extra, Requeue: c.Requeue, Partition: c.Partition,
+		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, TresPerJob: c.PerJob, TresPerTask: c.PerTask,
+		Extra: c.Extra, Requeue: c.Requeue, Partition: c.Partition,
 	}
 }
 

@@ -166,6 +166,7 @@ type Change struct {
 	MemoryPerNode, MemoryPerCPU           *int64 // MiB
 	RequiredNodes                         *[]string
 	GRES, Extra, Partition                *string
+	PerJob, PerTask                       *string // GRES
 	Requeue                               *bool
 }
 
