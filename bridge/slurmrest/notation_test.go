@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmrest/internal/wire"
 )
 
@@ -138,4 +139,54 @@ func TestFeaturesAreReadAsSlurmMeansThem(t *testing.T) {
 			t.Errorf("%q is read as %q", text, read.Features)
 		}
 	}
+}
+
+// As slurmctld prints a node with two types, empty and in use.
+func TestGPUsOfSeveralTypesAreCountedByType(t *testing.T) {
+	const has = "gpu:a100:4(S:0),gpu:a100_3g.20gb:4"
+	for used, want := range map[string]string{
+		"gpu:a100:0(IDX:N/A),gpu:a100_3g.20gb:0(IDX:N/A)":         "[{a100 4 0} {a100_3g.20gb 4 0}]",
+		"gpu:a100:4(IDX:0-3),gpu:a100_3g.20gb:1(IDX:4)":           "[{a100 4 4} {a100_3g.20gb 4 1}]",
+		"gpu:a100:1(IDX:0),gpu:a100_3g.20gb:0(IDX:N/A),shard:3":   "[{a100 4 1} {a100_3g.20gb 4 0}]",
+		"gpu:a100:1(IDX:0),shard:2(0/4,2/4,0/4,0/4)":              "[{a100 4 2} {a100_3g.20gb 4 1}]",
+		"gpu:a100:4(IDX:0-3),gpu:a100_3g.20gb:4(IDX:4-7),gpu:x:1": "[{a100 4 4} {a100_3g.20gb 4 4}]",
+	} {
+		read := readNode(&wire.Node{State: []string{"IDLE"}, GRES: has, GRESUsed: used})
+		if got := fmt.Sprint(read.Types); got != want || read.Total.GPUs != 8 || read.GPUType != "" {
+			t.Errorf("%s: %s of %d, want %s", used, got, read.Total.GPUs, want)
+		}
+	}
+	for gres, want := range map[string]string{
+		"gpu:8": "[]", "gpu:a:4,gpu:a:4": "[]", "gpu:g0:1,gpu:g1:1,shard:g0:4,shard:g1:4": "[]", "": "[]",
+		"gpu:tesla:2,gpu:kepler:2": "[{tesla 2 0} {kepler 2 0}]", "gpu:tesla:2,gpu:2": "[{tesla 2 0} { 2 0}]",
+	} {
+		if got := fmt.Sprint(readNode(&wire.Node{State: []string{"IDLE"}, GRES: gres}).Types); got != want {
+			t.Errorf("%s: %s, want %s", gres, got, want)
+		}
+	}
+}
+
+// A job that is given a type asks for it in the way in which its user asked, and has its own words back.
+func TestATypeIsWrittenInTheWayInWhichTheJobAsksForGPUs(t *testing.T) {
+	for _, c := range []struct{ job, task, node, wantJob, wantTask string }{
+		{"gres/gpu:2", "", "", "gres/gpu:a:2", ""},
+		{"", "cpu:4,gres/gpu=1", "", "", "cpu:4,gres/gpu:a:1"},
+		{"gres/gpu:2", "gres/gpu:1", "gres/gpu:2", "gres/gpu:a:2", "gres/gpu:a:1"},
+		{"", "cpu=4", "gres/gpu:1", "", ""},
+	} {
+		before := readJob(waiting(1, 0, 2, func(j *wire.Job) { j.PerJob, j.PerTask, j.PerNode = c.job, c.task, c.node }))
+		request := before.Request
+		request.GPUType = "a"
+		sent := change(bridge.Update{Request: request}, before, 1)
+		if sentText(sent.PerJob) != c.wantJob || sentText(sent.PerTask) != c.wantTask {
+			t.Errorf("%+v: sent %q and %q", c, sentText(sent.PerJob), sentText(sent.PerTask))
+		}
+	}
+}
+
+func sentText(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
