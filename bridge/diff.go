@@ -103,7 +103,8 @@ const tooLong = time.Minute
 // sameRequest compares what a job has with what an update writes.
 func sameRequest(a, b *Request) bool {
 	return a.sameMemory(b) && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs &&
-		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin) && a.Shard == b.Shard && a.GPUType == b.GPUType &&
+		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin) && a.Shard == b.Shard &&
+		a.GPUType == b.GPUType &&
 		b.allows(a)
 }
 
