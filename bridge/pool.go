@@ -271,20 +271,17 @@ func names(pools []Node, node string) []string {
 	return list
 }
 
-// byPool are the managed pools of each node that has some, and all of them but one a node: a gang that names no type is
-// on one pool of a node, since the nodes of a gang are different ones.
-func byPool(managed []string) (of map[string][]string, minor []string) {
+// byPool are the managed pools of each node that has some.
+func byPool(managed []string) (of map[string][]string) {
 	for _, name := range managed {
 		if host := hostOf(name); host != name {
 			if of == nil {
 				of = map[string][]string{}
 			}
-			if of[host] = append(of[host], name); len(of[host]) > 1 {
-				minor = append(minor, name)
-			}
+			of[host] = append(of[host], name)
 		}
 	}
-	return of, minor
+	return of
 }
 
 // expand puts the pools of nodes in their place.
@@ -302,14 +299,4 @@ func (h *topology) expand(nodes []string) []string {
 	}
 	slices.Sort(all)
 	return all
-}
-
-// except lists the nodes and pools that a job must not be put on.
-func (s *scene) except(t *managedJob) []string {
-	nodes := s.topology.expand(t.Except)
-	if own := &t.record.Own; own.Nodes > 1 && own.GPUType == "" && len(s.topology.minor) > 0 {
-		nodes = slices.Concat(nodes, s.topology.minor)
-		slices.Sort(nodes)
-	}
-	return nodes
 }

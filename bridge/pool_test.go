@@ -102,6 +102,12 @@ func TestAGangOfNoTypeIsOnDifferentNodes(t *testing.T) {
 	w := newSite(t, []bridge.Node{mixed("n1", whole, slice), mixed("n2", whole, slice)})
 	over2 := func(s *slurmtest.Spec) { s.Request.Nodes, s.Request.Tasks = 2, 2 }
 	id := w.submit(4, model("gnmt"), over2)
+	w.slurm.Drain("n2")
+	w.rounds(2)
+	if j := w.job(id); j.State != bridge.Pending {
+		t.Errorf("%s on %v", j.State, j.Runs.Nodes)
+	}
+	w.slurm.Resume("n2")
 	w.round()
 	if j := w.job(id); j.State != bridge.Running || !slices.Equal(j.Runs.Nodes, []string{"n1", "n2"}) {
 		t.Errorf("%s on %v", j.State, j.Runs.Nodes)
