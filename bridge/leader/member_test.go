@@ -407,7 +407,7 @@ func TestADaemonThatLeavesIsSucceededAtOnce(t *testing.T) {
 		if err := member.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if took := s.until(t, second, ttl/4+quick); took > ttl/4+quick {
+		if took := s.until(t, second, ttl/3+quick); took > ttl/3+quick {
 			t.Errorf("it took %s", took)
 		}
 		first.start()
@@ -537,7 +537,7 @@ func TestATicketWithTheWordsOfAnotherProcessIsGivenUp(t *testing.T) {
 		if err := s.slurm.Tickets().Beat(t.Context(), 1, words); err != nil {
 			t.Fatal(err)
 		}
-		s.pass(ttl/4 + quick)
+		s.pass(ttl/3 + quick)
 		if d.leads() {
 			t.Error("it goes on by a ticket that somebody else beats")
 		}
