@@ -56,6 +56,7 @@ type Facts struct {
 	Scontrol   Known[map[string]string] // what scontrol show config says, by key
 	Threads    Known[int]               // of a core, the most of all nodes
 	Nodes      Known[[]Node]            // of the cluster, by name
+	Weights    Known[map[string]string] // TRESBillingWeights of each partition of the cluster
 	Options    Known[bool]              // whether our plugin is in plugstack.conf of this host
 }
 
@@ -167,7 +168,7 @@ func Local(f Facts) []Line { return judge(f, local) }
 // All judges everything.
 func All(f Facts) []Line {
 	var all []check
-	for _, part := range [][]check{local, access, gate, slurmConf, sharing} {
+	for _, part := range [][]check{local, access, gate, slurmConf, charges, sharing} {
 		all = append(all, part...)
 	}
 	return judge(f, all)

@@ -47,6 +47,7 @@ func ready() Facts {
 			"AccountingStoreFlags": "job_comment,job_extra",
 			"CliFilterPlugins":     "lua", "GresTypes": "gpu,shard",
 		}},
+		Weights: Known[map[string]string]{Value: map[string]string{"gpu": "CPU=0,Mem=0,GRES/gpu=1", "cpu": "CPU=1"}},
 		Threads: Known[int]{Value: 1},
 		Options: Known[bool]{Value: true},
 	}
@@ -278,8 +279,9 @@ func TestWhatIsNotKnownIsSkippedWithWhy(t *testing.T) {
 	f.Partitions, f.Gates = Unknown[map[string]int](why), Unknown[map[string]Gate](why)
 	f.Nodes, f.Wanted.Sharing.Memory = Unknown[[]Node](why), false
 	f.Settings, f.Scontrol = Unknown[Settings](why), Unknown[map[string]string](why)
+	f.Weights = Unknown[map[string]string](why)
 	lines := All(f)
-	for _, name := range []string{"operator", "partitions", "gate", "gate's lease", "trusted_uids", "gate's settings",
+	for _, name := range []string{"operator", "TRESBillingWeights", "partitions", "gate", "gate's lease", "trusted_uids", "gate's settings",
 		"options of sbatch", "slurm.conf", "share.gpu_memory", "share.by_feature", "share.mode_by_feature", "shards",
 		"keep_shards", "seats"} {
 		if got := of(lines, name); len(got) != 1 || got[0].Verdict != Skip {

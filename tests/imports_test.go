@@ -48,7 +48,8 @@ var inward = map[string][]string{
 	"policy/whatif":        {"gres", "sensitivity", "share", "policy", "policy/bound", "policy/forecast"},
 	"limits":               {"gres", "policy"},
 	"guest":                {},
-	"preflight":            {},
+	"billing":              {"gres"},
+	"preflight":            {"billing"},
 	"policy/plugin":        {"gres", "sensitivity", "policy", "guest"},
 	"savings":              {"gres"},
 	"savings/book":         {"savings"},
@@ -175,7 +176,7 @@ func TestWhatIsInstalledReadsNoMarkdown(t *testing.T) {
 var pure = []string{
 	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay",
 	"sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "policy/forecast",
-	"policy/replay", "policy/whatif", "limits", "preflight", "page", "story", "savings", "rollout",
+	"policy/replay", "policy/whatif", "limits", "billing", "preflight", "page", "story", "savings", "rollout",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.

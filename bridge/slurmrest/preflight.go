@@ -42,8 +42,9 @@ func ReadToken(path string) (user string, ends time.Time, err error) {
 
 // Partition is one as its cluster has it.
 type Partition struct {
-	Name string
-	GPUs int // of its nodes together
+	Name    string
+	GPUs    int    // of its nodes together
+	Weights string // its TRESBillingWeights, as slurm.conf has them; empty: none
 }
 
 // Partitions are those of the cluster, ascending in name, and the release of Slurm that answers.
@@ -54,7 +55,8 @@ func (c *Client) Partitions(ctx context.Context) (all []Partition, release strin
 		return nil, "", fmt.Errorf("list partitions: %w", err)
 	}
 	for i, p := range told.Limits {
-		all = append(all, Partition{Name: inLine(p.Name, "without a name"), GPUs: told.GPUs[i]})
+		all = append(all, Partition{Name: inLine(p.Name, "without a name"), GPUs: told.GPUs[i],
+			Weights: inLine(told.Weights[i], "")})
 	}
 	slices.SortFunc(all, func(a, b Partition) int { return strings.Compare(a.Name, b.Name) })
 	return all, inLine(told.Release, ""), nil

@@ -104,6 +104,7 @@ func askPlugin(ctx context.Context, facts *preflight.Facts, f flags, config Conf
 	facts.Level = preflight.Unknown[string](its)
 	facts.Gates = preflight.Unknown[map[string]preflight.Gate](its)
 	facts.Threads = preflight.Unknown[int](its)
+	facts.Weights = preflight.Unknown[map[string]string](its)
 	facts.Scontrol = preflight.Unknown[map[string]string](its)
 	client, err := (&connector{flags: f, log: zerolog.Nop()}).dialPlugin(ctx, config)
 	if err != nil {
@@ -134,6 +135,7 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 		facts.Gates, facts.Threads = preflight.Unknown[map[string]preflight.Gate](silent),
 			preflight.Unknown[int](silent)
 		facts.Nodes = preflight.Unknown[[]preflight.Node](silent)
+		facts.Weights = preflight.Unknown[map[string]string](silent)
 		return
 	}
 	facts.Wanted.Requeues = client.Version() >= requeues
@@ -141,7 +143,7 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 	facts.Threads = known(client.ThreadsPerCore(ctx))
 	partitions, release, err := client.Partitions(ctx)
 	facts.Slurm.Value.API, facts.Slurm.Value.Release = client.Version(), release
-	facts.Partitions = known(gpusOf(partitions), err)
+	facts.Partitions, facts.Weights = known(gpusOf(partitions), err), known(weightsOf(partitions), err)
 	facts.Gates = rehearse(ctx, client, facts, f)
 }
 
@@ -190,6 +192,14 @@ func gpusOf(partitions []slurmrest.Partition) map[string]int {
 	all := make(map[string]int)
 	for _, p := range partitions {
 		all[p.Name] = p.GPUs
+	}
+	return all
+}
+
+func weightsOf(partitions []slurmrest.Partition) map[string]string {
+	all := make(map[string]string)
+	for _, p := range partitions {
+		all[p.Name] = p.Weights
 	}
 	return all
 }
