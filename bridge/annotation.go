@@ -77,7 +77,7 @@ func readAnnotation(j *Job) annotation {
 	}
 	if s.Own != nil {
 		s.Own.Shard = ""
-		if j.Request.Shard == "" {
+		if j.Request.Shard == "" && !j.Request.narrowed(s.Own) {
 			s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round changes them otherwise
 		}
 		// an operator may move a job to where its user may not be

@@ -293,7 +293,7 @@ func (k *checker) totalFor(g *Placement, n int) gres.Vector {
 
 // askedFor says whether a node is one on which job j wants to run, open or not.
 func askedFor(j *Job, n *Node) bool {
-	lacks := func(feature string) bool { return !slices.Contains(n.Features, feature) }
+	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
 	case j.GPUType != "" && j.GPUType != n.GPUType, slices.ContainsFunc(j.Features, lacks),
 		slices.Contains(j.Except, n.Name):

@@ -7,6 +7,7 @@ package policy
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -174,6 +175,16 @@ type Node struct {
 	Devices []Device `json:"devices,omitempty"`
 }
 
+// Has says whether a node has a feature that a job asks for, or one of several that are joined by |.
+func (n *Node) Has(feature string) bool {
+	for one := range strings.SplitSeq(feature, "|") {
+		if slices.Contains(n.Features, one) {
+			return true
+		}
+	}
+	return false
+}
+
 // Device is one GPU of a node that jobs can share.
 type Device struct {
 	Name   string      `json:"name"`       // as Slurm's type of it says: g1
@@ -201,7 +212,7 @@ type Job struct {
 	// Tasks is the number of tasks on each node, at least 1; cores are given to tasks in equal parts.
 	Tasks    int      `json:"tasks_per_node,omitempty"`
 	GPUType  string   `json:"gpu_type,omitempty"` // empty: any
-	Features []string `json:"features,omitempty"` // a node must have all of them
+	Features []string `json:"features,omitempty"` // a node must have all of them, see Node.Has
 	Only     []string `json:"only,omitempty"`     // nodes the user named; empty: any
 	Except   []string `json:"except,omitempty"`   // nodes the user excluded
 	// Floor is what its user asked for and must have on each node, whatever its profile says; zero in a field: nothing.
