@@ -198,7 +198,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	rec, own, word := t.record, &t.record.Own, &t.said.word
 	t.shut, rec.measure = rec.avoided(s.at), learner{r}.measures(t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
-	j.Nodes, j.Tasks, j.GPUType = own.Nodes, tasksPerNode(own), own.GPUType
+	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, tasksPerNode(own), own.GPUType, rec.byTheCore()
 	j.Features, j.Only, j.Except = t.Features, s.only(t), s.topology.expand(t.Except)
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, t.saves()
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0

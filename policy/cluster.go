@@ -223,9 +223,14 @@ type Job struct {
 	// time limit: the job is never slower than with these, as far as the ceiling allows; a field that is zero is as in
 	// the share. Zero: nobody reckoned. Without a profile it is as good as a floor.
 	Pace gres.Vector `json:"pace,omitzero"`
-	// Ceiling is the most that the site allows it on each node; zero in a field: no bound. It is stronger than the
-	// share: a job under a ceiling is owed the smaller of both. A floor above it is a job that cannot run.
+	// Ceiling is the most that the site or its user's own request allows it on each node; zero in a field: no bound. It
+	// is stronger than the share: a job under a ceiling is owed the smaller of both, and what the ceiling takes from it
+	// of one resource is no reason to give it less of another: of cores and memory each it has at least the smaller of
+	// share and ceiling then, whatever its profile says. A floor above it is a job that cannot run.
 	Ceiling gres.Vector `json:"ceiling,omitzero"`
+	// PerCore says that it is given memory by the core, in whole MiB: its amounts on a node are multiples of its cores
+	// there, and of a share that is none it is owed the next lower one.
+	PerCore bool `json:"per_core,omitempty"`
 	// Quotas are the numbers, in Cluster.Quotas, of those that it counts against; ascending.
 	Quotas []int `json:"quotas,omitempty"`
 	// Priority is Slurm's own order, the larger first: the tier of the job's partition in the bits above 32, and its

@@ -399,6 +399,8 @@ func setJob(t *testing.T, j *Job, key, value string) {
 		j.Pace = amounts(t, value)
 	case "ceiling":
 		j.Ceiling = amounts(t, value)
+	case "percore":
+		j.PerCore = value == "1"
 	case "priority":
 		j.Priority = int64(number(t, value))
 	case "share":

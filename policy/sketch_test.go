@@ -81,6 +81,9 @@ func sketchJob(out *strings.Builder, c Cluster, j *Job) {
 			fmt.Fprintf(out, " %s=%d:%g", term.key, term.v.CPUs, gigabytes(term.v.Memory))
 		}
 	}
+	if j.PerCore {
+		count("percore", 1)
+	}
 	count("limit", j.TimeLimit.Seconds())
 	word(out, "reservation", j.Reservation)
 	count("priority", float64(j.Priority))
