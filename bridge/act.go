@@ -19,6 +19,7 @@ func (t *turn) act(ctx context.Context) error {
 	if err := a.secure(ctx); err != nil {
 		return err
 	}
+	a.callOff()
 	t.phase("lease")
 	if err := (preempting{a}).ask(ctx); err != nil {
 		return err

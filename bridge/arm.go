@@ -144,7 +144,7 @@ func (a *acting) armAll(ctx context.Context) error {
 
 // compareRaced looks at those that Slurm started while they were to be armed anew: they have the size of before.
 func (a *acting) compareRaced(ctx context.Context) error {
-	raced := a.steps.filter(func(s *step) bool { return s.raced })
+	raced := a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.raced })
 	if len(raced) == 0 {
 		return nil
 	}

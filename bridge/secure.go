@@ -132,7 +132,7 @@ func (a *acting) secureOne(ctx context.Context, s *step) error {
 	case errors.Is(err, ErrRefused):
 		return a.unsecure(ctx, s)
 	default:
-		return pending(err)
+		return s.overtaken(err)
 	}
 }
 
@@ -142,15 +142,43 @@ func (a *acting) unsecure(ctx context.Context, s *step) error {
 	if err == nil {
 		s.secured, s.leased = false, true
 	}
-	return pending(err)
+	return s.overtaken(err)
 }
 
-// pending is an error but for that Slurm has just started the job: the next look sees it run.
-func pending(err error) error {
+// overtaken is an error but for that Slurm has just started the job by itself, with the size that it had: the next look
+// sees it run.
+func (s *step) overtaken(err error) error {
 	if errors.Is(err, ErrNotPending) {
+		s.secured, s.raced = true, true
 		return nil
 	}
 	return err
+}
+
+// callOff puts off to a later round what is about the places of those whom Slurm has just started by itself: nobody who
+// was not asked yet is asked for a plan that is none any more.
+func (a *acting) callOff() {
+	for _, r := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.raced }) {
+		a.callOffOn(r.Grant.Nodes, r)
+	}
+}
+
+// callOffOn puts off the stops and starts on some nodes that were not begun, but for one.
+func (a *acting) callOffOn(nodes []string, but *step) {
+	on := func(list []string) bool {
+		return slices.ContainsFunc(list, func(n string) bool { return slices.Contains(nodes, n) })
+	}
+	stay := map[int]bool{}
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && on(s.from) }) {
+		stay[s.Job], s.PutOff, s.from = true, true, nil
+		a.reach(s, done)
+	}
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun && s != but }) {
+		if stay[s.Job] || on(s.Grant.Nodes) {
+			s.PutOff = true
+			a.reach(s, done)
+		}
+	}
 }
 
 // stepAside leases those again that are secured and come before a start that has its place in Slurm's order.

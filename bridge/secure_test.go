@@ -121,7 +121,7 @@ func raced(w *world, holder *int, job *int) slurmtest.Fault {
 		if c.Verb == slurmtest.Update && c.Job == *job && at == slurmtest.Before && *holder != 0 {
 			w.slurm.Cancel(*holder)
 			*holder = 0
-			w.sleep(time.Second)
+			w.sleep(5 * time.Second)
 		}
 		return nil
 	}
@@ -137,6 +137,7 @@ func TestAStartWithAnotherSizeThanPlannedIsTold(t *testing.T) {
 	w.rounds(1)
 	armed := w.job(next).Request.CPUs
 	w.slurm.Cancel(other)
+	w.sleep(time.Minute)
 	w.start(raced(w, &holder, &next))
 	report := w.round()
 	j := w.job(next)
@@ -146,5 +147,8 @@ func TestAStartWithAnotherSizeThanPlannedIsTold(t *testing.T) {
 	k := slices.IndexFunc(report.Steps, func(s bridge.Step) bool { return s.Job == next })
 	if s := report.Steps[k]; s.Got == nil || s.Got.CPUs != armed || !strings.Contains(s.Why, "by itself with gpu=4 cpu=") {
 		t.Errorf("the report says of it: %+v", s)
+	}
+	if n := w.line.Count(slurmtest.Signal); n > 0 {
+		t.Errorf("%d were asked for a plan that was none any more", n)
 	}
 }
