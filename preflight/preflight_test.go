@@ -25,6 +25,7 @@ func ready() Facts {
 			Ahead: time.Second}},
 		Partitions: Known[map[string]int]{Value: map[string]int{"gpu": 32, "cpu": 0}},
 		Level:      Known[string]{Value: "Operator"},
+		Names:      Known[Names]{Value: Names{Accounts: []string{"ml", "vision"}, Users: []string{"ann", "synergy"}}},
 		Gates: Known[map[string]Gate]{Value: map[string]Gate{"gpu": {Annotated: true,
 			Lease: 15*time.Minute + 300*time.Millisecond}, "cpu": {}}},
 		Settings: Known[Settings]{Value: Settings{Path: "/etc/slurm/synergy_settings.lua", Partitions: []string{"gpu"},

@@ -84,6 +84,31 @@ func (c *Client) Level(ctx context.Context, user string) (level string, failure 
 	return inLine(level, "None"), nil
 }
 
+// Accounting is the accounts and the users of this cluster's associations, ascending.
+func (c *Client) Accounting(ctx context.Context) (accounts, users []string, failure error) {
+	defer c.discreet(&failure)
+	told, err := ask(ctx, c.link, c.api.Partitions())
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask for the cluster's name: %w", err)
+	}
+	if told.Storage != slurmdbd {
+		return nil, nil, errors.New("the cluster has no slurmdbd, and so neither accounts nor users")
+	}
+	all, err := ask(ctx, c.link, c.api.Associations(told.Cluster))
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask slurmdbd for associations: %w", notServed(err))
+	}
+	for _, a := range all {
+		accounts = append(accounts, inLine(a.Account, ""))
+		if a.User != "" {
+			users = append(users, inLine(a.User, ""))
+		}
+	}
+	slices.Sort(accounts)
+	slices.Sort(users)
+	return slices.Compact(accounts), slices.Compact(users), nil
+}
+
 // Rehearsal is what became of a job that was submitted with our directive, held, and taken back.
 type Rehearsal struct {
 	Refused   error         // it was not accepted; ErrRefused by the gate or by Slurm
