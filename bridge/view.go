@@ -150,6 +150,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 			Devices:  seating{r}.devices(n),
 		}
 	}
+	r.tellEnds(s, c.Nodes)
 	seating{r}.occupy(s, c.Nodes)
 	taken := map[seat]bool{}
 	for i, t := range s.managed {
