@@ -25,6 +25,7 @@ type scene struct {
 	ahead     map[int]policy.Next // the jobs that are to be armed
 	arms      bool                // somebody may be
 	behind    map[int]bool        // the jobs that are to be armed with what the plan grants them
+	secured   map[int]bool        // the jobs that the round under way has armed, and leases again where they are in the way
 
 	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
 
@@ -150,6 +151,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 			Devices:  seating{r}.devices(n),
 		}
 	}
+	r.tellEnds(s, c.Nodes)
 	seating{r}.occupy(s, c.Nodes)
 	taken := map[seat]bool{}
 	for i, t := range s.managed {
@@ -197,7 +199,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	rec, own, word := t.record, &t.record.Own, &t.said.word
 	t.shut, rec.measure = rec.avoided(s.at), learner{r}.measures(t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
-	j.Nodes, j.Tasks, j.GPUType = own.Nodes, tasksPerNode(own), own.GPUType
+	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, tasksPerNode(own), own.GPUType, rec.byTheCore()
 	j.Features, j.Only, j.Except = t.Features, s.only(t), s.topology.expand(t.Except)
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, t.saves()
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0

@@ -23,8 +23,8 @@ partition is refused.
                                            submission the bare word: it will say
     synergy-curve=C:RATE[/C:RATE…]@EPOCH   what a running job has measured of
                                            itself; never at submission
-    synergy-env=off                        its nodes leave the job's environment
-                                           alone
+    synergy-env=on|off                     its nodes tell its tasks what they were
+                                           given, or do not measure them either
     synergy-cores=keep|give                whether what the user asked for in cores,
     synergy-memory=keep|give               or in memory, is the least that it runs with
     synergy-share=high|low[,mem=GIB][,slo=MS]
@@ -334,7 +334,7 @@ local function check_curve(value, word)
 end
 
 local function check_env(value)
-    if value ~= "off" then return "synergy-env=off, or no such word" end
+    if value ~= "on" and value ~= "off" then return "synergy-env=on or synergy-env=off, or no such word" end
 end
 
 local function check_keeping(value, word)
@@ -934,12 +934,16 @@ local function refuse(code, ...)
     return code
 end
 
--- Slurm keeps SLURM_CPUS_PER_TASK right at every start, but only in a job that
--- was submitted with it, that is with -c; without it a re-sized job would not
--- see its cores.
-local function name_its_cpus(job)
-    job.cpus_per_task = 1
-    job.environment["SLURM_CPUS_PER_TASK"] = "1"
+-- Slurm keeps SLURM_TRES_PER_TASK in step with the cores of a task where it says
+-- cpu=4, and not where it says cpu:4, which is the same; srun then ends at two
+-- variables that differ.
+local function name_cores_as_slurm_does(job)
+    local said = job.tres_per_task
+    if type(said) ~= "string" or #said > MAX_TRES then return end
+    local named = ("," .. said):gsub(",cpu:", ",cpu="):sub(2)
+    if named == said then return end
+    job.tres_per_task = named
+    job.environment["SLURM_TRES_PER_TASK"] = named
 end
 
 -- srun and salloc with -I: it starts in this very moment or not at all, so no
@@ -955,7 +959,7 @@ local function gate(job)
     local own_begin = job.begin_time or 0
     local lease_end = os.time() + settings.lease_seconds
     job.extra = annotation_of(job)
-    if not is_interactive(job) and not names_its_cpus(job) then name_its_cpus(job) end
+    if not is_interactive(job) then name_cores_as_slurm_does(job) end
     if not is_immediate(job) then job.begin_time = math.max(own_begin, lease_end) end
 end
 
@@ -981,8 +985,8 @@ local function hint(job)
         slurm.log_user("%s", "synergy: with --immediate there is no time to size this job, so it gets what you ask for; "
             .. "leave the option out to have it sized.")
     elseif not is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] == nil then
-        slurm.log_user("%s", "synergy: without synergy-checkpoint this job can never be asked to give back, so it gets little more than its proportional "
-            .. "share of cores and memory; add it if the job saves on a signal.")
+        slurm.log_user("%s", "synergy: without synergy-checkpoint this job cannot be asked to save and go on later, so cores and memory beyond its "
+            .. "proportional share may go to jobs that can; add it if the job saves on a signal.")
     end
 end
 

@@ -96,6 +96,7 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	j.TimeLimit = time.Duration(rapid.SampledFrom([]int{0, 5, 30, 60, 61, 100}).Draw(t, "limit")) * time.Minute
 	j.Reservation = rapid.SampledFrom([]string{"", "", "", "maint", "course", "other"}).Draw(t, "reservation")
 	j.Priority = rapid.Int64Range(0, 3).Draw(t, "priority")
+	j.PerCore = rapid.IntRange(0, 2).Draw(t, "memory by the core") == 0
 	if rapid.IntRange(0, 2).Draw(t, "terms") == 0 {
 		j.Floor, j.Pace, j.Ceiling = wildAmounts(t, "floor"), wildAmounts(t, "pace"), wildAmounts(t, "ceiling")
 	}

@@ -269,6 +269,9 @@ func oddity(job *wire.Job) string {
 		return fmt.Sprintf("asks for %d to %d nodes", least, most)
 	case job.PerSocket != "":
 		return "asks for GPUs per socket"
+	case strings.Contains(","+job.PerTask, ",cpu:"):
+		return "asks for the cores of a task by --tres-per-task=cpu:N, of which Slurm keeps one of two variables right " +
+			"when they change, and srun wants both; say cpu=N, or -c N"
 	}
 	return ""
 }

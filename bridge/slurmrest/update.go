@@ -117,7 +117,8 @@ func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 // change says the request, nodes, cores and memory each as a whole or not at all: where the job has them already they
 // are left out, since slurmctld holds a job no more to limits on what an operator has written, be it what was there
 // before. So is the GRES, since a job that asks for GPUs in another way than by node takes none by node (error 2072),
-// and what follows the GPUs.
+// and what follows the GPUs. So is the number of tasks, which is the user's: a job that is told it has
+// SLURM_NTASKS, be it that its user named none.
 func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	request, before := wanted.Request, job.Request
 	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}
@@ -125,7 +126,12 @@ func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 		c.RequiredNodes = &request.Pin
 	}
 	if request.CPUsPerGPU == 0 && !sameCores(request, before) {
-		c.Tasks, c.CPUsPerTask = positive(request.Tasks), positive(request.CPUsPerTask)
+		if request.Tasks != before.Tasks {
+			c.Tasks = positive(request.Tasks)
+		}
+		if request.CPUsPerTask != before.CPUsPerTask {
+			c.CPUsPerTask = positive(request.CPUsPerTask)
+		}
 		c.CPUs, c.CPUsPerNode = positive(request.CPUs), positive(request.CPUsPerNode)
 	}
 	switch {

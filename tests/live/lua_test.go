@@ -121,10 +121,11 @@ func TestInAnUnmanagedPartitionOurWordIsJustText(t *testing.T) {
 	}
 }
 
-func TestAResizedJobThatNeverNamedItsCPUsSeesThem(t *testing.T) {
+// TestAResizedJobThatNeverNamedItsCPUsHasThemAll: no variable says so that would not be there without us.
+func TestAResizedJobThatNeverNamedItsCPUsHasThemAll(t *testing.T) {
 	c := OpenCluster(t)
 	file := "/shared/out/cpus-$SLURM_JOB_ID"
-	id := c.MustSbatch("alice", "echo $SLURM_CPUS_PER_TASK $(srun printenv SLURM_CPUS_PER_TASK) > "+file,
+	id := c.MustSbatch("alice", "echo ${SLURM_CPUS_PER_TASK-unsaid} $(srun sh -c 'echo ${SLURM_CPUS_PER_TASK-unsaid} $SLURM_CPUS_ON_NODE') > "+file,
 		"--gres=gpu:1", profile)
 	answer := c.Post(c.Token(), "/job/"+id.String(), map[string]any{
 		"begin_time": 1, "tasks": 1, "cpus_per_task": 6, "minimum_cpus": 6, "minimum_cpus_per_node": 6,
@@ -136,8 +137,8 @@ func TestAResizedJobThatNeverNamedItsCPUsSeesThem(t *testing.T) {
 	c.WaitForState(id, "COMPLETED")
 	file = strings.Replace(file, "$SLURM_JOB_ID", id.String(), 1)
 	t.Cleanup(func() { c.MustExec("login", "root", "rm", file) })
-	if seen := c.MustExec("login", "alice", "cat", file); seen != "6 6" {
-		t.Errorf("SLURM_CPUS_PER_TASK in script and step: %q, want 6 6", seen)
+	if seen := c.MustExec("login", "alice", "cat", file); seen != "unsaid unsaid 6" {
+		t.Errorf("SLURM_CPUS_PER_TASK in script and step, and the step's cores: %q, want unsaid unsaid 6", seen)
 	}
 }
 
@@ -194,7 +195,7 @@ func TestABadWordIsRefusedWithASentenceThatNamesIt(t *testing.T) {
 		{"synergy-profile=a.json synergy-length=0h", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-length=-1h", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-length=2.h", "a positive number and its unit"},
-		{"synergy-profile=a.json synergy-env=on", "the word synergy-env=on is not right; it should be synergy-env=off"},
+		{"synergy-profile=a.json synergy-env=yes", "the word synergy-env=yes is not right; it should be synergy-env=on or synergy-env=off"},
 		{"synergy-profile=a.json synergy-share=low,mem=0", "the word synergy-share=low,mem=0 is not right"},
 		{"synergy-profile=a.json synergy-share=low, mem=6", "the word mem=6 reads like an amount of synergy-share"},
 		{"synergy-profile=a.json synergy-lenght=2h", "the word synergy-lenght=2h is not a word that I know"},

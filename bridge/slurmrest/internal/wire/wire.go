@@ -156,7 +156,8 @@ type Partitions struct {
 	Storage string // the plugin for accounting
 	Release string // of Slurm
 	Limits  []limits.Partition
-	GPUs    []int // of the nodes of each together; 0 where GPUs are not accounted for
+	GPUs    []int    // of the nodes of each together; 0 where GPUs are not accounted for
+	Weights []string // TRESBillingWeights of each; empty: it has none
 }
 
 // Change is what an update makes different: what is nil stays as it is.
