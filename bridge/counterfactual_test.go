@@ -32,6 +32,7 @@ func shadowed(t *testing.T, nodes int, rules ...bridge.Match) *world {
 	w := newWorld(t, nodes, server)
 	w.runner.Profiles = plainProfiles
 	w.runner.Settings.Shadow, w.runner.Settings.Savings, w.runner.Settings.Match = true, true, rules
+	w.runner.Settings.Rules.Stranded = policy.DefaultStranded // also to those who cannot give back
 	return w
 }
 

@@ -317,7 +317,7 @@ func (t *turn) decide(ctx context.Context) error {
 		supposing{t}.all()
 	}
 	if t.small {
-		freeze(&t.report.Snapshot)
+		settle(&t.report.Snapshot)
 	}
 	if err := (caution{t}).careful(ctx); err != nil {
 		return err

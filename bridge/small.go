@@ -94,6 +94,9 @@ func (t *turn) moment() uint64 {
 	for _, tn := range t.scene.debtors {
 		fmt.Fprintf(&h, "%d %d;", tn.ID, tn.standing(t.scene.at))
 	}
+	for _, tn := range t.scene.strangers {
+		fmt.Fprintf(&h, "%d %v;", tn.ID, tn.Request.perNode())
+	}
 	for _, i := range t.scene.topology.managed {
 		n := &t.scene.nodes[i]
 		fmt.Fprintf(&h, "%s %v %t %s;", n.Name, n.Total.Minus(n.Allocated), n.Completing, n.Closed)
@@ -119,6 +122,15 @@ func freeze(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
 			c.Jobs[i].Fixed, c.Jobs[i].Owed = true, false
+		}
+	}
+}
+
+// settle lets every running job of the snapshot stay as it is, but for what it was lent.
+func settle(c *policy.Cluster) {
+	for i := range c.Jobs {
+		if c.Jobs[i].Running != nil {
+			c.Jobs[i].Stays, c.Jobs[i].Owed = true, false
 		}
 	}
 }

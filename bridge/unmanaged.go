@@ -1,0 +1,95 @@
+package bridge
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// Jobs without the word wait in the same queue, in whatever partition over the same nodes, and Slurm starts them by
+// itself. What keeps one of them waiting that Slurm would otherwise start may be nothing but what was lent to jobs of
+// ours. So a plan is told of them: it calls loans back for them and keeps the room until Slurm has taken it.
+
+// mostUnmanaged bounds of how many of them a plan is told: the first in Slurm's order.
+const mostUnmanaged = 64
+
+// unmanaged lists the jobs that wait for nothing but room and are not ours to start, in Slurm's order.
+func (s *scene) unmanaged() []policy.Unmanaged {
+	nodes := map[string][]string{} // by partitions
+	var list []policy.Unmanaged
+	for _, tn := range s.strangers {
+		if len(list) == mostUnmanaged {
+			break
+		}
+		in, known := nodes[tn.Partition]
+		if !known {
+			in = s.nodesOf(tn.Partition)
+			nodes[tn.Partition] = in
+		}
+		if on := s.serving(tn, in); len(on) >= max(1, tn.Request.Nodes) {
+			list = append(list, policy.Unmanaged{ID: tn.ID, Priority: tn.Priority, Nodes: max(1, tn.Request.Nodes),
+				PerNode: tn.Request.perNode(), On: on})
+		}
+	}
+	return list
+}
+
+// nodesOf lists the nodes, of those that a plan decides on, that are in one of the partitions of a list.
+func (s *scene) nodesOf(list string) []string {
+	parts := partitions(list)
+	var names []string
+	for _, i := range s.topology.managed {
+		n := &s.nodes[i]
+		if slices.ContainsFunc(n.Partitions, func(part string) bool { return slices.Contains(parts, part) }) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// serving lists those of some nodes that a job could run on, if they were empty.
+func (s *scene) serving(t *managedJob, in []string) []string {
+	only := in
+	if t.Reservation != "" {
+		only = s.reservedFor(t.Reservation, in)
+	}
+	need := t.Request.perNode()
+	fits := func(name string) bool {
+		place := s.topology.find([]string{name})[0]
+		return place != elsewhere && s.serves(t, &s.nodes[s.topology.managed[place]], need)
+	}
+	if !slices.ContainsFunc(only, func(name string) bool { return !fits(name) }) {
+		return only // the same list for all of a partition
+	}
+	return slices.DeleteFunc(slices.Clone(only), func(name string) bool { return !fits(name) })
+}
+
+// serves says that a job could run on a node, if that were empty.
+func (s *scene) serves(t *managedJob, n *Node, need gres.Vector) bool {
+	q := &t.Request
+	switch {
+	case n.Closed != "" || !need.Fits(n.Total), q.GPUType != "" && q.GPUType != n.GPUType,
+		slices.Contains(t.Except, n.Name), len(q.Pin) > 0 && !slices.Contains(q.Pin, n.Name):
+		return false
+	}
+	if slices.ContainsFunc(t.Features, func(f string) bool { return !slices.Contains(n.Features, f) }) {
+		return false
+	}
+	return !slices.ContainsFunc(s.reserved[n.Name], func(r policy.Reservation) bool {
+		ends := t.TimeLimit > 0 && !s.at.Add(t.TimeLimit).After(r.From)
+		over := !r.To.IsZero() && !r.To.After(s.at)
+		return r.Name != t.Reservation && !ends && !over
+	})
+}
+
+// isOf says that a node is in one of the partitions of a list, joined by commas.
+func isOf(n *Node, list string) bool {
+	for part := range strings.SplitSeq(list, ",") {
+		if slices.Contains(n.Partitions, part) {
+			return true
+		}
+	}
+	return false
+}
