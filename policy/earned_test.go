@@ -52,26 +52,21 @@ func TestNoJobIsRestartedBeforeTheLastOneHasEarnedItsCost(t *testing.T) {
 }
 
 // givesBackForIdleGPUs says that a running job only gives back, where it is, what it was lent, for a job that starts
-// there on GPUs that are idle. A loan is not protected by what a restart has cost.
+// there on GPUs that are idle, or that others leave in this round anyway. A loan is not protected by what a restart has
+// cost.
 func givesBackForIdleGPUs(c Cluster, plan Plan, j *Job, d Decision) bool {
 	if d.Grant == nil || !slices.Equal(d.Grant.Nodes, j.Running.Nodes) || !d.Grant.PerNode.Fits(j.Running.PerNode) {
 		return false
 	}
 	for _, n := range c.Nodes {
-		idle, starts := n.Total.GPUs-n.Foreign.GPUs, 0
 		if !slices.Contains(d.Grant.Nodes, n.Name) {
 			continue
 		}
 		for other, e := range decided(c, plan) {
-			if other.Running != nil && slices.Contains(other.Running.Nodes, n.Name) {
-				idle -= other.Running.PerNode.GPUs
+			comes := other.Running == nil || !slices.Contains(other.Running.Nodes, n.Name)
+			if comes && e.Grant != nil && slices.Contains(e.Grant.Nodes, n.Name) {
+				return true
 			}
-			if other.Running == nil && e.Grant != nil && slices.Contains(e.Grant.Nodes, n.Name) {
-				starts += e.Grant.PerNode.GPUs
-			}
-		}
-		if starts > 0 && starts <= idle {
-			return true
 		}
 	}
 	return false
