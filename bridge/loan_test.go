@@ -1,11 +1,15 @@
 package bridge_test
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
 // plain is a job without the word.
@@ -38,6 +42,114 @@ func TestAJobWithoutTheWordHasWhatWasLentWithinSeconds(t *testing.T) {
 		w.mustRun(lender, "n1", 22)
 		if n := w.line.Count(slurmtest.Signal); n != 1 {
 			t.Errorf("partition %s: the lender was asked %d times", partition, n)
+		}
+	}
+}
+
+// Newcomers lack nothing but cores that were lent a moment ago.
+func TestANewcomerDoesNotWaitForTheRunOfALenderToBeOldEnough(t *testing.T) {
+	w := newWorld(t, 1, server)
+	w.runner.Settings.Rules.MinRun = 10 * time.Minute
+	lender := w.submit(4, model("res18"), saves(20*time.Second), forAges)
+	w.rounds(1)
+	w.mustRun(lender, "n1", 24)
+	mine := []int{w.submit(2, model("res18"), saves(20*time.Second), forAges),
+		w.submit(2, model("res18"), saves(20*time.Second), forAges)}
+	for range 15 {
+		w.small()
+		w.sleep(time.Second)
+	}
+	if n := running(w, mine); n != 2 || w.job(lender).State != bridge.Running {
+		t.Errorf("%d of 2 newcomers run, the lender is %s", n, w.job(lender).State)
+	}
+}
+
+// patient is how long a job without the word may wait for what was lent: until a look sees it, the lender has saved,
+// and Slurm has cleaned up and looked.
+const patient = 15 * time.Second
+
+// TestNoGPUIdlesBesideALoanForWhichAJobWithoutTheWordWaits: random mixes of jobs with and without the word, in managed
+// and other partitions, of those with a checkpoint and without, on two nodes.
+func TestNoGPUIdlesBesideALoanForWhichAJobWithoutTheWordWaits(t *testing.T) {
+	for seed := uint64(20); seed < 60; seed++ {
+		w := newWorld(t, 2, server)
+		chance := rand.New(rand.NewPCG(seed, 1))
+		w.runner.Settings.Rules.MinRun = 10 * time.Minute
+		w.runner.Settings.Policy = []policy.Policy{policy.FIFO(), policy.LAS(), policy.Slurm()}[chance.IntN(3)]
+		w.runner.Settings.Ahead, w.runner.Settings.Watched = []int{0, 32}[chance.IntN(2)], true
+		var without []int
+		since := map[int]time.Time{}
+		for second := range 900 {
+			if chance.IntN(20) == 0 && second < 600 {
+				if id := w.draw(chance); id > 0 {
+					without = append(without, id)
+				}
+			}
+			if second%300 == 0 {
+				w.round()
+			} else {
+				w.small()
+			}
+			w.sleep(time.Second)
+			w.mustHaveTheLoans(seed, without, since)
+		}
+	}
+}
+
+// draw submits a job. It returns the number of one without the word.
+func (w *world) draw(chance *rand.Rand) int {
+	gpus := []int{1, 1, 1, 2, 2, 4, 6, 8}[chance.IntN(8)]
+	length := func(s *slurmtest.Spec) {
+		s.Work.Length = time.Duration(20+chance.IntN(400)) * time.Second
+		s.Priority = int64(chance.IntN(3))
+	}
+	name := []string{"res18", "gnmt", "alexnet", "res50"}[chance.IntN(4)]
+	switch chance.IntN(4) {
+	case 0:
+		w.submit(gpus, "synergy-profile="+name+".json", length)
+	case 1:
+		w.submit(gpus, model(name), length)
+	default:
+		return w.submit(gpus, "", plain, inside([]string{"gpu", "other"}[chance.IntN(2)]), length,
+			func(s *slurmtest.Spec) { s.Request.CPUsPerTask = 1 + chance.IntN(min(24, 4*gpus)) })
+	}
+	return 0
+}
+
+// mustHaveTheLoans says by itself what it means that a job lacks only what was lent: it would fit beside the others if
+// those with the word held no more than their shares.
+func (w *world) mustHaveTheLoans(seed uint64, without []int, since map[int]time.Time) {
+	w.t.Helper()
+	seen, err := w.slurm.Observe(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	room := map[string]gres.Vector{}
+	for _, n := range seen.Nodes {
+		room[n.Name] = n.Total.Minus(n.Allocated)
+	}
+	for _, j := range seen.Jobs {
+		if j.State != bridge.Running || j.Comment == "" {
+			continue
+		}
+		for _, n := range j.Runs.Nodes {
+			share := gres.Proportional(server, j.Runs.PerNode.GPUs)
+			room[n] = room[n].Plus(j.Runs.PerNode.Minus(share).Max(gres.Vector{}))
+		}
+	}
+	for _, j := range seen.Jobs {
+		need := gres.Vector{GPUs: j.Request.GPUs, CPUs: j.Request.CPUsPerTask, Memory: j.Request.Memory}
+		fits := slices.ContainsFunc(seen.Nodes, func(n bridge.Node) bool { return need.Fits(room[n.Name]) })
+		if !slices.Contains(without, j.ID) || j.State != bridge.Pending || !fits {
+			delete(since, j.ID)
+			continue
+		}
+		if since[j.ID].IsZero() {
+			since[j.ID] = seen.At
+		}
+		if waited := seen.At.Sub(since[j.ID]); waited > patient {
+			for _, o := range seen.Jobs { w.t.Logf("%d %q %s %s prio %d %+v runs %+v %s", o.ID, o.Comment, o.Partition, o.State, o.Priority, o.Request.GPUs, o.Runs, o.Extra) }
+			w.t.Fatalf("seed %d: job %d with %s waits %s for what was lent: %+v", seed, j.ID, need, waited, room)
 		}
 	}
 }

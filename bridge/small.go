@@ -78,14 +78,16 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 	return quiet, nil
 }
 
-// moment is all that may let a job start that could not: who waits, whether it may start, and what each node has free;
-// and whose time limit comes. Two moments that differ have different numbers, as good as certainly.
+// moment is all that may let a job start that could not: who waits, whether it may start, what each node has free, and
+// who can be asked for what it was lent; and whose time limit comes. Two moments that differ have different numbers, as good as certainly.
 func (t *turn) moment() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	for _, tn := range t.scene.managed {
 		if tn.State == Pending {
 			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mayStart(tn), tn.told())
+		} else if tn.saves() {
+			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mustStay(tn, t.scene.at), tn.overstays(t.scene.at))
 		}
 		if at := t.expires(tn); t.Settings.Watched && !at.IsZero() && !at.After(t.scene.at) {
 			fmt.Fprintf(&h, "%d %d;", tn.ID, t.tries())
