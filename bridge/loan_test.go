@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ const patient = 15 * time.Second
 // TestNoGPUIdlesBesideALoanForWhichAJobWithoutTheWordWaits: random mixes of jobs with and without the word, in managed
 // and other partitions, of those with a checkpoint and without, on two nodes.
 func TestNoGPUIdlesBesideALoanForWhichAJobWithoutTheWordWaits(t *testing.T) {
-	for seed := uint64(0); seed < 100; seed++ {
+	for seed := range uint64(12) {
 		w := newWorld(t, 2, server)
 		chance := rand.New(rand.NewPCG(seed, 1))
 		w.runner.Settings.Rules.MinRun = 10 * time.Minute
@@ -81,8 +82,8 @@ func TestNoGPUIdlesBesideALoanForWhichAJobWithoutTheWordWaits(t *testing.T) {
 		w.runner.Settings.Ahead, w.runner.Settings.Watched = []int{0, 32}[chance.IntN(2)], true
 		var without []int
 		since := map[int]time.Time{}
-		for second := range 900 {
-			if chance.IntN(20) == 0 && second < 600 {
+		for second := range 600 {
+			if chance.IntN(20) == 0 && second < 450 {
 				if id := w.draw(chance); id > 0 {
 					without = append(without, id)
 				}
@@ -171,4 +172,33 @@ func (w *world) mustHaveTheLoans(seed uint64, without []int, since map[int]time.
 // needOf is what a job on one node asks for.
 func needOf(j *bridge.Job) gres.Vector {
 	return gres.Vector{GPUs: j.Request.GPUs, CPUs: j.Request.CPUsPerTask, Memory: j.Request.Memory}
+}
+
+// A holder has 6 GB beyond its share by its user's own word, and is lent all other cores beside six idle GPUs.
+func TestWhoeverAskedForNoMoreThanIsLeftBesideAFloorRunsWithThat(t *testing.T) {
+	for _, c := range []struct {
+		memory gres.Memory // of the newcomer's user; 1000 is the partition's default
+		runs   bool
+		says   string
+	}{{1000, true, ""}, {368928, true, ""}, {368929, false, "memory short"}} {
+		w := newWorld(t, 1, server)
+		w.runner.Settings.Keep.Memory = true
+		holder := w.submit(2, model("res18"), saves(20*time.Second), forAges, func(s *slurmtest.Spec) {
+			s.Request.CPUsPerTask, s.Request.Memory = 10, 131072
+		})
+		w.slurm.SetExtra(holder, `{"v":1,"lua":1,"begin":0,"cpus":1,"mem":1}`)
+		w.rounds(1)
+		w.mustRun(holder, "n1", 18)
+		extra := `{"v":1,"lua":1,"begin":0}`
+		if c.memory > 1000 {
+			extra = `{"v":1,"lua":1,"begin":0,"mem":1}`
+		}
+		other := w.submit(6, "synergy-profile=res18.json", forAges,
+			func(s *slurmtest.Spec) { s.Request.Memory = c.memory })
+		w.slurm.SetExtra(other, extra)
+		w.rounds(2)
+		if got := w.job(other).State == bridge.Running; got != c.runs || !strings.Contains(w.job(other).Extra, c.says) {
+			t.Errorf("asked for %s: it runs: %v, with %s, told %s", c.memory, got, w.job(other).Runs.PerNode, w.job(other).Extra)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 const mostUnmanaged = 64
 
 // unmanaged lists the jobs that wait for nothing but room and are not ours to start, in Slurm's order.
-func (s *scene) unmanaged() []policy.Unmanaged {
+func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
 	nodes := map[string][]string{} // by partitions
 	var list []policy.Unmanaged
 	for _, tn := range s.strangers {
@@ -29,8 +30,12 @@ func (s *scene) unmanaged() []policy.Unmanaged {
 			nodes[tn.Partition] = in
 		}
 		if on := s.serving(tn, in); len(on) >= max(1, tn.Request.Nodes) {
-			list = append(list, policy.Unmanaged{ID: tn.ID, Priority: tn.Priority, Nodes: max(1, tn.Request.Nodes),
-				PerNode: tn.Request.perNode(), On: on})
+			u := policy.Unmanaged{ID: tn.ID, Priority: tn.Priority, Nodes: max(1, tn.Request.Nodes),
+				PerNode: tn.Request.perNode(), On: on}
+			if r.Settings.Ahead <= 0 { // none of ours is ever in the queue before there is room for it
+				u.Priority = math.MaxInt64
+			}
+			list = append(list, u)
 		}
 	}
 	return list

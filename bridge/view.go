@@ -150,7 +150,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 			Devices:  seating{r}.devices(n),
 		}
 	}
-	c.Unmanaged = s.unmanaged()
+	c.Unmanaged = r.unmanaged(s)
 	seating{r}.occupy(s, c.Nodes)
 	taken := map[seat]bool{}
 	for i, t := range s.managed {
@@ -163,6 +163,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 		// Never negative: a managed job may have started between the reading of jobs and of nodes.
 		c.Nodes[i].Foreign = c.Nodes[i].Foreign.Max(gres.Vector{})
 	}
+	s.oweWhatIsLeft(&c)
 	return c
 }
 

@@ -16,10 +16,9 @@ func (u *Unmanaged) before(j *Job) bool {
 	return u.ID < j.ID
 }
 
-// recall is the layer that calls loans back for jobs that no plan decides on. What a job holds beyond what keeps its
+// Loans are called back here for jobs that no plan decides on. What a job holds beyond what keeps its
 // proportional speed is lent, and nothing but a reason why it cannot be stopped at all protects a loan: neither
 // rules.min_run nor what its last restart has cost. Nobody leaves, and nobody falls below the proportional share.
-type recall struct{ preemption }
 
 // nobody stands for the beneficiary of a clearing that is none of the snapshot's jobs.
 const nobody = -1
@@ -107,6 +106,18 @@ func (b layout) lend(i int) {
 	for _, n := range b.seats[i].servers {
 		b.servers[n].lenders = append(b.servers[n].lenders, i)
 	}
+}
+
+// callableOn is what those on server n would give back at most.
+func (b preemption) callableOn(n int) gres.Vector {
+	var sum gres.Vector
+	for _, v := range b.lenders(n) {
+		s := &b.seats[v]
+		if least := b.alloc.sizes(s.menu)[0].Size; b.resizable(v) {
+			sum = sum.Plus(s.size.Minus(least).Max(gres.Vector{}))
+		}
+	}
+	return sum
 }
 
 // lenders are those on server n that can be asked for what they were lent, ascending: also those that stay as they are
