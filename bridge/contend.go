@@ -173,7 +173,7 @@ func (t caution) lostAt(place int, h *handover) bool {
 		if !serve(func(x heir) bool { return x.armed && x.before(rankOf(r.Job)) }) {
 			return true
 		}
-		if need := r.Request.perNode(); need.Fits(left) {
+		if need := r.needsOn(n); need.Fits(left) {
 			left, taken = left.Minus(need), true
 		}
 	}

@@ -42,7 +42,7 @@ func TestAJobWithoutTheWordHasWhatWasLentWithinSeconds(t *testing.T) {
 				t.Errorf("partition %s: job %d still waits for what was lent", partition, id)
 			}
 		}
-		w.mustRun(lender, "n1", 22)
+		w.mustRun(lender, "n1", 15)
 		if n := w.line.Count(slurmtest.Signal); n != 1 {
 			t.Errorf("partition %s: the lender was asked %d times", partition, n)
 		}
@@ -200,5 +200,24 @@ func TestWhoeverAskedForNoMoreThanIsLeftBesideAFloorRunsWithThat(t *testing.T) {
 		if got := w.job(other).State == bridge.Running; got != c.runs || !strings.Contains(w.job(other).Extra, c.says) {
 			t.Errorf("asked for %s: it runs: %v, with %s, told %s", c.memory, got, w.job(other).Runs.PerNode, w.job(other).Extra)
 		}
+	}
+}
+
+// Slurm has room for a job and does not start it, for a reason that nobody tells: the loan is called back for it once,
+// and lent again later.
+func TestWhatWasCalledBackForAJobThatSlurmDoesNotStartIsLentAgain(t *testing.T) {
+	w := newWorld(t, 1, server)
+	lender := w.submit(4, model("res18"), saves(20*time.Second), forAges)
+	w.rounds(1)
+	w.submit(1, "synergy-profile=gnmt.json", forAges)
+	w.rounds(1)
+	w.mustRun(lender, "n1", 23)
+	w.submit(1, "", plain, forAges, func(s *slurmtest.Spec) { s.Exclusive, s.Request.CPUsPerTask = true, 8 })
+	w.rounds(1)
+	w.mustRun(lender, "n1", 15)
+	w.rounds(6)
+	w.mustRun(lender, "n1", 23)
+	if n := w.line.Count(slurmtest.Signal); n != 3 {
+		t.Errorf("the lender was asked %d times in 40 minutes, want to give back twice and to grow once", n)
 	}
 }

@@ -112,7 +112,9 @@ type Runner struct {
 	planner policy.Planner
 	line    policy.Planner // says who is next
 
-	sizes  whatIf          // what runs would hold, in the shadow
+	sizes     whatIf           // what runs would hold, in the shadow
+	idleRooms map[int]idleRoom // of jobs that no plan decides on
+
 	checks []savings.Check // that ended since the last round
 	booked time.Time       // when that was, by Slurm's clock
 }

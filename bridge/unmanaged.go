@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
@@ -19,17 +20,24 @@ const mostUnmanaged = 64
 // unmanaged lists the jobs that wait for nothing but room and are not ours to start, in Slurm's order.
 func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
 	nodes := map[string][]string{} // by partitions
+	idle := map[int]idleRoom{}
 	var list []policy.Unmanaged
 	for _, tn := range s.strangers {
 		if len(list) == mostUnmanaged {
 			break
+		}
+		if tn.Shape != "" {
+			continue // nobody knows what it lacks: an exclusive one waits for whole nodes
 		}
 		in, known := nodes[tn.Partition]
 		if !known {
 			in = s.nodesOf(tn.Partition)
 			nodes[tn.Partition] = in
 		}
-		if on := s.serving(tn, in); len(on) >= max(1, tn.Request.Nodes) {
+		on := s.serving(tn, in)
+		room := r.idleRooms[tn.ID].follow(s.fits(tn, on), s.at)
+		idle[tn.ID] = room
+		if len(on) >= max(1, tn.Request.Nodes) && !s.at.Before(room.again) {
 			u := policy.Unmanaged{ID: tn.ID, Priority: tn.Priority, Nodes: max(1, tn.Request.Nodes),
 				PerNode: tn.Request.perNode(), On: on}
 			if r.Settings.Ahead <= 0 { // none of ours is ever in the queue before there is room for it
@@ -38,7 +46,57 @@ func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
 			list = append(list, u)
 		}
 	}
+	r.idleRooms = idle
 	return list
+}
+
+// idleRoom is since when a job has had room and was not started all the same. Slurm may know a reason that no reason of
+// its says: a license, an exclusive node, somebody behind whom the job would delay. Nothing is called back for such a
+// job, or kept, for a while, which is doubled each time.
+type idleRoom struct {
+	since, again time.Time
+	times        int
+}
+
+const (
+	// soonTaken is how long Slurm may take to start a job that has room: its backfill looks twice a minute.
+	soonTaken = 3 * time.Minute
+	// leftOut is how long a job is left out then for the first time.
+	leftOut = 15 * time.Minute
+)
+
+// follow takes up whether the job has room now.
+func (i idleRoom) follow(has bool, now time.Time) idleRoom {
+	switch {
+	case !has || now.Before(i.again):
+		i.since = time.Time{}
+	case i.since.IsZero():
+		i.since = now
+	case now.Sub(i.since) > soonTaken:
+		i = idleRoom{again: now.Add(leftOut << min(i.times, 6)), times: i.times + 1}
+	}
+	return i
+}
+
+// fits says that a job has room on enough of some nodes, as they are.
+func (s *scene) fits(t *managedJob, on []string) bool {
+	need, short := t.Request.perNode(), max(1, t.Request.Nodes)
+	for _, place := range s.topology.find(on) {
+		if n := &s.nodes[s.topology.managed[place]]; !n.Completing && need.Fits(n.Total.Minus(n.Allocated)) {
+			if short--; short == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// needsOn is what a waiting job asks for on a node; all of that where nobody knows.
+func (t *managedJob) needsOn(n *Node) gres.Vector {
+	if t.Shape != "" {
+		return n.Total
+	}
+	return t.Request.perNode()
 }
 
 // nodesOf lists the nodes, of those that a plan decides on, that are in one of the partitions of a list.
