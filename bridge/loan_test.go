@@ -42,7 +42,7 @@ func TestAJobWithoutTheWordHasWhatWasLentWithinSeconds(t *testing.T) {
 				t.Errorf("partition %s: job %d still waits for what was lent", partition, id)
 			}
 		}
-		w.mustRun(lender, "n1", 15)
+		w.mustRun(lender, "n1", 22)
 		if n := w.line.Count(slurmtest.Signal); n != 1 {
 			t.Errorf("partition %s: the lender was asked %d times", partition, n)
 		}

@@ -151,6 +151,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 		}
 	}
 	c.Unmanaged = r.unmanaged(s)
+	r.tellEnds(s, c.Nodes)
 	seating{r}.occupy(s, c.Nodes)
 	taken := map[seat]bool{}
 	for i, t := range s.managed {

@@ -155,6 +155,12 @@ func (r Rules) round() time.Duration { return cmp.Or(r.Round, DefaultRound) }
 
 func (r Rules) stranded() float64 { return cmp.Or(r.Stranded, DefaultStranded) }
 
+// Ending is what comes free on a node at some time.
+type Ending struct {
+	At   time.Time   `json:"at"`
+	Size gres.Vector `json:"size"`
+}
+
 // Node is one server.
 type Node struct {
 	Name     string      `json:"name"`
@@ -163,6 +169,9 @@ type Node struct {
 	Total    gres.Vector `json:"total"`
 	// Foreign is what jobs that are not in the snapshot hold: the site's other partitions, jobs without our directive.
 	Foreign gres.Vector `json:"foreign"`
+	// ForeignEnds is which parts of Foreign come free by themselves, and when at the latest: by the time limits of those
+	// jobs, in any order. Of the rest nobody knows.
+	ForeignEnds []Ending `json:"foreign_ends,omitempty"`
 	// Closed says why no job may be started here (drained, down, …); empty when it is open. What runs there may go on.
 	Closed string `json:"closed,omitempty"`
 	// Reserved are the reservations that the node is or will be in, ascending in From. A job may run here only as long
