@@ -112,7 +112,9 @@ type Runner struct {
 	planner policy.Planner
 	line    policy.Planner // says who is next
 
-	sizes  whatIf          // what runs would hold, in the shadow
+	sizes     whatIf           // what runs would hold, in the shadow
+	idleRooms map[int]idleRoom // of jobs that no plan decides on
+
 	checks []savings.Check // that ended since the last round
 	booked time.Time       // when that was, by Slurm's clock
 }
@@ -317,7 +319,7 @@ func (t *turn) decide(ctx context.Context) error {
 		supposing{t}.all()
 	}
 	if t.small {
-		freeze(&t.report.Snapshot)
+		settle(&t.report.Snapshot)
 	}
 	if err := (caution{t}).careful(ctx); err != nil {
 		return err

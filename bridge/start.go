@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,10 +40,25 @@ func (a *acting) startable() []*step {
 		if j, there := a.find(s.Job); there && !a.through(s, j) || s.rivalsForSeats(seats) {
 			return false
 		}
+		if !a.hasRoom(s) {
+			return false
+		}
 		return !slices.ContainsFunc(s.Grant.Nodes, func(n string) bool {
 			_, busy := nodes[n]
 			return busy || a.completing(n)
 		})
+	})
+}
+
+// hasRoom says that the nodes of a start have room for it. What a victim leaves others may have taken: a start that
+// waits for its nodes would only keep others from these. One that Slurm has started by itself needs none.
+func (a *acting) hasRoom(s *step) bool {
+	if a.seenNow(s.Job).State != Pending || s.Grant.Device != "" {
+		return true
+	}
+	return !slices.ContainsFunc(s.Grant.Nodes, func(name string) bool {
+		k, found := slices.BinarySearchFunc(a.nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+		return found && !s.Grant.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
 	})
 }
 
