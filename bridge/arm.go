@@ -107,7 +107,7 @@ func (t *managedJob) armed(now time.Time) bool {
 
 // armedAs says that a waiting job is armed with that size.
 func (t *managedJob) armedAs(next policy.Next, now time.Time) bool {
-	want := resized(&t.record.Own, next.Nodes, next.PerNode)
+	want := resized(t.record, next.Nodes, next.PerNode)
 	want.Partition = Several(t.listed())
 	in := t.listed() == "" || SamePartitions(t.Partition, t.listed())
 	return !t.Begin.After(now) && in && sameRequest(&t.Request, &want) && t.told()
@@ -116,7 +116,7 @@ func (t *managedJob) armedAs(next policy.Next, now time.Time) bool {
 // arming is the update that arms a job.
 func arming(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) Update {
 	return Update{
-		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(&rec.Own, nodes, g.PerNode),
+		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(rec, nodes, g.PerNode),
 		Extra: annotationOf(rec, round, why, note).String(),
 	}
 }
