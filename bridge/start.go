@@ -110,7 +110,8 @@ func (a *acting) verify(ctx context.Context) error {
 	}
 	out := a.left() <= a.retreat()
 	late := a.steps.filter(func(s *step) bool {
-		return s.stage == sent && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "")
+		return s.stage == sent && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "" ||
+			a.reservedFrom(s) != "")
 	})
 	return a.rollBack(ctx, late)
 }
@@ -137,9 +138,9 @@ func (a *acting) started(s *step) {
 
 // rollBack gives jobs that did not start their user's own request and a lease again.
 func (a *acting) rollBack(ctx context.Context, late []*step) error {
-	why := make(map[*step]string, len(late))
+	why, reserved := make(map[*step]string, len(late)), map[*step]bool{}
 	for _, s := range late {
-		why[s] = a.whyLate(s)
+		why[s], reserved[s] = a.whyLate(s), a.reservedFrom(s) != ""
 	}
 	err := a.each(ctx, late, failed, func(s *step) error {
 		u := a.leased(s)
@@ -158,6 +159,10 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 			a.refuse(s, reason)
 			continue
 		}
+		if reserved[s] { // the next plan knows of it, and the job has not failed
+			s.Error = cmp.Or(s.Error, why[s])
+			continue
+		}
 		r := s.job.record
 		r.Failed, r.FailedAt = r.Failed+1, a.now()
 		s.Error = cmp.Or(s.Error, why[s])
@@ -169,6 +174,10 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 func (a *acting) whyLate(s *step) string {
 	if reason := a.refusal(s); reason != "" {
 		return refused(reason)
+	}
+	if name := a.reservedFrom(s); name != "" {
+		return fmt.Sprintf("Slurm does not start it there: reservation %.40q keeps %s for others", name,
+			strings.Join(s.Grant.Nodes, ","))
 	}
 	why := fmt.Sprintf("did not start within %s", (a.Clock.Elapsed() - s.since).Round(100*time.Millisecond))
 	if reason := word(a.seenNow(s.Job).Reason); passing[reason] != "" {
