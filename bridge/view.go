@@ -141,6 +141,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 		Jobs: blank(r.spare.Jobs, len(s.managed)), Nodes: blank(r.spare.Nodes, len(s.topology.managed)),
 	}
 	c.Rules.Round, c.Rules.CallableOnly = r.Settings.Round, r.Settings.Rules.Stranded == 0
+	c.Rules.MaxPreemptions = r.Settings.mostPreemptions(s)
 	r.spare = policy.Cluster{}
 	for place, i := range s.topology.managed {
 		n := &s.nodes[i]
