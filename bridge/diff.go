@@ -107,6 +107,7 @@ const tooLong = time.Minute
 func sameRequest(a, b *Request) bool {
 	return a.sameMemory(b) && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs &&
 		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin) && a.Shard == b.Shard &&
+		a.GPUType == b.GPUType &&
 		b.allows(a)
 }
 
@@ -145,7 +146,8 @@ func starting(rec *Record, g policy.Placement, round int, why, note string, now 
 // sized is the user's own request with what a round grants, and the nodes.
 func sized(rec *Record, g policy.Placement) Request {
 	q := resized(rec, len(g.Nodes), g.PerNode)
-	q.Pin, q.Shard = g.Nodes, g.Device
+	q.Pin, q.Shard = hostsOf(g.Nodes), g.Device
+	q.narrow(g.Nodes)
 	return q
 }
 
@@ -173,6 +175,7 @@ func requestChanges(changes []Change, old, to *Request) []Change {
 	if !old.sameMemory(to) {
 		add("memory_per_node", old.memory(), to.memory())
 	}
+	add("gpu_type", old.GPUType, to.GPUType)
 	if old.Shard != to.Shard {
 		add("tres_per_node", old.perNodeGRES(), to.perNodeGRES())
 	}

@@ -20,11 +20,12 @@ type scene struct {
 	outside  []Outside     // with our directive, but left to Slurm
 	// of these the ones that wait
 	unplanned []*managedJob
-	rivals    []contender         // what others wait for
+	strangers []*managedJob       // those of others that wait for room, in Slurm's order
 	leaving   map[string]bool     // nodes on which jobs of ours are being torn down
 	ahead     map[int]policy.Next // the jobs that are to be armed
 	arms      bool                // somebody may be
 	behind    map[int]bool        // the jobs that are to be armed with what the plan grants them
+	secured   map[int]bool        // the jobs that the round under way has armed, and leases again where they are in the way
 
 	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
 
@@ -46,7 +47,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		t.record.follow(t.Job)
 		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
 		if t.ours {
-			t.alone = cmp.Or(r.leftAlone(t.Job), seating{r}.oddShard(t))
+			t.alone = cmp.Or(r.leftAlone(t.Job), t.allMemory(), seating{r}.oddShard(t))
 		}
 		switch t.standing(seen.At) {
 		case managed:
@@ -64,7 +65,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 			s.leaves(t)
 		}
 	}
-	s.rivals = contenders(r.reader.jobs, &s)
+	s.strangers = strangers(r.reader.jobs, &s)
 	s.reserve(seen.Reservations)
 	return s
 }
@@ -75,7 +76,7 @@ func (s *scene) leaves(t *managedJob) {
 		s.leaving = map[string]bool{}
 	}
 	for _, n := range t.Runs.Nodes {
-		s.leaving[n] = true
+		s.leaving[hostOf(n)] = true
 	}
 }
 
@@ -139,7 +140,8 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 		Now: s.at, Rules: r.Settings.Rules,
 		Jobs: blank(r.spare.Jobs, len(s.managed)), Nodes: blank(r.spare.Nodes, len(s.topology.managed)),
 	}
-	c.Rules.Round = r.Settings.Round
+	c.Rules.Round, c.Rules.CallableOnly = r.Settings.Round, r.Settings.Rules.Stranded == 0
+	c.Rules.MaxPreemptions = r.Settings.mostPreemptions(s)
 	r.spare = policy.Cluster{}
 	for place, i := range s.topology.managed {
 		n := &s.nodes[i]
@@ -150,6 +152,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 			Devices:  seating{r}.devices(n),
 		}
 	}
+	c.Unmanaged = r.unmanaged(s)
 	r.tellEnds(s, c.Nodes)
 	seating{r}.occupy(s, c.Nodes)
 	taken := map[seat]bool{}
@@ -163,6 +166,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 		// Never negative: a managed job may have started between the reading of jobs and of nodes.
 		c.Nodes[i].Foreign = c.Nodes[i].Foreign.Max(gres.Vector{})
 	}
+	s.oweWhatIsLeft(&c)
 	return c
 }
 
@@ -199,7 +203,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	t.shut, rec.measure = rec.avoided(s.at), learner{r}.measures(t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
 	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, tasksPerNode(own), own.GPUType, rec.byTheCore()
-	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
+	j.Features, j.Only, j.Except = t.Features, s.only(t), s.topology.expand(t.Except)
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, t.saves()
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
@@ -211,7 +215,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 		j.Barred = t.bar.why
 		return
 	}
-	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.contended(t)
+	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.cluttered(t)
 }
 
 // mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.
@@ -244,7 +248,7 @@ func tasksPerNode(own *Request) int {
 func (s *scene) only(t *managedJob) []string {
 	in := s.within(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {
-		in = pin
+		in = s.topology.expand(pin)
 	}
 	if t.Reservation == "" {
 		return in

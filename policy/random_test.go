@@ -104,7 +104,7 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	case 0:
 		j.GPUType = rapid.SampledFrom([]string{"a100", "v100", "h100"}).Draw(t, "type")
 	case 1:
-		j.Features = []string{"ib"}
+		j.Features = []string{[]string{"ib", "nvme|ib"}[j.ID%2]}
 	case 2:
 		j.Only = []string{"n0", "n2"}
 	case 3:

@@ -146,9 +146,8 @@ func highs(tenants []tenant) (n int) {
 
 // suits says whether a node is one that job j asked for, open or not.
 func (j *Job) suits(n *Node) bool {
-	has := func(feature string) bool { return slices.Contains(n.Features, feature) }
 	return (j.GPUType == "" || j.GPUType == n.GPUType) &&
-		!slices.ContainsFunc(j.Features, func(f string) bool { return !has(f) }) &&
+		!slices.ContainsFunc(j.Features, func(f string) bool { return !n.Has(f) }) &&
 		(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
 }
 

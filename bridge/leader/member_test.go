@@ -59,6 +59,7 @@ type daemon struct {
 	site  *site
 	name  string
 	speed float64 // of its clock
+	ttl   time.Duration
 	dice  *rand.Rand
 	wire  wire
 
@@ -173,7 +174,7 @@ func (d *daemon) Tear(ctx context.Context, id int) error {
 
 // add is a daemon that does not run yet.
 func (s *site) add(w wire, speed float64, seed uint64) *daemon {
-	d := &daemon{site: s, name: fmt.Sprintf("host%d/ab", len(s.daemons)+1), speed: speed, wire: w,
+	d := &daemon{site: s, name: fmt.Sprintf("host%d/ab", len(s.daemons)+1), speed: speed, ttl: ttl, wire: w,
 		dice: rand.New(rand.NewPCG(seed, 1))}
 	s.daemons = append(s.daemons, d)
 	return d
@@ -184,7 +185,7 @@ func (d *daemon) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	member := &leader.Member{Tickets: d, Clock: d, Holder: d.name, Run: fmt.Sprint(d.dice.Uint32()), TTL: ttl}
+	member := &leader.Member{Tickets: d, Clock: d, Holder: d.name, Run: fmt.Sprint(d.dice.Uint32()), TTL: d.ttl}
 	gone := make(chan struct{})
 	d.kill, d.member, d.gone = cancel, member, gone
 	go func() {
@@ -321,6 +322,26 @@ func TestADaemonThatIsAloneLeadsAtOnceAndGoesOn(t *testing.T) {
 			t.Errorf("it took %d tickets", n)
 		}
 	})
+}
+
+// Each beat is two lines in slurmctld's log.
+func TestADaemonBeatsAtMostOnceInFiveSecondsAndThreeTimesInATimeToLive(t *testing.T) {
+	for _, round := range []time.Duration{time.Second, 10 * time.Second, 17 * time.Second, 20 * time.Second,
+		5 * time.Minute} {
+		live := leader.TTLFor(round)
+		at(t, 1, func(t *testing.T, s *site) {
+			s.daemons[0].ttl = live
+			s.daemons[0].start()
+			s.until(t, s.daemons[0], quick)
+			s.changes = nil
+			before := s.tickets()[0].Words.Beat
+			s.pass(time.Hour)
+			beats, least := s.tickets()[0].Words.Beat-before, int(3*time.Hour/live)
+			if beats > 12*60 || beats < least*95/100 || len(s.changes) != 1 {
+				t.Errorf("rounds of %s, %s to live: %d beats in an hour; who led: %q", round, live, beats, s.changes)
+			}
+		})
+	}
 }
 
 func TestWhoeverComesSecondStandsByAndNamesTheLeader(t *testing.T) {

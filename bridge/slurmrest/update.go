@@ -144,10 +144,25 @@ func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	if wants := gresOf(&request); wants != before.GRES {
 		c.GRES = &wants
 	}
+	if request.GPUType != before.GPUType {
+		c.PerJob, c.PerTask = retyped(job.perJob, request.GPUType), retyped(job.perTask, request.GPUType)
+	}
 	if !isIn(request.Partition, job) {
 		c.Partition = &request.Partition
 	}
 	return c
+}
+
+// retyped are the GPUs that a job asks for in one way, of another type; nil: it asks for none in this way.
+func retyped(text, gpuType string) *string {
+	counts, err := gres.ParseCounts(text)
+	if n, _ := gres.GPUs(counts); err != nil || n == 0 {
+		return nil
+	}
+	if text, err = gres.Retyped(text, gpuType); err != nil {
+		return nil
+	}
+	return &text
 }
 
 // isIn says that a job is in these partitions; in none that are named it is wherever it is.
@@ -233,6 +248,7 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
 		{"memory", want.MemoryPerCPU > 0 || want.Memory == has.Memory, has.Memory},
 		{"GRES", gresOf(&want) == has.GRES, has.GRES},
+		{"GPU type", want.Shard != "" || want.GPUType == has.GPUType, has.GPUType},
 		{"partition", !waits || isAmong(want.Partition, after), after.Partition},
 		{"nodes", slices.Equal(slices.Sorted(slices.Values(want.Pin)), has.Pin), has.Pin},
 	} {
