@@ -30,6 +30,12 @@ func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
 			MemoryMib: int64(q.Memory),
 		})
 	}
+	for i := range c.Unmanaged {
+		u := &c.Unmanaged[i]
+		out.Unmanaged = append(out.Unmanaged, &plannerpb.Unmanaged{
+			Id: int64(u.ID), Priority: u.Priority, Nodes: int64(u.Nodes), PerNode: vectorOut(u.PerNode), On: u.On,
+		})
+	}
 	places := map[*sensitivity.Profile]int64{}
 	for i := range c.Jobs {
 		j := jobOut(&c.Jobs[i])
@@ -49,7 +55,7 @@ func rulesOut(r policy.Rules) *plannerpb.Rules {
 	return &plannerpb.Rules{
 		MinRunNs: int64(r.MinRun), MaxPreemptions: int64(r.MaxPreemptions), MaxRestarts: int64(r.MaxRestarts),
 		HorizonNs: int64(r.Horizon), PatienceNs: int64(r.Patience), Stranded: r.Stranded, RoundNs: int64(r.Round),
-		PaybackNs: int64(r.Payback),
+		PaybackNs: int64(r.Payback), CallableOnly: r.CallableOnly,
 	}
 }
 
@@ -75,7 +81,7 @@ func jobOut(j *policy.Job) *plannerpb.Job {
 		Features: j.Features, Only: j.Only, Except: j.Except, ProfileName: j.ProfileName,
 		Owed: j.Owed, Barred: j.Barred, Running: placementOut(j.Running), StartedNs: timeOut(j.Started),
 		Restarts: int64(j.Restarts),
-		Saves:    j.Saves, Fixed: j.Fixed, AttainedGpuS: j.Attained,
+		Saves:    j.Saves, Fixed: j.Fixed, Stays: j.Stays, AttainedGpuS: j.Attained,
 		DoneNs: int64(j.Done), LengthNs: int64(j.Length), RestartNs: int64(j.Restart),
 		Floor: termOut(j.Floor), Pace: termOut(j.Pace), Ceiling: termOut(j.Ceiling), Quotas: numbers[int64](j.Quotas),
 		Priority: j.Priority, TimeLimitNs: int64(j.TimeLimit), Reservation: valid(j.Reservation),
@@ -203,6 +209,11 @@ func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 			Memory: gres.Memory(q.MemoryMib),
 		})
 	}
+	for _, u := range c.GetUnmanaged() {
+		in.Unmanaged = append(in.Unmanaged, policy.Unmanaged{
+			ID: int(u.Id), Priority: u.Priority, Nodes: int(u.Nodes), PerNode: vectorIn(u.PerNode), On: u.On,
+		})
+	}
 	for _, j := range c.GetJobs() {
 		job := jobIn(j)
 		if j.Profile < 0 || j.Profile > int64(len(profiles)) {
@@ -229,7 +240,7 @@ func rulesIn(r *plannerpb.Rules) policy.Rules {
 		Horizon:     time.Duration(r.GetHorizonNs()), Patience: time.Duration(r.GetPatienceNs()),
 		Stranded: r.GetStranded(),
 		Round:    time.Duration(r.GetRoundNs()),
-		Payback:  time.Duration(r.GetPaybackNs()),
+		Payback:  time.Duration(r.GetPaybackNs()), CallableOnly: r.GetCallableOnly(),
 	}
 }
 
@@ -255,7 +266,7 @@ func jobIn(j *plannerpb.Job) policy.Job {
 		Features: j.Features, Only: j.Only, Except: j.Except, ProfileName: j.ProfileName,
 		Owed: j.Owed, Barred: j.Barred, Running: placementIn(j.Running), Started: timeIn(j.StartedNs),
 		Restarts: int(j.Restarts),
-		Saves:    j.Saves, Fixed: j.Fixed, Attained: j.AttainedGpuS,
+		Saves:    j.Saves, Fixed: j.Fixed, Stays: j.Stays, Attained: j.AttainedGpuS,
 		Done: time.Duration(j.DoneNs), Length: time.Duration(j.LengthNs), Restart: time.Duration(j.RestartNs),
 		Floor: vectorIn(j.Floor), Pace: vectorIn(j.Pace), Ceiling: vectorIn(j.Ceiling), Quotas: numbers[int](j.Quotas),
 		Priority: j.Priority, TimeLimit: time.Duration(j.TimeLimitNs), Reservation: j.Reservation,

@@ -155,6 +155,9 @@ func check(f *rawFile) error {
 	for i, q := range c.Quotas {
 		k.quota(fmt.Sprintf("quotas[%d]", i), q)
 	}
+	for i := range c.Unmanaged {
+		k.unmanaged(fmt.Sprintf("unmanaged[%d]", i), &c.Unmanaged[i])
+	}
 	ids := make(map[int]bool, len(c.Jobs))
 	for i := range c.Jobs {
 		j, field := &c.Jobs[i], fmt.Sprintf("jobs[%d]", i)
@@ -281,6 +284,12 @@ func (k *checker) shared(field string, r *share.Request, gpus int) {
 	if gpus != 1 {
 		k.wrong(field, r.Class, fmt.Sprintf("none, since the job needs %d GPUs", gpus))
 	}
+}
+
+func (k *checker) unmanaged(field string, u *policy.Unmanaged) {
+	k.count(field+".nodes", u.Nodes, 1, mostNodes)
+	k.amounts(field+".per_node", u.PerNode)
+	k.texts(field+".on", u.On)
 }
 
 func (k *checker) quota(field string, q policy.Quota) {

@@ -103,7 +103,8 @@ type Cluster struct {
 	Jobs          []*Job                 `protobuf:"bytes,3,rep,name=jobs,proto3" json:"jobs,omitempty"`         // every managed job, waiting or running
 	Profiles      []*Profile             `protobuf:"bytes,4,rep,name=profiles,proto3" json:"profiles,omitempty"` // jobs name them by their place in this list
 	Rules         *Rules                 `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"`
-	Quotas        []*Quota               `protobuf:"bytes,6,rep,name=quotas,proto3" json:"quotas,omitempty"` // what groups of jobs may hold together. A plan that gives a group more is refused
+	Quotas        []*Quota               `protobuf:"bytes,6,rep,name=quotas,proto3" json:"quotas,omitempty"`       // what groups of jobs may hold together. A plan that gives a group more is refused
+	Unmanaged     []*Unmanaged           `protobuf:"bytes,7,rep,name=unmanaged,proto3" json:"unmanaged,omitempty"` // jobs that wait beside those of the plan, in Slurm's order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -180,6 +181,90 @@ func (x *Cluster) GetQuotas() []*Quota {
 	return nil
 }
 
+func (x *Cluster) GetUnmanaged() []*Unmanaged {
+	if x != nil {
+		return x.Unmanaged
+	}
+	return nil
+}
+
+// Unmanaged is a job that Slurm starts by itself as soon as it has room. What it lacks may have been lent to jobs of the plan.
+type Unmanaged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            int64                  `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Priority      int64                  `protobuf:"varint,2,opt,name=priority,proto3" json:"priority,omitempty"`             // as of a job
+	Nodes         int64                  `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`                   // so many
+	PerNode       *Vector                `protobuf:"bytes,4,opt,name=per_node,json=perNode,proto3" json:"per_node,omitempty"` // so much on each
+	On            []string               `protobuf:"bytes,5,rep,name=on,proto3" json:"on,omitempty"`                          // those that it may use, in ascending order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unmanaged) Reset() {
+	*x = Unmanaged{}
+	mi := &file_planner_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unmanaged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unmanaged) ProtoMessage() {}
+
+func (x *Unmanaged) ProtoReflect() protoreflect.Message {
+	mi := &file_planner_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unmanaged.ProtoReflect.Descriptor instead.
+func (*Unmanaged) Descriptor() ([]byte, []int) {
+	return file_planner_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Unmanaged) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *Unmanaged) GetPriority() int64 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Unmanaged) GetNodes() int64 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *Unmanaged) GetPerNode() *Vector {
+	if x != nil {
+		return x.PerNode
+	}
+	return nil
+}
+
+func (x *Unmanaged) GetOn() []string {
+	if x != nil {
+		return x.On
+	}
+	return nil
+}
+
 // Quota is what is left to the jobs of a group, those that run and those that are granted something alike. -1 is no bound.
 type Quota struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -195,7 +280,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_planner_proto_msgTypes[2]
+	mi := &file_planner_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -207,7 +292,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[2]
+	mi := &file_planner_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -220,7 +305,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{2}
+	return file_planner_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Quota) GetName() string {
@@ -277,7 +362,7 @@ type Reservation struct {
 
 func (x *Reservation) Reset() {
 	*x = Reservation{}
-	mi := &file_planner_proto_msgTypes[3]
+	mi := &file_planner_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -289,7 +374,7 @@ func (x *Reservation) String() string {
 func (*Reservation) ProtoMessage() {}
 
 func (x *Reservation) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[3]
+	mi := &file_planner_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -302,7 +387,7 @@ func (x *Reservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reservation.ProtoReflect.Descriptor instead.
 func (*Reservation) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{3}
+	return file_planner_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Reservation) GetName() string {
@@ -337,13 +422,14 @@ type Rules struct {
 	Stranded       float64                `protobuf:"fixed64,6,opt,name=stranded,proto3" json:"stranded,omitempty"`                                  // share of the GPUs that may go without their share of cores; 0: 0.1
 	RoundNs        int64                  `protobuf:"varint,7,opt,name=round_ns,json=roundNs,proto3" json:"round_ns,omitempty"`                      // time between two rounds; 0: five minutes
 	PaybackNs      int64                  `protobuf:"varint,8,opt,name=payback_ns,json=paybackNs,proto3" json:"payback_ns,omitempty"`                // time in which a restart for a better size or place must have paid for itself; 0: 15 minutes
+	CallableOnly   bool                   `protobuf:"varint,9,opt,name=callable_only,json=callableOnly,proto3" json:"callable_only,omitempty"`       // a job that cannot be asked to give back has no more than its share
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Rules) Reset() {
 	*x = Rules{}
-	mi := &file_planner_proto_msgTypes[4]
+	mi := &file_planner_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +441,7 @@ func (x *Rules) String() string {
 func (*Rules) ProtoMessage() {}
 
 func (x *Rules) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[4]
+	mi := &file_planner_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +454,7 @@ func (x *Rules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rules.ProtoReflect.Descriptor instead.
 func (*Rules) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{4}
+	return file_planner_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Rules) GetMinRunNs() int64 {
@@ -427,6 +513,13 @@ func (x *Rules) GetPaybackNs() int64 {
 	return 0
 }
 
+func (x *Rules) GetCallableOnly() bool {
+	if x != nil {
+		return x.CallableOnly
+	}
+	return false
+}
+
 // Vector is an amount of each resource.
 type Vector struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -439,7 +532,7 @@ type Vector struct {
 
 func (x *Vector) Reset() {
 	*x = Vector{}
-	mi := &file_planner_proto_msgTypes[5]
+	mi := &file_planner_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +544,7 @@ func (x *Vector) String() string {
 func (*Vector) ProtoMessage() {}
 
 func (x *Vector) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[5]
+	mi := &file_planner_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +557,7 @@ func (x *Vector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vector.ProtoReflect.Descriptor instead.
 func (*Vector) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{5}
+	return file_planner_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Vector) GetGpus() int64 {
@@ -503,7 +596,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_planner_proto_msgTypes[6]
+	mi := &file_planner_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +608,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[6]
+	mi := &file_planner_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +621,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{6}
+	return file_planner_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Node) GetName() string {
@@ -613,13 +706,14 @@ type Job struct {
 	Priority      int64                  `protobuf:"varint,29,opt,name=priority,proto3" json:"priority,omitempty"`                                // Slurm's own, the larger first
 	TimeLimitNs   int64                  `protobuf:"varint,30,opt,name=time_limit_ns,json=timeLimitNs,proto3" json:"time_limit_ns,omitempty"`     // after which a run is ended; 0: never
 	Reservation   string                 `protobuf:"bytes,31,opt,name=reservation,proto3" json:"reservation,omitempty"`                           // that it was submitted to; empty: none
+	Stays         bool                   `protobuf:"varint,32,opt,name=stays,proto3" json:"stays,omitempty"`                                      // it goes on as it is, but may give back where it is what others lack who start there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_planner_proto_msgTypes[7]
+	mi := &file_planner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +725,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[7]
+	mi := &file_planner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +738,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{7}
+	return file_planner_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Job) GetId() int64 {
@@ -864,6 +958,13 @@ func (x *Job) GetReservation() string {
 	return ""
 }
 
+func (x *Job) GetStays() bool {
+	if x != nil {
+		return x.Stays
+	}
+	return false
+}
+
 // Placement is where a job runs and with how much: the same amounts on each of its nodes.
 type Placement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -875,7 +976,7 @@ type Placement struct {
 
 func (x *Placement) Reset() {
 	*x = Placement{}
-	mi := &file_planner_proto_msgTypes[8]
+	mi := &file_planner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +988,7 @@ func (x *Placement) String() string {
 func (*Placement) ProtoMessage() {}
 
 func (x *Placement) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[8]
+	mi := &file_planner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1001,7 @@ func (x *Placement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Placement.ProtoReflect.Descriptor instead.
 func (*Placement) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{8}
+	return file_planner_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Placement) GetNodes() []string {
@@ -937,7 +1038,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_planner_proto_msgTypes[9]
+	mi := &file_planner_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -949,7 +1050,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[9]
+	mi := &file_planner_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -962,7 +1063,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{9}
+	return file_planner_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Profile) GetModel() string {
@@ -1052,7 +1153,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_planner_proto_msgTypes[10]
+	mi := &file_planner_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1165,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[10]
+	mi := &file_planner_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1178,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{10}
+	return file_planner_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlanResponse) GetDecisions() []*Decision {
@@ -1102,7 +1203,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_planner_proto_msgTypes[11]
+	mi := &file_planner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1215,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_planner_proto_msgTypes[11]
+	mi := &file_planner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1228,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_planner_proto_rawDescGZIP(), []int{11}
+	return file_planner_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Decision) GetJob() int64 {
@@ -1181,14 +1282,21 @@ const file_planner_proto_rawDesc = "" +
 	"\x05round\x18\x01 \x01(\x03R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x1c\n" +
 	"\tallocator\x18\x03 \x01(\tR\tallocator\x125\n" +
-	"\acluster\x18\x04 \x01(\v2\x1b.synergy.planner.v1.ClusterR\acluster\"\x9a\x02\n" +
+	"\acluster\x18\x04 \x01(\v2\x1b.synergy.planner.v1.ClusterR\acluster\"\xd7\x02\n" +
 	"\aCluster\x12\x15\n" +
 	"\x06now_ns\x18\x01 \x01(\x03R\x05nowNs\x12.\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x18.synergy.planner.v1.NodeR\x05nodes\x12+\n" +
 	"\x04jobs\x18\x03 \x03(\v2\x17.synergy.planner.v1.JobR\x04jobs\x127\n" +
 	"\bprofiles\x18\x04 \x03(\v2\x1b.synergy.planner.v1.ProfileR\bprofiles\x12/\n" +
 	"\x05rules\x18\x05 \x01(\v2\x19.synergy.planner.v1.RulesR\x05rules\x121\n" +
-	"\x06quotas\x18\x06 \x03(\v2\x19.synergy.planner.v1.QuotaR\x06quotas\"\x8c\x01\n" +
+	"\x06quotas\x18\x06 \x03(\v2\x19.synergy.planner.v1.QuotaR\x06quotas\x12;\n" +
+	"\tunmanaged\x18\a \x03(\v2\x1d.synergy.planner.v1.UnmanagedR\tunmanaged\"\x94\x01\n" +
+	"\tUnmanaged\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\x03R\bpriority\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\x03R\x05nodes\x125\n" +
+	"\bper_node\x18\x04 \x01(\v2\x1a.synergy.planner.v1.VectorR\aperNode\x12\x0e\n" +
+	"\x02on\x18\x05 \x03(\tR\x02on\"\x8c\x01\n" +
 	"\x05Quota\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\x03R\x04jobs\x12\x14\n" +
@@ -1200,7 +1308,7 @@ const file_planner_proto_rawDesc = "" +
 	"\vReservation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\afrom_ns\x18\x02 \x01(\x03R\x06fromNs\x12\x13\n" +
-	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\"\x87\x02\n" +
+	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\"\xac\x02\n" +
 	"\x05Rules\x12\x1c\n" +
 	"\n" +
 	"min_run_ns\x18\x01 \x01(\x03R\bminRunNs\x12'\n" +
@@ -1213,7 +1321,8 @@ const file_planner_proto_rawDesc = "" +
 	"\bstranded\x18\x06 \x01(\x01R\bstranded\x12\x19\n" +
 	"\bround_ns\x18\a \x01(\x03R\aroundNs\x12\x1d\n" +
 	"\n" +
-	"payback_ns\x18\b \x01(\x03R\tpaybackNs\"O\n" +
+	"payback_ns\x18\b \x01(\x03R\tpaybackNs\x12#\n" +
+	"\rcallable_only\x18\t \x01(\bR\fcallableOnly\"O\n" +
 	"\x06Vector\x12\x12\n" +
 	"\x04gpus\x18\x01 \x01(\x03R\x04gpus\x12\x12\n" +
 	"\x04cpus\x18\x02 \x01(\x03R\x04cpus\x12\x1d\n" +
@@ -1226,7 +1335,7 @@ const file_planner_proto_rawDesc = "" +
 	"\x05total\x18\x04 \x01(\v2\x1a.synergy.planner.v1.VectorR\x05total\x124\n" +
 	"\aforeign\x18\x05 \x01(\v2\x1a.synergy.planner.v1.VectorR\aforeign\x12\x16\n" +
 	"\x06closed\x18\x06 \x01(\tR\x06closed\x12;\n" +
-	"\breserved\x18\a \x03(\v2\x1f.synergy.planner.v1.ReservationR\breserved\"\xa5\a\n" +
+	"\breserved\x18\a \x03(\v2\x1f.synergy.planner.v1.ReservationR\breserved\"\xbb\a\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -1262,7 +1371,8 @@ const file_planner_proto_rawDesc = "" +
 	"\x06quotas\x18\x1c \x03(\x03R\x06quotas\x12\x1a\n" +
 	"\bpriority\x18\x1d \x01(\x03R\bpriority\x12\"\n" +
 	"\rtime_limit_ns\x18\x1e \x01(\x03R\vtimeLimitNs\x12 \n" +
-	"\vreservation\x18\x1f \x01(\tR\vreservation\"X\n" +
+	"\vreservation\x18\x1f \x01(\tR\vreservation\x12\x14\n" +
+	"\x05stays\x18  \x01(\bR\x05stays\"X\n" +
 	"\tPlacement\x12\x14\n" +
 	"\x05nodes\x18\x01 \x03(\tR\x05nodes\x125\n" +
 	"\bper_node\x18\x02 \x01(\v2\x1a.synergy.planner.v1.VectorR\aperNode\"\xdc\x02\n" +
@@ -1304,46 +1414,49 @@ func file_planner_proto_rawDescGZIP() []byte {
 	return file_planner_proto_rawDescData
 }
 
-var file_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_planner_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_planner_proto_goTypes = []any{
 	(*PlanRequest)(nil),  // 0: synergy.planner.v1.PlanRequest
 	(*Cluster)(nil),      // 1: synergy.planner.v1.Cluster
-	(*Quota)(nil),        // 2: synergy.planner.v1.Quota
-	(*Reservation)(nil),  // 3: synergy.planner.v1.Reservation
-	(*Rules)(nil),        // 4: synergy.planner.v1.Rules
-	(*Vector)(nil),       // 5: synergy.planner.v1.Vector
-	(*Node)(nil),         // 6: synergy.planner.v1.Node
-	(*Job)(nil),          // 7: synergy.planner.v1.Job
-	(*Placement)(nil),    // 8: synergy.planner.v1.Placement
-	(*Profile)(nil),      // 9: synergy.planner.v1.Profile
-	(*PlanResponse)(nil), // 10: synergy.planner.v1.PlanResponse
-	(*Decision)(nil),     // 11: synergy.planner.v1.Decision
+	(*Unmanaged)(nil),    // 2: synergy.planner.v1.Unmanaged
+	(*Quota)(nil),        // 3: synergy.planner.v1.Quota
+	(*Reservation)(nil),  // 4: synergy.planner.v1.Reservation
+	(*Rules)(nil),        // 5: synergy.planner.v1.Rules
+	(*Vector)(nil),       // 6: synergy.planner.v1.Vector
+	(*Node)(nil),         // 7: synergy.planner.v1.Node
+	(*Job)(nil),          // 8: synergy.planner.v1.Job
+	(*Placement)(nil),    // 9: synergy.planner.v1.Placement
+	(*Profile)(nil),      // 10: synergy.planner.v1.Profile
+	(*PlanResponse)(nil), // 11: synergy.planner.v1.PlanResponse
+	(*Decision)(nil),     // 12: synergy.planner.v1.Decision
 }
 var file_planner_proto_depIdxs = []int32{
 	1,  // 0: synergy.planner.v1.PlanRequest.cluster:type_name -> synergy.planner.v1.Cluster
-	6,  // 1: synergy.planner.v1.Cluster.nodes:type_name -> synergy.planner.v1.Node
-	7,  // 2: synergy.planner.v1.Cluster.jobs:type_name -> synergy.planner.v1.Job
-	9,  // 3: synergy.planner.v1.Cluster.profiles:type_name -> synergy.planner.v1.Profile
-	4,  // 4: synergy.planner.v1.Cluster.rules:type_name -> synergy.planner.v1.Rules
-	2,  // 5: synergy.planner.v1.Cluster.quotas:type_name -> synergy.planner.v1.Quota
-	5,  // 6: synergy.planner.v1.Node.total:type_name -> synergy.planner.v1.Vector
-	5,  // 7: synergy.planner.v1.Node.foreign:type_name -> synergy.planner.v1.Vector
-	3,  // 8: synergy.planner.v1.Node.reserved:type_name -> synergy.planner.v1.Reservation
-	8,  // 9: synergy.planner.v1.Job.running:type_name -> synergy.planner.v1.Placement
-	5,  // 10: synergy.planner.v1.Job.floor:type_name -> synergy.planner.v1.Vector
-	5,  // 11: synergy.planner.v1.Job.pace:type_name -> synergy.planner.v1.Vector
-	5,  // 12: synergy.planner.v1.Job.ceiling:type_name -> synergy.planner.v1.Vector
-	5,  // 13: synergy.planner.v1.Placement.per_node:type_name -> synergy.planner.v1.Vector
-	11, // 14: synergy.planner.v1.PlanResponse.decisions:type_name -> synergy.planner.v1.Decision
-	8,  // 15: synergy.planner.v1.Decision.grant:type_name -> synergy.planner.v1.Placement
-	5,  // 16: synergy.planner.v1.Decision.fair:type_name -> synergy.planner.v1.Vector
-	0,  // 17: synergy.planner.v1.Planner.Plan:input_type -> synergy.planner.v1.PlanRequest
-	10, // 18: synergy.planner.v1.Planner.Plan:output_type -> synergy.planner.v1.PlanResponse
-	18, // [18:19] is the sub-list for method output_type
-	17, // [17:18] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	7,  // 1: synergy.planner.v1.Cluster.nodes:type_name -> synergy.planner.v1.Node
+	8,  // 2: synergy.planner.v1.Cluster.jobs:type_name -> synergy.planner.v1.Job
+	10, // 3: synergy.planner.v1.Cluster.profiles:type_name -> synergy.planner.v1.Profile
+	5,  // 4: synergy.planner.v1.Cluster.rules:type_name -> synergy.planner.v1.Rules
+	3,  // 5: synergy.planner.v1.Cluster.quotas:type_name -> synergy.planner.v1.Quota
+	2,  // 6: synergy.planner.v1.Cluster.unmanaged:type_name -> synergy.planner.v1.Unmanaged
+	6,  // 7: synergy.planner.v1.Unmanaged.per_node:type_name -> synergy.planner.v1.Vector
+	6,  // 8: synergy.planner.v1.Node.total:type_name -> synergy.planner.v1.Vector
+	6,  // 9: synergy.planner.v1.Node.foreign:type_name -> synergy.planner.v1.Vector
+	4,  // 10: synergy.planner.v1.Node.reserved:type_name -> synergy.planner.v1.Reservation
+	9,  // 11: synergy.planner.v1.Job.running:type_name -> synergy.planner.v1.Placement
+	6,  // 12: synergy.planner.v1.Job.floor:type_name -> synergy.planner.v1.Vector
+	6,  // 13: synergy.planner.v1.Job.pace:type_name -> synergy.planner.v1.Vector
+	6,  // 14: synergy.planner.v1.Job.ceiling:type_name -> synergy.planner.v1.Vector
+	6,  // 15: synergy.planner.v1.Placement.per_node:type_name -> synergy.planner.v1.Vector
+	12, // 16: synergy.planner.v1.PlanResponse.decisions:type_name -> synergy.planner.v1.Decision
+	9,  // 17: synergy.planner.v1.Decision.grant:type_name -> synergy.planner.v1.Placement
+	6,  // 18: synergy.planner.v1.Decision.fair:type_name -> synergy.planner.v1.Vector
+	0,  // 19: synergy.planner.v1.Planner.Plan:input_type -> synergy.planner.v1.PlanRequest
+	11, // 20: synergy.planner.v1.Planner.Plan:output_type -> synergy.planner.v1.PlanResponse
+	20, // [20:21] is the sub-list for method output_type
+	19, // [19:20] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_planner_proto_init() }
@@ -1351,14 +1464,14 @@ func file_planner_proto_init() {
 	if File_planner_proto != nil {
 		return
 	}
-	file_planner_proto_msgTypes[11].OneofWrappers = []any{}
+	file_planner_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_planner_proto_rawDesc), len(file_planner_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
