@@ -112,7 +112,7 @@ func (a *acting) started(s *step) {
 	a.accept(s)
 	r := s.job.record
 	r.Starts, r.Failed, r.FailedAt = r.Starts+1, 0, time.Time{}
-	if j, there := a.find(s.Job); there && j.State == Running && j.Restarts > 0 {
+	if j, there := a.find(s.Job); there && j.State == Running && !j.Configuring && j.Restarts > 0 {
 		r.Cost.launched(j.Started.Sub(s.began))
 	}
 }

@@ -213,10 +213,11 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.contended(t)
 }
 
-// mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.
+// mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done. One
+// whose nodes are being resumed hears nothing yet.
 func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
-	return t.Interactive || lostWhenStopped || t.Completing || !t.even() || now.Sub(t.since) < deaf
+	return t.Interactive || lostWhenStopped || t.Completing || t.Configuring || !t.even() || now.Sub(t.since) < deaf
 }
 
 // saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can
