@@ -132,6 +132,7 @@ func (a *acting) armAll(ctx context.Context) error {
 			if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
 				return nil
 			}
+			a.refuseSize(s, err)
 			return err
 		})
 }

@@ -76,12 +76,15 @@ func (a *acting) start(ctx context.Context, s *step) error {
 		return nil // it was eligible, and Slurm has just started it by itself
 	}
 	// it may be drained: another one may not be
-	if part := u.Request.Partition; part != "" && errors.Is(err, ErrRefused) {
-		if !s.job.avoid(part, "", a.now()) {
-			r := s.job.record
-			r.Failed, r.FailedAt = r.Failed+1, a.now()
-		}
+	part := u.Request.Partition
+	if errors.Is(err, ErrRefused) && part != "" && s.job.avoid(part, "", a.now()) {
+		return err
 	}
+	if errors.Is(err, ErrRefused) && part != "" {
+		r := s.job.record
+		r.Failed, r.FailedAt = r.Failed+1, a.now()
+	}
+	a.refuseSize(s, err)
 	return err
 }
 

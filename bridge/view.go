@@ -47,6 +47,9 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
 		if t.ours {
 			t.alone = cmp.Or(r.leftAlone(t.Job), seating{r}.oddShard(t))
+			if p := t.slurms(); t.alone == "" && p != nil {
+				t.alone = p.Why
+			}
 		}
 		switch t.standing(seen.At) {
 		case managed:
@@ -85,11 +88,13 @@ func (s *scene) setAside(t *managedJob) {
 		s.outside = append(s.outside, Outside{t.ID, t.alone})
 		if t.State == Pending {
 			t.bar = bar{CauseLeftToSlurm, t.alone}
-			switch {
+			switch p := t.slurms(); {
 			case t.Held:
 				t.bar.cause = CauseHeld
 			case t.alone == notInCanary:
 				t.bar.cause = CauseCanary
+			case p != nil && p.Cause.rank() < CauseLeftToSlurm.rank():
+				t.bar.cause = p.Cause
 			}
 			s.unplanned = append(s.unplanned, t)
 		}
