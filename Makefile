@@ -104,7 +104,7 @@ test-live: build build-nvml ## the live suites on clusters of their own, side by
 # which each GPU has a type of its own, and what needs PyTorch. All others are in test-live-rounds.
 TRUST := leader failsopen faults_short kills rollout systemd soak
 SITE := arrays ask check examples frameworks gate gate_lua interactive lua prometheus steps
-LIMITS := citizen limits partitions preempt shapes
+LIMITS := citizen differential grid limits partitions preempt shapes
 SHARE := share share_kills share_offence share_run
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')
@@ -129,7 +129,7 @@ test-live-share:
 
 # What differs between Slurms, on the newest: every promise over both versions of the API, jobs that are taken from and go on, environments, plugins of
 # others. It begins when one of those above has ended, so most of it costs no time.
-NEXT := TestANewcomerTakesItsTurn|TestTheLastTask|TestAJobThatIsNotManaged|TestAPluginForAnother
+NEXT := TestANewcomerTakesItsTurn|TestWhatTheWordChanges|TestStepsOfAPart|TestTheLastTask|TestWhateverPlainSlurmStarts|TestAJobThatIsNotManaged|TestAPluginForAnother
 
 test-live-next:
 	@SLURM=26.05 tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \

@@ -16,6 +16,10 @@ func (t *turn) act(ctx context.Context) error {
 	if err := a.deferStarts(ctx); err != nil {
 		return err
 	}
+	if err := a.secure(ctx); err != nil {
+		return err
+	}
+	a.callOff()
 	t.phase("lease")
 	if err := (preempting{a}).ask(ctx); err != nil {
 		return err
@@ -194,14 +198,22 @@ func (a *acting) look(ctx context.Context) error {
 
 // advance takes every step as far as it can go now: victims first, since they free what the starts need.
 func (a *acting) advance(ctx context.Context) error {
+	a.noteSecured()
 	if err := (preempting{a}).advance(ctx); err != nil {
 		return err
 	}
 	a.dropHopeless()
-	if err := a.each(ctx, a.startable(), sent, func(s *step) error { return a.start(ctx, s) }); err != nil {
+	ready := a.startable()
+	if err := a.stepAside(ctx, ready); err != nil {
 		return err
 	}
-	return a.verify(ctx)
+	if err := a.each(ctx, ready, sent, func(s *step) error { return a.start(ctx, s) }); err != nil {
+		return err
+	}
+	if err := a.verify(ctx); err != nil {
+		return err
+	}
+	return a.secure(ctx)
 }
 
 // giveUp ends the round because the next one is due. Victims that are still saving go on doing so; the next round knows

@@ -58,6 +58,7 @@ func (a *admission) look(ctx context.Context) (news bool, err error) {
 	t.report.Round, t.report.Shadow = a.report.Round, a.report.Shadow
 	seen := Observed{At: a.at, Jobs: a.jobs, Nodes: a.nodes, Reservations: a.reservations}
 	t.scene = t.sort(seen, a.records())
+	t.scene.secured = a.steps.secured()
 	account(t.scene.managed, a.at)
 	a.beside = t
 	if anew, err := (splitting{t}).split(ctx); anew || err != nil {

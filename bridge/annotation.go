@@ -15,6 +15,9 @@ type annotation struct {
 	Lua   int `json:"lua"` // 1: written at submission
 	Job   int `json:"job"`
 	Round int `json:"round"`
+	// Why and Note are for people, who see the beginning of it in scontrol show job.
+	Why  string `json:"why,omitempty"`  // why the job waits, or what it was given
+	Note string `json:"note,omitempty"` // what its user should mend
 	// Share is what it was granted of a GPU that others may use, too; nil: its GPUs are its own.
 	Share    *granted `json:"share,omitempty"`
 	Begin    int64    `json:"begin"` // the user's own begin time, seconds since the epoch; 0: none
@@ -22,8 +25,6 @@ type annotation struct {
 	Attained float64  `json:"gpu_s"` // service so far, GPU-seconds
 	Done     float64  `json:"done_s"`
 	Own      *Request `json:"own,omitempty"`
-	Why      string   `json:"why,omitempty"`     // why the job waits, or what it was given
-	Note     string   `json:"note,omitempty"`    // what its user should mend
 	Explicit Explicit `json:"explicit,omitzero"` // what of Own was asked for in so many words
 	// Mem, CPUs, Time and Steps are the gate's words for that: 1 where it was.
 	Mem   int `json:"mem,omitempty"`
@@ -79,7 +80,7 @@ func readAnnotation(j *Job) annotation {
 	}
 	if s.Own != nil {
 		s.Own.Shard = ""
-		if j.Request.Shard == "" {
+		if j.Request.Shard == "" && !j.Request.narrowed(s.Own) {
 			s.Own.GRES, s.Own.GPUType = j.Request.GRES, j.Request.GPUType // no round changes them otherwise
 		}
 		// an operator may move a job to where its user may not be

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -81,6 +82,32 @@ func TestAnAnnotationBeginsAsNodesKnowIt(t *testing.T) {
 	extra := annotationOf(&Record{Job: 7, Own: plainRequest()}, 42, "its turn", "").String()
 	if want := `{"v":1,"lua":0,"job":7,"round":42,`; !strings.HasPrefix(extra, want) {
 		t.Errorf("begins %.60s, want %s", extra, want)
+	}
+}
+
+// What people read first is the reason: nothing but what nodes know an annotation by stands before it.
+func TestTheReasonIsTheFirstThatPeopleReadInAnAnnotation(t *testing.T) {
+	for _, job := range []int{7, 4711, 4294967295} {
+		for _, why := range []string{"its turn", `closed (n2: "DOWN")`, strings.Repeat("no GPU is free; ", 40)} {
+			rec := Record{Job: job, Own: plainRequest(), First: noon, Attained: 1e6, Done: time.Hour}
+			extra := annotationOf(&rec, 42, why, "gets the proportional share").String()
+			want, _ := json.Marshal(why)
+			if begin := fmt.Sprintf(`{"v":1,"lua":0,"job":%d,"round":42,"why":%s,"note":"gets`, job, want); !strings.
+				HasPrefix(extra, begin) {
+				t.Errorf("begins %.120s, want %.120s", extra, begin)
+			}
+		}
+	}
+}
+
+// A daemon of before that wrote the reason after the user's request.
+func TestAnAnnotationIsReadInWhateverOrderItsFieldsAre(t *testing.T) {
+	const before = `{"v":1,"lua":0,"job":7,"round":42,"begin":99,"first":1795254339,"gpu_s":12.5,"done_s":1.5,` +
+		`"own":{"nodes":1,"tasks":1,"gpus":2},"why":"no GPU is free","note":"gets the proportional share"}`
+	s := readAnnotation(&Job{ID: 7, Extra: before, Request: plainRequest()})
+	if s.Why != "no GPU is free" || s.Note != "gets the proportional share" || s.Begin != 99 || s.Attained != 12.5 ||
+		s.Own == nil || s.Round != 42 {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -21,8 +22,8 @@ import (
 // queue is the part of a turn that looks after the place of jobs in Slurm's own queue.
 type queue struct{ *turn }
 
-// arms says that somebody may be armed. While victims leave, or nodes are cleared over several rounds, nobody is:
-// whoever is eligible would take what is freed for another. Nor is anybody while a job sits down on a GPU that it may
+// arms says that somebody may be armed beside those who are to have what victims leave, see secure. While victims leave,
+// or nodes are cleared over several rounds, nobody is: whoever is eligible would take what is freed for another. Nor is anybody while a job sits down on a GPU that it may
 // share: Slurm's main scheduler stops at the first that it has no room for, and never comes to the seat behind.
 func (t queue) arms(plan policy.Plan) bool {
 	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
@@ -106,7 +107,7 @@ func (t *managedJob) armed(now time.Time) bool {
 
 // armedAs says that a waiting job is armed with that size.
 func (t *managedJob) armedAs(next policy.Next, now time.Time) bool {
-	want := resized(&t.record.Own, next.Nodes, next.PerNode)
+	want := resized(t.record, next.Nodes, next.PerNode)
 	want.Partition = Several(t.listed())
 	in := t.listed() == "" || SamePartitions(t.Partition, t.listed())
 	return !t.Begin.After(now) && in && sameRequest(&t.Request, &want) && t.told()
@@ -115,7 +116,7 @@ func (t *managedJob) armedAs(next policy.Next, now time.Time) bool {
 // arming is the update that arms a job.
 func arming(rec *Record, g policy.Placement, nodes, round int, why, note string, now time.Time) Update {
 	return Update{
-		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(&rec.Own, nodes, g.PerNode),
+		Job: rec.Job, Begin: later(rec.NotBefore, now), Request: resized(rec, nodes, g.PerNode),
 		Extra: annotationOf(rec, round, why, note).String(),
 	}
 }
@@ -123,16 +124,46 @@ func arming(rec *Record, g policy.Placement, nodes, round int, why, note string,
 // armAll arms those whose turn is next, when everything else is done: what was to start has started. One that Slurm has
 // started or somebody has taken hold of meanwhile needs nothing.
 func (a *acting) armAll(ctx context.Context) error {
-	return a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done,
+	err := a.each(ctx, a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.stage == begun }), done,
 		func(s *step) error {
 			rec := s.job.record
 			u := arming(rec, *s.Grant, rec.Own.Nodes, a.report.Round, s.Why, s.job.note, a.now())
 			u.Request.Partition = s.job.listed()
 			err := a.write(ctx, s, u)
-			if errors.Is(err, ErrNotPending) || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
+			s.raced = errors.Is(err, ErrNotPending)
+			if s.raced || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
 				return nil
 			}
 			a.refuseSize(s, err)
 			return err
 		})
+	if err != nil {
+		return err
+	}
+	return a.compareRaced(ctx)
+}
+
+// compareRaced looks at those that Slurm started while they were to be armed anew: they have the size of before.
+func (a *acting) compareRaced(ctx context.Context) error {
+	raced := a.steps.filter(func(s *step) bool { return s.Verb == Arm && s.raced })
+	if len(raced) == 0 {
+		return nil
+	}
+	if err := a.look(ctx); err != nil {
+		return err
+	}
+	for _, s := range raced {
+		s.compare(a.seenNow(s.Job))
+	}
+	return nil
+}
+
+// compare takes note of a job that runs with another size than it was to have.
+func (s *step) compare(j *Job) {
+	if j.State != Running || j.Runs.PerNode == s.Grant.PerNode {
+		return
+	}
+	s.Got = &j.Runs.PerNode
+	s.Why += fmt.Sprintf("; Slurm had just started it by itself with %s, and not with the %s that were planned", *s.Got,
+		s.Grant.PerNode)
 }

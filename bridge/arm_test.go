@@ -103,8 +103,8 @@ func TestAnArmedJobIsStartedWithLessWhereLessComesFree(t *testing.T) {
 	}
 }
 
-// The newcomer takes the victim's place, and neither an armed job of ours nor anybody else does while it is empty.
-func TestNobodyIsEligibleForWhatAVictimLeaves(t *testing.T) {
+// The newcomer takes the victim's place, and neither another armed job of ours nor anybody else does while it is empty.
+func TestOnlyWhoIsToHaveItIsEligibleForWhatAVictimLeaves(t *testing.T) {
 	w := newWorld(t, 1, oneGPU)
 	w.runner.Settings.Policy, w.runner.Settings.Ahead = policy.LAS(), 4
 	victim := w.submit(1, model("gnmt"), forAges)
@@ -117,8 +117,13 @@ func TestNobodyIsEligibleForWhatAVictimLeaves(t *testing.T) {
 	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 		if c.Verb == slurmtest.Signal && at == slurmtest.Before {
 			for _, id := range waiting {
-				if j := w.job(id); j.State == bridge.Pending && !j.Begin.After(w.clock.Now()) {
-					t.Errorf("job %d is eligible while job %d is asked to leave", id, c.Job)
+				j := w.job(id)
+				eligible, planned := j.State == bridge.Pending && !j.Begin.After(w.clock.Now()), w.meant(id)
+				if eligible && (planned == nil || j.Request.CPUs != planned.PerNode.CPUs) {
+					t.Errorf("job %d is eligible with %d cores while job %d is asked to leave", id, j.Request.CPUs, c.Job)
+				}
+				if planned != nil && !eligible {
+					t.Errorf("job %d, which is to have the place of job %d, is not eligible", id, c.Job)
 				}
 			}
 		}

@@ -78,7 +78,7 @@ func (s *scene) contended(t *managedJob) bool {
 			continue
 		}
 		n := &s.nodes[s.topology.managed[place]]
-		if n.Completing && !s.leaving[n.Name] {
+		if n.Completing && !s.leaving[hostOf(n.Name)] {
 			return true
 		}
 		if s.wanted(place, t.Runs.PerNode) {

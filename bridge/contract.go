@@ -181,11 +181,11 @@ func (w *Word) set(name, value string, given bool) (err error) {
 			"or -share", name)
 }
 
-// checkEnv reads the word by which a job keeps its environment to itself. It is for its nodes (docs/node-setup.md); no
-// round goes by it.
+// checkEnv reads the word by which a job has its tasks told what they were given, or keeps its environment to itself.
+// It is for its nodes (docs/node-setup.md); no round goes by it.
 func checkEnv(value string) error {
-	if value != "off" {
-		return fmt.Errorf("synergy-env=%.40q: want off, or no such word", value)
+	if value != "on" && value != "off" {
+		return fmt.Errorf("synergy-env=%.40q: want on or off, or no such word", value)
 	}
 	return nil
 }

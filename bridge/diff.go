@@ -78,6 +78,9 @@ func (t *managedJob) granted(d *policy.Decision) string {
 		return "its turn"
 	}
 	why := fmt.Sprintf("its turn, at %.2f× the proportional speed", d.Gain)
+	if own := &t.record.Own; d.Gain < 0.99 && own.MemoryPerGPU+gres.Memory(own.CPUsPerGPU) > 0 {
+		why += ", to which the amount that it asks for each GPU holds it"
+	}
 	if t.profile != nil && !t.saves() && !t.Interactive {
 		why += "; without synergy-checkpoint it is lent no more than others can do without"
 	}
@@ -108,6 +111,7 @@ const tooLong = time.Minute
 func sameRequest(a, b *Request) bool {
 	return a.sameMemory(b) && a.CPUsPerTask == b.CPUsPerTask && a.CPUs == b.CPUs &&
 		a.CPUsPerNode == b.CPUsPerNode && a.Nodes == b.Nodes && slices.Equal(a.Pin, b.Pin) && a.Shard == b.Shard &&
+		a.GPUType == b.GPUType &&
 		b.allows(a)
 }
 
@@ -140,30 +144,14 @@ func (r *Runner) leaseOf(job int) time.Duration {
 func starting(rec *Record, g policy.Placement, round int, why, note string, now time.Time, seat *granted) Update {
 	annotation := annotationOf(rec, round, why, note)
 	annotation.Share = seat
-	return Update{Job: rec.Job, Begin: now, Request: sized(&rec.Own, g), Extra: annotation.String()}
+	return Update{Job: rec.Job, Begin: now, Request: sized(rec, g), Extra: annotation.String()}
 }
 
-// sized is the user's own request with what a round grants: cores in equal parts for the tasks, memory on each node,
-// the nodes.
-func sized(own *Request, g policy.Placement) Request {
-	q := resized(own, len(g.Nodes), g.PerNode)
-	q.Pin, q.Shard = g.Nodes, g.Device
-	return q
-}
-
-// resized is the same without the choice of nodes.
-// What follows the GPUs is Slurm's to reckon: such a request stays as it is.
-func resized(own *Request, nodes int, perNode gres.Vector) Request {
-	q := *own
-	q.Nodes = nodes
-	if own.CPUsPerGPU == 0 {
-		q.CPUsPerTask = perNode.CPUs / tasksPerNode(own)
-		q.CPUs = perNode.CPUs * nodes
-		q.CPUsPerNode = q.CPUsPerTask
-	}
-	if own.MemoryPerGPU == 0 {
-		q.Memory, q.MemoryPerCPU = perNode.Memory, 0
-	}
+// sized is the user's own request with what a round grants, and the nodes.
+func sized(rec *Record, g policy.Placement) Request {
+	q := resized(rec, len(g.Nodes), g.PerNode)
+	q.Pin, q.Shard = hostsOf(g.Nodes), g.Device
+	q.narrow(g.Nodes)
 	return q
 }
 
@@ -194,6 +182,7 @@ func requestChanges(changes []Change, old, to *Request) []Change {
 	if !old.sameMemory(to) {
 		add("memory_per_node", old.memory(), to.memory())
 	}
+	add("gpu_type", old.GPUType, to.GPUType)
 	if old.Shard != to.Shard {
 		add("tres_per_node", old.perNodeGRES(), to.perNodeGRES())
 	}

@@ -38,7 +38,7 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 			Restore},
 		{"granted memory", func(j *Job) { j.Request.Memory = 125000 }, Restore},
 		{"a pin", func(j *Job) { j.Request.Pin = []string{"n1"} }, Restore},
-		{"all of a grant, and hardly any lease", func(j *Job) { j.Request, j.Begin = sized(&j.Request, grant), noon },
+		{"all of a grant, and hardly any lease", func(j *Job) { j.Request, j.Begin = sized(&Record{Own: j.Request}, grant), noon },
 			Restore},
 	} {
 		j := Job{ID: 7, State: Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`,
@@ -76,8 +76,8 @@ func TestAGrantIsWrittenAsSlurmCountsIt(t *testing.T) {
 		{"a gang's cores are those of all its nodes", gang, on(9, 62500, "n1", "n2"), Request{
 			Nodes: 2, Tasks: 2, CPUsPerTask: 9, CPUs: 18, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 4,
 			Pin: []string{"n1", "n2"}}},
-		{"memory by the core becomes memory by the node", perCPU, on(3, 62500, "n1"), Request{
-			Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2,
+		{"memory by the core stays that", perCPU, on(3, 62499, "n1"), Request{
+			Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, MemoryPerCPU: 20833, GRES: "gres/gpu:2", GPUs: 2,
 			Pin: []string{"n1"}}},
 		{"tasks get equal parts", tasks, on(12, 62500, "n1"), Request{
 			Nodes: 1, Tasks: 4, CPUsPerTask: 3, CPUs: 12, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:a100:2",
@@ -86,7 +86,7 @@ func TestAGrantIsWrittenAsSlurmCountsIt(t *testing.T) {
 			Nodes: 2, Tasks: 3, CPUsPerTask: 6, CPUs: 24, CPUsPerNode: 6, Memory: 62500, GRES: "gres/gpu:2", GPUs: 2,
 			Pin: []string{"n1", "n2"}}},
 	} {
-		if got := sized(&c.own, c.grant); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
+		if got := sized(&Record{Own: c.own}, c.grant); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}

@@ -26,6 +26,19 @@ func (r *Record) explicit() Explicit {
 	return r.Explicit
 }
 
+// allMemory says that a job asks for all the memory of its nodes, by --mem=0. That looks like the default of a site
+// that has none; the gate can tell.
+func (t *managedJob) allMemory() string {
+	q, said := &t.Request, t.annotated().Explicit
+	if t.record != nil {
+		q, said = &t.record.Own, t.record.Explicit
+	}
+	if said.Told && said.Memory && q.Memory == 0 && q.MemoryPerCPU == 0 && q.MemoryPerGPU == 0 {
+		return "asks for all the memory of its nodes"
+	}
+	return ""
+}
+
 // perNode is what a request comes to on each node; an amount that it leaves to the partition is 0.
 func (q *Request) perNode() gres.Vector {
 	nodes := max(1, q.Nodes)

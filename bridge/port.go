@@ -98,8 +98,10 @@ type End struct {
 
 // Node is a node as Slurm knows it.
 type Node struct {
-	Name       string
-	GPUType    string // the common type of its GPUs; empty for none or several
+	Name    string
+	GPUType string // the common type of its GPUs; empty for none or several
+	// Types are its GPUs by type where they are of several, unless they are Devices; empty: GPUType says it.
+	Types      []TypedGPUs
 	Features   []string
 	Partitions []string
 	Total      gres.Vector // what jobs can be given: effective CPUs, memory without the system's part, GPUs
@@ -108,6 +110,13 @@ type Node struct {
 	Closed     string      // why nothing can be started here (DRAIN, DOWN, …); empty when it is open
 	// Devices are its GPUs one by one, by index, where each has a type of its own and shards; empty: GPUs are a number.
 	Devices []Device
+}
+
+// TypedGPUs are the GPUs of one type of a node.
+type TypedGPUs struct {
+	Type      string // empty: of none
+	Total     int
+	Allocated int
 }
 
 // Device is one GPU of a node to which jobs can be sent by its type.
@@ -178,9 +187,9 @@ type Job struct {
 
 	Request  Request   // what it asks for
 	Runs     Allocated // what it holds, while running
-	Features []string  // node features it asks for, all of them
+	Features []string  // node features it asks for, all of them; of some that are joined by | one will do
 	Except   []string  // nodes it excludes
-	Odd      string    // what in its request a round cannot honour (e.g. features joined by |); empty when it can
+	Odd      string    // what in its request a round cannot honour (e.g. GPUs by socket); empty when it can
 }
 
 // Request is what a job asks Slurm for, in the words in which it is read and written.

@@ -73,6 +73,7 @@ type reader struct {
 	sight    int // counts observations
 	topology *topology
 	nodes    []Node        // ascending in name
+	divided  division      // the last observation
 	jobs     []*managedJob // ascending in ID
 	lookups  map[string]*lookup
 	lessons  map[learned.Key]*lesson
@@ -111,7 +112,8 @@ func (r *Runner) readJob(j *Job, before *managedJob) *managedJob {
 		t.said, t.matched = said, true
 	}
 	if before.annotation != nil && before.Extra == j.Extra && before.Request.GPUs == j.Request.GPUs &&
-		before.Request.Shard == j.Request.Shard && before.Request.GRES == j.Request.GRES {
+		before.Request.Shard == j.Request.Shard && before.Request.GRES == j.Request.GRES &&
+		before.Request.GPUType == j.Request.GPUType {
 		t.annotation = before.annotation
 	}
 	t.ours = j.State != Finished && t.said.managed && r.manages(j.Partition)

@@ -4,6 +4,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/bound"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
@@ -153,6 +154,9 @@ type Step struct {
 	Took    time.Duration     `json:"took_ns,omitempty"`
 	PutOff  bool              `json:"put_off,omitempty"` // to a later round: this one had no time left for it
 	Error   string            `json:"error,omitempty"`   // empty: done, or put off
+	// Got is what the job runs with on each node where that is not what it was granted: Slurm started it by itself just
+	// then, with the size that it was armed with before; nil: it runs with its grant.
+	Got *gres.Vector `json:"got,omitempty"`
 }
 
 // Change is one line of the audit: a field of a job went from Old to New.

@@ -394,6 +394,7 @@ func (t *turn) consult(ctx context.Context) bool {
 	plan, err := t.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.Settings.Policy,
 		t.Settings.Allocator)
 	if err == nil {
+		inForm(&t.report.Snapshot, plan)
 		err = policy.Check(t.report.Snapshot, plan)
 	}
 	if err != nil {

@@ -170,7 +170,7 @@ func (t saving) want(tn *managedJob, j *policy.Job) (savings.Want, wantClass) {
 		n := &nodes[p]
 		return (j.GPUType == "" || j.GPUType == n.GPUType) && !slices.Contains(j.Except, n.Name) &&
 			(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) &&
-			!slices.ContainsFunc(j.Features, func(f string) bool { return !slices.Contains(n.Features, f) })
+			!slices.ContainsFunc(j.Features, func(f string) bool { return !n.Has(f) })
 	}
 	class := wantClass{nodes: w.Nodes, perNode: w.PerNode, gpuType: j.GPUType, partition: tn.Partition}
 	if len(j.Except)+len(j.Features)+len(tn.record.Own.Pin) > 0 || j.Reservation != "" {

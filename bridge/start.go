@@ -67,7 +67,7 @@ func (a *acting) through(s *step, j *Job) bool {
 }
 
 func (a *acting) start(ctx context.Context, s *step) error {
-	s.began = a.now()
+	s.began, s.secured = a.now(), false
 	u := starting(s.job.record, *s.Grant, a.report.Round, s.Why, s.job.note, s.began,
 		seating{a.Runner}.grantOf(s.job, s.Grant))
 	u.Request.Partition = a.scene.startsIn(s.job, s.Grant.Nodes)
@@ -115,7 +115,9 @@ func (a *acting) started(s *step) {
 	a.accept(s)
 	r := s.job.record
 	r.Starts, r.Failed, r.FailedAt = r.Starts+1, 0, time.Time{}
-	if j, there := a.find(s.Job); there && j.State == Running && !j.Configuring && j.Restarts > 0 {
+	j, there := a.find(s.Job)
+	s.compare(j)
+	if there && j.State == Running && !j.Configuring && j.Restarts > 0 && !s.secured {
 		r.Cost.launched(j.Started.Sub(s.began))
 	}
 }

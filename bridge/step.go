@@ -36,6 +36,9 @@ type step struct {
 	aside   bool // and no round waits for it
 
 	admitted bool // while the round waited for others
+	secured  bool // a start that was not begun: the job is eligible with the size of its grant
+	leased   bool // likewise: this round gave it its lease again
+	raced    bool // it was to be armed or leased, and Slurm had just started it
 }
 
 // steps are those of a round.

@@ -14,6 +14,7 @@ type topology struct {
 	managed    []int               // the numbers of the managed ones among these
 	names      []string            // of the managed ones, ascending
 	parts      map[string][]string // names of the nodes of each managed partition that has not all of them
+	pools      map[string][]string // names of the managed pools of each node that is divided
 }
 
 // topologyOf is the topology of these nodes: the one of the last round, as long as it is still that. In another one
@@ -46,6 +47,7 @@ func (r *Runner) build(nodes []Node) *topology {
 			h.managed, h.names = append(h.managed, i), append(h.names, n.Name)
 		}
 	}
+	h.pools = byPool(h.names)
 	for _, part := range h.partitions {
 		if in := h.of(part); len(in) < len(h.names) {
 			h.parts[part] = in

@@ -25,6 +25,7 @@ type scene struct {
 	ahead     map[int]policy.Next // the jobs that are to be armed
 	arms      bool                // somebody may be
 	behind    map[int]bool        // the jobs that are to be armed with what the plan grants them
+	secured   map[int]bool        // the jobs that the round under way has armed, and leases again where they are in the way
 
 	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
 
@@ -46,7 +47,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		t.record.follow(t.Job)
 		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
 		if t.ours {
-			t.alone = cmp.Or(r.leftAlone(t.Job), seating{r}.oddShard(t))
+			t.alone = cmp.Or(r.leftAlone(t.Job), t.allMemory(), seating{r}.oddShard(t))
 			if p := t.slurms(); t.alone == "" && p != nil {
 				t.alone = p.Why
 			}
@@ -78,7 +79,7 @@ func (s *scene) leaves(t *managedJob) {
 		s.leaving = map[string]bool{}
 	}
 	for _, n := range t.Runs.Nodes {
-		s.leaving[n] = true
+		s.leaving[hostOf(n)] = true
 	}
 }
 
@@ -155,6 +156,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 			Devices:  seating{r}.devices(n),
 		}
 	}
+	r.tellEnds(s, c.Nodes)
 	seating{r}.occupy(s, c.Nodes)
 	taken := map[seat]bool{}
 	for i, t := range s.managed {
@@ -202,8 +204,8 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	rec, own, word := t.record, &t.record.Own, &t.said.word
 	t.shut, rec.measure = rec.avoided(s.at), learner{r}.measures(t)
 	j.ID, j.Name, j.User, j.Arrival, j.GPUs = t.ID, t.Name, t.User, rec.First, t.Request.GPUs
-	j.Nodes, j.Tasks, j.GPUType = own.Nodes, tasksPerNode(own), own.GPUType
-	j.Features, j.Only, j.Except = t.Features, s.only(t), t.Except
+	j.Nodes, j.Tasks, j.GPUType, j.PerCore = own.Nodes, tasksPerNode(own), own.GPUType, rec.byTheCore()
+	j.Features, j.Only, j.Except = t.Features, s.only(t), s.topology.expand(t.Except)
 	j.Profile, j.ProfileName, j.Saves = t.profile, word.Profile, t.saves()
 	j.Owed = t.profile == nil && rec.Audit.Found != nil && r.Settings.Audit > 0
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
@@ -249,7 +251,7 @@ func tasksPerNode(own *Request) int {
 func (s *scene) only(t *managedJob) []string {
 	in := s.within(t)
 	if pin := t.record.Own.Pin; len(pin) > 0 {
-		in = pin
+		in = s.topology.expand(pin)
 	}
 	if t.Reservation == "" {
 		return in

@@ -218,7 +218,7 @@ func TestThePlannerIsToldWhatTheUserSaid(t *testing.T) {
 		Features: []string{"ib"}, Except: []string{"n3"},
 		ProfileName: "x.json", Saves: true, Attained: 9, Done: time.Minute, Length: time.Hour,
 		Restart:   45 * time.Second,
-		TimeLimit: 3 * time.Hour, Priority: 71,
+		TimeLimit: 3 * time.Hour, Priority: 71, PerCore: true,
 	}
 	if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("told\n%+v, want\n%+v", got, want)

@@ -46,6 +46,7 @@ func (t *turn) look(ctx context.Context, records func() Records) (Observed, erro
 	if err != nil {
 		return Observed{}, fmt.Errorf("observe: %w", err)
 	}
+	seen = t.reader.divide(seen)
 	if step := t.watch.read(seen.At, before, t.Clock.Elapsed()); step != 0 {
 		t.report.ClockStep += step
 		t.reader.shift(step)

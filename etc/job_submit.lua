@@ -3,7 +3,8 @@ Slurm's job_submit plugin for synergy-slurmd: the gate and the veto.
 
 At submit, a job that opts in by a word in its comment is checked, and its begin
 time is moved into the future, so that the daemon can size and place it before
-Slurm starts it. The daemon keeps renewing that begin time; when it dies, the
+Slurm starts it. One of a shape that the daemon does not size is left to Slurm as
+it is, with a sentence: what is no mistake in our words is never refused. The daemon keeps renewing that begin time; when it dies, the
 time passes and Slurm starts the job as it was asked for. Afterwards, the owner
 of such a job may not change what the daemon decides.
 
@@ -22,8 +23,8 @@ partition is refused.
                                            submission the bare word: it will say
     synergy-curve=C:RATE[/C:RATE…]@EPOCH   what a running job has measured of
                                            itself; never at submission
-    synergy-env=off                        its nodes leave the job's environment
-                                           alone
+    synergy-env=on|off                     its nodes tell its tasks what they were
+                                           given, or do not measure them either
     synergy-cores=keep|give                whether what the user asked for in cores,
     synergy-memory=keep|give               or in memory, is the least that it runs with
     synergy-share=high|low[,mem=GIB][,slo=MS]
@@ -333,7 +334,7 @@ local function check_curve(value, word)
 end
 
 local function check_env(value)
-    if value ~= "off" then return "synergy-env=off, or no such word" end
+    if value ~= "on" and value ~= "off" then return "synergy-env=on or synergy-env=off, or no such word" end
 end
 
 local function check_keeping(value, word)
@@ -547,7 +548,7 @@ local function is_range_of_nodes(job)
 end
 
 local function one_of_the_range(job)
-    return string.format("cannot choose among %d to %d nodes; say -N %d for the most of them, -N %d to start the soonest, or leave the directive out",
+    return string.format("cannot choose among %d to %d nodes; say -N %d for the most of them, or -N %d to start the soonest",
         job.min_nodes, job.max_nodes, job.max_nodes, job.min_nodes)
 end
 
@@ -557,15 +558,11 @@ local function is_exclusive(job)
         or job.shared == slurm.JOB_SHARED_MCS
 end
 
-local function asks_for_whole_memory(job)
-    return job.min_mem_per_node == 0 or job.min_mem_per_cpu == 0
-end
-
-local function is_alternative_constraint(job)
-    for name in (job.features or ""):gmatch("[^&]+") do
-        if not name:match("^[%w_.:=-]+$") then return true end
-    end
-    return false
+-- Features that are counted (a*2), or joined in a way other than a&b, a|b, [a|b] and (a|b)&c.
+local function is_difficult_constraint(job)
+    local plain = (job.features or ""):gsub("%b()", function(inner) return not inner:find("&", 1, true) and "x" or nil end)
+    plain = plain:match("^%[(.*)%]$") or plain
+    return plain:find("[%[%]()*!]") ~= nil or plain:find("&", 1, true) ~= nil and plain:find("|", 1, true) ~= nil
 end
 
 -- How many nodes a list as n[1-3,7],m2 names, or nil where it is not that simple.
@@ -619,11 +616,11 @@ local function only_in_managed_ones(job)
         if managed_partition[name] then managed[#managed + 1] = name end
     end
     return "takes jobs of managed partitions only, and of yours these are " .. shortened(table.concat(managed, ","))
-        .. "; name no others, or leave the directive out"
+        .. "; name no others"
 end
 
--- What the daemon cannot size or restart. Each line: when, and what to do.
-local refused_shapes = {
+-- What the daemon cannot size or restart, and Slurm runs all the same. Each line: when, and what would be sized.
+local left_shapes = {
     { is_in_others_partitions, only_in_managed_ones },
     { function(job) return is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] ~= nil end,
         "never asks an interactive job to give way, since Slurm cannot requeue it; leave synergy-checkpoint out, or use sbatch" },
@@ -631,7 +628,7 @@ local refused_shapes = {
         "takes no heterogeneous jobs; submit without ':' parts" },
     { function(job) return job.cron_job == true end,
         "takes no scrontab jobs; let the cron job call sbatch" },
-    { is_exclusive, "chooses the job's cores, so --exclusive cannot be kept; leave it out" },
+    { is_exclusive, "cannot size a job that keeps others off its nodes; leave --exclusive out" },
     { function(job) return given(job.core_spec) or given(job.thread_spec) end,
         "cannot keep --core-spec and --thread-spec; leave them out" },
     { function(job) return job.contiguous == 1 end,
@@ -639,10 +636,8 @@ local refused_shapes = {
     { is_range_of_nodes, one_of_the_range },
     { names_another_number_of_nodes,
         "needs as many nodes named by -w as asked for by -N; name as many, or keep it off the others by -x" },
-    { asks_for_whole_memory,
-        "chooses the job's memory, so --mem=0 cannot be kept; name an amount, or leave it out" },
-    { is_alternative_constraint,
-        "understands a --constraint of plain feature names joined by & only; write it so" },
+    { is_difficult_constraint,
+        "understands a --constraint such as a&b, a|b and (a|b)&c; write it so" },
 }
 
 ------------------------------------------------------------------------- GPUs
@@ -673,18 +668,19 @@ end
 
 -- The daemon has to know the GPUs of each node. --gres and --gpus-per-node say
 -- it; --gpus and --gpus-per-task say it on one node, and the latter also where
--- the tasks of a node are counted.
+-- each node has one task, or the tasks of a node are counted.
 local function complaint_about_gpus(job)
     local node, whole = gpu_entries(job.tres_per_node), gpu_entries(job.tres_per_job)
     local task, socket = gpu_entries(job.tres_per_task), gpu_entries(job.tres_per_socket)
     local all = node + whole + task + socket
-    if all == 0 then return "takes jobs with GPUs only; ask for some, for example --gres=gpu:1, or leave the directive out" end
+    if all == 0 then return "sizes jobs with GPUs only; ask for some, for example --gres=gpu:1" end
     if socket > 0 then return "does not know --gpus-per-socket; say --gpus-per-node" end
-    if all > 1 then return "needs the GPUs said once and of one kind; keep one of --gres, --gpus, --gpus-per-node, --gpus-per-task" end
+    if math.max(node, whole, task) > 1 then return "needs GPUs of one kind; name one type" end
     local other = other_gres(job.tres_per_node) or other_gres(job.tres_per_job) or other_gres(job.tres_per_task)
     if other then return "counts cores, memory and GPUs, and not " .. shortened(other) .. "; leave it out" end
     if on_one_node(job) or node > 0 then return nil end
     if whole > 0 then return "cannot tell how --gpus is split over several nodes; say --gpus-per-node" end
+    if given(job.num_tasks) and job.num_tasks == job.min_nodes then return nil end
     if not given(job.ntasks_per_node) then
         return "cannot tell how many tasks, and so GPUs, go to each node; add --ntasks-per-node, or say --gpus-per-node"
     end
@@ -702,8 +698,9 @@ local function one_gpu(tres)
     end
 end
 
-local function complaint_about_shape(job)
-    for _, shape in ipairs(refused_shapes) do
+-- Why the daemon does not size the job; nil where it does.
+local function left_for(job)
+    for _, shape in ipairs(left_shapes) do
         local sentence = shape[2]
         if shape[1](job) then return type(sentence) == "function" and sentence(job) or sentence end
     end
@@ -937,12 +934,16 @@ local function refuse(code, ...)
     return code
 end
 
--- Slurm keeps SLURM_CPUS_PER_TASK right at every start, but only in a job that
--- was submitted with it, that is with -c; without it a re-sized job would not
--- see its cores.
-local function name_its_cpus(job)
-    job.cpus_per_task = 1
-    job.environment["SLURM_CPUS_PER_TASK"] = "1"
+-- Slurm keeps SLURM_TRES_PER_TASK in step with the cores of a task where it says
+-- cpu=4, and not where it says cpu:4, which is the same; srun then ends at two
+-- variables that differ.
+local function name_cores_as_slurm_does(job)
+    local said = job.tres_per_task
+    if type(said) ~= "string" or #said > MAX_TRES then return end
+    local named = ("," .. said):gsub(",cpu:", ",cpu="):sub(2)
+    if named == said then return end
+    job.tres_per_task = named
+    job.environment["SLURM_TRES_PER_TASK"] = named
 end
 
 -- srun and salloc with -I: it starts in this very moment or not at all, so no
@@ -958,7 +959,7 @@ local function gate(job)
     local own_begin = job.begin_time or 0
     local lease_end = os.time() + settings.lease_seconds
     job.extra = annotation_of(job)
-    if not is_interactive(job) and not names_its_cpus(job) then name_its_cpus(job) end
+    if not is_interactive(job) then name_cores_as_slurm_does(job) end
     if not is_immediate(job) then job.begin_time = math.max(own_begin, lease_end) end
 end
 
@@ -984,8 +985,8 @@ local function hint(job)
         slurm.log_user("%s", "synergy: with --immediate there is no time to size this job, so it gets what you ask for; "
             .. "leave the option out to have it sized.")
     elseif not is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] == nil then
-        slurm.log_user("%s", "synergy: without synergy-checkpoint this job can never be asked to give back, so it gets little more than its proportional "
-            .. "share of cores and memory; add it if the job saves on a signal.")
+        slurm.log_user("%s", "synergy: without synergy-checkpoint this job cannot be asked to save and go on later, so cores and memory beyond its "
+            .. "proportional share may go to jobs that can; add it if the job saves on a signal.")
     end
 end
 
@@ -1027,12 +1028,13 @@ local function submit(job, partitions, uid)
     end
     complaint = complaint_about_profile(job.comment)
     if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, complaint) end
-    complaint = complaint_about_shape(job)
-    if complaint then
-        return refuse(slurm.ESLURM_NOT_SUPPORTED, "the daemon behind synergy-profile ", complaint, ".")
-    end
     complaint = complaint_about_sharing(job)
     if complaint then return refuse(slurm.ESLURM_NOT_SUPPORTED, "synergy-share ", complaint, ".") end
+    local why = left_for(job)
+    if why then
+        if settings.hints then slurm.log_user("%s", "synergy: the daemon behind synergy-profile " .. why .. ". Slurm runs this job as you ask for it.") end
+        return slurm.SUCCESS
+    end
     gate(job)
     hint(job)
     return slurm.SUCCESS

@@ -183,6 +183,26 @@ func parseAmount(text string) (int, error) {
 	return int(n) * scale, nil
 }
 
+// Retyped is a request with the GPUs of another type, or of any where that is empty: gres/gpu:2 of a100 is
+// gres/gpu:a100:2.
+func Retyped(text, gpuType string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	terms := splitTerms(text)
+	for i, term := range terms {
+		count, err := parseCount(term)
+		if err != nil {
+			return "", fmt.Errorf("gres %q: %w", text, err)
+		}
+		if count.Name == "gpu" && count.Type != gpuType {
+			count.Type = gpuType
+			terms[i] = count.String()
+		}
+	}
+	return strings.Join(terms, ","), nil
+}
+
 // GPUs sums the terms named gpu and tells their type: the common one, or empty where there is none or more than one.
 func GPUs(counts []Count) (n int, gpuType string) {
 	first := true

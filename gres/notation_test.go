@@ -137,3 +137,20 @@ func print(counts []gres.Count) string {
 	}
 	return strings.Join(terms, ",")
 }
+
+func TestARequestIsNarrowedToATypeAndWidenedAgain(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "gres/gpu:2": "gres/gpu:a:2", "gres/gpu": "gres/gpu:a:1", "cpu=4,gres/gpu=1": "cpu=4,gres/gpu:a:1",
+		"gres/gpu:a:2": "gres/gpu:a:2", "gres/shard:1": "gres/shard:1",
+	} {
+		if got, err := gres.Retyped(text, "a"); got != want || err != nil {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
+	}
+	if got, err := gres.Retyped("gres/gpu:a:2", ""); got != "gres/gpu:2" || err != nil {
+		t.Errorf("of any type: %q, %v", got, err)
+	}
+	if got, err := gres.Retyped("gpu:a:b:c", "a"); err == nil {
+		t.Errorf("what is no request is %q", got)
+	}
+}

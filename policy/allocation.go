@@ -53,13 +53,16 @@ type denial struct {
 	freed int // it holds as long as nothing has been freed since
 	limit limit
 	due   float64 // what the place was worth to the job that was denied; where it is worth more, cost is no limit
-	firm  bool    // it was to one that stays for good, and may be kept off where others are not
+	firm  bool    // it was to one that is kept off where others of its class may not be, see keptOff
+	late  bool    // it was to one that is overdue, and may not stop those that precede it
+	key   float64 // of that one
 }
 
 // denied says whether others of its class have looked for a place for job i in vain since something was freed.
 func (b placement) denied(i int) bool {
 	d := &b.seats[i].class.denial
-	return d.freed == b.freed && (!d.firm || b.staysForGood(i))
+	return d.freed == b.freed && (!d.firm || b.keptOff(i)) &&
+		(!d.late || b.seats[i].key > d.key)
 }
 
 func (b allocation) seatSomewhere(i int) bool {
@@ -73,7 +76,7 @@ func (b allocation) seatSomewhere(i int) bool {
 		if slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return b.repay(i, w) }) {
 			return true
 		}
-		s.limit, s.class.denial = byQuota, denial{b.freed, byQuota, due, false}
+		s.limit, s.class.denial = byQuota, denial{b.freed, byQuota, due, false, s.overdue, s.key}
 		return false
 	}
 	b.limit = none
@@ -82,7 +85,7 @@ func (b allocation) seatSomewhere(i int) bool {
 			return true
 		}
 	}
-	s.limit, s.class.denial = b.limit, denial{b.freed, b.limit, due, b.staysForGood(i)}
+	s.limit, s.class.denial = b.limit, denial{b.freed, b.limit, due, b.keptOff(i), s.overdue, s.key}
 	return false
 }
 
@@ -217,7 +220,7 @@ func (b allocation) backfill() {
 			continue
 		}
 		if !slices.ContainsFunc(s.class.gangShapes, func(w gangShape) bool { return b.settleIn(i, w) }) {
-			s.class.denial.freed, s.class.denial.firm = b.freed, b.staysForGood(i)
+			s.class.denial.freed, s.class.denial.firm = b.freed, b.keptOff(i)
 		}
 	}
 }

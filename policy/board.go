@@ -128,6 +128,7 @@ type seat struct {
 	stopped  bool          // a running job that does not go on as it was
 	cleared  bool          // others were stopped so that it fits just here
 	overdue  bool          // see findOverdue
+	key      float64       // by which the policy orders it, whether it is overdue or not
 	barred   bool          // this and the following of a running job, see standsAs
 	left     time.Duration // see remaining
 	earned   bool          // see hasEarned

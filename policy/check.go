@@ -293,7 +293,7 @@ func (k *checker) totalFor(g *Placement, n int) gres.Vector {
 
 // askedFor says whether a node is one on which job j wants to run, open or not.
 func askedFor(j *Job, n *Node) bool {
-	lacks := func(feature string) bool { return !slices.Contains(n.Features, feature) }
+	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
 	case j.GPUType != "" && j.GPUType != n.GPUType, slices.ContainsFunc(j.Features, lacks),
 		slices.Contains(j.Except, n.Name):
@@ -307,6 +307,8 @@ func askedFor(j *Job, n *Node) bool {
 // whose profile is of another GPU.
 func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	due := allowed(j, fair)
+	k.notTakenFor(j, size, due, fair, n)
+	due = whole(j, due, size.CPUs)
 	if j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType) {
 		if !due.Fits(size) {
 			k.breach(Fair, "job %d: %s on %s is less than the proportional share %s", j.ID, size, n.Name, due)
@@ -320,6 +322,29 @@ func (k *checker) atLeastFair(j *Job, size, fair gres.Vector, n *Node) {
 	if gain := j.Profile.Gain(size, fair); gain < least-rounding {
 		k.breach(Fair, "job %d: %s on %s is %.3f of the proportional throughput", j.ID, size, n.Name, gain)
 	}
+}
+
+// notTakenFor checks that a job which a ceiling leaves less than its share of one resource has its share of the other.
+// What it asked for and may have says how much, and nothing that a profile makes of the rest.
+func (k *checker) notTakenFor(j *Job, size, due, fair gres.Vector, n *Node) {
+	most := j.Ceiling
+	if most.Memory > 0 && most.Memory < fair.Memory && size.CPUs < due.CPUs {
+		k.breach(Fair, "job %d: %d cores on %s, and its share is %d: that it may have no more than %s is no reason",
+			j.ID, size.CPUs, n.Name, due.CPUs, most.Memory)
+	}
+	if least := whole(j, due, size.CPUs).Memory; most.CPUs > 0 && most.CPUs < fair.CPUs && size.Memory < least {
+		k.breach(Fair, "job %d: %s on %s, and its share is %s: that it may have no more than %d cores is no reason",
+			j.ID, size.Memory, n.Name, least, most.CPUs)
+	}
+}
+
+// whole is how much of an amount a job is owed that has so many cores: where it is given memory by the core they share
+// it in whole MiB.
+func whole(j *Job, v gres.Vector, cores int) gres.Vector {
+	if j.PerCore && cores > 0 {
+		v.Memory -= v.Memory % gres.Memory(cores)
+	}
+	return v
 }
 
 // elsewhere says whether a profile was measured on another GPU than a node has: both have a name, and neither's words
@@ -348,6 +373,7 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	}
 	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs),
 		Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
+	pace = whole(j, pace, size.CPUs)
 	silent := j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType)
 	slower := silent && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
 	if !silent {

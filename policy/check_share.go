@@ -280,6 +280,7 @@ func (k *checker) atLeastNamed(j *Job, size, fair gres.Vector, n *Node) {
 	}
 	due := allowed(j, gres.Vector{CPUs: cmp.Or(max(j.Floor.CPUs, j.Pace.CPUs), fair.CPUs),
 		Memory: cmp.Or(max(j.Floor.Memory, j.Pace.Memory), fair.Memory)})
+	due = whole(j, due, size.CPUs)
 	if !due.Fits(size) {
 		k.breach(Fair, "job %d: %s on %s is less than %s, and nobody knows what it can do without", j.ID, size,
 			n.Name, due)

@@ -117,6 +117,14 @@ var breaches = []struct {
 	{"less than the share under a ceiling", func(c *Cluster, p *Plan) {
 		c.Jobs[3].Ceiling, p.Decisions[3].Grant.PerNode.CPUs = gres.Vector{CPUs: 5}, 4
 	}, "job 4: gpu=2 cpu=4 mem=125G on n0000 is less than the proportional share gpu=2 cpu=5 mem=125G"},
+	{"fewer cores than the share, for a ceiling on memory", func(c *Cluster, p *Plan) {
+		c.Jobs[1].Ceiling, p.Decisions[1].Grant.PerNode = gres.Vector{Memory: 1000}, gres.Vector{GPUs: 2, CPUs: 4,
+			Memory: 1000}
+	}, "job 2: 4 cores on n0001, and its share is 6: that it may have no more than 1G is no reason"},
+	{"less memory than the share, for a ceiling on cores", func(c *Cluster, p *Plan) {
+		c.Jobs[1].Ceiling, p.Decisions[1].Grant.PerNode = gres.Vector{CPUs: 2}, gres.Vector{GPUs: 2, CPUs: 2,
+			Memory: 100000}
+	}, "job 2: 100G on n0001, and its share is 125G: that it may have no more than 2 cores is no reason"},
 	{"slower than under its ceiling", func(c *Cluster, p *Plan) {
 		c.Jobs[1].Ceiling, p.Decisions[1].Grant.PerNode.CPUs = gres.Vector{CPUs: 5}, 2
 	}, "job 2: gpu=2 cpu=2 mem=125G on n0001 is 0.370 of the proportional throughput"},

@@ -220,7 +220,7 @@ func suits(j *Job, n *Node) bool {
 		return false
 	}
 	for _, f := range j.Features {
-		if !slices.Contains(n.Features, f) {
+		if !n.Has(f) {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ package policy
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -148,6 +149,12 @@ func (r Rules) round() time.Duration { return cmp.Or(r.Round, DefaultRound) }
 
 func (r Rules) stranded() float64 { return cmp.Or(r.Stranded, DefaultStranded) }
 
+// Ending is what comes free on a node at some time.
+type Ending struct {
+	At   time.Time   `json:"at"`
+	Size gres.Vector `json:"size"`
+}
+
 // Node is one server.
 type Node struct {
 	Name     string      `json:"name"`
@@ -156,6 +163,9 @@ type Node struct {
 	Total    gres.Vector `json:"total"`
 	// Foreign is what jobs that are not in the snapshot hold: the site's other partitions, jobs without our directive.
 	Foreign gres.Vector `json:"foreign"`
+	// ForeignEnds is which parts of Foreign come free by themselves, and when at the latest: by the time limits of those
+	// jobs, in any order. Of the rest nobody knows.
+	ForeignEnds []Ending `json:"foreign_ends,omitempty"`
 	// Closed says why no job may be started here (drained, down, …); empty when it is open. What runs there may go on.
 	Closed string `json:"closed,omitempty"`
 	// Reserved are the reservations that the node is or will be in, ascending in From. A job may run here only as long
@@ -163,6 +173,16 @@ type Node struct {
 	Reserved []Reservation `json:"reserved,omitempty"`
 	// Devices are its GPUs one by one, where jobs can be sent to one of them and share it; empty: GPUs are a number.
 	Devices []Device `json:"devices,omitempty"`
+}
+
+// Has says whether a node has a feature that a job asks for, or one of several that are joined by |.
+func (n *Node) Has(feature string) bool {
+	for one := range strings.SplitSeq(feature, "|") {
+		if slices.Contains(n.Features, one) {
+			return true
+		}
+	}
+	return false
 }
 
 // Device is one GPU of a node that jobs can share.
@@ -192,7 +212,7 @@ type Job struct {
 	// Tasks is the number of tasks on each node, at least 1; cores are given to tasks in equal parts.
 	Tasks    int      `json:"tasks_per_node,omitempty"`
 	GPUType  string   `json:"gpu_type,omitempty"` // empty: any
-	Features []string `json:"features,omitempty"` // a node must have all of them
+	Features []string `json:"features,omitempty"` // a node must have all of them, see Node.Has
 	Only     []string `json:"only,omitempty"`     // nodes the user named; empty: any
 	Except   []string `json:"except,omitempty"`   // nodes the user excluded
 	// Floor is what its user asked for and must have on each node, whatever its profile says; zero in a field: nothing.
@@ -203,9 +223,14 @@ type Job struct {
 	// time limit: the job is never slower than with these, as far as the ceiling allows; a field that is zero is as in
 	// the share. Zero: nobody reckoned. Without a profile it is as good as a floor.
 	Pace gres.Vector `json:"pace,omitzero"`
-	// Ceiling is the most that the site allows it on each node; zero in a field: no bound. It is stronger than the
-	// share: a job under a ceiling is owed the smaller of both. A floor above it is a job that cannot run.
+	// Ceiling is the most that the site or its user's own request allows it on each node; zero in a field: no bound. It
+	// is stronger than the share: a job under a ceiling is owed the smaller of both, and what the ceiling takes from it
+	// of one resource is no reason to give it less of another: of cores and memory each it has at least the smaller of
+	// share and ceiling then, whatever its profile says. A floor above it is a job that cannot run.
 	Ceiling gres.Vector `json:"ceiling,omitzero"`
+	// PerCore says that it is given memory by the core, in whole MiB: its amounts on a node are multiples of its cores
+	// there, and of a share that is none it is owed the next lower one.
+	PerCore bool `json:"per_core,omitempty"`
 	// Quotas are the numbers, in Cluster.Quotas, of those that it counts against; ascending.
 	Quotas []int `json:"quotas,omitempty"`
 	// Priority is Slurm's own order, the larger first: the tier of the job's partition in the bits above 32, and its

@@ -30,7 +30,7 @@ var epoch = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 //	rules min-run=60 preemptions=1 horizon=3600 payback=900 patience=600
 //	node n2 gpu=8 cpu=24 mem=500 reserved=maint:4200:86400,course:-60:
 //	quota GrpTRES_of_account_ml jobs=4 nodes=4 gpu=8 cpu=24 mem=500
-//	node n1 gpu=8 cpu=24 mem=500 type=a100 closed=drained foreign=gpu:1,cpu:3,mem:62.5 features=ib
+//	node n1 gpu=8 cpu=24 mem=500 type=a100 closed=drained foreign=gpu:1,cpu:3,mem:62.5 ends=3600:1:3:62.5 features=ib
 //	job 1 gpu=1 user=ann profile=res18 runs=n1:9:62.5 since=600 saves restart=30 attained=600 length=7200 done=300 arrival=-900
 //	job 2 gpu=1 floor=4:100 pace=9:0 ceiling=12:200 priority=3 quotas=0 limit=3600 reservation=maint
 //	node n3 gpu=4 cpu=24 mem=500 devices=g0:80:4,g1:80:4:foreign,g2:80:4:7,g3:80:4:fill
@@ -242,6 +242,10 @@ func parseNode(t *testing.T, words []string) Node {
 			n.GPUType = value
 		case "closed":
 			n.Closed = value
+		case "ends":
+			for _, part := range strings.Split(value, ",") {
+				n.ForeignEnds = append(n.ForeignEnds, parseEnding(t, part))
+			}
 		case "reserved":
 			for _, part := range strings.Split(value, ",") {
 				n.Reserved = append(n.Reserved, parseReservation(t, part))
@@ -257,6 +261,20 @@ func parseNode(t *testing.T, words []string) Node {
 		}
 	}
 	return n
+}
+
+// parseEnding reads what jobs of others give back by themselves: in how many seconds, GPUs, cores, GB.
+func parseEnding(t *testing.T, text string) Ending {
+	t.Helper()
+	parts := strings.Split(text, ":")
+	if len(parts) != 4 {
+		t.Fatalf("ends=%q: want seconds:gpus:cores:GB", text)
+	}
+	e := Ending{At: epoch.Add(time.Duration(number(t, parts[0])) * time.Second)}
+	for k, name := range []string{"gpu", "cpu", "mem"} {
+		setAmount(t, &e.Size, name, parts[k+1])
+	}
+	return e
 }
 
 // parseQuota leaves unbounded what is not named.
@@ -381,6 +399,8 @@ func setJob(t *testing.T, j *Job, key, value string) {
 		j.Pace = amounts(t, value)
 	case "ceiling":
 		j.Ceiling = amounts(t, value)
+	case "percore":
+		j.PerCore = value == "1"
 	case "priority":
 		j.Priority = int64(number(t, value))
 	case "share":

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -33,16 +34,41 @@ func (b preemption) clearNodes() {
 // clearable says whether the job that nodes are kept for would have its least on them if all left who may be asked to,
 // now or in a later round.
 func (b preemption) clearable() bool {
-	r := b.reserved
+	r, stays := b.reserved, b.staying()
 	return !slices.ContainsFunc(r.nodes, func(n int) bool {
-		return !b.least(r.job, r.shape, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief))
+		return !b.least(r.job, r.shape, n).Size.Fits(b.servers[n].free.Plus(b.tenure()[n].brief).Minus(stays[n]))
 	})
+}
+
+// staying is what jobs hold on the nodes that are kept which could be asked to leave, and go before the job that they
+// are kept for; by server, read by number alone.
+func (b preemption) staying() map[int]gres.Vector {
+	r, stays := b.reserved, map[int]gres.Vector{}
+	for v := range b.seats {
+		s := &b.seats[v]
+		if s.standing != loose && !b.brief(v) || b.givesWay(v, r.job) {
+			continue
+		}
+		for _, n := range s.servers {
+			if r.servers.has(n) {
+				stays[n] = stays[n].Plus(s.size)
+			}
+		}
+	}
+	return stays
+}
+
+// brief says that running job v may not be stopped in this round, and in a later one.
+func (b preemption) brief(v int) bool {
+	s, j := &b.seats[v], b.jobs[v]
+	return s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) && s.class.never == "" &&
+		b.mayComeBack(v, s.class)
 }
 
 // tenure is for how long those stay on a server who may not be stopped in this round, or go first.
 type tenure struct {
 	brief gres.Vector // what those hold of them who may be asked in a later round: most have just started
-	begun int64       // when the last of the others started, in units of rules.patience; 0: there are none
+	until int64       // the last end of the others, see lastEnd; 0: there are none
 }
 
 // tenure is worked out once a round, when it is first asked for.
@@ -52,22 +78,31 @@ func (b preemption) tenure() []tenure {
 	}
 	b.tenures.round, b.tenures.of = b.round, resized(b.tenures.of, len(b.servers))
 	clear(b.tenures.of)
-	for i, j := range b.jobs {
+	for i := range b.seats {
 		s := &b.seats[i]
 		if s.standing == waits || s.standing == loose {
 			continue
 		}
-		brief := s.standing == fixed && (j.Saves || !j.Fixed) && b.c.Rules.allowAfter(j.Restarts) &&
-			s.class.never == "" && b.mayComeBack(i, s.class)
+		brief := b.brief(i)
 		for _, n := range s.servers {
 			if t := &b.tenures.of[n]; brief {
 				t.brief = t.brief.Plus(s.size)
 			} else {
-				t.begun = max(t.begun, b.begun(i).UnixNano()/int64(b.c.Rules.patience())+1)
+				t.until = max(t.until, b.lastEnd(i))
 			}
 		}
 	}
 	return b.tenures.of
+}
+
+// lastEnd orders jobs by when they end: by the time limit, in nanoseconds, or after all that have one by when they
+// started, in units of rules.patience.
+func (b preemption) lastEnd(i int) int64 {
+	const never = math.MaxInt64 / 2
+	if b.jobs[i].TimeLimit == 0 {
+		return never + b.begun(i).UnixNano()/int64(b.c.Rules.patience())
+	}
+	return min(never, b.endOf(i).UnixNano())
 }
 
 // begun is when the run of job i began, or begins.
@@ -78,14 +113,14 @@ func (b preemption) begun(i int) time.Time {
 	return b.jobs[i].Started
 }
 
-// compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: of jobs of
-// others nobody knows when they end; then those whose last such job started first, in units of rules.patience, so that
-// none that has begun to be empty is given up for one that began later; of these the ones where such jobs hold the
-// fewest GPUs, and then the ones with most GPUs idle.
+// compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: jobs of
+// others come last; then those whose last such job ends first by its time limit. Where that has none it is the one that
+// started first, in units of rules.patience, so that no server that has begun to be empty is given up for one that began
+// later. Of equal ones it is those where such jobs hold the fewest GPUs, and then the ones with most GPUs idle.
 func (b preemption) compareWaits(w gangShape, x, y int) int {
 	s, t, u, v := &b.servers[x], &b.servers[y], &b.tenure()[x], &b.tenure()[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }
-	return cmp.Or(cmp.Compare(foreign(s), foreign(t)), cmp.Compare(u.begun, v.begun),
+	return cmp.Or(cmp.Compare(foreign(s), foreign(t)), cmp.Compare(u.until, v.until),
 		cmp.Compare(t.free.GPUs+v.brief.GPUs, s.free.GPUs+u.brief.GPUs), cmp.Compare(t.open().GPUs, s.open().GPUs))
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
@@ -102,10 +103,17 @@ func (b explanation) lacks(i int) answer {
 // heldFor tells job i for whom nodes are kept, and who may use them meanwhile.
 func (b explanation) heldFor(i int) string {
 	why := fmt.Sprintf("what is free is kept for job %d, which has waited too long", b.jobs[b.reserved.job].ID)
-	if b.reserved.closed || b.staysForGood(i) {
+	var may []string
+	if !b.staysForGood(i) {
+		may = append(may, "that declares a checkpoint")
+	}
+	if by := b.reserved.until; by.After(b.c.Now) {
+		may = append(may, "whose time limit ends by "+by.Format(time.DateTime))
+	}
+	if b.reserved.closed || len(may) == 0 {
 		return why
 	}
-	return why + "; only a job that declares a checkpoint may use it meanwhile"
+	return why + "; only a job " + strings.Join(may, " or ") + " may use it meanwhile"
 }
 
 // clearingFor tells job i how far the nodes are that are cleared for it.

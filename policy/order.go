@@ -223,7 +223,7 @@ func (b turns) takeTurns(p Policy) {
 		if b.jobs[i].Running != nil {
 			key = lessStake(key, b.stake(i))
 		}
-		if b.seats[i].overdue {
+		if b.seats[i].key = key; b.seats[i].overdue {
 			key = math.Min(key, -math.MaxFloat64) // before any key, and behind one job that goes first, see First
 		}
 		b.line.add(entry{key, i})

@@ -20,17 +20,19 @@ const overdueShare = 1.0 / 8
 //
 // Who is overdue stays so until it ends, since waiting is not undone by running: nobody takes such a place from another
 // in turns.
+//
+// Patience counts only while a job runs that came later: until then nobody has passed the one that waits. And an overdue
+// job goes before those alone that have passed it, see precedes.
 func (b turns) findOverdue() {
-	late := b.late[:0]
+	late, last := b.late[:0], b.lastToCome()
 	for i, j := range b.jobs {
-		if b.seats[i].overdue = false; (j.Running != nil || j.Barred == "") && b.waited(j) >= b.c.Rules.patience() {
+		if b.seats[i].overdue = false; (j.Running != nil || j.Barred == "") && b.waited(j) >= b.c.Rules.patience() &&
+			(j.Running != nil || last >= 0 && b.compareArrivals(i, last) < 0) {
 			late = append(late, i)
 		}
 	}
 	b.late = late
-	slices.SortFunc(late, func(x, y int) int {
-		return cmp.Or(b.jobs[x].Arrival.Compare(b.jobs[y].Arrival), cmp.Compare(x, y))
-	})
+	slices.SortFunc(late, b.compareArrivals)
 	room := overdueShare * float64(b.total.GPUs)
 	for _, i := range late {
 		if room <= 0 {
@@ -41,6 +43,28 @@ func (b turns) findOverdue() {
 			room -= float64(b.jobs[i].GPUs)
 		}
 	}
+}
+
+// compareArrivals puts the job first that came first.
+func (b *board) compareArrivals(x, y int) int {
+	return cmp.Or(b.jobs[x].Arrival.Compare(b.jobs[y].Arrival), cmp.Compare(x, y))
+}
+
+// lastToCome is the job that came last of those that run; -1: none runs.
+func (b turns) lastToCome() int {
+	last := -1
+	for i, j := range b.jobs {
+		if j.Running != nil && (last < 0 || b.compareArrivals(i, last) > 0) {
+			last = i
+		}
+	}
+	return last
+}
+
+// precedes says that job v goes before job i whatever i has waited for: it came first, and the policy has it first. To
+// stop it would be to swap two jobs for nothing, and back again when v is overdue in turn.
+func (b *board) precedes(v, i int) bool {
+	return b.seats[i].overdue && b.seats[v].key <= b.seats[i].key && b.compareArrivals(v, i) < 0
 }
 
 // couldRun says whether job i runs, or could if there were room: no constraint, reservation or quota keeps it from

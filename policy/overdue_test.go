@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"fmt"
 	"math/rand"
+	"slices"
 	"testing"
 	"time"
 )
@@ -51,4 +53,88 @@ func (s *site) submit(id int, length time.Duration) {
 		Length:  length,
 		Restart: 30 * time.Second, Profile: p, ProfileName: p.Model,
 	})
+}
+
+// queueOf draws a few jobs that come within hours, some of them gangs of several sizes, most so long that they outlast
+// anybody's patience.
+func queueOf(t *testing.T, draw *rand.Rand) []Job {
+	p := paperModel(t, "gnmt")
+	var jobs []Job
+	for id := 1 + draw.Intn(3); len(jobs) < 6+draw.Intn(8); id += 1 + draw.Intn(3) {
+		jobs = append(jobs, Job{
+			ID: id, GPUs: []int{1, 2, 2, 3, 4, 5, 6, 8}[draw.Intn(8)], User: []string{"ann", "bob"}[draw.Intn(2)],
+			Saves: draw.Intn(5) > 0, Restart: time.Duration(draw.Intn(120)) * time.Second,
+			Length: time.Duration(1+draw.Intn(300)) * time.Minute, Profile: p, ProfileName: p.Model,
+			Priority: int64(draw.Intn(4)),
+			Arrival:  epoch.Add(time.Duration(draw.Intn(4)*draw.Intn(60)) * time.Minute),
+		})
+		j := &jobs[len(jobs)-1]
+		j.Fixed = !j.Saves
+	}
+	return jobs
+}
+
+// TestNobodyIsStoppedForOneLaterInTheOrderButByWhoWasPassedOver: over queues of jobs that are longer than anybody's
+// patience, under every policy. Whoever was passed over has waited too long, and came first; and under first come,
+// first served nobody is stopped at all for one that came later.
+func TestNobodyIsStoppedForOneLaterInTheOrderButByWhoWasPassedOver(t *testing.T) {
+	for _, p := range Policies() {
+		t.Run(p.Name, func(t *testing.T) {
+			stops := 0
+			for seed := range int64(12) {
+				draw := rand.New(rand.NewSource(seed))
+				s := &site{t: t, cluster: paperCluster(1 + draw.Intn(2)), policy: p, alloc: Tune(), draw: draw}
+				s.cluster.Rules = Rules{MinRun: time.Duration(draw.Intn(20)) * time.Minute,
+					MaxPreemptions: []int{0, 1, 3, 20}[draw.Intn(4)]}
+				stops += s.playOut(queueOf(t, draw))
+			}
+			t.Logf("%d stops for others", stops)
+		})
+	}
+}
+
+// playOut plays rounds until all jobs have ended, and judges each stop for another.
+func (s *site) playOut(coming []Job) (stops int) {
+	for rounds := 0; rounds < 500 && (len(coming) > 0 || len(s.cluster.Jobs) > 0); rounds++ {
+		for k := len(coming) - 1; k >= 0; k-- {
+			if !coming[k].Arrival.After(s.cluster.Now) {
+				s.cluster.Jobs, coming = append(s.cluster.Jobs, coming[k]), slices.Delete(coming, k, k+1)
+			}
+		}
+		slices.SortFunc(s.cluster.Jobs, func(x, y Job) int { return x.ID - y.ID })
+		plan := Decide(s.cluster, s.policy, s.alloc)
+		if err := Check(s.cluster, plan); err != nil {
+			s.t.Fatal(err)
+		}
+		stops += s.judgeStops(plan)
+		s.train(plan)
+	}
+	if left := len(coming) + len(s.cluster.Jobs); left > 0 {
+		s.t.Errorf("%d jobs have not ended after %v", left, s.cluster.Now.Sub(epoch))
+	}
+	return stops
+}
+
+// judgeStops finds fault with each job that gives way to one that the policy has after it, and that nobody has passed
+// over.
+func (s *site) judgeStops(plan Plan) (stops int) {
+	c := &s.cluster
+	var pl Planner
+	on := pl.lay(c, s.policy, s.alloc)
+	for i, d := range plan.Decisions {
+		var id int
+		if n, _ := fmt.Sscanf(d.Why, "gives way to job %d", &id); d.Reason != GivesWay || n != 1 {
+			continue
+		}
+		stops++
+		k := slices.IndexFunc(c.Jobs, func(j Job) bool { return j.ID == id })
+		victim, taker := &c.Jobs[i], &c.Jobs[k]
+		first := taker.Arrival.Before(victim.Arrival) || taker.Arrival.Equal(victim.Arrival) && id < victim.ID
+		passed := first && on.waited(taker) >= c.Rules.patience()
+		if on.seats[k].key >= on.seats[i].key && !passed || s.policy.Name == "fifo" && !first {
+			s.t.Errorf("after %v: job %d, which came at %v, is stopped for job %d, which came at %v and has waited %v",
+				c.Now.Sub(epoch), victim.ID, victim.Arrival.Sub(epoch), id, taker.Arrival.Sub(epoch), on.waited(taker))
+		}
+	}
+	return stops
 }

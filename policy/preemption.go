@@ -199,7 +199,7 @@ func (b preemption) clearServer(i, n int, w gangShape, most int) (clearing, bool
 		if need.GPUs <= left.GPUs && b.giveBack(&plan, need.Minus(left), i) {
 			break
 		}
-		v := b.nextToLeave(sv, plan.leaves)
+		v := b.nextToLeave(sv, plan.leaves, i)
 		if v < 0 || len(plan.leaves) >= most {
 			return plan, false
 		}
@@ -236,11 +236,12 @@ func (b preemption) weigh(plan *clearing) {
 	}
 }
 
-// nextToLeave picks the job on the server whose turn is last of those whose turn is to come; -1 if there is none.
-func (b preemption) nextToLeave(sv *server, gone []int) int {
+// nextToLeave picks the job on the server whose turn is last of those that may have to leave it for job i; -1 if there
+// is none.
+func (b preemption) nextToLeave(sv *server, gone []int, i int) int {
 	last := -1
 	for _, v := range sv.jobs {
-		if b.seats[v].standing != loose || slices.Contains(gone, v) {
+		if b.seats[v].standing != loose || slices.Contains(gone, v) || b.precedes(v, i) {
 			continue
 		}
 		if last < 0 || b.rank[v] > b.rank[last] {

@@ -68,7 +68,7 @@ func TestALiarTakesNothingThatOthersAreOwed(t *testing.T) {
 			}
 			for _, n := range shareNodes(c, d) {
 				fair := gres.Proportional(n.Total, d.Grant.PerNode.GPUs)
-				least := min(1, j.Profile.Gain(underCeiling(j, fair), fair))
+				least := min(1, j.Profile.Gain(inWholeMiB(j, underCeiling(j, fair), d.Grant.PerNode.CPUs), fair))
 				if gain := j.Profile.Gain(d.Grant.PerNode, fair); slices.Contains(d.Grant.Nodes, n.Name) &&
 					gain < least-1e-9 {
 					t.Fatalf("job %d: %s on %s is %g of its share", j.ID, d.Grant.PerNode, n.Name, gain)
@@ -223,7 +223,8 @@ func TestNobodyIsSlowerThanUnderTheProportionalShare(t *testing.T) {
 				continue
 			}
 			for _, n := range shareNodes(c, d) {
-				fair := underCeiling(j, gres.Proportional(n.Total, d.Grant.PerNode.GPUs))
+				fair := inWholeMiB(j, underCeiling(j, gres.Proportional(n.Total, d.Grant.PerNode.GPUs)),
+					d.Grant.PerNode.CPUs)
 				if slices.Contains(d.Grant.Nodes, n.Name) &&
 					j.Profile.Rate(sensitivity.ShareOf(d.Grant.PerNode)) < j.Profile.Rate(
 						sensitivity.ShareOf(fair))*(1-1e-9) {
@@ -243,6 +244,51 @@ func underCeiling(j *Job, v gres.Vector) gres.Vector {
 		v.Memory = most
 	}
 	return v
+}
+
+// inWholeMiB is what is owed of an amount to a job with so many cores: where it has memory by the core, whole MiB.
+func inWholeMiB(j *Job, v gres.Vector, cores int) gres.Vector {
+	if j.PerCore {
+		v.Memory = v.Memory / gres.Memory(cores) * gres.Memory(cores)
+	}
+	return v
+}
+
+// TestMemoryByTheCoreIsSharedByTheCoresInWholeMiB: Slurm is told how much each core has, and what it then shows of the
+// job is what the plan says.
+func TestMemoryByTheCoreIsSharedByTheCoresInWholeMiB(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		inNewHands(c, plan, func(j *Job, size gres.Vector, _ Node) {
+			if j.PerCore && size.Memory%gres.Memory(size.CPUs) != 0 {
+				t.Fatalf("job %d: %d MiB for %d cores", j.ID, size.Memory, size.CPUs)
+			}
+		})
+	})
+}
+
+// TestACeilingOnOneResourceTakesNothingOfTheOther: a job that may have little memory keeps the cores of its share,
+// though by its profile it could do with fewer, and one that may have few cores keeps the memory.
+func TestACeilingOnOneResourceTakesNothingOfTheOther(t *testing.T) {
+	everyPlanner(t, func(t *rapid.T, c Cluster, _ Policy, _ Allocator, plan Plan) {
+		for j, d := range decided(c, plan) {
+			if d.Grant == nil || unchanged(j, d) {
+				continue
+			}
+			for _, n := range shareNodes(c, d) {
+				if !slices.Contains(d.Grant.Nodes, n.Name) {
+					continue
+				}
+				size, fair := d.Grant.PerNode, gres.Proportional(n.Total, d.Grant.PerNode.GPUs)
+				due, most := underCeiling(j, fair), j.Ceiling
+				if most.Memory > 0 && most.Memory < fair.Memory && size.CPUs < due.CPUs {
+					t.Fatalf("job %d: %s where its share is %s, since it may have %s", j.ID, size, fair, most.Memory)
+				}
+				if most.CPUs > 0 && most.CPUs < fair.CPUs && size.Memory < inWholeMiB(j, due, size.CPUs).Memory {
+					t.Fatalf("job %d: %s where its share is %s, since it may have %d cores", j.ID, size, fair, most.CPUs)
+				}
+			}
+		}
+	})
 }
 
 // inNewHands goes through what a plan newly grants, node by node.

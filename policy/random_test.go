@@ -96,6 +96,7 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	j.TimeLimit = time.Duration(rapid.SampledFrom([]int{0, 5, 30, 60, 61, 100}).Draw(t, "limit")) * time.Minute
 	j.Reservation = rapid.SampledFrom([]string{"", "", "", "maint", "course", "other"}).Draw(t, "reservation")
 	j.Priority = rapid.Int64Range(0, 3).Draw(t, "priority")
+	j.PerCore = rapid.IntRange(0, 2).Draw(t, "memory by the core") == 0
 	if rapid.IntRange(0, 2).Draw(t, "terms") == 0 {
 		j.Floor, j.Pace, j.Ceiling = wildAmounts(t, "floor"), wildAmounts(t, "pace"), wildAmounts(t, "ceiling")
 	}
@@ -103,7 +104,7 @@ func wildJob(t *rapid.T, id int, profiles []*sensitivity.Profile) Job {
 	case 0:
 		j.GPUType = rapid.SampledFrom([]string{"a100", "v100", "h100"}).Draw(t, "type")
 	case 1:
-		j.Features = []string{"ib"}
+		j.Features = []string{[]string{"ib", "nvme|ib"}[j.ID%2]}
 	case 2:
 		j.Only = []string{"n0", "n2"}
 	case 3:

@@ -10,12 +10,13 @@ import (
 )
 
 // reservation keeps nodes for a job that has been passed over for too long: what starts there meanwhile must be able to
-// give way again.
+// give way again, or have ended before the job could start.
 type reservation struct {
 	job     int
 	shape   gangShape
 	nodes   []int // its servers, in the order in which they were chosen
 	servers set
+	until   time.Time   // before which they cannot all have room for it, see shadow
 	closed  bool        // to everybody else: they are being cleared, see clearNodes
 	kept    int         // GPUs that are idle on them meanwhile
 	idle    map[int]int // the same by server; read by number alone
@@ -38,13 +39,12 @@ func (b constraints) bars(i, n int) bool {
 	return b.yields(i, n)
 }
 
-// yields says whether job i must be kept off server n for the sake of another: it could not be asked to give way, or
-// never would.
+// yields says whether job i must be kept off server n for the sake of another.
 func (b constraints) yields(i, n int) bool {
 	if b.reserved == nil || b.reserved.job == i || !b.reserved.servers.has(n) {
 		return false
 	}
-	return b.reserved.closed || !b.seats[i].class.lends || b.staysForGood(i)
+	return b.reserved.closed || b.keptOff(i)
 }
 
 // staysForGood says that job i, once it runs, gives its place to nobody.
@@ -62,6 +62,7 @@ func (b preemption) reserve(i int) bool {
 			for _, n := range servers {
 				b.reserved.servers.add(n)
 			}
+			b.reserved.until = b.shadow(b.reserved)
 			return true
 		}
 	}

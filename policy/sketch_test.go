@@ -31,6 +31,12 @@ func sketch(c Cluster) string {
 			fmt.Fprintf(&out, " foreign=gpu:%d,cpu:%d,mem:%g", n.Foreign.GPUs, n.Foreign.CPUs,
 				gigabytes(n.Foreign.Memory))
 		}
+		var ends []string
+		for _, e := range n.ForeignEnds {
+			ends = append(ends, fmt.Sprintf("%g:%d:%d:%g", e.At.Sub(c.Now).Seconds(), e.Size.GPUs, e.Size.CPUs,
+				gigabytes(e.Size.Memory)))
+		}
+		word(&out, "ends", strings.Join(ends, ","))
 		word(&out, "type", n.GPUType)
 		word(&out, "closed", n.Closed)
 		word(&out, "features", strings.Join(n.Features, ","))
@@ -74,6 +80,9 @@ func sketchJob(out *strings.Builder, c Cluster, j *Job) {
 		if term.v != (gres.Vector{}) {
 			fmt.Fprintf(out, " %s=%d:%g", term.key, term.v.CPUs, gigabytes(term.v.Memory))
 		}
+	}
+	if j.PerCore {
+		count("percore", 1)
 	}
 	count("limit", j.TimeLimit.Seconds())
 	word(out, "reservation", j.Reservation)

@@ -146,9 +146,8 @@ func highs(tenants []tenant) (n int) {
 
 // suits says whether a node is one that job j asked for, open or not.
 func (j *Job) suits(n *Node) bool {
-	has := func(feature string) bool { return slices.Contains(n.Features, feature) }
 	return (j.GPUType == "" || j.GPUType == n.GPUType) &&
-		!slices.ContainsFunc(j.Features, func(f string) bool { return !has(f) }) &&
+		!slices.ContainsFunc(j.Features, func(f string) bool { return !n.Has(f) }) &&
 		(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
 }
 
@@ -213,7 +212,7 @@ func (key *seatKey) leanest(m *menu) gres.Vector {
 	if asked.Memory > 0 {
 		size.Memory = asked.Memory
 	}
-	return atMost(wholeTasks(size, key.tasks), key.terms.most(key.tasks))
+	return key.divided(atMost(wholeTasks(size, key.tasks), key.terms.most(key.tasks)))
 }
 
 // finest is how many amounts of cores are tried at most.
@@ -233,7 +232,7 @@ func (key *seatKey) lean(m *menu) (all []sensitivity.Option) {
 	step := key.tasks * max(1, most.CPUs/key.tasks/finest)
 	for cores := max(key.tasks, least.CPUs); cores <= most.CPUs; cores += step {
 		for _, memory := range amounts {
-			size := gres.Vector{GPUs: 1, CPUs: cores, Memory: max(memory, least.Memory)}
+			size := key.divided(gres.Vector{GPUs: 1, CPUs: cores, Memory: max(memory, least.Memory)})
 			all = append(all, sensitivity.Option{Size: size, Gain: key.profile.Gain(size, m.fair)})
 		}
 	}

@@ -10,10 +10,13 @@ import (
 
 // terms bound what a job may be given on each node, whatever its profile says: what its user asked for and reckoned
 // with, and what the site allows. The zero value bounds nothing.
-type terms struct{ floor, pace, ceiling gres.Vector }
+type terms struct {
+	floor, pace, ceiling gres.Vector
+	perCore              bool // see Job.PerCore
+}
 
 func termsOf(j *Job) terms {
-	t := terms{j.Floor, j.Pace, j.Ceiling}
+	t := terms{j.Floor, j.Pace, j.Ceiling, j.PerCore}
 	t.floor.GPUs, t.pace.GPUs, t.ceiling.GPUs = 0, 0, 0 // the count of GPUs is fixed
 	return t
 }
@@ -52,19 +55,61 @@ func (m *menu) within(key menuKey) *menu {
 	owed := atMost(wholeTasks(m.fair, key.tasks), most).Max(key.terms.least(key.tasks))
 	pace := atMost(wholeTasks(key.terms.pace, key.tasks), most)
 	if key.profile == nil {
-		m.owed[0].Size = owed.Max(pace)
+		m.owed[0].Size = key.divided(owed.Max(pace))
 		m.options = m.owed
 		return m
 	}
 	gain := func(size gres.Vector) float64 { return key.profile.Gain(size, m.fair) }
-	due := math.Min(1, gain(atMost(m.fair, most)))
-	need := math.Max(due, gain(atMost(key.terms.paceBeside(m.fair), most)))
-	if gain(owed) < need {
-		owed = m.faster(owed, pace, key, need, gain)
+	need := func(cores int) float64 {
+		due, reckoned := atMost(m.fair, most), atMost(key.terms.paceBeside(m.fair), most)
+		return math.Max(math.Min(1, gain(key.terms.owes(due, cores))), gain(key.terms.owes(reckoned, cores)))
+	}
+	if owed = key.divided(owed); gain(owed) < need(owed.CPUs) {
+		owed = key.divided(m.faster(owed, pace, key, need(owed.CPUs), gain))
 	}
 	m.owed[0] = sensitivity.Option{Size: owed, Gain: gain(owed)}
 	m.options = fromShare(m.sizes(key, need, gain), m.owed[0])
 	return m
+}
+
+// owes is how much of an amount is owed to a job that is given so many cores: as much as they share in whole MiB, where
+// memory is given by the core.
+func (t terms) owes(v gres.Vector, cores int) gres.Vector {
+	if t.perCore && cores > 0 {
+		v.Memory -= v.Memory % gres.Memory(cores)
+	}
+	return v
+}
+
+// divided is a size of which the cores share the memory in whole MiB, where it is given by the core: the next lower
+// one, or where that is less than the floor the next higher. Where that is more than may be had more cores share it: as
+// many as the floor was reckoned with do.
+func (key menuKey) divided(size gres.Vector) gres.Vector {
+	t, most := key.terms, atMost(key.total, key.terms.most(key.tasks))
+	if !t.perCore || size.CPUs < 1 {
+		return size
+	}
+	for tried := size; tried.CPUs <= most.CPUs; tried.CPUs += key.tasks {
+		if tried.Memory = t.owes(size, tried.CPUs).Memory; tried.Memory < t.floor.Memory {
+			tried.Memory += gres.Memory(tried.CPUs)
+		}
+		if tried.Memory <= most.Memory {
+			return tried
+		}
+	}
+	return size
+}
+
+// besides is what a job has at least of the one resource where its ceiling leaves it less than its share of the other.
+func (t terms) besides(fair gres.Vector, tasks int) (least gres.Vector) {
+	due := atMost(wholeTasks(fair, tasks), t.most(tasks))
+	if t.ceiling.Memory > 0 && t.ceiling.Memory < fair.Memory {
+		least.CPUs = due.CPUs
+	}
+	if t.ceiling.CPUs > 0 && t.ceiling.CPUs < fair.CPUs {
+		least.Memory = due.Memory
+	}
+	return least
 }
 
 // paceBeside is the pace with the share in place of what nobody reckoned with; nothing where nobody reckoned at all.
@@ -95,13 +140,15 @@ func (m *menu) faster(owed, pace gres.Vector, key menuKey, need float64, gain fu
 }
 
 // sizes are those that are as fast as need be and within the terms.
-func (m *menu) sizes(key menuKey, need float64, gain func(gres.Vector) float64) []sensitivity.Option {
+func (m *menu) sizes(key menuKey, need func(cores int) float64,
+	gain func(gres.Vector) float64) []sensitivity.Option {
 	least, most := key.terms.least(key.tasks), atMost(key.total, key.terms.most(key.tasks))
+	least = least.Max(key.terms.besides(m.fair, key.tasks))
 	tried := key.profile.Options(atMost(m.fair, most), most)
 	var sizes []sensitivity.Option
 	for _, o := range append(tried, m.owed[0]) {
-		size := wholeTasks(o.Size.Max(least), key.tasks)
-		if g := gain(size); size.Fits(most) && g >= need {
+		size := key.divided(wholeTasks(o.Size.Max(least), key.tasks))
+		if g := gain(size); size.Fits(most) && g >= need(size.CPUs) {
 			sizes = append(sizes, sensitivity.Option{Size: size, Gain: g})
 		}
 	}

@@ -42,7 +42,7 @@ func programs(f *Facts) (found []finding) {
 	for _, program := range f.Here.Programs {
 		if program.Why != "" {
 			found = append(found, fail("install it, executable for user "+f.Wanted.User+", or mend what names it",
-				"%s: %s", program.Name, program.Why))
+				"%s: %s", program.Name, pathAnd(program.Path, program.Why)))
 		} else {
 			found = append(found, ok("%s is %s", program.Name, program.Path))
 		}
@@ -50,16 +50,30 @@ func programs(f *Facts) (found []finding) {
 	return found
 }
 
+// pathAnd is what is wrong with a path, which is named in any case.
+func pathAnd(path, why string) string {
+	if strings.Contains(why, path) {
+		return why
+	}
+	return path + ": " + why
+}
+
 func folders(f *Facts) (found []finding) {
 	for _, place := range f.Here.Writable {
 		switch {
+		case place.Why == "" && place.Root != "":
+			found = append(found, warn("run this as the daemon's user, or give it the folder",
+				"%s in %s, which root may write to and user %s may not", place.Name, place.Path, place.Root))
 		case place.Why == "":
 			found = append(found, ok("%s in %s", place.Name, place.Path))
 		case place.Made:
 			found = append(found, skip("%s in %s, which the unit makes: %s", place.Name, place.Path, place.Why))
 		default:
-			found = append(found, fail("make it, as user "+f.Wanted.User+"'s own, or name another place", "%s: %s",
-				place.Name, place.Why))
+			remedy := "make it, as user " + f.Wanted.User + "'s own, or name another place"
+			if place.Near != "" {
+				remedy = "did you mean " + place.Near + "? If not, " + remedy
+			}
+			found = append(found, fail(remedy, "%s: %s", place.Name, place.Why))
 		}
 	}
 	return found
@@ -176,7 +190,8 @@ func partitions(f *Facts) (found []finding) {
 		gpus, there := f.Partitions.Value[name]
 		switch {
 		case !there:
-			found = append(found, fail("mend partitions in the configuration", "the cluster has no %s; it has %s", name,
+			found = append(found, fail(orNearest(name, names(f.Partitions.Value), "", "mend partitions in the configuration"),
+				"the cluster has no %s; it has %s", name,
 				strings.Join(names(f.Partitions.Value), ", ")))
 		case gpus == 0:
 			found = append(found,

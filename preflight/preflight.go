@@ -51,11 +51,13 @@ type Facts struct {
 	Slurm      Known[Slurm]             // over slurmrestd
 	Partitions Known[map[string]int]    // of the cluster, with the number of GPUs of each
 	Level      Known[string]            // of the daemon's user, in slurmdbd's word
+	Names      Known[Names]             // of accounts and users, by slurmdbd
 	Gates      Known[map[string]Gate]   // by partition, as far as each was tried
 	Settings   Known[Settings]          // of the gate, where its file is on this host
 	Scontrol   Known[map[string]string] // what scontrol show config says, by key
 	Threads    Known[int]               // of a core, the most of all nodes
 	Nodes      Known[[]Node]            // of the cluster, by name
+	Weights    Known[map[string]string] // TRESBillingWeights of each partition of the cluster
 	Options    Known[bool]              // whether our plugin is in plugstack.conf of this host
 }
 
@@ -69,6 +71,8 @@ type Wanted struct {
 	ProfilesFile string
 	Requeues     bool // the API requeues jobs: scontrol is not needed
 	Sharing      Sharing
+	Canary       []string // accounts with whom the daemon is tried
+	Match        []Rule
 	Plugin       string // the program that drives the workload manager, with credentials of its own; empty: slurmrestd
 }
 
@@ -101,6 +105,8 @@ type Place struct {
 	Path string
 	Made bool   // the unit makes it when it starts the daemon
 	Why  string // it cannot be written to; empty: it can
+	Near string // a path that is there and differs by a few letters; empty: none
+	Root string // only whoever asks may write there, and not the user of that name; empty: no such difference
 }
 
 // Token is what a token says of itself.
@@ -167,7 +173,7 @@ func Local(f Facts) []Line { return judge(f, local) }
 // All judges everything.
 func All(f Facts) []Line {
 	var all []check
-	for _, part := range [][]check{local, access, gate, slurmConf, sharing} {
+	for _, part := range [][]check{local, access, namedChecks, gate, slurmConf, charges, sharing} {
 		all = append(all, part...)
 	}
 	return judge(f, all)

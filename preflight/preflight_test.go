@@ -25,6 +25,7 @@ func ready() Facts {
 			Ahead: time.Second}},
 		Partitions: Known[map[string]int]{Value: map[string]int{"gpu": 32, "cpu": 0}},
 		Level:      Known[string]{Value: "Operator"},
+		Names:      Known[Names]{Value: Names{Accounts: []string{"ml", "vision"}, Users: []string{"ann", "synergy"}}},
 		Gates: Known[map[string]Gate]{Value: map[string]Gate{"gpu": {Annotated: true,
 			Lease: 15*time.Minute + 300*time.Millisecond}, "cpu": {}}},
 		Settings: Known[Settings]{Value: Settings{Path: "/etc/slurm/synergy_settings.lua", Partitions: []string{"gpu"},
@@ -47,6 +48,7 @@ func ready() Facts {
 			"AccountingStoreFlags": "job_comment,job_extra",
 			"CliFilterPlugins":     "lua", "GresTypes": "gpu,shard",
 		}},
+		Weights: Known[map[string]string]{Value: map[string]string{"gpu": "CPU=0,Mem=0,GRES/gpu=1", "cpu": "CPU=1"}},
 		Threads: Known[int]{Value: 1},
 		Options: Known[bool]{Value: true},
 	}
@@ -278,8 +280,9 @@ func TestWhatIsNotKnownIsSkippedWithWhy(t *testing.T) {
 	f.Partitions, f.Gates = Unknown[map[string]int](why), Unknown[map[string]Gate](why)
 	f.Nodes, f.Wanted.Sharing.Memory = Unknown[[]Node](why), false
 	f.Settings, f.Scontrol = Unknown[Settings](why), Unknown[map[string]string](why)
+	f.Weights = Unknown[map[string]string](why)
 	lines := All(f)
-	for _, name := range []string{"operator", "partitions", "gate", "gate's lease", "trusted_uids", "gate's settings",
+	for _, name := range []string{"operator", "TRESBillingWeights", "partitions", "gate", "gate's lease", "trusted_uids", "gate's settings",
 		"options of sbatch", "slurm.conf", "share.gpu_memory", "share.by_feature", "share.mode_by_feature", "shards",
 		"keep_shards", "seats"} {
 		if got := of(lines, name); len(got) != 1 || got[0].Verdict != Skip {

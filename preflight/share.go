@@ -125,7 +125,7 @@ func features(f *Facts, said []string) []finding {
 		}
 	}
 	if len(absent) > 0 {
-		return []finding{warn("mend the name, or give the nodes that Feature in slurm.conf",
+		return []finding{warn(orNearest(absent[0], have, "", "mend the name, or give the nodes that Feature in slurm.conf"),
 			"no node with GPUs in the managed partitions has %s; they have %s", strings.Join(absent, ", "),
 			orElse(strings.Join(have[:min(len(have), fewFeatures)], ", "), "no feature"))}
 	}

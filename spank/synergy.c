@@ -77,7 +77,7 @@ static struct spank_option options[] = {
 	{ "synergy-cores", "keep|give", "not to run with fewer cores than asked for, or to leave that to the profile", 1, CORES, take },
 	{ "synergy-memory", "keep|give", "the same for memory", 1, MEMORY, take },
 	{ "synergy-share", "high|low[,mem=GIB][,slo=MS]", "let the job share its GPU with others", 1, SHARE, take },
-	{ "synergy-env", "off", "leave the environment of the job's tasks alone", 1, ENV, take },
+	{ "synergy-env", "on|off", "tell the job's tasks in variables what they were given, or do not measure them either", 1, ENV, take },
 	SPANK_OPTIONS_TABLE_END
 };
 
@@ -169,7 +169,7 @@ static void drop_note(const char *job)
 int slurm_spank_job_prolog(spank_t spank, int argc, char **argv)
 {
 	const char *job = getenv("SLURM_JOB_ID");
-	struct run run = { NONE, 0, false };
+	struct run run = { NONE, 0, false, false };
 
 	(void)spank, (void)argc, (void)argv;
 	drop_note(job); /* of a run before, whose epilog did not come about */
@@ -283,9 +283,10 @@ static long gpus_on_node(spank_t spank)
  * say_threads sets how many threads a task should start, unless the user has said. What we set for a batch script reaches its steps as if the
  * user had; so we keep a list of what is ours, SYNERGY_SET, and a step with another number of cores gets another number of threads.
  */
+static const char *const threads[] = { "OMP_NUM_THREADS", "MKL_NUM_THREADS", "SRUN_CPUS_PER_TASK" };
+
 static void say_threads(spank_t spank, long cores)
 {
-	static const char *const names[] = { "OMP_NUM_THREADS", "MKL_NUM_THREADS", "SRUN_CPUS_PER_TASK" };
 	char ours[128] = "", now_ours[128] = "", value[32];
 	size_t k, length = 0;
 	spank_err_t found;
@@ -293,17 +294,46 @@ static void say_threads(spank_t spank, long cores)
 
 	if (spank_getenv(spank, "SYNERGY_SET", ours, sizeof(ours)) != ESPANK_SUCCESS)
 		ours[0] = '\0';
-	for (k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
-		found = spank_getenv(spank, names[k], value, sizeof(value));
-		if (found != ESPANK_ENV_NOEXIST && !(found == ESPANK_SUCCESS && read_number(value, &number) && in_list(ours, names[k], value)))
+	for (k = 0; k < sizeof(threads) / sizeof(threads[0]); k++) {
+		found = spank_getenv(spank, threads[k], value, sizeof(value));
+		if (found != ESPANK_ENV_NOEXIST && !(found == ESPANK_SUCCESS && read_number(value, &number) && in_list(ours, threads[k], value)))
 			continue;
-		say(spank, names[k], cores);
-		length += (size_t)snprintf(now_ours + length, sizeof(now_ours) - length, "%s%s=%ld", length ? " " : "", names[k], cores);
+		say(spank, threads[k], cores);
+		length += (size_t)snprintf(now_ours + length, sizeof(now_ours) - length, "%s%s=%ld", length ? " " : "", threads[k], cores);
 	}
 	if (length)
 		(void)spank_setenv(spank, "SYNERGY_SET", now_ours, 1);
 	else
 		(void)spank_unsetenv(spank, "SYNERGY_SET");
+}
+
+static void tell(spank_t spank, const struct run *run, long cores)
+{
+	say_threads(spank, cores_of_task(spank, cores));
+	say(spank, "SYNERGY_CPUS", cores);
+	say(spank, "SYNERGY_MEMORY_MB", memory_on_node(spank, cores));
+	say(spank, "SYNERGY_GPUS", gpus_on_node(spank));
+	say(spank, "SYNERGY_ROUND", run->round);
+	say(spank, "SYNERGY_RESTARTS", run->restarts);
+}
+
+/*
+ * forget_ours takes away what a job inherits that does not want to be told, from one that was: whoever submits a job from inside of another hands
+ * on all that was set for that one.
+ */
+static void forget_ours(spank_t spank)
+{
+	static const char *const set[] = { "SYNERGY_CPUS", "SYNERGY_MEMORY_MB", "SYNERGY_GPUS", "SYNERGY_ROUND", "SYNERGY_RESTARTS", "SYNERGY_SET" };
+	char ours[128], value[32];
+	size_t k;
+
+	if (spank_getenv(spank, "SYNERGY_SET", ours, sizeof(ours)) != ESPANK_SUCCESS)
+		return;
+	for (k = 0; k < sizeof(threads) / sizeof(threads[0]); k++)
+		if (spank_getenv(spank, threads[k], value, sizeof(value)) == ESPANK_SUCCESS && in_list(ours, threads[k], value))
+			(void)spank_unsetenv(spank, threads[k]);
+	for (k = 0; k < sizeof(set) / sizeof(set[0]); k++)
+		(void)spank_unsetenv(spank, set[k]);
 }
 
 /*
@@ -363,14 +393,13 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 	long cores;
 	const char *program = measurer(argc, argv);
 
-	if (!find_run(spank, &run) || (cores = number_in(spank, "SLURM_CPUS_ON_NODE")) <= 0)
-		return ESPANK_SUCCESS;
-	say_threads(spank, cores_of_task(spank, cores));
-	say(spank, "SYNERGY_CPUS", cores);
-	say(spank, "SYNERGY_MEMORY_MB", memory_on_node(spank, cores));
-	say(spank, "SYNERGY_GPUS", gpus_on_node(spank));
-	say(spank, "SYNERGY_ROUND", run.round);
-	say(spank, "SYNERGY_RESTARTS", run.restarts);
+	if (!find_run(spank, &run))
+		run = (struct run){ NONE, 0, false, false };
+	cores = number_in(spank, "SLURM_CPUS_ON_NODE");
+	if (!run.told)
+		forget_ours(spank);
+	else if (cores > 0)
+		tell(spank, &run, cores);
 	if (program && run.measure && number_in(spank, "SLURM_STEP_NUM_TASKS") <= 1) /* of several tasks each would be a part */
 		measure(spank, program);
 	return ESPANK_SUCCESS;

@@ -23,7 +23,7 @@ static const char keeping_right[] = "keep, not to run with less than is asked fo
 static const char share_right[] =
 	"high or low, and where it is known mem= with the GiB of the GPU's memory that the job needs at most and slo= with whole milliseconds for a step, "
 	"each once, such as high,mem=6,slo=50; at most 1024 GiB and 600000 ms";
-static const char env_right[] = "off; leave it out for on";
+static const char env_right[] = "on, to be told in variables what the job was given, or off, not to be measured either";
 
 /* The C library's own tests of characters follow the locale. */
 static bool is_digit(char c)
@@ -174,7 +174,7 @@ const char *check_progress(const char *value)
 
 const char *check_env(const char *value)
 {
-	return value && strcmp(value, "off") == 0 ? NULL : env_right;
+	return value && (strcmp(value, "on") == 0 || strcmp(value, "off") == 0) ? NULL : env_right;
 }
 
 const char *check_keeping(const char *value)
@@ -286,19 +286,20 @@ static bool read_annotation(const char *extra, const char *job, struct run *run)
 
 bool read_managed(const char *comment, const char *extra, const char *job, struct run *run)
 {
+	run->told = comment && has_word(comment, "synergy-env=on");
 	return comment && extra && is_job(job) && has_word_that_begins(comment, "synergy-profile=") &&
 	       !has_word(comment, "synergy-env=off") && read_annotation(extra, job, run);
 }
 
 size_t write_note(const struct run *run, char *text, size_t size)
 {
-	const char *measure = run->measure ? "measure=1\n" : "";
+	const char *told = run->told ? "env=1\n" : "", *measure = run->measure ? "measure=1\n" : "";
 	int length;
 
 	if (run->round == NONE)
-		length = snprintf(text, size, "restarts=%ld\n%s", run->restarts, measure);
+		length = snprintf(text, size, "restarts=%ld\n%s%s", run->restarts, told, measure);
 	else
-		length = snprintf(text, size, "restarts=%ld\nround=%ld\n%s", run->restarts, run->round, measure);
+		length = snprintf(text, size, "restarts=%ld\nround=%ld\n%s%s", run->restarts, run->round, told, measure);
 	return length > 0 && (size_t)length < size ? (size_t)length : 0;
 }
 
@@ -327,6 +328,9 @@ bool read_note(const char *text, struct run *run)
 		return false;
 	if ((rest = read_line(text, "round=", &run->round)))
 		text = rest;
+	if ((rest = after(text, "env=1\n")))
+		text = rest;
+	run->told = rest != NULL;
 	run->measure = strcmp(text, "measure=1\n") == 0;
 	return !*text || run->measure;
 }

@@ -32,12 +32,13 @@ bool is_job(const char *text);
 struct run {
 	long round;    /* that wrote the job's annotation last, which is the one that started it */
 	long restarts; /* how often Slurm has restarted the job */
+	bool told;     /* its user wants its tasks to find in their environment what they were given */
 	bool measure;  /* the daemon wants the job to measure itself in it */
 };
 
 #define NONE (-1L)
 
-/* read_managed says whether a job with this comment and this extra field is managed and wants our environment, and what its annotation says of the run. */
+/* read_managed says whether a job with this comment and this extra field is managed and may be told or measured, and what they say of the run. */
 bool read_managed(const char *comment, const char *extra, const char *job, struct run *run);
 
 /* The note that a node keeps of a run, as text; write_note says how long it is, 0 when there is no room. */

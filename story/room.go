@@ -78,7 +78,7 @@ func suits(job *policy.Job, n *policy.Node) bool { return unsuited(job, n) == ""
 
 // unsuited says what of its request keeps a job from a node, in a word; empty: nothing.
 func unsuited(job *policy.Job, n *policy.Node) Lack {
-	lacks := func(feature string) bool { return !slices.Contains(n.Features, feature) }
+	lacks := func(feature string) bool { return !n.Has(feature) }
 	switch {
 	case len(job.Only) > 0 && !slices.Contains(job.Only, n.Name):
 		return LacksPlace

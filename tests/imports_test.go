@@ -22,6 +22,7 @@ const module = "github.com/synergy-slurmd/synergy-slurmd/"
 // import the spine and what is below them, and nothing on the spine imports them.
 var inward = map[string][]string{
 	"printable":            {},
+	"spelling":             {},
 	"gres":                 {},
 	"gres/inventory":       {"gres"},
 	"gres/nvml":            {"gres", "gres/inventory"},
@@ -48,7 +49,8 @@ var inward = map[string][]string{
 	"policy/whatif":        {"gres", "sensitivity", "share", "policy", "policy/bound", "policy/forecast"},
 	"limits":               {"gres", "policy"},
 	"guest":                {},
-	"preflight":            {},
+	"billing":              {"gres"},
+	"preflight":            {"billing", "spelling"},
 	"policy/plugin":        {"gres", "sensitivity", "policy", "guest"},
 	"savings":              {"gres"},
 	"savings/book":         {"savings"},
@@ -173,9 +175,9 @@ func TestWhatIsInstalledReadsNoMarkdown(t *testing.T) {
 
 // pure packages have no clock, no chance, no and no files.
 var pure = []string{
-	"printable", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay",
+	"printable", "spelling", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay",
 	"sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "policy/forecast",
-	"policy/replay", "policy/whatif", "limits", "preflight", "page", "story", "savings", "rollout",
+	"policy/replay", "policy/whatif", "limits", "billing", "preflight", "page", "story", "savings", "rollout",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.

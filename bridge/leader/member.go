@@ -61,8 +61,10 @@ var ErrLost = errors.New("my ticket is gone")
 // after all of it: what lies between is for clocks that run at different speeds, and for a write that is under way.
 func trust(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 
-// every is the time between two beats, and between two looks.
-func every(ttl time.Duration) time.Duration { return ttl / 4 }
+// every is the time between two beats, and between two looks. slurmctld logs each beat in two lines, so there are no
+// more of them than the election takes: with Slurm away for half a time to live, the next one still comes before the
+// others take its sender for dead.
+func every(ttl time.Duration) time.Duration { return ttl / 3 }
 
 // Leads says whether this daemon may act now.
 func (m *Member) Leads() bool {

@@ -59,6 +59,7 @@ type daemon struct {
 	site  *site
 	name  string
 	speed float64 // of its clock
+	ttl   time.Duration
 	dice  *rand.Rand
 	wire  wire
 
@@ -173,7 +174,7 @@ func (d *daemon) Tear(ctx context.Context, id int) error {
 
 // add is a daemon that does not run yet.
 func (s *site) add(w wire, speed float64, seed uint64) *daemon {
-	d := &daemon{site: s, name: fmt.Sprintf("host%d/ab", len(s.daemons)+1), speed: speed, wire: w,
+	d := &daemon{site: s, name: fmt.Sprintf("host%d/ab", len(s.daemons)+1), speed: speed, ttl: ttl, wire: w,
 		dice: rand.New(rand.NewPCG(seed, 1))}
 	s.daemons = append(s.daemons, d)
 	return d
@@ -184,7 +185,7 @@ func (d *daemon) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	member := &leader.Member{Tickets: d, Clock: d, Holder: d.name, Run: fmt.Sprint(d.dice.Uint32()), TTL: ttl}
+	member := &leader.Member{Tickets: d, Clock: d, Holder: d.name, Run: fmt.Sprint(d.dice.Uint32()), TTL: d.ttl}
 	gone := make(chan struct{})
 	d.kill, d.member, d.gone = cancel, member, gone
 	go func() {
@@ -323,6 +324,28 @@ func TestADaemonThatIsAloneLeadsAtOnceAndGoesOn(t *testing.T) {
 	})
 }
 
+// Each beat is two lines in slurmctld's log.
+func TestADaemonBeatsThreeTimesInATimeToLiveAndNoMore(t *testing.T) {
+	for _, round := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 5 * time.Minute} {
+		live := leader.TTLFor(round)
+		at(t, 1, func(t *testing.T, s *site) {
+			s.daemons[0].ttl = live
+			s.daemons[0].start()
+			s.until(t, s.daemons[0], quick)
+			s.changes = nil
+			before := s.tickets()[0].Words.Beat
+			s.pass(time.Hour)
+			beats, want := s.tickets()[0].Words.Beat-before, int(3*time.Hour/live)
+			if beats > want || beats < want*9/10 || len(s.changes) != 1 {
+				t.Errorf("rounds of %s: %d beats in an hour, want %d; who led: %q", round, beats, want, s.changes)
+			}
+			if beats > 12*60 {
+				t.Errorf("rounds of %s: %d beats in an hour, more than one each five seconds", round, beats)
+			}
+		})
+	}
+}
+
 func TestWhoeverComesSecondStandsByAndNamesTheLeader(t *testing.T) {
 	at(t, 3, func(t *testing.T, s *site) {
 		for _, d := range s.daemons {
@@ -407,7 +430,7 @@ func TestADaemonThatLeavesIsSucceededAtOnce(t *testing.T) {
 		if err := member.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if took := s.until(t, second, ttl/4+quick); took > ttl/4+quick {
+		if took := s.until(t, second, ttl/3+quick); took > ttl/3+quick {
 			t.Errorf("it took %s", took)
 		}
 		first.start()
@@ -537,7 +560,7 @@ func TestATicketWithTheWordsOfAnotherProcessIsGivenUp(t *testing.T) {
 		if err := s.slurm.Tickets().Beat(t.Context(), 1, words); err != nil {
 			t.Fatal(err)
 		}
-		s.pass(ttl/4 + quick)
+		s.pass(ttl/3 + quick)
 		if d.leads() {
 			t.Error("it goes on by a ticket that somebody else beats")
 		}

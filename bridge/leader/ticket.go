@@ -51,7 +51,7 @@ func (w Words) String() string {
 // Bounds of the time without a beat after which a holder is dead. A wider one makes failover slow, a narrower one would
 // take a slurmctld that is busy for a dead daemon.
 const (
-	MinTTL = 10 * time.Second
+	MinTTL = 15 * time.Second
 	MaxTTL = time.Minute
 )
 

@@ -279,7 +279,11 @@ func TestARequestThatARoundCannotHonourIsOdd(t *testing.T) {
 		odd  string
 		make func(*wire.Job)
 	}{
-		{`asks for features "a|b"`, func(j *wire.Job) { j.Features = "a|b" }},
+		{`asks for features "a|b&c"`, func(j *wire.Job) { j.Features = "a|b&c" }},
+		{`asks for features "a*2"`, func(j *wire.Job) { j.Features = "a*2" }},
+		{`asks for features "[a|b]"`, func(j *wire.Job) { j.Features = "[a|b]" }},
+		{`asks for features "(a&b)|c"`, func(j *wire.Job) { j.Features = "(a&b)|c" }},
+		{`asks for features "&"`, func(j *wire.Job) { j.Features = "&" }},
 		{"asks for memory by gres/license:4000", func(j *wire.Job) { j.MemoryPerGRES = "gres/license:4000" }},
 		{"asks for CPUs by gres/gpu:a:1,gres/gpu:b:2",
 			func(j *wire.Job) { j.CPUsPerGRES = "gres/gpu:a:1,gres/gpu:b:2" }},

@@ -21,6 +21,8 @@ type listed struct {
 	holds map[string]gres.Vector // by node, while it runs or is being torn down
 	ended time.Time              // when it is over
 	idle  bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
+	// the GPUs that it asks for in all and for each task, as Slurm prints them
+	perJob, perTask string
 }
 
 // readJob tells a job in the round's words.
@@ -29,6 +31,9 @@ func readJob(job *wire.Job) listed {
 	read := listed{
 		words: fold(job.State),
 		idle:  slices.Contains(job.State, "SUSPENDED"),
+
+		perJob: job.PerJob, perTask: job.PerTask,
+
 		ended: ended(state, job.Ended),
 		Job: bridge.Job{
 			ID:         job.ID,
@@ -255,50 +260,94 @@ func (l *listed) perGPU(of, text string) int {
 // note keeps the first oddity.
 func (l *listed) note(odd string) { l.Odd = cmp.Or(l.Odd, odd) }
 
-// oddity says what of a request cannot be honoured. As many nodes as tasks are no range that anybody asked for: so
-// Slurm 26.05 bounds a job whose user named a number of tasks and none of nodes, where older ones say nothing.
+// oddity says what of a request cannot be honoured. As many nodes as tasks, and one at least, are no range that anybody
+// asked for: so Slurm 26.05 bounds a job whose user named a number of tasks and none of nodes, where older ones say
+// nothing.
 func oddity(job *wire.Job) string {
-	switch most := job.MaxNodes.Count(); {
-	case most > job.Nodes.Count() && most != job.Tasks.Count() && state(job.State) == bridge.Pending:
-		return fmt.Sprintf("asks for %d to %d nodes", job.Nodes.Count(), most)
+	least, most, tasks := fewest(job), job.MaxNodes.Count(), job.Tasks.Count()
+	switch {
+	case state(job.State) == bridge.Pending && most > least && (most != tasks || least > 1):
+		return fmt.Sprintf("asks for %d to %d nodes", least, most)
 	case job.PerSocket != "":
 		return "asks for GPUs per socket"
+	case strings.Contains(","+job.PerTask, ",cpu:"):
+		return "asks for the cores of a task by --tres-per-task=cpu:N, of which Slurm keeps one of two variables right " +
+			"when they change, and srun wants both; say cpu=N, or -c N"
 	}
 	return ""
 }
 
-// gpus counts the GPUs in whichever way the user asked for them.
+// fewest is the number of nodes that a job needs at least. The number that Slurm shows of one that waits is a guess at
+// how many it will get: four of -N2-4.
+func fewest(job *wire.Job) int {
+	for term := range strings.SplitSeq(job.Requested, ",") {
+		if n, err := strconv.Atoi(strings.TrimPrefix(term, "node=")); err == nil {
+			return n
+		}
+	}
+	return job.Nodes.Count()
+}
+
+// way is one of the ways to ask for GPUs.
+type way struct {
+	text  string
+	times int // that make the job's GPUs of it
+}
+
+// gpus counts the GPUs. Who asks for them in several ways at once must mean the same number each time, and one type.
 func (l *listed) gpus(job *wire.Job) (odd string) {
 	if l.Request.Shard = shardAsked(job); l.Request.Shard != "" {
 		l.Request.GPUs = 1
 		return ""
 	}
-	ways := []struct {
-		text  string
-		times int
-	}{
-		{job.PerJob, 1},
-		{job.PerNode, l.Request.Nodes},
-		{job.PerTask, l.Request.Tasks},
+	for _, w := range []way{{job.PerJob, 1}, {job.PerNode, l.Request.Nodes}, {job.PerTask, l.Request.Tasks}} {
+		odd = cmp.Or(odd, l.asksFor(w))
 	}
-	for _, way := range ways {
-		counts, err := gres.ParseCounts(way.text)
-		if err != nil {
-			return err.Error()
-		}
-		if other := otherGRES(counts); other != "" {
-			odd = "asks for " + other
-		}
-		n, gpuType := gres.GPUs(counts)
-		if n == 0 || l.Request.GPUs > 0 {
-			continue
-		}
-		l.Request.GPUs, l.Request.GPUType = n*way.times, gpuType
-		if gpuType == "" && hasType(counts) {
-			odd = "asks for GPUs of several types"
-		}
+	if odd == "" && l.State == bridge.Pending && l.Request.GPUs > 0 && !dividesGPUs(job) {
+		odd = fmt.Sprintf("asks for %d GPUs on %d nodes, and not for how many on each", l.Request.GPUs, l.Request.Nodes)
 	}
 	return odd
+}
+
+// asksFor adds what a job asks for in one way.
+func (l *listed) asksFor(w way) (odd string) {
+	counts, err := gres.ParseCounts(w.text)
+	if err != nil {
+		return err.Error()
+	}
+	if other := otherGRES(counts); other != "" {
+		odd = "asks for " + other
+	}
+	n, gpuType := gres.GPUs(counts)
+	q := &l.Request
+	switch {
+	case n == 0:
+		return odd
+	case gpuType == "" && hasType(counts):
+		odd = "asks for GPUs of several types"
+	case q.GPUType != "" && gpuType != "" && q.GPUType != gpuType:
+		odd = fmt.Sprintf("asks for GPUs of type %s and of type %s", q.GPUType, gpuType)
+	case q.GPUs > 0 && q.GPUs != n*w.times:
+		odd = fmt.Sprintf("asks for GPUs in two ways, which come to %d and to %d", q.GPUs, n*w.times)
+	}
+	if q.GPUs == 0 {
+		q.GPUs = n * w.times
+	}
+	q.GPUType = cmp.Or(q.GPUType, gpuType)
+	return odd
+}
+
+// dividesGPUs says that a request leaves no choice of how many GPUs are on each of its nodes. Those of --gpus Slurm
+// divides as it comes, such as four over two nodes as three and one, and so it does with tasks, and their GPUs.
+func dividesGPUs(job *wire.Job) bool {
+	nodes, tasks := job.Nodes.Count(), job.Tasks.Count()
+	perNode, err := gres.ParseCounts(job.PerNode)
+	if n, _ := gres.GPUs(perNode); nodes <= 1 || err != nil || n > 0 {
+		return true
+	}
+	perTask, err := gres.ParseCounts(job.PerTask)
+	n, _ := gres.GPUs(perTask)
+	return err == nil && n > 0 && (tasks == nodes || tasks == nodes*job.TasksPerNode.Count())
 }
 
 // shardAsked is the type of the one GPU of which a job asks for one shard, and for nothing else; empty: it does not.
@@ -354,16 +403,42 @@ func (l *listed) hosts(text string) []string {
 	return hosts
 }
 
-// features are those that the job wants all of; any other way to join them is odd.
+// features are those that the job wants all of, each a name, or several joined by | of which one will do: a&b, a|b and
+// (a|b)&c. Of [a|b] all nodes of a job must have the same one, which one node has. Any other way to join them is odd.
 func (l *listed) features(text string) []string {
 	if text == "" {
 		return nil
 	}
-	if strings.ContainsAny(text, "|[]()*!") {
+	terms, plain := conjunction(text)
+	if inner, bracketed := strings.CutPrefix(text, "["); bracketed && l.Request.Nodes == 1 {
+		terms, plain = conjunction(strings.TrimSuffix(inner, "]"))
+		plain = plain && len(terms) == 1
+	}
+	if !plain {
 		l.note(fmt.Sprintf("asks for features %q", text))
 		return nil
 	}
-	return strings.FieldsFunc(text, func(r rune) bool { return r == '&' || r == ',' })
+	return terms
+}
+
+// conjunction reads features that are joined by & or a comma, each plain or alternatives in parentheses, or
+// alternatives alone. Without parentheses & and | beside each other have no meaning that could be relied on.
+func conjunction(text string) (terms []string, plain bool) {
+	joined := func(r rune) bool { return r == '&' || r == ',' }
+	for _, term := range strings.FieldsFunc(text, joined) {
+		if inner, closed := strings.CutSuffix(term, ")"); closed && strings.HasPrefix(inner, "(") {
+			term = inner[1:]
+		} else if strings.Contains(term, "|") && term != text {
+			return nil, false
+		}
+		if slices.ContainsFunc(strings.Split(term, "|"), func(name string) bool {
+			return name == "" || strings.ContainsAny(name, "[]()*!")
+		}) {
+			return nil, false
+		}
+		terms = append(terms, term)
+	}
+	return terms, len(terms) > 0
 }
 
 // holding fills in what the job has, as long as it runs or is being torn down.
@@ -373,11 +448,15 @@ func (l *listed) holding(job *wire.Job) {
 	}
 	gpusOn := gpusHeld(job.Devices, l.Request)
 	l.holds = make(map[string]gres.Vector, len(job.Holds))
+	devices := make(map[string]string, len(job.Holds))
 	for i, node := range job.Holds {
 		l.holds[node.Node] = gres.Vector{
 			CPUs:   node.CPUs,
 			Memory: gres.Memory(node.Memory),
 			GPUs:   gpusOn(i),
+		}
+		if i < len(job.Devices) {
+			devices[node.Node] = job.Devices[i]
 		}
 	}
 	// nodes of one job may differ by what rounding has left: the largest is what it was given
@@ -386,6 +465,12 @@ func (l *listed) holding(job *wire.Job) {
 	}
 	l.Runs.Nodes = slices.Sorted(maps.Keys(l.holds))
 	l.Runs.Devices, l.Runs.Shard = job.Devices, l.Request.Shard
+	if len(devices) == len(l.Runs.Nodes) && len(job.Devices) == len(devices) { // Slurm's order is that of slurm.conf
+		l.Runs.Devices = nil
+		for _, node := range l.Runs.Nodes {
+			l.Runs.Devices = append(l.Runs.Devices, devices[node])
+		}
+	}
 }
 
 // gpusHeld tells the GPUs on each node of an allocation. Slurm no longer says which once the job is being torn down;

@@ -44,6 +44,15 @@ func TestTheSitesLimitsAreRead(t *testing.T) {
 	}
 }
 
+func TestAccountsAndUsersAreThoseOfTheClustersAssociations(t *testing.T) {
+	_, client := withLimits(t, enforcing)
+	accounts, users, err := client.Accounting(t.Context())
+	if err != nil || !slices.Contains(accounts, "ml") || !slices.Contains(accounts, "root") || len(users) == 0 ||
+		!slices.IsSorted(accounts) || len(slices.Compact(users)) != len(users) || slices.Contains(users, "") {
+		t.Errorf("accounts %v, users %v, %v", accounts, users, err)
+	}
+}
+
 func TestEveryLimitOfAnAssociationIsRead(t *testing.T) {
 	_, client := withLimits(t, enforcing)
 	site, _ := client.Limits(t.Context())

@@ -68,8 +68,44 @@ func readNode(node *wire.Node) bridge.Node {
 	read.Total.GPUs, read.GPUType = gres.GPUs(has)
 	read.Devices = devices(has)
 	whole, _ := gres.GPUs(used)
-	read.Allocated.GPUs = min(read.Total.GPUs, whole+sharedGPUs(node.GRESUsed, has, used))
+	shared := sharedGPUs(node.GRESUsed, has, used)
+	read.Allocated.GPUs = min(read.Total.GPUs, whole+shared)
+	if len(read.Devices) == 0 {
+		read.Types = typesOf(has, used, shared)
+	}
 	return read
+}
+
+// typesOf counts the GPUs of a node by type; nil where all are of one. Of those that are shared Slurm does not say which
+// type they are: they are counted for each.
+func typesOf(has, used []gres.Count, shared int) (types []bridge.TypedGPUs) {
+	of := func(gpuType string, add bool) *bridge.TypedGPUs {
+		i := slices.IndexFunc(types, func(t bridge.TypedGPUs) bool { return t.Type == gpuType })
+		if i < 0 && !add {
+			return nil
+		}
+		if i < 0 {
+			i, types = len(types), append(types, bridge.TypedGPUs{Type: gpuType})
+		}
+		return &types[i]
+	}
+	for _, c := range has {
+		if c.Name == "gpu" && c.Count > 0 {
+			of(c.Type, true).Total += c.Count
+		}
+	}
+	if len(types) < 2 {
+		return nil
+	}
+	for _, c := range used {
+		if t := of(c.Type, false); c.Name == "gpu" && t != nil {
+			t.Allocated += c.Count
+		}
+	}
+	for i := range types {
+		types[i].Allocated = min(types[i].Total, types[i].Allocated+shared)
+	}
+	return types
 }
 
 // devices are the GPUs of a node one by one, in Slurm's order, where each has a type of its own and shards; nil where a

@@ -365,8 +365,25 @@ func (c *Client) assemble(at time.Time, nodes []bridge.Node) bridge.Observed {
 	for i := range observed.Nodes {
 		node := &observed.Nodes[i]
 		node.Allocated = within(node.Total, node.Allocated.Plus(uncounted[node.Name]))
+		c.leaving(node)
 	}
 	return observed
+}
+
+// leaving counts the GPUs of jobs in teardown by type. Slurm does not say any more which those are of a job that asked
+// for none: they are counted for each.
+func (m *memory) leaving(node *bridge.Node) {
+	for _, job := range m.jobs {
+		held := job.holds[node.Name].GPUs
+		if len(node.Types) == 0 || !job.Completing || held == 0 {
+			continue
+		}
+		for i := range node.Types {
+			if t := &node.Types[i]; job.Request.GPUType == "" || job.Request.GPUType == t.Type {
+				t.Allocated = min(t.Total, t.Allocated+held)
+			}
+		}
+	}
 }
 
 // uncounted is what jobs still hold on each node although Slurm says otherwise: it gives back everything of a job the

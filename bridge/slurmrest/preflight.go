@@ -42,8 +42,9 @@ func ReadToken(path string) (user string, ends time.Time, err error) {
 
 // Partition is one as its cluster has it.
 type Partition struct {
-	Name string
-	GPUs int // of its nodes together
+	Name    string
+	GPUs    int    // of its nodes together
+	Weights string // its TRESBillingWeights, as slurm.conf has them; empty: none
 }
 
 // Partitions are those of the cluster, ascending in name, and the release of Slurm that answers.
@@ -54,7 +55,8 @@ func (c *Client) Partitions(ctx context.Context) (all []Partition, release strin
 		return nil, "", fmt.Errorf("list partitions: %w", err)
 	}
 	for i, p := range told.Limits {
-		all = append(all, Partition{Name: inLine(p.Name, "without a name"), GPUs: told.GPUs[i]})
+		all = append(all, Partition{Name: inLine(p.Name, "without a name"), GPUs: told.GPUs[i],
+			Weights: inLine(told.Weights[i], "")})
 	}
 	slices.SortFunc(all, func(a, b Partition) int { return strings.Compare(a.Name, b.Name) })
 	return all, inLine(told.Release, ""), nil
@@ -80,6 +82,31 @@ func (c *Client) Level(ctx context.Context, user string) (level string, failure 
 		return "", fmt.Errorf("slurmdbd knows no user %s", user)
 	}
 	return inLine(level, "None"), nil
+}
+
+// Accounting is the accounts and the users of this cluster's associations, ascending.
+func (c *Client) Accounting(ctx context.Context) (accounts, users []string, failure error) {
+	defer c.discreet(&failure)
+	told, err := ask(ctx, c.link, c.api.Partitions())
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask for the cluster's name: %w", err)
+	}
+	if told.Storage != slurmdbd {
+		return nil, nil, errors.New("the cluster has no slurmdbd, and so neither accounts nor users")
+	}
+	all, err := ask(ctx, c.link, c.api.Associations(told.Cluster))
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask slurmdbd for associations: %w", notServed(err))
+	}
+	for _, a := range all {
+		accounts = append(accounts, inLine(a.Account, ""))
+		if a.User != "" {
+			users = append(users, inLine(a.User, ""))
+		}
+	}
+	slices.Sort(accounts)
+	slices.Sort(users)
+	return slices.Compact(accounts), slices.Compact(users), nil
 }
 
 // Rehearsal is what became of a job that was submitted with our directive, held, and taken back.

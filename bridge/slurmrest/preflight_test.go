@@ -112,14 +112,15 @@ func TestARehearsalSaysWhatIsLeftBehindAndWhatWasRefused(t *testing.T) {
 
 func TestWhatASiteHasIsReadFromItsAnswers(t *testing.T) {
 	_, client := openScripted(t, map[string]string{
-		"GET " + prefix + "/partitions/": `{"partitions":[{"name":"gpu","tres":{"configured":"cpu=48,mem=1M,gres/gpu=16,gres/gpu:a100=16"}},{"name":"cpu","tres":{}}],
+		"GET " + prefix + "/partitions/": `{"partitions":[{"name":"gpu","tres":{"configured":"cpu=48,mem=1M,gres/gpu=16,gres/gpu:a100=16","billing_weights":"CPU=0,GRES/gpu=1"}},{"name":"cpu","tres":{}}],
 			"meta":{"slurm":{"release":"24.11.5"}}}`,
 		"GET " + prefix + "/nodes/":         `{"nodes":[{"threads":1},{"threads":2}]}`,
 		"GET /slurmdb/v0.0.42/user/synergy": `{"users":[{"administrator_level":["Operator"]}]}`,
 		"GET /slurmdb/v0.0.42/user/none":    `{"users":[]}`,
 	})
 	partitions, release, err := client.Partitions(t.Context())
-	if err != nil || release != "24.11.5" || !slices.Equal(partitions, []Partition{{"cpu", 0}, {"gpu", 16}}) {
+	if err != nil || release != "24.11.5" || !slices.Equal(partitions, []Partition{{"cpu", 0, ""},
+		{"gpu", 16, "CPU=0,GRES/gpu=1"}}) {
 		t.Errorf("%v, %s, %v", partitions, release, err)
 	}
 	if threads, err := client.ThreadsPerCore(t.Context()); err != nil || threads != 2 {

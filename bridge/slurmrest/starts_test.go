@@ -79,7 +79,7 @@ var shapes = []requested{
 	{name: "--gpus=2", asks: bridge.Request{GPUs: 2}, told: otherwise(func(j *wire.Job) { j.PerJob = "gres/gpu:2" })},
 	{name: "-n4 --gpus-per-task=1", asks: bridge.Request{GPUs: 4, Tasks: 4},
 		told: otherwise(func(j *wire.Job) { j.PerTask = "gres/gpu:1" })},
-	{name: "--gpus-per-node=1 --gpus-per-task=1", left: true, asks: bridge.Request{GPUs: 1},
+	{name: "--gpus-per-node=1 --gpus-per-task=1", asks: bridge.Request{GPUs: 1},
 		told: func(j *wire.Job) { j.PerTask = "gres/gpu:1" }},
 	{name: "--gpus-per-socket=1", left: true, asks: bridge.Request{GPUs: 2},
 		told: otherwise(func(j *wire.Job) { j.PerSocket = "gres/gpu:1" })},
@@ -123,7 +123,7 @@ func (s *site) Observe(ctx context.Context) (bridge.Observed, error) {
 	for i := range seen.Nodes {
 		n := &seen.Nodes[i]
 		read := readNode(&wire.Node{State: []string{"IDLE"}, GRES: s.notation.gres, GRESUsed: s.notation.used})
-		n.Total.GPUs, n.GPUType, n.Devices = read.Total.GPUs, read.GPUType, read.Devices
+		n.Total.GPUs, n.GPUType, n.Devices, n.Types = read.Total.GPUs, read.GPUType, read.Devices, read.Types
 		if n.Closed == "" {
 			n.Closed = read.Closed
 		}
@@ -259,11 +259,11 @@ func (c *trial) try(t *testing.T) string {
 	return ""
 }
 
-// understood says that nothing about the case is a reason not to plan the job.
+// understood says that nothing about the case is a reason not to plan the job. No plan gives a job GPUs of two types.
 func (c *trial) understood() bool {
 	_, err := gres.ParseCounts(c.notation.gres)
-	types := strings.Contains(c.notation.gres, ",gpu:") && c.notation.gpuType == ""
-	return err == nil && !c.shape.left && !(types && c.shape.of != nil)
+	halves := strings.Contains(c.notation.gres, ",gpu:") && c.notation.gpuType == ""
+	return err == nil && !c.shape.left && !(halves && c.shape.asks.GPUs > 4)
 }
 
 // live holds a round, small ones after it, and waits until the next is due. What nodes do by themselves is over by then.

@@ -117,7 +117,8 @@ func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 // change says the request, nodes, cores and memory each as a whole or not at all: where the job has them already they
 // are left out, since slurmctld holds a job no more to limits on what an operator has written, be it what was there
 // before. So is the GRES, since a job that asks for GPUs in another way than by node takes none by node (error 2072),
-// and what follows the GPUs.
+// and what follows the GPUs. So is the number of tasks, which is the user's: a job that is told it has
+// SLURM_NTASKS, be it that its user named none.
 func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	request, before := wanted.Request, job.Request
 	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}
@@ -125,7 +126,12 @@ func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 		c.RequiredNodes = &request.Pin
 	}
 	if request.CPUsPerGPU == 0 && !sameCores(request, before) {
-		c.Tasks, c.CPUsPerTask = positive(request.Tasks), positive(request.CPUsPerTask)
+		if request.Tasks != before.Tasks {
+			c.Tasks = positive(request.Tasks)
+		}
+		if request.CPUsPerTask != before.CPUsPerTask {
+			c.CPUsPerTask = positive(request.CPUsPerTask)
+		}
 		c.CPUs, c.CPUsPerNode = positive(request.CPUs), positive(request.CPUsPerNode)
 	}
 	switch {
@@ -138,10 +144,25 @@ func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	if wants := gresOf(&request); wants != before.GRES {
 		c.GRES = &wants
 	}
+	if request.GPUType != before.GPUType {
+		c.PerJob, c.PerTask = retyped(job.perJob, request.GPUType), retyped(job.perTask, request.GPUType)
+	}
 	if !isIn(request.Partition, job) {
 		c.Partition = &request.Partition
 	}
 	return c
+}
+
+// retyped are the GPUs that a job asks for in one way, of another type; nil: it asks for none in this way.
+func retyped(text, gpuType string) *string {
+	counts, err := gres.ParseCounts(text)
+	if n, _ := gres.GPUs(counts); err != nil || n == 0 {
+		return nil
+	}
+	if text, err = gres.Retyped(text, gpuType); err != nil {
+		return nil
+	}
+	return &text
 }
 
 // isIn says that a job is in these partitions; in none that are named it is wherever it is.
@@ -227,6 +248,7 @@ func differs(update bridge.Update, begin int64, after listed) error {
 		{"memory per CPU", want.MemoryPerCPU == has.MemoryPerCPU, has.MemoryPerCPU},
 		{"memory", want.MemoryPerCPU > 0 || want.Memory == has.Memory, has.Memory},
 		{"GRES", gresOf(&want) == has.GRES, has.GRES},
+		{"GPU type", want.Shard != "" || want.GPUType == has.GPUType, has.GPUType},
 		{"partition", !waits || isAmong(want.Partition, after), after.Partition},
 		{"nodes", slices.Equal(slices.Sorted(slices.Values(want.Pin)), has.Pin), has.Pin},
 	} {

@@ -27,7 +27,7 @@ func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
 		{
 			"start", bridge.Update{Begin: time.Unix(1795253900, 0), Request: whole, Extra: "annotation"},
 			`{"begin_time":{"infinite":false,"number":1,"set":true},"cpus_per_task":6,"extra":"annotation","memory_per_node":{"infinite":false,"number":120000,"set":true},` +
-				`"minimum_cpus":6,"minimum_cpus_per_node":6,"required_nodes":["n3"],"tasks":1}`,
+				`"minimum_cpus":6,"minimum_cpus_per_node":6,"required_nodes":["n3"]}`,
 		},
 		{
 			"restore", bridge.Update{Begin: time.Unix(1795254500, 0), Request: own},
@@ -36,9 +36,9 @@ func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
 		},
 		{
 			"other GPUs", bridge.Update{Begin: time.Unix(1795254500, 0),
-				Request: bridge.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1"}},
+				Request: bridge.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1", GPUType: "a"}},
 			`{"begin_time":{"infinite":false,"number":1795254500,"set":true},"cpus_per_task":1,"extra":"","memory_per_node":{"infinite":false,"number":0,"set":true},` +
-				`"minimum_cpus":1,"minimum_cpus_per_node":1,"tasks":1,"tres_per_node":"gres/gpu:a:1"}`,
+				`"minimum_cpus":1,"minimum_cpus_per_node":1,"tres_per_node":"gres/gpu:a:1"}`,
 		},
 	} {
 		fake, client, _ := watched(t, Options{})

@@ -27,6 +27,9 @@ func (n *node) hasRoom(j *job, perNode gres.Vector) bool {
 	if d := n.device(j.request.GPUType); d >= 0 && !n.idle(d) {
 		return false
 	}
+	if len(n.fixed.Types) > 0 && n.countGPUs(j.request.GPUType) < perNode.GPUs {
+		return false
+	}
 	return perNode.Fits(n.free())
 }
 
@@ -73,6 +76,9 @@ func (n *node) printed(j *job, given []int) string {
 	if j.run.seen.Shard != "" {
 		return n.shardsHeld(given[0])
 	}
+	if len(n.fixed.Types) > 0 {
+		return n.printedByType(j, given)
+	}
 	if len(n.fixed.Devices) == 0 {
 		return notation(n.fixed.GPUType, given)
 	}
@@ -83,6 +89,20 @@ func (n *node) printed(j *job, given []int) string {
 			index = fmt.Sprint(d)
 		}
 		terms[d] = fmt.Sprintf("gpu:%s:%d(IDX:%s)", device.Type, count(index != ""), index)
+	}
+	return strings.Join(terms, ",")
+}
+
+// printedByType is how Slurm prints them on a node with several types: those of a type that the job named alone, or else
+// those of each, such as gpu:a100:1(IDX:0),gpu:t4:0(IDX:).
+func (n *node) printedByType(j *job, given []int) string {
+	var terms []string
+	for i, t := range n.fixed.Types {
+		if j.request.GPUType != "" && j.request.GPUType != t.Type {
+			continue
+		}
+		terms = append(terms, notation(t.Type, slices.DeleteFunc(slices.Clone(given),
+			func(d int) bool { return n.typeOf(d) != i })))
 	}
 	return strings.Join(terms, ",")
 }

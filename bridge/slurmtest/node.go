@@ -30,12 +30,70 @@ func newNode(fixed bridge.Node) *node {
 func (n *node) seen(closed string) bridge.Node {
 	seen := n.fixed
 	seen.Allocated, seen.Completing, seen.Closed = n.allocated, n.completing > 0, closed
+	seen.Types = n.types()
 	return seen
+}
+
+// types counts the GPUs of each type that are held.
+func (n *node) types() []bridge.TypedGPUs {
+	if len(n.fixed.Types) == 0 {
+		return nil
+	}
+	types := slices.Clone(n.fixed.Types)
+	for d, holder := range n.gpus {
+		if i := n.typeOf(d); i >= 0 && holder != 0 {
+			types[i].Allocated++
+		}
+	}
+	return types
+}
+
+// typeOf is the number of the type of a GPU on a node that has several; -1: it has not. Those of a type stand together,
+// as in gres.conf.
+func (n *node) typeOf(d int) int {
+	upTo := 0
+	for i, t := range n.fixed.Types {
+		if upTo += t.Total; d < upTo {
+			return i
+		}
+	}
+	return -1
+}
+
+// isOfType says whether a GPU is one that a request which names this type may have; any where it names none.
+func (n *node) isOfType(d int, gpuType string) bool {
+	i := n.typeOf(d)
+	return gpuType == "" || i < 0 || n.fixed.Types[i].Type == gpuType
+}
+
+// countGPUs counts those of a type that nobody uses; empty: of any.
+func (n *node) countGPUs(gpuType string) (count int) {
+	for d, holder := range n.gpus {
+		if n.isOfType(d, gpuType) && holder == 0 && n.idle(d) {
+			count++
+		}
+	}
+	return count
+}
+
+// hasType says whether the node could give a request the GPUs of the type that it names.
+func (n *node) hasType(r *bridge.Request) bool {
+	switch t := r.GPUType; {
+	case t == "" || t == n.fixed.GPUType:
+		return true
+	case len(n.fixed.Types) > 0:
+		return slices.ContainsFunc(n.fixed.Types, func(has bridge.TypedGPUs) bool {
+			return has.Type == t && share(r.GPUs, r.Nodes) <= has.Total
+		})
+	default:
+		return n.device(t) >= 0 && r.GPUs <= r.Nodes
+	}
 }
 
 // looksLike says whether the node would be seen as it was.
 func (n *node) looksLike(seen *bridge.Node, closed string) bool {
 	return seen.Allocated == n.allocated && seen.Completing == (n.completing > 0) && seen.Closed == closed &&
+		slices.Equal(seen.Types, n.types()) &&
 		slices.Equal(seen.Features, n.fixed.Features)
 }
 
@@ -49,19 +107,19 @@ func (n *node) serves(j *job) bool {
 	if !slices.ContainsFunc(n.fixed.Partitions, j.isTriedIn) || slices.Contains(j.spec.Except, n.fixed.Name) {
 		return false
 	}
-	if t := j.request.GPUType; t != "" && t != n.fixed.GPUType && (n.device(t) < 0 ||
-		j.request.GPUs > j.request.Nodes) {
+	if !n.hasType(&j.request) {
 		return false
 	}
 	if j.request.Shard != "" && n.device(j.request.Shard) < 0 {
 		return false
 	}
-	for _, feature := range j.spec.Features {
-		if !slices.Contains(n.fixed.Features, feature) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(j.spec.Features, func(wanted string) bool { return !n.hasOneOf(wanted) })
+}
+
+// hasOneOf says whether the node has one of the features that are joined by |.
+func (n *node) hasOneOf(wanted string) bool {
+	return slices.ContainsFunc(strings.Split(wanted, "|"),
+		func(feature string) bool { return slices.Contains(n.fixed.Features, feature) })
 }
 
 // give books the amount for the job and returns the GPUs it gets, lowest first.
@@ -79,7 +137,7 @@ func (n *node) give(j *job, amount gres.Vector) []int {
 	}
 	devices := make([]int, 0, amount.GPUs)
 	for i, holder := range n.gpus {
-		if holder == 0 && n.idle(i) && len(devices) < amount.GPUs {
+		if holder == 0 && n.idle(i) && n.isOfType(i, j.request.GPUType) && len(devices) < amount.GPUs {
 			n.gpus[i] = j.id
 			devices = append(devices, i)
 		}

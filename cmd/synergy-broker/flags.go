@@ -18,6 +18,7 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/pflag"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
 	"github.com/synergy-slurmd/synergy-slurmd/share/broker"
 	"github.com/synergy-slurmd/synergy-slurmd/share/mps"
@@ -69,10 +70,10 @@ func (f *flags) define(set *pflag.FlagSet) {
 		"wants it, 0 to 0.5; with 0 a class may starve")
 	set.Float64Var(&f.concede, "concede", defaults.Concede, "`part` of its time that an important job may lose to "+
 		"turns that do not fit into its gaps, 0 to 0.5; 0.1 fills more of the GPU and keeps it at 0.9")
-	set.DurationVar(&f.quantum, "quantum", defaults.Quantum, "how long a turn lasts while an equal waits")
+	times.Var(set, &f.quantum, "quantum", defaults.Quantum, "how long a turn lasts while an equal waits")
 	set.BoolVar(&f.lookAhead, "lookahead", defaults.LookAhead, "give nobody a turn that does not fit into the gap "+
 		"that a more important job is expected to leave")
-	set.DurationVar(&f.silent, "silent-after", silentAfter, "for how long a job of class low asks for no turns until "+
+	times.Var(set, &f.silent, "silent-after", silentAfter, "for how long a job of class low asks for no turns until "+
 		"it is stopped while others have theirs, where jobs take turns; 0: never")
 }
 

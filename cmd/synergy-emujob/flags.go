@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/emulate"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
@@ -365,8 +366,11 @@ func (s *seconds) Set(text string) error {
 	if number, err := strconv.ParseFloat(text, 64); err == nil {
 		text = strconv.FormatFloat(number, 'f', -1, 64) + "s"
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
+	d, err := times.Parse(text)
+	if err != nil {
+		return err
+	}
+	if d < 0 {
 		return errors.New("want seconds, or a duration like 1m30s")
 	}
 	*s = seconds(d)

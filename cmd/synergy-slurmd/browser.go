@@ -19,7 +19,7 @@ import (
 
 // forPeople serves the pages that browsers show. Whoever asks for the first one with anything but a browser gets the
 // index.
-func forPeople(mux *http.ServeMux, desk chan struct{}, h *health, reports archive) {
+func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 	cluster := inTurn(desk, func(w http.ResponseWriter, r *http.Request) { serveCluster(w, r, h, reports) })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.Header.Get("Accept"), "text/html") {

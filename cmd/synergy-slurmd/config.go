@@ -124,6 +124,9 @@ func parseConfig(text []byte, round time.Duration) (Config, error) {
 
 // onlyDocument is the one YAML document of the text.
 func onlyDocument(text []byte) (*yaml.Node, error) {
+	if err := unreadable(text); err != nil {
+		return nil, err
+	}
 	loader, err := yaml.NewLoader(bytes.NewReader(text))
 	if err != nil {
 		return nil, err
@@ -133,21 +136,12 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("is empty: name the partitions at least, as partitions: [gpu]")
 	case err != nil:
-		return nil, syntax(err)
+		return nil, broken(text, err)
 	}
 	if err := loader.Load(&second); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("line %d: a second document begins: keep everything in one", second.Line)
 	}
 	return &document, nil
-}
-
-// syntax leaves of a parser's error what an administrator can use.
-func syntax(err error) error {
-	var failure *yaml.LoadError
-	if errors.As(err, &failure) && failure.Mark.Line > 0 {
-		return fmt.Errorf("line %d: %s", failure.Mark.Line, failure.Message)
-	}
-	return err
 }
 
 // read takes over the settings and lists all those that cannot be.
@@ -160,8 +154,7 @@ func (c *Config) read(settings []setting) error {
 			problems = append(problems, fmt.Errorf("line %d: %s: is already set in line %d: remove one", s.value.Line,
 				s.name, lines[s.name]))
 		case read == nil:
-			problems = append(problems, fmt.Errorf("line %d: %s: unknown key: want one of %s", s.value.Line, s.name,
-				siblings(s.name)))
+			problems = append(problems, fmt.Errorf("line %d: %s: unknown key: %s", s.value.Line, s.name, meant(s.name)))
 		default:
 			if err := read(c, s.value); err != nil {
 				problems = append(problems, fmt.Errorf("line %d: %s: %w", s.value.Line, s.name, err))

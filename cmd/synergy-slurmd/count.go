@@ -31,6 +31,7 @@ const (
 	failed  outcome = "failed"
 	planned outcome = "planned" // in shadow mode nothing more happens
 	putOff  outcome = "put-off" // to a later round
+	resized outcome = "resized" // Slurm had just started the job with another size than planned
 )
 
 func count(report bridge.Report) tally {
@@ -76,13 +77,15 @@ func outcomeOf(step bridge.Step, shadow bool) outcome {
 		return planned
 	case step.PutOff:
 		return putOff
+	case step.Got != nil:
+		return resized
 	}
 	return done
 }
 
 // of is the number of steps of a verb, whatever became of them but failures.
 func (t *tally) of(verb bridge.Verb) int {
-	return t.steps[stepKind{verb, done}] + t.steps[stepKind{verb, planned}]
+	return t.steps[stepKind{verb, done}] + t.steps[stepKind{verb, planned}] + t.steps[stepKind{verb, resized}]
 }
 
 func (t *tally) failures() int { return t.all(failed) }

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/usage"
 )
 
@@ -146,8 +147,8 @@ func (f *flags) defineRelease(set *pflag.FlagSet) {
 func (f *flags) define(set *pflag.FlagSet) {
 	set.StringVar(&f.config, "config", "/etc/synergy/synergy-slurmd.yaml",
 		"configuration `file`; SIGHUP reads it again")
-	set.DurationVar(&f.round, "round", 300*time.Second, "time between rounds")
-	set.DurationVar(&f.watch, "watch", time.Second,
+	times.Var(set, &f.round, "round", 300*time.Second, "time between rounds")
+	times.Var(set, &f.watch, "watch", time.Second,
 		"time between looks for what may start before the next round; 0 for none")
 	set.BoolVar(&f.once, "once", false, "hold one round and exit")
 	set.BoolVar(&f.shadow, "shadow", false, "decide and report, but change nothing in Slurm")
@@ -180,7 +181,7 @@ func (f *flags) define(set *pflag.FlagSet) {
 		"`program` that plans rounds in place of the built-in planner, which stands in for it")
 	set.StringVar(&f.plannerSum, "planner-plugin-sha256", "",
 		"its `checksum`: another program of that name is not started")
-	set.DurationVar(&f.plannerLimit, "planner-plugin-timeout", 0,
+	times.Var(set, &f.plannerLimit, "planner-plugin-timeout", 0,
 		"for one plan; 0 is a quarter of a round, 30s at most")
 
 	set.StringVar(&f.ledger, "ledger", "/var/lib/synergy/ledger",

@@ -215,7 +215,7 @@ func (h *historian) tellGaps(gaps []error) {
 }
 
 // forHistory serves what the history knows.
-func forHistory(mux *http.ServeMux, desk chan struct{}, reports archive) {
+func forHistory(mux *http.ServeMux, desk *desk, reports archive) {
 	mux.Handle("GET /story/{job}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(r.PathValue("job"))
 		if err != nil || id < 1 {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,21 +49,21 @@ const index = `synergy-slurmd
 func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { serveHealth(w, h) })
-	desk := make(chan struct{}, readers)
-	forPeople(mux, desk, h, reports)
+	at := newDesks()
+	forPeople(mux, at.people, h, reports)
 	forStatus(mux, h)
-	h.beside.pages(mux, desk, h, reports)
-	forHistory(mux, desk, reports)
-	mux.Handle("GET /metrics", inTurn(desk, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
-	mux.Handle("GET /round", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
+	h.beside.pages(mux, at.people, h, reports)
+	forHistory(mux, at.bulk, reports)
+	mux.Handle("GET /metrics", inTurn(at.metrics, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
+	mux.Handle("GET /round", inTurn(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
 		serveJSON(w, report, err)
 	}))
-	mux.Handle("GET /snapshot", inTurn(desk, func(w http.ResponseWriter, _ *http.Request) {
+	mux.Handle("GET /snapshot", inTurn(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
 		serveJSON(w, snapshotOf(report), err)
 	}))
-	mux.Handle("GET /round/{number}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /round/{number}", inTurn(at.bulk, func(w http.ResponseWriter, r *http.Request) {
 		number, err := strconv.Atoi(r.PathValue("number"))
 		if err != nil {
 			http.Error(w, "want the number of a round, as /round/17", http.StatusBadRequest)
@@ -84,19 +83,8 @@ func snapshotOf(r bridge.Report) snapshot.File {
 
 // inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health, status and the index
 // need none: whoever watches the daemon is answered whoever else reads.
-func inTurn(desk chan struct{}, page http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case desk <- struct{}{}:
-			defer func() { <-desk }()
-			if r.Context().Err() == nil { // who has gone meanwhile is written nothing
-				page(w, r)
-			}
-		case <-r.Context().Done():
-		case <-time.After(readLimit):
-			http.Error(w, "too many read at once: try again", http.StatusServiceUnavailable)
-		}
-	})
+func inTurn(d *desk, page http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, page) })
 }
 
 // guarded keeps browsers from taking what users wrote into job names for anything but data, and from fetching it for a
@@ -157,8 +145,6 @@ const (
 	readLimit     = 10 * time.Second
 	writeLimit    = time.Minute
 	headerLimit   = 16 << 10
-	readers       = 8  // pages of size at once: more wait, so that readers cannot use up the memory that rounds need
-	connections   = 64 // at once: more wait, so that readers cannot use up the files that rounds need
 	shutdownLimit = 3 * time.Second
 )
 
@@ -190,60 +176,14 @@ func answer(listener net.Listener, handler http.Handler) *listening {
 	l.server.BaseContext = func(net.Listener) context.Context { return leave }
 	l.server.RegisterOnShutdown(cancel)
 	l.server.SetKeepAlivesEnabled(false) // who has read and stays would keep others out
+	crowd := newCrowd(listener, placesHere())
+	l.server.ConnState = crowd.follow
 	go func() {
 		defer close(l.stopped)
 		// ends with close; an accept that fails for good shows in the monitoring as a target that is down
-		l.server.Serve(newFew(listener, connections))
+		l.server.Serve(crowd)
 	}()
 	return l
-}
-
-// few is a listener with so many places.
-type few struct {
-	net.Listener
-	places chan struct{}
-	closed chan struct{}
-	end    func()
-}
-
-func newFew(listener net.Listener, places int) *few {
-	f := &few{Listener: listener, places: make(chan struct{}, places), closed: make(chan struct{})}
-	f.end = sync.OnceFunc(func() { close(f.closed) })
-	return f
-}
-
-// Accept waits for a place and then for somebody to take it.
-func (f *few) Accept() (net.Conn, error) {
-	select {
-	case f.places <- struct{}{}:
-	case <-f.closed:
-		return nil, net.ErrClosed
-	}
-	leave := func() { <-f.places }
-	conn, err := f.Listener.Accept()
-	if err != nil {
-		leave()
-		return nil, err
-	}
-	return &placed{Conn: conn, leave: sync.OnceFunc(leave)}, nil
-}
-
-// Close ends the waiting, too.
-func (f *few) Close() error {
-	f.end()
-	return f.Listener.Close()
-}
-
-// placed is a connection that gives its place back.
-type placed struct {
-	net.Conn
-	leave func()
-}
-
-// Close closes the connection.
-func (p *placed) Close() error {
-	defer p.leave()
-	return p.Conn.Close()
 }
 
 // close lets running answers end, and joins the server.

@@ -247,40 +247,6 @@ func TestReadersOfReportsKeepNobodyFromHealth(t *testing.T) {
 	answers(t, "http://"+server.server.Addr)
 }
 
-func TestNoMoreReadersAreServedThanThereArePlaces(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, accepted := newFew(listener, 2), make(chan net.Conn, 4)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for conn, err := f.Accept(); err == nil; conn, err = f.Accept() {
-			accepted <- conn
-		}
-	}()
-	for range 3 {
-		conn, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-	}
-	first := <-accepted
-	defer (<-accepted).Close()
-	select {
-	case <-accepted:
-		t.Error("a third reader has got one of two places")
-	case <-time.After(100 * time.Millisecond):
-	}
-	first.Close()
-	first.Close() // gives one place back, not two
-	(<-accepted).Close()
-	f.Close()
-	<-done
-}
-
 func TestTheLastRoundIsTheReportThatWasSettled(t *testing.T) {
 	pages, _ := site(t)
 	answer := get(t, pages, "GET", "/round")

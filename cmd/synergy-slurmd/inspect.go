@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
@@ -45,7 +44,15 @@ func inspect(out io.Writer, f flags, config Config) error {
 func wanted(f flags, config Config) preflight.Wanted {
 	return preflight.Wanted{User: f.user, Partitions: config.Partitions, Lease: config.Lease, Rate: config.Rate,
 		Heartbeat: config.Heartbeat, ProfilesFile: config.ProfilesFile, Plugin: f.slurmPlugin,
-		Sharing: sharingOf(config.Sharing)}
+		Sharing: sharingOf(config.Sharing), Canary: config.Canary.Accounts, Match: rulesOf(config.Match)}
+}
+
+func rulesOf(match []bridge.Match) (rules []preflight.Rule) {
+	for i, m := range match {
+		rules = append(rules, preflight.Rule{Number: i + 1, User: m.User, Account: m.Account, Partition: m.Partition,
+			Profile: m.Profile})
+	}
+	return rules
 }
 
 // sharingOf is what is said under share.
@@ -61,13 +68,7 @@ func here(f flags, config Config) preflight.Here {
 	for _, dir := range config.ProfileDirs {
 		h.Profiles = append(h.Profiles, folderOf(dir))
 	}
-	for _, file := range []struct{ name, path string }{
-		{"ledger", f.ledger}, {"heartbeat", config.Heartbeat}, {"profiles_file", config.ProfilesFile},
-	} {
-		if file.path != "" {
-			h.Writable = append(h.Writable, placeOf(file.name, filepath.Dir(file.path)))
-		}
-	}
+	h.Writable = placesOf(f, config)
 	return h
 }
 
@@ -130,6 +131,10 @@ func programs(f flags, config Config) (found []preflight.Program) {
 	if f.slurmPlugin != "" {
 		add("--slurm-plugin", f.slurmPlugin, inspectPlugin(f))
 	}
+	if f.slurmConfig != "" {
+		_, err := readSome(f.slurmConfig, 1)
+		add("--slurm-plugin-config", f.slurmConfig, err)
+	}
 	return found
 }
 
@@ -144,27 +149,6 @@ func scontrolHere(f flags) preflight.Program {
 		return preflight.Program{Name: "scontrol", Path: f.scontrol, Why: err.Error()}
 	}
 	return preflight.Program{Name: "scontrol", Path: path}
-}
-
-// madeByUnit are the folders that synergy-slurmd.service makes when it starts the daemon.
-var madeByUnit = map[string]bool{"/run/synergy": true, "/var/lib/synergy": true}
-
-// writable is access(2)'s question whether this process may write.
-const writable = 0x2
-
-// placeOf says whether this process can write to a folder.
-func placeOf(name, dir string) preflight.Place {
-	place := preflight.Place{Name: name, Path: dir, Made: madeByUnit[dir]}
-	info, err := os.Stat(dir)
-	switch {
-	case err != nil:
-		place.Why = err.Error()
-	case !info.IsDir():
-		place.Why, place.Made = dir+" is no folder", false
-	case syscall.Access(dir, writable) != nil:
-		place.Why, place.Made = dir+" cannot be written to by whoever asks: run this as the daemon's user", false
-	}
-	return place
 }
 
 // canaryOf says with whom the daemon is tried; empty: it manages everybody.

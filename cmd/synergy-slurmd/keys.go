@@ -11,7 +11,10 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+	"github.com/synergy-slurmd/synergy-slurmd/spelling"
 )
 
 // setting is one value of the file, under the names of its sections and its own, joined by dots.
@@ -29,7 +32,7 @@ type key struct {
 	read readFunc
 }
 
-const day = 24 * time.Hour
+const day = times.Day
 
 // keys is all that the file may say, with the limits of each value.
 func keys() []key {
@@ -44,7 +47,7 @@ func keys() []key {
 		{"match", matchRules},
 		{"savings", text(func(c *Config) *string { return &c.Savings }, folder)},
 		{"history.path", text(func(c *Config) *string { return &c.History.Path }, folder)},
-		{"history.keep", days(func(c *Config) *time.Duration { return &c.History.Keep }, 1, 3660)},
+		{"history.keep", duration(func(c *Config) *time.Duration { return &c.History.Keep }, day, 3660*day)},
 		{"history.max_gib", whole(func(c *Config) *int { return &c.History.MostGiB }, 1, 100_000)},
 		{"lease", duration(func(c *Config) *time.Duration { return &c.Lease }, time.Second, day)},
 		{"ahead", whole(func(c *Config) *int { return &c.Ahead }, 0, 1000)},
@@ -108,11 +111,30 @@ func siblings(name string) string {
 	return strings.Join(slices.Compact(found), ", ")
 }
 
+// meant says which key a name that is none stands for: one that is spelled nearly so, one of that name in a section, or
+// else one of those that could stand there.
+func meant(name string) string {
+	var all []string
+	for _, k := range keys() {
+		all = append(all, k.name)
+		if section, own, inside := strings.Cut(k.name, "."); inside {
+			all = append(all, section)
+			if own == name {
+				return fmt.Sprintf("it stands under %s: put it there, two spaces further in", section)
+			}
+		}
+	}
+	if near := spelling.Nearest(name, all); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return "want one of " + siblings(name)
+}
+
 // flatten lists the settings below a mapping in the order of the file. Anchors and merges are left out of the language:
 // nobody needs them for twenty keys.
 func flatten(prefix string, mapping *yaml.Node) ([]setting, error) {
 	if mapping.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: want keys with values, as policy: las", mapping.Line)
+		return nil, noKeys(prefix, mapping)
 	}
 	var settings []setting
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
@@ -134,6 +156,23 @@ func flatten(prefix string, mapping *yaml.Node) ([]setting, error) {
 	return settings, nil
 }
 
+// noKeys says what is wrong with a section, or with a file, that has no keys.
+func noKeys(prefix string, value *yaml.Node) error {
+	if section, is := strings.CutSuffix(prefix, "."); is {
+		return fmt.Errorf("line %d: %s: has no keys below it: want some of %s, two spaces further in", value.Line, section,
+			siblings(prefix))
+	}
+	name, rest, is := strings.Cut(value.Value, ":")
+	if !is {
+		name, rest, is = strings.Cut(value.Value, "=")
+	}
+	if name, rest = strings.TrimSpace(name), strings.TrimSpace(rest); is && reader(name) != nil && rest != "" {
+		return fmt.Errorf("line %d: %s is no key with a value: want %s: %s", value.Line, shownOf(value.Value), name,
+			printable.Line(rest, 60))
+	}
+	return fmt.Errorf("line %d: want keys with values, as policy: las", value.Line)
+}
+
 // scalar is the text of a value that is neither a list nor a section.
 func scalar(value *yaml.Node) (string, error) {
 	if value.Kind != yaml.ScalarNode {
@@ -151,31 +190,14 @@ func duration(field func(*Config) *time.Duration, least, most time.Duration) rea
 		if err != nil {
 			return err
 		}
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return fmt.Errorf("%q is not a duration: give it a unit, as 90s, 15m or 2h", text)
-		}
-		if d < least || d > most {
-			return fmt.Errorf("%s is out of range: want %s to %s", text, least, most)
-		}
-		*field(c) = d
-		return nil
-	}
-}
-
-// days reads a number of days.
-func days(field func(*Config) *time.Duration, least, most int) readFunc {
-	return func(c *Config, value *yaml.Node) error {
-		text, err := scalar(value)
+		d, err := times.Parse(text)
 		if err != nil {
 			return err
 		}
-		number, is := strings.CutSuffix(text, "d")
-		n, err := strconv.Atoi(number)
-		if !is || err != nil || n < least || n > most {
-			return fmt.Errorf("%q: want days from %dd to %dd, as 400d", text, least, most)
+		if d < least || d > most {
+			return fmt.Errorf("%s is out of range: want %s to %s", text, times.Text(least), times.Text(most))
 		}
-		*field(c) = time.Duration(n) * day
+		*field(c) = d
 		return nil
 	}
 }

@@ -290,6 +290,9 @@ func (j *journal) audit(report bridge.Report) {
 		if c := step.Cost; c != nil {
 			line = line.Float64("restart_s", c.Save+c.Start).Str("restart_by", string(c.By))
 		}
+		if step.Got != nil {
+			line = line.Stringer("got", step.Got)
+		}
 		if step.Error != "" {
 			line = line.Str("error", step.Error)
 		}
@@ -310,7 +313,7 @@ func (j *journal) losses(report bridge.Report) {
 
 func levelOf(step bridge.Step) zerolog.Level {
 	switch {
-	case step.Error != "":
+	case step.Error != "", step.Got != nil:
 		return zerolog.WarnLevel
 	case step.Verb == bridge.Renew:
 		return zerolog.DebugLevel

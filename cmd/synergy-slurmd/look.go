@@ -102,8 +102,10 @@ func tokenOf(f flags) preflight.Known[preflight.Token] {
 func askPlugin(ctx context.Context, facts *preflight.Facts, f flags, config Config) {
 	const its = "a plugin drives the workload manager"
 	facts.Level = preflight.Unknown[string](its)
+	facts.Names = preflight.Unknown[preflight.Names](its)
 	facts.Gates = preflight.Unknown[map[string]preflight.Gate](its)
 	facts.Threads = preflight.Unknown[int](its)
+	facts.Weights = preflight.Unknown[map[string]string](its)
 	facts.Scontrol = preflight.Unknown[map[string]string](its)
 	client, err := (&connector{flags: f, log: zerolog.Nop()}).dialPlugin(ctx, config)
 	if err != nil {
@@ -131,17 +133,21 @@ func askSlurm(ctx context.Context, facts *preflight.Facts, f flags, config Confi
 	if facts.Slurm.Why != "" {
 		const silent = "Slurm did not answer"
 		facts.Level, facts.Partitions = preflight.Unknown[string](silent), preflight.Unknown[map[string]int](silent)
+		facts.Names = preflight.Unknown[preflight.Names](silent)
 		facts.Gates, facts.Threads = preflight.Unknown[map[string]preflight.Gate](silent),
 			preflight.Unknown[int](silent)
 		facts.Nodes = preflight.Unknown[[]preflight.Node](silent)
+		facts.Weights = preflight.Unknown[map[string]string](silent)
 		return
 	}
 	facts.Wanted.Requeues = client.Version() >= requeues
 	facts.Level = known(client.Level(ctx, f.user))
+	accounts, users, err := client.Accounting(ctx)
+	facts.Names = known(preflight.Names{Accounts: accounts, Users: users}, err)
 	facts.Threads = known(client.ThreadsPerCore(ctx))
 	partitions, release, err := client.Partitions(ctx)
 	facts.Slurm.Value.API, facts.Slurm.Value.Release = client.Version(), release
-	facts.Partitions = known(gpusOf(partitions), err)
+	facts.Partitions, facts.Weights = known(gpusOf(partitions), err), known(weightsOf(partitions), err)
 	facts.Gates = rehearse(ctx, client, facts, f)
 }
 
@@ -190,6 +196,14 @@ func gpusOf(partitions []slurmrest.Partition) map[string]int {
 	all := make(map[string]int)
 	for _, p := range partitions {
 		all[p.Name] = p.GPUs
+	}
+	return all
+}
+
+func weightsOf(partitions []slurmrest.Partition) map[string]string {
+	all := make(map[string]string)
+	for _, p := range partitions {
+		all[p.Name] = p.Weights
 	}
 	return all
 }

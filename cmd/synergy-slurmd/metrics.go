@@ -164,7 +164,7 @@ func (m *metrics) ofRounds(with promauto.Factory) {
 		m.rounds.WithLabelValues(string(o))
 	}
 	for _, verb := range verbs() {
-		for _, o := range []outcome{done, failed, planned, putOff} {
+		for _, o := range []outcome{done, failed, planned, putOff, resized} {
 			m.steps.WithLabelValues(string(verb), string(o))
 		}
 	}

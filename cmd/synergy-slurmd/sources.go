@@ -35,7 +35,7 @@ func (s sources) current() Config {
 }
 
 // pages serves what is beside the last round: rounds over time, profiles, savings, health.
-func (s sources) pages(mux *http.ServeMux, desk chan struct{}, h *health, reports archive) {
+func (s sources) pages(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 	track, trend := &track{reports: reports}, newTrend()
 	mux.Handle("GET /rounds", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Vary", "Accept")

@@ -23,7 +23,8 @@ type past struct {
 	chronicle
 	user, since, until string
 	job                int
-	json, csv          bool
+	json, csv, maxTRES bool
+	billing            string
 }
 
 func historyCommand() *cobra.Command {
@@ -36,10 +37,14 @@ its user, when it began and for how long it ran, what it held where, what its sh
 with that it was to train by its profile, how many iterations a second it did by its own reports and how many its
 profile says, how it ended and why it was started. Listed are the runs that began or ended in that time, and those
 that ran all the time. It asks the daemon; where that is down it reads the folder, which takes the daemon's user or
-root. synergy explain JOB tells the whole story of one.`,
+root. synergy explain JOB tells the whole story of one.
+
+With --billing it adds up by user what the runs were charged, in hours of billing, and what they would have been by what
+they held: Slurm reckons billing for a job's first run and charges each later one the same.`,
 		Example: `  synergy history --user alice --since 30d
   synergy history --since 2026-11-01 --until 2026-12-01 --csv > november.csv
-  sudo -u synergy synergy history --history /var/lib/synergy/history --job 4711`,
+  sudo -u synergy synergy history --history /var/lib/synergy/history --job 4711
+  synergy history --since 30d --billing CPU=1.0,Mem=0.25G,GRES/gpu=2.0`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c, time.Now()) },
 	}
@@ -50,6 +55,10 @@ root. synergy explain JOB tells the whole story of one.`,
 	what.give(&o.since, "since", "7d",
 		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
 	what.give(&o.until, "until", "", "up to this `time` (default now)")
+	what.give(&o.billing, "billing", "",
+		"what was charged and what was given, by these `weights`: those of TRESBillingWeights, and CPU=1 where there are none")
+	what.flags.BoolVar(&o.maxTRES, "max-tres", false,
+		"with --billing: the largest counts and not the sum, as with PriorityFlags=MAX_TRES")
 	out.flags.BoolVar(&o.json, "json", false, "the runs for programs")
 	out.flags.BoolVar(&o.csv, "csv", false, "the runs as a table for programs")
 	grouped(command, where, what, out)
@@ -73,6 +82,8 @@ func (o *past) run(c *cobra.Command, now time.Time) error {
 			len(runs))
 	}
 	switch {
+	case o.billing != "":
+		return o.charge(c, q, runs, now)
 	case o.json:
 		encoder := json.NewEncoder(c.OutOrStdout())
 		encoder.SetIndent("", "  ")
@@ -86,6 +97,9 @@ func (o *past) run(c *cobra.Command, now time.Time) error {
 func (o *past) question(now time.Time) (q history.Question, err error) {
 	if o.json && o.csv {
 		return q, errors.New("--json and --csv: want one of them")
+	}
+	if o.maxTRES && o.billing == "" {
+		return q, errors.New("--max-tres: is of --billing, which is not there")
 	}
 	if o.job < 0 {
 		return q, fmt.Errorf("--job %d: want the number of a job", o.job)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/local"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity/profiler"
@@ -49,8 +50,8 @@ Iterations come from the file that SYNERGY_PROGRESS names, or by a pattern from 
 	what.flags.StringVar(&o.text, "pattern", "tqdm",
 		"`pattern` of iterations in that: a name or a regular expression, as of synergy profile")
 	how := newGroup("How")
-	how.flags.DurationVar(&o.window, "window", inside.DefaultWindow, "`time` for each size")
-	how.flags.DurationVar(&o.total, "total", inside.DefaultTotal, "`time` for all sizes together")
+	times.Var(how.flags, &o.window, "window", inside.DefaultWindow, "`time` for each size")
+	times.Var(how.flags, &o.total, "total", inside.DefaultTotal, "`time` for all sizes together")
 	how.flags.StringVar(&o.pretend, "pretend", "",
 		"write the number of cores into this `file` in place of taking them, for nodes that claim more cores than "+
 			"they have")

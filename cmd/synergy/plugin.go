@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/plugin/exam"
@@ -57,7 +58,7 @@ the one that you want is not asked.`,
 	what.flags.StringVar(&e.only, "only", "", "nothing but the cluster in this `file`, which --save wrote")
 	what.flags.StringVar(&e.policy, "policy", "las", "as if this were configured")
 	what.flags.StringVar(&e.allocator, "allocator", "tune", "as if this were configured")
-	how.flags.DurationVar(&e.paper.Within, "within", 5*time.Second, "for one plan")
+	times.Var(how.flags, &e.paper.Within, "within", 5*time.Second, "for one plan")
 	how.flags.StringVar(&e.sum, "sha256", "", "the program's `checksum`")
 	how.flags.BoolVar(&e.verbose, "verbose", false, "show what the plugin writes to its standard error")
 	how.flags.StringVar(&e.save, "save", "",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout/proof"
 )
 
@@ -33,7 +34,7 @@ func guardCommand() *cobra.Command {
 	set := command.Flags()
 	set.StringVar(&o.unit, "unit", "", "the daemon's `unit`")
 	set.StringVar(&o.start, "start", "", "`command` that starts it, in place of the unit")
-	set.DurationVar(&o.within, "within", time.Hour, "how long the proof may take")
+	times.Var(set, &o.within, "within", time.Hour, "how long the proof may take")
 	return command
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/preflight"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/rollout"
@@ -56,12 +57,12 @@ say how it is stopped and started, as programs with arguments and without a shel
 	job.flags.StringVar(&o.slurm.Partition, "partition", "", "its `partition` (default: the canary's, or the user's)")
 	job.flags.StringVar(&o.slurm.Account, "account", "", "its `account` (default: the canary's, or the user's)")
 	job.flags.IntVar(&o.slurm.GPUs, "gpus", 1, "how many `GPUs` it asks for; that many should be free")
-	job.flags.DurationVar(&o.slurm.Hold, "hold", time.Minute, "how long it asks to be kept from starting, shorter "+
+	times.Var(job.flags, &o.slurm.Hold, "hold", time.Minute, "how long it asks to be kept from starting, shorter "+
 		"than a lease: until then the daemon must have leased it")
 	end.give(&o.unit, "unit", "synergy-slurmd.service", "the daemon's `unit`, which is killed")
 	end.give(&o.halt, "halt", "", "`command` that stops the daemon, in place of the unit")
 	end.give(&o.start, "start", "", "`command` that starts it again")
-	end.flags.DurationVar(&o.patience, "patience", 10*time.Minute, "for each wait, beyond the lease")
+	times.Var(end.flags, &o.patience, "patience", 10*time.Minute, "for each wait, beyond the lease")
 	end.flags.BoolVar(&o.yes, "yes", false, "ask nothing")
 	grouped(command, where, job, end)
 	return command

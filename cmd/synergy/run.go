@@ -25,7 +25,7 @@ type runOptions struct {
 	grace                  span
 	exit                   int
 	accept                 []int
-	quiet                  bool
+	quiet, env             bool
 	beside
 }
 
@@ -63,7 +63,7 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 		RunE:                  o.run,
 	}
 	asked, left := newGroup("How COMMAND is asked to save"), newGroup("How it leaves")
-	come := newGroup("How far it has come")
+	come := newGroup("How far it has come, and what it has")
 	asked.flags.StringVar(&o.on, "on", "USR1", "the `signal` that asks, as in the word synergy-checkpoint: "+
 		strings.Join(launcher.Asking, ", "))
 	asked.flags.StringVar(&o.send, "send", "TERM", "the `signal` that COMMAND listens to: "+
@@ -81,6 +81,9 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 	left.flags.IntVar(&o.exit, "exit", 98, "the `code` with which the job gives way: the site's RequeueExit")
 	left.flags.IntSliceVar(&o.accept, "accept", nil,
 		"further `codes` with which COMMAND ends when it was asked and has saved, as 1,255")
+	come.flags.BoolVar(&o.env, "env", false,
+		"tell COMMAND what its job has, where nobody else does: OMP_NUM_THREADS and MKL_NUM_THREADS, which are the cores "+
+			"for each GPU of the task, SYNERGY_CPUS, SYNERGY_GPUS and SYNERGY_MEMORY_MB")
 	left.flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing of what is passed on")
 	command.Flags().SetInterspersed(false) // what stands behind COMMAND is its own
 	o.beside.add(come.flags)
@@ -179,10 +182,13 @@ func stepsOf(getenv func(string) string) (string, error) {
 	return job, nil
 }
 
-// inform tells the command what it was given, and people what will not reach it.
+// inform tells the command what it was given, where that is asked for, and people what will not reach it.
 func (o *runOptions) inform(l *launcher.Command) error {
 	if other := launcher.Unheard(l.On, os.Getenv("SLURM_TASK_PID")); other != "" && os.Getenv("SLURM_JOB_ID") != "" {
 		l.Say(fmt.Sprintf("%s would reach %s and not this process, and end it: begin the line with exec", o.on, other))
+	}
+	if !o.env {
+		return nil
 	}
 	grant, err := emulate.FromSlurm(os.Getenv)
 	if err != nil {

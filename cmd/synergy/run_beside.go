@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/launcher"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/inside"
 	"github.com/synergy-slurmd/synergy-slurmd/profiling/local"
@@ -26,7 +27,7 @@ func (b *beside) add(flags *pflag.FlagSet) {
 		"`file` in which the pattern is looked for (default what COMMAND prints, or else the job's output)")
 	flags.StringVar(&b.text, "pattern", "tqdm",
 		"`pattern` of iterations in that: a name or a regular expression, as of synergy profile")
-	flags.DurationVar(&b.window, "window", inside.DefaultWindow, "`time` for each size that is measured")
+	times.Var(flags, &b.window, "window", inside.DefaultWindow, "`time` for each size that is measured")
 }
 
 // longestWindow leaves time for a few sizes.

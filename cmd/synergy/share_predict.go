@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/share"
@@ -49,7 +50,7 @@ others 0.2. What is said of speeds was fitted to one H100 with two image models:
 	}
 	where, out := newGroup("The GPU"), newGroup("Output")
 	where.flags.Float64Var(&o.memory, "memory", 80, "its memory, `GiB`")
-	where.flags.DurationVar(&o.trip, "trip", 100*time.Microsecond, "`time` that the broker takes to hand it over")
+	times.Var(where.flags, &o.trip, "trip", 100*time.Microsecond, "`time` that the broker takes to hand it over")
 	out.flags.BoolVar(&o.json, "json", false, "the answer for programs")
 	grouped(command, where, out)
 	return command

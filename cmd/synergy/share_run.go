@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	"github.com/synergy-slurmd/synergy-slurmd/share/experiment"
 	"github.com/synergy-slurmd/synergy-slurmd/share/predict"
@@ -38,7 +39,7 @@ func (o *trialOptions) group() group {
 			"one takes; may be repeated")
 	g.flags.StringArrayVar(&o.alone, "alone", nil,
 		"`NAME=MS`: how long its job takes alone (default: as published, or as long as its kernels); may be repeated")
-	g.flags.DurationVar(&o.duration, "duration", 0, "how long it `lasts` (default: as the file says)")
+	times.Var(g.flags, &o.duration, "duration", 0, "how long it `lasts` (default: as the file says)")
 	g.flags.Float64Var(&o.jitter, "jitter", 0.05, "by which `part` jobs and pauses are shorter or longer, 0 to 0.9")
 	g.flags.Uint64Var(&o.seed, "seed", 1, "of the jitter: the same `number` gives the same figures")
 	return g

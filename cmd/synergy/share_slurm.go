@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 	slurmjob "github.com/synergy-slurmd/synergy-slurmd/profiling/slurm"
@@ -38,7 +39,7 @@ func (o *clusterOptions) group() group {
 	g.flags.Float64Var(&o.memory, "gpu-memory", 1, "`GiB` of the GPU that each model says it needs")
 	g.flags.StringVar(&o.emujob, "emujob", "synergy-emujob", "the `program` on the nodes")
 	o.ownOptions.flags(g)
-	g.flags.DurationVar(&o.queue, "queue", 10*time.Minute, "how long all of them may `wait` for their start")
+	times.Var(g.flags, &o.queue, "queue", 10*time.Minute, "how long all of them may `wait` for their start")
 	return g
 }
 

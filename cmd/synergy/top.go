@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/story"
 )
@@ -41,7 +42,7 @@ interrupted. It asks the daemon, or reads the ledger of one that is down.`,
 	}
 	where, out := newGroup("Where rounds are read"), newGroup("Output")
 	o.define(where)
-	out.flags.DurationVar(&o.every, "every", 10*time.Second,
+	times.Var(out.flags, &o.every, "every", 10*time.Second,
 		"`time` between two looks whether there was a round, on a terminal")
 	out.flags.BoolVar(&o.once, "once", false, "one picture, as where the output is no terminal")
 	out.flags.BoolVar(&o.nodes, "nodes", false, "the nodes alone")

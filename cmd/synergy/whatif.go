@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/whatif"
@@ -70,7 +71,7 @@ answers it from a log.`,
 	job.flags.BoolVar(&q.checkpoint, "checkpoint", false, "it declares a checkpoint")
 	job.flags.BoolVar(&q.first, "first", false, "it goes before all others")
 	job.give(&q.profile, "profile", "", "the `file` with its profile")
-	out.flags.DurationVar(&q.within, "within", 10*time.Second, "time for looking ahead")
+	times.Var(out.flags, &q.within, "within", 10*time.Second, "time for looking ahead")
 	out.flags.BoolVar(&q.json, "json", false, "the answer for programs")
 	grouped(command, where, cluster, job, out)
 	return command

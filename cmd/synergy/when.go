@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/forecast"
 	"github.com/synergy-slurmd/synergy-slurmd/policy/whatif"
@@ -39,7 +40,7 @@ and nothing where a job has neither. It does not know who will be submitted.`,
 	}
 	where, out := newGroup("What is now"), newGroup("Output")
 	e.register(where)
-	out.flags.DurationVar(&e.within, "within", 10*time.Second, "time for looking ahead")
+	times.Var(out.flags, &e.within, "within", 10*time.Second, "time for looking ahead")
 	out.flags.BoolVar(&e.json, "json", false, "the estimates for programs")
 	grouped(command, where, out)
 	return command

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/synergy-slurmd/synergy-slurmd/cmd/internal/times"
 	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
 )
 
@@ -150,8 +151,11 @@ func (s *span) Set(text string) error {
 	if number, err := strconv.ParseFloat(text, 64); err == nil {
 		text = strconv.FormatFloat(number, 'f', -1, 64) + "s"
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
+	d, err := times.Parse(text)
+	if err != nil {
+		return err
+	}
+	if d < 0 {
 		return errors.New("want seconds, or a duration like 90s, 5m or 1h30m")
 	}
 	*s = span(d)

@@ -22,19 +22,25 @@ is_job() {
     esac
 }
 
-# wants_environment COMMENT: has it our directive, and not the one that switches us off? Words end where the gate and the daemon end them.
-wants_environment() {
+# has_word COMMENT PATTERN: has it such a word? Words end where the gate and the daemon end them.
+has_word() (
     set -f
     IFS=$(printf ', \t\n\v\f\r.')
     IFS=${IFS%.}
-    profile=no
     for word in $1; do
         case $word in
-        synergy-profile=*) profile=yes ;;
-        synergy-env=off) return 1 ;;
+        $2) exit 0 ;;
         esac
     done
-    [ $profile = yes ]
+    exit 1
+)
+
+# is_ours COMMENT: has it our directive, and not the word that switches us off? told is whether its tasks are to find in their environment what they
+# were given.
+is_ours() {
+    told=
+    has_word "$1" 'synergy-profile=*' && ! has_word "$1" synergy-env=off || return
+    ! has_word "$1" synergy-env=on || told=1
 }
 
 # read_annotation EXTRA sets round, which is empty in the annotation of a job that only the gate has seen, and measure, where the daemon wants the job
@@ -61,6 +67,7 @@ write_note() {
     {
         echo "restarts=$restarts"
         [ -z "$round" ] || echo "round=$round"
+        [ -z "$told" ] || echo "env=1"
         [ -z "$measure" ] || echo "measure=1"
     } >"$fresh" && mv -f "$fresh" "$notes/$SLURM_JOB_ID"
 }
@@ -88,7 +95,7 @@ may_share && keep_stamp 2>/dev/null
 rm -f "$notes/$SLURM_JOB_ID" # of a run before, whose epilog did not come about
 restarts=$SLURM_JOB_RESTART_COUNT
 is_number "$restarts" || restarts=0
-if (wants_environment "$SLURM_JOB_COMMENT") && read_annotation "$SLURM_JOB_EXTRA"; then
+if is_ours "$SLURM_JOB_COMMENT" && read_annotation "$SLURM_JOB_EXTRA"; then
     write_note
 fi
 exit 0

@@ -26,12 +26,13 @@ is_positive() { is_number "$1" && [ "$1" -gt 0 ]; }
 
 # find_run reads the note of the job; where there is none, the job is not managed.
 find_run() {
-    round= restarts= measure=
+    round= restarts= told= measure=
     is_job "$SLURM_JOB_ID" && [ -f "$notes/$SLURM_JOB_ID" ] && [ -r "$notes/$SLURM_JOB_ID" ] || return
     while read -r line; do
         case $line in
         restarts=*) restarts=${line#restarts=} ;;
         round=*) round=${line#round=} ;;
+        env=1) told=1 ;;
         measure=1) measure=1 ;;
         *) return 1 ;;
         esac
@@ -111,23 +112,38 @@ tell_turns() {
     [ -x "$broker" ] && "$broker" env </dev/null 2>/dev/null
 }
 
+# tell says what the task was given.
+tell() {
+    cores=$SLURM_CPUS_ON_NODE
+    is_positive "$cores" || return
+    cores_of_task
+    memory_on_node
+    ours=
+    say_thread OMP_NUM_THREADS "${OMP_NUM_THREADS+given}" "$OMP_NUM_THREADS"
+    say_thread MKL_NUM_THREADS "${MKL_NUM_THREADS+given}" "$MKL_NUM_THREADS"
+    say_thread SRUN_CPUS_PER_TASK "${SRUN_CPUS_PER_TASK+given}" "$SRUN_CPUS_PER_TASK"
+    if [ -n "$ours" ]; then echo "export SYNERGY_SET=$ours"; else echo "unset SYNERGY_SET"; fi
+    gpus_on_node
+    say SYNERGY_CPUS "$cores"
+    say SYNERGY_MEMORY_MB "$memory"
+    say SYNERGY_GPUS "$gpus"
+    say SYNERGY_ROUND "$round"
+    say SYNERGY_RESTARTS "$restarts"
+}
+
+# forget_ours takes away what a job inherits that does not want to be told, from one that was: whoever submits a job from inside of another hands on all
+# that was set for that one.
+forget_ours() {
+    [ -n "$SYNERGY_SET" ] || return
+    ! is_ours OMP_NUM_THREADS "$OMP_NUM_THREADS" || echo "unset OMP_NUM_THREADS"
+    ! is_ours MKL_NUM_THREADS "$MKL_NUM_THREADS" || echo "unset MKL_NUM_THREADS"
+    ! is_ours SRUN_CPUS_PER_TASK "$SRUN_CPUS_PER_TASK" || echo "unset SRUN_CPUS_PER_TASK"
+    for name in CPUS MEMORY_MB GPUS ROUND RESTARTS SET; do echo "unset SYNERGY_$name"; done
+}
+
 echo "unset SLURM_SCRIPT_CONTEXT" # Slurm means it for this script, and leaves it to the task
 tell_turns
-find_run || exit 0
-cores=$SLURM_CPUS_ON_NODE
-is_positive "$cores" || exit 0
-cores_of_task
-memory_on_node
-ours=
-say_thread OMP_NUM_THREADS "${OMP_NUM_THREADS+given}" "$OMP_NUM_THREADS"
-say_thread MKL_NUM_THREADS "${MKL_NUM_THREADS+given}" "$MKL_NUM_THREADS"
-say_thread SRUN_CPUS_PER_TASK "${SRUN_CPUS_PER_TASK+given}" "$SRUN_CPUS_PER_TASK"
-if [ -n "$ours" ]; then echo "export SYNERGY_SET=$ours"; else echo "unset SYNERGY_SET"; fi
-gpus_on_node
-say SYNERGY_CPUS "$cores"
-say SYNERGY_MEMORY_MB "$memory"
-say SYNERGY_GPUS "$gpus"
-say SYNERGY_ROUND "$round"
-say SYNERGY_RESTARTS "$restarts"
+find_run || told= measure=
+if [ -n "$told" ]; then tell; else forget_ours; fi
 measure_task
 exit 0

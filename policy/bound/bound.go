@@ -9,8 +9,11 @@
 // worth its GPUs. A job without a profile, or on a node with other GPUs than its profile is of, is worth its GPUs.
 // Restarts are not in it: the value is of a round's end state.
 //
-// Range. The bound holds for every plan of this snapshot that runs just the jobs that the plan runs, since only such
-// plans can be compared: to leave out a job that the policy's order owes a turn may be worth more. Within that,
+// Range. The bound holds for every plan of this snapshot that runs all the jobs that the plan runs, since only such plans
+// can be compared: to leave out a job that the policy's order owes a turn may be worth more. Beside them it may run any
+// that wait and could start: so GPUs that are idle for the sake of the order, of a job for which nodes are kept, or for
+// want of cores that were lent to others, are held against the plan. Who may not start whatever the plan (barred, under a
+// quota that is used up, with more GPUs than are idle) is named and does not count. Within that,
 // everything may be placed and sized anew as from empty, running jobs included, at no cost and without a limit on how
 // many are stopped, but for jobs that stay where they are in the plan and have to: they must not be touched, or hold
 // what nobody could be started with today. Sizes are whole cores, and memory at the measured amounts, the share, all
@@ -43,16 +46,36 @@ const (
 	stepsForPatterns = 30_000_000
 )
 
-// Certify says what plan p for snapshot c is worth, and how much any plan could be that runs the same jobs. Neither
-// is changed. A plan that does not pass policy.Check has no meaningful certificate.
+// Certify says what plan p for snapshot c is worth, and how much any plan could be that runs the same jobs, and of those
+// that wait as many as it likes. Neither is changed. A plan that does not pass policy.Check has no meaningful
+// certificate.
 func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	in := newInstance(c, p)
-	cert := Certificate{Value: in.value, Classes: len(in.classes), Shapes: len(in.shapes), Method: ByPrices}
+	cert := Certificate{Value: in.value, Idle: in.idle()}
 	cert.Stranded, cert.StrandedOn = in.stranded(p)
 	cert.Lending = in.lending(p)
+	q := in.queued(p, cert.Idle)
+	cert.Waiting = in.waits(p, q)
+	in.formulate()
+	cert.prove(in)
+	cert.Same = cert.Bound
+	if len(q.classes) > 0 {
+		wide := newInstance(c, p)
+		wide.admit(q)
+		wide.formulate()
+		cert.prove(wide)
+		cert.Bound, cert.Pooled = max(cert.Bound, cert.Same), max(cert.Pooled, cert.Bound, cert.Same)
+	}
+	return cert
+}
+
+// prove bounds what the plans of an instance are worth.
+func (cert *Certificate) prove(in *instance) {
+	cert.Classes, cert.Shapes, cert.Method = len(in.classes), len(in.shapes), ByPrices
+	cert.Prices, cert.Core, cert.Gigabyte = nil, 0, 0
 	if len(in.classes) == 0 {
 		cert.Bound, cert.Pooled, cert.Method = in.value, in.value, Exact
-		return cert
+		return
 	}
 	problem := in.problem()
 	pooled := columns.NewPooled(problem)
@@ -67,5 +90,4 @@ func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 		}
 	}
 	cert.Bound = max(cert.Bound, in.value-in.settled) + in.settled // sums are rounded
-	return cert
 }

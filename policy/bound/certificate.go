@@ -12,7 +12,9 @@ import (
 // Certificate says how good a plan is. It can be kept as JSON.
 type Certificate struct {
 	Value float64 `json:"value"` // of the plan; see the package's comment
-	Bound float64 `json:"bound"` // no plan for the same jobs is worth more
+	Bound float64 `json:"bound"` // no plan for the same jobs, and any of those that wait, is worth more
+	// Same is the bound for the same jobs alone: what lies between it and Bound idles although somebody waits for it.
+	Same float64 `json:"same"`
 	// Pooled is the bound by prices alone, which is never below Bound.
 	Pooled float64 `json:"pooled"`
 	// Method is how the bound was proven.
@@ -29,6 +31,9 @@ type Certificate struct {
 	Stranded Stranded `json:"stranded,omitzero"`
 	// StrandedOn says on which nodes these are, in the order of the snapshot.
 	StrandedOn []StrandedNode `json:"stranded_on,omitempty"`
+	// Idle is how many GPUs of open nodes the plan leaves, and Waiting who waits, by reason.
+	Idle    int       `json:"idle,omitempty"`
+	Waiting []Waiting `json:"waiting,omitempty"`
 	// Lending is what it costs that some jobs cannot be asked to give back.
 	Lending Lending `json:"lending,omitzero"`
 }
@@ -76,6 +81,7 @@ func (c *Certificate) Ratio() float64 {
 func (c *Certificate) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "value %.1f of at most %.1f (%s)", c.Value, c.Bound, percent(c.Ratio()))
+	c.describeWaiting(&s)
 	if c.Method != Exact {
 		fmt.Fprintf(&s, "; one more core a node is worth %s, one more GB %s", gain(c.Core), gain(c.Gigabyte))
 	}

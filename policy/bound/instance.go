@@ -20,7 +20,8 @@ type instance struct {
 	value    float64     // of the plan
 	settled  float64     // of it, by jobs that stay where they are
 	classes  []class
-	demand   []int // jobs of each class
+	demand   []int  // jobs of each class
+	optional []bool // of each class: its jobs wait, and may go on waiting; nil: of none
 	shapes   []shape
 	options  [][]columns.Option // by shape
 	patterns []columns.Pattern  // by which the plan fills nodes, each once
@@ -52,6 +53,7 @@ type classKey struct {
 type nodeState struct {
 	open  gres.Vector // capacity
 	used  gres.Vector // by the plan
+	lent  gres.Vector // to jobs that stay where they are, beyond their share
 	shape int         // index in instance.shapes; -1: it has no GPUs for them
 }
 
@@ -62,6 +64,7 @@ type part struct {
 	value              float64
 }
 
+// newInstance is that of the jobs which the plan runs.
 func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	in := &instance{
 		cluster: c, rules: newEligibility(c), unit: policy.Reference(c.Nodes), units: map[unitKey]float64{},
@@ -76,10 +79,14 @@ func newInstance(c *policy.Cluster, p policy.Plan) *instance {
 	}
 	in.read(in.aside(p))
 	in.settleCapacities()
+	return in
+}
+
+// formulate turns the jobs and the nodes into classes, shapes and options.
+func (in *instance) formulate() {
 	in.shapes = in.group(maxShapes(len(in.classes)))
 	in.list()
 	in.fillings()
-	return in
 }
 
 // unitKey is what a unit depends on beside the reference.
@@ -154,6 +161,9 @@ func (in *instance) grant(j *policy.Job, g *policy.Placement) {
 		}
 		if known && stays {
 			in.nodes[n].open = in.nodes[n].open.Minus(g.PerNode)
+			if in.cluster.Nodes[n].Total.GPUs > 0 && g.PerNode.GPUs > 0 {
+				in.nodes[n].lent = in.nodes[n].lent.Plus(g.PerNode.Minus(in.keeps(j, g, n)))
+			}
 		}
 	}
 	if stays {
@@ -223,8 +233,8 @@ func (in *instance) totalFor(g *policy.Placement, n int) gres.Vector {
 
 // classOf finds the class of a job, and adds to the ways in which it may be divided the one that the plan has chosen.
 func (in *instance) classOf(j *policy.Job, nodes int) int {
-	at := in.rules.of(j)
-	key := classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, at}
+	key := in.keyOf(j)
+	at := key.constraint
 	k, known := in.byKey[key]
 	if !known {
 		k = len(in.classes)
@@ -236,6 +246,10 @@ func (in *instance) classOf(j *policy.Job, nodes int) int {
 		c.divisions = append(c.divisions, nodes)
 	}
 	return k
+}
+
+func (in *instance) keyOf(j *policy.Job) classKey {
+	return classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, in.rules.of(j)}
 }
 
 // divisions are the numbers of nodes over which a job may be divided: one where one node can hold it, as Slurm would,
@@ -340,7 +354,7 @@ func (in *instance) withOptions(list []columns.Option, k int, sh *shape) []colum
 
 // problem is the instance in numbers.
 func (in *instance) problem() *columns.Problem {
-	p := &columns.Problem{Demand: in.demand, Options: in.options}
+	p := &columns.Problem{Demand: in.demand, Options: in.options, Optional: in.optional}
 	for s := range in.shapes {
 		sh := &in.shapes[s]
 		p.Shapes = append(p.Shapes, columns.Shape{Count: sh.count, Most: sh.most, Sum: sh.sum})

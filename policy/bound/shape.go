@@ -207,7 +207,7 @@ func (e *eligibility) add(c *policy.Cluster, j *policy.Job) {
 	for n := range c.Nodes {
 		node := &c.Nodes[n]
 		if j.GPUType != "" && j.GPUType != node.GPUType || except[node.Name] || only != nil && !only[node.Name] ||
-			slices.ContainsFunc(j.Features, func(f string) bool { return !slices.Contains(node.Features, f) }) {
+			slices.ContainsFunc(j.Features, func(f string) bool { return !node.Has(f) }) {
 			continue
 		}
 		largest = max(largest, node.Total.GPUs)

@@ -24,7 +24,7 @@ type sizer struct {
 func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer {
 	z := sizer{job: j, profile: p, fair: sh.share(gpus), most: allowed(j, sh.total)}
 	z.most.GPUs = gpus
-	due, pace := allowed(j, z.fair), z.pace()
+	due, pace := z.inWholeMiB(allowed(j, z.fair), sh), z.inWholeMiB(z.pace(), sh)
 	z.least = gres.Vector{GPUs: gpus, CPUs: max(1, j.Floor.CPUs), Memory: max(0, j.Floor.Memory)}
 	if z.profile == nil {
 		z.least = z.least.Max(due).Max(pace)
@@ -36,6 +36,15 @@ func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer 
 	}
 	z.rate *= 1 - tolerance
 	return z
+}
+
+// inWholeMiB is the least that an amount may come to where memory is given by the core: less by not quite a MiB for each
+// core that a server has. So no size that a plan may give is left out.
+func (z *sizer) inWholeMiB(v gres.Vector, sh *shape) gres.Vector {
+	if z.job.PerCore {
+		v.Memory = max(0, v.Memory-gres.Memory(sh.total.CPUs))
+	}
+	return v
 }
 
 // tolerance is how far below what it is owed policy.Check lets a rate fall, and a little more.

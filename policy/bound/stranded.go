@@ -40,18 +40,14 @@ func (in *instance) stranded(p policy.Plan) (s Stranded, on []StrandedNode) {
 
 // waiting is one job of each class that waits and is not barred.
 func (in *instance) waiting(p policy.Plan) (jobs []*policy.Job) {
-	granted := make(map[int]bool, len(p.Decisions))
-	for i := range p.Decisions {
-		granted[p.Decisions[i].Job] = p.Decisions[i].Grant != nil
-	}
+	granted := grantedBy(p)
 	seen := map[classKey]bool{}
 	for i := range in.cluster.Jobs {
 		j := &in.cluster.Jobs[i]
 		if granted[j.ID] || j.Barred != "" || len(seen) == columns.MostClasses {
 			continue
 		}
-		key := classKey{j.Profile, j.GPUs, j.Nodes, max(1, j.Tasks), j.Floor, j.Pace, j.Ceiling, in.rules.of(j)}
-		if !seen[key] {
+		if key := in.keyOf(j); !seen[key] {
 			seen[key] = true
 			jobs = append(jobs, j)
 		}

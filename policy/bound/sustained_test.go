@@ -97,7 +97,7 @@ func (l lasting) play(t testing.TB, a policy.Allocator, rounds int) *played {
 		counts := round >= rounds/3
 		if counts {
 			cert := bound.Certify(&p.cluster, plan)
-			p.bound += cert.Bound * lastingRound.Seconds()
+			p.bound += cert.Same * lastingRound.Seconds()
 			p.pooled += cert.Pooled * lastingRound.Seconds()
 		}
 		p.train(plan, counts)

@@ -11,12 +11,16 @@ package columns
 
 import "github.com/synergy-slurmd/synergy-slurmd/gres"
 
-// Problem is jobs to be placed, all of them, and nodes to place them on.
+// Problem is jobs to be placed, all of them but those of optional classes, and nodes to place them on.
 type Problem struct {
-	Demand  []int // jobs of each class
-	Shapes  []Shape
-	Options [][]Option // by shape
+	Demand []int // jobs of each class
+	// Optional says of each class that any number of its jobs, none included, may be placed; nil: all jobs have to be.
+	Optional []bool
+	Shapes   []Shape
+	Options  [][]Option // by shape
 }
+
+func (p *Problem) optional(class int) bool { return p.Optional != nil && p.Optional[class] }
 
 // Shape is nodes that are taken for equal.
 type Shape struct {

@@ -9,7 +9,7 @@ import (
 const MostClasses = 200
 
 // Configured is the relaxation by configurations: so many nodes of each shape are filled by each pattern, and
-// patterns may be mixed in fractions. Its master has a row for each class, all jobs of which run, and one for each
+// patterns may be mixed in fractions. Its master has a row for each class, all jobs of which run unless it is optional, and one for each
 // shape, of which there are no more nodes than there are; its columns are patterns. What is relaxed: fractions of a
 // pattern, and the parts of a gang, which may differ and share a node.
 type Configured struct {
@@ -62,7 +62,8 @@ func (c *Configured) Least(costs []float64, known []Pattern, budget int) Bound {
 	for i := range known {
 		c.m.add(c.column(&known[i]))
 	}
-	return generate(c.m, c, found, func(row int) bool { return row < len(c.of.Demand) }, budget)
+	has := func(row int) bool { return row < len(c.of.Demand) && !c.of.optional(row) }
+	return generate(c.m, c, found, has, budget)
 }
 
 func (c *Configured) limits() []float64 {
@@ -76,13 +77,16 @@ func (c *Configured) limits() []float64 {
 	return limits
 }
 
-// penalties are for a job that does not run: more than it could be worth, and a multiple of that, since it takes room
-// from others.
+// penalties are for a job that does not run but has to: more than it could be worth, and a multiple of that, since it
+// takes room from others.
 func (c *Configured) penalties() []float64 {
 	penalties := make([]float64, len(c.of.Demand)+len(c.of.Shapes))
 	for _, options := range c.of.Options {
 		for i := range options {
 			o := &options[i]
+			if c.of.optional(o.Class) {
+				continue
+			}
 			penalties[o.Class] = max(penalties[o.Class], 5*o.Value*float64(o.Parts))
 		}
 	}
@@ -96,10 +100,14 @@ func (c *Configured) steps() (sum int) {
 	return sum
 }
 
-// at goes by the prices of classes, which may be negative; those of shapes follow from them.
+// at goes by the prices of classes, which may be negative where all jobs have to be placed; those of shapes follow from
+// them.
 func (c *Configured) at(prices []float64) (bound float64, columns []column) {
 	bound = c.bonus
 	for k, n := range c.of.Demand {
+		if c.of.optional(k) {
+			prices[k] = max(0, prices[k])
+		}
 		bound += float64(float64(n) * prices[k])
 	}
 	for s, packer := range c.packers {

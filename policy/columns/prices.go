@@ -63,7 +63,9 @@ func (p *Pooled) at(prices []float64) (bound float64, columns []column) {
 	}
 	choices := make([]choice, len(p.of.Demand))
 	for k := range p.Best {
-		p.Best[k] = -infinite
+		if p.Best[k] = -infinite; p.of.optional(k) {
+			p.Best[k] = 0 // it is not placed
+		}
 	}
 	for s := range p.of.Shapes {
 		gpu, core, gb := prices[Resources*s], prices[Resources*s+1], prices[Resources*s+2]
@@ -80,6 +82,9 @@ func (p *Pooled) at(prices []float64) (bound float64, columns []column) {
 	uses := make([]float64, rows)
 	worth := 0.0
 	for k, c := range choices {
+		if c.o == nil && p.of.optional(k) {
+			continue
+		}
 		parts := float64(p.of.Demand[k]) * float64(c.o.Parts)
 		bound += float64(float64(p.of.Demand[k]) * p.Best[k])
 		worth += float64(parts * c.o.Value)

@@ -232,6 +232,9 @@ func (k *checker) node(field string, n *policy.Node) {
 	k.texts(field+".features", n.Features)
 	k.amounts(field+".total", n.Total)
 	k.amounts(field+".foreign", n.Foreign)
+	for i, e := range n.ForeignEnds {
+		k.amounts(fmt.Sprintf("%s.foreign_ends[%d].size", field, i), e.Size)
+	}
 	k.devices(field+".devices", n.Devices)
 	for i, r := range n.Reserved {
 		at := fmt.Sprintf("%s.reserved[%d]", field, i)

@@ -42,7 +42,7 @@ func (a AddNodes) Apply(c *Case) error {
 		names[c.Cluster.Nodes[i].Name] = true
 	}
 	like := c.Cluster.Nodes[k]
-	like.Foreign, like.Closed, like.Reserved = gres.Vector{}, "", nil
+	like.Foreign, like.ForeignEnds, like.Closed, like.Reserved = gres.Vector{}, nil, "", nil
 	for number, added := 1, 0; added < a.N; number++ {
 		if like.Name = fmt.Sprintf("new%d", number); !names[like.Name] {
 			c.Cluster.Nodes = append(c.Cluster.Nodes, like)

@@ -18,12 +18,12 @@ import (
 func few(t testing.TB, sharing float64, of ...string) Config {
 	var jobs []trace.Job
 	for id := range 60 {
-		j := trace.Job{ID: id, GPUs: 1, Arrival: float64(240 * id), Iterations: 3000, Model: "gnmt"}
+		j := trace.Job{ID: id, GPUs: 1, Arrival: float64(120 * id), Iterations: 3000, Model: "gnmt"}
 		if id%2 == 1 {
 			j.Model = "res18"
 		}
 		if id < 8 {
-			j.Iterations = 200_000
+			j.Iterations = 20_000
 		}
 		if len(of) > 0 {
 			j.User = of[id/2%len(of)]
@@ -96,6 +96,7 @@ func TestAnImportantJobKeepsWhatItIsPromised(t *testing.T) {
 
 func importantKeep(t *testing.T, mode share.Mode) {
 	config, important := few(t, 1, "ann", "bob"), 0
+	config.Policy = policy.LAS() // in the order of arrival important ones would come when the long jobs have gone
 	config.Mode, config.Profiles = mode, maps.Clone(config.Profiles)
 	idle := *config.Profiles["res18"] // by turns an important one has partners only if it leaves most of its GPU idle
 	idle.GPUBusy, config.Profiles["res18"] = 0.1, &idle

@@ -149,7 +149,7 @@ func TestALyingProfileIsFoundOutAndItsJobGetsTheShare(t *testing.T) {
 	}
 	began := time.Now()
 	c.WaitFor("the liar is found out", func() bool { return strings.Contains(d.Get("/metrics"), "synergy_jobs_contradicting 1") })
-	c.WaitFor("the liar has its share", func() bool { _, has := c.Allocation(liar); return has["cpu"] == 3 && has["mem"] == 62500 })
+	c.WaitFor("the liar has its share", func() bool { _, has := c.Allocation(liar); return has["cpu"] == 3 && has["mem"] == 3*20833 })
 	t.Logf("back at the share after %s", time.Since(began).Round(time.Second))
 	honest := submit("res18")
 	c.WaitForState(honest, "RUNNING")

@@ -119,8 +119,8 @@ func TestTasksAreToldWhatTheyHoldByPluginAndByScripts(t *testing.T) {
 	}
 	nodes := map[JobID]string{}
 	for _, node := range []string{"n1", "n2", "n3"} {
-		id := c.MustSbatch("alice", telling, "--synergy-profile=res18.json", "--synergy-checkpoint=USR1@20",
-			"--gres=gpu:2", "-n2", "-c3", output, "--open-mode=append")
+		id := c.MustSbatch("alice", telling, "--synergy-profile=res18.json", "--synergy-env=on",
+			"--synergy-checkpoint=USR1@20", "--gres=gpu:2", "-n2", "-c3", output, "--open-mode=append")
 		nodes[id] = node
 		c.StartAs(id, 42, 2, 6, 90_000, node)
 	}
@@ -148,7 +148,7 @@ func TestTheTasksOfAJobAreToldTheSameOnEachOfItsNodes(t *testing.T) {
 	c.Clear()
 	c.Serve("n2", "", byScripts)
 	const script = `tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }; export -f tell; srun bash -c 'tell $SLURMD_NODENAME > /shared/out/'$SLURM_JOB_ID-'$SLURMD_NODENAME'`
-	id := c.MustSbatch("alice", script, "--synergy-profile=res18.json", "--gres=gpu:1", "-N2", "--ntasks-per-node=2",
+	id := c.MustSbatch("alice", script, "--synergy-profile=res18.json", "--synergy-env=on", "--gres=gpu:1", "-N2", "--ntasks-per-node=2",
 		output)
 	c.StartAs(id, 42, 4, 3, 50_000, "n1", "n2")
 	c.WaitForState(id, "COMPLETED")
@@ -165,11 +165,11 @@ func TestTheTasksOfAJobAreToldTheRoundThatStartedIt(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Start()
 	id := c.MustSbatch("alice", "echo $SYNERGY_ROUND $SYNERGY_CPUS $SYNERGY_MEMORY_MB $SYNERGY_GPUS $OMP_NUM_THREADS",
-		"--synergy-profile=res18.json", "--gres=gpu:1", output)
+		"--synergy-profile=res18.json", "--synergy-env=on", "--gres=gpu:1", output)
 	c.WaitForState(id, "COMPLETED")
 	_, annotation, _ := strings.Cut(c.ShowJob(id)["Extra"], `"round":`)
 	round, _, _ := strings.Cut(annotation, ",")
-	if want := round + " 9 62500 1 9"; c.Output(id) != want {
+	if want := round + " 9 62496 1 9"; c.Output(id) != want {
 		t.Errorf("told %q, want %q", c.Output(id), want)
 	}
 }
@@ -348,7 +348,7 @@ func TestAnOptionThatIsWrongIsRefusedAtOnce(t *testing.T) {
 		"--synergy-profile=res18.json --synergy-cores=no": "--synergy-cores is " +
 			"not right; it should be keep",
 		"--synergy-profile=res18.json --synergy-env=no": "--synergy-env is not " +
-			"right; it should be off",
+			"right; it should be on",
 		"--synergy-profile=res18.json --comment=synergy-profile=gnmt.json": "says otherwise than " +
 			"synergy-profile=gnmt.json in the comment",
 		"--synergy-profile=res18.json --synergy-checkpoint --comment=synergy-checkpoint=USR2": "says otherwise than " +

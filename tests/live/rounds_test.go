@@ -16,7 +16,7 @@ func TestAJobRunsWithinOneRoundWithItsDemandAndSeesIt(t *testing.T) {
 	d.Start()
 	id := c.MustSbatch("alice",
 		"env | grep -E '^SLURM_(CPUS|MEM|GPUS)' | sort\nsrun sh -c 'echo step $SLURM_CPUS_PER_TASK cores, "+
-			"$SLURM_MEM_PER_NODE MB'\nsleep 5",
+			"$SLURM_MEM_PER_CPU MB a core'\nsleep 5",
 		"--comment=synergy-profile=res18.json", "-c", "3", "--gres=gpu:1", output)
 	submitted := time.Now()
 	c.WaitForState(id, "RUNNING")
@@ -24,13 +24,13 @@ func TestAJobRunsWithinOneRoundWithItsDemandAndSeesIt(t *testing.T) {
 	if took := time.Since(submitted); took > 2*d.Round+3*time.Second {
 		t.Errorf("ran %s after it was submitted, rounds are %s", took, d.Round)
 	}
-	if _, has := c.Allocation(id); has["cpu"] != 9 || has["mem"] != 62500 || has["gres/gpu"] != 1 {
-		t.Errorf("holds %v, want 9 cores, 62500 MB and a GPU", has)
+	if _, has := c.Allocation(id); has["cpu"] != 9 || has["mem"] != 9*6944 || has["gres/gpu"] != 1 {
+		t.Errorf("holds %v, want 9 cores, 62500 MB in whole ones for each, and a GPU", has)
 	}
 	c.WaitForState(id, "COMPLETED")
 	out := c.Output(id)
-	for _, want := range []string{"SLURM_CPUS_ON_NODE=9", "SLURM_CPUS_PER_TASK=9", "SLURM_MEM_PER_NODE=62500",
-		"step 9 cores, 62500 MB"} {
+	for _, want := range []string{"SLURM_CPUS_ON_NODE=9", "SLURM_CPUS_PER_TASK=9", "SLURM_MEM_PER_CPU=6944",
+		"step 9 cores, 6944 MB a core"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the script does not see %q:\n%s", want, out)
 		}
@@ -38,7 +38,7 @@ func TestAJobRunsWithinOneRoundWithItsDemandAndSeesIt(t *testing.T) {
 	c.WaitFor("sacct knows the job", func() bool {
 		account := c.MustExec("login", "alice", "sacct", "-X", "-n", "-P", "-j", id.String(),
 			"--format=State,AllocCPUS,AllocTRES")
-		return strings.HasPrefix(account, "COMPLETED|9|") && strings.Contains(account, "mem=62500M")
+		return strings.HasPrefix(account, "COMPLETED|9|") && strings.Contains(account, "mem=62496M")
 	})
 }
 
@@ -68,7 +68,7 @@ func TestLightJobsKeepFullSpeedAndHungryOnesShareTheRest(t *testing.T) {
 	}
 	for _, id := range hungry {
 		nodes, has := c.Allocation(id)
-		if nodes != "n1" || has["cpu"] < 3 || has["mem"] < 62500 {
+		if nodes != "n1" || has["cpu"] < 3 || has["mem"] < 62500-has["cpu"] {
 			t.Errorf("hungry job %s holds %v on %s: below its proportional share", id, has, nodes)
 		}
 		cores += has["cpu"]
@@ -299,7 +299,7 @@ func TestAProfileThatCannotBeUsedCostsOnlyItself(t *testing.T) {
 	for _, name := range []string{"nosuch.json", "garbage.json", "liar.json", "link.json"} {
 		id := c.MustSbatch("alice", "sleep 20", "--comment=synergy-profile="+name, "-c", "1", "--gres=gpu:1", output)
 		c.WaitForState(id, "RUNNING")
-		if _, has := c.Allocation(id); has["cpu"] != 3 || has["mem"] != 62500 {
+		if _, has := c.Allocation(id); has["cpu"] != 3 || has["mem"] != 3*20833 {
 			t.Errorf("%s: holds %v, want the proportional share", name, has)
 		}
 		extra := c.ShowJob(id)["Extra"]

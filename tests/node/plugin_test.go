@@ -240,6 +240,13 @@ func TestANodeKeepsTwoNumbersOfAManagedRunAndNothingOfOthers(t *testing.T) {
 			{"no comment", "", []string{id, annotation}},
 			{"no job", "", []string{comment, annotation}},
 			{"a job that is a path", "", []string{"SLURM_JOB_ID=../../../tmp/x", comment, annotation}},
+			{"to be told", "restarts=0\nround=42\nenv=1\n",
+				[]string{id, says("synergy-env=on synergy-profile=a.json"), annotation}},
+			{"to be told and measured", "restarts=0\nround=42\nenv=1\nmeasure=1\n",
+				[]string{id, says("synergy-profile=auto,synergy-env=on"),
+					extra(`{"v":1,"lua":0,"job":4711,"round":42,"begin":0,"measure":1}`)}},
+			{"switched on and off", "",
+				[]string{id, says("synergy-profile=a.json synergy-env=off synergy-env=on"), annotation}},
 			{"switched off", "", []string{id, says("synergy-profile=a.json synergy-env=off"), annotation}},
 			{"a word that is shorter", "restarts=0\nround=42\n",
 				[]string{id, says("synergy-profile=a.json synergy-env=o"), annotation}},
@@ -284,9 +291,9 @@ func TestTheNumberOfAJobMayHaveTenDigits(t *testing.T) {
 			"0": false, "01": false, "0123456789": false, "+1": false, "-1": false, "1 ": false, "1a": false,
 			"12345678901": false} {
 			extra := strings.Replace(annotation, "4711", id, 1)
-			w.note(t, "SLURM_JOB_ID="+id, comment, extra) // of the job 4711 there is none
+			w.note(t, "SLURM_JOB_ID="+id, comment+" synergy-env=on", extra) // of the job 4711 there is none
 			text, _ := os.ReadFile(filepath.Join(w.notes, id))
-			if (string(text) == "restarts=0\nround=42\n") != kept {
+			if (string(text) == "restarts=0\nround=42\nenv=1\n") != kept {
 				t.Errorf("%s: of job %q: keeps %q", w.name, id, text)
 			}
 			env := granted("SLURM_JOB_ID=" + id)
@@ -357,7 +364,7 @@ func granted(more ...string) map[string]string {
 }
 
 func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
-	const note = "restarts=1\nround=42\n"
+	const note = "restarts=1\nround=42\nenv=1\n"
 	ours := func(cores string) string {
 		return fmt.Sprintf("SYNERGY_SET=OMP_NUM_THREADS=%[1]s MKL_NUM_THREADS=%[1]s SRUN_CPUS_PER_TASK=%[1]s", cores)
 	}
@@ -374,7 +381,7 @@ func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
 			want       []string // beyond env; -: not there
 		}{
 			{"a batch script", note, granted(), append(threads("9"), held...)},
-			{"only the gate has seen it", "restarts=0\n", granted(),
+			{"only the gate has seen it", "restarts=0\nenv=1\n", granted(),
 				append(threads("9"), append(held, "SYNERGY_ROUND=-", "SYNERGY_RESTARTS=0")...)},
 			{"four tasks of two cores", note, granted("SLURM_CPUS_ON_NODE=8", "SLURM_CPUS_PER_TASK=2",
 				"SLURM_TASKS_PER_NODE=4"),
@@ -436,6 +443,15 @@ func TestTasksOfAManagedJobAreToldWhatTheyHold(t *testing.T) {
 			{"no cores", note, granted("SLURM_CPUS_ON_NODE=0"), nil},
 			{"cores that are none", note, granted("SLURM_CPUS_ON_NODE=-"), nil},
 			{"a job that is not managed", "", granted("SYNERGY_CPUS=7", "OMP_NUM_THREADS=2"), nil},
+			{"a managed job that has not asked to be told", "restarts=1\nround=42\n", granted(), nil},
+			{"a job that is not managed, from inside of one that is told", "",
+				granted(append(append(threads("9"), held...), "OMP_NUM_THREADS=3")...),
+				[]string{"MKL_NUM_THREADS=-", "SRUN_CPUS_PER_TASK=-", "SYNERGY_SET=-", "SYNERGY_CPUS=-",
+					"SYNERGY_MEMORY_MB=-", "SYNERGY_GPUS=-", "SYNERGY_ROUND=-", "SYNERGY_RESTARTS=-"}},
+			{"a managed job that has not asked, from inside of one that is told", "restarts=1\nround=42\n",
+				granted(append(threads("9"), held...)...),
+				[]string{"OMP_NUM_THREADS=-", "MKL_NUM_THREADS=-", "SRUN_CPUS_PER_TASK=-", "SYNERGY_SET=-", "SYNERGY_CPUS=-",
+					"SYNERGY_MEMORY_MB=-", "SYNERGY_GPUS=-", "SYNERGY_ROUND=-", "SYNERGY_RESTARTS=-"}},
 			{"a note that is garbage", "round=42", granted(), nil},
 			{"a note with a line too many", note + "gpus=1\n", granted(), nil},
 			{"a note that a shell would run", "restarts=$(touch owned)\n", granted(), nil},
@@ -504,7 +520,7 @@ func TestThePluginKeepsNothingInAFolderThatOthersCanWriteTo(t *testing.T) {
 
 // Pieces of what users and Slurm write, right and wrong, of which the property draws.
 var (
-	pieces = []string{"synergy-profile=a.json", "synergy-profile=", "synergy-env=off", "synergy-env=o",
+	pieces = []string{"synergy-profile=a.json", "synergy-profile=", "synergy-env=off", "synergy-env=on", "synergy-env=o",
 		"synergy-env=offset", "xsynergy-profile=a", " ", ",", "\t", "\n",
 		"\v", "\f", "\r", "\u00a0", "*", "mine", "$(id)", "`id`", "\x1b[31m", "'", "\"", "\\"}
 	starts = []string{`{"v":1,"lua":0,"job":4711,"round":`, `{"v":1,"lua":1,`, `{"v":1,"lua":1}`,
@@ -539,10 +555,11 @@ func TestBothWaysMakeTheSameOfEverything(t *testing.T) {
 		if one, other := a.note(t, prolog...), b.note(t, prolog...); one != other {
 			r.Errorf("the %s keeps %q, the %s %q", a.name, one, b.name, other)
 		}
-		if one, other := a.environment(t, "restarts=1\nround=42\n", env),
-			b.environment(t, "restarts=1\nround=42\n", env); !maps.Equal(one, other) {
+		note := "restarts=1\nround=42\n" + rapid.SampledFrom([]string{"env=1\n", "env=1\n", "", "env=2\n",
+			"env=1\nmeasure=1\n", "measure=1\n"}).Draw(r, "note")
+		if one, other := a.environment(t, note, env), b.environment(t, note, env); !maps.Equal(one, other) {
 			r.Errorf("the %s gives %q\nthe %s %q", a.name, asList(one), b.name, asList(other))
-		} else if both := b.environment(t, "restarts=1\nround=42\n", one); !maps.Equal(one, both) {
+		} else if both := b.environment(t, note, one); !maps.Equal(one, both) {
 			r.Errorf("the %s alone gives %q\nthe %s behind it %q", a.name, asList(one), b.name, asList(both))
 		}
 	})
@@ -668,7 +685,7 @@ func TestAnOptionIsRefusedByNameWithARemedy(t *testing.T) {
 	c := startChecker(t)
 	for name, remedy := range map[string]string{"synergy-profile": "such as res18.json",
 		"synergy-checkpoint": "such as USR1@60", "synergy-length": "such as 2.5h",
-		"synergy-env": "off", "synergy-progress": "no value", "synergy-cores": "keep", "synergy-memory": "give",
+		"synergy-env": "on", "synergy-progress": "no value", "synergy-cores": "keep", "synergy-memory": "give",
 		"synergy-share": "such as high,mem=6,slo=50"} {
 		complaint := c.complaint(t, name, "nonsense!")
 		if !strings.HasPrefix(complaint, "synergy: --"+name+" is not right") || !strings.Contains(complaint, remedy) {

@@ -851,7 +851,7 @@ type Job struct {
 	Requeue       bool                   `protobuf:"varint,18,opt,name=requeue,proto3" json:"requeue,omitempty"` // it would be put back after an exit with the requeue code
 	Request       *Request               `protobuf:"bytes,19,opt,name=request,proto3" json:"request,omitempty"`
 	Runs          *Allocated             `protobuf:"bytes,20,opt,name=runs,proto3" json:"runs,omitempty"`          // what it holds, while running
-	Features      []string               `protobuf:"bytes,21,rep,name=features,proto3" json:"features,omitempty"`  // node features that it asks for, all of them
+	Features      []string               `protobuf:"bytes,21,rep,name=features,proto3" json:"features,omitempty"`  // node features that it asks for, all of them; of some that are joined by | one will do
 	Except        []string               `protobuf:"bytes,22,rep,name=except,proto3" json:"except,omitempty"`      // nodes that it excludes
 	Odd           string                 `protobuf:"bytes,23,opt,name=odd,proto3" json:"odd,omitempty"`            // what in its request a round cannot honour; empty when it can
 	Priority      int64                  `protobuf:"varint,24,opt,name=priority,proto3" json:"priority,omitempty"` // by the workload manager, the larger first

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/synergy-slurmd/synergy-slurmd/spelling"
 )
 
 // Unknown says that a command has none below it of that name, and what comes nearest.
@@ -23,7 +24,7 @@ func Unknown(c *cobra.Command, word string) error {
 	if strings.Contains(c.Use, " -- COMMAND") {
 		behind = ", or -- COMMAND"
 	}
-	switch near := nearest(word, names); {
+	switch near := spelling.Nearest(word, names); {
 	case near != "":
 		return wrong(c, "there is no command %.40q: did you mean %s %s?", word, c.CommandPath(), near)
 	case len(names) == 0 || len(names) > fewCommands:
@@ -81,7 +82,7 @@ func unknownFlag(command string, set *pflag.FlagSet, absent *pflag.NotExistError
 			names = append(names, f.Name)
 		}
 	})
-	if near := nearest(typed, names); near != "" {
+	if near := spelling.Nearest(typed, names); near != "" {
 		return "there is no flag " + dashed(typed) + ": did you mean --" + near + "?"
 	}
 	return "there is no flag " + dashed(typed) + ": " + command + " --help has all that there are"
@@ -97,7 +98,6 @@ var plain = map[string]string{
 	"uint64":      "want a whole number from 0, as 3",
 	"uint":        "want a whole number from 0, as 3",
 	"float64":     "want a number, as 0.5",
-	"duration":    "want a time with its unit, as 90s, 5m or 1h30m",
 	"intSlice":    "want whole numbers with commas between, as 1,3",
 	"stringSlice": "want words with commas between",
 }
@@ -111,53 +111,6 @@ func wanted(odd *pflag.InvalidValueError) string {
 		return text
 	}
 	return errors.Unwrap(odd).Error()
-}
-
-// nearest is the name that was probably meant; empty: none.
-func nearest(typed string, names []string) string {
-	names = slices.Sorted(slices.Values(names))
-	best, at := "", max(1, len(typed)/3)+1
-	for _, name := range names {
-		if d := distance(typed, name); d < at {
-			best, at = name, d
-		}
-	}
-	if k := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, typed) }); best == "" &&
-		len(typed) > 1 && k >= 0 {
-		return names[k]
-	}
-	return best
-}
-
-// longestName is beyond what a person mistypes.
-const longestName = 40
-
-// distance counts letters that are to be put in, left out, replaced or changed with the next.
-func distance(a, b string) int {
-	if len(a) > longestName || len(b) > longestName {
-		return longestName
-	}
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			other := 1
-			if a[i-1] == b[j-1] {
-				other = 0
-			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+other)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
 }
 
 // brief is what somebody typed, as a sentence can hold it.

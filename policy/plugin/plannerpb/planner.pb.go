@@ -590,7 +590,7 @@ type Job struct {
 	Nodes         int64                  `protobuf:"varint,6,opt,name=nodes,proto3" json:"nodes,omitempty"`                                     // that it must have; 0: as the planner likes
 	TasksPerNode  int64                  `protobuf:"varint,7,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"` // cores on a node must be a multiple of it; 0 is 1
 	GpuType       string                 `protobuf:"bytes,8,opt,name=gpu_type,json=gpuType,proto3" json:"gpu_type,omitempty"`                   // empty: any
-	Features      []string               `protobuf:"bytes,9,rep,name=features,proto3" json:"features,omitempty"`                                // that a node must have, all of them
+	Features      []string               `protobuf:"bytes,9,rep,name=features,proto3" json:"features,omitempty"`                                // that a node must have, all of them; of some that are joined by | one
 	Only          []string               `protobuf:"bytes,10,rep,name=only,proto3" json:"only,omitempty"`                                       // nodes that the user named; empty: any
 	Except        []string               `protobuf:"bytes,11,rep,name=except,proto3" json:"except,omitempty"`                                   // nodes that the user excluded
 	Profile       int64                  `protobuf:"varint,12,opt,name=profile,proto3" json:"profile,omitempty"`                                // 1 is the first of the cluster's profiles; 0: the job has none, and gets its proportional share

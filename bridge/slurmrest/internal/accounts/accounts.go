@@ -104,6 +104,7 @@ type partitionList struct {
 		} `json:"qos"`
 		TRES struct {
 			Configured string `json:"configured"`
+			Weights    string `json:"billing_weights"`
 		} `json:"tres"`
 		Priority struct {
 			Tier int `json:"tier"`
@@ -124,6 +125,7 @@ func partitions(a *partitionList) (wire.Partitions, wire.Complaint) {
 			MaxMemory: gres.Memory(p.Maximums.Memory.orZero()),
 		})
 		told.GPUs = append(told.GPUs, gpusIn(p.TRES.Configured))
+		told.Weights = append(told.Weights, p.TRES.Weights)
 	}
 	return told, a.said()
 }

@@ -17,7 +17,8 @@ func job(j *JobInfo) wire.Job {
 		TimeLimit: number(j.TimeLimit),
 		Nodes:     number(j.NodeCount), MaxNodes: number(j.MaxNodes),
 		Tasks: number(j.Tasks), CPUsPerTask: number(j.CpusPerTask), CPUs: number(j.Cpus),
-		CPUsPerNode:   number(j.MinimumCpusPerNode),
+		CPUsPerNode:  number(j.MinimumCpusPerNode),
+		TasksPerNode: number(j.TasksPerNode), Requested: j.TresReqStr,
 		MemoryPerNode: number(j.MemoryPerNode), MemoryPerCPU: number(j.MemoryPerCpu),
 		PerJob: j.TresPerJob, PerNode: j.TresPerNode, PerTask: j.TresPerTask, PerSocket: j.TresPerSocket,
 		CPUsPerGRES: j.CpusPerTres, MemoryPerGRES: j.MemoryPerTres,
@@ -63,7 +64,8 @@ func description(c wire.Change) JobDescMsg {
 		BeginTime: some(c.Begin), Tasks: short(c.Tasks), CpusPerTask: short(c.CPUsPerTask),
 		MinimumCpus: short(c.CPUs), MinimumCpusPerNode: short(c.CPUsPerNode),
 		MemoryPerNode: some(c.MemoryPerNode), MemoryPerCpu: some(c.MemoryPerCPU),
-		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, Extra: c.Extra, Requeue: c.Requeue, Partition: c.Partition,
+		RequiredNodes: c.RequiredNodes, TresPerNode: c.GRES, TresPerJob: c.PerJob, TresPerTask: c.PerTask,
+		Extra: c.Extra, Requeue: c.Requeue, Partition: c.Partition,
 	}
 }
 

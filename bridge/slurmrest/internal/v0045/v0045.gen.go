@@ -222,9 +222,10 @@ type JobInfo struct {
 	StartTime OptionalNumber `json:"start_time"`
 
 	// StateReason Reason for current Pending or Failed state
-	StateReason string         `json:"state_reason"`
-	SubmitTime  OptionalNumber `json:"submit_time"`
-	Tasks       OptionalNumber `json:"tasks"`
+	StateReason  string         `json:"state_reason"`
+	SubmitTime   OptionalNumber `json:"submit_time"`
+	Tasks        OptionalNumber `json:"tasks"`
+	TasksPerNode OptionalNumber `json:"tasks_per_node"`
 
 	// ThreadSpec Specialized thread count
 	ThreadSpec int32          `json:"thread_spec"`
@@ -241,6 +242,9 @@ type JobInfo struct {
 
 	// TresPerTask Comma-separated list of TRES=# values to be allocated per task
 	TresPerTask string `json:"tres_per_task"`
+
+	// TresReqStr TRES requested by the job
+	TresReqStr string `json:"tres_req_str"`
 
 	// UserName User name that owns the job
 	UserName string `json:"user_name"`

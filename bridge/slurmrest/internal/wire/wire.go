@@ -113,6 +113,8 @@ type Job struct {
 	Deadline, TimeLimit                    Number
 	Nodes, MaxNodes                        Number
 	Tasks, CPUsPerTask, CPUs, CPUsPerNode  Number
+	TasksPerNode                           Number // 0: not said
+	Requested                              string // in all, in TRES: cpu=2,node=1,…; the nodes are the fewest that will do
 	MemoryPerNode, MemoryPerCPU            Number
 	PerJob, PerNode, PerTask, PerSocket    string // GRES
 	CPUsPerGRES, MemoryPerGRES             string
@@ -154,7 +156,8 @@ type Partitions struct {
 	Storage string // the plugin for accounting
 	Release string // of Slurm
 	Limits  []limits.Partition
-	GPUs    []int // of the nodes of each together; 0 where GPUs are not accounted for
+	GPUs    []int    // of the nodes of each together; 0 where GPUs are not accounted for
+	Weights []string // TRESBillingWeights of each; empty: it has none
 }
 
 // Change is what an update makes different: what is nil stays as it is.
@@ -164,6 +167,7 @@ type Change struct {
 	MemoryPerNode, MemoryPerCPU           *int64 // MiB
 	RequiredNodes                         *[]string
 	GRES, Extra, Partition                *string
+	PerJob, PerTask                       *string // GRES
 	Requeue                               *bool
 }
 

@@ -1,0 +1,224 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// A place that a victim leaves is Slurm's to give in that very second, to the first in its order that is eligible. So
+// before anybody is asked, nothing that is eligible may have another size than the plan means: a job that was armed
+// earlier is started at once where its place is free, and a job that waits for a place which others leave is armed anew,
+// with the size of its grant. Whoever is not to have a place has its lease by then.
+//
+// A job that is secured in this way is eligible on any node. It runs in the second in which that much is free, and only
+// who goes before it in Slurm's order can have it first; a start that is written when the victim has gone comes after
+// everybody who was eligible by then. It is not pinned: should the daemon die, it would wait for one node, whose job may
+// not have been asked. What is armed must not keep others waiting, though, since Slurm's main scheduler stops at the
+// first job in a partition for which it has no room: where another start of the round has its place, who is secured
+// before it is leased again, until that one runs. Nor may it take the place of another start, which then had a victim
+// for nothing: where it would fit there, and is not just as large as the other, it has its lease until its own place is
+// free, and is pinned to that.
+
+// secure has every job with a start that was not begun either eligible with the size of its grant or not at all.
+func (a *acting) secure(ctx context.Context) error {
+	if a.left() <= a.retreat() {
+		return nil
+	}
+	ready := a.startable()
+	safe := a.safeToSecure(ready)
+	var free, arm, lease []*step
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun }) {
+		eligible := a.eligible(s)
+		switch {
+		case slices.Contains(ready, s):
+			if eligible && !s.secured {
+				free = append(free, s)
+			}
+		case slices.Contains(safe, s):
+			if !s.secured {
+				arm = append(arm, s)
+			}
+		case eligible || s.secured:
+			lease = append(lease, s)
+		}
+	}
+	return cmp.Or(
+		a.each(ctx, free, sent, func(s *step) error { return a.start(ctx, s) }),
+		a.each(ctx, lease, begun, func(s *step) error { return a.unsecure(ctx, s) }),
+		a.each(ctx, arm, begun, func(s *step) error { return a.secureOne(ctx, s) }),
+	)
+}
+
+// safeToSecure lists the starts whose jobs can be eligible on any node without harm to another start: they keep none
+// back that has its place, and take nobody's.
+func (a *acting) safeToSecure(ready []*step) []*step {
+	open := a.steps.filter(func(s *step) bool { return s.Verb == Start && (s.stage == begun || s.stage == sent) })
+	under := slices.Concat(ready, a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == sent }))
+	safe := slices.DeleteFunc(slices.Clone(open), func(s *step) bool {
+		return slices.Contains(under, s) || !a.mayBeSecured(s) || s.keepsBack(under)
+	})
+	for before := len(safe) + 1; len(safe) < before; {
+		before = len(safe)
+		safe = slices.DeleteFunc(slices.Clone(safe), func(s *step) bool {
+			return slices.ContainsFunc(open, func(o *step) bool {
+				return a.couldTake(s, o) && !(slices.Contains(safe, o) && s.changesPlaces(o))
+			})
+		})
+	}
+	return safe
+}
+
+// couldTake says that a step's job would fit where another is to start, on nodes where it is not.
+func (a *acting) couldTake(s, other *step) bool {
+	return s != other && slices.ContainsFunc(other.Grant.Nodes, func(name string) bool {
+		k, found := slices.BinarySearchFunc(a.nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+		if !found || slices.Contains(s.Grant.Nodes, name) {
+			return false
+		}
+		room := a.nodes[k].Total.Minus(a.nodes[k].Allocated)
+		for _, v := range a.steps.filter(func(v *step) bool { return v.Verb == Preempt }) {
+			j := a.seenNow(v.Job)
+			if (j.State == Running || j.Completing) && slices.Contains(j.Runs.Nodes, name) {
+				room = room.Plus(j.Runs.PerNode)
+			}
+		}
+		return s.Grant.PerNode.Fits(room)
+	})
+}
+
+// changesPlaces says that two jobs which are both eligible can have each other's place. A smaller one could not: it would
+// fit into what the first of several victims leaves for the other.
+func (s *step) changesPlaces(other *step) bool {
+	return len(s.Grant.Nodes) == len(other.Grant.Nodes) && other.Grant.PerNode == s.Grant.PerNode
+}
+
+// eligible says that Slurm may start the step's job at any moment.
+func (a *acting) eligible(s *step) bool {
+	j := a.seenNow(s.Job)
+	return j.State == Pending && !s.leased && !j.Begin.After(a.now())
+}
+
+// mayBeSecured says that a step's job can be armed with its grant: it waits, is through with its last run, and Slurm
+// could find the place by itself.
+func (a *acting) mayBeSecured(s *step) bool {
+	j, there := a.find(s.Job)
+	if a.Settings.Ahead <= 0 || !there || !a.through(s, j) || s.Grant.Device != "" || a.refusals.of(s.job) != nil {
+		return false
+	}
+	c := &a.report.Snapshot
+	k, found := slices.BinarySearchFunc(c.Jobs, s.Job, func(j policy.Job, id int) int { return j.ID - id })
+	return found && !c.Rationed(&c.Jobs[k])
+}
+
+// secureOne arms the step's job with its grant. One that Slurm has just started is seen to run by the next look; one
+// that Slurm does not take in this form waits for its place with a lease.
+func (a *acting) secureOne(ctx context.Context, s *step) error {
+	next := policy.Next{Job: s.Job, Nodes: len(s.Grant.Nodes), PerNode: s.Grant.PerNode}
+	if j := a.seenNow(s.Job); j == s.job.Job && s.job.armedAs(next, a.at) {
+		s.secured = true
+		return nil
+	}
+	u := arming(s.job.record, *s.Grant, next.Nodes, a.report.Round, s.Why, s.job.note, a.now())
+	u.Request.Partition = s.job.listed()
+	switch err := a.write(ctx, s, u); {
+	case err == nil:
+		s.secured, s.leased = true, false
+		return nil
+	case errors.Is(err, ErrRefused):
+		return a.unsecure(ctx, s)
+	default:
+		return s.overtaken(err)
+	}
+}
+
+// unsecure gives the step's job its lease again.
+func (a *acting) unsecure(ctx context.Context, s *step) error {
+	err := a.write(ctx, s, a.leased(s))
+	if err == nil {
+		s.secured, s.leased = false, true
+	}
+	return s.overtaken(err)
+}
+
+// overtaken is an error but for that Slurm has just started the job by itself, with the size that it had: the next look
+// sees it run.
+func (s *step) overtaken(err error) error {
+	if errors.Is(err, ErrNotPending) {
+		s.secured, s.raced = true, true
+		return nil
+	}
+	return err
+}
+
+// callOff puts off to a later round what is about the places of those whom Slurm has just started by itself: nobody who
+// was not asked yet is asked for a plan that is none any more.
+func (a *acting) callOff() {
+	for _, r := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.raced }) {
+		a.callOffOn(r.Grant.Nodes, r)
+	}
+}
+
+// callOffOn puts off the stops and starts on some nodes that were not begun, but for one.
+func (a *acting) callOffOn(nodes []string, but *step) {
+	on := func(list []string) bool {
+		return slices.ContainsFunc(list, func(n string) bool { return slices.Contains(nodes, n) })
+	}
+	stay := map[int]bool{}
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && on(s.from) }) {
+		stay[s.Job], s.PutOff, s.from = true, true, nil
+		a.reach(s, done)
+	}
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun && s != but }) {
+		if stay[s.Job] || on(s.Grant.Nodes) {
+			s.PutOff = true
+			a.reach(s, done)
+		}
+	}
+}
+
+// stepAside leases those again that are secured and come before a start that has its place in Slurm's order.
+func (a *acting) stepAside(ctx context.Context, ready []*step) error {
+	aside := a.steps.filter(func(s *step) bool {
+		return s.secured && s.stage == begun && !slices.Contains(ready, s) && s.keepsBack(ready)
+	})
+	return a.each(ctx, aside, begun, func(s *step) error { return a.unsecure(ctx, s) })
+}
+
+// keepsBack says that Slurm considers the step's job before one of these, in a partition in which that one may start.
+func (s *step) keepsBack(others []*step) bool {
+	in := s.job.partitions()
+	return slices.ContainsFunc(others, func(o *step) bool {
+		return o != s && rankOf(s.job.Job).before(rankOf(o.job.Job)) &&
+			slices.ContainsFunc(o.job.partitions(), func(part string) bool { return slices.Contains(in, part) })
+	})
+}
+
+// partitions are those in which a job may start.
+func (t *managedJob) partitions() []string {
+	return strings.Split(cmp.Or(t.listed(), t.Partition), ",")
+}
+
+// noteSecured takes note of those that Slurm has started by itself.
+func (a *acting) noteSecured() {
+	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Start && s.stage == begun && s.secured }) {
+		if j, there := a.find(s.Job); !there || j.State != Pending {
+			a.started(s)
+		}
+	}
+}
+
+// secured are the jobs with a start under way that are eligible with its size.
+func (list steps) secured() map[int]bool {
+	jobs := map[int]bool{}
+	for _, s := range list {
+		if s.secured && s.stage == begun {
+			jobs[s.Job] = true
+		}
+	}
+	return jobs
+}

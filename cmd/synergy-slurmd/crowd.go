@@ -1,0 +1,146 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Bounds of a crowd.
+const (
+	// connections are open at once, or a quarter of the files that the process may have: rounds need some, too.
+	connections = 512
+	// toAsk is how long a connection is left alone before its request has come, and toAnswer from then on. Whoever asks
+	// at once and takes the answer needs milliseconds.
+	toAsk    = 400 * time.Millisecond
+	toAnswer = time.Second
+)
+
+// crowd is a listener that is never full: where all places are taken, the connection goes that has said nothing for
+// longest, and where all have asked, the one that has been answered for longest. So whoever opens many connections and
+// stays closes his own, and whoever asks at once waits for no more than (connections before it / places) × toAnswer.
+// Time limits alone do not do that: whoever is thrown out after ten seconds comes again at once.
+type crowd struct {
+	net.Listener
+	most   int
+	closed chan struct{}
+	end    func()
+
+	mu     sync.Mutex
+	guests map[*guest]struct{}
+}
+
+func newCrowd(listener net.Listener, most int) *crowd {
+	c := &crowd{Listener: listener, most: most, closed: make(chan struct{}), guests: make(map[*guest]struct{})}
+	c.end = sync.OnceFunc(func() { close(c.closed) })
+	return c
+}
+
+// placesHere is how many connections this process can afford.
+func placesHere() int {
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Cur/4 > connections {
+		return connections
+	}
+	return max(1, int(files.Cur/4))
+}
+
+// Accept takes the next connection, and makes room for it.
+func (c *crowd) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	g := &guest{Conn: conn, crowd: c}
+	for {
+		wait := c.seat(g, time.Now())
+		if wait == 0 {
+			return g, nil
+		}
+		select {
+		case <-time.After(wait):
+		case <-c.closed:
+			conn.Close()
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// seat gives a connection a place, if need be that of another one, which it closes. Where nobody has been there for long
+// enough it says how long that takes.
+func (c *crowd) seat(g *guest, now time.Time) (wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.guests) >= c.most {
+		out, due := c.longest(now)
+		if due > 0 {
+			return due
+		}
+		delete(c.guests, out)
+		out.Conn.Close()
+	}
+	g.since = now
+	c.guests[g] = struct{}{}
+	return 0
+}
+
+// longest is the connection to be closed first, and in what time it may be: one that has not asked goes before one that
+// has.
+func (c *crowd) longest(now time.Time) (first *guest, due time.Duration) {
+	var silent, served *guest
+	for g := range c.guests {
+		oldest := &silent
+		if g.asked {
+			oldest = &served
+		}
+		if *oldest == nil || g.since.Before((*oldest).since) {
+			*oldest = g
+		}
+	}
+	left := func(g *guest, limit time.Duration) time.Duration {
+		if g == nil {
+			return toAnswer
+		}
+		return max(0, limit-now.Sub(g.since))
+	}
+	ofSilent, ofServed := left(silent, toAsk), left(served, toAnswer)
+	if silent != nil && (ofSilent == 0 || ofSilent <= ofServed) {
+		return silent, ofSilent
+	}
+	return served, ofServed
+}
+
+// follow is the server's word on what a connection does.
+func (c *crowd) follow(conn net.Conn, state http.ConnState) {
+	g, is := conn.(*guest)
+	if !is || state != http.StateActive {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g.asked, g.since = true, time.Now()
+}
+
+// Close ends the waiting, too.
+func (c *crowd) Close() error {
+	c.end()
+	return c.Listener.Close()
+}
+
+// guest is a connection that has a place.
+type guest struct {
+	net.Conn
+	crowd *crowd
+	asked bool      // its request has come
+	since time.Time // it was taken, or has asked
+}
+
+// Close gives the place back.
+func (g *guest) Close() error {
+	g.crowd.mu.Lock()
+	delete(g.crowd.guests, g)
+	g.crowd.mu.Unlock()
+	return g.Conn.Close()
+}

@@ -1,0 +1,280 @@
+package bound
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/printable"
+)
+
+// Waiting is jobs that the plan leaves waiting for one reason.
+type Waiting struct {
+	Reason policy.Reason `json:"reason"`
+	Jobs   int           `json:"jobs"`
+	// Counted is how many of them the bound counts: those that could start beside all that the plan runs, but for the
+	// policy's order, what is kept for others, and what is lent.
+	Counted int    `json:"counted,omitempty"`
+	Job     int    `json:"job"` // the first of them, of those that are counted if there are any
+	Why     string `json:"why,omitempty"`
+}
+
+// mostReasons bounds the list of those: a planner of somebody else's may have reasons of its own.
+const mostReasons = 20
+
+// longestWhy is of a reason in words, in bytes.
+const longestWhy = 160
+
+// queue is what waits under a plan and could be placed beside what it runs.
+type queue struct {
+	classes []waiter
+	counted map[int]bool // jobs
+}
+
+// waiter is waiting jobs of one class.
+type waiter struct {
+	job  *policy.Job // one of them
+	most int         // as many as GPUs and quotas leave room for
+}
+
+// free is what the plan leaves of a node.
+func (in *instance) free(n int) gres.Vector {
+	return in.nodes[n].open.Minus(in.nodes[n].used).Max(gres.Vector{})
+}
+
+// idle counts the GPUs that the plan leaves on open nodes.
+func (in *instance) idle() (gpus int) {
+	for n := range in.nodes {
+		if in.cluster.Nodes[n].Closed == "" {
+			gpus += in.free(n).GPUs
+		}
+	}
+	return gpus
+}
+
+// queued is the jobs that could be placed on GPUs which the plan leaves idle: not barred, with no more GPUs than that
+// are, and of no quota that the plan has used up by what nobody can give back. All plans that run what the plan runs
+// leave as many GPUs.
+func (in *instance) queued(p policy.Plan, idle int) queue {
+	q := queue{counted: map[int]bool{}}
+	if idle == 0 {
+		return q
+	}
+	type group struct {
+		class  classKey
+		quotas string
+	}
+	left, granted := in.quotasLeft(p), grantedBy(p)
+	jobs, first, could, order := map[group]int{}, map[group]*policy.Job{}, map[group]bool{}, []group{}
+	for i := range in.cluster.Jobs {
+		j := &in.cluster.Jobs[i]
+		if granted[j.ID] || j.Barred != "" || j.GPUs > idle {
+			continue
+		}
+		key := group{in.keyOf(j), fmt.Sprint(j.Quotas)}
+		if jobs[key]++; jobs[key] == 1 {
+			first[key], order = j, append(order, key)
+			could[key] = in.somewhere(j) && in.room(j, left) > 0
+		}
+		q.counted[j.ID] = could[key]
+	}
+	byClass := map[classKey]int{}
+	for _, key := range order {
+		j := first[key]
+		if !could[key] {
+			continue
+		}
+		most := min(jobs[key], idle/j.GPUs, in.room(j, left))
+		if at, known := byClass[key.class]; known {
+			q.classes[at].most = min(q.classes[at].most+most, idle/j.GPUs)
+			continue
+		}
+		byClass[key.class] = len(q.classes)
+		q.classes = append(q.classes, waiter{j, most})
+	}
+	return q
+}
+
+func grantedBy(p policy.Plan) map[int]bool {
+	granted := make(map[int]bool, len(p.Decisions))
+	for i := range p.Decisions {
+		granted[p.Decisions[i].Job] = p.Decisions[i].Grant != nil
+	}
+	return granted
+}
+
+// somewhere says whether enough open nodes that meet the constraints of a job have GPUs enough for a part of it, once
+// all leave that can be moved.
+func (in *instance) somewhere(j *policy.Job) bool {
+	at := in.rules.of(j)
+	for _, nodes := range in.divisions(j, at) {
+		able := 0
+		for n := range in.nodes {
+			if in.nodes[n].open.GPUs*nodes >= j.GPUs && in.cluster.Nodes[n].Closed == "" && in.rules.may(at, n) {
+				able++
+			}
+		}
+		if able >= nodes && j.GPUs%nodes == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// quotasLeft is what the quotas leave when each job that the plan runs holds no more than its share of cores and
+// memory: what it was lent beyond that is no reason why another one may not start.
+func (in *instance) quotasLeft(p policy.Plan) []policy.Quota {
+	left := slices.Clone(in.cluster.Quotas)
+	if len(left) == 0 {
+		return nil
+	}
+	byID := indexOf(in.cluster.Jobs)
+	for i := range p.Decisions {
+		g := p.Decisions[i].Grant
+		at, known := byID[p.Decisions[i].Job]
+		if g == nil || !known {
+			continue
+		}
+		j, held := &in.cluster.Jobs[at], g.PerNode
+		if in.placed(g) {
+			held = in.keeps(j, g, in.byName[g.Nodes[0]])
+		}
+		for _, quota := range j.Quotas {
+			left[quota] = left[quota].Less(len(g.Nodes), held)
+		}
+	}
+	return left
+}
+
+// room is how many jobs like this one the quotas leave room for.
+func (in *instance) room(j *policy.Job, left []policy.Quota) int {
+	jobs := len(in.cluster.Jobs)
+	fits := func(have, each int) {
+		if have != policy.Unbounded && each > 0 {
+			jobs = min(jobs, have/each)
+		}
+	}
+	nodes := max(1, j.Nodes)
+	for _, quota := range j.Quotas {
+		q := &left[quota]
+		fits(q.Jobs, 1)
+		fits(q.Nodes, nodes)
+		fits(q.GPUs, j.GPUs)
+		fits(q.CPUs, nodes*max(1, j.Floor.CPUs, j.Tasks))
+		if q.Memory != policy.Unbounded {
+			fits(int(q.Memory), nodes*int(j.Floor.Memory))
+		}
+	}
+	return jobs
+}
+
+// keeps is what a job may keep on node n of what it holds there, when others have need of what it was lent: its share,
+// and what its user must have.
+func (in *instance) keeps(j *policy.Job, g *policy.Placement, n int) gres.Vector {
+	own := gres.Proportional(in.totalFor(g, n), g.PerNode.GPUs).Max(j.Floor).Max(j.Pace)
+	held := g.PerNode
+	held.CPUs, held.Memory = min(held.CPUs, own.CPUs), min(held.Memory, own.Memory)
+	return held
+}
+
+// admit adds the jobs of a queue to those that may be placed. Who holds a node's cores or memory beyond its share, and
+// must not be touched, has lent no more of it than the GPUs which are idle beside it need for their share: that is to
+// be had, too, and what the holder is worth by it is not taken off, so that the bound stays one.
+func (in *instance) admit(q queue) {
+	in.optional = make([]bool, len(in.classes), len(in.classes)+len(q.classes))
+	for _, w := range q.classes {
+		at := in.rules.of(w.job)
+		in.classes = append(in.classes, class{w.job, at, in.divisions(w.job, at)})
+		in.demand, in.optional = append(in.demand, w.most), append(in.optional, true)
+	}
+	for n := range in.nodes {
+		s, free := &in.nodes[n], in.free(n)
+		if in.cluster.Nodes[n].Closed != "" || free.GPUs == 0 {
+			continue
+		}
+		lacks := gres.Proportional(in.cluster.Nodes[n].Total, free.GPUs).Minus(free).Max(gres.Vector{})
+		s.open.CPUs += min(lacks.CPUs, s.lent.CPUs)
+		s.open.Memory += min(lacks.Memory, s.lent.Memory)
+	}
+}
+
+// waits names what waits under a plan, by reason: those first of which the bound counts most.
+func (in *instance) waits(p policy.Plan, q queue) (all []Waiting) {
+	at := map[policy.Reason]int{}
+	for i := range p.Decisions {
+		d := &p.Decisions[i]
+		if d.Grant != nil {
+			continue
+		}
+		k, known := at[d.Reason]
+		if !known {
+			if k = len(all); k == mostReasons {
+				continue
+			}
+			at[d.Reason] = k
+			all = append(all, Waiting{Reason: d.Reason})
+		}
+		w := &all[k]
+		w.Jobs++
+		counts := q.counted[d.Job]
+		if w.Jobs == 1 || counts && w.Counted == 0 {
+			w.Job, w.Why = d.Job, printable.Line(d.Why, longestWhy)
+		}
+		if counts {
+			w.Counted++
+		}
+	}
+	slices.SortFunc(all, func(x, y Waiting) int {
+		return cmp.Or(cmp.Compare(y.Counted, x.Counted), cmp.Compare(y.Jobs, x.Jobs), cmp.Compare(x.Job, y.Job))
+	})
+	return all
+}
+
+// describeWaiting adds what waits beside idle GPUs to a sentence.
+func (c *Certificate) describeWaiting(s *strings.Builder) {
+	if c.Idle == 0 || len(c.Waiting) == 0 {
+		return
+	}
+	counted, others := 0, 0
+	for _, w := range c.Waiting {
+		counted, others = counted+w.Counted, others+w.Jobs-w.Counted
+	}
+	verb := "is"
+	if c.Idle > 1 {
+		verb = "are"
+	}
+	fmt.Fprintf(s, "; %s %s idle", gpus(c.Idle), verb)
+	if counted > 0 {
+		fmt.Fprintf(s, " beside %s that could use some:", jobs(counted))
+		c.describeReasons(s, func(w *Waiting) int { return w.Counted })
+	}
+	if others > 0 {
+		fmt.Fprintf(s, "; not counted, since it could not start there: %s:", jobs(others))
+		c.describeReasons(s, func(w *Waiting) int { return w.Jobs - w.Counted })
+	}
+}
+
+// namedReasons is how many a sentence has.
+const namedReasons = 3
+
+func (c *Certificate) describeReasons(s *strings.Builder, number func(w *Waiting) int) {
+	named := 0
+	for i := range c.Waiting {
+		w := &c.Waiting[i]
+		if number(w) == 0 || named == namedReasons {
+			continue
+		}
+		separator := ","
+		if named == 0 {
+			separator = ""
+		}
+		named++
+		fmt.Fprintf(s, "%s %d %s, as job %d", separator, number(w), cmp.Or(string(w.Reason), "for no reason"), w.Job)
+		if w.Why != "" && (number(w) == w.Counted || w.Counted == 0) {
+			fmt.Fprintf(s, " (%s)", w.Why)
+		}
+	}
+}

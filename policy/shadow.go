@@ -1,0 +1,114 @@
+package policy
+
+import (
+	"slices"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// A job whose time limit ends before the nodes that are kept for another one can all have room may use them meanwhile,
+// as Slurm's backfill lets it: the other one starts no later for that. The time by which it must have ended is the
+// shadow time of EASY backfill (Lifka, JSSPP'95), of the one job that nodes are kept for. A job that has no time limit
+// may end at any moment, and is taken to go on for rules.horizon: so much later the other one may start for that.
+
+// ending is what is held on a server until some time.
+type ending struct {
+	at   time.Time
+	size gres.Vector
+}
+
+// shadow is the earliest time at which all nodes that are kept could have room for their job: when those have left
+// that may be asked to, and enough of the others have reached their time limits.
+func (b preemption) shadow(r *reservation) time.Time {
+	held, latest := b.holdersOf(r), b.c.Now
+	for _, n := range r.nodes {
+		if at := b.roomAt(n, b.least(r.job, r.shape, n).Size, held[n]); at.After(latest) {
+			latest = at
+		}
+	}
+	return latest
+}
+
+// holdersOf lists what is held on the nodes that are kept by jobs that cannot be asked to leave for the one that they
+// are kept for; by server, read by number alone.
+func (b preemption) holdersOf(r *reservation) map[int][]ending {
+	held := map[int][]ending{}
+	for v := range b.seats {
+		s := &b.seats[v]
+		if s.standing == waits || b.givesWay(v, r.job) {
+			continue
+		}
+		for _, n := range s.servers {
+			if r.servers.has(n) {
+				held[n] = append(held[n], ending{b.endOf(v), s.size})
+			}
+		}
+	}
+	for _, n := range r.nodes {
+		for _, e := range b.servers[n].ForeignEnds {
+			held[n] = append(held[n], ending{b.notPast(e.At), e.Size})
+		}
+	}
+	return held
+}
+
+// givesWay says that running job v may be asked to leave for job i, now or in a later round.
+func (b preemption) givesWay(v, i int) bool {
+	return (b.seats[v].standing == loose || b.brief(v)) && b.rank[v] > b.rank[i] && !b.precedes(v, i)
+}
+
+// roomAt is when server n could have so much room, beside jobs that hold theirs until their ends. What jobs of others
+// hold of which no end is told is held as by a job without a time limit.
+func (b preemption) roomAt(n int, need gres.Vector, held []ending) time.Time {
+	sv := &b.servers[n]
+	left := sv.Total.Minus(sv.foreign)
+	for _, e := range sv.ForeignEnds {
+		left = left.Plus(e.Size)
+	}
+	for _, e := range held {
+		left = left.Minus(e.size)
+	}
+	slices.SortStableFunc(held, func(x, y ending) int { return x.at.Compare(y.at) })
+	at := b.c.Now
+	for _, e := range held {
+		if need.Fits(left) {
+			return at
+		}
+		left, at = left.Plus(e.size), e.at
+	}
+	if need.Fits(left) {
+		return at
+	}
+	return b.unlimited()
+}
+
+// unlimited is when a job without a time limit is taken to end.
+func (b preemption) unlimited() time.Time { return b.c.Now.Add(b.c.Rules.horizon()) }
+
+// endOf is when the time limit of job v ends, which runs or starts now.
+func (b preemption) endOf(v int) time.Time {
+	if b.jobs[v].TimeLimit == 0 {
+		return b.unlimited()
+	}
+	return b.notPast(b.begun(v).Add(b.jobs[v].TimeLimit))
+}
+
+func (b preemption) notPast(at time.Time) time.Time {
+	if at.Before(b.c.Now) {
+		return b.c.Now
+	}
+	return at
+}
+
+// endsInTime says that job i, if it starts now, has ended before the nodes that are kept can have room for their job.
+func (b constraints) endsInTime(i int) bool {
+	j := b.jobs[i]
+	return b.reserved != nil && j.TimeLimit > 0 && !b.c.Now.Add(j.TimeLimit).After(b.reserved.until)
+}
+
+// keptOff says that job i may not start on nodes that are kept for another one: it could not be asked to give way, or
+// never would, and may not have ended in time.
+func (b constraints) keptOff(i int) bool {
+	return (!b.seats[i].class.lends || b.staysForGood(i)) && !b.endsInTime(i)
+}

@@ -1,0 +1,155 @@
+package preflight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/spelling"
+)
+
+// Names are those that accounting knows, ascending.
+type Names struct{ Accounts, Users []string }
+
+// Rule is one of the configuration's match.
+type Rule struct {
+	Number                   int
+	User, Account, Partition string // patterns, in which * stands for any text; empty: any
+	Profile                  string // empty: auto
+}
+
+// named are the checks of the configuration's names, each of which somebody else has to know.
+var namedChecks = []check{
+	{"--user", daemonsUser},
+	{"canary.accounts", canary},
+	{"match", matches},
+}
+
+func daemonsUser(f *Facts) []finding {
+	user := f.Wanted.User
+	switch {
+	case f.Wanted.Plugin != "" || f.Names.Why != "":
+		return nil // which is told by who needs it
+	case !slices.Contains(f.Names.Value.Users, user):
+		return []finding{fail(orNearest(user, f.Names.Value.Users, "--user ", "sacctmgr add user "+user+
+			", or name another as --user"), "accounting has no user %s", user)}
+	}
+	return nil
+}
+
+func canary(f *Facts) []finding {
+	return lookedUp("canary.accounts", f.Wanted.Canary, f.Names.Why, f.Names.Value.Accounts, "account",
+		"mend the name: no job of such an account is managed")
+}
+
+// lookedUp judges a list of names by those that there are.
+func lookedUp(key string, said []string, why string, all []string, kind, remedy string) (found []finding) {
+	switch {
+	case len(said) == 0:
+		return nil
+	case why != "":
+		return []finding{skip("%s not looked up: %s", strings.Join(said, ", "), why)}
+	}
+	for _, name := range said {
+		if !slices.Contains(all, name) {
+			found = append(found, fail(orNearest(name, all, "", remedy), "the cluster has no %s %s; it has %s", kind, name,
+				few(all)))
+		}
+	}
+	if len(found) == 0 {
+		found = append(found, ok("%s", strings.Join(said, ", ")))
+	}
+	return found
+}
+
+// orNearest is the remedy of a name that there is not: the nearest one that there is, or what to do otherwise.
+func orNearest(name string, all []string, before, otherwise string) string {
+	if near := spelling.Nearest(name, all); near != "" {
+		return fmt.Sprintf("did you mean %s%s? If not, %s", before, near, otherwise)
+	}
+	return otherwise
+}
+
+// fewNames is how many are listed.
+const fewNames = 8
+
+func few(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	text := strings.Join(names[:min(len(names), fewNames)], ", ")
+	if more := len(names) - fewNames; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// matches judges each rule of match by the names that its patterns can fit, and the profile that it names.
+func matches(f *Facts) (found []finding) {
+	if len(f.Wanted.Match) == 0 {
+		return nil
+	}
+	unknown := map[string]bool{}
+	for _, rule := range f.Wanted.Match {
+		for _, part := range []struct {
+			key, pattern, why string
+			all               []string
+		}{
+			{"user", rule.User, f.Names.Why, f.Names.Value.Users},
+			{"account", rule.Account, f.Names.Why, f.Names.Value.Accounts},
+			{"partition", rule.Partition, f.Partitions.Why, names(f.Partitions.Value)},
+		} {
+			switch {
+			case part.pattern == "":
+			case part.why != "":
+				unknown[fmt.Sprintf("no %s of a rule was looked up: %s", part.key, part.why)] = true
+			case !slices.ContainsFunc(part.all, func(name string) bool { return fits(part.pattern, name) }):
+				found = append(found, fail(orNearest(part.pattern, part.all, "", "mend the rule: it fits no job"),
+					"rule %d: %s: %s fits none; there are %s", rule.Number, part.key, part.pattern, few(part.all)))
+			}
+		}
+		found = append(found, profileOf(rule, f.Here.Profiles)...)
+	}
+	for _, why := range names(unknown) {
+		found = append(found, skip("%s", why))
+	}
+	if len(found) == 0 {
+		found = append(found, ok("each of %d rules fits somebody, and has a profile", len(f.Wanted.Match)))
+	}
+	return found
+}
+
+// profileOf says whether the profile of a rule is in one of the folders.
+func profileOf(rule Rule, folders []Folder) []finding {
+	if rule.Profile == "" {
+		return nil
+	}
+	var all []string
+	for _, folder := range folders {
+		all = append(all, folder.Names...)
+	}
+	if slices.Contains(all, rule.Profile) {
+		return nil
+	}
+	return []finding{fail(orNearest(rule.Profile, all, "", "put it into one of profile_dirs, or mend the rule"),
+		"rule %d: profile: %s is in none of profile_dirs, or cannot be used; they have %s", rule.Number, rule.Profile,
+		few(all))}
+}
+
+// fits says whether text is as the pattern, in which * stands for any text.
+func fits(pattern, text string) bool {
+	first, rest, any := strings.Cut(pattern, "*")
+	after, begins := strings.CutPrefix(text, first)
+	if !any {
+		return pattern == text
+	}
+	if !begins {
+		return false
+	}
+	for at := range len(after) + 1 {
+		if fits(rest, after[at:]) {
+			return true
+		}
+	}
+	return false
+}

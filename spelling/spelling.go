@@ -1,0 +1,54 @@
+// Package spelling knows which of some names was probably meant by one that is none of them. Pure.
+package spelling
+
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest is the name that was probably meant; empty: none.
+func Nearest(typed string, names []string) string {
+	names = slices.Sorted(slices.Values(names))
+	best, at := "", max(1, len(typed)/3)+1
+	for _, name := range names {
+		if d := distance(typed, name); d < at {
+			best, at = name, d
+		}
+	}
+	if k := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, typed) }); best == "" &&
+		len(typed) > 1 && k >= 0 {
+		return names[k]
+	}
+	return best
+}
+
+// longestName is beyond what a person mistypes.
+const longestName = 40
+
+// distance counts letters that are to be put in, left out, replaced or changed with the next.
+func distance(a, b string) int {
+	if len(a) > longestName || len(b) > longestName {
+		return longestName
+	}
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			other := 1
+			if a[i-1] == b[j-1] {
+				other = 0
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+other)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
