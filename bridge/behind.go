@@ -23,11 +23,11 @@ type rank struct {
 func rankOf(j *Job) rank { return rank{j.Priority, j.ID} }
 
 // before says that a rank is considered first.
-func (r rank) before(other rank) bool {
-	if r.priority != other.priority {
-		return r.priority > other.priority
-	}
-	return r.job < other.job
+func (r rank) before(other rank) bool { return r.compare(other) < 0 }
+
+// compare puts the rank first that Slurm considers first.
+func (r rank) compare(other rank) int {
+	return cmp.Or(cmp.Compare(other.priority, r.priority), cmp.Compare(r.job, other.job))
 }
 
 // behind are the jobs that a plan starts although Slurm has no room for one that it considers first, in the partition

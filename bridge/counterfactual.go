@@ -117,6 +117,7 @@ func (s *counterfactual) sizeFresh() {
 		j := &c.Jobs[i]
 		j.Only, j.Nodes, j.Except, j.Features, j.Priority = j.Running.Nodes, len(j.Running.Nodes), nil, nil, first
 		j.Running, j.Started, j.Fixed, j.Owed = nil, time.Time{}, false, false
+		j.Saves = s.saves(s.scene.managed[i])
 	}
 	plan := policy.Decide(c, policy.Slurm(), s.Settings.Allocator)
 	good := policy.Check(c, plan) == nil

@@ -9,6 +9,7 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
 	"github.com/synergy-slurmd/synergy-slurmd/savings"
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
@@ -32,6 +33,7 @@ func shadowed(t *testing.T, nodes int, rules ...bridge.Match) *world {
 	w := newWorld(t, nodes, server)
 	w.runner.Profiles = plainProfiles
 	w.runner.Settings.Shadow, w.runner.Settings.Savings, w.runner.Settings.Match = true, true, rules
+	w.runner.Settings.Rules.Stranded = policy.DefaultStranded // also to those who cannot give back
 	return w
 }
 

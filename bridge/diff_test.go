@@ -38,8 +38,9 @@ func TestAWaitingJobCostsAnUpdateOnlyWhenSomethingIsWrongWithIt(t *testing.T) {
 			Restore},
 		{"granted memory", func(j *Job) { j.Request.Memory = 125000 }, Restore},
 		{"a pin", func(j *Job) { j.Request.Pin = []string{"n1"} }, Restore},
-		{"all of a grant, and hardly any lease", func(j *Job) { j.Request, j.Begin = sized(&Record{Own: j.Request}, grant), noon },
-			Restore},
+		{"all of a grant, and hardly any lease", func(j *Job) {
+			j.Request, j.Begin = sized(&Record{Own: j.Request}, grant), noon
+		}, Restore},
 	} {
 		j := Job{ID: 7, State: Pending, Begin: noon.Add(900 * time.Second), Extra: `{"v":1,"job":7}`,
 			Request: plainRequest()}

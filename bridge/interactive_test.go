@@ -41,6 +41,7 @@ func TestAnInteractiveJobIsSizedAtItsStartAndThenLeftAlone(t *testing.T) {
 func TestAnInteractiveJobHasExactlyTheCoresThatWereTyped(t *testing.T) {
 	for extra, want := range map[string]int{`"cpus":1,"mem":1`: 4, `"mem":1`: 9} {
 		w := newWorld(t, 1, server)
+		w.runner.Settings.Rules.Stranded = policy.DefaultStranded // it cannot give back
 		id := w.submit(1, "synergy-profile=res18.json synergy-cores=give", atTerminal,
 			func(s *slurmtest.Spec) { s.Request.CPUsPerTask = 4 })
 		w.slurm.SetExtra(id, fmt.Sprintf(`{"v":1,"lua":1,"begin":0,%s}`, extra))

@@ -59,3 +59,22 @@ func (s *scene) reservedFor(name string, in []string) []string {
 	}
 	return only
 }
+
+// reservedFrom is the reservation for which Slurm does not start a job that was begun: one that keeps nodes of the grant
+// for others now, or before the job would have ended. Empty: there is none. Slurm's reason is often Resources.
+func (a *acting) reservedFrom(s *step) string {
+	j := a.seenNow(s.Job)
+	if s.stage != sent || s.since >= a.looked || j.State != Pending {
+		return ""
+	}
+	for _, r := range a.reservations {
+		if r.Name == j.Reservation || !r.To.IsZero() && !r.To.After(a.at) ||
+			j.TimeLimit > 0 && !r.From.Before(a.at.Add(j.TimeLimit)) {
+			continue
+		}
+		if slices.ContainsFunc(s.Grant.Nodes, func(n string) bool { return slices.Contains(r.Nodes, n) }) {
+			return r.Name
+		}
+	}
+	return ""
+}

@@ -44,8 +44,11 @@ type Settings struct {
 	Policy     policy.Policy
 	Allocator  policy.Allocator
 	Rules      policy.Rules
-	Round      time.Duration // from the start of one round to the next
-	Lease      time.Duration // how long a waiting job is kept from starting by itself; at least two rounds
+	// PreemptionShare bounds, as Rules.MaxPreemptions does, the running jobs that one round may stop: to so many as
+	// this part of the GPUs of its nodes. Of both the larger counts; 0: the number alone.
+	PreemptionShare float64
+	Round           time.Duration // from the start of one round to the next
+	Lease           time.Duration // how long a waiting job is kept from starting by itself; at least two rounds
 
 	// Ahead is how many jobs are armed at a time: eligible for Slurm's own scheduler, with the size that they are to
 	// have; 0: none.
@@ -112,7 +115,9 @@ type Runner struct {
 	planner policy.Planner
 	line    policy.Planner // says who is next
 
-	sizes  whatIf          // what runs would hold, in the shadow
+	sizes     whatIf           // what runs would hold, in the shadow
+	idleRooms map[int]idleRoom // of jobs that no plan decides on
+
 	checks []savings.Check // that ended since the last round
 	booked time.Time       // when that was, by Slurm's clock
 }
@@ -317,7 +322,7 @@ func (t *turn) decide(ctx context.Context) error {
 		supposing{t}.all()
 	}
 	if t.small {
-		freeze(&t.report.Snapshot)
+		settle(&t.report.Snapshot)
 	}
 	if err := (caution{t}).careful(ctx); err != nil {
 		return err

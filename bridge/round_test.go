@@ -220,7 +220,7 @@ func model(name string) string { return fmt.Sprintf(saving, name) }
 
 func TestAJobRunsWithinOneRoundWithItsDemand(t *testing.T) {
 	w := newWorld(t, 4, server)
-	id := w.submit(1, "synergy-profile=res18.json")
+	id := w.submit(1, model("res18"))
 	report := w.round()
 	w.mustRun(id, "n1", 9)
 	if got := w.job(id).Runs.PerNode.Memory; got != 62500 {

@@ -78,14 +78,16 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 	return quiet, nil
 }
 
-// moment is all that may let a job start that could not: who waits, whether it may start, and what each node has free;
-// and whose time limit comes. Two moments that differ have different numbers, as good as certainly.
+// moment is all that may let a job start that could not: who waits, whether it may start, what each node has free, and
+// who can be asked for what it was lent; and whose time limit comes. Two moments that differ have different numbers, as good as certainly.
 func (t *turn) moment() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)
 	for _, tn := range t.scene.managed {
 		if tn.State == Pending {
 			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mayStart(tn), tn.told())
+		} else if tn.saves() {
+			fmt.Fprintf(&h, "%d %t %t;", tn.ID, t.mustStay(tn, t.scene.at), tn.overstays(t.scene.at))
 		}
 		if at := t.expires(tn); t.Settings.Watched && !at.IsZero() && !at.After(t.scene.at) {
 			fmt.Fprintf(&h, "%d %d;", tn.ID, t.tries())
@@ -93,6 +95,9 @@ func (t *turn) moment() uint64 {
 	}
 	for _, tn := range t.scene.debtors {
 		fmt.Fprintf(&h, "%d %d;", tn.ID, tn.standing(t.scene.at))
+	}
+	for _, tn := range t.scene.strangers {
+		fmt.Fprintf(&h, "%d %v;", tn.ID, tn.Request.perNode())
 	}
 	for _, i := range t.scene.topology.managed {
 		n := &t.scene.nodes[i]
@@ -119,6 +124,15 @@ func freeze(c *policy.Cluster) {
 	for i := range c.Jobs {
 		if c.Jobs[i].Running != nil {
 			c.Jobs[i].Fixed, c.Jobs[i].Owed = true, false
+		}
+	}
+}
+
+// settle lets every running job of the snapshot stay as it is, but for what it was lent.
+func settle(c *policy.Cluster) {
+	for i := range c.Jobs {
+		if c.Jobs[i].Running != nil {
+			c.Jobs[i].Stays, c.Jobs[i].Owed = true, false
 		}
 	}
 }

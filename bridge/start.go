@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -39,10 +40,25 @@ func (a *acting) startable() []*step {
 		if j, there := a.find(s.Job); there && !a.through(s, j) || s.rivalsForSeats(seats) {
 			return false
 		}
+		if !a.hasRoom(s) {
+			return false
+		}
 		return !slices.ContainsFunc(s.Grant.Nodes, func(n string) bool {
 			_, busy := nodes[n]
 			return busy || a.completing(n)
 		})
+	})
+}
+
+// hasRoom says that the nodes of a start have room for it. What a victim leaves others may have taken: a start that
+// waits for its nodes would only keep others from these. One that Slurm has started by itself needs none.
+func (a *acting) hasRoom(s *step) bool {
+	if a.seenNow(s.Job).State != Pending || s.Grant.Device != "" {
+		return true
+	}
+	return !slices.ContainsFunc(s.Grant.Nodes, func(name string) bool {
+		k, found := slices.BinarySearchFunc(a.nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+		return found && !s.Grant.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
 	})
 }
 
@@ -97,7 +113,8 @@ func (a *acting) verify(ctx context.Context) error {
 	}
 	out := a.left() <= a.retreat()
 	late := a.steps.filter(func(s *step) bool {
-		return s.stage == sent && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "")
+		return s.stage == sent && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "" ||
+			a.reservedFrom(s) != "")
 	})
 	return a.rollBack(ctx, late)
 }
@@ -124,9 +141,9 @@ func (a *acting) started(s *step) {
 
 // rollBack gives jobs that did not start their user's own request and a lease again.
 func (a *acting) rollBack(ctx context.Context, late []*step) error {
-	why := make(map[*step]string, len(late))
+	why, reserved := make(map[*step]string, len(late)), map[*step]bool{}
 	for _, s := range late {
-		why[s] = a.whyLate(s)
+		why[s], reserved[s] = a.whyLate(s), a.reservedFrom(s) != ""
 	}
 	err := a.each(ctx, late, failed, func(s *step) error {
 		u := a.leased(s)
@@ -145,6 +162,10 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 			a.refuse(s, reason)
 			continue
 		}
+		if reserved[s] { // the next plan knows of it, and the job has not failed
+			s.Error = cmp.Or(s.Error, why[s])
+			continue
+		}
 		r := s.job.record
 		r.Failed, r.FailedAt = r.Failed+1, a.now()
 		s.Error = cmp.Or(s.Error, why[s])
@@ -156,6 +177,10 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 func (a *acting) whyLate(s *step) string {
 	if reason := a.refusal(s); reason != "" {
 		return refused(reason)
+	}
+	if name := a.reservedFrom(s); name != "" {
+		return fmt.Sprintf("Slurm does not start it there: reservation %.40q keeps %s for others", name,
+			strings.Join(s.Grant.Nodes, ","))
 	}
 	why := fmt.Sprintf("did not start within %s", (a.Clock.Elapsed() - s.since).Round(100*time.Millisecond))
 	if reason := word(a.seenNow(s.Job).Reason); passing[reason] != "" {

@@ -105,6 +105,12 @@ func (a preempting) overstayed() []*step {
 	})
 }
 
+// overstays says that a job was asked to leave, and that its grace is over.
+func (t *managedJob) overstays(now time.Time) bool {
+	asked := t.record.Asked
+	return !asked.IsZero() && now.Sub(asked) >= t.said.word.Grace
+}
+
 // departed lists the victims that run no more.
 func (a preempting) departed() []*step {
 	return a.steps.filter(func(s *step) bool {

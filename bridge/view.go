@@ -20,7 +20,7 @@ type scene struct {
 	outside  []Outside     // with our directive, but left to Slurm
 	// of these the ones that wait
 	unplanned []*managedJob
-	rivals    []contender         // what others wait for
+	strangers []*managedJob       // those of others that wait for room, in Slurm's order
 	leaving   map[string]bool     // nodes on which jobs of ours are being torn down
 	ahead     map[int]policy.Next // the jobs that are to be armed
 	arms      bool                // somebody may be
@@ -68,7 +68,7 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 			s.leaves(t)
 		}
 	}
-	s.rivals = contenders(r.reader.jobs, &s)
+	s.strangers = strangers(r.reader.jobs, &s)
 	s.reserve(seen.Reservations)
 	return s
 }
@@ -145,7 +145,8 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 		Now: s.at, Rules: r.Settings.Rules,
 		Jobs: blank(r.spare.Jobs, len(s.managed)), Nodes: blank(r.spare.Nodes, len(s.topology.managed)),
 	}
-	c.Rules.Round = r.Settings.Round
+	c.Rules.Round, c.Rules.CallableOnly = r.Settings.Round, r.Settings.Rules.Stranded == 0
+	c.Rules.MaxPreemptions = r.Settings.mostPreemptions(s)
 	r.spare = policy.Cluster{}
 	for place, i := range s.topology.managed {
 		n := &s.nodes[i]
@@ -156,6 +157,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 			Devices:  seating{r}.devices(n),
 		}
 	}
+	c.Unmanaged = r.unmanaged(s)
 	r.tellEnds(s, c.Nodes)
 	seating{r}.occupy(s, c.Nodes)
 	taken := map[seat]bool{}
@@ -169,6 +171,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 		// Never negative: a managed job may have started between the reading of jobs and of nodes.
 		c.Nodes[i].Foreign = c.Nodes[i].Foreign.Max(gres.Vector{})
 	}
+	s.oweWhatIsLeft(&c)
 	return c
 }
 
@@ -217,7 +220,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 		j.Barred = t.bar.why
 		return
 	}
-	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.contended(t)
+	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.cluttered(t)
 }
 
 // mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done. One

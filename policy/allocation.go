@@ -187,6 +187,9 @@ func (b allocation) goOn(i int) bool {
 		(len(now.class.quotas) == 0 || b.mayReturn(i)) {
 		s := &b.seats[i]
 		s.standing, s.servers, s.size = kept, was, j.Running.PerNode
+		if now.standing == fixed { // it was only asked for what it was lent
+			s.standing = fixed
+		}
 		s.menu = b.menu(s.class, s.size.GPUs, was[0])
 		s.gain = s.menu.gainOf(s.size)
 		s.stopped, s.cleared, s.told = false, false, nil
@@ -246,7 +249,7 @@ func (b allocation) decide(i int, d *Decision) {
 	}
 	j := b.jobs[i]
 	switch {
-	case s.standing == fixed || s.standing == kept && !s.stopped:
+	case (s.standing == fixed || s.standing == kept) && !s.stopped:
 		d.Grant = j.Running
 	default:
 		d.Grant = &Placement{Nodes: b.names(s.servers), PerNode: s.size}

@@ -64,6 +64,7 @@ type scratch struct {
 	plans []clearing // makeRoom
 	seen  set        // lastFirst
 	asked []shrink   // able
+	calls []int      // lenders
 	trial []shrink   // bestTrade
 	late  []int      // findOverdue
 
@@ -87,6 +88,9 @@ type server struct {
 	lost    int         // see stranded
 	idle    int         // GPUs that are free, if it is open
 	jobs    []int       // those on it that are not fixed, ascending
+	// lenders are fixed to it and can be asked for what they were lent, ascending
+	lenders  []int
+	withheld gres.Vector // what is kept for jobs that are not of the plan
 }
 
 // open is what can be given away without touching anybody.

@@ -22,6 +22,7 @@ import (
 // exports and nothing else, and nobody uses what is here.
 func Check(c Cluster, p Plan) error {
 	k := newChecker(&c)
+	k.plan = &p
 	k.seats(p)
 	for i := range p.Decisions {
 		d := &p.Decisions[i]
@@ -78,6 +79,7 @@ func (b *Breach) Error() string { return b.what }
 // checker walks a plan once, and a second time where it gives away something that was not held before.
 type checker struct {
 	c        *Cluster
+	plan     *Plan
 	sorted   []*Job // ascending in ID; nil where the snapshot has them so
 	decided  []bool
 	next     int                // the job that is expected to be decided next
@@ -89,6 +91,7 @@ type checker struct {
 	sitters  map[chair][]sitter // of each device; nil: no job shares a GPU
 	leavers  map[chair][]*Job   // who is granted something else than the seat on it that he has
 	granted  map[int]*Placement // by job; nil: no job shares a GPU
+	wanted   map[string]bool    // nodes on which somebody may start who does not run; nil until it is asked for
 	counts   map[Promise]int
 	breaches []error
 }
@@ -165,7 +168,7 @@ func (k *checker) decision(j *Job, d *Decision) {
 		return
 	}
 	if j.Running != nil {
-		k.disturb(j)
+		k.disturb(j, d.Grant)
 	}
 	if d.Grant == nil {
 		if j.Running != nil {
@@ -209,12 +212,12 @@ func (k *checker) undecided() {
 	}
 }
 
-// disturb checks that a running job may be stopped.
-func (k *checker) disturb(j *Job) {
+// disturb checks that a running job may be stopped, for what it is granted then.
+func (k *checker) disturb(j *Job, g *Placement) {
 	k.stopped++
 	rules := k.c.Rules
 	young, worn := k.c.Now.Sub(j.Started) < rules.MinRun, rules.MaxRestarts > 0 && j.Restarts >= rules.MaxRestarts
-	if j.Fixed || young || worn {
+	if j.Fixed || worn || (young || j.Stays) && !k.givesBack(j, g) {
 		k.breach(Untouched, "job %d: stopped or changed, and must not be touched", j.ID)
 	}
 }

@@ -24,6 +24,9 @@ type Cluster struct {
 	// Quotas are the site's limits on what groups of jobs may hold together: associations, QOS. Job.Quotas are numbers
 	// of this list.
 	Quotas []Quota `json:"quotas,omitempty"`
+	// Unmanaged are jobs that wait for room beside those of the plan, in the order in which they are considered: the
+	// larger Priority first, then the smaller ID.
+	Unmanaged []Unmanaged `json:"unmanaged,omitempty"`
 }
 
 // Quota bounds what the jobs of a group may hold together, as a QOS or an association does. Amounts are what is left to
@@ -126,6 +129,10 @@ type Rules struct {
 	// all that is idle, and one of which nobody knows when it ends leaves their share to as many GPUs as are asked for
 	// in a Horizon.
 	Stranded float64 `json:"stranded"`
+	// CallableOnly says that nothing is lent that could not be called back: jobs that cannot be asked to give back have
+	// no more than their proportional share, and Stranded does not matter. Jobs that no plan decides on may then come
+	// at any time, and find beside every GPU that is free what goes with it.
+	CallableOnly bool `json:"callable_only,omitempty"`
 	// Round is how long it is until the next round; 0 is DefaultRound.
 	Round time.Duration `json:"round_ns,omitempty"`
 }
@@ -273,11 +280,24 @@ type Job struct {
 	// Fixed says that a running job must not be stopped or changed: it declared no checkpoint and the administrator
 	// does not allow its preemption, or it is just starting or ending.
 	Fixed bool `json:"fixed"`
+	// Stays says that a running job goes on as it is in this round, but for what it was lent and others need.
+	Stays bool `json:"stays,omitempty"`
 
 	Attained float64       `json:"attained_gpu_s"` // GPU-seconds of service in all runs
 	Done     time.Duration `json:"done_ns"`        // progress, in time at the proportional share
 	Length   time.Duration `json:"length_ns"`      // expected length at the proportional share; 0: unknown
 	Restart  time.Duration `json:"restart_ns"`     // cost of one checkpoint and restart
+}
+
+// Unmanaged is a job that waits, and that no plan decides on: the workload manager starts it by itself wherever it has
+// room. A plan makes that room where it lacks only what was lent, and keeps it.
+type Unmanaged struct {
+	ID       int   `json:"id"`
+	Priority int64 `json:"priority,omitempty"` // as Job.Priority
+	// Nodes and PerNode are what it asks for: so much on each of so many nodes.
+	Nodes   int         `json:"nodes"`
+	PerNode gres.Vector `json:"per_node"`
+	On      []string    `json:"on"` // the nodes that it may use, ascending
 }
 
 // Kept is which part of its speed alone an important job had beside others on its device.

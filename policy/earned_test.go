@@ -7,7 +7,8 @@ import (
 )
 
 // A restart of a running job has earned back what it cost when the job has trained as long as that, or, where it was
-// for a gain, when the gain has paid for it, at the latest after rules.payback.
+// for a gain, when the gain has paid for it, at the latest after rules.payback. What it was lent beside GPUs that are
+// idle it gives back at any time to a job that is owed these: they would be lost for as long.
 // TestNoJobIsRestartedBeforeTheLastOneHasEarnedItsCost: over a simulated week of a full cluster under every policy no
 // job is stopped or restarted before, for whatever reason, and none that would end sooner by itself. Costs are from
 // half a minute to a quarter of an hour, and for some more than rules.horizon, for which they are believed.
@@ -33,7 +34,9 @@ func TestNoJobIsRestartedBeforeTheLastOneHasEarnedItsCost(t *testing.T) {
 						continue
 					}
 					restarts++
-					mustHaveEarned(t, s.cluster, j, d)
+					if !givesBackForIdleGPUs(s.cluster, plan, j, d) {
+						mustHaveEarned(t, s.cluster, j, d)
+					}
 				}
 				s.train(plan)
 				if len(s.fresh) < 20 {
@@ -46,6 +49,27 @@ func TestNoJobIsRestartedBeforeTheLastOneHasEarnedItsCost(t *testing.T) {
 			t.Logf("%d restarts", restarts)
 		})
 	}
+}
+
+// givesBackForIdleGPUs says that a running job only gives back, where it is, what it was lent, for a job that starts
+// there on GPUs that are idle, or that others leave in this round anyway. A loan is not protected by what a restart has
+// cost.
+func givesBackForIdleGPUs(c Cluster, plan Plan, j *Job, d Decision) bool {
+	if d.Grant == nil || !slices.Equal(d.Grant.Nodes, j.Running.Nodes) || !d.Grant.PerNode.Fits(j.Running.PerNode) {
+		return false
+	}
+	for _, n := range c.Nodes {
+		if !slices.Contains(d.Grant.Nodes, n.Name) {
+			continue
+		}
+		for other, e := range decided(c, plan) {
+			comes := other.Running == nil || !slices.Contains(other.Running.Nodes, n.Name)
+			if comes && e.Grant != nil && slices.Contains(e.Grant.Nodes, n.Name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // mustHaveEarned says by itself what it means to have earned a restart, and shares nothing with the planner.

@@ -257,6 +257,9 @@ func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
 		c.enough++
 	default:
 		c.enough++
+		if binds := lack.Minus((preemption{placement{b.constraints}}).callableOn(n)); !covered(binds) { // the rest would be called back
+			lack = binds
+		}
 		if c.short == nil || lack.CPUs < c.lack.CPUs {
 			c.short, c.lack = sv, lack
 		}
@@ -320,6 +323,9 @@ func (c *survey) starved(w gangShape) answer {
 	case c.short == nil:
 		return answer{Gang, fmt.Sprintf("needs %d equal nodes, and those with %s are of different kinds", w.nodes,
 			count(w.gpus, "free GPU"))}
+	case c.lack.CPUs > 0 && c.lack.Memory > 0:
+		return answer{Cores, fmt.Sprintf("%s has %s, but is %s and %s of memory short", c.short.Name,
+			c.short.freeGPUs(), count(c.lack.CPUs, "core"), c.lack.Memory)}
 	case c.lack.CPUs > 0:
 		return answer{Cores, fmt.Sprintf("%s has %s, but is %s short", c.short.Name, c.short.freeGPUs(),
 			count(c.lack.CPUs, "core"))}

@@ -9,6 +9,7 @@ package policy
 //	layout        a snapshot laid out on the board          turns        the policy's order
 //	placement     a place where nobody is disturbed
 //	preemption    room made for a job: by those that give back, by those that leave; nodes kept and cleared
+//	recall        room made for jobs that no plan decides on, by what was lent
 //	arrangement   which of the servers those get that start
 //	sizing        what the least sizes left over, and restarts that are worth it
 //	appraisal     what each server could gain by an exchange     exchanging   running jobs exchange places
@@ -20,6 +21,7 @@ type (
 	turns       struct{ constraints }
 	placement   struct{ constraints }
 	preemption  struct{ placement }
+	recall      struct{ preemption }
 	arrangement struct{ placement }
 	sizing      struct{ preemption }
 	appraisal   struct{ preemption }

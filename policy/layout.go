@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
 // past is what the last round left: whoever is looked for is most likely there.
@@ -47,11 +49,11 @@ func (b layout) setUp() {
 	clear(b.dirty)
 	for i, n := range b.named {
 		sv := &b.servers[i]
-		if sv.foreign != n.Foreign || b.closed.has(i) != (n.Closed != "") {
+		if sv.foreign != n.Foreign || sv.withheld != (gres.Vector{}) || b.closed.has(i) != (n.Closed != "") {
 			b.dirty.add(i)
 		}
 		*sv = server{Node: n, shape: sv.shape, model: sv.model, share: sv.share, foreign: n.Foreign,
-			free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0]}
+			free: n.Total.Minus(n.Foreign), jobs: sv.jobs[:0], lenders: sv.lenders[:0]}
 	}
 	if b.rules != b.c.Rules {
 		b.rules = b.c.Rules
@@ -167,8 +169,13 @@ func (b layout) seatRunning(i int, was *seat) {
 	}
 	s.was, s.barred, s.left, s.restart = s.speed(), j.Barred != "", remaining(j), j.Restart
 	s.earned = j.hasEarned(b.c)
-	if j.mayStop(b.c) && s.class.never == "" && len(s.servers) == len(j.Running.Nodes) && b.mayComeBack(i, s.class) {
-		s.standing = loose
+	if s.class.never == "" && len(s.servers) == len(j.Running.Nodes) && b.mayComeBack(i, s.class) {
+		switch {
+		case j.mayStop(b.c):
+			s.standing = loose
+		case j.callable(b.c):
+			b.lend(i)
+		}
 	}
 	if len(s.class.quotas) > 0 {
 		b.charge(i, billFor(len(j.Running.Nodes), s.size), 1)
@@ -188,7 +195,7 @@ func (b layout) seatRunning(i int, was *seat) {
 // sooner than it could come back, and one whose last restart is not made good yet would do nothing but save and load.
 func (j *Job) mayStop(c *Cluster) bool {
 	ran := c.Now.Sub(j.Started)
-	return !j.Fixed && ran >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts) &&
+	return !j.Fixed && !j.Stays && ran >= c.Rules.MinRun && c.Rules.allowAfter(j.Restarts) &&
 		(j.Restarts == 0 || ran >= j.madeGood(c)) && !j.aboutToEnd(c)
 }
 
@@ -218,7 +225,7 @@ func (j *Job) hasEarned(c *Cluster) bool {
 // worth a restart then is not worth it now.
 func (s *seat) standsAs(was *seat) bool {
 	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
-		(s.standing == fixed && was.standing == fixed || s.standing == loose && was.standing == kept && !was.stopped) &&
+		(s.standing == fixed && was.standing == fixed && !was.stopped || s.standing == loose && was.standing == kept && !was.stopped) &&
 		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
 }
 

@@ -38,9 +38,12 @@ func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
 func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
 	on := pl.lay(&c, p, a)
 	b := allocation{preemption{placement{on}}}
+	others, next := recall{b.preemption}, 0
 	for _, i := range b.order {
+		next = others.serveBefore(i, next)
 		b.turn(i)
 	}
+	others.serveRest(next)
 	b.catchUp()
 	explanation{on}.explain()
 	a.finish(b)

@@ -196,7 +196,7 @@ func (b preemption) clearServer(i, n int, w gangShape, most int) (clearing, bool
 	}
 	left := sv.open()
 	for !need.Fits(left) {
-		if need.GPUs <= left.GPUs && b.giveBack(&plan, need.Minus(left), i) {
+		if need.GPUs <= left.GPUs && b.giveBackFrom(b.sources(&plan), &plan, need.Minus(left), i) {
 			break
 		}
 		v := b.nextToLeave(sv, plan.leaves, i)
@@ -275,6 +275,15 @@ func (b preemption) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector
 	return false
 }
 
+// sources are the jobs that may give back for a clearing. While the GPUs that somebody is owed are idle, nothing
+// protects a loan.
+func (b preemption) sources(plan *clearing) []int {
+	if len(plan.leaves) == 0 {
+		return b.lenders(plan.server)
+	}
+	return b.servers[plan.server].jobs
+}
+
 // able lists how far those of the jobs that may be asked can shrink.
 func (b preemption) able(jobs []int, plan *clearing, missing gres.Vector, i int) []shrink {
 	able := b.asked[:0]
@@ -297,7 +306,7 @@ func (b preemption) able(jobs []int, plan *clearing, missing gres.Vector, i int)
 
 // owedRoom says that job i needs room for what it is owed, and not to be faster than that.
 func (b preemption) owedRoom(i int) bool {
-	return b.seats[i].standing == waits || b.seats[i].gain < 1 || b.jobs[i].Owed
+	return i == nobody || b.seats[i].standing == waits || b.seats[i].gain < 1 || b.jobs[i].Owed
 }
 
 func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Memory <= 0 }
@@ -307,7 +316,7 @@ func covered(missing gres.Vector) bool { return missing.CPUs <= 0 && missing.Mem
 func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 	s := &b.seats[v]
 	slowest := 0.0
-	if s.growing() && b.seats[i].standing != waits {
+	if s.growing() && i != nobody && b.seats[i].standing != waits {
 		slowest = s.was
 	}
 	best := shrink{job: v}

@@ -191,7 +191,8 @@ func TestNobodyHasLessThanHisShareButWhoAccepts(t *testing.T) {
 			node := c.Nodes[slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == d.Grant.Nodes[0] })]
 			fair := gres.Proportional(node.Total, 1)
 			if p := ProfileOn(j.Profile, node.GPUType); p != nil &&
-				p.Gain(d.Grant.PerNode, fair) < min(1, p.Gain(underCeiling(j, fair), fair))-1e-9 {
+				p.Gain(d.Grant.PerNode, fair) < min(1,
+					p.Gain(inWholeMiB(j, underCeiling(j, fair), d.Grant.PerNode.CPUs), fair))-1e-9 {
 				t.Fatalf("job %d: %s is less than it is owed of %s", j.ID, d.Grant.PerNode, fair)
 			}
 		}

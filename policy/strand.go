@@ -19,6 +19,9 @@ func (b sizing) mayTake(i int, to sensitivity.Option) bool {
 	if !b.sparesQuota(i, more) {
 		return false
 	}
+	if b.c.Rules.CallableOnly {
+		return to.Size.Fits(s.menu.owed[0].Size)
+	}
 	after := b.stranded
 	for _, n := range s.servers {
 		sv := b.servers[n]

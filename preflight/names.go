@@ -18,7 +18,7 @@ type Rule struct {
 	Profile                  string // empty: auto
 }
 
-// named are the checks of the configuration's names, each of which somebody else has to know.
+// namedChecks are those of the configuration's names, each of which somebody else has to know.
 var namedChecks = []check{
 	{"--user", daemonsUser},
 	{"canary.accounts", canary},

@@ -61,10 +61,13 @@ var ErrLost = errors.New("my ticket is gone")
 // after all of it: what lies between is for clocks that run at different speeds, and for a write that is under way.
 func trust(ttl time.Duration) time.Duration { return ttl * 3 / 4 }
 
-// every is the time between two beats, and between two looks. slurmctld logs each beat in two lines, so there are no
-// more of them than the election takes: with Slurm away for half a time to live, the next one still comes before the
-// others take its sender for dead.
-func every(ttl time.Duration) time.Duration { return ttl / 3 }
+// every is the time between two beats, and between two looks. slurmctld logs each beat in two lines, so a short time to
+// live has three of them and not four: the next one still comes before the others take its sender for dead when Slurm
+// was away for half of it.
+func every(ttl time.Duration) time.Duration { return max(seldom, ttl/4) }
+
+// seldom is the least time between two beats.
+const seldom = MinTTL / 3
 
 // Leads says whether this daemon may act now.
 func (m *Member) Leads() bool {

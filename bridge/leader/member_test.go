@@ -325,8 +325,9 @@ func TestADaemonThatIsAloneLeadsAtOnceAndGoesOn(t *testing.T) {
 }
 
 // Each beat is two lines in slurmctld's log.
-func TestADaemonBeatsThreeTimesInATimeToLiveAndNoMore(t *testing.T) {
-	for _, round := range []time.Duration{time.Second, 10 * time.Second, 20 * time.Second, 5 * time.Minute} {
+func TestADaemonBeatsAtMostOnceInFiveSecondsAndThreeTimesInATimeToLive(t *testing.T) {
+	for _, round := range []time.Duration{time.Second, 10 * time.Second, 17 * time.Second, 20 * time.Second,
+		5 * time.Minute} {
 		live := leader.TTLFor(round)
 		at(t, 1, func(t *testing.T, s *site) {
 			s.daemons[0].ttl = live
@@ -335,12 +336,9 @@ func TestADaemonBeatsThreeTimesInATimeToLiveAndNoMore(t *testing.T) {
 			s.changes = nil
 			before := s.tickets()[0].Words.Beat
 			s.pass(time.Hour)
-			beats, want := s.tickets()[0].Words.Beat-before, int(3*time.Hour/live)
-			if beats > want || beats < want*9/10 || len(s.changes) != 1 {
-				t.Errorf("rounds of %s: %d beats in an hour, want %d; who led: %q", round, beats, want, s.changes)
-			}
-			if beats > 12*60 {
-				t.Errorf("rounds of %s: %d beats in an hour, more than one each five seconds", round, beats)
+			beats, least := s.tickets()[0].Words.Beat-before, int(3*time.Hour/live)
+			if beats > 12*60 || beats < least*95/100 || len(s.changes) != 1 {
+				t.Errorf("rounds of %s, %s to live: %d beats in an hour; who led: %q", round, live, beats, s.changes)
 			}
 		})
 	}
@@ -430,7 +428,7 @@ func TestADaemonThatLeavesIsSucceededAtOnce(t *testing.T) {
 		if err := member.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if took := s.until(t, second, ttl/3+quick); took > ttl/3+quick {
+		if took := s.until(t, second, ttl/4+quick); took > ttl/4+quick {
 			t.Errorf("it took %s", took)
 		}
 		first.start()
@@ -560,7 +558,7 @@ func TestATicketWithTheWordsOfAnotherProcessIsGivenUp(t *testing.T) {
 		if err := s.slurm.Tickets().Beat(t.Context(), 1, words); err != nil {
 			t.Fatal(err)
 		}
-		s.pass(ttl/3 + quick)
+		s.pass(ttl/4 + quick)
 		if d.leads() {
 			t.Error("it goes on by a ticket that somebody else beats")
 		}

@@ -63,8 +63,33 @@ func nodeIn(s *slurmpb.Node) (bridge.Node, error) {
 		GPUs: min(n.Total.GPUs, allocated.GPUs), CPUs: min(n.Total.CPUs, allocated.CPUs),
 		Memory: min(n.Total.Memory, allocated.Memory),
 	}
+	if err := typesIn(&n, s.GetTypes()); err != nil {
+		return n, err
+	}
 	err := devicesIn(&n, s.GetDevices())
 	return n, err
+}
+
+// typesIn fills in the GPUs of a node by type. Where they are told, all are, and each type once.
+func typesIn(n *bridge.Node, sent []*slurmpb.TypedGPUs) error {
+	left := n.Total.GPUs
+	for _, s := range sent {
+		t := bridge.TypedGPUs{Type: s.GetType(), Total: int(s.GetTotal()), Allocated: int(s.GetAllocated())}
+		known := slices.ContainsFunc(n.Types, func(other bridge.TypedGPUs) bool { return other.Type == t.Type })
+		switch {
+		case len(t.Type) > longName, !printable.Is(t.Type), known:
+			return fmt.Errorf("GPUs of type %.80q: want each type once, printable and of at most %d bytes", t.Type, longName)
+		case t.Total < 1 || t.Total > left || t.Allocated < 0 || t.Allocated > t.Total:
+			return fmt.Errorf("GPUs of type %.80q: %d of %d in use: want those of all types to be the node's %d", t.Type,
+				t.Allocated, t.Total, n.Total.GPUs)
+		}
+		left -= t.Total
+		n.Types = append(n.Types, t)
+	}
+	if len(sent) > 0 && left > 0 {
+		return fmt.Errorf("%d GPUs are of no type that is told: want all of them, or none", left)
+	}
+	return nil
 }
 
 // devicesIn fills in the GPUs of a node one by one. Where they are told, all are, and each by a type of its own.

@@ -77,7 +77,7 @@ func sameNode(a, b bridge.Node) bool {
 	return a.Name == b.Name && a.GPUType == b.GPUType && a.Total == b.Total && a.Allocated == b.Allocated &&
 		a.Completing == b.Completing &&
 		a.Closed == b.Closed && slices.Equal(a.Features, b.Features) && slices.Equal(a.Partitions, b.Partitions) &&
-		slices.Equal(a.Devices, b.Devices)
+		slices.Equal(a.Devices, b.Devices) && slices.Equal(a.Types, b.Types)
 }
 
 // take is what an answer comes to for whoever has this sight, which becomes that of the answer. After an error it is

@@ -16,8 +16,16 @@ func nodeOut(n *bridge.Node) *slurmpb.Node {
 		Name: valid(n.Name), GpuType: valid(n.GPUType), Features: allValid(n.Features),
 		Partitions: allValid(n.Partitions),
 		Total:      vectorOut(n.Total), Allocated: vectorOut(n.Allocated), Completing: n.Completing,
-		Closed: valid(n.Closed), Devices: devicesOut(n.Devices),
+		Closed: valid(n.Closed), Devices: devicesOut(n.Devices), Types: typesOut(n.Types),
 	}
+}
+
+func typesOut(types []bridge.TypedGPUs) []*slurmpb.TypedGPUs {
+	var out []*slurmpb.TypedGPUs
+	for _, t := range types {
+		out = append(out, &slurmpb.TypedGPUs{Type: valid(t.Type), Total: int64(t.Total), Allocated: int64(t.Allocated)})
+	}
+	return out
 }
 
 func devicesOut(devices []bridge.Device) []*slurmpb.Device {

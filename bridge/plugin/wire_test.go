@@ -70,6 +70,9 @@ func TestEveryFieldCrosses(t *testing.T) {
 	node := filled[bridge.Node](t)
 	node.Total, node.Allocated = node.Allocated, node.Total // more than there is cannot be held
 	node.Total.GPUs, node.Allocated.GPUs = len(node.Devices), len(node.Devices)
+	for i := range node.Types {
+		node.Types[i].Total, node.Types[i].Allocated = 1, i
+	}
 	got, err := nodeIn(nodeOut(&node))
 	if err != nil {
 		t.Fatal(err)

@@ -315,9 +315,9 @@ func (c *Client) nodes(ctx context.Context) ([]bridge.Node, error) {
 	return nodes, nil
 }
 
-// reservationsEvery is how old what is told of reservations may be: they are made by hand, mostly long before they
-// begin.
-const reservationsEvery = 30 * time.Second
+// reservationsEvery is how old what is told of reservations may be: one that is made for now is to be known before a
+// start that it keeps from coming about is given up.
+const reservationsEvery = 5 * time.Second
 
 // askReservations brings what is known of reservations up to date, if that is old. The list that has been handed out
 // stays as it is.

@@ -169,7 +169,7 @@ func TestWhatIsLeftOfAnArrayDoesNotEndWithItsFirstTask(t *testing.T) {
 	}
 }
 
-func TestReservationsAreToldAndAskedForTwiceAMinute(t *testing.T) {
+func TestReservationsAreToldAndAskedForEveryFiveSeconds(t *testing.T) {
 	fake, client, now := watched(t, Options{})
 	want := []bridge.Reservation{
 		{Name: "maintenance", From: time.Unix(1799107200, 0), To: time.Unix(1830643200, 0),
@@ -182,8 +182,8 @@ func TestReservationsAreToldAndAskedForTwiceAMinute(t *testing.T) {
 		}
 		now.at = now.at.Add(time.Second)
 	}
-	if fake.reservations != 3 {
-		t.Errorf("asked %d times in a minute: want at its beginning, in its middle and at its end", fake.reservations)
+	if fake.reservations != 13 {
+		t.Errorf("asked %d times in a minute: want every five seconds", fake.reservations)
 	}
 }
 

@@ -33,7 +33,9 @@ type Config struct {
 	// that a round may fail without any job slipping through.
 	Lease time.Duration
 	Rules policy.Rules
-	Ahead int // jobs that wait eligible with the size that they are to have; 0: none
+	// PreemptionShare is rules.max_preemptions as a part of the cluster's GPUs; of both the larger counts.
+	PreemptionShare float64
+	Ahead           int // jobs that wait eligible with the size that they are to have; 0: none
 
 	Keep bridge.Keep // of what users ask for in so many words
 
@@ -69,9 +71,11 @@ func defaults(round time.Duration) Config {
 		ProfileDirs: []string{"/etc/synergy/profiles"},
 		Lease:       max(leaseDefault, leaseRounds*round),
 		Rules:       policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50},
-		Ahead:       32,
-		Keep:        bridge.Keep{Memory: true, Steps: true},
-		SaveAtLimit: true,
+		// of which the larger counts
+		PreemptionShare: 0.05,
+		Ahead:           32,
+		Keep:            bridge.Keep{Memory: true, Steps: true},
+		SaveAtLimit:     true,
 
 		EstimateStarts: true,
 		RestartCost:    2 * time.Minute,

@@ -239,6 +239,7 @@ func settings(config Config, f flags, planner bridge.Planner) bridge.Settings {
 		Policy:                   config.Policy,
 		Allocator:                config.Allocator,
 		Rules:                    config.Rules,
+		PreemptionShare:          config.PreemptionShare,
 		Round:                    f.round,
 		Lease:                    config.Lease,
 		Ahead:                    config.Ahead,

@@ -52,7 +52,7 @@ func keys() []key {
 		{"lease", duration(func(c *Config) *time.Duration { return &c.Lease }, time.Second, day)},
 		{"ahead", whole(func(c *Config) *int { return &c.Ahead }, 0, 1000)},
 		{"rules.min_run", duration(func(c *Config) *time.Duration { return &c.Rules.MinRun }, 0, 30*day)},
-		{"rules.max_preemptions", whole(func(c *Config) *int { return &c.Rules.MaxPreemptions }, 0, 100_000)},
+		{"rules.max_preemptions", preemptions},
 		{"rules.max_restarts", whole(func(c *Config) *int { return &c.Rules.MaxRestarts }, 0, 100_000)},
 		{"rules.horizon", duration(func(c *Config) *time.Duration { return &c.Rules.Horizon }, time.Minute, 30*day)},
 		{"rules.payback", duration(func(c *Config) *time.Duration { return &c.Rules.Payback }, time.Minute, 30*day)},

@@ -200,7 +200,7 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 	m.certified = certified{
 		gauge("synergy_plan_value", "Worth of the last plan: GPUs of the granted jobs times their expected throughput "+
 			"over that with a GPU's share of the cluster."),
-		gauge("synergy_plan_bound", "Proven upper bound on what any plan for the same jobs could be worth."),
+		gauge("synergy_plan_bound", "Proven upper bound on what any plan could be worth that runs the same jobs and any that wait."),
 		gauge("synergy_plan_ratio", "Value of the last plan over its bound, 0 to 1."),
 		gauge("synergy_plan_core_worth_ratio", "What one more core on every node would be worth, over the bound."),
 		gauge("synergy_plan_gigabyte_worth_ratio",

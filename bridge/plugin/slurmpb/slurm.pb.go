@@ -677,7 +677,9 @@ type Node struct {
 	Completing bool                   `protobuf:"varint,7,opt,name=completing,proto3" json:"completing,omitempty"` // a job is being torn down here; nothing starts before it is gone
 	Closed     string                 `protobuf:"bytes,8,opt,name=closed,proto3" json:"closed,omitempty"`          // why nothing can be started here; empty: it is open
 	// its GPUs one by one, by index, where jobs can be sent to one of them and share it; empty: GPUs are a number
-	Devices       []*Device `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
+	Devices []*Device `protobuf:"bytes,9,rep,name=devices,proto3" json:"devices,omitempty"`
+	// its GPUs by type where they are of several, unless they are devices; empty: gpu_type says it
+	Types         []*TypedGPUs `protobuf:"bytes,10,rep,name=types,proto3" json:"types,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -775,6 +777,74 @@ func (x *Node) GetDevices() []*Device {
 	return nil
 }
 
+func (x *Node) GetTypes() []*TypedGPUs {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+// TypedGPUs are the GPUs of one type of a node.
+type TypedGPUs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // empty: of none
+	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Allocated     int64                  `protobuf:"varint,3,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TypedGPUs) Reset() {
+	*x = TypedGPUs{}
+	mi := &file_slurm_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TypedGPUs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TypedGPUs) ProtoMessage() {}
+
+func (x *TypedGPUs) ProtoReflect() protoreflect.Message {
+	mi := &file_slurm_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TypedGPUs.ProtoReflect.Descriptor instead.
+func (*TypedGPUs) Descriptor() ([]byte, []int) {
+	return file_slurm_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TypedGPUs) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TypedGPUs) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *TypedGPUs) GetAllocated() int64 {
+	if x != nil {
+		return x.Allocated
+	}
+	return 0
+}
+
 // Device is one GPU of a node.
 type Device struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -786,7 +856,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_slurm_proto_msgTypes[8]
+	mi := &file_slurm_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +868,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[8]
+	mi := &file_slurm_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +881,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{8}
+	return file_slurm_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Device) GetType() string {
@@ -870,7 +940,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_slurm_proto_msgTypes[9]
+	mi := &file_slurm_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +952,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[9]
+	mi := &file_slurm_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +965,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{9}
+	return file_slurm_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Job) GetId() int64 {
@@ -1149,7 +1219,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_slurm_proto_msgTypes[10]
+	mi := &file_slurm_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1231,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[10]
+	mi := &file_slurm_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1244,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{10}
+	return file_slurm_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Part) GetArray() int64 {
@@ -1217,7 +1287,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_slurm_proto_msgTypes[11]
+	mi := &file_slurm_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1299,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[11]
+	mi := &file_slurm_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1312,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{11}
+	return file_slurm_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *End) GetState() string {
@@ -1291,7 +1361,7 @@ type Request struct {
 
 func (x *Request) Reset() {
 	*x = Request{}
-	mi := &file_slurm_proto_msgTypes[12]
+	mi := &file_slurm_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1373,7 @@ func (x *Request) String() string {
 func (*Request) ProtoMessage() {}
 
 func (x *Request) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[12]
+	mi := &file_slurm_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1386,7 @@ func (x *Request) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Request.ProtoReflect.Descriptor instead.
 func (*Request) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{12}
+	return file_slurm_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Request) GetNodes() int64 {
@@ -1437,7 +1507,7 @@ type Allocated struct {
 
 func (x *Allocated) Reset() {
 	*x = Allocated{}
-	mi := &file_slurm_proto_msgTypes[13]
+	mi := &file_slurm_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1519,7 @@ func (x *Allocated) String() string {
 func (*Allocated) ProtoMessage() {}
 
 func (x *Allocated) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[13]
+	mi := &file_slurm_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1532,7 @@ func (x *Allocated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocated.ProtoReflect.Descriptor instead.
 func (*Allocated) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{13}
+	return file_slurm_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Allocated) GetNodes() []string {
@@ -1505,7 +1575,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_slurm_proto_msgTypes[14]
+	mi := &file_slurm_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1587,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[14]
+	mi := &file_slurm_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1600,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{14}
+	return file_slurm_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateRequest) GetJob() int64 {
@@ -1572,7 +1642,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_slurm_proto_msgTypes[15]
+	mi := &file_slurm_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1654,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[15]
+	mi := &file_slurm_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1667,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{15}
+	return file_slurm_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SignalRequest) GetJob() int64 {
@@ -1630,7 +1700,7 @@ type RequeueRequest struct {
 
 func (x *RequeueRequest) Reset() {
 	*x = RequeueRequest{}
-	mi := &file_slurm_proto_msgTypes[16]
+	mi := &file_slurm_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1712,7 @@ func (x *RequeueRequest) String() string {
 func (*RequeueRequest) ProtoMessage() {}
 
 func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[16]
+	mi := &file_slurm_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1725,7 @@ func (x *RequeueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RequeueRequest.ProtoReflect.Descriptor instead.
 func (*RequeueRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{16}
+	return file_slurm_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RequeueRequest) GetJob() int64 {
@@ -1675,7 +1745,7 @@ type SplitRequest struct {
 
 func (x *SplitRequest) Reset() {
 	*x = SplitRequest{}
-	mi := &file_slurm_proto_msgTypes[17]
+	mi := &file_slurm_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1757,7 @@ func (x *SplitRequest) String() string {
 func (*SplitRequest) ProtoMessage() {}
 
 func (x *SplitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[17]
+	mi := &file_slurm_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1770,7 @@ func (x *SplitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SplitRequest.ProtoReflect.Descriptor instead.
 func (*SplitRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{17}
+	return file_slurm_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SplitRequest) GetArray() int64 {
@@ -1726,7 +1796,7 @@ type DoneResponse struct {
 
 func (x *DoneResponse) Reset() {
 	*x = DoneResponse{}
-	mi := &file_slurm_proto_msgTypes[18]
+	mi := &file_slurm_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1808,7 @@ func (x *DoneResponse) String() string {
 func (*DoneResponse) ProtoMessage() {}
 
 func (x *DoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[18]
+	mi := &file_slurm_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1821,7 @@ func (x *DoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DoneResponse.ProtoReflect.Descriptor instead.
 func (*DoneResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{18}
+	return file_slurm_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DoneResponse) GetFailure() *Failure {
@@ -1776,7 +1846,7 @@ type Words struct {
 
 func (x *Words) Reset() {
 	*x = Words{}
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1858,7 @@ func (x *Words) String() string {
 func (*Words) ProtoMessage() {}
 
 func (x *Words) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[19]
+	mi := &file_slurm_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1871,7 @@ func (x *Words) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Words.ProtoReflect.Descriptor instead.
 func (*Words) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{19}
+	return file_slurm_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Words) GetHolder() string {
@@ -1859,7 +1929,7 @@ type Ticket struct {
 
 func (x *Ticket) Reset() {
 	*x = Ticket{}
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +1941,7 @@ func (x *Ticket) String() string {
 func (*Ticket) ProtoMessage() {}
 
 func (x *Ticket) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[20]
+	mi := &file_slurm_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +1954,7 @@ func (x *Ticket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ticket.ProtoReflect.Descriptor instead.
 func (*Ticket) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{20}
+	return file_slurm_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Ticket) GetId() int64 {
@@ -1931,7 +2001,7 @@ type TakeRequest struct {
 
 func (x *TakeRequest) Reset() {
 	*x = TakeRequest{}
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2013,7 @@ func (x *TakeRequest) String() string {
 func (*TakeRequest) ProtoMessage() {}
 
 func (x *TakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[21]
+	mi := &file_slurm_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2026,7 @@ func (x *TakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeRequest.ProtoReflect.Descriptor instead.
 func (*TakeRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{21}
+	return file_slurm_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TakeRequest) GetWords() *Words {
@@ -1976,7 +2046,7 @@ type TakeResponse struct {
 
 func (x *TakeResponse) Reset() {
 	*x = TakeResponse{}
-	mi := &file_slurm_proto_msgTypes[22]
+	mi := &file_slurm_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2058,7 @@ func (x *TakeResponse) String() string {
 func (*TakeResponse) ProtoMessage() {}
 
 func (x *TakeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[22]
+	mi := &file_slurm_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2071,7 @@ func (x *TakeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeResponse.ProtoReflect.Descriptor instead.
 func (*TakeResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{22}
+	return file_slurm_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TakeResponse) GetFailure() *Failure {
@@ -2027,7 +2097,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_slurm_proto_msgTypes[23]
+	mi := &file_slurm_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2039,7 +2109,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[23]
+	mi := &file_slurm_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2052,7 +2122,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{23}
+	return file_slurm_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListRequest) GetIds() []int64 {
@@ -2072,7 +2142,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_slurm_proto_msgTypes[24]
+	mi := &file_slurm_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2084,7 +2154,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[24]
+	mi := &file_slurm_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2097,7 +2167,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{24}
+	return file_slurm_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListResponse) GetFailure() *Failure {
@@ -2124,7 +2194,7 @@ type BeatRequest struct {
 
 func (x *BeatRequest) Reset() {
 	*x = BeatRequest{}
-	mi := &file_slurm_proto_msgTypes[25]
+	mi := &file_slurm_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2206,7 @@ func (x *BeatRequest) String() string {
 func (*BeatRequest) ProtoMessage() {}
 
 func (x *BeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[25]
+	mi := &file_slurm_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2219,7 @@ func (x *BeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatRequest.ProtoReflect.Descriptor instead.
 func (*BeatRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{25}
+	return file_slurm_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BeatRequest) GetId() int64 {
@@ -2175,7 +2245,7 @@ type TearRequest struct {
 
 func (x *TearRequest) Reset() {
 	*x = TearRequest{}
-	mi := &file_slurm_proto_msgTypes[26]
+	mi := &file_slurm_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2257,7 @@ func (x *TearRequest) String() string {
 func (*TearRequest) ProtoMessage() {}
 
 func (x *TearRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slurm_proto_msgTypes[26]
+	mi := &file_slurm_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2270,7 @@ func (x *TearRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TearRequest.ProtoReflect.Descriptor instead.
 func (*TearRequest) Descriptor() ([]byte, []int) {
-	return file_slurm_proto_rawDescGZIP(), []int{26}
+	return file_slurm_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TearRequest) GetId() int64 {
@@ -2252,7 +2322,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\afrom_ns\x18\x02 \x01(\x03R\x06fromNs\x12\x13\n" +
 	"\x05to_ns\x18\x03 \x01(\x03R\x04toNs\x12\x14\n" +
-	"\x05nodes\x18\x04 \x03(\tR\x05nodes\"\xc5\x02\n" +
+	"\x05nodes\x18\x04 \x03(\tR\x05nodes\"\xf8\x02\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bgpu_type\x18\x02 \x01(\tR\agpuType\x12\x1a\n" +
@@ -2266,7 +2336,13 @@ const file_slurm_proto_rawDesc = "" +
 	"completing\x18\a \x01(\bR\n" +
 	"completing\x12\x16\n" +
 	"\x06closed\x18\b \x01(\tR\x06closed\x122\n" +
-	"\adevices\x18\t \x03(\v2\x18.synergy.slurm.v1.DeviceR\adevices\"4\n" +
+	"\adevices\x18\t \x03(\v2\x18.synergy.slurm.v1.DeviceR\adevices\x121\n" +
+	"\x05types\x18\n" +
+	" \x03(\v2\x1b.synergy.slurm.v1.TypedGPUsR\x05types\"S\n" +
+	"\tTypedGPUs\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x1c\n" +
+	"\tallocated\x18\x03 \x01(\x03R\tallocated\"4\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\x03R\x06shards\"\xee\a\n" +
@@ -2434,7 +2510,7 @@ func file_slurm_proto_rawDescGZIP() []byte {
 }
 
 var file_slurm_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_slurm_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_slurm_proto_goTypes = []any{
 	(Kind)(0),                 // 0: synergy.slurm.v1.Kind
 	(State)(0),                // 1: synergy.slurm.v1.State
@@ -2447,76 +2523,78 @@ var file_slurm_proto_goTypes = []any{
 	(*Vector)(nil),            // 8: synergy.slurm.v1.Vector
 	(*Reservation)(nil),       // 9: synergy.slurm.v1.Reservation
 	(*Node)(nil),              // 10: synergy.slurm.v1.Node
-	(*Device)(nil),            // 11: synergy.slurm.v1.Device
-	(*Job)(nil),               // 12: synergy.slurm.v1.Job
-	(*Part)(nil),              // 13: synergy.slurm.v1.Part
-	(*End)(nil),               // 14: synergy.slurm.v1.End
-	(*Request)(nil),           // 15: synergy.slurm.v1.Request
-	(*Allocated)(nil),         // 16: synergy.slurm.v1.Allocated
-	(*UpdateRequest)(nil),     // 17: synergy.slurm.v1.UpdateRequest
-	(*SignalRequest)(nil),     // 18: synergy.slurm.v1.SignalRequest
-	(*RequeueRequest)(nil),    // 19: synergy.slurm.v1.RequeueRequest
-	(*SplitRequest)(nil),      // 20: synergy.slurm.v1.SplitRequest
-	(*DoneResponse)(nil),      // 21: synergy.slurm.v1.DoneResponse
-	(*Words)(nil),             // 22: synergy.slurm.v1.Words
-	(*Ticket)(nil),            // 23: synergy.slurm.v1.Ticket
-	(*TakeRequest)(nil),       // 24: synergy.slurm.v1.TakeRequest
-	(*TakeResponse)(nil),      // 25: synergy.slurm.v1.TakeResponse
-	(*ListRequest)(nil),       // 26: synergy.slurm.v1.ListRequest
-	(*ListResponse)(nil),      // 27: synergy.slurm.v1.ListResponse
-	(*BeatRequest)(nil),       // 28: synergy.slurm.v1.BeatRequest
-	(*TearRequest)(nil),       // 29: synergy.slurm.v1.TearRequest
+	(*TypedGPUs)(nil),         // 11: synergy.slurm.v1.TypedGPUs
+	(*Device)(nil),            // 12: synergy.slurm.v1.Device
+	(*Job)(nil),               // 13: synergy.slurm.v1.Job
+	(*Part)(nil),              // 14: synergy.slurm.v1.Part
+	(*End)(nil),               // 15: synergy.slurm.v1.End
+	(*Request)(nil),           // 16: synergy.slurm.v1.Request
+	(*Allocated)(nil),         // 17: synergy.slurm.v1.Allocated
+	(*UpdateRequest)(nil),     // 18: synergy.slurm.v1.UpdateRequest
+	(*SignalRequest)(nil),     // 19: synergy.slurm.v1.SignalRequest
+	(*RequeueRequest)(nil),    // 20: synergy.slurm.v1.RequeueRequest
+	(*SplitRequest)(nil),      // 21: synergy.slurm.v1.SplitRequest
+	(*DoneResponse)(nil),      // 22: synergy.slurm.v1.DoneResponse
+	(*Words)(nil),             // 23: synergy.slurm.v1.Words
+	(*Ticket)(nil),            // 24: synergy.slurm.v1.Ticket
+	(*TakeRequest)(nil),       // 25: synergy.slurm.v1.TakeRequest
+	(*TakeResponse)(nil),      // 26: synergy.slurm.v1.TakeResponse
+	(*ListRequest)(nil),       // 27: synergy.slurm.v1.ListRequest
+	(*ListResponse)(nil),      // 28: synergy.slurm.v1.ListResponse
+	(*BeatRequest)(nil),       // 29: synergy.slurm.v1.BeatRequest
+	(*TearRequest)(nil),       // 30: synergy.slurm.v1.TearRequest
 }
 var file_slurm_proto_depIdxs = []int32{
 	0,  // 0: synergy.slurm.v1.Failure.kinds:type_name -> synergy.slurm.v1.Kind
 	3,  // 1: synergy.slurm.v1.ConfigureResponse.failure:type_name -> synergy.slurm.v1.Failure
 	3,  // 2: synergy.slurm.v1.ObserveResponse.failure:type_name -> synergy.slurm.v1.Failure
 	10, // 3: synergy.slurm.v1.ObserveResponse.nodes:type_name -> synergy.slurm.v1.Node
-	12, // 4: synergy.slurm.v1.ObserveResponse.jobs:type_name -> synergy.slurm.v1.Job
+	13, // 4: synergy.slurm.v1.ObserveResponse.jobs:type_name -> synergy.slurm.v1.Job
 	9,  // 5: synergy.slurm.v1.ObserveResponse.reservations:type_name -> synergy.slurm.v1.Reservation
 	8,  // 6: synergy.slurm.v1.Node.total:type_name -> synergy.slurm.v1.Vector
 	8,  // 7: synergy.slurm.v1.Node.allocated:type_name -> synergy.slurm.v1.Vector
-	11, // 8: synergy.slurm.v1.Node.devices:type_name -> synergy.slurm.v1.Device
-	1,  // 9: synergy.slurm.v1.Job.state:type_name -> synergy.slurm.v1.State
-	15, // 10: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
-	16, // 11: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
-	14, // 12: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
-	13, // 13: synergy.slurm.v1.Job.part:type_name -> synergy.slurm.v1.Part
-	8,  // 14: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
-	15, // 15: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
-	2,  // 16: synergy.slurm.v1.SignalRequest.to:type_name -> synergy.slurm.v1.Target
-	3,  // 17: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
-	22, // 18: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
-	22, // 19: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
-	3,  // 20: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
-	3,  // 21: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
-	23, // 22: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
-	22, // 23: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
-	4,  // 24: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
-	6,  // 25: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
-	17, // 26: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
-	18, // 27: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
-	19, // 28: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
-	20, // 29: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
-	24, // 30: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
-	26, // 31: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
-	28, // 32: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
-	29, // 33: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
-	5,  // 34: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
-	7,  // 35: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
-	21, // 36: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
-	21, // 37: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
-	21, // 38: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
-	21, // 39: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
-	25, // 40: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
-	27, // 41: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
-	21, // 42: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
-	21, // 43: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	12, // 8: synergy.slurm.v1.Node.devices:type_name -> synergy.slurm.v1.Device
+	11, // 9: synergy.slurm.v1.Node.types:type_name -> synergy.slurm.v1.TypedGPUs
+	1,  // 10: synergy.slurm.v1.Job.state:type_name -> synergy.slurm.v1.State
+	16, // 11: synergy.slurm.v1.Job.request:type_name -> synergy.slurm.v1.Request
+	17, // 12: synergy.slurm.v1.Job.runs:type_name -> synergy.slurm.v1.Allocated
+	15, // 13: synergy.slurm.v1.Job.end:type_name -> synergy.slurm.v1.End
+	14, // 14: synergy.slurm.v1.Job.part:type_name -> synergy.slurm.v1.Part
+	8,  // 15: synergy.slurm.v1.Allocated.per_node:type_name -> synergy.slurm.v1.Vector
+	16, // 16: synergy.slurm.v1.UpdateRequest.request:type_name -> synergy.slurm.v1.Request
+	2,  // 17: synergy.slurm.v1.SignalRequest.to:type_name -> synergy.slurm.v1.Target
+	3,  // 18: synergy.slurm.v1.DoneResponse.failure:type_name -> synergy.slurm.v1.Failure
+	23, // 19: synergy.slurm.v1.Ticket.words:type_name -> synergy.slurm.v1.Words
+	23, // 20: synergy.slurm.v1.TakeRequest.words:type_name -> synergy.slurm.v1.Words
+	3,  // 21: synergy.slurm.v1.TakeResponse.failure:type_name -> synergy.slurm.v1.Failure
+	3,  // 22: synergy.slurm.v1.ListResponse.failure:type_name -> synergy.slurm.v1.Failure
+	24, // 23: synergy.slurm.v1.ListResponse.tickets:type_name -> synergy.slurm.v1.Ticket
+	23, // 24: synergy.slurm.v1.BeatRequest.words:type_name -> synergy.slurm.v1.Words
+	4,  // 25: synergy.slurm.v1.Slurm.Configure:input_type -> synergy.slurm.v1.ConfigureRequest
+	6,  // 26: synergy.slurm.v1.Slurm.Observe:input_type -> synergy.slurm.v1.ObserveRequest
+	18, // 27: synergy.slurm.v1.Slurm.Update:input_type -> synergy.slurm.v1.UpdateRequest
+	19, // 28: synergy.slurm.v1.Slurm.Signal:input_type -> synergy.slurm.v1.SignalRequest
+	20, // 29: synergy.slurm.v1.Slurm.Requeue:input_type -> synergy.slurm.v1.RequeueRequest
+	21, // 30: synergy.slurm.v1.Slurm.Split:input_type -> synergy.slurm.v1.SplitRequest
+	25, // 31: synergy.slurm.v1.Slurm.Take:input_type -> synergy.slurm.v1.TakeRequest
+	27, // 32: synergy.slurm.v1.Slurm.List:input_type -> synergy.slurm.v1.ListRequest
+	29, // 33: synergy.slurm.v1.Slurm.Beat:input_type -> synergy.slurm.v1.BeatRequest
+	30, // 34: synergy.slurm.v1.Slurm.Tear:input_type -> synergy.slurm.v1.TearRequest
+	5,  // 35: synergy.slurm.v1.Slurm.Configure:output_type -> synergy.slurm.v1.ConfigureResponse
+	7,  // 36: synergy.slurm.v1.Slurm.Observe:output_type -> synergy.slurm.v1.ObserveResponse
+	22, // 37: synergy.slurm.v1.Slurm.Update:output_type -> synergy.slurm.v1.DoneResponse
+	22, // 38: synergy.slurm.v1.Slurm.Signal:output_type -> synergy.slurm.v1.DoneResponse
+	22, // 39: synergy.slurm.v1.Slurm.Requeue:output_type -> synergy.slurm.v1.DoneResponse
+	22, // 40: synergy.slurm.v1.Slurm.Split:output_type -> synergy.slurm.v1.DoneResponse
+	26, // 41: synergy.slurm.v1.Slurm.Take:output_type -> synergy.slurm.v1.TakeResponse
+	28, // 42: synergy.slurm.v1.Slurm.List:output_type -> synergy.slurm.v1.ListResponse
+	22, // 43: synergy.slurm.v1.Slurm.Beat:output_type -> synergy.slurm.v1.DoneResponse
+	22, // 44: synergy.slurm.v1.Slurm.Tear:output_type -> synergy.slurm.v1.DoneResponse
+	35, // [35:45] is the sub-list for method output_type
+	25, // [25:35] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_slurm_proto_init() }
@@ -2530,7 +2608,7 @@ func file_slurm_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slurm_proto_rawDesc), len(file_slurm_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

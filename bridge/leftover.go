@@ -1,0 +1,119 @@
+package bridge
+
+import (
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// What a user asks for in so many words may be more than the share of his GPUs, and then the GPUs beside them have no
+// share left, for as long as that job runs. Slurm alone would start others there with what they asked for. So does a
+// round: where no node could give a job its share, and one has idle GPUs beside such a job, it is owed what is left
+// there, as under a ceiling, if that is at least what it asked for.
+
+// shareLeft is what the jobs that run leave of a node when each has what it must have and no more.
+type shareLeft struct {
+	gpus int // idle
+	left gres.Vector
+	over bool // somebody must have more than the share
+}
+
+// sharesLeft is that of each node; nil: nobody must have more than the share.
+func sharesLeft(c *policy.Cluster) map[string]*shareLeft {
+	nodes, any := map[string]*shareLeft{}, false
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		free := n.Total.Minus(n.Foreign)
+		nodes[n.Name] = &shareLeft{gpus: free.GPUs, left: free}
+	}
+	totals := make(map[string]gres.Vector, len(c.Nodes))
+	for i := range c.Nodes {
+		totals[c.Nodes[i].Name] = c.Nodes[i].Total
+	}
+	for i := range c.Jobs {
+		j := &c.Jobs[i]
+		if j.Running == nil || j.Running.Device != "" {
+			continue
+		}
+		for _, name := range j.Running.Nodes {
+			n := nodes[name]
+			if n == nil {
+				continue
+			}
+			held, share := j.Running.PerNode, gres.Proportional(totals[name], j.Running.PerNode.GPUs)
+			must := held
+			if j.Saves && !j.Fixed {
+				must = atMost(held, share.Max(j.Floor))
+			}
+			n.gpus, n.left = n.gpus-held.GPUs, n.left.Minus(must)
+			if j.Floor.CPUs > share.CPUs || j.Floor.Memory > share.Memory {
+				n.over, any = true, true
+			}
+		}
+	}
+	if !any {
+		return nil
+	}
+	return nodes
+}
+
+func atMost(v, w gres.Vector) gres.Vector {
+	return gres.Vector{GPUs: min(v.GPUs, w.GPUs), CPUs: min(v.CPUs, w.CPUs), Memory: min(v.Memory, w.Memory)}
+}
+
+// oweWhatIsLeft lowers what waiting jobs are owed that no node could give their share beside what others must have.
+func (s *scene) oweWhatIsLeft(c *policy.Cluster) {
+	nodes := sharesLeft(c)
+	if nodes == nil {
+		return
+	}
+	for i, t := range s.managed {
+		j := &c.Jobs[i]
+		if j.Running != nil || j.Barred != "" || j.Nodes > 1 {
+			continue
+		}
+		if ceiling, found := leftFor(c, nodes, j, t.record.Own.perNode()); found {
+			j.Ceiling = ceiling
+		}
+	}
+}
+
+// leftFor is the ceiling of a job of one node on the node that leaves it most; false: there is none, or one that has
+// its share.
+func leftFor(c *policy.Cluster, nodes map[string]*shareLeft, j *policy.Job, asked gres.Vector) (best gres.Vector,
+	found bool) {
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		here := nodes[n.Name]
+		if n.Closed != "" || here.gpus < j.GPUs || !mayUse(j, n) {
+			continue
+		}
+		share := gres.Proportional(n.Total, j.GPUs).Max(j.Floor)
+		ceiling := j.Ceiling
+		if share.CPUs > here.left.CPUs {
+			ceiling.CPUs = here.left.CPUs - here.left.CPUs%max(1, j.Tasks)
+		}
+		if share.Memory > here.left.Memory {
+			ceiling.Memory = here.left.Memory
+		}
+		switch {
+		case ceiling == j.Ceiling:
+			return best, false
+		case !here.over, share.CPUs > here.left.CPUs && ceiling.CPUs < max(1, asked.CPUs, j.Floor.CPUs),
+			share.Memory > here.left.Memory && ceiling.Memory < max(1, asked.Memory, j.Floor.Memory):
+			continue
+		}
+		if !found || ceiling.Memory > best.Memory || ceiling.Memory == best.Memory && ceiling.CPUs > best.CPUs {
+			best, found = ceiling, true
+		}
+	}
+	return best, found
+}
+
+// mayUse says that a job asks for such a node.
+func mayUse(j *policy.Job, n *policy.Node) bool {
+	lacks := func(f string) bool { return !slices.Contains(n.Features, f) }
+	return (j.GPUType == "" || j.GPUType == n.GPUType) && !slices.ContainsFunc(j.Features, lacks) &&
+		(len(j.Only) == 0 || slices.Contains(j.Only, n.Name)) && !slices.Contains(j.Except, n.Name)
+}

@@ -1,0 +1,18 @@
+package bridge
+
+import (
+	"math"
+)
+
+// mostPreemptions is how many running jobs a round may stop: the site's number, or its part of the cluster's GPUs if
+// that is more; 0 is no bound.
+func (s Settings) mostPreemptions(on *scene) int {
+	if s.PreemptionShare <= 0 {
+		return s.Rules.MaxPreemptions
+	}
+	gpus := 0
+	for _, i := range on.topology.managed {
+		gpus += on.nodes[i].Total.GPUs
+	}
+	return max(1, s.Rules.MaxPreemptions, int(math.Ceil(s.PreemptionShare*float64(gpus))))
+}

@@ -1,0 +1,133 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
+
+// before says that an unmanaged job is considered before managed job j.
+func (u *Unmanaged) before(j *Job) bool {
+	if u.Priority != j.Priority {
+		return u.Priority > j.Priority
+	}
+	return u.ID < j.ID
+}
+
+// Loans are called back here for jobs that no plan decides on. What a job holds beyond what keeps its
+// proportional speed is lent, and nothing but a reason why it cannot be stopped at all protects a loan: neither
+// rules.min_run nor what its last restart has cost. Nobody leaves, and nobody falls below the proportional share.
+
+// nobody stands for the beneficiary of a clearing that is none of the snapshot's jobs.
+const nobody = -1
+
+// serveBefore makes and keeps room for those unmanaged jobs that are considered before waiting job i, of those from
+// number next on. It returns the number of the first that was not served.
+func (b recall) serveBefore(i, next int) int {
+	if b.seats[i].standing != waits || b.jobs[i].Barred != "" {
+		return next
+	}
+	for next < len(b.c.Unmanaged) && b.c.Unmanaged[next].before(b.jobs[i]) {
+		b.serve(&b.c.Unmanaged[next])
+		next++
+	}
+	return next
+}
+
+// serveRest does so for the unmanaged jobs that are left.
+func (b recall) serveRest(next int) {
+	for ; next < len(b.c.Unmanaged); next++ {
+		b.serve(&b.c.Unmanaged[next])
+	}
+}
+
+// serve keeps room for an unmanaged job where there is room, or else where there is once loans are called back, on the
+// servers where that costs least. One that needs more than that waits for others to end, and is not served.
+func (b recall) serve(u *Unmanaged) {
+	var roomy []int
+	var plans []clearing
+	for _, n := range b.serversOf(u.On) {
+		sv := &b.servers[n]
+		if sv.Closed != "" || len(roomy) >= u.Nodes {
+			continue
+		}
+		missing := u.PerNode.Minus(sv.open())
+		if missing.GPUs > 0 {
+			continue
+		}
+		plan := clearing{server: n}
+		switch {
+		case covered(missing):
+			roomy = append(roomy, n)
+		case b.stops > 0 && b.giveBackFrom(b.lenders(n), &plan, missing, nobody):
+			plan.shrinks = slices.Clone(plan.shrinks)
+			b.weigh(&plan)
+			plans = append(plans, plan)
+		}
+	}
+	slices.SortStableFunc(plans, cheapFirst)
+	chosen, short := []clearing(nil), u.Nodes-len(roomy)
+	for k := 0; k < len(plans) && len(chosen) < short; k++ {
+		if !overlap(chosen, &plans[k]) {
+			chosen = append(chosen, plans[k])
+		}
+	}
+	if len(chosen) < short || !b.affordable(chosen, math.Inf(1), b.stops) {
+		return
+	}
+	for k := range chosen {
+		b.carryOut(&chosen[k], u.ID)
+		roomy = append(roomy, chosen[k].server)
+	}
+	for _, n := range roomy {
+		b.withhold(n, u.PerNode)
+	}
+}
+
+// withhold keeps so much of server n from the jobs of the plan.
+func (b recall) withhold(n int, amount gres.Vector) {
+	sv := &b.servers[n]
+	sv.free, sv.withheld = sv.free.Minus(amount), sv.withheld.Plus(amount)
+	b.count(sv)
+	b.reshelve(n)
+	b.disturbed(n)
+}
+
+// callable says that running job j may be asked for what it was lent although the rules protect its run: nothing but
+// rules.min_run, what its last restart has cost, or a round that is to change nobody keeps it from being stopped.
+func (j *Job) callable(c *Cluster) bool {
+	return !j.Fixed && j.Saves && c.Rules.allowAfter(j.Restarts) && !j.aboutToEnd(c)
+}
+
+// lend lists running job i, which stays as it is, among those that can be asked for what they were lent.
+func (b layout) lend(i int) {
+	for _, n := range b.seats[i].servers {
+		b.servers[n].lenders = append(b.servers[n].lenders, i)
+	}
+}
+
+// callableOn is what those on server n would give back at most.
+func (b preemption) callableOn(n int) gres.Vector {
+	var sum gres.Vector
+	for _, v := range b.lenders(n) {
+		s := &b.seats[v]
+		if least := b.alloc.sizes(s.menu)[0].Size; b.resizable(v) {
+			sum = sum.Plus(s.size.Minus(least).Max(gres.Vector{}))
+		}
+	}
+	return sum
+}
+
+// lenders are those on server n that can be asked for what they were lent, ascending: also those that stay as they are
+// otherwise, where somebody is owed GPUs that are idle.
+func (b preemption) lenders(n int) []int {
+	sv := &b.servers[n]
+	if len(sv.lenders) == 0 {
+		return sv.jobs
+	}
+	b.calls = append(append(b.calls[:0], sv.jobs...), sv.lenders...)
+	slices.SortFunc(b.calls, cmp.Compare[int])
+	return b.calls
+}
