@@ -82,6 +82,9 @@ func (r *Record) credit(t *managedJob, now time.Time) {
 	switch {
 	case t.State == Running:
 		from, gain = later(from, t.since), t.gain
+		if t.Configuring {
+			gain = 0 // it holds its GPUs, and nothing is done
+		}
 	case r.Gain > 0 && !t.Completing: // while it is, nobody has said when it was requeued, and it holds what it held
 		until = earlier(now, t.Submitted)
 	case r.Gain > 0:

@@ -31,6 +31,8 @@ type annotation struct {
 	CPUs  int `json:"cpus,omitempty"`
 	Time  int `json:"time,omitempty"`
 	Steps int `json:"steps,omitempty"`
+	// Slurms: the job is handed back for want of a place, and is Slurm's for this wait; nil: it is not.
+	Slurms *slurms `json:"slurms,omitempty"`
 	// Measure asks the job to measure itself inside of its grant, and to report the curve: 1 where it is.
 	Measure int `json:"measure,omitempty"`
 	// Found is how its speed contradicts its profile.
@@ -56,7 +58,8 @@ func readAnnotation(j *Job) annotation {
 			s.Steps == 1}}
 	case j.Array != 0 && s.Job == j.Array && s.Job != j.ID && s.Own != nil && s.Own.GPUs == j.Request.GPUs:
 		// A task of an array has got a job of its own, and what the array's said of its user's request holds for it.
-		s = annotation{V: s.V, Job: s.Job, Begin: s.Begin, First: s.First, Own: s.Own, Explicit: s.Explicit}
+		s = annotation{V: s.V, Job: s.Job, Begin: s.Begin, First: s.First, Own: s.Own, Explicit: s.Explicit,
+			Slurms: s.Slurms}
 	case s.Job != j.ID:
 		return annotation{}
 	}

@@ -134,6 +134,7 @@ func (a *acting) armAll(ctx context.Context) error {
 			if s.raced || errors.Is(err, ErrGone) || errors.Is(err, ErrHeld) {
 				return nil
 			}
+			a.refuseSize(s, err)
 			return err
 		})
 	if err != nil {

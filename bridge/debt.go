@@ -23,7 +23,8 @@ import (
 //	                      └───────────────────────┘ it waits, and nobody holds it
 //
 // A job with our directive that no plan can decide on, for its shape say, is handed back as well, with its record made
-// from the gate's annotation: it was accepted, and would wait out a lease for nothing.
+// from the gate's annotation: it was accepted, and would wait out a lease for nothing. So is one that has no place
+// (noplace.go).
 type standing int
 
 const (
@@ -88,7 +89,7 @@ func (t *managedJob) handBack(now time.Time, why string) *Step {
 	case t.free(now):
 		return nil
 	}
-	return &Step{Job: t.ID, Verb: Release, Why: why}
+	return &Step{Job: t.ID, Verb: Release, Why: why, Cause: t.handBackCause()}
 }
 
 // cursor walks records beside a list of jobs that ascends as they do.

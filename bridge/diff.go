@@ -27,6 +27,10 @@ func (r *Runner) diff(s *scene, plan policy.Plan) []Step {
 	for i, t := range s.managed {
 		d := &plan.Decisions[i] // in one order, as the plan was checked to be
 		switch {
+		case t.alone != "": // since this round
+			if step := t.handBack(s.at, handedBack+": "+t.alone); step != nil {
+				release = append(release, *step)
+			}
 		case t.State == Running && unchanged(t, d):
 			if s.expiring[t.ID] {
 				preempt = append(preempt, Step{Job: t.ID, Verb: Preempt, Why: timeComes})
@@ -154,8 +158,11 @@ func sized(rec *Record, g policy.Placement) Request {
 // releasing is the update that hands a job back to Slurm for good. The note says why, where that is for its user to
 // mend.
 func releasing(rec *Record, round int, note string, now time.Time) Update {
-	return Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own,
-		Extra: annotationOf(rec, round, handedBack, note).String()}
+	annotation := annotationOf(rec, round, handedBack, note)
+	if p := &rec.NoPlace; p.Slurms {
+		annotation.Slurms = &slurms{p.Cause, p.Wait}
+	}
+	return Update{Job: rec.Job, Begin: later(rec.NotBefore, now), Request: rec.Own, Extra: annotation.String()}
 }
 
 // requestChanges adds the fields in which two requests differ, in the words of the audit.

@@ -146,9 +146,12 @@ type Job struct {
 	Admin     string // what an administrator said of it (AdminComment): users cannot write there
 
 	State      State
-	Completing bool   // still being torn down, after its end or between two runs
-	Held       bool   // priority 0: by the user or an administrator
-	Reason     string // Slurm's own word for why it waits; empty just after an update
+	Completing bool // still being torn down, after its end or between two runs
+	// Configuring: it has its nodes, and Slurm resumes or prepares them: nothing of it runs yet. Of a job whose nodes
+	// were resumed Slurm counts the run from when that is done.
+	Configuring bool
+	Held        bool   // priority 0: by the user or an administrator
+	Reason      string // Slurm's own word for why it waits; empty just after an update
 	// why a round must not touch it: het job, exclusive, …; empty for a plain batch job and an interactive one
 	Shape      string
 	Dependency bool // it waits for another job

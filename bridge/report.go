@@ -148,6 +148,7 @@ type Step struct {
 	Verb    Verb              `json:"verb"`
 	Grant   *policy.Placement `json:"grant,omitempty"` // of a start; of an armed job its size alone
 	Why     string            `json:"why"`
+	Cause   WaitCause         `json:"cause,omitempty"`   // of a release: what the job is handed back for
 	Changes []Change          `json:"changes,omitempty"` // what was written, field by field
 	Cost    *RestartCost      `json:"cost,omitempty"`    // of a preemption: what the restart was taken to cost
 	Took    time.Duration     `json:"took_ns,omitempty"`
@@ -194,6 +195,7 @@ type Record struct {
 	Audit      Audit     `json:"audit,omitzero"`  // of what the job reports
 	Beside     Beside    `json:"beside,omitzero"` // likewise, while it shares a GPU
 	Cost       Cost      `json:"cost,omitzero"`   // of its last restarts
+	NoPlace    NoPlace   `json:"no_place,omitzero"`
 
 	measure int // 1: the job is to measure itself in its next run. Worked out anew from each observation, and not kept
 }

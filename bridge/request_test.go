@@ -22,6 +22,11 @@ func why(report bridge.Report, job int) string {
 			return d.Why
 		}
 	}
+	for _, o := range report.Outside {
+		if o.Job == job {
+			return o.Why
+		}
+	}
 	return "is not in the plan"
 }
 

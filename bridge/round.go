@@ -334,6 +334,7 @@ func (t *turn) decide(ctx context.Context) error {
 	if t.Settings.Explain {
 		t.report.Waits = t.waits()
 	}
+	placing{t}.handBack()
 	q := queue{t}
 	t.scene.arms = q.arms(t.report.Plan)
 	t.scene.ahead, t.scene.behind = q.aheadOf(t.report.Plan), q.behind(t.report.Plan)

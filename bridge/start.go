@@ -92,12 +92,15 @@ func (a *acting) start(ctx context.Context, s *step) error {
 		return nil // it was eligible, and Slurm has just started it by itself
 	}
 	// it may be drained: another one may not be
-	if part := u.Request.Partition; part != "" && errors.Is(err, ErrRefused) {
-		if !s.job.avoid(part, "", a.now()) {
-			r := s.job.record
-			r.Failed, r.FailedAt = r.Failed+1, a.now()
-		}
+	part := u.Request.Partition
+	if errors.Is(err, ErrRefused) && part != "" && s.job.avoid(part, "", a.now()) {
+		return err
 	}
+	if errors.Is(err, ErrRefused) && part != "" {
+		r := s.job.record
+		r.Failed, r.FailedAt = r.Failed+1, a.now()
+	}
+	a.refuseSize(s, err)
 	return err
 }
 
@@ -131,7 +134,7 @@ func (a *acting) started(s *step) {
 	r.Starts, r.Failed, r.FailedAt = r.Starts+1, 0, time.Time{}
 	j, there := a.find(s.Job)
 	s.compare(j)
-	if there && j.State == Running && j.Restarts > 0 && !s.secured {
+	if there && j.State == Running && !j.Configuring && j.Restarts > 0 && !s.secured {
 		r.Cost.launched(j.Started.Sub(s.began))
 	}
 }

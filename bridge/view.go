@@ -48,6 +48,9 @@ func (r *Runner) sort(seen Observed, known Records) scene {
 		t.ours = t.ours && !(t.matched && t.record != nil) // a debt is a debt, whatever a rule says
 		if t.ours {
 			t.alone = cmp.Or(r.leftAlone(t.Job), t.allMemory(), seating{r}.oddShard(t))
+			if p := t.slurms(); t.alone == "" && p != nil {
+				t.alone = p.Why
+			}
 		}
 		switch t.standing(seen.At) {
 		case managed:
@@ -86,11 +89,13 @@ func (s *scene) setAside(t *managedJob) {
 		s.outside = append(s.outside, Outside{t.ID, t.alone})
 		if t.State == Pending {
 			t.bar = bar{CauseLeftToSlurm, t.alone}
-			switch {
+			switch p := t.slurms(); {
 			case t.Held:
 				t.bar.cause = CauseHeld
 			case t.alone == notInCanary:
 				t.bar.cause = CauseCanary
+			case p != nil && p.Cause.rank() < CauseLeftToSlurm.rank():
+				t.bar.cause = p.Cause
 			}
 			s.unplanned = append(s.unplanned, t)
 		}
@@ -218,10 +223,11 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	j.Running, j.Started, j.Fixed = t.holds, t.since, r.mustStay(t, s.at) || s.cluttered(t)
 }
 
-// mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done.
+// mustStay says that a running job is not to be touched in this round: to stop it would lose it, or cannot be done. One
+// whose nodes are being resumed hears nothing yet.
 func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
-	return t.Interactive || lostWhenStopped || t.Completing || !t.even() || now.Sub(t.since) < deaf
+	return t.Interactive || lostWhenStopped || t.Completing || t.Configuring || !t.even() || now.Sub(t.since) < deaf
 }
 
 // saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can

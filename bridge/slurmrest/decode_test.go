@@ -115,15 +115,46 @@ func TestANodeIsClosedByEveryWordThatIsNotKnownToBeHarmless(t *testing.T) {
 		{"MIXED COMPLETING", ""},
 		{"ALLOCATED PLANNED", ""},
 		{"IDLE DRAIN", "DRAIN"},
-		{"IDLE CLOUD POWERED_DOWN", "POWERED_DOWN"},
 		{"DOWN NOT_RESPONDING", "DOWN+NOT_RESPONDING"},
-		{"IDLE MAINTENANCE RESERVED", "MAINTENANCE"},
+		{"IDLE MAINTENANCE RESERVED", ""},
+		{"IDLE BLOCKED", "BLOCKED"},
+		{"IDLE NOT_RESPONDING", "NOT_RESPONDING"},
+		{"MIXED REBOOT_REQUESTED", ""},
+		{"MIXED DRAIN REBOOT_REQUESTED", "DRAIN"}, // as soon as possible
+		{"DOWN REBOOT_ISSUED", "DOWN+REBOOT_ISSUED"},
 		{"MIXED SOMETHING_NEW", "SOMETHING_NEW"},
 		{"COMPLETING", "UNKNOWN"},
 		{"", "UNKNOWN"},
 	} {
 		if got := closed(strings.Fields(c.state)); got != c.want {
 			t.Errorf("%q: closed by %q, want %q", c.state, got, c.want)
+		}
+	}
+}
+
+// Slurm resumes a node for a job, puts more jobs on one that boots, and starts nothing on one that is on its way down.
+func TestANodeIsOpenWhereSlurmWouldResumeItForAJob(t *testing.T) {
+	for state, want := range map[string]string{
+		"IDLE POWERED_DOWN":                              "",
+		"IDLE CLOUD POWERED_DOWN":                        "",
+		"IDLE CLOUD POWERED_DOWN NOT_RESPONDING":         "", // as "scontrol update state=resume" leaves it
+		"IDLE CLOUD POWERED_DOWN POWER_UP":               "",
+		"IDLE POWER_UP":                                  "",
+		"ALLOCATED CLOUD NOT_RESPONDING POWERING_UP":     "",
+		"MIXED CLOUD POWERING_UP":                        "",
+		"MIXED POWER_DOWN":                               "",
+		"IDLE POWER_DOWN":                                "POWER_DOWN",
+		"IDLE POWERED_DOWN POWER_DOWN":                   "POWER_DOWN", // said again: it goes through POWERING_DOWN
+		"MIXED DRAIN POWER_DOWN":                         "DRAIN",      // POWER_DOWN_ASAP
+		"IDLE CLOUD POWERING_DOWN":                       "POWERING_DOWN",
+		"IDLE DRAIN POWERED_DOWN":                        "DRAIN",
+		"DOWN CLOUD POWERED_DOWN":                        "DOWN", // it did not come up within ResumeTimeout
+		"DOWN CLOUD NOT_RESPONDING POWERING_UP":          "DOWN",
+		"IDLE CLOUD NOT_RESPONDING":                      "NOT_RESPONDING",
+		"MIXED CLOUD POWERING_UP SOMETHING_OF_NEXT_YEAR": "SOMETHING_OF_NEXT_YEAR",
+	} {
+		if got := closed(strings.Fields(state)); got != want {
+			t.Errorf("%q: closed by %q, want %q", state, got, want)
 		}
 	}
 }
@@ -399,6 +430,16 @@ func TestTheSweepsNamesLeadToTheJobsOwnNumber(t *testing.T) {
 	for _, name := range []string{"", "_1", "x", "-3", "0", "99999999999999999999"} {
 		if got, err := ownID(name); err == nil {
 			t.Errorf("%q: %d: want an error", name, got)
+		}
+	}
+}
+
+func TestAJobWhoseNodesAreStillBeingResumedRunsAndSaysSo(t *testing.T) {
+	for words, want := range map[string]bool{
+		"RUNNING": false, "RUNNING CONFIGURING POWER_UP_NODE": true, "CONFIGURING": true, "PENDING": false,
+	} {
+		if read := readJob(&wire.Job{State: strings.Fields(words)}); read.Configuring != want {
+			t.Errorf("%s: configuring %v, want %v", words, read.Configuring, want)
 		}
 	}
 }

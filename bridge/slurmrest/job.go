@@ -72,6 +72,7 @@ func readJob(job *wire.Job) listed {
 		read.Begin = begin(job)
 	}
 	if state == bridge.Running {
+		read.Configuring = slices.Contains(job.State, "CONFIGURING")
 		read.Started = moment(job.Started)
 		if read.TimeLimit > 0 { // without one Slurm foresees an end in a year, which is none
 			read.Ends = moment(job.Ended)

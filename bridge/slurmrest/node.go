@@ -9,13 +9,35 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
 )
 
+// A node is open where Slurm would start a job on it now: where its scheduler has the node in avail_node_bitmap
+// (src/slurmctld/node_mgr.c, power_save.c, proc_req.c of 24.11 and 26.05). Any other word closes the node, a newer
+// Slurm's too. Of those that are known:
+//
+//   - DOWN, DRAIN, FAIL, REBOOT_ISSUED, INVALID_REG, FUTURE: nothing starts before somebody or the node itself does
+//     something; a reboot as soon as possible (REBOOT_REQUESTED) is a DRAIN as well.
+//   - POWERING_DOWN: nothing starts before SuspendTimeout is over, when the node is POWERED_DOWN.
+//   - BLOCKED: a job that asked for whole switches keeps others off.
+
 // open are the base states in which Slurm starts jobs on a node.
 var open = []string{"IDLE", "MIXED", "ALLOCATED"}
 
-// harmless are the flags beside which it still does; whom a reservation that is active lets in is said by the
-// reservation. Any other word closes the node: a newer Slurm's too.
-var harmless = []string{"COMPLETING", "RESERVED", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "UNDRAIN",
-	"RESUME", "PERFCTRS", "NET"}
+// harmless are the flags beside which it still does. A node that is POWERED_DOWN is resumed for the job, and one that is
+// POWERING_UP takes more jobs while it boots. A node whose reboot was requested takes jobs until it happens to be idle.
+// Who may use a node in MAINTENANCE, or RESERVED, is said by the reservation.
+var harmless = []string{"COMPLETING", "RESERVED", "MAINTENANCE", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE",
+	"UNDRAIN", "RESUME", "PERFCTRS", "NET", "POWERED_DOWN", "POWERING_UP", "POWER_UP", "REBOOT_REQUESTED",
+	"REBOOT_CANCELED"}
+
+// harmlessBeside says of a flag that closes some nodes that it does not close this one.
+func harmlessBeside(word string, state []string) bool {
+	switch word {
+	case "NOT_RESPONDING": // nobody expects one that is off or boots to respond
+		return slices.Contains(state, "POWERED_DOWN") || slices.Contains(state, "POWERING_UP")
+	case "POWER_DOWN": // it is asked for and waits for the jobs there to end; others may come until then
+		return !slices.Contains(state, "IDLE")
+	}
+	return slices.Contains(harmless, word)
+}
 
 // readNode tells a node in the round's words. Memory that is kept for Slurm's own daemons is no job's. Its GPUs in use
 // are those that are given away whole and those of which a part is, as far as Slurm tells.
@@ -122,7 +144,7 @@ func closed(state []string) string {
 	for _, word := range state {
 		if slices.Contains(open, word) {
 			opened = true
-		} else if !slices.Contains(harmless, word) {
+		} else if !harmlessBeside(word, state) {
 			words = append(words, word)
 		}
 	}

@@ -136,7 +136,7 @@ func crowd(s *Slurm, j *job) {
 	}
 	n := j.run.nodes[0]
 	for _, mate := range n.seats[n.device(j.run.seen.Shard)] {
-		if mate == j || mate.state != bridge.Running || !mate.saves.IsZero() {
+		if mate == j || mate.state != bridge.Running || mate.configuring || !mate.saves.IsZero() {
 			continue
 		}
 		mate.progress(s.clock.Now())

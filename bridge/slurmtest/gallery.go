@@ -96,7 +96,7 @@ func (s *Slurm) expire(now time.Time) {
 // servers are the nodes as the port shows them.
 func (s *Slurm) servers() []bridge.Node {
 	for i := range s.gallery.nodes {
-		if !s.nodes[i].looksLike(&s.gallery.nodes[i]) {
+		if !s.nodes[i].looksLike(&s.gallery.nodes[i], s.told(s.nodes[i])) {
 			s.gallery.nodes = nil
 			break
 		}
@@ -104,7 +104,7 @@ func (s *Slurm) servers() []bridge.Node {
 	if s.gallery.nodes == nil {
 		s.gallery.nodes = make([]bridge.Node, 0, len(s.nodes))
 		for _, n := range s.nodes {
-			s.gallery.nodes = append(s.gallery.nodes, n.seen())
+			s.gallery.nodes = append(s.gallery.nodes, n.seen(s.told(n)))
 		}
 	}
 	return s.gallery.nodes

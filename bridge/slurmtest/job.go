@@ -129,13 +129,15 @@ type job struct {
 
 	state      bridge.State
 	completing bool
-	held       bool
-	priority   int64
-	waits      bool // for spec.After
-	requeue    bool
-	queued     bool   // in Slurm.queue
-	touched    int    // Slurm.passes at the last update
-	blocked    string // why the last pass did not start it
+	// configuring: its nodes boot
+	configuring bool
+	held        bool
+	priority    int64
+	waits       bool // for spec.After
+	requeue     bool
+	queued      bool   // in Slurm.queue
+	touched     int    // Slurm.passes at the last update
+	blocked     string // why the last pass did not start it
 
 	shown *bridge.Job // as it was observed last; nil: it looks different since
 
@@ -220,7 +222,7 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 			s.gallery.lastsUntil(j.begin)
 		}
 	case bridge.Running:
-		seen.Started, seen.Runs = j.run.started, j.run.seen
+		seen.Started, seen.Runs, seen.Configuring = j.run.started, j.run.seen, j.configuring
 		if j.spec.TimeLimit > 0 {
 			seen.Ends = j.run.started.Add(j.spec.TimeLimit)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/synergy-slurmd/synergy-slurmd/bridge"
 	"github.com/synergy-slurmd/synergy-slurmd/gres"
@@ -13,21 +14,22 @@ import (
 type node struct {
 	fixed      bridge.Node // as configured; the parts that change are below
 	allocated  gres.Vector
-	gpus       []int    // the job that holds each GPU whole; 0: none
-	seats      [][]*job // who has a shard of each GPU, where they are told apart
-	holders    []*job   // ascending in ID
-	completing int      // how many of the holders are being torn down
-	closed     string
+	gpus       []int     // the job that holds each GPU whole; 0: none
+	seats      [][]*job  // who has a shard of each GPU, where they are told apart
+	holders    []*job    // ascending in ID
+	completing int       // how many of the holders are being torn down
+	state      []string  // in Slurm's words, beside those that say how much of it is held; a list is never changed
+	booted     time.Time // while it boots
 }
 
 func newNode(fixed bridge.Node) *node {
 	return &node{fixed: fixed, gpus: make([]int, fixed.Total.GPUs), seats: make([][]*job, len(fixed.Devices)),
-		closed: fixed.Closed}
+		state: stateOf(&fixed)}
 }
 
-func (n *node) seen() bridge.Node {
+func (n *node) seen(closed string) bridge.Node {
 	seen := n.fixed
-	seen.Allocated, seen.Completing, seen.Closed = n.allocated, n.completing > 0, n.closed
+	seen.Allocated, seen.Completing, seen.Closed = n.allocated, n.completing > 0, closed
 	seen.Types = n.types()
 	return seen
 }
@@ -89,8 +91,8 @@ func (n *node) hasType(r *bridge.Request) bool {
 }
 
 // looksLike says whether the node would be seen as it was.
-func (n *node) looksLike(seen *bridge.Node) bool {
-	return seen.Allocated == n.allocated && seen.Completing == (n.completing > 0) && seen.Closed == n.closed &&
+func (n *node) looksLike(seen *bridge.Node, closed string) bool {
+	return seen.Allocated == n.allocated && seen.Completing == (n.completing > 0) && seen.Closed == closed &&
 		slices.Equal(seen.Types, n.types()) &&
 		slices.Equal(seen.Features, n.fixed.Features)
 }
@@ -98,7 +100,7 @@ func (n *node) looksLike(seen *bridge.Node) bool {
 func (n *node) free() gres.Vector { return n.fixed.Total.Minus(n.allocated) }
 
 // open says whether the scheduler may start something here now.
-func (n *node) open() bool { return n.closed == "" && n.completing == 0 }
+func (n *node) open() bool { return n.completing == 0 && n.closed() == "" }
 
 // serves says whether the job could run here when the node is empty, as far as anything but amounts goes.
 func (n *node) serves(j *job) bool {

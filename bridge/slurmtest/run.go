@@ -25,12 +25,12 @@ func (s *Slurm) later(d time.Duration, j *job, do func(*Slurm, *job)) {
 
 // start runs the job on the nodes.
 func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
-	now := s.clock.Now()
+	now, up := s.clock.Now(), s.boot(nodes)
 	if j.spec.Exclusive && j.request.Shard == "" { // CPUs and GPUs of the whole node, memory as asked
 		perNode.CPUs, perNode.GPUs = nodes[0].fixed.Total.CPUs, nodes[0].fixed.Total.GPUs
 	}
 	work := &j.spec.Work
-	j.run = &allocation{nodes: nodes, perNode: perNode, started: now, since: now.Add(work.Launch), before: j.done}
+	j.run = &allocation{nodes: nodes, perNode: perNode, started: now, since: up.Add(work.Launch), before: j.done}
 	j.run.seen.Shard = j.request.Shard
 	devices := j.run.book(j)
 	j.run.rate = rate(s, j)
@@ -46,7 +46,11 @@ func (s *Slurm) start(j *job, nodes []*node, perNode gres.Vector) {
 		s.revoked(j)
 		return
 	}
-	s.planEnd(j)
+	if j.configuring = up.After(now); j.configuring {
+		s.later(up.Sub(now), j, (*Slurm).configured)
+	} else {
+		s.planEnd(j)
+	}
 	crowd(s, j)
 }
 
@@ -127,6 +131,7 @@ func (s *Slurm) deliver(j *job, signal bridge.Signal) {
 	}
 	reaction = j.reaction(reaction, s.clock.Now())
 	switch {
+	case j.configuring: // nobody is there to hear it
 	case !j.saves.IsZero(), reaction == Hangs: // the trap runs already, or it does nothing
 	case reaction == Saves:
 		s.save(j, (*Slurm).saved)
@@ -226,7 +231,7 @@ func (s *Slurm) leave(j *job, end End, teardown time.Duration) {
 	run.Stop = s.clock.Now()
 	run.Progress, run.Lost = j.done-j.run.before, j.done-j.safe
 	j.done = j.safe
-	j.end, j.saves, j.completing = end, zero, true
+	j.end, j.saves, j.completing, j.configuring = end, zero, true, false
 	j.state = bridge.Finished
 	if end == Requeued {
 		j.state = bridge.Pending
@@ -261,6 +266,7 @@ func (s *Slurm) freed(j *job) {
 	for _, n := range j.run.nodes {
 		n.take(j, j.run.perNode)
 		n.completing--
+		s.goesIdle(n)
 	}
 	j.freed = s.clock.Now()
 	j.history.Runs[len(j.history.Runs)-1].Freed = j.freed

@@ -219,11 +219,13 @@ func (s *Slurm) candidates(j *job) []*node {
 	if len(j.request.Pin) >= j.request.Nodes {
 		return nodes
 	}
+	named := len(nodes)
 	for _, n := range s.nodes {
 		if n.serves(j) && !slices.Contains(j.request.Pin, n.fixed.Name) {
 			nodes = append(nodes, n)
 		}
 	}
+	slices.SortStableFunc(nodes[named:], upFirst)
 	return nodes
 }
 
@@ -266,7 +268,7 @@ func ready(n *node, j *job, perNode gres.Vector) bool {
 
 // refusal is why the node that a job is pinned to does not take it.
 func refusal(n *node) string {
-	if n.closed != "" {
+	if n.closed() != "" {
 		return "ReqNodeNotAvail, UnavailableNodes:" + n.fixed.Name
 	}
 	return "Resources"

@@ -32,6 +32,11 @@ type Options struct {
 	KillWait time.Duration
 	// Penalty is how long Slurm makes a requeued job wait if nobody says otherwise; default 121 s.
 	Penalty time.Duration
+	// ResumeDelay is how long a node boots that was powered down; default 60 s. SuspendDelay is how long one goes down
+	// (SuspendTimeout); default 30 s.
+	ResumeDelay, SuspendDelay time.Duration
+	// Closed reads a node's state, in Slurm's words, as the adapter under test does; nil: as slurmctld goes by it.
+	Closed func(state []string) string
 	// MinJobAge is how long an ended job is known; default 300 s.
 	MinJobAge time.Duration
 	// MemoryPerCPU is given to jobs that ask for no memory (DefMemPerCPU); default 1000 MiB.
@@ -49,6 +54,8 @@ func (o Options) withDefaults() Options {
 	o.Teardown = orDefault(o.Teardown, 300*time.Millisecond)
 	o.KillWait = orDefault(o.KillWait, 30*time.Second)
 	o.Penalty = orDefault(o.Penalty, 121*time.Second)
+	o.ResumeDelay = orDefault(o.ResumeDelay, time.Minute)
+	o.SuspendDelay = orDefault(o.SuspendDelay, 30*time.Second)
 	o.MinJobAge = orDefault(o.MinJobAge, 300*time.Second)
 	o.MemoryPerCPU = cmp.Or(o.MemoryPerCPU, gres.Gigabyte)
 	return o
@@ -124,6 +131,7 @@ func New(clock *Clock, options Options) *Slurm {
 	slices.SortFunc(s.nodes, func(a, b *node) int { return cmp.Compare(a.fixed.Name, b.fixed.Name) })
 	for i, n := range s.nodes {
 		s.byName[n.fixed.Name] = i
+		s.steadyPower(n)
 	}
 	return s
 }

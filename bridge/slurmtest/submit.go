@@ -148,7 +148,7 @@ func (s *Slurm) edit(id int, change func(*job)) {
 }
 
 // Drain closes a node to new jobs.
-func (s *Slurm) Drain(name string) { s.close(name, "DRAIN") }
+func (s *Slurm) Drain(name string) { s.set(name, "DRAIN") }
 
 // SetFeatures has a node have other features.
 func SetFeatures(s *Slurm, name string, features ...string) {
@@ -161,13 +161,15 @@ func SetFeatures(s *Slurm, name string, features ...string) {
 }
 
 // Resume opens a node again.
-func (s *Slurm) Resume(name string) { s.close(name, "") }
+func (s *Slurm) Resume(name string) { s.set(name) }
 
-func (s *Slurm) close(name, why string) {
+// set opens a node and puts words into its state. What its power is stays.
+func (s *Slurm) set(name string, in ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i, found := s.byName[name]; found {
-		s.nodes[i].closed = why
+		n := s.nodes[i]
+		n.turns(slices.DeleteFunc(slices.Clone(n.state), func(word string) bool { return !n.keepsOff(word) }), in...)
 		s.wake()
 	}
 }
@@ -180,7 +182,7 @@ func (s *Slurm) Down(name string) {
 	if !found {
 		return
 	}
-	s.nodes[i].closed = "DOWN"
+	s.nodes[i].state = []string{"DOWN"}
 	for _, j := range slices.Clone(s.nodes[i].holders) {
 		if j.state == bridge.Running {
 			s.lose(j)

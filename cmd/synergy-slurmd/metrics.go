@@ -40,6 +40,7 @@ type metrics struct {
 	gpus      *prometheus.GaugeVec
 	steps     *prometheus.CounterVec
 	lost      *prometheus.CounterVec
+	given     *prometheus.CounterVec // back to Slurm
 	smalls    *prometheus.CounterVec
 	requests  *prometheus.CounterVec
 	answers   *prometheus.HistogramVec
@@ -151,6 +152,13 @@ func (m *metrics) ofRounds(with promauto.Factory) {
 		[]string{"cause"})
 	for _, cause := range bridge.Causes() {
 		m.lost.WithLabelValues(string(cause))
+	}
+	m.given = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_jobs_handed_back_total",
+		Help: "Waiting jobs that were handed back to Slurm with their users' own requests, by what for: no node could " +
+			"hold them, those are closed, Slurm refuses the planned size, no round plans such a job, …"},
+		[]string{"cause"})
+	for _, cause := range bridge.HandBackCauses() {
+		m.given.WithLabelValues(string(cause))
 	}
 	for _, o := range []outcome{done, failed} {
 		m.rounds.WithLabelValues(string(o))
@@ -324,7 +332,19 @@ func (m *metrics) did(report bridge.Report) {
 	for _, loss := range report.Lost {
 		m.lost.WithLabelValues(within(bridge.Causes(), loss.Cause)).Inc()
 	}
+	if !report.Shadow {
+		m.handedBack(report.Steps)
+	}
 	m.taught(report)
+}
+
+// handedBack counts the jobs that are Slurm's again.
+func (m *metrics) handedBack(steps []bridge.Step) {
+	for _, s := range steps {
+		if s.Verb == bridge.Release && s.Error == "" && !s.PutOff {
+			m.given.WithLabelValues(within(bridge.HandBackCauses(), s.Cause)).Inc()
+		}
+	}
 }
 
 // plan counts a question to the plugin.

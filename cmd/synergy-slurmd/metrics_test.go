@@ -140,6 +140,25 @@ func TestStepsCountByVerbAndOutcome(t *testing.T) {
 	}
 }
 
+func TestJobsThatAreHandedBackCountByTheirCause(t *testing.T) {
+	m := testMetrics()
+	report := bridge.Report{Steps: []bridge.Step{
+		{Job: 1, Verb: bridge.Release, Cause: bridge.CauseClosed}, {Job: 2, Verb: bridge.Release, Cause: bridge.CauseShape},
+		{Job: 3, Verb: bridge.Release, Cause: bridge.CauseClosed, Error: "slurmrestd: 503"},
+		{Job: 4, Verb: bridge.Release, Cause: bridge.CauseClosed, PutOff: true},
+		{Job: 5, Verb: bridge.Release, Cause: "of next year"}, {Job: 6, Verb: bridge.Renew, Cause: bridge.CauseClosed},
+	}}
+	m.round(report, time.Second, nil)
+	report.Shadow = true
+	m.round(report, time.Second, nil)
+	for cause, want := range map[bridge.WaitCause]float64{bridge.CauseClosed: 1, bridge.CauseShape: 1, bridge.CauseOther: 1,
+		bridge.CauseCanary: 0} {
+		if got := testutil.ToFloat64(m.given.WithLabelValues(string(cause))); got != want {
+			t.Errorf("%s: %g, want %g", cause, got, want)
+		}
+	}
+}
+
 func TestAFailedRoundLeavesTheClustersGaugesAsTheyWere(t *testing.T) {
 	m := testMetrics()
 	m.round(busyReport(), time.Second, nil)
