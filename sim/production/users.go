@@ -50,7 +50,7 @@ func (s *site) submit(j trace.Job) error {
 	p, owed := asked.Profile, asked.Owed
 	_, err = s.slurm.Submit(slurmtest.Spec{
 		Name: j.Model, User: j.User, Partition: partition, Lease: s.lease(j),
-		Comment: s.comment(j, asked.Length), TimeLimit: s.limit(j, asked),
+		Comment: s.comment(j, asked.Length), TimeLimit: s.limit(j),
 		Request: bridge.Request{
 			Nodes: asked.Nodes, Tasks: asked.Nodes, CPUsPerTask: asked.PerNode.CPUs, Memory: asked.PerNode.Memory,
 			GPUs: j.GPUs, GRES: s.gres(j),
@@ -82,26 +82,19 @@ func (s *site) comment(j trace.Job, length float64) string {
 		checkpoint = ""
 	}
 	checkpoint += s.sharing(j)
-	if !s.Users.Declares(j.ID) && j.Told.Asked.Limit > 0 {
+	if s.limit(j) > 0 {
 		return fmt.Sprintf("synergy-profile=%s%s%s", j.Model, extension, checkpoint)
 	}
 	return fmt.Sprintf("synergy-profile=%s%s%s synergy-length=%.3fs", j.Model, extension, checkpoint,
 		math.Max(length, 0.001))
 }
 
-// limit is a job's time limit, in whole minutes, as Slurm counts it: that of the log, and one that leaves time for the
-// job and what a start takes where its user says how long it is. One that shares a GPU has none: nobody knows how long
-// it takes beside others.
-func (s *site) limit(j trace.Job, asked users.Request) time.Duration {
-	told := seconds(j.Told.Asked.Limit)
-	switch {
-	case !s.Users.Declares(j.ID):
-		return told
-	case s.Users.Shares(j.ID):
+// limit is a job's time limit; 0: its user says how long it is instead.
+func (s *site) limit(j trace.Job) time.Duration {
+	if s.Users.Declares(j.ID) {
 		return 0
 	}
-	takes := s.Slurm.Launch + seconds(asked.Length) + seconds(asked.Profile.StartSeconds)
-	return (max(told, takes) + time.Minute).Truncate(time.Minute)
+	return seconds(j.Told.Asked.Limit)
 }
 
 // lease is what the site's submit plugin gives a job that opts in.
