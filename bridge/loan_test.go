@@ -49,6 +49,35 @@ func TestAJobWithoutTheWordHasWhatWasLentWithinSeconds(t *testing.T) {
 	}
 }
 
+// Two that save hold all cores of the server beside six idle GPUs; a job without the word of the lowest priority waits
+// for more cores than were lent, or for just as many.
+func TestAWaitingJobOfTheLowestPriorityKeepsNobodyFromItsShare(t *testing.T) {
+	for _, c := range []struct{ lenders, gpus, cores int }{
+		{1, 1, 22}, {1, 1, 21}, {2, 1, 12}, {2, 1, 1}, {1, 5, 5}, {2, 6, 6}, {1, 1, 24}, {2, 8, 8},
+	} {
+		for _, partition := range []string{"gpu", "other"} {
+			w := newWorld(t, 1, server)
+			w.runner.Settings.Policy, w.runner.Settings.Ahead = policy.Slurm(), 32
+			w.runner.Profiles = w.lies
+			for range c.lenders {
+				w.submit(1, model("liar"), saves(20*time.Second), forAges)
+			}
+			w.rounds(2)
+			w.submit(c.gpus, "", plain, inside(partition), forAges, func(s *slurmtest.Spec) {
+				s.Priority, s.Request.CPUsPerTask = -1000, c.cores
+			})
+			var honest []int
+			for range 4 {
+				honest = append(honest, w.submit(1, model("res18"), saves(20*time.Second), forAges))
+			}
+			w.rounds(3)
+			if n := running(w, honest); n < 4 {
+				t.Errorf("%+v in %s: %d of 4 have their share", c, partition, n)
+			}
+		}
+	}
+}
+
 // Newcomers lack nothing but cores that were lent a moment ago.
 func TestANewcomerDoesNotWaitForTheRunOfALenderToBeOldEnough(t *testing.T) {
 	w := newWorld(t, 1, server)
