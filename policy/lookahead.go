@@ -83,7 +83,7 @@ func (b lookahead) next(i int) (next Next, could bool) {
 	w := k.gangShapes[0]
 	size := b.anywhere(k, b.wished(k, b.menu(k, w.gpus, n)))
 	size.GPUs = w.gpus
-	if !b.fitsSome(k, size) {
+	if !b.fitsSome(k, size) || !size.Fits(k.terms.most(k.tasks)) {
 		return Next{}, false
 	}
 	return Next{b.ids[i], w.nodes, size}, true
@@ -133,9 +133,10 @@ func (b lookahead) anywhere(k *jobClass, size gres.Vector) gres.Vector {
 			if !k.eligible.servers.has(n) || !size.Fits(b.servers[n].Total) {
 				continue
 			}
-			options := b.menu(k, w.gpus, n).options
-			if !slices.ContainsFunc(options, func(o sensitivity.Option) bool { return o.Size.Fits(size) }) {
-				size, again = size.Max(options[0].Size), true
+			m := b.menu(k, w.gpus, n)
+			if !slices.ContainsFunc(m.options, func(o sensitivity.Option) bool { return o.Size.Fits(size) }) {
+				more := k.terms.shared(size.Max(m.options[0].Size), atMost(m.fair, k.terms.most(k.tasks)))
+				size, again = more, more != size
 			}
 		}
 	}

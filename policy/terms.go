@@ -64,8 +64,9 @@ func (m *menu) within(key menuKey) *menu {
 		due, reckoned := atMost(m.fair, most), atMost(key.terms.paceBeside(m.fair), most)
 		return math.Max(math.Min(1, gain(key.terms.owes(due, cores))), gain(key.terms.owes(reckoned, cores)))
 	}
-	if owed = key.divided(owed); gain(owed) < need(owed.CPUs) {
-		owed = key.divided(m.faster(owed, pace, key, need(owed.CPUs), gain))
+	share := owed // what is cut off it for the cores that it has need not be cut off for more of them
+	if owed = key.divided(share); gain(owed) < need(owed.CPUs) {
+		owed = key.divided(m.faster(share, pace, key, need(owed.CPUs), gain))
 	}
 	m.owed[0] = sensitivity.Option{Size: owed, Gain: gain(owed)}
 	m.options = fromShare(m.sizes(key, need, gain), m.owed[0])
@@ -79,6 +80,19 @@ func (t terms) owes(v gres.Vector, cores int) gres.Vector {
 		v.Memory -= v.Memory % gres.Memory(cores)
 	}
 	return v
+}
+
+// shared is a size to which cores were added: where memory is given by the core they share as much of what is owed, or
+// of what the size had before, as goes into whole MiB.
+func (t terms) shared(size, owed gres.Vector) gres.Vector {
+	if !t.perCore || size.CPUs < 1 {
+		return size
+	}
+	size.Memory = max(t.owes(size, size.CPUs).Memory, t.owes(owed, size.CPUs).Memory)
+	if size.Memory < t.floor.Memory {
+		size.Memory += gres.Memory(size.CPUs)
+	}
+	return size
 }
 
 // divided is a size of which the cores share the memory in whole MiB, where it is given by the core: the next lower

@@ -92,7 +92,7 @@ func TestWhatTheWordChangesInAnEnvironmentIsOnTheList(t *testing.T) {
 	seen, sized := map[string]bool{}, 0
 	for k, shape := range shapes {
 		plain, without, with := found[runs[3*k]], found[runs[3*k+1]], found[runs[3*k+2]]
-		for where, diff := range compare(plain, without) {
+		for where, diff := range differences(plain, without) {
 			for _, name := range diff {
 				if !lists.anyway[name] {
 					t.Errorf("%s: %s of the managed partition: %s is %q, and %q in the plain one", shape, where, name,
@@ -100,7 +100,7 @@ func TestWhatTheWordChangesInAnEnvironmentIsOnTheList(t *testing.T) {
 				}
 			}
 		}
-		for where, diff := range compare(without, with) {
+		for where, diff := range differences(without, with) {
 			for _, name := range diff {
 				if seen[name] = true; !lists.anyway[name] && !lists.byTheWord[name] {
 					t.Errorf("%s: %s with the word: %s is %q, and %q without", shape, where, name, with[where][name],
@@ -194,8 +194,8 @@ func prefixed(prefix string, found map[string]map[string]string) map[string]map[
 	return all
 }
 
-// compare names, by place, the variables in which two runs differ.
-func compare(a, b map[string]map[string]string) map[string][]string {
+// differences names, by place, the variables in which two runs differ.
+func differences(a, b map[string]map[string]string) map[string][]string {
 	all := map[string][]string{}
 	for _, where := range slices.Sorted(maps.Keys(union(a, b))) {
 		for _, name := range slices.Sorted(maps.Keys(union(a[where], b[where]))) {
