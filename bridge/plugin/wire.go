@@ -40,7 +40,7 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 	return &slurmpb.Job{
 		Id: int64(j.ID), Name: valid(j.Name), User: valid(j.User), Partition: valid(j.Partition),
 		Comment: valid(j.Comment), Extra: valid(j.Extra), Admin: valid(j.Admin),
-		State: stateOut(j.State), Completing: j.Completing, Held: j.Held, Reason: valid(j.Reason),
+		State: stateOut(j.State), Completing: j.Completing, Configuring: j.Configuring, Held: j.Held, Reason: valid(j.Reason),
 		Shape: valid(j.Shape), Dependency: j.Dependency,
 		SubmittedNs: timeOut(j.Submitted), BeginNs: timeOut(j.Begin), StartedNs: timeOut(j.Started),
 		TimeLimitNs: int64(j.TimeLimit),

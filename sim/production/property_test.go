@@ -120,9 +120,12 @@ func TestWhatIsBusyIsTheSumOfTheSpans(t *testing.T) {
 	})
 }
 
+// gaveBack says that a run is the one before on the same server with less.
+func gaveBack(was, is outcome.Span) bool { return is.Server == was.Server && is.CPUs < was.CPUs }
+
 // TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood: in a week of the daemon's own rounds under every policy, in
-// which a job takes 50 s to save and 500 s to start, whoever has come back trains for at least as long as a restart
-// costs before it is asked again.
+// which a job takes 50 s to save and 500 s to start, a job that has come back trains for at least as long as a restart
+// costs before it is asked to leave again. What it was lent it gives back at any time, where it is.
 func TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood(t *testing.T) {
 	const save, start = 50, 500
 	for _, p := range policy.Policies() {
@@ -147,7 +150,7 @@ func TestNoJobIsAskedToLeaveBeforeItHasMadeItsLastRestartGood(t *testing.T) {
 		for job, of := range runs {
 			for k := 1; k < len(of)-1; k++ { // the first is no restart, and nobody asked the last one to leave
 				again++
-				if lasted := of[k].To - of[k].From; lasted < 2*(save+start)+save-1 {
+				if lasted := of[k].To - of[k].From; lasted < 2*(save+start)+save-1 && !gaveBack(of[k], of[k+1]) {
 					t.Errorf("%s: job %d, run %d: was asked after %.0f s, a restart costs %d s", p.Name, job, k,
 						lasted-save, save+start)
 				}

@@ -908,7 +908,8 @@ type Job struct {
 	Extra         string                 `protobuf:"bytes,6,opt,name=extra,proto3" json:"extra,omitempty"`  // as the last update wrote it, or whatever a user wrote there
 	Admin         string                 `protobuf:"bytes,34,opt,name=admin,proto3" json:"admin,omitempty"` // what an administrator said of it, where users cannot write; empty: nothing, or there is no such place
 	State         State                  `protobuf:"varint,7,opt,name=state,proto3,enum=synergy.slurm.v1.State" json:"state,omitempty"`
-	Completing    bool                   `protobuf:"varint,8,opt,name=completing,proto3" json:"completing,omitempty"` // still being torn down, after its end or between two runs
+	Completing    bool                   `protobuf:"varint,8,opt,name=completing,proto3" json:"completing,omitempty"`    // still being torn down, after its end or between two runs
+	Configuring   bool                   `protobuf:"varint,35,opt,name=configuring,proto3" json:"configuring,omitempty"` // its nodes boot or are set up: it holds them, and its script has not begun
 	Held          bool                   `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`                                 // the workload manager's own word for why it waits
 	Shape         string                 `protobuf:"bytes,11,opt,name=shape,proto3" json:"shape,omitempty"`                                   // why a round must not touch it: het, exclusive, …; empty for a plain batch job and an interactive one
@@ -1027,6 +1028,13 @@ func (x *Job) GetState() State {
 func (x *Job) GetCompleting() bool {
 	if x != nil {
 		return x.Completing
+	}
+	return false
+}
+
+func (x *Job) GetConfiguring() bool {
+	if x != nil {
+		return x.Configuring
 	}
 	return false
 }
@@ -2345,7 +2353,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\tallocated\x18\x03 \x01(\x03R\tallocated\"4\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
-	"\x06shards\x18\x02 \x01(\x03R\x06shards\"\xee\a\n" +
+	"\x06shards\x18\x02 \x01(\x03R\x06shards\"\x90\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2357,7 +2365,8 @@ const file_slurm_proto_rawDesc = "" +
 	"\x05state\x18\a \x01(\x0e2\x17.synergy.slurm.v1.StateR\x05state\x12\x1e\n" +
 	"\n" +
 	"completing\x18\b \x01(\bR\n" +
-	"completing\x12\x12\n" +
+	"completing\x12 \n" +
+	"\vconfiguring\x18# \x01(\bR\vconfiguring\x12\x12\n" +
 	"\x04held\x18\t \x01(\bR\x04held\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x14\n" +
