@@ -257,7 +257,7 @@ func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
 		c.enough++
 	default:
 		c.enough++
-		if binds := lack.Minus((preemption{placement{b.constraints}}).callableOn(n)); !covered(binds) { // the rest would be called back
+		if binds := lack.Minus(preemption{placement(b)}.callableOn(n)); !covered(binds) { // the rest would be called back
 			lack = binds
 		}
 		if c.short == nil || lack.CPUs < c.lack.CPUs {

@@ -38,7 +38,7 @@ func (pl *Planner) Decide(c Cluster, p Policy, a Allocator) Plan {
 func (pl *Planner) decide(c Cluster, p Policy, a Allocator) Plan {
 	on := pl.lay(&c, p, a)
 	b := allocation{preemption{placement{on}}}
-	others, next := recall{b.preemption}, 0
+	others, next := recall(b), 0
 	for _, i := range b.order {
 		next = others.serveBefore(i, next)
 		b.turn(i)

@@ -70,24 +70,24 @@ func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 }
 
 // prove bounds what the plans of an instance are worth.
-func (cert *Certificate) prove(in *instance) {
-	cert.Classes, cert.Shapes, cert.Method = len(in.classes), len(in.shapes), ByPrices
-	cert.Prices, cert.Core, cert.Gigabyte = nil, 0, 0
+func (c *Certificate) prove(in *instance) {
+	c.Classes, c.Shapes, c.Method = len(in.classes), len(in.shapes), ByPrices
+	c.Prices, c.Core, c.Gigabyte = nil, 0, 0
 	if len(in.classes) == 0 {
-		cert.Bound, cert.Pooled, cert.Method = in.value, in.value, Exact
+		c.Bound, c.Pooled, c.Method = in.value, in.value, Exact
 		return
 	}
 	problem := in.problem()
 	pooled := columns.NewPooled(problem)
 	prices := pooled.Least(in.value-in.settled, in.uses(), stepsForPrices)
-	cert.priced(in, prices)
-	cert.Bound, cert.Pooled = prices.Value, prices.Value+in.settled
+	c.priced(in, prices)
+	c.Bound, c.Pooled = prices.Value, prices.Value+in.settled
 	if configured := columns.NewConfigured(problem); configured != nil {
 		found := configured.Least(pooled.Best, in.patterns, stepsForPatterns)
-		cert.Bound = min(cert.Bound, found.Value)
+		c.Bound = min(c.Bound, found.Value)
 		if len(in.classes) <= columns.MostClasses {
-			cert.Method = ByConfigurations
+			c.Method = ByConfigurations
 		}
 	}
-	cert.Bound = max(cert.Bound, in.value-in.settled) + in.settled // sums are rounded
+	c.Bound = max(c.Bound, in.value-in.settled) + in.settled // sums are rounded
 }
