@@ -101,7 +101,8 @@ func newCampaign(t *testing.T, on, days int, streams []stream) *campaign {
 	c.site = &abroad{Slurm: c.slurm, clock: c.clock}
 	c.runner = &bridge.Runner{Ledger: &ledger.Memory{Keep: 1}, Settings: bridge.Settings{
 		Partitions: []string{"gpu"}, Policy: policy.Slurm(), Allocator: policy.Tune(),
-		Rules: policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50}, Round: c.round,
+		Rules: policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20, MaxRestarts: 50,
+			Stranded: policy.DefaultStranded}, Round: c.round,
 		Lease: 3 * c.round, RestartCost: 2 * time.Minute, StartTimeout: time.Minute, Poll: time.Second, Parallel: 1,
 		Ahead: 32, Keep: bridge.Keep{Memory: true, Steps: true}, Shadow: true, Savings: true}}
 	for i := range streams {
