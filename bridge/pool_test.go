@@ -103,7 +103,7 @@ func TestAGangOfNoTypeIsOnDifferentNodes(t *testing.T) {
 	over2 := func(s *slurmtest.Spec) { s.Request.Nodes, s.Request.Tasks = 2, 2 }
 	id := w.submit(4, model("gnmt"), over2)
 	w.slurm.Drain("n2")
-	w.rounds(2)
+	w.round()
 	if j := w.job(id); j.State != bridge.Pending {
 		t.Errorf("%s on %v", j.State, j.Runs.Nodes)
 	}

@@ -23,6 +23,8 @@ type listed struct {
 	idle  bool                   // suspended: Slurm counts its memory and GPUs as used, but not its CPUs
 	// the GPUs that it asks for in all and for each task, as Slurm prints them
 	perJob, perTask string
+	// tasks is the number of tasks that every update has to say; 0: none has to.
+	tasks int
 }
 
 // readJob tells a job in the round's words.
@@ -32,7 +34,7 @@ func readJob(job *wire.Job) listed {
 		words: fold(job.State),
 		idle:  slices.Contains(job.State, "SUSPENDED"),
 
-		perJob: job.PerJob, perTask: job.PerTask,
+		perJob: job.PerJob, perTask: job.PerTask, tasks: tasksToSay(job),
 
 		ended: ended(state, job.Ended),
 		Job: bridge.Job{
@@ -82,6 +84,19 @@ func readJob(job *wire.Job) listed {
 	read.request(job)
 	read.holding(job)
 	return read
+}
+
+// tasksToSay is the number of tasks of a job whose updates have to say it; 0: they need not. At each update of a waiting
+// job, be it of its comment, Slurm 24.11 reckons the number anew where it knows how many there are for each node or GPU
+// (_figure_out_num_tasks in job_mgr.c), and takes the fewest nodes that will do for it: four tasks with a GPU each and
+// two GPUs a node become two tasks. Started on the nodes of four, they end slurmctld by a division by zero.
+func tasksToSay(job *wire.Job) int {
+	tasks, nodes := job.Tasks.Count(), job.Nodes.Count()
+	switch perNode := job.TasksPerNode.Count(); {
+	case job.TasksPerGPU.Count() > 0, perNode > 0 && (job.PerTask != "" || tasks != nodes*perNode):
+		return tasks
+	}
+	return 0
 }
 
 // array fills in which tasks of an array a job is. Until a task starts or is changed by itself it has no job of its

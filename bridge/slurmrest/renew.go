@@ -20,7 +20,7 @@ func (c *Client) renew(ctx context.Context, update bridge.Update) (renewed bool,
 		return false, nil
 	}
 	begin := c.begin(update.Begin)
-	err = c.post(ctx, update.Job, wire.Change{Begin: &begin, Extra: &update.Extra})
+	err = c.post(ctx, update.Job, wire.Change{Begin: &begin, Extra: &update.Extra, Tasks: positive(job.tasks)})
 	if err == nil {
 		c.wrote(job, update, begin)
 		return true, nil

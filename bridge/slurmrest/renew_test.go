@@ -2,7 +2,9 @@ package slurmrest
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +42,44 @@ func TestARenewalIsOnePostOfNoSizeAndIsNotReadAgain(t *testing.T) {
 	}
 	if job := find(t, before, id); job.Extra != "" {
 		t.Errorf("the earlier observation has become %q", job.Extra)
+	}
+}
+
+// Slurm 24.11 would reckon the number of tasks anew, from the fewest nodes that will do.
+func TestEachUpdateSaysTheTasksWhereSlurmWouldChangeThem(t *testing.T) {
+	number := func(n int) map[string]any { return map[string]any{"set": true, "infinite": false, "number": n} }
+	for name, c := range map[string]struct {
+		tasks, perNode, perGPU int
+		perTask                string
+		said                   bool
+	}{
+		"GPUs for each task, of which each node has two": {tasks: 4, perNode: 2, perTask: "gres/gpu:1", said: true},
+		"three tasks, two a node":                        {tasks: 3, perNode: 2, said: true},
+		"two tasks a GPU":                                {tasks: 4, perGPU: 2, said: true},
+		"two tasks, two a node":                          {tasks: 2, perNode: 2},
+		"tasks alone":                                    {tasks: 4},
+		"GPUs for each task, wherever":                   {tasks: 4, perTask: "gres/gpu:1"},
+	} {
+		fake, client, clock := watched(t, Options{})
+		id := fake.jobNamed(t, "gated")
+		fake.set(id, "tasks", number(c.tasks))
+		fake.set(id, "tasks_per_node", number(c.perNode))
+		fake.set(id, "tasks_per_tres", number(c.perGPU))
+		fake.set(id, "tres_per_task", c.perTask)
+		client.touch(id)
+		for _, way := range []string{"renewal", "update"} {
+			update := renewal(t, client, id, clock.at.Add(time.Hour))
+			if way == "update" {
+				update.Request.Pin = []string{"n1"}
+			}
+			if err := client.Update(t.Context(), update); err != nil {
+				t.Fatalf("%s: %s: %v", name, way, err)
+			}
+			want := fmt.Sprintf(`"tasks":%d`, c.tasks)
+			if got := fake.lastBody(); strings.Contains(got, want) != c.said || !c.said && strings.Contains(got, `"tasks":`) {
+				t.Errorf("%s: the %s sends %s, want %s said: %t", name, way, got, want, c.said)
+			}
+		}
 	}
 }
 

@@ -84,7 +84,7 @@ func (c *Client) requeueable(ctx context.Context, job listed) error {
 		return nil
 	}
 	on := true
-	if err := c.post(ctx, job.ID, wire.Change{Requeue: &on}); err != nil {
+	if err := c.post(ctx, job.ID, wire.Change{Requeue: &on, Tasks: positive(job.tasks)}); err != nil {
 		return fmt.Errorf("make it requeueable: %w", err)
 	}
 	return nil

@@ -122,6 +122,9 @@ func (c *Client) pending(ctx context.Context, id int) (listed, error) {
 func change(wanted bridge.Update, job listed, begin int64) wire.Change {
 	request, before := wanted.Request, job.Request
 	c := wire.Change{Begin: &begin, Extra: &wanted.Extra}
+	if job.tasks > 0 {
+		c.Tasks = positive(request.Tasks)
+	}
 	if !slices.Equal(slices.Sorted(slices.Values(request.Pin)), before.Pin) {
 		c.RequiredNodes = &request.Pin
 	}

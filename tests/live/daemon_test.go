@@ -36,6 +36,7 @@ start_timeout: 15s
 ahead: 0
 rules:
   min_run: 0s
+  stranded: 0.1
 `
 
 // SetUp clears the cluster of jobs and prepares a daemon, which Start starts. It is stopped when the test ends; its log

@@ -102,7 +102,7 @@ func TestWhatTheWordChangesInAnEnvironmentIsOnTheList(t *testing.T) {
 			}
 		}
 		for where, diff := range byPlace(without, with) {
-			if mended(where, without, with) {
+			if fails(where, without) {
 				continue
 			}
 			for _, name := range diff {
@@ -203,12 +203,11 @@ func prefixed(prefix string, found map[string]map[string]string) map[string]map[
 // inherited is the prefix of what a job found that another has submitted.
 const inherited = "the job's own job: "
 
-// mended says that a step of a job which another has submitted ends well with the word, and would not without. One that
-// inherits cpu:4 is told two different numbers by Slurm, and one that inherits cpu=4 is not.
-func mended(where string, without, with map[string]map[string]string) bool {
-	ends := inherited + "ends"
-	return strings.HasPrefix(where, inherited) && where != inherited+"script" &&
-		without[ends]["srun"] != "0" && with[ends]["srun"] == "0"
+// fails says that a step of a job which another has submitted does not run without the word. One that inherits cpu:4 is
+// told two different numbers by Slurm, and one that inherits cpu=4 is not: with the word it may run, or say something
+// else.
+func fails(where string, without map[string]map[string]string) bool {
+	return strings.HasPrefix(where, inherited) && where != inherited+"script" && without[inherited+"ends"]["srun"] != "0"
 }
 
 // byPlace names, by place, the variables in which two runs differ.

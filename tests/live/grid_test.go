@@ -5,6 +5,7 @@ package live
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +54,11 @@ var grid = strings.Split(strings.TrimSpace(`
 --gpus=4 --gpus-per-task=1
 --gpus=2 --ntasks-per-gpu=2
 --ntasks-per-gpu=2 -n4
+--gpus=4 --ntasks-per-gpu=1 --gpus-per-node=2
+--gpus-per-node=2 --gpus-per-task=1 -n4
+--gres=gpu:2 --gpus-per-task=1 -n5
+--gres=gpu:2 --tres-per-task=gres/gpu:1 -n4
+--gres=gpu:1 --ntasks-per-node=2 -n3
 --tres-per-task=cpu:4,gres/gpu:1 -n2
 --gpus-per-socket=1 --sockets-per-node=1
 --gres=gpu:2 --gpus-per-socket=1 --sockets-per-node=2
@@ -182,9 +188,11 @@ func TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds(t *testing.T) 
 	})
 	jobs := c.Jobs()
 	var starts []string
+	tasks := map[string]string{}
 	for _, shape := range grid {
 		if id := plain[shape]; id != 0 && jobs[id]["JobState"] == "COMPLETED" {
 			starts = append(starts, shape)
+			tasks[shape] = jobs[id]["NumTasks"]
 		} else {
 			t.Logf("plain Slurm does not start %s: %s %s", shape, jobs[id]["JobState"], jobs[id]["Reason"])
 		}
@@ -195,7 +203,7 @@ func TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds(t *testing.T) 
 	c.MustExec("login", "root", "scancel", "--user=alice")
 	d.Start()
 	for wave := range slices.Chunk(starts, 14) {
-		c.mustStartSoon(wave, c.submitGrid(wave, "--comment=synergy-profile=res18.json"), 2*d.Round+4*time.Second)
+		c.mustStartSoon(wave, c.submitGrid(wave, "--comment=synergy-profile=res18.json"), 2*d.Round+4*time.Second, tasks)
 	}
 	for _, line := range d.Log() {
 		if line["level"] == "error" {
@@ -204,8 +212,8 @@ func TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds(t *testing.T) 
 	}
 }
 
-// mustStartSoon waits until all of a wave have ended, and looks when each began.
-func (c *Cluster) mustStartSoon(wave []string, ids map[string]JobID, within time.Duration) {
+// mustStartSoon waits until all of a wave have ended, and looks when each began, and with how many tasks.
+func (c *Cluster) mustStartSoon(wave []string, ids map[string]JobID, within time.Duration, tasks map[string]string) {
 	c.t.Helper()
 	var jobs map[JobID]map[string]string
 	ended := func(id JobID) bool { return jobs[id]["JobState"] == "COMPLETED" }
@@ -224,6 +232,8 @@ func (c *Cluster) mustStartSoon(wave []string, ids map[string]JobID, within time
 		case !ended(id):
 			c.t.Errorf("%s: job %s is %s (%s) beside an empty cluster: %s", shape, id, job["JobState"], job["Reason"],
 				job["Extra"])
+		case job["NumTasks"] != tasks[shape] && !rangeOfNodes.MatchString(shape):
+			c.t.Errorf("%s: job %s ran %s tasks, and %s without the word", shape, id, job["NumTasks"], tasks[shape])
 		default:
 			if took := lasted(job["SubmitTime"], job["StartTime"]); took > within {
 				c.t.Errorf("%s: job %s began %s after it was submitted", shape, id, took)
@@ -232,6 +242,9 @@ func (c *Cluster) mustStartSoon(wave []string, ids map[string]JobID, within time
 	}
 	c.MustExec("login", "root", "scancel", "--user=alice", "--state=PENDING")
 }
+
+// rangeOfNodes is a request for one number of nodes or another, and with it of tasks.
+var rangeOfNodes = regexp.MustCompile(`-N *\d+-\d+`)
 
 // lasted is the time between two moments in Slurm's words.
 func lasted(from, to string) time.Duration {

@@ -52,7 +52,7 @@ var fields = map[string]string{
 		features excluded_nodes resv_name max_nodes cpus_per_tres memory_per_tres
 		qos account deadline exit_code
 		submit_time eligible_time start_time end_time time_limit restart_cnt requeue
-		node_count tasks tasks_per_node cpus_per_task cpus minimum_cpus_per_node memory_per_node memory_per_cpu
+		node_count tasks tasks_per_node tasks_per_tres cpus_per_task cpus minimum_cpus_per_node memory_per_node memory_per_cpu
 		tres_per_node tres_per_job tres_per_task tres_per_socket tres_req_str required_nodes
 		nodes gres_detail job_resources`,
 	"node": `name comment active_features partitions effective_cpus real_memory specialized_memory gres gres_used

@@ -18,7 +18,7 @@ func job(j *JobInfo) wire.Job {
 		Nodes:     number(j.NodeCount), MaxNodes: number(j.MaxNodes),
 		Tasks: number(j.Tasks), CPUsPerTask: number(j.CpusPerTask), CPUs: number(j.Cpus),
 		CPUsPerNode:  number(j.MinimumCpusPerNode),
-		TasksPerNode: number(j.TasksPerNode), Requested: j.TresReqStr,
+		TasksPerNode: number(j.TasksPerNode), TasksPerGPU: number(j.TasksPerTres), Requested: j.TresReqStr,
 		MemoryPerNode: number(j.MemoryPerNode), MemoryPerCPU: number(j.MemoryPerCpu),
 		PerJob: j.TresPerJob, PerNode: j.TresPerNode, PerTask: j.TresPerTask, PerSocket: j.TresPerSocket,
 		CPUsPerGRES: j.CpusPerTres, MemoryPerGRES: j.MemoryPerTres,

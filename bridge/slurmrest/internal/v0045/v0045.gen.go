@@ -226,6 +226,7 @@ type JobInfo struct {
 	SubmitTime   OptionalNumber `json:"submit_time"`
 	Tasks        OptionalNumber `json:"tasks"`
 	TasksPerNode OptionalNumber `json:"tasks_per_node"`
+	TasksPerTres OptionalNumber `json:"tasks_per_tres"`
 
 	// ThreadSpec Specialized thread count
 	ThreadSpec int32          `json:"thread_spec"`

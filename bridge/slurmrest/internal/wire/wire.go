@@ -113,7 +113,7 @@ type Job struct {
 	Deadline, TimeLimit                    Number
 	Nodes, MaxNodes                        Number
 	Tasks, CPUsPerTask, CPUs, CPUsPerNode  Number
-	TasksPerNode                           Number // 0: not said
+	TasksPerNode, TasksPerGPU              Number // 0: not said
 	Requested                              string // in all, in TRES: cpu=2,node=1,…; the nodes are the fewest that will do
 	MemoryPerNode, MemoryPerCPU            Number
 	PerJob, PerNode, PerTask, PerSocket    string // GRES
