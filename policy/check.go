@@ -376,8 +376,12 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	}
 	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs),
 		Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
-	pace = whole(j, pace, size.CPUs)
 	silent := j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType)
+	if here := atMost(pace, gres.Vector{GPUs: pace.GPUs, CPUs: n.Total.CPUs, Memory: n.Total.Memory}); !silent &&
+		j.Profile.Gain(here, fair) >= j.Profile.Gain(pace, fair) {
+		pace = here // all of the node is as good as what does not fit on it
+	}
+	pace = whole(j, pace, size.CPUs)
 	slower := silent && (size.CPUs < min(pace.CPUs, j.Pace.CPUs) || size.Memory < min(pace.Memory, j.Pace.Memory))
 	if !silent {
 		slower = j.Profile.Gain(size, fair) < j.Profile.Gain(pace, fair)*(1-rounding)

@@ -70,6 +70,16 @@ func (b explanation) lacks(i int) answer {
 		return answer{Closed, fmt.Sprintf("needs %s, and %s closed (%s)", nodesWith(w), f.shut(closed, w),
 			b.lastClosed(f))}
 	}
+	if w.nodes > 1 {
+		if most, enough := b.equalNodes(k, true); !enough {
+			return answer{Shape, fmt.Sprintf("needs %d equal nodes, and of those that could hold part of it at most %d are equal",
+				w.nodes, most)}
+		}
+		if most, enough := b.equalNodes(k, false); !enough {
+			return answer{Closed, fmt.Sprintf("needs %d equal nodes, and of those that are open at most %d are equal (%s)",
+				w.nodes, most, b.lastClosed(f))}
+		}
+	}
 	if p, needs := b.pinched(k); p != nil {
 		return answer{InQuota, p.emptied(needs)}
 	}
@@ -195,6 +205,23 @@ func (b *board) fitOf(k *jobClass) *fit {
 	}
 	k.fit = f
 	return f
+}
+
+// equalNodes is how many equal nodes could hold their part of a gang at most, with those that are closed or without;
+// enough: in one of its forms those are as many as it takes.
+func (b explanation) equalNodes(k *jobClass, closed bool) (most int, enough bool) {
+	for _, w := range k.gangShapes {
+		equal := map[int]int{} // by model
+		for n := range b.servers {
+			sv := &b.servers[n]
+			if k.eligible.servers.has(n) && sv.Total.GPUs >= w.gpus && (closed || sv.Closed == "") && b.holdsLeast(k, w, n) {
+				equal[sv.model]++
+				most = max(most, equal[sv.model])
+				enough = enough || equal[sv.model] >= w.nodes
+			}
+		}
+	}
+	return most, enough
 }
 
 // lastClosed names one of the nodes that would do and are closed, and why it is.

@@ -62,7 +62,7 @@ func parse(text string) (time.Duration, error) {
 		if err != nil {
 			return 0, errLong
 		}
-		sum += n * float64(units[found[2]])
+		sum += float64(n * float64(units[found[2]]))
 	}
 	if sum >= math.MaxInt64 {
 		return 0, errLong
