@@ -13,6 +13,7 @@ import (
 func (t *turn) act(ctx context.Context) error {
 	a := newActing(t)
 	defer a.putOff()
+	defer a.noteDisplaced()
 	if err := a.deferStarts(ctx); err != nil {
 		return err
 	}
@@ -20,6 +21,9 @@ func (t *turn) act(ctx context.Context) error {
 		return err
 	}
 	a.callOff()
+	if err := a.callOffMoves(ctx); err != nil {
+		return err
+	}
 	t.phase("lease")
 	if err := (preempting{a}).ask(ctx); err != nil {
 		return err
@@ -203,6 +207,7 @@ func (a *acting) advance(ctx context.Context) error {
 		return err
 	}
 	a.dropHopeless()
+	a.turnBack()
 	ready := a.startable()
 	if err := a.stepAside(ctx, ready); err != nil {
 		return err

@@ -50,7 +50,7 @@ func (t queue) aheadOf(plan policy.Plan) map[int]policy.Next {
 	ahead := map[int]policy.Next{}
 	snapshot, failing := t.withFailing()
 	place := 0 // in line
-	for next := range t.line.Ahead(snapshot, t.Settings.Policy, t.Settings.Allocator) {
+	for next := range t.line.Ahead(snapshot, t.order(), t.Settings.Allocator) {
 		if !failing[next.Job] && !wantsRoom(plan, next.Job) {
 			continue
 		}

@@ -196,6 +196,8 @@ type Record struct {
 	Beside     Beside    `json:"beside,omitzero"` // likewise, while it shares a GPU
 	Cost       Cost      `json:"cost,omitzero"`   // of its last restarts
 	NoPlace    NoPlace   `json:"no_place,omitzero"`
+	// Displaced says that the job left its place for a better one, which others had taken by then.
+	Displaced bool `json:"displaced,omitempty"`
 
 	measure int // 1: the job is to measure itself in its next run. Worked out anew from each observation, and not kept
 }

@@ -382,7 +382,7 @@ func (t *turn) planned(ctx context.Context) error {
 
 // plan asks the built-in planner.
 func (t *turn) plan() error {
-	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator)
+	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.order(), t.Settings.Allocator)
 	t.phase("decide")
 	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
 		return fmt.Errorf("check the plan: %w", err)
@@ -396,7 +396,7 @@ func (t *turn) consult(ctx context.Context) bool {
 	if t.Settings.Planner == nil {
 		return false
 	}
-	plan, err := t.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.Settings.Policy,
+	plan, err := t.Settings.Planner.Plan(ctx, t.report.Round, t.report.Snapshot, t.order(),
 		t.Settings.Allocator)
 	if err == nil {
 		inForm(&t.report.Snapshot, plan)

@@ -56,10 +56,7 @@ func (a *acting) hasRoom(s *step) bool {
 	if a.seenNow(s.Job).State != Pending || s.Grant.Device != "" {
 		return true
 	}
-	return !slices.ContainsFunc(s.Grant.Nodes, func(name string) bool {
-		k, found := slices.BinarySearchFunc(a.nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
-		return found && !s.Grant.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
-	})
+	return !slices.ContainsFunc(s.Grant.Nodes, func(name string) bool { return !a.fits(name, s.Grant) })
 }
 
 // settled says that a job is through with its last run at a moment. Slurm takes one that starts in the very second in
@@ -131,7 +128,7 @@ func (a *acting) started(s *step) {
 	a.reach(s, done)
 	a.accept(s)
 	r := s.job.record
-	r.Starts, r.Failed, r.FailedAt = r.Starts+1, 0, time.Time{}
+	r.Starts, r.Failed, r.FailedAt, r.Displaced = r.Starts+1, 0, time.Time{}, false
 	j, there := a.find(s.Job)
 	s.compare(j)
 	if there && j.State == Running && !j.Configuring && j.Restarts > 0 && !s.secured {

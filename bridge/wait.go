@@ -188,7 +188,7 @@ func (t *turn) places() map[int]int {
 		return nil
 	}
 	places := map[int]int{}
-	for _, job := range t.line.Queue(t.report.Snapshot, t.Settings.Policy, t.Settings.Allocator) {
+	for _, job := range t.line.Queue(t.report.Snapshot, t.order(), t.Settings.Allocator) {
 		places[job] = len(places) + 1
 	}
 	return places

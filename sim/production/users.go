@@ -50,7 +50,7 @@ func (s *site) submit(j trace.Job) error {
 	p, owed := asked.Profile, asked.Owed
 	_, err = s.slurm.Submit(slurmtest.Spec{
 		Name: j.Model, User: j.User, Partition: partition, Lease: s.lease(j),
-		Comment: s.comment(j, asked.Length), TimeLimit: s.limit(j),
+		Comment: s.comment(j, asked.Length), TimeLimit: s.timeLimit(j, asked),
 		Request: bridge.Request{
 			Nodes: asked.Nodes, Tasks: asked.Nodes, CPUsPerTask: asked.PerNode.CPUs, Memory: asked.PerNode.Memory,
 			GPUs: j.GPUs, GRES: s.gres(j),
@@ -82,19 +82,29 @@ func (s *site) comment(j trace.Job, length float64) string {
 		checkpoint = ""
 	}
 	checkpoint += s.sharing(j)
-	if s.limit(j) > 0 {
+	if !s.Users.Declares(j.ID) && j.Told.Asked.Limit > 0 {
 		return fmt.Sprintf("synergy-profile=%s%s%s", j.Model, extension, checkpoint)
 	}
 	return fmt.Sprintf("synergy-profile=%s%s%s synergy-length=%.3fs", j.Model, extension, checkpoint,
 		math.Max(length, 0.001))
 }
 
-// limit is a job's time limit; 0: its user says how long it is instead.
-func (s *site) limit(j trace.Job) time.Duration {
-	if s.Users.Declares(j.ID) {
+// timeLimit is a job's time limit, which Slurm counts in minutes: the log's, where that is enough for the job and a
+// restart, or else the shortest that is: one part in a hundred longer, since the share in whole MiB is a little less.
+// What jobs take beside others on their GPUs nobody knows before, so where they may share these none has a limit.
+func (s *site) timeLimit(j trace.Job, asked users.Request) time.Duration {
+	if s.Users.Sharing > 0 {
 		return 0
 	}
-	return seconds(j.Told.Asked.Limit)
+	p := asked.Profile
+	needs := s.Slurm.Launch + seconds(1.01*asked.Length) + seconds(p.StartSeconds) + seconds(p.CheckpointSeconds)
+	if s.AtRounds {
+		needs += s.Round
+	}
+	if limit := seconds(j.Told.Asked.Limit); limit > needs {
+		return limit
+	}
+	return (needs/time.Minute + 1) * time.Minute
 }
 
 // lease is what the site's submit plugin gives a job that opts in.

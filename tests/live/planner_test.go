@@ -92,8 +92,8 @@ func TestAPlannerInPythonGivesEverybodyHisShare(t *testing.T) {
 	d.Start(append(d.plugin("fair.py", "synergy_plugin.py", "planner_pb2.py", "fair.py"), "--planner-plugin-timeout",
 		"5s")...)
 	c.WaitForState(id, "RUNNING")
-	if _, has := c.Allocation(id); has["cpu"] != 6 || has["mem"] != 125000 || d.Metrics()[pluginRounds+`done"}`] == 0 {
-		t.Errorf("the job holds %v, want 6 cores and 125000 MB; %v rounds were planned by the plugin", has,
+	if _, has := c.Allocation(id); has["cpu"] != 6 || has["mem"] != 6*20833 || d.Metrics()[pluginRounds+`done"}`] == 0 {
+		t.Errorf("the job holds %v, want 6 cores and 20833 MB for each; %v rounds were planned by the plugin", has,
 			d.Metrics()[pluginRounds+`done"}`])
 	}
 	verdict, err := c.Exec("login", "synergy", "/opt/synergy/bin/synergy", "plugin", "check", "--snapshots", "40",

@@ -1,0 +1,142 @@
+package bridge
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// A job that is to run elsewhere cannot be eligible there while it still runs, so whoever is may take the place. It must
+// not lose by that what it has. Its new place is looked at once more before it is asked to leave; if others have taken it,
+// nobody is asked. If it is taken while the job saves, the job goes back to where it was. And if that is taken as well,
+// the job goes before all others that wait, until it runs again.
+
+// movers are the starts that were not begun, of jobs that ran when the round began: they have another place or size.
+func (a *acting) movers() []*step {
+	return a.steps.filter(func(s *step) bool {
+		return s.Verb == Start && s.stage == begun && s.job.State == Running && s.Grant.Device == ""
+	})
+}
+
+// callOffMoves puts off the moves to places that others have taken since the round has observed the nodes, with all that
+// was to have the places of those that now stay.
+func (a *acting) callOffMoves(ctx context.Context) error {
+	movers := slices.DeleteFunc(a.movers(), func(s *step) bool { return slices.Equal(s.Grant.Nodes, s.job.Runs.Nodes) })
+	if len(movers) == 0 {
+		return nil
+	}
+	if err := a.look(ctx); err != nil {
+		return err
+	}
+	for _, s := range movers {
+		if s.stage == begun && a.isTaken(s) {
+			a.callOffOn(slices.Concat(s.job.Runs.Nodes, s.Grant.Nodes), nil)
+		}
+	}
+	return nil
+}
+
+// isTaken says that a mover's new place is taken by who does not leave in this round.
+func (a *acting) isTaken(s *step) bool {
+	leaving := a.steps.blocked()
+	return slices.ContainsFunc(s.Grant.Nodes, func(name string) bool {
+		_, waits := leaving[name]
+		return !waits && !a.fits(name, s.Grant)
+	})
+}
+
+// fits says that a node has room for what a grant gives it.
+func (a *acting) fits(name string, g *policy.Placement) bool {
+	k, found := slices.BinarySearchFunc(a.nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+	return !found || g.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
+}
+
+// turnBack gives movers that have left, and whose new place is taken, the place that they have left. Who was to have more
+// by that has what it had, too. A place that a job is to have which waits is not given back.
+func (a *acting) turnBack() {
+	for _, s := range a.movers() {
+		if s.Grant == s.job.holds || !a.isTaken(s) {
+			continue
+		}
+		if back := a.backTogether(s); back != nil && a.fitTogether(back) {
+			for _, o := range back {
+				o.Why = "goes on as it was: others have taken what was meant for job " + strconv.Itoa(s.Job) + " on " +
+					strings.Join(s.Grant.Nodes, ",")
+			}
+			for _, o := range back {
+				o.Grant = o.job.holds
+			}
+		}
+	}
+}
+
+// backTogether are a mover and those that were to have what it held, and so on; nil where one of them has not left yet,
+// has started, or waited before the round.
+func (a *acting) backTogether(s *step) []*step {
+	movers, group := a.movers(), []*step{s}
+	for k := 0; k < len(group); k++ {
+		o := group[k]
+		j, there := a.find(o.Job)
+		if !there || j.State != Pending || !a.through(o, j) || o.job.holds == nil || o.job.holds.Device != "" {
+			return nil
+		}
+		for _, next := range a.steps {
+			onIt := func(n string) bool { return slices.Contains(o.job.holds.Nodes, n) }
+			if next.Verb != Start || next.stage == failed || slices.Contains(group, next) ||
+				!slices.ContainsFunc(next.Grant.Nodes, onIt) {
+				continue
+			}
+			if !slices.Contains(movers, next) {
+				return nil
+			}
+			group = append(group, next)
+		}
+	}
+	return group
+}
+
+// fitTogether says that there is room for what these have held.
+func (a *acting) fitTogether(group []*step) bool {
+	for k := range a.nodes {
+		n := &a.nodes[k]
+		room := n.Total.Minus(n.Allocated)
+		for _, s := range group {
+			if !slices.Contains(s.job.holds.Nodes, n.Name) {
+				continue
+			}
+			if !s.job.holds.PerNode.Fits(room) {
+				return false
+			}
+			room = room.Minus(s.job.holds.PerNode)
+		}
+	}
+	return true
+}
+
+// noteDisplaced remembers the movers that have left and do not run again when the round ends.
+func (a *acting) noteDisplaced() {
+	for _, s := range a.steps {
+		if s.Verb == Preempt && s.stage == done && !s.expires {
+			start := slices.IndexFunc(a.steps, func(o *step) bool { return o.Verb == Start && o.Job == s.Job })
+			s.job.record.Displaced = start >= 0 && a.steps[start].stage != done
+		}
+	}
+}
+
+// order is the site's policy, with the job before all others that lost its place to others while it moved; of several
+// the one that came first.
+func (t *turn) order() policy.Policy {
+	var first *managedJob
+	for _, tn := range t.scene.managed {
+		if tn.record.Displaced && tn.State == Pending && (first == nil || tn.record.First.Before(first.record.First)) {
+			first = tn
+		}
+	}
+	if first == nil {
+		return t.Settings.Policy
+	}
+	return t.Settings.Policy.First(first.ID)
+}

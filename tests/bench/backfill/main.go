@@ -1,0 +1,127 @@
+// Command backfill lays the daemon's default, Slurm's order with Tune, next to Slurm's own backfill with proportional
+// requests: 128 GPUs, rounds of 15 s, time limits as short as they can be, profiles that are right. It prints the table
+// that stands in docs/performance.md, and fails where a mean or a 99th percentile is worse by more than 2 %. Logs in any
+// format of synergy sim --trace, named as arguments, are replayed beside the traces that are drawn.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/etc/profiles"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+	"github.com/synergy-slurmd/synergy-slurmd/sim"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/backfill"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/cluster"
+	"github.com/synergy-slurmd/synergy-slurmd/sim/outcome"
+)
+
+const (
+	round   = 15 * time.Second
+	restart = time.Minute // of which a third is the save
+	allowed = 1.02
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := compare(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "backfill:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func compare(ctx context.Context, logs []string) error {
+	site, err := newSite()
+	if err != nil {
+		return err
+	}
+	fmt.Println("| trace | jobs | mean under Slurm, min | Slurm's order × Tune | ratio | p99 under Slurm, min | Slurm's order × Tune | ratio | restarts |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	worse := 0
+	for _, d := range draws {
+		jobs, err := d.jobs(site)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d, err)
+		}
+		within, err := site.row(ctx, d.String(), jobs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d, err)
+		}
+		if !within {
+			worse++
+		}
+	}
+	for _, path := range logs {
+		jobs, err := site.logged(path)
+		if err != nil {
+			return err
+		}
+		within, err := site.row(ctx, filepath.Base(path), jobs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if !within {
+			worse++
+		}
+	}
+	if worse > 0 {
+		return fmt.Errorf("%d traces have a mean or a 99th percentile that is worse than Slurm's by more than 2 %%", worse)
+	}
+	return ctx.Err()
+}
+
+// newSite is the cluster of all traces: 16 nodes of 8 GPUs, with the built-in profiles.
+func newSite() (*site, error) {
+	own, err := sim.Profiles(profiles.FS)
+	if err != nil {
+		return nil, err
+	}
+	on, err := cluster.Parse("16x8:24:500")
+	if err != nil {
+		return nil, err
+	}
+	return &site{sim.Experiment{
+		Engine: sim.Production, Cluster: on, Ratio: 3, Round: round,
+		Schedules: []sim.Schedule{sim.Backfill, {Policy: "slurm", Allocator: "tune"}},
+		Site: sim.Site{
+			Profiles: sim.WithRestart(own, restart/3, restart-restart/3),
+			Rules:    policy.Rules{MinRun: 10 * time.Minute, MaxPreemptions: 20}, Backfill: backfill.Defaults(),
+		},
+	}}, nil
+}
+
+// site runs both schedules over one trace after the other.
+type site struct{ experiment sim.Experiment }
+
+// row prints what became of a trace; within says that nothing is worse than it may be.
+func (s *site) row(ctx context.Context, name string, jobs sim.Workload) (within bool, err error) {
+	e := s.experiment
+	jobs.Name, e.Workloads = name, []sim.Workload{jobs}
+	runs, err := e.Run(ctx)
+	if err != nil {
+		return false, err
+	}
+	if len(runs) != 2 {
+		return false, errors.New("want an outcome of each schedule")
+	}
+	alone, err := outcome.Summarise(runs[0])
+	if err != nil {
+		return false, err
+	}
+	ours, err := outcome.Summarise(runs[1])
+	if err != nil {
+		return false, err
+	}
+	was, is := alone.CompletionHours, ours.CompletionHours
+	mean, late := is.Mean/was.Mean, is.P99/was.P99
+	fmt.Printf("| %s | %d | %.1f | %.1f | **%.3f** | %.0f | %.0f | **%.3f** | %d |\n", name, len(jobs.Jobs), was.Mean*60, is.Mean*60,
+		mean, was.P99*60, is.P99*60, late, ours.Preemptions)
+	return mean <= allowed && late <= allowed, nil
+}
