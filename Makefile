@@ -104,7 +104,7 @@ test-live: build build-nvml ## the live suites on clusters of their own, side by
 # which each GPU has a type of its own, and what needs PyTorch. All others are in test-live-rounds.
 TRUST := leader failsopen faults_short kills rollout systemd soak
 SITE := arrays ask check examples frameworks gate gate_lua interactive lua prometheus steps
-LIMITS := citizen differential grid limits partitions preempt shapes
+LIMITS := citizen differential grid limits loan partitions preempt shapes
 SHARE := share share_kills share_offence share_run
 TORCH_TESTS := training
 tests-of = $(shell grep -ho '^func Test[A-Za-z0-9_]*' $(1:%=tests/live/%_test.go) | cut -c6- | paste -sd'|')

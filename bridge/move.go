@@ -74,13 +74,14 @@ func (a *acting) turnBack() {
 }
 
 // backTogether are a mover and those that were to have what it held, and so on; nil where one of them has not left yet,
-// has started, or waited before the round.
+// may have started, or waited before the round.
 func (a *acting) backTogether(s *step) []*step {
 	movers, group := a.movers(), []*step{s}
 	for k := 0; k < len(group); k++ {
 		o := group[k]
 		j, there := a.find(o.Job)
-		if !there || j.State != Pending || !a.through(o, j) || o.job.holds == nil || o.job.holds.Device != "" {
+		if !there || j.State != Pending || o.secured || a.eligible(o) || !a.through(o, j) || o.job.holds == nil ||
+			o.job.holds.Device != "" {
 			return nil
 		}
 		for _, next := range a.steps {

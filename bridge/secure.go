@@ -110,6 +110,9 @@ func (a *acting) mayBeSecured(s *step) bool {
 	if a.Settings.Ahead <= 0 || !there || !a.through(s, j) || s.Grant.Device != "" || a.refusals.of(s.job) != nil {
 		return false
 	}
+	if s.job.State == Running && a.isTaken(s) {
+		return false // it is better off where it was
+	}
 	c := &a.report.Snapshot
 	k, found := slices.BinarySearchFunc(c.Jobs, s.Job, func(j policy.Job, id int) int { return j.ID - id })
 	return found && !c.Rationed(&c.Jobs[k])

@@ -377,8 +377,9 @@ func (k *checker) atLeastAsked(j *Job, size, fair gres.Vector, n *Node) {
 	pace := allowed(j, gres.Vector{GPUs: size.GPUs, CPUs: cmp.Or(j.Pace.CPUs, fair.CPUs),
 		Memory: cmp.Or(j.Pace.Memory, fair.Memory)})
 	silent := j.Profile == nil || elsewhere(j.Profile.GPUType, n.GPUType)
-	if here := atMost(pace, gres.Vector{GPUs: pace.GPUs, CPUs: n.Total.CPUs, Memory: n.Total.Memory}); !silent &&
-		j.Profile.Gain(here, fair) >= j.Profile.Gain(pace, fair) {
+	here := pace
+	here.CPUs, here.Memory = min(pace.CPUs, n.Total.CPUs), min(pace.Memory, n.Total.Memory)
+	if !silent && j.Profile.Gain(here, fair) >= j.Profile.Gain(pace, fair) {
 		pace = here // all of the node is as good as what does not fit on it
 	}
 	pace = whole(j, pace, size.CPUs)

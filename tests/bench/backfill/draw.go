@@ -45,8 +45,8 @@ var draws = []draw{
 	{pareto, 0.95, "paper", 1, 3000}, {pareto, 0.95, "paper", 2, 3000},
 	{pareto, 0.9, "no gain", 1, 3000}, {pareto, 0.9, "no gain", 2, 3000}, {pareto, 0.9, "no gain", 3, 3000},
 	{pareto, 0.9, "hungry", 1, 3000}, {pareto, 0.9, "hungry", 2, 3000},
-	{pareto, 1.2, "no gain", 1, 3000},
-	{bursts, 0.9, "third", 1, 2000}, {bursts, 1.2, "paper", 1, 2000}, {bursts, 0.9, "no gain", 1, 2000},
+	{pareto, 1.2, "third", 1, 1500}, {pareto, 1.2, "no gain", 1, 1500},
+	{bursts, 0.9, "third", 1, 1500}, {bursts, 1.2, "paper", 1, 1500}, {bursts, 0.9, "no gain", 1, 1500},
 }
 
 // The mixes of models: the parts of image, language and speech.
