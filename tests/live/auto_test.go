@@ -35,7 +35,7 @@ const autoWords = "--comment=synergy-profile=auto synergy-checkpoint=USR1@20"
 // its curve in its comment, grows step by step until its knee is seen, and the second job of its name starts with that.
 // A language model beside it teaches that a core is enough.
 func TestAJobThatNobodyKnowsIsMeasuredAndGrowsAndTheNextOfItsNameStartsAsThat(t *testing.T) {
-	c, d := SetUp(t, "fifo", "tune", "  payback: 20s", learns(t))
+	c, d := SetUp(t, "fifo", "tune", "  payback: 1m", learns(t))
 	d.Start()
 	submit := func(name, model string) JobID {
 		return c.MustSbatch("alice", unknown(model), "--gres=gpu:1", "-c", "3", "--job-name="+name,
