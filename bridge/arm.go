@@ -22,9 +22,10 @@ import (
 // queue is the part of a turn that looks after the place of jobs in Slurm's own queue.
 type queue struct{ *turn }
 
-// arms says that somebody may be armed beside those who are to have what victims leave, see secure. While victims leave,
-// or nodes are cleared over several rounds, nobody is: whoever is eligible would take what is freed for another. Nor is anybody while a job sits down on a GPU that it may
-// share: Slurm's main scheduler stops at the first that it has no room for, and never comes to the seat behind.
+// arms says that somebody may be armed beside those who are to have what victims leave, see secure. While victims
+// leave, or nodes are cleared over several rounds, nobody is: whoever is eligible would take what is freed for another.
+// Nor is anybody while a job sits down on a GPU that it may share: Slurm's main scheduler stops at the first that it
+// has no room for, and never comes to the seat behind.
 func (t queue) arms(plan policy.Plan) bool {
 	return t.Settings.Ahead > 0 && len(t.victims()) == 0 && !slices.ContainsFunc(plan.Decisions, clearing) &&
 		!t.sitsDown(plan)

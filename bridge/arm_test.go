@@ -120,7 +120,12 @@ func TestOnlyWhoIsToHaveItIsEligibleForWhatAVictimLeaves(t *testing.T) {
 				j := w.job(id)
 				eligible, planned := j.State == bridge.Pending && !j.Begin.After(w.clock.Now()), w.meant(id)
 				if eligible && (planned == nil || j.Request.CPUs != planned.PerNode.CPUs) {
-					t.Errorf("job %d is eligible with %d cores while job %d is asked to leave", id, j.Request.CPUs, c.Job)
+					t.Errorf(
+						"job %d is eligible with %d cores while job %d is asked to leave",
+						id,
+						j.Request.CPUs,
+						c.Job,
+					)
 				}
 				if planned != nil && !eligible {
 					t.Errorf("job %d, which is to have the place of job %d, is not eligible", id, c.Job)
@@ -157,7 +162,11 @@ func TestNobodyIsStoppedOnANodeWhereJobsOfOthersAreTornDown(t *testing.T) {
 	w := newWorld(t, 1, small)
 	w.runner.Settings.Policy = policy.LAS()
 	w.submit(3, model("gnmt"), forAges)
-	deaf := w.submit(1, "mine", func(s *slurmtest.Spec) { s.Lease, s.Work.OnTerm, s.Work.Length = 0, slurmtest.Hangs, ages })
+	deaf := w.submit(
+		1,
+		"mine",
+		func(s *slurmtest.Spec) { s.Lease, s.Work.OnTerm, s.Work.Length = 0, slurmtest.Hangs, ages },
+	)
 	w.rounds(2)
 	w.submit(3, model("gnmt"), forAges)
 	w.slurm.Cancel(deaf)

@@ -77,7 +77,8 @@ func (t queue) blocked(plan policy.Plan) map[string]rank {
 		}
 	}
 	for i, tn := range t.scene.managed {
-		if plan.Decisions[i].Grant == nil && tn.armed(t.scene.at) && !t.scene.secured[tn.ID] && slices.Contains(roomAlone, tn.Reason) {
+		if plan.Decisions[i].Grant == nil && tn.armed(t.scene.at) && !t.scene.secured[tn.ID] &&
+			slices.Contains(roomAlone, tn.Reason) {
 			note(tn.Job)
 		}
 	}

@@ -90,7 +90,10 @@ func TestWhatAUserAskedForIsAClaimWhereItMustBe(t *testing.T) {
 func TestWhatFollowsTheGPUsIsNotWritten(t *testing.T) {
 	own := Request{Nodes: 1, Tasks: 1, CPUsPerTask: 12, CPUs: 12, CPUsPerNode: 12, GPUs: 4, CPUsPerGPU: 3,
 		MemoryPerGPU: 10000}
-	got := sized(&Record{Own: own}, policy.Placement{Nodes: []string{"n2"}, PerNode: gres.Vector{GPUs: 4, CPUs: 12, Memory: 40000}})
+	got := sized(
+		&Record{Own: own},
+		policy.Placement{Nodes: []string{"n2"}, PerNode: gres.Vector{GPUs: 4, CPUs: 12, Memory: 40000}},
+	)
 	want := own
 	want.Pin = []string{"n2"}
 	if !sameRequest(&got, &want) {

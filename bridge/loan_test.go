@@ -189,7 +189,14 @@ func (w *world) mustHaveTheLoans(seed uint64, without []int, since map[int]time.
 				late[j.ID] = seen.At
 			}
 			if waited := seen.At.Sub(late[j.ID]); waited > patient {
-				w.t.Fatalf("seed %d: job %d with %s waits %s for what was lent: %+v", seed, j.ID, needOf(j), waited, room)
+				w.t.Fatalf(
+					"seed %d: job %d with %s waits %s for what was lent: %+v",
+					seed,
+					j.ID,
+					needOf(j),
+					waited,
+					room,
+				)
 			}
 		}
 		first = append(first, j)
@@ -227,7 +234,13 @@ func TestWhoeverAskedForNoMoreThanIsLeftBesideAFloorRunsWithThat(t *testing.T) {
 		w.slurm.SetExtra(other, extra)
 		w.rounds(2)
 		if got := w.job(other).State == bridge.Running; got != c.runs || !strings.Contains(w.job(other).Extra, c.says) {
-			t.Errorf("asked for %s: it runs: %v, with %s, told %s", c.memory, got, w.job(other).Runs.PerNode, w.job(other).Extra)
+			t.Errorf(
+				"asked for %s: it runs: %v, with %s, told %s",
+				c.memory,
+				got,
+				w.job(other).Runs.PerNode,
+				w.job(other).Extra,
+			)
 		}
 	}
 }
@@ -247,4 +260,30 @@ func TestRoomIsNotKeptForAJobThatSlurmDoesNotStart(t *testing.T) {
 	w.rounds(4)
 	w.mustRun(lender, "n1", 15)
 	w.mustRun(newcomer, "n1", 6)
+}
+
+// Memory that is given in whole MiB for each core is a little less than the share, more so with more cores: 12 cores
+// come to some MiB more than 18. Whoever comes, one after the other, has what he lacks all the same.
+func TestALoanIsCalledBackWhereMemoryIsGivenByTheCore(t *testing.T) {
+	byTheCore := func(s *slurmtest.Spec) { s.Request.Memory, s.Request.MemoryPerCPU = 0, 1000 }
+	for first := 1; first <= 7; first++ {
+		for next := 1; next <= 8-first; next++ {
+			w := newWorld(t, 1, server)
+			w.quick()
+			w.runner.Settings.Ahead = 0
+			all := []int{w.submit(first, model("res18"), forAges, saves(time.Second), byTheCore)}
+			w.pass(12 * time.Second)
+			for left := 8 - first; left >= next; left -= next {
+				all = append(all, w.submit(next, model("res18"), forAges, saves(time.Second), byTheCore))
+				w.pass(3 * time.Second)
+			}
+			w.pass(40 * time.Second)
+			for k, id := range all {
+				if j := w.job(id); j.State != bridge.Running {
+					t.Errorf("%d GPUs, and then %d at a time: job %d of %d is %s: %s", first, next, k+1, len(all), j.State,
+						j.Extra)
+				}
+			}
+		}
+	}
 }

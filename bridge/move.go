@@ -9,10 +9,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A job that is to run elsewhere cannot be eligible there while it still runs, so whoever is may take the place. It must
-// not lose by that what it has. Its new place is looked at once more before it is asked to leave; if others have taken it,
-// nobody is asked. If it is taken while the job saves, the job goes back to where it was. And if that is taken as well,
-// the job goes before all others that wait, until it runs again.
+// A job that is to run elsewhere cannot be eligible there while it still runs, so whoever is may take the place. It
+// must not lose by that what it has. Its new place is looked at once more before it is asked to leave; if others have
+// taken it, nobody is asked. If it is taken while the job saves, the job goes back to where it was. And if that is
+// taken as well, the job goes before all others that wait, until it runs again.
 
 // movers are the starts that were not begun, of jobs that ran when the round began: they have another place or size.
 func (a *acting) movers() []*step {
@@ -21,8 +21,8 @@ func (a *acting) movers() []*step {
 	})
 }
 
-// callOffMoves puts off the moves to places that others have taken since the round has observed the nodes, with all that
-// was to have the places of those that now stay.
+// callOffMoves puts off the moves to places that others have taken since the round has observed the nodes, with all
+// that was to have the places of those that now stay.
 func (a *acting) callOffMoves(ctx context.Context) error {
 	movers := slices.DeleteFunc(a.movers(), func(s *step) bool { return slices.Equal(s.Grant.Nodes, s.job.Runs.Nodes) })
 	if len(movers) == 0 {
@@ -50,12 +50,16 @@ func (a *acting) isTaken(s *step) bool {
 
 // fits says that a node has room for what a grant gives it.
 func (a *acting) fits(name string, g *policy.Placement) bool {
-	k, found := slices.BinarySearchFunc(a.nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+	k, found := slices.BinarySearchFunc(
+		a.nodes,
+		name,
+		func(n Node, name string) int { return strings.Compare(n.Name, name) },
+	)
 	return !found || g.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
 }
 
-// turnBack gives movers that have left, and whose new place is taken, the place that they have left. Who was to have more
-// by that has what it had, too. A place that a job is to have which waits is not given back.
+// turnBack gives movers that have left, and whose new place is taken, the place that they have left. Who was to have
+// more by that has what it had, too. A place that a job is to have which waits is not given back.
 func (a *acting) turnBack() {
 	for _, s := range a.movers() {
 		if s.Grant == s.job.holds || !a.isTaken(s) {

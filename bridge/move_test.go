@@ -90,7 +90,12 @@ func TestAJobThatLostItsPlaceWhileItMovedGoesBeforeAllOthers(t *testing.T) {
 	}))
 	w.round()
 	if w.job(mover).State != bridge.Pending || w.job(other).State != bridge.Running || !w.record(mover).Displaced {
-		t.Fatalf("the mover is %s, the other one %s, displaced: %t", w.job(mover).State, w.job(other).State, w.record(mover).Displaced)
+		t.Fatalf(
+			"the mover is %s, the other one %s, displaced: %t",
+			w.job(mover).State,
+			w.job(other).State,
+			w.record(mover).Displaced,
+		)
 	}
 	before := w.submit(4, model("gnmt")) // comes later, and would go first by a policy that asks for the youngest
 	w.rounds(3)

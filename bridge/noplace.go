@@ -32,8 +32,8 @@ type NoPlace struct {
 	Slurms bool `json:"slurms,omitempty"`
 }
 
-// noPlaceCauses are those for which a job is handed back: no node could ever hold it, or those that could are closed, or
-// Slurm itself says so of a size that we gave it.
+// noPlaceCauses are those for which a job is handed back: no node could ever hold it, or those that could are closed,
+// or Slurm itself says so of a size that we gave it.
 var noPlaceCauses = []WaitCause{CauseShape, CauseClosed, CauseRequest, CausePartitionRules}
 
 // HandBackCauses are what a round hands jobs back for, as WaitCauses has them. Other is a job that has lost our
@@ -42,8 +42,8 @@ func HandBackCauses() []WaitCause {
 	return append(slices.Clone(noPlaceCauses), CauseLeftToSlurm, CauseCanary, CauseOther)
 }
 
-// slurms is why a job is Slurm's for this wait and the run that follows; nil: it is not. An annotation says it where the
-// ledger was lost, or the round died that wrote it, and of a task that Slurm has split off an array since. Whoever
+// slurms is why a job is Slurm's for this wait and the run that follows; nil: it is not. An annotation says it where
+// the ledger was lost, or the round died that wrote it, and of a task that Slurm has split off an array since. Whoever
 // forges one opts out.
 func (t *managedJob) slurms() *NoPlace {
 	if t.record != nil && t.record.NoPlace.Slurms && t.record.NoPlace.Wait == t.Restarts {

@@ -49,7 +49,8 @@ func (l lens) Update(ctx context.Context, u bridge.Update) error {
 // closedBy is a word that no adapter knows.
 func closedBy(n *bridge.Node) { n.Closed = "SOMETHING_NEW" }
 
-// mustSayWhyItIsSlurms holds a waiting job to be eligible with its user's own request, and to say why it was handed back.
+// mustSayWhyItIsSlurms holds a waiting job to be eligible with its user's own request, and to say why it was handed
+// back.
 func (w *world) mustSayWhyItIsSlurms(id int, own bridge.Request, why string) {
 	w.t.Helper()
 	j := w.job(id)
@@ -93,7 +94,13 @@ func TestAJobThatNoNodeIsKnownToHoldIsSlurmsWithinTwoRounds(t *testing.T) {
 				t.Errorf("one look made it Slurm's: %+v", j)
 			}
 			report := w.rounds(1)
-			if s := step(t, report, id, bridge.Release); s.Error != "" || s.Cause != c.cause || !strings.Contains(s.Why, c.why) {
+			if s := step(
+				t,
+				report,
+				id,
+				bridge.Release,
+			); s.Error != "" || s.Cause != c.cause ||
+				!strings.Contains(s.Why, c.why) {
 				t.Errorf("%+v, want it handed back for %q: %s", s, c.cause, c.why)
 			}
 			w.mustSayWhyItIsSlurms(id, own, c.why)

@@ -10,10 +10,10 @@ import (
 )
 
 // A node with GPUs of several types is to a round as many nodes as types: a pool of the GPUs of each, with as much of
-// the node's cores and memory as its part of the GPUs comes to. So GPUs are counted by type: a job that names one is put
-// where those are, and the check of a plan sees to each pool as to a node. Slurm counts a slice of a GPU (MIG) as a GPU
-// of a type of its own, and so does the share. On the way to Slurm a pool is the node again, and a job that named no
-// type asks for the type of the pool that it was given: Slurm would else choose, and perhaps another.
+// the node's cores and memory as its part of the GPUs comes to. So GPUs are counted by type: a job that names one is
+// put where those are, and the check of a plan sees to each pool as to a node. Slurm counts a slice of a GPU (MIG) as a
+// GPU of a type of its own, and so does the share. On the way to Slurm a pool is the node again, and a job that named
+// no type asks for the type of the pool that it was given: Slurm would else choose, and perhaps another.
 
 // poolMark stands between a node and the type in the name of a pool. No node has it in its name: it could not stand in
 // Slurm's lists of nodes.

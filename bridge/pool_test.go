@@ -66,7 +66,14 @@ func TestGPUsOfANodeAreCountedByType(t *testing.T) {
 		case i == 4 && (j.State != bridge.Pending || !strings.Contains(why(report, id), "GPU")):
 			t.Errorf("the fifth job for four GPUs of type %s is %s: %s", whole, j.State, why(report, id))
 		case i != 4 && (j.State != bridge.Running || w.typesHeld(id)[want] != 1):
-			t.Errorf("job %d is %s with %v, want one of type %s: %s", id, j.State, w.typesHeld(id), want, why(report, id))
+			t.Errorf(
+				"job %d is %s with %v, want one of type %s: %s",
+				id,
+				j.State,
+				w.typesHeld(id),
+				want,
+				why(report, id),
+			)
 		}
 	}
 }
@@ -130,8 +137,8 @@ func TestAJobThatHoldsGPUsOfSeveralTypesIsLeftAsItIs(t *testing.T) {
 }
 
 // Whatever mix of jobs, with the word and without it, comes to nodes of several types: no plan is refused by the check,
-// what Slurm holds is never more than it has of a type (its invariants look at every event), every job has what it asked
-// for, and none with the word waits when there is nobody else.
+// what Slurm holds is never more than it has of a type (its invariants look at every event), every job has what it
+// asked for, and none with the word waits when there is nobody else.
 func TestJobsOnNodesOfSeveralTypesRunAsTheyAsked(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		nodes := []bridge.Node{mixed("n1", whole, slice)}

@@ -60,8 +60,8 @@ func (s *scene) reservedFor(name string, in []string) []string {
 	return only
 }
 
-// reservedFrom is the reservation for which Slurm does not start a job that was begun: one that keeps nodes of the grant
-// for others now, or before the job would have ended. Empty: there is none. Slurm's reason is often Resources.
+// reservedFrom is the reservation for which Slurm does not start a job that was begun: one that keeps nodes of the
+// grant for others now, or before the job would have ended. Empty: there is none. Slurm's reason is often Resources.
 func (a *acting) reservedFrom(s *step) string {
 	j := a.seenNow(s.Job)
 	if s.stage != sent || s.since >= a.looked || j.State != Pending {

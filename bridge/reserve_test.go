@@ -46,7 +46,9 @@ func TestAReservationThatIsMadeWhileAJobStartsIsNamedAndIsNoFailureOfTheJob(t *t
 		id := w.submit(1, model("gnmt"), forAges, func(s *slurmtest.Spec) { s.TimeLimit = time.Hour })
 		w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 			if len(c.Update.Request.Pin) > 0 && at == slurmtest.Before {
-				w.slurm.Reserve(bridge.Reservation{Name: "repair", From: w.clock.Now().Add(from), Nodes: []string{"n1"}})
+				w.slurm.Reserve(
+					bridge.Reservation{Name: "repair", From: w.clock.Now().Add(from), Nodes: []string{"n1"}},
+				)
 			}
 			return nil
 		})

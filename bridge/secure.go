@@ -12,14 +12,14 @@ import (
 
 // A place that a victim leaves is Slurm's to give in that very second, to the first in its order that is eligible. So
 // before anybody is asked, nothing that is eligible may have another size than the plan means: a job that was armed
-// earlier is started at once where its place is free, and a job that waits for a place which others leave is armed anew,
-// with the size of its grant. Whoever is not to have a place has its lease by then.
+// earlier is started at once where its place is free, and a job that waits for a place which others leave is armed
+// anew, with the size of its grant. Whoever is not to have a place has its lease by then.
 //
 // A job that is secured in this way is eligible on any node. It runs in the second in which that much is free, and only
 // who goes before it in Slurm's order can have it first; a start that is written when the victim has gone comes after
-// everybody who was eligible by then. It is not pinned: should the daemon die, it would wait for one node, whose job may
-// not have been asked. What is armed must not keep others waiting, though, since Slurm's main scheduler stops at the
-// first job in a partition for which it has no room: where another start of the round has its place, who is secured
+// everybody who was eligible by then. It is not pinned: should the daemon die, it would wait for one node, whose job
+// may not have been asked. What is armed must not keep others waiting, though, since Slurm's main scheduler stops at
+// the first job in a partition for which it has no room: where another start of the round has its place, who is secured
 // before it is leased again, until that one runs. Nor may it take the place of another start, which then had a victim
 // for nothing: where it would fit there, and is not just as large as the other, it has its lease until its own place is
 // free, and is pinned to that.
@@ -76,7 +76,11 @@ func (a *acting) safeToSecure(ready []*step) []*step {
 // couldTake says that a step's job would fit where another is to start, on nodes where it is not.
 func (a *acting) couldTake(s, other *step) bool {
 	return s != other && slices.ContainsFunc(other.Grant.Nodes, func(name string) bool {
-		k, found := slices.BinarySearchFunc(a.nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
+		k, found := slices.BinarySearchFunc(
+			a.nodes,
+			name,
+			func(n Node, name string) int { return strings.Compare(n.Name, name) },
+		)
 		if !found || slices.Contains(s.Grant.Nodes, name) {
 			return false
 		}
@@ -91,8 +95,8 @@ func (a *acting) couldTake(s, other *step) bool {
 	})
 }
 
-// changesPlaces says that two jobs which are both eligible can have each other's place. A smaller one could not: it would
-// fit into what the first of several victims leaves for the other.
+// changesPlaces says that two jobs which are both eligible can have each other's place. A smaller one could not: it
+// would fit into what the first of several victims leaves for the other.
 func (s *step) changesPlaces(other *step) bool {
 	return len(s.Grant.Nodes) == len(other.Grant.Nodes) && other.Grant.PerNode == s.Grant.PerNode
 }

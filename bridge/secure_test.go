@@ -69,8 +69,8 @@ func mustStartAsPlanned(t *testing.T, reports []bridge.Report) {
 }
 
 // TestNothingIsEligibleWithAnotherSizeThanPlannedWhileSomebodyIsAsked over drawn mixes of jobs that come and end: in
-// the moment in which a job is asked to leave, whoever could take its place has the size of his grant, or his lease; and
-// whatever starts then has it, too.
+// the moment in which a job is asked to leave, whoever could take its place has the size of his grant, or his lease;
+// and whatever starts then has it, too.
 func TestNothingIsEligibleWithAnotherSizeThanPlannedWhileSomebodyIsAsked(t *testing.T) {
 	asked := 0
 	for seed := range int64(6) {
@@ -145,7 +145,8 @@ func TestAStartWithAnotherSizeThanPlannedIsTold(t *testing.T) {
 		t.Fatalf("%s with %s, armed with %d cores: nothing is shown", j.State, j.Runs.PerNode, armed)
 	}
 	k := slices.IndexFunc(report.Steps, func(s bridge.Step) bool { return s.Job == next })
-	if s := report.Steps[k]; s.Got == nil || s.Got.CPUs != armed || !strings.Contains(s.Why, "by itself with gpu=4 cpu=") {
+	if s := report.Steps[k]; s.Got == nil || s.Got.CPUs != armed ||
+		!strings.Contains(s.Why, "by itself with gpu=4 cpu=") {
 		t.Errorf("the report says of it: %+v", s)
 	}
 	if n := w.line.Count(slurmtest.Signal); n > 0 {

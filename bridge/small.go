@@ -79,7 +79,8 @@ func (t *turn) quiet(ctx context.Context) (bool, error) {
 }
 
 // moment is all that may let a job start that could not: who waits, whether it may start, what each node has free, and
-// who can be asked for what it was lent; and whose time limit comes. Two moments that differ have different numbers, as good as certainly.
+// who can be asked for what it was lent; and whose time limit comes. Two moments that differ have different numbers, as
+// good as certainly.
 func (t *turn) moment() uint64 {
 	var h maphash.Hash
 	h.SetSeed(seed)

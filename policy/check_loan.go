@@ -3,8 +3,8 @@ package policy
 import "slices"
 
 // givesBack says that a plan does nothing to running job j but take from it, where it is, what others need who do not
-// run there yet: a job that the plan starts there, or an unmanaged one. What a job was lent is not protected by the rules that
-// protect its run; that it keeps its share is checked as of any grant.
+// run there yet: a job that the plan starts there, or an unmanaged one. What a job was lent is not protected by the
+// rules that protect its run; that it keeps its share is checked as of any grant.
 func (k *checker) givesBack(j *Job, g *Placement) bool {
 	if g == nil || !j.Saves || g.Device != j.Running.Device || g.PerNode.GPUs != j.Running.PerNode.GPUs ||
 		!g.PerNode.Fits(j.Running.PerNode) || !slices.Equal(g.Nodes, j.Running.Nodes) {

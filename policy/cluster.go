@@ -170,8 +170,8 @@ type Node struct {
 	Total    gres.Vector `json:"total"`
 	// Foreign is what jobs that are not in the snapshot hold: the site's other partitions, jobs without our directive.
 	Foreign gres.Vector `json:"foreign"`
-	// ForeignEnds is which parts of Foreign come free by themselves, and when at the latest: by the time limits of those
-	// jobs, in any order. Of the rest nobody knows.
+	// ForeignEnds is which parts of Foreign come free by themselves, and when at the latest: by the time limits of
+	// those jobs, in any order. Of the rest nobody knows.
 	ForeignEnds []Ending `json:"foreign_ends,omitempty"`
 	// Closed says why no job may be started here (drained, down, …); empty when it is open. What runs there may go on.
 	Closed string `json:"closed,omitempty"`

@@ -115,8 +115,8 @@ func (b preemption) begun(i int) time.Time {
 
 // compareWaits puts servers first that are likely to be free first of those who cannot be asked to leave: jobs of
 // others come last; then those whose last such job ends first by its time limit. Where that has none it is the one that
-// started first, in units of rules.patience, so that no server that has begun to be empty is given up for one that began
-// later. Of equal ones it is those where such jobs hold the fewest GPUs, and then the ones with most GPUs idle.
+// started first, in units of rules.patience, so that no server that has begun to be empty is given up for one that
+// began later. Of equal ones it is those where such jobs hold the fewest GPUs, and then the ones with most GPUs idle.
 func (b preemption) compareWaits(w gangShape, x, y int) int {
 	s, t, u, v := &b.servers[x], &b.servers[y], &b.tenure()[x], &b.tenure()[y]
 	foreign := func(s *server) int { return max(0, s.foreign.GPUs+w.gpus-s.Total.GPUs) }

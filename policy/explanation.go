@@ -72,12 +72,18 @@ func (b explanation) lacks(i int) answer {
 	}
 	if w.nodes > 1 {
 		if most, enough := b.equalNodes(k, true); !enough {
-			return answer{Shape, fmt.Sprintf("needs %d equal nodes, and of those that could hold part of it at most %d are equal",
-				w.nodes, most)}
+			return answer{
+				Shape,
+				fmt.Sprintf("needs %d equal nodes, and of those that could hold part of it at most %d are equal",
+					w.nodes, most),
+			}
 		}
 		if most, enough := b.equalNodes(k, false); !enough {
-			return answer{Closed, fmt.Sprintf("needs %d equal nodes, and of those that are open at most %d are equal (%s)",
-				w.nodes, most, b.lastClosed(f))}
+			return answer{
+				Closed,
+				fmt.Sprintf("needs %d equal nodes, and of those that are open at most %d are equal (%s)",
+					w.nodes, most, b.lastClosed(f)),
+			}
 		}
 	}
 	if p, needs := b.pinched(k); p != nil {
@@ -214,7 +220,8 @@ func (b explanation) equalNodes(k *jobClass, closed bool) (most int, enough bool
 		equal := map[int]int{} // by model
 		for n := range b.servers {
 			sv := &b.servers[n]
-			if k.eligible.servers.has(n) && sv.Total.GPUs >= w.gpus && (closed || sv.Closed == "") && b.holdsLeast(k, w, n) {
+			if k.eligible.servers.has(n) && sv.Total.GPUs >= w.gpus && (closed || sv.Closed == "") &&
+				b.holdsLeast(k, w, n) {
 				equal[sv.model]++
 				most = max(most, equal[sv.model])
 				enough = enough || equal[sv.model] >= w.nodes
@@ -284,7 +291,11 @@ func (b explanation) inspect(c *survey, i int, w gangShape, n int) {
 		c.enough++
 	default:
 		c.enough++
-		if binds := lack.Minus(preemption{placement(b)}.callableOn(n)); !covered(binds) { // the rest would be called back
+		if binds := lack.Minus(
+			preemption{placement(b)}.callableOn(n),
+		); !covered(
+			binds,
+		) { // the rest would be called back
 			lack = binds
 		}
 		if c.short == nil || lack.CPUs < c.lack.CPUs {

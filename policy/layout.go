@@ -239,7 +239,8 @@ func (s *seat) gainAsIn(was *seat) float64 {
 
 // found finds the nodes of a placement by name, most likely where the last seat was.
 func (b layout) found(names []string, was *seat) []int {
-	if was != nil && slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
+	if was != nil &&
+		slices.EqualFunc(was.servers, names, func(n int, name string) bool { return b.servers[n].Name == name }) {
 		return was.servers
 	}
 	if len(names) == 1 {

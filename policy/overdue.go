@@ -21,8 +21,8 @@ const overdueShare = 1.0 / 8
 // Who is overdue stays so until it ends, since waiting is not undone by running: nobody takes such a place from another
 // in turns.
 //
-// Patience counts only while a job runs that came later: until then nobody has passed the one that waits. And an overdue
-// job goes before those alone that have passed it, see precedes.
+// Patience counts only while a job runs that came later: until then nobody has passed the one that waits. And an
+// overdue job goes before those alone that have passed it, see precedes.
 func (b turns) findOverdue() {
 	late, last := b.late[:0], b.lastToCome()
 	for i, j := range b.jobs {

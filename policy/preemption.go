@@ -263,7 +263,7 @@ func (b preemption) giveBackFrom(jobs []int, plan *clearing, missing gres.Vector
 	left := missing
 	for k := range able {
 		s := b.shrunk(able[k].job, left, i)
-		if s.freed == (gres.Vector{}) {
+		if s.freed.Max(gres.Vector{}) == (gres.Vector{}) {
 			continue // others have freed what it could
 		}
 		plan.shrinks, left = append(plan.shrinks, s), left.Minus(s.freed)
@@ -294,8 +294,8 @@ func (b preemption) able(jobs []int, plan *clearing, missing gres.Vector, i int)
 		if !b.sizable(v) && !b.owedRoom(i) {
 			continue
 		}
-		if s := b.shrunk(v, missing, i); s.freed != (gres.Vector{}) && b.resizable(v) {
-			s.loss = -b.netOver(v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed, missing)
+		if s := b.shrunk(v, missing, i); s.freed.Max(gres.Vector{}) != (gres.Vector{}) && b.resizable(v) {
+			s.loss = -b.netOver(v, s.to.Gain, b.c.Rules.horizon()) / price(s.freed.Max(gres.Vector{}), missing)
 			able = append(able, s)
 		}
 	}
@@ -323,12 +323,13 @@ func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 	sizes := b.alloc.sizes(s.menu)
 	for k := len(sizes) - 1; k >= 0; k-- {
 		less := s.size.Minus(sizes[k].Size)
-		if less.CPUs < 0 || less.Memory < 0 || sizes[k].Gain*s.menu.unit < slowest {
+		if less.CPUs < 0 || less.Memory < 0 && !b.roundsUp(v, less) || sizes[k].Gain*s.menu.unit < slowest {
 			continue
 		}
 		freed := gres.Vector{CPUs: min(less.CPUs, max(missing.CPUs, 0)),
 			Memory: min(less.Memory, max(missing.Memory, 0))}
-		if freed.CPUs >= best.freed.CPUs && freed.Memory >= best.freed.Memory && freed != best.freed {
+		if freed.CPUs >= best.freed.CPUs && max(freed.Memory, 0) >= max(best.freed.Memory, 0) &&
+			freed.Max(gres.Vector{}) != best.freed.Max(gres.Vector{}) {
 			best.to, best.freed = sizes[k], freed
 		}
 		if covered(missing.Minus(best.freed)) {
@@ -336,6 +337,14 @@ func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 		}
 	}
 	return best
+}
+
+// roundsUp says that running job v, with so much less, would hold some MiB more, by no more than rounding: where memory
+// is given in whole MiB for each core, 12 cores may come to a little more than 18. All its servers have room for that.
+func (b preemption) roundsUp(v int, less gres.Vector) bool {
+	s := &b.seats[v]
+	return b.jobs[v].PerCore && int(-less.Memory) <= s.size.CPUs &&
+		!slices.ContainsFunc(s.servers, func(n int) bool { return b.servers[n].open().Memory < -less.Memory })
 }
 
 // spared is what the jobs on server n could give back at most if each was as small as it can be.

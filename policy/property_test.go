@@ -284,7 +284,13 @@ func TestACeilingOnOneResourceTakesNothingOfTheOther(t *testing.T) {
 					t.Fatalf("job %d: %s where its share is %s, since it may have %s", j.ID, size, fair, most.Memory)
 				}
 				if most.CPUs > 0 && most.CPUs < fair.CPUs && size.Memory < inWholeMiB(j, due, size.CPUs).Memory {
-					t.Fatalf("job %d: %s where its share is %s, since it may have %d cores", j.ID, size, fair, most.CPUs)
+					t.Fatalf(
+						"job %d: %s where its share is %s, since it may have %d cores",
+						j.ID,
+						size,
+						fair,
+						most.CPUs,
+					)
 				}
 			}
 		}
@@ -572,8 +578,14 @@ func TestTheOrderOfTheSnapshotIsIrrelevant(t *testing.T) {
 	everyPlanner(t, func(t *rapid.T, c Cluster, p Policy, a Allocator, plan Plan) {
 		shuffled := deepCopy(c)
 		r := rand.New(rand.NewSource(rapid.Int64().Draw(t, "seed")))
-		r.Shuffle(len(c.Jobs), func(i, k int) { shuffled.Jobs[i], shuffled.Jobs[k] = shuffled.Jobs[k], shuffled.Jobs[i] })
-		r.Shuffle(len(c.Nodes), func(i, k int) { shuffled.Nodes[i], shuffled.Nodes[k] = shuffled.Nodes[k], shuffled.Nodes[i] })
+		r.Shuffle(
+			len(c.Jobs),
+			func(i, k int) { shuffled.Jobs[i], shuffled.Jobs[k] = shuffled.Jobs[k], shuffled.Jobs[i] },
+		)
+		r.Shuffle(
+			len(c.Nodes),
+			func(i, k int) { shuffled.Nodes[i], shuffled.Nodes[k] = shuffled.Nodes[k], shuffled.Nodes[i] },
+		)
 		if again := Decide(shuffled, p, a); !reflect.DeepEqual(plan, again) {
 			t.Fatalf("%s %s: %s", p.Name, a.Name, firstDifference(plan, again))
 		}

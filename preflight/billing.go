@@ -38,8 +38,11 @@ func judgeWeights(partition, text string, f *Facts) finding {
 		return warn(gpusAlone, "%s charges %s (%s), and Slurm reckons that for a job's first run alone: one that is "+
 			"given another size later pays for its first one", partition, sized, text)
 	case f.Scontrol.Why != "":
-		return skip("%s has none, so Slurm charges the cores of a job's first run; whether fair share counts them is not "+
-			"known", partition)
+		return skip(
+			"%s has none, so Slurm charges the cores of a job's first run; whether fair share counts them is not "+
+				"known",
+			partition,
+		)
 	case fairShareCounts(f):
 		return warn(gpusAlone, "%s has none, so Slurm charges cores, and reckons that for a job's first run alone: "+
 			"fair share counts a job that is given another size later by its first one", partition)

@@ -23,7 +23,8 @@ func TestASiteIsToldWhatToChargeJustWhereASizeChangesWhatIsCharged(t *testing.T)
 		if len(got) != 1 {
 			t.Fatalf("%q: %v", text, got)
 		}
-		if warned := got[0].Verdict == Warn; warned != sized || warned != strings.Contains(got[0].Remedy, "GRES/gpu=1") {
+		if warned := got[0].Verdict == Warn; warned != sized ||
+			warned != strings.Contains(got[0].Remedy, "GRES/gpu=1") {
 			t.Fatalf("%q, fair share counts %t: %s", text, counts, got[0])
 		}
 	})

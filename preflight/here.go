@@ -190,9 +190,12 @@ func partitions(f *Facts) (found []finding) {
 		gpus, there := f.Partitions.Value[name]
 		switch {
 		case !there:
-			found = append(found, fail(orNearest(name, names(f.Partitions.Value), "", "mend partitions in the configuration"),
-				"the cluster has no %s; it has %s", name,
-				strings.Join(names(f.Partitions.Value), ", ")))
+			found = append(
+				found,
+				fail(orNearest(name, names(f.Partitions.Value), "", "mend partitions in the configuration"),
+					"the cluster has no %s; it has %s", name,
+					strings.Join(names(f.Partitions.Value), ", ")),
+			)
 		case gpus == 0:
 			found = append(found,
 				warn("only jobs with GPUs can be managed; or GPUs are not counted: AccountingStorageTRES=gres/gpu",

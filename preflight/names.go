@@ -52,8 +52,11 @@ func lookedUp(key string, said []string, why string, all []string, kind, remedy 
 	}
 	for _, name := range said {
 		if !slices.Contains(all, name) {
-			found = append(found, fail(orNearest(name, all, "", remedy), "the cluster has no %s %s; it has %s", kind, name,
-				few(all)))
+			found = append(
+				found,
+				fail(orNearest(name, all, "", remedy), "the cluster has no %s %s; it has %s", kind, name,
+					few(all)),
+			)
 		}
 	}
 	if len(found) == 0 {

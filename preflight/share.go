@@ -125,9 +125,11 @@ func features(f *Facts, said []string) []finding {
 		}
 	}
 	if len(absent) > 0 {
-		return []finding{warn(orNearest(absent[0], have, "", "mend the name, or give the nodes that Feature in slurm.conf"),
-			"no node with GPUs in the managed partitions has %s; they have %s", strings.Join(absent, ", "),
-			orElse(strings.Join(have[:min(len(have), fewFeatures)], ", "), "no feature"))}
+		return []finding{
+			warn(orNearest(absent[0], have, "", "mend the name, or give the nodes that Feature in slurm.conf"),
+				"no node with GPUs in the managed partitions has %s; they have %s", strings.Join(absent, ", "),
+				orElse(strings.Join(have[:min(len(have), fewFeatures)], ", "), "no feature")),
+		}
 	}
 	return []finding{ok("%s", strings.Join(said, ", "))}
 }

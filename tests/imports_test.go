@@ -175,9 +175,28 @@ func TestWhatIsInstalledReadsNoMarkdown(t *testing.T) {
 
 // pure packages have no clock, no chance, no and no files.
 var pure = []string{
-	"printable", "spelling", "gres", "gres/inventory", "sensitivity", "sensitivity/profiler", "sensitivity/profiler/replay",
-	"sensitivity/learned", "policy", "policy/bound", "policy/columns", "policy/snapshot", "policy/forecast",
-	"policy/replay", "policy/whatif", "limits", "billing", "preflight", "page", "story", "savings", "rollout",
+	"printable",
+	"spelling",
+	"gres",
+	"gres/inventory",
+	"sensitivity",
+	"sensitivity/profiler",
+	"sensitivity/profiler/replay",
+	"sensitivity/learned",
+	"policy",
+	"policy/bound",
+	"policy/columns",
+	"policy/snapshot",
+	"policy/forecast",
+	"policy/replay",
+	"policy/whatif",
+	"limits",
+	"billing",
+	"preflight",
+	"page",
+	"story",
+	"savings",
+	"rollout",
 }
 
 // TestThePlannerDecidesFromItsArguments keeps clocks, randomness and files out of the pure packages.
@@ -296,44 +315,4 @@ func read(path string) (source, error) {
 		s.imports = append(s.imports, imported)
 	}
 	return s, err
-}
-
-// most is how many methods a type may have before nobody can hold it in mind.
-const most = 40
-
-// larger are the types that have more, and how many: a figure here only ever goes down.
-var larger = map[string]int{
-	"sim/artifact.engine":    75, // the paper's artifact, fault by fault
-	"bridge/slurmtest.Slurm": 91, // a whole Slurm in memory
-}
-
-// TestNoTypeHasMoreMethodsThanAReaderCanHoldInMind counts those that are written, by whomever they are called.
-func TestNoTypeHasMoreMethodsThanAReaderCanHoldInMind(t *testing.T) {
-	counts := map[string]int{}
-	for _, s := range sources(t) {
-		if strings.HasSuffix(s.file, ".pb.go") || strings.HasSuffix(s.file, ".gen.go") {
-			continue
-		}
-		text, err := os.ReadFile(s.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`(?m)^func \(\w+ \*?(\w+)(?:\[\w+\])?\) `).FindAllStringSubmatch(
-			string(text), -1) {
-			counts[s.pkg+"."+m[1]]++
-		}
-	}
-	if len(counts) < 300 {
-		t.Fatalf("%d types with methods: the sources were not understood", len(counts))
-	}
-	for name, count := range counts {
-		if limit := max(most, larger[name]); count > limit {
-			t.Errorf("%s has %d methods, want at most %d", name, count, limit)
-		}
-	}
-	for name, count := range larger {
-		if counts[name] < count {
-			t.Errorf("%s has %d methods by now: lower its figure of %d", name, counts[name], count)
-		}
-	}
 }

@@ -78,10 +78,19 @@ func typesIn(n *bridge.Node, sent []*slurmpb.TypedGPUs) error {
 		known := slices.ContainsFunc(n.Types, func(other bridge.TypedGPUs) bool { return other.Type == t.Type })
 		switch {
 		case len(t.Type) > longName, !printable.Is(t.Type), known:
-			return fmt.Errorf("GPUs of type %.80q: want each type once, printable and of at most %d bytes", t.Type, longName)
+			return fmt.Errorf(
+				"GPUs of type %.80q: want each type once, printable and of at most %d bytes",
+				t.Type,
+				longName,
+			)
 		case t.Total < 1 || t.Total > left || t.Allocated < 0 || t.Allocated > t.Total:
-			return fmt.Errorf("GPUs of type %.80q: %d of %d in use: want those of all types to be the node's %d", t.Type,
-				t.Allocated, t.Total, n.Total.GPUs)
+			return fmt.Errorf(
+				"GPUs of type %.80q: %d of %d in use: want those of all types to be the node's %d",
+				t.Type,
+				t.Allocated,
+				t.Total,
+				n.Total.GPUs,
+			)
 		}
 		left -= t.Total
 		n.Types = append(n.Types, t)

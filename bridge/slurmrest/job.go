@@ -86,10 +86,11 @@ func readJob(job *wire.Job) listed {
 	return read
 }
 
-// tasksToSay is the number of tasks of a job whose updates have to say it; 0: they need not. At each update of a waiting
-// job, be it of its comment, Slurm 24.11 reckons the number anew where it knows how many there are for each node or GPU
-// (_figure_out_num_tasks in job_mgr.c), and takes the fewest nodes that will do for it: four tasks with a GPU each and
-// two GPUs a node become two tasks. Started on the nodes of four, they end slurmctld by a division by zero.
+// tasksToSay is the number of tasks of a job whose updates have to say it; 0: they need not. At each update of a
+// waiting job, be it of its comment, Slurm 24.11 reckons the number anew where it knows how many there are for each
+// node or GPU (_figure_out_num_tasks in job_mgr.c), and takes the fewest nodes that will do for it: four tasks with a
+// GPU each and two GPUs a node become two tasks. Started on the nodes of four, they end slurmctld by a division by
+// zero.
 func tasksToSay(job *wire.Job) int {
 	tasks, nodes := job.Tasks.Count(), job.Nodes.Count()
 	switch perNode := job.TasksPerNode.Count(); {

@@ -21,9 +21,9 @@ import (
 // open are the base states in which Slurm starts jobs on a node.
 var open = []string{"IDLE", "MIXED", "ALLOCATED"}
 
-// harmless are the flags beside which it still does. A node that is POWERED_DOWN is resumed for the job, and one that is
-// POWERING_UP takes more jobs while it boots. A node whose reboot was requested takes jobs until it happens to be idle.
-// Who may use a node in MAINTENANCE, or RESERVED, is said by the reservation.
+// harmless are the flags beside which it still does. A node that is POWERED_DOWN is resumed for the job, and one that
+// is POWERING_UP takes more jobs while it boots. A node whose reboot was requested takes jobs until it happens to be
+// idle. Who may use a node in MAINTENANCE, or RESERVED, is said by the reservation.
 var harmless = []string{"COMPLETING", "RESERVED", "MAINTENANCE", "PLANNED", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE",
 	"UNDRAIN", "RESUME", "PERFCTRS", "NET", "POWERED_DOWN", "POWERING_UP", "POWER_UP", "REBOOT_REQUESTED",
 	"REBOOT_CANCELED"}
@@ -76,8 +76,8 @@ func readNode(node *wire.Node) bridge.Node {
 	return read
 }
 
-// typesOf counts the GPUs of a node by type; nil where all are of one. Of those that are shared Slurm does not say which
-// type they are: they are counted for each.
+// typesOf counts the GPUs of a node by type; nil where all are of one. Of those that are shared Slurm does not say
+// which type they are: they are counted for each.
 func typesOf(has, used []gres.Count, shared int) (types []bridge.TypedGPUs) {
 	of := func(gpuType string, add bool) *bridge.TypedGPUs {
 		i := slices.IndexFunc(types, func(t bridge.TypedGPUs) bool { return t.Type == gpuType })

@@ -15,9 +15,17 @@ func num(n int) wire.Number { return wire.Number{Set: true, Number: int64(n)} }
 
 // waiting is a job as slurmctld shows it that asks for so many nodes and tasks, a core each.
 func waiting(nodes, most, tasks int, change func(*wire.Job)) *wire.Job {
-	j := &wire.Job{State: []string{"PENDING"}, Batch: true, ThreadSpec: ordinarySpec, Nodes: num(nodes), Tasks: num(tasks),
-		CPUsPerTask: num(1), CPUs: num(tasks), CPUsPerNode: num(1),
-		Requested: fmt.Sprintf("cpu=%d,mem=1000M,node=%d,billing=1,gres/gpu=1", tasks, nodes)}
+	j := &wire.Job{
+		State:       []string{"PENDING"},
+		Batch:       true,
+		ThreadSpec:  ordinarySpec,
+		Nodes:       num(nodes),
+		Tasks:       num(tasks),
+		CPUsPerTask: num(1),
+		CPUs:        num(tasks),
+		CPUsPerNode: num(1),
+		Requested:   fmt.Sprintf("cpu=%d,mem=1000M,node=%d,billing=1,gres/gpu=1", tasks, nodes),
+	}
 	if most > 0 {
 		j.MaxNodes = num(most)
 	}
@@ -174,7 +182,9 @@ func TestATypeIsWrittenInTheWayInWhichTheJobAsksForGPUs(t *testing.T) {
 		{"gres/gpu:2", "gres/gpu:1", "gres/gpu:2", "gres/gpu:a:2", "gres/gpu:a:1"},
 		{"", "cpu=4", "gres/gpu:1", "", ""},
 	} {
-		before := readJob(waiting(1, 0, 2, func(j *wire.Job) { j.PerJob, j.PerTask, j.PerNode = c.job, c.task, c.node }))
+		before := readJob(
+			waiting(1, 0, 2, func(j *wire.Job) { j.PerJob, j.PerTask, j.PerNode = c.job, c.task, c.node }),
+		)
 		request := before.Request
 		request.GPUType = "a"
 		sent := change(bridge.Update{Request: request}, before, 1)

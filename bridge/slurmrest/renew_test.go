@@ -76,7 +76,8 @@ func TestEachUpdateSaysTheTasksWhereSlurmWouldChangeThem(t *testing.T) {
 				t.Fatalf("%s: %s: %v", name, way, err)
 			}
 			want := fmt.Sprintf(`"tasks":%d`, c.tasks)
-			if got := fake.lastBody(); strings.Contains(got, want) != c.said || !c.said && strings.Contains(got, `"tasks":`) {
+			if got := fake.lastBody(); strings.Contains(got, want) != c.said ||
+				!c.said && strings.Contains(got, `"tasks":`) {
 				t.Errorf("%s: the %s sends %s, want %s said: %t", name, way, got, want, c.said)
 			}
 		}

@@ -18,10 +18,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/sensitivity"
 )
 
-// Whatever plain Slurm starts on an empty cluster starts with our directive within two rounds. The cases are the product
-// of the axes below: each state of a node × each notation of its GPUs × each shape of a request. Slurm in memory knows
-// what is so; rounds know what this package reads of the words in which Slurm tells it. Whoever adds to an axis tries
-// it with all of the others.
+// Whatever plain Slurm starts on an empty cluster starts with our directive within two rounds. The cases are the
+// product of the axes below: each state of a node × each notation of its GPUs × each shape of a request. Slurm in
+// memory knows what is so; rounds know what this package reads of the words in which Slurm tells it. Whoever adds to an
+// axis tries it with all of the others.
 
 // nodeStates are states of a node as Slurm prints them, beside IDLE where no other base state is among them.
 var nodeStates = []string{
@@ -83,9 +83,19 @@ var shapes = []requested{
 		told: func(j *wire.Job) { j.PerTask = "gres/gpu:1" }},
 	{name: "--gpus-per-socket=1", left: true, asks: bridge.Request{GPUs: 2},
 		told: otherwise(func(j *wire.Job) { j.PerSocket = "gres/gpu:1" })},
-	{name: "--exclusive", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.Exclusive = []string{"node"} },
-		spec: func(s *slurmtest.Spec) { s.Exclusive = true }},
-	{name: "--exclusive=user", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.Exclusive = []string{"user"} }},
+	{
+		name: "--exclusive",
+		left: true,
+		asks: bridge.Request{GPUs: 1},
+		told: func(j *wire.Job) { j.Exclusive = []string{"node"} },
+		spec: func(s *slurmtest.Spec) { s.Exclusive = true },
+	},
+	{
+		name: "--exclusive=user",
+		left: true,
+		asks: bridge.Request{GPUs: 1},
+		told: func(j *wire.Job) { j.Exclusive = []string{"user"} },
+	},
 	{name: "-N1-2", left: true, asks: bridge.Request{GPUs: 1}, told: func(j *wire.Job) { j.MaxNodes = number(2) }},
 	{name: "--mem=0", left: true, asks: bridge.Request{GPUs: 1, Memory: 500000},
 		told: func(j *wire.Job) { j.MemoryPerNode = number(0) }},
@@ -266,7 +276,8 @@ func (c *trial) understood() bool {
 	return err == nil && !c.shape.left && !(halves && c.shape.asks.GPUs > 4)
 }
 
-// live holds a round, small ones after it, and waits until the next is due. What nodes do by themselves is over by then.
+// live holds a round, small ones after it, and waits until the next is due. What nodes do by themselves is over by
+// then.
 func (c *trial) live(t *testing.T, r *bridge.Runner, clock *slurmtest.Clock) error {
 	due := clock.Now().Add(trialRound)
 	if _, err := r.Round(t.Context()); err != nil {

@@ -277,8 +277,11 @@ func TestAPartitionThatIsGoneKeepsNoJobFromItsOwnRequest(t *testing.T) {
 			t.Error(err)
 		}
 		if strings.Contains(string(body), "gone") {
-			say(w, 500,
-				`{"errors":[{"error_number":2000,"error":"Invalid partition name specified","description":"Job update requested failed"}]}`)
+			say(
+				w,
+				500,
+				`{"errors":[{"error_number":2000,"error":"Invalid partition name specified","description":"Job update requested failed"}]}`,
+			)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))

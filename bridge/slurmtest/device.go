@@ -93,8 +93,8 @@ func (n *node) printed(j *job, given []int) string {
 	return strings.Join(terms, ",")
 }
 
-// printedByType is how Slurm prints them on a node with several types: those of a type that the job named alone, or else
-// those of each, such as gpu:a100:1(IDX:0),gpu:t4:0(IDX:).
+// printedByType is how Slurm prints them on a node with several types: those of a type that the job named alone, or
+// else those of each, such as gpu:a100:1(IDX:0),gpu:t4:0(IDX:).
 func (n *node) printedByType(j *job, given []int) string {
 	var terms []string
 	for i, t := range n.fixed.Types {

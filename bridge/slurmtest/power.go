@@ -9,9 +9,9 @@ import (
 )
 
 // Nodes are powered down and resumed as power_save.c and node_mgr.c of slurmctld 24.11 do it. A node that is
-// POWERED_DOWN is as good as another, though the last to be chosen; a job that is given it is CONFIGURING until the node
-// is up, and its run counts from then. What is to be powered down takes jobs until it is idle, and none while it goes
-// down. Nodes are not powered down for being idle: a test says when.
+// POWERED_DOWN is as good as another, though the last to be chosen; a job that is given it is CONFIGURING until the
+// node is up, and its run counts from then. What is to be powered down takes jobs until it is idle, and none while it
+// goes down. Nodes are not powered down for being idle: a test says when.
 
 // The words of a node's state that have to do with power.
 const (
@@ -24,8 +24,18 @@ const (
 )
 
 // harmless are the words beside which slurmctld starts jobs on a node, whatever else is so.
-var harmless = []string{poweredDown, poweringUp, powerUp, "CLOUD", "COMPLETING", "DYNAMIC_NORM", "MAINTENANCE", "PLANNED",
-	"REBOOT_REQUESTED", "RESERVED"}
+var harmless = []string{
+	poweredDown,
+	poweringUp,
+	powerUp,
+	"CLOUD",
+	"COMPLETING",
+	"DYNAMIC_NORM",
+	"MAINTENANCE",
+	"PLANNED",
+	"REBOOT_REQUESTED",
+	"RESERVED",
+}
 
 // keepsOff says that a word of the node's state has slurmctld start nothing here.
 func (n *node) keepsOff(word string) bool {
@@ -43,7 +53,10 @@ func (n *node) closed() string {
 	if len(n.state) == 0 {
 		return ""
 	}
-	return strings.Join(slices.DeleteFunc(slices.Clone(n.state), func(word string) bool { return !n.keepsOff(word) }), "+")
+	return strings.Join(
+		slices.DeleteFunc(slices.Clone(n.state), func(word string) bool { return !n.keepsOff(word) }),
+		"+",
+	)
 }
 
 // words are the node's state as Slurm prints it.

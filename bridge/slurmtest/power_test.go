@@ -43,8 +43,14 @@ func TestANodeThatIsPoweredDownIsResumedForAJobWhoseRunCountsFromThen(t *testing
 		t.Errorf("while the node boots the job is %s, configuring %v", j.State, j.Configuring)
 	}
 	clock.Advance(2 * time.Minute)
-	if j := job(); j.State != bridge.Running || j.Configuring || j.Started.Sub(began).Round(time.Minute) != 3*time.Minute {
-		t.Errorf("when it is up the job is %s, configuring %v, started after %s", j.State, j.Configuring, j.Started.Sub(began))
+	if j := job(); j.State != bridge.Running || j.Configuring ||
+		j.Started.Sub(began).Round(time.Minute) != 3*time.Minute {
+		t.Errorf(
+			"when it is up the job is %s, configuring %v, started after %s",
+			j.State,
+			j.Configuring,
+			j.Started.Sub(began),
+		)
 	}
 	clock.Advance(8 * time.Minute)
 	if j := job(); j.State != bridge.Running {

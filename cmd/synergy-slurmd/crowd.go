@@ -68,8 +68,8 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-// seat gives a connection a place, if need be that of another one, which it closes. Where nobody has been there for long
-// enough it says how long that takes.
+// seat gives a connection a place, if need be that of another one, which it closes. Where nobody has been there for
+// long enough it says how long that takes.
 func (c *crowd) seat(g *guest, now time.Time) (wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -159,8 +159,12 @@ func flatten(prefix string, mapping *yaml.Node) ([]setting, error) {
 // noKeys says what is wrong with a section, or with a file, that has no keys.
 func noKeys(prefix string, value *yaml.Node) error {
 	if section, is := strings.CutSuffix(prefix, "."); is {
-		return fmt.Errorf("line %d: %s: has no keys below it: want some of %s, two spaces further in", value.Line, section,
-			siblings(prefix))
+		return fmt.Errorf(
+			"line %d: %s: has no keys below it: want some of %s, two spaces further in",
+			value.Line,
+			section,
+			siblings(prefix),
+		)
 	}
 	name, rest, is := strings.Cut(value.Value, ":")
 	if !is {

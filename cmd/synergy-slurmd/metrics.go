@@ -153,9 +153,11 @@ func (m *metrics) ofRounds(with promauto.Factory) {
 	for _, cause := range bridge.Causes() {
 		m.lost.WithLabelValues(string(cause))
 	}
-	m.given = with.NewCounterVec(prometheus.CounterOpts{Name: "synergy_jobs_handed_back_total",
+	m.given = with.NewCounterVec(prometheus.CounterOpts{
+		Name: "synergy_jobs_handed_back_total",
 		Help: "Waiting jobs that were handed back to Slurm with their users' own requests, by what for: no node could " +
-			"hold them, those are closed, Slurm refuses the planned size, no round plans such a job, …"},
+			"hold them, those are closed, Slurm refuses the planned size, no round plans such a job, …",
+	},
 		[]string{"cause"})
 	for _, cause := range bridge.HandBackCauses() {
 		m.given.WithLabelValues(string(cause))
@@ -200,7 +202,10 @@ func (m *metrics) ofCluster(with promauto.Factory) {
 	m.certified = certified{
 		gauge("synergy_plan_value", "Worth of the last plan: GPUs of the granted jobs times their expected throughput "+
 			"over that with a GPU's share of the cluster."),
-		gauge("synergy_plan_bound", "Proven upper bound on what any plan could be worth that runs the same jobs and any that wait."),
+		gauge(
+			"synergy_plan_bound",
+			"Proven upper bound on what any plan could be worth that runs the same jobs and any that wait.",
+		),
 		gauge("synergy_plan_ratio", "Value of the last plan over its bound, 0 to 1."),
 		gauge("synergy_plan_core_worth_ratio", "What one more core on every node would be worth, over the bound."),
 		gauge("synergy_plan_gigabyte_worth_ratio",

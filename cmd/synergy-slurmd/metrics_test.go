@@ -143,10 +143,16 @@ func TestStepsCountByVerbAndOutcome(t *testing.T) {
 func TestJobsThatAreHandedBackCountByTheirCause(t *testing.T) {
 	m := testMetrics()
 	report := bridge.Report{Steps: []bridge.Step{
-		{Job: 1, Verb: bridge.Release, Cause: bridge.CauseClosed}, {Job: 2, Verb: bridge.Release, Cause: bridge.CauseShape},
+		{
+			Job:   1,
+			Verb:  bridge.Release,
+			Cause: bridge.CauseClosed,
+		},
+		{Job: 2, Verb: bridge.Release, Cause: bridge.CauseShape},
 		{Job: 3, Verb: bridge.Release, Cause: bridge.CauseClosed, Error: "slurmrestd: 503"},
 		{Job: 4, Verb: bridge.Release, Cause: bridge.CauseClosed, PutOff: true},
-		{Job: 5, Verb: bridge.Release, Cause: "of next year"}, {Job: 6, Verb: bridge.Renew, Cause: bridge.CauseClosed},
+		{Job: 5, Verb: bridge.Release, Cause: "of next year"},
+		{Job: 6, Verb: bridge.Renew, Cause: bridge.CauseClosed},
 	}}
 	m.round(report, time.Second, nil)
 	report.Shadow = true

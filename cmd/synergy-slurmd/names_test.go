@@ -53,8 +53,13 @@ var texts = map[string]judged{
 	"Match.Partition": ruleKey("partition", "gqu", "gpu", func(m *bridge.Match) *string { return &m.Partition }),
 	"Match.Name":      {not: "a job's name, which its user gives"},
 	"Match.Container": {not: "a container's name, which a job's user gives"},
-	"Match.Profile":   ruleKey("profile", "rse18.json", "res18.json", func(m *bridge.Match) *string { return &m.Profile }),
-	"Sharing.Mode":    {not: "one of a fixed set, or the file is refused"},
+	"Match.Profile": ruleKey(
+		"profile",
+		"rse18.json",
+		"res18.json",
+		func(m *bridge.Match) *string { return &m.Profile },
+	),
+	"Sharing.Mode": {not: "one of a fixed set, or the file is refused"},
 	"Sharing.ByFeature": {by: "share.by_feature", mistype: func(_ *flags, c *Config) string {
 		c.Sharing.ByFeature = map[string]gres.Memory{"h10": 1}
 		return "h10"

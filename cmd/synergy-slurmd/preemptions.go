@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// preemptions reads how many running jobs a round may stop: a number, a part of the cluster's GPUs as 5%, or "20 or 5%",
-// of which the larger counts.
+// preemptions reads how many running jobs a round may stop: a number, a part of the cluster's GPUs as 5%, or "20 or
+// 5%", of which the larger counts.
 func preemptions(c *Config, value *yaml.Node) error {
 	text, err := scalar(value)
 	if err != nil {
@@ -27,8 +27,11 @@ func preemptions(c *Config, value *yaml.Node) error {
 		share = x / 100
 	}
 	if !ok {
-		return fmt.Errorf("%q: want a whole number from 0 to 100000, a percentage of the GPUs from 0.1%% to 100%%, or both "+
-			"as \"20 or 5%%\", of which the larger counts", text)
+		return fmt.Errorf(
+			"%q: want a whole number from 0 to 100000, a percentage of the GPUs from 0.1%% to 100%%, or both "+
+				"as \"20 or 5%%\", of which the larger counts",
+			text,
+		)
 	}
 	c.Rules.MaxPreemptions, c.PreemptionShare = n, share
 	return nil

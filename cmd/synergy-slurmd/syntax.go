@@ -15,8 +15,8 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/printable"
 )
 
-// broken says what is wrong with a text that is no YAML, in which line, and what would be right. A parser stops where it
-// cannot go on, which is often behind the mistake, and says what it wanted, which is its own business.
+// broken says what is wrong with a text that is no YAML, in which line, and what would be right. A parser stops where
+// it cannot go on, which is often behind the mistake, and says what it wanted, which is its own business.
 func broken(text []byte, err error) error {
 	lines := strings.Split(string(text), "\n")
 	failure := (*yaml.LoadError)(nil)
@@ -29,8 +29,12 @@ func broken(text []byte, err error) error {
 			return fmt.Errorf("line %d: %s", line, what)
 		}
 	}
-	return fmt.Errorf("line %d: %s: want lines as policy: las, lists as [a, b], and what stands below a key two spaces "+
-		"further in", failure.Mark.Line, failure.Message)
+	return fmt.Errorf(
+		"line %d: %s: want lines as policy: las, lists as [a, b], and what stands below a key two spaces "+
+			"further in",
+		failure.Mark.Line,
+		failure.Message,
+	)
 }
 
 // unreadable finds the first line with what no YAML may have, or what nobody sees and no name should have.
@@ -48,8 +52,12 @@ func unreadable(text []byte) error {
 			case r != '\t' && unicode.IsControl(r):
 				return fmt.Errorf("line %d: has a control character, %U: take it out", i+1, r)
 			case r != ' ' && r != '\t' && unicode.IsSpace(r), unicode.Is(unicode.Cf, r):
-				return fmt.Errorf("line %d: has a character that looks like a space or like nothing, %U: write a plain "+
-					"space, or take it out", i+1, r)
+				return fmt.Errorf(
+					"line %d: has a character that looks like a space or like nothing, %U: write a plain "+
+						"space, or take it out",
+					i+1,
+					r,
+				)
 			}
 		}
 	}
@@ -146,8 +154,11 @@ func unquoted(lines []string, at int, message string) (int, string) {
 		return 0, ""
 	}
 	if found := startsOdd.FindStringSubmatch(lines[at-1]); found != nil {
-		return at, fmt.Sprintf("has a value that begins with %s, which means something to YAML: put it in quotes, as %q",
-			found[1][:1], found[1])
+		return at, fmt.Sprintf(
+			"has a value that begins with %s, which means something to YAML: put it in quotes, as %q",
+			found[1][:1],
+			found[1],
+		)
 	}
 	return 0, ""
 }

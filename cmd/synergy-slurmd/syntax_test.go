@@ -116,7 +116,9 @@ keep: {memory: true, steps: false}
 rate: 100
 `), "\n")
 	r, told, far := rand.New(rand.NewSource(3)), 0, 0
-	own := regexp.MustCompile(`token|did not find|could not find|not allowed in this context|go-yaml|anchor|unexpected end`)
+	own := regexp.MustCompile(
+		`token|did not find|could not find|not allowed in this context|go-yaml|anchor|unexpected end`,
+	)
 	for range 1500 {
 		at := r.Intn(len(lines))
 		slipped := append([]string{}, lines...)

@@ -55,7 +55,8 @@ func (o *past) charge(c *cobra.Command, q history.Question, runs []story.Run, no
 	return done(showBills(c.OutOrStdout(), bills))
 }
 
-// earlier are the runs from the submission of the first of these jobs on: what a job is charged is that of its first run.
+// earlier are the runs from the submission of the first of these jobs on: what a job is charged is that of its first
+// run.
 func (o *past) earlier(c *cobra.Command, q history.Question, runs []story.Run) ([]story.Run, error) {
 	since := firstSubmitted(runs, q.Since)
 	if !since.Before(q.Since) {
@@ -64,7 +65,10 @@ func (o *past) earlier(c *cobra.Command, q history.Question, runs []story.Run) (
 	q.Since = since
 	all, more, err := o.runs(c.Context(), c.ErrOrStderr(), q)
 	if more && err == nil {
-		fmt.Fprintln(c.ErrOrStderr(), "synergy: of some jobs the first run is not listed: the first that is stands for it")
+		fmt.Fprintln(
+			c.ErrOrStderr(),
+			"synergy: of some jobs the first run is not listed: the first that is stands for it",
+		)
 	}
 	return all, err
 }

@@ -39,7 +39,15 @@ func TestAResizedJobIsChargedItsFirstRunAndOwesTheDifference(t *testing.T) {
 			t.Errorf("%v cores: %+v, want charged %g and %+g", c.cores, got, c.charged, c.owes)
 		}
 		late := noon.Add(90 * time.Minute) // the first run stands for the others, though it is over before
-		if of := billsOf(runs[len(runs)-1:], firstRuns(runs), billing.Cores(), late, noon.Add(long)); len(c.cores) == 2 &&
+		if of := billsOf(
+			runs[len(runs)-1:],
+			firstRuns(runs),
+			billing.Cores(),
+			late,
+			noon.Add(long),
+		); len(
+			c.cores,
+		) == 2 &&
 			of[0].Charged != float64(c.cores[0])/2 {
 			t.Errorf("%v cores, half an hour of the second run: %+v", c.cores, of)
 		}

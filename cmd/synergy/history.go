@@ -55,8 +55,12 @@ they held: Slurm reckons billing for a job's first run and charges each later on
 	what.give(&o.since, "since", "7d",
 		"from this `time` on: so long ago, as 7d or 12h, or a day, as 2026-11-01")
 	what.give(&o.until, "until", "", "up to this `time` (default now)")
-	what.give(&o.billing, "billing", "",
-		"what was charged and what was given, by these `weights`: those of TRESBillingWeights, and CPU=1 where there are none")
+	what.give(
+		&o.billing,
+		"billing",
+		"",
+		"what was charged and what was given, by these `weights`: those of TRESBillingWeights, and CPU=1 where there are none",
+	)
 	what.flags.BoolVar(&o.maxTRES, "max-tres", false,
 		"with --billing: the largest counts and not the sum, as with PriorityFlags=MAX_TRES")
 	out.flags.BoolVar(&o.json, "json", false, "the runs for programs")

@@ -81,9 +81,13 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 	left.flags.IntVar(&o.exit, "exit", 98, "the `code` with which the job gives way: the site's RequeueExit")
 	left.flags.IntSliceVar(&o.accept, "accept", nil,
 		"further `codes` with which COMMAND ends when it was asked and has saved, as 1,255")
-	come.flags.BoolVar(&o.env, "env", false,
+	come.flags.BoolVar(
+		&o.env,
+		"env",
+		false,
 		"tell COMMAND what its job has, where nobody else does: OMP_NUM_THREADS and MKL_NUM_THREADS, which are the cores "+
-			"for each GPU of the task, SYNERGY_CPUS, SYNERGY_GPUS and SYNERGY_MEMORY_MB")
+			"for each GPU of the task, SYNERGY_CPUS, SYNERGY_GPUS and SYNERGY_MEMORY_MB",
+	)
 	left.flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing of what is passed on")
 	command.Flags().SetInterspersed(false) // what stands behind COMMAND is its own
 	o.beside.add(come.flags)

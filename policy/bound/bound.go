@@ -9,17 +9,17 @@
 // worth its GPUs. A job without a profile, or on a node with other GPUs than its profile is of, is worth its GPUs.
 // Restarts are not in it: the value is of a round's end state.
 //
-// Range. The bound holds for every plan of this snapshot that runs all the jobs that the plan runs, since only such plans
-// can be compared: to leave out a job that the policy's order owes a turn may be worth more. Beside them it may run any
-// that wait and could start: so GPUs that are idle for the sake of the order, of a job for which nodes are kept, or for
-// want of cores that were lent to others, are held against the plan. Who may not start whatever the plan (barred, under a
-// quota that is used up, with more GPUs than are idle) is named and does not count. Within that,
+// Range. The bound holds for every plan of this snapshot that runs all the jobs that the plan runs, since only such
+// plans can be compared: to leave out a job that the policy's order owes a turn may be worth more. Beside them it may
+// run any that wait and could start: so GPUs that are idle for the sake of the order, of a job for which nodes are
+// kept, or for want of cores that were lent to others, are held against the plan. Who may not start whatever the plan
+// (barred, under a quota that is used up, with more GPUs than are idle) is named and does not count. Within that,
 // everything may be placed and sized anew as from empty, running jobs included, at no cost and without a limit on how
 // many are stopped, but for jobs that stay where they are in the plan and have to: they must not be touched, or hold
 // what nobody could be started with today. Sizes are whole cores, and memory at the measured amounts, the share, all
-// that may be had, and what the plan itself grants; a job that one node can hold is on one node, unless the plan
-// itself divides it. What policy.Check asks of a grant on a node holds for every size: share, floor, pace, ceiling,
-// whole tasks, constraints, reservations.
+// that may be had, and what the plan itself grants; a job that one node can hold is on one node, unless the plan itself
+// divides it. What policy.Check asks of a grant on a node holds for every size: share, floor, pace, ceiling, whole
+// tasks, constraints, reservations.
 //
 // Of jobs that share a GPU one counts, at its speed alone: the plan's value and its bound are of the GPUs, and what the
 // others train on top of that is in neither. What those hold of cores and memory is not there to be had.
@@ -46,8 +46,8 @@ const (
 	stepsForPatterns = 30_000_000
 )
 
-// Certify says what plan p for snapshot c is worth, and how much any plan could be that runs the same jobs, and of those
-// that wait as many as it likes. Neither is changed. A plan that does not pass policy.Check has no meaningful
+// Certify says what plan p for snapshot c is worth, and how much any plan could be that runs the same jobs, and of
+// those that wait as many as it likes. Neither is changed. A plan that does not pass policy.Check has no meaningful
 // certificate.
 func Certify(c *policy.Cluster, p policy.Plan) Certificate {
 	in := newInstance(c, p)

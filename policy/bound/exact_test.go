@@ -52,7 +52,11 @@ func TestNoPlanThatKeepsThePromisesIsWorthMoreThanTheBound(t *testing.T) {
 // leaveOut has one of the jobs wait now and then, as an order does that has it wait for somebody else.
 func leaveOut(r *rand.Rand, plan policy.Plan) policy.Plan {
 	if k := r.Intn(2 * len(plan.Decisions)); k < len(plan.Decisions) && plan.Decisions[k].Grant != nil {
-		plan.Decisions[k] = policy.Decision{Job: plan.Decisions[k].Job, Reason: policy.HeldBack, Why: "a test has it wait"}
+		plan.Decisions[k] = policy.Decision{
+			Job:    plan.Decisions[k].Job,
+			Reason: policy.HeldBack,
+			Why:    "a test has it wait",
+		}
 	}
 	return plan
 }

@@ -21,9 +21,23 @@ func TestIdleGPUsBesideAJobThatCouldStartAreHeldAgainstThePlan(t *testing.T) {
 	} {
 		c := clusterOf(of(1, 8, 24, 500))
 		c.Jobs = []policy.Job{
-			{ID: 1, GPUs: 4, Arrival: epoch, Saves: true}, {ID: 2, GPUs: 2, Arrival: epoch}, {ID: 3, GPUs: 2, Arrival: epoch}}
+			{
+				ID:      1,
+				GPUs:    4,
+				Arrival: epoch,
+				Saves:   true,
+			},
+			{ID: 2, GPUs: 2, Arrival: epoch},
+			{ID: 3, GPUs: 2, Arrival: epoch},
+		}
 		plan := policy.Plan{Decisions: []policy.Decision{
-			{Job: 1, Grant: &policy.Placement{Nodes: []string{"s0-n0000"}, PerNode: of(1, 4, 12, 250).total}}, hold, hold}}
+			{
+				Job:   1,
+				Grant: &policy.Placement{Nodes: []string{"s0-n0000"}, PerNode: of(1, 4, 12, 250).total},
+			},
+			hold,
+			hold,
+		}}
 		plan.Decisions[1].Job, plan.Decisions[2].Job = 2, 3
 		cert := bound.Certify(&c, plan)
 		if cert.Value != 4 || cert.Bound != 8 || cert.Same != 4 || cert.Idle != 4 {
@@ -33,7 +47,9 @@ func TestIdleGPUsBesideAJobThatCouldStartAreHeldAgainstThePlan(t *testing.T) {
 		if len(cert.Waiting) != 1 || cert.Waiting[0] != want {
 			t.Errorf("%s: %+v", name, cert.Waiting)
 		}
-		says := "; 4 GPUs are idle beside 2 jobs that could use some: 2 " + string(hold.Reason) + ", as job 2 (" + hold.Why + ")"
+		says := "; 4 GPUs are idle beside 2 jobs that could use some: 2 " + string(
+			hold.Reason,
+		) + ", as job 2 (" + hold.Why + ")"
 		if text := cert.String(); !strings.Contains(text, says) {
 			t.Errorf("%s: %s, want %s", name, text, says)
 		}
@@ -110,7 +126,10 @@ func TestTheBoundHoldsForPlansInWhichWhatWasLentIsGivenBack(t *testing.T) {
 		lend(&c, &modest, r)
 		plan, shares := policy.Decide(c, policy.FIFO(), policy.Tune()),
 			policy.Decide(modest, policy.FIFO(), policy.Proportional())
-		covers := !slices.ContainsFunc(grantedBy(plan), func(id int) bool { return !slices.Contains(grantedBy(shares), id) })
+		covers := !slices.ContainsFunc(
+			grantedBy(plan),
+			func(id int) bool { return !slices.Contains(grantedBy(shares), id) },
+		)
 		if !covers || len(grantedBy(shares)) == len(grantedBy(plan)) {
 			continue
 		}

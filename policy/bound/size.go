@@ -38,8 +38,8 @@ func newSizer(j *policy.Job, p *sensitivity.Profile, gpus int, sh *shape) sizer 
 	return z
 }
 
-// inWholeMiB is the least that an amount may come to where memory is given by the core: less by not quite a MiB for each
-// core that a server has. So no size that a plan may give is left out.
+// inWholeMiB is the least that an amount may come to where memory is given by the core: less by not quite a MiB for
+// each core that a server has. So no size that a plan may give is left out.
 func (z *sizer) inWholeMiB(v gres.Vector, sh *shape) gres.Vector {
 	if z.job.PerCore {
 		v.Memory = max(0, v.Memory-gres.Memory(sh.total.CPUs))

@@ -9,9 +9,9 @@ import (
 const MostClasses = 200
 
 // Configured is the relaxation by configurations: so many nodes of each shape are filled by each pattern, and
-// patterns may be mixed in fractions. Its master has a row for each class, all jobs of which run unless it is optional, and one for each
-// shape, of which there are no more nodes than there are; its columns are patterns. What is relaxed: fractions of a
-// pattern, and the parts of a gang, which may differ and share a node.
+// patterns may be mixed in fractions. Its master has a row for each class, all jobs of which run unless it is optional,
+// and one for each shape, of which there are no more nodes than there are; its columns are patterns. What is relaxed:
+// fractions of a pattern, and the parts of a gang, which may differ and share a node.
 type Configured struct {
 	of      *Problem
 	packers []*packer

@@ -35,8 +35,18 @@ func TestEachRunIsChargedAsItsJobsFirstAndByGPUsAloneThatIsRight(t *testing.T) {
 		{partition: "synergy", first: 18, later: 6, charged: 1, owed: 1},
 	}
 	for _, j := range jobs {
-		j.id = c.MustSbatch("alice", "sleep 600", "-p", j.partition, "--requeue", "-c", fmt.Sprint(j.first), "--mem=1000",
-			"--gres=gpu:1", output)
+		j.id = c.MustSbatch(
+			"alice",
+			"sleep 600",
+			"-p",
+			j.partition,
+			"--requeue",
+			"-c",
+			fmt.Sprint(j.first),
+			"--mem=1000",
+			"--gres=gpu:1",
+			output,
+		)
 	}
 	for _, j := range jobs {
 		c.WaitForState(j.id, "RUNNING")

@@ -32,14 +32,28 @@ func requestForms() (shapes []string) {
 			}
 		}
 	}
-	return append(shapes,
-		"-N1 -n 15 --gres=gpu:2", "-N1 --ntasks=4 --gres=gpu:1", "--gpus=1 --cpus-per-gpu=6", "--gpus=1 --mem-per-gpu=10G -c 4",
-		"-N1 -n2 --tres-per-task=cpu:4,gres/gpu:1", "-N1 -n2 --tres-per-task=cpu=4,gres/gpu=1",
-		"-N1 -n2 --tres-per-task=gres/gpu:1", "-N1 -n2 --tres-per-task=cpu:2 --gres=gpu:2",
-		"-N2 --gres=gpu:1", "-N2 --ntasks-per-node=2 --gres=gpu:1", "-N2 --ntasks-per-node=2 -c2 --gres=gpu:1 --mem-per-cpu=1500",
-		"--gres=gpu:1 --mincpus=4", "--gres=gpu:1 --mincpus=4 --mem-per-cpu=1500", "--gpus=1 --ntasks-per-gpu=2",
-		"-N1 --ntasks-per-node=3 --gres=gpu:1", "-N1 -n4 --gpus-per-task=1 -c3", "--gres=gpu:1 --export=NONE",
-		"--gres=gpu:1 --distribution=cyclic -N1 -n2 -c2", "-w n2 --gres=gpu:1", "-x n1 --gres=gpu:1 -c 2",
+	return append(
+		shapes,
+		"-N1 -n 15 --gres=gpu:2",
+		"-N1 --ntasks=4 --gres=gpu:1",
+		"--gpus=1 --cpus-per-gpu=6",
+		"--gpus=1 --mem-per-gpu=10G -c 4",
+		"-N1 -n2 --tres-per-task=cpu:4,gres/gpu:1",
+		"-N1 -n2 --tres-per-task=cpu=4,gres/gpu=1",
+		"-N1 -n2 --tres-per-task=gres/gpu:1",
+		"-N1 -n2 --tres-per-task=cpu:2 --gres=gpu:2",
+		"-N2 --gres=gpu:1",
+		"-N2 --ntasks-per-node=2 --gres=gpu:1",
+		"-N2 --ntasks-per-node=2 -c2 --gres=gpu:1 --mem-per-cpu=1500",
+		"--gres=gpu:1 --mincpus=4",
+		"--gres=gpu:1 --mincpus=4 --mem-per-cpu=1500",
+		"--gpus=1 --ntasks-per-gpu=2",
+		"-N1 --ntasks-per-node=3 --gres=gpu:1",
+		"-N1 -n4 --gpus-per-task=1 -c3",
+		"--gres=gpu:1 --export=NONE",
+		"--gres=gpu:1 --distribution=cyclic -N1 -n2 -c2",
+		"-w n2 --gres=gpu:1",
+		"-x n1 --gres=gpu:1 -c 2",
 	)
 }
 
@@ -54,8 +68,8 @@ var submissions = []struct {
 }
 
 // differing is the script of each of them: the environments of itself, of the first task of a step and of a job that it
-// submits, and how its steps and the other job's end. A step that asks for GPUs by what its job has inherited may wait for
-// ever, and is not waited for. What they write goes to files of their own, so that no two write at once.
+// submits, and how its steps and the other job's end. A step that asks for GPUs by what its job has inherited may wait
+// for ever, and is not waited for. What they write goes to files of their own, so that no two write at once.
 const differing = `me=$OUT.$SLURM_JOB_ID
 tell() { { echo "== $1"; env -0 | tr '\n\0' ' \n'; } >> $me; }
 tell script
@@ -132,8 +146,8 @@ func TestWhatTheWordChangesInAnEnvironmentIsOnTheList(t *testing.T) {
 	}
 }
 
-// submitShapes submits every shape in every way, and tells the jobs in that order. There are never more than some dozens
-// at a time: what is compared is what they find, and a crowd of them only keeps slurmd busy.
+// submitShapes submits every shape in every way, and tells the jobs in that order. There are never more than some
+// dozens at a time: what is compared is what they find, and a crowd of them only keeps slurmd busy.
 func (c *Cluster) submitShapes(t *testing.T, shapes []string) []JobID {
 	t.Helper()
 	const folder = "/shared/out/differential"
@@ -159,7 +173,12 @@ func (c *Cluster) submitShapes(t *testing.T, shapes []string) []JobID {
 	for k, line := range strings.Fields(out) {
 		id, err := strconv.Atoi(line)
 		if err != nil || id == 0 {
-			t.Fatalf("%s, %s: sbatch answers %q", shapes[k/len(submissions)], submissions[k%len(submissions)].name, line)
+			t.Fatalf(
+				"%s, %s: sbatch answers %q",
+				shapes[k/len(submissions)],
+				submissions[k%len(submissions)].name,
+				line,
+			)
 		}
 		ids = append(ids, JobID(id))
 	}
@@ -207,7 +226,8 @@ const inherited = "the job's own job: "
 // told two different numbers by Slurm, and one that inherits cpu=4 is not: with the word it may run, or say something
 // else.
 func fails(where string, without map[string]map[string]string) bool {
-	return strings.HasPrefix(where, inherited) && where != inherited+"script" && without[inherited+"ends"]["srun"] != "0"
+	return strings.HasPrefix(where, inherited) && where != inherited+"script" &&
+		without[inherited+"ends"]["srun"] != "0"
 }
 
 // byPlace names, by place, the variables in which two runs differ.
@@ -265,7 +285,11 @@ func differences(t *testing.T) lists {
 			case "with the word":
 				all.byTheWord[name[1]] = true
 			default:
-				t.Errorf("the contract lists %s as different %q, which is not always and not with the word", name[1], when)
+				t.Errorf(
+					"the contract lists %s as different %q, which is not always and not with the word",
+					name[1],
+					when,
+				)
 			}
 		}
 	}
@@ -300,7 +324,13 @@ func TestStepsOfAPartOfTheJobRunSideBySide(t *testing.T) {
 			}
 		}
 		if last == 0 || last > first {
-			t.Errorf("%s: the last step began at %d and the first had ended at %d:\n%s", name, last, first, c.Output(id))
+			t.Errorf(
+				"%s: the last step began at %d and the first had ended at %d:\n%s",
+				name,
+				last,
+				first,
+				c.Output(id),
+			)
 		}
 	}
 }

@@ -151,7 +151,8 @@ func TestAWordAboutCoresOrMemoryIsKeepOrGive(t *testing.T) {
 	}
 }
 
-// TestWhatTheDaemonWouldLeaveAloneIsNotParked: each of these was accepted once, and waited for a whole lease for nobody.
+// TestWhatTheDaemonWouldLeaveAloneIsNotParked: each of these was accepted once, and waited for a whole lease for
+// nobody.
 func TestWhatTheDaemonWouldLeaveAloneIsNotParked(t *testing.T) {
 	c := OpenCluster(t)
 	for shape, sentence := range map[string]string{
@@ -179,7 +180,8 @@ func TestWhatTheDaemonWouldLeaveAloneIsNotParked(t *testing.T) {
 // mustPass submits a shape that the daemon does not size: the gate says so, and Slurm may start it at once.
 func (c *Cluster) mustPass(shape, sentence string) {
 	c.t.Helper()
-	argv := append([]string{"sh", "-c", `cd && exec sbatch --parsable --output=/dev/null --wrap true "$@" 2>&1`, "sh", profile},
+	argv := append(
+		[]string{"sh", "-c", `cd && exec sbatch --parsable --output=/dev/null --wrap true "$@" 2>&1`, "sh", profile},
 		strings.Fields(shape)...)
 	said, err := c.Exec("login", "alice", argv...)
 	lines := strings.Split(strings.TrimSpace(said), "\n")
@@ -190,7 +192,13 @@ func (c *Cluster) mustPass(shape, sentence string) {
 	}
 	c.CancelAtEnd(JobID(id))
 	if job := c.ShowJob(JobID(id)); job["Reason"] == "BeginTime" || strings.Contains(job["Extra"], `"lua"`) {
-		c.t.Errorf("%s: it waits for %s, begins at %s, and has %q", shape, job["Reason"], job["StartTime"], job["Extra"])
+		c.t.Errorf(
+			"%s: it waits for %s, begins at %s, and has %q",
+			shape,
+			job["Reason"],
+			job["StartTime"],
+			job["Extra"],
+		)
 	}
 }
 

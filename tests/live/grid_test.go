@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// grid are shapes of requests, by notation of GPUs, nodes and tasks, cores and memory, and constraint, in the words of a
-// shell. The last node has GPUs of two types, and another one another feature.
+// grid are shapes of requests, by notation of GPUs, nodes and tasks, cores and memory, and constraint, in the words of
+// a shell. The last node has GPUs of two types, and another one another feature.
 var grid = strings.Split(strings.TrimSpace(`
 --gres=gpu:1
 --gres=gpu
@@ -171,8 +171,8 @@ func (c *Cluster) submitGrid(shapes []string, options string) map[string]JobID {
 	return ids
 }
 
-// TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds submits each shape to the empty cluster twice: without the
-// word, where there is no daemon, and with it.
+// TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds submits each shape to the empty cluster twice: without
+// the word, where there is no daemon, and with it.
 func TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	c.mix()
@@ -203,7 +203,12 @@ func TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds(t *testing.T) 
 	c.MustExec("login", "root", "scancel", "--user=alice")
 	d.Start()
 	for wave := range slices.Chunk(starts, 14) {
-		c.mustStartSoon(wave, c.submitGrid(wave, "--comment=synergy-profile=res18.json"), 2*d.Round+4*time.Second, tasks)
+		c.mustStartSoon(
+			wave,
+			c.submitGrid(wave, "--comment=synergy-profile=res18.json"),
+			2*d.Round+4*time.Second,
+			tasks,
+		)
 	}
 	for _, line := range d.Log() {
 		if line["level"] == "error" {

@@ -133,9 +133,11 @@ func TestAJobThatAlwaysExitsForARequeueIsHeldBack(t *testing.T) {
 // cores. It reports every five seconds. A truthful one beside it keeps what it has.
 func TestALyingProfileIsFoundOutAndItsJobGetsTheShare(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune", "audit_window: 10s")
-	d.Put("profiles/liar.json",
+	d.Put(
+		"profiles/liar.json",
 		`{"version":1,"model":"liar","task":"image","gpu_type":"V100","batch":512,"cores_per_gpu":[3,24],"memory_per_gpu_mib":[62500],`+
-			`"throughput_samples_per_s":[[800],[80000]],"checkpoint_s":1,"start_s":0}`)
+			`"throughput_samples_per_s":[[800],[80000]],"checkpoint_s":1,"start_s":0}`,
+	)
 	d.Start()
 	submit := func(profile string) JobID {
 		comment := word(profile) + " synergy-progress"
@@ -148,8 +150,14 @@ func TestALyingProfileIsFoundOutAndItsJobGetsTheShare(t *testing.T) {
 		t.Fatalf("alone the liar holds %v, want all 24 cores", has)
 	}
 	began := time.Now()
-	c.WaitFor("the liar is found out", func() bool { return strings.Contains(d.Get("/metrics"), "synergy_jobs_contradicting 1") })
-	c.WaitFor("the liar has its share", func() bool { _, has := c.Allocation(liar); return has["cpu"] == 3 && has["mem"] == 3*20833 })
+	c.WaitFor(
+		"the liar is found out",
+		func() bool { return strings.Contains(d.Get("/metrics"), "synergy_jobs_contradicting 1") },
+	)
+	c.WaitFor(
+		"the liar has its share",
+		func() bool { _, has := c.Allocation(liar); return has["cpu"] == 3 && has["mem"] == 3*20833 },
+	)
 	t.Logf("back at the share after %s", time.Since(began).Round(time.Second))
 	honest := submit("res18")
 	c.WaitForState(honest, "RUNNING")
@@ -172,8 +180,13 @@ func TestALyingProfileIsFoundOutAndItsJobGetsTheShare(t *testing.T) {
 // environment and scontrol by token.
 func TestTheTokenIsNowhere(t *testing.T) {
 	c, d := SetUp(t, "las", "tune", "checkpoint_hook:", "  before: [/shared/synergy/dump]")
-	c.MustExec("login", "synergy", "sh", "-c",
-		`printf '#!/bin/sh\nenv >> /shared/synergy/dump.said\n' > /shared/synergy/dump; chmod 700 /shared/synergy/dump; rm -f /shared/synergy/dump.said`)
+	c.MustExec(
+		"login",
+		"synergy",
+		"sh",
+		"-c",
+		`printf '#!/bin/sh\nenv >> /shared/synergy/dump.said\n' > /shared/synergy/dump; chmod 700 /shared/synergy/dump; rm -f /shared/synergy/dump.said`,
+	)
 	d.Start("--log-level", "debug", "--scontrol-by-token")
 	deaf := "trap '' USR1; sleep 300"
 	for range len(c.nodes()) {

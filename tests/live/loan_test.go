@@ -33,7 +33,15 @@ func TestALoanIsCalledBackInTimeForWhoeverWaitsForIt(t *testing.T) {
 	short := []string{"--gres=gpu:1", "-w", "n1", "--output=/dev/null"}
 	strangers := []JobID{c.MustSbatch("bob", "sleep 20", append(short, "-p", "synergy")...),
 		c.MustSbatch("bob", "sleep 20", append(short, "-p", "plain")...)}
-	large := c.MustSbatch("alice", "sleep 60", "-w", "n2", "--gres=gpu:6", "--comment=synergy-profile=res18.json", output)
+	large := c.MustSbatch(
+		"alice",
+		"sleep 60",
+		"-w",
+		"n2",
+		"--gres=gpu:6",
+		"--comment=synergy-profile=res18.json",
+		output,
+	)
 	two := []JobID{hold("n3", "--gres=gpu:2"), hold("n3", "--gres=gpu:2")}
 	for _, id := range append(strangers, large) {
 		c.WaitForState(id, "RUNNING")

@@ -125,8 +125,12 @@ func TestInAnUnmanagedPartitionOurWordIsJustText(t *testing.T) {
 func TestAResizedJobThatNeverNamedItsCPUsHasThemAll(t *testing.T) {
 	c := OpenCluster(t)
 	file := "/shared/out/cpus-$SLURM_JOB_ID"
-	id := c.MustSbatch("alice", "echo ${SLURM_CPUS_PER_TASK-unsaid} $(srun sh -c 'echo ${SLURM_CPUS_PER_TASK-unsaid} $SLURM_CPUS_ON_NODE') > "+file,
-		"--gres=gpu:1", profile)
+	id := c.MustSbatch(
+		"alice",
+		"echo ${SLURM_CPUS_PER_TASK-unsaid} $(srun sh -c 'echo ${SLURM_CPUS_PER_TASK-unsaid} $SLURM_CPUS_ON_NODE') > "+file,
+		"--gres=gpu:1",
+		profile,
+	)
 	answer := c.Post(c.Token(), "/job/"+id.String(), map[string]any{
 		"begin_time": 1, "tasks": 1, "cpus_per_task": 6, "minimum_cpus": 6, "minimum_cpus_per_node": 6,
 		"required_nodes": []string{"n1"},

@@ -125,7 +125,10 @@ func TestTasksAreToldWhatTheyHoldByPluginAndByScripts(t *testing.T) {
 		c.StartAs(id, 42, 2, 6, 90_000, node)
 	}
 	for id, node := range nodes {
-		c.WaitFor("it is requeued", func() bool { job := c.ShowJob(id); return job["Restarts"] == "1" && job["JobState"] == "PENDING" })
+		c.WaitFor(
+			"it is requeued",
+			func() bool { job := c.ShowJob(id); return job["Restarts"] == "1" && job["JobState"] == "PENDING" },
+		)
 		time.Sleep(2 * time.Second) // one that starts in the second of its teardown is killed
 		c.StartAs(id, 43, 2, 4, 70_000, node)
 	}
@@ -148,8 +151,16 @@ func TestTheTasksOfAJobAreToldTheSameOnEachOfItsNodes(t *testing.T) {
 	c.Clear()
 	c.Serve("n2", "", byScripts)
 	const script = `tell() { echo "== $1"; env -0 | tr '\n\0' ' \n'; }; export -f tell; srun bash -c 'tell $SLURMD_NODENAME > /shared/out/'$SLURM_JOB_ID-'$SLURMD_NODENAME'`
-	id := c.MustSbatch("alice", script, "--synergy-profile=res18.json", "--synergy-env=on", "--gres=gpu:1", "-N2", "--ntasks-per-node=2",
-		output)
+	id := c.MustSbatch(
+		"alice",
+		script,
+		"--synergy-profile=res18.json",
+		"--synergy-env=on",
+		"--gres=gpu:1",
+		"-N2",
+		"--ntasks-per-node=2",
+		output,
+	)
 	c.StartAs(id, 42, 4, 3, 50_000, "n1", "n2")
 	c.WaitForState(id, "COMPLETED")
 	for _, node := range []string{"n1", "n2"} {

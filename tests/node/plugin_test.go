@@ -520,9 +520,31 @@ func TestThePluginKeepsNothingInAFolderThatOthersCanWriteTo(t *testing.T) {
 
 // Pieces of what users and Slurm write, right and wrong, of which the property draws.
 var (
-	pieces = []string{"synergy-profile=a.json", "synergy-profile=", "synergy-env=off", "synergy-env=on", "synergy-env=o",
-		"synergy-env=offset", "xsynergy-profile=a", " ", ",", "\t", "\n",
-		"\v", "\f", "\r", "\u00a0", "*", "mine", "$(id)", "`id`", "\x1b[31m", "'", "\"", "\\"}
+	pieces = []string{
+		"synergy-profile=a.json",
+		"synergy-profile=",
+		"synergy-env=off",
+		"synergy-env=on",
+		"synergy-env=o",
+		"synergy-env=offset",
+		"xsynergy-profile=a",
+		" ",
+		",",
+		"\t",
+		"\n",
+		"\v",
+		"\f",
+		"\r",
+		"\u00a0",
+		"*",
+		"mine",
+		"$(id)",
+		"`id`",
+		"\x1b[31m",
+		"'",
+		"\"",
+		"\\",
+	}
 	starts = []string{`{"v":1,"lua":0,"job":4711,"round":`, `{"v":1,"lua":1,`, `{"v":1,"lua":1}`,
 		`{"v":1,"lua":0,"job":471,"round":`, `{"v":1,"lua":0,"job":4711`, ` {"v":1,"lua":1,`, ""}
 	numbers = []string{"0", "1", "2", "9", "24", "187500", "999999999", "1000000000", "01", "-1", "+1", " 1", "1 ",

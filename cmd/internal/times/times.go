@@ -1,5 +1,5 @@
-// Package times is durations as people write them, in configurations and flags: as Go does, and with days and weeks. What
-// it cannot take is answered with how it would be written.
+// Package times is durations as people write them, in configurations and flags: as Go does, and with days and weeks.
+// What it cannot take is answered with how it would be written.
 package times
 
 import (

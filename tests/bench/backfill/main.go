@@ -1,7 +1,7 @@
 // Command backfill lays the daemon's default, Slurm's order with Tune, next to Slurm's own backfill with proportional
 // requests: 128 GPUs, rounds of 15 s, time limits as short as they can be, profiles that are right. It prints the table
-// that stands in docs/performance.md, and fails where a mean or a 99th percentile is worse by more than 2 %. Logs in any
-// format of synergy sim --trace, named as arguments, are replayed beside the traces that are drawn.
+// that stands in docs/performance.md, and fails where a mean or a 99th percentile is worse by more than 2 %. Logs in
+// any format of synergy sim --trace, named as arguments, are replayed beside the traces that are drawn.
 package main
 
 import (
@@ -42,7 +42,9 @@ func compare(ctx context.Context, logs []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("| trace | jobs | mean under Slurm, min | Slurm's order × Tune | ratio | p99 under Slurm, min | Slurm's order × Tune | ratio | restarts |")
+	fmt.Println(
+		"| trace | jobs | mean under Slurm, min | Slurm's order × Tune | ratio | p99 under Slurm, min | Slurm's order × Tune | ratio | restarts |",
+	)
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	worse := 0
 	for _, d := range draws {
@@ -72,7 +74,10 @@ func compare(ctx context.Context, logs []string) error {
 		}
 	}
 	if worse > 0 {
-		return fmt.Errorf("%d traces have a mean or a 99th percentile that is worse than Slurm's by more than 2 %%", worse)
+		return fmt.Errorf(
+			"%d traces have a mean or a 99th percentile that is worse than Slurm's by more than 2 %%",
+			worse,
+		)
 	}
 	return ctx.Err()
 }
@@ -121,7 +126,17 @@ func (s *site) row(ctx context.Context, name string, jobs sim.Workload) (within 
 	}
 	was, is := alone.CompletionHours, ours.CompletionHours
 	mean, late := is.Mean/was.Mean, is.P99/was.P99
-	fmt.Printf("| %s | %d | %.1f | %.1f | **%.3f** | %.0f | %.0f | **%.3f** | %d |\n", name, len(jobs.Jobs), was.Mean*60, is.Mean*60,
-		mean, was.P99*60, is.P99*60, late, ours.Preemptions)
+	fmt.Printf(
+		"| %s | %d | %.1f | %.1f | **%.3f** | %.0f | %.0f | **%.3f** | %d |\n",
+		name,
+		len(jobs.Jobs),
+		was.Mean*60,
+		is.Mean*60,
+		mean,
+		was.P99*60,
+		is.P99*60,
+		late,
+		ours.Preemptions,
+	)
 	return mean <= allowed && late <= allowed, nil
 }

@@ -113,8 +113,8 @@ type Job struct {
 	Deadline, TimeLimit                    Number
 	Nodes, MaxNodes                        Number
 	Tasks, CPUsPerTask, CPUs, CPUsPerNode  Number
-	TasksPerNode, TasksPerGPU              Number // 0: not said
-	Requested                              string // in all, in TRES: cpu=2,node=1,…; the nodes are the fewest that will do
+	TasksPerNode, TasksPerGPU              Number // 0: no number
+	Requested                              string // in TRES: cpu=2,node=1,…; the nodes are the fewest that will do
 	MemoryPerNode, MemoryPerCPU            Number
 	PerJob, PerNode, PerTask, PerSocket    string // GRES
 	CPUsPerGRES, MemoryPerGRES             string
