@@ -10,9 +10,9 @@ import (
 )
 
 // A round that stops jobs waits for them to save, for minutes if they need that. What comes free elsewhere meanwhile,
-// and who comes, is not kept waiting as long: the round admits starts that a small round would have made. What its own
-// steps are about to use is spoken for: nodes that victims leave are closed to others, and what its other starts are to
-// hold counts as held, on nodes and in quotas. Nobody is armed while victims leave, as ever.
+// and who comes, is not kept waiting as long: the round admits what a small round would have done, starts and what calls
+// a loan back. What its own steps are about to use is spoken for: nodes that victims leave are closed to others, and what
+// its other starts are to hold counts as held, on nodes and in quotas. Nobody is armed while victims leave, as ever.
 //
 // The intent is written anew before the first of these starts, with all that the round is about: who dies after that
 // leaves no debt that is not on record.
@@ -77,7 +77,7 @@ func (a admission) plan(ctx context.Context) error {
 	t.consultAlmanac(ctx)
 	t.report.Snapshot = t.snapshot(&t.scene)
 	t.limit(&t.report.Snapshot)
-	freeze(&t.report.Snapshot)
+	settle(&t.report.Snapshot)
 	a.withhold(&t.report.Snapshot)
 	if err := (caution{t}).careful(ctx); err != nil {
 		return fmt.Errorf("plan beside the round: %w", err)
@@ -102,10 +102,13 @@ func (a admission) withhold(c *policy.Cluster) {
 	c.Quotas = slices.Clone(c.Quotas)
 	for _, s := range a.steps.filter(func(s *step) bool { return s.awaited() || s.aside && s.open() }) {
 		k, found := slices.BinarySearchFunc(c.Jobs, s.Job, func(j policy.Job, id int) int { return j.ID - id })
-		if !found || c.Jobs[k].Running != nil {
+		if !found {
 			continue
 		}
 		j := &c.Jobs[k]
+		if j.Fixed = j.Running != nil; j.Fixed {
+			continue
+		}
 		j.Barred = "a step for it is under way"
 		if s.Verb != Start {
 			continue
@@ -121,8 +124,8 @@ func (a admission) withhold(c *policy.Cluster) {
 	}
 }
 
-// admissible are the steps beside this round that it takes up: starts, what is to be handed back, whom its time limit
-// comes for and who has to be told that he waits. What concerns a job with a step under way, and everything else, is a
+// admissible are the steps beside this round that it takes up: starts, what is called back, what is to be handed back, whom
+// its time limit comes for and who has to be told that he waits. What concerns a job with a step under way, and everything else, is a
 // later round's.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}

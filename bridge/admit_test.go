@@ -203,3 +203,31 @@ func TestLooksThatTakeLongDoNotFollowSooner(t *testing.T) {
 		t.Errorf("%d looks in a round that took %s", n, w.clock.Now().Sub(began))
 	}
 }
+
+// A loan on one node is called back while the round waits for a job on another one that saves for minutes.
+func TestALoanIsCalledBackWhileARoundWaitsForAVictim(t *testing.T) {
+	w := newSite(t, append(slurmtest.Rack(1, oneGPU, "gpu"), bridge.Node{Name: "n2", Total: server, Partitions: []string{"gpu"}}))
+	w.runner.Settings.Policy, w.runner.Settings.Watched = policy.LAS(), true
+	first := w.submit(1, lingers, forAges, saves(200*time.Second), pinned("n1"))
+	lent := w.submit(4, model("res18"), forAges, saves(2*time.Second), pinned("n2"))
+	w.rounds(2)
+	w.mustRun(lent, "n2", 24)
+	w.submit(1, model("gnmt"), forAges, pinned("n1"))
+	var came time.Time
+	var stranger int
+	w.meanwhile(first, func(w *world) {
+		stranger, came = w.submit(2, "", forAges, pinned("n2"), func(s *slurmtest.Spec) {
+			s.Lease, s.Request.CPUsPerTask, s.Request.CPUs = 0, 6, 6
+		}), w.clock.Now()
+	})
+	w.round()
+	if stranger == 0 {
+		t.Fatal("nobody was asked to leave n1")
+	}
+	w.mustStartWithin(stranger, came, 20*time.Second)
+	if took := w.clock.Now().Sub(came); took < 200*time.Second {
+		t.Fatalf("the round was over after %s and waited for nobody", took)
+	}
+	w.mustRun(lent, "n2", 18)
+	w.mustKeepAll(lent)
+}

@@ -94,3 +94,46 @@ func (c *Cluster) idleStarts(n int, args ...string) float64 {
 	}
 	return total.Seconds() / float64(n)
 }
+
+// TestCitizenLoans prints what jobs without the word lose to what others were lent: on each node a job with half of the
+// GPUs that saves, and is lent all cores, and then a stranger's jobs of one GPU, one after the other.
+func TestCitizenLoans(t *testing.T) {
+	c, d := SetUpAsShipped(t)
+	lost := map[bool]float64{}
+	for _, daemon := range []bool{false, true} {
+		c.Clear()
+		words := []string{}
+		if daemon {
+			d.Start()
+			words = append(words, word("res18"))
+		}
+		var holders []JobID
+		for n := range c.Setting("NODES") {
+			holders = append(holders, c.MustSbatch("alice", holder, append([]string{"--gres=gpu:4", "-c", "4", output, "-w",
+				fmt.Sprintf("n%d", n+1)}, words...)...))
+		}
+		for _, id := range holders {
+			c.WaitForState(id, "RUNNING")
+			c.WaitLong("it has what is idle", 3*time.Minute, func() bool {
+				_, has := c.Allocation(id)
+				return !daemon || has["cpu"] == 24
+			})
+		}
+		time.Sleep(10 * time.Second)
+		for k := range 12 {
+			began := time.Now()
+			id := c.MustSbatch("bob", "sleep 30", "--gres=gpu:1", "-c", fmt.Sprint(1+k%3), "--output=/dev/null")
+			c.WaitForState(id, "RUNNING")
+			lost[daemon] += max(0, c.startOf(id).Sub(began.UTC().Truncate(time.Second)).Seconds())
+			time.Sleep(2 * time.Second)
+		}
+		if daemon {
+			for k, id := range holders {
+				t.Logf("holder %d of %d was restarted %s times", k+1, len(holders), c.ShowJob(id)["Restarts"])
+			}
+		}
+		c.MustExec("login", "root", "scancel", "--user=alice,bob")
+	}
+	t.Logf("twelve jobs of one GPU without the word waited %.0f s in all under Slurm alone, and %.0f s beside loans: they lost %.0f "+
+		"GPU-seconds", lost[false], lost[true], lost[true]-lost[false])
+}
