@@ -97,10 +97,9 @@ lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-live-rounds test-live-trust test-live-limits test-live-site $(if $(filter 24.11,$(SLURM)),test-live-next) test-live-share
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live-rounds test-live-limits test-live-site test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next) test-live-share
 
-# Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so two clusters at a time cost little more than one; with three, two cores keep no
-# deadline. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, jobs on one GPU, for
+# Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so three clusters at a time cost little more than one. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, jobs on one GPU, for
 # which each GPU has a type of its own, and what needs PyTorch. All others are in test-live-rounds.
 TRUST := leader failsopen faults_short kills rollout systemd soak
 SITE := arrays ask check examples frameworks gate gate_lua interactive lua prometheus steps
@@ -127,9 +126,9 @@ DEVICES := TestSlurmrestSeatsJobsOnDevices
 test-live-share:
 	@NODE_DEVICES=yes NODES=2 NODE_GPUS=4 $(call live,-share) -run '^($(call tests-of,$(SHARE))|$(DEVICES))$$' ./tests/live ./bridge/conformance
 
-# What differs between Slurms, on the newest: every promise over both versions of the API, jobs that are taken from and go on, environments, plugins of
-# others. It begins when one of those above has ended, so most of it costs no time.
-NEXT := TestANewcomerTakesItsTurn|TestWhatTheWordChanges|TestStepsOfAPart|TestTheLastTask|TestWhateverPlainSlurmStarts|TestAJobThatIsNotManaged|TestAPluginForAnother
+# What differs between Slurms, on the newest: every promise over both versions of the API, shapes of requests and what becomes of them, environments, the
+# last task of an array, plugins of others.
+NEXT := TestWhatTheWordChanges|TestStepsOfAPart|TestWhateverPlainSlurmStarts|TestTheLastTask|TestAPluginForAnother
 
 test-live-next:
 	@SLURM=26.05 tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \

@@ -167,13 +167,17 @@ func (c *Cluster) WaitFor(what string, holds func() bool) {
 	c.WaitLong(what, time.Minute, holds)
 }
 
-// WaitLong waits until the condition holds, at most so long.
+// WaitLong waits until the condition holds, at most so long. To ask Slurm is a process in a container, and with several
+// clusters that is most of what a machine does: who has waited for seconds asks less often.
 func (c *Cluster) WaitLong(what string, most time.Duration, holds func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(most); !holds(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	began := time.Now()
+	for !holds() {
+		waited := time.Since(began)
+		if waited > most {
 			c.t.Fatalf("waited %v in vain until %s", most, what)
 		}
+		time.Sleep(min(500*time.Millisecond, 200*time.Millisecond+waited/20))
 	}
 }
 
