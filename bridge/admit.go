@@ -10,9 +10,10 @@ import (
 )
 
 // A round that stops jobs waits for them to save, for minutes if they need that. What comes free elsewhere meanwhile,
-// and who comes, is not kept waiting as long: the round admits what a small round would have done, starts and what calls
-// a loan back. What its own steps are about to use is spoken for: nodes that victims leave are closed to others, and what
-// its other starts are to hold counts as held, on nodes and in quotas. Nobody is armed while victims leave, as ever.
+// and who comes, is not kept waiting as long: the round admits what a small round would have done, starts and what
+// calls a loan back. What its own steps are about to use is spoken for: nodes that victims leave are closed to others,
+// and what its other starts are to hold counts as held, on nodes and in quotas. Nobody is armed while victims leave, as
+// ever.
 //
 // The intent is written anew before the first of these starts, with all that the round is about: who dies after that
 // leaves no debt that is not on record.
@@ -124,9 +125,9 @@ func (a admission) withhold(c *policy.Cluster) {
 	}
 }
 
-// admissible are the steps beside this round that it takes up: starts, what is called back, what is to be handed back, whom
-// its time limit comes for and who has to be told that he waits. What concerns a job with a step under way, and everything else, is a
-// later round's.
+// admissible are the steps beside this round that it takes up: starts, what is called back, what is to be handed back,
+// whom its time limit comes for and who has to be told that he waits. What concerns a job with a step under way, and
+// everything else, is a later round's.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}
 	for _, s := range a.steps {

@@ -206,7 +206,10 @@ func TestLooksThatTakeLongDoNotFollowSooner(t *testing.T) {
 
 // A loan on one node is called back while the round waits for a job on another one that saves for minutes.
 func TestALoanIsCalledBackWhileARoundWaitsForAVictim(t *testing.T) {
-	w := newSite(t, append(slurmtest.Rack(1, oneGPU, "gpu"), bridge.Node{Name: "n2", Total: server, Partitions: []string{"gpu"}}))
+	w := newSite(
+		t,
+		append(slurmtest.Rack(1, oneGPU, "gpu"), bridge.Node{Name: "n2", Total: server, Partitions: []string{"gpu"}}),
+	)
 	w.runner.Settings.Policy, w.runner.Settings.Watched = policy.LAS(), true
 	first := w.submit(1, lingers, forAges, saves(200*time.Second), pinned("n1"))
 	lent := w.submit(4, model("res18"), forAges, saves(2*time.Second), pinned("n2"))

@@ -280,8 +280,15 @@ func TestALoanIsCalledBackWhereMemoryIsGivenByTheCore(t *testing.T) {
 			w.pass(40 * time.Second)
 			for k, id := range all {
 				if j := w.job(id); j.State != bridge.Running {
-					t.Errorf("%d GPUs, and then %d at a time: job %d of %d is %s: %s", first, next, k+1, len(all), j.State,
-						j.Extra)
+					t.Errorf(
+						"%d GPUs, and then %d at a time: job %d of %d is %s: %s",
+						first,
+						next,
+						k+1,
+						len(all),
+						j.State,
+						j.Extra,
+					)
 				}
 			}
 		}

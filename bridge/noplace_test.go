@@ -243,8 +243,9 @@ func TestWhatSlurmRefusesInOurSizeIsSlurmsInItsOwn(t *testing.T) {
 		why  string
 		read func(*bridge.Node)
 	}{
-		{"requested node configuration is not available", func(n *bridge.Node) { n.Total.CPUs = 48 }}, // at the update
-		{"BadConstraints", func(n *bridge.Node) { n.Total.Memory = 900000 }},                          // by the scheduler
+		// at the update, and by the scheduler
+		{"requested node configuration is not available", func(n *bridge.Node) { n.Total.CPUs = 48 }},
+		{"BadConstraints", func(n *bridge.Node) { n.Total.Memory = 900000 }},
 	} {
 		w := newWorld(t, 1, server)
 		w.runner.Slurm = lens{Line: w.line, node: c.read}

@@ -176,7 +176,8 @@ func (a *acting) callOffOn(nodes []string, but *step) {
 		return slices.ContainsFunc(list, func(n string) bool { return slices.Contains(nodes, n) })
 	}
 	stay := map[int]bool{}
-	for _, s := range a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && on(s.from) }) {
+	stops := a.steps.filter(func(s *step) bool { return s.Verb == Preempt && s.stage == begun && on(s.from) })
+	for _, s := range stops {
 		stay[s.Job], s.PutOff, s.from = true, true, nil
 		a.reach(s, done)
 	}

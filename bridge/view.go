@@ -25,7 +25,7 @@ type scene struct {
 	ahead     map[int]policy.Next // the jobs that are to be armed
 	arms      bool                // somebody may be
 	behind    map[int]bool        // the jobs that are to be armed with what the plan grants them
-	secured   map[int]bool        // the jobs that the round under way has armed, and leases again where they are in the way
+	secured   map[int]bool        // the jobs that the round under way has armed, and may lease again
 
 	expiring map[int]bool // the jobs that go on by the plan and about whose time limits something is to be done
 

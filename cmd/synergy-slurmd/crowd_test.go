@@ -129,7 +129,8 @@ func TestTheConnectionThatHasSaidNothingForLongestMakesRoom(t *testing.T) {
 		goes, due     time.Duration
 	}{
 		{"of the silent ones the oldest", []time.Duration{500 * ms, 900 * ms, 300 * ms}, nil, 900 * ms, 0},
-		{"a silent one before one that is answered", []time.Duration{401 * ms}, []time.Duration{time.Minute}, 401 * ms, 0},
+		{"a silent one before one that is answered", []time.Duration{401 * ms},
+			[]time.Duration{time.Minute}, 401 * ms, 0},
 		{"of those that are answered the oldest", nil, []time.Duration{2000 * ms, 3000 * ms}, 3000 * ms, 0},
 		{"one that is answered before one that has just come", []time.Duration{100 * ms},
 			[]time.Duration{1500 * ms}, 1500 * ms, 0},

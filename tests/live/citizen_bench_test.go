@@ -109,8 +109,11 @@ func TestCitizenLoans(t *testing.T) {
 		}
 		var holders []JobID
 		for n := range c.Setting("NODES") {
-			holders = append(holders, c.MustSbatch("alice", holder, append([]string{"--gres=gpu:4", "-c", "4", output, "-w",
-				fmt.Sprintf("n%d", n+1)}, words...)...))
+			holders = append(
+				holders,
+				c.MustSbatch("alice", holder, append([]string{"--gres=gpu:4", "-c", "4", output, "-w",
+					fmt.Sprintf("n%d", n+1)}, words...)...),
+			)
 		}
 		for _, id := range holders {
 			c.WaitForState(id, "RUNNING")
@@ -132,8 +135,13 @@ func TestCitizenLoans(t *testing.T) {
 				t.Logf("holder %d of %d was restarted %s times", k+1, len(holders), c.ShowJob(id)["Restarts"])
 			}
 		}
-		c.MustExec("login", "root", "scancel", "--user=alice,bob")
+		c.MustExec("login", "root", "sh", "-c", "scancel --user=alice; scancel --user=bob")
 	}
-	t.Logf("twelve jobs of one GPU without the word waited %.0f s in all under Slurm alone, and %.0f s beside loans: they lost %.0f "+
-		"GPU-seconds", lost[false], lost[true], lost[true]-lost[false])
+	t.Logf(
+		"twelve jobs of one GPU without the word waited %.0f s in all under Slurm alone, and %.0f s beside loans: they lost %.0f "+
+			"GPU-seconds",
+		lost[false],
+		lost[true],
+		lost[true]-lost[false],
+	)
 }

@@ -100,7 +100,16 @@ func TestAPartitionThatRefusesAJobDoesNotKeepItFromTheOther(t *testing.T) {
 
 func TestOnlyJobsWhosePartitionsAreAllManagedAreTaken(t *testing.T) {
 	c, _ := SetUpHalves(t)
-	said, err := c.Terminal("sbatch", "-p", "left,plain,right", "--gres=gpu:1", profile, output, "--parsable", "--wrap=true")
+	said, err := c.Terminal(
+		"sbatch",
+		"-p",
+		"left,plain,right",
+		"--gres=gpu:1",
+		profile,
+		output,
+		"--parsable",
+		"--wrap=true",
+	)
 	if err != nil || !strings.Contains(said, "of yours these are left,right; name no others") {
 		t.Errorf("in a partition that is not managed, too: %v: %s", err, said)
 	}

@@ -13,7 +13,8 @@ import (
 func TestATimeIsANumberWithItsUnitAndMayHaveDaysAndWeeks(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"90s": 90 * time.Second, "15m": 15 * time.Minute, "1h30m": 90 * time.Minute, "30d": 30 * Day, "1w": 7 * Day,
-		"1d12h": 36 * time.Hour, "1.5d": 36 * time.Hour, "0.5h": 30 * time.Minute, "0": 0, "0s": 0, "-5m": -5 * time.Minute,
+		"1d12h": 36 * time.Hour, "1.5d": 36 * time.Hour, "0.5h": 30 * time.Minute, "0": 0, "0s": 0,
+		"-5m":   -5 * time.Minute,
 		"250ms": 250 * time.Millisecond, "2w3d": 17 * Day, ".5m": 30 * time.Second, "100us": 100 * time.Microsecond,
 	} {
 		if d, err := Parse(text); d != want || err != nil {

@@ -42,9 +42,8 @@ func compare(ctx context.Context, logs []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(
-		"| trace | jobs | mean under Slurm, min | Slurm's order × Tune | ratio | p99 under Slurm, min | Slurm's order × Tune | ratio | restarts |",
-	)
+	fmt.Println("| trace | jobs | mean under Slurm, min | Slurm's order × Tune | ratio " +
+		"| p99 under Slurm, min | Slurm's order × Tune | ratio | restarts |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
 	worse := 0
 	for _, d := range draws {
