@@ -78,7 +78,8 @@ func TestAGrantIsWrittenAsSlurmCountsIt(t *testing.T) {
 			Nodes: 2, Tasks: 2, CPUsPerTask: 9, CPUs: 18, CPUsPerNode: 9, Memory: 62500, GRES: "gres/gpu:2", GPUs: 4,
 			Pin: []string{"n1", "n2"}}},
 		{"memory by the core stays that", perCPU, on(3, 62499, "n1"), Request{
-			Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, MemoryPerCPU: 20833, GRES: "gres/gpu:2", GPUs: 2,
+			Nodes: 1, Tasks: 1, CPUsPerTask: 3, CPUs: 3, CPUsPerNode: 3, MemoryPerCPU: 20833,
+			GRES: "gres/gpu:2", GPUs: 2,
 			Pin: []string{"n1"}}},
 		{"tasks get equal parts", tasks, on(12, 62500, "n1"), Request{
 			Nodes: 1, Tasks: 4, CPUsPerTask: 3, CPUs: 12, CPUsPerNode: 3, Memory: 62500, GRES: "gres/gpu:a100:2",

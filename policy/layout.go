@@ -225,7 +225,8 @@ func (j *Job) hasEarned(c *Cluster) bool {
 // worth a restart then is not worth it now.
 func (s *seat) standsAs(was *seat) bool {
 	return s.class == was.class && s.size == was.size && slices.Equal(s.servers, was.servers) &&
-		(s.standing == fixed && was.standing == fixed && !was.stopped || s.standing == loose && was.standing == kept && !was.stopped) &&
+		(s.standing == fixed && was.standing == fixed && !was.stopped ||
+			s.standing == loose && was.standing == kept && !was.stopped) &&
 		s.barred == was.barred && s.earned == was.earned && s.restart == was.restart && s.left <= was.left
 }
 

@@ -282,7 +282,8 @@ func TestWhatIsNotKnownIsSkippedWithWhy(t *testing.T) {
 	f.Settings, f.Scontrol = Unknown[Settings](why), Unknown[map[string]string](why)
 	f.Weights = Unknown[map[string]string](why)
 	lines := All(f)
-	for _, name := range []string{"operator", "TRESBillingWeights", "partitions", "gate", "gate's lease", "trusted_uids", "gate's settings",
+	for _, name := range []string{"operator", "TRESBillingWeights",
+		"partitions", "gate", "gate's lease", "trusted_uids", "gate's settings",
 		"options of sbatch", "slurm.conf", "share.gpu_memory", "share.by_feature", "share.mode_by_feature", "shards",
 		"keep_shards", "seats"} {
 		if got := of(lines, name); len(got) != 1 || got[0].Verdict != Skip {

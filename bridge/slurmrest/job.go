@@ -287,7 +287,8 @@ func oddity(job *wire.Job) string {
 	case job.PerSocket != "":
 		return "asks for GPUs per socket"
 	case strings.Contains(","+job.PerTask, ",cpu:"):
-		return "asks for the cores of a task by --tres-per-task=cpu:N, of which Slurm keeps one of two variables right " +
+		return "asks for the cores of a task by --tres-per-task=cpu:N, of which Slurm keeps one of two " +
+			"variables right " +
 			"when they change, and srun wants both; say cpu=N, or -c N"
 	}
 	return ""

@@ -134,7 +134,8 @@ func TestGPUsThatAreSaidSeveralTimesAreCountedOnce(t *testing.T) {
 
 func TestFeaturesAreReadAsSlurmMeansThem(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "a": "a", "a&b": "a b", "a|b": "a|b", "a|b|c": "a|b|c", "(a|b)&c": "a|b c", "c&(a|b)": "c a|b", "(a)": "a",
+		"": "", "a": "a", "a&b": "a b", "a|b": "a|b", "a|b|c": "a|b|c",
+		"(a|b)&c": "a|b c", "c&(a|b)": "c a|b", "(a)": "a",
 		"[a|b]": "a|b", "[a]": "a", "(a|b)&(c|d)": "a|b c|d",
 	} {
 		read := readJob(waiting(1, 0, 1, func(j *wire.Job) { j.Features = text }))
@@ -142,7 +143,8 @@ func TestFeaturesAreReadAsSlurmMeansThem(t *testing.T) {
 			t.Errorf("%q: %q, odd %q; want %q", text, got, read.Odd, want)
 		}
 	}
-	for _, text := range []string{"[a|b]", "a*2", "[a*1&b*1]", "a&b|c", "(a&b)|c", "a|(b&c)", "!a", "a||b", "(a|b", "a|b)"} {
+	for _, text := range []string{"[a|b]", "a*2", "[a*1&b*1]", "a&b|c", "(a&b)|c", "a|(b&c)",
+		"!a", "a||b", "(a|b", "a|b)"} {
 		if read := readJob(waiting(2, 0, 2, func(j *wire.Job) { j.Features = text })); read.Odd == "" {
 			t.Errorf("%q is read as %q", text, read.Features)
 		}

@@ -165,7 +165,8 @@ func (s *site) read(j *bridge.Job) {
 		s.shape.told(&told)
 	}
 	read := readJob(&told)
-	j.Request, j.Shape, j.Odd, j.Features, j.Interactive = read.Request, read.Shape, read.Odd, read.Features, read.Interactive
+	j.Request, j.Shape, j.Odd, j.Features, j.Interactive = read.Request, read.Shape, read.Odd, read.Features,
+		read.Interactive
 }
 
 // Update changes what one of the client would, and no GPUs: nobody writes those.

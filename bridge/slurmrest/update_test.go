@@ -36,7 +36,8 @@ func TestAnUpdateIsOnePostThatSaysTheWholeRequest(t *testing.T) {
 		},
 		{
 			"other GPUs", bridge.Update{Begin: time.Unix(1795254500, 0),
-				Request: bridge.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1", GPUType: "a"}},
+				Request: bridge.Request{Tasks: 1, CPUsPerTask: 1, CPUs: 1, CPUsPerNode: 1, GRES: "gres/gpu:a:1",
+					GPUType: "a"}},
 			`{"begin_time":{"infinite":false,"number":1795254500,"set":true},"cpus_per_task":1,"extra":"","memory_per_node":{"infinite":false,"number":0,"set":true},` +
 				`"minimum_cpus":1,"minimum_cpus_per_node":1,"tres_per_node":"gres/gpu:a:1"}`,
 		},

@@ -155,7 +155,8 @@ func (m *metrics) ofRounds(with promauto.Factory) {
 	}
 	m.given = with.NewCounterVec(prometheus.CounterOpts{
 		Name: "synergy_jobs_handed_back_total",
-		Help: "Waiting jobs that were handed back to Slurm with their users' own requests, by what for: no node could " +
+		Help: "Waiting jobs that were handed back to Slurm with their users' own requests, by what for: no node " +
+			"could " +
 			"hold them, those are closed, Slurm refuses the planned size, no round plans such a job, …",
 	},
 		[]string{"cause"})

@@ -157,7 +157,8 @@ func TestJobsThatAreHandedBackCountByTheirCause(t *testing.T) {
 	m.round(report, time.Second, nil)
 	report.Shadow = true
 	m.round(report, time.Second, nil)
-	for cause, want := range map[bridge.WaitCause]float64{bridge.CauseClosed: 1, bridge.CauseShape: 1, bridge.CauseOther: 1,
+	for cause, want := range map[bridge.WaitCause]float64{bridge.CauseClosed: 1, bridge.CauseShape: 1,
+		bridge.CauseOther:  1,
 		bridge.CauseCanary: 0} {
 		if got := testutil.ToFloat64(m.given.WithLabelValues(string(cause))); got != want {
 			t.Errorf("%s: %g, want %g", cause, got, want)

@@ -288,7 +288,8 @@ func TestAFolderIsProposedWhereAPartOfThePathIsMistyped(t *testing.T) {
 		}
 	}
 	for typed, want := range map[string]string{
-		"srv/synegry/state": "srv/synergy/state", "svr/synergy/state": "srv/synergy/state", "srv/synergy/stat": "srv/synergy/state",
+		"srv/synegry/state": "srv/synergy/state", "svr/synergy/state": "srv/synergy/state",
+		"srv/synergy/stat":    "srv/synergy/state",
 		"srv/synergy/nothing": "", "quite/different": "", "srv/synegry/nothing": "",
 	} {
 		if want != "" {

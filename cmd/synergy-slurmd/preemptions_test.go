@@ -13,7 +13,8 @@ func TestPreemptionsAreANumberOrAPartOfTheGPUsOrBoth(t *testing.T) {
 		ok     bool
 	}{
 		"20": {20, 0, true}, "0": {0, 0, true}, "5%": {0, 0.05, true}, "20 or 5%": {20, 0.05, true},
-		"100%": {0, 1, true}, "0%": {}, "101%": {}, "NaN%": {}, "-1": {}, "5 or 20": {}, "20 or": {}, "%": {}, "many": {},
+		"100%": {0, 1, true}, "0%": {}, "101%": {}, "NaN%": {}, "-1": {}, "5 or 20": {}, "20 or": {}, "%": {},
+		"many":     {},
 		"5% or 20": {}, "-1 or 5%": {}, "20 or ": {},
 	} {
 		var c Config

@@ -85,7 +85,8 @@ prints, as long as that goes to a file. What COMMAND prints is never touched, an
 		&o.env,
 		"env",
 		false,
-		"tell COMMAND what its job has, where nobody else does: OMP_NUM_THREADS and MKL_NUM_THREADS, which are the cores "+
+		"tell COMMAND what its job has, where nobody else does: OMP_NUM_THREADS and MKL_NUM_THREADS, which are "+
+			"the cores "+
 			"for each GPU of the task, SYNERGY_CPUS, SYNERGY_GPUS and SYNERGY_MEMORY_MB",
 	)
 	left.flags.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing of what is passed on")

@@ -180,8 +180,10 @@ func TestACertificateSaysWhatBindsInOneSentence(t *testing.T) {
 	}
 	plan := policy.Decide(c, policy.FIFO(), policy.Greedy())
 	cert := bound.Certify(&c, plan)
-	const want = "value 6.4 of at most 8.9 (72.0 %); 7 GPUs are idle beside 8 jobs that could use some: 8 cores, as job 2 " +
-		"(s0-n0000 has 7 free GPUs, but is 8 cores short); one more core a node is worth 12.5 %, one more GB nothing; " +
+	const want = "value 6.4 of at most 8.9 (72.0 %); 7 GPUs are idle beside 8 jobs that could use some: 8 " +
+		"cores, as job 2 " +
+		"(s0-n0000 has 7 free GPUs, but is 8 cores short); one more core a node is worth 12.5 %, one more GB " +
+		"nothing; " +
 		"7 GPUs stranded for want of cores"
 	if cert.String() != want {
 		t.Errorf("%s\nwant %s", cert.String(), want)

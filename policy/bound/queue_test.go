@@ -81,7 +81,8 @@ func TestAJobThatCouldNotStartWhateverThePlanIsNamedAndDoesNotCount(t *testing.T
 		if cert.Ratio() != 1 || len(cert.Waiting) != 1 || cert.Waiting[0].Jobs != 1 || cert.Waiting[0].Counted != 0 {
 			t.Errorf("%s: %+v", name, cert)
 		}
-		const says = "; 4 GPUs are idle; not counted, since it could not start there: 1 job: 1 barred, as job 2 (it may not)"
+		const says = "; 4 GPUs are idle; not counted, since it could not start there: 1 job: 1 barred, as job 2 " +
+			"(it may not)"
 		if text := cert.String(); !strings.Contains(text, says) {
 			t.Errorf("%s: %s, want %s", name, text, says)
 		}

@@ -138,7 +138,8 @@ func TestCitizenLoans(t *testing.T) {
 		c.MustExec("login", "root", "sh", "-c", "scancel --user=alice; scancel --user=bob")
 	}
 	t.Logf(
-		"twelve jobs of one GPU without the word waited %.0f s in all under Slurm alone, and %.0f s beside loans: they lost %.0f "+
+		"twelve jobs of one GPU without the word waited %.0f s in all under Slurm alone, and %.0f s beside "+
+			"loans: they lost %.0f "+
 			"GPU-seconds",
 		lost[false],
 		lost[true],

@@ -127,7 +127,8 @@ func TestAResizedJobThatNeverNamedItsCPUsHasThemAll(t *testing.T) {
 	file := "/shared/out/cpus-$SLURM_JOB_ID"
 	id := c.MustSbatch(
 		"alice",
-		"echo ${SLURM_CPUS_PER_TASK-unsaid} $(srun sh -c 'echo ${SLURM_CPUS_PER_TASK-unsaid} $SLURM_CPUS_ON_NODE') > "+file,
+		"echo ${SLURM_CPUS_PER_TASK-unsaid} $(srun sh -c 'echo ${SLURM_CPUS_PER_TASK-unsaid} "+
+			"$SLURM_CPUS_ON_NODE') > "+file,
 		"--gres=gpu:1",
 		profile,
 	)
@@ -199,7 +200,8 @@ func TestABadWordIsRefusedWithASentenceThatNamesIt(t *testing.T) {
 		{"synergy-profile=a.json synergy-length=0h", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-length=-1h", "a positive number and its unit"},
 		{"synergy-profile=a.json synergy-length=2.h", "a positive number and its unit"},
-		{"synergy-profile=a.json synergy-env=yes", "the word synergy-env=yes is not right; it should be synergy-env=on or synergy-env=off"},
+		{"synergy-profile=a.json synergy-env=yes", "the word synergy-env=yes is not right; it should be " +
+			"synergy-env=on or synergy-env=off"},
 		{"synergy-profile=a.json synergy-share=low,mem=0", "the word synergy-share=low,mem=0 is not right"},
 		{"synergy-profile=a.json synergy-share=low, mem=6", "the word mem=6 reads like an amount of synergy-share"},
 		{"synergy-profile=a.json synergy-lenght=2h", "the word synergy-lenght=2h is not a word that I know"},
