@@ -188,7 +188,7 @@ const sites = `partitions: [synergy]
 policy: las
 lease: 10m
 ahead: 0
-rules: {min_run: 0s}
+rules: {min_run: 0s, stranded: 0.1}
 `
 
 // beginWithSites has an administrator use the release that is installed, with a configuration of his own.

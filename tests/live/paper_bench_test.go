@@ -196,6 +196,7 @@ profile_dirs: [%s/profiles]
 lease: 120s
 start_timeout: 15s
 rules:
+  stranded: 0.1
   min_run: %s
   horizon: %s
   payback: %s

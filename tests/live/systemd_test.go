@@ -34,6 +34,7 @@ start_timeout: 15s
 heartbeat: /run/synergy/heartbeat
 rules:
   min_run: 0s
+  stranded: 0.1
 `
 
 const hostFlags = `[Service]
