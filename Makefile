@@ -24,7 +24,7 @@ WITH_NVML := CGO_ENABLED=1 CGO_LDFLAGS='-O2 -g -Wl,-z,lazy' CGO_CFLAGS='-O2 -g -
 
 include mk/*.mk
 
-.PHONY: help demo build build-nvml test unit images test-unit test-sequential test-scripts test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-share test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
+.PHONY: help demo build build-nvml test unit image test-unit test-timed test-patient vet test-gpu test-page test-live test-live-rounds test-live-trust test-live-site test-live-limits test-live-share test-live-next test-live-torch lint bench bench-live fidelity fuzz clean fidelity-backfill
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,16 +41,17 @@ build-nvml: ## bin/nvml/synergy, which sees GPUs: for the nodes that have them; 
 	@mkdir -p bin/nvml
 	$(WITH_NVML) go build -tags nvml -trimpath -ldflags '$(LDFLAGS)' -o bin/nvml/ ./cmd/synergy
 
+# First what minds how busy a machine is, while the image is made, which is mostly waiting for a mirror. Then all that does not, at a lower priority beside
+# the live clusters.
 test: ## everything: lint, unit, race, drawings, properties, scripts, and the live cluster
-	@$(MAKE) --no-print-directory --jobs 2 unit images
-	@$(MAKE) --no-print-directory test-live
+	@$(MAKE) --no-print-directory --jobs 2 unit image
+	@$(MAKE) --no-print-directory --jobs 2 test-patient test-live
 
-unit: lint
-	@$(MAKE) --no-print-directory test-unit
+unit: vet
+	@$(MAKE) --no-print-directory test-timed
 
-images: # of both clusters, while the rest is tested: most of that is waiting for a mirror
+image:
 	@$(CLUSTER) image
-	@$(if $(filter 24.11,$(SLURM)),SLURM=26.05 $(CLUSTER) image)
 
 # Packages that start no goroutine (tests/imports_test.go holds them to that): the race detector has nothing to find in them, and would make their many plans
 # ten times slower.
@@ -66,17 +67,23 @@ sequential := $(SEQUENTIAL:%=./%)
 SIMULATING := (TestSimulationsOnTheCommandLine|TestOverDays.*)
 WAITING := (TestTheProfileCommand|TestSeveralJobsOnOneGPU|TestARunOfATrainer)
 
-test-unit: ## all tests that need no Slurm, with the race detector where there are goroutines
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target test-sequential test-scripts
-	go test -race -p 3 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential))")
+# Packages whose tests wait for no clock, or a virtual one.
+PATIENT := bridge bridge/slurmrest bridge/slurmtest sim sim/backfill sim/cluster sim/models sim/production tests
+patient := $(PATIENT:%=./%)
+
+test-unit: lint test-timed test-patient ## all tests that need no Slurm, with the race detector where there are goroutines
+
+test-timed:
+	go test -run '^$(WAITING)$$' ./cmd/synergy
+	go test -race -p 3 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
 	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
-test-sequential:
-	go test $(sequential)
-
-test-scripts:
-	go test -run '^($(SIMULATING)|$(WAITING))$$' ./cmd/synergy
+test-patient:
+	@nice -n 10 $(MAKE) --no-print-directory lint
+	nice -n 10 go test $(sequential)
+	nice -n 10 go test -run '^$(SIMULATING)$$' ./cmd/synergy
+	nice -n 10 go test -race -p 2 -timeout 30m $(patient)
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
@@ -85,10 +92,12 @@ test-gpu: ## the inventory and the sampler on this machine's own GPUs, and model
 test-page: ## the daemon's pages in a headless Chromium: live, readable, refused nothing by their own policy; fails without (apt-get install chromium)
 	go test -tags browser -count=1 -v -run Chromium ./cmd/synergy-slurmd
 
-lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
+vet:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	go vet ./...
 	go vet -tags live,bench,fidelity,faults,browser,packages,preload ./...
+
+lint: vet ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 	$(WITH_NVML) go vet -tags nvml,gpu ./gres/nvml ./cmd/synergy
 	go run $(STATICCHECK) ./...
 	$(WITH_NVML) go run $(STATICCHECK) -tags nvml,gpu ./gres/nvml
@@ -97,7 +106,7 @@ lint: ## gofmt, go vet, staticcheck, go.mod, unreachable functions
 
 test-live: build build-nvml ## the live suites on clusters of their own, side by side; SLURM=26.05 for all of them on that
 	@$(CLUSTER) image
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live-rounds test-live-limits test-live-site test-live-trust $(if $(filter 24.11,$(SLURM)),test-live-next) test-live-share
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-live-trust test-live-rounds test-live-limits test-live-site $(if $(filter 24.11,$(SLURM)),test-live-next) test-live-share
 
 # Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so three clusters at a time cost little more than one. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, jobs on one GPU, for
 # which each GPU has a type of its own, and what needs PyTorch. All others are in test-live-rounds.

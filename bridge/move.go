@@ -50,11 +50,8 @@ func (a *acting) isTaken(s *step) bool {
 
 // fits says that a node has room for what a grant gives it.
 func (a *acting) fits(name string, g *policy.Placement) bool {
-	k, found := slices.BinarySearchFunc(
-		a.nodes,
-		name,
-		func(n Node, name string) int { return strings.Compare(n.Name, name) },
-	)
+	byName := func(n Node, name string) int { return strings.Compare(n.Name, name) }
+	k, found := slices.BinarySearchFunc(a.nodes, name, byName)
 	return !found || g.PerNode.Fits(a.nodes[k].Total.Minus(a.nodes[k].Allocated))
 }
 
@@ -131,12 +128,13 @@ func (a *acting) noteDisplaced() {
 	}
 }
 
-// order is the site's policy, with the job before all others that lost its place to others while it moved; of several
-// the one that came first.
+// order is the site's policy, with the job before all others that lost its place to others while it moved and may start;
+// of several the one that came first.
 func (t *turn) order() policy.Policy {
 	var first *managedJob
 	for _, tn := range t.scene.managed {
-		if tn.record.Displaced && tn.State == Pending && (first == nil || tn.record.First.Before(first.record.First)) {
+		if tn.record.Displaced && tn.State == Pending && tn.bar.why == "" &&
+			(first == nil || tn.record.First.Before(first.record.First)) {
 			first = tn
 		}
 	}

@@ -332,16 +332,19 @@ func TestRunsAreFoundByUserAndTimeAlsoThoseThatBeganBefore(t *testing.T) {
 	if more || len(all) < 100 {
 		t.Fatalf("%d runs, more: %v", len(all), more)
 	}
-	q := Question{User: all[0].User, Since: midnight.Add(30 * time.Hour), Until: midnight.Add(40 * time.Hour)}
-	want := 0
+	q := Question{Since: midnight.Add(30 * time.Hour), Until: midnight.Add(40 * time.Hour)}
+	runs := map[string]int{} // in that time, by user
 	for i := range all {
-		if r := all[i]; r.User == q.User && r.Began.Before(q.Until) && (r.Ended.IsZero() || !r.Ended.Before(q.Since)) {
-			want++
+		if r := all[i]; r.Began.Before(q.Until) && (r.Ended.IsZero() || !r.Ended.Before(q.Since)) {
+			if runs[r.User]++; runs[r.User] > runs[q.User] {
+				q.User = r.User
+			}
 		}
 	}
+	want := runs[q.User]
 	got, _, _, err := s.Reader().Runs(t.Context(), q)
 	must(t, err)
-	if len(got) != want || want == 0 {
+	if len(got) != want || want < 2 {
 		t.Errorf("%d runs of %s, want %d", len(got), q.User, want)
 	}
 	q.Most = 1

@@ -325,12 +325,13 @@ static void forget_ours(spank_t spank)
 {
 	static const char *const set[] = { "SYNERGY_CPUS", "SYNERGY_MEMORY_MB", "SYNERGY_GPUS", "SYNERGY_ROUND", "SYNERGY_RESTARTS", "SYNERGY_SET" };
 	char ours[128], value[32];
+	long number;
 	size_t k;
 
 	if (spank_getenv(spank, "SYNERGY_SET", ours, sizeof(ours)) != ESPANK_SUCCESS)
 		return;
 	for (k = 0; k < sizeof(threads) / sizeof(threads[0]); k++)
-		if (spank_getenv(spank, threads[k], value, sizeof(value)) == ESPANK_SUCCESS && in_list(ours, threads[k], value))
+		if (spank_getenv(spank, threads[k], value, sizeof(value)) == ESPANK_SUCCESS && read_number(value, &number) && in_list(ours, threads[k], value))
 			(void)spank_unsetenv(spank, threads[k]);
 	for (k = 0; k < sizeof(set) / sizeof(set[0]); k++)
 		(void)spank_unsetenv(spank, set[k]);
