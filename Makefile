@@ -75,7 +75,7 @@ test-unit: lint test-timed test-patient ## all tests that need no Slurm, with th
 
 test-timed:
 	go test -run '^$(WAITING)$$' ./cmd/synergy
-	go test -race -p 3 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
+	go test -race -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
 	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
