@@ -67,9 +67,11 @@ sequential := $(SEQUENTIAL:%=./%)
 SIMULATING := (TestSimulationsOnTheCommandLine|TestOverDays.*)
 WAITING := (TestTheProfileCommand|TestSeveralJobsOnOneGPU|TestARunOfATrainer)
 
-# Packages whose tests wait for no clock, or a virtual one.
-PATIENT := bridge bridge/slurmrest bridge/slurmtest sim sim/backfill sim/cluster sim/models sim/production tests
-patient := $(PATIENT:%=./%)
+# Packages whose tests wait for no clock, or a virtual one. Simulations are one goroutine after the other, and what the documentation has executed are other
+# programs: what those do at the same time is raced in ./bridge and where they are.
+PATIENT := bridge bridge/slurmrest sim sim/backfill
+UNRACED := bridge/slurmtest sim/cluster sim/models sim/production tests
+patient := $(PATIENT:%=./%) $(UNRACED:%=./%)
 
 test-unit: lint test-timed test-patient ## all tests that need no Slurm, with the race detector where there are goroutines
 
@@ -81,9 +83,9 @@ test-timed:
 
 test-patient:
 	@nice -n 10 $(MAKE) --no-print-directory lint
-	nice -n 10 go test $(sequential)
+	nice -n 10 go test $(sequential) $(UNRACED:%=./%)
 	nice -n 10 go test -run '^$(SIMULATING)$$' ./cmd/synergy
-	nice -n 10 go test -race -p 2 -timeout 30m $(patient)
+	nice -n 10 go test -race -p 2 -timeout 30m $(PATIENT:%=./%)
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml
@@ -135,9 +137,9 @@ DEVICES := TestSlurmrestSeatsJobsOnDevices
 test-live-share:
 	@NODE_DEVICES=yes NODES=2 NODE_GPUS=4 $(call live,-share) -run '^($(call tests-of,$(SHARE))|$(DEVICES))$$' ./tests/live ./bridge/conformance
 
-# What differs between Slurms, on the newest: every promise over both versions of the API, shapes of requests and what becomes of them, environments, the
-# last task of an array, plugins of others.
-NEXT := TestWhatTheWordChanges|TestStepsOfAPart|TestWhateverPlainSlurmStarts|TestTheLastTask|TestAPluginForAnother
+# What differs between Slurms, on the newest: every promise over both versions of the API, shapes of requests and what becomes of them, environments,
+# plugins of others.
+NEXT := TestWhatTheWordChanges|TestStepsOfAPart|TestWhateverPlainSlurmStarts|TestAPluginForAnother
 
 test-live-next:
 	@SLURM=26.05 tests/live/with-cluster.sh $(LIVE)-next $(LIVE_LEASE) go test -tags live -count=1 -v -p 1 -timeout 15m -run '$(NEXT)|TestSlurmrestKeeps' \
