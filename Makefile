@@ -82,10 +82,10 @@ test-timed:
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
 test-patient:
-	@nice -n 10 $(MAKE) --no-print-directory lint
-	nice -n 10 go test $(sequential) $(UNRACED:%=./%)
-	nice -n 10 go test -run '^$(SIMULATING)$$' ./cmd/synergy
-	nice -n 10 go test -race -p 2 -timeout 30m $(PATIENT:%=./%)
+	@nice -n 15 $(MAKE) --no-print-directory lint
+	nice -n 15 go test $(sequential) $(UNRACED:%=./%)
+	nice -n 15 go test -run '^$(SIMULATING)$$' ./cmd/synergy
+	nice -n 15 go test -race -p 2 -timeout 30m $(PATIENT:%=./%)
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
 	$(WITH_NVML) go test -tags nvml,gpu -count=1 -v -run TestTheGPUsOfThisMachine ./gres/nvml

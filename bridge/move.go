@@ -128,8 +128,8 @@ func (a *acting) noteDisplaced() {
 	}
 }
 
-// order is the site's policy, with the job before all others that lost its place to others while it moved and may start;
-// of several the one that came first.
+// order is the site's policy, with the job before all others that lost its place to others while it moved and may
+// start; of several the one that came first.
 func (t *turn) order() policy.Policy {
 	var first *managedJob
 	for _, tn := range t.scene.managed {

@@ -272,8 +272,11 @@ func drainedIsClosed(b *bench) {
 func isOpen(node bridge.Node) bool   { return node.Closed == "" }
 func isClosed(node bridge.Node) bool { return node.Closed != "" }
 
+// seenToRun is how long a job lasts that is to be seen running before it ends, also where a look takes seconds.
+const seenToRun = 5 * time.Second
+
 func finishedIsNotSeen(b *bench) {
-	job := b.runs(Job{Lasts: time.Second})
+	job := b.runs(Job{Lasts: seenToRun})
 	b.until(job.ID, "over", patience, over)
 	for _, other := range b.observe().Jobs {
 		if other.State == bridge.Finished && !other.Completing && !bridge.Managed(other.Comment) {
@@ -289,7 +292,7 @@ func endIsTold(b *bench) {
 		ends func(id int) error
 		want bridge.End
 	}{
-		{"by itself", Job{Lasts: time.Second}, func(int) error { return nil }, bridge.End{State: "COMPLETED"}},
+		{"by itself", Job{Lasts: seenToRun}, func(int) error { return nil }, bridge.End{State: "COMPLETED"}},
 		{"of a signal that it has no trap for", Job{}, b.asks, bridge.End{State: "FAILED", Signal: 10}},
 	} {
 		c.job.Comment = Word // in the partition where that means nothing

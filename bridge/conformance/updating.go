@@ -215,7 +215,7 @@ func runningIsNotUpdated(b *bench) {
 }
 
 func finishedIsNotPending(b *bench) {
-	job := b.runs(Job{Lasts: time.Second})
+	job := b.runs(Job{Lasts: seenToRun})
 	b.until(job.ID, "over", patience, over)
 	if err := b.update(job, b.in(later), func(*bridge.Request) {}); !errors.Is(err, bridge.ErrNotPending) {
 		b.Errorf("update: got %v, want ErrNotPending", err)
