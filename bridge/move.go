@@ -9,10 +9,10 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A job that is to run elsewhere cannot be eligible there while it still runs, so whoever is may take the place. It
-// must not lose by that what it has. Its new place is looked at once more before it is asked to leave; if others have
-// taken it, nobody is asked. If it is taken while the job saves, the job goes back to where it was. And if that is
-// taken as well, the job goes before all others that wait, until it runs again.
+// A running job that is to move cannot reserve its new nodes, so Slurm may start another job there first. The job must
+// not lose its present nodes by that. The new nodes are looked at again right before the job is asked to save; if there
+// is no room any more, the move is called off. If the room goes while the job saves, the job restarts where it ran
+// before. If that room is gone as well, the job comes first in the order until it runs again.
 
 // movers are the starts that were not begun, of jobs that ran when the round began: they have another place or size.
 func (a *acting) movers() []*step {
@@ -74,8 +74,9 @@ func (a *acting) turnBack() {
 	}
 }
 
-// backTogether are a mover and those that were to have what it held, and so on; nil where one of them has not left yet,
-// may have started, or waited before the round.
+// backTogether lists the starts that have to go back to their old nodes if this one does: its own, each resized job that
+// was to use what it held, each that was to use what that one held, and so on. It is nil if one of them still runs, is
+// eligible already, or is a waiting job, which has no old nodes.
 func (a *acting) backTogether(s *step) []*step {
 	movers, group := a.movers(), []*step{s}
 	for k := 0; k < len(group); k++ {

@@ -172,7 +172,7 @@ func TestAJobThatNeverSpeaksIsOutOfTheWayWhenTheImportantOneIsExpected(t *testin
 	if median := waits[len(waits)/2]; median >= turns.DefaultDrain {
 		t.Errorf("the important one waits for %v, want nothing", median)
 	}
-	if had < 3 { // of twenty, where the machine has nothing else to do
+	if had < 5 {
 		t.Errorf("it had %d turns in 10 gaps", had)
 	}
 }

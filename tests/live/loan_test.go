@@ -28,7 +28,7 @@ func TestALoanIsCalledBackInTimeForWhoeverWaitsForIt(t *testing.T) {
 	c.WaitFor("all are lent what is idle", func() bool {
 		return cores(lent) == 24 && cores(wide) >= 18 && cores(grown) == 24
 	})
-	time.Sleep(6 * time.Second) // who has just started is not signalled: its traps may not be set
+	time.Sleep(6 * time.Second) // a job is not signalled in its first seconds, before its traps are set
 	since := time.Now()
 	short := []string{"--gres=gpu:1", "-w", "n1", "--output=/dev/null"}
 	strangers := []JobID{c.MustSbatch("bob", "sleep 20", append(short, "-p", "synergy")...),

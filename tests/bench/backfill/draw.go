@@ -94,6 +94,7 @@ var bursts = shape{"bursts of arrays", func(r *rand.Rand, count int) []ask {
 	return asks[:count]
 }}
 
+// pick draws one of some numbers, each as often as its weight says.
 func pick(r *rand.Rand, from []int, weights []float64) int {
 	sum := 0.0
 	for _, w := range weights {
@@ -166,8 +167,8 @@ func drawModel(r *rand.Rand, families map[string][]string, mix map[string]float6
 	return names[pick(r, numbers, weights)]
 }
 
-// logged reads a log.
-func (s *site) logged(path string) (sim.Workload, error) {
+// recorded reads a trace in the recorded format: job_id,model,arrival,iterations,gpus.
+func recorded(path string) (sim.Workload, error) {
 	t, err := trace.Open(path, trace.Recorded)
 	if err != nil {
 		return sim.Workload{}, err
