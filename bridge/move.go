@@ -74,9 +74,9 @@ func (a *acting) turnBack() {
 	}
 }
 
-// backTogether lists the starts that have to go back to their old nodes if this one does: its own, each resized job that
-// was to use what it held, each that was to use what that one held, and so on. It is nil if one of them still runs, is
-// eligible already, or is a waiting job, which has no old nodes.
+// backTogether lists the starts that have to go back to their old nodes if this one does: its own, each resized job
+// that was to use what it held, each that was to use what that one held, and so on. It is nil if one of them still
+// runs, is eligible already, or is a waiting job, which has no old nodes.
 func (a *acting) backTogether(s *step) []*step {
 	movers, group := a.movers(), []*step{s}
 	for k := 0; k < len(group); k++ {

@@ -339,9 +339,9 @@ func (b preemption) shrunk(v int, missing gres.Vector, i int) shrink {
 	return best
 }
 
-// roundsUp says that the memory of running job v grows by rounding alone when its cores shrink, and that its servers have
-// room for that; less is what it would give back, with negative memory. Memory by the core is in whole MiB: 12 cores of
-// 20,833 MiB are more than 18 of 13,888.
+// roundsUp says that the memory of running job v grows by rounding alone when its cores shrink, and that its servers
+// have room for that; less is what it would give back, with negative memory. Memory by the core is in whole MiB: 12
+// cores of 20,833 MiB are more than 18 of 13,888.
 func (b preemption) roundsUp(v int, less gres.Vector) bool {
 	s := &b.seats[v]
 	return b.jobs[v].PerCore && int(-less.Memory) <= s.size.CPUs &&
