@@ -231,6 +231,6 @@ func TestALoanIsCalledBackWhileARoundWaitsForAVictim(t *testing.T) {
 	if took := w.clock.Now().Sub(came); took < 200*time.Second {
 		t.Fatalf("the round was over after %s and waited for nobody", took)
 	}
-	w.mustRun(lent, "n2", 18)
+	w.mustRun(lent, "n2", 12)
 	w.mustKeepAll(lent)
 }

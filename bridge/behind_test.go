@@ -38,10 +38,10 @@ func TestAJobThatSlurmHasOthersBeforeIsArmedInPlaceOfAStartThatWouldNotComeAbout
 			w.runner.Settings.Ahead = c.ahead
 			id := w.submit(1, model("res18"), forAges, func(s *slurmtest.Spec) { s.Priority = c.ours })
 			report := w.rounds(1)
-			if s := step(t, report, id, c.verb); s.Error != "" || s.Grant.PerNode.CPUs != 9 {
+			if s := step(t, report, id, c.verb); s.Error != "" || s.Grant.PerNode.CPUs != 5 {
 				t.Errorf("%+v", s)
 			}
-			w.mustRun(id, "n1", 9)
+			w.mustRun(id, "n1", 5) // the other six GPUs keep their share for whoever has no word
 		})
 	}
 }

@@ -42,9 +42,36 @@ func TestAJobWithoutTheWordHasWhatWasLentWithinSeconds(t *testing.T) {
 				t.Errorf("partition %s: job %d still waits for what was lent", partition, id)
 			}
 		}
-		w.mustRun(lender, "n1", 22)
+		w.mustRun(lender, "n1", 16) // two cores are taken, and two GPUs keep their share for whoever comes next
 		if n := w.line.Count(slurmtest.Signal); n != 1 {
 			t.Errorf("partition %s: the lender was asked %d times", partition, n)
+		}
+	}
+}
+
+// One that saves has all cores of the server beside four idle GPUs; jobs without the word come one after the other.
+func TestWhatAJobWithoutTheWordHadToWaitForIsNotLentAgain(t *testing.T) {
+	for _, length := range []time.Duration{20 * time.Second, 10 * time.Minute} {
+		w := newWorld(t, 1, server)
+		lender := w.submit(4, model("res18"), saves(20*time.Second), forAges)
+		w.rounds(1)
+		w.mustRun(lender, "n1", 24)
+		late := 0
+		for second := range 300 {
+			if second%40 == 0 && second < 300-40 {
+				id := w.submit(1, "", plain, func(s *slurmtest.Spec) { s.Request.CPUsPerTask, s.Work.Length = 3, length })
+				w.sleep(2 * time.Second)
+				if second/40 < 4 && w.job(id).State != bridge.Running {
+					late++
+				}
+			}
+			w.small()
+			w.sleep(time.Second)
+		}
+		w.rounds(2)
+		if late > 2 || w.line.Count(slurmtest.Signal) > 2 {
+			t.Errorf("jobs of %s: %d of 4 waited for what was lent, and the lender was stopped %d times", length, late,
+				w.line.Count(slurmtest.Signal))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -48,6 +49,28 @@ func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
 	}
 	r.idleRooms = idle
 	return list
+}
+
+// unmanagedGPUs is on how many GPUs such jobs were started within a time, as far as Slurm still lists them. One without
+// a GPU counts as one: it takes cores that go with one.
+func (r *Runner) unmanagedGPUs(s *scene, within time.Duration) (gpus int) {
+	since := s.at.Add(-cmp.Or(within, policy.DefaultHorizon))
+	near := map[string]bool{} // whether a partition has nodes of ours
+	for _, t := range r.reader.jobs {
+		ran := t.State != Pending && t.Started.After(since) && !t.said.managed && t.standing(s.at) == stranger
+		if !ran {
+			continue
+		}
+		ours, known := near[t.Partition]
+		if !known {
+			ours = len(s.nodesOf(t.Partition)) > 0
+			near[t.Partition] = ours
+		}
+		if ours {
+			gpus += max(1, t.Request.GPUs)
+		}
+	}
+	return gpus
 }
 
 // idleRoom is since when a job has had room and was not started all the same. Slurm may know a reason that no reason of

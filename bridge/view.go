@@ -157,7 +157,7 @@ func (r *Runner) snapshot(s *scene) policy.Cluster {
 			Devices:  seating{r}.devices(n),
 		}
 	}
-	c.Unmanaged = r.unmanaged(s)
+	c.Unmanaged, c.UnmanagedGPUs = r.unmanaged(s), r.unmanagedGPUs(s, c.Rules.Horizon)
 	r.tellEnds(s, c.Nodes)
 	seating{r}.occupy(s, c.Nodes)
 	taken := map[seat]bool{}

@@ -27,6 +27,10 @@ type Cluster struct {
 	// Unmanaged are jobs that wait for room beside those of the plan, in the order in which they are considered: the
 	// larger Priority first, then the smaller ID.
 	Unmanaged []Unmanaged `json:"unmanaged,omitempty"`
+	// UnmanagedGPUs is on how many GPUs jobs beside those of the plan were started within the last Rules.Horizon; one
+	// that needs none counts as one. As many may be asked for again at any time: nothing is lent of the share that goes
+	// with so many of the GPUs that are free.
+	UnmanagedGPUs int `json:"unmanaged_gpus,omitempty"`
 }
 
 // Quota bounds what the jobs of a group may hold together, as a QOS or an association does. Amounts are what is left to

@@ -191,6 +191,7 @@ func (b allocation) arrange() {
 	places.findUncontested()
 	places.rearrange()
 	b.catchUp()
+	recall(b).keepShares()
 	places.findUncontested()
 	sizing(b).spread()
 	b.improve()

@@ -769,3 +769,39 @@ func gainIn(plan Plan) float64 {
 	}
 	return total
 }
+
+// Jobs without the word may come at any time, and what was lent can be had back only when its holder has saved.
+func TestNothingIsLentOfTheSharesForWhichJobsWithoutTheWordMayCome(t *testing.T) {
+	profiles := paperModels(t)
+	rapid.Check(t, func(t *rapid.T) {
+		c := tame(t, profiles, fineSize)
+		c.UnmanagedGPUs = rapid.IntRange(1, 12).Draw(t, "unmanaged GPUs")
+		for i := range c.Jobs {
+			c.Jobs[i].Running = nil
+		}
+		p := rapid.SampledFrom(Policies()).Draw(t, "policy")
+		idle, shares := idleShares(c, Decide(c, p, Tune()))
+		if want := min(idle, c.UnmanagedGPUs); shares < want {
+			t.Fatalf("%s: %d of %d free GPUs have their share, want %d: %s", p.Name, shares, idle, want, sketch(c))
+		}
+	})
+}
+
+// idleShares is how many GPUs a plan leaves free on open nodes, and how many of them with their share.
+func idleShares(c Cluster, plan Plan) (idle, shares int) {
+	held := heldOn(c, grantedIn(plan))
+	for _, n := range c.Nodes {
+		if n.Closed != "" {
+			continue
+		}
+		free, share := n.Total.Minus(held[n.Name]), gres.Proportional(n.Total, 1)
+		for gpus := range free.GPUs {
+			if !share.Times(gpus + 1).Fits(free) {
+				break
+			}
+			shares++
+		}
+		idle += max(0, free.GPUs)
+	}
+	return idle, shares
+}

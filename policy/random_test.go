@@ -50,6 +50,7 @@ func wild(t *rapid.T, profiles []*sensitivity.Profile) Cluster {
 		}
 		c.Jobs = append(c.Jobs, j)
 	}
+	c.UnmanagedGPUs = rapid.SampledFrom([]int{0, 0, 1, 5}).Draw(t, "unmanaged GPUs")
 	for i := range c.Nodes {
 		if rapid.IntRange(0, 19).Draw(t, "overdrawn") == 0 {
 			c.Nodes[i].Foreign = c.Nodes[i].Total.Plus(gres.Vector{GPUs: 1, CPUs: 2})

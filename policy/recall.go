@@ -61,7 +61,7 @@ func (b recall) serve(u *Unmanaged) {
 		switch {
 		case covered(missing):
 			roomy = append(roomy, n)
-		case b.stops > 0 && b.giveBackFrom(b.lenders(n), &plan, missing, nobody):
+		case b.stops > 0 && b.callBack(&plan, missing, u):
 			plan.shrinks = slices.Clone(plan.shrinks)
 			b.weigh(&plan)
 			plans = append(plans, plan)
@@ -83,6 +83,39 @@ func (b recall) serve(u *Unmanaged) {
 	}
 	for _, n := range roomy {
 		b.withhold(n, u.PerNode)
+	}
+}
+
+// callBack has lenders give back what unmanaged job u is missing on a server, and the share of as many other free GPUs
+// as such jobs may ask for next. Otherwise each of those would have the same lender stopped again.
+func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool {
+	sv := &b.servers[plan.server]
+	came := b.c.UnmanagedGPUs + max(1, u.PerNode.GPUs)
+	for next := max(0, min(came, sv.open().GPUs-u.PerNode.GPUs)); next >= 0; next-- {
+		if b.giveBackFrom(b.lenders(plan.server), plan, missing.Plus(sv.share.Times(next)), nobody) {
+			return true
+		}
+	}
+	return false
+}
+
+// keepShares keeps as many free GPUs with their share as unmanaged jobs may ask for next, where fewest of the plan could
+// have used it. Were it lent, such a job would wait until the lender, which is stopped for it, has saved.
+func (b recall) keepShares() {
+	left := b.c.UnmanagedGPUs
+	if left == 0 {
+		return
+	}
+	all := slices.Clone(b.alone)
+	slices.SortStableFunc(all, func(x, y int) int {
+		return cmp.Compare(len(b.servers[x].jobs), len(b.servers[y].jobs))
+	})
+	for _, n := range all {
+		sv := &b.servers[n]
+		if keep := min(left, sv.idle-sv.lost); keep > 0 {
+			b.withhold(n, sv.share.Times(keep))
+			left -= keep
+		}
 	}
 }
 

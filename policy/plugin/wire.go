@@ -20,7 +20,8 @@ import (
 // A snapshot on its way out.
 
 func clusterOut(c *policy.Cluster) *plannerpb.Cluster {
-	out := &plannerpb.Cluster{NowNs: timeOut(c.Now), Rules: rulesOut(c.Rules)}
+	out := &plannerpb.Cluster{NowNs: timeOut(c.Now), Rules: rulesOut(c.Rules),
+		UnmanagedGpus: int64(c.UnmanagedGPUs)}
 	for i := range c.Nodes {
 		out.Nodes = append(out.Nodes, nodeOut(&c.Nodes[i]))
 	}
@@ -199,7 +200,8 @@ func (s *shelf) cluster(c *plannerpb.Cluster) (policy.Cluster, error) {
 	if err != nil {
 		return policy.Cluster{}, err
 	}
-	in := policy.Cluster{Now: timeIn(c.GetNowNs()), Rules: rulesIn(c.GetRules())}
+	in := policy.Cluster{Now: timeIn(c.GetNowNs()), Rules: rulesIn(c.GetRules()),
+		UnmanagedGPUs: int(c.GetUnmanagedGpus())}
 	for _, n := range c.GetNodes() {
 		in.Nodes = append(in.Nodes, nodeIn(n))
 	}

@@ -158,6 +158,9 @@ func check(f *rawFile) error {
 	for i := range c.Unmanaged {
 		k.unmanaged(fmt.Sprintf("unmanaged[%d]", i), &c.Unmanaged[i])
 	}
+	if c.UnmanagedGPUs < 0 {
+		k.wrong("unmanaged_gpus", c.UnmanagedGPUs, "a number of GPUs, 0 or more")
+	}
 	ids := make(map[int]bool, len(c.Jobs))
 	for i := range c.Jobs {
 		j, field := &c.Jobs[i], fmt.Sprintf("jobs[%d]", i)

@@ -127,7 +127,9 @@ func TestCitizenLoans(t *testing.T) {
 			began := time.Now()
 			id := c.MustSbatch("bob", "sleep 30", "--gres=gpu:1", "-c", fmt.Sprint(1+k%3), "--output=/dev/null")
 			c.WaitForState(id, "RUNNING")
-			lost[daemon] += max(0, c.startOf(id).Sub(began.UTC().Truncate(time.Second)).Seconds())
+			waited := max(0, c.startOf(id).Sub(began.UTC().Truncate(time.Second)).Seconds())
+			t.Logf("daemon %v, job %d: waited %.0f s", daemon, k+1, waited)
+			lost[daemon] += waited
 			time.Sleep(2 * time.Second)
 		}
 		if daemon {

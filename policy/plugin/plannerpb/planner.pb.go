@@ -103,8 +103,9 @@ type Cluster struct {
 	Jobs          []*Job                 `protobuf:"bytes,3,rep,name=jobs,proto3" json:"jobs,omitempty"`         // every managed job, waiting or running
 	Profiles      []*Profile             `protobuf:"bytes,4,rep,name=profiles,proto3" json:"profiles,omitempty"` // jobs name them by their place in this list
 	Rules         *Rules                 `protobuf:"bytes,5,opt,name=rules,proto3" json:"rules,omitempty"`
-	Quotas        []*Quota               `protobuf:"bytes,6,rep,name=quotas,proto3" json:"quotas,omitempty"`       // what groups of jobs may hold together. A plan that gives a group more is refused
-	Unmanaged     []*Unmanaged           `protobuf:"bytes,7,rep,name=unmanaged,proto3" json:"unmanaged,omitempty"` // jobs that wait beside those of the plan, in Slurm's order
+	Quotas        []*Quota               `protobuf:"bytes,6,rep,name=quotas,proto3" json:"quotas,omitempty"`                                     // what groups of jobs may hold together. A plan that gives a group more is refused
+	Unmanaged     []*Unmanaged           `protobuf:"bytes,7,rep,name=unmanaged,proto3" json:"unmanaged,omitempty"`                               // jobs that wait beside those of the plan, in Slurm's order
+	UnmanagedGpus int64                  `protobuf:"varint,8,opt,name=unmanaged_gpus,json=unmanagedGpus,proto3" json:"unmanaged_gpus,omitempty"` // on which such jobs were started within the last horizon: as many may be asked for again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -186,6 +187,13 @@ func (x *Cluster) GetUnmanaged() []*Unmanaged {
 		return x.Unmanaged
 	}
 	return nil
+}
+
+func (x *Cluster) GetUnmanagedGpus() int64 {
+	if x != nil {
+		return x.UnmanagedGpus
+	}
+	return 0
 }
 
 // Unmanaged is a job that Slurm starts by itself as soon as it has room. What it lacks may have been lent to jobs of the plan.
@@ -1282,7 +1290,7 @@ const file_planner_proto_rawDesc = "" +
 	"\x05round\x18\x01 \x01(\x03R\x05round\x12\x16\n" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x12\x1c\n" +
 	"\tallocator\x18\x03 \x01(\tR\tallocator\x125\n" +
-	"\acluster\x18\x04 \x01(\v2\x1b.synergy.planner.v1.ClusterR\acluster\"\xd7\x02\n" +
+	"\acluster\x18\x04 \x01(\v2\x1b.synergy.planner.v1.ClusterR\acluster\"\xfe\x02\n" +
 	"\aCluster\x12\x15\n" +
 	"\x06now_ns\x18\x01 \x01(\x03R\x05nowNs\x12.\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x18.synergy.planner.v1.NodeR\x05nodes\x12+\n" +
@@ -1290,7 +1298,8 @@ const file_planner_proto_rawDesc = "" +
 	"\bprofiles\x18\x04 \x03(\v2\x1b.synergy.planner.v1.ProfileR\bprofiles\x12/\n" +
 	"\x05rules\x18\x05 \x01(\v2\x19.synergy.planner.v1.RulesR\x05rules\x121\n" +
 	"\x06quotas\x18\x06 \x03(\v2\x19.synergy.planner.v1.QuotaR\x06quotas\x12;\n" +
-	"\tunmanaged\x18\a \x03(\v2\x1d.synergy.planner.v1.UnmanagedR\tunmanaged\"\x94\x01\n" +
+	"\tunmanaged\x18\a \x03(\v2\x1d.synergy.planner.v1.UnmanagedR\tunmanaged\x12%\n" +
+	"\x0eunmanaged_gpus\x18\b \x01(\x03R\runmanagedGpus\"\x94\x01\n" +
 	"\tUnmanaged\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\x03R\bpriority\x12\x14\n" +
