@@ -25,7 +25,7 @@ func (r *Record) creditUnseen(t *managedJob) {
 // add adds the service of so long.
 func (r *Record) add(t *managedJob, ran time.Duration, gain float64) {
 	if ran > 0 {
-		r.Attained += float64(ran.Seconds() * float64(t.Request.GPUs))
+		r.Attained += float64(ran.Seconds() * float64(t.gpus()))
 		r.Done = min(r.Done+sped(ran, gain), mostDone)
 	}
 }
@@ -52,7 +52,7 @@ func (r *Record) notAfter(now time.Time) {
 func firstRecord(j *managedJob, now time.Time) *Record {
 	s := j.annotated()
 	r := &Record{
-		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request,
+		Job: j.ID, First: j.Submitted, Until: now, Own: j.Request, Whole: j.Whole,
 		Attained: s.Attained, Done: time.Duration(s.Done * float64(time.Second)),
 		Audit: Audit{Found: s.Found}, Explicit: s.Explicit,
 	}

@@ -161,7 +161,7 @@ func (a *acting) compareRaced(ctx context.Context) error {
 
 // compare takes note of a job that runs with another size than it was to have.
 func (s *step) compare(j *Job) {
-	if j.State != Running || j.Runs.PerNode == s.Grant.PerNode {
+	if j.State != Running || j.Runs.PerNode == s.Grant.PerNode || j.Whole {
 		return
 	}
 	s.Got = &j.Runs.PerNode

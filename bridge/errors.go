@@ -13,4 +13,6 @@ var (
 	ErrRefused     = errors.New("refused by slurm")             // the request itself cannot be served
 	// nothing was sent: this one is not sure any more that it is the one to act
 	ErrNotLeader = errors.New("another daemon may lead")
+	// ErrPlan: the plan of a round breaks a promise, and nothing of it was done.
+	ErrPlan = errors.New("check the plan")
 )

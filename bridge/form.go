@@ -15,6 +15,9 @@ import (
 func resized(rec *Record, nodes int, perNode gres.Vector) Request {
 	q := rec.Own
 	q.Nodes = nodes
+	if rec.Whole {
+		return q
+	}
 	if q.CPUsPerGPU == 0 {
 		q.giveCores(perNode.CPUs)
 	}

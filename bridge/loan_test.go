@@ -158,9 +158,13 @@ func TestNoGPUIdlesBesideALoanForWhichAJobWithoutTheWordWaits(t *testing.T) {
 // draw submits a job. It returns the number of one without the word.
 func (w *world) draw(chance *rand.Rand) int {
 	gpus := []int{1, 1, 1, 2, 2, 4, 6, 8}[chance.IntN(8)]
+	byTheCore := chance.IntN(2) == 0
 	length := func(s *slurmtest.Spec) {
 		s.Work.Length = time.Duration(20+chance.IntN(400)) * time.Second
 		s.Priority = int64(chance.IntN(3))
+		if byTheCore {
+			s.Request.Memory, s.Request.MemoryPerCPU = 0, 1000
+		}
 	}
 	name := []string{"res18", "gnmt", "alexnet", "res50"}[chance.IntN(4)]
 	switch chance.IntN(4) {
@@ -234,7 +238,9 @@ func (w *world) mustHaveTheLoans(seed uint64, without []int, since map[int]time.
 
 // needOf is what a job on one node asks for.
 func needOf(j *bridge.Job) gres.Vector {
-	return gres.Vector{GPUs: j.Request.GPUs, CPUs: j.Request.CPUsPerTask, Memory: j.Request.Memory}
+	cores := j.Request.CPUsPerTask
+	return gres.Vector{GPUs: j.Request.GPUs, CPUs: cores,
+		Memory: j.Request.Memory + j.Request.MemoryPerCPU*gres.Memory(cores)}
 }
 
 // A holder has 6 GB beyond its share by its user's own word, and is lent all other cores beside six idle GPUs.
@@ -280,12 +286,12 @@ func TestRoomIsNotKeptForAJobThatSlurmDoesNotStart(t *testing.T) {
 	w.submit(1, "synergy-profile=gnmt.json", forAges)
 	w.rounds(1)
 	w.submit(1, "", plain, forAges,
-		func(s *slurmtest.Spec) { s.Exclusive, s.Request.CPUsPerTask = true, 8 })
+		func(s *slurmtest.Spec) { s.Exclusive, s.Untold, s.Request.CPUsPerTask = true, true, 8 })
 	w.rounds(1)
-	w.mustRun(lender, "n1", 15)
+	w.mustRun(lender, "n1", 12)
 	newcomer := w.submit(2, "synergy-profile=res18.json", forAges)
 	w.rounds(4)
-	w.mustRun(lender, "n1", 15)
+	w.mustRun(lender, "n1", 12)
 	w.mustRun(newcomer, "n1", 6)
 }
 

@@ -124,6 +124,8 @@ func (t placing) why(tn *managedJob, d *policy.Decision, refusedSize string) (Wa
 		return causeOfReason(f.Reason), refused(f.Reason)
 	case d.Grant != nil:
 		return "", ""
+	case tn.bar.why != "":
+		return tn.bar.cause, tn.bar.why
 	}
 	return plannedCauses[d.Reason], d.Why
 }

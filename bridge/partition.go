@@ -50,7 +50,10 @@ func (r *Runner) manages(list string) bool {
 
 // follow takes over that an administrator moved the job: it is in a partition that its user did not name.
 func (r *Record) follow(j *Job) {
-	if r == nil || j.Partition == r.Own.Partition {
+	if r == nil {
+		return
+	}
+	if r.Whole = j.Whole; j.Partition == r.Own.Partition {
 		return
 	}
 	own := partitions(r.Own.Partition)

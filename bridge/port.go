@@ -152,8 +152,9 @@ type Job struct {
 	Configuring bool
 	Held        bool   // priority 0: by the user or an administrator
 	Reason      string // Slurm's own word for why it waits; empty just after an update
-	// why a round must not touch it: het job, exclusive, …; empty for a plain batch job and an interactive one
+	// why a round must not touch it: het job, exclusive by user, …; empty for a plain batch job and an interactive one
 	Shape      string
+	Whole      bool // it gets its nodes whole, all cores and GPUs of them, whatever it asks for (--exclusive)
 	Dependency bool // it waits for another job
 
 	Array int // the array of which it is a task, or which it stands for; 0: none

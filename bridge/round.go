@@ -385,7 +385,7 @@ func (t *turn) plan() error {
 	t.report.Plan = t.planner.Decide(t.report.Snapshot, t.order(), t.Settings.Allocator)
 	t.phase("decide")
 	if err := policy.Check(t.report.Snapshot, t.report.Plan); err != nil {
-		return fmt.Errorf("check the plan: %w", err)
+		return fmt.Errorf("%w: %w", ErrPlan, err)
 	}
 	t.phase("check")
 	return nil

@@ -27,7 +27,7 @@ func (r *Runner) unmanaged(s *scene) []policy.Unmanaged {
 		if len(list) == mostUnmanaged {
 			break
 		}
-		if tn.Shape != "" {
+		if tn.Shape != "" || tn.Whole {
 			continue // nobody knows what it lacks: an exclusive one waits for whole nodes
 		}
 		in, known := nodes[tn.Partition]
@@ -116,7 +116,7 @@ func (s *scene) fits(t *managedJob, on []string) bool {
 
 // needsOn is what a waiting job asks for on a node; all of that where nobody knows.
 func (t *managedJob) needsOn(n *Node) gres.Vector {
-	if t.Shape != "" {
+	if t.Shape != "" || t.Whole {
 		return n.Total
 	}
 	return t.Request.perNode()

@@ -119,6 +119,8 @@ func leftAlone(j *Job) string {
 		return "names several reservations, of which Slurm chooses one"
 	case j.Request.GPUs < 1:
 		return "asks for no GPU"
+	case j.Whole && j.Request.Shard != "":
+		return "exclusive: it asks for a part of a GPU and for whole nodes"
 	case j.Request.Nodes < 1 || j.Request.GPUs%j.Request.Nodes != 0:
 		return fmt.Sprintf("%d GPUs cannot be divided equally over %d nodes", j.Request.GPUs, j.Request.Nodes)
 	case pin > 0 && pin != j.Request.Nodes && j.State == Pending:
@@ -214,9 +216,15 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 	j.Attained, j.Done, j.Length, j.Restart = rec.Attained, rec.Done, t.length(s.at), r.restartCost(t).Duration()
 	j.Restarts, j.Priority, j.TimeLimit, j.Reservation = t.Restarts, t.Priority, t.TimeLimit, t.Reservation
 	j.Share, j.Kept, j.Unruly = seating{r}.shares(t), seating{r}.kept(t), t.offence() != nil
-	r.claim(t, j)
 	if t.State != Running {
 		t.bar = r.barred(t, s)
+	}
+	if t.Whole {
+		s.describeWhole(t, j)
+	} else {
+		r.claim(t, j)
+	}
+	if t.State != Running {
 		j.Barred = t.bar.why
 		return
 	}
@@ -227,7 +235,7 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 // whose nodes are being resumed hears nothing yet.
 func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
-	return t.Interactive || lostWhenStopped || t.Completing || t.Configuring || !t.even() || now.Sub(t.since) < deaf
+	return t.Interactive || t.Whole || lostWhenStopped || t.Completing || t.Configuring || !t.even() || now.Sub(t.since) < deaf
 }
 
 // saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can

@@ -552,10 +552,9 @@ local function one_of_the_range(job)
         job.min_nodes, job.max_nodes, job.max_nodes, job.min_nodes)
 end
 
+-- Whole nodes (--exclusive) are a size like any other.
 local function is_exclusive(job)
-    return job.shared == slurm.JOB_SHARED_NONE
-        or job.shared == slurm.JOB_SHARED_USER
-        or job.shared == slurm.JOB_SHARED_MCS
+    return job.shared == slurm.JOB_SHARED_USER or job.shared == slurm.JOB_SHARED_MCS
 end
 
 -- Features that are counted (a*2), or joined in a way other than a&b, a|b, [a|b] and (a|b)&c.
@@ -628,7 +627,7 @@ local left_shapes = {
         "takes no heterogeneous jobs; submit without ':' parts" },
     { function(job) return job.cron_job == true end,
         "takes no scrontab jobs; let the cron job call sbatch" },
-    { is_exclusive, "cannot size a job that keeps others off its nodes; leave --exclusive out" },
+    { is_exclusive, "cannot size a job that keeps other users off its nodes; leave --exclusive=user and =mcs out" },
     { function(job) return given(job.core_spec) or given(job.thread_spec) end,
         "cannot keep --core-spec and --thread-spec; leave them out" },
     { function(job) return job.contiguous == 1 end,

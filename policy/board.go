@@ -50,6 +50,7 @@ type board struct {
 	seasons   seasons
 	purses    []purse   // of the cluster's quotas
 	idle      int       // GPUs that are free on open servers
+	called    int       // GPUs of unmanaged jobs for which loans are called back
 	interest  *interest // in free GPUs; nil until it is asked for
 	stranded  int       // GPUs that are free but cannot be given their proportional share
 	mayStrand int       // how many jobs that cannot be asked to give back may strand

@@ -1,13 +1,22 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+)
 
 // givesBack says that a plan does nothing to running job j but take from it, where it is, what others need who do not
 // run there yet: a job that the plan starts there, or an unmanaged one. What a job was lent is not protected by the
-// rules that protect its run; that it keeps its share is checked as of any grant.
+// rules that protect its run; that it keeps its share is checked as of any grant. Memory by the core is in whole MiB, so
+// that of fewer cores may come to some MiB more.
 func (k *checker) givesBack(j *Job, g *Placement) bool {
-	if g == nil || !j.Saves || g.Device != j.Running.Device || g.PerNode.GPUs != j.Running.PerNode.GPUs ||
-		!g.PerNode.Fits(j.Running.PerNode) || !slices.Equal(g.Nodes, j.Running.Nodes) {
+	had := j.Running.PerNode
+	if j.PerCore {
+		had.Memory += gres.Memory(had.CPUs)
+	}
+	if g == nil || !j.Saves || g.Device != j.Running.Device || g.PerNode.GPUs != had.GPUs ||
+		!g.PerNode.Fits(had) || !slices.Equal(g.Nodes, j.Running.Nodes) {
 		return false
 	}
 	return slices.ContainsFunc(g.Nodes, k.awaited)

@@ -24,7 +24,7 @@ type past struct {
 func (b layout) lay(c *Cluster, a Allocator) {
 	b.c, b.alloc = c, a
 	b.round++
-	b.stops, b.freed, b.filled, b.limit, b.reserved = math.MaxInt, 0, 0, none, nil
+	b.stops, b.freed, b.filled, b.called, b.limit, b.reserved = math.MaxInt, 0, 0, 0, none, nil
 	b.stopped, b.started = b.stopped[:0], b.started[:0]
 	if c.Rules.MaxPreemptions > 0 {
 		b.stops = c.Rules.MaxPreemptions

@@ -80,6 +80,7 @@ func (b recall) serve(u *Unmanaged) {
 	for k := range chosen {
 		b.carryOut(&chosen[k], u.ID)
 		roomy = append(roomy, chosen[k].server)
+		b.called += max(1, u.PerNode.GPUs)
 	}
 	for _, n := range roomy {
 		b.withhold(n, u.PerNode)
@@ -90,7 +91,7 @@ func (b recall) serve(u *Unmanaged) {
 // as such jobs may ask for next. Otherwise each of those would have the same lender stopped again.
 func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool {
 	sv := &b.servers[plan.server]
-	came := b.c.UnmanagedGPUs + max(1, u.PerNode.GPUs)
+	came := b.c.UnmanagedGPUs + b.called + max(1, u.PerNode.GPUs)
 	for next := max(0, min(came, sv.open().GPUs-u.PerNode.GPUs)); next >= 0; next-- {
 		if b.giveBackFrom(b.lenders(plan.server), plan, missing.Plus(sv.share.Times(next)), nobody) {
 			return true
@@ -102,7 +103,7 @@ func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool
 // keepShares keeps as many free GPUs with their share as unmanaged jobs may ask for next, where fewest of the plan could
 // have used it. Were it lent, such a job would wait until the lender, which is stopped for it, has saved.
 func (b recall) keepShares() {
-	left := b.c.UnmanagedGPUs
+	left := b.c.UnmanagedGPUs + b.called
 	if left == 0 {
 		return
 	}

@@ -75,7 +75,7 @@ func spec(job conformance.Job, now time.Time) slurmtest.Spec {
 		Work: slurmtest.Work{Length: job.Lasts, Save: time.Second},
 	}
 	switch job.Form {
-	case conformance.Interactive:
+	case conformance.Interactive, conformance.Exclusive:
 	case conformance.Array:
 		spec.Tasks = []int{1, 2}
 	default:

@@ -175,11 +175,13 @@ func gpusCountOnce(b *bench) {
 }
 
 func hasShape(b *bench) {
-	for _, form := range []Form{Het, Exclusive} {
-		id := b.lab.Submit(b, Job{Form: form, Begin: later})
-		if job := b.until(id, "seen", soon, alive); job.Shape == "" {
-			b.Errorf("%s: no shape: %+v", form, job)
-		}
+	id := b.lab.Submit(b, Job{Form: Het, Begin: later})
+	if job := b.until(id, "seen", soon, alive); job.Shape == "" {
+		b.Errorf("het: no shape: %+v", job)
+	}
+	id = b.lab.Submit(b, Job{Form: Exclusive, Begin: later})
+	if job := b.until(id, "seen", soon, alive); job.Shape != "" || !job.Whole {
+		b.Errorf("exclusive: not seen to get whole nodes: %+v", job)
 	}
 }
 

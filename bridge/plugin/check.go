@@ -147,7 +147,7 @@ func jobIn(s *slurmpb.Job) (*bridge.Job, error) {
 		Extra:      s.GetExtra(),
 		Admin:      s.GetAdmin(),
 		Completing: s.GetCompleting(), Configuring: s.GetConfiguring(), Held: s.GetHeld(),
-		Reason: plain(s.GetReason()), Shape: plain(s.GetShape()),
+		Reason: plain(s.GetReason()), Shape: plain(s.GetShape()), Whole: s.GetWhole(),
 		Dependency: s.GetDependency(),
 		Submitted:  timeIn(s.GetSubmittedNs()), Begin: timeIn(s.GetBeginNs()), Started: timeIn(s.GetStartedNs()),
 		TimeLimit: time.Duration(s.GetTimeLimitNs()),

@@ -53,6 +53,7 @@ func jobOut(j *bridge.Job) *slurmpb.Job {
 		Held:        j.Held,
 		Reason:      valid(j.Reason),
 		Shape:       valid(j.Shape),
+		Whole:       j.Whole,
 		Dependency:  j.Dependency,
 		SubmittedNs: timeOut(j.Submitted),
 		BeginNs:     timeOut(j.Begin),

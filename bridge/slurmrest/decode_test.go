@@ -21,7 +21,7 @@ func draw(job listed) string {
 		on   bool
 	}{
 		{"completing", job.Completing}, {"held", job.Held}, {"dependency", job.Dependency},
-		{"interactive", job.Interactive},
+		{"interactive", job.Interactive}, {"whole", job.Whole},
 		{"no-requeue", !job.Job.Requeue},
 	} {
 		if flag.on {
@@ -309,7 +309,6 @@ func TestAJobThatARoundMustNotTouchSaysWhy(t *testing.T) {
 		make func(*wire.Job)
 	}{
 		{"het job", func(j *wire.Job) { j.HetJob = 5 }},
-		{"exclusive", func(j *wire.Job) { j.Exclusive = []string{"node"} }},
 		{"exclusive", func(j *wire.Job) { j.Exclusive = []string{"user"} }},
 		{"scrontab", func(j *wire.Job) { j.Cron = "@daily" }},
 		{"core specialization", func(j *wire.Job) { j.ThreadSpec = 2 }},

@@ -50,6 +50,7 @@ func readJob(job *wire.Job) listed {
 			Held:       state == bridge.Pending && held(job),
 			Reason:     reason(job.Reason),
 			Shape:      shape(job),
+			Whole:      wholeNodes(job),
 			Dependency: job.Dependency != "",
 
 			Interactive: !job.Batch,
@@ -220,9 +221,7 @@ func shape(job *wire.Job) string {
 	switch {
 	case job.HetJob > 0:
 		return "het job: its components start together"
-	case slices.Contains(job.Exclusive, "node"):
-		return "exclusive: it gets whole nodes, whatever its size"
-	case len(job.Exclusive) > 0:
+	case len(job.Exclusive) > 0 && !wholeNodes(job):
 		return "exclusive: it keeps others off its nodes"
 	case job.Cron != "":
 		return "scrontab: Slurm refuses to update it"
@@ -235,6 +234,9 @@ func shape(job *wire.Job) string {
 	}
 	return ""
 }
+
+// wholeNodes says that nobody may run beside the job (--exclusive).
+func wholeNodes(job *wire.Job) bool { return slices.Contains(job.Exclusive, "node") }
 
 // request fills in what the job asks for. What a round could not give it, or not give it back, makes it odd.
 func (l *listed) request(job *wire.Job) {

@@ -52,8 +52,7 @@ func TestANewerSlurmIsObservedAsAnOlderOne(t *testing.T) {
 	if !reflect.DeepEqual(new, old) {
 		t.Errorf("v0.0.45 tells\n%+v\nv0.0.42\n%+v", new, old)
 	}
-	if !slices.ContainsFunc(new.Jobs,
-		func(j *bridge.Job) bool { return j.Shape == "exclusive: it gets whole nodes, whatever its size" }) {
+	if !slices.ContainsFunc(new.Jobs, func(j *bridge.Job) bool { return j.Whole }) {
 		t.Error("no job is exclusive")
 	}
 }

@@ -41,6 +41,7 @@ type Spec struct {
 	Tasks       []int  // indices of an array, ascending; empty: it is none
 	AtOnce      int    // how many of them may run at once; 0: all
 	Exclusive   bool   // gets its nodes whole, whatever it asked for
+	Untold      bool   // that is a rule of its partition, and nobody tells it of the job
 	Shape       string // het, exclusive, …; empty for a plain batch job
 	Interactive bool   // srun or salloc: it is never requeued, and takes no signal of ours
 	Odd         string
@@ -205,6 +206,7 @@ func (s *Slurm) show(j *job, now time.Time) *bridge.Job {
 	seen.ID, seen.Name, seen.User, seen.Partition = j.id, j.spec.Name, j.spec.User, j.partition()
 	seen.Admin = j.spec.Admin
 	seen.Comment, seen.Extra, seen.Shape, seen.Odd = j.spec.Comment, j.extra, j.spec.Shape, j.spec.Odd
+	seen.Whole = j.spec.Exclusive && !j.spec.Untold
 	seen.State, seen.Completing, seen.Held, seen.Dependency = j.state, j.completing, j.held, j.waits
 	seen.Interactive = j.spec.Interactive
 	seen.Submitted, seen.TimeLimit, seen.Restarts, seen.Requeue = j.submitted, j.spec.TimeLimit, j.restarts, j.requeue

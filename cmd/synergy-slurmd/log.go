@@ -183,14 +183,19 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	unwell(line, c).Msg("round")
 }
 
-// smallRound writes down what a small round did. That it failed is said by the next round, if it is still so.
+// smallRound writes down what a small round did. That Slurm did not answer is said by the next round, if it is still so;
+// a plan that breaks a promise is a fault of ours that no round need have.
 func (j *journal) smallRound(report bridge.Report, took time.Duration, err error) {
 	j.audit(report)
 	j.losses(report)
 	j.clocks(report)
 	j.lessons(report)
 	if err != nil {
-		j.log.Debug().Int("after_round", report.Round).Err(err).Msg("small round failed")
+		level := zerolog.DebugLevel
+		if errors.Is(err, bridge.ErrPlan) {
+			level = zerolog.ErrorLevel
+		}
+		j.log.WithLevel(level).Int("after_round", report.Round).Err(err).Msg("small round failed")
 		return
 	}
 	c := count(report)

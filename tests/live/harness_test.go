@@ -55,13 +55,14 @@ func (c *Cluster) Exec(role, user string, argv ...string) (string, error) {
 // ExecInput is Exec with something to read on standard input.
 func (c *Cluster) ExecInput(role, user, input string, argv ...string) (string, error) {
 	c.t.Helper()
-	cmd := exec.Command("docker", append([]string{"exec", "-i", "-u", user, c.container(role)}, argv...)...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s as %s on %s: %w: %s", argv[0], user, role, err, &stderr)
+	o, err := c.inContainer(role, user, input, argv)
+	if err == nil && o.rc != 0 {
+		err = fmt.Errorf("exit status %d", o.rc)
 	}
-	return strings.TrimSpace(stdout.String()), nil
+	if err != nil {
+		return o.stdout, fmt.Errorf("%s as %s on %s: %w: %s", argv[0], user, role, err, o.stderr)
+	}
+	return strings.TrimSpace(o.stdout), nil
 }
 
 // MustExec is Exec for a command that has to succeed.

@@ -235,6 +235,7 @@ func TestShapesThatTheDaemonCanDriveAreAccepted(t *testing.T) {
 		"--gpus-per-node=1 --gpus-per-task=1 -n1",
 		"--gpus-per-task=1 -N4 -n4",
 		"--gres=gpu:1 --mem=0",
+		"--gres=gpu:1 --exclusive",
 		"--gres=gpu:1 -C hopper|nvlink",
 		"--gres=gpu:1 -C (hopper|nvlink)&hopper",
 	} {
@@ -253,8 +254,7 @@ func TestAShapeThatTheDaemonCannotDriveIsLeftToSlurmWithASentence(t *testing.T) 
 		{"--gpus-per-socket=1 --sockets-per-node=2", "does not know --gpus-per-socket"},
 		{"--gpus=4 -N 2", "cannot tell how --gpus is split"},
 		{"--gpus-per-task=1 -N 2 -n 4", "add --ntasks-per-node"},
-		{"--gres=gpu:1 --exclusive", "leave --exclusive out"},
-		{"--gres=gpu:1 --exclusive=user", "leave --exclusive out"},
+		{"--gres=gpu:1 --exclusive=user", "leave --exclusive=user and =mcs out"},
 		{"--gres=gpu:1 --contiguous", "--contiguous cannot be kept"},
 		{"--gres=gpu:1 -p plain,synergy", "of managed partitions only, and of yours these are synergy;"},
 		{"--gres=gpu:1 -N 1-2", "cannot choose among 1 to 2 nodes; say -N 2 for the most of them"},

@@ -260,8 +260,8 @@ func TestJobsThatAreNotOursAreLeftExactlyAlone(t *testing.T) {
 		"another partition": c.MustSbatch("alice", "sleep 1", word("res18"), later, "--gres=gpu:1", "-p", "plain"),
 		"array":             c.MustSbatch("alice", "sleep 1", later, "--gres=gpu:1", "--array=1-3"),
 		"exclusive":         c.MustSbatch("alice", "sleep 1", later, "--gres=gpu:1", "--exclusive"),
-		"exclusive, with the word, which is left to Slurm": c.MustSbatch("alice", "sleep 1", word("res18"), later,
-			"--gres=gpu:1", "--exclusive"),
+		"exclusive by user, with the word, which is left to Slurm": c.MustSbatch("alice", "sleep 1", word("res18"),
+			later, "--gres=gpu:1", "--exclusive=user"),
 		"contiguous, likewise": c.MustSbatch("alice", "sleep 1", word("res18"), later, "--gres=gpu:1", "--contiguous"),
 	}
 	held := c.MustSbatch("alice", "sleep 1", word("res18"), "--gres=gpu:1")

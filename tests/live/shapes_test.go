@@ -92,3 +92,30 @@ func TestAJobThatWaitsIsSaidOnceWhyAndLeftAlone(t *testing.T) {
 		}
 	}
 }
+
+// An exclusive job is given whole nodes in its turn, with the request that its user wrote.
+func TestAnExclusiveJobHasWholeNodesInItsTurn(t *testing.T) {
+	c, d := SetUp(t, "fifo", "tune")
+	first := c.MustSbatch("alice", "sleep 15", "--gres=gpu:1", "-w", "n1,n2,n3,n4", "-N4", word("res50"), output)
+	d.Start()
+	c.WaitForState(first, "RUNNING")
+	id := c.MustSbatch("alice", "sleep 60", "--exclusive", "--gres=gpu:1", "-c", "2", "-N2", "--mem=3000",
+		word("res18"), output)
+	asked := c.ShowJob(id)
+	c.WaitFor("it is leased", func() bool { return strings.Contains(c.ShowJob(id)["Extra"], `"v":1`) })
+	later := c.MustSbatch("alice", "sleep 60", "--gres=gpu:1", "-N4", word("res50"), output)
+	c.WaitForState(id, "RUNNING")
+	_, has := c.Allocation(id)
+	job := c.ShowJob(id)
+	if has["cpu"] != 48 || has["gres/gpu"] != 16 || job["MinMemoryNode"] != asked["MinMemoryNode"] ||
+		job["CPUs/Task"] != asked["CPUs/Task"] {
+		t.Errorf("it has %v, %s for each task and %s, and asked for %s and %s", has, job["CPUs/Task"],
+			job["MinMemoryNode"], asked["CPUs/Task"], asked["MinMemoryNode"])
+	}
+	if strings.Contains(job["Extra"], "handed back") || job["ReqNodeList"] == "(null)" {
+		t.Errorf("it was left to Slurm, on %s: %s", job["ReqNodeList"], job["Extra"])
+	}
+	if state := c.ShowJob(later)["JobState"]; state != "PENDING" {
+		t.Errorf("a gang that came later is %s beside it", state)
+	}
+}

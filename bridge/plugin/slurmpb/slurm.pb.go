@@ -912,7 +912,8 @@ type Job struct {
 	Configuring   bool                   `protobuf:"varint,35,opt,name=configuring,proto3" json:"configuring,omitempty"` // its nodes boot or are set up: it holds them, and its script has not begun
 	Held          bool                   `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"`
 	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`                                 // the workload manager's own word for why it waits
-	Shape         string                 `protobuf:"bytes,11,opt,name=shape,proto3" json:"shape,omitempty"`                                   // why a round must not touch it: het, exclusive, …; empty for a plain batch job and an interactive one
+	Shape         string                 `protobuf:"bytes,11,opt,name=shape,proto3" json:"shape,omitempty"`                                   // why a round must not touch it: het, exclusive by user, …; empty for a plain batch job and an interactive one
+	Whole         bool                   `protobuf:"varint,37,opt,name=whole,proto3" json:"whole,omitempty"`                                  // it gets its nodes whole, all cores and GPUs of them, whatever it asks for
 	Dependency    bool                   `protobuf:"varint,12,opt,name=dependency,proto3" json:"dependency,omitempty"`                        // it waits for another job
 	SubmittedNs   int64                  `protobuf:"varint,13,opt,name=submitted_ns,json=submittedNs,proto3" json:"submitted_ns,omitempty"`   // of the current run: every requeue moves it
 	BeginNs       int64                  `protobuf:"varint,14,opt,name=begin_ns,json=beginNs,proto3" json:"begin_ns,omitempty"`               // not before this time, while pending; 0: at once
@@ -1058,6 +1059,13 @@ func (x *Job) GetShape() string {
 		return x.Shape
 	}
 	return ""
+}
+
+func (x *Job) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
 }
 
 func (x *Job) GetDependency() bool {
@@ -2353,7 +2361,7 @@ const file_slurm_proto_rawDesc = "" +
 	"\tallocated\x18\x03 \x01(\x03R\tallocated\"4\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x16\n" +
-	"\x06shards\x18\x02 \x01(\x03R\x06shards\"\x90\b\n" +
+	"\x06shards\x18\x02 \x01(\x03R\x06shards\"\xa6\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -2370,7 +2378,8 @@ const file_slurm_proto_rawDesc = "" +
 	"\x04held\x18\t \x01(\bR\x04held\x12\x16\n" +
 	"\x06reason\x18\n" +
 	" \x01(\tR\x06reason\x12\x14\n" +
-	"\x05shape\x18\v \x01(\tR\x05shape\x12\x1e\n" +
+	"\x05shape\x18\v \x01(\tR\x05shape\x12\x14\n" +
+	"\x05whole\x18% \x01(\bR\x05whole\x12\x1e\n" +
 	"\n" +
 	"dependency\x18\f \x01(\bR\n" +
 	"dependency\x12!\n" +

@@ -1,0 +1,63 @@
+package bridge
+
+import (
+	"cmp"
+
+	"github.com/synergy-slurmd/synergy-slurmd/gres"
+	"github.com/synergy-slurmd/synergy-slurmd/policy"
+)
+
+// An exclusive job (--exclusive) gets its nodes whole, whatever its request says: all cores and GPUs of each, and nobody
+// beside it. So its size is that of its nodes. A plan chooses when it starts and where; it is never moved, and its
+// request stays as its user wrote it.
+
+// unlikeNodes says why an exclusive job is left to Slurm.
+const unlikeNodes = "exclusive, and no size of nodes has enough of them: Slurm can give it nodes of several sizes"
+
+// describeWhole has the planner give an exclusive job its share of whole nodes, which is all of them.
+func (s *scene) describeWhole(t *managedJob, j *policy.Job) {
+	j.GPUs, j.Tasks, j.PerCore, j.Owed = t.gpus(), 1, false, false
+	j.Profile, j.ProfileName = nil, ""
+	if t.State == Running {
+		return
+	}
+	names, size := s.wholeNodes(t)
+	if len(names) == 0 {
+		t.bar = bar{CauseShape, unlikeNodes}
+		return
+	}
+	j.Nodes = max(1, t.record.Own.Nodes)
+	j.GPUs, j.Only = size.GPUs*j.Nodes, names
+}
+
+// wholeNodes lists the nodes that a waiting exclusive job may get, ascending, all of one size, so that its GPUs are a
+// number. Of several sizes it is the one that most nodes have, and of these the smallest.
+func (s *scene) wholeNodes(t *managedJob) (names []string, size gres.Vector) {
+	in := s.only(t)
+	if in == nil {
+		in = s.topology.names
+	}
+	bySize := map[gres.Vector][]string{}
+	for _, name := range s.serving(t, in) {
+		if name == hostOf(name) {
+			total := s.topology.total(s.topology.find([]string{name})[0])
+			bySize[total] = append(bySize[total], name)
+		}
+	}
+	for total, all := range bySize {
+		better := cmp.Or(cmp.Compare(len(all), len(names)), cmp.Compare(size.GPUs, total.GPUs),
+			cmp.Compare(size.CPUs, total.CPUs), cmp.Compare(size.Memory, total.Memory)) > 0
+		if len(all) >= t.record.Own.Nodes && better {
+			names, size = all, total
+		}
+	}
+	return names, size
+}
+
+// gpus is how many GPUs a job asks for, or holds where it was given whole nodes.
+func (t *managedJob) gpus() int {
+	if t.Whole && t.State == Running {
+		return t.Runs.PerNode.GPUs * len(t.Runs.Nodes)
+	}
+	return t.Request.GPUs
+}
