@@ -125,9 +125,8 @@ func (a admission) withhold(c *policy.Cluster) {
 	}
 }
 
-// admissible are the steps beside this round that it takes up: starts, what is called back, what is to be handed back,
-// whom its time limit comes for and who has to be told that he waits. What concerns a job with a step under way, and
-// everything else, is a later round's.
+// admissible are the steps of the small round that this round takes up. A job that a step of this round is under way
+// for is left to the next round.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}
 	for _, s := range a.steps {

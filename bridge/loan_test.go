@@ -59,7 +59,12 @@ func TestWhatAJobWithoutTheWordHadToWaitForIsNotLentAgain(t *testing.T) {
 		late := 0
 		for second := range 300 {
 			if second%40 == 0 && second < 300-40 {
-				id := w.submit(1, "", plain, func(s *slurmtest.Spec) { s.Request.CPUsPerTask, s.Work.Length = 3, length })
+				id := w.submit(
+					1,
+					"",
+					plain,
+					func(s *slurmtest.Spec) { s.Request.CPUsPerTask, s.Work.Length = 3, length },
+				)
 				w.sleep(2 * time.Second)
 				if second/40 < 4 && w.job(id).State != bridge.Running {
 					late++

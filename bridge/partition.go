@@ -78,7 +78,10 @@ func (t *managedJob) avoid(partition, reason string, now time.Time) bool {
 		until = now.Add(lastProbe)
 	}
 	r := t.record
-	r.Avoids = slices.DeleteFunc(r.Avoids, func(a Avoided) bool { return a.Partition == partition || !a.Until.After(now) })
+	r.Avoids = slices.DeleteFunc(
+		r.Avoids,
+		func(a Avoided) bool { return a.Partition == partition || !a.Until.After(now) },
+	)
 	r.Avoids = append(r.Avoids, Avoided{partition, until})
 	return len(t.record.avoided(now)) < len(t.choice())
 }

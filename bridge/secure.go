@@ -10,19 +10,20 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// A place that a victim leaves is Slurm's to give in that very second, to the first in its order that is eligible. So
-// before anybody is asked, nothing that is eligible may have another size than the plan means: a job that was armed
-// earlier is started at once where its place is free, and a job that waits for a place which others leave is armed
-// anew, with the size of its grant. Whoever is not to have a place has its lease by then.
+// When a preempted job ends, Slurm gives its resources at once to the first eligible job in its own order. So before a
+// round asks any job to leave, every eligible job must have the size that the plan gives it:
+//   - a job that was armed earlier and whose place is free is started;
+//   - a job whose place others still hold is armed again, with the size of its grant: it is secured;
+//   - every other job is leased again.
 //
-// A job that is secured in this way is eligible on any node. It runs in the second in which that much is free, and only
-// who goes before it in Slurm's order can have it first; a start that is written when the victim has gone comes after
-// everybody who was eligible by then. It is not pinned: should the daemon die, it would wait for one node, whose job
-// may not have been asked. What is armed must not keep others waiting, though, since Slurm's main scheduler stops at
-// the first job in a partition for which it has no room: where another start of the round has its place, who is secured
-// before it is leased again, until that one runs. Nor may it take the place of another start, which then had a victim
-// for nothing: where it would fit there, and is not just as large as the other, it has its lease until its own place is
-// free, and is pinned to that.
+// A secured job is eligible on any node, and starts as soon as that much is free; only jobs before it in Slurm's order
+// can start first. A start that is written after the preempted job has gone would come after all jobs that are eligible
+// then. A secured job has no required nodes: if the daemon dies, it must not wait for a node whose job was never asked.
+//
+// A secured job must not block others. Slurm's main scheduler stops at the first job of a partition that does not fit.
+// So where the place of another start is free, the secured jobs before it in Slurm's order are leased again until it
+// runs. Nor may a secured job take the place of another start. Where it would fit there and has another size, it is
+// leased until its own place is free, and then started there.
 
 // secure has every job with a start that was not begun either eligible with the size of its grant or not at all.
 func (a *acting) secure(ctx context.Context) error {

@@ -138,8 +138,8 @@ func settle(c *policy.Cluster) {
 	}
 }
 
-// smallSteps are those of a plan that a small round takes: starts, what is to be taken back, whom its time limit comes
-// for, and a few words to newcomers.
+// smallSteps are the steps of a plan that a small round takes: all but renewals. Of these it takes the ones of armed
+// jobs that are no longer to be armed, and the first for new jobs, up to a bound.
 func smallSteps(s *scene, steps []Step) []Step {
 	told := 0
 	return slices.DeleteFunc(steps, func(step Step) bool {

@@ -235,7 +235,8 @@ func (r *Runner) describe(t *managedJob, s *scene, j *policy.Job) {
 // whose nodes are being resumed hears nothing yet.
 func (r *Runner) mustStay(t *managedJob, now time.Time) bool {
 	lostWhenStopped := !t.saves() && !r.Settings.PreemptWithoutCheckpoint
-	return t.Interactive || t.Whole || lostWhenStopped || t.Completing || t.Configuring || !t.even() || now.Sub(t.since) < deaf
+	return t.Interactive || t.Whole || lostWhenStopped || t.Completing || t.Configuring || !t.even() ||
+		now.Sub(t.since) < deaf
 }
 
 // saves says that a job can be asked to save and leave: it declared that, was not lost when it was last asked, and can

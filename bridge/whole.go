@@ -7,9 +7,9 @@ import (
 	"github.com/synergy-slurmd/synergy-slurmd/policy"
 )
 
-// An exclusive job (--exclusive) gets its nodes whole, whatever its request says: all cores and GPUs of each, and nobody
-// beside it. So its size is that of its nodes. A plan chooses when it starts and where; it is never moved, and its
-// request stays as its user wrote it.
+// An exclusive job (--exclusive) gets its nodes whole, whatever its request says: all cores and GPUs of each, and
+// nobody beside it. So its size is that of its nodes. A plan chooses when it starts and where; it is never moved, and
+// its request stays as its user wrote it.
 
 // unlikeNodes says why an exclusive job is left to Slurm.
 const unlikeNodes = "exclusive, and no size of nodes has enough of them: Slurm can give it nodes of several sizes"

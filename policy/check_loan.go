@@ -8,8 +8,8 @@ import (
 
 // givesBack says that a plan does nothing to running job j but take from it, where it is, what others need who do not
 // run there yet: a job that the plan starts there, or an unmanaged one. What a job was lent is not protected by the
-// rules that protect its run; that it keeps its share is checked as of any grant. Memory by the core is in whole MiB, so
-// that of fewer cores may come to some MiB more.
+// rules that protect its run; that it keeps its share is checked as of any grant. Memory by the core is in whole MiB,
+// so that of fewer cores may come to some MiB more.
 func (k *checker) givesBack(j *Job, g *Placement) bool {
 	had := j.Running.PerNode
 	if j.PerCore {

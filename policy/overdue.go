@@ -8,21 +8,17 @@ import (
 // overdueShare is the part of the cluster's GPUs that goes to the jobs that are overdue before anybody else has a turn.
 const overdueShare = 1.0 / 8
 
-// findOverdue marks the jobs that go first whatever the policy says: of those that have waited for rules.patience or
-// longer, in all their waits, the ones that came first, until an eighth of the cluster's GPUs is theirs. A running one
-// keeps its place with that, and the job that fills the eighth may be larger than what is left of it, so that a gang
-// has its turn as well.
+// findOverdue marks the overdue jobs, which go first whatever the policy says. A job is overdue if all its waits
+// together have lasted for rules.patience and a job that came later runs: before that, no job has passed it. Overdue
+// are the first of these to arrive, until they hold an eighth of the cluster's GPUs; the last one may be larger than
+// what is left of the eighth, so that gangs are promoted as well. A running overdue job keeps its place.
 //
-// So nobody starves: by the time that those have ended which came before it and have waited too long as well, a job has
-// its turn, under any policy but one under which nobody gives way. It is what multi-level feedback queues do about
-// starvation (Tiresias, NSDI'19, §3.2: PROMOTEKNOB), bounded: where a cluster is overloaded everybody waits too long,
-// and to promote all of them would be FIFO.
+// So no job starves: it has its turn at the latest when the overdue jobs that came before it have ended, under every
+// policy that preempts. Multi-level feedback queues do the same (Tiresias, NSDI'19, §3.2: PROMOTEKNOB). The bound is
+// for overloaded clusters, where all jobs wait for too long: to promote all of them would be FIFO.
 //
-// Who is overdue stays so until it ends, since waiting is not undone by running: nobody takes such a place from another
-// in turns.
-//
-// Patience counts only while a job runs that came later: until then nobody has passed the one that waits. And an
-// overdue job goes before those alone that have passed it, see precedes.
+// A job stays overdue until it ends. If running made it less overdue, two jobs would take a place from each other in
+// turns. An overdue job goes only before jobs that have passed it, see precedes.
 func (b turns) findOverdue() {
 	late, last := b.late[:0], b.lastToCome()
 	for i, j := range b.jobs {

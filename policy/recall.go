@@ -100,8 +100,8 @@ func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool
 	return false
 }
 
-// keepShares keeps as many free GPUs with their share as unmanaged jobs may ask for next, where fewest of the plan could
-// have used it. Were it lent, such a job would wait until the lender, which is stopped for it, has saved.
+// keepShares keeps as many free GPUs with their share as unmanaged jobs may ask for next, where fewest of the plan
+// could have used it. Were it lent, such a job would wait until the lender, which is stopped for it, has saved.
 func (b recall) keepShares() {
 	left := b.c.UnmanagedGPUs + b.called
 	if left == 0 {

@@ -203,7 +203,12 @@ func splitOff(b *bench) {
 	}
 	b.must(err)
 	b.must(splits.Split(context.Background(), array, []int{1})) // said twice it changes nothing
-	rest := b.until(array, "the last task", soon, func(job bridge.Job, _ time.Time) bool { return len(job.Tasks) == 0 && job.Task == 2 })
+	rest := b.until(
+		array,
+		"the last task",
+		soon,
+		func(job bridge.Job, _ time.Time) bool { return len(job.Tasks) == 0 && job.Task == 2 },
+	)
 	var own []bridge.Job
 	for _, job := range b.observe().Jobs {
 		if job.Array == array && job.ID != array {

@@ -68,8 +68,8 @@ func (c *crowd) Accept() (net.Conn, error) {
 	}
 }
 
-// seat gives a connection a place, if need be that of another one, which it closes. Where nobody has been there for
-// long enough it says how long that takes.
+// seat admits a connection. If all places are taken, it closes the connection that has been open for longest; if none
+// has been open for long enough, it returns how long to wait for that.
 func (c *crowd) seat(g *guest, now time.Time) (wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -183,8 +183,8 @@ func (j *journal) round(report bridge.Report, took time.Duration, err error) {
 	unwell(line, c).Msg("round")
 }
 
-// smallRound writes down what a small round did. That Slurm did not answer is said by the next round, if it is still so;
-// a plan that breaks a promise is a fault of ours that no round need have.
+// smallRound writes down what a small round did. That Slurm did not answer is said by the next round, if it is still
+// so; a plan that breaks a promise is a fault of ours that no round need have.
 func (j *journal) smallRound(report bridge.Report, took time.Duration, err error) {
 	j.audit(report)
 	j.losses(report)

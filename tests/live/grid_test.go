@@ -212,8 +212,9 @@ func TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds(t *testing.T) 
 	}
 }
 
-// slurmsOwn is how long Slurm may take to start what it may: it looks every five seconds.
-const slurmsOwn = 4 * time.Second
+// slurmsOwn is how long Slurm may take to start what it may: on this cluster sched_interval and bf_interval are five
+// seconds.
+const slurmsOwn = 6 * time.Second
 
 // twoRounds is how long after a moment two rounds were over that began after it.
 func (d *Daemon) twoRounds(from time.Time) time.Duration {

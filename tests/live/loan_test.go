@@ -4,6 +4,7 @@ package live
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -15,7 +16,8 @@ const holder = "trap 'exit 98' USR1; sleep 600 & wait"
 // others, with the word and without, that lack only that.
 func TestALoanIsCalledBackInTimeForWhoeverWaitsForIt(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
-	d.Round = time.Minute
+	d.Round = time.Minute // a full round would be too late
+	d.Put("config.yaml", strings.Replace(d.Read("config.yaml"), "lease: 30s", "lease: 2m", 1))
 	d.Start()
 	hold := func(node string, args ...string) JobID {
 		return c.MustSbatch("alice", holder, append([]string{"-w", node, output, word("res18")}, args...)...)

@@ -114,8 +114,13 @@ func TestGangsStartWholeOrNotAtAll(t *testing.T) {
 func TestANewcomerTakesItsTurnAndTheVictimGoesOnWithAllItsIterations(t *testing.T) {
 	c, d := SetUp(t, "las", "tune", "checkpoint_hook:", "  before: [/shared/synergy/hook, asks]",
 		"  after: [/shared/synergy/hook, left]")
-	c.MustExec("login", "synergy", "sh", "-c",
-		`printf '#!/bin/sh\necho "$1 $SYNERGY_JOB_ID $SYNERGY_JOB_NODES" >> "$0.said"\n' > /shared/synergy/hook; chmod 700 /shared/synergy/hook; rm -f /shared/synergy/hook.said`)
+	c.MustExec(
+		"login",
+		"synergy",
+		"sh",
+		"-c",
+		`printf '#!/bin/sh\necho "$1 $SYNERGY_JOB_ID $SYNERGY_JOB_NODES" >> "$0.said"\n' > /shared/synergy/hook; chmod 700 /shared/synergy/hook; rm -f /shared/synergy/hook.said`,
+	)
 	d.Start()
 	// Alone, in compressed time, 150 and 333 iterations pass in a second.
 	movable := c.MustSbatch("alice", train("res18", 8000, 40), word("res18"), "--gres=gpu:1", output,
@@ -289,8 +294,10 @@ func still(job string) string {
 func TestAProfileThatCannotBeUsedCostsOnlyItself(t *testing.T) {
 	c, d := SetUp(t, "fifo", "tune")
 	d.Put("profiles/garbage.json", "{")
-	d.Put("profiles/liar.json",
-		`{"version":1,"model":"liar","task":"image","gpu_type":"none","batch":1,"cores_per_gpu":[1],"memory_per_gpu_mib":[1000],"throughput_samples_per_s":[[-5]],"checkpoint_s":1,"start_s":1}`)
+	d.Put(
+		"profiles/liar.json",
+		`{"version":1,"model":"liar","task":"image","gpu_type":"none","batch":1,"cores_per_gpu":[1],"memory_per_gpu_mib":[1000],"throughput_samples_per_s":[[-5]],"checkpoint_s":1,"start_s":1}`,
+	)
 	c.MustExec("login", "synergy", "ln", "-s", "/shared/synergy/token", d.dir+"/profiles/link.json")
 	d.Start()
 	for _, name := range []string{"nosuch.json", "garbage.json", "liar.json", "link.json"} {
