@@ -103,7 +103,6 @@ func TestAnExclusiveJobHasWholeNodesInItsTurn(t *testing.T) {
 		word("res18"), output)
 	asked := c.ShowJob(id)
 	c.WaitFor("it is leased", func() bool { return strings.Contains(c.ShowJob(id)["Extra"], `"v":1`) })
-	c.MustSbatch("alice", holder, "--gres=gpu:1", "-N4", word("res50"), output) // it fits beside the first, and gives way
 	c.WaitForState(id, "RUNNING")
 	_, has := c.Allocation(id)
 	job := c.ShowJob(id)
