@@ -113,7 +113,7 @@ test-live: build build-nvml ## the live suites on clusters of their own, side by
 # Live tests mostly wait, for leases, daemons, Slurm's parts and jobs, so three clusters at a time cost little more than one. By file: what becomes of a cluster when something is away, the jobs that people submit, whose turn it is under which limits, jobs on one GPU, for
 # which each GPU has a type of its own, and what needs PyTorch. All others are in test-live-rounds.
 TRUST := leader failsopen faults_short kills rollout systemd soak
-SITE := arrays ask check examples frameworks gate gate_lua interactive lua prometheus steps
+SITE := arrays ask power check examples frameworks gate gate_lua interactive lua prometheus steps
 LIMITS := citizen differential grid limits loan partitions preempt shapes
 SHARE := share share_kills share_offence share_run
 TORCH_TESTS := training

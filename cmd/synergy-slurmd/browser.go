@@ -20,13 +20,17 @@ import (
 // forPeople serves the pages that browsers show. Whoever asks for the first one with anything but a browser gets the
 // index.
 func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
-	cluster := inTurn(desk, func(w http.ResponseWriter, r *http.Request) { serveCluster(w, r, h, reports) })
+	cluster := func(w http.ResponseWriter, r *http.Request) { serveCluster(w, r, h, reports) }
+	part, whole := inTurn(desk, cluster), &rendered{page: http.HandlerFunc(cluster), of: h.wentWell}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.Header.Get("Accept"), "text/html") {
-			cluster.ServeHTTP(w, r)
-			return
+		switch {
+		case !strings.Contains(r.Header.Get("Accept"), "text/html"):
+			fmt.Fprint(w, index)
+		case r.URL.RawQuery == "":
+			whole.ServeHTTP(w, r)
+		default:
+			part.ServeHTTP(w, r)
 		}
-		fmt.Fprint(w, index)
 	})
 	mux.Handle("GET /jobs/{job}", inTurn(desk, func(w http.ResponseWriter, r *http.Request) {
 		id, err := strconv.Atoi(r.PathValue("job"))

@@ -22,6 +22,9 @@ var badReaders = map[string]func(conn net.Conn){
 	"ask for a large report and take nothing of it": func(conn net.Conn) {
 		io.WriteString(conn, "GET /round HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	},
+	"ask for the page and take nothing of it": func(conn net.Conn) {
+		io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n\r\n")
+	},
 	"ask for the metrics and take nothing of them": func(conn net.Conn) {
 		io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	},

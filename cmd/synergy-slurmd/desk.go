@@ -32,12 +32,11 @@ func newDesk(places int) *desk {
 
 // desks are one for each kind of reader, so that none is kept waiting by those of another.
 type desks struct {
-	metrics *desk // for what watches the daemon
-	people  *desk // for browsers
-	bulk    *desk // for reports as data, which are the largest
+	people *desk // for browsers
+	bulk   *desk // for reports as data, which are the largest
 }
 
-func newDesks() desks { return desks{newDesk(readers), newDesk(readers), newDesk(readers)} }
+func newDesks() desks { return desks{newDesk(readers), newDesk(readers)} }
 
 // sitter is a reader who has a place.
 type sitter struct {

@@ -41,6 +41,13 @@ func newHealth(period time.Duration, now time.Time) *health {
 	return &health{patience: healthyRounds * period, since: now}
 }
 
+// wentWell is when the last good round ended, or the start.
+func (h *health) wentWell() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since
+}
+
 // round notes how a round ended.
 func (h *health) round(number int, now time.Time, err error) {
 	h.mu.Lock()

@@ -54,7 +54,8 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	forStatus(mux, h)
 	h.beside.pages(mux, at.people, h, reports)
 	forHistory(mux, at.bulk, reports)
-	mux.Handle("GET /metrics", inTurn(at.metrics, promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}).ServeHTTP))
+	mux.Handle("GET /metrics", &rendered{page: promhttp.HandlerFor(metrics,
+		promhttp.HandlerOpts{DisableCompression: true})})
 	mux.Handle("GET /round", inTurn(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()
 		serveJSON(w, report, err)
@@ -81,8 +82,8 @@ func snapshotOf(r bridge.Report) snapshot.File {
 		Habits: r.Habits}
 }
 
-// inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health, status and the index
-// need none: whoever watches the daemon is answered whoever else reads.
+// inTurn serves a page that takes memory to write as soon as there is a place at the desk. Health, status, metrics, the
+// index and the page of the cluster need none: whoever watches the daemon is answered whoever else reads.
 func inTurn(d *desk, page http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { d.serve(w, r, page) })
 }

@@ -4,6 +4,9 @@ package live
 
 import (
 	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 )
@@ -147,4 +150,32 @@ func TestCitizenLoans(t *testing.T) {
 		lost[true],
 		lost[true]-lost[false],
 	)
+}
+
+// TestCitizenHeartbeats prints how many of slurmctld's log lines are about the daemon's own ticket, while the mix runs
+// under rounds of ten seconds.
+func TestCitizenHeartbeats(t *testing.T) {
+	c, d := SetUpAsShipped(t)
+	d.Round = 10 * time.Second
+	d.Start()
+	began := time.Now()
+	c.waits(1, "synergy-profile=gnmt.json")
+	cmd := exec.Command("docker", "logs", "--since", began.UTC().Format(time.RFC3339), c.container("slurmctld"))
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tickets := c.MustExec("login", "root", "squeue", "--noheader", "--user=synergy", "--states=all", "--format=%A")
+	ours := regexp.MustCompile(`JobId=(` + strings.ReplaceAll(strings.TrimSpace(tickets), "\n", "|") + `)\b`)
+	lines, beats := 0, 0
+	for line := range strings.Lines(string(text)) {
+		if lines++; ours.MatchString(line) {
+			beats++
+		}
+	}
+	if beats == 0 {
+		t.Fatalf("no line of %d is about job %q", lines, tickets)
+	}
+	t.Logf("%d of %d lines of slurmctld's log in %.0f s are about the ticket: %.0f %%", beats, lines,
+		time.Since(began).Seconds(), 100*float64(beats)/float64(lines))
 }
