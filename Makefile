@@ -67,6 +67,9 @@ sequential := $(SEQUENTIAL:%=./%)
 SIMULATING := (TestSimulationsOnTheCommandLine|TestOverDays.*)
 WAITING := (TestTheProfileCommand|TestSeveralJobsOnOneGPU|TestARunOfATrainer)
 
+# A day of rounds of seconds, booked one after the other: fifteen times as long under the race detector. The other tests of the history are raced.
+BOOKING := (TestADayOfRoundsOfSecondsIsHeldAsItsMeans|TestWeeksAreDrawnFromTheHistoryAndADayThatIsOverIsReadOnce)
+
 # Packages whose tests wait for no clock, or a virtual one. Simulations are one goroutine after the other, and what the documentation has executed are other
 # programs: what those do at the same time is raced in ./bridge and where they are.
 PATIENT := bridge bridge/slurmrest sim sim/backfill
@@ -77,7 +80,7 @@ test-unit: lint test-timed test-patient ## all tests that need no Slurm, with th
 
 test-timed:
 	go test -run '^$(WAITING)$$' ./cmd/synergy
-	go test -race -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
+	go test -race -p 2 -timeout 30m -skip '^($(SIMULATING)|$(WAITING)|$(BOOKING))$$' $$(go list ./... | grep -vxF "$$(go list $(sequential) $(patient))")
 	$(WITH_NVML) go test -race -tags nvml ./gres/nvml
 	@[ ! -e /dev/nvidia0 ] || $(MAKE) --no-print-directory test-gpu
 
@@ -85,6 +88,7 @@ test-patient:
 	@nice -n 15 $(MAKE) --no-print-directory lint
 	nice -n 15 go test $(sequential) $(UNRACED:%=./%)
 	nice -n 15 go test -run '^$(SIMULATING)$$' ./cmd/synergy
+	nice -n 15 go test -run '^$(BOOKING)$$' ./cmd/synergy-slurmd
 	nice -n 15 go test -race -p 2 -timeout 30m $(PATIENT:%=./%)
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
