@@ -19,6 +19,7 @@ const lookEvery = time.Second
 type uses struct {
 	next time.Time
 	sum  profiler.Use
+	said profiler.Use // by the trainer itself, as it was last heard
 }
 
 // look looks once more, where it is time to.
@@ -32,13 +33,26 @@ func (l *Trainer) look(u *uses) {
 	}
 }
 
-// used is what the trainer had: what it says itself in its progress file, or else what was seen.
+// hear reads what the trainer says itself in its progress file. One that writes into the file, and not beside it, has it
+// empty for a moment: what was heard before stands then.
+func (l *Trainer) hear(u *uses) {
+	if l.Progress == "" {
+		return
+	}
+	if text, err := end(l.Progress); err == nil {
+		u.said = said(lastLine(text), u.said)
+	}
+}
+
+// used is what the trainer had: what it said itself, or else what was seen.
 func (l *Trainer) used(u *uses) *profiler.Use {
+	l.hear(u)
 	use := u.sum
-	if l.Progress != "" {
-		if text, err := end(l.Progress); err == nil {
-			use = said(lastLine(text), use)
-		}
+	if u.said.Looks > 0 {
+		use.Busy, use.Looks = u.said.Busy, max(u.said.Looks, use.Looks)
+	}
+	if u.said.Memory > 0 {
+		use.Memory = u.said.Memory
 	}
 	if use == (profiler.Use{}) {
 		return nil
