@@ -53,6 +53,7 @@ type acting struct {
 	admits time.Duration // when newcomers may be admitted next
 	until  time.Duration // when the next round is due
 	update longest       // of the updates so far
+	sights int           // how many looks there were
 	looks  int           // since something was sent or asked last
 	gaze   time.Duration // the longest of the looks so far
 }
@@ -195,7 +196,7 @@ func (a *acting) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.looked, a.gaze, a.looks = began, max(a.gaze, a.Clock.Elapsed()-began), a.looks+1
+	a.looked, a.gaze, a.looks, a.sights = began, max(a.gaze, a.Clock.Elapsed()-began), a.looks+1, a.sights+1
 	a.at, a.jobs, a.nodes, a.reservations = seen.At, seen.Jobs, seen.Nodes, seen.Reservations
 	return nil
 }
@@ -224,8 +225,12 @@ func (a *acting) advance(ctx context.Context) error {
 // giveUp ends the round because the next one is due. Victims that are still saving go on doing so; the next round knows
 // that they were asked.
 func (a *acting) giveUp(ctx context.Context) error {
-	err := a.rollBack(ctx, a.steps.filter(func(s *step) bool { return s.stage == sent }))
+	err := a.rollBack(ctx, a.steps.filter(a.seenSince))
 	for _, s := range a.steps.filter((*step).awaited) {
+		if s.stage == sent {
+			s.PutOff = true // nobody has seen what became of it, or there was no time to take it back: the next round sees
+			continue
+		}
 		a.fail(s, "not done before the next round was due")
 	}
 	return err

@@ -33,7 +33,7 @@ func (a *acting) startable() []*step {
 		return nil
 	}
 	nodes, seats := a.steps.blocked(), a.steps.seats()
-	return a.steps.filter(func(s *step) bool {
+	ready := a.steps.filter(func(s *step) bool {
 		if s.Verb != Start || s.stage != begun {
 			return false
 		}
@@ -48,6 +48,19 @@ func (a *acting) startable() []*step {
 			return busy || a.completing(n)
 		})
 	})
+	return ready[:a.inTime(len(ready))]
+}
+
+// inTime is how many of so many starts can be sent, looked at and taken back before the round ends, at the pace of the
+// slowest calls so far; 1 at least.
+func (a *acting) inTime(starts int) int {
+	call := a.update.get()
+	if call == 0 || starts == 0 {
+		return starts
+	}
+	width := max(1, a.Settings.Parallel)
+	batches := (a.left() - a.retreat()) / (2 * call)
+	return max(1, min(starts, int(min(batches, time.Duration(starts)))*width))
 }
 
 // hasRoom says that the nodes of a start have room for it. What a victim leaves others may have taken: a start that
@@ -85,8 +98,8 @@ func (a *acting) start(ctx context.Context, s *step) error {
 		seating{a.Runner}.grantOf(s.job, s.Grant))
 	u.Request.Partition = a.scene.startsIn(s.job, s.Grant.Nodes)
 	err := a.write(ctx, s, u)
-	if errors.Is(err, ErrNotPending) && s.job.armed(a.scene.at) {
-		return nil // it was eligible, and Slurm has just started it by itself
+	if errors.Is(err, ErrNotPending) {
+		return nil // Slurm has just started it by itself: the next look says with what
 	}
 	// it may be drained: another one may not be
 	part := u.Request.Partition
@@ -101,16 +114,19 @@ func (a *acting) start(ctx context.Context, s *step) error {
 	return err
 }
 
+// seenSince says that a start was sent, and that the last look began after that: an older one says nothing of it.
+func (a *acting) seenSince(s *step) bool { return s.stage == sent && a.sights > s.sight }
+
 // verify closes the starts that came about, and takes back those that did not in time.
 func (a *acting) verify(ctx context.Context) error {
-	for _, s := range a.steps.filter(func(s *step) bool { return s.stage == sent }) {
-		if j, there := a.find(s.Job); s.since < a.Clock.Elapsed() && (!there || j.State != Pending) {
+	for _, s := range a.steps.filter(a.seenSince) {
+		if j, there := a.find(s.Job); !there || j.State != Pending {
 			a.started(s)
 		}
 	}
 	out := a.left() <= a.retreat()
 	late := a.steps.filter(func(s *step) bool {
-		return s.stage == sent && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "" ||
+		return a.seenSince(s) && (out || a.Clock.Elapsed()-s.since >= a.patience() || a.refusal(s) != "" ||
 			a.reservedFrom(s) != "")
 	})
 	return a.rollBack(ctx, late)
@@ -146,12 +162,16 @@ func (a *acting) rollBack(ctx context.Context, late []*step) error {
 		u := a.leased(s)
 		u.Extra = annotationOf(s.job.record, a.report.Round, why[s]+"; it is tried again", s.job.note).String()
 		err := a.write(ctx, s, u)
-		if errors.Is(err, ErrNotPending) {
-			return nil // it has started after all: the next round sees it run
+		if s.came = errors.Is(err, ErrNotPending); s.came {
+			return nil
 		}
 		return err
 	})
 	for _, s := range late {
+		if s.came { // it was just late
+			a.started(s)
+			continue
+		}
 		if s.stage == sent {
 			continue // there was no time to
 		}

@@ -28,6 +28,7 @@ type step struct {
 	job   *managedJob // whose it is, as the round found it
 	stage stage
 	since time.Duration // when the stage was reached
+	sight int           // how many looks there had been by then
 	began time.Time     // when a start was written, by Slurm's clock
 	quiet time.Duration // when the job was first seen to be through with its last run; 0: not yet
 	from  []string      // nodes that a victim leaves, and that somebody may wait for
@@ -39,6 +40,7 @@ type step struct {
 	secured  bool // a start that was not begun: the job is eligible with the size of its grant
 	leased   bool // likewise: this round gave it its lease again
 	raced    bool // it was to be armed or leased, and Slurm had just started it
+	came     bool // a start was to be taken back, and had come about
 }
 
 // steps are those of a round.
@@ -103,7 +105,7 @@ func (a *acting) reach(s *step, to stage) {
 		a.looks = 0
 	}
 	s.Took += now - s.since
-	s.stage, s.since = to, now
+	s.stage, s.since, s.sight = to, now, a.sights
 }
 
 // write says an update and notes in the step what it changed.

@@ -1,0 +1,95 @@
+package bridge_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/synergy-slurmd/synergy-slurmd/bridge"
+	"github.com/synergy-slurmd/synergy-slurmd/bridge/slurmtest"
+)
+
+// A hundred free nodes, a hundred jobs, a round of a minute whose first look took 25 s, and one update that waited 6 s
+// for slurmctld's locks (a backfill cycle): none of the starts that were sent may be taken back before Slurm's scheduler
+// has looked once.
+func TestStartsThatWereSentAreGivenTimeToComeAbout(t *testing.T) {
+	const n = 100
+	w := newWorld(t, n, oneGPU)
+	w.slurm = slurmtest.New(w.clock, slurmtest.Options{
+		Nodes: slurmtest.Rack(n, oneGPU, "gpu"), SchedulerDelay: 3 * time.Second,
+	})
+	w.runner.Settings.Round, w.runner.Settings.Parallel = time.Minute, 8
+	var ids []int
+	for range n {
+		ids = append(ids, w.submit(1, model("gnmt"), forAges))
+	}
+	looked, sent := false, 0
+	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+		switch {
+		case c.Verb == slurmtest.Observe && at == slurmtest.After && !looked:
+			looked = true
+			w.sleep(25 * time.Second)
+		case c.Verb == slurmtest.Update && at == slurmtest.Before:
+			if sent++; sent == n {
+				w.sleep(6 * time.Second)
+			}
+		}
+		return nil
+	})
+	started, back, example := 0, 0, ""
+	for _, s := range w.round().Steps {
+		if s.Verb == bridge.Start {
+			if s.Error == "" {
+				started++
+			} else {
+				back, example = back+1, s.Error
+			}
+		}
+	}
+	running := 0
+	for _, id := range ids {
+		if w.job(id).State == bridge.Running {
+			running++
+		}
+	}
+	if back > 0 {
+		t.Errorf("%d starts are told as done, %d as failed (%s), and %d jobs run", started, back, example, running)
+	}
+}
+
+// TestWhateverCallsTakeAStartIsToldAsItCameAbout draws how long each call takes, from nothing to a minute, and how long
+// Slurm's scheduler does: what is told as done runs or has ended, and what is told as failed does not run.
+func TestWhateverCallsTakeAStartIsToldAsItCameAbout(t *testing.T) {
+	for seed := range uint64(150) {
+		chance := rand.New(rand.NewPCG(seed, 25))
+		w := newWorld(t, 8, oneGPU)
+		w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: slurmtest.Rack(8, oneGPU, "gpu"),
+			SchedulerDelay: time.Duration(chance.IntN(40)) * time.Second})
+		w.runner.Settings.Round, w.runner.Settings.Parallel = time.Minute, 1+chance.IntN(4)
+		for range 12 {
+			w.submit(1, model("gnmt"), func(s *slurmtest.Spec) {
+				s.Work.Length = time.Duration(30+chance.IntN(600)) * time.Second
+			})
+		}
+		slow := []int{0, 1, 10, 60}[chance.IntN(4)]
+		w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
+			if at == slurmtest.Before && chance.IntN(4) == 0 {
+				w.sleep(time.Duration(chance.IntN(slow+1)) * time.Second)
+			}
+			return nil
+		})
+		for range 5 {
+			for _, s := range w.round().Steps {
+				job := w.job(s.Job)
+				switch {
+				case s.Verb != bridge.Start || s.PutOff:
+				case s.Error == "" && job.State == bridge.Pending:
+					t.Errorf("seed %d: job %d is told to have started, and waits", seed, s.Job)
+				case s.Error != "" && len(s.Changes) > 0 && job.State == bridge.Running:
+					t.Errorf("seed %d: job %d is told not to have started (%s), and runs", seed, s.Job, s.Error)
+				}
+			}
+			w.sleep(time.Duration(chance.IntN(60)) * time.Second)
+		}
+	}
+}
