@@ -10,8 +10,8 @@ import (
 )
 
 // A hundred free nodes, a hundred jobs, a round of a minute whose first look took 25 s, and one update that waited 6 s
-// for slurmctld's locks (a backfill cycle): none of the starts that were sent may be taken back before Slurm's scheduler
-// has looked once.
+// for slurmctld's locks (a backfill cycle): none of the starts that were sent may be taken back before Slurm's
+// scheduler has looked once.
 func TestStartsThatWereSentAreGivenTimeToComeAbout(t *testing.T) {
 	const n = 100
 	w := newWorld(t, n, oneGPU)

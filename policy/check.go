@@ -58,8 +58,8 @@ const (
 	Untouched Promise = "untouched" // what must not be stopped goes on, and no more is stopped than the rules allow
 	Fair      Promise = "fair"      // nobody below the proportional share
 	Asked     Promise = "asked"     // nobody below what its user asked for, nor slower than its user reckoned
-	// nobody above what the site allows, or for good above the share where it does not, nor a group of jobs above what its
-	// quotas leave
+	// nobody above what the site allows, or for good above the share where it does not, nor a group of jobs above what
+	// its quotas leave
 	Allowed  Promise = "allowed"
 	Capacity Promise = "capacity" // no node gives away more than it has
 )
@@ -402,8 +402,8 @@ func (k *checker) atMostAllowed(j *Job, size gres.Vector) {
 	}
 }
 
-// notLentForGood checks that a job which cannot be asked to give back has no more than its share and what its user asked
-// for or reckoned with, where the site says so.
+// notLentForGood checks that a job which cannot be asked to give back has no more than its share and what its user
+// asked for or reckoned with, where the site says so.
 func (k *checker) notLentForGood(j *Job, size, fair gres.Vector, n *Node) {
 	runs, most, tasks := j.Restarts, k.c.Rules.MaxRestarts, max(1, j.Tasks)
 	if j.Running != nil {

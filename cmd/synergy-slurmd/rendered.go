@@ -12,11 +12,12 @@ import (
 // stillNew is for how long a rendered page is served again.
 const stillNew = 200 * time.Millisecond
 
-// rendered serves one page to any number of readers from one copy in memory, so that it needs no desk: a reader who does
-// not take his answer keeps nothing from anybody. The page must not depend on the request.
+// rendered serves one page to any number of readers from one copy in memory, so that it needs no desk: a reader who
+// does not take his answer keeps nothing from anybody. The page must not depend on the request.
 type rendered struct {
 	page http.Handler
-	// of is the moment of what the page shows: of another one it is rendered anew; nil: nobody is told when that changes.
+	// of is the moment of what the page shows: of another one it is rendered anew; nil: nobody is told when that
+	// changes.
 	of func() time.Time
 
 	mu   sync.Mutex
@@ -48,7 +49,10 @@ func (p *rendered) answer() rendering {
 	}
 	if p.at.IsZero() || time.Since(p.at) > stillNew || !is.Equal(p.was) {
 		p.last = rendering{header: http.Header{}, status: http.StatusOK}
-		p.page.ServeHTTP(&p.last, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}})
+		p.page.ServeHTTP(
+			&p.last,
+			&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}},
+		)
 		p.at, p.was = time.Now(), is
 	}
 	return p.last

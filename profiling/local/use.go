@@ -33,8 +33,8 @@ func (l *Trainer) look(u *uses) {
 	}
 }
 
-// hear reads what the trainer says itself in its progress file. One that writes into the file, and not beside it, has it
-// empty for a moment: what was heard before stands then.
+// hear reads what the trainer says itself in its progress file. One that writes into the file, and not beside it, has
+// it empty for a moment: what was heard before stands then.
 func (l *Trainer) hear(u *uses) {
 	if l.Progress == "" {
 		return

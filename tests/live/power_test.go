@@ -16,7 +16,8 @@ func (c *Cluster) powerSaving() (node string, boot func()) {
 	node = all[len(all)-1]
 	c.MustExec(node, "root", "sed", "-i", "s/slurmd -D -N/slurmd -b -D -N/", "/usr/local/bin/entrypoint.sh")
 	boot = func() { c.docker("restart", "--time=3", c.container(node)) }
-	c.conf(`$aSuspendTime=86400\nSuspendProgram=/bin/true\nResumeProgram=/bin/true\nSuspendTimeout=2\nResumeTimeout=120`)
+	c.conf(`$aSuspendTime=86400\nSuspendTimeout=2\nResumeTimeout=120
+$aSuspendProgram=/bin/true\nResumeProgram=/bin/true`)
 	c.t.Cleanup(func() {
 		c.Clear()
 		c.conf("")
