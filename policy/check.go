@@ -58,8 +58,7 @@ const (
 	Untouched Promise = "untouched" // what must not be stopped goes on, and no more is stopped than the rules allow
 	Fair      Promise = "fair"      // nobody below the proportional share
 	Asked     Promise = "asked"     // nobody below what its user asked for, nor slower than its user reckoned
-	// nobody above what the site allows, or for good above the share where it does not, nor a group of jobs above what
-	// its quotas leave
+	// nobody above what the site allows, nor a group of jobs above what its quotas leave
 	Allowed  Promise = "allowed"
 	Capacity Promise = "capacity" // no node gives away more than it has
 )
@@ -280,7 +279,6 @@ func (k *checker) grantOn(j *Job, g *Placement, name string) {
 	} else {
 		k.atLeastFair(j, g.PerNode, fair, node)
 		k.atLeastAsked(j, g.PerNode, fair, node)
-		k.notLentForGood(j, g.PerNode, fair, node)
 	}
 	k.atMostAllowed(j, g.PerNode)
 }
@@ -399,23 +397,6 @@ func (k *checker) atMostAllowed(j *Job, size gres.Vector) {
 	cores, memory := j.Ceiling.CPUs, j.Ceiling.Memory
 	if cores > 0 && size.CPUs > cores || memory > 0 && size.Memory > memory {
 		k.breach(Allowed, "job %d: %s on each node, and the site allows it %d cores and %s", j.ID, size, cores, memory)
-	}
-}
-
-// notLentForGood checks that a job which cannot be asked to give back has no more than its share and what its user
-// asked for or reckoned with, where the site says so.
-func (k *checker) notLentForGood(j *Job, size, fair gres.Vector, n *Node) {
-	runs, most, tasks := j.Restarts, k.c.Rules.MaxRestarts, max(1, j.Tasks)
-	if j.Running != nil {
-		runs++
-	}
-	if !k.c.Rules.CallableOnly || j.Saves && (most == 0 || runs < most) {
-		return
-	}
-	due := fair.Max(j.Floor).Max(j.Pace)
-	due.CPUs += (tasks - due.CPUs%tasks) % tasks
-	if size.CPUs > due.CPUs || size.Memory > due.Memory {
-		k.breach(Allowed, "job %d: %s on %s, and a job that cannot give back may have %s", j.ID, size, n.Name, due)
 	}
 }
 

@@ -67,7 +67,6 @@ func wildRules(t *rapid.T) Rules {
 		Patience:       rapid.SampledFrom([]time.Duration{0, time.Minute, 1000 * time.Hour}).Draw(t, "patience"),
 		Round:          rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "round"),
 		Stranded:       rapid.SampledFrom([]float64{0, 1}).Draw(t, "stranded"),
-		CallableOnly:   rapid.Bool().Draw(t, "callable only"),
 	}
 }
 
