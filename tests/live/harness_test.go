@@ -178,7 +178,7 @@ func (c *Cluster) WaitLong(what string, most time.Duration, holds func() bool) {
 		if waited > most {
 			c.t.Fatalf("waited %v in vain until %s", most, what)
 		}
-		time.Sleep(min(700*time.Millisecond, 200*time.Millisecond+waited/20))
+		time.Sleep(min(1500*time.Millisecond, 400*time.Millisecond+waited/10))
 	}
 }
 
