@@ -88,10 +88,11 @@ func (b recall) serve(u *Unmanaged) {
 }
 
 // callBack has lenders give back what unmanaged job u is missing on a server, and the share of as many other free GPUs
-// as such jobs may ask for next. Otherwise each of those would have the same lender stopped again.
+// as such jobs may ask for next and do not find elsewhere. Otherwise each of those would have the same lender stopped
+// again.
 func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool {
 	sv := &b.servers[plan.server]
-	came := b.c.UnmanagedGPUs + b.called + max(1, u.PerNode.GPUs)
+	came := b.c.UnmanagedGPUs + b.called + max(1, u.PerNode.GPUs) - (b.idle - b.stranded)
 	for next := max(0, min(came, sv.open().GPUs-u.PerNode.GPUs)); next >= 0; next-- {
 		if b.giveBackFrom(b.lenders(plan.server), plan, missing.Plus(sv.share.Times(next)), nobody) {
 			return true
