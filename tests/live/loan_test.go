@@ -37,8 +37,8 @@ func TestALoanIsCalledBackInTimeForWhoeverWaitsForIt(t *testing.T) {
 	short := []string{"--gres=gpu:1", "-w", "n1", "--output=/dev/null", then}
 	strangers := []JobID{c.MustSbatch("bob", "sleep 20", append(short, "-p", "synergy")...),
 		c.MustSbatch("bob", "sleep 20", append(short, "-p", "plain")...)}
-	large := c.MustSbatch("alice", "sleep 60", "-w", "n2", "--gres=gpu:6", "--comment=synergy-profile=res18.json", output,
-		then)
+	large := c.MustSbatch("alice", "sleep 60", "-w", "n2", "--gres=gpu:6", "--comment=synergy-profile=res18.json",
+		output, then)
 	two := []JobID{hold("n3", "--gres=gpu:2", then), hold("n3", "--gres=gpu:2", then)}
 	if late := time.Since(since); late > 0 {
 		t.Fatalf("the last was submitted %s after they may begin", late)
