@@ -86,9 +86,9 @@ test-timed:
 
 test-patient:
 	@nice -n 15 $(MAKE) --no-print-directory lint
-	nice -n 15 go test $(sequential) $(UNRACED:%=./%)
-	nice -n 15 go test -run '^$(SIMULATING)$$' ./cmd/synergy
-	nice -n 15 go test -run '^$(BOOKING)$$' ./cmd/synergy-slurmd
+	nice -n 15 go test -timeout 30m $(sequential) $(UNRACED:%=./%)
+	nice -n 15 go test -timeout 30m -run '^$(SIMULATING)$$' ./cmd/synergy
+	nice -n 15 go test -timeout 30m -run '^$(BOOKING)$$' ./cmd/synergy-slurmd
 	nice -n 15 go test -race -p 2 -timeout 30m $(PATIENT:%=./%)
 
 test-gpu: ## the inventory and the sampler on this machine's own GPUs, and models with torch that are measured there; fails without
