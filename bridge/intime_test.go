@@ -2,6 +2,8 @@ package bridge_test
 
 import (
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,14 +25,14 @@ func TestStartsThatWereSentAreGivenTimeToComeAbout(t *testing.T) {
 	for range n {
 		ids = append(ids, w.submit(1, model("gnmt"), forAges))
 	}
-	looked, sent := false, 0
+	looked, sent := false, atomic.Int64{}
 	w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
 		switch {
 		case c.Verb == slurmtest.Observe && at == slurmtest.After && !looked:
 			looked = true
 			w.sleep(25 * time.Second)
 		case c.Verb == slurmtest.Update && at == slurmtest.Before:
-			if sent++; sent == n {
+			if sent.Add(1) == n {
 				w.sleep(6 * time.Second)
 			}
 		}
@@ -72,9 +74,13 @@ func TestWhateverCallsTakeAStartIsToldAsItCameAbout(t *testing.T) {
 			})
 		}
 		slow := []int{0, 1, 10, 60}[chance.IntN(4)]
-		w.start(func(c slurmtest.Call, at slurmtest.Moment) error {
-			if at == slurmtest.Before && chance.IntN(4) == 0 {
-				w.sleep(time.Duration(chance.IntN(slow+1)) * time.Second)
+		var mu sync.Mutex // calls are made at the same time
+		w.start(func(_ slurmtest.Call, at slurmtest.Moment) error {
+			mu.Lock()
+			takes := chance.IntN(4) * chance.IntN(slow+1) / 3
+			mu.Unlock()
+			if at == slurmtest.Before {
+				w.sleep(time.Duration(takes) * time.Second)
 			}
 			return nil
 		})

@@ -248,7 +248,7 @@ func heldIsHeld(b *bench) {
 }
 
 func dependencyShows(b *bench) {
-	first := b.runs(Job{Lasts: 4 * time.Second})
+	first := b.runs(Job{Lasts: 10 * time.Second}) // it is to be there when the second has been submitted
 	second := b.lab.Submit(b, Job{After: first.ID})
 	if job := b.until(second, "pending", soon, pending); !job.Dependency {
 		b.Errorf("got %+v", job)
