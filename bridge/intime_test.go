@@ -68,14 +68,16 @@ func TestWhateverCallsTakeAStartIsToldAsItCameAbout(t *testing.T) {
 		w.slurm = slurmtest.New(w.clock, slurmtest.Options{Nodes: slurmtest.Rack(8, oneGPU, "gpu"),
 			SchedulerDelay: time.Duration(chance.IntN(40)) * time.Second})
 		w.runner.Settings.Round, w.runner.Settings.Parallel = time.Minute, 1+chance.IntN(4)
+		w.runner.Settings.Lease = 100 * time.Hour
 		for range 12 {
 			w.submit(1, model("gnmt"), func(s *slurmtest.Spec) {
 				s.Work.Length = time.Duration(30+chance.IntN(600)) * time.Second
+				s.Lease = 100 * time.Hour // Slurm starts none by itself meanwhile
 			})
 		}
 		slow := []int{0, 1, 10, 60}[chance.IntN(4)]
 		var mu sync.Mutex // calls are made at the same time
-		w.start(func(_ slurmtest.Call, at slurmtest.Moment) error {
+		w.line = slurmtest.NewLine(w.slurm, w.clock, func(_ slurmtest.Call, at slurmtest.Moment) error {
 			mu.Lock()
 			takes := chance.IntN(4) * chance.IntN(slow+1) / 3
 			mu.Unlock()
@@ -84,6 +86,7 @@ func TestWhateverCallsTakeAStartIsToldAsItCameAbout(t *testing.T) {
 			}
 			return nil
 		})
+		w.runner.Slurm, w.runner.Splitter, w.runner.Clock = w.line, w.line, w.line
 		for range 5 {
 			for _, s := range w.round().Steps {
 				job := w.job(s.Job)
