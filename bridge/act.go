@@ -228,7 +228,7 @@ func (a *acting) giveUp(ctx context.Context) error {
 	err := a.rollBack(ctx, a.steps.filter(a.seenSince))
 	for _, s := range a.steps.filter((*step).awaited) {
 		if s.stage == sent {
-			s.PutOff = true // the next round sees what became of it: here nobody has, or could take it back
+			s.PutOff = true // it may still start: the next round looks
 			continue
 		}
 		a.fail(s, "not done before the next round was due")

@@ -125,8 +125,8 @@ func (a admission) withhold(c *policy.Cluster) {
 	}
 }
 
-// admissible are the steps of the small round that this round takes up. A job that a step of this round is under way
-// for is left to the next round.
+// admissible are the steps of the small round that this round takes up. It arms and restores no jobs, and leaves jobs
+// alone for which a step of this round is under way.
 func (a admission) admissible(list []Step) []Step {
 	busy := map[int]bool{}
 	for _, s := range a.steps {

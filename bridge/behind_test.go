@@ -41,7 +41,7 @@ func TestAJobThatSlurmHasOthersBeforeIsArmedInPlaceOfAStartThatWouldNotComeAbout
 			if s := step(t, report, id, c.verb); s.Error != "" || s.Grant.PerNode.CPUs != 5 {
 				t.Errorf("%+v", s)
 			}
-			w.mustRun(id, "n1", 5) // the other six GPUs keep their share for whoever has no word
+			w.mustRun(id, "n1", 5) // the six GPUs that stay free keep their share for unmanaged jobs
 		})
 	}
 }

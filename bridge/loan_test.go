@@ -42,7 +42,7 @@ func TestAJobWithoutTheWordHasWhatWasLentWithinSeconds(t *testing.T) {
 				t.Errorf("partition %s: job %d still waits for what was lent", partition, id)
 			}
 		}
-		w.mustRun(lender, "n1", 16) // two cores are taken, and two GPUs keep their share for whoever comes next
+		w.mustRun(lender, "n1", 16) // two cores are taken, and two free GPUs keep their share
 		if n := w.line.Count(slurmtest.Signal); n != 1 {
 			t.Errorf("partition %s: the lender was asked %d times", partition, n)
 		}

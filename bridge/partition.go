@@ -48,7 +48,8 @@ func (r *Runner) manages(list string) bool {
 	return true
 }
 
-// follow takes over that an administrator moved the job: it is in a partition that its user did not name.
+// follow takes over what the last look shows: that the job gets whole nodes, and that an administrator moved it, where
+// it is in a partition that its user did not name.
 func (r *Record) follow(j *Job) {
 	if r == nil {
 		return

@@ -187,7 +187,7 @@ type Record struct {
 	NotBefore time.Time `json:"not_before,omitzero"` // the user's own begin time
 	Own       Request   `json:"own"`                 // the user's own request, as first seen
 	Explicit  Explicit  `json:"explicit,omitzero"`   // what of it he asked for in so many words
-	Whole     bool      `json:"-"`                   // it gets its nodes whole: its request stays as it is
+	Whole     bool      `json:"-"`                   // it gets whole nodes: its request is never resized
 	// Runs counts those that the job has had, as far as they were explained or counted in Returned; 0: not known.
 	// Returned counts how often in a row it came back to the queue unasked, ReturnedAt is when that was last seen.
 	Runs       int       `json:"runs,omitempty"`

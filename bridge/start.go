@@ -51,16 +51,18 @@ func (a *acting) startable() []*step {
 	return ready[:a.inTime(len(ready))]
 }
 
-// inTime is how many of so many starts can be sent, looked at and taken back before the round ends, at the pace of the
-// slowest calls so far; 1 at least.
+// inTime is how many of these starts can be sent, and all taken back again, before the round ends, if each update takes
+// as long as the slowest so far. At least one.
 func (a *acting) inTime(starts int) int {
-	call := a.update.get()
-	if call == 0 || starts == 0 {
+	update, atOnce := a.update.get(), max(1, a.Settings.Parallel)
+	if update == 0 {
 		return starts
 	}
-	width := max(1, a.Settings.Parallel)
-	batches := (a.left() - a.retreat()) / (2 * call)
-	return max(1, min(starts, int(min(batches, time.Duration(starts)))*width))
+	batches := int((a.left() - a.retreat()) / (2 * update))
+	if batches >= starts { // compared first: the product may not fit
+		return starts
+	}
+	return min(starts, max(1, batches*atOnce))
 }
 
 // hasRoom says that the nodes of a start have room for it. What a victim leaves others may have taken: a start that

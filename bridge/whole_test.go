@@ -38,7 +38,7 @@ func TestAnExclusiveJobIsPlannedAsItsWholeNodesAndNeverMoved(t *testing.T) {
 	}
 }
 
-// It waits for its turn and for a node that is empty, and nobody who comes later has that node meanwhile.
+// While its node is busy an exclusive job waits, and is not handed back to Slurm; it starts when the node is empty.
 func TestAnExclusiveJobHasItsTurn(t *testing.T) {
 	w := newWorld(t, 1, server)
 	first := w.submit(2, model("gnmt"), func(s *slurmtest.Spec) { s.Work.Length = 8 * time.Minute })

@@ -13,7 +13,7 @@ import (
 func (k *checker) givesBack(j *Job, g *Placement) bool {
 	had := j.Running.PerNode
 	if j.PerCore {
-		had.Memory += gres.Memory(had.CPUs)
+		had.Memory += gres.Memory(had.CPUs - 1) // the most that rounding down took from it
 	}
 	if g == nil || !j.Saves || g.Device != j.Running.Device || g.PerNode.GPUs != had.GPUs ||
 		!g.PerNode.Fits(had) || !slices.Equal(g.Nodes, j.Running.Nodes) {

@@ -80,20 +80,25 @@ func (b recall) serve(u *Unmanaged) {
 	for k := range chosen {
 		b.carryOut(&chosen[k], u.ID)
 		roomy = append(roomy, chosen[k].server)
-		b.called += max(1, u.PerNode.GPUs)
 	}
+	b.called += len(chosen) * max(1, u.PerNode.GPUs)
 	for _, n := range roomy {
 		b.withhold(n, u.PerNode)
 	}
 }
 
-// callBack has lenders give back what unmanaged job u is missing on a server, and the share of as many other free GPUs
-// as such jobs may ask for next and do not find elsewhere. Otherwise each of those would have the same lender stopped
-// again.
+// expected is how many GPUs unmanaged jobs may ask for next: as many as they were started on within the last horizon,
+// and those for which this round calls loans back.
+func (b recall) expected() int { return b.c.UnmanagedGPUs + b.called }
+
+// callBack plans that the jobs on a server give back what unmanaged job u is missing there. If they can, they also give
+// back the share of the next GPUs that unmanaged jobs are expected to ask for and do not find free with their share:
+// otherwise each such job would have the same jobs restarted again.
 func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool {
 	sv := &b.servers[plan.server]
-	came := b.c.UnmanagedGPUs + b.called + max(1, u.PerNode.GPUs) - (b.idle - b.stranded)
-	for next := max(0, min(came, sv.open().GPUs-u.PerNode.GPUs)); next >= 0; next-- {
+	withShare := b.idle - b.stranded
+	next := b.expected() + max(1, u.PerNode.GPUs) - withShare
+	for next = max(0, min(next, sv.open().GPUs-u.PerNode.GPUs)); next >= 0; next-- {
 		if b.giveBackFrom(b.lenders(plan.server), plan, missing.Plus(sv.share.Times(next)), nobody) {
 			return true
 		}
@@ -101,18 +106,18 @@ func (b recall) callBack(plan *clearing, missing gres.Vector, u *Unmanaged) bool
 	return false
 }
 
-// keepShares keeps as many free GPUs with their share as unmanaged jobs may ask for next, where fewest of the plan
-// could have used it. Were it lent, such a job would wait until the lender, which is stopped for it, has saved.
+// keepShares withholds free GPUs with their share from the plan, as many as unmanaged jobs are expected to ask for,
+// first on the servers with the fewest jobs. If these shares were lent, such a job would wait for a checkpoint.
 func (b recall) keepShares() {
-	left := b.c.UnmanagedGPUs + b.called
+	left := b.expected()
 	if left == 0 {
 		return
 	}
-	all := slices.Clone(b.alone)
-	slices.SortStableFunc(all, func(x, y int) int {
+	fewestJobs := slices.Clone(b.alone)
+	slices.SortStableFunc(fewestJobs, func(x, y int) int {
 		return cmp.Compare(len(b.servers[x].jobs), len(b.servers[y].jobs))
 	})
-	for _, n := range all {
+	for _, n := range fewestJobs {
 		sv := &b.servers[n]
 		if keep := min(left, sv.idle-sv.lost); keep > 0 {
 			b.withhold(n, sv.share.Times(keep))

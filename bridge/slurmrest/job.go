@@ -50,7 +50,7 @@ func readJob(job *wire.Job) listed {
 			Held:       state == bridge.Pending && held(job),
 			Reason:     reason(job.Reason),
 			Shape:      shape(job),
-			Whole:      wholeNodes(job),
+			Whole:      exclusive(job),
 			Dependency: job.Dependency != "",
 
 			Interactive: !job.Batch,
@@ -221,7 +221,7 @@ func shape(job *wire.Job) string {
 	switch {
 	case job.HetJob > 0:
 		return "het job: its components start together"
-	case len(job.Exclusive) > 0 && !wholeNodes(job):
+	case len(job.Exclusive) > 0 && !exclusive(job):
 		return "exclusive: it keeps others off its nodes"
 	case job.Cron != "":
 		return "scrontab: Slurm refuses to update it"
@@ -235,8 +235,8 @@ func shape(job *wire.Job) string {
 	return ""
 }
 
-// wholeNodes says that nobody may run beside the job (--exclusive).
-func wholeNodes(job *wire.Job) bool { return slices.Contains(job.Exclusive, "node") }
+// exclusive says that the job asks for whole nodes (--exclusive). --exclusive=user and =mcs are no such request.
+func exclusive(job *wire.Job) bool { return slices.Contains(job.Exclusive, "node") }
 
 // request fills in what the job asks for. What a round could not give it, or not give it back, makes it odd.
 func (l *listed) request(job *wire.Job) {

@@ -21,7 +21,7 @@ import (
 // index.
 func forPeople(mux *http.ServeMux, desk *desk, h *health, reports archive) {
 	cluster := func(w http.ResponseWriter, r *http.Request) { serveCluster(w, r, h, reports) }
-	part, whole := inTurn(desk, cluster), &rendered{page: http.HandlerFunc(cluster), of: h.wentWell}
+	part, whole := inTurn(desk, cluster), &cachedPage{render: http.HandlerFunc(cluster), version: h.wentWell}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !strings.Contains(r.Header.Get("Accept"), "text/html"):

@@ -54,7 +54,7 @@ func pages(h *health, metrics prometheus.Gatherer, reports archive) http.Handler
 	forStatus(mux, h)
 	h.beside.pages(mux, at.people, h, reports)
 	forHistory(mux, at.bulk, reports)
-	mux.Handle("GET /metrics", &rendered{page: promhttp.HandlerFor(metrics,
+	mux.Handle("GET /metrics", &cachedPage{render: promhttp.HandlerFor(metrics,
 		promhttp.HandlerOpts{DisableCompression: true})})
 	mux.Handle("GET /round", inTurn(at.bulk, func(w http.ResponseWriter, _ *http.Request) {
 		report, err := reports.Latest()

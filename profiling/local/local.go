@@ -204,7 +204,7 @@ func (l *Trainer) watch(ctx context.Context, length time.Duration, u *uses) (win
 		if err != nil {
 			return windows, err
 		}
-		l.hear(u)
+		l.readReport(u)
 		now, total := time.Now(), l.now.source.total()
 		windows = append(windows, profiler.Window{Seconds: now.Sub(since).Seconds(), Iterations: float64(total - done)})
 		since, done = now, total

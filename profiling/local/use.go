@@ -17,9 +17,9 @@ const lookEvery = time.Second
 
 // uses gathers what the trainer has of its GPUs while it is measured.
 type uses struct {
-	next time.Time
-	sum  profiler.Use
-	said profiler.Use // by the trainer itself, as it was last heard
+	next     time.Time
+	sum      profiler.Use
+	reported profiler.Use // by the trainer itself, last
 }
 
 // look looks once more, where it is time to.
@@ -33,26 +33,26 @@ func (l *Trainer) look(u *uses) {
 	}
 }
 
-// hear reads what the trainer says itself in its progress file. One that writes into the file, and not beside it, has
-// it empty for a moment: what was heard before stands then.
-func (l *Trainer) hear(u *uses) {
+// readReport reads what the trainer reports of its GPU use in the progress file. While the trainer writes the file in
+// place it may be empty or cut: the last complete report then stays.
+func (l *Trainer) readReport(u *uses) {
 	if l.Progress == "" {
 		return
 	}
 	if text, err := end(l.Progress); err == nil {
-		u.said = said(lastLine(text), u.said)
+		u.reported = said(lastLine(text), u.reported)
 	}
 }
 
 // used is what the trainer had: what it said itself, or else what was seen.
 func (l *Trainer) used(u *uses) *profiler.Use {
-	l.hear(u)
+	l.readReport(u)
 	use := u.sum
-	if u.said.Looks > 0 {
-		use.Busy, use.Looks = u.said.Busy, max(u.said.Looks, use.Looks)
+	if u.reported.Looks > 0 {
+		use.Busy, use.Looks = u.reported.Busy, max(u.reported.Looks, use.Looks)
 	}
-	if u.said.Memory > 0 {
-		use.Memory = u.said.Memory
+	if u.reported.Memory > 0 {
+		use.Memory = u.reported.Memory
 	}
 	if use == (profiler.Use{}) {
 		return nil

@@ -202,7 +202,7 @@ func TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds(t *testing.T) 
 	}
 	c.MustExec("login", "root", "scancel", "--user=alice")
 	d.Start()
-	for wave := range slices.Chunk(starts, 14) {
+	for wave := range slices.Chunk(starts, 7) {
 		d.mustStartSoon(wave, c.submitGrid(wave, "--comment=synergy-profile=res18.json"), tasks)
 	}
 	for _, line := range d.Log() {
@@ -212,9 +212,8 @@ func TestWhateverPlainSlurmStartsStartsWithTheWordWithinTwoRounds(t *testing.T) 
 	}
 }
 
-// slurmsOwn is how long Slurm may take to start what it may: on this cluster sched_interval and bf_interval are five
-// seconds.
-const slurmsOwn = 6 * time.Second
+// slurmsOwn is how long Slurm may take to start what it may.
+const slurmsOwn = 4 * time.Second
 
 // twoRounds is how long after a moment two rounds were over that began after it.
 func (d *Daemon) twoRounds(from time.Time) time.Duration {

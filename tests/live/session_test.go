@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// Docker takes half a second of a core to run a command in a container, and the live tests run thousands. So a shell
-// stays there for each user who has run one, and runs the next ones.
+// docker exec costs half a second of CPU time, and the live tests run thousands of commands. So one shell for each user
+// stays in a container and runs the commands, one after the other.
 
 // session is a shell in a container that runs one command after the other.
 type session struct {
@@ -30,9 +30,10 @@ var sessions = struct {
 	idle map[[3]string][]*session
 }{idle: map[[3]string][]*session{}}
 
-// loop reads how many bytes a command has and how many its input, and both, and says that it has them; then it says how
-// the command ended, how much it wrote to standard output and to standard error, and all that. As with docker exec the
-// command has a session of its own, and what it leaves running goes on.
+// loop is the program of such a shell. It reads a line with the length of a command and of its input in bytes, then
+// both, and answers "taken". When the command has ended, it writes a line with the exit status and the lengths of
+// standard output and standard error, then both. Each command runs in a session of its own (setsid), so background
+// processes that it leaves keep running, as after docker exec.
 const loop = `f=$(mktemp -d) && trap 'rm -rf "$f"' EXIT && while read -r text input; do
 	line=$(head -c "$text"); head -c "$input" > $f/in; echo taken
 	(eval "exec setsid $line") < $f/in > $f/out 2> $f/err; rc=$?
