@@ -59,3 +59,15 @@ func TestWordsOfATrainerThatCannotBeAreNotBelieved(t *testing.T) {
 		}
 	}
 }
+
+// The file of a trainer that writes in place may be empty when the trial ends.
+func TestWhatATrainerReportedStaysWhileItsFileIsEmpty(t *testing.T) {
+	l, _ := shell(t, `i=0; while [ $i -lt 20 ]; do i=$((i+1)); `+
+		`echo "{\"iterations\": $i, \"gpu_busy\": 0.5, \"gpu_memory_mib\": 3468}" > p; mv p $SYNERGY_PROGRESS; `+
+		`sleep 0.02; done; : > $SYNERGY_PROGRESS; sleep 100`)
+	l.Look = func([]int) (profiler.Use, bool) { return profiler.Use{Busy: 1, Looks: 1, Memory: 9}, true }
+	m, err := l.Run(t.Context(), trial(1, 600*time.Millisecond))
+	if err != nil || m.Use == nil || m.Use.Busy != .5 || m.Use.Memory != 3468 {
+		t.Errorf("%+v, %v", m.Use, err)
+	}
+}
