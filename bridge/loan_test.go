@@ -81,6 +81,38 @@ func TestWhatAJobWithoutTheWordHadToWaitForIsNotLentAgain(t *testing.T) {
 	}
 }
 
+// Two lenders on two servers, and twelve jobs of one GPU without the word that come 20 s apart and stay: over all shapes
+// of both, two lenders are stopped at most three times together, and not for each job.
+func TestALenderIsNotStoppedForEachOfTwelveJobsWithoutTheWord(t *testing.T) {
+	stops, lenders := 0, 0
+	for _, byTheCore := range []bool{false, true} {
+		for shape := range 18 {
+			gpus, cores := 1+shape/3, 1+shape%3
+			w := newWorld(t, 2, server)
+			for range 2 {
+				lenders++
+				w.submit(gpus, model("res18"), saves(2*time.Second), forAges, func(s *slurmtest.Spec) {
+					if byTheCore {
+						s.Request.Memory, s.Request.MemoryPerCPU = 0, 1000
+					}
+				})
+			}
+			w.rounds(1)
+			for second := range 300 {
+				if second%20 == 0 && second < 240 {
+					w.submit(1, "", plain, forAges, func(s *slurmtest.Spec) { s.Request.CPUsPerTask = cores })
+				}
+				w.small()
+				w.sleep(time.Second)
+			}
+			stops += w.line.Count(slurmtest.Signal)
+		}
+	}
+	if stops > 3*lenders/2 {
+		t.Errorf("%d lenders were stopped %d times", lenders, stops)
+	}
+}
+
 // Two that save hold all cores of the server beside six idle GPUs; a job without the word of the lowest priority waits
 // for more cores than were lent, or for just as many.
 func TestAWaitingJobOfTheLowestPriorityKeepsNobodyFromItsShare(t *testing.T) {
