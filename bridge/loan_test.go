@@ -81,8 +81,8 @@ func TestWhatAJobWithoutTheWordHadToWaitForIsNotLentAgain(t *testing.T) {
 	}
 }
 
-// Two lenders on two servers, and twelve jobs of one GPU without the word that come 20 s apart and stay: over all shapes
-// of both, two lenders are stopped at most three times together, and not for each job.
+// Two lenders on two servers, and twelve jobs of one GPU without the word that come 20 s apart and stay: over all
+// shapes of both, two lenders are stopped at most three times together, and not for each job.
 func TestALenderIsNotStoppedForEachOfTwelveJobsWithoutTheWord(t *testing.T) {
 	stops, lenders := 0, 0
 	for _, byTheCore := range []bool{false, true} {
