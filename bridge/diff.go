@@ -81,7 +81,7 @@ func (t *managedJob) granted(d *policy.Decision) string {
 	if own := &t.record.Own; d.Gain < 0.99 && own.MemoryPerGPU+gres.Memory(own.CPUsPerGPU) > 0 {
 		why += ", to which the amount that it asks for each GPU holds it"
 	}
-	if t.profile != nil && !t.saves() && !t.Interactive {
+	if t.profile != nil && !t.saves() && !t.Interactive && !t.Whole {
 		why += "; without synergy-checkpoint it is lent no more than others can do without"
 	}
 	if d.Why != "" {

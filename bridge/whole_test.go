@@ -15,8 +15,9 @@ func exclusive(s *slurmtest.Spec) { s.Exclusive = true }
 
 // Its request stays as it was, and is not what the plan reckons with.
 func TestAnExclusiveJobIsPlannedAsItsWholeNodesAndNeverMoved(t *testing.T) {
-	w := newWorld(t, 3, server)
+	w := newWorld(t, 4, server)
 	id := w.submit(1, model("res18"), saves(20*time.Second), forAges, exclusive)
+	plain := w.submit(1, "synergy-profile=res18.json", forAges, exclusive)
 	asked := w.job(id).Request
 	others := []int{w.submit(8, model("gnmt"), forAges), w.submit(8, model("gnmt"), forAges)}
 	w.rounds(3)
@@ -24,6 +25,9 @@ func TestAnExclusiveJobIsPlannedAsItsWholeNodesAndNeverMoved(t *testing.T) {
 	if job.State != bridge.Running || job.Runs.PerNode.GPUs != 8 || job.Runs.PerNode.CPUs != 24 ||
 		running(w, others) != 2 {
 		t.Errorf("%s on %v with %s, %d others run", job.State, job.Runs.Nodes, job.Runs.PerNode, running(w, others))
+	}
+	if job := w.job(plain); job.State != bridge.Running || strings.Contains(job.Extra, "it is lent") {
+		t.Errorf("one without a checkpoint is %s and told %s", job.State, job.Extra)
 	}
 	asked.Pin = job.Request.Pin
 	if got := job.Request; got.Nodes != asked.Nodes || got.CPUs != asked.CPUs || got.CPUsPerTask != asked.CPUsPerTask ||

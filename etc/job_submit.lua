@@ -983,7 +983,7 @@ local function hint(job)
     if is_immediate(job) then
         slurm.log_user("%s", "synergy: with --immediate there is no time to size this job, so it gets what you ask for; "
             .. "leave the option out to have it sized.")
-    elseif not is_interactive(job) and our_values(job.comment)["synergy-checkpoint"] == nil then
+    elseif not is_interactive(job) and job.shared ~= slurm.JOB_SHARED_NONE and our_values(job.comment)["synergy-checkpoint"] == nil then
         slurm.log_user("%s", "synergy: without synergy-checkpoint this job cannot be asked to save and go on later, so cores and memory beyond its "
             .. "proportional share may go to jobs that can; add it if the job saves on a signal.")
     end
